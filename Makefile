@@ -1,0 +1,53 @@
+# Everything runs from .venv, which the first target that needs it makes. Works with GNU make 3.81.
+
+PYTHON ?= python3
+SCALE ?= quick
+BIN := .venv/bin
+RUN := $(BIN)/python run.py
+READY := .venv/.installed
+READY_DEV := .venv/.installed-dev
+
+# The experiment that draws each figure of the papers, numbered as they number it.
+fig-3: EXPERIMENT = ising_sampling
+fig-4 fig-8: EXPERIMENT = rbm_sampling
+
+.PHONY: help demo test lint quick paper data clean
+
+help: ## list the targets
+	@sed -nE 's/^([a-z][a-z% -]*):.*## (.*)/\1|\2/p' Makefile | awk -F'|' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+demo: $(READY) ## DMALA on an RBM of MNIST in a minute or two: numbers, records, figures
+	@$(RUN) experiment=rbm_sampling sampler=dmala scale=quick
+	@echo "At the paper's scale: $(RUN) experiment=rbm_sampling sampler=dmala"
+
+test: $(READY_DEV) ## run the tests; one thread for each of the two workers
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2
+
+lint: $(READY_DEV) ## ruff (rules and format) and mypy
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
+
+fig-%: $(READY) ## run what a figure of the papers needs, and draw it: make fig-3 SCALE=paper
+	@$(if $(EXPERIMENT),$(RUN) experiment=$(EXPERIMENT) scale=$(SCALE),$(error no experiment draws $@))
+
+quick paper: $(READY) ## run every experiment at that scale; go on after a failure, then say so
+	@trap 'exit 130' INT; failed=; for file in conf/experiment/*.yaml; do \
+	  name=$$(basename $$file .yaml); $(RUN) experiment=$$name scale=$@ || failed="$$failed $$name"; \
+	done; test -z "$$failed" || { echo "failed:$$failed" >&2; exit 1; }
+
+data: $(READY) ## fetch and check every data set; LATTICEWORK_DATA names a folder to look in first
+	@$(BIN)/python -m scripts.fetch_data
+
+clean: ## remove .venv, builds and caches; outputs/ and downloaded data stay
+	@rm -rf .venv build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' || { echo "Latticework needs Python 3.11, 3.12 or 3.13, but $(PYTHON) is $$($(PYTHON) -V 2>&1): install one of them and name it, as in make PYTHON=python3.12" >&2; exit 1; }
+	@test -x $(BIN)/pip || $(PYTHON) -m venv .venv
+	@echo "installing the pinned packages into .venv (once; some minutes)"
+	@$(BIN)/python -m pip install -e . -c constraints.txt
+	@touch $@
+
+$(READY_DEV): $(READY)
+	@$(BIN)/python -m pip install -e ".[dev]" -c constraints.txt
+	@touch $@

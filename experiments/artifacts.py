@@ -1,0 +1,54 @@
+"""Shared expensive inputs: a trained model, its ground-truth samples, generated data.
+
+An artifact is a set of tensors, made once and stored under `outputs/artifacts/<kind>-<hash>/` by
+the hash of everything that determines it, with that specification beside it in JSON. Several runs
+may ask at once: one makes it, the others wait.
+"""
+
+import hashlib
+import json
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from filelock import FileLock
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from experiments.context import Run
+
+log = logging.getLogger(__name__)
+
+
+def artifact(
+    run: Run, kind: str, spec: dict[str, Any], make: Callable[[], dict[str, Tensor]]
+) -> dict[str, Tensor]:
+    """The tensors that `make()` returns for `spec`, from disk where they were made before.
+
+    `spec` must hold everything that the result depends on (JSON values). The run's record keeps
+    the artifact's name.
+    """
+    text = json.dumps(spec, indent=2, sort_keys=True)
+    name = f"{kind}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+    folder = run.outputs / "artifacts" / name
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / "tensors.safetensors"
+    with FileLock(folder / ".lock"):
+        if not file.exists():
+            log.info("making the shared artifact %s", name)
+            tensors = {key: value.detach().contiguous().cpu() for key, value in make().items()}
+            (folder / "spec.json").write_text(text)
+            partial = file.with_suffix(".partial")
+            save_file(tensors, partial)
+            partial.replace(file)
+    run.note(artifacts=[*run.notes.get("artifacts", []), name])
+    return load_file(file, device=str(run.device))
+
+
+def fingerprint(model: nn.Module) -> str:
+    """Hash of a model's class, domain, parameters and buffers."""
+    digest = hashlib.sha256(f"{type(model).__name__} {getattr(model, 'domain', '')}".encode())
+    for name, value in sorted(model.state_dict().items()):
+        digest.update(name.encode())
+        digest.update(value.detach().contiguous().cpu().numpy().tobytes())
+    return digest.hexdigest()[:16]

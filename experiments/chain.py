@@ -1,0 +1,195 @@
+"""The sampling loop: the only place where a kernel meets a metric, a clock or a CUDA graph."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from statistics import median
+from typing import Any, NamedTuple
+
+import torch
+from torch import Generator, Tensor
+from torch.utils import _pytree as pytree
+
+from experiments.metrics import Metric
+from experiments.truth import Reference
+from models.base import EnergyModel
+from samplers.base import Sampler
+
+Block = Callable[[Any, list], tuple[Any, list]]
+
+
+class Reading(NamedTuple):
+    """What a chain shows every `every` steps."""
+
+    step: int
+    state: Any
+    values: dict[str, Tensor]  # scalars on the device, by name
+    carries: list[Any]  # one a metric
+
+
+def run_chain(
+    sampler: Sampler,
+    model: EnergyModel,
+    x: Tensor,
+    rng: Generator,
+    *,
+    steps: int,
+    every: int,
+    metrics: Sequence[Metric] = (),
+    reference: Reference | None = None,
+) -> Iterator[Reading]:
+    """Advance all chains `steps` times from `x` `[chains, *shape]`, reading the metrics regularly.
+
+    The first reading comes at step 0. On a GPU, `every` steps are captured as one CUDA graph.
+    """
+    with torch.no_grad():
+        state = sampler.init(x, model)
+        carries = [metric.init(model, state, reference or Reference()) for metric in metrics]
+        yield Reading(0, state, _read(metrics, carries), carries)
+        advance = _block(sampler, model, rng, every, metrics)
+        if x.is_cuda:
+            advance = capture(advance, state, carries, rng)
+    for step in range(every, steps + 1, every):
+        with torch.no_grad():  # entered anew: a generator must not leave it on for its caller
+            state, carries = advance(state, carries)
+            reading = Reading(step, state, _read(metrics, carries), carries)
+        yield reading
+
+
+def _block(
+    sampler: Sampler, model: EnergyModel, rng: Generator, steps: int, metrics: Sequence[Metric]
+) -> Block:
+    def advance(state: Any, carries: list) -> tuple[Any, list]:
+        for _ in range(steps):
+            state, info = sampler.step(state, model, rng)
+            carries = [m.update(c, state, info) for m, c in zip(metrics, carries, strict=True)]
+        return state, carries
+
+    return advance
+
+
+def _read(metrics: Sequence[Metric], carries: list) -> dict[str, Tensor]:
+    readings = [metric.read(carry) for metric, carry in zip(metrics, carries, strict=True)]
+    return {name: value for reading in readings for name, value in reading.items()}
+
+
+def seconds_per_step(
+    sampler: Sampler, model: EnergyModel, x: Tensor, rng: Generator, *, steps: int, blocks: int = 5
+) -> float:
+    """Median synchronised seconds of one step of all chains, over `blocks` blocks of `steps`.
+
+    A pass of its own, without metrics, so that diagnostics never count as sampling time.
+    """
+    times = []
+    with torch.no_grad():
+        state = sampler.init(x, model)
+        advance = _block(sampler, model, rng, steps, ())
+        if x.is_cuda:
+            advance = capture(advance, state, [], rng)
+        state, _ = advance(state, [])  # warm-up
+        for _ in range(blocks):
+            synchronise(x.device)
+            start = time.perf_counter()
+            state, _ = advance(state, [])
+            synchronise(x.device)
+            times.append((time.perf_counter() - start) / steps)
+    return median(times)
+
+
+def synchronise(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+# What counts as an evaluation of the whole model, and what as a local one (a few sites).
+WHOLE = ("forward", "log_prob_and_grad", "evaluate_with_cache", "evaluate_flipped")
+LOCAL = ("log_odds", "differences", "differences_after", "block_log_probs")
+
+
+class Evaluations(NamedTuple):
+    whole: int
+    local: int
+
+
+def evaluations_per_step(
+    sampler: Sampler, model: EnergyModel, x: Tensor, rng: Generator
+) -> Evaluations:
+    """How often one step evaluates the model, counted over one step after the first.
+
+    A call made by another (the default gradient calls `forward`) counts once, as the outer one.
+    """
+    with torch.no_grad():
+        state, _ = sampler.step(sampler.init(x, model), model, rng)
+        with _counted(model) as calls:
+            sampler.step(state, model, rng)
+    return Evaluations(sum(c in WHOLE for c in calls), sum(c in LOCAL for c in calls))
+
+
+@contextmanager
+def _counted(model: EnergyModel) -> Iterator[list[str]]:
+    calls: list[str] = []
+    depth = 0
+
+    def counting(name: str) -> Callable:
+        method = getattr(model, name)
+
+        def wrapper(*args: Any) -> Any:
+            nonlocal depth
+            if depth == 0:
+                calls.append(name)
+            depth += 1
+            try:
+                return method(*args)
+            finally:
+                depth -= 1
+
+        return wrapper
+
+    names = [name for name in (*WHOLE, *LOCAL) if hasattr(model, name)]
+    wrappers = {name: counting(name) for name in names}
+    try:
+        for name, wrapper in wrappers.items():
+            setattr(model, name, wrapper)
+        yield calls
+    finally:
+        for name in names:
+            model.__dict__.pop(name, None)
+
+
+def capture(block: Block, state: Any, carries: list, rng: Generator) -> Block:
+    """Record `block` as one CUDA graph; the replayed chain equals the eager one bit for bit.
+
+    Kernels need no change: they read no device data on the host, and every draw comes from `rng`,
+    whose state the graph advances on each replay. Warm-up and capture work on buffers of their own.
+    """
+    buffers, spec = pytree.tree_flatten((state, carries))
+
+    def fresh() -> tuple[Any, list]:
+        return pytree.tree_unflatten([leaf.clone() for leaf in buffers], spec)
+
+    seed_state = rng.get_state()
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):  # autograd, cuBLAS and Triton allocate here
+        for _ in range(3):
+            block(*fresh())
+    torch.cuda.current_stream().wait_stream(stream)
+    rng.set_state(seed_state)
+
+    inputs = pytree.tree_unflatten([leaf.clone() for leaf in buffers], spec)
+    slots = pytree.tree_leaves(inputs)
+    graph = torch.cuda.CUDAGraph()
+    graph.register_generator_state(rng)
+    with torch.cuda.graph(graph):
+        outputs = pytree.tree_leaves(block(*inputs))
+        for slot, output in zip(slots, outputs, strict=True):
+            slot.copy_(output)
+
+    def replay(state: Any, carries: list) -> tuple[Any, list]:
+        for slot, leaf in zip(slots, pytree.tree_leaves((state, carries)), strict=True):
+            if slot is not leaf:
+                slot.copy_(leaf)
+        graph.replay()
+        return inputs
+
+    return replay

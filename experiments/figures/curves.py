@@ -1,0 +1,54 @@
+"""Curves of a metric against steps, seconds or evaluations: one line a sampler, a band over seeds.
+
+Figures 3 and 4 of Zhang et al. (2022).
+"""
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from experiments.figures.style import by_sampler, colour, dashes, label, new_figure
+from experiments.record import Record
+
+AXES = {
+    "step": "iterations",
+    "seconds": "seconds",
+    "evaluations": "value-and-gradient evaluations",
+}
+
+
+def curve(
+    records: list[Record],
+    metric: str,
+    title: str,
+    against: list[str],
+    floor: str | None = None,
+    log_x: bool = False,
+) -> Figure:
+    """`metric` against each of `against`, one panel each.
+
+    Lines are means over seeds and bands one standard deviation. `floor` names a column drawn as a
+    dotted line. Raises LookupError when no record holds the metric.
+    """
+    records = [record for record in records if metric in record.metrics]
+    if not records:
+        raise LookupError(f"no record holds the metric {metric}")
+    figure, panels = new_figure(len(against))
+    for ax, axis in zip(np.atleast_1d(panels), against, strict=True):
+        for key, group in by_sampler(records).items():
+            if all((record.metrics[axis] == 0).all() for record in group):
+                continue  # nothing of this kind is counted for this sampler
+            rows = min(len(record.metrics) for record in group)
+            x = np.mean([record.metrics[axis][:rows] for record in group], axis=0)
+            y = np.array([record.metrics[metric][:rows] for record in group])
+            mean, spread = y.mean(0), y.std(0)
+            ax.plot(x, mean, dashes(key), color=colour(key), label=label(key), linewidth=1.4)
+            ax.fill_between(x, mean - spread, mean + spread, color=colour(key), alpha=0.2, lw=0)
+        if floor is not None:
+            level = np.mean([record.metrics[floor].iloc[-1] for record in records])
+            ax.axhline(level, color="black", linewidth=0.8, linestyle=":", label="floor")
+        ax.set_xlabel(AXES[axis], fontsize=9)
+        if log_x:
+            ax.set_xscale("symlog", linthresh=max(x[1], 1e-6))
+    np.atleast_1d(panels)[0].set_ylabel(title, fontsize=9)
+    np.atleast_1d(panels)[-1].legend(frameon=False, fontsize=7)
+    return figure

@@ -1,0 +1,83 @@
+"""How samplers look in every figure: one label, one colour and one place in the order each."""
+
+from collections import defaultdict
+from typing import Any
+
+import matplotlib.pyplot as plt
+from matplotlib.figure import Figure
+
+from experiments.record import Record
+
+# Sampler names as conf/sampler spells them, in the order of every legend and table. The colours are
+# Okabe and Ito's, which stay apart for colour-blind readers, and two greys.
+SAMPLERS = {
+    "gibbs": ("Gibbs", "#999999"),
+    "block_gibbs": ("Block Gibbs", "#444444"),
+    "hamming_ball": ("HB", "#F0E442"),
+    "dsvgd": ("DSVGD", "#8C6D46"),
+    "rmala": ("R-MALA", "#B9A6D3"),
+    "locally_balanced": ("LB-1", "#56B4E9"),
+    "gwg": ("GWG", "#0072B2"),
+    "dula": ("DULA", "#E69F00"),
+    "dmala": ("DMALA", "#D55E00"),
+    "sample_penalization": ("SP", "#CC79A7"),
+    "rates_herding": ("rates-herding", "#009E73"),
+    "rates_fpcd": ("rates-FPCD", "#661100"),
+}
+
+
+def sampler_key(record: Record) -> tuple[str, int]:
+    """The sampler and its block size or number of flips: what one curve stands for."""
+    settings = record.config["sampler"]
+    size = settings.get("flips") or settings.get("sites") or 0
+    return record.choices["sampler"], int(size)
+
+
+def label(key: tuple[str, int]) -> str:
+    """`("gwg", 4) -> "GWG-4"`; a sampler of the user's own keeps its name."""
+    name, size = key
+    text = SAMPLERS.get(name, (name, ""))[0]
+    if name == "hamming_ball":
+        return "HB-10-1"
+    return f"{text}-{size}" if name in ("gibbs", "gwg") else text
+
+
+def colour(key: tuple[str, int]) -> str:
+    return SAMPLERS.get(key[0], ("", "#000000"))[1]
+
+
+def dashes(key: tuple[str, int]) -> str:
+    """Variants of one sampler with a larger block are dashed."""
+    return "--" if key[0] in ("gibbs", "gwg") and key[1] > 1 else "-"
+
+
+def by_sampler(records: list[Record]) -> dict[tuple[str, int], list[Record]]:
+    """Records grouped by sampler, in the order of SAMPLERS, unknown ones last."""
+    groups: dict[Any, list[Record]] = defaultdict(list)
+    for record in records:
+        groups[sampler_key(record)].append(record)
+    order = list(SAMPLERS)
+
+    def place(key: tuple[str, int]) -> tuple[int, int]:
+        return order.index(key[0]) if key[0] in order else len(order), key[1]
+
+    return {key: groups[key] for key in sorted(groups, key=place)}
+
+
+def new_figure(columns: int = 1, width: float = 3.6, height: float = 2.8) -> tuple[Figure, Any]:
+    """A figure with `columns` panels side by side, sizes in inches a panel."""
+    figure, axes = plt.subplots(1, columns, figsize=(width * columns, height), layout="constrained")
+    for ax in figure.axes:
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.tick_params(labelsize=8)
+    return figure, axes
+
+
+def mark_substitute(figure: Figure, records: list[Record]) -> None:
+    """Say on the figure that other data stood in for those asked for."""
+    names = sorted({record.substitute for record in records if record.substitute})
+    if names:
+        figure.text(
+            0.5, 0.5, "SUBSTITUTE DATA\n" + "\n".join(names), color="crimson", alpha=0.35,
+            fontsize=13, ha="center", va="center", rotation=20, weight="bold",
+        )  # fmt: skip

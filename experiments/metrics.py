@@ -1,0 +1,184 @@
+"""Online metrics: sums kept on the device while a chain runs, read every so often.
+
+A metric is a frozen dataclass of settings; what it accumulates is its carry, a NamedTuple of
+tensors, so that a captured graph can hold it.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from experiments.mmd import mmd_squared
+from experiments.truth import Reference
+from models.base import EnergyModel
+from models.domain import Binary
+from samplers.base import Info
+
+
+class Metric(ABC):
+    """`init` once, `update` after every step (device only), `read` when asked."""
+
+    @abstractmethod
+    def init(self, model: EnergyModel, state: Any, reference: Reference) -> Any: ...
+
+    def update(self, carry: Any, state: Any, info: Info) -> Any:
+        """The carry after a step. The old carry may be overwritten."""
+        return carry
+
+    @abstractmethod
+    def read(self, carry: Any) -> dict[str, Tensor]:
+        """Scalars by name."""
+
+    def arrays(self, carry: Any) -> dict[str, Tensor]:
+        """What to store when the chain has ended, by name."""
+        return {}
+
+
+def needs(metric: Metric, what: Tensor | None, name: str) -> Tensor:
+    """Raise ValueError when the experiment gives the metric no such reference."""
+    if what is None:
+        raise ValueError(
+            f"{type(metric).__name__} needs the reference `{name}`; "
+            "set task.truth to a function of experiments.truth that gives it"
+        )
+    return what
+
+
+class MarginalSums(NamedTuple):
+    total: Tensor  # [chains, *shape], sum of the states since step 0
+    count: Tensor  # [], number of states in it
+    truth: Tensor  # [*shape]
+    scale: Tensor  # [], 2 for {0, 1}: the error is that of the mean spin
+
+
+@dataclass(frozen=True)
+class MarginalError(Metric):
+    """Log RMSE of each chain's running mean against the exact mean, over chains and sites.
+
+    On {0, 1} it is the error of 2 mean - 1, natural logarithm (Zhang et al. 2022, Figure 3).
+    """
+
+    def init(self, model: EnergyModel, state: Any, reference: Reference) -> MarginalSums:
+        truth = needs(self, reference.mean, "mean")
+        unit = isinstance(model.domain, Binary) and model.domain.is_unit
+        one = truth.new_ones(())
+        return MarginalSums(state.x.clone(), one, truth, one * (2.0 if unit else 1.0))
+
+    def update(self, carry: MarginalSums, state: Any, info: Info) -> MarginalSums:
+        return carry._replace(total=carry.total.add_(state.x), count=carry.count.add_(1))
+
+    def read(self, carry: MarginalSums) -> dict[str, Tensor]:
+        error = (carry.total / carry.count - carry.truth) * carry.scale
+        return {"log_rmse": error.square().mean().sqrt().log()}
+
+
+class Average(NamedTuple):
+    total: Tensor  # []
+    count: Tensor  # []
+
+
+@dataclass(frozen=True)
+class Acceptance(Metric):
+    """Mean acceptance probability since the start, over chains and steps."""
+
+    def init(self, model: EnergyModel, state: Any, reference: Reference) -> Average:
+        zero = torch.zeros((), device=state.x.device)
+        return Average(zero, zero.clone())
+
+    def update(self, carry: Average, state: Any, info: Info) -> Average:
+        return Average(carry.total.add_(info.accept_prob.mean()), carry.count.add_(1))
+
+    def read(self, carry: Average) -> dict[str, Tensor]:
+        return {"acceptance": carry.total / carry.count}
+
+
+class Changes(NamedTuple):
+    total: Tensor  # []
+    count: Tensor  # []
+    x: Tensor  # the state one step ago
+
+
+@dataclass(frozen=True)
+class Changed(Metric):
+    """Mean number of sites that a step changes, rejected steps counted as none."""
+
+    def init(self, model: EnergyModel, state: Any, reference: Reference) -> Changes:
+        zero = torch.zeros((), device=state.x.device)
+        return Changes(zero, zero.clone(), state.x.clone())
+
+    def update(self, carry: Changes, state: Any, info: Info) -> Changes:
+        moved = (state.x != carry.x).flatten(2).any(-1) if state.x.ndim > 2 else state.x != carry.x
+        total = carry.total.add_(moved.sum() / len(moved))
+        return Changes(total, carry.count.add_(1), carry.x.copy_(state.x))
+
+    def read(self, carry: Changes) -> dict[str, Tensor]:
+        return {"changed": carry.total / carry.count}
+
+
+class Samples(NamedTuple):
+    x: Tensor  # the current states
+    truth: Tensor
+    floor: Tensor
+
+
+@dataclass(frozen=True)
+class MMD(Metric):
+    """Squared maximum mean discrepancy of the current states to ground-truth samples.
+
+    `mmd_v` is the V-statistic, whose logarithm `log_mmd` is Figure 4 of Zhang et al. (2022);
+    `mmd_u` is the unbiased U-statistic, which may be negative. `log_mmd_floor` is what as many
+    independent ground-truth samples give.
+    """
+
+    def init(self, model: EnergyModel, state: Any, reference: Reference) -> Samples:
+        truth = needs(self, reference.samples, "samples")
+        return Samples(state.x, truth, needs(self, reference.floor, "floor"))
+
+    def update(self, carry: Samples, state: Any, info: Info) -> Samples:
+        return carry._replace(x=state.x)
+
+    def read(self, carry: Samples) -> dict[str, Tensor]:
+        biased, unbiased = mmd_squared(carry.x, carry.truth)
+        floor, floor_u = mmd_squared(carry.floor[: len(carry.x)], carry.truth)
+        return {
+            "log_mmd": biased.log(),
+            "mmd_v": biased,
+            "mmd_u": unbiased,
+            "log_mmd_floor": floor.log(),
+            "mmd_u_floor": floor_u,
+        }
+
+
+class Traces(NamedTuple):
+    buffer: Tensor  # [draws, chains, sites], in the dtype of `Trace.dtype`
+    position: Tensor  # [1]
+
+
+@dataclass(frozen=True)
+class Trace(Metric):
+    """Every state of a chain for ESS and R-hat: `draws` steps of `chains` chains, one byte a site.
+
+    Stored as the array `trace` `[draws, chains, *shape]`; states must be integers in -128..127.
+    """
+
+    draws: int
+    chains: int = 4
+
+    def init(self, model: EnergyModel, state: Any, reference: Reference) -> Traces:
+        x = state.x[: self.chains]
+        buffer = torch.zeros((self.draws, *x.shape), dtype=torch.int8, device=x.device)
+        return Traces(buffer, torch.zeros(1, dtype=torch.long, device=x.device))
+
+    def update(self, carry: Traces, state: Any, info: Info) -> Traces:
+        row = state.x[: self.chains].to(torch.int8).unsqueeze(0)
+        carry.buffer.index_copy_(0, carry.position, row)
+        return Traces(carry.buffer, carry.position.add_(1).remainder_(self.draws))
+
+    def read(self, carry: Traces) -> dict[str, Tensor]:
+        return {}
+
+    def arrays(self, carry: Traces) -> dict[str, Tensor]:
+        return {"trace": carry.buffer.roll(-int(carry.position), 0)}

@@ -1,0 +1,59 @@
+"""Progress: a live bar with steps a second and the latest metrics, or plain lines in a log."""
+
+import logging
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+PLAIN_EVERY = 15.0  # seconds between two lines where there is no terminal
+
+
+def progress(
+    items: Iterable[T], what: str, total: int | None, latest: Callable[[], dict[str, float]]
+) -> Iterator[T]:
+    """Yield `items`, showing how far they are. `latest` gives the newest metrics by name."""
+    if total is None and hasattr(items, "__len__"):
+        total = len(items)
+    return (_bar if sys.stdout.isatty() else _lines)(items, what, total, latest)
+
+
+def _bar(
+    items: Iterable[T], what: str, total: int | None, latest: Callable[[], dict[str, float]]
+) -> Iterator[T]:
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[rate]} {task.fields[metrics]}"),
+    )
+    started = time.monotonic()
+    with Progress(*columns, transient=True) as bar:
+        task = bar.add_task(what, total=total, rate="", metrics="")
+        for done, item in enumerate(items, start=1):
+            yield item
+            rate = f"{done / (time.monotonic() - started):.1f}/s"
+            bar.update(task, advance=1, rate=rate, metrics=_short(latest()))
+
+
+def _lines(
+    items: Iterable[T], what: str, total: int | None, latest: Callable[[], dict[str, float]]
+) -> Iterator[T]:
+    started = last = time.monotonic()
+    for done, item in enumerate(items, start=1):
+        yield item
+        now = time.monotonic()
+        if now - last > PLAIN_EVERY:
+            last = now
+            rate = done / (now - started)
+            log.info("%s %d/%s  %.1f/s  %s", what, done, total or "?", rate, _short(latest()))
+
+
+def _short(row: dict[str, float]) -> str:
+    names = [name for name in row if name not in ("seconds", "evaluations")]
+    return "  ".join(f"{name} {row[name]:.4g}" for name in names[:4])

@@ -1,0 +1,73 @@
+"""Task: run a sampler on a fixed target and record its metrics against steps and seconds."""
+
+from collections.abc import Callable, Sequence
+
+from torch import Tensor
+
+from data.base import Dataset
+from experiments.chain import evaluations_per_step, run_chain, seconds_per_step
+from experiments.context import Run
+from experiments.diagnostics import convergence
+from experiments.metrics import Metric
+from experiments.truth import Reference
+from models.base import EnergyModel
+from samplers.base import Sampler
+
+
+def sample(
+    *,
+    model: EnergyModel,
+    sampler: Sampler,
+    data: Dataset | None,
+    run: Run,
+    chains: int,
+    steps: int,
+    every: int,
+    start: Callable[..., Tensor],
+    metrics: Sequence[Metric],
+    pretrain: Callable[..., EnergyModel] | None = None,
+    truth: Callable[..., Reference] | None = None,
+) -> None:
+    """Run `chains` chains for `steps` steps, reading every `every`.
+
+    `pretrain` turns the fresh model into the target (a shared artifact); `truth` gives what the
+    metrics compare with. Every sampler of an experiment sees the same start. Times come from a pass
+    without metrics. Raises ValueError unless `steps` is a multiple of `every`.
+    """
+    if steps % every:
+        raise ValueError(f"steps must be a multiple of every, got {steps} and {every}")
+    if pretrain is not None:
+        model = pretrain(model=model, data=data, run=run)
+    reference = truth(model=model, run=run) if truth is not None else Reference()
+    x = start(model, chains, run.rng("start"), data)
+
+    per_step = seconds_per_step(
+        sampler, model, x, run.rng("timing"), steps=max(1, min(steps // 10, 2000))
+    )
+    whole, local = evaluations_per_step(sampler, model, x, run.rng("timing"))
+    run.note(
+        seconds_per_step=per_step, evaluations_per_step=whole, local_evaluations_per_step=local
+    )
+    chain = run_chain(
+        sampler,
+        model,
+        x,
+        run.rng("chain"),
+        steps=steps,
+        every=every,
+        metrics=metrics,
+        reference=reference,
+    )
+    for reading in run.progress(chain, "sampling", total=steps // every + 1):
+        run.log(
+            reading.step,
+            seconds=reading.step * per_step,
+            evaluations=reading.step * whole,
+            **reading.values,
+        )
+    run.save("last", x=reading.state.x)
+    arrays = [m.arrays(c) for m, c in zip(metrics, reading.carries, strict=True)]
+    stored = {name: value for array in arrays for name, value in array.items()}
+    if "trace" in stored:
+        run.save("convergence", **convergence(stored["trace"].cpu().numpy()))
+    run.save_all(stored)

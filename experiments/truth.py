@@ -1,0 +1,59 @@
+"""What a metric compares with: exact moments of small models, or long chains of a trusted sampler.
+
+Each function here takes the model and the run and returns a Reference; an experiment names one
+under `task.truth`. Sampled references are shared artifacts: made once, reused by every run.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from experiments.artifacts import artifact, fingerprint
+from experiments.context import Run
+from experiments.exact import exact as exact_moments
+from models.base import EnergyModel
+from samplers.base import Sampler
+
+
+class Reference(NamedTuple):
+    """What is known of the target. A metric that needs a part says so when it is missing."""
+
+    mean: Tensor | None = None  # E[x], [*domain.shape]
+    samples: Tensor | None = None  # [n, *domain.shape]
+    floor: Tensor | None = (
+        None  # more of them, [chains, *domain.shape]: what a perfect sampler gives
+    )
+
+
+def exact(model: EnergyModel, run: Run) -> Reference:
+    """Exact means, for models that can be summed exactly (see experiments.exact)."""
+    return Reference(mean=exact_moments(model).mean.float().to(run.device))
+
+
+def sampled(
+    model: EnergyModel, run: Run, *, sampler: Sampler, samples: int, floor: int, steps: int
+) -> Reference:
+    """The last states of `samples + floor` independent chains after `steps` steps of `sampler`.
+
+    Chains start at uniform states. The first `samples` are the truth, the others its floor.
+    """
+
+    def make() -> dict[str, Tensor]:
+        rng = run.shared_rng("truth")
+        with torch.no_grad():
+            state = sampler.init(model.domain.uniform(samples + floor, rng), model)
+            for _ in run.progress(range(steps), "ground-truth samples"):
+                state, _ = sampler.step(state, model, rng)
+        return {"x": state.x}
+
+    spec = {
+        "model": fingerprint(model),
+        "sampler": repr(sampler),
+        "samples": samples,
+        "floor": floor,
+        "steps": steps,
+        "seed": run.model_seed,
+    }
+    x = artifact(run, "truth", spec, make)["x"]
+    return Reference(samples=x[:samples], floor=x[samples:])

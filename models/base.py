@@ -1,0 +1,115 @@
+"""The target interface: an unnormalised log-probability on a discrete domain.
+
+A model must say what `forward` is. Everything else has a default built from it, and a model with
+structure overrides what it can do cheaper: a closed-form gradient, and the three `local` methods
+that price a change of a few sites without evaluating the whole model (Gibbs, Hamming ball,
+locally balanced).
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from models.domain import Domain
+
+Cache = tuple[Tensor, ...]  # what a model remembers of a state, for its local methods
+
+
+class EnergyModel(nn.Module, ABC):
+    """log pi(x) up to a constant, on `domain`. One sign convention: larger is likelier."""
+
+    domain: Domain
+
+    @abstractmethod
+    def forward(self, x: Tensor) -> Tensor:
+        """Unnormalised log-probability, `[chains, *domain.shape] -> [chains]`."""
+
+    def log_prob(self, x: Tensor) -> Tensor:
+        return self(x)
+
+    def log_prob_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """`[chains]` and `[chains, *domain.shape]`, from one evaluation; neither carries a graph.
+
+        The default differentiates `forward`; a model with a closed form overrides it.
+        """
+        with torch.enable_grad():
+            x = x.detach().requires_grad_()
+            log_prob = self(x)
+            (grad,) = torch.autograd.grad(log_prob.sum(), x)
+        return log_prob.detach(), grad
+
+    def log_z_and_mean(self) -> tuple[Tensor, Tensor] | None:
+        """Exact log normaliser (scalar) and mean of x `[*domain.shape]`, float64, if known cheaply.
+
+        None says that only enumeration is left (`experiments.exact`).
+        """
+        return None
+
+    # Local structure. Each method may use the cache of `x`, which `cache(x)` makes anew.
+
+    def cache(self, x: Tensor) -> Cache:
+        """What the methods below may need of `x`; a tuple of tensors, chains first."""
+        return ()
+
+    def moved(self, cache: Cache, x: Tensor, sites: Tensor, new: Tensor) -> Cache:
+        """The cache after `x[:, sites]` became `new` (`[chains, len(sites), ...]`).
+
+        `x` is still the old state. The old cache may be overwritten.
+        """
+        return ()
+
+    def evaluate_with_cache(self, x: Tensor) -> tuple[Tensor, Tensor, Cache]:
+        """`log_prob_and_grad(x)` and `cache(x)` together."""
+        return *self.log_prob_and_grad(x), ()
+
+    def evaluate_flipped(
+        self, cache: Cache, x: Tensor, y: Tensor, index: Tensor
+    ) -> tuple[Tensor, Tensor, Cache]:
+        """`evaluate_with_cache(y)` where `y` differs from `x` at `index` `[chains, flips]` only."""
+        return self.evaluate_with_cache(y)
+
+    def differences(self, x: Tensor, cache: Cache, sites: Tensor) -> Tensor:
+        """Exact change in log-probability of each move of each of `sites`, `[n]` indices.
+
+        Shape `[chains, n]` where the move is a flip, else `[chains, n, moves]`.
+        """
+        domain, chains, moves = self.domain, len(x), self.domain.moves
+        index = (sites.unsqueeze(-1) * moves + torch.arange(moves, device=x.device)).flatten()
+        neighbours = [domain.move_one(x, i.expand(chains, 1)) for i in index]
+        after = torch.stack([self(y) for y in neighbours], -1)
+        difference = after - self(x).unsqueeze(-1)
+        return difference if moves == 1 else difference.unflatten(-1, (len(sites), moves))
+
+    def log_odds(self, x: Tensor, cache: Cache, sites: Tensor) -> Tensor:
+        """log pi(site high given the rest) - log pi(site low ...), `[chains, n]`; binary only."""
+        high = x.index_select(1, sites) == self.domain.values()[-1]
+        difference = self.differences(x, cache, sites)
+        return torch.where(high, -difference, difference)
+
+    def block_log_probs(self, x: Tensor, cache: Cache, sites: Tensor, patterns: Tensor) -> Tensor:
+        """Log-probability of `x` with `x[:, sites]` set to each pattern, `[chains, patterns]`.
+
+        Up to a constant a chain. `sites` are `[n]` distinct indices; `patterns` are
+        `[1 or chains, patterns, n, ...]`.
+        """
+        count = patterns.shape[1]
+        y = x.unsqueeze(1).repeat_interleave(count, 1)
+        y[:, :, sites] = patterns.to(x).expand(len(x), *patterns.shape[1:])
+        return self(y.flatten(0, 1)).view(len(x), count)
+
+
+class Function(EnergyModel):
+    """Any PyTorch function of x as a target: `Function(lambda x: ..., Binary(10))`.
+
+    `log_prob` maps `[chains, *domain.shape]` to `[chains]` and must be differentiable for the
+    gradient-based samplers.
+    """
+
+    def __init__(self, log_prob: Callable[[Tensor], Tensor], domain: Domain) -> None:
+        super().__init__()
+        self.function, self.domain = log_prob, domain
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.function(x)

@@ -1,0 +1,225 @@
+"""Ising models, on a lattice of any size and with any dense coupling.
+
+    log pi(x) = s' J s + b' s  up to a constant,     s = 2 x - 1 in {-1, 1}^d,  x in {0, 1}^d
+
+J is symmetric, so each edge counts twice: the convention of Zhang et al. (2022), App. I.2, whose
+a x'Jx + b'x with a binary adjacency J is `Lattice(coupling=a, bias=b)`. With the field
+b + 2 J s, the gradient in x is 2 (b + 2 J s) and the log-odds of a site given the rest are twice
+its field.
+"""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Generator, Tensor
+
+from models.base import Cache, EnergyModel
+from models.domain import Binary
+from models.lattice import neighbour_sum, neighbour_table
+from models.transfer import log_z_and_mean
+
+DENSE_BELOW = 128  # sites; smaller lattices are faster as one matrix product than as shifts
+
+
+def _spins(x: Tensor) -> Tensor:
+    return x.mul(2).sub_(1)
+
+
+def _block_log_probs(field: Tensor, inside: Tensor, spins: Tensor, patterns: Tensor) -> Tensor:
+    """s_B'(field without the block) + s_B' J_BB s_B for each pattern of a block B.
+
+    `field` `[chains, n]` is b + 2 J s on the block, `inside` `[n, n]` is J there, `spins`
+    `[chains, n]` the current ones and `patterns` `[1 or chains, patterns, n]` the spins to price.
+    """
+    outside = field - 2 * spins @ inside
+    linear = (patterns * outside.unsqueeze(1)).sum(-1)
+    return linear + (patterns @ inside * patterns).sum(-1)
+
+
+class Lattice(EnergyModel):
+    """Ising model on a d-dimensional lattice, cost and memory linear in the number of sites.
+
+    `shape` are the side lengths, `coupling` is a, `bias` is b (one number, or one a site in
+    row-major order). States are `[chains, sites]` in {0, 1}. Raises ValueError for an empty shape
+    or a bias of another length.
+    """
+
+    bias: Tensor
+    neighbours: Tensor
+    exists: Tensor
+
+    def __init__(
+        self,
+        shape: Sequence[int],
+        coupling: float,
+        bias: float | Sequence[float] = 0.0,
+        periodic: bool = True,
+    ) -> None:
+        super().__init__()
+        if not shape or min(shape) < 1:
+            raise ValueError(f"shape must be positive side lengths, got {list(shape)}")
+        self.shape, self.coupling, self.periodic = tuple(shape), float(coupling), periodic
+        sites = math.prod(shape)
+        self.domain = Binary(sites)
+        field = torch.as_tensor(bias, dtype=torch.float32)
+        if field.ndim and len(field) != sites:
+            raise ValueError(f"bias must be one number or {sites}, got {len(field)}")
+        self.register_buffer("bias", field.expand(sites).clone())
+        neighbours, exists = neighbour_table(self.shape, periodic)
+        self.register_buffer("neighbours", neighbours, persistent=False)
+        self.register_buffer("exists", exists, persistent=False)
+        # A site's log-odds are offset + slope * (number of neighbours at 1).
+        offset = 2 * self.bias - 4 * self.coupling * exists.sum(-1)
+        self.register_buffer("offset", offset, persistent=False)
+        self.register_buffer("slopes", 8 * self.coupling * exists, persistent=False)
+        dense = 2 * self.coupling * self.adjacency() if sites < DENSE_BELOW else None
+        self.register_buffer("dense", dense, persistent=False)
+
+    def adjacency(self) -> Tensor:
+        """The binary adjacency `[sites, sites]` (small lattices only)."""
+        sites = self.domain.dim
+        dense = torch.zeros(sites, sites)
+        return dense.scatter_add_(1, self.neighbours.cpu(), self.exists.cpu())
+
+    def field(self, spins: Tensor) -> Tensor:
+        """b + 2 J s, `[chains, sites]`."""
+        if self.dense is not None:
+            return torch.addmm(self.bias, spins, self.dense)
+        total = neighbour_sum(spins, self.shape, self.periodic)
+        return torch.add(self.bias, total.mul_(2 * self.coupling), out=total)
+
+    def forward(self, x: Tensor) -> Tensor:
+        spins = 2 * x - 1
+        pairs = neighbour_sum(spins, self.shape, self.periodic) * self.coupling
+        return (spins * (pairs + self.bias)).sum(-1)
+
+    def log_z_and_mean(self) -> tuple[Tensor, Tensor]:
+        """By transfer matrices; raises ValueError when the lattice is too wide for them."""
+        return log_z_and_mean(self.shape, self.coupling, self.bias.cpu(), self.periodic)
+
+    def log_prob_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        spins = _spins(x)
+        field = self.field(spins)
+        # s'(field + b) / 2 is s'Js + b's; the gradient in x is twice the field.
+        log_prob = torch.linalg.vecdot(spins, field).add_(spins @ self.bias).mul_(0.5)
+        return log_prob, field.mul_(2)
+
+    def log_odds(self, x: Tensor, cache: Cache, sites: Tensor) -> Tensor:
+        if len(sites) == 1:
+            around = x.index_select(1, self.neighbours.index_select(0, sites).view(-1))
+            slopes = self.slopes.index_select(0, sites).view(-1, 1)
+            return torch.addmm(self.offset.index_select(0, sites), around, slopes)
+        return self.field(_spins(x)).index_select(1, sites).mul_(2)
+
+    def differences(self, x: Tensor, cache: Cache, sites: Tensor) -> Tensor:
+        return self.log_odds(x, cache, sites) * (1 - 2 * x.index_select(1, sites))
+
+    def differences_after(self, x: Tensor, index: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """What changes when each chain flips its own site `index` `[chains, 1]`.
+
+        The flipped site and its neighbours `[chains, m]` (the site first), their `differences` now
+        and after the flip `[chains, m]`. Only these change. A missing neighbour repeats the site.
+        """
+        near = self.neighbours[index.squeeze(1)]  # [chains, 2 * axes]
+        sites = torch.cat((index, near), 1)
+        around = x.gather(1, self.neighbours[sites].flatten(1)).view(*sites.shape, -1)
+        signs = 1 - 2 * x.gather(1, sites)  # minus the spins
+        odds = torch.linalg.vecdot(self.slopes[sites], around).add_(self.offset[sites])
+        now = odds * signs
+        # The flip turns a neighbour's log-odds by slope * (change of x) and the site's own sign.
+        after = torch.addcmul(odds, self.reach[index.squeeze(1)], signs[:, :1]).mul_(signs)
+        mine = sites == index
+        return sites, now, torch.where(mine, -now, after)
+
+    @property
+    def reach(self) -> Tensor:
+        """How far the log-odds of `[site, neighbours]` move when the site goes from 0 to 1."""
+        return torch.nn.functional.pad(self.slopes, (1, 0))
+
+    def block_log_probs(self, x: Tensor, cache: Cache, sites: Tensor, patterns: Tensor) -> Tensor:
+        near, weight = self.neighbours[sites], self.exists[sites]
+        around = x.index_select(1, near.flatten()).mul_(2).sub_(1).view(len(x), *near.shape)
+        field = (around * weight).sum(-1).mul_(2 * self.coupling).add_(self.bias[sites])
+        inside = ((near.unsqueeze(-1) == sites) * weight.unsqueeze(-1)).sum(1) * self.coupling
+        spins = _spins(x.index_select(1, sites))
+        return _block_log_probs(field, inside, spins, _spins(patterns.to(x)))
+
+
+class DenseIsing(EnergyModel):
+    """Ising model with a dense symmetric coupling J `[d, d]`: random graphs, learned structure.
+
+    Raises ValueError unless J is square and symmetric with a zero diagonal (s_i^2 = 1, so a
+    diagonal is a constant that only misleads the gradient).
+    """
+
+    def __init__(self, coupling: Tensor, bias: Tensor | float = 0.0) -> None:
+        super().__init__()
+        if coupling.ndim != 2 or not torch.equal(coupling, coupling.T) or coupling.diag().any():
+            raise ValueError("coupling must be a square symmetric matrix with a zero diagonal")
+        self.domain = Binary(len(coupling))
+        self.coupling = torch.nn.Parameter(coupling.clone(), requires_grad=False)
+        bias = torch.as_tensor(bias, dtype=coupling.dtype).expand(len(coupling)).clone()
+        self.bias = torch.nn.Parameter(bias, requires_grad=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        spins = 2 * x - 1
+        return (spins * (spins @ self.coupling + self.bias)).sum(-1)
+
+    def _evaluated(self, x: Tensor, field: Tensor) -> tuple[Tensor, Tensor]:
+        spins = _spins(x)
+        log_prob = torch.linalg.vecdot(spins, field).add_(spins @ self.bias).mul_(0.5)
+        return log_prob, 2 * field
+
+    def log_prob_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return self._evaluated(x, *self.cache(x))
+
+    def evaluate_with_cache(self, x: Tensor) -> tuple[Tensor, Tensor, Cache]:
+        cache = self.cache(x)
+        return *self._evaluated(x, *cache), cache
+
+    def evaluate_flipped(
+        self, cache: Cache, x: Tensor, y: Tensor, index: Tensor
+    ) -> tuple[Tensor, Tensor, Cache]:
+        change = flip_changes(x, y, index)
+        rows = self.coupling[index]  # [chains, flips, dim]
+        field = cache[0] + torch.einsum("cf,cfd->cd", 4 * change, rows)
+        return *self._evaluated(y, field), (field,)
+
+    def cache(self, x: Tensor) -> Cache:
+        """The field b + 2 J s, `[chains, d]`."""
+        return (torch.addmm(self.bias, _spins(x), self.coupling, alpha=2),)
+
+    def moved(self, cache: Cache, x: Tensor, sites: Tensor, new: Tensor) -> Cache:
+        change = new - x.index_select(1, sites)
+        return (cache[0].addmm_(change, self.coupling.index_select(0, sites), alpha=4),)
+
+    def log_odds(self, x: Tensor, cache: Cache, sites: Tensor) -> Tensor:
+        return cache[0].index_select(1, sites).mul_(2)
+
+    def differences(self, x: Tensor, cache: Cache, sites: Tensor) -> Tensor:
+        return self.log_odds(x, cache, sites) * (1 - 2 * x.index_select(1, sites))
+
+    def block_log_probs(self, x: Tensor, cache: Cache, sites: Tensor, patterns: Tensor) -> Tensor:
+        field = cache[0].index_select(1, sites)
+        inside = self.coupling.index_select(0, sites).index_select(1, sites)
+        spins = _spins(x.index_select(1, sites))
+        return _block_log_probs(field, inside, spins, _spins(patterns.to(x)))
+
+
+def flip_changes(x: Tensor, y: Tensor, index: Tensor) -> Tensor:
+    """y - x at `index` `[chains, flips]`, shared out where an index is drawn more than once."""
+    change = (y - x).gather(1, index)
+    if index.shape[1] == 1:
+        return change
+    return change / (index.unsqueeze(-1) == index.unsqueeze(-2)).sum(-1)
+
+
+def erdos_renyi(dim: int, mean_degree: float, coupling: float, seed: int = 0) -> DenseIsing:
+    """Ising model on a random graph: each edge is there with probability mean_degree / (dim - 1)."""
+    if not 0 < mean_degree <= dim - 1:
+        raise ValueError(f"mean_degree must be in (0, {dim - 1}], got {mean_degree}")
+    rng = Generator().manual_seed(seed)
+    edges = torch.rand(dim, dim, generator=rng).triu(1)
+    upper = ((edges > 0) & (edges < mean_degree / (dim - 1))).float() * coupling
+    return DenseIsing(upper + upper.T)

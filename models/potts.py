@@ -1,0 +1,201 @@
+"""Potts models on one-hot states, on a lattice of any size and with any dense coupling.
+
+    log pi(x) = 1/2 sum_ij x_i' J_ij x_j + sum_i b_i' x_i  up to a constant,
+    x_i in {e_1 .. e_q}, a row of the state `[chains, sites, q]`
+
+J_ij are q x q blocks, J_ji = J_ij' and J_ii = 0, so each pair counts once. On a lattice (R. B.
+Potts, 1952) J_ij is the coupling times the identity for each edge, so that the pairs add up to the
+coupling times the number of edges whose ends agree. The field b_i + sum_j J_ij x_j is the gradient
+at any real x, and the logits of a site given the rest.
+
+For two values, coupling K is the Ising model of models/ising.py with coupling K / 4.
+"""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Generator, Tensor
+from torch.linalg import vecdot
+
+from models.base import Cache, EnergyModel
+from models.domain import Categorical
+from models.lattice import neighbour_sum, neighbour_table
+
+
+def _moves(field: Tensor, x: Tensor) -> Tensor:
+    """Each site's field less that of its value, `[chains, n, q]`."""
+    return field - vecdot(field, x).unsqueeze(-1)
+
+
+def _block_log_probs(field: Tensor, inside: Tensor, current: Tensor, patterns: Tensor) -> Tensor:
+    """p'(field without the block) + 1/2 p' J_BB p for each pattern p of a block B, `[chains, K]`.
+
+    `field` and `current` are `[chains, n, q]` on the block, `inside` `[n q, n q]` is J there and
+    `patterns` are `[1 or chains, K, n, q]`.
+    """
+    current, flat = current.flatten(1), patterns.flatten(2)
+    outside = field.flatten(1) - current @ inside
+    return (flat * (outside.unsqueeze(1) + flat @ inside / 2)).sum(-1)
+
+
+def _bias(
+    bias: Tensor | float | Sequence[float] | Sequence[Sequence[float]], dim: int, q: int
+) -> Tensor:
+    given = torch.as_tensor(bias, dtype=torch.float32)
+    if given.shape not in ((), (q,), (dim, q)):
+        raise ValueError(f"bias must be one number, [{q}] or [{dim}, {q}], got {list(given.shape)}")
+    return given.expand(dim, q).clone()
+
+
+class LatticePotts(EnergyModel):
+    """Potts model on a d-dimensional lattice, cost and memory linear in sites times values.
+
+    `shape` are the side lengths, `coupling` favours equal neighbours where positive; `bias` b is
+    `[values]`, or `[sites, values]` with sites in row-major order. Raises ValueError for an empty
+    shape, fewer than two values, or a bias of another shape.
+    """
+
+    bias: Tensor
+    neighbours: Tensor
+    exists: Tensor
+
+    def __init__(
+        self,
+        shape: Sequence[int],
+        num_values: int,
+        coupling: float,
+        bias: float | Sequence[float] | Sequence[Sequence[float]] = 0.0,
+        periodic: bool = True,
+    ) -> None:
+        super().__init__()
+        if not shape or min(shape) < 1:
+            raise ValueError(f"shape must be positive side lengths, got {list(shape)}")
+        self.shape, self.coupling, self.periodic = tuple(shape), float(coupling), periodic
+        self.domain = Categorical(math.prod(shape), num_values)
+        self.register_buffer("bias", _bias(bias, self.domain.dim, num_values))
+        neighbours, exists = neighbour_table(self.shape, periodic)
+        self.register_buffer("neighbours", neighbours, persistent=False)
+        self.register_buffer("exists", exists, persistent=False)
+
+    def _pairs(self, x: Tensor) -> Tensor:
+        return neighbour_sum(x, self.shape, self.periodic) * self.coupling
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (x * (self._pairs(x) / 2 + self.bias)).sum((-2, -1))
+
+    def log_prob_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        pairs = self._pairs(x)
+        field = pairs + self.bias
+        return vecdot(x, pairs.div_(2).add_(self.bias)).sum(-1), field
+
+    def field(self, x: Tensor, sites: Tensor) -> Tensor:
+        """b_i + sum_j J_ij x_j at `sites`, `[chains, n, q]`."""
+        near, exists = self.neighbours.index_select(0, sites), self.exists.index_select(0, sites)
+        if near.numel() > self.domain.dim:
+            return (self._pairs(x) + self.bias).index_select(1, sites)
+        around = x.index_select(1, near.flatten()).unflatten(1, near.shape)
+        total = (around * exists.unsqueeze(-1)).sum(2)
+        return torch.add(self.bias.index_select(0, sites), total, alpha=self.coupling)
+
+    def differences(self, x: Tensor, cache: Cache, sites: Tensor) -> Tensor:
+        return _moves(self.field(x, sites), x.index_select(1, sites))
+
+    def block_log_probs(self, x: Tensor, cache: Cache, sites: Tensor, patterns: Tensor) -> Tensor:
+        near, exists = self.neighbours.index_select(0, sites), self.exists.index_select(0, sites)
+        edges = ((near.unsqueeze(-1) == sites) * exists.unsqueeze(-1)).sum(1)
+        same = torch.eye(self.domain.moves, device=x.device, dtype=x.dtype)
+        inside = torch.kron(edges.to(x), same * self.coupling)
+        current = x.index_select(1, sites)
+        return _block_log_probs(self.field(x, sites), inside, current, patterns.to(x))
+
+
+class DensePotts(EnergyModel):
+    """Potts model with a dense coupling J, `[sites * values, sites * values]`, site-major.
+
+    `bias` b is one number, `[values]` or `[sites, values]`. Raises ValueError unless J is square,
+    symmetric, of whole sites, and zero within each site (such a block only repeats the bias).
+    """
+
+    def __init__(self, coupling: Tensor, num_values: int, bias: Tensor | float = 0.0) -> None:
+        super().__init__()
+        if (
+            coupling.ndim != 2
+            or not torch.equal(coupling, coupling.T)
+            or len(coupling) % num_values
+        ):
+            raise ValueError(
+                f"coupling must be symmetric, [sites * {num_values}, sites * {num_values}], "
+                f"got {list(coupling.shape)}"
+            )
+        dim = len(coupling) // num_values
+        if coupling.view(dim, num_values, dim, num_values).diagonal(dim1=0, dim2=2).any():
+            raise ValueError("coupling must be zero between the values of one site")
+        self.domain = Categorical(dim, num_values)
+        self.coupling = torch.nn.Parameter(coupling.clone(), requires_grad=False)
+        self.bias = torch.nn.Parameter(_bias(bias, dim, num_values), requires_grad=False)
+
+    def _pairs(self, x: Tensor) -> Tensor:
+        return (x.flatten(1) @ self.coupling).view_as(x)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (x * (self._pairs(x) / 2 + self.bias)).sum((-2, -1))
+
+    def _log_prob(self, x: Tensor, field: Tensor) -> Tensor:
+        return vecdot(x, field + self.bias).sum(-1) / 2
+
+    def log_prob_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        (field,) = self.cache(x)
+        return self._log_prob(x, field), field
+
+    def evaluate_with_cache(self, x: Tensor) -> tuple[Tensor, Tensor, Cache]:
+        log_prob, field = self.log_prob_and_grad(x)
+        return log_prob, field, (field,)
+
+    def evaluate_flipped(
+        self, cache: Cache, x: Tensor, y: Tensor, index: Tensor
+    ) -> tuple[Tensor, Tensor, Cache]:
+        """`index` `[chains, 1]` is a flat move, site * values + value."""
+        site = index.div(self.domain.moves, rounding_mode="floor")
+        change = (y - x).gather(1, site.unsqueeze(-1).expand(-1, -1, self.domain.moves))
+        rows = self._rows()[site.squeeze(1)]  # [chains, q, sites * q]
+        field = cache[0] + (change @ rows).view_as(x)
+        return self._log_prob(y, field), field, (field,)
+
+    def _rows(self) -> Tensor:
+        """J with its rows by site, `[sites, q, sites * q]`."""
+        return self.coupling.unflatten(0, self.domain.shape)
+
+    def cache(self, x: Tensor) -> Cache:
+        """The field, `[chains, sites, q]`."""
+        return (self._pairs(x) + self.bias,)
+
+    def moved(self, cache: Cache, x: Tensor, sites: Tensor, new: Tensor) -> Cache:
+        change = (new - x.index_select(1, sites)).flatten(1)
+        rows = self._rows().index_select(0, sites).flatten(0, 1)
+        cache[0].flatten(1).addmm_(change, rows)
+        return cache
+
+    def differences(self, x: Tensor, cache: Cache, sites: Tensor) -> Tensor:
+        return _moves(cache[0].index_select(1, sites), x.index_select(1, sites))
+
+    def block_log_probs(self, x: Tensor, cache: Cache, sites: Tensor, patterns: Tensor) -> Tensor:
+        rows = self._rows().index_select(0, sites).flatten(0, 1)
+        inside = rows.unflatten(1, self.domain.shape).index_select(1, sites).flatten(1)
+        field, current = cache[0].index_select(1, sites), x.index_select(1, sites)
+        return _block_log_probs(field, inside, current, patterns.to(x))
+
+
+def random_potts(dim: int, num_values: int, scale: float, seed: int = 0) -> DensePotts:
+    """A Potts glass: every pair of values of every pair of sites is coupled by N(0, scale^2 / dim).
+
+    The biases are N(0, scale^2 / dim) too.
+    """
+    if dim < 2 or not scale > 0:
+        raise ValueError(f"dim must be at least 2 and scale positive, got {dim} and {scale}")
+    rng = Generator().manual_seed(seed)
+    blocks = torch.randn(dim, dim, num_values, num_values, generator=rng)
+    upper = blocks * (torch.ones(dim, dim).triu(1) * scale / math.sqrt(dim)).view(dim, dim, 1, 1)
+    flat = upper.transpose(1, 2).reshape(dim * num_values, -1)
+    bias = torch.randn(dim, num_values, generator=rng) * scale / math.sqrt(dim)
+    return DensePotts(flat + flat.T, num_values, bias)

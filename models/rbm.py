@@ -1,0 +1,116 @@
+"""Restricted Boltzmann machine with binary units, as a distribution of its visible units.
+
+    log p(x, h) = x' W h + b' x + c' h            up to a constant
+    log p(x)    = b' x + sum_j softplus(W' x + c)_j      (minus the free energy)
+
+Zhang et al. (2022), App. I.3. x in {0, 1}^visible, h in {0, 1}^hidden. The value and the gradient
+b + W sigmoid(W'x + c) share one matrix product, and a flip of one visible unit moves the hidden
+inputs W'x + c by one row of W.
+"""
+
+import torch
+from torch import Generator, Tensor, nn
+from torch.nn.functional import softplus
+
+from models.base import Cache, EnergyModel
+from models.domain import Binary
+from models.ising import flip_changes
+
+
+class RBM(EnergyModel):
+    """Bernoulli RBM. `weight` `[visible, hidden]`, `visible_bias` b, `hidden_bias` c.
+
+    Weights start as N(0, 0.01^2) from the global generator (`Run.seeded` fixes it), biases at 0.
+    """
+
+    def __init__(self, visible: int = 784, hidden: int = 500) -> None:
+        super().__init__()
+        if visible < 1 or hidden < 1:
+            raise ValueError(f"an RBM needs visible and hidden units, got {visible} and {hidden}")
+        self.domain = Binary(visible)
+        self.weight = nn.Parameter(torch.randn(visible, hidden) * 0.01, requires_grad=False)
+        self.visible_bias = nn.Parameter(torch.zeros(visible), requires_grad=False)
+        self.hidden_bias = nn.Parameter(torch.zeros(hidden), requires_grad=False)
+
+    def start_from_data(self, mean: Tensor) -> None:
+        """Visible biases at the log-odds of the data mean `[visible]`, clamped to [.01, .99]."""
+        self.visible_bias.data.copy_(mean.clamp(0.01, 0.99).logit())
+
+    def hidden_inputs(self, x: Tensor) -> Tensor:
+        """W'x + c, the log-odds of each hidden unit given x, `[chains, hidden]`."""
+        return torch.addmm(self.hidden_bias, x, self.weight)
+
+    def visible_inputs(self, h: Tensor) -> Tensor:
+        """W h + b, the log-odds of each visible unit given h, `[chains, visible]`."""
+        return torch.addmm(self.visible_bias, h, self.weight.T)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x @ self.visible_bias + softplus(self.hidden_inputs(x)).sum(-1)
+
+    def _evaluated(self, x: Tensor, inputs: Tensor) -> tuple[Tensor, Tensor, Cache]:
+        total = softplus(inputs).sum(-1)
+        log_prob = total + x @ self.visible_bias
+        return log_prob, self.visible_inputs(inputs.sigmoid()), (inputs, total)
+
+    def log_prob_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return self._evaluated(x, self.hidden_inputs(x))[:2]
+
+    def evaluate_with_cache(self, x: Tensor) -> tuple[Tensor, Tensor, Cache]:
+        return self._evaluated(x, self.hidden_inputs(x))
+
+    def evaluate_flipped(
+        self, cache: Cache, x: Tensor, y: Tensor, index: Tensor
+    ) -> tuple[Tensor, Tensor, Cache]:
+        change = flip_changes(x, y, index)
+        inputs = cache[0] + torch.einsum("cf,cfh->ch", change, self.weight[index])
+        return self._evaluated(y, inputs)
+
+    @torch.no_grad()
+    def log_z_and_mean(self) -> tuple[Tensor, Tensor] | None:
+        """By enumeration of the hidden layer, where it is the smaller and at most 16 units."""
+        visible, hidden = self.weight.shape
+        if hidden >= visible or hidden > 16:
+            return None
+        h = Binary(hidden).enumerate().to(self.weight)
+        inputs = self.visible_inputs(h)
+        log_prob = (h @ self.hidden_bias + softplus(inputs).sum(-1)).double()
+        return log_prob.logsumexp(0), log_prob.softmax(0) @ inputs.sigmoid().double()
+
+    def cache(self, x: Tensor) -> Cache:
+        """Hidden inputs `[chains, hidden]` and the sum of their softplus `[chains]`."""
+        inputs = self.hidden_inputs(x)
+        return inputs, softplus(inputs).sum(-1)
+
+    def moved(self, cache: Cache, x: Tensor, sites: Tensor, new: Tensor) -> Cache:
+        change = new - x.index_select(1, sites)
+        inputs = cache[0].addmm_(change, self.weight.index_select(0, sites))
+        return inputs, softplus(inputs).sum(-1)
+
+    def differences(self, x: Tensor, cache: Cache, sites: Tensor) -> Tensor:
+        change = 1 - 2 * x.index_select(1, sites)  # [chains, n]
+        rows = self.weight.index_select(0, sites)
+        linear = change * self.visible_bias.index_select(0, sites)
+        columns = [
+            softplus(torch.addcmul(cache[0], change[:, i : i + 1], rows[i])).sum(-1)
+            for i in range(len(sites))
+        ]
+        return torch.stack(columns, -1).sub_(cache[1].unsqueeze(-1)).add_(linear)
+
+    def block_log_probs(self, x: Tensor, cache: Cache, sites: Tensor, patterns: Tensor) -> Tensor:
+        change = patterns.to(x) - x.index_select(1, sites).unsqueeze(1)  # [chains, patterns, n]
+        inputs = change @ self.weight.index_select(0, sites) + cache[0].unsqueeze(1)
+        return softplus(inputs).sum(-1) + change @ self.visible_bias.index_select(0, sites)
+
+    def sample_hidden(self, x: Tensor, rng: Generator) -> Tensor:
+        """h ~ p(h given x), `[chains, hidden]`."""
+        return bernoulli(self.hidden_inputs(x), rng)
+
+    def sample_visible(self, h: Tensor, rng: Generator) -> Tensor:
+        """x ~ p(x given h), `[chains, visible]`."""
+        return bernoulli(self.visible_inputs(h), rng)
+
+
+def bernoulli(log_odds: Tensor, rng: Generator) -> Tensor:
+    """0.0 or 1.0 with the given log-odds."""
+    uniform = torch.empty_like(log_odds).uniform_(generator=rng)
+    return log_odds.sigmoid().sub_(uniform).ceil_()

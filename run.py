@@ -1,0 +1,40 @@
+"""Run one experiment: `python run.py experiment=rbm_sampling sampler=dmala scale=quick`."""
+
+from pathlib import Path
+
+import hydra
+from hydra.utils import instantiate
+from omegaconf import DictConfig
+
+from experiments import resolvers
+from experiments.context import Run, record
+
+CONF = Path(__file__).resolve().parent / "conf"
+resolvers.register(CONF)
+
+
+def perform(cfg: DictConfig, run: Run) -> None:
+    """Build data, model and sampler, and hand them to the task."""
+    data = instantiate(cfg.data).load() if cfg.data else None
+    if data is not None:
+        run.note(
+            data={
+                "variant": data.variant,
+                "substitute": data.substitute,
+                "fingerprint": data.fingerprint,
+            }
+        )
+    with run.seeded("model"):
+        model = instantiate(cfg.model)
+    sampler = instantiate(cfg.sampler, _convert_="all")
+    task = instantiate(cfg.task, _convert_="all")
+    task(model=model.to(run.device), sampler=sampler, data=data, run=run)
+
+
+@hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")
+def main(cfg: DictConfig) -> None:
+    record(cfg, perform)
+
+
+if __name__ == "__main__":
+    main()

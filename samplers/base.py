@@ -1,0 +1,123 @@
+"""The kernel interface: `init` evaluates a position, `step` advances every chain once.
+
+A sampler is a frozen dataclass whose fields are its hyperparameters and its YAML keys. It keeps
+nothing on self: memory is in the State, chance in the generator, diagnostics in Info. Two rules let
+one kernel run eagerly and as a captured CUDA graph:
+
+- a State holds tensors only (or tuples of them);
+- a step reads nothing on the host: no `.item()`, no tensor-dependent shapes.
+
+A step may reuse the memory of the state it is given, so that a one-site sampler need not copy a
+million sites: after `state, info = sampler.step(state, model, rng)` the old state is gone.
+"""
+
+from abc import ABC, abstractmethod
+from typing import Any, NamedTuple, TypeVar
+
+import torch
+from torch import Generator, Tensor
+
+from models.base import EnergyModel
+from models.domain import Binary, Domain
+
+
+class State(NamedTuple):
+    """A position and the target's value there, so that no step evaluates a point twice."""
+
+    x: Tensor  # [chains, *domain.shape]
+    log_prob: Tensor  # [chains]
+    grad: Tensor  # [chains, *domain.shape]
+
+
+class Info(NamedTuple):
+    """What a step did, for diagnostics; nothing here feeds the next step."""
+
+    accept_prob: Tensor  # [chains], 1 for samplers that never reject
+
+
+class Sampler(ABC):
+    """A Markov kernel. `init` and `step` may return any NamedTuple of tensors with a field `x`."""
+
+    @abstractmethod
+    def init(self, x: Tensor, model: EnergyModel) -> Any:
+        """The state at `x`, `[chains, *domain.shape]`; `x` itself is left untouched."""
+
+    @abstractmethod
+    def step(self, state: Any, model: EnergyModel, rng: Generator) -> tuple[Any, Info]:
+        """Advance every chain once. The given state must not be used afterwards."""
+
+    def refresh(self, state: Any, model: EnergyModel) -> Any:
+        """The state after the target changed (PCD, AIS). Override to keep other memory."""
+        return self.init(state.x, model)
+
+
+class UnsupportedModelError(TypeError):
+    """A sampler was asked to run on a model that it cannot serve."""
+
+    def __init__(self, sampler: Sampler, model: EnergyModel, needs: str) -> None:
+        super().__init__(
+            f"{type(sampler).__name__} needs {needs}, "
+            f"got {type(model).__name__} on {model.domain}; choose another sampler or model"
+        )
+
+
+def require_domain(sampler: Sampler, model: EnergyModel, *allowed: type[Domain]) -> None:
+    """Raise UnsupportedModelError unless the model's domain is one of `allowed`."""
+    if not isinstance(model.domain, allowed):
+        names = " or ".join(domain.__name__ for domain in allowed)
+        raise UnsupportedModelError(sampler, model, f"a model on a {names} domain")
+
+
+def require_unit_binary(sampler: Sampler, model: EnergyModel) -> None:
+    """Raise UnsupportedModelError unless states are in {0, 1}^dim."""
+    if not (isinstance(model.domain, Binary) and model.domain.is_unit):
+        raise UnsupportedModelError(sampler, model, "a model on {0, 1}^dim")
+
+
+def evaluate(model: EnergyModel, x: Tensor) -> State:
+    return State(x, *model.log_prob_and_grad(x))
+
+
+AnyState = TypeVar("AnyState", bound=tuple)
+
+
+def metropolis(
+    current: AnyState, proposed: AnyState, log_ratio: Tensor, rng: Generator
+) -> tuple[AnyState, Info]:
+    """Accept each chain's proposal with probability min(1, exp(log_ratio)), `[chains]`.
+
+    NaN rejects. Every field of the two states has chains first. Eq. (3) of Zhang et al. (2022).
+    """
+    accept_prob = acceptance(log_ratio)
+    accepted = torch.empty_like(accept_prob).uniform_(generator=rng) < accept_prob
+    return select_rows(accepted, proposed, current), Info(accept_prob)
+
+
+def acceptance(log_ratio: Tensor) -> Tensor:
+    """min(1, exp(log_ratio)), and 0 for NaN."""
+    return log_ratio.nan_to_num(nan=-torch.inf, posinf=0.0).clamp(max=0).exp()
+
+
+def select_rows(chosen: Tensor, new: AnyState, old: AnyState) -> AnyState:
+    """Chain by chain, the rows of `new` where `chosen` `[chains]`, else those of `old`."""
+
+    def pick(a: Any, b: Any) -> Any:
+        if isinstance(a, tuple):
+            return tuple(map(pick, a, b))
+        return torch.where(chosen.view(-1, *[1] * (a.ndim - 1)), a, b)
+
+    return type(new)(*map(pick, new, old))
+
+
+def require_positive(**values: float) -> None:
+    """Raise ValueError naming the first of `values` that is not a positive number."""
+    for name, value in values.items():
+        if not value > 0:
+            raise ValueError(f"{name} must be positive, got {value}")
+
+
+def require_count(**values: int) -> None:
+    """Raise ValueError naming the first of `values` that is not an integer of at least 1."""
+    for name, value in values.items():
+        if not (isinstance(value, int) and value >= 1):
+            raise ValueError(f"{name} must be an integer of at least 1, got {value!r}")

@@ -1,0 +1,59 @@
+"""Which sites a block sampler visits next: one block, shared by all chains, at every step.
+
+The three scans are all valid for any kernel that leaves the target invariant given the block:
+
+    systematic   blocks of consecutive sites, round and round
+    random       a block of distinct sites, drawn afresh at each step
+    shuffled     passes through all sites, each pass in a new random order
+
+A scan's memory is a tuple of tensors, so that a step reads nothing on the host. A shuffled pass
+costs a few operations a step however many sites there are: its order is made by Fisher and Yates'
+shuffle, one swap for each site visited.
+"""
+
+from typing import Literal, get_args
+
+import torch
+from torch import Generator, Tensor
+
+Scan = Literal["systematic", "random", "shuffled"]
+Memory = tuple[Tensor, ...]
+
+
+def require_scan(scan: str) -> None:
+    if scan not in get_args(Scan):
+        raise ValueError(f"scan must be one of {', '.join(get_args(Scan))}, got {scan!r}")
+
+
+def start_scan(scan: Scan, sites: int, dim: int, device: torch.device) -> Memory:
+    """The memory of a scan before its first block."""
+    if sites > dim:
+        raise ValueError(f"a block of {sites} sites does not fit a model of {dim}")
+    if scan == "systematic":
+        return (torch.arange(sites, device=device) - sites,)
+    if scan == "shuffled":
+        return torch.arange(dim, device=device), torch.zeros(1, dtype=torch.long, device=device)
+    return ()
+
+
+def next_block(
+    scan: Scan, memory: Memory, sites: int, dim: int, rng: Generator
+) -> tuple[Tensor, Memory]:
+    """The next block, `[sites]` distinct indices, and the memory after it (updated in place)."""
+    if scan == "systematic":
+        block = memory[0].add_(sites).remainder_(dim)
+        return block, memory
+    if scan == "random":
+        if sites == 1:
+            return torch.randint(dim, (1,), generator=rng, device=rng.device), ()
+        return torch.rand(dim, generator=rng, device=rng.device).topk(sites).indices, ()
+    order, position = memory
+    position.masked_fill_(position + sites > dim, 0)  # too few sites left: a new pass
+    first = position.clone()
+    for _ in range(sites):
+        uniform = torch.rand(1, generator=rng, device=rng.device, dtype=torch.float64)
+        other = position + (uniform * (dim - position)).long()
+        here, there = order.index_select(0, position), order.index_select(0, other)
+        order.index_copy_(0, other, here).index_copy_(0, position, there)
+        position += 1
+    return order.index_select(0, first + torch.arange(sites, device=order.device)), memory

@@ -1,0 +1,65 @@
+"""Gibbs sampling, block by block, from the exact conditional.
+
+A step resamples a block of X sites, shared by all chains, from p(block given the rest). It uses
+what the model knows of its local structure: on a lattice the neighbours of one site, on an RBM one
+row of the weights. Named Gibbs-X in Grathwohl et al. (2021) and Zhang et al. (2022).
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Generator, Tensor
+
+from models.base import Cache, EnergyModel
+from models.domain import Binary, Categorical, Ordinal, draw_categorical, softmax_weights
+from samplers.base import Info, Sampler, require_count, require_domain
+from samplers.blocks import Memory, Scan, next_block, require_scan, start_scan
+
+
+class GibbsState(NamedTuple):
+    x: Tensor  # [chains, *domain.shape]
+    cache: Cache  # the model's, for its local methods
+    scan: Memory
+
+
+@dataclass(frozen=True)
+class Gibbs(Sampler):
+    """Resample `sites` sites a step, in the order of `scan` (see samplers.blocks).
+
+    The cost grows as values^sites: every joint value of the block is priced.
+    """
+
+    sites: int = 1
+    scan: Scan = "systematic"
+
+    def __post_init__(self) -> None:
+        require_count(sites=self.sites)
+        require_scan(self.scan)
+
+    def init(self, x: Tensor, model: EnergyModel) -> GibbsState:
+        require_domain(self, model, Binary, Categorical, Ordinal)
+        scan = start_scan(self.scan, self.sites, model.domain.dim, x.device)
+        return GibbsState(x.clone(), model.cache(x), scan)
+
+    def refresh(self, state: GibbsState, model: EnergyModel) -> GibbsState:
+        return state._replace(cache=model.cache(state.x))
+
+    def step(
+        self, state: GibbsState, model: EnergyModel, rng: Generator
+    ) -> tuple[GibbsState, Info]:
+        x, domain = state.x, model.domain
+        block, scan = next_block(self.scan, state.scan, self.sites, domain.dim, rng)
+        if self.sites == 1 and isinstance(domain, Binary):
+            log_odds = model.log_odds(x, state.cache, block)
+            uniform = torch.empty_like(log_odds).uniform_(generator=rng)
+            new = log_odds.sigmoid().sub_(uniform).ceil_()  # 1 where uniform < probability
+            if not domain.is_unit:
+                new = domain.low + (domain.high - domain.low) * new
+        else:
+            patterns = domain.patterns(self.sites).to(x)
+            log_probs = model.block_log_probs(x, state.cache, block, patterns.unsqueeze(0))
+            new = patterns[draw_categorical(softmax_weights(log_probs), rng).squeeze(-1)]
+        cache = model.moved(state.cache, x, block, new)
+        x.index_copy_(1, block, new)
+        return GibbsState(x, cache, scan), Info(x.new_ones(len(x)))

@@ -1,0 +1,89 @@
+"""The Hamming ball sampler: a wide block, of which few sites move at a time.
+
+M. K. Titsias and C. Yau, "The Hamming ball sampler", JASA 2017. HB-X-Y in Zhang et al. (2022).
+
+Given a block B of X binary sites, shared by all chains, a step draws
+
+    u    uniformly from the Hamming ball of radius Y around x_B
+    x_B  from pi(x_B given the rest), restricted to the ball of radius Y around u
+
+Balls have one size, so u is uniform given x_B wherever x_B lies, and x_B given (u, rest) is exactly
+that restriction: both moves are Gibbs updates of the joint law of (x, u). A step prices as many
+patterns as a ball holds, sum_{r <= Y} C(X, r); with Y = X they are all 2^X and the step is Gibbs-X.
+"""
+
+from dataclasses import dataclass
+from itertools import combinations
+from typing import NamedTuple
+
+import torch
+from torch import Generator, Tensor
+
+from models.base import Cache, EnergyModel
+from models.domain import Binary, draw_categorical, softmax_weights
+from samplers.base import Info, Sampler, require_count, require_domain
+from samplers.blocks import Memory, Scan, next_block, require_scan, start_scan
+
+
+def hamming_ball(sites: int, radius: int) -> Tensor:
+    """Every set of at most `radius` of `sites` sites as 0/1 rows, `[patterns, sites]`."""
+    chosen = [c for size in range(radius + 1) for c in combinations(range(sites), size)]
+    rows = [[float(site in c) for site in range(sites)] for c in chosen]
+    return torch.tensor(rows)
+
+
+class HammingState(NamedTuple):
+    x: Tensor  # [chains, dim]
+    cache: Cache  # the model's, for its local methods
+    scan: Memory
+    ball: Tensor  # [patterns, sites], kept where the chains are
+
+
+@dataclass(frozen=True)
+class HammingBall(Sampler):
+    """Resample within a ball of radius Y = `radius` in a block of X = `sites` sites. Binary only.
+
+    The order of the blocks is `scan` (see samplers.blocks).
+    """
+
+    sites: int = 10
+    radius: int = 1
+    scan: Scan = "random"
+
+    def __post_init__(self) -> None:
+        require_count(sites=self.sites, radius=self.radius)
+        if self.radius > self.sites:
+            raise ValueError(f"radius must be at most sites = {self.sites}, got {self.radius}")
+        require_scan(self.scan)
+
+    def init(self, x: Tensor, model: EnergyModel) -> HammingState:
+        require_domain(self, model, Binary)
+        scan = start_scan(self.scan, self.sites, model.domain.dim, x.device)
+        ball = hamming_ball(self.sites, self.radius).to(x)
+        return HammingState(x.clone(), model.cache(x), scan, ball)
+
+    def refresh(self, state: HammingState, model: EnergyModel) -> HammingState:
+        return state._replace(cache=model.cache(state.x))
+
+    def step(
+        self, state: HammingState, model: EnergyModel, rng: Generator
+    ) -> tuple[HammingState, Info]:
+        x, domain, ball = state.x, model.domain, state.ball
+        assert isinstance(domain, Binary)
+        block, scan = next_block(self.scan, state.scan, self.sites, domain.dim, rng)
+        current = x.index_select(1, block)
+        offset = torch.randint(len(ball), (len(x),), generator=rng, device=x.device)
+        centre = _toggle(current, ball.index_select(0, offset), domain)  # u
+        patterns = _toggle(centre.unsqueeze(1), ball, domain)  # [chains, patterns, sites]
+
+        log_probs = model.block_log_probs(x, state.cache, block, patterns)
+        choice = draw_categorical(softmax_weights(log_probs), rng).squeeze(-1)
+        new = _toggle(centre, ball.index_select(0, choice), domain)
+        cache = model.moved(state.cache, x, block, new)
+        x.index_copy_(1, block, new)
+        return HammingState(x, cache, scan, ball), Info(x.new_ones(len(x)))
+
+
+def _toggle(x: Tensor, flips: Tensor, domain: Binary) -> Tensor:
+    """`x` with the sites flipped where `flips` is 1."""
+    return torch.addcmul(x, flips, domain.flip(x) - x)

@@ -1,0 +1,113 @@
+"""Discrete Langevin samplers: DULA and DMALA.
+
+R. Zhang, X. Liu and Q. Liu, "A Langevin-like Sampler for Discrete Distributions", ICML 2022.
+Equation numbers are the paper's.
+
+    paper                 here
+    theta, theta'         x, y
+    U(theta)              model.log_prob(x)
+    alpha                 step_size
+
+Every site moves at once, independently, for one evaluation a step: the logits of the proposal at
+the current state, and their normaliser, stay in the state.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Generator, Tensor
+
+from models.base import EnergyModel
+from samplers.base import Info, Sampler, metropolis, require_positive
+
+
+class LangevinState(NamedTuple):
+    """A position, its log-probability, and the proposal that leaves it."""
+
+    x: Tensor  # [chains, *domain.shape]
+    log_prob: Tensor  # [chains]
+    logits: Tensor  # [chains, *moves], those of Eq. (2)
+    log_normaliser: Tensor  # [chains]
+
+
+@lru_cache(maxsize=8)
+def _on_device(numbers: tuple[float, ...], device: torch.device, dtype: torch.dtype) -> Tensor:
+    """Copied there once: a step may not wait for the host."""
+    return torch.tensor(numbers, device=device, dtype=dtype)
+
+
+@dataclass(frozen=True)
+class _Langevin(Sampler):
+    """What DULA and DMALA share: the proposal of Eq. (2).
+
+    `preconditioner` scales the step size site by site (Section 6, Appendix H): a list of `dim`
+    positive numbers g_i, read as 2 alpha g_i (`preconditioner_power=1`, Section 6) or as
+    2 alpha g_i^2 (`preconditioner_power=2`, Appendix H's derivation). An infinite step size drops
+    the distance term, which is the proposal of Appendix D.
+    """
+
+    step_size: float  # alpha, in squared units of the domain's values
+    preconditioner: list[float] | None = None
+    preconditioner_power: Literal[1, 2] = 1
+
+    def __post_init__(self) -> None:
+        require_positive(step_size=self.step_size)
+        if self.preconditioner is not None and not all(g > 0 for g in self.preconditioner):
+            raise ValueError(f"preconditioner must be positive, got {self.preconditioner}")
+        if self.preconditioner_power not in (1, 2):
+            raise ValueError(
+                f"preconditioner_power must be 1 or 2, got {self.preconditioner_power}"
+            )
+
+    def init(self, x: Tensor, model: EnergyModel) -> LangevinState:
+        """Logits of Eq. (2): grad_i (y_i - x_i) / 2 - (y_i - x_i)^2 / (2 alpha)."""
+        log_prob, grad = model.log_prob_and_grad(x)
+        logits = model.domain.gains(x, grad).mul_(0.5)
+        logits -= model.domain.distances(x) * self._price(x, logits.ndim)
+        return LangevinState(x, log_prob, logits, model.domain.log_normaliser(logits))
+
+    def _price(self, x: Tensor, ndim: int) -> Tensor:
+        """1 / (2 alpha g_i), one number or one a site."""
+        price = x.new_full((), 0.5 / self.step_size)
+        if self.preconditioner is None:
+            return price
+        scale = _on_device(tuple(self.preconditioner), x.device, x.dtype)
+        if len(scale) != x.shape[1]:
+            raise ValueError(f"preconditioner must have {x.shape[1]} entries, got {len(scale)}")
+        return (price / scale**self.preconditioner_power).view(-1, *[1] * (ndim - 2))
+
+
+@dataclass(frozen=True)
+class DULA(_Langevin):
+    """Discrete unadjusted Langevin algorithm: every draw from Eq. (2) is kept.
+
+    Its stationary law is biased, less so for smaller steps (Theorem 5.1). With a model whose
+    `given(batch)` is drawn afresh for each step, this is the stochastic variant of Section 6.
+    """
+
+    def step(
+        self, state: LangevinState, model: EnergyModel, rng: Generator
+    ) -> tuple[LangevinState, Info]:
+        y = model.domain.move_all(state.x, state.logits, rng)
+        return self.init(y, model), Info(torch.ones_like(state.log_prob))
+
+
+@dataclass(frozen=True)
+class DMALA(_Langevin):
+    """Discrete Metropolis-adjusted Langevin algorithm: Eq. (2), corrected by Eq. (3)."""
+
+    def step(
+        self, state: LangevinState, model: EnergyModel, rng: Generator
+    ) -> tuple[LangevinState, Info]:
+        domain = model.domain
+        y = domain.move_all(state.x, state.logits, rng)
+        proposed = self.init(y, model)
+
+        # log [ pi(y) q(x given y) ] - log [ pi(x) q(y given x) ]
+        log_ratio = proposed.log_prob - proposed.log_normaliser
+        log_ratio += state.log_normaliser - state.log_prob
+        log_ratio += domain.log_weight(y, state.x, proposed.logits)
+        log_ratio -= domain.log_weight(state.x, y, state.logits)
+        return metropolis(state, proposed, log_ratio, rng)

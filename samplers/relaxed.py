@@ -1,0 +1,126 @@
+"""Relaxed MALA: Langevin steps on a continuous relaxation, thresholded to discrete states.
+
+The baseline R-MALA of W. Grathwohl, K. Swersky, M. Hashemi, D. Duvenaud and C. Maddison, "Oops I
+took a gradient", ICML 2021, on the continuous parameterisation of J. Han et al., "Stein variational
+inference for discrete distributions", AISTATS 2020 (see also samplers/svgd.py).
+
+    paper               here
+    z                   position, in R^dim
+    Gamma(z)            threshold(z): `high` where z > 0, else `low`
+    p0(z)               standard normal density; Gamma cuts it into 2^dim parts of equal mass
+    p_c(z)              p0(z) pi(Gamma(z)), the piecewise continuous target
+    rho(z)              p0(z) pi(soften(z)), its smooth surrogate
+    step_size           alpha in y = z + alpha / 2 grad log rho(z) + sqrt(alpha) noise
+
+pi(soften(z)) is the model's formula at the point low + (high - low) sigmoid(z / temperature).
+"""
+
+from dataclasses import dataclass
+from math import sqrt
+from typing import Literal, NamedTuple, cast
+
+import torch
+from torch import Generator, Tensor
+
+from models.base import EnergyModel
+from models.domain import Binary
+from samplers.base import Info, Sampler, metropolis, require_domain, require_positive
+
+
+def binary_domain(sampler: Sampler, model: EnergyModel) -> Binary:
+    """The model's domain; UnsupportedModelError unless it is Binary."""
+    require_domain(sampler, model, Binary)
+    return cast(Binary, model.domain)
+
+
+def threshold(position: Tensor, domain: Binary) -> Tensor:
+    """Gamma(z), `[chains, dim]`."""
+    return torch.where(position > 0, domain.high, domain.low).to(position)
+
+
+def lift(x: Tensor, domain: Binary) -> Tensor:
+    """A position with threshold(position) = x, `[chains, dim]`; |z| is half-normal, as under p0.
+
+    `init` is given no generator, so the magnitudes are one fixed table of pseudo-random numbers;
+    they differ between chains, without which particles at one x would never part.
+    """
+    table = Generator(x.device).manual_seed(0)
+    magnitude = torch.empty_like(x).normal_(generator=table).abs_()
+    return torch.where(x == domain.high, magnitude, -magnitude)
+
+
+def surrogate(
+    position: Tensor, temperature: float, model: EnergyModel, domain: Binary
+) -> tuple[Tensor, Tensor]:
+    """The model's log-probability at soften(z), `[chains]`, and grad log rho(z), `[chains, dim]`.
+
+    The chain rule is written out, so that a model's closed-form gradient is used.
+    """
+    width = domain.high - domain.low
+    weight = (position / temperature).sigmoid()
+    log_prob, grad = model.log_prob_and_grad(domain.low + width * weight)
+    slope = weight * (1 - weight) * (width / temperature)
+    return log_prob, grad * slope - position
+
+
+class RelaxedState(NamedTuple):
+    """A continuous position, its thresholded state, and what the next step needs of it."""
+
+    x: Tensor  # [chains, dim], threshold(position)
+    position: Tensor  # [chains, dim]
+    log_density: Tensor  # [chains], of the density that the kernel leaves invariant
+    score: Tensor  # [chains, dim], grad log rho(position)
+
+
+@dataclass(frozen=True)
+class RMALA(Sampler):
+    """MALA with the gradient of the surrogate rho. Binary domains only.
+
+    What it leaves invariant is the density in the Metropolis-Hastings ratio:
+
+    - `accept="target"` (Grathwohl et al.): p_c, under which x = Gamma(z) has exactly the law pi.
+      A step costs one evaluation and gradient (of rho) and one evaluation (at x).
+    - `accept="relaxation"`: rho itself, plain MALA. A step costs one evaluation and gradient. The
+      law of x is then *biased*: it is rho's mass of each orthant, which is not pi.
+    """
+
+    step_size: float  # alpha, in squared units of the position
+    temperature: float  # of the sigmoid; smaller is nearer to the threshold and steeper
+    accept: Literal["target", "relaxation"] = "target"
+
+    def __post_init__(self) -> None:
+        require_positive(step_size=self.step_size, temperature=self.temperature)
+        if self.accept not in ("target", "relaxation"):
+            raise ValueError(f"accept must be 'target' or 'relaxation', got {self.accept!r}")
+
+    def init(self, x: Tensor, model: EnergyModel) -> RelaxedState:
+        """The state at a position that thresholds to `x`."""
+        return self.at(lift(x, binary_domain(self, model)), model)
+
+    def refresh(self, state: RelaxedState, model: EnergyModel) -> RelaxedState:
+        return self.at(state.position, model)
+
+    def at(self, position: Tensor, model: EnergyModel) -> RelaxedState:
+        """The state at a continuous position, `[chains, dim]`."""
+        domain = binary_domain(self, model)
+        x = threshold(position, domain)
+        log_prob, score = surrogate(position, self.temperature, model, domain)
+        if self.accept == "target":
+            log_prob = model.log_prob(x)
+        log_density = log_prob - position.square().sum(-1) / 2
+        return RelaxedState(x, position, log_density, score)
+
+    def step(
+        self, state: RelaxedState, model: EnergyModel, rng: Generator
+    ) -> tuple[RelaxedState, Info]:
+        noise = torch.empty_like(state.position).normal_(generator=rng)
+        y = state.position + self.step_size / 2 * state.score + sqrt(self.step_size) * noise
+        proposed = self.at(y, model)
+        log_ratio = proposed.log_density - state.log_density
+        log_ratio += self._log_proposal(proposed, state) + noise.square().sum(-1) / 2
+        return metropolis(state, proposed, log_ratio, rng)
+
+    def _log_proposal(self, start: RelaxedState, end: RelaxedState) -> Tensor:
+        """Logarithm of q(end given start) up to a constant, `[chains]`."""
+        mean = start.position + self.step_size / 2 * start.score
+        return (end.position - mean).square().sum(-1) / (-2 * self.step_size)

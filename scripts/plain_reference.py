@@ -1,0 +1,109 @@
+"""The samplers written plainly, as a yardstick for `scripts.bench`: nothing is cached or priced.
+
+These follow the pseudo-code of the papers the way their experiments' scripts do, and are neither
+tuned nor hampered: gradients by autograd, a dense coupling matrix, parameters that require gradients,
+`torch.distributions` with its default validation, and a Metropolis step that evaluates two gradients
+and two energies. They are for timing only; the faults that this style brings (an overflowing
+exp(a) / (exp(a) + 1), 1e-10 inside logarithms) are kept. A model here is an `nn.Module` that maps
+states `[chains, dim]` in {0, 1} to `[chains]`, a step maps `(x, model)` to the next x.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.distributions import Bernoulli, OneHotCategorical
+
+Step = Callable[[Tensor, nn.Module], Tensor]
+
+
+class PlainIsing(nn.Module):
+    """s'Js + b's with a dense J `[dim, dim]`, s = 2x - 1."""
+
+    def __init__(self, coupling: Tensor, bias: float) -> None:
+        super().__init__()
+        self.coupling = nn.Parameter(coupling)
+        self.bias = nn.Parameter(torch.full((len(coupling),), bias))
+
+    def forward(self, x: Tensor) -> Tensor:
+        spins = 2 * x - 1
+        return (spins @ self.coupling * spins).sum(-1) + spins @ self.bias
+
+
+class PlainRBM(nn.Module):
+    """b'x + sum_j softplus(W'x + c)_j, the hidden inputs from an `nn.Linear`."""
+
+    def __init__(self, weight: Tensor) -> None:
+        super().__init__()
+        visible, hidden = weight.shape
+        self.hidden = nn.Linear(visible, hidden)
+        self.hidden.weight.data.copy_(weight.T)
+        self.hidden.bias.data.zero_()
+        self.bias = nn.Parameter(torch.zeros(visible))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.softplus(self.hidden(x)).sum(-1) + (x * self.bias).sum(-1)
+
+
+def gradient(x: Tensor, model: nn.Module) -> Tensor:
+    """The gradient of the log-probability by autograd, `[chains, dim]`."""
+    x = x.detach().requires_grad_()
+    return torch.autograd.grad(model(x).sum(), x)[0]
+
+
+class Gibbs:
+    """Gibbs-1, systematic scan: the energy with the site as it is, and with the site flipped."""
+
+    def __init__(self) -> None:
+        self.site = 0
+
+    def __call__(self, x: Tensor, model: nn.Module) -> Tensor:
+        flipped = x.clone()
+        flipped[:, self.site] = 1 - flipped[:, self.site]
+        flips = Bernoulli(logits=model(flipped) - model(x)).sample().unsqueeze(-1)
+        self.site = (self.site + 1) % x.shape[1]
+        return flips * flipped + (1 - flips) * x
+
+
+def gwg(x: Tensor, model: nn.Module) -> Tensor:
+    """GWG-1: one flip drawn from softmax(d / 2), then a Metropolis step."""
+    forward = OneHotCategorical(logits=gradient(x, model) * (1 - 2 * x) / 2)
+    change = forward.sample()
+    y = (1 - x) * change + x * (1 - change)
+    backward = OneHotCategorical(logits=gradient(y, model) * (1 - 2 * y) / 2)
+    log_ratio = model(y) - model(x) + backward.log_prob(change) - forward.log_prob(change)
+    return metropolis(x, y, log_ratio)
+
+
+def flip_probability(x: Tensor, model: nn.Module, step_size: float) -> Tensor:
+    """Eq. (2) of Zhang et al. (2022) for {0, 1}, `[chains, dim]`."""
+    term = torch.exp(gradient(x, model) * (1 - 2 * x) / 2 - 1 / (2 * step_size))
+    return term / (term + 1)
+
+
+def langevin_draw(x: Tensor, probability: Tensor) -> tuple[Tensor, Tensor]:
+    """Which sites flip and the state after it, both `[chains, dim]`."""
+    flips = (torch.rand_like(x) < probability).float()
+    return flips, (1 - x) * flips + x * (1 - flips)
+
+
+def dula(x: Tensor, model: nn.Module, step_size: float = 0.1) -> Tensor:
+    """Every draw is kept."""
+    return langevin_draw(x, flip_probability(x, model, step_size))[1]
+
+
+def dmala(x: Tensor, model: nn.Module, step_size: float = 0.2) -> Tensor:
+    """The draw is corrected by a Metropolis step, Eq. (3)."""
+    there = flip_probability(x, model, step_size)
+    flips, y = langevin_draw(x, there)
+    back = flip_probability(y, model, step_size)
+    log_there, log_back = (
+        torch.log(flips * p + (1 - flips) * (1 - p) + 1e-10).sum(-1) for p in (there, back)
+    )
+    return metropolis(x, y, model(y) - model(x) + log_back - log_there)
+
+
+def metropolis(x: Tensor, y: Tensor, log_ratio: Tensor) -> Tensor:
+    """Chain by chain, y with probability min(1, exp(log_ratio)), else x."""
+    accepted = (log_ratio.exp() > torch.rand_like(log_ratio)).float().unsqueeze(-1)
+    return accepted * y + (1 - accepted) * x

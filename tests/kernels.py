@@ -1,0 +1,268 @@
+"""THE TABLE of samplers and targets, and the exact law of one step of each, enumerated.
+
+The laws are written from the papers in NumPy and float64, over lists of states, and share nothing
+with `samplers` and `models.domain`. A new sampler joins by one line in TABLE, and by a function
+here that enumerates its step if it is of a new kind.
+"""
+
+import itertools
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from math import inf, isinf
+from typing import Literal, NamedTuple
+
+import numpy as np
+import torch
+from targets import BINARY, CATEGORICAL, EVERY, FINITE, Target
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from samplers.base import Sampler
+from samplers.block_gibbs import BlockGibbs
+from samplers.gibbs import Gibbs
+from samplers.gwg import GWG
+from samplers.hamming import HammingBall
+from samplers.langevin import DMALA, DULA
+from samplers.locally_balanced import LocallyBalanced
+from samplers.relaxed import RMALA
+from samplers.svgd import DiscreteSVGD
+
+Matrix = np.ndarray  # [states, states], rows sum to 1
+
+
+class Law(NamedTuple):
+    """What a sampler does from `init`: its transition matrix after 1, 2, ... steps."""
+
+    after: list[Matrix]
+    acceptance: np.ndarray | None = None  # [states], the mean of accept_prob in the first step
+
+
+# Proposals and their correction.
+
+
+def metropolis(proposal: Matrix, target: Target) -> Law:
+    """Eq. (3) of Zhang et al.: accept y with probability min(1, pi(y) q(x|y) / pi(x) q(y|x))."""
+    law, size = target.law, len(proposal)
+    matrix, acceptance = np.zeros((size, size)), np.zeros(size)
+    for x in range(size):
+        for y in np.flatnonzero(proposal[x]):
+            ratio = law[y] * proposal[y, x] / (law[x] * proposal[x, y])
+            accepted = proposal[x, y] * min(1.0, ratio)
+            matrix[x, y] += accepted
+            matrix[x, x] += proposal[x, y] - accepted
+            acceptance[x] += accepted
+    return Law([matrix], acceptance)
+
+
+def normalised(weights: Matrix) -> Matrix:
+    return weights / weights.sum(-1, keepdims=True)
+
+
+def langevin_proposal(sampler: DULA | DMALA, target: Target) -> Matrix:
+    """Eq. (1) of Zhang et al.: a Gaussian at x + alpha/2 grad, restricted to the domain.
+
+    Site by site alpha is multiplied by g (Section 6) or g^2 (Appendix H). Without the distance term
+    (Appendix D) it is exp(grad'(y - x) / 2).
+    """
+    sites, width = target.domain.dim, target.z.shape[1] // target.domain.dim
+    scale = np.ones(sites)
+    if sampler.preconditioner is not None:
+        scale = np.array(sampler.preconditioner) ** sampler.preconditioner_power
+    alpha = sampler.step_size * np.repeat(scale, width)
+    weights = np.zeros((len(target.z), len(target.z)))
+    for x, (here, grad) in enumerate(zip(target.z, target.grad, strict=True)):
+        if isinf(sampler.step_size):
+            exponent = (target.z - here) @ grad / 2
+        else:
+            exponent = -((target.z - here - alpha / 2 * grad) ** 2 / (2 * alpha)).sum(-1)
+        weights[x] = np.exp(exponent - exponent.max())
+        if hasattr(target.domain, "window"):  # Appendix C
+            weights[x, np.abs(target.z - here).max(-1) > target.domain.window] = 0
+    return normalised(weights)
+
+
+def dula(sampler: DULA, target: Target) -> Law:
+    return Law([langevin_proposal(sampler, target)], np.ones(len(target.z)))
+
+
+def dmala(sampler: DMALA, target: Target) -> Law:
+    return metropolis(langevin_proposal(sampler, target), target)
+
+
+def one_site_proposal(change: Matrix, target: Target) -> Matrix:
+    """Proportional to exp(change / 2) over the states that differ at one site."""
+    weights = np.zeros_like(change)
+    for x, y in itertools.permutations(range(len(change)), 2):
+        near = np.abs(target.z[y] - target.z[x]).max() <= getattr(target.domain, "window", inf)
+        if near and len(target.sites_changed(x, y)) == 1:
+            weights[x, y] = np.exp(change[x, y] / 2)
+    return normalised(weights)
+
+
+def locally_balanced(sampler: LocallyBalanced, target: Target) -> Law:
+    """Eq. (4) of Zhang et al. with g = sqrt: the exact change of log pi."""
+    return metropolis(one_site_proposal(target.log_prob - target.log_prob[:, None], target), target)
+
+
+def gwg(sampler: GWG, target: Target) -> Law:
+    """Grathwohl et al.: the first-order change; with several flips, a sum over ordered draws."""
+    gain = np.einsum("xyd,xd->xy", target.z - target.z[:, None], target.grad)
+    single = one_site_proposal(gain, target)
+    if sampler.flips == 1:
+        return metropolis(single, target)
+
+    size, dim, law = len(target.z), target.domain.dim, target.law
+    flipped = np.zeros((size, dim), dtype=int)  # the state after flipping one site
+    for x, y in itertools.permutations(range(size), 2):
+        changed = target.sites_changed(x, y)
+        if len(changed) == 1:
+            flipped[x, changed[0]] = y
+    matrix, acceptance = np.zeros((size, size)), np.zeros(size)
+    for x, draws in itertools.product(
+        range(size), itertools.product(range(dim), repeat=sampler.flips)
+    ):
+        y = x
+        for site in set(draws):
+            y = flipped[y, site]
+        forward = np.prod([single[x, flipped[x, site]] for site in draws])
+        backward = np.prod([single[y, flipped[y, site]] for site in draws])
+        accepted = forward * min(1.0, law[y] * backward / (law[x] * forward))
+        matrix[x, y] += accepted
+        matrix[x, x] += forward - accepted
+        acceptance[x] += accepted
+    return Law([matrix], acceptance)
+
+
+# Blocks resampled from their conditional.
+
+
+def over_scans(sampler: Gibbs | HammingBall, target: Target, kernel: Callable[..., Matrix]) -> Law:
+    """Mean over the equally likely orders of the blocks, of the product of their kernels."""
+    dim, sites = target.domain.dim, sampler.sites
+    if sampler.scan == "systematic":
+        starts = range(0, sites * dim, sites)
+        orders: Iterable = [[tuple((start + i) % dim for i in range(sites)) for start in starts]]
+    elif sampler.scan == "random":
+        orders = [[block] for block in itertools.combinations(range(dim), sites)]
+    else:
+        firsts = range(0, dim - sites + 1, sites)
+        orders = [
+            [order[i : i + sites] for i in firsts] for order in itertools.permutations(range(dim))
+        ]
+    kernels = {b: kernel(b) for order in orders for b in order}
+    products = [
+        list(itertools.accumulate((kernels[b] for b in order), np.matmul)) for order in orders
+    ]
+    return Law([np.mean(after, axis=0) for after in zip(*products, strict=True)])
+
+
+def gibbs(sampler: Gibbs, target: Target) -> Law:
+    def kernel(block: tuple[int, ...]) -> Matrix:
+        weights = np.zeros((len(target.z), len(target.z)))
+        for x, y in itertools.product(range(len(target.z)), repeat=2):
+            if set(target.sites_changed(x, y)) <= set(block):
+                weights[x, y] = target.law[y]
+        return normalised(weights)
+
+    return over_scans(sampler, target, kernel)
+
+
+def hamming_ball(sampler: HammingBall, target: Target) -> Law:
+    """Titsias and Yau: u uniform in the ball of x, then x from pi restricted to the ball of u."""
+
+    def kernel(block: tuple[int, ...]) -> Matrix:
+        ball = np.zeros((len(target.z), len(target.z)))
+        for x, u in itertools.product(range(len(target.z)), repeat=2):
+            changed = target.sites_changed(x, u)
+            ball[x, u] = set(changed) <= set(block) and len(changed) <= sampler.radius
+        return normalised(ball) @ normalised(ball * target.law)
+
+    return over_scans(sampler, target, kernel)
+
+
+def block_gibbs(sampler: BlockGibbs, target: Target) -> Law:
+    """p(h|x), then p(x|h), from the joint law of an RBM, `steps` times."""
+    weight, b, c = (p.double().numpy() for p in target.model.parameters())
+    hidden = np.array(list(itertools.product([0.0, 1.0], repeat=len(c))))
+    joint = np.exp(target.z @ weight @ hidden.T + (target.z @ b)[:, None] + hidden @ c)
+    once = normalised(joint) @ normalised(joint.T)
+    return Law([np.linalg.matrix_power(once, sampler.steps)])
+
+
+# The table.
+
+
+@dataclass(frozen=True)
+class Row:
+    """A sampler and the targets it must serve.
+
+    `law` enumerates its step (None where it moves in a continuum). `leaves` says which law it keeps:
+    the target, its own, or none. `shared`: chains share random numbers, so replicas of a call are
+    not independent. `memory` names the fields of its state that are no function of x.
+    """
+
+    sampler: Sampler
+    targets: tuple[str, ...]
+    law: Callable[..., Law] | None
+    leaves: Literal["target", "own", "none"] = "target"
+    reversible: bool = True
+    shared: bool = False
+    memory: tuple[str, ...] = ()
+
+
+SCAN = {"memory": ("scan",), "reversible": False}
+RELAXED = ("position", "log_density", "score")
+TABLE = [
+    Row(DMALA(0.5), EVERY, dmala),
+    Row(DMALA(4.0), EVERY, dmala),
+    Row(DMALA(inf), FINITE, dmala),
+    Row(DMALA(0.4, preconditioner=[0.5, 3.0]), ("categorical", "ordinal", "naturals"), dmala),
+    Row(DMALA(0.4, [0.5, 3.0, 1.5], 2), ("binary", "spins", "lattice_potts"), dmala),
+    Row(DULA(0.2), EVERY, dula, "own", reversible=False),
+    Row(DULA(1.0), EVERY, dula, "own", reversible=False),
+    Row(DULA(0.4, preconditioner=[0.5, 3.0, 1.5]), ("binary",), dula, "own", reversible=False),
+    Row(GWG(), EVERY, gwg),
+    Row(GWG(2), BINARY, gwg),
+    Row(GWG(4), ("binary", "dense_ising", "rbm"), gwg),
+    Row(LocallyBalanced(), EVERY, locally_balanced),
+    Row(Gibbs(), FINITE, gibbs, **SCAN),
+    Row(Gibbs(2), FINITE, gibbs, **SCAN),
+    Row(Gibbs(1, "random"), FINITE, gibbs, shared=True),
+    Row(Gibbs(2, "random"), (*BINARY, *CATEGORICAL), gibbs, shared=True),
+    Row(Gibbs(1, "shuffled"), ("binary", "rbm", "ordinal"), gibbs, shared=True, **SCAN),
+    Row(Gibbs(2, "shuffled"), ("binary", "rbm"), gibbs, shared=True, **SCAN),
+    Row(HammingBall(3, 1, "systematic"), BINARY, hamming_ball, **SCAN),
+    Row(HammingBall(3, 2, "random"), BINARY, hamming_ball, shared=True),
+    Row(HammingBall(2, 1, "shuffled"), ("lattice", "rbm"), hamming_ball, shared=True, **SCAN),
+    Row(BlockGibbs(), ("rbm",), block_gibbs),
+    Row(BlockGibbs(2), ("rbm",), block_gibbs),
+    Row(RMALA(0.3, 0.5), BINARY, None, memory=RELAXED),
+    Row(RMALA(0.3, 0.5, "relaxation"), BINARY, None, "none", memory=RELAXED),
+    Row(DiscreteSVGD(0.1, 0.5), BINARY, None, "none", memory=("position",)),
+]
+
+
+class NoHostReads(TorchDispatchMode):
+    """Fails on any operation that would make a step wait for the device, or the device for the host."""
+
+    READS = (
+        "_local_scalar_dense",
+        "nonzero",
+        "masked_select",
+        "unique",
+        "multinomial",
+        "lift_fresh",
+    )
+    READS += ("aten::equal", "allclose", "repeat_interleave.Tensor", "bincount")
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # noqa: ANN001, ANN204
+        name = func.name()
+        masks = (
+            [t for t in args[1] if t is not None]
+            if name.startswith("aten::index") and isinstance(args[1], (list, tuple))
+            else []
+        )
+        reads = any(read in name for read in self.READS) or any(
+            t.dtype == torch.bool for t in masks
+        )
+        assert not reads, f"{name} reads device data on the host"
+        return func(*args, **(kwargs or {}))

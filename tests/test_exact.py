@@ -1,0 +1,148 @@
+"""Exact normalisers and means: every route against plain enumeration in float64."""
+
+import copy
+import itertools
+import math
+
+import pytest
+import torch
+
+from experiments.exact import CHUNK, distribution, enumerated, exact
+from models.base import Function
+from models.domain import Binary, Categorical, Integer, Ordinal
+from models.ising import DenseIsing, Lattice
+from models.rbm import RBM
+from models.transfer import log_z
+
+
+def brute_force(model):
+    """log Z and the mean of x from the definition: a Python loop over the states."""
+    values = model.domain.values().double()
+    states = torch.stack(
+        [torch.stack(s) for s in itertools.product(values, repeat=model.domain.dim)]
+    )
+    log_prob = copy.deepcopy(model).double()(states)
+    log_z = math.log(sum(math.exp(value) for value in log_prob.tolist()))
+    return log_z, torch.einsum("s,s...->...", (log_prob - log_z).exp(), states)
+
+
+def lattice(shape, periodic, coupling=0.23):
+    bias = [0.3 * math.sin(2.0 * i + 0.5) for i in range(math.prod(shape))]  # no symmetry
+    return Lattice(shape, coupling, bias, periodic)
+
+
+SHAPES = [(2, 2), (3, 3), (3, 4), (4, 3), (4, 4), (7,), (2, 3, 2), (1, 1), (2, 1, 4)]
+
+
+@pytest.mark.parametrize("periodic", [True, False], ids=["periodic", "open"])
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_transfer_matrix_is_enumeration(shape, periodic):
+    model = lattice(shape, periodic)
+    result = exact(model)
+    log_z, mean = brute_force(model)
+    assert result.log_z.dtype == result.mean.dtype == torch.float64
+    # The bias is kept in float32; everything after it is float64.
+    torch.testing.assert_close(result.log_z.item(), log_z, rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(result.mean, mean, rtol=1e-10, atol=1e-10)
+
+
+def test_periodic_and_open_lattices_differ():
+    """Control: the comparison above can tell them apart."""
+    assert abs(exact(lattice((3, 4), True)).log_z - exact(lattice((3, 4), False)).log_z) > 0.1
+
+
+def test_log_z_differentiates_to_the_mean():
+    shape, coupling, step = (3, 4), 0.4, 1e-5
+    bias = torch.linspace(-0.5, 0.7, 12, dtype=torch.float64)
+    nudges = step * torch.eye(12, dtype=torch.float64)
+    slopes = torch.stack(
+        [
+            log_z(shape, coupling, bias + nudge, True) - log_z(shape, coupling, bias - nudge, True)
+            for nudge in nudges
+        ]
+    ) / (2 * step)
+    model = Lattice(shape, coupling, bias.tolist())
+    torch.testing.assert_close(2 * exact(model).mean - 1, slopes, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("coupling", [-3.0, 3.0])
+def test_strong_coupling_stays_finite(coupling):
+    """Z of 64 sites at coupling 3 is beyond float64."""
+    result = exact(Lattice((8, 8), coupling, 1 / 64))
+    assert result.log_z > 750
+    assert result.mean.isfinite().all()
+    if coupling > 0:  # two ground states: 128 bonds of 2 * 3 each, and a total field of +-1
+        assert result.log_z == pytest.approx(768 + math.log(2 * math.cosh(1)), abs=1e-3)
+        assert result.mean[0] == pytest.approx((1 + math.tanh(1)) / 2, abs=1e-3)
+
+
+def test_a_million_states():
+    """4 x 5, nearly the lattice of the paper, against many chunks of float32 energies."""
+    model = lattice((4, 5), True, 0.1)
+    for one, other in zip(exact(model), enumerated(model), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-6)
+
+
+def test_the_papers_lattice_is_translation_invariant():
+    mean = exact(Lattice((5, 5), 0.1, 0.2)).mean
+    assert mean.max() - mean.min() < 1e-12
+
+
+def test_a_wide_lattice_is_refused():
+    with pytest.raises(ValueError, match="at most 10 sites"):
+        exact(Lattice((11, 12), 0.1))
+
+
+def random_rbm(visible, hidden):
+    model, rng = RBM(visible, hidden), torch.Generator().manual_seed(visible)
+    for parameter in model.parameters():
+        parameter.normal_(generator=rng)
+    return model
+
+
+def dense(dim):
+    upper = torch.randn(dim, dim, generator=torch.Generator().manual_seed(1)).triu(1) / 4
+    return DenseIsing(upper + upper.T, 0.1)
+
+
+OTHERS = {
+    "hidden layer": random_rbm(9, 3),
+    "visible layer": random_rbm(3, 9),
+    "dense": dense(6),
+    "spins": Function(lambda x: (x * x.roll(1, -1) + 0.3 * x).sum(-1), Binary(5, -1, 1)),
+    "categorical": Function(lambda x: (x.flatten(1).cumsum(-1).sin()).sum(-1), Categorical(3, 4)),
+    "ordinal": Function(lambda x: (x * x.roll(1, -1)).sin().sum(-1) + x[:, 0], Ordinal(3, 5)),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_models(name):
+    model = OTHERS[name]
+    result = exact(model)  # in float32, then summed in float64
+    log_z, mean = brute_force(model)
+    torch.testing.assert_close(result.log_z.item(), log_z, rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(result.mean, mean, rtol=1e-5, atol=1e-6)
+
+
+def test_chunks_join():
+    """More states than a chunk holds, the heaviest in the last chunk: against a product law."""
+    dim = CHUNK.bit_length() + 1
+    tilt = torch.linspace(-2, 2.5, dim)
+    result = enumerated(Function(lambda x: x @ tilt.to(x), Binary(dim)))
+    torch.testing.assert_close(result.mean, tilt.double().sigmoid(), rtol=1e-5, atol=1e-6)
+    expected = torch.nn.functional.softplus(tilt.double()).sum()
+    torch.testing.assert_close(result.log_z, expected, rtol=1e-6, atol=1e-6)
+
+
+def test_distribution_sums_to_the_mean():
+    model = dense(4)
+    states, probabilities = distribution(model)
+    assert probabilities.sum().item() == pytest.approx(1)
+    torch.testing.assert_close(probabilities @ states.double(), exact(model).mean)
+
+
+def test_what_cannot_be_listed_is_refused():
+    with pytest.raises(ValueError, match="infinitely many"):
+        exact(Function(lambda x: -x.square().sum(-1), Integer(1)))
+    with pytest.raises(ValueError, match="2\\^26"):
+        exact(dense(27))

@@ -1,0 +1,390 @@
+"""Image data: found, checked, downloaded or replaced out loud; split and made binary as stated."""
+
+import bz2
+import gzip
+import hashlib
+import logging
+import os
+import threading
+import urllib.request
+from collections.abc import Callable
+from dataclasses import fields, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hydra.utils import instantiate
+from omegaconf import OmegaConf
+from scipy.io import savemat
+
+from data import files
+from data.base import Dataset, binarize, derive
+from data.digits import Digits
+from data.files import DamagedFileError, MissingFileError, Source, find
+from data.images import MNIST, USPS, Caltech, Omniglot, OmniglotDerived
+
+CONF = Path(__file__).parents[1] / "conf" / "data"
+OPEN = urllib.request.urlopen
+GREY = np.random.default_rng(0).integers(0, 256, (7, 784), dtype=np.uint8)
+real_data = pytest.mark.skipif(
+    "LATTICEWORK_DATA" not in os.environ, reason="LATTICEWORK_DATA names no data root"
+)
+
+
+@pytest.fixture
+def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A data root and a cache with nothing in them, and no network."""
+    monkeypatch.delenv("LATTICEWORK_DATA", raising=False)
+    monkeypatch.setattr(files, "CACHE", tmp_path / "cache")
+    monkeypatch.setattr(urllib.request, "urlopen", refuse)
+    root = tmp_path / "root"
+    root.mkdir()
+    return root
+
+
+def refuse(request: urllib.request.Request, timeout: float) -> None:
+    raise OSError("no network")
+
+
+def published(source: Source, content: bytes, **changes: object) -> Source:
+    """The source as if `content` were what its publishers offer."""
+    return replace(source, md5=(hashlib.md5(content).hexdigest(),), **changes)
+
+
+def put(root: Path, source: Source, content: bytes, folder: int = 0) -> Path:
+    path = root / source.folders[folder] / source.name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    return path
+
+
+def idx(images: np.ndarray) -> bytes:
+    header = np.array([2051, len(images), 28, 28], ">i4").tobytes()
+    return gzip.compress(header + images.tobytes(), mtime=0)
+
+
+@pytest.fixture
+def tiny_mnist(empty: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A data root with an MNIST of 4 / 1 / 2 images."""
+    contents = {"train": idx(GREY[:5]), "test": idx(GREY[5:])}
+    sources = {split: published(MNIST.sources[split], c) for split, c in contents.items()}
+    monkeypatch.setattr(MNIST, "sources", MNIST.sources | sources)
+    monkeypatch.setattr(MNIST, "counts", (4, 1, 2))
+    for split, content in contents.items():
+        put(empty, sources[split], content)
+    return empty
+
+
+def test_threshold_and_order_of_splits(tiny_mnist: Path) -> None:
+    data = MNIST(root=str(tiny_mnist), strict=True).load()
+    assert np.array_equal(torch.cat([data.train, data.valid, data.test]), GREY > 127)
+    assert data.variant == "mnist, thresholded at 0.5"
+    assert (data.shape, data.epoch_size, data.substitute) == ((28, 28), 4, False)
+
+
+def test_the_environment_names_the_root_and_torchvision_layout_is_read(
+    tiny_mnist: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tiny_mnist / "mnist" / "MNIST").rename(tiny_mnist / "MNIST")
+    monkeypatch.setenv("LATTICEWORK_DATA", str(tiny_mnist))
+    assert not MNIST(strict=True).load().substitute
+
+
+def test_dynamic_keeps_grey_for_training_and_draws_the_rest_once(tiny_mnist: Path) -> None:
+    data = MNIST(root=str(tiny_mnist), binarize="dynamic").load()
+    again = MNIST(root=str(tiny_mnist), binarize="dynamic").load()
+    other = MNIST(root=str(tiny_mnist), binarize="dynamic", seed=1).load()
+    assert np.array_equal(data.train, GREY[:4])
+    assert data.test.max() == 1
+    assert torch.equal(data.test, again.test)
+    assert data.fingerprint == again.fingerprint
+    assert not torch.equal(data.test, other.test)
+    assert data.fingerprint != other.fingerprint
+    batch = data.batch(torch.tensor([0, 2]), derive(0, "batch"))
+    assert batch.shape == (2, 784)
+    assert set(batch.unique().tolist()) == {0.0, 1.0}
+
+
+def test_binarize_draws_with_the_grey_value_as_probability() -> None:
+    grey = torch.tensor([0, 51, 204, 255], dtype=torch.uint8).repeat(20_000, 1)
+    frequency = binarize(grey, derive(0, "test")).mean(0)
+
+    def z(probability: torch.Tensor) -> torch.Tensor:
+        spread = (probability * (1 - probability) / len(grey)).sqrt()
+        return ((frequency - probability).abs() / spread)[1:3]
+
+    assert frequency[0] == 0
+    assert frequency[3] == 1
+    assert (z(grey[0] / 255) < 5).all()
+    assert (z(grey[0] / 256 + 0.02) > 5).all()  # control: a slightly wrong probability
+
+
+def test_mean_is_of_probabilities(tiny_mnist: Path) -> None:
+    data = MNIST(root=str(tiny_mnist), binarize="dynamic").load()
+    torch.testing.assert_close(data.mean, torch.tensor(GREY[:4] / 255).mean(0).float())
+    data = MNIST(root=str(tiny_mnist)).load()
+    torch.testing.assert_close(data.mean, data.train.float().mean(0))
+
+
+@pytest.mark.parametrize("content", [b"", b"<html>", idx(GREY[:5])[:-100]])
+def test_a_damaged_file_is_an_error_and_stays(tiny_mnist: Path, content: bytes) -> None:
+    source = MNIST.sources["train"]
+    path = put(tiny_mnist, source, content)
+    with pytest.raises(DamagedFileError) as raised:
+        MNIST(root=str(tiny_mnist)).load()  # not strict: no substitute all the same
+    message = str(raised.value)
+    found = hashlib.md5(content).hexdigest()
+    for part in (str(path), source.md5[0], found, source.urls[0]):
+        assert part in message
+    assert path.read_bytes() == content
+
+
+def test_a_damaged_file_in_the_cache_is_an_error_and_stays(tiny_mnist: Path) -> None:
+    source = MNIST.sources["train"]
+    (tiny_mnist / source.folders[0] / source.name).unlink()
+    path = put(files.CACHE, source, b"half")
+    with pytest.raises(DamagedFileError, match=r"\(4 bytes\) is truncated or is another file"):
+        MNIST(root=str(tiny_mnist)).load()
+    assert path.read_bytes() == b"half"
+
+
+def test_missing_data_are_replaced_out_loud(empty: Path, caplog: pytest.LogCaptureFixture) -> None:
+    data = MNIST(root=str(empty)).load()
+    assert data.substitute
+    assert data.variant == (
+        "scikit-learn digits at 28x28, thresholded at 0.5, in place of mnist, thresholded at 0.5"
+    )
+    assert data.epoch_size == 50_000  # as many updates as on MNIST
+    [record] = caplog.records
+    assert record.levelno == logging.WARNING
+    assert record.message.count("\n") > 5
+    for part in ("SUBSTITUTE DATA", "no network", MNIST.sources["train"].name):
+        assert part in record.message
+    assert USPS(root=str(empty)).load().shape == (16, 16)
+
+
+@pytest.mark.parametrize(
+    "loader",
+    [
+        MNIST(strict=True),
+        MNIST(strict=True, binarize="static"),
+        MNIST(strict=True, download=False),
+        USPS(strict=True),
+        Omniglot(strict=True),
+        OmniglotDerived(strict=True),
+        Caltech(strict=True),
+    ],
+)
+def test_strict_refuses_a_substitute(empty: Path, loader: MNIST) -> None:
+    with pytest.raises(MissingFileError, match="is missing: looked in .* Get it from"):
+        loader.load()
+
+
+def test_a_root_that_is_no_folder_is_an_error(empty: Path) -> None:
+    with pytest.raises(NotADirectoryError, match=r"data\.root"):
+        MNIST(root=str(empty / "nowhere")).load()
+
+
+@pytest.fixture
+def offered(empty: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Source, Path]:
+    """A file offered at a local address, behind a dead mirror."""
+    monkeypatch.setattr(urllib.request, "urlopen", OPEN)
+    offer = empty / "offer"
+    offer.write_bytes(b"content")
+    urls = ((empty / "dead").as_uri(), offer.as_uri())
+    return published(Source("file", ("folder",)), b"content", urls=urls), offer
+
+
+def test_a_download_lands_in_the_cache_whole_and_is_found_again(
+    offered: tuple[Source, Path],
+) -> None:
+    source, offer = offered
+    path = find(source)
+    assert path == files.CACHE / "folder" / "file"
+    assert path.read_bytes() == b"content"
+    offer.unlink()
+    assert find(source) == path
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_wrong_download_is_not_kept(offered: tuple[Source, Path]) -> None:
+    source, offer = offered
+    offer.write_bytes(b"a login page")
+    with pytest.raises(MissingFileError, match="another file: expected md5"):
+        find(source)
+    assert not any((files.CACHE / "folder").iterdir())
+
+
+def test_a_silent_name_server_does_not_hold_up_a_run(
+    offered: tuple[Source, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    silence = threading.Event()
+    monkeypatch.setattr(files, "TIMEOUT", 0.01)
+    monkeypatch.setattr(urllib.request, "urlopen", lambda *_, **__: silence.wait())
+    with pytest.raises(MissingFileError, match="TimeoutError"):
+        find(offered[0])
+    silence.set()
+
+
+def test_static_mnist_is_the_same_packed_and_as_text(
+    empty: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bits = {"train": GREY[:4] & 1, "valid": GREY[4:5] & 1, "test": GREY[5:] & 1}
+    np.savez(empty / "packed.npz", **{k: np.packbits(v, axis=1) for k, v in bits.items()})
+    contents = {"packed": (empty / "packed.npz").read_bytes()}
+    for split, rows in bits.items():
+        lines = (" ".join(map(str, row)) + "\n" for row in rows)
+        contents[f"static {split}"] = "".join(lines).encode()
+    sources = {key: published(MNIST.sources[key], c) for key, c in contents.items()}
+    monkeypatch.setattr(MNIST, "sources", sources)
+    monkeypatch.setattr(MNIST, "counts", (4, 1, 2))
+    paths = {key: put(empty, sources[key], content) for key, content in contents.items()}
+
+    packed = MNIST(root=str(empty), binarize="static", strict=True).load()
+    paths["packed"].unlink()
+    text = MNIST(root=str(empty), binarize="static", strict=True).load()
+    assert np.array_equal(packed.train, bits["train"])
+    assert packed.fingerprint == text.fingerprint
+    assert packed.variant == "mnist, Larochelle's static binarization"
+
+
+def test_usps_text_and_held_out_images(empty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    values = np.random.default_rng(1).uniform(-1, 1, (5, 256)).round(6)
+    lines = [
+        "7 " + " ".join(f"{i}:{v:.6f}" for i, v in enumerate(row, 1)) + " \n" for row in values
+    ]
+    contents = {"train": lines[:4], "test": lines[4:]}
+    packed = {split: bz2.compress("".join(c).encode()) for split, c in contents.items()}
+    sources = {split: published(USPS.sources[split], c) for split, c in packed.items()}
+    monkeypatch.setattr(USPS, "sources", sources)
+    monkeypatch.setattr(USPS, "counts", (3, 1, 1))
+    for split, content in packed.items():
+        put(empty, sources[split], content, folder=1)
+
+    data = USPS(root=str(empty), strict=True).load()
+    expected = {tuple(row) for row in (values > 0).astype(int).tolist()}
+    found = {tuple(row) for row in torch.cat([data.train, data.valid, data.test]).tolist()}
+    assert found == expected
+    assert np.array_equal(data.test[0], values[4] > 0)
+    other = {tuple(USPS(root=str(empty), seed=s).load().valid[0].tolist()) for s in range(20)}
+    assert len(other) == 4  # every training image is held out by some seed
+
+
+def test_columns_become_rows_and_silhouettes_are_on(
+    empty: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    upright = (GREY > 200).astype(np.uint8).reshape(-1, 28, 28)
+    stored = upright.transpose(0, 2, 1).reshape(-1, 784)
+    path = empty / "mat"
+    keys = {"train_data": slice(4), "val_data": slice(4, 5), "test_data": slice(5, 7)}
+    savemat(path, {key: 1 - stored[rows] for key, rows in keys.items()}, appendmat=False)
+    monkeypatch.setattr(Caltech, "source", published(Caltech.source, path.read_bytes()))
+    monkeypatch.setattr(Caltech, "counts", (4, 1, 2))
+    put(empty, Caltech.source, path.read_bytes())
+    data = Caltech(root=str(empty), strict=True).load()
+    assert np.array_equal(data.train.view(-1, 28, 28), upright[:4])
+
+    savemat(path, {"data": stored[:5].T * 1.0, "testdata": stored[5:].T * 1.0}, appendmat=False)
+    monkeypatch.setattr(Omniglot, "counts", (4, 1, 2))
+    chardata = put(empty, Omniglot.source, path.read_bytes())
+    data = Omniglot(root=str(empty), strict=True).load()
+    assert np.array_equal(data.test.view(-1, 28, 28), upright[5:])
+
+    chardata.write_bytes(path.read_bytes()[:-500])  # no checksum is published for this one
+    with pytest.raises(DamagedFileError, match=r"chardata\.mat"):
+        Omniglot(root=str(empty)).load()
+
+
+def test_omniglot_derived_tests_on_each_characters_last_drawings(
+    empty: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    images = np.zeros((40, 784), np.uint8)
+    images[15:20], images[35:40] = 255, 255  # drawings 16 to 20 of two characters
+    np.savez(empty / "images.npz", images=images)
+    content = (empty / "images.npz").read_bytes()
+    monkeypatch.setattr(OmniglotDerived, "source", published(OmniglotDerived.source, content))
+    monkeypatch.setattr(OmniglotDerived, "counts", (26, 4, 10))
+    put(empty, OmniglotDerived.source, content)
+    data = OmniglotDerived(root=str(empty), strict=True).load()
+    assert data.test.all()
+    assert not data.train.any()
+    assert not data.valid.any()
+
+
+@pytest.mark.parametrize("size", [16, 28])
+def test_digits_asked_for_are_no_substitute(size: int) -> None:
+    data = Digits(size=size).load()
+    assert (data.shape, data.substitute) == ((size, size), False)
+    assert [len(rows) for rows in (data.train, data.valid, data.test)] == [1297, 250, 250]
+    assert 0.25 < data.mean.mean() < 0.35  # the digits' own mean ink is 4.88 / 16 = 0.31
+    grey = Digits(size=size, binarize="dynamic").load()
+    assert torch.equal(grey.train > 127, data.train.bool())
+
+
+def test_the_global_generator_is_left_alone(tiny_mnist: Path) -> None:
+    torch_state, numpy_state = torch.get_rng_state(), np.random.get_state()[1]  # noqa: NPY002
+    data = MNIST(root=str(tiny_mnist), binarize="dynamic").load()
+    data.batch(torch.arange(4), derive(0, "batch"))
+    Digits(binarize="static").load()
+    assert torch.equal(torch.get_rng_state(), torch_state)
+    assert np.array_equal(np.random.get_state()[1], numpy_state)  # noqa: NPY002
+
+
+def test_derived_generators_differ_by_seed_and_purpose() -> None:
+    def draw(seed: int, purpose: str) -> float:
+        return torch.rand((), generator=derive(seed, purpose)).item()
+
+    assert draw(0, "a") == draw(0, "a")
+    assert len({draw(0, "a"), draw(0, "b"), draw(1, "a"), draw(11, "a"), draw(1, "1a")}) == 5
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: MNIST(binarize="treshold"),
+        lambda: Digits(binarize="none"),
+        lambda: Digits(size=4),
+        lambda: Dataset(*[torch.zeros(2, 4)] * 3, shape=(2, 2), variant=""),
+        lambda: Dataset(*[torch.zeros(2, 5).byte()] * 3, shape=(2, 2), variant=""),
+    ],
+)
+def test_wrong_settings_are_refused(make: Callable[[], object]) -> None:
+    with pytest.raises(ValueError, match=r"must be .*, got"):
+        make()
+
+
+@pytest.mark.parametrize("path", sorted(CONF.glob("*.yaml")), ids=lambda path: path.stem)
+def test_yaml_keys_are_the_loaders_fields(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LATTICEWORK_DATA", "somewhere")
+    config = OmegaConf.load(path)
+    if not str(config.get("_target_")).startswith(("data.images.", "data.digits.")):
+        pytest.skip("not an image set")
+    loader = instantiate(config)
+    assert {"_target_", *(field.name for field in fields(loader))} == set(config)
+    assert getattr(loader, "root", "somewhere") == "somewhere"
+
+
+@real_data
+@pytest.mark.parametrize(
+    ("loader", "counts", "means"),
+    [
+        (MNIST(strict=True), (50_000, 10_000, 10_000), (0.13256, 0.13074, 0.13423)),
+        (
+            MNIST(strict=True, binarize="static"),
+            (50_000, 10_000, 10_000),
+            (0.13056, 0.13113, 0.13251),
+        ),
+        (USPS(strict=True), (6_291, 1_000, 2_007), (0.24244, 0.24134, 0.25751)),
+        (OmniglotDerived(strict=True), (23_000, 1_345, 8_115), (0.08085, 0.08055, 0.07994)),
+        (Caltech(strict=True), (4_100, 2_264, 2_307), (0.44895, 0.46404, 0.46098)),
+    ],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_real_files(loader: MNIST, counts: tuple[int, ...], means: tuple[float, ...]) -> None:
+    data = loader.load()
+    assert (len(data.train), len(data.valid), len(data.test)) == counts
+    found = (data.mean, data.valid, data.test)
+    for rows, mean in zip(found, means, strict=True):
+        assert rows.double().mean().item() == pytest.approx(mean, abs=5e-6)
+    assert not data.substitute

@@ -1,0 +1,80 @@
+"""What is installed is pinned, and the Makefile says what it does."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).resolve().parents[1]
+MAKEFILE = (ROOT / "Makefile").read_text()
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+EXTRAS = PROJECT["optional-dependencies"]
+NAMED = [Requirement(text) for text in sum(EXTRAS.values(), PROJECT["dependencies"])]
+PINS = {
+    canonicalize_name(pin.name): pin
+    for line in (ROOT / "constraints.txt").read_text().splitlines()
+    if line and not line.startswith("#")
+    for pin in [Requirement(line)]
+}
+
+
+@pytest.mark.parametrize("needed", NAMED, ids=str)
+def test_every_dependency_is_pinned_to_a_version_it_allows(needed: Requirement) -> None:
+    (pin,) = PINS[canonicalize_name(needed.name)].specifier
+    assert needed.specifier.contains(pin.version, prereleases=True)
+
+
+def test_constraints_are_exact_versions_and_nothing_else() -> None:
+    for name, pin in PINS.items():
+        assert re.fullmatch(r"==\d[\w.]*", str(pin.specifier)), name  # no local label, no range
+        assert pin.url is None, name
+        assert not pin.extras, name
+    assert str(PINS["torch"].specifier) == "==2.13.0"
+
+
+def _rules() -> set[str]:
+    """Targets that have a recipe, without the files they make."""
+    heads = re.findall(r"^([a-z][a-z% -]*):(?! EXPERIMENT).*\n\t", MAKEFILE, re.MULTILINE)
+    return {target for head in heads for target in head.split()}
+
+
+def test_make_help_lists_every_target() -> None:
+    if not (make := shutil.which("make")):
+        pytest.skip("make is not installed")
+    shown = subprocess.run(
+        [make, "-C", str(ROOT), "help"], capture_output=True, text=True, check=True
+    ).stdout
+    listed = {
+        word
+        for line in re.findall(r"^  make (.*?)  +\S", shown, re.MULTILINE)
+        for word in line.split()
+    }
+    assert {"demo", "test", "lint", "fig-%", "quick", "paper"} <= listed
+    assert listed == _rules()
+
+
+def test_figures_and_scripts_of_the_makefile_exist() -> None:
+    experiments = re.findall(r"\bEXPERIMENT = (\w+)|\bexperiment=(\w+)", MAKEFILE)
+    assert experiments
+    for name in {first or second for first, second in experiments}:
+        assert (ROOT / "conf/experiment" / f"{name}.yaml").is_file(), name
+    for module in re.findall(r"-m (scripts\.\w+)", MAKEFILE):
+        assert (ROOT / f"{module.replace('.', '/')}.py").is_file(), module
+
+
+def test_every_folder_of_code_and_yaml_is_packaged() -> None:
+    from setuptools import find_namespace_packages
+
+    tool = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+    packages = set(find_namespace_packages(str(ROOT), **tool["packages"]["find"]))
+    for top in ("conf", "data", "experiments", "models", "samplers", "scripts"):
+        assert top in packages
+    assert tool["package-data"]["conf"] == ["**/*.yaml"]
+    assert not any(name.startswith(("data.cache", "tests", "outputs")) for name in packages)
