@@ -11,7 +11,7 @@ READY_DEV := .venv/.installed-dev
 fig-3: EXPERIMENT = ising_sampling
 fig-4 fig-8: EXPERIMENT = rbm_sampling
 
-.PHONY: help demo test lint quick paper data clean
+.PHONY: help demo test lint quick paper bench data clean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z][a-z% -]*):.*## (.*)/\1|\2/p' Makefile | awk -F'|' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -33,6 +33,9 @@ quick paper: $(READY) ## run every experiment at that scale; go on after a failu
 	@trap 'exit 130' INT; failed=; for file in conf/experiment/*.yaml; do \
 	  name=$$(basename $$file .yaml); $(RUN) experiment=$$name scale=$@ || failed="$$failed $$name"; \
 	done; test -z "$$failed" || { echo "failed:$$failed" >&2; exit 1; }
+
+bench: $(READY) ## time every sampler beside a plain reference (minutes; the machine to itself)
+	@$(BIN)/python -m scripts.bench --out docs/results/bench.csv
 
 data: $(READY) ## fetch and check every data set; LATTICEWORK_DATA names a folder to look in first
 	@$(BIN)/python -m scripts.fetch_data

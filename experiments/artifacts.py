@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from experiments.context import Run
 
 log = logging.getLogger(__name__)
+PLAIN = (bool, int, float, str, tuple)
 
 
 def artifact(
@@ -46,9 +47,16 @@ def artifact(
 
 
 def fingerprint(model: nn.Module) -> str:
-    """Hash of a model's class, domain, parameters and buffers."""
-    digest = hashlib.sha256(f"{type(model).__name__} {getattr(model, 'domain', '')}".encode())
-    for name, value in sorted(model.state_dict().items()):
+    """Hash of a model: its classes and their plain settings, its domain, parameters and buffers.
+
+    A target given as a function (`models.base.Function`) is not told from another of its domain.
+    """
+    digest = hashlib.sha256(str(getattr(model, "domain", "")).encode())
+    for name, module in model.named_modules():
+        settings = {k: v for k, v in vars(module).items() if isinstance(v, PLAIN)}
+        settings.pop("training")
+        digest.update(f"{name} {type(module).__name__} {sorted(settings.items())}".encode())
+    for name, value in (*model.named_parameters(), *model.named_buffers()):
         digest.update(name.encode())
         digest.update(value.detach().contiguous().cpu().numpy().tobytes())
     return digest.hexdigest()[:16]

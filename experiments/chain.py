@@ -102,8 +102,8 @@ def synchronise(device: torch.device) -> None:
 
 
 # What counts as an evaluation of the whole model, and what as a local one (a few sites).
-WHOLE = ("forward", "log_prob_and_grad", "evaluate_with_cache", "evaluate_flipped")
-LOCAL = ("log_odds", "differences", "differences_after", "block_log_probs")
+WHOLE = ("forward", "gradient", "log_prob_and_grad", "evaluate_with_cache", "evaluate_flipped")
+LOCAL = ("log_odds", "conditional", "differences", "differences_after", "block_log_probs")
 
 
 class Evaluations(NamedTuple):

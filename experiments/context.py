@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
 import torch
@@ -32,6 +32,7 @@ log = logging.getLogger(__name__)
 ROOT = Path(__file__).resolve().parent.parent
 # Keys that say where and how a run happens, not what it computes.
 ENVIRONMENT = ("outputs", "device", "threads", "force", "logger", "figures")
+SOURCES = ("root", "cache", "download", "strict")  # of `data`: where files are looked for
 T = TypeVar("T")
 
 
@@ -101,7 +102,8 @@ class Run:
 
     def save(self, name: str, **arrays: Tensor | np.ndarray) -> None:
         """Store arrays as `<name>.npz`, compressed; states of zeros and ones as bytes."""
-        np.savez_compressed(self.path / f"{name}.npz", **{k: _array(v) for k, v in arrays.items()})
+        stored: dict[str, Any] = {key: _array(value) for key, value in arrays.items()}
+        np.savez_compressed(self.path / f"{name}.npz", **stored)
 
     def save_all(self, arrays: dict[str, Tensor]) -> None:
         """Each array in a file of its own name."""
@@ -137,12 +139,13 @@ def record(cfg: DictConfig, perform: Callable[[DictConfig, Run], None]) -> None:
     raised by the end-of-sweep callback, so that the other runs of a sweep go on.
     """
     path = Path(HydraConfig.get().runtime.output_dir)
-    config = OmegaConf.to_container(cfg, resolve=True)
-    assert isinstance(config, dict)
+    config = cast(dict[str, Any], OmegaConf.to_container(cfg, resolve=True))
     outputs = Path(config["outputs"]).resolve()
     if (path / "run.json").exists():
-        earlier = json.loads((path / "run.json").read_text())["config"]
-        if _identity(earlier) == _identity(config) and not cfg.force:
+        earlier = json.loads((path / "run.json").read_text())
+        # Made from a substitute, it only stands for as long as nobody looks elsewhere.
+        kept = SOURCES if (earlier.get("data") or {}).get("substitute") else ()
+        if _identity(earlier["config"], kept) == _identity(config, kept) and not cfg.force:
             log.info("already finished: %s (force=true runs it again)", path)
             return
         _set_aside(path, outputs)
@@ -201,11 +204,13 @@ def _execute(
     log.info("finished: %s", path)
 
 
-def _identity(config: dict[str, Any]) -> dict[str, Any]:
-    kept = {key: value for key, value in config.items() if key not in ENVIRONMENT}
-    if isinstance(kept.get("data"), dict):
-        kept["data"] = {k: v for k, v in kept["data"].items() if k not in ("root", "cache")}
-    return kept
+def _identity(config: dict[str, Any], sources: Sequence[str]) -> dict[str, Any]:
+    """What decides the numbers of a run; of SOURCES only those in `sources`."""
+    identity = {key: value for key, value in config.items() if key not in ENVIRONMENT}
+    if isinstance(data := config.get("data"), dict):
+        dropped = set(SOURCES) - set(sources)
+        identity["data"] = {key: value for key, value in data.items() if key not in dropped}
+    return identity
 
 
 def _set_aside(path: Path, outputs: Path) -> None:

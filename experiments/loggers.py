@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 
 @dataclass
@@ -10,7 +10,7 @@ class WandB:
     """Weights & Biases. Offline unless `mode` says otherwise; runs land in the record's folder."""
 
     project: str = "latticework"
-    mode: str = "offline"
+    mode: Literal["online", "offline", "disabled"] = "offline"
     _run: Any = field(default=None, init=False)
 
     def start(self, path: Path, config: dict[str, Any]) -> None:

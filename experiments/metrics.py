@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from experiments.mmd import mmd_squared
+from experiments.mmd import Within, mmd_squared, within
 from experiments.truth import Reference
 from models.base import EnergyModel
 from models.domain import Binary
@@ -49,7 +49,7 @@ def needs(metric: Metric, what: Tensor | None, name: str) -> Tensor:
 
 class MarginalSums(NamedTuple):
     total: Tensor  # [chains, *shape], sum of the states since step 0
-    count: Tensor  # [], number of states in it
+    states: Tensor  # [], how many are in it
     truth: Tensor  # [*shape]
     scale: Tensor  # [], 2 for {0, 1}: the error is that of the mean spin
 
@@ -68,16 +68,16 @@ class MarginalError(Metric):
         return MarginalSums(state.x.clone(), one, truth, one * (2.0 if unit else 1.0))
 
     def update(self, carry: MarginalSums, state: Any, info: Info) -> MarginalSums:
-        return carry._replace(total=carry.total.add_(state.x), count=carry.count.add_(1))
+        return carry._replace(total=carry.total.add_(state.x), states=carry.states.add_(1))
 
     def read(self, carry: MarginalSums) -> dict[str, Tensor]:
-        error = (carry.total / carry.count - carry.truth) * carry.scale
+        error = (carry.total / carry.states - carry.truth) * carry.scale
         return {"log_rmse": error.square().mean().sqrt().log()}
 
 
 class Average(NamedTuple):
     total: Tensor  # []
-    count: Tensor  # []
+    steps: Tensor  # []
 
 
 @dataclass(frozen=True)
@@ -89,15 +89,15 @@ class Acceptance(Metric):
         return Average(zero, zero.clone())
 
     def update(self, carry: Average, state: Any, info: Info) -> Average:
-        return Average(carry.total.add_(info.accept_prob.mean()), carry.count.add_(1))
+        return Average(carry.total.add_(info.accept_prob.mean()), carry.steps.add_(1))
 
     def read(self, carry: Average) -> dict[str, Tensor]:
-        return {"acceptance": carry.total / carry.count}
+        return {"acceptance": carry.total / carry.steps}
 
 
 class Changes(NamedTuple):
     total: Tensor  # []
-    count: Tensor  # []
+    steps: Tensor  # []
     x: Tensor  # the state one step ago
 
 
@@ -112,16 +112,48 @@ class Changed(Metric):
     def update(self, carry: Changes, state: Any, info: Info) -> Changes:
         moved = (state.x != carry.x).flatten(2).any(-1) if state.x.ndim > 2 else state.x != carry.x
         total = carry.total.add_(moved.sum() / len(moved))
-        return Changes(total, carry.count.add_(1), carry.x.copy_(state.x))
+        return Changes(total, carry.steps.add_(1), carry.x.copy_(state.x))
 
     def read(self, carry: Changes) -> dict[str, Tensor]:
-        return {"changed": carry.total / carry.count}
+        return {"changed": carry.total / carry.steps}
+
+
+@dataclass(frozen=True)
+class Proposed(Metric):
+    """Mean number of sites that a proposal changes, accepted or not, over the states visited.
+
+    Binary domains, from the logits that the sampler's state carries. `draws = 0`: every site flips
+    on its own with probability sigmoid(logit) (DMALA). `draws = X`: the distinct ones of X sites
+    drawn with replacement from softmax(logits) flip (GWG-X). `Changed` counts rejections as none.
+    """
+
+    draws: int = 0
+
+    def init(self, model: EnergyModel, state: Any, reference: Reference) -> Average:
+        if not (isinstance(model.domain, Binary) and hasattr(state, "logits")):
+            raise ValueError(
+                "Proposed needs a binary model and a sampler that keeps its proposal's logits "
+                f"(gwg, dmala, dula), got {type(state).__name__} on {model.domain}"
+            )
+        zero = torch.zeros((), device=state.x.device)
+        return Average(zero, zero.clone())
+
+    def update(self, carry: Average, state: Any, info: Info) -> Average:
+        if self.draws:
+            flipped = 1 - (1 - state.logits.softmax(-1)) ** self.draws
+        else:
+            flipped = state.logits.sigmoid()
+        return Average(carry.total.add_(flipped.sum(-1).mean()), carry.steps.add_(1))
+
+    def read(self, carry: Average) -> dict[str, Tensor]:
+        return {"proposed": carry.total / carry.steps}
 
 
 class Samples(NamedTuple):
     x: Tensor  # the current states
     truth: Tensor
-    floor: Tensor
+    within: Within  # of the truth
+    floor: tuple[Tensor, Tensor]  # V and U of ground-truth samples in place of the chains
 
 
 @dataclass(frozen=True)
@@ -135,20 +167,21 @@ class MMD(Metric):
 
     def init(self, model: EnergyModel, state: Any, reference: Reference) -> Samples:
         truth = needs(self, reference.samples, "samples")
-        return Samples(state.x, truth, needs(self, reference.floor, "floor"))
+        floor = needs(self, reference.floor, "floor")[: len(state.x)]
+        own = within(truth)
+        return Samples(state.x, truth, own, mmd_squared(floor, truth, own))
 
     def update(self, carry: Samples, state: Any, info: Info) -> Samples:
         return carry._replace(x=state.x)
 
     def read(self, carry: Samples) -> dict[str, Tensor]:
-        biased, unbiased = mmd_squared(carry.x, carry.truth)
-        floor, floor_u = mmd_squared(carry.floor[: len(carry.x)], carry.truth)
+        biased, unbiased = mmd_squared(carry.x, carry.truth, carry.within)
         return {
             "log_mmd": biased.log(),
             "mmd_v": biased,
             "mmd_u": unbiased,
-            "log_mmd_floor": floor.log(),
-            "mmd_u_floor": floor_u,
+            "log_mmd_floor": carry.floor[0].log(),
+            "mmd_u_floor": carry.floor[1],
         }
 
 

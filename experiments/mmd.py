@@ -4,22 +4,41 @@ A. Gretton et al., "A Kernel Two-Sample Test", JMLR 2012; the kernel is that of 
 Section 7.2.
 """
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
 
+class Within(NamedTuple):
+    """Mean kernel value between the members of one set, `[]` each."""
+
+    all_pairs: Tensor  # a state with itself counted: the V-statistic's term
+    distinct: Tensor  # not counted: the U-statistic's; NaN for a single state
+
+
 def kernel(x: Tensor, y: Tensor) -> Tensor:
-    """k(x_i, y_j) = exp(-(1/d) sum_k |x_ik - y_jk|), `[n, d], [m, d] -> [n, m]`, states in {0, 1}."""
-    overlap = x @ y.T
-    differing = x.sum(-1).unsqueeze(1) + y.sum(-1) - 2 * overlap
+    """k(x_i, y_j) = exp(-(1/d) sum_k |x_ik - y_jk|) of states in {0, 1}, `[n, m]`."""
+    differing = x.sum(-1).unsqueeze(1) + y.sum(-1) - 2 * (x @ y.T)
     return (differing / -x.shape[1]).exp()
 
 
-def mmd_squared(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """The V-statistic and the unbiased U-statistic of MMD^2, `[]` each."""
-    n, m = len(x), len(y)
-    xx, yy, xy = kernel(x, x), kernel(y, y), kernel(x, y).mean()
-    biased = xx.mean() + yy.mean() - 2 * xy
-    off_x = (xx.sum() - xx.diagonal().sum()) / (n * (n - 1)) if n > 1 else torch.nan
-    off_y = (yy.sum() - yy.diagonal().sum()) / (m * (m - 1))
-    return biased, off_x + off_y - 2 * xy
+def within(x: Tensor) -> Within:
+    """The part of an MMD that depends on one set `[n, d]` only."""
+    n, total = len(x), kernel(x, x).sum()
+    # A state is at distance 0 from itself, so the diagonal sums to n.
+    distinct = (total - n) / (n * (n - 1)) if n > 1 else torch.full_like(total, torch.nan)
+    return Within(total / n**2, distinct)
+
+
+def mmd_squared(x: Tensor, y: Tensor, within_y: Within | None = None) -> tuple[Tensor, Tensor]:
+    """The V-statistic and the unbiased U-statistic of MMD^2 between `[n, d]` and `[m, d]`.
+
+    `within_y` is `within(y)`, for a caller that compares many sets with one.
+    """
+    mine, theirs = within(x), within_y or within(y)
+    between = 2 * kernel(x, y).mean()
+    return (
+        mine.all_pairs + theirs.all_pairs - between,
+        mine.distinct + theirs.distinct - between,
+    )

@@ -3,7 +3,7 @@
 import logging
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sized
 from typing import TypeVar
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -17,7 +17,7 @@ def progress(
     items: Iterable[T], what: str, total: int | None, latest: Callable[[], dict[str, float]]
 ) -> Iterator[T]:
     """Yield `items`, showing how far they are. `latest` gives the newest metrics by name."""
-    if total is None and hasattr(items, "__len__"):
+    if total is None and isinstance(items, Sized):
         total = len(items)
     return (_bar if sys.stdout.isatty() else _lines)(items, what, total, latest)
 

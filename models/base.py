@@ -6,13 +6,14 @@ that price a change of a few sites without evaluating the whole model (Gibbs, Ha
 locally balanced).
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 
-from models.domain import Domain
+from models.domain import Binary, Domain
 
 Cache = tuple[Tensor, ...]  # what a model remembers of a state, for its local methods
 
@@ -21,6 +22,10 @@ class EnergyModel(nn.Module, ABC):
     """log pi(x) up to a constant, on `domain`. One sign convention: larger is likelier."""
 
     domain: Domain
+    flip_bound: float = math.inf  # no flip changes the log-probability by more, where it is known
+    quadratic: bool = (
+        False  # log pi is a quadratic polynomial of x, as `gradient` differentiates it
+    )
 
     @abstractmethod
     def forward(self, x: Tensor) -> Tensor:
@@ -46,6 +51,10 @@ class EnergyModel(nn.Module, ABC):
         None says that only enumeration is left (`experiments.exact`).
         """
         return None
+
+    def gradient(self, x: Tensor) -> Tensor:
+        """The second of `log_prob_and_grad(x)` alone, for a model that has it for less."""
+        return self.log_prob_and_grad(x)[1]
 
     # Local structure. Each method may use the cache of `x`, which `cache(x)` makes anew.
 
@@ -82,11 +91,25 @@ class EnergyModel(nn.Module, ABC):
         difference = after - self(x).unsqueeze(-1)
         return difference if moves == 1 else difference.unflatten(-1, (len(sites), moves))
 
+    def differences_after(self, x: Tensor, index: Tensor) -> tuple[Tensor | None, Tensor]:
+        """The `differences` that a flip of each chain's site `index` `[chains, 1]`, made, changed.
+
+        The sites whose difference is another than before, `[chains, m]` (or None: every site), and
+        their differences at `x`, the state after the flip, `[chains, m or dim]`. A site may be
+        listed twice. For pairwise models, whose gains are exact differences; others raise.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not price flips by neighbourhoods")
+
     def log_odds(self, x: Tensor, cache: Cache, sites: Tensor) -> Tensor:
-        """log pi(site high given the rest) - log pi(site low ...), `[chains, n]`; binary only."""
-        high = x.index_select(1, sites) == self.domain.values()[-1]
+        """Log of pi(site high given the rest) / pi(site low ...), `[chains, n]`; binary only."""
+        assert isinstance(self.domain, Binary)
+        high = x.index_select(1, sites) == self.domain.high
         difference = self.differences(x, cache, sites)
         return torch.where(high, -difference, difference)
+
+    def conditional(self, x: Tensor, cache: Cache, sites: Tensor) -> tuple[Tensor, Cache]:
+        """`log_odds`, and the cache with what was found on the way and `moved` can use."""
+        return self.log_odds(x, cache, sites), cache
 
     def block_log_probs(self, x: Tensor, cache: Cache, sites: Tensor, patterns: Tensor) -> Tensor:
         """Log-probability of `x` with `x[:, sites]` set to each pattern, `[chains, patterns]`.

@@ -13,8 +13,8 @@ from torch import Generator, Tensor, nn
 from torch.nn.functional import softplus
 
 from models.base import Cache, EnergyModel
-from models.domain import Binary
-from models.ising import flip_changes
+from models.domain import Binary, softplus_sum, uniform_like
+from models.ising import add_rows, flip_changes
 
 
 class RBM(EnergyModel):
@@ -47,8 +47,11 @@ class RBM(EnergyModel):
     def forward(self, x: Tensor) -> Tensor:
         return x @ self.visible_bias + softplus(self.hidden_inputs(x)).sum(-1)
 
+    def gradient(self, x: Tensor) -> Tensor:
+        return self.visible_inputs(self.hidden_inputs(x).sigmoid_())
+
     def _evaluated(self, x: Tensor, inputs: Tensor) -> tuple[Tensor, Tensor, Cache]:
-        total = softplus(inputs).sum(-1)
+        total = softplus_sum(inputs)
         log_prob = total + x @ self.visible_bias
         return log_prob, self.visible_inputs(inputs.sigmoid()), (inputs, total)
 
@@ -61,9 +64,7 @@ class RBM(EnergyModel):
     def evaluate_flipped(
         self, cache: Cache, x: Tensor, y: Tensor, index: Tensor
     ) -> tuple[Tensor, Tensor, Cache]:
-        change = flip_changes(x, y, index)
-        inputs = cache[0] + torch.einsum("cf,cfh->ch", change, self.weight[index])
-        return self._evaluated(y, inputs)
+        return self._evaluated(y, add_rows(cache[0], flip_changes(x, y, index), self.weight, index))
 
     @torch.no_grad()
     def log_z_and_mean(self) -> tuple[Tensor, Tensor] | None:
@@ -79,19 +80,34 @@ class RBM(EnergyModel):
     def cache(self, x: Tensor) -> Cache:
         """Hidden inputs `[chains, hidden]` and the sum of their softplus `[chains]`."""
         inputs = self.hidden_inputs(x)
-        return inputs, softplus(inputs).sum(-1)
+        return inputs, softplus_sum(inputs)
 
     def moved(self, cache: Cache, x: Tensor, sites: Tensor, new: Tensor) -> Cache:
         change = new - x.index_select(1, sites)
         inputs = cache[0].addmm_(change, self.weight.index_select(0, sites))
-        return inputs, softplus(inputs).sum(-1)
+        if len(cache) == 2:
+            return inputs, softplus_sum(inputs)
+        return inputs, torch.where(change.squeeze(1) == 0, cache[1], cache[2])
+
+    def conditional(self, x: Tensor, cache: Cache, sites: Tensor) -> tuple[Tensor, Cache]:
+        """Of one site, the cache also gets the softplus sum after a flip."""
+        if len(sites) > 1:
+            return super().conditional(x, cache, sites)
+        inputs, total = cache
+        signs = 1 - 2 * x.index_select(1, sites)  # [chains, 1]
+        row = self.weight.index_select(0, sites)
+        flipped = softplus_sum(torch.addcmul(inputs, signs, row))
+        # Change of the softplus sum when the unit goes from 0 to 1, and its bias.
+        log_odds = (flipped - total).unsqueeze(1).mul_(signs)
+        log_odds += self.visible_bias.index_select(0, sites)
+        return log_odds, (inputs, total, flipped)
 
     def differences(self, x: Tensor, cache: Cache, sites: Tensor) -> Tensor:
         change = 1 - 2 * x.index_select(1, sites)  # [chains, n]
         rows = self.weight.index_select(0, sites)
         linear = change * self.visible_bias.index_select(0, sites)
         columns = [
-            softplus(torch.addcmul(cache[0], change[:, i : i + 1], rows[i])).sum(-1)
+            softplus_sum(torch.addcmul(cache[0], change[:, i : i + 1], rows[i]))
             for i in range(len(sites))
         ]
         return torch.stack(columns, -1).sub_(cache[1].unsqueeze(-1)).add_(linear)
@@ -102,15 +118,14 @@ class RBM(EnergyModel):
         return softplus(inputs).sum(-1) + change @ self.visible_bias.index_select(0, sites)
 
     def sample_hidden(self, x: Tensor, rng: Generator) -> Tensor:
-        """h ~ p(h given x), `[chains, hidden]`."""
+        """A draw of h given x, `[chains, hidden]`."""
         return bernoulli(self.hidden_inputs(x), rng)
 
     def sample_visible(self, h: Tensor, rng: Generator) -> Tensor:
-        """x ~ p(x given h), `[chains, visible]`."""
+        """A draw of x given h, `[chains, visible]`."""
         return bernoulli(self.visible_inputs(h), rng)
 
 
 def bernoulli(log_odds: Tensor, rng: Generator) -> Tensor:
     """0.0 or 1.0 with the given log-odds."""
-    uniform = torch.empty_like(log_odds).uniform_(generator=rng)
-    return log_odds.sigmoid().sub_(uniform).ceil_()
+    return log_odds.sigmoid().sub_(uniform_like(log_odds, rng)).ceil_()

@@ -30,7 +30,8 @@ def start_scan(scan: Scan, sites: int, dim: int, device: torch.device) -> Memory
     if sites > dim:
         raise ValueError(f"a block of {sites} sites does not fit a model of {dim}")
     if scan == "systematic":
-        return (torch.arange(sites, device=device) - sites,)
+        every = torch.arange(dim, device=device)
+        return every[:sites] + (dim - sites), (every + sites).remainder_(dim)
     if scan == "shuffled":
         return torch.arange(dim, device=device), torch.zeros(1, dtype=torch.long, device=device)
     return ()
@@ -41,8 +42,9 @@ def next_block(
 ) -> tuple[Tensor, Memory]:
     """The next block, `[sites]` distinct indices, and the memory after it (updated in place)."""
     if scan == "systematic":
-        block = memory[0].add_(sites).remainder_(dim)
-        return block, memory
+        block, successor = memory
+        block = successor.index_select(0, block)
+        return block, (block, successor)
     if scan == "random":
         if sites == 1:
             return torch.randint(dim, (1,), generator=rng, device=rng.device), ()

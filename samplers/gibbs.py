@@ -21,6 +21,7 @@ class GibbsState(NamedTuple):
     x: Tensor  # [chains, *domain.shape]
     cache: Cache  # the model's, for its local methods
     scan: Memory
+    ones: Tensor  # [chains], the acceptance probability of every step
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Gibbs(Sampler):
     def init(self, x: Tensor, model: EnergyModel) -> GibbsState:
         require_domain(self, model, Binary, Categorical, Ordinal)
         scan = start_scan(self.scan, self.sites, model.domain.dim, x.device)
-        return GibbsState(x.clone(), model.cache(x), scan)
+        return GibbsState(x.clone(), model.cache(x), scan, x.new_ones(len(x)))
 
     def refresh(self, state: GibbsState, model: EnergyModel) -> GibbsState:
         return state._replace(cache=model.cache(state.x))
@@ -48,18 +49,17 @@ class Gibbs(Sampler):
     def step(
         self, state: GibbsState, model: EnergyModel, rng: Generator
     ) -> tuple[GibbsState, Info]:
-        x, domain = state.x, model.domain
+        x, cache, domain = state.x, state.cache, model.domain
         block, scan = next_block(self.scan, state.scan, self.sites, domain.dim, rng)
         if self.sites == 1 and isinstance(domain, Binary):
-            log_odds = model.log_odds(x, state.cache, block)
-            uniform = torch.empty_like(log_odds).uniform_(generator=rng)
-            new = log_odds.sigmoid().sub_(uniform).ceil_()  # 1 where uniform < probability
+            log_odds, cache = model.conditional(x, cache, block)
+            new = torch.bernoulli(log_odds.sigmoid_(), generator=rng)
             if not domain.is_unit:
                 new = domain.low + (domain.high - domain.low) * new
         else:
             patterns = domain.patterns(self.sites).to(x)
-            log_probs = model.block_log_probs(x, state.cache, block, patterns.unsqueeze(0))
+            log_probs = model.block_log_probs(x, cache, block, patterns.unsqueeze(0))
             new = patterns[draw_categorical(softmax_weights(log_probs), rng).squeeze(-1)]
-        cache = model.moved(state.cache, x, block, new)
+        cache = model.moved(cache, x, block, new)
         x.index_copy_(1, block, new)
-        return GibbsState(x, cache, scan), Info(x.new_ones(len(x)))
+        return GibbsState(x, cache, scan, state.ones), Info(state.ones)

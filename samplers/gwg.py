@@ -11,19 +11,19 @@ scored on the same draws at the proposed state. Named GWG-X.
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import torch
 from torch import Generator, Tensor
 
 from models.base import Cache, EnergyModel
-from models.domain import Binary
+from models.domain import Binary, draw_categorical
 from samplers.base import Info, Sampler, UnsupportedModelError, metropolis, require_count
+from samplers.flip import FlipState, flip_step, flips_locally, start
 
 
 class GWGState(NamedTuple):
     x: Tensor  # [chains, *domain.shape]
     log_prob: Tensor  # [chains]
     logits: Tensor  # [chains, dim * moves], d / 2, -inf for a move that stays
-    cumulative: Tensor  # [chains, dim * moves], running sum of exp(logits - their maximum)
+    weights: Tensor  # [chains, dim * moves], exp(logits - their maximum)
     log_normaliser: Tensor  # [chains], logsumexp of the logits
     cache: Cache  # the model's, for evaluating a neighbour of x
 
@@ -37,9 +37,11 @@ class GWG(Sampler):
     def __post_init__(self) -> None:
         require_count(flips=self.flips)
 
-    def init(self, x: Tensor, model: EnergyModel) -> GWGState:
+    def init(self, x: Tensor, model: EnergyModel) -> GWGState | FlipState:
         if self.flips > 1 and not isinstance(model.domain, Binary):
             raise UnsupportedModelError(self, model, "a binary model for more than one flip")
+        if self.flips == 1 and flips_locally(model):
+            return start(x, model)
         return self._state(x, model, *model.evaluate_with_cache(x))
 
     def _state(
@@ -47,17 +49,17 @@ class GWG(Sampler):
     ) -> GWGState:
         logits = model.domain.leaving(x, model.domain.gains(x, grad).mul_(0.5))
         top = logits.amax(-1, keepdim=True)
-        cumulative = (logits - top).exp_().cumsum(-1, dtype=torch.float64)
-        log_normaliser = cumulative[:, -1].log().to(top.dtype).add_(top.squeeze(-1))
-        return GWGState(x, log_prob, logits, cumulative, log_normaliser, cache)
+        weights = (logits - top).exp_()
+        log_normaliser = weights.sum(-1).log_().add_(top.squeeze(-1))
+        return GWGState(x, log_prob, logits, weights, log_normaliser, cache)
 
-    def step(self, state: GWGState, model: EnergyModel, rng: Generator) -> tuple[GWGState, Info]:
+    def step(
+        self, state: GWGState | FlipState, model: EnergyModel, rng: Generator
+    ) -> tuple[GWGState | FlipState, Info]:
+        if isinstance(state, FlipState):
+            return flip_step(state, model, rng)
         domain, x = model.domain, state.x
-        uniform = state.cumulative.new_empty(len(x), self.flips).uniform_(generator=rng)
-        level = uniform.mul_(state.cumulative[:, -1:])
-        index = torch.searchsorted(state.cumulative, level, right=True)
-        index.clamp_(max=state.logits.shape[1] - 1)
-
+        index = draw_categorical(state.weights, rng, self.flips)
         y = domain.move_one(x, index)
         proposed = self._state(y, model, *model.evaluate_flipped(state.cache, x, y, index))
         forward = state.logits.gather(1, index).sum(1)

@@ -9,7 +9,7 @@ Equation numbers are the paper's.
     alpha                 step_size
 
 Every site moves at once, independently, for one evaluation a step: the logits of the proposal at
-the current state, and their normaliser, stay in the state.
+the current state, and what the correction needs of it, stay in the state.
 """
 
 from dataclasses import dataclass
@@ -20,16 +20,23 @@ import torch
 from torch import Generator, Tensor
 
 from models.base import EnergyModel
+from models.domain import Domain
 from samplers.base import Info, Sampler, metropolis, require_positive
 
 
 class LangevinState(NamedTuple):
-    """A position, its log-probability, and the proposal that leaves it."""
+    """A position and the proposal that leaves it."""
 
     x: Tensor  # [chains, *domain.shape]
-    log_prob: Tensor  # [chains]
     logits: Tensor  # [chains, *moves], those of Eq. (2)
-    log_normaliser: Tensor  # [chains]
+
+
+class AdjustedState(NamedTuple):
+    """Also what the Metropolis ratio needs of the position."""
+
+    x: Tensor  # [chains, *domain.shape]
+    logits: Tensor  # [chains, *moves]
+    balance: Tensor  # [chains], log pi(x) - log normaliser; without log pi(x) on a quadratic model
 
 
 @lru_cache(maxsize=8)
@@ -61,12 +68,10 @@ class _Langevin(Sampler):
                 f"preconditioner_power must be 1 or 2, got {self.preconditioner_power}"
             )
 
-    def init(self, x: Tensor, model: EnergyModel) -> LangevinState:
-        """Logits of Eq. (2): grad_i (y_i - x_i) / 2 - (y_i - x_i)^2 / (2 alpha)."""
-        log_prob, grad = model.log_prob_and_grad(x)
-        logits = model.domain.gains(x, grad).mul_(0.5)
-        logits -= model.domain.distances(x) * self._price(x, logits.ndim)
-        return LangevinState(x, log_prob, logits, model.domain.log_normaliser(logits))
+    def logits(self, x: Tensor, grad: Tensor, domain: Domain) -> Tensor:
+        """Those of Eq. (2): grad_i (y_i - x_i) / 2 - (y_i - x_i)^2 / (2 alpha)."""
+        logits = domain.gains(x, grad).mul_(0.5)
+        return logits.sub_(domain.distances(x) * self._price(x, logits.ndim))
 
     def _price(self, x: Tensor, ndim: int) -> Tensor:
         """1 / (2 alpha g_i), one number or one a site."""
@@ -87,27 +92,39 @@ class DULA(_Langevin):
     `given(batch)` is drawn afresh for each step, this is the stochastic variant of Section 6.
     """
 
+    def init(self, x: Tensor, model: EnergyModel) -> LangevinState:
+        return LangevinState(x, self.logits(x, model.gradient(x), model.domain))
+
     def step(
         self, state: LangevinState, model: EnergyModel, rng: Generator
     ) -> tuple[LangevinState, Info]:
         y = model.domain.move_all(state.x, state.logits, rng)
-        return self.init(y, model), Info(torch.ones_like(state.log_prob))
+        return self.init(y, model), Info(y.new_ones(len(y)))
 
 
 @dataclass(frozen=True)
 class DMALA(_Langevin):
-    """Discrete Metropolis-adjusted Langevin algorithm: Eq. (2), corrected by Eq. (3)."""
+    """Discrete Metropolis-adjusted Langevin algorithm: Eq. (2), corrected by Eq. (3).
+
+    Of a quadratic target, log pi(y) - log pi(x) = (grad(x) + grad(y))'(y - x) / 2 cancels against
+    the logits of the moves, and Eq. (3) is the ratio of the two normalisers.
+    """
+
+    def init(self, x: Tensor, model: EnergyModel) -> AdjustedState:
+        if model.quadratic:
+            logits = self.logits(x, model.gradient(x), model.domain)
+            return AdjustedState(x, logits, model.domain.log_normaliser(logits).neg_())
+        log_prob, grad = model.log_prob_and_grad(x)
+        logits = self.logits(x, grad, model.domain)
+        return AdjustedState(x, logits, log_prob - model.domain.log_normaliser(logits))
 
     def step(
-        self, state: LangevinState, model: EnergyModel, rng: Generator
-    ) -> tuple[LangevinState, Info]:
-        domain = model.domain
-        y = domain.move_all(state.x, state.logits, rng)
+        self, state: AdjustedState, model: EnergyModel, rng: Generator
+    ) -> tuple[AdjustedState, Info]:
+        x, y = state.x, model.domain.move_all(state.x, state.logits, rng)
         proposed = self.init(y, model)
-
         # log [ pi(y) q(x given y) ] - log [ pi(x) q(y given x) ]
-        log_ratio = proposed.log_prob - proposed.log_normaliser
-        log_ratio += state.log_normaliser - state.log_prob
-        log_ratio += domain.log_weight(y, state.x, proposed.logits)
-        log_ratio -= domain.log_weight(state.x, y, state.logits)
+        log_ratio = proposed.balance - state.balance
+        if not model.quadratic:
+            log_ratio += model.domain.log_weight_ratio(x, y, state.logits, proposed.logits)
         return metropolis(state, proposed, log_ratio, rng)

@@ -46,6 +46,8 @@ class LocallyBalanced(Sampler):
     def _price(self, x: Tensor, log_prob: Tensor, model: EnergyModel) -> BalancedState:
         sites = torch.arange(model.domain.dim, device=x.device)
         differences = model.differences(x, model.cache(x), sites)
+        # A neighbour of unknown probability is never proposed.
+        differences = differences.nan_to_num(-torch.inf, torch.inf, -torch.inf)
         logits = model.domain.leaving(x, differences / 2)
         return BalancedState(x, log_prob, logits, logits.logsumexp(-1))
 

@@ -55,10 +55,11 @@ def median_bandwidth(squared: Tensor) -> Tensor:
     """Median squared distance between two particles / log(n + 1), a scalar, from all `[n, n]`.
 
     The n zeros of the diagonal are the smallest entries, and the median is the middle of the rest.
+    The floor, far below the distances under p0, keeps particles in one place finite.
     """
     n = len(squared)
     median = squared.flatten().kthvalue(n + n * (n - 1) // 2).values
-    return (median / log(n + 1)).clamp(min=torch.finfo(squared.dtype).tiny)
+    return (median / log(n + 1)).clamp(min=1e-3)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Targets small enough to list: asymmetric, not quadratic, one on every domain, and the real models.
+"""Small targets that can be listed: asymmetric, not quadratic, on every domain; real models too.
 
 On such a target no sampler is exact by accident, and everything a test needs of it is known in
 float64 from `forward` alone: log-probabilities, their autograd gradient, the law.
@@ -96,6 +96,12 @@ def _rbm() -> RBM:
     return model
 
 
+def _local(model: Lattice) -> Lattice:
+    """The lattice computing as one of many sites does, by neighbours and not as one matrix."""
+    model.dense = None
+    return model
+
+
 def _symmetric(size: int, scale: float, block: int = 1) -> Tensor:
     """A random symmetric matrix with zero diagonal blocks."""
     mask = torch.ones(size // block, size // block).triu(1).kron(torch.ones(block, block))
@@ -103,20 +109,29 @@ def _symmetric(size: int, scale: float, block: int = 1) -> Tensor:
     return upper + upper.T
 
 
+def _by_neighbours(lattice: Lattice) -> Lattice:
+    """As a large lattice works: without its dense coupling."""
+    lattice.dense = None
+    return lattice
+
+
 TARGETS = {
     "binary": Target(Asymmetric(Binary(3))),
     "spins": Target(Asymmetric(Binary(3, -1, 1), scale=0.7)),
     "categorical": Target(Asymmetric(Categorical(2, 3))),
     "ordinal": Target(Asymmetric(Ordinal(2, 4), scale=0.6, width=0.3)),
-    "integers": Target(Asymmetric(Integer(1, window=2), scale=0.8, width=0.3), range(-10, 11)),
+    "integers": Target(Asymmetric(Integer(1, window=2), scale=0.8, width=0.6), range(-11, 12)),
     "naturals": Target(Asymmetric(Integer(2, low=0), scale=0.6, width=0.6), range(9)),
     "lattice": Target(Lattice((3, 2), 0.2, [0.3, -0.2, 0.1, 0.0, 0.4, -0.1])),
+    "ring": Target(_local(Lattice((5,), -0.15, [0.2, -0.3, 0.0, 0.4, -0.1]))),
+    "sheet": Target(_local(Lattice((2, 3), 0.25, [0.3, 0.1, -0.2, 0.0, 0.1, -0.4], False))),
+    "grid": Target(_by_neighbours(Lattice((2, 3), 0.25, [0.3, -0.2, 0.1, 0, 0.4, -0.1], False))),
     "dense_ising": Target(DenseIsing(_symmetric(3, 0.5), torch.tensor([0.2, -0.3, 0.1]))),
     "rbm": Target(_rbm()),
     "lattice_potts": Target(LatticePotts((3,), 3, 0.7, [0.2, -0.4, 0.1])),
     "dense_potts": Target(DensePotts(_symmetric(6, 0.8, block=3), 3, torch.tensor([0.5, 0, -0.2]))),
 }
-ISING = ("lattice", "dense_ising")
+ISING = ("lattice", "ring", "sheet", "dense_ising")
 BINARY = ("binary", "spins", "rbm", *ISING)
 CATEGORICAL = ("categorical", "lattice_potts", "dense_potts")
 INTEGER = ("integers", "naturals")

@@ -8,42 +8,49 @@ from matplotlib.figure import Figure
 
 from experiments.record import Record
 
-# Sampler names as conf/sampler spells them, in the order of every legend and table. The colours are
-# Okabe and Ito's, which stay apart for colour-blind readers, and two greys.
+# Sampler names as conf/sampler spells them, in the order of every legend and table, each with its
+# class, label and colour. The colours are Okabe and Ito's, which stay apart for colour-blind
+# readers, and two greys.
 SAMPLERS = {
-    "gibbs": ("Gibbs", "#999999"),
-    "block_gibbs": ("Block Gibbs", "#444444"),
-    "hamming_ball": ("HB", "#F0E442"),
-    "dsvgd": ("DSVGD", "#8C6D46"),
-    "rmala": ("R-MALA", "#B9A6D3"),
-    "locally_balanced": ("LB-1", "#56B4E9"),
-    "gwg": ("GWG", "#0072B2"),
-    "dula": ("DULA", "#E69F00"),
-    "dmala": ("DMALA", "#D55E00"),
-    "sample_penalization": ("SP", "#CC79A7"),
-    "rates_herding": ("rates-herding", "#009E73"),
-    "rates_fpcd": ("rates-FPCD", "#661100"),
+    "gibbs": ("Gibbs", "Gibbs", "#999999"),
+    "block_gibbs": ("BlockGibbs", "Block Gibbs", "#444444"),
+    "hamming_ball": ("HammingBall", "HB", "#F0E442"),
+    "dsvgd": ("DiscreteSVGD", "DSVGD", "#8C6D46"),
+    "rmala": ("RMALA", "R-MALA", "#B9A6D3"),
+    "locally_balanced": ("LocallyBalanced", "LB-1", "#56B4E9"),
+    "gwg": ("GWG", "GWG", "#0072B2"),
+    "dula": ("DULA", "DULA", "#E69F00"),
+    "dmala": ("DMALA", "DMALA", "#D55E00"),
+    "sample_penalization": ("SamplePenalization", "SP", "#CC79A7"),
+    "rates_herding": ("RatesHerding", "rates-herding", "#009E73"),
+    "rates_fpcd": ("RatesFPCD", "rates-FPCD", "#661100"),
 }
+_NAMES = {sampler_class: name for name, (sampler_class, _, _) in SAMPLERS.items()}
 
 
 def sampler_key(record: Record) -> tuple[str, int]:
-    """The sampler and its block size or number of flips: what one curve stands for."""
+    """The sampler and its block size or number of flips: what one curve stands for.
+
+    The sampler is known by its class, so that a YAML of one's own which only sets other fields
+    (`gwg4`) keeps label and colour; a class that is not in SAMPLERS goes by its YAML's name.
+    """
     settings = record.config["sampler"]
     size = settings.get("flips") or settings.get("sites") or 0
-    return record.choices["sampler"], int(size)
+    name = _NAMES.get(settings["_target_"].rpartition(".")[-1], record.choices["sampler"])
+    return name, int(size)
 
 
 def label(key: tuple[str, int]) -> str:
     """`("gwg", 4) -> "GWG-4"`; a sampler of the user's own keeps its name."""
     name, size = key
-    text = SAMPLERS.get(name, (name, ""))[0]
+    text = SAMPLERS.get(name, ("", name, ""))[1]
     if name == "hamming_ball":
         return "HB-10-1"
     return f"{text}-{size}" if name in ("gibbs", "gwg") else text
 
 
 def colour(key: tuple[str, int]) -> str:
-    return SAMPLERS.get(key[0], ("", "#000000"))[1]
+    return SAMPLERS.get(key[0], ("", "", "#000000"))[2]
 
 
 def dashes(key: tuple[str, int]) -> str:

@@ -1,7 +1,9 @@
 """Task: run a sampler on a fixed target and record its metrics against steps and seconds."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
+import numpy as np
 from torch import Tensor
 
 from data.base import Dataset
@@ -36,13 +38,11 @@ def sample(
     """
     if steps % every:
         raise ValueError(f"steps must be a multiple of every, got {steps} and {every}")
-    if pretrain is not None:
-        model = pretrain(model=model, data=data, run=run)
-    reference = truth(model=model, run=run) if truth is not None else Reference()
+    model, reference = target(model, data, run, pretrain, truth)
     x = start(model, chains, run.rng("start"), data)
 
     per_step = seconds_per_step(
-        sampler, model, x, run.rng("timing"), steps=max(1, min(steps // 10, 2000))
+        sampler, model, x, run.rng("timing"), steps=max(1, min(steps // 50, 1000))
     )
     whole, local = evaluations_per_step(sampler, model, x, run.rng("timing"))
     run.note(
@@ -66,8 +66,28 @@ def sample(
             **reading.values,
         )
     run.save("last", x=reading.state.x)
-    arrays = [m.arrays(c) for m, c in zip(metrics, reading.carries, strict=True)]
-    stored = {name: value for array in arrays for name, value in array.items()}
-    if "trace" in stored:
-        run.save("convergence", **convergence(stored["trace"].cpu().numpy()))
-    run.save_all(stored)
+    arrays = stored(metrics, reading.carries)
+    if "trace" in arrays:
+        trace = arrays["trace"].cpu().numpy()
+        shape = {"draws": np.asarray(trace.shape[0]), "chains": np.asarray(trace.shape[1])}
+        run.save("convergence", **convergence(trace), **shape)
+    run.save_all(arrays)
+
+
+def target(
+    model: EnergyModel,
+    data: Dataset | None,
+    run: Run,
+    pretrain: Callable[..., EnergyModel] | None,
+    truth: Callable[..., Reference] | None,
+) -> tuple[EnergyModel, Reference]:
+    """The model to sample from, trained where it is to be, and what is known of it."""
+    if pretrain is not None:
+        model = pretrain(model=model, data=data, run=run)
+    return model, truth(model=model, run=run) if truth is not None else Reference()
+
+
+def stored(metrics: Sequence[Metric], carries: Sequence[Any]) -> dict[str, Tensor]:
+    """What the metrics keep when the chain has ended, by name."""
+    arrays = [metric.arrays(carry) for metric, carry in zip(metrics, carries, strict=True)]
+    return {name: value for array in arrays for name, value in array.items()}

@@ -1,21 +1,26 @@
-"""Train a restricted Boltzmann machine by contrastive divergence, as a shared artifact.
+"""Train a restricted Boltzmann machine, as a shared artifact or as a task of its own.
 
-G. Hinton, "Training Products of Experts by Minimizing Contrastive Divergence", 2002. Negative
-samples come from k block-Gibbs steps that start at the training batch; the gradient is that of
-mean log p(data) - mean log p(negatives).
+Each update follows the gradient of mean log p(data) - mean log p(negatives); where the negatives
+come from makes it contrastive divergence, SML, FPCD or herding (`experiments.negatives`).
 """
 
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.optim import Adam
+from torch.optim import Adam, Optimizer
+from torch.optim.lr_scheduler import LinearLR
 
 from data.base import Dataset
+from experiments import isl
 from experiments.artifacts import artifact, fingerprint
 from experiments.context import Run
+from experiments.negatives import Contrastive, Negatives
 from models.base import EnergyModel
 from samplers.base import Sampler
+
+ROWS = 1000  # of the training set at once, where all of it is passed over
 
 
 def pretrained(
@@ -23,31 +28,57 @@ def pretrained(
     model: EnergyModel,
     data: Dataset | None,
     run: Run,
-    sampler: Sampler,
     epochs: float,
     batch: int,
     learning_rate: float,
+    sampler: Sampler | None = None,
+    negatives: Negatives | None = None,
+    optimiser: Callable[..., Optimizer] = Adam,
+    linear_decay: bool = False,
 ) -> EnergyModel:
     """`model` trained on `data` for `epochs` epochs of updates, loaded where it was made before.
 
-    `sampler` makes the negative samples (BlockGibbs(steps=k) is CD-k). An epoch counts the images
-    of the set that was asked for, so a substitute is trained for as many updates.
+    `negatives` makes the negative samples; `sampler` alone is short for Contrastive(sampler), so
+    BlockGibbs(steps=k) is CD-k. `linear_decay` brings the learning rate to 0 at the last update. An
+    epoch counts the rows of the set that was asked for, so a substitute is trained for as many
+    updates. A model that carries rates is given those of the training data.
     """
-    if data is None:
-        raise ValueError("training needs a data set; give one, such as data=mnist")
+    data = _required(data)
     updates = max(1, round(epochs * data.epoch_size / batch))
     spec: dict[str, Any] = {
         "model": fingerprint(model),
         "data": data.fingerprint,
-        "sampler": repr(sampler),
         "updates": updates,
         "batch": batch,
         "learning_rate": learning_rate,
         "seed": run.model_seed,
     }
+    if negatives is None:
+        if sampler is None:
+            raise ValueError("training needs negatives, or a sampler for contrastive divergence")
+        spec["sampler"], negatives = repr(sampler), Contrastive(sampler)
+    else:
+        spec["negatives"] = repr(negatives)
+    if optimiser is not Adam:
+        spec["optimiser"] = str(optimiser)
+    if linear_decay:
+        spec["linear_decay"] = True
 
     def make() -> dict[str, Tensor]:
-        train(model, data, run, sampler, updates=updates, batch=batch, learning_rate=learning_rate)
+        training = train(
+            model,
+            data,
+            run,
+            negatives,
+            updates=updates,
+            batch=batch,
+            learning_rate=learning_rate,
+            optimiser=optimiser,
+            linear_decay=linear_decay,
+        )
+        for _ in run.progress(training, "training", total=updates):
+            pass
+        set_rates(model, data, run)
         return model.state_dict()
 
     model.load_state_dict(artifact(run, "rbm", spec, make))
@@ -58,27 +89,120 @@ def train(
     model: EnergyModel,
     data: Dataset,
     run: Run,
-    sampler: Sampler,
+    negatives: Negatives,
     *,
     updates: int,
     batch: int,
     learning_rate: float,
-) -> None:
-    """Contrastive divergence with Adam, in place."""
+    optimiser: Callable[..., Optimizer] = Adam,
+    linear_decay: bool = False,
+) -> Iterator[int]:
+    """Train in place, giving the number of updates after each of them."""
     rng, shuffle = run.shared_rng("training"), run.shared_rng("batches", device="cpu")
     model.start_from_data(data.mean.to(run.device))  # type: ignore[operator]
-    model.requires_grad_(True)
-    optimiser = Adam(model.parameters(), lr=learning_rate)
+    stepper = optimiser(model.parameters(), lr=learning_rate)
+    schedule = LinearLR(stepper, 1.0, 0.0, total_iters=updates) if linear_decay else None
+    memory = negatives.start(model, rng)
     order = torch.empty(0, dtype=torch.long)
-    for _ in run.progress(range(updates), "training"):
+    for update in range(1, updates + 1):
         if len(order) < batch:  # a new pass, in a new order
             order = torch.randperm(len(data.train), generator=shuffle)
         rows, order = order[:batch], order[batch:]
         positive = data.batch(rows, shuffle).to(run.device)
         with torch.no_grad():
-            state, _ = sampler.step(sampler.init(positive, model), model, rng)
-        loss = model(state.x).mean() - model(positive).mean()
-        optimiser.zero_grad(set_to_none=True)
+            negative, memory = negatives.draw(memory, model, positive, rng)
+        model.requires_grad_(True)
+        loss = negatives.value(model, negative).mean() - negatives.value(model, positive).mean()
+        stepper.zero_grad(set_to_none=True)
         loss.backward()
-        optimiser.step()
-    model.requires_grad_(False)
+        with torch.no_grad():
+            memory = negatives.learn(memory, model)
+        stepper.step()
+        if schedule is not None:
+            schedule.step()
+        model.requires_grad_(False)
+        yield update
+
+
+def set_rates(model: Any, data: Dataset, run: Run) -> None:
+    """Give a model that carries rates (`models.rated_rbm`) those of the training data."""
+    if not hasattr(model, "set_rates"):
+        return
+    rng = run.shared_rng("rates", device="cpu")
+    rows = torch.arange(len(data.train)).split(ROWS)
+    model.set_rates(data.batch(chunk, rng).to(run.device) for chunk in rows)
+
+
+def train_rbm(
+    *,
+    model: EnergyModel,
+    sampler: Sampler,
+    data: Dataset | None,
+    run: Run,
+    negatives: Negatives,
+    epochs: int,
+    batch: int,
+    learning_rate: float,
+    optimiser: Callable[..., Optimizer] = Adam,
+    linear_decay: bool = False,
+    samples: int = 1000,
+    points: int = 1000,
+) -> None:
+    """The training curve: after each epoch the validation ISL, and log p of the validation rows.
+
+    The ISL is that of `samples` consecutive samples of one chain of `sampler`, which starts at the
+    data mean, on the first `points` validation rows, at its best beta. The exact log-likelihood is
+    there for hidden layers that can be summed over. The trained model is stored as `model`.
+    """
+    data = _required(data)
+    per_epoch = max(1, round(data.epoch_size / batch))
+    valid = data.valid[:points].to(run.device)
+    training = train(
+        model,
+        data,
+        run,
+        negatives,
+        updates=epochs * per_epoch,
+        batch=batch,
+        learning_rate=learning_rate,
+        optimiser=optimiser,
+        linear_decay=linear_decay,
+    )
+    for update in run.progress(training, "training", total=epochs * per_epoch):
+        if update % per_epoch:
+            continue
+        set_rates(model, data, run)
+        drawn = consecutive(sampler, model, data, run.rng(f"epoch {update // per_epoch}"), samples)
+        counted = isl.histograms(drawn, valid)
+        beta = isl.best_beta(counted)
+        score = isl.score(counted, beta)
+        run.log(update // per_epoch, isl=score, beta=beta, **_exact(model, valid))
+    run.save("model", **model.state_dict())
+
+
+def consecutive(
+    sampler: Sampler, model: EnergyModel, data: Dataset | None, rng: torch.Generator, count: int
+) -> Tensor:
+    """The next `count` states of one chain that starts at the data mean, uint8 `[count, dim]`."""
+    x = torch.bernoulli(_required(data).mean.to(rng.device), generator=rng).unsqueeze(0)
+    drawn = torch.empty(count, model.domain.dim, dtype=torch.uint8, device=rng.device)
+    with torch.no_grad():
+        state = sampler.init(x, model)
+        for i in range(count):
+            state, _ = sampler.step(state, model, rng)
+            drawn[i] = state.x[0]
+    return drawn
+
+
+def _exact(model: EnergyModel, rows: Tensor) -> dict[str, Tensor]:
+    """Mean exact log-likelihood of `rows`, where the model can sum over its states cheaply."""
+    known = model.log_z_and_mean()
+    if known is None:
+        return {}
+    return {"log_likelihood": model(rows.float()).double().mean() - known[0]}
+
+
+def _required(data: Dataset | None) -> Dataset:
+    if data is None:
+        raise ValueError("training needs a data set; give one, such as data=mnist")
+    return data

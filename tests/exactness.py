@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
-from targets import BINARY, CATEGORICAL, EVERY, FINITE, Target
+from targets import BINARY, EVERY, FINITE, Target
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from samplers.base import Sampler
@@ -148,7 +148,7 @@ def over_scans(sampler: Gibbs | HammingBall, target: Target, kernel: Callable[..
         orders = [
             [order[i : i + sites] for i in firsts] for order in itertools.permutations(range(dim))
         ]
-    kernels = {b: kernel(b) for order in orders for b in order}
+    kernels = {block: kernel(block) for block in {block for order in orders for block in order}}
     products = [
         list(itertools.accumulate((kernels[b] for b in order), np.matmul)) for order in orders
     ]
@@ -195,9 +195,9 @@ def block_gibbs(sampler: BlockGibbs, target: Target) -> Law:
 class Row:
     """A sampler and the targets it must serve.
 
-    `law` enumerates its step (None where it moves in a continuum). `leaves` says which law it keeps:
-    the target, its own, or none. `shared`: chains share random numbers, so replicas of a call are
-    not independent. `memory` names the fields of its state that are no function of x.
+    `law` enumerates its step (None where it moves in a continuum). `leaves` says which law it
+    keeps: the target, its own, or none. `shared`: chains share random numbers, so the replicas of
+    one call are not independent. `memory` names the fields of its state that are no function of x.
     """
 
     sampler: Sampler
@@ -214,10 +214,10 @@ RELAXED = ("position", "log_density", "score")
 TABLE = [
     Row(DMALA(0.5), EVERY, dmala),
     Row(DMALA(4.0), EVERY, dmala),
-    Row(DMALA(inf), FINITE, dmala),
+    Row(DMALA(inf), EVERY, dmala),
     Row(DMALA(0.4, preconditioner=[0.5, 3.0]), ("categorical", "ordinal", "naturals"), dmala),
     Row(DMALA(0.4, [0.5, 3.0, 1.5], 2), ("binary", "spins", "lattice_potts"), dmala),
-    Row(DULA(0.2), EVERY, dula, "own", reversible=False),
+    Row(DULA(0.4), EVERY, dula, "own", reversible=False),
     Row(DULA(1.0), EVERY, dula, "own", reversible=False),
     Row(DULA(0.4, preconditioner=[0.5, 3.0, 1.5]), ("binary",), dula, "own", reversible=False),
     Row(GWG(), EVERY, gwg),
@@ -226,12 +226,17 @@ TABLE = [
     Row(LocallyBalanced(), EVERY, locally_balanced),
     Row(Gibbs(), FINITE, gibbs, **SCAN),
     Row(Gibbs(2), FINITE, gibbs, **SCAN),
-    Row(Gibbs(1, "random"), FINITE, gibbs, shared=True),
-    Row(Gibbs(2, "random"), (*BINARY, *CATEGORICAL), gibbs, shared=True),
+    Row(
+        Gibbs(1, "random"),
+        ("binary", "spins", "rbm", "sheet", "ordinal", "lattice_potts"),
+        gibbs,
+        shared=True,
+    ),
+    Row(Gibbs(2, "random"), ("binary", "rbm", "ring", "dense_potts"), gibbs, shared=True),
     Row(Gibbs(1, "shuffled"), ("binary", "rbm", "ordinal"), gibbs, shared=True, **SCAN),
     Row(Gibbs(2, "shuffled"), ("binary", "rbm"), gibbs, shared=True, **SCAN),
     Row(HammingBall(3, 1, "systematic"), BINARY, hamming_ball, **SCAN),
-    Row(HammingBall(3, 2, "random"), BINARY, hamming_ball, shared=True),
+    Row(HammingBall(3, 2, "random"), ("binary", "rbm", "ring"), hamming_ball, shared=True),
     Row(HammingBall(2, 1, "shuffled"), ("lattice", "rbm"), hamming_ball, shared=True, **SCAN),
     Row(BlockGibbs(), ("rbm",), block_gibbs),
     Row(BlockGibbs(2), ("rbm",), block_gibbs),
@@ -242,7 +247,7 @@ TABLE = [
 
 
 class NoHostReads(TorchDispatchMode):
-    """Fails on any operation that would make a step wait for the device, or the device for the host."""
+    """Fails on any operation that makes the host wait for the device, or copies to it."""
 
     READS = (
         "_local_scalar_dense",

@@ -1,0 +1,99 @@
+"""How often large moves are accepted: Figure 2 (left) and Appendix D of Zhang et al. (2022)."""
+
+from collections import defaultdict
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from experiments.figures.style import colour, new_figure, sampler_key
+from experiments.record import Record
+
+NAMES = {"alpha": r"step size $\alpha$"}
+
+
+def against_size(
+    records: list[Record],
+    settings: dict[str, list[str]],
+    published: dict[str, dict[str, float]] | None = None,
+) -> Figure:
+    """Acceptance rate and sites changed a step against each sampler's own size, one panel each.
+
+    `settings` gives, by sampler, the field that sets the size and its symbol. Sites are counted as
+    proposed, and as realised with rejected steps counted as none. Lines are means over seeds, bands
+    one standard deviation. `published` are the paper's numbers, drawn as crosses. Raises
+    LookupError when a sampler has no record.
+    """
+    records = [r for r in records if {"acceptance", "changed", "proposed"} <= set(r.metrics)]
+    groups = {name: [r for r in records if sampler_key(r)[0] == name] for name in settings}
+    if missing := [name for name, group in groups.items() if not group]:
+        raise LookupError(f"no record of {', '.join(missing)} holds acceptance, changed, proposed")
+    figure, panels = new_figure(len(settings), width=4.2)
+    for ax, (name, (field, symbol)) in zip(np.atleast_1d(panels), settings.items(), strict=True):
+        sites = ax.twinx()
+        sites.spines["top"].set_visible(False)
+        sites.tick_params(labelsize=8)
+        lines = [
+            _line(ax, groups[name], field, "acceptance", colour((name, 0)), "-", "acceptance"),
+            _line(sites, groups[name], field, "proposed", "#444444", "--", "sites proposed"),
+            _line(sites, groups[name], field, "changed", "#444444", ":", "sites changed"),
+        ]
+        if paper := (published or {}).get(name):
+            cross = {"marker": "x", "s": 42, "zorder": 3, "linewidths": 1.6}
+            rate = ax.scatter(paper["size"], paper["acceptance"], color=colour((name, 0)), **cross)
+            rate.set_label("the paper")
+            lines.append(rate)
+            if "changed" in paper:
+                sites.scatter(paper["size"], paper["changed"], color="#444444", **cross)
+        ax.set_xlabel(f"{name.upper()}, {NAMES.get(symbol, f'${symbol}$')}", fontsize=9)
+        ax.set_ylim(0, 1.05)
+        sites.set_ylim(0, 10)
+        ax.legend(handles=lines, frameon=False, fontsize=7, loc="upper center", ncols=2)
+    np.atleast_1d(panels)[0].set_ylabel("acceptance rate", fontsize=9)
+    sites.set_ylabel("sites", fontsize=9)
+    return figure
+
+
+def _line(
+    ax: Any, records: list[Record], field: str, metric: str, color: str, style: str, label: str
+) -> Any:
+    """The final `metric` against `config.sampler.<field>` with its band; the line."""
+    values: dict[float, list[float]] = defaultdict(list)
+    for record in records:
+        values[record.config["sampler"][field]].append(record.metrics[metric].iloc[-1])
+    x = sorted(values)
+    mean, spread = (np.array([f(values[size]) for size in x]) for f in (np.mean, np.std))
+    ax.fill_between(x, mean - spread, mean + spread, color=color, alpha=0.2, lw=0)
+    (line,) = ax.plot(x, mean, style, color=color, label=label, linewidth=1.4)
+    return line
+
+
+def step_term(records: list[Record], published: dict[str, float]) -> Figure:
+    """DMALA's acceptance rate with and without its step-size term, on a log axis.
+
+    Bars are means over seeds of the mean over all steps; crosses are the paper's numbers,
+    `{"with": ..., "without": ...}`. Raises LookupError unless there are records of both.
+    """
+    rates: dict[str, list[float]] = {"with": [], "without": []}
+    for record in records:
+        if "acceptance" in record.metrics and sampler_key(record)[0] == "dmala":
+            infinite = np.isinf(record.config["sampler"]["step_size"])
+            rates["without" if infinite else "with"].append(record.metrics["acceptance"].iloc[-1])
+    if missing := [name for name, values in rates.items() if not values]:
+        raise LookupError(f"no record of DMALA {' or '.join(missing)} the step-size term")
+    figure, ax = new_figure(width=4.2)
+    names, mean = list(rates), np.array([np.mean(values) for values in rates.values()])
+    paper = [published[name] for name in names]
+    floor = min(paper) / 100  # a bar that ends below is left to its number
+    ax.bar(names, np.maximum(mean, floor) - floor, 0.5, floor, color=colour(("dmala", 0)))
+    ax.scatter(names, paper, marker="x", color="black", zorder=3, label="the paper")
+    for place, (ours, theirs) in enumerate(zip(mean, paper, strict=True)):
+        text = f"here {100 * ours:.3g} %\npaper {100 * theirs:.3g} %"
+        ax.annotate(text, (place + 0.28, max(ours, theirs)), fontsize=8, va="top")
+    ax.set_yscale("log")
+    ax.set_ylim(floor, 1.5)
+    ax.set_xlim(-0.4, 1.9)
+    ax.set_xlabel("the step-size term", fontsize=9)
+    ax.set_ylabel("acceptance rate of DMALA", fontsize=9)
+    ax.legend(frameon=False, fontsize=7)
+    return figure

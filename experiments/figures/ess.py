@@ -1,0 +1,51 @@
+"""Effective samples a second, coordinate by coordinate: Figure 2 (right) of Zhang et al. (2022)."""
+
+import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from experiments.figures.style import by_sampler, colour, label, new_figure
+from experiments.record import Record
+
+
+def ess_per_second(records: list[Record], samplers: list[str]) -> Figure:
+    """One box a sampler over coordinates, each at its median over seeds.
+
+    `samplers` are the choices of `sampler` to show. The rate is that of all chains of a run
+    together (see `rates`), so runs must agree in their number of chains. A coordinate that is
+    constant in a seed has no ESS: it is left out for that seed, and counted below the name.
+    Raises LookupError when no record suffices or the numbers of chains differ.
+    """
+    kept = [r for r in records if r.choices["sampler"] in samplers and r.has("convergence")]
+    if not kept:
+        raise LookupError(f"no record of {', '.join(samplers)} holds a trace (metrics.Trace)")
+    if len(chains := {record.config["task"]["chains"] for record in kept}) > 1:
+        raise LookupError(f"the runs differ in their number of chains: {sorted(chains)}")
+    figure, ax = new_figure(width=4.6)
+    names = []
+    for place, (key, group) in enumerate(by_sampler(kept).items()):
+        by_seed = np.array([rates(record) for record in group])  # [seeds, coordinates]
+        undefined = np.isnan(by_seed)
+        middle = np.nanmedian(by_seed[:, ~undefined.all(0)], axis=0)
+        names.append(label(key) + (f"\n{undefined.sum()} constant" if undefined.any() else ""))
+        box = ax.boxplot(
+            middle, positions=[place], widths=0.6, patch_artist=True, flierprops={"markersize": 3}
+        )
+        box["boxes"][0].set_facecolor(colour(key))
+        box["medians"][0].set_color("black")
+    ax.set_xticks(range(len(names)), names)
+    ax.set_ylim(bottom=0)
+    ax.set_ylabel(f"ESS a second, {chains.pop()} chains", fontsize=9)
+    return figure
+
+
+def rates(record: Record) -> NDArray:
+    """ESS a second of each coordinate, NaN where it is constant, of all chains of the run.
+
+    The seconds of a step are those of all chains, without metrics; where only some chains were
+    traced, the others are taken to be worth as much.
+    """
+    stored = record.arrays("convergence")
+    share = stored["chains"] / record.config["task"]["chains"]
+    seconds = record.document["seconds_per_step"] * stored["draws"] * share
+    return stored["ess"].ravel() / seconds

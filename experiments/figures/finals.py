@@ -1,0 +1,47 @@
+"""The last reading of a metric against a setting of the runs: Figure 7 of Zhang et al. (2022)."""
+
+from collections import defaultdict
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from experiments.figures.style import by_sampler, colour, dashes, label, new_figure
+from experiments.record import Record
+
+
+def final(records: list[Record], metrics: dict[str, str], setting: str, axis: str) -> Figure:
+    """Each of `metrics` (name and title) at its last reading, one panel each.
+
+    `setting` is the dotted key of the configuration on the x axis, `axis` what it is called. Lines
+    are means over seeds and bands one standard deviation. Raises LookupError when no record holds
+    all metrics.
+    """
+    records = [record for record in records if set(metrics) <= set(record.metrics)]
+    if not records:
+        raise LookupError(f"no record holds the metrics {', '.join(metrics)}")
+    figure, panels = new_figure(len(metrics))
+    for ax, (metric, title) in zip(np.atleast_1d(panels), metrics.items(), strict=True):
+        for key, group in by_sampler(records).items():
+            values: dict[float, list[float]] = defaultdict(list)
+            for record in group:
+                values[_at(record, setting)].append(record.metrics[metric].iloc[-1])
+            x = sorted(values)
+            mean = np.array([np.mean(values[place]) for place in x])
+            spread = np.array([np.std(values[place]) for place in x])
+            ax.plot(
+                x, mean, dashes(key), marker="o", markersize=3, color=colour(key),
+                label=label(key), linewidth=1.4,
+            )  # fmt: skip
+            ax.fill_between(x, mean - spread, mean + spread, color=colour(key), alpha=0.2, lw=0)
+        ax.set_xlabel(axis, fontsize=9)
+        ax.set_ylabel(title, fontsize=9)
+    np.atleast_1d(panels)[0].legend(frameon=False, fontsize=7)
+    return figure
+
+
+def _at(record: Record, setting: str) -> float:
+    node: Any = record.config
+    for key in setting.split("."):
+        node = node[key]
+    return node

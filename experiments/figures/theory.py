@@ -1,0 +1,212 @@
+"""The theorems of Zhang et al. (2022) and the example of their Appendix H, from enumerated chains.
+
+Lines without a band are exact; dots and bands are simulations over seeds (or chains, where it says
+so).
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from experiments.figures.style import by_sampler, colour, label, new_figure
+from experiments.record import Record
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9")
+GREY = "#888888"
+
+
+def _table(records: list[Record], column: str) -> pd.DataFrame:
+    """All metrics.csv as one table, with the seed. LookupError unless they have `column`."""
+    tables = [r.metrics.assign(seed=r.config["seed"]) for r in records if column in r.metrics]
+    if not tables:
+        raise LookupError(f"no record holds the column {column}")
+    return pd.concat(tables)
+
+
+def _dots(ax: Axes, table: pd.DataFrame, x: str, **style: Any) -> None:
+    """Mean and standard deviation over seeds of `simulated`."""
+    found = table.dropna(subset="simulated").groupby(x)["simulated"].agg(["mean", "std"])
+    spread = found["std"].fillna(0)
+    ax.errorbar(found.index, found["mean"], yerr=spread, fmt="o", markersize=3.5, **style)
+
+
+def bias_against_step_size(records: list[Record]) -> Figure:
+    """Figure 1a: |pi_alpha - pi|_1 against alpha, and against 1 / (2 alpha) in each coordinates."""
+    groups = dict(list(_table(records, "closed_form").groupby("unit")))
+    figure, (left, right) = new_figure(2, width=4.2, height=3.4)
+    first = next(iter(groups.values()))
+    one = first.groupby("step_size").first().reset_index()
+    alpha = one["step_size"] / one["unit"]
+    left.plot(alpha, one["exact"], color="black", lw=1.4, label="enumerated")
+    every = pd.concat(groups.values()).assign(alpha=lambda t: t["step_size"] / t["unit"])
+    _dots(left, every, "alpha", color=COLOURS[0], label="simulated, with spread over seeds")
+    noise = every.dropna(subset="noise").groupby("alpha")["noise"].mean()
+    left.plot(noise.index, noise, ":", color=GREY, lw=1, label="distance by chance alone")
+    left.plot(alpha, one["repaired"], "--", color=COLOURS[2], lw=1, label="bound, any coordinates")
+    for (unit, table), tint in zip(groups.items(), COLOURS, strict=False):
+        exact = table.groupby("step_size").first().reset_index()
+        name = _coordinates(unit)
+        scaled = exact["step_size"] / unit
+        left.plot(scaled, exact["theorem"], "--", color=tint, lw=1, label=f"Theorem 5.1 on {name}")
+        slopes = [r.document["slope"] for r in records if r.metrics["unit"][0] == unit]
+        rate = 1 / (2 * exact["step_size"])
+        text = f"{name}: slope {np.mean(slopes):.3f}"
+        right.plot(rate, np.log(exact["closed_form"]), color=tint, lw=1.4, label=text)
+        right.plot(rate, np.log(exact["theorem"]), "--", color=tint, lw=1)
+    left.set(xscale="log", yscale="log", ylim=(1e-12, 100))
+    left.set_xlabel(r"step size $\alpha$ on {0, 1} ($4\alpha$ on {-1, 1})", fontsize=9)
+    left.set_ylabel(r"$\|\pi_\alpha - \pi\|_1$", fontsize=9)
+    right.set_xlabel(r"$1 / (2 \alpha)$, $\alpha$ in the coordinates' own units", fontsize=9)
+    right.set_ylabel(r"$\log \|\pi_\alpha - \pi\|_1$ (dashed: Theorem 5.1)", fontsize=9)
+    for ax in (left, right):
+        ax.legend(frameon=False, fontsize=7)
+    return figure
+
+
+def _coordinates(unit: float) -> str:
+    return {1.0: "{0, 1}", 4.0: "{-1, 1}"}.get(unit, f"squared distance {unit:g}")
+
+
+def bias_against_epsilon(records: list[Record]) -> Figure:
+    """Figure 1b: |pi_alpha - pi|_1 against epsilon, one panel for each a and b."""
+    panels: dict[tuple[float, float], list[pd.DataFrame]] = {}
+    for record in records:
+        model = record.config["model"]
+        if "epsilon" in model:
+            rows = record.metrics.assign(epsilon=model["epsilon"])
+            panels.setdefault((model["a"], model["b"]), []).append(rows)
+    if not panels:
+        raise LookupError("no record is of a target with epsilon")
+    figure, axes = new_figure(len(panels), width=4.0, height=3.2)
+    ordered = sorted(panels.items(), reverse=True)
+    for ax, ((a, b), tables) in zip(np.atleast_1d(axes), ordered, strict=True):
+        groups = pd.concat(tables).groupby(["unit", "step_size"])
+        for number, ((unit, alpha), table) in enumerate(groups):
+            exact, tint = table.groupby("epsilon").first(), COLOURS[number]
+            text = rf"DULA, $\alpha = {alpha / unit:g}$"
+            width = 1.2 + 1.5 * (len(groups) - number - 1)  # curves that agree stay visible
+            ax.plot(exact.index, exact["exact"], color=tint, lw=width, label=text)
+            ax.plot(exact.index, exact["theorem"], "--", color=tint, lw=0.8)
+            _dots(ax, table, "epsilon", color=tint)
+        worst = max(table["adjusted"].max() for table in tables)
+        ax.plot([], [], "--", color=GREY, lw=0.8, label="Theorem 5.2, its proof's constants")
+        ax.plot([], [], "o", color=GREY, markersize=3.5, label="simulated")
+        ax.plot([], [], " ", label=f"DMALA, enumerated: at most {worst:.0e}")
+        ax.set(xscale="log", yscale="log", ylim=(3e-4, 300), title=f"a = {a:g}, b = {b:g}")
+        ax.title.set_fontsize(9)
+        ax.set_xlabel(r"$\epsilon$", fontsize=9)
+        ax.legend(frameon=False, fontsize=6.5, loc="upper left", ncols=2)
+    first = np.atleast_1d(axes)[0]
+    first.set_ylabel(r"$\|\pi_\alpha - \pi\|_1$ ($\alpha$ in {0, 1} units)", fontsize=9)
+    return figure
+
+
+def proposal_bias(
+    records: list[Record], step_sizes: list[float], deviations: list[float]
+) -> Figure:
+    """Theorem 6.1: |E[q-hat_i] - q_i|_1 and its bounds against sigma and against 1 / (2 alpha)."""
+    table = _table(records, "with_half")
+    figure, (left, right) = new_figure(2, width=4.0, height=3.2)
+    for alpha, tint in zip(step_sizes, COLOURS, strict=False):
+        rows = table[table["step_size"] == alpha].sort_values("sigma")
+        left.plot(rows["sigma"], rows["bias"], color=tint, label=rf"$\alpha = {alpha:g}$")
+        left.plot(rows["sigma"], rows["theorem"], "--", color=tint, lw=0.8)
+        left.plot(rows["sigma"], rows["with_half"], ":", color=tint, lw=0.8)
+    for sigma, tint in zip(deviations, COLOURS, strict=False):
+        rows = table[table["sigma"] == sigma].sort_values("step_size")
+        rate = 1 / (2 * rows["step_size"])
+        right.plot(rate, rows["bias"], color=tint, label=rf"$\sigma = {sigma:g}$")
+        right.plot(rate, rows["theorem"], "--", color=tint, lw=0.8)
+        right.plot(rate, rows["with_half"], ":", color=tint, lw=0.8)
+    left.plot([], [], "--", color=GREY, lw=0.8, label="Theorem 6.1")
+    left.plot([], [], ":", color=GREY, lw=0.8, label="the same with Eq. (2)'s 1/2")
+    left.set(xscale="log", yscale="log", ylim=(1e-9, 1e6))
+    right.set(yscale="log")
+    left.set_xlabel(r"standard deviation of the gradient, $\sigma$", fontsize=9)
+    right.set_xlabel(r"$1 / (2 \alpha)$", fontsize=9)
+    left.set_ylabel(r"largest $\|E[\hat q_i] - q_i\|_1$", fontsize=9)
+    for ax in (left, right):
+        ax.legend(frameon=False, fontsize=7, ncols=2, loc="upper right")
+    return figure
+
+
+def preconditioning(records: list[Record]) -> Figure:
+    """Appendix H: log RMSE of the mean against alpha, and against iterations; bands over chains."""
+    records = [record for record in records if "thinned" in record.metrics]
+    if not records:
+        raise LookupError("no record holds the column thinned")
+    figure, (left, right) = new_figure(2, width=4.4, height=3.4)
+    for number, (key, group) in enumerate(by_sampler(records).items()):
+        table, tint, name = _table(group, "thinned"), colour(key), label(key)
+        last = table[table["step"] == table["step"].max()]
+        plain = last[last["power"] == 0].groupby("step_size").first()
+        shift = 1.06**number  # side by side where samplers agree
+        x = plain.index * shift
+        left.plot(x, plain["log_rmse"], "o-", color=tint, ms=3, label=f"{name}, every step")
+        band = plain["log_rmse_low"], plain["log_rmse_high"]
+        left.fill_between(x, *band, color=tint, alpha=0.2, lw=0)
+        left.plot(x, plain["thinned"], "s--", color=tint, ms=3, label=f"{name}, every other step")
+        for power, dash in ((1, "-"), (2, ":")):
+            scaled = table[table["power"] == power].set_index("step")
+            text = f"{name}, preconditioned, $2 \\alpha g{'^2' if power == 2 else ''}$"
+            right.plot(scaled["log_rmse"], dash, color=tint, label=text, lw=1.4)
+            band = scaled["log_rmse_low"], scaled["log_rmse_high"]
+            right.fill_between(scaled.index, *band, color=tint, alpha=0.2, lw=0)
+            left.axhline(scaled["log_rmse"].iloc[-1], color=tint, ls=dash, lw=0.8, label=text)
+    steps = np.array(sorted(table["step"].unique()))
+    right.plot(steps, -np.log(steps) / 2, color="black", lw=0.8, label="independent draws")
+    for ax in (left, right):
+        ax.axhline(math.log(0.5) / 2, color=GREY, lw=0.8, ls="-.", label="one of two sites stuck")
+        ax.set_xscale("log")
+    left.set_xlabel(r"step size $\alpha$ without preconditioner", fontsize=9)
+    right.set_xlabel("iterations", fontsize=9)
+    left.set_ylabel("log RMSE of the mean", fontsize=9)
+    for ax in (left, right):
+        ax.legend(frameon=False, fontsize=6.5)
+    return figure
+
+
+def law_against_iterations(records: list[Record]) -> Figure:
+    """Appendix B: errors of the joint law and of the marginals against enumeration, by size.
+
+    DULA is held against its own enumerated law too, which is where it converges.
+    """
+    sizes: dict[int, list[Record]] = {}
+    for record in records:
+        if "to_unadjusted" in record.metrics:
+            sizes.setdefault(record.document["states"], []).append(record)
+    if not sizes:
+        raise LookupError("no record holds the column to_unadjusted")
+    figure, axes = new_figure(2 * len(sizes), width=3.2, height=3.0)
+    for (joint, marginal), (states, some) in zip(
+        axes.reshape(-1, 2), sorted(sizes.items()), strict=True
+    ):
+        for key, group in by_sampler(some).items():
+            tint, name, table = colour(key), label(key), _table(group, "total_variation")
+            _band(joint, table, "total_variation", "-", tint, name)
+            _band(marginal, table, "marginal_error", "-", tint, name)
+            if key[0] == "dula":
+                _band(joint, table, "to_unadjusted", "--", tint, f"{name}, to its own law")
+                own = group[0].document["unadjusted_bias"]
+                joint.axhline(own, color=tint, ls=":", lw=1, label=f"{name}'s own law")
+        joint.plot(table.groupby("step")["independent"].mean(), "k", lw=0.8, label="independent")
+        for ax in (joint, marginal):
+            ax.set(xscale="log", yscale="log", title=f"{states} states")
+            ax.title.set_fontsize(9)
+            ax.set_xlabel("iterations", fontsize=9)
+        joint.set_ylabel("total variation to the target", fontsize=9)
+        marginal.set_ylabel("largest error of a marginal", fontsize=9)
+    axes[0].legend(frameon=False, fontsize=6.5)
+    return figure
+
+
+def _band(ax: Axes, table: pd.DataFrame, column: str, dash: str, tint: str, text: str) -> None:
+    """Mean over seeds of a column against steps, and one standard deviation."""
+    found = table.groupby("step")[column].agg(["mean", "std"]).fillna(0)
+    ax.plot(found["mean"], dash, color=tint, lw=1.4, label=text)
+    low, high = found["mean"] - found["std"], found["mean"] + found["std"]
+    ax.fill_between(found.index, low, high, color=tint, alpha=0.2, lw=0)

@@ -1,0 +1,139 @@
+"""Indirect sampling likelihood: how likely test points are under a density made of samples.
+
+O. Breuleux, Y. Bengio and P. Vincent, "Quickly Generating Representative Samples from an
+RBM-Derived Process", Neural Computation 2011, Section 5. S are binary samples, t is a test point:
+
+    p_S(t) = 1/|S| sum_{s in S} prod_i beta^[t_i = s_i] (1 - beta)^[t_i != s_i]
+    ISL    = mean over test points of log p_S(t)
+
+beta is chosen on validation points with all of S, and kept for every prefix of S. The number of
+mismatches m(s, t) is all that p_S needs of a pair, so that one matrix product serves every beta,
+and how often each m occurs at a point is all that is kept of S to choose beta. Everything goes in
+chunks of at most `CELLS` pairs, so memory does not grow with the number of samples.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from scipy.optimize import minimize_scalar
+from torch import Tensor
+
+CELLS = 2**23  # pairs of a sample and a point held at once: some 150 MB
+LARGEST_LOG_ODDS = 14.0  # of beta: 1 - beta is at least 8e-7
+GRID = 57  # log-odds tried before the search between the best one's neighbours
+
+
+def mismatches(samples: Tensor, points: Tensor) -> Tensor:
+    """In how many sites each pair differs, `[n, dim], [m, dim] -> [n, m]`, exact float32."""
+    samples, points = samples.float(), points.float()
+    overlap = torch.addmm(samples.sum(-1, keepdim=True), samples, points.T, alpha=-2)
+    return overlap.add_(points.sum(-1))
+
+
+def histograms(samples: Tensor, points: Tensor, cells: int = CELLS) -> Tensor:
+    """How many samples differ from each point in 0, 1 .. dim sites, int64 `[points, dim + 1]`."""
+    _check(samples, points)
+    count, bins = len(points), samples.shape[1] + 1
+    offset = torch.arange(count, device=points.device) * bins
+    total = torch.zeros(count * bins, dtype=torch.long, device=points.device)
+    for chunk in samples.split(max(1, cells // count)):
+        index = mismatches(chunk.to(points.device), points).long().add_(offset)
+        total += torch.bincount(index.view(-1), minlength=count * bins)
+    return total.view(count, bins)
+
+
+def score(histogram: Tensor, beta: float) -> float:
+    """The ISL at a `beta` of 1/2 or more of the points that `histograms` was made for."""
+    return _score(*_from_nearest(histogram), histogram.shape[1] - 1, beta)
+
+
+def best_beta(histogram: Tensor) -> float:
+    """The beta in [1/2, 1) with the largest ISL: a grid of its log-odds, then Brent's method."""
+    aligned, dim = _from_nearest(histogram), histogram.shape[1] - 1
+
+    def loss(log_odds: float) -> float:
+        return -_score(*aligned, dim, 1 / (1 + np.exp(-log_odds)))
+
+    grid = np.linspace(0, LARGEST_LOG_ODDS, GRID)
+    best = int(np.argmin([loss(log_odds) for log_odds in grid]))
+    bounds = grid[max(best - 1, 0)], grid[min(best + 1, GRID - 1)]
+    found = minimize_scalar(loss, bounds=bounds, method="bounded", options={"xatol": 1e-4})
+    return float(1 / (1 + np.exp(-found.x)))
+
+
+def _from_nearest(histogram: Tensor) -> tuple[Tensor, Tensor]:
+    """Each row shifted to begin at its nearest sample, float64, and where that was, `[points]`."""
+    bins = histogram.shape[1]
+    nearest = (histogram > 0).byte().argmax(-1, keepdim=True)
+    index = torch.arange(bins, device=histogram.device) + nearest
+    shifted = histogram.gather(1, index.clamp(max=bins - 1)).masked_fill_(index >= bins, 0)
+    return shifted.double(), nearest.squeeze(-1).double()
+
+
+def _score(counts: Tensor, nearest: Tensor, dim: int, beta: float) -> float:
+    """Mean log of sum_m counts beta^(dim - m) (1 - beta)^m / |S|; beta >= 1/2 cannot underflow."""
+    slope = float(np.log(beta) - np.log1p(-beta))
+    further = torch.arange(counts.shape[1], dtype=counts.dtype, device=counts.device)
+    nearby = (counts @ (-slope * further).exp()).log()
+    constant = dim * np.log(beta) - np.log(float(counts[0].sum()))
+    return float((nearby - slope * nearest).mean() + constant)
+
+
+def curve(
+    samples: Tensor, points: Tensor, beta: float, sizes: Sequence[int], cells: int = CELLS
+) -> Tensor:
+    """ISL of the first n samples for each n of `sizes` (increasing), float64 `[sizes]`."""
+    return log_density(samples, points, beta, sizes, cells).mean(-1)
+
+
+def log_density(
+    samples: Tensor, points: Tensor, beta: float, sizes: Sequence[int], cells: int = CELLS
+) -> Tensor:
+    """Log p_S of each point for the prefixes of S in `sizes`, float64 `[sizes, points]`.
+
+    A running logsumexp: each chunk is summed relative to its nearest sample, whose number of
+    mismatches is an exact integer. Raises ValueError for states other than 0 and 1 (grey E[x|h]
+    has no p_S), a beta outside (0, 1), or sizes that do not increase within the samples.
+    """
+    _check(samples, points)
+    if not 0 < beta < 1:
+        raise ValueError(f"beta must be in (0, 1), got {beta}")
+    if (
+        list(sizes) != sorted(set(sizes))
+        or not sizes
+        or not 1 <= sizes[0] <= sizes[-1] <= len(samples)
+    ):
+        raise ValueError(
+            f"sizes must increase from 1 or more to at most {len(samples)} samples, got {sizes}"
+        )
+    slope = float(np.log(beta) - np.log1p(-beta))  # each mismatch costs so much
+    rows = max(1, cells // len(points))
+    total = torch.full((len(points),), -torch.inf, dtype=torch.float64, device=points.device)
+    result, start = [], 0
+    for size in sizes:
+        for chunk in samples[start:size].split(rows):
+            different = mismatches(chunk.to(points.device), points)
+            nearest = different.amin(0) if slope >= 0 else different.amax(0)
+            nearby = different.sub_(nearest).mul_(-slope).exp_().sum(0).double().log()
+            total = torch.logaddexp(total, nearby - slope * nearest.double())
+        start = size
+        result.append(total - np.log(size))
+    return torch.stack(result) + samples.shape[1] * np.log(beta)
+
+
+def prefix_sizes(count: int, per_decade: int = 8) -> list[int]:
+    """Sizes from 1 to `count`, evenly spaced on a log axis, without repeats."""
+    steps = max(2, round(np.log10(max(count, 10)) * per_decade))
+    return sorted({int(size) for size in np.geomspace(1, count, steps).round()})
+
+
+def _check(samples: Tensor, points: Tensor) -> None:
+    if samples.ndim != 2 or points.ndim != 2 or samples.shape[1] != points.shape[1]:
+        given = f"{list(samples.shape)} and {list(points.shape)}"
+        raise ValueError(f"samples and points must be [n, dim] and [m, dim], got {given}")
+    if not len(samples) or not len(points):
+        raise ValueError(f"got {len(samples)} samples and {len(points)} points, need both")
+    for name, rows in (("samples", samples), ("points", points)):
+        if not ((rows == 0) | (rows == 1)).all():
+            raise ValueError(f"{name} must be 0 or 1; the ISL of grey values is not defined")

@@ -1,0 +1,68 @@
+"""How often chains visit each state of a target small enough to list."""
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from experiments.metrics import Metric
+from experiments.truth import Reference
+from models.base import EnergyModel
+from samplers.base import Info
+
+
+class Visits(NamedTuple):
+    counts: Tensor  # [chains, states], in the order of `Domain.enumerate`
+    values: Tensor  # those of one site, as in `Domain.values`
+    place: Tensor  # [dim], what a site's value counts in the index of the state
+
+
+@dataclass(frozen=True)
+class Occupancy(Metric):
+    """Visits to each state since the start, the start itself left out. Reads no scalar."""
+
+    def init(self, model: EnergyModel, state: Any, reference: Reference) -> Visits:
+        domain, device = model.domain, state.x.device
+        values = domain.values().to(state.x)
+        sites = torch.arange(domain.dim - 1, -1, -1, device=device)
+        counts = torch.zeros(len(state.x), len(values) ** domain.dim, dtype=torch.long)
+        return Visits(counts.to(device), values, len(values) ** sites)
+
+    def update(self, carry: Visits, state: Any, info: Info) -> Visits:
+        one_hot = carry.values.ndim > 1
+        digits = state.x.argmax(-1) if one_hot else _digits(carry.values, state.x)
+        index = (digits * carry.place).sum(-1, keepdim=True)
+        carry.counts.scatter_add_(1, index, torch.ones_like(index))
+        return carry
+
+    def read(self, carry: Visits) -> dict[str, Tensor]:
+        return {}
+
+
+def _digits(values: Tensor, x: Tensor) -> Tensor:
+    """The place of each entry among the sorted values, a few: faster than a binary search."""
+    return (x.unsqueeze(-1) > values[:-1]).sum(-1)
+
+
+def pooled_law(counts: Tensor) -> Tensor:
+    """Fraction of all visits that each state had, `[states]`, float64."""
+    total = counts.sum(0).double()
+    return total / total.sum()
+
+
+def noise_floor(counts: Tensor) -> Tensor:
+    """Expected L1 distance of `pooled_law` to its own mean, by chance alone.
+
+    Chains are independent, so the spread between their histograms gives the standard error of each
+    frequency, whatever the correlation within a chain; a centred normal error e has mean |e| of
+    sqrt(2 / pi) standard errors.
+    """
+    laws = counts.double() / counts.sum(-1, keepdim=True)
+    return math.sqrt(2 / math.pi) * (laws.std(0) / math.sqrt(len(laws))).sum()
+
+
+def independent_floor(law: Tensor, draws: int) -> Tensor:
+    """The same for the histogram of `draws` independent draws from `law`."""
+    return (2 / math.pi * law * (1 - law) / draws).sqrt().sum()

@@ -1,0 +1,171 @@
+"""The exact stationary law of a Langevin sampler on a target small enough to list, in float64.
+
+R. Zhang, X. Liu and Q. Liu, "A Langevin-like Sampler for Discrete Distributions", ICML 2022:
+Theorems 5.1 and 5.2, with their proofs in Appendices E and F.
+
+    paper             here
+    theta             x, a row of `states`
+    q_alpha           exp(Chain.log_proposal)
+    Z_alpha(theta)    exp(Chain.log_normaliser)
+    pi                Chain.target
+    pi_alpha          stationary_law(Chain.unadjusted)
+
+Nothing here knows a sampler's class: whatever has `logits` in its state, as
+DULA and DMALA do, proposes site by site by `Domain.move_all`.
+"""
+
+import copy
+from dataclasses import dataclass
+from typing import Protocol, cast
+
+import torch
+from torch import Tensor
+
+from models.base import EnergyModel
+from samplers.base import Sampler
+
+
+def in_double(model: EnergyModel) -> EnergyModel:
+    """A copy of the model on the CPU in float64."""
+    return copy.deepcopy(model).double().cpu()
+
+
+@dataclass(frozen=True)
+class Chain:
+    """A target and a proposal on its `n` states, all in float64."""
+
+    states: Tensor  # [n, *domain.shape]
+    log_prob: Tensor  # [n], unnormalised
+    log_normaliser: Tensor  # [n], log Z_alpha
+    log_proposal: Tensor  # [n, n], log q(y given x) at [x, y]
+
+    @property
+    def target(self) -> Tensor:
+        return self.log_prob.softmax(0)
+
+    @property
+    def unadjusted(self) -> Tensor:
+        """Transition matrix without a Metropolis test: DULA."""
+        return self.log_proposal.exp()
+
+    @property
+    def adjusted(self) -> Tensor:
+        """Transition matrix with it, Eq. (3): DMALA."""
+        flow = self.log_prob.unsqueeze(-1) + self.log_proposal  # log pi(x) q(y given x)
+        moves = (self.log_proposal + (flow.T - flow).clamp(max=0)).exp().fill_diagonal_(0)
+        return moves + torch.diag(1 - moves.sum(-1))
+
+    @property
+    def closed_form_bias(self) -> Tensor:
+        """|pi_alpha - pi|_1 of a log-quadratic target, where pi_alpha ~ Z_alpha pi (Appendix E).
+
+        To full relative accuracy however small: pi_alpha / pi - 1 is (Z_alpha - E) / E with E the
+        mean of Z_alpha under pi, and Z_alpha - 1 is small.
+        """
+        excess = self.log_normaliser.expm1()
+        mean = self.target @ excess
+        return (self.target * (excess - mean).abs()).sum() / (1 + mean)
+
+
+@torch.no_grad()
+def enumerate_chain(sampler: Sampler, model: EnergyModel) -> Chain:
+    """Every state of `model` (in float64) and the proposal of a Langevin `sampler` between them."""
+    domain = model.domain
+    states = domain.enumerate().double()
+    state, n = sampler.init(states, model), len(states)
+    x, logits = (t.repeat_interleave(n, 0) for t in (states, state.logits))
+    y = states.repeat(n, *[1] * (states.ndim - 1))
+    log_weight = domain.log_weight(x, y, logits).view(n, n)
+    log_normaliser = domain.log_normaliser(state.logits)
+    log_proposal = log_weight - log_normaliser.unsqueeze(-1)
+    return Chain(states, model.log_prob(states), log_normaliser, log_proposal)
+
+
+def stationary_law(transition: Tensor) -> Tensor:
+    """The law `[n]` that an irreducible transition matrix `[n, n]` keeps.
+
+    Gaussian elimination without a subtraction (W. Grassmann, M. Taksar and D. Heyman, "Regenerative
+    Analysis and Steady State Distributions for Markov Chains", 1985): it reads only the moves
+    between different states, so each probability is accurate even where hardly anything moves.
+    """
+    matrix = transition.clone()
+    for last in range(len(matrix) - 1, 0, -1):
+        matrix[:last, last] /= matrix[last, :last].sum()
+        matrix[:last, :last] += torch.outer(matrix[:last, last], matrix[last, :last])
+    law = torch.ones(1, dtype=matrix.dtype)
+    for state in range(1, len(matrix)):
+        law = torch.cat((law, (law @ matrix[:state, state]).view(1)))
+    return law / law.sum()
+
+
+def l1_distance(one: Tensor, other: Tensor) -> Tensor:
+    return (one - other).abs().sum(-1)
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Upper bounds of |pi_alpha - pi|_1 for a model that knows its `log_quadratic()`.
+
+    Theorem 5.2, of which Theorem 5.1 is the case U = V, with V(x) = x'Wx + b'x and pi' ~ exp V:
+
+        |pi_alpha - pi|_1 <= 2 (exp(2 sup |U - V|) - 1) + Z' exp(-1 / (2 alpha) - lambda_min / 2)
+
+    Its first term is the proof's bound of |pi' - pi|_1 with the constant read off the states. The
+    proof's other term, of |pi_alpha - pi'_alpha|_1, is zero where both gradients agree on the
+    states, as they do for `models.quadratic`. Eq. (6) asks for close gradients on the states alone,
+    where `Sine` differs by 0 whatever its epsilon; the proof needs them close in between.
+
+    As stated it can fail: Z' changes when V gains a constant, and the bias does not. It also takes
+    the nearest two states to be at squared distance 1, as on {0, 1}: on {-1, 1} it is 4, and the
+    bias falls faster. `repaired` mends both. Since pi'_alpha / pi' is Z_alpha up to a constant,
+
+        |pi'_alpha - pi'|_1 <= 2 E[Z_alpha - 1]
+                            <= 2 (S^2 / Z' - 1) exp(-D^2 (1 / alpha + lambda_min) / 2)
+
+    with S = sum_x exp(V(x) / 2) and D^2 the squared distance of the nearest states (of the farthest
+    where 1 / alpha + lambda_min < 0): the same in any coordinates.
+    """
+
+    deviation: float  # 2 (exp(2 sup |U - V|) - 1)
+    log_z: float  # log Z'
+    log_overlap: float  # log 2 ((sum exp(V / 2))^2 / Z' - 1)
+    smallest_eigenvalue: float  # lambda_min of W
+    nearest: float  # D^2
+    farthest: float
+
+    def theorem(self, step_size: float) -> float:
+        return self.deviation + _exp(self.log_z - (1 / step_size + self.smallest_eigenvalue) / 2)
+
+    def repaired(self, step_size: float) -> float:
+        rate = (1 / step_size + self.smallest_eigenvalue) / 2
+        distance = self.nearest if rate > 0 else self.farthest
+        return self.deviation + _exp(self.log_overlap - distance * rate)
+
+
+def _exp(value: float) -> float:
+    return float(torch.tensor(value, dtype=torch.float64).exp())
+
+
+class HasQuadratic(Protocol):
+    def log_quadratic(self) -> EnergyModel:
+        """A log-quadratic law near this one, with its W as `weight`."""
+
+
+@torch.no_grad()
+def bounds(model: EnergyModel) -> Bounds:
+    """The bounds of a float64 model that has `log_quadratic()`, from its states."""
+    near = in_double(cast(HasQuadratic, model).log_quadratic())
+    states = model.domain.enumerate().double()
+    value = near.log_prob(states)
+    log_z = value.logsumexp(0)
+    deviation = 2 * (2 * (model.log_prob(states) - value).abs().max()).expm1()
+    overlap = (2 * (value / 2).logsumexp(0) - log_z).expm1()
+    apart = torch.cdist(states, states).square()
+    return Bounds(
+        deviation=float(deviation),
+        log_z=float(log_z),
+        log_overlap=float((2 * overlap).log()),
+        smallest_eigenvalue=float(torch.linalg.eigvalsh(near.weight)[0]),
+        nearest=float(apart[apart > 0].min()),
+        farthest=float(apart.max()),
+    )

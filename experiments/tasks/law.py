@@ -1,0 +1,54 @@
+"""Task: the law of a Langevin sampler's states against enumeration, as its chains run (App. B)."""
+
+from data.base import Dataset
+from experiments.chain import run_chain
+from experiments.context import Run
+from experiments.occupancy import Occupancy, independent_floor, pooled_law
+from experiments.stationary import enumerate_chain, in_double, l1_distance, stationary_law
+from models.base import EnergyModel
+from samplers.base import Sampler
+
+
+def law(
+    *,
+    model: EnergyModel,
+    sampler: Sampler,
+    data: Dataset | None,
+    run: Run,
+    chains: int,
+    steps: int,
+    every: int,
+) -> None:
+    """Log how far the pooled states of `chains` chains are from the target, every `every` steps.
+
+    Total variation of the joint law to the target, to the stationary law of the unadjusted sampler
+    (what DULA converges to), and of as many independent draws to the target on average; and the
+    largest error of a marginal probability. Raises ValueError where a domain cannot be listed, or
+    unless `steps` is a multiple of `every`.
+    """
+    if steps % every:
+        raise ValueError(f"steps must be a multiple of every, got {steps} and {every}")
+    chain = enumerate_chain(sampler, in_double(model))
+    target, unadjusted = chain.target, stationary_law(chain.unadjusted)
+    run.note(states=len(target), unadjusted_bias=float(l1_distance(unadjusted, target)) / 2)
+    readings = run_chain(
+        sampler,
+        model,
+        model.domain.uniform(chains, run.rng("start")),
+        run.rng("chain"),
+        steps=steps,
+        every=every,
+        metrics=(Occupancy(),),
+    )
+    for reading in run.progress(readings, "sampling", total=steps // every + 1):
+        if reading.step == 0:
+            continue
+        found = pooled_law(reading.carries[0].counts.cpu())
+        marginals = (found - target) @ chain.states.flatten(1)
+        run.log(
+            reading.step,
+            total_variation=l1_distance(found, target) / 2,
+            to_unadjusted=l1_distance(found, unadjusted) / 2,
+            independent=independent_floor(target, chains * reading.step) / 2,
+            marginal_error=marginals.abs().max(),
+        )

@@ -1,0 +1,111 @@
+"""Task: a Langevin sampler with and without a preconditioner, by the error of its means (App. H).
+
+R. Zhang, X. Liu and Q. Liu, "A Langevin-like Sampler for Discrete Distributions", ICML 2022.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from data.base import Dataset
+from experiments.chain import run_chain
+from experiments.context import Run
+from experiments.exact import exact as exact_moments
+from experiments.metrics import Metric
+from experiments.stationary import in_double
+from experiments.truth import Reference
+from models.base import EnergyModel
+from samplers.base import Info, Sampler
+
+
+class Sums(NamedTuple):
+    total: Tensor  # [2, chains, *shape]: of the states after even, and after odd steps
+    steps: Tensor  # [1]
+
+
+@dataclass(frozen=True)
+class Halves(Metric):
+    """Sums of every other state, so that a mean over all steps can be told from one over half.
+
+    A coordinate that flips at every step has the right mean over all steps without ever being
+    random; over every other step it stands still.
+    """
+
+    def init(self, model: EnergyModel, state: Any, reference: Reference) -> Sums:
+        total = torch.zeros(2, *state.x.shape, device=state.x.device)
+        return Sums(total, torch.zeros(1, dtype=torch.long, device=state.x.device))
+
+    def update(self, carry: Sums, state: Any, info: Info) -> Sums:
+        steps = carry.steps.add_(1)
+        return Sums(carry.total.index_add_(0, steps % 2, state.x.unsqueeze(0)), steps)
+
+    def read(self, carry: Sums) -> dict[str, Tensor]:
+        return {}
+
+
+def preconditioning(
+    *,
+    model: EnergyModel,
+    sampler: Sampler,
+    data: Dataset | None,
+    run: Run,
+    step_sizes: Sequence[float],
+    preconditioner: Sequence[float],
+    powers: Sequence[int],
+    chains: int,
+    steps: int,
+    every: int,
+) -> None:
+    """Log each chain's log RMSE of its running mean over sites, as quantiles over chains.
+
+    First the sampler alone at each of `step_sizes`, then `preconditioner` at the sampler's own step
+    size, read with each of `powers`; the column `power` is 0 without it. `thinned` is the median
+    log RMSE of the mean over every other step. `flip_0`, `flip_1` ... are the exact probabilities
+    that a step proposes to flip each site, averaged over all states. Raises ValueError unless
+    `steps` is a multiple of `every`, and `every` even.
+    """
+    if steps % every or every % 2:
+        raise ValueError(f"every must be even and divide steps, got {every} and {steps}")
+    truth = exact_moments(model).mean.float().to(run.device)
+    plain = [replace(sampler, step_size=alpha) for alpha in step_sizes]  # type: ignore[type-var]
+    scaled = [
+        replace(sampler, preconditioner=list(preconditioner), preconditioner_power=power)  # type: ignore[type-var]
+        for power in powers
+    ]
+    for number, kernel in enumerate([*plain, *scaled]):
+        logits = kernel.init(model.domain.enumerate().double(), in_double(model)).logits
+        flips = {f"flip_{i}": p for i, p in enumerate(logits.sigmoid().mean(0))}
+        readings = run_chain(
+            kernel,
+            model,
+            model.domain.uniform(chains, run.rng(f"start/{number}")),
+            run.rng(f"chain/{number}"),
+            steps=steps,
+            every=every,
+            metrics=(Halves(),),
+        )
+        for reading in run.progress(readings, f"sampling {number}", total=steps // every + 1):
+            if reading.step == 0:
+                continue
+            total = reading.carries[0].total
+            low, middle, high = _log_rmse(total.sum(0) / reading.step, truth).quantile(
+                total.new_tensor([0.1, 0.5, 0.9])
+            )
+            run.log(
+                reading.step,
+                step_size=kernel.step_size,  # type: ignore[attr-defined]
+                power=kernel.preconditioner_power if kernel.preconditioner else 0,  # type: ignore[attr-defined]
+                log_rmse=middle,
+                log_rmse_low=low,
+                log_rmse_high=high,
+                thinned=_log_rmse(total[0] / (reading.step // 2), truth).median(),
+                **flips,
+            )
+
+
+def _log_rmse(mean: Tensor, truth: Tensor) -> Tensor:
+    """Natural log of the error over sites, `[chains]`."""
+    return (mean - truth).square().mean(-1).sqrt().log()

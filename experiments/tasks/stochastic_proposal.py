@@ -1,0 +1,84 @@
+"""Task: how far noise in the gradient moves the Langevin proposal, exactly (Theorem 6.1).
+
+R. Zhang, X. Liu and Q. Liu, "A Langevin-like Sampler for Discrete Distributions", ICML 2022.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from data.base import Dataset
+from experiments.context import Run
+from experiments.stationary import in_double
+from models.base import EnergyModel
+from models.domain import Binary
+from samplers.base import Sampler
+
+
+class Shifted(EnergyModel):
+    """`model` with `shift` added to every entry of its gradient: one outcome of the noise."""
+
+    def __init__(self, model: EnergyModel, shift: float) -> None:
+        super().__init__()
+        self.model, self.domain, self.shift = model, model.domain, shift
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.model(x)
+
+    def log_prob_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return self.model(x), self.gradient(x)
+
+    def gradient(self, x: Tensor) -> Tensor:
+        return self.model.gradient(x) + self.shift
+
+
+def stochastic_proposal(
+    *,
+    model: EnergyModel,
+    sampler: Sampler,
+    data: Dataset | None,
+    run: Run,
+    step_sizes: Sequence[float],
+    deviations: Sequence[float],
+    outcomes: Sequence[float],
+    probabilities: Sequence[float],
+) -> None:
+    """Log |E[q-hat_i] - q_i|_1, the largest over all states and sites, for each alpha and sigma.
+
+    The gradient's noise takes the value sigma * `outcomes[k]` with `probabilities[k]`, so that the
+    expectation is a sum; L is the largest gradient entry that any state and outcome give. `theorem`
+    is 2 sigma exp(-1 / (2 alpha) + L). Appendix G leaves out the factor 1/2 that Eq. (2) gives the
+    gradient; with it the same argument gives sigma exp(-1 / (2 alpha) + L / 2), `with_half`.
+    Raises ValueError unless the domain is {0, 1}^dim and the outcomes have mean 0 and variance 1.
+    """
+    if not (isinstance(model.domain, Binary) and model.domain.is_unit):
+        raise ValueError(f"Theorem 6.1 is about {{0, 1}}^dim, got {model.domain}")
+    weights = torch.tensor(probabilities, dtype=torch.float64)
+    noise = torch.tensor(outcomes, dtype=torch.float64)
+    moments = [float(weights @ noise**power) for power in (0, 1, 2)]
+    if any(abs(m - e) > 1e-9 for m, e in zip(moments, (1, 0, 1), strict=True)):
+        raise ValueError(f"noise must have total 1, mean 0 and variance 1, got {moments}")
+    exact = in_double(model)
+    states = exact.domain.enumerate().double()
+    grads = exact.gradient(states)
+    rows = [(alpha, sigma) for alpha in step_sizes for sigma in deviations]
+    for row, (alpha, sigma) in enumerate(rows):
+        kernel = replace(sampler, step_size=alpha)  # type: ignore[type-var]
+
+        def flips(shift: float, kernel: Sampler = kernel) -> Tensor:
+            return kernel.init(states, Shifted(exact, shift)).logits.sigmoid()
+
+        expected = sum(p * flips(float(sigma * z)) for p, z in zip(weights, noise, strict=True))
+        limit = max(float((grads + sigma * z).abs().max()) for z in (0.0, *noise))
+        run.log(
+            row,
+            step_size=alpha,
+            sigma=sigma,
+            bias=2 * (expected - flips(0.0)).abs().max(),  # both values of the site
+            theorem=2 * sigma * math.exp(-1 / (2 * alpha) + limit),
+            with_half=sigma * math.exp(-1 / (2 * alpha) + limit / 2),
+            largest_gradient=limit,
+        )

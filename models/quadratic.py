@@ -1,0 +1,117 @@
+"""Log-quadratic targets in their domain's own units, and one that is not: Theorems 5.1 and 5.2.
+
+    LogQuadratic    log pi(x) = x' W x + b' x                          Eq. (5)
+    Sine            log pi(t) = a t^2 + b t + 2 epsilon sin(t pi / 2),  t in {-1, 1}   Section 5.2
+
+R. Zhang, X. Liu and Q. Liu, "A Langevin-like Sampler for Discrete Distributions", ICML 2022. Unlike
+models/ising.py, x is what the formula says it is: on `Binary(dim, -1, 1)` x are spins, and a step
+size is in squared units of spins. W is symmetric; its diagonal counts, since it bends the gradient
+even where x_i^2 is constant.
+"""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from models.base import EnergyModel
+from models.domain import Binary, Categorical, Domain
+from models.ising import Lattice
+
+
+class LogQuadratic(EnergyModel):
+    """log pi(x) = x' W x + b' x up to a constant.
+
+    `weight` W is `[dim, dim]`, `bias` b one number or `[dim]`, on any domain with states
+    `[chains, dim]`. Raises ValueError for one-hot states, unless W is
+    symmetric and of the domain's size, or for a bias of another length.
+    """
+
+    weight: Tensor
+    bias: Tensor
+    quadratic = True
+
+    def __init__(
+        self,
+        weight: Tensor | Sequence[Sequence[float]],
+        bias: Tensor | float | Sequence[float] = 0.0,
+        *,
+        domain: Domain,
+    ) -> None:
+        super().__init__()
+        if isinstance(domain, Categorical):
+            raise ValueError(f"domain must have one number a site, got {domain}; use a Potts model")
+        dim = domain.dim
+        matrix = weight if isinstance(weight, Tensor) else torch.tensor([list(r) for r in weight])
+        if matrix.shape != (dim, dim) or not torch.equal(matrix, matrix.T):
+            raise ValueError(f"weight must be symmetric, [{dim}, {dim}], got {matrix.tolist()}")
+        field = torch.as_tensor(list(bias) if isinstance(bias, Sequence) else bias)
+        if field.ndim and len(field) != dim:
+            raise ValueError(f"bias must be one number or {dim}, got {len(field)}")
+        self.domain = domain
+        self.register_buffer("weight", matrix.float())
+        self.register_buffer("bias", field.float().expand(dim).clone())
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (x * (x @ self.weight + self.bias)).sum(-1)
+
+    def log_prob_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """The gradient is 2 W x + b."""
+        field = torch.addmm(self.bias, x, self.weight)
+        log_prob = torch.linalg.vecdot(x, field)
+        return log_prob, field.mul_(2).sub_(self.bias)
+
+    def gradient(self, x: Tensor) -> Tensor:
+        return torch.addmm(self.bias, x, self.weight, alpha=2)
+
+    def log_quadratic(self) -> "LogQuadratic":
+        """The pi' of Theorem 5.2, the log-quadratic law that this one is compared with: itself."""
+        return self
+
+
+def quadratic_ising(
+    shape: Sequence[int],
+    coupling: float,
+    bias: float = 0.0,
+    low: float = -1.0,
+    high: float = 1.0,
+    periodic: bool = True,
+) -> LogQuadratic:
+    """The law s' c A s + b' s of spins s on a lattice, in coordinates x in {low, high}.
+
+    A is the lattice's binary adjacency. With s = k x + m, W = k^2 c A and the bias is
+    k (b + 2 m c A 1): the same law and moves in any coordinates, with distances scaled by 1 / k.
+    """
+    matrix = coupling * Lattice(shape, coupling, bias, periodic).adjacency()
+    k, m = 2 / (high - low), -(high + low) / (high - low)
+    field = k * (bias + 2 * m * matrix.sum(-1))
+    return LogQuadratic(k**2 * matrix, field, domain=Binary(len(matrix), low, high))
+
+
+class Sine(EnergyModel):
+    """log pi(t) = a t^2 + b t + 2 epsilon sin(t pi / 2) on the one spin t in {-1, 1}.
+
+    Its gradient 2 a t + b + epsilon pi cos(t pi / 2) does not show epsilon at t = -1 or 1, though
+    the law depends on it: the paper's counterexample to all proposals made from gradients.
+    """
+
+    def __init__(self, a: float, b: float, epsilon: float) -> None:
+        super().__init__()
+        self.a, self.b, self.epsilon = float(a), float(b), float(epsilon)
+        self.domain = Binary(1, -1.0, 1.0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        t = x.squeeze(-1)
+        return self.a * t * t + self.b * t + 2 * self.epsilon * torch.sin(t * (math.pi / 2))
+
+    def log_prob_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return self(x), self.gradient(x)
+
+    def gradient(self, x: Tensor) -> Tensor:
+        wave = self.epsilon * math.pi * torch.cos(x * (math.pi / 2))
+        return 2 * self.a * x + self.b + wave
+
+    def log_quadratic(self) -> LogQuadratic:
+        """The pi' of Theorem 5.2: a t^2 + b t."""
+        return LogQuadratic([[self.a]], self.b, domain=self.domain)

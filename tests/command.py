@@ -1,0 +1,36 @@
+"""`python run.py ...` inside the test's own process, which saves the seconds of importing torch."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import run
+
+QUIET = ("hydra/job_logging=none", "hydra/hydra_logging=none")
+
+
+def latticework(*words: str, outputs: Path) -> int:
+    """The exit status of `python run.py <words>`, its records under `outputs`."""
+    threads = torch.get_num_threads()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["run.py", *words, *QUIET])
+        patch.setitem(os.environ, "LATTICEWORK_OUTPUTS", str(outputs))
+        try:
+            run.main()
+        except SystemExit as end:
+            return int(end.code or 0)
+        finally:
+            torch.set_num_threads(threads)
+    return 0
+
+
+def bundled_data(config: object) -> list[str]:
+    """Overrides that keep a test off the network: without a data root, the bundled digits."""
+    data = getattr(config, "data", None) or {}
+    wanted = {"download": "false"} | (
+        {} if os.environ.get("LATTICEWORK_DATA") else {"root": "null"}
+    )
+    return [f"data.{key}={value}" for key, value in wanted.items() if key in data]

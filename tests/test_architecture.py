@@ -1,0 +1,151 @@
+"""Who may import whom, read from the source; and that figures get by without torch."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+OURS = ("conf", "data", "experiments", "models", "run", "samplers", "scripts")
+
+# What a file may import of ours: modules, or packages with all that is in them. The rule of the
+# longest path counts. Concrete models and samplers meet in YAML and nowhere else, but for those
+# samplers that by their nature serve one family of models.
+MAY_IMPORT = {
+    "data": ["data"],
+    "models": ["models"],
+    "samplers": ["samplers", "models.base", "models.domain"],
+    "samplers/block_gibbs.py": ["samplers.base", "models.base", "models.rbm"],
+    "samplers/rates.py": ["samplers.base", "models.base", "models.rbm", "models.rated_rbm"],
+    "experiments": ["experiments", "samplers.base", "models.base", "models.domain", "data"],
+    "experiments/figures": ["experiments.figures", "experiments.record", "experiments.diagnostics"],
+    "experiments/tables": [
+        "experiments.figures.style",
+        "experiments.tables",
+        "experiments.record",
+        "experiments.diagnostics",
+    ],
+    "experiments/record.py": [],
+    "experiments/diagnostics.py": [],
+    "run.py": ["experiments"],
+    "scripts": ["scripts", "experiments"],
+    "scripts/bench.py": ["scripts", "experiments", "samplers", "models"],  # pairs, side by side
+}
+WITHOUT_TORCH = (
+    "experiments/figures",
+    "experiments/tables",
+    "experiments/record.py",
+    "experiments/diagnostics.py",
+    "experiments/sweep.py",
+    "experiments/resolvers.py",
+    "scripts/figures.py",
+)
+
+
+def imported(source: str) -> Iterator[str]:
+    """Every module that the source imports, wherever in it: `from a import b` gives a and a.b."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, "imports are absolute here"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def within(module: str, allowed: str) -> bool:
+    return f"{module}.".startswith(f"{allowed}.")
+
+
+def rule(path: str) -> list[str]:
+    """What the file at `path` may import of ours."""
+    return MAY_IMPORT[max((r for r in MAY_IMPORT if covers(r, path)), key=len)]
+
+
+def covers(folder: str, path: str) -> bool:
+    return path == folder or path.startswith(f"{folder}/")
+
+
+def forbidden(path: str, source: str) -> list[str]:
+    ours = [module for module in imported(source) if module.split(".")[0] in OURS]
+    return [m for m in ours if not any(within(m, allowed) for allowed in rule(path))]
+
+
+FILES = sorted(
+    str(file.relative_to(ROOT))
+    for folder in ("data", "models", "samplers", "experiments", "scripts")
+    for file in (ROOT / folder).rglob("*.py")
+) + ["run.py"]
+
+
+@pytest.mark.parametrize("path", FILES)
+def test_imports_point_the_right_way(path):
+    source = (ROOT / path).read_text()
+    assert forbidden(path, source) == [], f"{path} may import of ours only {rule(path)}"
+    if any(covers(folder, path) for folder in WITHOUT_TORCH):
+        assert not [module for module in imported(source) if within(module, "torch")]
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("models/ising.py", "from samplers.base import State"),
+        ("models/ising.py", "import experiments.chain"),
+        ("samplers/gwg.py", "from models.ising import Lattice"),
+        ("samplers/gwg.py", "from models import ising"),
+        ("samplers/block_gibbs.py", "from models.ising import Lattice"),
+        ("experiments/chain.py", "def f():\n    from samplers.gwg import GWG"),
+        ("experiments/figures/curves.py", "from experiments.chain import run_chain"),
+        ("experiments/record.py", "from experiments.context import Run"),
+        ("data/base.py", "import models.base"),
+        ("run.py", "from models.base import EnergyModel"),
+    ],
+)
+def test_the_test_can_fail(path, source):
+    assert forbidden(path, source)
+
+
+def test_no_rule_is_left_over():
+    assert [path for path in (*MAY_IMPORT, *WITHOUT_TORCH) if not (ROOT / path).exists()] == []
+
+
+BLOCKED = """
+import sys
+from importlib import import_module
+
+class NoTorch:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] == "torch":
+            raise ImportError("torch is not to be imported here")
+
+sys.meta_path.insert(0, NoTorch())
+for name in {names}:
+    import_module(name)
+assert not [name for name in sys.modules if name.startswith(("torch.", "samplers", "models"))]
+"""
+
+
+def blocked(names: list[str]) -> subprocess.CompletedProcess:
+    """Import the modules in a process of their own, in which torch cannot be imported."""
+    words = [sys.executable, "-c", BLOCKED.format(names=names)]
+    return subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
+
+
+def test_what_draws_figures_runs_without_torch():
+    names = [
+        path.removesuffix(".py").replace("/", ".")
+        for path in FILES
+        if any(covers(folder, path) for folder in WITHOUT_TORCH) and "__init__" not in path
+    ]
+    assert "scripts.figures" in names
+    done = blocked(names)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_block_holds():
+    """Control: what needs torch fails in it."""
+    done = blocked(["experiments.mmd"])
+    assert done.returncode != 0
+    assert "torch is not to be imported here" in done.stderr

@@ -1,0 +1,160 @@
+"""Shared artifacts: made once, reused, and never left half-made."""
+
+import json
+import threading
+
+import pytest
+import torch
+
+import experiments.artifacts
+from data.digits import Digits
+from experiments.artifacts import artifact, fingerprint
+from experiments.context import Run
+from experiments.tasks.train_rbm import pretrained
+from experiments.truth import sampled
+from models.ising import Lattice
+from models.rbm import RBM
+from samplers.block_gibbs import BlockGibbs
+from samplers.gibbs import Gibbs
+
+
+@pytest.fixture
+def run(tmp_path):
+    return new_run(tmp_path)
+
+
+def new_run(outputs, name="a", **settings):
+    path = outputs / name
+    path.mkdir(exist_ok=True)
+    return Run(path, outputs=outputs, **settings)
+
+
+class Maker:
+    """Counts how often it is asked."""
+
+    def __init__(self, value=1.0):
+        self.calls, self.value = 0, value
+
+    def __call__(self):
+        self.calls += 1
+        return {"x": torch.full((3,), self.value)}
+
+
+def test_made_once_and_reused(run, tmp_path):
+    make, other = Maker(), new_run(tmp_path, "b", seed=5)
+    first = artifact(run, "thing", {"size": 1}, make)
+    again = artifact(other, "thing", {"size": 1}, make)
+    assert make.calls == 1
+    assert torch.equal(first["x"], again["x"])
+    assert run.notes["artifacts"] == other.notes["artifacts"]  # both records name it
+    folder = tmp_path / "artifacts" / run.notes["artifacts"][0]
+    assert json.loads((folder / "spec.json").read_text()) == {"size": 1}
+
+
+def test_another_specification_is_another_artifact(run):
+    make = Maker()
+    artifact(run, "thing", {"size": 1}, make)
+    artifact(run, "thing", {"size": 2}, make)
+    artifact(run, "other", {"size": 1}, make)
+    assert make.calls == 3
+    assert len(set(run.notes["artifacts"])) == 3
+
+
+def files(outputs):
+    return {file.name for file in outputs.rglob("*") if file.is_file()}
+
+
+def test_a_maker_that_fails_leaves_nothing_to_be_taken_for_it(run, tmp_path):
+    def fail():
+        raise RuntimeError("out of patience")
+
+    with pytest.raises(RuntimeError, match="out of patience"):
+        artifact(run, "thing", {}, fail)
+    assert "tensors.safetensors" not in files(tmp_path)
+    assert artifact(run, "thing", {}, Maker(2.0))["x"].tolist() == [2.0] * 3
+
+
+def test_an_interrupted_write_leaves_no_half_file(run, tmp_path, monkeypatch):
+    def interrupted(tensors, path):
+        path.write_bytes(b"half of it")
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(experiments.artifacts, "save_file", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            artifact(run, "thing", {}, Maker())
+    assert "tensors.safetensors" not in files(tmp_path)
+    make = Maker(2.0)
+    assert artifact(run, "thing", {}, make)["x"].tolist() == [2.0] * 3
+    assert make.calls == 1
+
+
+def test_of_several_who_ask_at_once_one_makes_it(tmp_path):
+    make, asked, found = Maker(), threading.Barrier(3), []
+
+    def slowly():
+        tensors = make()
+        threading.Event().wait(0.05)
+        return tensors
+
+    def ask(name):
+        run = new_run(tmp_path, name)
+        asked.wait()
+        found.append(artifact(run, "thing", {}, slowly)["x"])
+
+    threads = [threading.Thread(target=ask, args=(name,)) for name in "abc"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert make.calls == 1
+    assert len(found) == 3
+
+
+def test_a_fingerprint_knows_settings_parameters_and_buffers():
+    base = fingerprint(Lattice((4,), 0.1, 0.2))
+    assert fingerprint(Lattice((4,), 0.1, 0.2)) == base
+    others = [
+        Lattice((4,), 0.1, 0.3),
+        Lattice((4,), 0.3, 0.2),
+        Lattice((4,), 0.1, 0.2, periodic=False),
+        Lattice((2, 2), 0.1, 0.2),
+        RBM(4, 2),
+    ]
+    assert len({base, *map(fingerprint, others)}) == 6
+    model = RBM(4, 2)
+    before = fingerprint(model)
+    model.weight.data[0, 0] += 1
+    assert fingerprint(model) != before
+
+
+def test_a_trained_model_is_shared_by_all_seeds(tmp_path):
+    """Training happens once; the next run loads the same numbers, whatever its own seed."""
+    data, settings = Digits(size=8).load(), {"epochs": 0.1, "batch": 20, "learning_rate": 0.01}
+    models = []
+    for name, seed in (("a", 0), ("b", 1)):
+        run = new_run(tmp_path, name, seed=seed)
+        with run.seeded("model"):
+            model = RBM(64, 5)
+        untrained = model.weight.clone()
+        models.append(pretrained(model=model, data=data, run=run, sampler=BlockGibbs(), **settings))
+        assert not torch.equal(models[-1].weight, untrained)
+    assert torch.equal(models[0].weight, models[1].weight)
+    assert len(list(tmp_path.glob("artifacts/rbm-*"))) == 1
+    other = new_run(tmp_path, "c", model_seed=1)
+    with other.seeded("model"):
+        model = RBM(64, 5)
+    pretrained(model=model, data=data, run=other, sampler=BlockGibbs(), **settings)
+    assert not torch.equal(model.weight, models[0].weight)
+
+
+def test_ground_truth_depends_on_the_model(tmp_path):
+    settings = {"sampler": Gibbs(), "samples": 6, "floor": 4, "steps": 3}
+    weak, strong = Lattice((4,), 0.1), Lattice((4,), 0.9)
+    first = sampled(weak, new_run(tmp_path, "a"), **settings)
+    again = sampled(weak, new_run(tmp_path, "b", seed=3), **settings)
+    sampled(strong, new_run(tmp_path, "c"), **settings)
+    assert first.samples.shape == (6, 4)
+    assert first.floor.shape == (4, 4)
+    assert torch.equal(first.samples, again.samples)
+    assert len(list(tmp_path.glob("artifacts/truth-*"))) == 2

@@ -1,0 +1,162 @@
+"""Every configuration composes, and every YAML says of its class exactly what the class takes."""
+
+import dataclasses
+import functools
+import inspect
+from pathlib import Path
+
+import pytest
+import torch
+from hydra import compose, initialize_config_dir
+from hydra.core.hydra_config import HydraConfig
+from hydra.utils import get_class, get_method, instantiate
+from omegaconf import OmegaConf
+
+from experiments import resolvers
+from samplers.base import Sampler, UnsupportedModelError
+
+CONF = Path(__file__).resolve().parent.parent / "conf"
+SCALES = ("paper", "quick", "smoke")
+resolvers.register(CONF)
+
+
+def names(group):
+    return sorted(file.stem for file in (CONF / group).glob("*.yaml"))
+
+
+def composed(*overrides):
+    """A whole run, as run.py is given it."""
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        return compose("config", list(overrides), return_hydra_config=True)
+
+
+@functools.cache
+def part(group, name):
+    """One file of a group, with what it inherits; much quicker than the whole."""
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        return compose(f"{group}/{name}")[group]
+
+
+def plain(config):
+    """The run's own part, resolved: an interpolation that leads nowhere fails here."""
+    HydraConfig.instance().set_config(config)
+    own = OmegaConf.masked_copy(config, [key for key in config if key != "hydra"])
+    return OmegaConf.to_container(own, resolve=True, throw_on_missing=True)
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("experiment", names("experiment"))
+def test_every_experiment_composes_at_each_scale(experiment, scale):
+    words = (f"experiment={experiment}", f"scale={scale}")
+    config = composed(*words)
+    document = plain(config)
+    assert document["name"] == experiment
+    assert set(document["scales"]) >= set(SCALES)
+    columns = {frozenset(document["scales"][scale]) for scale in SCALES}
+    assert len(columns) == 1, "every scale must have the same keys"
+    for figure in document["figures"].values():
+        assert set(figure) - {"_target_"} < parameters(figure["_target_"])
+    assert parameters(document["task"]["_target_"]) >= set(document["task"]) - {
+        "_target_",
+        "_partial_",
+    }
+
+
+@pytest.mark.parametrize("experiment", names("experiment"))
+def test_every_experiment_has_a_line_in_the_help(experiment):
+    lines = OmegaConf.create({"help": "${experiments:}"}).help.splitlines()
+    (line,) = [line for line in lines if line.split()[0] == experiment]
+    assert len(line.split()) > 3
+
+
+GROUPS = ["data", "logger", "model", "sampler", "task"]
+
+
+@pytest.mark.parametrize("choice", [(g, n) for g in GROUPS for n in names(g)], ids="=".join)
+def test_every_choice_composes(choice):
+    plain(composed("=".join(choice)))
+
+
+def parameters(target):
+    """The names that the class or function at `target` can be given."""
+    signature = inspect.signature(get_method(target))
+    assert not any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values())
+    return set(signature.parameters)
+
+
+def keys(group, name):
+    return set(part(group, name)) - {"_target_"}
+
+
+@pytest.mark.parametrize("name", names("sampler"))
+def test_the_keys_of_a_sampler_are_its_fields(name):
+    target = part("sampler", name)._target_
+    cls = get_class(target)
+    assert issubclass(cls, Sampler)
+    assert cls.__dataclass_params__.frozen
+    assert keys("sampler", name) == {field.name for field in dataclasses.fields(cls)}
+
+
+@pytest.mark.parametrize("group", ["model", "data"])
+def test_the_keys_of_a_model_or_data_set_are_its_arguments(group):
+    for name in names(group):
+        target = part(group, name)._target_
+        assert keys(group, name) <= parameters(target), name
+        required = {
+            p.name
+            for p in inspect.signature(get_method(target)).parameters.values()
+            if p.default is p.empty
+        }
+        assert keys(group, name) >= required, name
+
+
+TUNED = sorted((CONF / "tuned").rglob("*.yaml"))
+
+
+@pytest.mark.parametrize("file", TUNED, ids=lambda file: "-".join(file.parts[-2:]))
+def test_a_tuned_file_sets_fields_of_its_sampler_and_names_a_source(file):
+    folder, sampler = file.relative_to(CONF / "tuned").with_suffix("").parts
+    experiments = [path.read_text() for path in (CONF / "experiment").rglob("*.yaml")]
+    assert folder in names("model") or any(f"/tuned: {folder}/" in text for text in experiments)
+    numbers = OmegaConf.load(file)
+    assert set(numbers) <= keys("sampler", sampler)
+    first, *others = file.read_text().splitlines()
+    assert first == "# @package sampler"
+    assert "#" in "".join(others)
+
+
+def test_tuned_numbers_belong_to_the_pair_and_yield_to_the_command_line():
+    assert composed("model=ising", "sampler=dmala").sampler.step_size == 0.4
+    assert composed("model=rbm", "sampler=dmala").sampler.step_size == 0.2
+    assert composed("model=ising", "sampler=dmala", "sampler.step_size=9").sampler.step_size == 9
+
+
+@functools.cache
+def built(name):
+    """A model of conf/model, small where its size is free."""
+    config = part("model", name).copy()
+    if "hidden" in config:
+        config.visible, config.hidden = 20, 5
+    return instantiate(config)
+
+
+@pytest.mark.parametrize("model", names("model"))
+@pytest.mark.parametrize("name", names("sampler"))
+def test_every_pair_runs_or_says_why_not(name, model):
+    config, model = part("sampler", name), built(model)
+    sampler = instantiate(config, _convert_="all")
+    rng = torch.Generator().manual_seed(0)
+    x = model.domain.uniform(3, rng)
+    try:
+        state = sampler.init(x, model)
+    except UnsupportedModelError as error:
+        assert type(sampler).__name__ in str(error)  # noqa: PT017
+        return
+    except ValueError as error:  # a block that is larger than the model
+        assert config.sites > model.domain.dim  # noqa: PT017
+        assert "does not fit" in str(error)  # noqa: PT017
+        return
+    for _ in range(2):
+        state, info = sampler.step(state, model, rng)
+    assert state.x.shape == x.shape
+    assert info.accept_prob.shape == (3,)

@@ -1,0 +1,75 @@
+"""What the domains promise beyond the kernels of test_kernels.py."""
+
+import pytest
+import torch
+from torch import Generator
+
+from models.domain import Binary, Categorical, Integer, Ordinal, draw_categorical, uniform_like
+
+DOMAINS = [
+    Binary(3),
+    Binary(3, -1, 1),
+    Categorical(3, 4),
+    Ordinal(3, 4),
+    Integer(3),
+    Integer(3, 2, 0),
+]
+
+
+def test_many_uniform_numbers_stay_below_one():
+    """A number that rounds up to 1 would flip a site of probability 0; some 10^8 are drawn."""
+    rng, x = Generator().manual_seed(0), torch.empty(2**22)
+    low, high = 1.0, 0.0
+    for _ in range(40):
+        uniform = uniform_like(x, rng)
+        low, high = min(low, float(uniform.min())), max(high, float(uniform.max()))
+    assert 0 <= low < 1e-6
+    assert 1 - 1e-6 < high < 1
+
+
+@pytest.mark.parametrize("size", [1000, 2**16 + 1])
+def test_uniform_numbers_are_uniform(size):
+    rng = Generator().manual_seed(1)
+    uniform = torch.cat([uniform_like(torch.empty(size), rng) for _ in range(2**20 // size)])
+    count = torch.histc(uniform, 64, 0, 1).double()
+    expected = len(uniform) / 64
+    chi_square = ((count - expected).square() / expected).sum()
+    assert abs(chi_square - 63) < 5 * (2 * 63) ** 0.5
+    lag = torch.corrcoef(torch.stack([uniform[:-1], uniform[1:]]))[0, 1]
+    assert abs(lag) < 5 / len(uniform) ** 0.5
+
+
+@pytest.mark.parametrize("domain", DOMAINS, ids=str)
+def test_the_reverse_of_a_move_leads_back(domain):
+    rng = Generator().manual_seed(2)
+    x = domain.uniform(500, rng)
+    logits = torch.randn(500, domain.dim, domain.moves, generator=rng)
+    leaving = domain.leaving(x, logits.squeeze(-1))
+    index = draw_categorical(leaving.softmax(-1), rng)
+    y = domain.move_one(x, index)
+    domain.check(y)
+    assert ((x != y).flatten(1).any(-1)).all()
+    assert torch.equal(domain.move_one(y, domain.reverse(x, index)), x)
+
+
+@pytest.mark.parametrize("domain", DOMAINS, ids=str)
+def test_states_are_checked(domain):
+    x = domain.uniform(4, Generator().manual_seed(0))
+    domain.check(x)
+    for wrong in (x + 0.5, x[:, :2]):
+        with pytest.raises(ValueError, match="state"):
+            domain.check(wrong)
+
+
+@pytest.mark.parametrize("domain", DOMAINS[:4], ids=str)
+def test_every_state_is_listed_once(domain):
+    states = domain.enumerate()
+    domain.check(states)
+    assert len(states.unique(dim=0)) == len(states) == len(domain.values()) ** domain.dim
+
+
+def test_what_cannot_be_listed_is_refused():
+    with pytest.raises(ValueError, match="infinitely many"):
+        Integer(2).enumerate()
+    with pytest.raises(ValueError, match="2\\^22"):
+        Binary(23).enumerate()

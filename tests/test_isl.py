@@ -1,0 +1,129 @@
+"""The indirect sampling likelihood against its definition, and as a distribution."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import Generator
+
+from experiments.isl import (
+    best_beta,
+    curve,
+    histograms,
+    log_density,
+    mismatches,
+    prefix_sizes,
+    score,
+)
+from models.domain import Binary
+
+
+def bits(count, dim, seed=0, p=0.5):
+    rng = Generator().manual_seed(seed)
+    return (torch.rand(count, dim, generator=rng) < p).float()
+
+
+def brute(samples, points, beta):
+    """The definition, pair by pair in float64: log p_S of each point."""
+    result = []
+    for t in points.double():
+        kernels = [
+            math.prod(beta if a == b else 1 - beta for a, b in zip(s, t, strict=True))
+            for s in samples.double()
+        ]
+        result.append(math.log(sum(kernels) / len(kernels)))
+    return np.array(result)
+
+
+@pytest.mark.parametrize("beta", [0.3, 0.5, 0.8, 0.99])
+def test_it_is_a_distribution(beta):
+    """p_S sums to one over all states, for every prefix."""
+    states = Binary(7).enumerate()
+    log_p = log_density(bits(9, 7), states, beta, [1, 4, 9])
+    torch.testing.assert_close(log_p.exp().sum(-1), torch.ones(3, dtype=torch.float64))
+    assert abs(log_density(bits(9, 7), states[1:], beta, [9]).exp().sum() - 1) > 1e-6  # control
+
+
+@pytest.mark.parametrize("beta", [0.3, 0.8, 0.99])
+def test_it_is_the_definition(beta):
+    samples, points = bits(23, 12), bits(11, 12, seed=1, p=0.3)
+    sizes = [1, 2, 10, 23]
+    expected = np.array([brute(samples[:n], points, beta) for n in sizes])
+    found = log_density(samples, points, beta, sizes).numpy()
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(curve(samples, points, beta, sizes), expected.mean(-1), atol=1e-6)
+    if beta >= 0.5:
+        assert abs(score(histograms(samples, points), beta) - expected[-1].mean()) < 1e-10
+
+
+def test_neither_chunks_nor_storage_matter():
+    samples, points = bits(200, 30), bits(17, 30, seed=1)
+    whole = log_density(samples, points, 0.9, [3, 50, 200])
+    for cells in (1, 40, 17 * 7, 10**6):
+        parts = log_density(samples.byte(), points.byte(), 0.9, [3, 50, 200], cells)
+        torch.testing.assert_close(parts, whole, rtol=0, atol=1e-6)
+        assert torch.equal(histograms(samples, points, cells), histograms(samples, points))
+
+
+def test_mismatches_are_counted():
+    samples, points = bits(5, 784), bits(6, 784, seed=1)
+    expected = (samples.unsqueeze(1) != points).sum(-1).float()
+    assert torch.equal(mismatches(samples, points), expected)
+    counted = histograms(samples, points)
+    assert torch.equal(counted[2], torch.bincount(expected[:, 2].long(), minlength=785))
+
+
+def test_many_sites_do_not_underflow():
+    """784 sites at beta 0.99, every site wrong: exp of it is 0 in float64 and its log is finite."""
+    samples, points = torch.zeros(3, 784), torch.ones(2, 784)
+    found = log_density(samples, points, 0.99, [3])
+    torch.testing.assert_close(found, torch.full_like(found, 784 * math.log(0.01)))
+
+
+def test_beta_is_the_best_of_a_fine_grid():
+    prototypes, rng = bits(4, 40), Generator().manual_seed(5)
+    noise = (torch.rand(300, 40, generator=rng) < 0.1).float()
+    rows = (prototypes.repeat(75, 1) - noise).abs()
+    counted = histograms(rows[:200], rows[200:])
+    beta = best_beta(counted)
+    fine = max(np.linspace(0.501, 0.999, 999), key=lambda b: score(counted, b))
+    assert abs(beta - fine) < 1e-3
+    assert score(counted, beta) >= score(counted, fine) - 1e-9
+    # The points themselves as centres: the sharper the better, up to the largest beta.
+    assert best_beta(histograms(rows, rows)) > best_beta(histograms(rows[:200], rows[200:]))
+    assert best_beta(histograms(rows[:1], rows[:1])) > 0.999
+
+
+def test_more_samples_of_the_truth_score_better():
+    """And samples of one mode of two score worse, which is what the ISL is for."""
+    low, high = bits(400, 30, seed=1, p=0.1), bits(400, 30, seed=2, p=0.9)
+    points = torch.cat([bits(50, 30, seed=3, p=0.1), bits(50, 30, seed=4, p=0.9)])
+    both, one = torch.stack([low, high], 1).flatten(0, 1), torch.cat([low, low])
+    scores = curve(both, points, 0.85, [2, 20, 200, 800])
+    assert (scores.diff()[:2] > 0.1).all()
+    assert scores[-1] > curve(one, points, 0.85, [800])[0] + 5
+
+
+def test_prefix_sizes():
+    assert prefix_sizes(1) == [1]
+    sizes = prefix_sizes(200_000)
+    assert sizes[0] == 1
+    assert sizes[-1] == 200_000
+    assert sizes == sorted(set(sizes))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((torch.full((2, 3), 0.5), torch.zeros(1, 3), 0.9, [2]), "grey values"),
+        ((torch.zeros(2, 3), torch.zeros(1, 4), 0.9, [2]), "must be"),
+        ((torch.zeros(2, 3), torch.zeros(1, 3), 1.0, [2]), "beta must be"),
+        ((torch.zeros(2, 3), torch.zeros(1, 3), 0.9, [3]), "at most 2 samples"),
+        ((torch.zeros(2, 3), torch.zeros(1, 3), 0.9, [2, 1]), "sizes must increase"),
+        ((torch.zeros(0, 3), torch.zeros(1, 3), 0.9, [1]), "need both"),
+    ],
+)
+def test_bad_arguments_say_so(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        log_density(*arguments)

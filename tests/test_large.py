@@ -1,0 +1,114 @@
+"""Where a tensor's size chooses the method, the methods agree."""
+
+import pytest
+import torch
+from scipy.stats import chisquare, kstest
+from torch import Generator
+from torch.nn.functional import softplus
+
+from models.domain import LARGE, TWO_STAGES_FROM, draw_categorical, softplus_sum, uniform_like
+from models.ising import Lattice
+from samplers.base import select_rows
+from samplers.flip import FlipState
+from samplers.gwg import GWG
+
+
+def rng(seed: int = 0) -> Generator:
+    return Generator().manual_seed(seed)
+
+
+@pytest.mark.parametrize("n", [1, 2, 31, 33, 500, 784])
+def test_softplus_sum(n):
+    z = torch.randn(LARGE // n + 1, n, generator=rng()) * 20
+    z[0], z[1], z[2] = 1e4, -1e4, torch.inf
+    assert z.numel() >= LARGE
+    given, expected = z.clone(), softplus(z.double()).sum(-1)
+    torch.testing.assert_close(softplus_sum(z).double(), expected, rtol=2e-6, atol=2e-6)
+    assert torch.equal(z, given)
+    z[3, 0] = torch.nan
+    assert softplus_sum(z)[3].isnan()
+
+
+@pytest.mark.parametrize("shape", [(LARGE,), (3, LARGE // 2 + 1)])
+def test_uniform_like(shape):
+    u = uniform_like(torch.empty(shape), rng())
+    assert u.shape == shape
+    assert u.dtype == torch.float32
+    assert ((u >= 0) & (u <= 1)).all()
+    u = u.flatten().double()
+    assert kstest(u.numpy(), "uniform").pvalue > 1e-4
+    neighbours = torch.corrcoef(torch.stack((u[:-1], u[1:])))[0, 1]  # halves of one integer
+    assert abs(neighbours) * len(u) ** 0.5 < 5
+    assert len(u.unique()) > 0.98 * len(u)
+
+
+@pytest.mark.parametrize("n", [TWO_STAGES_FROM - 1, TWO_STAGES_FROM, 529, 700])
+def test_draw_categorical(n):
+    weights = torch.rand(n, generator=rng()).square()
+    weights[::3] = 0
+    weights[100:160] = 0  # whole blocks
+    draws = draw_categorical(weights.expand(50, n), rng(1), 4000).flatten()
+    count = draws.bincount(minlength=n)
+    assert len(count) == n
+    assert (count[weights == 0] == 0).all()
+    drawn, law = count[weights > 1e-3].double(), weights[weights > 1e-3].double()
+
+    def p_value(expected):
+        return chisquare(drawn, expected / expected.sum() * drawn.sum()).pvalue
+
+    assert p_value(law) > 1e-4
+    assert p_value(law.roll(1)) < 1e-4  # control
+
+
+@pytest.mark.parametrize("width", [3, LARGE])
+def test_select_rows(width):
+    new, old = torch.randn(2, 3, width, generator=rng())
+    new[1, 0], old[0, 0], new[0, 1], old[1, 1] = torch.nan, torch.nan, torch.inf, -0.0
+    chosen = torch.tensor([True, False, True])
+    state = FlipState(new, new[:, 0], new.double())
+    found = select_rows(chosen, state, FlipState(old, old[:, 0], old.double()))
+    expected = torch.stack((new[0], old[1], new[2]))
+    torch.testing.assert_close(found.x, expected, rtol=0, atol=0, equal_nan=True)
+    assert torch.equal(found.x.isnan(), expected.isnan())
+    torch.testing.assert_close(found.weights, expected[:, 0], rtol=0, atol=0, equal_nan=True)
+    torch.testing.assert_close(found.sums, expected.double(), rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("periodic", [True, False])
+@pytest.mark.parametrize("shape", [(7,), (5, 3), (2, 3, 2), (1, 4)])
+def test_a_lattice_without_its_dense_coupling(shape, periodic):
+    sites = torch.Size(shape).numel()
+    bias = torch.randn(sites, generator=rng()).tolist()
+    dense, sparse = (Lattice(shape, -0.3, bias, periodic) for _ in range(2))
+    sparse.dense = None
+    x = dense.domain.uniform(20, rng())
+    for one, other in zip(dense.log_prob_and_grad(x), sparse.log_prob_and_grad(x), strict=True):
+        torch.testing.assert_close(one, other)
+    torch.testing.assert_close(dense.log_prob_and_grad(x)[0], dense(x))
+    index = torch.arange(20).remainder(sites).view(-1, 1)
+    before, y = dense.differences(x, (), torch.arange(sites)), dense.domain.move_one(x, index)
+    (_, after), (near, some) = dense.differences_after(y, index), sparse.differences_after(y, index)
+    torch.testing.assert_close(before.scatter(1, near, some), after)
+    assert before.abs().max() <= dense.flip_bound + 1e-5
+
+
+def test_flips_on_a_lattice_beyond_dense():
+    """A thousand steps leave the weights and their sums as they are computed afresh."""
+    model = Lattice((15, 13), 0.2, 0.1, periodic=False)
+    generator = rng()
+    state = GWG().init(model.domain.uniform(8, generator), model)
+    assert isinstance(state, FlipState)
+    assert state.weights.shape[1] > 1
+    for _ in range(1000):
+        state, _ = GWG().step(state, model, generator)
+    model.domain.check(state.x)
+    fresh = GWG().init(state.x, model)
+    torch.testing.assert_close(state.weights, fresh.weights)
+    torch.testing.assert_close(state.sums, fresh.sums)
+    logits = model.differences(state.x, (), torch.arange(model.domain.dim)) / 2
+    torch.testing.assert_close(state.logits, logits)
+
+
+def test_a_strong_coupling_goes_without_bounded_weights():
+    model = Lattice((4, 4), 30.0)
+    assert not isinstance(GWG().init(torch.zeros(2, 16), model), FlipState)

@@ -1,0 +1,285 @@
+"""Metrics and diagnostics, by hand and by brute force."""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import torch
+from torch import Generator, Tensor
+
+from experiments.chain import run_chain
+from experiments.diagnostics import convergence
+from experiments.metrics import (
+    MMD,
+    Acceptance,
+    Changed,
+    MarginalError,
+    Metric,
+    Proposed,
+    Trace,
+    needs,
+)
+from experiments.mmd import kernel, mmd_squared
+from experiments.truth import Reference
+from models.base import Function
+from models.domain import Binary, Categorical
+from samplers.base import Info
+from samplers.gibbs import Gibbs
+
+
+class At(NamedTuple):
+    """As much of a sampler's state as a metric may read."""
+
+    x: Tensor
+    logits: Tensor | None = None
+
+
+def model(domain):
+    return Function(lambda x: x.flatten(1).sum(-1), domain)
+
+
+def follow(metric, states, *, accept=(1.0,), domain=None, reference=Reference()):  # noqa: B008
+    """What `metric` reads after a chain went through `states`, each `[chains, *shape]`."""
+    first, *rest = (torch.as_tensor(x) for x in states)
+    target = model(domain or Binary(first.shape[1]))
+    carry = metric.init(target, At(first), reference)
+    for step, x in enumerate(rest):
+        info = Info(torch.full((len(x),), accept[step % len(accept)]))
+        carry = metric.update(carry, At(x), info)
+    return metric.read(carry)
+
+
+# Marginals, acceptance, changes.
+
+STATES = [  # three steps of two chains of two sites
+    [[0.0, 0.0], [1.0, 0.0]],
+    [[1.0, 0.0], [1.0, 0.0]],
+    [[1.0, 1.0], [0.0, 1.0]],
+    [[1.0, 1.0], [0.0, 0.0]],
+]
+
+
+def test_marginal_error_by_hand():
+    """Running means (3/4, 2/4) and (2/4, 1/4), against (0.5, 0.25), twice that as spins."""
+    error = follow(MarginalError(), STATES, reference=Reference(mean=torch.tensor([0.5, 0.25])))
+    squares = [0.25**2, 0.25**2, 0.0, 0.0]
+    assert float(error["log_rmse"]) == pytest.approx(math.log(2 * math.sqrt(sum(squares) / 4)))
+
+
+def test_marginal_error_of_spins_is_in_their_units():
+    """The same chain in {-1, 1} has the same error: there it is that of the mean itself."""
+    spins = [2 * torch.tensor(x) - 1 for x in STATES]
+    errors = [
+        follow(MarginalError(), states, domain=domain, reference=Reference(mean=mean))["log_rmse"]
+        for states, domain, mean in [
+            (STATES, Binary(2), torch.tensor([0.5, 0.25])),
+            (spins, Binary(2, -1, 1), torch.tensor([0.0, -0.5])),
+        ]
+    ]
+    assert float(errors[0]) == pytest.approx(float(errors[1]))
+
+
+def test_marginal_error_counts_the_start_and_leaves_it_untouched():
+    start = torch.tensor([[1.0, 0.0]])
+    carry = MarginalError().init(model(Binary(2)), At(start), Reference(mean=torch.zeros(2)))
+    MarginalError().update(carry, At(torch.tensor([[0.0, 0.0]])), Info(torch.ones(1)))
+    assert start.tolist() == [[1.0, 0.0]]
+    assert carry.total.tolist() == [[1.0, 0.0]]
+    assert carry.states.item() == 2
+
+
+def test_acceptance_by_hand():
+    assert float(follow(Acceptance(), STATES, accept=(0.2, 0.4, 0.9))["acceptance"]) == (
+        pytest.approx(0.5)
+    )
+
+
+def test_changed_by_hand():
+    """Chain 1 changes 1, 1, 0 sites and chain 2 changes 0, 2, 1."""
+    assert float(follow(Changed(), STATES)["changed"]) == pytest.approx(5 / 6)
+
+
+def test_a_one_hot_site_changes_once():
+    index = torch.tensor([[[0, 1, 2]], [[0, 2, 2]], [[1, 0, 2]]])
+    states = torch.nn.functional.one_hot(index, 3).float()  # 1 site, then 2
+    read = follow(Changed(), states, domain=Categorical(3, 3))
+    assert float(read["changed"]) == pytest.approx(1.5)
+
+
+def test_changed_sees_a_state_that_is_overwritten_in_place():
+    """Gibbs updates its memory in place: the metric keeps a copy of what it compares with."""
+    target, x = model(Binary(1)), torch.zeros(1, 1)
+    metric = Changed()
+    carry = metric.init(target, At(x), Reference())
+    x.fill_(1)
+    carry = metric.update(carry, At(x), Info(torch.ones(1)))
+    assert float(metric.read(carry)["changed"]) == 1
+
+
+@pytest.mark.parametrize("draws", [0, 1, 3])
+def test_proposed_is_the_mean_over_proposals(draws):
+    """Against the sum over all outcomes of sigmoids, and over all ordered draws."""
+    logits = torch.tensor([[0.3, -1.0, 0.8], [0.0, 0.5, -2.0]])
+    expected = []
+    for row in logits:
+        if draws == 0:
+            expected.append(float(row.sigmoid().sum()))
+            continue
+        p = row.softmax(0)
+        every = torch.cartesian_prod(*[torch.arange(3)] * draws).view(-1, draws)
+        expected.append(float(sum(p[d].prod() * len(set(d.tolist())) for d in every)))
+    metric, state = Proposed(draws), At(torch.zeros(2, 3), logits)
+    carry = metric.update(
+        metric.init(model(Binary(3)), state, Reference()), state, Info(torch.ones(2))
+    )
+    assert float(metric.read(carry)["proposed"]) == pytest.approx(np.mean(expected), rel=1e-5)
+
+
+# Maximum mean discrepancy.
+
+
+def bits(count, dim, seed, p=0.5):
+    rng = Generator().manual_seed(seed)
+    return (torch.rand(count, dim, generator=rng) < p).float()
+
+
+def brute_force(x, y):
+    """The definition, pair by pair."""
+
+    def k(a, b):
+        return math.exp(-sum(p != q for p, q in zip(a, b, strict=True)) / len(a))
+
+    x, y = x.tolist(), y.tolist()
+    n, m = len(x), len(y)
+    across = sum(k(a, b) for a in x for b in y) / (n * m)
+    biased = sum(k(a, b) for a in x for b in x) / n**2 + sum(k(a, b) for a in y for b in y) / m**2
+    unbiased = sum(k(x[i], x[j]) for i in range(n) for j in range(n) if i != j) / (n * (n - 1))
+    unbiased += sum(k(y[i], y[j]) for i in range(m) for j in range(m) if i != j) / (m * (m - 1))
+    return biased - 2 * across, unbiased - 2 * across
+
+
+def test_mmd_is_its_definition():
+    x, y = bits(7, 5, 0), bits(4, 5, 1, 0.3)
+    for ours, theirs in zip(mmd_squared(x, y), brute_force(x, y), strict=True):
+        assert float(ours) == pytest.approx(theirs, abs=1e-6)
+
+
+def test_mmd_of_one_sample_has_no_unbiased_estimate():
+    biased, unbiased = mmd_squared(bits(1, 5, 0), bits(4, 5, 1))
+    assert biased.isfinite()
+    assert unbiased.isnan()
+
+
+def z_score(values, mean):
+    return float((values.mean() - mean) / (values.std() / math.sqrt(len(values))))
+
+
+@pytest.mark.parametrize(("p", "same"), [(0.5, True), (0.8, False)])
+def test_only_the_u_statistic_is_unbiased(p, same):
+    """Means over 2,000 pairs of small samples of a coin's law, against its exact MMD."""
+    law = torch.tensor([0.5, 0.5]), torch.tensor([1 - p, p])
+    gram = kernel(torch.tensor([[0.0], [1.0]]), torch.tensor([[0.0], [1.0]]))
+    gap = law[0] - law[1]
+    exact = float(gap @ gram @ gap)
+    estimates = torch.tensor(
+        [mmd_squared(bits(4, 1, 2 * i), bits(5, 1, 2 * i + 1, p)) for i in range(2000)]
+    )
+    assert (exact == 0) == same
+    assert abs(z_score(estimates[:, 1], exact)) < 4
+    assert z_score(estimates[:, 0], exact) > 10  # the V-statistic counts each point with itself
+
+
+def test_mmd_metric_reads_the_current_states_and_its_floor():
+    truth, floor = bits(30, 6, 1), bits(9, 6, 2)
+    reference = Reference(samples=truth, floor=floor)
+    states = [bits(8, 6, 3), bits(8, 6, 4)]
+    read = follow(MMD(), states, reference=reference)
+    biased, unbiased = mmd_squared(states[-1], truth)
+    assert read["mmd_v"] == biased
+    assert read["log_mmd"] == biased.log()
+    assert read["mmd_u"] == unbiased
+    assert read["log_mmd_floor"] == mmd_squared(floor[:8], truth)[0].log()  # as many as chains
+
+
+@pytest.mark.parametrize("metric", [MarginalError(), MMD()])
+def test_a_missing_reference_is_named(metric: Metric):
+    with pytest.raises(
+        ValueError, match=f"{type(metric).__name__} needs the reference .* task.truth"
+    ):
+        follow(metric, STATES)
+
+
+def test_what_is_there_is_given():
+    assert needs(MMD(), torch.ones(1), "samples").item() == 1
+
+
+# Traces, effective sample size, R-hat.
+
+
+def test_trace_keeps_the_last_draws_in_order():
+    metric = Trace(draws=3, chains=1)
+    carry = metric.init(model(Binary(2)), At(torch.zeros(2, 2)), Reference())
+    for step in range(5):
+        carry = metric.update(carry, At(torch.full((2, 2), float(step))), Info(torch.ones(2)))
+    trace = metric.arrays(carry)["trace"]
+    assert trace.shape == (3, 1, 2)
+    assert trace[:, 0, 0].tolist() == [2, 3, 4]
+
+
+def test_independent_draws_count_fully_and_sticky_ones_do_not():
+    """ESS of 4 x 1,000 coins is 4,000 to a few standard errors; a chain that repeats each draw ten
+    times has a tenth of it."""
+    rng = np.random.default_rng(0)
+    coins = rng.integers(0, 2, (1000, 4, 5))
+    sticky = np.repeat(coins[:100], 10, axis=0)
+    found, repeated = convergence(coins), convergence(sticky)
+    assert found["ess"].shape == (5,)
+    np.testing.assert_allclose(found["ess"], 4000, rtol=0.15)
+    np.testing.assert_allclose(repeated["ess"], 400, rtol=0.35)
+    assert (found["r_hat"] < 1.01).all()
+    assert found["constant"] == 0
+
+
+def test_a_stuck_coordinate_is_counted_and_has_no_ess():
+    """Even where the chains are stuck at different values; one that moves in one chain counts."""
+    trace = np.random.default_rng(0).integers(0, 2, (200, 4, 4))
+    trace[:, :, 1] = 1
+    trace[:, :, 2] = [0, 1, 0, 1]
+    trace[:, 1:, 3] = 0
+    found = convergence(trace)
+    assert np.isnan(found["ess"]).tolist() == [False, True, True, False]
+    assert np.isnan(found["r_hat"]).tolist() == [False, True, True, False]
+    assert found["constant"] == 2
+
+
+def test_chains_at_odds_have_a_large_r_hat():
+    trace = np.random.default_rng(0).random((200, 4, 1)) < np.array([0.1, 0.1, 0.9, 0.9])[:, None]
+    assert convergence(trace)["r_hat"] > 1.5
+
+
+def test_states_of_any_shape_are_coordinates():
+    trace = np.random.default_rng(0).integers(0, 2, (50, 2, 3, 4))
+    assert convergence(trace)["ess"].shape == (12,)
+
+
+# In the loop.
+
+
+def test_metrics_see_every_step_however_seldom_they_are_read():
+    target, metrics = model(Binary(4)), (Changed(), Acceptance(), Trace(draws=12, chains=3))
+    finals, traces = [], []
+    for every in (1, 4, 12):
+        rng = Generator().manual_seed(0)
+        chain = run_chain(
+            Gibbs(), target, torch.zeros(3, 4), rng, steps=12, every=every, metrics=metrics
+        )
+        readings = [(r.step, {k: float(v) for k, v in r.values.items()}, r.carries) for r in chain]
+        assert [step for step, _, _ in readings] == list(range(0, 13, every))
+        assert math.isnan(readings[0][1]["changed"])  # no step yet
+        finals.append(readings[-1][1])
+        traces.append(metrics[2].arrays(readings[-1][2][2])["trace"])
+    assert finals[0] == finals[1] == finals[2]
+    assert torch.equal(traces[0], traces[1])
+    moved = (traces[0][1:] != traces[0][:-1]).sum() + (traces[0][0] != 0).sum()
+    assert finals[0]["changed"] == pytest.approx(float(moved) / (12 * 3), rel=1e-5)

@@ -1,0 +1,92 @@
+"""Bags of words: stems, splits, what is kept and what stands in."""
+
+import json
+import lzma
+
+import numpy as np
+import pytest
+
+from data.files import DamagedFileError, MissingFileError
+from data.text import Reviews, bag_of_words, stem
+
+
+@pytest.fixture(autouse=True)
+def _no_data_root(monkeypatch):
+    monkeypatch.delenv("LATTICEWORK_DATA", raising=False)
+
+
+# Porter's own examples of step 1.
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [
+        ("caresses", "caress"), ("ponies", "poni"), ("ties", "ti"), ("caress", "caress"),
+        ("cats", "cat"), ("feed", "feed"), ("agreed", "agree"), ("plastered", "plaster"),
+        ("bled", "bled"), ("motoring", "motor"), ("sing", "sing"), ("conflated", "conflate"),
+        ("troubled", "trouble"), ("sized", "size"), ("hopping", "hop"), ("tanned", "tan"),
+        ("falling", "fall"), ("hissing", "hiss"), ("fizzed", "fizz"), ("failing", "fail"),
+        ("filing", "file"), ("happy", "happi"), ("sky", "sky"), ("as", "as"),
+    ],
+)  # fmt: skip
+def test_stems_are_porters_examples(word, expected):
+    assert stem(word) == expected
+
+
+TEXTS = [
+    f"common cats and {'rare' if i % 4 == 0 else 'often often'} dogs w{'x' * i}" for i in range(40)
+]
+
+
+def test_presence_of_the_commonest_stems():
+    splits, stems = bag_of_words(TEXTS, 5, seed=0)
+    assert [len(rows) for rows in splits] == [32, 4, 4]
+    assert set(stems[:4]) == {"common", "cat", "and", "dog"}
+    assert stems[4] == "often"  # repeats within a text do not count
+    rows = np.concatenate(splits)
+    assert (rows[:, :4] == 1).all()
+    assert rows[:, 4].sum() == 30
+    again, _ = bag_of_words(TEXTS, 5, seed=0)
+    other, _ = bag_of_words(TEXTS, 5, seed=1)
+    assert all(map(np.array_equal, splits, again))
+    assert not all(map(np.array_equal, splits, other))
+    with pytest.raises(ValueError, match="stems"):
+        bag_of_words(TEXTS, 500, seed=0)
+
+
+def test_a_large_corpus_has_the_splits_of_the_paper():
+    splits, _ = bag_of_words(("one two" for _ in range(110_000)), 2, seed=0)
+    assert [len(rows) for rows in splits] == [80_000, 10_000, 10_000]
+
+
+def write(folder, texts=TEXTS):
+    (folder / "reviews").mkdir(parents=True)
+    file = folder / "reviews" / "imdb_labelled_50k.jsonl.xz"
+    with lzma.open(file, "wt") as out:
+        out.writelines(json.dumps({"text": text, "label": "pos"}) + "\n" for text in texts)
+    return file
+
+
+def test_the_cache_gives_what_the_file_gave(tmp_path):
+    file = write(tmp_path / "data")
+    loader = Reviews(words=5, root=str(tmp_path / "data"), cache=str(tmp_path / "cache"))
+    first, second = loader.load(), loader.load()
+    assert first.fingerprint == second.fingerprint
+    assert first.shape == (5,)
+    assert not first.substitute
+    assert "imdb" in first.variant
+    assert len(list((tmp_path / "cache" / "reviews").iterdir())) == 1
+    file.write_bytes(file.read_bytes()[:100])  # another size: the cache does not answer for it
+    with pytest.raises(DamagedFileError, match="truncated"):
+        loader.load()
+
+
+def test_missing_reviews_are_replaced_out_loud_or_refused(tmp_path, caplog):
+    data = Reviews(words=50, cache=str(tmp_path)).load()
+    assert data.substitute
+    assert "SUBSTITUTE" in caplog.text
+    assert "help topics" in data.variant
+    assert data.train.shape[1] == 50
+    assert data.train.float().mean() > 0.02
+    with pytest.raises(MissingFileError, match="imdb_labelled"):
+        Reviews(cache=str(tmp_path), strict=True).load()
+    with pytest.raises(ValueError, match="words must be at least 1"):
+        Reviews(words=0)

@@ -1,0 +1,397 @@
+"""The theorems of Zhang et al. (2022) on enumerated chains, and the targets they are shown on."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+from targets import TARGETS, Asymmetric
+
+from experiments.context import Run
+from experiments.occupancy import Occupancy, independent_floor, noise_floor, pooled_law
+from experiments.record import Record
+from experiments.stationary import (
+    bounds,
+    enumerate_chain,
+    in_double,
+    l1_distance,
+    stationary_law,
+)
+from experiments.tasks.bias import bias
+from experiments.tasks.law import law
+from experiments.tasks.preconditioning import Halves, preconditioning
+from experiments.tasks.stochastic_proposal import stochastic_proposal
+from models.domain import Binary, Categorical, Ordinal
+from models.ising import Lattice
+from models.potts import random_potts
+from models.quadratic import LogQuadratic, Sine, quadratic_ising
+from samplers.base import State
+from samplers.langevin import DMALA, DULA
+
+W = [[0.3, -0.5, 0.1], [-0.5, -0.4, 0.2], [0.1, 0.2, 0.6]]
+B = [0.2, -0.3, 0.1]
+QUADRATIC = {
+    "bits": LogQuadratic(W, B, domain=Binary(3)),
+    "spins": LogQuadratic(W, B, domain=Binary(3, -1, 1)),
+    "ordinal": LogQuadratic(W, B, domain=Ordinal(3, 3)),
+    "paper, {0, 1}": quadratic_ising([2, 2], 0.1, 0.2, low=0),
+    "paper, {-1, 1}": quadratic_ising([2, 2], 0.1, 0.2),
+}
+OTHERS = {"sine": Sine(1, 0.1, 0.7), "sine alone": Sine(0, 0, 0.7)}
+quadratic = pytest.mark.parametrize("name", QUADRATIC)
+
+
+def exact(name):
+    return in_double(QUADRATIC[name])
+
+
+# The targets.
+
+
+@pytest.mark.parametrize("name", [*QUADRATIC, *OTHERS])
+def test_closed_form_gradients(name):
+    model = in_double((QUADRATIC | OTHERS)[name])
+    states = model.domain.enumerate().double()
+    log_prob, grad = model.log_prob_and_grad(states)
+    torch.testing.assert_close(model.gradient(states), grad)
+    points = states.clone().requires_grad_()
+    torch.testing.assert_close(log_prob, model(states))
+    torch.testing.assert_close(grad, torch.autograd.grad(model(points).sum(), points)[0])
+
+
+def test_log_quadratic_is_its_formula():
+    model, x = exact("ordinal"), torch.tensor([[2.0, 0.0, 1.0]]).double()
+    terms = [W[i][j] * x[0, i] * x[0, j] for i, j in itertools.product(range(3), repeat=2)]
+    expected = sum(terms) + sum(b * v for b, v in zip(B, x[0], strict=True))
+    assert model(x).item() == pytest.approx(float(expected), abs=1e-6)
+
+
+@pytest.mark.parametrize("low", [0.0, -1.0, -3.0])
+def test_ising_model_is_the_same_in_any_coordinates(low):
+    """The law is that of models.ising; the step size scales with the squared distance of a flip."""
+    reference, shape = Lattice([2, 3], 0.1, 0.2), [2, 3]
+    other = quadratic_ising(shape, 0.1, 0.2, low=low)
+    one = enumerate_chain(DULA(0.4), in_double(reference))
+    two = enumerate_chain(DULA(0.4 * (1 - low) ** 2), in_double(other))
+    torch.testing.assert_close(one.target, two.target, rtol=1e-5, atol=1e-7)
+    torch.testing.assert_close(one.unadjusted, two.unadjusted, rtol=1e-5, atol=1e-7)
+    unscaled = enumerate_chain(DULA(0.4), in_double(other))
+    assert (low == 0) == torch.allclose(one.unadjusted, unscaled.unadjusted, rtol=1e-2)
+
+
+def test_counterexample_has_no_gradient():
+    """Its law depends on epsilon; DULA's stays uniform, and the Metropolis test mends it."""
+    for epsilon in (0.1, 1.0, 3.0):
+        model = in_double(Sine(0, 0, epsilon))
+        states = model.domain.enumerate().double()
+        assert model.gradient(states).abs().max() < 1e-15 * epsilon  # cos(pi / 2), rounded
+        chain = enumerate_chain(DULA(1.0), model)
+        law = stationary_law(chain.unadjusted)
+        torch.testing.assert_close(law, torch.full((2,), 0.5).double())
+        assert l1_distance(law, chain.target) > 0.05
+        torch.testing.assert_close(stationary_law(chain.adjusted), chain.target)
+
+
+def test_models_refuse_what_they_cannot_be():
+    with pytest.raises(ValueError, match="symmetric"):
+        LogQuadratic([[0.0, 1.0], [0.0, 0.0]], domain=Binary(2))
+    with pytest.raises(ValueError, match="symmetric, \\[3, 3\\]"):
+        LogQuadratic([[0.0]], domain=Binary(3))
+    with pytest.raises(ValueError, match="one number or 2"):
+        LogQuadratic([[0.0, 0.0], [0.0, 0.0]], [1.0], domain=Binary(2))
+    with pytest.raises(ValueError, match="Potts"):
+        LogQuadratic([[0.0, 0.0], [0.0, 0.0]], domain=Categorical(2, 3))
+
+
+# Theorem 5.1.
+
+
+@pytest.mark.parametrize("sampler", [DULA(0.3), DMALA(2.0)])
+@pytest.mark.parametrize("name", ["binary", "spins", "categorical", "ordinal", "lattice_potts"])
+def test_transition_matrices_are_stochastic_and_keep_their_laws(name, sampler):
+    chain = enumerate_chain(sampler, in_double(TARGETS[name].model))
+    one = torch.ones(len(chain.states)).double()
+    for matrix in (chain.unadjusted, chain.adjusted):
+        assert (matrix >= 0).all()
+        torch.testing.assert_close(matrix.sum(-1), one)
+        law = stationary_law(matrix)
+        torch.testing.assert_close(law @ matrix, law)
+    torch.testing.assert_close(law, chain.target)
+    torch.testing.assert_close(chain.target, torch.from_numpy(TARGETS[name].law), rtol=1e-5, atol=0)
+
+
+def test_stationary_law_solves_the_linear_system():
+    rng = torch.Generator().manual_seed(0)
+    matrix = torch.rand(7, 7, dtype=torch.float64, generator=rng)
+    matrix /= matrix.sum(-1, keepdim=True)
+    system = torch.cat((matrix.T - torch.eye(7), torch.ones(1, 7)))  # law (P - 1) = 0, sum 1
+    right = torch.zeros(8, dtype=torch.float64)
+    right[-1] = 1
+    solved = torch.linalg.lstsq(system, right).solution
+    torch.testing.assert_close(stationary_law(matrix), solved)
+
+
+def appendix_e(model, alpha):
+    """pi_alpha ~ Z_alpha pi from differences of U and W alone, by loops over pairs of states."""
+    states = model.domain.enumerate().double()
+    value, weight = model(states).tolist(), model.weight.numpy()
+    points, shape = states.numpy(), len(states)
+    mass = np.zeros(shape)
+    for i in range(shape):
+        for j in range(shape):
+            step = points[j] - points[i]
+            metric = step @ (np.eye(len(step)) / (2 * alpha) + weight / 2) @ step
+            mass[i] += math.exp((value[j] - value[i]) / 2 - metric)
+        mass[i] *= math.exp(value[i])
+    return torch.from_numpy(mass / mass.sum())
+
+
+@quadratic
+@pytest.mark.parametrize("alpha", [0.05, 0.3, 1.0, 5.0])
+def test_stationary_law_is_the_closed_form_of_appendix_e(name, alpha):
+    model = exact(name)
+    chain = enumerate_chain(DULA(alpha), model)
+    law = stationary_law(chain.unadjusted)
+    torch.testing.assert_close(law, appendix_e(model, alpha), rtol=1e-9, atol=0)
+    flow = law.unsqueeze(-1) * chain.unadjusted  # reversible
+    torch.testing.assert_close(flow, flow.T, rtol=1e-9, atol=1e-300)
+    assert l1_distance(law, chain.target).item() == pytest.approx(
+        chain.closed_form_bias.item(), rel=1e-6, abs=1e-14
+    )
+
+
+def test_closed_form_needs_a_log_quadratic_target():
+    """Control: the comparison above fails on a target with another curvature."""
+    chain = enumerate_chain(DULA(1.0), in_double(Asymmetric(Binary(3))))
+    law = stationary_law(chain.unadjusted)
+    other = (chain.log_prob + chain.log_normaliser).softmax(0)
+    assert l1_distance(law, other) > 0.05
+
+
+def test_small_biases_are_accurate():
+    """Down to 1e-11, where pi_alpha and pi agree in ten digits."""
+    for alpha in (0.02, 0.03, 0.05):
+        chain = enumerate_chain(DULA(alpha), exact("paper, {0, 1}"))
+        found = l1_distance(stationary_law(chain.unadjusted), chain.target).item()
+        assert found == pytest.approx(chain.closed_form_bias.item(), rel=1e-3)
+    assert 0 < chain.closed_form_bias < 1e-4
+
+
+STEPS = [0.02 * 1.3**k for k in range(22)]  # to 4.9
+
+
+@quadratic
+def test_repaired_bound_holds(name):
+    model = exact(name)
+    bound = bounds(model)
+    for alpha in STEPS:
+        chain = enumerate_chain(DULA(alpha), model)
+        assert chain.closed_form_bias <= bound.repaired(alpha) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("low", [0, -1])
+def test_theorem_5_1_holds_on_the_papers_model(low):
+    """Its exponent is right on {0, 1}; on {-1, 1} the bias falls four times as fast."""
+    model = in_double(quadratic_ising([2, 2], 0.1, 0.2, low=low))
+    bound, unit = bounds(model), (1 - low) ** 2
+    assert bound.smallest_eigenvalue == pytest.approx(-0.2 * (4 if low == 0 else 1), rel=1e-5)
+    values = []
+    for alpha in STEPS:
+        chain = enumerate_chain(DULA(alpha * unit), model)
+        values.append(chain.closed_form_bias.item())
+        assert values[-1] <= bound.theorem(alpha * unit)
+    rise = math.log(values[0] / values[1]) / (1 / STEPS[0] - 1 / STEPS[1]) * 2 * unit
+    assert rise == pytest.approx(-unit, rel=1e-3)
+
+
+OTHER_TARGETS = {
+    "six independent bits, mostly 0": (torch.zeros(6, 6), -3.3, Binary(6), 0.1),
+    "a spin with a diagonal": (torch.tensor([[-3.0]]), 1.0, Binary(1, -1, 1), 1.0),
+}
+
+
+@pytest.mark.parametrize("case", OTHER_TARGETS)
+def test_theorem_5_1_fails_as_stated(case):
+    """Z changes with a constant in U and the bias does not, so the bound can be beaten."""
+    weight, bias, domain, alpha = OTHER_TARGETS[case]
+    model = in_double(LogQuadratic(weight, bias, domain=domain))
+    chain, bound = enumerate_chain(DULA(alpha), model), bounds(model)
+    distance = l1_distance(stationary_law(chain.unadjusted), chain.target).item()
+    assert 1.2 * bound.theorem(alpha) < distance < bound.repaired(alpha)
+    z = model(chain.states).exp().sum().item()  # the bound, written out
+    smallest = torch.linalg.eigvalsh(model.weight)[0].item()
+    assert bound.theorem(alpha) == pytest.approx(z * math.exp(-0.5 / alpha - smallest / 2))
+
+
+# Theorem 5.2.
+
+
+@pytest.mark.parametrize(("a", "b"), [(1, 0.1), (0, 0)])
+def test_theorem_5_2_holds_with_its_proofs_constants(a, b):
+    near = in_double(LogQuadratic([[float(a)]], b, domain=Binary(1, -1, 1)))
+    states = near.domain.enumerate().double()
+    for epsilon, alpha in itertools.product((0, 0.05, 0.3, 1.0), (0.4, 1.0, 4.0)):
+        model = in_double(Sine(a, b, epsilon))
+        # The gradients agree on the states, so DULA cannot tell the two targets apart.
+        torch.testing.assert_close(model.gradient(states), near.gradient(states))
+        chain = enumerate_chain(DULA(alpha), model)
+        distance = l1_distance(stationary_law(chain.unadjusted), chain.target)
+        assert distance <= bounds(model).theorem(alpha) + 1e-12
+        if epsilon > 0:  # control: without its first term the bound fails for a small step
+            small = enumerate_chain(DULA(0.1), model)
+            law = stationary_law(small.unadjusted)
+            assert l1_distance(law, small.target) > bounds(near).theorem(0.1)
+
+
+# Theorem 6.1.
+
+
+def rows(tmp_path, **settings):
+    model = Lattice([2, 2], 0.1, 0.2)
+    run = Run(tmp_path)
+    stochastic_proposal(model=model, sampler=DULA(0.1), data=None, run=run, **settings)
+    return Record(tmp_path, {}).metrics
+
+
+TWO_POINTS = {"outcomes": [-1.0, 1.0], "probabilities": [0.5, 0.5]}
+SKEWED = {"outcomes": [-0.5, 2.0], "probabilities": [0.8, 0.2]}
+
+
+@pytest.mark.parametrize("noise", [TWO_POINTS, SKEWED], ids=["two points", "skewed"])
+def test_theorem_6_1_holds(tmp_path, noise):
+    table = rows(tmp_path, step_sizes=[0.05, 0.2, 1.0, 5.0], deviations=[0.01, 0.3, 2.0], **noise)
+    assert len(table) == 12
+    assert (table["bias"] > 0).all()
+    assert (table["bias"] <= table["with_half"]).all()
+    assert (table["with_half"] <= table["theorem"]).all()
+
+
+def test_stochastic_proposal_is_the_logistic_formula(tmp_path):
+    """One row against the flip probabilities written out; quadratic in sigma, as the mean is 0."""
+    settings = {"step_sizes": [0.5], "deviations": [0.01, 0.02], **TWO_POINTS}
+    table = rows(tmp_path, **settings)
+    states = list(itertools.product([0, 1], repeat=4))
+    edges = {(0, 1), (1, 3), (3, 2), (2, 0)}
+    worst = 0.0
+    for x, i in itertools.product(states, range(4)):
+        spins = [2 * v - 1 for v in x]
+        around = sum(spins[b if a == i else a] for a, b in edges if i in (a, b))
+        gain = (1 - 2 * x[i]) * 2 * (0.2 + 2 * 0.1 * around)
+
+        def flip(noise, gain=gain):
+            return 1 / (1 + math.exp(-(gain + noise) / 2 + 1))
+
+        worst = max(worst, 2 * abs((flip(0.01) + flip(-0.01)) / 2 - flip(0)))
+    assert table["bias"][0] == pytest.approx(worst, rel=1e-6)
+    assert table["bias"][1] / table["bias"][0] == pytest.approx(4, rel=1e-3)
+
+
+def test_noise_must_be_standardised(tmp_path):
+    with pytest.raises(ValueError, match="mean 0 and variance 1"):
+        rows(
+            tmp_path,
+            step_sizes=[0.1],
+            deviations=[0.1],
+            outcomes=[-1.0, 2.0],
+            probabilities=[0.5, 0.5],
+        )
+
+
+# Simulations.
+
+
+@pytest.mark.parametrize("name", ["spins", "categorical", "ordinal"])
+def test_occupancy_counts_the_listed_states(name):
+    target = TARGETS[name]
+    metric, state = Occupancy(), State(target.states, torch.zeros(1), torch.zeros(1))
+    carry = metric.init(target.model, state, None)
+    for _ in range(3):
+        carry = metric.update(carry, state, None)
+    assert torch.equal(carry.counts, 3 * torch.eye(len(target.states), dtype=torch.long))
+
+
+def test_floors_are_those_of_independent_draws():
+    """Both floors against the distance that multinomial draws have on average."""
+    rng = np.random.default_rng(0)
+    law = np.array([0.5, 0.3, 0.15, 0.05])
+    repeats, chains, steps = 300, 40, 50
+    counts = torch.from_numpy(rng.multinomial(steps, law, size=(repeats, chains)))
+    exact_law = torch.from_numpy(law)
+    found = torch.stack([l1_distance(pooled_law(c), exact_law) for c in counts])
+    error = found.std() / math.sqrt(repeats)
+    estimated = torch.stack([noise_floor(c) for c in counts]).mean()
+    for floor in (estimated, independent_floor(exact_law, chains * steps)):
+        assert abs(found.mean() - floor) < 4 * error
+    fewer = independent_floor(exact_law, chains * steps // 2)  # control
+    assert abs(found.mean() - fewer) > 4 * error
+
+
+@pytest.mark.parametrize("low", [0.0, -1.0])
+def test_simulation_has_the_enumerated_law(tmp_path, low):
+    """Within chance of pi_alpha; not (control) within chance of pi."""
+    settings = {"step_sizes": [0.05], "simulated": [0.5], "chains": 1000, "steps": 100}
+    model = quadratic_ising([2, 2], 0.1, 0.2, low=low)
+    bias(model=model, sampler=DULA(1.0), data=None, run=Run(tmp_path), **settings)
+    exact_only, row = (row for _, row in Record(tmp_path, {}).metrics.iterrows())
+    assert math.isnan(exact_only["simulated"])
+    assert row["step_size"] == 0.5 * (1 - low) ** 2
+    # The mean of 16 half-normal numbers spreads by sqrt(pi / 2 - 1) / 4 = 0.19 of its size.
+    assert abs(row["simulated_to_own"] / row["noise"] - 1) < 5 * 0.19
+    assert row["simulated"] / row["noise"] > 5
+    assert row["adjusted"] < 1e-12
+    assert row["exact"] == pytest.approx(row["closed_form"], rel=1e-9)
+
+
+@pytest.mark.parametrize("sampler", [DULA(1.0), DMALA(1.0)])
+def test_categorical_chains_find_their_law(tmp_path, sampler):
+    """DMALA the target, DULA its own law; each is the other's control."""
+    model = random_potts(2, 3, 2.0)
+    law(model=model, sampler=sampler, data=None, run=Run(tmp_path), chains=400, steps=400, every=80)
+    end = Record(tmp_path, {}).metrics.iloc[-1]
+    names = ["to_unadjusted", "total_variation"]
+    right, wrong = names if isinstance(sampler, DULA) else names[::-1]
+    assert end[right] < 5 * end["independent"]  # correlated draws are worth fewer
+    assert end[wrong] > 20 * end["independent"]
+    assert (end["marginal_error"] < 0.02) == isinstance(sampler, DMALA)
+
+
+# Appendix H.
+
+
+def test_preconditioner_mixes_where_no_step_size_does(tmp_path):
+    model = LogQuadratic([[-0.001, 0.0], [0.0, -1000.0]], domain=Binary(2, -1, 1))
+    settings = {"preconditioner": [1000.0, 0.001], "powers": [1, 2], "chains": 20}
+    preconditioning(
+        model=model,
+        sampler=DULA(1.0),
+        data=None,
+        run=Run(tmp_path),
+        step_sizes=[1e-4, 1e-3, 1e4],
+        steps=400,
+        every=400,
+        **settings,
+    )
+    table = Record(tmp_path, {}).metrics
+    frozen, small, large, scaled, squared = (row for _, row in table.iterrows())
+    one_stuck = math.log(0.5) / 2  # -0.3466: one site never moves and the other has mean 0
+    assert frozen["log_rmse"] == pytest.approx(0, abs=1e-6)
+    assert small["log_rmse"] == pytest.approx(one_stuck, abs=0.01)
+    assert squared["log_rmse"] == pytest.approx(one_stuck, abs=0.01)
+    assert [scaled["flip_0"], scaled["flip_1"]] == pytest.approx([0.5, 0.5], abs=1e-6)
+    assert scaled["log_rmse"] == pytest.approx(-math.log(400) / 2, abs=0.5)
+    assert scaled["thinned"] == pytest.approx(-math.log(200) / 2, abs=0.5)
+    # A large step flips the second site at every step: right on average, and never random.
+    assert large["flip_1"] == 1
+    assert large["log_rmse"] < -2
+    assert large["thinned"] == pytest.approx(one_stuck, abs=0.02)
+
+
+def test_halves_split_even_from_odd_steps():
+    model = QUADRATIC["bits"]
+    metric, x = Halves(), torch.zeros(2, 3)
+    carry = metric.init(model, State(x, torch.zeros(2), x), None)
+    for value in (1.0, 10.0, 100.0):
+        carry = metric.update(carry, State(x + value, torch.zeros(2), x), None)
+    assert carry.total[0].unique().tolist() == [10.0]
+    assert carry.total[1].unique().tolist() == [101.0]

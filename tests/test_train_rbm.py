@@ -1,0 +1,190 @@
+"""Training of RBMs: what each source of negatives promises, and what a record of it holds."""
+
+import json
+
+import pytest
+import torch
+from torch import Generator
+from torch.optim import SGD
+
+from data.base import Dataset
+from experiments.context import Run
+from experiments.negatives import Contrastive, FastPersistent, Herding, Persistent
+from experiments.record import Record
+from experiments.tasks.train_rbm import pretrained, train, train_rbm
+from models.rated_rbm import RatedRBM
+from models.rbm import RBM
+from samplers.block_gibbs import BlockGibbs
+from samplers.rates import RatesFPCD
+
+GIBBS = BlockGibbs()
+EVERY = [
+    Contrastive(GIBBS),
+    Persistent(GIBBS, 20),
+    FastPersistent(GIBBS, 20, fast_step_size=0.05),
+    Herding(20),
+]
+
+
+def stripes(rows=300):
+    """Two kinds of rows of 8 sites, with noise, which no independent sites explain."""
+    rng = Generator().manual_seed(0)
+    kind = torch.randint(2, (rows, 1), generator=rng)
+    flips = torch.rand(rows, 8, generator=rng) < 0.1
+    return ((torch.arange(8) < 4) ^ kind.bool() ^ flips).byte()
+
+
+DATA = Dataset(stripes()[:200], stripes()[200:250], stripes()[250:], (8,), "stripes")
+
+
+def make(run, hidden=4, kind=RBM):
+    with run.seeded("model"):
+        return kind(8, hidden)
+
+
+def log_likelihood(model):
+    return float(model(DATA.train.float()).double().mean() - model.log_z_and_mean()[0])
+
+
+def trained(run, negatives, updates=400, **settings):
+    model = make(run)
+    settings = {"batch": 20, "learning_rate": 0.05, **settings}
+    for _ in train(model, DATA, run, negatives, updates=updates, **settings):
+        pass
+    return model
+
+
+@pytest.mark.parametrize("negatives", EVERY[:3], ids=lambda n: type(n).__name__)
+@pytest.mark.parametrize("settings", [{}, {"optimiser": SGD, "learning_rate": 0.2}])
+def test_every_method_learns_that_there_are_two_modes(tmp_path, negatives, settings):
+    """Independent sites reach -8 log 2 at best."""
+    model = trained(Run(tmp_path), negatives, updates=800, linear_decay=True, **settings)
+    independent = -8 * torch.log(torch.tensor(2.0)).item()
+    assert log_likelihood(model) > independent + 1
+    assert log_likelihood(make(Run(tmp_path))) < independent + 0.1  # control: the start
+    assert not any(parameter.requires_grad for parameter in model.parameters())
+
+
+class Watched(Herding):
+    """Keeps its negatives."""
+
+    def draw(self, memory, model, positive, rng):
+        x, memory = super().draw(memory, model, positive, rng)
+        drawn.append(x.clone())
+        return x, memory
+
+
+drawn: list = []
+
+
+def test_herded_samples_have_the_statistics_of_the_data(tmp_path):
+    """The parameters do not converge, and what they draw on their way has the data's moments."""
+    drawn.clear()
+    trained(Run(tmp_path), Watched(1), 4000, optimiser=SGD, learning_rate=0.1, batch=200)
+    x, data = torch.cat(drawn[1000:]), DATA.train.float()
+    assert (x.mean(0) - data.mean(0)).abs().max() < 0.05
+    correlations, wanted = torch.corrcoef(x.T), torch.corrcoef(data.T)
+    assert correlations[0, 1] > 0.3
+    assert correlations[0, 7] < -0.3
+    assert wanted[0, 1] > 0.3
+    assert (correlations * wanted).sum() > 0.7 * wanted.square().sum()
+
+
+def test_fast_weights_of_no_step_size_are_sml(tmp_path):
+    run = Run(tmp_path)
+    slow, fast, control = (
+        trained(run, n, updates=50)
+        for n in (Persistent(GIBBS, 20), FastPersistent(GIBBS, 20, 0.0), EVERY[2])
+    )
+    assert torch.equal(slow.weight, fast.weight)
+    assert not torch.equal(slow.weight, control.weight)
+
+
+def test_fast_weights_are_the_decayed_sum_of_the_gradients(tmp_path):
+    model, rng = make(Run(tmp_path)), Generator().manual_seed(0)
+    negatives = FastPersistent(GIBBS, 5, fast_step_size=0.3, decay=0.5)
+    memory, expected = negatives.start(model, rng), torch.zeros(8, 4)
+    for _ in range(4):
+        _, memory = negatives.draw(memory, model, DATA.train[:5].float(), rng)
+        torch.testing.assert_close(memory[1].weight, model.weight + expected)
+        for parameter in model.parameters():
+            parameter.grad = torch.randn(parameter.shape, generator=rng)
+        memory = negatives.learn(memory, model)
+        expected = 0.5 * expected - 0.3 * model.weight.grad
+
+
+def test_herding_follows_the_statistics_of_the_likeliest_hidden_units(tmp_path):
+    model, x = make(Run(tmp_path)), DATA.train[:7].float()
+    model.weight.normal_(generator=Generator().manual_seed(1))
+    model.requires_grad_(True)
+    Herding().value(model, x).sum().backward()
+    with torch.no_grad():
+        h = (x @ model.weight + model.hidden_bias > 0).float()
+    torch.testing.assert_close(model.weight.grad, x.T @ h)
+    torch.testing.assert_close(model.hidden_bias.grad, h.sum(0))
+    torch.testing.assert_close(model.visible_bias.grad, x.sum(0))
+
+
+def test_linear_decay_ends_at_zero(tmp_path):
+    run = Run(tmp_path)
+    rates, model = [], make(run)
+
+    class Recorded(SGD):
+        def step(self, closure=None):
+            rates.append(self.param_groups[0]["lr"])
+            return super().step(closure)
+
+    for _ in train(
+        model, DATA, run, EVERY[0],
+        updates=4, batch=20, learning_rate=0.4, optimiser=Recorded, linear_decay=True,
+    ):  # fmt: skip
+        pass
+    assert rates == pytest.approx([0.4, 0.3, 0.2, 0.1])
+
+
+def pretrain(run, kind=RBM, **settings):
+    settings = {"epochs": 1, "batch": 20, "learning_rate": 0.05, **settings}
+    return pretrained(model=make(run, kind=kind), data=DATA, run=run, **settings)
+
+
+def test_a_sampler_alone_means_contrastive_divergence(tmp_path):
+    """And its artifact is named by the same facts whatever else training can do by now."""
+    run = Run(tmp_path, outputs=tmp_path)
+    short, long = pretrain(run, sampler=GIBBS), pretrain(run, negatives=Contrastive(GIBBS))
+    assert torch.equal(short.weight, long.weight)
+    first = json.loads(
+        (tmp_path / "artifacts" / run.notes["artifacts"][0] / "spec.json").read_text()
+    )
+    assert set(first) == {
+        "model", "data", "sampler", "updates", "batch", "learning_rate", "seed",
+    }  # fmt: skip
+    pretrain(run, sampler=GIBBS, optimiser=SGD)
+    pretrain(run, sampler=GIBBS, linear_decay=True)
+    assert len(set(run.notes["artifacts"])) == 4
+    with pytest.raises(ValueError, match="needs negatives"):
+        pretrain(run)
+
+
+def test_a_model_that_carries_rates_gets_those_of_the_training_data(tmp_path):
+    run = Run(tmp_path, outputs=tmp_path)
+    model = pretrain(run, kind=RatedRBM, sampler=GIBBS)
+    expected = RatedRBM(8, 4)
+    expected.load_state_dict(model.state_dict())
+    expected.set_rates([DATA.train.float()])
+    torch.testing.assert_close(model.weight_rates, expected.weight_rates)
+    again = pretrain(run, kind=RatedRBM, sampler=GIBBS)  # from disk
+    assert torch.equal(again.weight_rates, model.weight_rates)
+
+
+def test_the_task_records_isl_and_exact_likelihood(tmp_path):
+    run = Run(tmp_path, outputs=tmp_path)
+    train_rbm(
+        model=make(run, kind=RatedRBM), sampler=RatesFPCD(0.01), data=DATA, run=run,
+        negatives=EVERY[2], epochs=8, batch=20, learning_rate=0.05, samples=300, points=50,
+    )  # fmt: skip
+    metrics = Record(tmp_path, {}).metrics
+    assert list(metrics["step"]) == list(range(1, 9))
+    assert metrics["log_likelihood"].iloc[-1] > metrics["log_likelihood"].iloc[0] + 0.5
+    assert metrics["isl"].iloc[-1] > metrics["isl"].iloc[0] + 0.2
+    assert (metrics["isl"] < 0).all()
+    assert Record(tmp_path, {}).arrays("model")["weight"].shape == (8, 4)

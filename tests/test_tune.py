@@ -1,0 +1,284 @@
+"""The search for a sampler's settings: equal budgets, honest values, and the YAML it writes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import optuna
+import pytest
+import torch
+import yaml
+from torch import Generator, Tensor
+
+from experiments import starts
+from experiments.context import Run
+from experiments.metrics import Acceptance, Changed, Proposed
+from experiments.tasks import tune as task
+from experiments.tasks.sampling import sample
+from experiments.truth import Reference
+from experiments.tuning import check_space, suggest
+from models.ising import Lattice
+from samplers.base import Info, Sampler, evaluate
+from samplers.gibbs import Gibbs
+from samplers.gwg import GWG
+from samplers.langevin import DMALA
+from samplers.relaxed import RMALA
+
+STEP_SIZE = {"step_size": {"low": 0.02, "high": 3.0, "log": True}}
+
+
+@pytest.fixture
+def model() -> Lattice:
+    return Lattice([3, 3], 0.1, 0.2)
+
+
+def run_tune(path: Path, model: Lattice, sampler: Sampler, **settings: Any) -> Run:
+    path.mkdir(parents=True, exist_ok=True)
+    run = Run(path, seed=settings.pop("seed", 0))
+    name = settings.pop("name", "dmala")
+    defaults: dict[str, Any] = {
+        "names": {"model": "ising", "sampler": name},
+        "search": {name: settings.pop("space", STEP_SIZE)},
+        "objective": "ess_min",
+        "direction": None,
+        "goal": None,
+        "trials": 8,
+        "chains": 8,
+        "steps": 200,
+        "every": 50,
+        "seconds": None,
+        "start": starts.uniform,
+        "metrics": [Acceptance(), Changed()],
+    }
+    task.tune(model=model, sampler=sampler, data=None, run=run, **(defaults | settings))
+    return run
+
+
+def rows(run: Run) -> np.ndarray:
+    return np.genfromtxt(run.path / "metrics.csv", delimiter=",", names=True)
+
+
+def test_the_best_trial_is_frozen_and_measured_with_fresh_chains(
+    tmp_path: Path, model: Lattice
+) -> None:
+    run = run_tune(tmp_path, model, DMALA(0.02))
+    table = rows(run)
+    assert len(table) == 8
+    best = table[table["value"].argmax()]
+    tuned, facts = run.notes["tuned"], run.notes["tuning"]
+    assert tuned == {"step_size": best["step_size"]}
+    assert facts["search_value"] == pytest.approx(best["value"], rel=1e-6)
+    assert facts["held_out"] != facts["search_value"]  # other random numbers
+    assert facts["held_out"] > 2 * table["value"].min()  # and yet far from a poor setting
+    json.dumps(run.notes)
+
+    text = (tmp_path / "tuned.yaml").read_text()
+    assert text.startswith("# @package sampler\n")
+    assert yaml.safe_load(text) == tuned
+    for fact in ("8 trials of 8 chains x 200 steps", "TPE, seed 0", optuna.__version__, "ess_min"):
+        assert fact in text
+
+
+def test_the_direction_decides_which_end_is_chosen(tmp_path: Path, model: Lattice) -> None:
+    """Acceptance falls with the step size."""
+    chosen = {}
+    for direction, extreme in (("maximize", np.argmax), ("minimize", np.argmin)):
+        run = run_tune(
+            tmp_path / direction, model, DMALA(1.0), objective="acceptance", direction=direction
+        )
+        table, chosen[direction] = rows(run), run.notes["tuned"]["step_size"]
+        assert chosen[direction] == table["step_size"][extreme(table["value"])]
+    assert chosen["maximize"] < 0.3 < chosen["minimize"]
+
+
+def test_a_goal_is_approached_from_both_sides(tmp_path: Path, model: Lattice) -> None:
+    run = run_tune(tmp_path, model, DMALA(1.0), objective="acceptance", goal=0.7, trials=15)
+    distance = np.abs(rows(run)["value"] - 0.7)
+    assert abs(run.notes["tuning"]["search_value"] - 0.7) == pytest.approx(distance.min(), abs=1e-6)
+    assert distance.min() < 0.05 < distance.max()
+
+
+def test_every_trial_has_the_same_budget_start_and_random_numbers(
+    tmp_path: Path, model: Lattice
+) -> None:
+    """A field without influence on the chain gives the same value in every trial."""
+    seen: list[Tensor] = []
+
+    def start(*arguments: Any) -> Tensor:
+        seen.append(starts.uniform(*arguments))
+        return seen[-1]
+
+    @dataclass(frozen=True)
+    class Idle(Sampler):
+        """Heat-bath on one site; `setting` does nothing."""
+
+        setting: float = 1.0
+
+        def init(self, x: Tensor, model: Any) -> Any:
+            return Gibbs().init(x, model)
+
+        def step(self, state: Any, model: Any, rng: Generator) -> tuple[Any, Info]:
+            return Gibbs().step(state, model, rng)
+
+    space = {"setting": {"low": 0.0, "high": 1.0}}
+    run = run_tune(tmp_path, model, Idle(), name="idle", space=space, start=start, trials=4)
+    assert len(np.unique(rows(run)["value"])) == 1
+    assert len(np.unique(rows(run)["setting"])) == 4
+    *search, held_out = seen
+    assert all(torch.equal(x, search[0]) for x in search)
+    assert not torch.equal(held_out, search[0])
+    assert run.notes["tuning"]["held_out"] != run.notes["tuning"]["search_value"]
+
+
+@dataclass(frozen=True)
+class Stuck(Sampler):
+    """Leaves the last site alone when `frozen`, and mixes better than Gibbs in all the others."""
+
+    frozen: bool = False
+
+    def init(self, x: Tensor, model: Any) -> Any:
+        return evaluate(model, x)
+
+    def step(self, state: Any, model: Any, rng: Generator) -> tuple[Any, Info]:
+        x = torch.bernoulli(torch.full_like(state.x, 0.5), generator=rng)
+        if self.frozen:
+            x[:, -1] = state.x[:, -1]
+        else:
+            slow = torch.rand(len(x), 1, generator=rng) < 0.9
+            x = torch.where(slow, state.x, x)
+        return evaluate(model, x), Info(x.new_ones(len(x)))
+
+
+def test_a_constant_coordinate_makes_a_trial_the_worst(tmp_path: Path, model: Lattice) -> None:
+    space = {"frozen": {"choices": [False, True]}}
+    for objective in ("ess_min", "ess_median"):
+        run = run_tune(
+            tmp_path / objective, model, Stuck(), name="stuck", space=space, objective=objective
+        )
+        table = rows(run)
+        assert np.isnan(table["value"][table["frozen"] == 1]).all()
+        assert {0.0, 1.0} == set(table["frozen"])
+        assert run.notes["tuned"] == {"frozen": False}
+    with pytest.raises(ValueError, match="undefined in every trial"):
+        run_tune(
+            tmp_path / "all", model, Stuck(), name="stuck", space={"frozen": {"choices": [True]}}
+        )
+
+
+def test_a_budget_of_seconds_gives_a_slow_setting_fewer_steps(
+    tmp_path: Path, model: Lattice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[int] = []
+    chain = task.run_chain
+
+    def counted(sampler: GWG, *arguments: Any, **settings: Any) -> Any:
+        steps.append(settings["steps"] * sampler.flips)
+        return chain(sampler, *arguments, **settings)
+
+    monkeypatch.setattr(task, "run_chain", counted)
+    monkeypatch.setattr(task, "seconds_per_step", lambda sampler, *_, **__: 0.01 * sampler.flips)
+    run_tune(
+        tmp_path, model, GWG(), name="gwg", space={"flips": {"low": 1, "high": 4}},
+        objective="changed", seconds=2.4, every=10, trials=6,
+    )  # fmt: skip
+    assert set(steps) == {240}
+
+
+def test_a_storage_resumes_the_study(tmp_path: Path, model: Lattice) -> None:
+    storage = f"sqlite:///{tmp_path / 'study.db'}"
+    first = run_tune(tmp_path / "a", model, DMALA(1.0), storage=storage, trials=3)
+    more = run_tune(tmp_path / "b", model, DMALA(1.0), storage=storage, trials=5)
+    assert len(rows(more)) == 5
+    assert rows(more)["step_size"][:3] == pytest.approx(rows(first)["step_size"])
+
+
+def test_the_same_seed_gives_the_same_choice(tmp_path: Path, model: Lattice) -> None:
+    once, again, other = (
+        run_tune(tmp_path / name, model, DMALA(1.0), seed=seed, trials=4)
+        for name, seed in (("a", 0), ("b", 0), ("c", 1))
+    )
+    assert once.notes == again.notes
+    assert once.notes["tuned"] != other.notes["tuned"]
+
+
+def test_apply_writes_where_hydra_reads_and_spares_the_papers_numbers(
+    tmp_path: Path, model: Lattice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(task, "ROOT", tmp_path)
+    home = tmp_path / "conf" / "tuned" / "ising" / "dmala.yaml"
+    run = run_tune(tmp_path / "a", model, DMALA(1.0), apply=True, trials=2)
+    assert home.read_text() == (run.path / "tuned.yaml").read_text()
+    run_tune(tmp_path / "b", model, DMALA(1.0), apply=True, trials=3)  # its own may be replaced
+    assert "3 trials" in home.read_text()
+
+    home.write_text("# @package sampler\nstep_size: 0.4  # the paper\n")
+    with pytest.raises(ValueError, match=r"tuned/ising/dmala\.yaml holds numbers"):
+        run_tune(tmp_path / "c", model, DMALA(1.0), apply=True)
+    assert "the paper" in home.read_text()
+    assert not (tmp_path / "c" / "metrics.csv").exists()  # refused before anything was spent
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"objective": "charm"}, "whether charm should be large or small"),
+        ({"objective": "charm", "direction": "maximize"}, "no metric gives the objective charm"),
+        ({"space": {}}, r"\+task\.search\.dmala"),
+        ({"space": {"flips": {"low": 1, "high": 2}}}, "dmala has no field flips; it has step_size"),
+        ({"space": {"step_size": {"low": 1}}}, "needs low and high, or choices"),
+    ],
+)
+def test_mistakes_are_told(
+    tmp_path: Path, model: Lattice, settings: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        run_tune(tmp_path, model, DMALA(1.0), **settings)
+
+
+def test_suggestions_have_the_type_of_their_field() -> None:
+    study = optuna.create_study()
+    space = {"flips": {"low": 1, "high": 8}}
+    check_space(GWG(), space, "gwg")
+    assert isinstance(suggest(study.ask(), GWG(), space)["flips"], int)
+    space = {"step_size": {"low": 1, "high": 2}, "accept": {"choices": ["target", "relaxation"]}}
+    fields = suggest(study.ask(), RMALA(0.3, 0.5), space)
+    assert isinstance(fields["step_size"], float)
+    assert fields["step_size"] == float(f"{fields['step_size']:.3g}")
+    assert fields["accept"] in ("target", "relaxation")
+
+
+@pytest.mark.parametrize("sampler", [DMALA(0.6), GWG(6), GWG(1)], ids=str)
+def test_proposed_sites_are_those_that_draws_of_the_proposal_change(
+    sampler: DMALA | GWG,
+) -> None:
+    """Sites changed by accepted and rejected proposals alike, against 4,000 draws from states."""
+    model, rng = Lattice([3, 3], 0.1, 0.2), Generator().manual_seed(0)
+    state = sampler.init(model.domain.uniform(4000, rng), model)
+    draws = sampler.flips if isinstance(sampler, GWG) else 0
+    metric = Proposed(draws)
+    carry = metric.update(metric.init(model, state, Reference()), state, Info(state.x[:, 0]))
+    expected = float(metric.read(carry)["proposed"])
+    if draws:
+        weights = state.logits.softmax(-1)
+        index = torch.multinomial(weights, draws, replacement=True, generator=rng)
+        counts = torch.tensor([len(set(row)) for row in index.tolist()]).float()
+    else:
+        flips = torch.rand(state.logits.shape, generator=rng) < state.logits.sigmoid()
+        counts = flips.sum(-1).float()
+    deviation = float(counts.std()) / len(counts) ** 0.5
+    assert abs(float(counts.mean()) - expected) < 4 * deviation + 1e-5
+    if draws == 6:  # the control: six draws are not six sites
+        assert abs(6 - expected) > 20 * deviation
+
+
+def test_proposed_says_which_samplers_it_serves(tmp_path: Path, model: Lattice) -> None:
+    run = Run(tmp_path)
+    with pytest.raises(ValueError, match="keeps its proposal's logits"):
+        sample(
+            model=model, sampler=Gibbs(), data=None, run=run, chains=2, steps=2, every=1,
+            start=starts.uniform, metrics=[Proposed()],
+        )  # fmt: skip
