@@ -16,6 +16,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, cast
@@ -247,7 +248,10 @@ def _versions() -> dict[str, str]:
     return versions
 
 
+@cache
 def _commit() -> dict[str, Any]:
+    """As it was at the first run of a sweep, which is the code that all of them execute."""
+
     def git(*words: str) -> str:
         done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True)
         if done.returncode:

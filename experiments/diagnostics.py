@@ -4,6 +4,7 @@ A. Vehtari et al., "Rank-Normalization, Folding, and Localization: An Improved R
 functions of NumPy arrays; no torch.
 """
 
+import logging
 import warnings
 
 import numpy as np
@@ -16,6 +17,7 @@ def convergence(trace: NDArray) -> dict[str, NDArray]:
     Both are NaN for a coordinate that is constant within every chain: nothing can be said of it,
     least of all that it mixes. `constant` counts those.
     """
+    logging.getLogger("arviz").setLevel(logging.WARNING)  # which of its parts are there
     import arviz  # takes seconds to import, and most runs need none of it
 
     draws = trace.reshape(*trace.shape[:2], -1).transpose(1, 0, 2).astype(np.float64)

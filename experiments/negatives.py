@@ -131,7 +131,9 @@ class Herding(Negatives):
 
     `particles` chains climb log p(x, h) by `sweeps` sweeps that set h, then x, to what is likeliest
     given the other. Statistics are those of max_h log p(x, h), whose gradient has h = 1[input > 0],
-    at the data too. The parameters do not converge; the model is what they are at the end.
+    at the data too. The parameters do not converge; the model is what they are at the end. Only the
+    ratio of the learning rate to the initial weights matters, and the paper's rate of 1 is one
+    choice of it: where it is large, all hidden units stay alike.
     """
 
     particles: int = 100

@@ -52,13 +52,14 @@ def softplus_sum(z: Tensor) -> Tensor:
     """
     if z.is_cuda or z.numel() < LARGE:
         return softplus(z).sum(-1)
-    factors = z.abs().neg_().exp_().add_(1)
+    memory = z.abs()
+    factors = memory.neg_().exp_().add_(1)
     for _ in range(5):
         half = (factors.shape[-1] + 1) // 2
-        first, second = factors[..., :half], factors[..., half:]
-        first[..., : second.shape[-1]].mul_(second)
-        factors = first
-    return factors.log().sum(-1).add_(z.relu().sum(-1))
+        factors, rest = factors[..., :half], factors[..., half:]
+        factors[..., : rest.shape[-1]].mul_(rest)
+    total = factors.log().sum(-1)
+    return total.add_(torch.clamp(z, min=0, out=memory).sum(-1))
 
 
 def draw_categorical(weights: Tensor, rng: Generator, draws: int = 1) -> Tensor:

@@ -86,7 +86,8 @@ def metropolis(
 ) -> tuple[AnyState, Info]:
     """Accept each chain's proposal with probability min(1, exp(log_ratio)), `[chains]`.
 
-    NaN rejects. Every field of the two states has chains first. Eq. (3) of Zhang et al. (2022).
+    NaN rejects. Every field of the two states has chains first; `proposed` may be overwritten.
+    Eq. (3) of Zhang et al. (2022).
     """
     accepted, accept_prob = decide(log_ratio, rng)
     return select_rows(accepted, proposed, current), Info(accept_prob)
@@ -104,18 +105,22 @@ def acceptance(log_ratio: Tensor) -> Tensor:
 
 
 def select_rows(chosen: Tensor, new: AnyState, old: AnyState) -> AnyState:
-    """Chain by chain, the rows of `new` where `chosen` `[chains]`, else those of `old`."""
+    """Chain by chain, the rows of `new` where `chosen` `[chains]`, else those of `old`.
+
+    The tensors of `new` may be overwritten; none may share memory with another.
+    """
 
     def pick(a: Any, b: Any) -> Any:
         if isinstance(a, tuple):
             return tuple(map(pick, a, b))
+        if a is b:
+            return a
         rows = chosen if a.ndim == 1 else chosen.view(-1, *[1] * (a.ndim - 1))
         if a.is_cuda or a.dtype != torch.float32 or a.numel() < LARGE:
             return torch.where(rows, a, b)
-        # The same by bits, in half the time: b ^ ((a ^ b) & mask).
-        old_bits = b.view(torch.int32)
-        bits = a.view(torch.int32).bitwise_xor(old_bits).bitwise_and_(-rows.int())
-        return bits.bitwise_xor_(old_bits).view(torch.float32)
+        # The same by bits, without new memory, several times faster: b ^ ((a ^ b) & mask).
+        bits, other = a.view(torch.int32), b.view(torch.int32)
+        return bits.bitwise_xor_(other).bitwise_and_(-rows.int()).bitwise_xor_(other).view(a.dtype)
 
     return type(new)(*map(pick, new, old))
 

@@ -26,13 +26,13 @@ LARGEST_GAIN = 80.0  # weights within exp(40) of 1
 
 class FlipState(NamedTuple):
     x: Tensor  # [chains, dim]
-    weights: Tensor  # [chains, blocks, width], exp(d / 2), padded with zeros
+    weights: Tensor  # [chains, blocks * width], exp(d / 2), padded with zeros
     sums: Tensor  # [chains, blocks], of the weights, in double precision
 
     @property
     def logits(self) -> Tensor:
         """The gains halved, `[chains, dim]`, as other states that keep a proposal have them."""
-        return self.weights.flatten(1)[:, : self.x.shape[1]].log()
+        return self.weights[:, : self.x.shape[1]].log()
 
 
 def flips_locally(model: EnergyModel) -> bool:
@@ -47,19 +47,24 @@ def start(x: Tensor, model: EnergyModel) -> FlipState:
     width = dim if sites is None else isqrt(dim)
     everywhere = torch.arange(dim, device=x.device)
     weights = model.differences(x, model.cache(x), everywhere).div_(2).exp_()
-    weights = pad(weights, (0, -dim % width)).view(len(x), -1, width)
-    return FlipState(x, weights, weights.sum(-1, dtype=torch.float64))
+    weights = pad(weights, (0, -dim % width))
+    return FlipState(x, weights, weights.unflatten(1, (-1, width)).sum(-1, dtype=torch.float64))
 
 
 def draw(state: FlipState, rng: Generator) -> Tensor:
     """A site in proportion to its weight, `[chains, 1]`."""
-    weights, width = state.weights, state.weights.shape[-1]
-    if weights.shape[1] == 1:
-        return draw_categorical(weights.squeeze(1), rng)
+    if state.sums.shape[1] == 1:
+        return draw_categorical(state.weights, rng)
     block = draw_categorical(state.sums, rng)
-    inside = weights.gather(1, block.unsqueeze(-1).expand(-1, -1, width)).squeeze(1)
-    site = torch.add(draw_categorical(inside, rng), block, alpha=width)
+    inside = draw_categorical(members(state.weights, block, state.sums.shape[1]), rng).squeeze(-1)
+    site = torch.add(inside, block, alpha=state.weights.shape[1] // state.sums.shape[1])
     return site.clamp_(max=state.x.shape[1] - 1)  # a rounded-up draw could end in the padding
+
+
+def members(weights: Tensor, blocks: Tensor, count: int) -> Tensor:
+    """The weights in some of `count` blocks, `[chains, n] -> [chains, n, width]`."""
+    grid = weights.unflatten(1, (count, -1))
+    return grid.gather(1, blocks.unsqueeze(-1).expand(-1, -1, grid.shape[-1]))
 
 
 def flip_step(state: FlipState, model: EnergyModel, rng: Generator) -> tuple[FlipState, Info]:
@@ -75,22 +80,23 @@ def flip_step(state: FlipState, model: EnergyModel, rng: Generator) -> tuple[Fli
     after = differences.mul_(0.5).exp_()
     if sites is None:
         proposed = after.sum(-1, keepdim=True, dtype=torch.float64)
+        ratio = sums / proposed
     else:
-        flat, width = weights.flatten(1), weights.shape[-1]
-        now = flat.gather(1, sites)
-        flat.scatter_(1, sites, after)
-        blocks = sites.div(width, rounding_mode="floor")
-        members = weights.gather(1, blocks.unsqueeze(-1).expand(-1, -1, width))
-        proposed = sums.scatter(1, blocks, members.sum(-1, dtype=torch.float64))
+        now = weights.gather(1, sites)
+        weights.scatter_(1, sites, after)
+        count = sums.shape[1]
+        blocks = sites.div(weights.shape[1] // count, rounding_mode="floor")
+        fresh = members(weights, blocks, count).sum(-1, dtype=torch.float64)
+        proposed = sums.scatter(1, blocks, fresh)
+        ratio = sums.sum(-1, keepdim=True) / proposed.sum(-1, keepdim=True)
 
     # log [ pi(y) q(x given y) ] - log [ pi(x) q(y given x) ] = log Z(x) - log Z(y)
-    ratio = sums.sum(-1, keepdim=True) / proposed.sum(-1, keepdim=True)
     accepted, accept_prob = decide(ratio.log_().to(x.dtype), rng)  # [chains, 1]
 
     x.scatter_(1, index, torch.where(accepted, new, old))
     if sites is None:
-        weights = torch.where(accepted, after, weights.squeeze(1)).unsqueeze(1)
+        weights = torch.where(accepted, after, weights)
     else:
-        flat.scatter_(1, sites, torch.where(accepted, after, now))
+        weights.scatter_(1, sites, torch.where(accepted, after, now))
     sums = torch.where(accepted, proposed, sums)
     return FlipState(x, weights, sums), Info(accept_prob.squeeze(-1))

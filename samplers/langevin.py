@@ -70,18 +70,15 @@ class _Langevin(Sampler):
 
     def logits(self, x: Tensor, grad: Tensor, domain: Domain) -> Tensor:
         """Those of Eq. (2): grad_i (y_i - x_i) / 2 - (y_i - x_i)^2 / (2 alpha)."""
-        logits = domain.gains(x, grad).mul_(0.5)
-        return logits.sub_(domain.distances(x) * self._price(x, logits.ndim))
-
-    def _price(self, x: Tensor, ndim: int) -> Tensor:
-        """1 / (2 alpha g_i), one number or one a site."""
-        price = x.new_full((), 0.5 / self.step_size)
+        logits, distances = domain.gains(x, grad).mul_(0.5), domain.distances(x)
+        price = 0.5 / self.step_size
         if self.preconditioner is None:
-            return price
+            return logits.sub_(distances, alpha=price)
         scale = _on_device(tuple(self.preconditioner), x.device, x.dtype)
         if len(scale) != x.shape[1]:
             raise ValueError(f"preconditioner must have {x.shape[1]} entries, got {len(scale)}")
-        return (price / scale**self.preconditioner_power).view(-1, *[1] * (ndim - 2))
+        scale = scale.pow(self.preconditioner_power).view(-1, *[1] * (logits.ndim - 2))
+        return logits.sub_(distances / scale, alpha=price)
 
 
 @dataclass(frozen=True)

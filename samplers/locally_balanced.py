@@ -25,6 +25,7 @@ from torch import Generator, Tensor
 from models.base import EnergyModel
 from models.domain import draw_categorical, softmax_weights
 from samplers.base import Info, Sampler, metropolis
+from samplers.flip import FlipState, flip_step, flips_locally, start
 
 
 class BalancedState(NamedTuple):
@@ -40,7 +41,9 @@ class BalancedState(NamedTuple):
 class LocallyBalanced(Sampler):
     """One site moves, chosen by the square root of the exact probability ratio. On every domain."""
 
-    def init(self, x: Tensor, model: EnergyModel) -> BalancedState:
+    def init(self, x: Tensor, model: EnergyModel) -> BalancedState | FlipState:
+        if flips_locally(model):
+            return start(x, model)
         return self._price(x, model.log_prob(x), model)
 
     def _price(self, x: Tensor, log_prob: Tensor, model: EnergyModel) -> BalancedState:
@@ -52,8 +55,10 @@ class LocallyBalanced(Sampler):
         return BalancedState(x, log_prob, logits, logits.logsumexp(-1))
 
     def step(
-        self, state: BalancedState, model: EnergyModel, rng: Generator
-    ) -> tuple[BalancedState, Info]:
+        self, state: BalancedState | FlipState, model: EnergyModel, rng: Generator
+    ) -> tuple[BalancedState | FlipState, Info]:
+        if isinstance(state, FlipState):
+            return flip_step(state, model, rng)
         index = draw_categorical(softmax_weights(state.logits), rng)  # [chains, 1]
         y = model.domain.move_one(state.x, index)
         difference = 2 * state.logits.gather(-1, index).squeeze(-1)

@@ -80,7 +80,7 @@ drawn: list = []
 def test_herded_samples_have_the_statistics_of_the_data(tmp_path):
     """The parameters do not converge, and what they draw on their way has the data's moments."""
     drawn.clear()
-    trained(Run(tmp_path), Watched(1), 4000, optimiser=SGD, learning_rate=0.1, batch=200)
+    trained(Run(tmp_path), Watched(1), 4000, optimiser=SGD, learning_rate=0.001, batch=200)
     x, data = torch.cat(drawn[1000:]), DATA.train.float()
     assert (x.mean(0) - data.mean(0)).abs().max() < 0.05
     correlations, wanted = torch.corrcoef(x.T), torch.corrcoef(data.T)

@@ -16,7 +16,9 @@ from data.base import Dataset
 from experiments import isl
 from experiments.artifacts import artifact, fingerprint
 from experiments.context import Run
+from experiments.draws import consecutive
 from experiments.negatives import Contrastive, Negatives
+from experiments.starts import data_mean
 from models.base import EnergyModel
 from samplers.base import Sampler
 
@@ -172,26 +174,13 @@ def train_rbm(
         if update % per_epoch:
             continue
         set_rates(model, data, run)
-        drawn = consecutive(sampler, model, data, run.rng(f"epoch {update // per_epoch}"), samples)
+        rng = run.rng(f"epoch {update // per_epoch}")
+        drawn = consecutive(sampler, model, data_mean(model, 1, rng, data), rng, samples)
         counted = isl.histograms(drawn, valid)
         beta = isl.best_beta(counted)
         score = isl.score(counted, beta)
         run.log(update // per_epoch, isl=score, beta=beta, **_exact(model, valid))
     run.save("model", **model.state_dict())
-
-
-def consecutive(
-    sampler: Sampler, model: EnergyModel, data: Dataset | None, rng: torch.Generator, count: int
-) -> Tensor:
-    """The next `count` states of one chain that starts at the data mean, uint8 `[count, dim]`."""
-    x = torch.bernoulli(_required(data).mean.to(rng.device), generator=rng).unsqueeze(0)
-    drawn = torch.empty(count, model.domain.dim, dtype=torch.uint8, device=rng.device)
-    with torch.no_grad():
-        state = sampler.init(x, model)
-        for i in range(count):
-            state, _ = sampler.step(state, model, rng)
-            drawn[i] = state.x[0]
-    return drawn
 
 
 def _exact(model: EnergyModel, rows: Tensor) -> dict[str, Tensor]:

@@ -1,0 +1,32 @@
+"""Figure of A_lambda (Breuleux et al. 2011, Section 3): eigenvalue and mixing against lambda."""
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from experiments.figures.style import new_figure
+from experiments.record import Record
+
+
+def unlearning(records: list[Record]) -> Figure:
+    """Left: second eigenvalue against lambda. Right: distance to the law against steps."""
+    records = [record for record in records if record.has("mixing")]
+    if not records:
+        raise LookupError("no record holds mixing times; run task=unlearning")
+    figure, (left, right) = new_figure(2)
+    records.sort(key=lambda record: record.config["model"]["coupling"])
+    for i, record in enumerate(records):
+        coupling = record.config["model"]["coupling"]
+        metrics, mixing = record.metrics, record.arrays("mixing")
+        left.plot(
+            metrics["lambda"], metrics["second_eigenvalue"], color=f"C{i}", label=f"a = {coupling}"
+        )
+        for name, style in (("chain", "-"), ("staying_less", "--")):
+            right.plot(np.maximum(mixing[name], 1e-16), style, color=f"C{i}", linewidth=1.4)
+    left.set_xlabel(r"$\lambda$", fontsize=9)
+    left.set_ylabel(r"second eigenvalue of $A_\lambda$", fontsize=9)
+    left.legend(frameon=False, fontsize=7)
+    right.set_yscale("log")
+    right.set_xlabel("steps", fontsize=9)
+    right.set_ylabel("total variation to the law", fontsize=9)
+    right.set_title(r"solid $\lambda = 0$, dashed the largest", fontsize=8)
+    return figure

@@ -1,0 +1,33 @@
+"""Every experiment of conf/experiment runs at smoke scale, from the command line to its figures."""
+
+import json
+from pathlib import Path
+
+import pytest
+from command import bundled_data, latticework
+from hydra import compose, initialize_config_dir
+
+from experiments import resolvers
+from experiments.record import load_all
+
+CONF = Path(__file__).resolve().parent.parent / "conf"
+resolvers.register(CONF)
+
+
+@pytest.mark.parametrize("name", sorted(file.stem for file in CONF.glob("experiment/*.yaml")))
+def test_experiment(name, tmp_path, capfd):
+    words = [f"experiment={name}", "scale=smoke"]
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        config = compose("config", words)
+    status = latticework(*words, *bundled_data(config), outputs=tmp_path)
+    failures = [file.read_text() for file in tmp_path.rglob("error.txt")]
+    assert (status, failures) == (0, []), capfd.readouterr().out
+
+    folder = tmp_path / name / "smoke"
+    for record in load_all(folder):
+        assert record.document["config"]["scale"] == "smoke"
+        assert json.dumps(record.document)  # plain values only
+        assert len(record.metrics) > 0
+    for figure in config.figures:
+        for suffix in ("png", "pdf"):
+            assert (folder / "figures" / f"{figure}.{suffix}").stat().st_size > 1000

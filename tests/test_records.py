@@ -1,0 +1,319 @@
+"""What a run leaves behind: records that are skipped, superseded, redrawn, or say what failed."""
+
+import csv
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from command import latticework
+
+from experiments.context import Run
+from experiments.figures.curves import curve
+from experiments.figures.style import mark_substitute, new_figure
+from experiments.record import load, load_all
+
+ROOT = Path(__file__).resolve().parent.parent
+SMALL = ("model.shape=[3,3]", "scale=smoke", "sampler=gwg")
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """The outputs of one finished run, not to be written to."""
+    outputs = tmp_path_factory.mktemp("finished")
+    assert latticework(*SMALL, outputs=outputs) == 0
+    return outputs
+
+
+@pytest.fixture
+def outputs(finished, tmp_path):
+    """A copy of them, to be written to."""
+    return shutil.copytree(finished, tmp_path / "outputs")
+
+
+def only(outputs):
+    """The one record in use."""
+    found = [r for r in load_all(outputs) if "superseded" not in r.path.parts]
+    assert len(found) == 1
+    return found[0]
+
+
+def superseded(outputs):
+    return sorted(file.parent for file in (outputs / "superseded").rglob("run.json"))
+
+
+def content(folder):
+    """Every file's bytes, and when it was written; Hydra writes .hydra before it asks us."""
+    files = [f for f in sorted(folder.rglob("*")) if f.is_file() and ".hydra" not in f.parts]
+    return {file: (file.read_bytes(), file.stat().st_mtime_ns) for file in files}
+
+
+def numbers(record):
+    """metrics.csv without its clock."""
+    with (record.path / "metrics.csv").open() as file:
+        return [{k: v for k, v in row.items() if k != "seconds"} for row in csv.DictReader(file)]
+
+
+def edit(record, **changes):
+    """Rewrite run.json, as if another version of the project had made it."""
+    (record.path / "run.json").write_text(json.dumps({**record.document, **changes}))
+
+
+# One run.
+
+
+def test_run_json_says_what_was_run_with_what(finished):
+    document = only(finished).document
+    assert document["choices"]["sampler"] == "gwg"
+    assert document["choices"]["model"] == "ising"
+    assert document["config"]["sampler"] == {"_target_": "samplers.gwg.GWG", "flips": 1}
+    assert document["config"]["seed"] == 0
+    assert document["overrides"] == ["model.shape=[3,3]", "scale=smoke", "sampler=gwg"]
+    assert {"python", "torch", "numpy", "hydra-core"} <= set(document["versions"])
+    assert document["versions"]["torch"] == torch.__version__
+    assert document["device"].startswith("cpu")
+    assert document["threads"] == 1
+    assert document["seconds"] > 0
+    assert document["seconds_per_step"] > 0
+    assert document["evaluations_per_step"] + document["local_evaluations_per_step"] == 1
+    assert {"commit", "dirty"} <= set(document)
+
+
+def test_the_commit_is_the_checkouts(finished):
+    git = ["git", "rev-parse", "HEAD"]
+    done = subprocess.run(git, cwd=ROOT, capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip("not a git checkout")
+    assert only(finished).document["commit"] == done.stdout.strip()
+
+
+def test_metrics_and_arrays_are_read_back(finished):
+    record = only(finished)
+    assert list(record.metrics["step"]) == [0, 10, 20]
+    assert {"seconds", "evaluations", "acceptance", "changed"} <= set(record.metrics)
+    last = record.arrays("last")["x"]
+    assert last.shape == (4, 9)
+    assert last.dtype == np.uint8
+    assert not record.has("trace")
+    with pytest.raises(FileNotFoundError, match="trace"):
+        record.arrays("trace")
+
+
+def test_a_finished_run_is_skipped(outputs):
+    before = content(outputs)
+    assert latticework(*SMALL, outputs=outputs) == 0
+    after = content(outputs)
+    assert {file: after[file] for file in before} == before
+    assert not superseded(outputs)
+
+
+def test_where_it_runs_does_not_make_it_another_run(outputs):
+    before = content(only(outputs).path)
+    assert latticework(*SMALL, "threads=2", "device=cpu", "logger=files", outputs=outputs) == 0
+    assert content(only(outputs).path) == before
+
+
+def test_force_runs_it_again_and_keeps_the_old_record(outputs):
+    old = only(outputs)
+    before = numbers(old)
+    edit(old, mark="old")
+    assert latticework(*SMALL, "force=true", outputs=outputs) == 0
+    assert "mark" not in only(outputs).document
+    assert numbers(only(outputs)) == before  # the same command, the same numbers
+    (aside,) = superseded(outputs)
+    assert load(aside).document["mark"] == "old"
+    assert numbers(load(aside)) == before
+
+
+def test_a_changed_configuration_sets_the_old_record_aside(outputs):
+    """A default in a YAML was another one when the record was made; its folder is the same."""
+    old = only(outputs)
+    config = {**old.config, "sampler": {**old.config["sampler"], "flips": 2}}
+    edit(old, config=config)
+    assert latticework(*SMALL, outputs=outputs) == 0
+    assert only(outputs).config["sampler"]["flips"] == 1
+    (aside,) = superseded(outputs)
+    assert load(aside).config["sampler"]["flips"] == 2
+    assert (aside / "metrics.csv").exists()
+    assert (aside / "last.npz").exists()
+
+
+def test_an_unfinished_run_starts_afresh(outputs):
+    """Without run.json it did not finish: no row of it may be left among the new ones."""
+    record = only(outputs)
+    (record.path / "run.json").unlink()
+    with pytest.raises(FileNotFoundError, match="no finished run"):
+        load_all(outputs)
+    assert latticework(*SMALL, outputs=outputs) == 0
+    assert list(only(outputs).metrics["step"]) == [0, 10, 20]
+    assert not superseded(outputs)
+
+
+def test_another_seed_gives_other_numbers(finished, tmp_path):
+    """Control of the comparisons above."""
+    assert latticework(*SMALL, "seed=1", outputs=tmp_path) == 0
+    assert numbers(only(tmp_path)) != numbers(only(finished))
+
+
+# Sweeps, failures, figures.
+
+SWEEP = ("experiment=ising_sampling", "scale=smoke", "sampler=gwg,dula", "model.shape=[3,3]")
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory):
+    outputs = tmp_path_factory.mktemp("swept")
+    assert latticework(*SWEEP, outputs=outputs) == 0
+    return outputs
+
+
+def test_a_failing_run_does_not_stop_the_sweep(tmp_path, capsys):
+    words = (*SMALL[:2], "sampler=block_gibbs,gwg", "--multirun")
+    assert latticework(*words, outputs=tmp_path) == 1
+    out = capsys.readouterr().out
+    assert "1 failed:" in out
+    assert only(tmp_path).choices["sampler"] == "gwg"
+    (error,) = tmp_path.rglob("error.txt")
+    summary, *trace = error.read_text().splitlines()
+    assert "sampler=block_gibbs" in error.parent.name
+    assert summary.startswith("UnsupportedModelError: BlockGibbs needs a restricted Boltzmann")
+    assert any("Traceback" in line for line in trace)
+    assert f"{error.parent}  {summary}" in out
+    assert not (error.parent / "run.json").exists()
+
+    # Asked for again: what finished is skipped, what failed is tried again and told again.
+    before = content(only(tmp_path).path)
+    assert latticework(*words, outputs=tmp_path) == 1
+    assert content(only(tmp_path).path) == before
+
+    # An old failure is not this command's.
+    assert latticework(*SMALL, outputs=tmp_path) == 0
+
+
+def test_a_run_that_succeeds_at_last_leaves_no_error(tmp_path):
+    assert latticework(*SMALL, "budget.every=7", outputs=tmp_path) == 1
+    (error,) = tmp_path.rglob("error.txt")
+    assert "multiple of every" in error.read_text()
+    words = (*SMALL, "budget.every=5")
+    assert latticework(*words, outputs=tmp_path) == 0
+    error.rename(only(tmp_path).path / "error.txt")
+    (only(tmp_path).path / "run.json").unlink()
+    assert latticework(*words, outputs=tmp_path) == 0
+    assert not list(tmp_path.rglob("error.txt"))
+
+
+def test_samplers_of_a_sweep_share_their_start(swept):
+    gwg, dula = sorted(load_all(swept), key=lambda record: record.choices["sampler"])[::-1]
+    assert {gwg.choices["sampler"], dula.choices["sampler"]} == {"gwg", "dula"}
+    assert gwg.metrics["log_rmse"][0] == dula.metrics["log_rmse"][0]
+    assert gwg.metrics["log_rmse"][2] != dula.metrics["log_rmse"][2]
+
+
+REDRAW = """
+import sys
+class NoTorch:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] == "torch":
+            raise ImportError("torch is not to be imported here")
+sys.meta_path.insert(0, NoTorch())
+from scripts.figures import main
+main(sys.argv[1:])
+"""
+
+
+def test_figures_are_redrawn_from_records_without_torch(swept, tmp_path):
+    outputs = shutil.copytree(swept, tmp_path / "outputs")
+    figure = outputs / "ising_sampling" / "smoke" / "figures" / "fig3.png"
+    before = figure.read_bytes()
+    shutil.rmtree(figure.parent)
+    words = [sys.executable, "-c", REDRAW, "experiment=ising_sampling", "scale=smoke"]
+    done = subprocess.run(
+        [*words, f"outputs={outputs}"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert f"figure: {figure}" in done.stdout
+    assert figure.read_bytes() == before
+    assert figure.with_suffix(".pdf").exists()
+
+
+def test_a_figure_without_its_metric_says_so(swept):
+    with pytest.raises(LookupError, match="no record holds the metric log_mmd"):
+        curve(load_all(swept), metric="log_mmd", title="", against=["step"])
+
+
+# Substitute data.
+
+DIGITS = ("model.shape=[2,2]", "scale=smoke", "data=mnist", "data.root=null", "data.download=false")
+
+
+def test_a_substitute_is_marked_and_gives_way_to_the_data(tmp_path, monkeypatch):
+    monkeypatch.delenv("LATTICEWORK_DATA", raising=False)
+    words = (*DIGITS, f"data.cache={tmp_path / 'none'}")
+    assert latticework(*words, outputs=tmp_path) == 0
+    record = only(tmp_path)
+    assert "digits" in record.substitute
+    assert "in place of mnist" in record.substitute
+    texts = []
+    for records in ([record], []):
+        figure, _ = new_figure()
+        mark_substitute(figure, records)
+        texts.append([text.get_text() for text in figure.texts])
+    assert texts[0] == [f"SUBSTITUTE DATA\n{record.substitute}"]
+    assert texts[1] == []
+
+    before = content(record.path)
+    assert latticework(*words, outputs=tmp_path) == 0
+    assert content(record.path) == before
+
+    # The same folder, but the data may be somewhere else now: not finished for that.
+    (tmp_path / "root").mkdir()
+    elsewhere = [f"data.root={tmp_path / 'root'}" if "root" in w else w for w in words]
+    assert latticework(*elsewhere, outputs=tmp_path) == 0
+    assert len(superseded(tmp_path)) == 1
+    assert latticework(*elsewhere, "data.strict=true", outputs=tmp_path) == 1
+    (error,) = tmp_path.rglob("error.txt")
+    assert error.read_text().startswith("MissingFileError")
+
+
+# Chance.
+
+
+def draw(generator):
+    return torch.rand(4, generator=generator).tolist()
+
+
+def test_a_generator_depends_on_seed_and_purpose_only(tmp_path):
+    run, again = Run(tmp_path, seed=3), Run(tmp_path / "other", seed=3, model_seed=9)
+    first = draw(run.rng("chain"))
+    draw(run.rng("start"))
+    torch.rand(5)
+    assert draw(run.rng("chain")) == first  # whatever was drawn before
+    assert draw(again.rng("chain")) == first  # in whatever folder, with whatever model seed
+    others = [run.rng("start"), Run(tmp_path, seed=4).rng("chain"), run.shared_rng("chain")]
+    assert len({tuple(draw(rng)) for rng in others} | {tuple(first)}) == 4
+
+
+def test_what_runs_share_depends_on_the_model_seed_only(tmp_path):
+    shared = draw(Run(tmp_path, seed=1).shared_rng("truth"))
+    assert draw(Run(tmp_path, seed=2).shared_rng("truth")) == shared
+    assert draw(Run(tmp_path, model_seed=1).shared_rng("truth")) != shared
+
+
+def test_seeded_code_leaves_the_global_generator_alone(tmp_path):
+    state = torch.get_rng_state()
+    with Run(tmp_path, seed=1).seeded("model"):
+        first = torch.rand(3)
+    with Run(tmp_path, seed=2).seeded("model"):
+        assert torch.equal(torch.rand(3), first)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_rows_must_have_the_columns_of_the_first(tmp_path):
+    run = Run(tmp_path)
+    run.log(0, error=1.0)
+    with pytest.raises(ValueError, match="surprise"):
+        run.log(1, error=1.0, surprise=2.0)
