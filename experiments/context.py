@@ -31,8 +31,9 @@ from experiments.progress import progress
 
 log = logging.getLogger(__name__)
 ROOT = Path(__file__).resolve().parent.parent
-# Keys that say where and how a run happens, not what it computes.
-ENVIRONMENT = ("outputs", "device", "threads", "force", "logger", "figures")
+# Keys that say where and how a run happens, not what it computes. What a run takes from `scales` is
+# in its other keys; the rest of it belongs to other scales.
+ENVIRONMENT = ("outputs", "device", "threads", "force", "logger", "figures", "scales")
 SOURCES = ("root", "cache", "download", "strict")  # of `data`: where files are looked for
 T = TypeVar("T")
 

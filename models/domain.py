@@ -159,12 +159,12 @@ class Domain(ABC):
         Raises ValueError where a site has infinitely many.
         """
 
-    def patterns(self, sites: int) -> Tensor:
+    def patterns(self, sites: int, device: torch.device | str = "cpu") -> Tensor:
         """Every joint value of `sites` sites, `[values ** sites, sites]` (one-hot: one more axis).
 
-        The first site varies slowest. Cached; the caller must not change it.
+        The first site varies slowest. Cached on each device; the caller must not change it.
         """
-        return _patterns(self, sites)
+        return _patterns(self, sites, torch.device(device))
 
     def enumerate(self) -> Tensor:
         """Every state, `[states, *shape]`, for exact references on small domains.
@@ -181,10 +181,10 @@ class Domain(ABC):
 
 
 @lru_cache(maxsize=32)
-def _patterns(domain: Domain, sites: int) -> Tensor:
+def _patterns(domain: Domain, sites: int, device: torch.device) -> Tensor:
     values = domain.values()
     index = torch.cartesian_prod(*[torch.arange(len(values))] * sites).view(-1, sites)
-    return values[index]
+    return values[index].to(device)
 
 
 def one_hot(index: Tensor, num_values: int) -> Tensor:

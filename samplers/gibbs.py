@@ -57,7 +57,7 @@ class Gibbs(Sampler):
             if not domain.is_unit:
                 new = domain.low + (domain.high - domain.low) * new
         else:
-            patterns = domain.patterns(self.sites).to(x)
+            patterns = domain.patterns(self.sites, x.device)
             log_probs = model.block_log_probs(x, cache, block, patterns.unsqueeze(0))
             new = patterns[draw_categorical(softmax_weights(log_probs), rng).squeeze(-1)]
         cache = model.moved(cache, x, block, new)

@@ -178,19 +178,25 @@ def costs(sampler: str, side: int, turns: int, budget: float) -> Cost:
     return Cost(sampler, side * side, SCALING_CHAINS, torch.get_num_threads(), *spread(times))
 
 
+def three_digits(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
 def table(rows: list[Row]) -> Table:
-    result = Table(title="steps of all chains per second: median (quartiles)")
+    result = Table(title="steps of all chains per second, and their ratio (quartiles)")
     for name in ("model", "chains", "sampler", "threads", "here", "plain", "ratio"):
-        result.add_column(name, justify="left" if name in ("model", "sampler") else "right")
+        is_text = name in ("model", "sampler")
+        result.add_column(name, justify="left" if is_text else "right", no_wrap=True)
     for row in rows:
         result.add_row(
             row.model,
             str(row.chains),
             row.sampler,
             str(row.threads),
-            f"{row.ours:,.1f} ({row.ours_low:,.1f}-{row.ours_high:,.1f})",
-            f"{row.plain:,.2f} ({row.plain_low:,.2f}-{row.plain_high:,.2f})",
-            f"[bold]{row.ratio:,.1f}[/] ({row.ratio_low:,.1f}-{row.ratio_high:,.1f})",
+            three_digits(row.ours),
+            three_digits(row.plain),
+            f"{three_digits(row.ratio)} ({three_digits(row.ratio_low)}-"
+            f"{three_digits(row.ratio_high)})",
         )
     return result
 

@@ -50,7 +50,10 @@ def test_both_sides_have_the_same_target(name):
     torch.testing.assert_close(found, expected)
 
 
-@pytest.mark.parametrize("step", [plain.Gibbs(), plain.gwg, plain.dmala], ids=str)
+STEPS = {"gibbs": plain.Gibbs(), "gwg": plain.gwg, "dmala": plain.dmala}
+
+
+@pytest.mark.parametrize("step", STEPS.values(), ids=STEPS.keys())
 def test_the_reference_samples_the_target(step):
     """From exact draws it stays there: mean of each site, z < 5."""
     model = bench.model_named("ising-3x3")

@@ -7,6 +7,8 @@ import pytest
 import torch
 from torch import Generator
 
+from data.base import Dataset
+from experiments.chain import run_chain
 from experiments.isl import (
     best_beta,
     curve,
@@ -16,7 +18,10 @@ from experiments.isl import (
     prefix_sizes,
     score,
 )
+from experiments.validation import ValidationISL
 from models.domain import Binary
+from models.rbm import RBM
+from samplers.block_gibbs import BlockGibbs
 
 
 def bits(count, dim, seed=0, p=0.5):
@@ -127,3 +132,18 @@ def test_prefix_sizes():
 def test_bad_arguments_say_so(arguments, message):
     with pytest.raises(ValueError, match=message):
         log_density(*arguments)
+
+
+def test_the_online_metric_is_the_estimator():
+    class Loader:
+        def load(self):
+            return Dataset(*[bits(9, 6, seed=s).byte() for s in (1, 2, 3)], (6,), "bits")
+
+    model, sampler, rng = RBM(6, 3), BlockGibbs(), Generator().manual_seed(0)
+    metric, kept = ValidationISL(Loader(), points=5), []
+    for reading in run_chain(sampler, model, bits(2, 6), rng, steps=20, every=1, metrics=[metric]):
+        kept.append(reading.state.x)
+        if reading.step == 0:
+            assert reading.values["isl"].isnan()
+    counted = histograms(torch.cat(kept[1:]), Loader().load().valid[:5])
+    assert reading.values["isl"].item() == pytest.approx(score(counted, best_beta(counted)))

@@ -117,6 +117,15 @@ def test_where_it_runs_does_not_make_it_another_run(outputs):
     assert content(only(outputs).path) == before
 
 
+def test_another_scales_budget_does_not_make_it_another_run(outputs):
+    record = only(outputs)
+    scales = {**record.config["scales"], "paper": {"chains": 1, "steps": 1, "every": 1}}
+    edit(record, config={**record.config, "scales": scales})
+    before = content(record.path)
+    assert latticework(*SMALL, outputs=outputs) == 0
+    assert content(record.path) == before
+
+
 def test_force_runs_it_again_and_keeps_the_old_record(outputs):
     old = only(outputs)
     before = numbers(old)

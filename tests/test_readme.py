@@ -1,0 +1,226 @@
+"""What README.md and docs/ tell a reader to do, done."""
+
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+import test_kernels
+import torch
+from command import bundled_data, latticework
+from exactness import Row
+from hydra import compose, initialize_config_dir
+from hydra.utils import instantiate
+from targets import TARGETS, Asymmetric
+
+import scripts.figures
+from experiments import resolvers
+from experiments.exact import exact
+from experiments.record import load_all
+from models.domain import Binary, Categorical, Integer, Ordinal
+from models.rated_rbm import RatedRBM
+from samplers.base import UnsupportedModelError
+
+ROOT = Path(__file__).resolve().parent.parent
+CONF = ROOT / "conf"
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+resolvers.register(CONF)
+
+
+def blocks(page, language):
+    """The code blocks of a page."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+
+
+def commands(page, start):
+    """Those of its shell commands that begin with `start`, as words after it."""
+    lines = [line for block in blocks(page, "(?:sh)?") for line in block.splitlines()]
+    return [
+        shlex.split(line, comments=True)[len(start.split()) :]
+        for line in lines
+        if line.startswith(start)
+    ]
+
+
+def table(page, first):
+    """The rows of the table whose first column is named `first`, cell by cell."""
+    text = page.read_text().split(f"| {first} |", 1)[1].split("\n\n", 1)[0]
+    return [[cell.strip() for cell in row.strip("|").split("|")] for row in text.splitlines()[2:]]
+
+
+def names(group):
+    return {file.stem for file in (CONF / group).glob("*.yaml")}
+
+
+# The library example.
+
+
+def test_the_library_example_samples_its_target(capsys):
+    (source,) = blocks(ROOT / "README.md", "python")
+    space = {}
+    exec(compile(source, "README.md", "exec"), space)
+    steps = [
+        int(line.split()[0])
+        for line in capsys.readouterr().out.splitlines()
+        if line[0] in "0123456789"
+    ]
+    assert steps == [0, 200, 400, 600, 800, 1000]
+    truth = exact(space["model"]).mean.float()
+
+    def largest_z(x):
+        return ((x.mean(0) - truth) / (truth * (1 - truth) / len(x)).sqrt()).abs().max()
+
+    assert largest_z(space["reading"].state.x) < 4.5  # of 20 sites
+    assert largest_z(space["x"]) > 10  # control: the uniform start is far from it
+
+
+# Commands.
+
+RUNS = [(page, words) for page in PAGES for words in commands(page, "python run.py")]
+README_RUNS = [words for page, words in RUNS if page.name == "README.md"]
+
+
+def test_there_are_commands_to_test():
+    assert len(README_RUNS) >= 4
+    assert len(RUNS) > len(README_RUNS)
+
+
+@pytest.mark.parametrize("words", README_RUNS, ids=" ".join)
+def test_commands_of_the_readme_run(words, tmp_path, capsys):
+    if words == ["--help"]:
+        assert latticework(*words, outputs=tmp_path) == 0
+        assert "rbm_sampling" in capsys.readouterr().out
+        return
+    smoke = ["scale=smoke", *(word for word in words if not word.startswith("scale="))]
+    if "experiment=ising_sampling" in smoke and len(smoke) == 2:
+        pytest.skip("the whole sweep is run by test_experiments.py")
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        config = compose("config", [word for word in smoke if "," not in word and "--" not in word])
+    assert latticework(*smoke, *bundled_data(config), outputs=tmp_path) == 0
+    assert load_all(tmp_path)
+
+
+@pytest.mark.parametrize(("page", "words"), RUNS, ids=lambda value: getattr(value, "name", None))
+def test_commands_of_every_page_name_what_there_is(page, words):
+    chosen = dict(word.split("=", 1) for word in words if "=" in word)
+    for group in ("experiment", "sampler", "model", "data", "task", "logger"):
+        for name in chosen.get(group, "").split(","):
+            if name not in ("", "...", "lazy_walk"):
+                assert name in names(group)
+
+
+def test_figures_are_redrawn_by_the_readmes_command(tmp_path, capsys):
+    ((words, *_),) = [commands(ROOT / "README.md", "python -m scripts.figures")]
+    part = [*words, "scale=smoke", "seed=0"]
+    assert latticework(*part, "sampler=dula", outputs=tmp_path) == 0
+    capsys.readouterr()
+    scripts.figures.main([*words, "scale=smoke", f"outputs={tmp_path}"])
+    assert "fig3.png" in capsys.readouterr().out
+
+
+# Tables, links.
+
+DOMAINS = {
+    "{0, 1}": Binary(12),
+    "spins": Binary(12, -1, 1),
+    "categorical": Categorical(12, 3),
+    "ordinal": Ordinal(12, 4),
+    "integers": Integer(12),
+}
+
+
+def sampler_of(name):
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        return instantiate(compose(f"sampler/{name}").sampler, _convert_="all")
+
+
+def serves(sampler, model):
+    rng = torch.Generator().manual_seed(0)
+    try:
+        state = sampler.init(model.domain.uniform(2, rng), model)
+    except UnsupportedModelError:
+        return False
+    sampler.step(state, model, rng)
+    return True
+
+
+def test_the_table_of_samplers_is_true():
+    rows = table(ROOT / "README.md", "`sampler=`")
+    listed = {name.strip("`"): cells for name, *cells in rows}
+    for name, cells in listed.items():
+        sampler = sampler_of(name)
+        served = [serves(sampler, Asymmetric(d, width=0.6)) for d in DOMAINS.values()]
+        assert ["yes" if s else "·" for s in served] == cells[: len(DOMAINS)], name
+    rbm = RatedRBM(12, 3)
+    rbm.set_rates([torch.rand(5, 12).round()])
+    text = (ROOT / "README.md").read_text()
+    for name in names("sampler") - set(listed):
+        assert f"`{name}`" in text, f"README.md does not name the sampler {name}"
+        sampler = sampler_of(name)
+        assert serves(sampler, rbm)
+        assert not any(serves(sampler, Asymmetric(d, width=0.6)) for d in DOMAINS.values())
+
+
+@pytest.mark.parametrize(("first", "group"), [("`model=`", "model"), ("`task=`", "task")])
+def test_models_and_tasks_of_the_readme_are_those_there_are(first, group):
+    cells = " ".join(row[0] for row in table(ROOT / "README.md", first))
+    assert set(re.findall(r"`(\w+)`", cells)) == names(group)
+
+
+def test_every_experiment_is_in_the_table_of_reproducing():
+    rows = table(ROOT / "docs" / "reproducing.md", "id")
+    assert {row[1].strip("`") for row in rows} == names("experiment")
+
+
+def test_every_sampler_and_its_fields_are_in_the_docs():
+    text = (ROOT / "docs" / "samplers.md").read_text()
+    for name in names("sampler"):
+        assert f"`{name}`" in text
+        missing = [key for key in vars(sampler_of(name)) if f"`{key}`" not in text]
+        assert not missing, name
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
+        if not target.startswith("http") and "docs/results" not in target:
+            assert (page.parent / target).exists(), f"{page.name} points to {target}"
+
+
+# docs/adding_a_sampler.md, from outside the repository.
+
+
+def test_the_documented_sampler_runs_from_outside_and_is_exact(tmp_path, monkeypatch):
+    page = ROOT / "docs" / "adding_a_sampler.md"
+    source, law = blocks(page, "python")
+    (yaml,) = blocks(page, "yaml")
+    (tmp_path / "conf" / "sampler").mkdir(parents=True)
+    (tmp_path / "lazy_walk.py").write_text(source)
+    outside = yaml.replace("samplers.lazy_walk", "lazy_walk")
+    (tmp_path / "conf" / "sampler" / "lazy_walk.yaml").write_text(outside)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (words,) = commands(page, "PYTHONPATH=. python <repository>/run.py")
+    words = [w.replace("$PWD", str(tmp_path)).replace("=quick", "=smoke") for w in words]
+    assert latticework(*words, "seed=0", outputs=tmp_path / "outputs") == 0
+    chosen = {record.choices["sampler"] for record in load_all(tmp_path / "outputs")}
+    assert chosen == {"lazy_walk", "dmala"}
+
+    import exactness
+    import lazy_walk
+
+    space = {**vars(exactness), "LazyWalk": lazy_walk.LazyWalk}
+    definition, line = law.rsplit("\n\n\n", 1)
+    exec(definition, space)
+    row = eval(line, space)
+    assert isinstance(row, Row)
+    monkeypatch.setattr(test_kernels, "exact_law", lambda row, target: row.law(row.sampler, target))
+    for name in row.targets:
+        test_kernels.test_steps_follow_the_enumerated_law(row, TARGETS[name])
+    wrong = Row(
+        row.sampler, row.targets, lambda _, target: row.law(lazy_walk.LazyWalk(0.4), target)
+    )
+    with pytest.raises(AssertionError):  # control
+        test_kernels.test_steps_follow_the_enumerated_law(wrong, TARGETS["binary"])
+    with pytest.raises(ValueError, match="laziness must be"):
+        lazy_walk.LazyWalk(np.nan)
