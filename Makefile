@@ -8,8 +8,16 @@ READY := .venv/.installed
 READY_DEV := .venv/.installed-dev
 
 # The experiment that draws each figure of the papers, numbered as they number it.
-fig-3: EXPERIMENT = ising_sampling
+fig-1a: EXPERIMENT = bias_step_size
+fig-1b: EXPERIMENT = bias_nonquadratic
+fig-2: EXPERIMENT = ising_acceptance
+fig-3 fig-2-ess: EXPERIMENT = ising_sampling
 fig-4 fig-8: EXPERIMENT = rbm_sampling
+fig-7: EXPERIMENT = ising_connectivity
+fig-thm6.1: EXPERIMENT = stochastic_proposal
+fig-appB: EXPERIMENT = categorical_toy
+fig-appD: EXPERIMENT = rbm_step_term
+fig-appH: EXPERIMENT = preconditioning
 
 .PHONY: help demo test lint quick paper bench data clean
 
