@@ -123,6 +123,21 @@ class EnergyModel(nn.Module, ABC):
         return self(y.flatten(0, 1)).view(len(x), count)
 
 
+class DataModel(EnergyModel):
+    """A target that is a sum over rows of data, so that a minibatch estimates it.
+
+    `rows` counts them. `forward` is the full-batch target, and `given(batch)` the estimate from the
+    rows with indices `batch` `[n]`, scaled so that its gradient is unbiased: a model of its own, so
+    that whoever evaluates it twice sees the same rows.
+    """
+
+    rows: int
+
+    @abstractmethod
+    def given(self, batch: Tensor) -> EnergyModel:
+        """The target estimated from the rows `batch`; reads nothing on the host."""
+
+
 class Function(EnergyModel):
     """Any PyTorch function of x as a target: `Function(lambda x: ..., Binary(10))`.
 

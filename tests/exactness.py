@@ -24,6 +24,7 @@ from samplers.hamming import HammingBall
 from samplers.langevin import DMALA, DULA
 from samplers.locally_balanced import LocallyBalanced
 from samplers.relaxed import RMALA
+from samplers.stochastic import StochasticDULA
 from samplers.svgd import DiscreteSVGD
 
 Matrix = np.ndarray  # [states, states], rows sum to 1
@@ -82,6 +83,16 @@ def langevin_proposal(sampler: DULA | DMALA, target: Target) -> Matrix:
 
 def dula(sampler: DULA, target: Target) -> Law:
     return Law([langevin_proposal(sampler, target)], np.ones(len(target.z)))
+
+
+def stochastic_dula(sampler: StochasticDULA, target: Target) -> Law:
+    """The mean of DULA's law over all minibatches, each with the gradient of its own rows."""
+    rows, plain = target.model.rows, DULA(sampler.step_size)
+    parts = [
+        dula(plain, Target(target.model.given(torch.tensor(batch)))).after[0]
+        for batch in itertools.combinations(range(rows), sampler.batch)
+    ]
+    return Law([np.mean(parts, axis=0)], np.ones(len(target.z)))
 
 
 def dmala(sampler: DMALA, target: Target) -> Law:
@@ -220,6 +231,14 @@ TABLE = [
     Row(DULA(0.4), EVERY, dula, "own", reversible=False),
     Row(DULA(1.0), EVERY, dula, "own", reversible=False),
     Row(DULA(0.4, preconditioner=[0.5, 3.0, 1.5]), ("binary",), dula, "own", reversible=False),
+    Row(
+        StochasticDULA(1.5, batch=2),
+        ("regression",),
+        stochastic_dula,
+        "own",
+        reversible=False,
+        shared=True,
+    ),
     Row(GWG(), EVERY, gwg),
     Row(GWG(2), BINARY, gwg),
     Row(GWG(4), ("binary", "dense_ising", "rbm"), gwg),

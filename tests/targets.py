@@ -16,6 +16,7 @@ from models.domain import Binary, Categorical, Domain, Integer, Ordinal
 from models.ising import DenseIsing, Lattice
 from models.potts import DensePotts, LatticePotts
 from models.rbm import RBM
+from models.regression import synthetic_regression
 
 
 class Asymmetric(EnergyModel):
@@ -128,6 +129,7 @@ TARGETS = {
     "grid": Target(_by_neighbours(Lattice((2, 3), 0.25, [0.3, -0.2, 0.1, 0, 0.4, -0.1], False))),
     "dense_ising": Target(DenseIsing(_symmetric(3, 0.5), torch.tensor([0.2, -0.3, 0.1]))),
     "rbm": Target(_rbm()),
+    "regression": Target(synthetic_regression(5, 3)),
     "lattice_potts": Target(LatticePotts((3,), 3, 0.7, [0.2, -0.4, 0.1])),
     "dense_potts": Target(DensePotts(_symmetric(6, 0.8, block=3), 3, torch.tensor([0.5, 0, -0.2]))),
 }

@@ -20,6 +20,7 @@ from experiments.exact import exact
 from experiments.record import load_all
 from models.domain import Binary, Categorical, Integer, Ordinal
 from models.rated_rbm import RatedRBM
+from models.regression import synthetic_regression
 from samplers.base import UnsupportedModelError
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -158,7 +159,8 @@ def test_the_table_of_samplers_is_true():
     for name in names("sampler") - set(listed):
         assert f"`{name}`" in text, f"README.md does not name the sampler {name}"
         sampler = sampler_of(name)
-        assert serves(sampler, rbm)
+        own = synthetic_regression(20, 3) if name == "stochastic_dula" else rbm
+        assert serves(sampler, own)
         assert not any(serves(sampler, Asymmetric(d, width=0.6)) for d in DOMAINS.values())
 
 

@@ -1,0 +1,53 @@
+"""DULA with stochastic gradients: a fresh minibatch a step, the same for all that the step does.
+
+R. Zhang, X. Liu and Q. Liu, "A Langevin-like Sampler for Discrete Distributions", ICML 2022,
+Section 6: the proposal of Eq. (2) with an unbiased estimate of the gradient. Theorem 6.1 bounds
+what that does to the proposal.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Generator, Tensor
+
+from models.base import DataModel, EnergyModel
+from samplers.base import Info, Sampler, UnsupportedModelError, require_count
+from samplers.langevin import DULA
+
+
+class StochasticState(NamedTuple):
+    x: Tensor  # [chains, *domain.shape]; the next minibatch is not drawn yet
+
+
+@dataclass(frozen=True)
+class StochasticDULA(Sampler):
+    """DULA on `batch` distinct rows of the data, drawn afresh at each step, shared by all chains.
+
+    Serves models whose target is a sum over rows (models.base.DataModel). With `batch` all rows it
+    is DULA.
+    """
+
+    step_size: float  # alpha, in squared units of the domain's values
+    batch: int
+
+    def __post_init__(self) -> None:
+        require_count(batch=self.batch)
+        DULA(self.step_size)  # checks it
+
+    def init(self, x: Tensor, model: EnergyModel) -> StochasticState:
+        if not isinstance(model, DataModel):
+            raise UnsupportedModelError(self, model, "a model of data, with rows to choose from")
+        if self.batch > model.rows:
+            raise ValueError(f"batch must be at most the {model.rows} rows, got {self.batch}")
+        return StochasticState(x)
+
+    def step(
+        self, state: StochasticState, model: EnergyModel, rng: Generator
+    ) -> tuple[StochasticState, Info]:
+        assert isinstance(model, DataModel)
+        rows = torch.rand(model.rows, generator=rng, device=rng.device).topk(self.batch).indices
+        target = model.given(rows)
+        estimate = DULA(self.step_size).init(state.x, target)
+        y = model.domain.move_all(state.x, estimate.logits, rng)
+        return StochasticState(y), Info(y.new_ones(len(y)))
