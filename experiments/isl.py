@@ -20,6 +20,7 @@ from scipy.optimize import minimize_scalar
 from torch import Tensor
 
 CELLS = 2**23  # pairs of a sample and a point held at once: some 150 MB
+CHECKED = 10_000  # rows checked at once
 LARGEST_LOG_ODDS = 14.0  # of beta: 1 - beta is at least 8e-7
 GRID = 57  # log-odds tried before the search between the best one's neighbours
 
@@ -135,5 +136,5 @@ def _check(samples: Tensor, points: Tensor) -> None:
     if not len(samples) or not len(points):
         raise ValueError(f"got {len(samples)} samples and {len(points)} points, need both")
     for name, rows in (("samples", samples), ("points", points)):
-        if not ((rows == 0) | (rows == 1)).all():
+        if not all(((part == 0) | (part == 1)).all() for part in rows.split(CHECKED)):
             raise ValueError(f"{name} must be 0 or 1; the ISL of grey values is not defined")

@@ -38,7 +38,8 @@ def curve(
             if all((record.metrics[axis] == 0).all() for record in group):
                 continue  # nothing of this kind is counted for this sampler
             rows = min(len(record.metrics) for record in group)
-            x = np.mean([record.metrics[axis][:rows] for record in group], axis=0)
+            # The median: a run that the machine disturbed shifts no curve.
+            x = np.median([record.metrics[axis][:rows] for record in group], axis=0)
             y = np.array([record.metrics[metric][:rows] for record in group])
             mean, spread = y.mean(0), y.std(0)
             ax.plot(x, mean, dashes(key), color=colour(key), label=label(key), linewidth=1.4)
