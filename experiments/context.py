@@ -216,7 +216,8 @@ def _identity(config: dict[str, Any], sources: Sequence[str]) -> dict[str, Any]:
 
 
 def _set_aside(path: Path, outputs: Path) -> None:
-    stamp = time.strftime("%Y%m%d-%H%M%S")
+    moment = time.time_ns() % 10**9  # two within one second keep apart
+    stamp = f"{time.strftime('%Y%m%d-%H%M%S')}-{moment:09}"
     target = outputs / "superseded" / f"{path.relative_to(outputs)}-{stamp}"
     target.mkdir(parents=True)
     for file in path.iterdir():

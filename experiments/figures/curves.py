@@ -49,7 +49,8 @@ def curve(
             ax.axhline(level, color="black", linewidth=0.8, linestyle=":", label="floor")
         ax.set_xlabel(AXES[axis], fontsize=9)
         if log_x:
-            ax.set_xscale("symlog", linthresh=max(x[1], 1e-6))
+            ax.set_xscale("log")  # the start, at 0, falls off its left end
     np.atleast_1d(panels)[0].set_ylabel(title, fontsize=9)
-    np.atleast_1d(panels)[-1].legend(frameon=False, fontsize=7)
+    legend = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)}  # beside the last panel
+    np.atleast_1d(panels)[-1].legend(frameon=False, fontsize=7, **legend)
     return figure
