@@ -38,9 +38,10 @@ def curve(
             if all((record.metrics[axis] == 0).all() for record in group):
                 continue  # nothing of this kind is counted for this sampler
             rows = min(len(record.metrics) for record in group)
+            shown = slice(1 if log_x else 0, rows)  # the start is at 0
             # The median: a run that the machine disturbed shifts no curve.
-            x = np.median([record.metrics[axis][:rows] for record in group], axis=0)
-            y = np.array([record.metrics[metric][:rows] for record in group])
+            x = np.median([record.metrics[axis][shown] for record in group], axis=0)
+            y = np.array([record.metrics[metric][shown] for record in group])
             mean, spread = y.mean(0), y.std(0)
             ax.plot(x, mean, dashes(key), color=colour(key), label=label(key), linewidth=1.4)
             ax.fill_between(x, mean - spread, mean + spread, color=colour(key), alpha=0.2, lw=0)
@@ -49,7 +50,7 @@ def curve(
             ax.axhline(level, color="black", linewidth=0.8, linestyle=":", label="floor")
         ax.set_xlabel(AXES[axis], fontsize=9)
         if log_x:
-            ax.set_xscale("log")  # the start, at 0, falls off its left end
+            ax.set_xscale("log")
     np.atleast_1d(panels)[0].set_ylabel(title, fontsize=9)
     legend = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)}  # beside the last panel
     np.atleast_1d(panels)[-1].legend(frameon=False, fontsize=7, **legend)
