@@ -2,9 +2,8 @@
 
 O. Breuleux, Y. Bengio and P. Vincent (2011), Section 5, took the 1,000 most common stems of 100,000
 restaurant reviews of OpenTable, which are unpublished; IMDB's movie reviews stand in (A. Maas et
-al., "Learning Word Vectors for Sentiment Analysis", ACL 2011). Stems are those of step 1 of
-M. Porter's algorithm ("An algorithm for suffix stripping", Program 1980): plurals, -ed and -ing go,
-a last y becomes i; so "acted", "acting" and "acts" are one, derived words are not.
+al., "Learning Word Vectors for Sentiment Analysis", ACL 2011). Stems are those of M. Porter's
+algorithm ("An algorithm for suffix stripping", Program 1980), as NLTK has it.
 
 The file is read once, line by line; of each text only the numbers of its stems are kept. The result
 is kept in the cache folder, eight sites to a byte.
@@ -25,6 +24,7 @@ from typing import ClassVar
 
 import numpy as np
 import torch
+from nltk.stem import PorterStemmer
 
 from data.base import Dataset, derive
 from data.files import CACHE, MissingFileError, Source, damaged, find
@@ -84,12 +84,12 @@ class Reviews:
             log.warning("SUBSTITUTE DATA: these are %s\n%s", name, error)
             rows, _ = bag_of_words(_help_topics(), self.words, self.seed)
             return _dataset(rows, name, substitute=True)
-        name = "reviews (imdb, in place of the unpublished OpenTable), Porter step 1 stems"
+        name = "reviews (imdb, in place of the unpublished OpenTable), Porter stems"
         return _dataset(self._cached(path), name)
 
     def _cached(self, path: Path) -> list[np.ndarray]:
         stamp = path.stat()
-        key = f"reviews-{self.words}-{self.seed}-{stamp.st_size}-{int(stamp.st_mtime)}.npz"
+        key = f"reviews-porter-{self.words}-{self.seed}-{stamp.st_size}-{int(stamp.st_mtime)}.npz"
         file = Path(self.cache or CACHE).expanduser() / "reviews" / key
         if not file.exists():
             log.info("reading %s, some tens of seconds", path.name)
@@ -145,52 +145,13 @@ def bag_of_words(texts: Iterable[str], words: int, seed: int) -> tuple[list[np.n
     return splits, [names[i] for i in commonest]
 
 
+_porter = PorterStemmer()
+
+
 @lru_cache(maxsize=200_000)
 def stem(word: str) -> str:
-    """Step 1 of Porter's algorithm on a lower-case word: "ponies" -> "poni", "hopping" -> "hop"."""
-    if len(word) < 3:
-        return word
-    for ending, kept in (("sses", "ss"), ("ies", "i"), ("ss", "ss"), ("s", "")):  # step 1a
-        if word.endswith(ending):
-            word = word.removesuffix(ending) + kept
-            break
-    if word.endswith("eed"):  # step 1b
-        word = word[:-1] if _measure(word[:-3]) > 0 else word
-    else:
-        for ending in ("ed", "ing"):
-            base = word.removesuffix(ending)
-            if word.endswith(ending) and "v" in _pattern(base):
-                word = _mended(base)
-                break
-    if word.endswith("y") and "v" in _pattern(word[:-1]):  # step 1c
-        word = word[:-1] + "i"
-    return word
-
-
-def _mended(base: str) -> str:
-    """What is left when -ed or -ing has gone: "fil" -> "file", "hopp" -> "hop"."""
-    pattern = _pattern(base)
-    if base.endswith(("at", "bl", "iz")):
-        return base + "e"
-    if pattern.endswith("cc") and base[-1] == base[-2] and base[-1] not in "lsz":
-        return base[:-1]
-    if pattern.endswith("cvc") and base[-1] not in "wxy" and _measure(base) == 1:
-        return base + "e"
-    return base
-
-
-def _pattern(word: str) -> str:
-    """Vowels and consonants: "toy" -> "cvc"; y is a vowel after a consonant."""
-    pattern = ""
-    for letter in word:
-        vowel = letter in "aeiou" or (letter == "y" and pattern.endswith("c"))
-        pattern += "v" if vowel else "c"
-    return pattern
-
-
-def _measure(word: str) -> int:
-    """How often a vowel is followed by a consonant."""
-    return _pattern(word).count("vc")
+    """The stem of a lower-case word by Porter's algorithm: "ponies" -> "poni"."""
+    return _porter.stem(word)
 
 
 def _read_jsonl(path: Path) -> Iterator[str]:

@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 ROOT = Path(__file__).resolve().parent.parent
 # Keys that say where and how a run happens, not what it computes. What a run takes from `scales` is
 # in its other keys; the rest of it belongs to other scales.
-ENVIRONMENT = ("outputs", "device", "threads", "force", "logger", "figures", "scales")
+ENVIRONMENT = ("outputs", "device", "threads", "force", "logger", "figures", "tables", "scales")
 SOURCES = ("root", "cache", "download", "strict")  # of `data`: where files are looked for
 T = TypeVar("T")
 

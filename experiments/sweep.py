@@ -24,7 +24,7 @@ class Finish(Callback):
     def on_run_end(self, config: DictConfig, **kwargs: Any) -> None:
         folder = Path(config.outputs) / config.name / config.scale
         for file in draw_all(config, folder):
-            print(f"figure: {file}")
+            print(f"{file.parent.name[:-1]}: {file}")
         failed = [
             path for path in folder.rglob("error.txt") if path.stat().st_mtime >= self.started
         ]

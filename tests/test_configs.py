@@ -54,7 +54,7 @@ def test_every_experiment_composes_at_each_scale(experiment, scale):
     assert set(document["scales"]) >= set(SCALES)
     columns = {frozenset(document["scales"][scale]) for scale in SCALES}
     assert len(columns) == 1, "every scale must have the same keys"
-    for figure in document["figures"].values():
+    for figure in (*document["figures"].values(), *document["tables"].values()):
         assert set(figure) - {"_target_"} < parameters(figure["_target_"])
     assert parameters(document["task"]["_target_"]) >= set(document["task"]) - {
         "_target_",

@@ -15,19 +15,11 @@ def _no_data_root(monkeypatch):
     monkeypatch.delenv("LATTICEWORK_DATA", raising=False)
 
 
-# Porter's own examples of step 1.
 @pytest.mark.parametrize(
     ("word", "expected"),
-    [
-        ("caresses", "caress"), ("ponies", "poni"), ("ties", "ti"), ("caress", "caress"),
-        ("cats", "cat"), ("feed", "feed"), ("agreed", "agree"), ("plastered", "plaster"),
-        ("bled", "bled"), ("motoring", "motor"), ("sing", "sing"), ("conflated", "conflate"),
-        ("troubled", "trouble"), ("sized", "size"), ("hopping", "hop"), ("tanned", "tan"),
-        ("falling", "fall"), ("hissing", "hiss"), ("fizzed", "fizz"), ("failing", "fail"),
-        ("filing", "file"), ("happy", "happi"), ("sky", "sky"), ("as", "as"),
-    ],
-)  # fmt: skip
-def test_stems_are_porters_examples(word, expected):
+    [("ponies", "poni"), ("acted", "act"), ("acting", "act"), ("relational", "relat")],
+)
+def test_stems_are_porters(word, expected):
     assert stem(word) == expected
 
 

@@ -1,7 +1,8 @@
-"""Draw every figure that an experiment's configuration names, from its records."""
+"""Draw every figure and write every table that an experiment names, from its records."""
 
 import logging
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 from hydra.utils import instantiate
@@ -9,18 +10,20 @@ from omegaconf import DictConfig
 
 from experiments.figures.style import mark_substitute
 from experiments.record import load_all
+from experiments.tables.table import write
 
 log = logging.getLogger(__name__)
 
 
 def draw_all(config: DictConfig, folder: Path) -> list[Path]:
-    """Write `folder/figures/<name>.{png,pdf}` for each entry of `config.figures`; the PNGs' paths.
+    """Write `folder/figures/<name>.{png,pdf}` for each entry of `config.figures`,
+    and `folder/tables/<name>.{csv,md,tex}` for each of `config.tables`; the PNGs' and CSVs' paths.
 
-    An entry is a function of the records, instantiated with its settings. A figure that the records
-    do not suffice for is skipped, saying why.
+    An entry is a function of the records, instantiated with its settings, that gives a Figure or a
+    DataFrame. What the records do not suffice for is skipped, saying why.
     """
-    figures = config.get("figures") or {}
-    if not figures:
+    entries = [(*item, kind) for kind in ("figures", "tables") for item in _entries(config, kind)]
+    if not entries:
         return []
     mpl.use("Agg")
     try:
@@ -29,17 +32,24 @@ def draw_all(config: DictConfig, folder: Path) -> list[Path]:
         log.warning("no figures: %s", error)
         return []
     written = []
-    for name, spec in figures.items():
+    for name, spec, kind in entries:
         try:
-            figure = instantiate(spec, _convert_="all", _partial_=True)(records)
+            made = instantiate(spec, _convert_="all", _partial_=True)(records)
         except LookupError as error:
             log.warning("%s was not drawn: %s", name, error)
             continue
-        mark_substitute(figure, records)
-        target = folder / "figures" / f"{name}.png"
-        target.parent.mkdir(exist_ok=True)
-        figure.savefig(target, dpi=160)
-        figure.savefig(target.with_suffix(".pdf"))
-        mpl.pyplot.close(figure)
+        (folder / kind).mkdir(exist_ok=True)
+        if kind == "tables":
+            written.append(write(made, folder / kind / f"{name}.csv")[0])
+            continue
+        mark_substitute(made, records)
+        target = folder / kind / f"{name}.png"
+        made.savefig(target, dpi=160)
+        made.savefig(target.with_suffix(".pdf"))
+        mpl.pyplot.close(made)
         written.append(target)
     return written
+
+
+def _entries(config: DictConfig, kind: str) -> list[tuple[Any, Any]]:
+    return list((config.get(kind) or {}).items())

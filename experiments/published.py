@@ -1,0 +1,29 @@
+"""The papers' own numbers, read from `published.yaml`. Imports no torch."""
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from omegaconf import OmegaConf
+
+from experiments.tables.table import Estimate
+
+FILE = Path(__file__).with_name("published.yaml")
+
+
+def published(name: str, *keys: str) -> Estimate | None:
+    """The number at `keys` of the table or figure `name`; None where the paper prints none.
+
+    Raises KeyError for a name that is not in the file at all.
+    """
+    node: Any = _file()[name]["values"]
+    for key in keys:
+        if not isinstance(node, dict) or key not in node:
+            return None
+        node = node[key]
+    return Estimate(*node) if isinstance(node, list) else Estimate(float(node))
+
+
+@cache
+def _file() -> Any:
+    return OmegaConf.to_container(OmegaConf.load(FILE))

@@ -1,0 +1,65 @@
+"""Tables: a data frame of labels and estimates, written as CSV, Markdown and LaTeX.
+
+A function of the records gives the frame; its cells are text, numbers, or an `Estimate`. The CSV is
+for programs: an estimate is three columns there, in full precision. The other two are for readers.
+"""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+
+class Estimate(NamedTuple):
+    """A mean over runs with its spread: one standard deviation between runs, where there is one."""
+
+    mean: float
+    spread: float | None = None
+    runs: int | None = None
+
+    def text(self, digits: int) -> str:
+        """`-0.3590 ± 0.0003 (5)`, the number of runs in brackets."""
+        spread = "" if self.spread is None else f" ± {self.spread:.{digits}f}"
+        runs = "" if self.runs is None else f" ({self.runs})"
+        return f"{self.mean:.{digits}f}{spread}{runs}"
+
+
+def estimate(values: Any) -> Estimate:
+    """Of the values of one run each. A single run has no spread."""
+    values = np.asarray(list(values), dtype=float)
+    spread = float(values.std(ddof=1)) if len(values) > 1 else None
+    return Estimate(float(values.mean()), spread, len(values))
+
+
+def write(frame: pd.DataFrame, target: Path, digits: int = 4) -> list[Path]:
+    """`target` with the suffixes .csv, .md and .tex; `digits` after the point for readers."""
+    text = frame.map(lambda cell: _text(cell, digits))
+    written = [target.with_suffix(suffix) for suffix in (".csv", ".md", ".tex")]
+    _long(frame).to_csv(written[0], index=False)
+    written[1].write_text(text.to_markdown(index=False, disable_numparse=True) + "\n")
+    latex = text.map(lambda cell: str(cell).replace("±", "\\(\\pm\\)").replace("%", "\\%"))
+    written[2].write_text(latex.to_latex(index=False, escape=False).replace("_", "\\_"))
+    return written
+
+
+def _text(cell: Any, digits: int) -> str:
+    if isinstance(cell, Estimate):
+        return cell.text(digits)
+    if cell is None or (isinstance(cell, float) and np.isnan(cell)):
+        return ""
+    return f"{cell:.{digits}g}" if isinstance(cell, float) else str(cell)
+
+
+def _long(frame: pd.DataFrame) -> pd.DataFrame:
+    columns: dict[str, Any] = {}
+    for name in frame:
+        cells = list(frame[name])
+        if not any(isinstance(cell, Estimate) for cell in cells):
+            columns[str(name)] = cells
+            continue
+        for part in Estimate._fields:
+            values = [getattr(c, part) if isinstance(c, Estimate) else None for c in cells]
+            if part == "mean" or any(value is not None for value in values):
+                columns[str(name) if part == "mean" else f"{name} ({part})"] = values
+    return pd.DataFrame(columns)

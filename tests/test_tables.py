@@ -1,0 +1,39 @@
+"""Tables: estimates, the three files of a table, and the papers' numbers beside ours."""
+
+import pandas as pd
+import pytest
+
+from experiments.published import published
+from experiments.tables.table import Estimate, estimate, write
+
+
+def test_an_estimate_is_a_mean_with_the_spread_between_runs():
+    assert estimate([1.0, 3.0]) == (2.0, pytest.approx(2**0.5), 2)
+    assert estimate([1.5]) == (1.5, None, 1)
+    assert estimate([1.0, 3.0]).text(2) == "2.00 ± 1.41 (2)"
+    assert Estimate(-0.359, 0.0003).text(4) == "-0.3590 ± 0.0003"
+
+
+def test_a_table_is_written_for_programs_and_for_readers(tmp_path):
+    frame = pd.DataFrame(
+        {
+            "data set": ["a_b", "c"],
+            "ours": [Estimate(0.12345, 0.5, 3), Estimate(2.0)],
+            "paper": [None, Estimate(1.0)],
+        }
+    )
+    csv, markdown, latex = write(frame, tmp_path / "table.csv", digits=2)
+    back = pd.read_csv(csv)
+    assert list(back) == ["data set", "ours", "ours (spread)", "ours (runs)", "paper"]
+    assert back["ours"].tolist() == [0.12345, 2.0]
+    assert back["paper"].isna().tolist() == [True, False]
+    assert "| a_b        | 0.12 ± 0.50 (3) |" in markdown.read_text()
+    assert r"a\_b & 0.12 \(\pm\) 0.50 (3)" in latex.read_text()
+
+
+def test_published_numbers_have_one_home():
+    assert published("table2", "train_log_likelihood", "compas", "dmala") == (-0.3394, 0.0016, None)
+    assert published("table1", "omniglot", "vae") == (-97.65, None, None)
+    assert published("table1", "omniglot", "a sampler of our own") is None
+    with pytest.raises(KeyError):
+        published("table9")
