@@ -1,8 +1,10 @@
 """The indirect sampling likelihood against its definition, and as a distribution."""
 
 import math
+from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch import Generator
@@ -18,6 +20,7 @@ from experiments.isl import (
     prefix_sizes,
     score,
 )
+from experiments.tables.isl import final_isl
 from experiments.validation import ValidationISL
 from models.domain import Binary
 from models.rbm import RBM
@@ -147,3 +150,53 @@ def test_the_online_metric_is_the_estimator():
             assert reading.values["isl"].isnan()
     counted = histograms(torch.cat(kept[1:]), Loader().load().valid[:5])
     assert reading.values["isl"].item() == pytest.approx(score(counted, best_beta(counted)))
+
+
+class Curve(NamedTuple):
+    """What the table reads of a record."""
+
+    sampler: str
+    scores: list[float]  # at 1, 10, 100, 1000 samples
+
+    @property
+    def metrics(self) -> pd.DataFrame:
+        return pd.DataFrame({"step": [1, 10, 100, 1000], "isl": self.scores})
+
+    @property
+    def config(self) -> dict:
+        return {"sampler": {"_target_": self.sampler}}
+
+    @property
+    def choices(self) -> dict:
+        return {"sampler": self.sampler}
+
+    @property
+    def document(self) -> dict:
+        return {
+            "isl": self.scores[-1],
+            "parzen": -80.0,
+            "commonest_share": 0.5,
+            "seconds_per_step": 1e-4,
+        }
+
+    def has(self, name: str) -> bool:
+        return name == "parzen"
+
+
+def test_the_table_counts_the_samples_that_are_as_good():
+    records = [
+        Curve("block_gibbs", [-100, -95, -90, -80]),
+        Curve("block_gibbs", [-100, -95, -93, -92]),
+        Curve("rates_fpcd", [-100, -95, -85, -78]),
+        Curve("rates_fpcd", [-100, -95, -87, -78]),
+    ]
+    table = final_isl(records, "usps").set_index("samples of")
+    count = "samples as good as 100 of rates-FPCD"
+    assert table.loc["Block Gibbs", count].mean == 1000  # the aim is -86
+    assert table.loc["Block Gibbs", "reached"] == "1 of 2"
+    assert table.loc["rates-FPCD", "reached"] == "2 of 2"
+    assert table.loc["rates-FPCD", "ISL"].mean == -78
+    assert table.loc["rates-FPCD", "paper"].mean == -78.5
+    assert table.loc["training set", "ISL"].mean == -80
+    with pytest.raises(LookupError, match="rates-FPCD"):
+        final_isl(records[:2], "usps")

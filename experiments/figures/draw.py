@@ -16,11 +16,11 @@ log = logging.getLogger(__name__)
 
 
 def draw_all(config: DictConfig, folder: Path) -> list[Path]:
-    """Write `folder/figures/<name>.{png,pdf}` for each entry of `config.figures`,
-    and `folder/tables/<name>.{csv,md,tex}` for each of `config.tables`; the PNGs' and CSVs' paths.
+    """Make what `config.figures` and `config.tables` name; the paths of the PNGs and CSVs.
 
     An entry is a function of the records, instantiated with its settings, that gives a Figure or a
-    DataFrame. What the records do not suffice for is skipped, saying why.
+    DataFrame: `folder/figures/<name>.{png,pdf}`, `folder/tables/<name>.{csv,md,tex}`. What the
+    records do not suffice for is skipped, saying why.
     """
     entries = [(*item, kind) for kind in ("figures", "tables") for item in _entries(config, kind)]
     if not entries:

@@ -1,0 +1,59 @@
+"""ISL of each sampler in numbers: Section 5.1 of Breuleux et al. (2011)."""
+
+import numpy as np
+import pandas as pd
+
+from experiments.figures.style import by_sampler, label
+from experiments.published import published
+from experiments.record import Record
+from experiments.tables.table import Estimate, estimate
+
+
+def final_isl(records: list[Record], data: str, few: int = 100) -> pd.DataFrame:
+    """The ISL of all samples, and how many samples are as good as `few` of rates-FPCD.
+
+    A sampler's seeds are compared with the mean curve of rates-FPCD; where one never gets there its
+    count is that of all its samples, and the column `reached` says how many did. `data` is the key
+    of the published numbers. Raises LookupError where no record is of rates-FPCD.
+    """
+    records = [record for record in records if "isl" in record.metrics and record.has("parzen")]
+    groups = by_sampler(records)
+    aim = [np.interp(few, *_curve(record)) for record in groups.get(("rates_fpcd", 0), [])]
+    if not aim:
+        raise LookupError("the table compares with rates-FPCD, of which there is no record")
+    rows = []
+    for key, group in groups.items():
+        counts = [_first(record, float(np.mean(aim))) for record in group]
+        finals = [record.document["isl"] for record in group]
+        rows.append(
+            {
+                "samples of": label(key),
+                "ISL": estimate(finals),
+                "paper": published("rates_fig2", data, key[0]),
+                f"samples as good as {few} of rates-FPCD": estimate(c for c, _ in counts),
+                "reached": f"{sum(there for _, there in counts)} of {len(counts)}",
+                "share of commonest state": estimate(
+                    record.document["commonest_share"] for record in group
+                ),
+                "microseconds a sample": estimate(
+                    1e6 * record.document["seconds_per_step"] for record in group
+                ),
+            }
+        )
+    training = {
+        "samples of": "training set",
+        "ISL": Estimate(records[0].document["parzen"]),
+        "paper": published("rates_fig2", data, "training_set"),
+    }
+    return pd.DataFrame([*rows, training]).astype(object)
+
+
+def _curve(record: Record) -> tuple[np.ndarray, np.ndarray]:
+    return record.metrics["step"].to_numpy(), record.metrics["isl"].to_numpy()
+
+
+def _first(record: Record, aim: float) -> tuple[int, bool]:
+    """The first number of samples, of those read, whose ISL is `aim` or more; and if there is."""
+    steps, scores = _curve(record)
+    there = scores >= aim
+    return (int(steps[there.argmax()]), True) if there.any() else (int(steps[-1]), False)
