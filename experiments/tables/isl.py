@@ -35,9 +35,6 @@ def final_isl(records: list[Record], data: str, few: int = 100) -> pd.DataFrame:
                 "share of commonest state": estimate(
                     record.document["commonest_share"] for record in group
                 ),
-                "microseconds a sample": estimate(
-                    1e6 * record.document["seconds_per_step"] for record in group
-                ),
             }
         )
     training = {

@@ -4,6 +4,7 @@ A function of the records gives the frame; its cells are text, numbers, or an `E
 for programs: an estimate is three columns there, in full precision. The other two are for readers.
 """
 
+import math
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,11 +19,13 @@ class Estimate(NamedTuple):
     spread: float | None = None
     runs: int | None = None
 
-    def text(self, digits: int) -> str:
-        """`-0.3590 ± 0.0003 (5)`, the number of runs in brackets."""
-        spread = "" if self.spread is None else f" ± {self.spread:.{digits}f}"
+    def text(self) -> str:
+        """`-0.3590 ± 0.0003 (5)`: two digits of the spread, and the number of runs in brackets."""
         runs = "" if self.runs is None else f" ({self.runs})"
-        return f"{self.mean:.{digits}f}{spread}{runs}"
+        if not self.spread:  # one run, or runs that are all alike
+            return f"{self.mean:.6g}{runs}"
+        places = max(0, 1 - math.floor(math.log10(self.spread)))
+        return f"{self.mean:,.{places}f} ± {self.spread:,.{places}f}{runs}"
 
 
 def estimate(values: Any) -> Estimate:
@@ -32,9 +35,9 @@ def estimate(values: Any) -> Estimate:
     return Estimate(float(values.mean()), spread, len(values))
 
 
-def write(frame: pd.DataFrame, target: Path, digits: int = 4) -> list[Path]:
-    """`target` with the suffixes .csv, .md and .tex; `digits` after the point for readers."""
-    text = frame.map(lambda cell: _text(cell, digits))
+def write(frame: pd.DataFrame, target: Path) -> list[Path]:
+    """`target` with the suffixes .csv, .md and .tex."""
+    text = frame.map(_text)
     written = [target.with_suffix(suffix) for suffix in (".csv", ".md", ".tex")]
     _long(frame).to_csv(written[0], index=False)
     written[1].write_text(text.to_markdown(index=False, disable_numparse=True) + "\n")
@@ -43,12 +46,12 @@ def write(frame: pd.DataFrame, target: Path, digits: int = 4) -> list[Path]:
     return written
 
 
-def _text(cell: Any, digits: int) -> str:
+def _text(cell: Any) -> str:
     if isinstance(cell, Estimate):
-        return cell.text(digits)
+        return cell.text()
     if cell is None or (isinstance(cell, float) and np.isnan(cell)):
         return ""
-    return f"{cell:.{digits}g}" if isinstance(cell, float) else str(cell)
+    return f"{cell:.4g}" if isinstance(cell, float) else str(cell)
 
 
 def _long(frame: pd.DataFrame) -> pd.DataFrame:
