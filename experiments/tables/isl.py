@@ -10,20 +10,26 @@ from experiments.tables.table import Estimate, estimate
 
 
 def final_isl(records: list[Record], data: str, few: int = 100) -> pd.DataFrame:
-    """The ISL of all samples, and how many samples are as good as `few` of rates-FPCD.
+    """The ISL of all samples of each sampler, and how far fewer samples of rates-FPCD go.
 
-    A sampler's seeds are compared with the mean curve of rates-FPCD; where one never gets there its
-    count is that of all its samples, and the column `reached` says how many did. `data` is the key
-    of the published numbers. Raises LookupError where no record is of rates-FPCD.
+    That is how many samples are as good as `few` of rates-FPCD, and how many of rates-FPCD are as
+    good as all of them. A sampler's seeds are compared with the mean curve of rates-FPCD; where one
+    never gets there its count is that of all its samples, and the column `reached` says how many
+    did. `data` is the key of the published numbers. Raises LookupError where no record is of
+    rates-FPCD.
     """
     records = [record for record in records if "isl" in record.metrics and record.has("parzen")]
     groups = by_sampler(records)
-    aim = [np.interp(few, *_curve(record)) for record in groups.get(("rates_fpcd", 0), [])]
-    if not aim:
+    curves = [_curve(record) for record in groups.get(("rates_fpcd", 0), [])]
+    if not curves:
         raise LookupError("the table compares with rates-FPCD, of which there is no record")
+    rows_read = min(len(steps) for steps, _ in curves)
+    sizes = curves[0][0][:rows_read]
+    mean = np.mean([scores[:rows_read] for _, scores in curves], axis=0)
+    aim = float(np.interp(few, sizes, mean))
     rows = []
     for key, group in groups.items():
-        counts = [_first(record, float(np.mean(aim))) for record in group]
+        counts = [_first(*_curve(record), aim) for record in group]
         finals = [record.document["isl"] for record in group]
         rows.append(
             {
@@ -32,6 +38,9 @@ def final_isl(records: list[Record], data: str, few: int = 100) -> pd.DataFrame:
                 "paper": published("rates_fig2", data, key[0]),
                 f"samples as good as {few} of rates-FPCD": estimate(c for c, _ in counts),
                 "reached": f"{sum(there for _, there in counts)} of {len(counts)}",
+                "samples of rates-FPCD as good as all": estimate(
+                    _first(sizes, mean, score)[0] for score in finals
+                ),
                 "share of commonest state": estimate(
                     record.document["commonest_share"] for record in group
                 ),
@@ -49,8 +58,7 @@ def _curve(record: Record) -> tuple[np.ndarray, np.ndarray]:
     return record.metrics["step"].to_numpy(), record.metrics["isl"].to_numpy()
 
 
-def _first(record: Record, aim: float) -> tuple[int, bool]:
+def _first(steps: np.ndarray, scores: np.ndarray, aim: float) -> tuple[int, bool]:
     """The first number of samples, of those read, whose ISL is `aim` or more; and if there is."""
-    steps, scores = _curve(record)
     there = scores >= aim
     return (int(steps[there.argmax()]), True) if there.any() else (int(steps[-1]), False)
