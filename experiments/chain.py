@@ -46,7 +46,7 @@ def run_chain(
         state = sampler.init(x, model)
         carries = [metric.init(model, state, reference or Reference()) for metric in metrics]
         yield Reading(0, state, _read(metrics, carries), carries)
-        advance = _block(sampler, model, rng, every, metrics)
+        advance = block_of(sampler, model, rng, every, metrics)
         if x.is_cuda:
             advance = capture(advance, state, carries, rng)
     for step in range(every, steps + 1, every):
@@ -56,9 +56,11 @@ def run_chain(
         yield reading
 
 
-def _block(
+def block_of(
     sampler: Sampler, model: EnergyModel, rng: Generator, steps: int, metrics: Sequence[Metric]
 ) -> Block:
+    """A function of a state and the metrics' carries that takes `steps` steps."""
+
     def advance(state: Any, carries: list) -> tuple[Any, list]:
         for _ in range(steps):
             state, info = sampler.step(state, model, rng)
@@ -83,7 +85,7 @@ def seconds_per_step(
     times = []
     with torch.no_grad():
         state = sampler.init(x, model)
-        advance = _block(sampler, model, rng, steps, ())
+        advance = block_of(sampler, model, rng, steps, ())
         if x.is_cuda:
             advance = capture(advance, state, [], rng)
         state, _ = advance(state, [])  # warm-up
@@ -103,7 +105,10 @@ def synchronise(device: torch.device) -> None:
 
 # What counts as an evaluation of the whole model, and what as a local one (a few sites).
 WHOLE = ("forward", "gradient", "log_prob_and_grad", "evaluate_with_cache", "evaluate_flipped")
-LOCAL = ("log_odds", "conditional", "differences", "differences_after", "block_log_probs")
+LOCAL = (
+    "log_odds", "conditional", "differences", "differences_after",
+    "block_log_probs", "site_log_probs",
+)  # fmt: skip
 
 
 class Evaluations(NamedTuple):

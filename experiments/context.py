@@ -1,7 +1,8 @@
 """The context of one run: device, seeded generators, and the record being written.
 
 A record is a folder. `metrics.csv` grows while the run goes on; `run.json` is written last and
-means *finished*; `error.txt` holds the traceback of a run that failed.
+means *finished*; `error.txt` holds the traceback of a run that failed; `checkpoints/` is there
+until the run has finished (experiments/checkpoint.py says how a task uses them).
 """
 
 import csv
@@ -10,6 +11,8 @@ import json
 import logging
 import os
 import platform
+import resource
+import signal
 import subprocess
 import sys
 import time
@@ -25,15 +28,35 @@ import numpy as np
 import torch
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
+from safetensors.torch import save_file
 from torch import Tensor
 
+from experiments.checkpoint import (
+    Checkpoints,
+    Document,
+    Stopped,
+    captured,
+    described,
+    noticed,
+    restored,
+)
 from experiments.progress import progress
 
 log = logging.getLogger(__name__)
 ROOT = Path(__file__).resolve().parent.parent
 # Keys that say where and how a run happens, not what it computes. What a run takes from `scales` is
 # in its other keys; the rest of it belongs to other scales.
-ENVIRONMENT = ("outputs", "device", "threads", "force", "logger", "figures", "tables", "scales")
+ENVIRONMENT = (
+    "outputs",
+    "device",
+    "threads",
+    "checkpoint",
+    "force",
+    "logger",
+    "figures",
+    "tables",
+    "scales",
+)
 SOURCES = ("root", "cache", "download", "strict")  # of `data`: where files are looked for
 T = TypeVar("T")
 
@@ -58,6 +81,8 @@ class Run:
         model_seed: int = 0,
         outputs: Path | None = None,
         loggers: Sequence[Logger] = (),
+        config: dict[str, Any] | None = None,
+        checkpoint: float = 300.0,
     ) -> None:
         self.path, self.device = path, torch.device(device)
         self.seed, self.model_seed = seed, model_seed
@@ -65,6 +90,17 @@ class Run:
         self.loggers = loggers
         self.notes: dict[str, Any] = {}
         self._columns: list[str] = []
+        self.config, self.checkpoint = config or {}, checkpoint  # seconds between two of them
+        self.checkpoints = Checkpoints(path / "checkpoints")
+        self._saved: dict[str, Document] = {}  # of the process before, by loop
+        self._ended: dict[str, int] = {}  # the loops of this run that are finished, and where
+        self._rows = self._kept = 0  # of metrics.csv; and when the last of those loops ended
+        self._started = time.perf_counter()
+
+    @property
+    def seconds(self) -> float:
+        """Since the run began, in all the processes that it took up to their last checkpoints."""
+        return time.perf_counter() - self._started
 
     def rng(self, purpose: str, device: torch.device | str | None = None) -> torch.Generator:
         """A generator that depends on the seed and its purpose only, never on the sampler."""
@@ -81,9 +117,114 @@ class Run:
             torch.manual_seed(_derive(self.model_seed, f"shared/{purpose}"))
             yield
 
-    def progress(self, items: Iterable[T], what: str, total: int | None = None) -> Iterator[T]:
+    def progress(
+        self, items: Iterable[T], what: str, total: int | None = None, done: int = 0
+    ) -> Iterator[T]:
         """`items`, shown as a bar on a terminal and as plain lines elsewhere."""
-        yield from progress(items, what, total, self.latest)
+        yield from progress(items, what, total, self.latest, done)
+
+    def resumable(
+        self, memory: dict[str, Any], what: str, *, total: int, first: int = 1
+    ) -> Iterator[int]:
+        """The iterations `first` to `total` that are left, with checkpoints of `memory` between.
+
+        `what` names the loop, in the progress display too. experiments/checkpoint.py says how a
+        task uses this. Raises ValueError for a name that was used before, and Stopped when a
+        signal asked for it.
+        """
+        if what in self._ended:
+            raise ValueError(f"every loop of a run needs a name of its own, got {what!r} again")
+        done = self._restore(memory, what, first - 1)
+        written, at = done, time.perf_counter()
+        with noticed() as signals:
+            left = self.progress(range(done + 1, total + 1), what, total, max(done, 0))
+            for iteration in left:
+                yield iteration
+                if signals or time.perf_counter() - at >= self.checkpoint:
+                    self._write(memory, what, iteration)
+                    written, at = iteration, time.perf_counter()
+                if signals:
+                    name = signal.Signals(signals[0]).name
+                    log.warning(
+                        "stopped by %s at %s %d of %d: the same command goes on from there (%s)",
+                        *(name, what, iteration, total, self.checkpoints.folder),
+                    )
+                    raise Stopped(128 + signals[0])
+        if written < total:
+            self._write(memory, what, total)
+        self._ended[what], self._kept = total, self._rows
+
+    def _write(self, memory: dict[str, Any], loop: str, iteration: int) -> None:
+        document = {
+            "config": json.dumps(self.config),
+            "device": self.device.type,
+            "loop": loop,
+            "iteration": iteration,
+            "earlier": dict(self._ended),
+            "rows": self._rows,
+            "seconds": self.seconds,
+            "notes": json.dumps(self.notes),
+            "described": described(memory),
+            "memory": captured(memory),
+        }
+        self.checkpoints.write(document)
+
+    def _restore(self, memory: dict[str, Any], loop: str, done: int) -> int:
+        """Bring `memory` to where the loop was, if that is known; the last iteration done."""
+        document = self._saved.pop(loop, None)
+        if document is None:
+            return done
+        if document["described"] != described(memory):
+            log.warning("the checkpoint of %s is not used: it is of another model", loop)
+            self._saved.clear()
+            self.checkpoints.remove()
+            self._cut(self._kept)
+            return done
+        for key, value in restored(memory, document["memory"], self.device).items():
+            memory[key] = value
+        self.notes = {**json.loads(document["notes"]), **self.notes}
+        self._started = min(self._started, time.perf_counter() - document["seconds"])
+        log.info("%s goes on from iteration %d", loop, document["iteration"])
+        return document["iteration"]
+
+    def take_up(self, config: dict[str, Any]) -> None:
+        """Look for checkpoints that an earlier process left; without any, start a new record.
+
+        metrics.csv keeps the rows that the last of them knows of.
+        """
+        file = self.path / "metrics.csv"
+        present = _complete_lines(file) - 1
+
+        def fits(document: Document) -> str:
+            notes = json.loads(document["notes"])
+            if not _same({**notes, "config": json.loads(document["config"])}, config):
+                return "it is of another configuration"
+            if document["device"] != self.device.type:
+                return f"it was made on {document['device']}, this is {self.device.type}"
+            if document["rows"] > max(present, 0):
+                return f"metrics.csv has {max(present, 0)} rows, not its {document['rows']}"
+            return ""
+
+        self._saved = self.checkpoints.load(fits)
+        if not self._saved:
+            self.checkpoints.remove()
+            for stale in (*self.path.glob("*.npz"), *self.path.glob("*.safetensors")):
+                stale.unlink()
+        self._cut(max((document["rows"] for document in self._saved.values()), default=0))
+
+    def _cut(self, rows: int) -> None:
+        """Leave the first `rows` rows of metrics.csv."""
+        file = self.path / "metrics.csv"
+        self._rows, self._columns = rows, []
+        if rows == 0:
+            file.unlink(missing_ok=True)
+            return
+        lines = file.read_text().splitlines(keepends=True)[: rows + 1]
+        partial = file.with_suffix(".partial")
+        partial.write_text("".join(lines))
+        partial.replace(file)
+        self._columns = next(csv.reader(lines[:1]))
+        self._latest = dict(zip(self._columns, map(float, lines[-1].split(",")), strict=True))
 
     def latest(self) -> dict[str, float]:
         """The last row logged, for the progress display."""
@@ -99,6 +240,7 @@ class Run:
                 self._columns = list(row)
                 writer.writeheader()
             writer.writerow(row)
+        self._rows += 1
         for logger in self.loggers:
             logger.log(step, {name: value for name, value in row.items() if name != "step"})
 
@@ -106,6 +248,13 @@ class Run:
         """Store arrays as `<name>.npz`, compressed; states of zeros and ones as bytes."""
         stored: dict[str, Any] = {key: _array(value) for key, value in arrays.items()}
         np.savez_compressed(self.path / f"{name}.npz", **stored)
+
+    def save_tensors(self, name: str, tensors: dict[str, Tensor]) -> None:
+        """Store tensors, such as a model's, as `<name>.safetensors`."""
+        file = self.path / f"{name}.safetensors"
+        partial = file.with_suffix(".partial")
+        save_file({k: v.detach().cpu().contiguous() for k, v in tensors.items()}, partial)
+        partial.replace(file)
 
     def save_all(self, arrays: dict[str, Tensor]) -> None:
         """Each array in a file of its own name."""
@@ -137,7 +286,8 @@ def record(cfg: DictConfig, perform: Callable[[DictConfig, Run], None]) -> None:
     """Run `perform` inside the record that Hydra's output folder names.
 
     A finished record of the same configuration is left as it is (`force=true` runs it again); one
-    of another configuration is moved to `outputs/superseded`. A failure leaves `error.txt` and is
+    of another configuration is moved to `outputs/superseded`. One that did not finish goes on from
+    its checkpoint, or starts afresh where it has none. A failure leaves `error.txt` and is
     raised by the end-of-sweep callback, so that the other runs of a sweep go on.
     """
     path = Path(HydraConfig.get().runtime.output_dir)
@@ -145,14 +295,11 @@ def record(cfg: DictConfig, perform: Callable[[DictConfig, Run], None]) -> None:
     outputs = Path(config["outputs"]).resolve()
     if (path / "run.json").exists():
         earlier = json.loads((path / "run.json").read_text())
-        # Made from a substitute, it only stands for as long as nobody looks elsewhere.
-        kept = SOURCES if (earlier.get("data") or {}).get("substitute") else ()
-        if _identity(earlier["config"], kept) == _identity(config, kept) and not cfg.force:
+        if _same(earlier, config) and not cfg.force:
             log.info("already finished: %s (force=true runs it again)", path)
             return
         _set_aside(path, outputs)
-    for stale in (*path.glob("*.npz"), path / "metrics.csv", path / "error.txt"):
-        stale.unlink(missing_ok=True)
+    (path / "error.txt").unlink(missing_ok=True)
     try:
         _execute(cfg, config, path, outputs, perform)
     except Exception as error:  # noqa: BLE001 - whatever a run raises belongs in its record
@@ -179,10 +326,12 @@ def _execute(
         model_seed=cfg.model_seed,
         outputs=outputs,
         loggers=[instantiate(logger) for logger in (cfg.logger or {}).values()],
+        config=config,
+        checkpoint=cfg.checkpoint,
     )
+    run.take_up(config)
     for logger in run.loggers:
         logger.start(path, config)
-    started = time.perf_counter()
     try:
         perform(cfg, run)
     finally:
@@ -193,9 +342,10 @@ def _execute(
         "config": config,
         "choices": {k: v for k, v in hydra.runtime.choices.items() if not k.startswith("hydra")},
         "overrides": list(hydra.overrides.task),
-        "seconds": time.perf_counter() - started,
+        "seconds": run.seconds,
         "device": _device_name(run.device),
         "threads": torch.get_num_threads(),
+        "peak_memory_bytes": _peak_memory(run.device),
         "versions": _versions(),
         **_commit(),
         **run.notes,
@@ -203,7 +353,21 @@ def _execute(
     partial = path / "run.json.partial"
     partial.write_text(json.dumps(document, indent=2))
     partial.replace(path / "run.json")
+    run.checkpoints.remove()
     log.info("finished: %s", path)
+
+
+def _same(earlier: dict[str, Any], config: dict[str, Any]) -> bool:
+    """Whether what `earlier` (run.json, or as much of it) was made for is what is asked for now.
+
+    Made from a substitute, it only stands for as long as nobody looks elsewhere.
+    """
+    kept = SOURCES if (earlier.get("data") or {}).get("substitute") else ()
+    return _identity(earlier["config"], kept) == _identity(config, kept)
+
+
+def _complete_lines(file: Path) -> int:
+    return file.read_bytes().count(b"\n") if file.exists() else 0
 
 
 def _identity(config: dict[str, Any], sources: Sequence[str]) -> dict[str, Any]:
@@ -220,8 +384,16 @@ def _set_aside(path: Path, outputs: Path) -> None:
     stamp = f"{time.strftime('%Y%m%d-%H%M%S')}-{moment:09}"
     target = outputs / "superseded" / f"{path.relative_to(outputs)}-{stamp}"
     target.mkdir(parents=True)
+    Checkpoints(path / "checkpoints").remove()
     for file in path.iterdir():
-        if file.is_file() and file.suffix in (".json", ".csv", ".npz", ".txt"):
+        if file.is_file() and file.suffix in (
+            ".json",
+            ".csv",
+            ".npz",
+            ".txt",
+            ".safetensors",
+            ".pt",
+        ):
             file.rename(target / file.name)
     log.info("an earlier record was moved to %s", target)
 
@@ -232,6 +404,14 @@ def _device(name: str) -> torch.device:
     if name.startswith("cuda") and not torch.cuda.is_available():
         raise ValueError(f"device={name} was asked for, but this PyTorch sees no CUDA device")
     return torch.device(name)
+
+
+def _peak_memory(device: torch.device) -> int:
+    """Of this process so far, so at most that of the run; on a GPU what PyTorch took of it."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_reserved(device)
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def _device_name(device: torch.device) -> str:

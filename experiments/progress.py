@@ -14,16 +14,27 @@ PLAIN_EVERY = 15.0  # seconds between two lines where there is no terminal
 
 
 def progress(
-    items: Iterable[T], what: str, total: int | None, latest: Callable[[], dict[str, float]]
+    items: Iterable[T],
+    what: str,
+    total: int | None,
+    latest: Callable[[], dict[str, float]],
+    done: int = 0,
 ) -> Iterator[T]:
-    """Yield `items`, showing how far they are. `latest` gives the newest metrics by name."""
+    """Yield `items`, showing how far they are. `latest` gives the newest metrics by name.
+
+    `done` of the `total` were before them.
+    """
     if total is None and isinstance(items, Sized):
-        total = len(items)
-    return (_bar if sys.stdout.isatty() else _lines)(items, what, total, latest)
+        total = done + len(items)
+    return (_bar if sys.stdout.isatty() else _lines)(items, what, total, latest, done)
 
 
 def _bar(
-    items: Iterable[T], what: str, total: int | None, latest: Callable[[], dict[str, float]]
+    items: Iterable[T],
+    what: str,
+    total: int | None,
+    latest: Callable[[], dict[str, float]],
+    before: int,
 ) -> Iterator[T]:
     columns = (
         TextColumn("{task.description}"),
@@ -34,7 +45,7 @@ def _bar(
     )
     started = time.monotonic()
     with Progress(*columns, transient=True) as bar:
-        task = bar.add_task(what, total=total, rate="", metrics="")
+        task = bar.add_task(what, total=total, completed=before, rate="", metrics="")
         for done, item in enumerate(items, start=1):
             yield item
             rate = f"{done / (time.monotonic() - started):.1f}/s"
@@ -42,7 +53,11 @@ def _bar(
 
 
 def _lines(
-    items: Iterable[T], what: str, total: int | None, latest: Callable[[], dict[str, float]]
+    items: Iterable[T],
+    what: str,
+    total: int | None,
+    latest: Callable[[], dict[str, float]],
+    before: int,
 ) -> Iterator[T]:
     started = last = time.monotonic()
     for done, item in enumerate(items, start=1):
@@ -51,7 +66,8 @@ def _lines(
         if now - last > PLAIN_EVERY:
             last = now
             rate = done / (now - started)
-            log.info("%s %d/%s  %.1f/s  %s", what, done, total or "?", rate, _short(latest()))
+            count = (before + done, total or "?")
+            log.info("%s %d/%s  %.1f/s  %s", what, *count, rate, _short(latest()))
 
 
 def _short(row: dict[str, float]) -> str:

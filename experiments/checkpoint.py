@@ -1,0 +1,193 @@
+"""Checkpoints: a run that was stopped or killed goes on where it was, to the same numbers.
+
+A task that loops for long puts all that its loop changes into a dict, and lets the run count:
+
+    memory = {"model": model, "optimiser": optimiser, "rng": rng, "state": state, "best": -math.inf}
+    for iteration in run.resumable(memory, "training", total=10_000):
+        memory["state"], _ = sampler.step(memory["state"], model, rng)
+        ...                                      # optimiser.step(), run.log(iteration, ...)
+    run.save("last", x=memory["state"].x)
+
+That is all. The loop gives `first` (1 unless told otherwise) up to `total`, shows its progress, and
+between two iterations writes a checkpoint every `checkpoint` seconds (conf/config.yaml), at the end
+and on SIGTERM, SIGUSR1 or SIGINT, after which the process leaves. The same command goes on behind
+the last checkpoint, with metrics.csv cut to the rows that were there. Four rules:
+
+1. Generators and what has a `state_dict` (modules, optimisers, schedules, experiments.clock.Clock)
+   are restored in place. All else (tensors, numbers, sampler states, lists, None) is replaced when
+   the loop begins, so the body reads it from the dict, `memory["state"]`, and not from before.
+2. What comes before the loop is done again: it must not depend on time, and logs no rows.
+   `first=0` gives a round for the reading at the start.
+3. Every generator that the body draws from is in the dict.
+4. Loops that follow one another have different names; they are passed over once they are finished.
+
+A checkpoint of another configuration, device or model is not used, nor one that is damaged: then
+the one before it is. Files are written aside and renamed, the last two of a loop are kept, and all
+are removed when the run has finished.
+"""
+
+import logging
+import os
+import signal
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import Generator, Tensor
+
+log = logging.getLogger(__name__)
+KEPT = 2  # checkpoints of a loop
+SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
+Document = dict[str, Any]
+
+
+class Stopped(SystemExit):
+    """A signal ended the run after a checkpoint; the status is 128 plus the signal's number."""
+
+
+def captured(value: Any) -> Any:
+    """`value` as plain containers, numbers and tensors that share no memory with it."""
+    if isinstance(value, Tensor):
+        return value.detach().cpu().clone()
+    if isinstance(value, Generator):
+        return value.get_state()
+    if hasattr(value, "load_state_dict"):
+        return captured(value.state_dict())
+    if isinstance(value, dict):
+        return {key: captured(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        items = [captured(item) for item in value]
+        return items if isinstance(value, list) else tuple(items)
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise TypeError(
+        f"a checkpoint holds tensors, numbers, text, containers of them, generators and objects "
+        f"with a state_dict, got {type(value).__name__}"
+    )
+
+
+def restored(value: Any, saved: Any, device: torch.device) -> Any:
+    """What `captured` made of such a `value`, as it was; objects are changed in place."""
+    if isinstance(value, Generator):
+        value.set_state(saved)
+        return value
+    if hasattr(value, "load_state_dict"):
+        value.load_state_dict(saved)
+        return value
+    if isinstance(saved, dict):
+        known = value if isinstance(value, dict) else {}
+        return {key: restored(known.get(key), item, device) for key, item in saved.items()}
+    if isinstance(saved, list | tuple):
+        same = isinstance(value, list | tuple) and len(value) == len(saved)
+        olds = value if same else [None] * len(saved)
+        items = [restored(old, new, device) for old, new in zip(olds, saved, strict=True)]
+        return type(value)(*items) if hasattr(value, "_fields") else type(saved)(items)
+    return saved.to(device) if isinstance(saved, Tensor) else saved
+
+
+def described(memory: Any) -> str:
+    """What a checkpoint must agree in with the run that wants to use it."""
+    if isinstance(memory, dict):
+        return "{" + ", ".join(f"{key}: {described(memory[key])}" for key in sorted(memory)) + "}"
+    if isinstance(memory, torch.nn.Module):
+        state = memory.state_dict()
+        return f"{type(memory).__name__} { {k: list(v.shape) for k, v in state.items()} }"
+    return type(memory).__name__ if hasattr(memory, "load_state_dict") else ""
+
+
+class Checkpoints:
+    """The checkpoints of one run, in `folder`: `<loop>-<iteration>.pt`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def write(self, document: Document) -> None:
+        """Store `document`, whose `loop` and `iteration` name it; keep the loop's last KEPT."""
+        self.folder.mkdir(exist_ok=True)
+        loop = document["loop"]
+        target = self.folder / f"{loop}-{document['iteration']:010}.pt"
+        partial = target.with_suffix(".partial")
+        with partial.open("wb") as file:
+            torch.save(document, file)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(target)
+        for old in self._of(loop)[:-KEPT]:
+            old.unlink()
+
+    def load(self, fits: Callable[[Document], str]) -> dict[str, Document]:
+        """The newest usable checkpoint of each loop, by its name.
+
+        `fits` says why one cannot be used, or nothing. One that follows loops whose end is not
+        there any more is of no use either.
+        """
+        newest: dict[str, Document] = {}
+        for loop in sorted({file.name.rpartition("-")[0] for file in self.folder.glob("*-*.pt")}):
+            for file in reversed(self._of(loop)):
+                document, fault = _read(file)
+                fault = fault or fits(document)
+                if not fault:
+                    newest[loop] = document
+                    break
+                log.warning("the checkpoint %s is not used: %s", file, fault)
+        usable: dict[str, Document] = {}
+        for loop, document in sorted(newest.items(), key=lambda item: len(item[1]["earlier"])):
+            ends = {name: found["iteration"] for name, found in usable.items()}
+            if all(ends.get(name) == end for name, end in document["earlier"].items()):
+                usable[loop] = document
+        return usable
+
+    def remove(self) -> None:
+        """Delete them all, and what a kill left half written."""
+        if self.folder.is_dir():
+            for file in (*self.folder.glob("*.pt"), *self.folder.glob("*.partial")):
+                file.unlink()
+            if not any(self.folder.iterdir()):
+                self.folder.rmdir()
+
+    def _of(self, loop: str) -> list[Path]:
+        return sorted(f for f in self.folder.glob("*.pt") if f.name.rpartition("-")[0] == loop)
+
+
+def _read(file: Path) -> tuple[Document, str]:
+    """The document and nothing, or an empty one and what is wrong with the file."""
+    try:
+        with zipfile.ZipFile(file) as archive:
+            if (member := archive.testzip()) is not None:  # torch.load does not look at checksums
+                return {}, f"damaged ({member})"
+        return torch.load(file, map_location="cpu", weights_only=True), ""
+    except Exception as error:  # noqa: BLE001 - of many kinds when a file is damaged
+        return {}, f"damaged ({type(error).__name__})"
+
+
+@contextmanager
+def noticed() -> Iterator[list[int]]:
+    """The signals of SIGNALS that came while inside; a second SIGINT aborts, as it always does.
+
+    Outside the main thread, which alone may install handlers, they do what they did before.
+    """
+    came: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        came.append(number)
+        log.warning(
+            "%s: a checkpoint will be written when this iteration ends", signal.Signals(number).name
+        )
+        if number == signal.SIGINT:
+            signal.signal(number, signal.default_int_handler)
+
+    before = {}
+    try:
+        for number in SIGNALS:
+            before[number] = signal.signal(number, note)
+    except ValueError:
+        pass
+    try:
+        yield came
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

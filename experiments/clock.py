@@ -1,0 +1,38 @@
+"""A stopwatch for loops that mix what is timed with what is not, and that resume."""
+
+import time
+from types import TracebackType
+
+import torch
+
+from experiments.chain import synchronise
+
+
+class Clock:
+    """Seconds spent inside `with clock:`, synchronised with the device at both ends.
+
+    In the memory of a resumable loop (`experiments.checkpoint`) it goes on from where it was.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.device, self.seconds = device, 0.0
+
+    def __enter__(self) -> "Clock":
+        synchronise(self.device)
+        self._started = time.perf_counter()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        synchronise(self.device)
+        self.seconds += time.perf_counter() - self._started
+
+    def state_dict(self) -> dict[str, float]:
+        return {"seconds": self.seconds}
+
+    def load_state_dict(self, state: dict[str, float]) -> None:
+        self.seconds = state["seconds"]

@@ -1,0 +1,459 @@
+"""Runs that are killed, stopped or damaged, and go on to the same numbers, bit for bit."""
+
+import csv
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from command import latticework
+
+from experiments.checkpoint import Checkpoints, Stopped, captured, restored
+from experiments.clock import Clock
+from experiments.context import Run
+from experiments.record import load_all
+from models.ising import DenseIsing
+from samplers.gibbs import Gibbs
+
+ROOT = Path(__file__).resolve().parent.parent
+CONFIG = {"name": "made up", "seed": 0}
+
+
+class CrashError(Exception):
+    """Stands for whatever ends a process."""
+
+
+def begin(path, config=CONFIG, checkpoint=0.0):
+    path.mkdir(exist_ok=True)
+    run = Run(path, config=config, checkpoint=checkpoint)
+    run.take_up(config)
+    return run
+
+
+def memory_of(run, hidden=3):
+    """A little of everything that a task may keep."""
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(4, hidden), torch.nn.Linear(hidden, 1))
+    ising = DenseIsing(torch.zeros(4, 4))
+    stepper = torch.optim.Adam(model.parameters(), lr=0.1)
+    rng = run.rng("chain")
+    return ising, {
+        "model": model,
+        "stepper": stepper,
+        "schedule": torch.optim.lr_scheduler.LinearLR(stepper, 0.1, 1.0, total_iters=10),
+        "rng": rng,
+        "state": Gibbs().init(ising.domain.uniform(5, rng), ising),
+        "history": [],
+        "best": None,
+        "clock": Clock(run.device),
+    }
+
+
+def work(run, total=12, crash_at=None, **settings):
+    """Chains of Gibbs-1, and a network that learns from them; a row every third iteration."""
+    ising, memory = memory_of(run, **settings)
+    for iteration in run.resumable(memory, "work", total=total):
+        state, _ = Gibbs().step(memory["state"], ising, memory["rng"])
+        memory["state"] = state
+        loss = memory["model"](state.x + torch.rand(5, 1, generator=memory["rng"])).square().mean()
+        memory["stepper"].zero_grad()
+        loss.backward()
+        memory["stepper"].step()
+        memory["schedule"].step()
+        memory["history"].append(loss.item())
+        memory["best"] = min(memory["history"])
+        if iteration % 3 == 0:
+            run.log(iteration, loss=loss.detach())
+        if iteration == crash_at:
+            raise CrashError
+    return memory
+
+
+def content(run, memory):
+    """All that the run ends with."""
+    parts = captured({k: v for k, v in memory.items() if k != "clock"})
+    return repr(parts), (run.path / "metrics.csv").read_text()
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory):
+    run = begin(tmp_path_factory.mktemp("whole") / "run")
+    return content(run, work(run))
+
+
+def crashed(path, at):
+    with pytest.raises(CrashError):
+        work(begin(path), crash_at=at)
+
+
+def files(path):
+    return sorted(file.name for file in (path / "checkpoints").iterdir())
+
+
+# Going on.
+
+
+@pytest.mark.parametrize("at", [1, 2, 6, 7, 12])
+def test_a_run_that_broke_off_ends_with_the_same_numbers(tmp_path, expected, at):
+    crashed(tmp_path / "run", at)
+    crashed(tmp_path / "run", min(at + 3, 12))  # and once more
+    run = begin(tmp_path / "run")
+    assert content(run, work(run)) == expected
+
+
+def test_other_chance_gives_other_numbers(tmp_path, expected):
+    """Control: the comparison can fail."""
+    run = Run(tmp_path, config=CONFIG, checkpoint=0.0, seed=1)
+    assert content(run, work(run)) != expected
+
+
+def test_what_the_dict_does_not_hold_is_not_restored(tmp_path):
+    """Control: a generator that is left out makes another run of it."""
+
+    def draw(run, crash_at=None):
+        rng, memory = run.rng("x"), {"drawn": []}
+        for iteration in run.resumable(memory, "draws", total=6):
+            memory["drawn"].append(float(torch.rand((), generator=rng)))
+            if iteration == crash_at:
+                raise CrashError
+        return memory["drawn"]
+
+    whole = draw(begin(tmp_path / "whole"))
+    with pytest.raises(CrashError):
+        draw(begin(tmp_path / "run"), crash_at=4)
+    assert draw(begin(tmp_path / "run")) != whole
+
+
+def test_the_last_two_are_kept_and_can_be_read_safely(tmp_path):
+    crashed(tmp_path, 9)
+    assert files(tmp_path) == ["work-0000000007.pt", "work-0000000008.pt"]
+    document = torch.load(tmp_path / "checkpoints" / files(tmp_path)[0], weights_only=True)
+    assert document["iteration"] == 7
+    assert document["rows"] == 2
+
+
+def test_checkpoints_come_when_they_are_due(tmp_path):
+    run = begin(tmp_path, checkpoint=3600.0)
+    work(run)
+    assert files(tmp_path) == ["work-0000000012.pt"]  # the end of the loop
+
+
+def test_loops_follow_one_another(tmp_path):
+    def both(run, crash_at=None):
+        memory = {"n": 0, "m": 0}
+        for i in run.resumable(memory, "first", total=4, first=0):
+            memory["n"] += 1
+            run.log(i, value=memory["n"])
+        for i in run.resumable(memory, "second", total=3):
+            memory["m"] += memory["n"]
+            run.log(100 + i, value=memory["m"])
+            if i == crash_at:
+                raise CrashError
+        return memory, (run.path / "metrics.csv").read_text()
+
+    whole = both(begin(tmp_path / "whole"))
+    assert whole[0] == {"n": 5, "m": 15}
+    for at in (1, 2):
+        with pytest.raises(CrashError):
+            both(begin(tmp_path / f"{at}"), crash_at=at)
+        assert both(begin(tmp_path / f"{at}")) == whole
+    # The second loop's checkpoint is worth nothing without the end of the first.
+    with pytest.raises(CrashError):
+        both(begin(tmp_path / "lost"), crash_at=3)
+    for file in (tmp_path / "lost" / "checkpoints").glob("first-*"):
+        file.unlink()
+    assert begin(tmp_path / "lost")._saved == {}
+    assert both(begin(tmp_path / "lost")) == whole
+
+    run = begin(tmp_path / "twice")
+    list(run.resumable({}, "same", total=1))
+    with pytest.raises(ValueError, match="a name of its own, got 'same' again"):
+        list(run.resumable({}, "same", total=1))
+
+
+def test_the_clock_goes_on(tmp_path):
+    run = begin(tmp_path)
+    memory = {"clock": Clock(run.device)}
+    for i in run.resumable(memory, "work", total=3):
+        with memory["clock"]:
+            pass
+        memory["clock"].seconds += 100 * i
+        if i == 2:
+            break
+    again = begin(tmp_path)
+    again_memory = {"clock": Clock(run.device)}
+    for _ in again.resumable(again_memory, "work", total=3):
+        assert 100 <= again_memory["clock"].seconds < 200  # of the one iteration that was stored
+        break
+
+
+def test_notes_and_seconds_go_on(tmp_path):
+    run = begin(tmp_path)
+    run._started -= 1000
+    run.note(kept="yes", renewed=1)
+    for _ in run.resumable({}, "work", total=2):
+        pass
+    again = begin(tmp_path)
+    again.note(renewed=2)
+    list(again.resumable({}, "work", total=2))
+    assert again.notes == {"kept": "yes", "renewed": 2}
+    assert again.seconds > 1000
+
+
+# What cannot be used.
+
+
+def flip_a_byte(file):
+    raw = bytearray(file.read_bytes())
+    raw[len(raw) // 2] ^= 0xFF
+    file.write_bytes(raw)
+
+
+def cut_short(file):
+    file.write_bytes(file.read_bytes()[:-100])
+
+
+@pytest.mark.parametrize("damage", [flip_a_byte, cut_short])
+def test_a_damaged_checkpoint_gives_way_to_the_one_before(tmp_path, expected, damage, caplog):
+    crashed(tmp_path, 9)
+    damage(tmp_path / "checkpoints" / files(tmp_path)[-1])
+    run = begin(tmp_path)
+    assert run._saved["work"]["iteration"] == 7
+    assert "is not used: damaged" in caplog.text
+    assert content(run, work(run)) == expected
+
+
+def test_two_damaged_ones_mean_a_fresh_start(tmp_path, expected):
+    crashed(tmp_path, 9)
+    for name in files(tmp_path):
+        cut_short(tmp_path / "checkpoints" / name)
+    run = begin(tmp_path)
+    assert not (tmp_path / "metrics.csv").exists()
+    assert content(run, work(run)) == expected
+
+
+def test_half_a_row_and_half_a_file_do_no_harm(tmp_path, expected):
+    crashed(tmp_path, 9)
+    with (tmp_path / "metrics.csv").open("a") as file:
+        file.write("12,0.3")
+    (tmp_path / "checkpoints" / "work-0000000009.partial").write_bytes(b"half")
+    run = begin(tmp_path)
+    assert content(run, work(run)) == expected
+
+
+def test_rows_that_are_gone_take_the_checkpoint_with_them(tmp_path, expected):
+    crashed(tmp_path, 10)  # 8 knows of two rows, 9 of three
+    lines = (tmp_path / "metrics.csv").read_text().splitlines(keepends=True)
+    (tmp_path / "metrics.csv").write_text("".join(lines[:3]))
+    run = begin(tmp_path)
+    assert run._saved["work"]["iteration"] == 8
+    assert content(run, work(run)) == expected
+
+
+def test_another_configuration_starts_afresh(tmp_path, expected, caplog):
+    crashed(tmp_path, 9)
+    run = begin(tmp_path, {**CONFIG, "seed": 1})
+    assert "another configuration" in caplog.text
+    assert run._saved == {}
+    assert not (tmp_path / "metrics.csv").exists()
+    assert content(run, work(run))[1] == expected[1]  # Run itself was given the same seed
+
+
+def test_where_it_runs_is_not_part_of_the_configuration(tmp_path):
+    crashed(tmp_path, 9)
+    assert begin(tmp_path, {**CONFIG, "threads": 2, "checkpoint": 7})._saved
+
+
+def test_another_model_starts_afresh(tmp_path, caplog):
+    crashed(tmp_path / "run", 9)
+    run = begin(tmp_path / "run")
+    whole = begin(tmp_path / "whole")
+    assert content(run, work(run, hidden=2)) == content(whole, work(whole, hidden=2))
+    assert "it is of another model" in caplog.text
+
+
+def test_what_cannot_be_stored_is_told(tmp_path):
+    with pytest.raises(TypeError, match="got object"):
+        list(begin(tmp_path).resumable({"thing": object()}, "work", total=1))
+
+
+def test_values_are_copies_and_come_back_as_they_were():
+    x = torch.arange(3.0)
+    state = Gibbs().init(torch.zeros(2, 4), DenseIsing(torch.zeros(4, 4)))
+    memory = {"x": x, "state": state, "plain": (1, "a", None, [True]), "none": None}
+    saved = captured(memory)
+    x += 1
+    assert saved["x"].tolist() == [0, 1, 2]
+    back = restored({**memory, "none": None}, {**saved, "none": x}, torch.device("cpu"))
+    assert type(back["state"]) is type(state)
+    assert back["plain"] == memory["plain"]
+    assert back["none"] is x
+
+
+# Signals.
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT])
+def test_a_signal_writes_a_checkpoint_and_leaves(tmp_path, expected, number, caplog):
+    before = signal.getsignal(number)
+
+    class Interrupted(Run):
+        def log(self, step, **values):
+            super().log(step, **values)
+            if step == 6:
+                os.kill(os.getpid(), number)
+
+    tmp_path.mkdir(exist_ok=True)
+    run = Interrupted(tmp_path, config=CONFIG, checkpoint=3600.0)
+    with pytest.raises(Stopped) as stopped:
+        work(run)
+    assert stopped.value.code == 128 + number
+    assert signal.getsignal(number) == before
+    assert f"stopped by {number.name} at work 6 of 12" in caplog.text
+    assert files(tmp_path) == ["work-0000000006.pt"]
+    again = begin(tmp_path)
+    assert content(again, work(again)) == expected
+
+
+def test_a_second_interrupt_aborts(tmp_path):
+    run = begin(tmp_path, checkpoint=3600.0)
+
+    def twice():
+        for _ in run.resumable({}, "work", total=5):
+            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        twice()
+    assert not (tmp_path / "checkpoints").exists()
+
+
+# The whole command, killed.
+
+KILLED = """
+import os, random, signal, sys, time
+sys.path.insert(0, "tests")
+from pathlib import Path
+from command import latticework
+
+outputs, seed, words = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
+import data, models.ising, samplers.sweep, experiments.tasks.ebm_learning  # once, before the forks
+
+def child(folder):
+    pid = os.fork()
+    if pid == 0:
+        os._exit(latticework(*words, outputs=folder))
+    return pid
+
+chance = random.Random(seed)
+for _ in range(3):
+    pid = child(outputs / "killed")
+    before = set(outputs.glob("killed/**/*.pt"))
+    while not os.waitpid(pid, os.WNOHANG)[0]:
+        if set(outputs.glob("killed/**/*.pt")) - before:
+            time.sleep(chance.uniform(0, 0.1))
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            print("left", sorted(file.name for file in outputs.glob("killed/**/*.pt")))
+            break
+        time.sleep(0.002)
+os.waitpid(child(outputs / "whole"), 0)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child(outputs / "killed"), 0)[1]))
+"""
+SCHEDULE = (
+    "{_target_: torch.optim.lr_scheduler.LinearLR, _partial_: true, "
+    "start_factor: 0.1, total_iters: 50}"
+)
+WORDS = (
+    "experiment=ising_learning",
+    "scale=smoke",
+    "task.steps=4",
+    "task.iterations=200",
+    "task.every=7",
+    "task.snapshots=100",
+    "task.buffer=12",
+    "task.ema=0.9",
+    f"task.schedule={SCHEDULE}",
+    "checkpoint=0.01",
+    "~figures",
+)
+
+
+def numbers(record):
+    """metrics.csv without its clock."""
+    with (record.path / "metrics.csv").open() as file:
+        return [{k: v for k, v in row.items() if k != "seconds"} for row in csv.DictReader(file)]
+
+
+def arrays(record):
+    """Every array and tensor file of the record, as bytes."""
+    found = {}
+    for file in sorted(record.path.iterdir()):
+        if file.suffix == ".npz":
+            with np.load(file) as stored:
+                found[file.name] = {key: stored[key].tobytes() for key in stored}
+        if file.suffix == ".safetensors":
+            found[file.name] = file.read_bytes()
+    return found
+
+
+def test_killed_at_any_moment_it_ends_with_the_same_numbers(tmp_path):
+    words = [*WORDS, "sampler=gibbs"]
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED, str(tmp_path), str(random.randrange(10**6)), *words],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    (whole,), (killed,) = load_all(tmp_path / "whole"), load_all(tmp_path / "killed")
+    assert numbers(killed) == numbers(whole)
+    assert len(numbers(whole)) == 200 // 7 + 2
+    assert arrays(killed) == arrays(whole)
+    expected = {"buffer.npz", "ema.safetensors", "ema_000200.safetensors", "samples_000100.npz"}
+    assert expected <= set(arrays(whole))
+    assert not (killed.path / "checkpoints").exists()
+    assert done.stdout.count("learning-") >= 3, "kills came while there was a checkpoint"
+
+
+def test_a_stopped_command_leaves_with_its_status_and_goes_on(tmp_path, monkeypatch, capfd):
+    words = (*WORDS, "sampler=dula", "hydra/job_logging=default")
+    log_row = Run.log
+
+    def interrupt(self, step, **values):
+        log_row(self, step, **values)
+        if step == 70:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(Run, "log", interrupt)
+    assert latticework(*words, outputs=tmp_path / "stopped") == 128 + signal.SIGTERM
+    assert not list((tmp_path / "stopped").rglob("error.txt"))
+    monkeypatch.setattr(Run, "log", log_row)
+    assert latticework(*words, outputs=tmp_path / "stopped") == 0
+    assert latticework(*words, outputs=tmp_path / "whole") == 0
+    (stopped,), (whole,) = load_all(tmp_path / "stopped"), load_all(tmp_path / "whole")
+    assert numbers(stopped) == numbers(whole)
+    assert arrays(stopped) == arrays(whole)
+
+
+def test_forcing_a_finished_run_starts_afresh(tmp_path):
+    """Checkpoints that a kill left beside run.json are not taken up by force=true."""
+    words = (*WORDS, "sampler=dula", "task.iterations=10")
+    assert latticework(*words, outputs=tmp_path) == 0
+    (record,) = load_all(tmp_path)
+    before = numbers(record)
+    run = begin(record.path / "elsewhere")
+    list(run.resumable({}, "learning", total=3))
+    shutil.copytree(record.path / "elsewhere" / "checkpoints", record.path / "checkpoints")
+    shutil.rmtree(record.path / "elsewhere")
+    assert latticework(*words, "force=true", outputs=tmp_path) == 0
+    (again,) = [r for r in load_all(tmp_path) if "superseded" not in r.path.parts]
+    assert numbers(again) == before
+    assert Checkpoints(again.path / "checkpoints").load(lambda _: "") == {}
