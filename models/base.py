@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from models.domain import Binary, Domain
 
@@ -55,6 +55,13 @@ class EnergyModel(nn.Module, ABC):
     def gradient(self, x: Tensor) -> Tensor:
         """The second of `log_prob_and_grad(x)` alone, for a model that has it for less."""
         return self.log_prob_and_grad(x)[1]
+
+    def colours(self) -> Tensor | None:
+        """A class for each site, `[dim]` from 0 on, or None where there is no such structure.
+
+        Sites of one class are independent of one another given all the others.
+        """
+        return None
 
     # Local structure. Each method may use the cache of `x`, which `cache(x)` makes anew.
 
@@ -122,6 +129,14 @@ class EnergyModel(nn.Module, ABC):
         y[:, :, sites] = patterns.to(x).expand(len(x), *patterns.shape[1:])
         return self(y.flatten(0, 1)).view(len(x), count)
 
+    def site_log_probs(self, x: Tensor, cache: Cache, site: Tensor) -> Tensor:
+        """Log-probability of `x` with `site` `[1]` at each of its values, `[chains, values]`.
+
+        Up to a constant a chain; what Gibbs draws a categorical site from.
+        """
+        patterns = self.domain.patterns(1, x.device).unsqueeze(0)
+        return self.block_log_probs(x, cache, site, patterns)
+
 
 class DataModel(EnergyModel):
     """A target that is a sum over rows of data, so that a minibatch estimates it.
@@ -136,6 +151,52 @@ class DataModel(EnergyModel):
     @abstractmethod
     def given(self, batch: Tensor) -> EnergyModel:
         """The target estimated from the rows `batch`; reads nothing on the host."""
+
+
+class AnnealedModel(EnergyModel):
+    """A path of targets pi_beta from one that can be drawn from, beta = 0, to another, beta = 1.
+
+    `know(x)` is what the path must know of a point to price a change of beta there, a tuple of
+    tensors, chains first, that does not depend on beta. Whoever keeps it beside a chain gets
+    log-ratios, and evaluations at that point, for nothing.
+    """
+
+    beta: Tensor  # scalar, a buffer: changing it reads nothing on the host
+
+    @abstractmethod
+    def draw(self, chains: int, rng: Generator) -> Tensor:
+        """Independent draws from pi_0, `[chains, *domain.shape]`."""
+
+    @abstractmethod
+    def log_z_start(self) -> Tensor:
+        """Log normaliser of pi_0, a float64 scalar."""
+
+    @abstractmethod
+    def move_to(self, beta: Tensor, x: Tensor | None = None, known: Cache = ()) -> None:
+        """Change beta. An evaluation at this tensor `x`, of which `known` is known, is then free.
+
+        It holds until the next change, for as long as `x` is not overwritten.
+        """
+
+    @abstractmethod
+    def know(self, x: Tensor) -> Cache:
+        """What is known of `x`, at no evaluation where a step since `move_to` has just made it."""
+
+    @abstractmethod
+    def log_ratio(self, known: Cache, beta: Tensor) -> Tensor:
+        """How much log pi of `x` grows from the present beta to this one, `[chains]`, float64."""
+
+
+class Predictor(DataModel):
+    """A DataModel whose rows are features and targets in [0, 1]: a regression, x its weights."""
+
+    @abstractmethod
+    def on(self, features: Tensor, targets: Tensor) -> "Predictor":
+        """The same regression on other rows, `[rows, features]` and `[rows]`."""
+
+    @abstractmethod
+    def predict(self, x: Tensor, features: Tensor) -> Tensor:
+        """The targets that each chain expects, `[chains, ...], [n, features] -> [chains, n]`."""
 
 
 class Function(EnergyModel):

@@ -16,7 +16,7 @@ from torch import Generator, Tensor
 
 from models.base import Cache, EnergyModel
 from models.domain import Binary
-from models.lattice import neighbour_sum, neighbour_table
+from models.lattice import colouring, neighbour_sum, neighbour_table
 from models.transfer import log_z_and_mean
 
 DENSE_BELOW = 128  # sites; smaller lattices are faster as one matrix product than as shifts
@@ -94,6 +94,13 @@ class Lattice(EnergyModel):
         """The binary adjacency `[sites, sites]` (small lattices only)."""
         return _adjacency(self.neighbours, self.exists)
 
+    def matrix(self) -> Tensor:
+        """J, `[sites, sites]` (small lattices only)."""
+        return self.coupling * self.adjacency()
+
+    def colours(self) -> Tensor:
+        return colouring(self.shape, self.periodic).to(self.bias.device)
+
     def forward(self, x: Tensor) -> Tensor:
         spins = 2 * x - 1
         pairs = neighbour_sum(spins, self.shape, self.periodic) * self.coupling
@@ -169,6 +176,10 @@ class DenseIsing(EnergyModel):
         bias = torch.as_tensor(bias, dtype=coupling.dtype).expand(len(coupling)).clone()
         self.bias = torch.nn.Parameter(bias, requires_grad=False)
 
+    def matrix(self) -> Tensor:
+        """J, `[d, d]`."""
+        return self.coupling
+
     def forward(self, x: Tensor) -> Tensor:
         spins = 2 * x - 1
         return (spins * (spins @ self.coupling + self.bias)).sum(-1)
@@ -214,6 +225,56 @@ class DenseIsing(EnergyModel):
         inside = self.coupling.index_select(0, sites).index_select(1, sites)
         spins = _spins(x.index_select(1, sites))
         return _block_log_probs(field, inside, spins, _spins(patterns.to(x)))
+
+
+class LearnedIsing(DenseIsing):
+    """A DenseIsing without bias whose J is learned: Zhang et al. (2022), Section 7.3.1.
+
+    `shape` only says how many sites there are. J starts as the symmetric part of a matrix of
+    N(0, scale^2), its diagonal 0. It stays so: every entry of J is a parameter, the gradient of
+    s'Js in J_ij is s_i s_j for J_ij and J_ji alike, and `project` takes away what rounding adds.
+    The released script learns a matrix that is not symmetric, of which only the symmetric part
+    counts. That part moves as J does here, but for the L1 penalty, which is on J here.
+    """
+
+    def __init__(self, shape: Sequence[int], scale: float = 0.01) -> None:
+        dim = math.prod(shape)
+        noise = scale * torch.randn(dim, dim)
+        super().__init__(_symmetric(noise))
+        bias = self.bias.data
+        del self.bias
+        self.register_buffer("bias", bias)
+
+    @torch.no_grad()
+    def project(self) -> None:
+        """Make J exactly symmetric with a zero diagonal, after an update."""
+        self.coupling.copy_(_symmetric(self.coupling))
+
+    @torch.no_grad()
+    def contrast(self, positive: Tensor, negative: Tensor) -> Tensor:
+        """Mean log pi of `negative` minus that of `positive`; adds its gradient to J's.
+
+        log pi is linear in J, so that the gradient is one matrix product and the value its inner
+        product with J.
+        """
+        spins = _spins(torch.cat((positive, negative)))
+        weights = torch.cat(
+            (
+                spins.new_full((len(positive), 1), -1 / len(positive)),
+                spins.new_full((len(negative), 1), 1 / len(negative)),
+            )
+        )
+        gradient = spins.T @ (weights * spins)
+        value = torch.linalg.vecdot(gradient.flatten(), self.coupling.flatten())
+        if self.coupling.grad is None:
+            self.coupling.grad = gradient
+        else:
+            self.coupling.grad += gradient
+        return value
+
+
+def _symmetric(matrix: Tensor) -> Tensor:
+    return ((matrix + matrix.T) / 2).fill_diagonal_(0)
 
 
 def flip_changes(x: Tensor, y: Tensor, index: Tensor) -> Tensor:

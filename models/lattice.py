@@ -24,6 +24,22 @@ def neighbour_sum(x: Tensor, shape: tuple[int, ...], periodic: bool) -> Tensor:
     return total.view_as(x)
 
 
+def colouring(shape: tuple[int, ...], periodic: bool) -> Tensor:
+    """A class for each site, `[sites]`, so that no two neighbours share one: two, or else three.
+
+    Along an axis, sites are 0, 1, 0, 1, ... and the last one of an odd ring is 2. The sum over the
+    axes modulo 3 (modulo 2 where there is no odd ring) then differs between neighbours.
+    """
+    odd = [periodic and size > 2 and size % 2 == 1 for size in shape]
+    total = torch.zeros(shape, dtype=torch.long)
+    for axis, size in enumerate(shape):
+        along = torch.arange(size) % 2
+        if odd[axis]:
+            along[-1] = 2
+        total += along.view(-1, *[1] * (len(shape) - axis - 1))
+    return total.flatten() % (3 if any(odd) else 2)
+
+
 def neighbour_table(shape: tuple[int, ...], periodic: bool) -> tuple[Tensor, Tensor]:
     """Each site's neighbours and which of them exist, both `[sites, 2 * axes]`.
 

@@ -38,6 +38,8 @@ class Info(NamedTuple):
 class Sampler(ABC):
     """A Markov kernel. `init` and `step` may return any NamedTuple of tensors with a field `x`."""
 
+    exact: bool = True  # whether a step leaves the target invariant, which AIS must rely on
+
     @abstractmethod
     def init(self, x: Tensor, model: EnergyModel) -> Any:
         """The state at `x`, `[chains, *domain.shape]`; `x` itself is left untouched."""
@@ -49,6 +51,13 @@ class Sampler(ABC):
     def refresh(self, state: Any, model: EnergyModel) -> Any:
         """The state after the target changed (PCD, AIS). Override to keep other memory."""
         return self.init(state.x, model)
+
+    def moved_to(self, x: Tensor, state: Any, model: EnergyModel) -> Any:
+        """The state at other positions `x`, after one elsewhere (a replay buffer).
+
+        Override to keep memory that is not a position, such as a scan's.
+        """
+        return self.init(x, model)
 
 
 class UnsupportedModelError(TypeError):

@@ -12,7 +12,7 @@ import torch
 from torch import Generator, Tensor
 
 from models.base import Cache, EnergyModel
-from models.domain import Binary, Categorical, Ordinal, draw_categorical, softmax_weights
+from models.domain import Binary, Categorical, Ordinal, draw_categorical, one_hot, softmax_weights
 from samplers.base import Info, Sampler, require_count, require_domain
 from samplers.blocks import Memory, Scan, next_block, require_scan, start_scan
 
@@ -46,6 +46,9 @@ class Gibbs(Sampler):
     def refresh(self, state: GibbsState, model: EnergyModel) -> GibbsState:
         return state._replace(cache=model.cache(state.x))
 
+    def moved_to(self, x: Tensor, state: GibbsState, model: EnergyModel) -> GibbsState:
+        return state._replace(x=x.clone(), cache=model.cache(x))
+
     def step(
         self, state: GibbsState, model: EnergyModel, rng: Generator
     ) -> tuple[GibbsState, Info]:
@@ -56,6 +59,11 @@ class Gibbs(Sampler):
             new = torch.bernoulli(log_odds.sigmoid_(), generator=rng)
             if not domain.is_unit:
                 new = domain.low + (domain.high - domain.low) * new
+        elif self.sites == 1 and isinstance(domain, Categorical):
+            # Without the list of all values, which is the square of a vocabulary.
+            log_probs = model.site_log_probs(x, cache, block)
+            value = draw_categorical(softmax_weights(log_probs), rng)
+            new = one_hot(value, domain.num_values).to(x.dtype)
         else:
             patterns = domain.patterns(self.sites, x.device)
             log_probs = model.block_log_probs(x, cache, block, patterns.unsqueeze(0))

@@ -65,6 +65,9 @@ class HammingBall(Sampler):
     def refresh(self, state: HammingState, model: EnergyModel) -> HammingState:
         return state._replace(cache=model.cache(state.x))
 
+    def moved_to(self, x: Tensor, state: HammingState, model: EnergyModel) -> HammingState:
+        return state._replace(x=x.clone(), cache=model.cache(x))
+
     def step(
         self, state: HammingState, model: EnergyModel, rng: Generator
     ) -> tuple[HammingState, Info]:

@@ -1,0 +1,45 @@
+"""Training data drawn from a model that is known, as a shared artifact."""
+
+import torch
+from torch import Tensor
+
+from data.base import Dataset
+from experiments.artifacts import artifact, fingerprint
+from experiments.context import Run
+from models.base import EnergyModel
+from samplers.base import Sampler
+
+CHUNK = 100  # chains at once: a sweep's memory stays in the processor's cache
+
+
+def examples(
+    *, run: Run, model: EnergyModel, sampler: Sampler, chains: int, steps: int
+) -> Dataset:
+    """The last states of `chains` chains after `steps` steps of `sampler` from uniform ones.
+
+    All are training rows. They depend on the model seed only.
+    """
+    model = model.to(run.device)
+
+    def make() -> dict[str, Tensor]:
+        rng, rows = run.shared_rng("examples"), []
+        for start in run.progress(range(0, chains, CHUNK), "examples"):
+            x = model.domain.uniform(min(CHUNK, chains - start), rng)
+            with torch.no_grad():
+                state = sampler.init(x, model)
+                for _ in range(steps):
+                    state, _ = sampler.step(state, model, rng)
+            rows.append(state.x.byte())
+        return {"x": torch.cat(rows)}
+
+    spec = {
+        "model": fingerprint(model),
+        "sampler": repr(sampler),
+        "chains": chains,
+        "steps": steps,
+        "chunk": CHUNK,
+        "seed": run.model_seed,
+    }
+    x = artifact(run, "examples", spec, make)["x"].cpu()
+    none = x[:0]
+    return Dataset(x, none, none, (x.shape[1],), f"{chains} chains of {type(model).__name__}")
