@@ -4,6 +4,7 @@ Figures 3 and 4 of Zhang et al. (2022).
 """
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from experiments.figures.style import by_sampler, colour, dashes, label, new_figure
@@ -34,17 +35,7 @@ def curve(
         raise LookupError(f"no record holds the metric {metric}")
     figure, panels = new_figure(len(against))
     for ax, axis in zip(np.atleast_1d(panels), against, strict=True):
-        for key, group in by_sampler(records).items():
-            if all((record.metrics[axis] == 0).all() for record in group):
-                continue  # nothing of this kind is counted for this sampler
-            rows = min(len(record.metrics) for record in group)
-            shown = slice(1 if log_x else 0, rows)  # the start is at 0
-            # The median: a run that the machine disturbed shifts no curve.
-            x = np.median([record.metrics[axis][shown] for record in group], axis=0)
-            y = np.array([record.metrics[metric][shown] for record in group])
-            mean, spread = y.mean(0), y.std(0)
-            ax.plot(x, mean, dashes(key), color=colour(key), label=label(key), linewidth=1.4)
-            ax.fill_between(x, mean - spread, mean + spread, color=colour(key), alpha=0.2, lw=0)
+        lines(ax, records, metric, axis, log_x)
         if floor is not None:
             level = np.mean([record.metrics[floor].iloc[-1] for record in records])
             ax.axhline(level, color="black", linewidth=0.8, linestyle=":", label="floor")
@@ -55,3 +46,18 @@ def curve(
     legend = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)}  # beside the last panel
     np.atleast_1d(panels)[-1].legend(frameon=False, fontsize=7, **legend)
     return figure
+
+
+def lines(ax: Axes, records: list[Record], metric: str, axis: str, log_x: bool = False) -> None:
+    """One line a sampler: means over seeds, with a band of one standard deviation."""
+    for key, group in by_sampler(records).items():
+        if all((record.metrics[axis] == 0).all() for record in group):
+            continue  # nothing of this kind is counted for this sampler
+        rows = min(len(record.metrics) for record in group)
+        shown = slice(1 if log_x else 0, rows)  # the start is at 0
+        # The median: a run that the machine disturbed shifts no curve.
+        x = np.median([record.metrics[axis][shown] for record in group], axis=0)
+        y = np.array([record.metrics[metric][shown] for record in group])
+        mean, spread = y.mean(0), y.std(0)
+        ax.plot(x, mean, dashes(key), color=colour(key), label=label(key), linewidth=1.4)
+        ax.fill_between(x, mean - spread, mean + spread, color=colour(key), alpha=0.2, lw=0)

@@ -4,6 +4,7 @@ from collections import defaultdict
 from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from experiments.figures.style import by_sampler, colour, dashes, label, new_figure
@@ -22,25 +23,31 @@ def final(records: list[Record], metrics: dict[str, str], setting: str, axis: st
         raise LookupError(f"no record holds the metrics {', '.join(metrics)}")
     figure, panels = new_figure(len(metrics))
     for ax, (metric, title) in zip(np.atleast_1d(panels), metrics.items(), strict=True):
-        for key, group in by_sampler(records).items():
-            values: dict[float, list[float]] = defaultdict(list)
-            for record in group:
-                values[_at(record, setting)].append(record.metrics[metric].iloc[-1])
-            x = sorted(values)
-            mean = np.array([np.mean(values[place]) for place in x])
-            spread = np.array([np.std(values[place]) for place in x])
-            ax.plot(
-                x, mean, dashes(key), marker="o", markersize=3, color=colour(key),
-                label=label(key), linewidth=1.4,
-            )  # fmt: skip
-            ax.fill_between(x, mean - spread, mean + spread, color=colour(key), alpha=0.2, lw=0)
+        lines(ax, records, metric, setting)
         ax.set_xlabel(axis, fontsize=9)
         ax.set_ylabel(title, fontsize=9)
     np.atleast_1d(panels)[0].legend(frameon=False, fontsize=7)
     return figure
 
 
-def _at(record: Record, setting: str) -> float:
+def lines(ax: Axes, records: list[Record], metric: str, setting: str) -> None:
+    """One line a sampler: means over seeds, with a band of one standard deviation."""
+    for key, group in by_sampler(records).items():
+        values: dict[float, list[float]] = defaultdict(list)
+        for record in group:
+            values[value_of(record, setting)].append(record.metrics[metric].iloc[-1])
+        x = sorted(values)
+        mean = np.array([np.mean(values[place]) for place in x])
+        spread = np.array([np.std(values[place]) for place in x])
+        ax.plot(
+            x, mean, dashes(key), marker="o", markersize=3, color=colour(key),
+            label=label(key), linewidth=1.4,
+        )  # fmt: skip
+        ax.fill_between(x, mean - spread, mean + spread, color=colour(key), alpha=0.2, lw=0)
+
+
+def value_of(record: Record, setting: str) -> float:
+    """What the dotted key `setting` of the configuration was."""
     node: Any = record.config
     for key in setting.split("."):
         node = node[key]

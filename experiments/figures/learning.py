@@ -1,0 +1,52 @@
+"""How well a model is learned with each sampler: Figure 5 of Zhang et al. (2022)."""
+
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from experiments.figures import curves, finals
+from experiments.figures.style import by_sampler, new_figure
+from experiments.record import Record
+
+
+def learning(
+    records: list[Record],
+    metric: str,
+    title: str,
+    setting: str,
+    axis: str,
+    shown: float | None = None,
+) -> Figure:
+    """`metric` against iterations, against seconds, and at the end against `setting`.
+
+    `setting` is a dotted key of the configuration, called `axis`; the first two panels show the
+    runs where it is `shown`, or else the largest value that every sampler has a run of. Lines are
+    means over seeds and bands one standard deviation. Raises LookupError when no record serves.
+    """
+    records = [record for record in records if metric in record.metrics]
+    if not records:
+        raise LookupError(f"no record holds the metric {metric}")
+    if shown is None:
+        shown = _largest_common(records, setting)
+    chosen = [record for record in records if finals.value_of(record, setting) == shown]
+    if not chosen:
+        raise LookupError(f"no record where {setting} is {shown} holds the metric {metric}")
+    figure, panels = new_figure(3)
+    for ax, against in zip(panels[:2], ("step", "seconds"), strict=True):
+        curves.lines(ax, chosen, metric, against)
+        ax.set_xlabel(curves.AXES[against], fontsize=9)
+        ax.set_title(f"{shown:g} {axis}", fontsize=8)
+    finals.lines(panels[2], records, metric, setting)
+    panels[2].set_xlabel(axis, fontsize=9)
+    panels[0].set_ylabel(title, fontsize=9)
+    legend: dict[str, Any] = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)}
+    panels[2].legend(frameon=False, fontsize=7, **legend)  # the panel that holds every sampler
+    return figure
+
+
+def _largest_common(records: list[Record], setting: str) -> float:
+    groups = by_sampler(records).values()
+    common = set.intersection(*({finals.value_of(r, setting) for r in g} for g in groups))
+    if not common:
+        raise LookupError(f"no value of {setting} is common to all samplers")
+    return max(common)

@@ -1,0 +1,174 @@
+"""The residual network: its fast form, its gradient, its local method, its precisions."""
+
+import copy
+
+import pytest
+import torch
+from exactness import NoHostReads
+from torch import Generator, nn
+
+from models.base import EnergyModel
+from models.resnet import ResNet
+from samplers.gibbs import Gibbs
+from samplers.gwg import GWG
+from samplers.langevin import DMALA, DULA
+
+
+def network(shape=(6, 4), maps=5, blocks=3, **settings):
+    torch.manual_seed(0)
+    model = ResNet(shape, maps, blocks, **settings)
+    for parameter in model.parameters():
+        parameter.normal_(0, 0.35)
+    model.start_from_data(torch.linspace(0, 1, model.domain.dim))
+    return model
+
+
+def written_out(model, x):
+    """The definition, layer by layer."""
+    z = nn.functional.conv2d(
+        x.view(-1, 1, model.height, model.width),
+        model.network.enter.weight,
+        model.network.enter.bias,
+        padding=1,
+    )
+    for number, block in enumerate(model.network.blocks):
+        stride = 2 if number < 2 else 1
+        inner = nn.functional.conv2d(z, block.first.weight, block.first.bias, stride, 1)
+        inner = inner * inner.sigmoid()
+        inner = nn.functional.conv2d(inner, block.second.weight, block.second.bias, 1, 1)
+        if stride == 2:
+            z = nn.functional.conv2d(z, block.shortcut.weight, block.shortcut.bias, 2)
+        z = inner + z
+        z = z * z.sigmoid()
+    value = z.flatten(2).mean(-1) @ model.head.weight.T + model.head.bias
+    return value.squeeze(-1) + x @ model.base
+
+
+def states(model, chains=7):
+    return model.domain.uniform(chains, Generator().manual_seed(1))
+
+
+@pytest.mark.parametrize("shape", [(6, 4), (2, 2), (8, 8), (28, 28)])
+@pytest.mark.parametrize("blocks", [1, 3])
+def test_value_and_gradient_are_the_definitions(shape, blocks):
+    model = network(shape, blocks=blocks).double()
+    rng = Generator().manual_seed(2)
+    for x in (states(model).double(), torch.rand(5, model.domain.dim, generator=rng).double()):
+        point = x.clone().requires_grad_()
+        expected = written_out(model, point)
+        (grad,) = torch.autograd.grad(expected.sum(), point)
+        value, found = model.log_prob_and_grad(x)
+        torch.testing.assert_close(value, expected.detach(), rtol=1e-10, atol=1e-10)
+        torch.testing.assert_close(found, grad, rtol=1e-10, atol=1e-10)
+        torch.testing.assert_close(model(x), value)
+        torch.testing.assert_close(model.gradient(x), found)
+        torch.testing.assert_close(
+            model.network.plain(x.view(-1, 1, *shape)), model.network(x.view(-1, 1, *shape))
+        )
+
+
+def test_the_edges_need_what_takes_them_away(monkeypatch):
+    """Control of the test above: without it the fast form is another function."""
+    model = network().double()
+    both = model.network._both
+
+    def without():
+        kernel = both()
+        kernel[:, 5:] = 0
+        return kernel
+
+    monkeypatch.setattr(model.network, "_both", without)
+    x = states(model).double()
+    assert (model(x) - written_out(model, x)).abs().max() > 0.01
+
+
+def test_parameters_have_the_gradient_of_the_definition():
+    model = network().double().requires_grad_(True)
+    x = states(model).double()
+    gradients = [
+        torch.autograd.grad(function(x).square().sum(), list(model.parameters()))
+        for function in (model, lambda x: written_out(model, x))
+    ]
+    for found, expected in zip(*gradients, strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-8, atol=1e-8)
+
+
+def test_float32_is_close_to_float64():
+    model = ResNet()
+    x = states(model)
+    value, grad = model.log_prob_and_grad(x)
+    exact, exact_grad = copy.deepcopy(model).double().log_prob_and_grad(x.double())
+    torch.testing.assert_close(value.double(), exact, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(grad.double(), exact_grad, rtol=1e-4, atol=1e-6)
+
+
+def test_sampling_builds_no_graph_through_the_parameters():
+    model = network()
+    assert not any(parameter.requires_grad for parameter in model.parameters())
+    value, grad = model.log_prob_and_grad(states(model))
+    assert not value.requires_grad
+    assert not grad.requires_grad
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_the_base_measure_is_the_smoothed_data_mean():
+    model = ResNet((2, 2), 3, 1)
+    mean = torch.tensor([0.0, 0.25, 0.5, 1.0])
+    model.start_from_data(mean)
+    model.head.weight.zero_()
+    law = model(model.domain.enumerate()).softmax(0)
+    torch.testing.assert_close(law @ model.domain.enumerate(), 0.98 * mean + 0.01)
+
+
+@pytest.mark.parametrize("site", [0, 3, 11])
+def test_a_conditional_and_its_cache_are_those_of_any_model(site):
+    model, sites = network().double(), torch.tensor([site])
+    x = states(model).double()
+    log_odds, cache = model.conditional(x, model.cache(x), sites)
+    torch.testing.assert_close(log_odds, EnergyModel.log_odds(model, x, (), sites))
+    new = torch.bernoulli(torch.full((len(x), 1), 0.5), generator=Generator().manual_seed(3))
+    after = x.index_copy(1, sites, new.double())
+    moved = model.moved(cache, x, sites, new.double())
+    torch.testing.assert_close(moved[0], model(after))
+    several = torch.tensor([1, site])
+    log_odds, cache = model.conditional(x, model.cache(x), several)
+    torch.testing.assert_close(log_odds, EnergyModel.log_odds(model, x, (), several))
+    new = torch.ones(len(x), 2).double()
+    torch.testing.assert_close(
+        model.moved(cache, x, several, new)[0], model(x.index_copy(1, several, new))
+    )
+
+
+@pytest.mark.parametrize("sampler", [Gibbs(), GWG(), DULA(0.1), DMALA(0.15)], ids=repr)
+def test_a_step_reads_nothing_on_the_host(sampler):
+    model, rng = network(), Generator().manual_seed(0)
+    state = sampler.init(states(model), model)
+    with NoHostReads(), torch.no_grad():
+        sampler.step(state, model, rng)
+
+
+def test_bf16_gradients_leave_values_alone():
+    exact, rough, low = (network((8, 8), bf16=mode) for mode in (None, "gradient", "all"))
+    x = states(exact)
+    value, grad = exact.log_prob_and_grad(x)
+    for model, same in ((rough, True), (low, False)):
+        found, gradient = model.log_prob_and_grad(x)
+        assert found.dtype == gradient.dtype == torch.float32
+        assert torch.equal(found, value) is same
+        assert torch.equal(model(x), value) is same
+        assert torch.equal(model.gradient(x), gradient)
+        error = (gradient - grad).norm() / grad.norm()
+        assert 0 < error < 0.05
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"shape": (3, 4)}, "sides of the images must be even"),
+        ({"shape": (4, 4), "maps": 0}, "sizes must be positive"),
+        ({"shape": (4, 4), "bf16": "half"}, "bf16 must be"),
+    ],
+)
+def test_what_it_cannot_be_is_told(settings, message):
+    with pytest.raises(ValueError, match=message):
+        ResNet(**settings)
