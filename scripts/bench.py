@@ -1,7 +1,8 @@
 """Steps per second of samplers and models here, beside the same written plainly.
 
     python -m scripts.bench                 print the tables (some minutes)
-    python -m scripts.bench --out FILE.csv  write them too, with FILE_sites.csv and FILE_sites.png
+    python -m scripts.bench --out FILE.csv  write them too, with FILE_sites.csv and FILE_sites.png,
+                                            and FILE_learning.csv (see scripts/bench_learning.py)
 
 Each pair is measured in one process, in turns: a burst of ours, a burst of the plain reference
 (scripts/plain_reference.py), ours again. A ratio is the median over the turns of the ratio within
@@ -28,12 +29,14 @@ from rich.table import Table
 from torch import Generator, Tensor, nn
 
 from models.base import EnergyModel
+from models.bayes_net import BayesNet, synthetic_bayes_net
 from models.ising import Lattice
 from models.rbm import RBM
 from samplers.base import Sampler
 from samplers.gibbs import Gibbs
 from samplers.gwg import GWG
 from samplers.langevin import DMALA, DULA
+from scripts import bench_learning
 from scripts import plain_reference as plain
 
 Burst = Callable[[int], None]  # so many steps of all chains
@@ -45,7 +48,14 @@ SAMPLERS: dict[str, tuple[Sampler, Callable[[], plain.Step]]] = {
     "dula": (DULA(0.1), lambda: plain.dula),
     "dmala": (DMALA(0.2), lambda: plain.dmala),
 }
-CHAINS = {"ising-5x5": 100, "ising-25x25": 256, "ising-100x100": 100, "rbm-784x500": 100}
+CHAINS = {
+    "ising-5x5": 100,
+    "ising-25x25": 256,
+    "ising-100x100": 100,
+    "rbm-784x500": 100,
+    "bnn-4889x13x500": 50,  # COMPAS
+}
+SLOW = ("ising-100x100", "bnn-4889x13x500")  # a step of the reference there takes seconds
 SCALING = ("gibbs-1", "gwg-1", "dmala")
 SCALING_SIDES = (10, 32, 100, 316, 1000)
 SCALING_CHAINS = 4
@@ -85,8 +95,14 @@ class Cost:
 
 
 def model_named(name: str) -> EnergyModel:
-    """`rbm-VISIBLExHIDDEN` with weights of a trained one's size, or `ising-SIDExSIDE`."""
+    """`ising-SIDExSIDE`, `rbm-VISIBLExHIDDEN` or `bnn-ROWSxFEATURESxHIDDEN`.
+
+    The weights of an RBM are of a trained one's size.
+    """
     kind, sizes = name.split("-")
+    if kind == "bnn":
+        rows, features, hidden = map(int, sizes.split("x"))
+        return synthetic_bayes_net(features, hidden, rows=rows)
     one, two = map(int, sizes.split("x"))
     if kind == "ising":
         return Lattice((one, two), coupling=0.1, bias=0.2)
@@ -98,6 +114,9 @@ def model_named(name: str) -> EnergyModel:
 def plain_model(model: EnergyModel) -> nn.Module:
     if isinstance(model, RBM):
         return plain.PlainRBM(model.weight.data)
+    if isinstance(model, BayesNet):
+        features = model.inputs[:, :-1].contiguous()
+        return plain.PlainBayesNet(features, model.targets, model.hidden, model.scale)
     assert isinstance(model, Lattice)
     return plain.PlainIsing(model.coupling * model.adjacency(), float(model.bias[0]))
 
@@ -271,16 +290,20 @@ def main(arguments: list[str] | None = None) -> None:
         "--threads", type=int, nargs="+", default=sorted({1, cores}), help="of PyTorch, in turn"
     )
     parser.add_argument(
-        "--only", nargs="+", default=[], help="parts of MODEL/SAMPLER names, or `sites`"
+        "--only",
+        nargs="+",
+        default=[],
+        help="parts of MODEL/SAMPLER names, or `sites`, or `learning`",
     )
     options = parser.parse_args(arguments)
     console = Console()
     turns, budget = (3, 0.02) if options.quick else (7, 0.2)
     chosen = list(pairs(options.only))
     if options.quick and not options.only:
-        chosen = [(model, sampler) for model, sampler in chosen if model != "ising-100x100"]
+        chosen = [(model, sampler) for model, sampler in chosen if model not in SLOW]
     scaling = not options.only or "sites" in options.only
-    if not chosen and not scaling:
+    learning = "learning" in options.only or not (options.only or options.quick)
+    if not chosen and not scaling and not learning:
         parser.error(f"--only names none of {', '.join('/'.join(pair) for pair in pairs([]))}")
 
     rows: list[Row] = []
@@ -288,8 +311,7 @@ def main(arguments: list[str] | None = None) -> None:
         torch.set_num_threads(threads)
         for model, sampler in chosen:
             console.print(f"{threads} thread(s): {model}, {sampler}", style="dim")
-            # A step of the reference there takes seconds.
-            fewer = min(turns, 5) if model == "ising-100x100" else turns
+            fewer = min(turns, 5) if model in SLOW else turns
             rows.append(compare(model, sampler, fewer, budget))
     found: list[Cost] = []
     if scaling:
@@ -298,15 +320,20 @@ def main(arguments: list[str] | None = None) -> None:
         for sampler in SCALING:
             console.print(f"cost of a step against the sites: {sampler}", style="dim")
             found += [costs(sampler, side, turns, budget) for side in sides]
+    learned = list(bench_learning.rows(options.threads, min(turns, 5))) if learning else []
     if rows:
         console.print(table(rows))
     if found:
         console.print(cost_table(found))
+    if learned:
+        console.print(bench_learning.table(learned))
     if options.out is None:
         return
     sites = options.out.with_name(f"{options.out.stem}_sites.csv")
     if rows:
         write(options.out, rows)
+    if learned:
+        write(options.out.with_name(f"{options.out.stem}_learning.csv"), learned)
     if found:
         write(sites, found)
         plot(sites.with_suffix(".png"), found)

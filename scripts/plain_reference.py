@@ -45,6 +45,71 @@ class PlainRBM(nn.Module):
         return nn.functional.softplus(self.hidden(x)).sum(-1) + (x * self.bias).sum(-1)
 
 
+class PlainBayesNet(nn.Module):
+    """-scale * mean (sigmoid(out) - y)^2 of a tanh layer with weights 2x - 1, chains in a batch.
+
+    The weights are laid out as in models/bayes_net.py, and as in the released scripts.
+    """
+
+    def __init__(self, features: Tensor, targets: Tensor, hidden: int, scale: float) -> None:
+        super().__init__()
+        self.features, self.targets, self.hidden, self.scale = features, targets, hidden, scale
+
+    def forward(self, x: Tensor) -> Tensor:
+        weights = 2 * x - 1
+        count = self.features.shape[1] * self.hidden
+        first, bias, second, last = weights.split((count, self.hidden, self.hidden, 1), 1)
+        first = first.view(len(x), -1, self.hidden)
+        rows = self.features.unsqueeze(0).expand(len(x), -1, -1)
+        units = torch.tanh(torch.bmm(rows, first) + bias.unsqueeze(1))
+        outputs = torch.bmm(units, second.unsqueeze(2)) + last.unsqueeze(1)
+        errors = torch.sigmoid(outputs.squeeze(2)) - self.targets
+        return -self.scale * errors.pow(2).mean(1)
+
+
+class PlainBlock(nn.Module):
+    """Two 3x3 convolutions and a shortcut, Swish after each."""
+
+    def __init__(self, maps: int, stride: int) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(maps, maps, 3, stride, 1)
+        self.second = nn.Conv2d(maps, maps, 3, 1, 1)
+        self.shortcut = nn.Conv2d(maps, maps, 1, stride) if stride == 2 else nn.Identity()
+
+    def forward(self, z: Tensor) -> Tensor:
+        out = self.second(nn.functional.silu(self.first(z)))
+        return nn.functional.silu(out + self.shortcut(z))
+
+
+class PlainResNet(nn.Module):
+    """A residual network of square images plus b'x, layer by layer."""
+
+    base: Tensor
+
+    def __init__(self, side: int, maps: int, blocks: int) -> None:
+        super().__init__()
+        self.side = side
+        self.enter = nn.Conv2d(1, maps, 3, 1, 1)
+        strides = [2, 2] + [1] * (blocks - 2)
+        self.blocks = nn.Sequential(*(PlainBlock(maps, stride) for stride in strides[:blocks]))
+        self.head = nn.Linear(maps, 1)
+        self.register_buffer("base", torch.zeros(side * side))
+
+    def forward(self, x: Tensor) -> Tensor:
+        z = self.blocks(self.enter(x.view(-1, 1, self.side, self.side)))
+        return self.head(z.mean((2, 3))).squeeze(-1) + x @ self.base
+
+
+def learn(
+    model: nn.Module, optimiser: torch.optim.Optimizer, positive: Tensor, negative: Tensor
+) -> None:
+    """One update of contrastive divergence."""
+    loss = model(negative).mean() - model(positive).mean()
+    optimiser.zero_grad()
+    loss.backward()
+    optimiser.step()
+
+
 def gradient(x: Tensor, model: nn.Module) -> Tensor:
     """The gradient of the log-probability by autograd, `[chains, dim]`."""
     x = x.detach().requires_grad_()
