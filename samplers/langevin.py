@@ -89,6 +89,8 @@ class DULA(_Langevin):
     `given(batch)` is drawn afresh for each step, this is the stochastic variant of Section 6.
     """
 
+    exact = False
+
     def init(self, x: Tensor, model: EnergyModel) -> LangevinState:
         return LangevinState(x, self.logits(x, model.gradient(x), model.domain))
 

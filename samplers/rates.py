@@ -41,6 +41,8 @@ class RatesState(NamedTuple):
 class _FastWeights(Sampler):
     """What the three share: the fast weights outlive a change of the model."""
 
+    exact = False
+
     def refresh(self, state: RatesState, model: EnergyModel) -> RatesState:
         return state
 

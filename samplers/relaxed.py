@@ -93,6 +93,10 @@ class RMALA(Sampler):
         if self.accept not in ("target", "relaxation"):
             raise ValueError(f"accept must be 'target' or 'relaxation', got {self.accept!r}")
 
+    @property
+    def exact(self) -> bool:  # type: ignore[override]
+        return self.accept == "target"
+
     def init(self, x: Tensor, model: EnergyModel) -> RelaxedState:
         """The state at a position that thresholds to `x`."""
         return self.at(lift(x, binary_domain(self, model)), model)

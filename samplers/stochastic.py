@@ -24,21 +24,23 @@ class StochasticState(NamedTuple):
 class StochasticDULA(Sampler):
     """DULA on `batch` distinct rows of the data, drawn afresh at each step, shared by all chains.
 
-    Serves models whose target is a sum over rows (models.base.DataModel). With `batch` all rows it
-    is DULA.
+    Serves models whose target is a sum over rows (models.base.DataModel). With all rows, which is
+    what `batch=None` says, it is DULA.
     """
 
+    exact = False
     step_size: float  # alpha, in squared units of the domain's values
-    batch: int
+    batch: int | None
 
     def __post_init__(self) -> None:
-        require_count(batch=self.batch)
+        if self.batch is not None:
+            require_count(batch=self.batch)
         DULA(self.step_size)  # checks it
 
     def init(self, x: Tensor, model: EnergyModel) -> StochasticState:
         if not isinstance(model, DataModel):
             raise UnsupportedModelError(self, model, "a model of data, with rows to choose from")
-        if self.batch > model.rows:
+        if self.batch is not None and self.batch > model.rows:
             raise ValueError(f"batch must be at most the {model.rows} rows, got {self.batch}")
         return StochasticState(x)
 
@@ -46,8 +48,10 @@ class StochasticDULA(Sampler):
         self, state: StochasticState, model: EnergyModel, rng: Generator
     ) -> tuple[StochasticState, Info]:
         assert isinstance(model, DataModel)
-        rows = torch.rand(model.rows, generator=rng, device=rng.device).topk(self.batch).indices
-        target = model.given(rows)
+        target: EnergyModel = model
+        if self.batch is not None:
+            order = torch.rand(model.rows, generator=rng, device=rng.device)
+            target = model.given(order.topk(self.batch).indices)
         estimate = DULA(self.step_size).init(state.x, target)
         y = model.domain.move_all(state.x, estimate.logits, rng)
         return StochasticState(y), Info(y.new_ones(len(y)))

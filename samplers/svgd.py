@@ -74,6 +74,7 @@ class DiscreteSVGD(Sampler):
     position, and the model at the thresholded one.
     """
 
+    exact = False
     step_size: float  # epsilon, in units of the position
     temperature: float  # of the surrogate's sigmoid
     bandwidth: float | None = None  # h; None is the median heuristic, med |z - z'|^2 / log(n + 1)

@@ -1,0 +1,105 @@
+"""Models that task=ebm_learning has stored: read from its record, or learned here for all to share.
+
+A run that needs them holds the settings of that task under a key of its own configuration
+(conf/experiment/parts/ebm_use.yaml). A finished record that was made with the same settings, model,
+sampler, data and seeds is read. Where there is none, the same task learns the models, and they are
+a shared artifact (`experiments.artifacts`).
+"""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import load_file
+from torch import Tensor
+
+from data.base import Dataset
+from experiments.artifacts import artifact
+from experiments.context import SOURCES, Run
+from experiments.record import Record, load_all
+from models.base import EnergyModel
+from samplers.base import Sampler
+
+log = logging.getLogger(__name__)
+States = dict[str, dict[str, Tensor]]  # state_dicts by name
+FILES = "ema_*.safetensors"  # what the task stores after so many updates
+KEY = "learning"  # its settings in the configuration of who uses it
+
+
+def snapshots(
+    *,
+    model: EnergyModel,
+    sampler: Sampler,
+    data: Dataset | None,
+    run: Run,
+    learn: Callable[..., None],
+    experiment: str = "ebm_learning",
+) -> States:
+    """The stored models by name (`ema_005000`), in the order of their updates.
+
+    `learn` is the task, for a model that has no record under `experiment`; `sampler` is what it
+    learns with. Raises ValueError without data.
+    """
+    if data is None:
+        raise ValueError("learning needs a data set; give one, such as data=static_mnist")
+    wanted = _settings(run.config, KEY) | {"fingerprint": data.fingerprint}
+    for record in _finished(run, experiment):
+        if _settings(record.config, "task") | _fingerprint(record) == wanted:
+            assert isinstance(record.path, Path)
+            run.note(learned_by=str(record.path.relative_to(run.outputs)))
+            return {file.stem: load_file(file) for file in sorted(record.path.glob(FILES))}
+
+    def make() -> dict[str, Tensor]:
+        log.info("no record of %s has these settings: learning the model first", experiment)
+        part = Run(
+            run.path / KEY,
+            device=run.device,
+            seed=run.seed,
+            model_seed=run.model_seed,
+            outputs=run.outputs,
+            config=wanted,
+            checkpoint=run.checkpoint,
+        )
+        part.path.mkdir(exist_ok=True)
+        part.take_up(wanted)
+        learn(model=model, sampler=sampler, data=data, run=part)
+        part.checkpoints.remove()
+        return {
+            f"{file.stem}/{name}": tensor
+            for file in part.path.glob(FILES)
+            for name, tensor in load_file(file).items()
+        }
+
+    states: States = {}
+    for name, tensor in sorted(artifact(run, "ebm", wanted, make).items()):
+        snapshot, _, key = name.partition("/")
+        states.setdefault(snapshot, {})[key] = tensor
+    run.note(learned_by=run.notes["artifacts"][-1])
+    return states
+
+
+def last(*, model: EnergyModel, run: Run, **settings: Any) -> EnergyModel:
+    """`model` as it was stored last; settings as those of `snapshots`."""
+    states = snapshots(model=model, run=run, **settings)
+    model.load_state_dict(states[max(states)])
+    return model.requires_grad_(False)
+
+
+def _settings(config: dict[str, Any], key: str) -> dict[str, Any]:
+    """What decides a learned model, of a configuration with the task's settings under `key`."""
+    data = {k: v for k, v in config["data"].items() if k not in SOURCES}
+    parts = {name: config[name] for name in ("model", "sampler", "seed", "model_seed")}
+    return {**parts, "data": data, "learning": config[key]}
+
+
+def _fingerprint(record: Record) -> dict[str, str]:
+    return {"fingerprint": record.document["data"]["fingerprint"]}
+
+
+def _finished(run: Run, experiment: str) -> list[Record]:
+    try:
+        records = load_all(run.outputs / experiment / run.config["scale"])
+    except FileNotFoundError:
+        return []
+    return [record for record in records if record.document.get("data")]

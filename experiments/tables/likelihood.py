@@ -1,0 +1,128 @@
+"""Log-likelihoods by annealed importance sampling, from records of task=ais."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import pandas as pd
+
+from experiments.figures.style import by_sampler, label, sampler_key
+from experiments.published import published
+from experiments.record import Record
+from experiments.tables.table import Estimate
+
+
+def likelihoods(records: list[Record]) -> pd.DataFrame:
+    """One row a record: mean log-likelihoods in nats, and what log Z they rest on.
+
+    What follows a ± is the standard error of log Z. The bounds on log Z hold in expectation: the
+    lower one always, the upper one, and with it what the log-likelihood is at least, as far as the
+    rows that its chains start from are like draws from the model. Raises LookupError when no
+    record has log-likelihoods.
+    """
+    records = scored(records)
+    rows = []
+    for record in records:
+        found, settings = record.document, record.config["task"]
+        rows.append(
+            {
+                "model": record.choices["model"],
+                "sampler": label(sampler_key(record)),
+                "data": found["data"]["variant"],
+                "seed": record.config["seed"],
+                "validation": likelihood(record, "valid"),
+                "test": likelihood(record, "test"),
+                "test, at least": at_least(record),
+                "log Z, lower": Estimate(found["log_z_lower"], found["log_z_lower_error"]),
+                "log Z": Estimate(found["log_z"], found["log_z_error"]),
+                "log Z, back": _optional(found, "log_z_back"),
+                "log Z, upper": _optional(found, "log_z_upper"),
+                "log Z, exact": found["log_z_exact"],
+                "effective chains": f"{found['ess']:.1f} of {settings['chains']}",
+                "betas": settings["steps"],
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def scored(records: list[Record]) -> list[Record]:
+    """Those with log-likelihoods. Raises LookupError when there are none."""
+    records = [record for record in records if "log_likelihood" in record.document]
+    if not records:
+        raise LookupError("no record holds a log-likelihood; run task=ais with a data set")
+    return records
+
+
+def likelihood(record: Record, rows: str) -> Estimate:
+    """Of the `test` or `valid` rows."""
+    found = record.document
+    return Estimate(found["log_likelihood"][rows]["mean"], found["log_z_error"])
+
+
+def at_least(record: Record) -> Estimate | None:
+    """Of the test rows, with the upper bound on log Z; too few betas show in it."""
+    upper = _optional(record.document, "log_z_upper")
+    if upper is None:
+        return None
+    unnormalised = record.document["log_likelihood"]["test"]["mean"] + record.document["log_z"]
+    return Estimate(unnormalised - upper.mean, upper.spread)
+
+
+def _optional(found: dict, name: str) -> Estimate | None:
+    return Estimate(found[name], found[f"{name}_error"]) if name in found else None
+
+
+def table1(records: list[Record]) -> pd.DataFrame:
+    """Test log-likelihoods, a row a data set and budget, a column the sampler that learned a model.
+
+    Beside them stand the numbers of Zhang et al. (2022), Table 1, where the data are theirs, and
+    `at_least`. Seeds are averaged. Raises LookupError when no record has log-likelihoods of a
+    learned model.
+    """
+    records = [record for record in scored(records) if "learning" in record.config]
+    if not records:
+        raise LookupError("no record is of a learned model; run experiment=ais")
+    samplers = list(by_sampler(records))
+    frame = []
+    for (data, variant, *budget), group in _grouped(records).items():
+        row: dict[str, object] = {"data": data, "variant": variant}
+        own = group[0].substitute is None
+        row["VAE, paper"] = published("table1", data, "vae") if own else None
+        parts = by_sampler(group)
+        for key in samplers:
+            own_records = parts.get(key, [])
+            row[label(key)] = _mean([likelihood(record, "test") for record in own_records])
+            row[f"{label(key)}, at least"] = _mean([at_least(record) for record in own_records])
+            row[f"{label(key)}, paper"] = published("table1", data, key[0]) if own else None
+        frame.append(row | dict(zip(BUDGET, budget, strict=True)))
+    return pd.DataFrame(frame)
+
+
+BUDGET = {
+    "updates": ("learning", "iterations"),
+    "steps an update": ("learning", "steps"),
+    "maps": ("model", "maps"),
+    "blocks": ("model", "blocks"),
+    "AIS chains": ("task", "chains"),
+    "AIS betas": ("task", "steps"),
+}
+
+
+def _grouped(records: list[Record]) -> dict[tuple, list[Record]]:
+    """By data, their variant and the budget."""
+    groups: dict[tuple, list[Record]] = defaultdict(list)
+    for record in records:
+        variant = record.document["data"]["variant"]
+        variant = f"SUBSTITUTE: {variant}" if record.substitute else variant
+        budget = (record.config[part][name] for part, name in BUDGET.values())
+        groups[record.choices["data"], variant, *budget].append(record)
+    return groups
+
+
+def _mean(estimates: Sequence[Estimate | None]) -> Estimate | None:
+    """Over runs; the error is that of log Z in all of them together."""
+    found = [one for one in estimates if one is not None]
+    if not found:
+        return None
+    error = sum((one.spread or 0.0) ** 2 for one in found) ** 0.5 / len(found)
+    runs = len(found) if len(found) > 1 else None
+    return Estimate(sum(one.mean for one in found) / len(found), error, runs)

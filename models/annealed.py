@@ -1,0 +1,238 @@
+"""Paths of targets for annealed importance sampling, from independent sites to any model.
+
+    GeometricPath   log pi_beta(x) = beta log f(x) + (1 - beta) log p0(x)       any model f
+    ScaledRBM       the RBM with weights beta W, hidden biases beta c and visible biases
+                    beta b + (1 - beta) b0
+
+R. M. Neal, "Annealed importance sampling", Statistics and Computing 2001; R. Salakhutdinov and
+I. Murray, "On the quantitative analysis of deep belief networks", ICML 2008, Section 4.1, for the
+second, which at every beta is an RBM, so that block Gibbs can sample it. p0 has independent sites:
+on a binary domain with given log-odds (0: uniform), else uniform.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Generator, Tensor
+from torch.nn.functional import softplus
+
+from models.base import AnnealedModel, Cache, EnergyModel
+from models.domain import Binary, Categorical
+from models.rbm import RBM
+
+
+class GeometricPath(AnnealedModel):
+    """The geometric mean of `model` and of independent sites with `log_odds` `[dim]`.
+
+    Its gradient and local structure are those of the model, mixed with the ones of a linear
+    function. What is known of a point are x, log f(x) - log p0(x), and, where it was found on the
+    way, the gradient of log f and the model's cache. Raises ValueError for log-odds that do not fit
+    the domain, or a domain without a uniform law.
+    """
+
+    beta: Tensor
+    field: Tensor
+    constant: Tensor
+
+    def __init__(self, model: EnergyModel, log_odds: Tensor | None = None) -> None:
+        super().__init__()
+        self.model, self.domain = model, model.domain
+        field, constant = _base(model, log_odds)
+        self.register_buffer("beta", torch.zeros(()))
+        self.register_buffer("field", field)  # the gradient of log p0, [*shape]
+        self.register_buffer("constant", constant)
+        self._log_odds = log_odds
+        self._here: tuple[Tensor, Cache] | None = None
+        self._evaluated: list[Cache] = []
+
+    # The path.
+
+    def draw(self, chains: int, rng: Generator) -> Tensor:
+        if self._log_odds is None:
+            return self.domain.uniform(chains, rng)
+        assert isinstance(self.domain, Binary)
+        probability = self._log_odds.to(rng.device).sigmoid().expand(chains, -1)
+        high = torch.bernoulli(probability, generator=rng)
+        return self.domain.low + (self.domain.high - self.domain.low) * high
+
+    def log_z_start(self) -> Tensor:
+        return self.constant.new_zeros((), dtype=torch.float64)  # p0 is normalised
+
+    def move_to(self, beta: Tensor, x: Tensor | None = None, known: Cache = ()) -> None:
+        self.beta.copy_(beta)
+        self._evaluated.clear()
+        self._here = None if x is None else (x, known)
+
+    def know(self, x: Tensor) -> Cache:
+        """From the one evaluation that was made since `move_to`, row by row, else from a new one.
+
+        A row of `x` is where that evaluation was, or where the chain was before. A row that is
+        neither, of a sampler that moves without evaluating, gets NaN.
+        """
+        if len(self._evaluated) != 1:
+            return x.clone(), self._difference(x, self.model.log_prob(x))
+        (new,) = self._evaluated
+        old = new if self._here is None else self._here[1]
+        moved, stayed = _same_rows(x, new[0]), _same_rows(x, old[0])
+        difference = torch.where(moved, new[1], old[1].where(moved | stayed, torch.nan))
+        rest = (_rows(moved, a, b) for a, b in zip(new[2:], old[2:], strict=False))
+        return x.clone(), difference, *rest
+
+    def log_ratio(self, known: Cache, beta: Tensor) -> Tensor:
+        return (beta.double() - self.beta) * known[1]
+
+    # Evaluations.
+
+    def _base_log_prob(self, x: Tensor) -> Tensor:
+        return x.flatten(1) @ self.field.flatten() + self.constant
+
+    def _difference(self, x: Tensor, log_prob: Tensor) -> Tensor:
+        return log_prob - self._base_log_prob(x)
+
+    def _mixed(
+        self, x: Tensor, evaluate: Callable[[], tuple[Tensor, Tensor, Cache]]
+    ) -> tuple[Tensor, Tensor, Cache]:
+        """Value, gradient and cache at `x`: from what is known there, or from `evaluate`."""
+        known = self._known(x)
+        if len(known) < 3:
+            log_prob, grad, cache = evaluate()
+            known = (x.clone(), self._difference(x, log_prob), grad, *cache)
+            self._evaluated.append(known)
+        # Kernels may overwrite x and what they are given: what is known is neither.
+        value = torch.addcmul(self._base_log_prob(x), self.beta, known[1])
+        grad = torch.lerp(self.field, known[2], self.beta)
+        return value, grad, tuple(part.clone() for part in known[3:])
+
+    def _known(self, x: Tensor) -> Cache:
+        return self._here[1] if self._here is not None and self._here[0] is x else ()
+
+    def forward(self, x: Tensor) -> Tensor:
+        known = self._known(x)
+        if not known:
+            known = x.clone(), self._difference(x, self.model.log_prob(x))
+            self._evaluated.append(known)
+        return torch.addcmul(self._base_log_prob(x), self.beta, known[1])
+
+    def log_prob_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return self._mixed(x, lambda: (*self.model.log_prob_and_grad(x), ()))[:2]
+
+    def evaluate_with_cache(self, x: Tensor) -> tuple[Tensor, Tensor, Cache]:
+        return self._mixed(x, lambda: self.model.evaluate_with_cache(x))
+
+    def evaluate_flipped(
+        self, cache: Cache, x: Tensor, y: Tensor, index: Tensor
+    ) -> tuple[Tensor, Tensor, Cache]:
+        return self._mixed(y, lambda: self.model.evaluate_flipped(cache, x, y, index))
+
+    # Local structure: that of the model, whose cache does not depend on beta.
+
+    def colours(self) -> Tensor | None:
+        return self.model.colours()
+
+    def cache(self, x: Tensor) -> Cache:
+        return self.model.cache(x)
+
+    def moved(self, cache: Cache, x: Tensor, sites: Tensor, new: Tensor) -> Cache:
+        return self.model.moved(cache, x, sites, new)
+
+    def differences(self, x: Tensor, cache: Cache, sites: Tensor) -> Tensor:
+        gains = self.domain.gains(x, self.field.expand_as(x)).index_select(1, sites)
+        return torch.lerp(gains, self.model.differences(x, cache, sites), self.beta)
+
+    def log_odds(self, x: Tensor, cache: Cache, sites: Tensor) -> Tensor:
+        return self._mixed_odds(self.model.log_odds(x, cache, sites), sites)
+
+    def conditional(self, x: Tensor, cache: Cache, sites: Tensor) -> tuple[Tensor, Cache]:
+        log_odds, cache = self.model.conditional(x, cache, sites)
+        return self._mixed_odds(log_odds, sites), cache
+
+    def _mixed_odds(self, log_odds: Tensor, sites: Tensor) -> Tensor:
+        assert isinstance(self.domain, Binary)
+        base = self.field.index_select(0, sites) * (self.domain.high - self.domain.low)
+        return torch.lerp(base, log_odds, self.beta)
+
+    def block_log_probs(self, x: Tensor, cache: Cache, sites: Tensor, patterns: Tensor) -> Tensor:
+        field = self.field.index_select(0, sites).flatten()
+        base = patterns.to(x).flatten(2) @ field
+        return torch.lerp(base, self.model.block_log_probs(x, cache, sites, patterns), self.beta)
+
+    def site_log_probs(self, x: Tensor, cache: Cache, site: Tensor) -> Tensor:
+        if isinstance(self.domain, Categorical):  # where p0 is uniform
+            return self.model.site_log_probs(x, cache, site) * self.beta
+        return super().site_log_probs(x, cache, site)
+
+
+class ScaledRBM(RBM, AnnealedModel):
+    """From independent visible units with `log_odds` b0 `[visible]` to the RBM `model`.
+
+    All parameters move with beta, so every method of an RBM serves any beta. What is known of a
+    point are W'x + c and (b - b0)'x of the model. Raises ValueError unless it is an RBM.
+    """
+
+    model: RBM
+    beta: Tensor
+    start_bias: Tensor
+
+    def __init__(self, model: EnergyModel, log_odds: Tensor | None = None) -> None:
+        EnergyModel.__init__(self)
+        if not isinstance(model, RBM):
+            raise ValueError(f"ScaledRBM anneals an RBM, got {type(model).__name__}")
+        self.model, self.domain = model, model.domain
+        start = _base(model, log_odds)[0].to(model.visible_bias)
+        self.register_buffer("beta", torch.zeros_like(start[0]))
+        self.register_buffer("start_bias", start)  # b0
+        self.register_buffer("weight", torch.zeros_like(model.weight))
+        self.register_buffer("visible_bias", start.clone())
+        self.register_buffer("hidden_bias", torch.zeros_like(model.hidden_bias))
+        self._here: tuple[Tensor, Cache] | None = None
+
+    def draw(self, chains: int, rng: Generator) -> Tensor:
+        return torch.bernoulli(self.start_bias.sigmoid().expand(chains, -1), generator=rng)
+
+    def log_z_start(self) -> Tensor:
+        """Of the visible units, and log 2 for each hidden one."""
+        hidden = softplus(torch.zeros_like(self.hidden_bias, dtype=torch.float64))
+        return softplus(self.start_bias.double()).sum() + hidden.sum()
+
+    def move_to(self, beta: Tensor, x: Tensor | None = None, known: Cache = ()) -> None:
+        self.beta.copy_(beta)
+        torch.mul(self.model.weight, self.beta, out=self.weight)
+        torch.mul(self.model.hidden_bias, self.beta, out=self.hidden_bias)
+        torch.lerp(self.start_bias, self.model.visible_bias, self.beta, out=self.visible_bias)
+        self._here = None if x is None else (x, known)
+
+    def know(self, x: Tensor) -> Cache:
+        return self.model.hidden_inputs(x), x @ (self.model.visible_bias - self.start_bias)
+
+    def log_ratio(self, known: Cache, beta: Tensor) -> Tensor:
+        inputs, linear = known
+        change = softplus(inputs * beta.to(inputs)).sub_(softplus(inputs * self.beta))
+        return change.sum(-1, dtype=torch.float64) + (beta.double() - self.beta) * linear
+
+    def hidden_inputs(self, x: Tensor) -> Tensor:
+        if self._here is not None and self._here[0] is x:
+            return self._here[1][0] * self.beta
+        return super().hidden_inputs(x)
+
+
+def _base(model: EnergyModel, log_odds: Tensor | None) -> tuple[Tensor, Tensor]:
+    """The two of log p0(x) = field'x + constant, as `[*shape]` and a scalar."""
+    domain = model.domain
+    if log_odds is None:
+        count = len(domain.values())  # raises where there are infinitely many
+        return torch.zeros(domain.shape), -domain.dim * torch.tensor(float(count)).log()
+    if not isinstance(domain, Binary) or log_odds.shape != domain.shape:
+        raise ValueError(
+            f"log_odds need a binary domain and one number a site, got {list(log_odds.shape)} "
+            f"for {domain}"
+        )
+    field = log_odds / (domain.high - domain.low)
+    return field, -softplus(log_odds).sum() - domain.low * field.sum()
+
+
+def _same_rows(x: Tensor, y: Tensor) -> Tensor:
+    return (x == y).flatten(1).all(-1)
+
+
+def _rows(chosen: Tensor, new: Tensor, old: Tensor) -> Tensor:
+    return torch.where(chosen.view(-1, *[1] * (new.ndim - 1)), new, old)

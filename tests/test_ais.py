@@ -1,0 +1,508 @@
+"""Annealed importance sampling against exact normalisers, and the paths that it goes."""
+
+import copy
+import json
+import math
+import re
+
+import pytest
+import torch
+from exactness import TABLE, NoHostReads
+from targets import TARGETS
+from test_readme import ROOT, names, sampler_of, table
+from torch import Generator
+
+from data.base import Dataset
+from experiments.ais import (
+    Annealing,
+    advance,
+    anneal,
+    estimate,
+    geometric,
+    linear,
+    require_exact,
+    sigmoid,
+    start,
+)
+from experiments.chain import _counted
+from experiments.context import Run
+from experiments.exact import exact
+from experiments.figures.likelihood import progress
+from experiments.record import Record
+from experiments.tables.likelihood import likelihoods
+from experiments.tasks.ais import ais, log_odds
+from models.annealed import GeometricPath, ScaledRBM
+from models.base import Function
+from models.domain import Integer
+from models.rbm import RBM
+from samplers.block_gibbs import BlockGibbs
+from samplers.gibbs import Gibbs
+from samplers.gwg import GWG
+from samplers.hamming import HammingBall
+from samplers.langevin import DMALA, DULA
+from samplers.locally_balanced import LocallyBalanced
+from samplers.relaxed import RMALA
+from samplers.sweep import GibbsSweep
+
+BINARY = ("binary", "spins", "dense_ising", "lattice", "ring", "rbm")
+OTHER = ("categorical", "lattice_potts", "ordinal")
+
+
+def seeded(seed=11):  # not 0, whose numbers R-MALA lifts its starts by
+    return Generator().manual_seed(seed)
+
+
+def path_of(name, kind=GeometricPath):
+    """A path to the target, from sites that are not uniform where that can be."""
+    model = copy.deepcopy(TARGETS[name].model)
+    odds = torch.linspace(-1.5, 0.5, model.domain.dim) if name in BINARY else None
+    return kind(model, odds)
+
+
+def z_score(path, found, truth, sign=1):
+    return (float(path.log_z_start()) + sign * found.value - truth) / found.error
+
+
+def log_z(name):
+    return float(TARGETS[name].log_prob.max()) + math.log(
+        float(torch.tensor(TARGETS[name].log_prob - TARGETS[name].log_prob.max()).exp().sum())
+    )
+
+
+KERNELS = [
+    *((kernel, GeometricPath, name) for name in BINARY for kernel in (Gibbs(), GWG(), DMALA(0.5))),
+    *((kernel, GeometricPath, name) for name in OTHER for kernel in (Gibbs(), GWG(), DMALA(0.8))),
+    (GWG(2), GeometricPath, "binary"),
+    (LocallyBalanced(), GeometricPath, "dense_ising"),
+    (LocallyBalanced(), GeometricPath, "categorical"),
+    (HammingBall(2, 1), GeometricPath, "rbm"),
+    (RMALA(0.3, 0.5), GeometricPath, "spins"),
+    (GibbsSweep(), GeometricPath, "lattice"),
+    (BlockGibbs(), ScaledRBM, "rbm"),
+    (Gibbs(), ScaledRBM, "rbm"),
+    (GWG(), ScaledRBM, "rbm"),
+]
+
+
+@pytest.mark.parametrize(("kernel", "kind", "name"), KERNELS, ids=str)
+def test_log_z_is_met_from_both_sides(kernel, kind, name):
+    """By few betas and many chains, so that a wrong weight is many standard errors off."""
+    path, rng, truth = path_of(name, kind), seeded(), log_z(name)
+    target, betas = TARGETS[name], linear(6)
+    there = anneal(kernel, path, path.draw(6000, rng), betas, rng)
+    found = estimate(there.log_weight, rng)
+    back = anneal(kernel, path, target.draw(target.law, 6000, rng), betas.flip(0), rng)
+    again = estimate(back.log_weight, rng)
+    assert abs(z_score(path, found, truth)) < 4
+    assert abs(z_score(path, again, truth, -1)) < 4
+    # In expectation the truth is between the bounds, and here it is so plainly.
+    base = float(path.log_z_start())
+    assert base + found.bound + 4 * found.bound_error < truth
+    assert base - again.bound - 4 * again.bound_error > truth
+    for one in (found, again):
+        assert one.bootstrap == pytest.approx(one.error, rel=0.15)
+
+
+def late(annealing, sampler, path, betas, rng):
+    """Off by one: the weight is taken where the step has gone."""
+    stage = annealing.stage + 1
+    path.move_to(betas[stage], annealing.kernel.x, annealing.known)
+    state, _ = sampler.step(sampler.refresh(annealing.kernel, path), path, rng)
+    known = path.know(state.x)
+    path.move_to(betas[stage - 1])
+    weight = annealing.log_weight + path.log_ratio(known, betas[stage])
+    return Annealing(state, known, weight, stage)
+
+
+class Unguarded(DULA):
+    exact = True
+
+
+@pytest.mark.parametrize(
+    ("move", "kernel"), [(late, GWG()), (advance, Unguarded(4.0))], ids=["late", "biased kernel"]
+)
+def test_what_is_wrong_does_not_meet_it(move, kernel):
+    """Control of the test above, at the same budget."""
+    path, rng, betas = path_of("binary"), seeded(), linear(6)
+    with torch.no_grad():
+        annealing = start(kernel, path, path.draw(6000, rng), betas)
+        for _ in range(6):
+            annealing = move(annealing, kernel, path, betas, rng)
+    found = estimate(annealing.log_weight, rng)
+    assert abs(z_score(path, found, log_z("binary"))) > 6
+
+
+def test_weights_are_unbiased_with_a_single_beta():
+    """Then AIS is importance sampling from independent sites."""
+    path, rng = path_of("dense_ising"), seeded()
+    weight = anneal(GWG(), path, path.draw(20_000, rng), linear(1), rng).log_weight.exp()
+    truth = math.exp(log_z("dense_ising"))
+    assert abs(weight.mean() - truth) / (weight.std() / len(weight) ** 0.5) < 4
+
+
+def test_the_standard_error_is_that_of_repetitions():
+    path, rng = path_of("dense_ising"), seeded()
+    weights = anneal(DMALA(0.5), path, path.draw(20_000, rng), linear(20), rng).log_weight
+    found = [estimate(part, rng) for part in weights.split(50)]
+    z = torch.tensor([z_score(path, one, log_z("dense_ising")) for one in found])
+    assert len(z) == 400
+    assert 0.85 < z.std() < 1.2  # five standard errors of it; twice or half the error is outside
+    assert abs(z.mean()) < 0.35  # log of a mean is a little low, and lower where it is uncertain
+
+
+def test_few_betas_and_many_betas_agree_with_structure_that_is_not_enumerated():
+    """A 4x4 lattice, by transfer matrices; more betas, more effective chains."""
+    from models.ising import Lattice
+
+    model = Lattice((4, 4), 0.15, 0.1)
+    path, rng, ess = GeometricPath(model), seeded(), []
+    for betas in (linear(10), sigmoid(40), geometric(160, 0.01)):
+        found = estimate(anneal(GWG(), path, path.draw(500, rng), betas, rng).log_weight, rng)
+        assert abs(z_score(path, found, float(exact(model).log_z))) < 4
+        ess.append(found.ess)
+    assert ess == sorted(ess)
+
+
+# Paths.
+
+
+def mixed(path, beta):
+    """The target at `beta` written down anew, in float64, as a plain function of x."""
+    model = copy.deepcopy(path.model).double()
+    field, constant = path.field.double(), path.constant.double()
+    return Function(
+        lambda x: beta * model(x) + (1 - beta) * (x.flatten(1) @ field.flatten() + constant),
+        path.domain,
+    )
+
+
+@pytest.mark.parametrize("name", [*BINARY, *OTHER])
+@pytest.mark.parametrize("beta", [0.0, 0.3, 1.0])
+def test_a_geometric_path_is_a_mixture_in_every_method(name, beta):
+    path, states = path_of(name).double(), TARGETS[name].states.double()
+    plain, sites = mixed(path, beta), torch.arange(path.domain.dim)
+    path.move_to(torch.tensor(beta))
+    if beta == 0:
+        assert float(plain(states).logsumexp(0)) == pytest.approx(0, abs=1e-6)
+        assert float(path.log_z_start()) == 0
+    torch.testing.assert_close(path(states), plain(states), rtol=1e-6, atol=1e-6)
+    for found, truth in zip(
+        path.log_prob_and_grad(states), plain.log_prob_and_grad(states), strict=True
+    ):
+        torch.testing.assert_close(found, truth, rtol=1e-6, atol=1e-6)
+    cache = path.cache(states)
+    both = ((path, cache), (plain, ()))
+    pairs = [
+        (path.differences(states, cache, sites), plain.differences(states, (), sites)),
+        (path.evaluate_with_cache(states)[1], plain.gradient(states)),
+    ]
+    if name in BINARY:
+        odds = plain.log_odds(states, (), sites[1:2])
+        pairs.append((path.log_odds(states, cache, sites[1:2]), odds))
+        pairs.append((path.conditional(states, cache, sites[1:2])[0], odds))
+    patterns = path.domain.patterns(2).double().unsqueeze(0)
+    for rows in (
+        [m.block_log_probs(states, c, sites[:2], patterns) for m, c in both],
+        [m.site_log_probs(states, c, sites[:1]) for m, c in both],
+    ):
+        pairs.append(tuple(row - row[:, :1] for row in rows))  # up to a constant a chain
+    for found, truth in pairs:
+        torch.testing.assert_close(found, truth, rtol=1e-6, atol=1e-6)
+
+
+def test_the_path_of_an_rbm_is_an_rbm_at_every_beta():
+    path, states = path_of("rbm", ScaledRBM).double(), TARGETS["rbm"].states.double()
+    known = path.know(states)
+    path.move_to(torch.tensor(0.0))
+    assert float(path(states).logsumexp(0)) == pytest.approx(float(path.log_z_start()), abs=1e-6)
+    first = path(states)
+    ratio = path.log_ratio(known, torch.tensor(0.7))
+    path.move_to(torch.tensor(0.7))
+    torch.testing.assert_close(path(states) - first, ratio, rtol=1e-6, atol=1e-6)
+    path.move_to(torch.tensor(1.0))
+    torch.testing.assert_close(path(states), path.model(states))
+    torch.testing.assert_close(path.gradient(states), path.model.gradient(states))
+    x = states.clone()
+    inputs = path.hidden_inputs(x)
+    path.move_to(torch.tensor(0.7), x, path.know(x))
+    torch.testing.assert_close(path.hidden_inputs(x), 0.7 * inputs)
+
+
+@pytest.mark.parametrize("kind", [GeometricPath, ScaledRBM])
+@pytest.mark.parametrize("odds", [None, torch.tensor([-2.0, 0.0, 0.5, 1.0])])
+def test_draws_have_the_frequencies_of_the_base(kind, odds):
+    path = kind(TARGETS["rbm"].model, odds)
+    mean = path.draw(40_000, seeded()).mean(0)
+    truth = (torch.zeros(4) if odds is None else odds).sigmoid()
+    assert ((mean - truth) / (truth * (1 - truth) / 40_000).sqrt()).abs().max() < 4
+
+
+def test_draws_on_other_values_are_states():
+    path = path_of("spins")
+    path.domain.check(path.draw(50, seeded()))
+    assert path.draw(5000, seeded()).mean(0)[0] < -0.5  # log-odds -1.5: mean -0.635
+
+
+def test_a_path_says_what_it_cannot_do():
+    with pytest.raises(ValueError, match="log_odds need a binary domain"):
+        GeometricPath(TARGETS["rbm"].model, torch.zeros(3))
+    with pytest.raises(ValueError, match="log_odds need a binary domain"):
+        GeometricPath(TARGETS["ordinal"].model, torch.zeros(2))
+    with pytest.raises(ValueError, match="anneals an RBM, got DenseIsing"):
+        ScaledRBM(TARGETS["dense_ising"].model)
+    with pytest.raises(ValueError, match="infinitely many"):
+        GeometricPath(Function(lambda x: -x.square().sum(-1), Integer(2)))
+
+
+# What a step costs.
+
+
+@pytest.mark.parametrize(
+    ("kernel", "local"),
+    [(GWG(), 0), (GWG(2), 0), (DMALA(0.5), 0), (Gibbs(), 1), (LocallyBalanced(), 1)],
+    ids=str,
+)
+@pytest.mark.parametrize("name", ["binary", "rbm", "dense_ising"])
+def test_a_step_evaluates_the_model_once(kernel, local, name):
+    """Gibbs and LB-1, which price moves and no states, as well: for the weight."""
+    path, rng, betas = path_of(name), seeded(), linear(4)
+    with torch.no_grad():
+        annealing = start(kernel, path, path.draw(10, rng), betas)
+        annealing = advance(annealing, kernel, path, betas, rng)
+        with _counted(path.model) as calls:
+            for _ in range(2):
+                annealing = advance(annealing, kernel, path, betas, rng)
+    whole = [c for c in calls if c in ("forward", "log_prob_and_grad")]
+    whole += [c for c in calls if c.startswith("evaluate")]
+    assert len(whole) == 2
+    assert bool(len(calls) - len(whole)) == bool(local)
+
+
+class Forgetful(GeometricPath):
+    """Evaluates wherever it is asked."""
+
+    def _known(self, x):
+        return ()
+
+    def know(self, x):
+        return x.clone(), self._difference(x, self.model.log_prob(x))
+
+
+@pytest.mark.parametrize("kernel", [GWG(), DMALA(0.5), RMALA(0.3, 0.5)], ids=str)
+@pytest.mark.parametrize("name", ["binary", "rbm"])
+@pytest.mark.parametrize("chains", [20, 9000])  # large states are overwritten in place
+def test_what_is_remembered_is_what_an_evaluation_would_say(kernel, name, chains):
+    weights = []
+    for kind in (GeometricPath, Forgetful):
+        path, rng = path_of(name, kind).double(), seeded()
+        x = path.draw(chains, rng).double()
+        weights.append(anneal(kernel, path, x, linear(10), rng).log_weight)
+    torch.testing.assert_close(*weights, rtol=1e-5, atol=1e-5)
+
+
+class Blind(DMALA):
+    """Goes where it has not evaluated the target."""
+
+    def step(self, state, model, rng):
+        state, info = super().step(state, model, rng)
+        return state._replace(x=model.domain.flip(state.x)), info
+
+
+def test_a_move_that_was_not_evaluated_is_noticed():
+    path, rng = path_of("binary"), seeded()
+    weights = anneal(Blind(0.5), path, path.draw(20, rng), linear(5), rng).log_weight
+    with pytest.raises(ValueError, match="finite log weights"):
+        estimate(weights, rng)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "kind"),
+    [
+        (GWG(), GeometricPath),
+        (DMALA(0.5), GeometricPath),
+        (Gibbs(), GeometricPath),
+        (BlockGibbs(), ScaledRBM),
+    ],
+    ids=str,
+)
+def test_nothing_is_read_on_the_host(kernel, kind):
+    path, rng, betas = path_of("rbm", kind), seeded(), linear(5)
+    with torch.no_grad():
+        annealing = start(kernel, path, path.draw(10, rng), betas)
+        annealing = advance(annealing, kernel, path, betas, rng)
+        with NoHostReads():
+            annealing = advance(annealing, kernel, path, betas, rng)
+    assert int(annealing.stage) == 2
+
+
+# Exact samplers, and others.
+
+
+def test_the_table_of_samplers_knows_who_is_exact():
+    """That of the exactness tests, and that of README.md."""
+    for row in TABLE:
+        assert row.sampler.exact == (row.leaves == "target"), row.sampler
+    rows = {name.strip("`"): cells for name, *cells in table(ROOT / "README.md", "`sampler=`")}
+    for name, cells in rows.items():
+        assert sampler_of(name).exact == cells[-1].startswith("yes"), name
+    text = (ROOT / "README.md").read_text()
+    after = text.split("`block_gibbs` (leaves the target invariant), ", 1)[1]
+    others = after.split("none of the three", 1)[0]
+    assert sampler_of("block_gibbs").exact
+    inexact = {"stochastic_dula", *re.findall(r"`([a-z_]+)`", others)} & names("sampler")
+    assert len(inexact) == 4
+    assert not any(sampler_of(name).exact for name in inexact)
+
+
+def test_a_biased_kernel_is_refused(tmp_path):
+    require_exact(GWG())
+    path, rng = path_of("rbm"), seeded()
+    with pytest.raises(ValueError, match=r"leaves its target invariant, and DULA\(step_size=0.1"):
+        anneal(DULA(0.1), path, path.draw(5, rng), linear(3), rng)
+    with pytest.raises(ValueError, match="leaves its target invariant"):
+        task(Run(tmp_path), sampler=DULA(0.1))
+
+
+# Betas and estimates.
+
+
+@pytest.mark.parametrize("schedule", [linear, sigmoid, geometric])
+def test_betas_rise_from_0_to_1_and_are_what_a_model_holds(schedule):
+    betas = schedule(1000)
+    assert betas.dtype == torch.float64
+    assert len(betas) == 1001
+    assert (betas[0], betas[-1]) == (0, 1)
+    assert (betas.diff() >= 0).all()
+    assert torch.equal(betas, betas.float().double())
+
+
+def test_an_estimate_does_not_depend_on_the_scale():
+    log_weight = torch.tensor([0.0, 1.0, 2.0], dtype=torch.float64)
+    weight = log_weight.exp()
+    for shift in (0, -5000, 5000):
+        found = estimate(log_weight + shift, seeded())
+        assert found.value - shift == pytest.approx(float(weight.mean().log()))
+        assert found.error == pytest.approx(float(weight.std() / weight.mean() / 3**0.5))
+        assert found.ess == pytest.approx(float(weight.sum() ** 2 / weight.square().sum()))
+        assert found.bound - shift == pytest.approx(1.0)
+        assert found.bound_error == pytest.approx(1 / 3**0.5)
+    with pytest.raises(ValueError, match="two finite log weights"):
+        estimate(log_weight[:1], seeded())
+
+
+# The task.
+
+
+def rows(count, seed):
+    """Draws of 12 sites of which neighbours are alike."""
+    rng = seeded(seed)
+    kind = torch.rand(count, 4, 1, generator=rng) < 0.4
+    return (kind ^ (torch.rand(count, 4, 3, generator=rng) < 0.15)).flatten(1).byte()
+
+
+DATA = Dataset(rows(400, 0), rows(50, 1), rows(60, 2), (4, 3), "blocks")
+
+
+def rbm():
+    model, rng = RBM(12, 5), seeded(3)
+    for parameter in model.parameters():
+        parameter.normal_(std=0.7, generator=rng)
+    return model
+
+
+def task(run, *, model=None, sampler=None, data=DATA, path=ScaledRBM, **settings):
+    settings = {"chains": 200, "steps": 60, "every": 20, "back": 50, "burn_in": 20, **settings}
+    model, sampler = model or rbm(), sampler or BlockGibbs()
+    ais(model=model, sampler=sampler, data=data, run=run, path=path, betas=linear, **settings)
+
+
+@pytest.mark.parametrize(("sampler", "path"), [(BlockGibbs(), ScaledRBM), (GWG(), GeometricPath)])
+def test_the_task_finds_the_exact_log_likelihoods(tmp_path, sampler, path):
+    run, model = Run(tmp_path), rbm()
+    task(run, model=model, sampler=sampler, path=path, steps=400, validation_points=20)
+    found, truth = run.notes, float(exact(model).log_z)
+    assert found["log_z_exact"] == pytest.approx(truth)
+    assert abs(found["log_z"] - truth) < 4 * found["log_z_error"]
+    assert found["log_z_lower"] - 4 * found["log_z_lower_error"] < truth
+    assert found["log_z_upper"] + 4 * found["log_z_upper_error"] > truth
+    test = found["log_likelihood"]["test"]
+    values = model(DATA.test.float()).double() - found["log_z"]
+    assert test["mean"] == pytest.approx(float(values.mean()))
+    assert test["rows_error"] == pytest.approx(float(values.std()) / 60**0.5)
+    assert (test["rows"], found["log_likelihood"]["valid"]["rows"]) == (60, 20)
+
+    record = Record(tmp_path, {})
+    assert list(record.metrics["step"]) == [*range(20, 401, 20), *range(20, 421, 20)]
+    assert record.metrics["beta"].iloc[19] == 1
+    assert record.metrics["log_ratio"].iloc[20] == 0  # the chains back have only burned in
+    weight = torch.tensor(record.arrays("log_weight")["forward"])
+    assert estimate(weight, seeded()).value == pytest.approx(
+        found["log_z"] - float(path(model, log_odds(DATA)).log_z_start())
+    )
+    assert record.arrays("last")["x"].shape == (200, 12)
+    json.dumps(found)
+
+
+def test_the_base_has_the_data_frequencies_away_from_the_ends():
+    train = torch.tensor([[0, 1, 1], [0, 1, 0]]).byte()
+    data = Dataset(train, DATA.valid[:, :3], DATA.test[:, :3], (3,), "three sites")
+    torch.testing.assert_close(log_odds(data).sigmoid(), torch.tensor([0.01, 0.99, 0.5]))
+    assert log_odds(None) is None
+
+
+def test_without_data_there_is_log_z_alone(tmp_path):
+    run = Run(tmp_path)
+    task(run, data=None, steps=400)
+    assert abs(run.notes["log_z"] - run.notes["log_z_exact"]) < 4 * run.notes["log_z_error"]
+    assert "log_likelihood" not in run.notes
+    assert "log_z_back" not in run.notes
+    with pytest.raises(ValueError, match="steps must be a multiple of every"):
+        task(Run(tmp_path), steps=50)
+
+
+class Killed(Run):
+    """Dies after so many rows."""
+
+    left = math.inf
+
+    def log(self, step, **values):
+        super().log(step, **values)
+        self.left -= 1
+        if self.left < 0:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("left", [0, 1, 3, 5])
+def test_a_run_that_was_killed_ends_with_the_same_numbers(tmp_path, left):
+    whole = Run(tmp_path / "whole")
+    first, second = (Killed(tmp_path / "parts", checkpoint=0.0) for _ in range(2))
+    for run in (whole, first):
+        run.path.mkdir()
+    task(whole)
+    first.left = left
+    with pytest.raises(KeyboardInterrupt):
+        task(first)
+    second.take_up({})
+    task(second)
+    assert second.notes == whole.notes
+    files = [(run.path / "metrics.csv").read_text() for run in (whole, second)]
+    assert files[0] == files[1]
+
+
+def test_the_table_and_the_figure_come_from_records(tmp_path):
+    run = Run(tmp_path)
+    task(run)
+    config = {"seed": 0, "task": {"chains": 200, "back": 50, "steps": 60}}
+    config["sampler"] = {"_target_": "samplers.block_gibbs.BlockGibbs"}
+    document = {**run.notes, "config": config, "data": {"variant": "blocks"}}
+    record = Record(tmp_path, {**document, "choices": {"model": "rbm", "sampler": "block_gibbs"}})
+    frame = likelihoods([record])
+    assert frame["test"][0].mean == run.notes["log_likelihood"]["test"]["mean"]
+    assert frame["test"][0].spread == run.notes["log_z_error"]
+    truth = rbm()(DATA.test.float()).double().mean() - run.notes["log_z_upper"]
+    assert frame["test, at least"][0].mean == pytest.approx(float(truth))
+    (panel,) = progress([record]).axes
+    assert len(panel.lines) == 2
+    for function in (likelihoods, progress):
+        with pytest.raises(LookupError):
+            function([])
