@@ -4,22 +4,11 @@ PYTHON ?= python3
 SCALE ?= quick
 BIN := .venv/bin
 RUN := $(BIN)/python run.py
+EXHIBIT = $(BIN)/python -m scripts.reproduce $@ --scale $(SCALE)
 READY := .venv/.installed
 READY_DEV := .venv/.installed-dev
 
-# The experiment that draws each figure of the papers, numbered as they number it.
-fig-1a: EXPERIMENT = bias_step_size
-fig-1b: EXPERIMENT = bias_nonquadratic
-fig-2: EXPERIMENT = ising_acceptance
-fig-3 fig-2-ess: EXPERIMENT = ising_sampling
-fig-4 fig-8: EXPERIMENT = rbm_sampling
-fig-7: EXPERIMENT = ising_connectivity
-fig-thm6.1: EXPERIMENT = stochastic_proposal
-fig-appB: EXPERIMENT = categorical_toy
-fig-appD: EXPERIMENT = rbm_step_term
-fig-appH: EXPERIMENT = preconditioning
-
-.PHONY: help demo test lint quick paper bench data clean
+.PHONY: help demo test lint quick paper report bench data clean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z][a-z% -]*):.*## (.*)/\1|\2/p' Makefile | awk -F'|' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -34,13 +23,23 @@ test: $(READY_DEV) ## run the tests; one thread for each of the two workers
 lint: $(READY_DEV) ## ruff (rules and format) and mypy
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
 
-fig-%: $(READY) ## run what a figure of the papers needs, and draw it: make fig-3 SCALE=paper
-	@$(if $(EXPERIMENT),$(RUN) experiment=$(EXPERIMENT) scale=$(SCALE),$(error no experiment draws $@))
+# One rule each: a rule of several patterns would take table3 for made once fig3 is.
+fig%: $(READY) ## run what a figure needs, then the report: make fig3 SCALE=paper
+	@$(EXHIBIT)
+table%: $(READY) ## the same for a table: make table2
+	@$(EXHIBIT)
+app%: $(READY) ## for an appendix: make appD
+	@$(EXHIBIT)
+thm%: $(READY) ## for a theorem: make thm6.1
+	@$(EXHIBIT)
+rates-%: $(READY) ## for a figure of the rates paper: make rates-fig2
+	@$(EXHIBIT)
 
-quick paper: $(READY) ## run every experiment at that scale; go on after a failure, then say so
-	@trap 'exit 130' INT; failed=; for file in conf/experiment/*.yaml; do \
-	  name=$$(basename $$file .yaml); $(RUN) experiment=$$name scale=$@ || failed="$$failed $$name"; \
-	done; test -z "$$failed" || { echo "failed:$$failed" >&2; exit 1; }
+quick paper: $(READY) ## run what is missing of both papers at that scale, then the report; go on after a failure
+	@$(BIN)/python -m scripts.reproduce all --scale $@
+
+report: $(READY) ## outputs/report/index.html: what was found, beside the papers
+	@$(BIN)/python -m scripts.report
 
 bench: $(READY) ## time every sampler beside a plain reference (minutes; the machine to itself)
 	@$(BIN)/python -m scripts.bench --out docs/results/bench.csv

@@ -24,6 +24,16 @@ def published(name: str, *keys: str) -> Estimate | None:
     return Estimate(*node) if isinstance(node, list) else Estimate(float(node))
 
 
+def source(name: str) -> str:
+    """Where the number is printed: `langevin, Table 1`."""
+    return str(_file()[name]["source"])
+
+
+def names() -> list[str]:
+    """What there are numbers of."""
+    return list(_file())
+
+
 @cache
 def _file() -> Any:
     return OmegaConf.to_container(OmegaConf.load(FILE))

@@ -1,8 +1,15 @@
-"""Records: what a run leaves on disk, and how figures read it back. Imports no torch."""
+"""Records: what a run leaves on disk, and how figures read it back. Imports no torch.
+
+The records of an experiment lie in a folder each (`outputs/<experiment>/<scale>/<run>/`) or, small
+enough to be committed, in one zip file with the same folders in it (experiments/bundle.py). A zip
+is read where it lies and never unpacked.
+"""
 
 import json
+import zipfile
 from dataclasses import dataclass
 from functools import cached_property
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +17,15 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+BUNDLES = Path(__file__).resolve().parent.parent / "docs" / "results" / "records"
+LARGEST = 100 * 2**20  # bytes that the files of a bundle may have, unpacked
+
 
 @dataclass(frozen=True)
 class Record:
     """A finished run, read-only."""
 
-    path: Path
+    path: Path | zipfile.Path
     document: dict[str, Any]  # run.json
 
     @property
@@ -29,34 +39,70 @@ class Record:
 
     @property
     def substitute(self) -> str | None:
-        """The name of the data that stood in for what was asked, or None."""
-        data = self.document.get("data") or {}
-        return data["variant"] if data.get("substitute") else None
+        """The name of data, or of a language model, that stood in for what was asked, or None."""
+        data, language = (self.document.get(key) or {} for key in ("data", "language"))
+        if data.get("substitute"):
+            return data["variant"]
+        return language["used"] if language.get("substitute") else None
 
     @cached_property
     def metrics(self) -> pd.DataFrame:
         """metrics.csv, one row a reading."""
-        return pd.read_csv(self.path / "metrics.csv")
+        return pd.read_csv(BytesIO((self.path / "metrics.csv").read_bytes()))
 
     def arrays(self, name: str) -> dict[str, NDArray]:
         """The arrays of `<name>.npz`. Raises FileNotFoundError naming the record."""
-        with np.load(self.path / f"{name}.npz", allow_pickle=False) as file:
+        try:
+            content = (self.path / f"{name}.npz").read_bytes()
+        except (FileNotFoundError, KeyError) as error:
+            raise FileNotFoundError(f"{self.path} holds no {name}.npz") from error
+        with np.load(BytesIO(content), allow_pickle=False) as file:
             return dict(file)
 
     def has(self, name: str) -> bool:
-        return (self.path / f"{name}.npz").exists()
+        """Whether the run stored `<name>.npz`, be it that a bundle left it out."""
+        left_out = self.document.get("left_out") or ()
+        return name in left_out or (self.path / f"{name}.npz").exists()
 
 
-def load(path: Path) -> Record:
+def load(path: Path | zipfile.Path) -> Record:
     return Record(path, json.loads((path / "run.json").read_text()))
 
 
 def load_all(root: Path) -> list[Record]:
-    """Every finished run under `root`, in the order of their paths.
+    """Every finished run under `root`, a folder or a bundle, in the order of their paths.
 
     Raises FileNotFoundError when there is none; a folder without run.json did not finish.
     """
-    records = [load(file.parent) for file in sorted(root.rglob("run.json"))]
+    if root.suffix == ".zip" and root.is_file():
+        records = _bundled(root)
+    else:
+        records = [load(file.parent) for file in sorted(root.rglob("run.json"))]
     if not records:
         raise FileNotFoundError(f"no finished run under {root}; run the experiment first")
     return records
+
+
+def load_experiment(outputs: Path, name: str, scale: str) -> list[Record]:
+    """The finished runs of an experiment: those in `outputs`, else those committed as a bundle.
+
+    Records of two places are never mixed: their seconds are not of one machine. Raises
+    FileNotFoundError where there are none.
+    """
+    folder, bundle = outputs / name / scale, BUNDLES / f"{name}.zip"
+    try:
+        return load_all(folder)
+    except FileNotFoundError:
+        if scale == "paper" and bundle.is_file():
+            return load_all(bundle)
+        raise
+
+
+def _bundled(file: Path) -> list[Record]:
+    archive = zipfile.ZipFile(file)
+    size = sum(entry.file_size for entry in archive.infolist())
+    if size > LARGEST:
+        raise ValueError(f"{file} holds {size} bytes; a bundle may hold {LARGEST}")
+    root = zipfile.Path(archive)
+    names = sorted(name for name in archive.namelist() if name.count("/") == 1)
+    return [load(root / name.split("/")[0]) for name in names if name.endswith("/run.json")]

@@ -1,5 +1,7 @@
 """Redraw an experiment's figures from its records: no model, sampler or torch needed.
 
+Without records in the outputs folder those committed in docs/results/records are read.
+
 python -m scripts.figures experiment=rbm_sampling scale=quick
 """
 
@@ -10,6 +12,7 @@ from hydra import compose, initialize_config_dir
 
 from experiments import resolvers
 from experiments.figures.draw import draw_all
+from experiments.record import load_experiment
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
 
@@ -18,8 +21,13 @@ def main(overrides: list[str]) -> None:
     resolvers.register(CONF)
     with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
         config = compose("config", overrides)
-    for file in draw_all(config, Path(config.outputs) / config.name / config.scale):
-        print(f"figure: {file}")
+    outputs = Path(config.outputs)
+    try:
+        records = load_experiment(outputs, config.name, config.scale)
+    except FileNotFoundError as error:
+        raise SystemExit(str(error)) from error
+    for file in draw_all(config, outputs / config.name / config.scale, records):
+        print(f"{file.parent.name[:-1]}: {file}")
 
 
 if __name__ == "__main__":

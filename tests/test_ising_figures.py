@@ -121,12 +121,11 @@ def test_final_reads_the_last_row_at_each_setting(tmp_path: Path) -> None:
 
 
 def test_the_step_term_needs_runs_with_and_without_it(tmp_path: Path) -> None:
-    published = {"with": 0.51, "without": 0.00005}
     kept = write(tmp_path, "a", "dmala", {"acceptance": 0.5}, settings={"step_size": 0.2})
     with pytest.raises(LookupError, match="without the step-size term"):
-        step_term([kept], published)
+        step_term([kept])
     settings = {"step_size": float("inf")}
     dropped = write(tmp_path, "b", "dmala", {"acceptance": 1e-4}, settings=settings)
-    figure = step_term([kept, dropped], published)
+    figure = step_term([kept, dropped])
     texts = [text.get_text() for text in figure.axes[0].texts]
     assert texts == ["here 50 %\npaper 51 %", "here 0.01 %\npaper 0.005 %"]

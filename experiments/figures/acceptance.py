@@ -7,22 +7,19 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from experiments.figures.style import colour, new_figure, sampler_key
+from experiments.published import published
 from experiments.record import Record
 
 NAMES = {"alpha": r"step size $\alpha$"}
 
 
-def against_size(
-    records: list[Record],
-    settings: dict[str, list[str]],
-    published: dict[str, dict[str, float]] | None = None,
-) -> Figure:
+def against_size(records: list[Record], settings: dict[str, list[str]]) -> Figure:
     """Acceptance rate and sites changed a step against each sampler's own size, one panel each.
 
     `settings` gives, by sampler, the field that sets the size and its symbol. Sites are counted as
     proposed, and as realised with rejected steps counted as none. Lines are means over seeds, bands
-    one standard deviation. `published` are the paper's numbers, drawn as crosses. Raises
-    LookupError when a sampler has no record.
+    one standard deviation, crosses the paper's numbers. Raises LookupError when a sampler has no
+    record.
     """
     records = [r for r in records if {"acceptance", "changed", "proposed"} <= set(r.metrics)]
     groups = {name: [r for r in records if sampler_key(r)[0] == name] for name in settings}
@@ -38,13 +35,14 @@ def against_size(
             _line(sites, groups[name], field, "proposed", "#444444", "--", "sites proposed"),
             _line(sites, groups[name], field, "changed", "#444444", ":", "sites changed"),
         ]
-        if paper := (published or {}).get(name):
+        size, rate, moved = (published("fig2", name, k) for k in ("size", "acceptance", "changed"))
+        if size and rate:
             cross = {"marker": "x", "s": 42, "zorder": 3, "linewidths": 1.6}
-            rate = ax.scatter(paper["size"], paper["acceptance"], color=colour((name, 0)), **cross)
-            rate.set_label("the paper")
-            lines.append(rate)
-            if "changed" in paper:
-                sites.scatter(paper["size"], paper["changed"], color="#444444", **cross)
+            paper = ax.scatter(size.mean, rate.mean, color=colour((name, 0)), **cross)
+            paper.set_label("the paper")
+            lines.append(paper)
+            if moved:
+                sites.scatter(size.mean, moved.mean, color="#444444", **cross)
         ax.set_xlabel(f"{name.upper()}, {NAMES.get(symbol, f'${symbol}$')}", fontsize=9)
         ax.set_ylim(0, 1.05)
         sites.set_ylim(0, 10)
@@ -68,11 +66,11 @@ def _line(
     return line
 
 
-def step_term(records: list[Record], published: dict[str, float]) -> Figure:
+def step_term(records: list[Record]) -> Figure:
     """DMALA's acceptance rate with and without its step-size term, on a log axis.
 
-    Bars are means over seeds of the mean over all steps; crosses are the paper's numbers,
-    `{"with": ..., "without": ...}`. Raises LookupError unless there are records of both.
+    Bars are means over seeds of the mean over all steps; crosses are the paper's numbers. Raises
+    LookupError unless there are records of both.
     """
     rates: dict[str, list[float]] = {"with": [], "without": []}
     for record in records:
@@ -83,7 +81,7 @@ def step_term(records: list[Record], published: dict[str, float]) -> Figure:
         raise LookupError(f"no record of DMALA {' or '.join(missing)} the step-size term")
     figure, ax = new_figure(width=4.2)
     names, mean = list(rates), np.array([np.mean(values) for values in rates.values()])
-    paper = [published[name] for name in names]
+    paper = [found.mean for name in names if (found := published("appD", name))]
     floor = min(paper) / 100  # a bar that ends below is left to its number
     ax.bar(names, np.maximum(mean, floor) - floor, 0.5, floor, color=colour(("dmala", 0)))
     ax.scatter(names, paper, marker="x", color="black", zorder=3, label="the paper")

@@ -1,55 +1,80 @@
 """Draw every figure and write every table that an experiment names, from its records."""
 
 import logging
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import matplotlib as mpl
+import pandas as pd
 from hydra.utils import instantiate
+from matplotlib.figure import Figure
 from omegaconf import DictConfig
 
 from experiments.figures.style import mark_substitute
-from experiments.record import load_all
+from experiments.record import Record, load_all
 from experiments.tables.table import write
 
 log = logging.getLogger(__name__)
 
 
-def draw_all(config: DictConfig, folder: Path) -> list[Path]:
-    """Make what `config.figures` and `config.tables` name; the paths of the PNGs and CSVs.
+class Made(NamedTuple):
+    """One entry of an experiment's `figures` or `tables`, or why the records do not suffice."""
+
+    name: str
+    kind: str  # figures or tables
+    content: Figure | pd.DataFrame | None
+    wanting: str = ""
+
+
+def make_all(config: DictConfig, records: list[Record]) -> Iterator[Made]:
+    """Every figure, then every table, that the experiment `config` names, made of `records`.
 
     An entry is a function of the records, instantiated with its settings, that gives a Figure or a
-    DataFrame: `folder/figures/<name>.{png,pdf}`, `folder/tables/<name>.{csv,md,tex}`. What the
-    records do not suffice for is skipped, saying why.
+    DataFrame. A figure is the caller's to close.
     """
-    entries = [(*item, kind) for kind in ("figures", "tables") for item in _entries(config, kind)]
-    if not entries:
-        return []
     mpl.use("Agg")
-    try:
-        records = load_all(folder)
-    except FileNotFoundError as error:
-        log.warning("no figures: %s", error)
+    for kind in ("figures", "tables"):
+        for name, spec in (config.get(kind) or {}).items():
+            try:
+                made = instantiate(spec, _convert_="all", _partial_=True)(records)
+            except (LookupError, FileNotFoundError) as error:  # the latter: left out of a bundle
+                yield Made(str(name), kind, None, str(error))
+                continue
+            if isinstance(made, Figure):
+                mark_substitute(made, records)
+            yield Made(str(name), kind, made)
+
+
+def draw_all(config: DictConfig, folder: Path, records: list[Record] | None = None) -> list[Path]:
+    """Write what the experiment `config` names; the paths of the PNGs and CSVs.
+
+    Figures go to `folder/figures/<name>.{png,pdf}`, tables to `folder/tables/<name>.{csv,md,tex}`.
+    They are made of `records`, or of those in `folder`. What these do not suffice for is skipped,
+    saying why.
+    """
+    if not any(config.get(kind) for kind in ("figures", "tables")):
         return []
-    written = []
-    for name, spec, kind in entries:
+    if records is None:
         try:
-            made = instantiate(spec, _convert_="all", _partial_=True)(records)
-        except LookupError as error:
-            log.warning("%s was not drawn: %s", name, error)
+            records = load_all(folder)
+        except FileNotFoundError as error:
+            log.warning("no figures: %s", error)
+            return []
+    written = []
+    for name, kind, made, wanting in make_all(config, records):
+        if made is None:
+            log.warning("%s was not drawn: %s", name, wanting)
             continue
-        (folder / kind).mkdir(exist_ok=True)
-        if kind == "tables":
+        (folder / kind).mkdir(parents=True, exist_ok=True)
+        if isinstance(made, pd.DataFrame):
             written.append(write(made, folder / kind / f"{name}.csv")[0])
             continue
-        mark_substitute(made, records)
         target = folder / kind / f"{name}.png"
         made.savefig(target, dpi=160)
         made.savefig(target.with_suffix(".pdf"))
+        if html := getattr(made, "html", ""):  # a Page (experiments.figures.text)
+            target.with_suffix(".html").write_text(html, encoding="utf-8")
         mpl.pyplot.close(made)
         written.append(target)
     return written
-
-
-def _entries(config: DictConfig, kind: str) -> list[tuple[Any, Any]]:
-    return list((config.get(kind) or {}).items())

@@ -1,0 +1,278 @@
+"""Claims of Zhang et al. (2022), Section 7.3 to 7.5 and App. I: learning. Imports no torch."""
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import numpy as np
+
+from experiments.claims.pairing import (
+    Seeds,
+    after,
+    by_seed,
+    common,
+    labelled,
+    last,
+    less,
+    seconds_per_step,
+    within,
+)
+from experiments.claims.verdict import Finding, Margin, Number
+from experiments.published import published
+from experiments.record import Record
+from experiments.tables.bnn import method
+from experiments.tables.table import Estimate, estimate
+
+LANGEVIN = ("DULA", "DMALA")
+BERT = "bert_base"
+SIMILAR = 2.5  # points of BLEU, about what separates the methods in the paper's Table 3
+TWO_SIDED = 1.96  # standard errors of a 95 % interval
+COLUMNS = ("self_bleu", "self_2", "self_3", "wt103_2", "wt103_3", "tbc_2", "tbc_3")  # of Table 3
+
+
+def fig5_iterations(records: list[Record]) -> Finding:
+    """DULA and DMALA end below GWG, with as many sampling steps as all were run with."""
+    return _ahead(records, "step")
+
+
+def fig5_seconds(records: list[Record]) -> Finding:
+    """The same after as many seconds as all were run for."""
+    return _ahead(records, "seconds")
+
+
+def fig5_fewer(records: list[Record]) -> Finding:
+    """They are ahead of GWG by more with few sampling steps than with many."""
+    sizes = _sizes(records)
+    few, many = sizes[0], sizes[-1]
+    if few == many:
+        raise LookupError("no two numbers of sampling steps that every sampler was run with")
+    margins = []
+    for name in LANGEVIN:
+        gaps = [_gap(records, size, name) for size in (few, many)]
+        what = f"log RMSE, GWG-1 less {name}: that at {few:g} steps less that at {many:g}"
+        margins.append(less(what, *gaps))
+    return Finding(tuple(margins))
+
+
+def fig5_ratio(records: list[Record]) -> Finding:
+    """GWG takes longer than DULA and DMALA to the paper's log RMSE, by the paper's ratio."""
+    level, baseline, ours = (
+        _paper("fig5", *keys)
+        for keys in (("log_rmse",), ("seconds", "baselines_more_than"), ("seconds", "dmala"))
+    )
+    groups = labelled(_with(records, _sizes(records)[-1]), [*LANGEVIN, "GWG-1"], ["log_rmse"])
+    pace = {name: seconds_per_step(group) for name, group in groups.items()}
+    times = {
+        name: by_seed(groups[name], partial(_reached, level=level, pace=pace[name]))
+        for name in (*LANGEVIN, "GWG-1")
+    }
+    steps = by_seed(groups["GWG-1"], last("step"))
+    ends = {seed: step * pace["GWG-1"] for seed, step in steps.items()}
+    margins, numbers = [], []
+    for name in LANGEVIN:
+        seeds = common(times[name], times["GWG-1"])
+        if any(math.isinf(times[name][seed]) for seed in seeds):
+            raise LookupError(f"log RMSE {level:g} was not reached with {name}")
+        censored = any(math.isinf(times["GWG-1"][seed]) for seed in seeds)
+        ratios = [min(times["GWG-1"][seed], ends[seed]) / times[name][seed] for seed in seeds]
+        what = f"log of GWG-1's seconds over {name}'s, less log {baseline / ours:g}"
+        values = tuple(math.log(ratio * ours / baseline) for ratio in ratios)
+        margins.append(Margin(what, values, at_least=censored))
+        text = f"seconds to log RMSE {level:g}: GWG-1 over {name}"
+        here = estimate(ratios)
+        numbers.append(Number(text + ", at least" * censored, here, Estimate(baseline / ours)))
+    return Finding(tuple(margins), tuple(numbers))
+
+
+def _ahead(records: list[Record], axis: str) -> Finding:
+    size = _sizes(records)[-1]
+    groups = labelled(_with(records, size), [*LANGEVIN, "GWG-1"], ["log_rmse"])
+    place, ends = after({name: groups[name] for name in (*LANGEVIN, "GWG-1")}, "log_rmse", axis)
+    margins = tuple(
+        less(f"log RMSE, GWG-1 less {name}", ends["GWG-1"], ends[name]) for name in LANGEVIN
+    )
+    unit = "iterations" if axis == "step" else "seconds"
+    note = f"after {place:,.4g} {unit}, {size:g} sampling steps each"
+    numbers = tuple(
+        Number(f"log RMSE {note}: {name}", estimate(seeds.values())) for name, seeds in ends.items()
+    )
+    return Finding(margins, numbers, note)
+
+
+def _gap(records: list[Record], size: float, name: str) -> dict[int, float]:
+    groups = labelled(_with(records, size), [name, "GWG-1"], ["log_rmse"])
+    ours, theirs = (by_seed(groups[n], last("log_rmse")) for n in (name, "GWG-1"))
+    return {seed: theirs[seed] - ours[seed] for seed in common(ours, theirs)}
+
+
+def _sizes(records: list[Record]) -> list[float]:
+    """Numbers of sampling steps that DULA, DMALA and GWG-1 were all run with, ascending."""
+    groups = labelled(records, [*LANGEVIN, "GWG-1"], ["log_rmse"])
+    sizes = [{r.config["task"]["steps"] for r in groups[name]} for name in (*LANGEVIN, "GWG-1")]
+    if not (shared := sorted(set.intersection(*sizes))):
+        raise LookupError("no number of sampling steps that every sampler was run with")
+    return shared
+
+
+def _with(records: list[Record], size: float) -> list[Record]:
+    return [r for r in records if (r.config["task"] or {}).get("steps") == size]
+
+
+def _reached(record: Record, level: float, pace: float) -> float:
+    """Seconds to the first reading at `level` or below; infinite where there is none."""
+    there = record.metrics["log_rmse"] <= level
+    return pace * float(record.metrics["step"][there.idxmax()]) if there.any() else math.inf
+
+
+def table2(data: str, metrics: Sequence[str]) -> Callable[[list[Record]], Finding]:
+    """On the table `data`, DULA and DMALA are better than Gibbs and GWG in each of `metrics`."""
+
+    def judge(records: list[Record]) -> Finding:
+        margins, numbers = [], []
+        for metric in ("train_log_likelihood", "test_rmse"):
+            ends = _by_method(records, data, metric, ("gibbs", "gwg", "dula", "dmala"))
+            for name, seeds in ends.items():
+                paper = published("table2", metric, data, name)
+                numbers.append(Number(f"{_words(metric)}: {name}", estimate(seeds.values()), paper))
+            for ours in ("dula", "dmala") if metric in metrics else ():
+                for theirs in ("gibbs", "gwg"):
+                    better, worse = (theirs, ours) if metric == "test_rmse" else (ours, theirs)
+                    what = f"{_words(metric)}, {better} less {worse}"
+                    margins.append(less(what, ends[better], ends[worse]))
+        return Finding(tuple(margins), tuple(numbers), "last states of the chains")
+
+    return judge
+
+
+def table4(data: str) -> Callable[[list[Record]], Finding]:
+    """On the table `data`, stochastic DULA gets better with the logarithm of its batch."""
+
+    def judge(records: list[Record]) -> Finding:
+        margins, numbers = [], []
+        batches = ("10", "100", "500", "full")
+        for metric, sign in (("train_log_likelihood", 1), ("test_rmse", -1)):
+            ends = _by_method(records, data, metric, batches)
+            rows = max(r.document["rows"]["train"] for r in records if r.choices["data"] == data)
+            x = np.log10([rows if batch == "full" else int(batch) for batch in batches])
+            slopes = tuple(
+                float(sign * np.polyfit(x, [ends[batch][seed] for batch in batches], 1)[0])
+                for seed in common(*ends.values())
+            )
+            turned = "" if sign > 0 else ", turned round,"
+            margins.append(
+                Margin(f"slope of {_words(metric)}{turned} in log10 of the batch", slopes)
+            )
+            for batch, seeds in ends.items():
+                paper = published("table4", metric, data, batch)
+                text = f"{_words(metric)}: {'all rows' if batch == 'full' else f'batch {batch}'}"
+                numbers.append(Number(text, estimate(seeds.values()), paper))
+        return Finding(tuple(margins), tuple(numbers), "all rows are the largest batch")
+
+    return judge
+
+
+def _by_method(
+    records: list[Record], data: str, metric: str, names: Sequence[str]
+) -> dict[str, Seeds]:
+    groups: dict[str, list[Record]] = {name: [] for name in names}
+    for record in records:
+        if record.choices.get("data") == data and metric in record.metrics:
+            groups.setdefault(method(record)[0], []).append(record)
+    if missing := [name for name in names if not groups[name]]:
+        raise LookupError(f"no record of {', '.join(missing)} on {data}")
+    return {name: by_seed(groups[name], last(metric)) for name in names}
+
+
+def _words(metric: str) -> str:
+    return {"train_log_likelihood": "training log-likelihood", "test_rmse": "test RMSE"}[metric]
+
+
+def _paper(*keys: str) -> float:
+    found = published(*keys)
+    if found is None:
+        raise KeyError(f"published.yaml has no {' '.join(keys)}")
+    return found.mean
+
+
+def table1(data: str) -> Callable[[list[Record]], Finding]:
+    """On the images `data`, the model learned with DMALA has the highest test log-likelihood."""
+
+    def judge(records: list[Record]) -> Finding:
+        names = ("gibbs", "gwg", "dula", "dmala")
+        found: dict[str, Record] = {}
+        for record in records:
+            if record.choices.get("data") == data and "log_likelihood" in record.document:
+                if record.choices["sampler"] in found:
+                    raise LookupError(f"two models of {data} learned with one sampler")
+                found[record.choices["sampler"]] = record
+        if missing := [name for name in names if name not in found]:
+            raise LookupError(f"no record of {', '.join(missing)} on {data}")
+        scores = {
+            name: Estimate(
+                found[name].document["log_likelihood"]["test"]["mean"],
+                found[name].document["log_z_error"],
+            )
+            for name in names
+        }
+        margins = []
+        for name in names[:-1]:
+            gap = scores["dmala"].mean - scores[name].mean
+            error = math.hypot(scores["dmala"].spread or 0, scores[name].spread or 0)
+            limits = gap - TWO_SIDED * error, gap + TWO_SIDED * error
+            margins.append(Margin(f"nats, DMALA less {name}", (gap,), limits=limits))
+        numbers = tuple(
+            Number(f"test log-likelihood: {name}", scores[name], published("table1", data, name))
+            for name in names
+        )
+        return Finding(tuple(margins), numbers, "one model each: the limits are of AIS alone")
+
+    return judge
+
+
+def table3_diversity(records: list[Record]) -> Finding:
+    """DULA and DMALA have lower self-BLEU and more unique n-grams than Gibbs and GWG."""
+    margins, found = [], {column: _scores(records, column) for column in COLUMNS}
+    for column, ends in found.items():
+        for ours in ("dula", "dmala"):
+            for theirs in ("gibbs", "gwg"):
+                more, fewer = (theirs, ours) if column == "self_bleu" else (ours, theirs)
+                what = f"{column}, {more} less {fewer}"
+                margins.append(less(what, ends[more], ends[fewer]))
+    return Finding(tuple(margins), _table3_numbers(found))
+
+
+def table3_quality(records: list[Record]) -> Finding:
+    """Their corpus BLEU is similar to the baselines'."""
+    ends = _scores(records, "corpus_bleu")
+    margins: list[Margin] = []
+    for ours in ("dula", "dmala"):
+        for theirs in ("gibbs", "gwg"):
+            seeds = common(ends[ours], ends[theirs])
+            gap = {seed: ends[ours][seed] - ends[theirs][seed] for seed in seeds}
+            margins += within(f"corpus BLEU, {ours} less {theirs},", gap, 0.0, SIMILAR)
+    numbers = _table3_numbers({"corpus_bleu": ends})
+    return Finding(tuple(margins), numbers, f"similar: within {SIMILAR:g} points")
+
+
+def _scores(records: list[Record], column: str) -> dict[str, Seeds]:
+    """The column of Table 3 by sampler and seed, of BERT base."""
+    groups: dict[str, list[Record]] = {name: [] for name in ("gibbs", "gwg", "dula", "dmala")}
+    for record in records:
+        if column in (record.document.get("scores") or {}) and record.choices["model"] == BERT:
+            groups.setdefault(record.choices["sampler"], []).append(record)
+    if missing := [name for name, group in groups.items() if not group]:
+        raise LookupError(f"no record of {', '.join(missing)} with {BERT}")
+    return {
+        name: by_seed(group, lambda record: float(record.document["scores"][column]))
+        for name, group in groups.items()
+    }
+
+
+def _table3_numbers(found: dict[str, dict[str, Seeds]]) -> tuple[Number, ...]:
+    return tuple(
+        Number(
+            f"{column}: {name}", estimate(seeds.values()), published("table3", BERT, name, column)
+        )
+        for column, ends in found.items()
+        for name, seeds in ends.items()
+    )

@@ -1,0 +1,219 @@
+"""Claims of Zhang et al. (2022), Section 7.1 and 7.2: Ising models and an RBM. Imports no torch."""
+
+import math
+
+import numpy as np
+
+from experiments.claims.pairing import (
+    after,
+    at,
+    by_seed,
+    common,
+    labelled,
+    last,
+    less,
+    shortest,
+    within,
+)
+from experiments.claims.verdict import Finding, Number
+from experiments.figures.ess import rates
+from experiments.figures.style import sampler_key
+from experiments.published import published
+from experiments.record import Record
+from experiments.tables.table import Estimate, estimate
+
+BASELINES = ("Gibbs-1", "HB-10-1", "DSVGD", "R-MALA", "LB-1", "GWG-1", "GWG-4")
+EXACT = ("Gibbs-1", "HB-10-1", "LB-1", "GWG-1", "GWG-4")  # of them, and in Figure 2
+SIMILAR = 0.25  # in log RMSE, a factor of 1.28: what "a similar result" is taken to mean here
+ABOUT = 0.5  # in log MMD, what "about" is taken to mean
+
+
+def fig2_acceptance(records: list[Record]) -> Finding:
+    """At alpha = 0.6 DMALA changes as many sites as GWG-6 at most, and is accepted more often."""
+    chosen = {}
+    for name, field, what in (("dmala", "step_size", "alpha"), ("gwg", "flips", "X")):
+        size = _paper("fig2", name, "size")
+        chosen[name] = [
+            record
+            for record in records
+            if sampler_key(record)[0] == name
+            and math.isclose(record.config["sampler"].get(field) or 0, size)
+        ]
+        if not chosen[name]:
+            raise LookupError(f"no record of {name.upper()} at {what} = {size:g}")
+    ours, theirs = (by_seed(chosen[name], last("acceptance")) for name in ("dmala", "gwg"))
+    moved = by_seed(chosen["dmala"], last("proposed"))
+    rivals = by_seed(chosen["gwg"], last("proposed"))
+    numbers = (
+        Number("DMALA, alpha = 0.6: acceptance", estimate(ours.values()), _rate("dmala")),
+        Number(
+            "the same: sites that a proposal changes",
+            estimate(moved.values()),
+            published("fig2", "dmala", "changed"),
+        ),
+        Number("GWG-6: acceptance", estimate(theirs.values()), _rate("gwg")),
+        Number("the same: sites that a proposal changes", estimate(rivals.values())),
+    )
+    margins = (
+        less("acceptance of DMALA less GWG-6's", ours, theirs),
+        less("sites proposed by DMALA less GWG-6's", moved, rivals),
+    )
+    return Finding(margins, numbers)
+
+
+def fig2_ess(records: list[Record]) -> Finding:
+    """DMALA has the largest ESS a second; by the median over sites, in logarithms."""
+    groups = labelled([r for r in records if r.has("convergence")], [*EXACT, "DMALA"])
+    medians: dict[str, dict[int, float]] = {}
+    for name in (*EXACT, "DMALA"):
+        rate = by_seed(groups[name], lambda record: float(np.nanmedian(rates(record))))
+        cost = by_seed(groups[name], lambda record: record.document["seconds_per_step"])
+        usual = float(np.median(list(cost.values())))
+        medians[name] = {seed: rate[seed] * cost[seed] / usual for seed in rate}
+    logs = {name: {s: math.log(v) for s, v in seeds.items()} for name, seeds in medians.items()}
+    return Finding(
+        tuple(less(f"log ESS/s, DMALA less {name}", logs["DMALA"], logs[name]) for name in EXACT),
+        tuple(
+            Number(f"ESS a second, median over sites: {name}", estimate(seeds.values()))
+            for name, seeds in medians.items()
+        ),
+        "of all chains; medians over sites and of the runs' seconds a step, compared in logarithms",
+    )
+
+
+def fig3_iterations(records: list[Record]) -> Finding:
+    """DMALA has the lowest log RMSE after as many iterations as all have run."""
+    return _first(records, "log_rmse", "log RMSE", "step", "DMALA", (*BASELINES, "DULA"))
+
+
+def fig3_seconds(records: list[Record]) -> Finding:
+    """The same after as many seconds as all have run."""
+    return _first(records, "log_rmse", "log RMSE", "seconds", "DMALA", (*BASELINES, "DULA"))
+
+
+def fig3_dula(records: list[Record]) -> Finding:
+    """DULA ends behind DMALA, and near LB-1 and GWG-1."""
+    rivals = ("LB-1", "GWG-1")
+    groups = labelled(records, ["DULA", "DMALA", *rivals], ["log_rmse"])
+    value = at("log_rmse", "step", shortest([r for g in groups.values() for r in g], "step"))
+    dula = by_seed(groups["DULA"], value)
+    margins = [less("log RMSE, DULA less DMALA", dula, by_seed(groups["DMALA"], value))]
+    for name in rivals:
+        other = by_seed(groups[name], value)
+        gap = {seed: dula[seed] - other[seed] for seed in common(dula, other)}
+        margins += within(f"log RMSE, DULA less {name},", gap, 0.0, SIMILAR)
+    return Finding(tuple(margins), note=f"similar: within {SIMILAR:g} of log RMSE")
+
+
+def fig7_every_connectivity(records: list[Record]) -> Finding:
+    """DMALA ends lowest at each connectivity, against every other sampler of the figure."""
+    couplings = sorted({record.config["model"]["coupling"] for record in records})
+    margins, numbers = [], []
+    for coupling in couplings:
+        some = [r for r in records if r.config["model"]["coupling"] == coupling]
+        groups = labelled(some, ["Gibbs-1", "GWG-1", "DULA", "DMALA"], ["log_rmse"])
+        ends = {name: by_seed(group, last("log_rmse")) for name, group in groups.items()}
+        for name in ("Gibbs-1", "GWG-1", "DULA"):
+            what = f"a = {coupling:g}: log RMSE, {name} less DMALA"
+            margins.append(less(what, ends[name], ends["DMALA"]))
+        for name, seeds in ends.items():
+            numbers.append(Number(f"a = {coupling:g}, {name}", estimate(seeds.values())))
+    if len(couplings) < 2:
+        raise LookupError("no records of several connectivities")
+    return Finding(tuple(margins), tuple(numbers))
+
+
+def fig4_iterations(records: list[Record]) -> Finding:
+    """DULA and DMALA are below the baselines after as many iterations as all have run."""
+    return _both(records, "step")
+
+
+def fig4_seconds(records: list[Record]) -> Finding:
+    """The same after as many seconds as all of them have run."""
+    return _both(records, "seconds")
+
+
+def fig4_lowest(records: list[Record]) -> Finding:
+    """DMALA is lowest of all but block Gibbs, which is the truth."""
+    return _first(
+        records, "log_mmd", "log MMD^2", "step", "DMALA", ("Gibbs-1", "HB-10-1", "GWG-1", "DULA")
+    )
+
+
+def fig4_level(records: list[Record]) -> Finding:
+    """DMALA's log MMD ends at about the paper's."""
+    ends = by_seed(labelled(records, ["DMALA"], ["log_mmd"])["DMALA"], last("log_mmd"))
+    floors = by_seed(labelled(records, ["DMALA"])["DMALA"], last("log_mmd_floor"))
+    paper = published("fig4", "dmala")
+    numbers = (
+        Number("DMALA: log MMD^2 at the end", estimate(ends.values()), paper),
+        Number("as many independent samples: log MMD^2", estimate(floors.values())),
+    )
+    margins = within("log MMD^2 of DMALA", ends, _paper("fig4", "dmala"), ABOUT)
+    return Finding(tuple(margins), numbers, f"about: within {ABOUT:g}")
+
+
+def app_d(records: list[Record]) -> Finding:
+    """Acceptance with and without the step-size term, each within a factor of 2 of the paper's."""
+    dmala = [r for r in records if sampler_key(r)[0] == "dmala" and "acceptance" in r.metrics]
+    margins, numbers = [], []
+    for name, infinite in (("with", False), ("without", True)):
+        some = [r for r in dmala if np.isinf(r.config["sampler"]["step_size"]) == infinite]
+        if not some:
+            raise LookupError(f"no record of DMALA {name} the step-size term")
+        rates_ = by_seed(some, last("acceptance"))
+        paper = _paper("appD", name)
+        logs = {seed: math.log(max(rate, 1e-300)) for seed, rate in rates_.items()}
+        what = f"log acceptance {name} the term"
+        margins += within(what, logs, math.log(paper), math.log(2))
+        here = estimate(100 * rate for rate in rates_.values())
+        numbers.append(Number(f"acceptance {name} the term, %", here, Estimate(100 * paper)))
+    return Finding(tuple(margins), tuple(numbers), "each within a factor of 2 of the paper's")
+
+
+def _first(
+    records: list[Record], column: str, title: str, axis: str, ours: str, others: tuple[str, ...]
+) -> Finding:
+    """`ours` is lowest in `column` at the end of what all have run of `axis`."""
+    groups = labelled(records, [ours, *others], [column])
+    kept = {name: groups[name] for name in (*others, ours)}
+    place, ends = after(kept, column, axis)
+    margins = tuple(less(f"{title}, {name} less {ours}", ends[name], ends[ours]) for name in others)
+    return Finding(margins, _numbers(ends, title, axis, place), _after(axis, place))
+
+
+def _both(records: list[Record], axis: str) -> Finding:
+    baselines, ours = ("Gibbs-1", "HB-10-1", "GWG-1"), ("DULA", "DMALA")
+    groups = labelled(records, [*baselines, *ours], ["log_mmd"])
+    kept = {name: groups[name] for name in (*baselines, *ours)}
+    place, ends = after(kept, "log_mmd", axis)
+    margins = tuple(
+        less(f"log MMD^2, {name} less {own}", ends[name], ends[own])
+        for own in ours
+        for name in baselines
+    )
+    return Finding(margins, _numbers(ends, "log MMD^2", axis, place), _after(axis, place))
+
+
+def _numbers(
+    ends: dict[str, dict[int, float]], title: str, axis: str, place: float
+) -> tuple[Number, ...]:
+    return tuple(
+        Number(f"{title} {_after(axis, place)}: {name}", estimate(seeds.values()))
+        for name, seeds in sorted(ends.items(), key=lambda item: np.mean(list(item[1].values())))
+    )
+
+
+def _after(axis: str, place: float) -> str:
+    return f"after {place:,.0f} iterations" if axis == "step" else f"after {place:.3g} seconds"
+
+
+def _paper(*keys: str) -> float:
+    found = published(*keys)
+    if found is None:
+        raise KeyError(f"published.yaml has no {' '.join(keys)}")
+    return found.mean
+
+
+def _rate(name: str) -> Estimate | None:
+    return published("fig2", name, "acceptance")

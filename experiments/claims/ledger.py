@@ -1,0 +1,277 @@
+"""The claims of the two papers, and what records say of each. Imports no torch.
+
+A claim is judged on runs that finished at the paper's scale, on the data asked for, with the
+settings of its experiment. Other records (a smaller scale, a substitute, settings of one's own)
+never decide it: where there is nothing better they give an indication, named as one.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from experiments.claims import langevin_learning, langevin_sampling, langevin_theory, rates
+from experiments.claims.verdict import Finding, Verdict
+from experiments.record import Record
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What a paper says, and the function of an experiment's records that judges it."""
+
+    name: str
+    exhibit: str  # id of experiments/report/exhibits.yaml
+    experiment: str
+    text: str
+    source: str
+    judge: Callable[[list[Record]], Finding]
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Records of one experiment that belong together; `decides` at the paper's scale only."""
+
+    basis: str  # "paper", "quick", "paper, substitutes"
+    decides: bool
+    records: list[Record]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A line of the ledger. `indication` is of records that cannot decide."""
+
+    claim: Claim
+    verdict: Verdict
+    basis: str = ""
+    finding: Finding | None = None
+    needs: str = ""
+    indication: Verdict | None = None
+
+
+DLP, RATES = "Zhang et al. (2022)", "Breuleux et al. (2011)"
+BOTH = ("train_log_likelihood", "test_rmse")
+CLAIMS = (
+    Claim(
+        "fig1a-rate", "fig1a", "bias_step_size",
+        "DULA's bias falls like exp(-1 / (2 alpha)) on a log-quadratic target",
+        f"{DLP}, Theorem 5.1", langevin_theory.fig1a_rate,
+    ),
+    Claim(
+        "fig1a-bound", "fig1a", "bias_step_size",
+        "The bound of Theorem 5.1 holds on the 2x2 Ising model",
+        f"{DLP}, Theorem 5.1 and Figure 1", langevin_theory.fig1a_bound,
+    ),
+    Claim(
+        "fig1b-epsilon", "fig1b", "bias_nonquadratic",
+        "Away from log-quadratic targets the bias grows with epsilon, below Theorem 5.2's bound",
+        f"{DLP}, Theorem 5.2 and Figure 1", langevin_theory.fig1b_epsilon,
+    ),
+    Claim(
+        "thm6.1-bound", "thm6.1", "stochastic_proposal",
+        "The bias of the stochastic proposal stays below Theorem 6.1's bound",
+        f"{DLP}, Theorem 6.1", langevin_theory.thm61_bound,
+    ),
+    Claim(
+        "fig2-acceptance", "fig2", "ising_acceptance",
+        "DMALA accepts moves of six sites more often than GWG-6",
+        f"{DLP}, Section 7.1", langevin_sampling.fig2_acceptance,
+    ),
+    Claim(
+        "fig2-ess", "fig2", "ising_sampling",
+        "DMALA has the largest effective sample size a second of the exact samplers",
+        f"{DLP}, Section 7.1", langevin_sampling.fig2_ess,
+    ),
+    Claim(
+        "fig3-iterations", "fig3", "ising_sampling",
+        "DMALA converges fastest in iterations",
+        f"{DLP}, Section 7.1", langevin_sampling.fig3_iterations,
+    ),
+    Claim(
+        "fig3-seconds", "fig3", "ising_sampling",
+        "DMALA converges fastest in seconds",
+        f"{DLP}, Section 7.1", langevin_sampling.fig3_seconds,
+    ),
+    Claim(
+        "fig3-dula", "fig3", "ising_sampling",
+        "DULA does about as well as LB-1 and GWG-1, and worse than DMALA",
+        f"{DLP}, Section 7.1", langevin_sampling.fig3_dula,
+    ),
+    Claim(
+        "fig7-connectivity", "fig7", "ising_connectivity",
+        "DMALA is best at every connectivity",
+        f"{DLP}, Appendix I.2", langevin_sampling.fig7_every_connectivity,
+    ),
+    Claim(
+        "fig4-iterations", "fig4", "rbm_sampling",
+        "DULA and DMALA are below the baselines at equal iterations",
+        f"{DLP}, Section 7.2", langevin_sampling.fig4_iterations,
+    ),
+    Claim(
+        "fig4-seconds", "fig4", "rbm_sampling",
+        "DULA and DMALA are below the baselines at equal time",
+        f"{DLP}, Section 7.2", langevin_sampling.fig4_seconds,
+    ),
+    Claim(
+        "fig4-lowest", "fig4", "rbm_sampling",
+        "DMALA reaches the lowest MMD",
+        f"{DLP}, Section 7.2", langevin_sampling.fig4_lowest,
+    ),
+    Claim(
+        "fig4-level", "fig4", "rbm_sampling",
+        "DMALA's log MMD is about -6.5 after 5,000 iterations",
+        f"{DLP}, Section 7.2", langevin_sampling.fig4_level,
+    ),
+    Claim(
+        "fig5-iterations", "fig5", "ising_learning",
+        "DULA and DMALA learn the coupling better than GWG at equal iterations",
+        f"{DLP}, Section 7.3.1", langevin_learning.fig5_iterations,
+    ),
+    Claim(
+        "fig5-seconds", "fig5", "ising_learning",
+        "DULA and DMALA learn the coupling better than GWG at equal time",
+        f"{DLP}, Section 7.3.1", langevin_learning.fig5_seconds,
+    ),
+    Claim(
+        "fig5-ratio", "fig5", "ising_learning",
+        "DULA and DMALA reach log RMSE -5 in 800 s, the baselines in more than 1,400 s: as a ratio",
+        f"{DLP}, Section 7.3.1", langevin_learning.fig5_ratio,
+    ),
+    Claim(
+        "fig5-fewer", "fig5", "ising_learning",
+        "DULA and DMALA gain more over GWG with fewer sampling steps",
+        f"{DLP}, Section 7.3.1", langevin_learning.fig5_fewer,
+    ),
+    *(
+        Claim(
+            f"table1-{data}", "table1", "ais",
+            f"On {data.replace('_', ' ')} the model learned with DMALA has the highest likelihood",
+            f"{DLP}, Section 7.3.2", langevin_learning.table1(data),
+        )
+        for data in ("static_mnist", "dynamic_mnist", "omniglot", "caltech")
+    ),
+    Claim(
+        "table2-compas", "table2", "bnn",
+        "On COMPAS DULA and DMALA have a higher training log-likelihood than Gibbs and GWG",
+        f"{DLP}, Section 7.4", langevin_learning.table2("compas", BOTH[:1]),
+    ),
+    *(
+        Claim(
+            f"table2-{data}", "table2", "bnn",
+            f"On {data.title()} DULA and DMALA are better than Gibbs and GWG in both measures",
+            f"{DLP}, Section 7.4", langevin_learning.table2(data, BOTH),
+        )
+        for data in ("news", "adult", "blog")
+    ),
+    Claim(
+        "table3-diversity", "table3", "text_infilling",
+        "With BERT base, DULA and DMALA infill with more diversity than Gibbs and GWG",
+        f"{DLP}, Section 7.5", langevin_learning.table3_diversity,
+    ),
+    Claim(
+        "table3-quality", "table3", "text_infilling",
+        "With BERT base, DULA and DMALA infill with similar quality (corpus BLEU)",
+        f"{DLP}, Section 7.5", langevin_learning.table3_quality,
+    ),
+    *(
+        Claim(
+            f"table4-{data}", "table4", "bnn_stochastic",
+            f"On {data.upper() if data == 'compas' else data.title()} stochastic DULA "
+            "improves with the batch in both measures",
+            f"{DLP}, App. I.5", langevin_learning.table4(data),
+        )
+        for data in ("compas", "news", "adult", "blog")
+    ),
+    Claim(
+        "appD-acceptance", "appD", "rbm_step_term",
+        "DMALA accepts 51 % of its moves on the RBM, and 0.005 % without the step-size term",
+        f"{DLP}, Appendix D", langevin_sampling.app_d,
+    ),
+    Claim(
+        "appH-preconditioner", "appH", "preconditioning",
+        "With a preconditioner DLP does better than at any step size without",
+        f"{DLP}, Appendix H", langevin_theory.app_h,
+    ),
+    Claim(
+        "rates-sec3-unlearning", "rates-sec3", "rates_sec3",
+        "A chain that stays less keeps its law and mixes faster",
+        f"{RATES}, Section 3", rates.staying_less,
+    ),
+    Claim(
+        "rates-training-fpcd", "rates-training", "rates_training",
+        "The best model by ISL is one trained by FPCD",
+        f"{RATES}, Section 5.1", rates.best_training,
+    ),
+    Claim(
+        "rates-fig2-parzen", "rates-fig2", "rates_fig2",
+        "On USPS rates-FPCD samples are at least as good Parzen centres as the training set",
+        f"{RATES}, Section 5.1", rates.parzen,
+    ),
+    Claim(
+        "rates-fig2-between", "rates-fig2", "rates_fig2",
+        "On USPS sample penalization lies between Gibbs and the others",
+        f"{RATES}, Section 5.1", rates.penalization_between,
+    ),
+    Claim(
+        "rates-fig2-between-mnist", "rates-fig2", "rates_fig2_mnist",
+        "On MNIST sample penalization lies between Gibbs and the others",
+        f"{RATES}, Section 5.1", rates.penalization_between,
+    ),
+    Claim(
+        "rates-fig2-herding", "rates-fig2", "rates_fig2",
+        "On USPS rates-herding rises first and is overtaken by rates-FPCD",
+        f"{RATES}, Section 5.1", rates.herding_overtaken,
+    ),
+    Claim(
+        "rates-fig2-herding-mnist", "rates-fig2", "rates_fig2_mnist",
+        "On MNIST rates-herding rises first and is overtaken by rates-FPCD",
+        f"{RATES}, Section 5.1", rates.herding_overtaken,
+    ),
+    Claim(
+        "rates-fig2-faster", "rates-fig2", "rates_fig2",
+        "On USPS rates-FPCD covers the states at least 20 times faster than Gibbs",
+        f"{RATES}, Section 5.1", rates.faster_usps,
+    ),
+    Claim(
+        "rates-fig2-faster-mnist", "rates-fig2", "rates_fig2_mnist",
+        "On MNIST rates-FPCD covers the states at least 250 times faster than Gibbs",
+        f"{RATES}, Section 5.1", rates.faster_mnist,
+    ),
+    Claim(
+        "rates-fig3-decay", "rates-fig3", "rates_fig3_decay",
+        "Without decay (alpha = 1) rates-FPCD does better than with alpha = 0.95",
+        f"{RATES}, Section 5.1", rates.decay,
+    ),
+    Claim(
+        "rates-fig3-words", "rates-fig3", "rates_fig3_words",
+        "Gibbs fails on CD-trained bag-of-words models where rates-FPCD does not",
+        f"{RATES}, Section 5.1", rates.words,
+    ),
+    Claim(
+        "rates-cost", "rates-cost", "rates_cost",
+        "A sample of Gibbs is 2 to 7 times cheaper than one of rates-FPCD",
+        f"{RATES}, Section 5.1", rates.cost,
+    ),
+)  # fmt: skip
+
+
+def judge(pools: Mapping[str, Sequence[Pool]], claims: Sequence[Claim] = CLAIMS) -> list[Entry]:
+    """Every claim's entry, from the pools of each experiment, the best first."""
+    return [_entry(claim, pools.get(claim.experiment, ())) for claim in claims]
+
+
+def _entry(claim: Claim, pools: Sequence[Pool]) -> Entry:
+    command = f"python run.py experiment={claim.experiment}"
+    if not pools:
+        return Entry(claim, Verdict.NOT_RUN, needs=command)
+    wanting = ""
+    for pool in pools:
+        try:
+            finding = claim.judge(pool.records)
+        except (LookupError, FileNotFoundError) as error:  # the latter: left out of a bundle
+            reason = str(error.args[0] if error.args else "the records do not suffice")
+            wanting = wanting or f"{pool.basis}: {reason}; {command}"
+            continue
+        verdict, needs = finding.verdict()
+        if pool.decides:
+            return Entry(claim, verdict, pool.basis, finding, needs)
+        paper_scale = wanting or command
+        return Entry(claim, Verdict.OPEN, pool.basis, finding, paper_scale, indication=verdict)
+    return Entry(claim, Verdict.OPEN, pools[0].basis, needs=wanting)

@@ -1,0 +1,129 @@
+"""What the repository holds of the results: the ledger, its summary, and the table of times.
+
+All of it is made from the records committed in docs/results/records. Imports no torch.
+"""
+
+import re
+from pathlib import Path
+from typing import Any
+
+from experiments.record import BUNDLES
+from experiments.report import page
+from experiments.report.exhibits import Catalogue, catalogue
+from experiments.report.holdings import CONF, Holding, declared, holdings
+from experiments.report.view import Report, duration, gather
+
+ROOT = CONF.parent
+UNKNOWN = "not measured"
+
+
+def refresh(root: Path = ROOT, bundles: Path = BUNDLES) -> list[Path]:
+    """Write docs/results/ledger.md and figures, and the blocks of README.md and reproducing.md."""
+    report, known = gather(None, bundles=bundles), catalogue()
+    results = root / "docs" / "results"
+    written = [results / "ledger.md"]
+    written[0].write_text(ledger_page(report))
+    for section in report.sections:
+        for part in section.parts:
+            for picture in part.drawn.pictures:
+                own = section.exhibit.paper == "langevin"
+                name = picture.name if own else f"{part.experiment}-{picture.name}"
+                target = results / f"{name}.png"
+                target.write_bytes(picture.png)
+                written.append(target)
+    for file, name, text in blocks(report, known, root, bundles):
+        file.write_text(replaced(file.read_text(), name, text))
+        written.append(file)
+    return written
+
+
+def blocks(
+    report: Report, known: Catalogue, root: Path, bundles: Path
+) -> list[tuple[Path, str, str]]:
+    """The parts of pages that are made: the file, the block's name, and its content."""
+    return [
+        (root / "README.md", "ledger", summary(report)),
+        (root / "docs" / "reproducing.md", "times", times(known, bundles)),
+    ]
+
+
+def replaced(page_text: str, name: str, text: str) -> str:
+    """The page with what stands between `<!-- name -->` and `<!-- /name -->` replaced.
+
+    Raises ValueError where the page has no such block.
+    """
+    block = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
+    if not block.search(page_text):
+        raise ValueError(f"the page has no block <!-- {name} --> ... <!-- /{name} -->")
+    return block.sub(lambda found: f"{found[1]}\n{text.strip()}\n\n{found[2]}", page_text)
+
+
+def ledger_page(report: Report) -> str:
+    """docs/results/ledger.md."""
+    head = (
+        "# Ledger\n\nMade by `python -m scripts.report --committed` from docs/results/records.\n\n"
+    )
+    return head + page.ledger(report).strip() + "\n"
+
+
+def summary(report: Report) -> str:
+    """The ledger in a sentence."""
+    count = report.counts
+    return (
+        f"Of {len(report.entries)} claims of the two papers, {count['holds']} hold here, "
+        f"{count['does not hold']} do not, {count['not decided']} are not decided and "
+        f"{count['not run']} have not been run: [ledger](docs/results/ledger.md)."
+    )
+
+
+def times(known: Catalogue, bundles: Path = BUNDLES) -> str:
+    """What each exhibit takes: experiment, data, runs, time and memory at the paper's scale."""
+    names: dict[str, list[str]] = {}
+    for exhibit in known.exhibits:
+        for experiment in exhibit.of:
+            names.setdefault(experiment, []).append(exhibit.name)
+    for experiment in known.aside:
+        names[experiment] = ["aside"]
+    there = [name for name in names if (CONF / "experiment" / f"{name}.yaml").is_file()]
+    held = holdings(there, None, known.also, bundles, ("paper",))
+    rows = [
+        "| id | `python run.py experiment=` | data | runs | one core | GPU | memory |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for name in there:
+        sweep = declared(name, "paper", known.also.get(name, ()))
+        some = held[name][0] if held[name] else None
+        cells = [
+            ", ".join(names[name]),
+            f"`{name}`",
+            _data(sweep.config),
+            str(len(sweep.runs)),
+            _time(some, known.measured.get(name, {}), gpu=False),
+            _time(some, known.measured.get(name, {}), gpu=True),
+            _memory(some),
+        ]
+        rows.append(f"| {' | '.join(cells)} |")
+    return "\n".join(rows)
+
+
+def _data(config: Any) -> str:
+    data = config.get("data")
+    choice = config.hydra.runtime.choices.get("data")
+    swept = (config.hydra.sweeper.get("params") or {}).get("data")
+    return str(swept or choice).replace(",", ", ") if data or swept else "none"
+
+
+def _time(held: Holding | None, noted: dict[str, str], *, gpu: bool) -> str:
+    """Of the committed records on such a device, else as noted in exhibits.yaml."""
+    documents = [record.document for record in held.records] if held else []
+    mine = [d for d in documents if d["device"].startswith("cpu") != gpu]
+    if not mine:
+        return str(noted.get("gpu" if gpu else "cpu", UNKNOWN))
+    text = f"{duration(sum(document['seconds'] for document in mine))}, measured"
+    return text if held and len(mine) == len(held.runs) else f"{text} on {len(mine)} runs"
+
+
+def _memory(held: Holding | None) -> str:
+    peaks = [record.document.get("peak_memory_bytes") for record in held.records] if held else []
+    known = [peak for peak in peaks if peak]
+    return f"{max(known) / 2**30:.2g} GiB" if known else UNKNOWN

@@ -1,0 +1,64 @@
+"""The papers' figures and tables, read from `exhibits.yaml`. Imports no torch."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from omegaconf import OmegaConf
+
+FILE = Path(__file__).with_name("exhibits.yaml")
+
+
+@dataclass(frozen=True)
+class Exhibit:
+    """A figure or table of a paper. `of` names what is shown of each experiment, None for all."""
+
+    name: str
+    paper: str
+    source: str
+    title: str
+    says: str
+    of: dict[str, list[str] | None]
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """All exhibits in order, and what their experiments need besides their own sweep."""
+
+    papers: dict[str, str]
+    exhibits: tuple[Exhibit, ...]
+    also: dict[str, list[list[str]]]
+    needs: dict[str, list[str]]
+    aside: list[str]
+    measured: dict[str, dict[str, str]]  # times, where no record of them is kept
+
+    def __getitem__(self, name: str) -> Exhibit:
+        for exhibit in self.exhibits:
+            if exhibit.name == name:
+                return exhibit
+        names = ", ".join(exhibit.name for exhibit in self.exhibits)
+        raise KeyError(f"no figure or table is called {name}; there are {names}")
+
+    def experiments(self, exhibits: Iterable[Exhibit] | None = None) -> list[str]:
+        """What the exhibits (all of them) need, each once, in an order in which they can run."""
+        order: list[str] = []
+
+        def add(name: str) -> None:
+            for needed in self.needs.get(name, ()):
+                add(needed)
+            if name not in order:
+                order.append(name)
+
+        for exhibit in self.exhibits if exhibits is None else exhibits:
+            for name in exhibit.of:
+                add(name)
+        return order
+
+
+def catalogue(file: Path = FILE) -> Catalogue:
+    """Raises TypeError where an exhibit lacks a field or has one too many."""
+    content: Any = OmegaConf.to_container(OmegaConf.load(file))
+    exhibits = tuple(Exhibit(name=name, **fields) for name, fields in content["exhibits"].items())
+    rest = {key: content[key] for key in ("papers", "also", "needs", "aside", "measured")}
+    return Catalogue(exhibits=exhibits, **rest)

@@ -1,0 +1,105 @@
+"""The report: a page in one file, and Markdown with its figures beside it. Imports no torch."""
+
+import base64
+import math
+from pathlib import Path
+
+import pandas as pd
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from experiments.claims.ledger import Entry
+from experiments.claims.verdict import Margin, Verdict
+from experiments.report.view import Part, Report, cell, number, sort_key
+
+HERE = Path(__file__).parent
+WIDTH, MIDDLE = 150, 8  # of the drawing of an interval
+
+
+def write(report: Report, folder: Path) -> tuple[Path, Path]:
+    """`index.html`, which opens from disk by itself, and `report.md` with `figures/` beside it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    page, twin = folder / "index.html", folder / "report.md"
+    page.write_text(html(report))
+    twin.write_text(markdown(report))
+    (folder / "figures").mkdir(exist_ok=True)
+    for section in report.sections:
+        for part in (*section.parts, *section.below):
+            for picture in part.drawn.pictures:
+                (folder / file_name(part, picture.name)).write_bytes(picture.png)
+    return page, twin
+
+
+def html(report: Report) -> str:
+    """The page: images, style and script are all in it, and it asks for nothing else."""
+    style, script = ((HERE / f"page.{suffix}").read_text() for suffix in ("css", "js"))
+    template = _environment(escape=True).get_template("page.html.jinja")
+    return template.render(report=report, style=Markup(style), script=Markup(script))
+
+
+def markdown(report: Report) -> str:
+    return _environment(escape=False).get_template("page.md.jinja").render(report=report)
+
+
+def ledger(report: Report) -> str:
+    """The ledger alone, in Markdown."""
+    return _environment(escape=False).get_template("ledger.md.jinja").render(report=report)
+
+
+def file_name(part: Part, name: str) -> str:
+    scale = part.holding.scale if part.holding else ""
+    return f"figures/{part.experiment}-{scale}-{name}.png"
+
+
+def _environment(*, escape: bool) -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(HERE), autoescape=escape, undefined=StrictUndefined
+    )
+    environment.filters |= {
+        "base64": lambda content: base64.b64encode(content).decode(),
+        "cell": cell,
+        "file": file_name,
+        "interval": _interval,
+        "markdown": _markdown,
+        "number": number,
+        "order": lambda verdict: list(Verdict).index(verdict),
+        "sort_key": sort_key,
+        "strength": _strength,
+    }
+    return environment
+
+
+def _interval(margin: Margin) -> Markup:
+    """A dot with its interval beside a line at zero."""
+    low, high = margin.interval()
+    known = not math.isinf(low)
+    if not math.isfinite(margin.mean):
+        return Markup("")
+    ends = (low, high, 0.0) if known else (margin.mean, 0.0)
+    reach = max(abs(end) for end in ends) * 1.08 or 1.0
+
+    def place(value: float) -> float:
+        return round(WIDTH / 2 * (1 + value / reach), 1)
+
+    bar = Markup('<line x1="{}" x2="{}" y1="{}" y2="{}" stroke="currentColor" stroke-width="3"/>')
+    drawn = bar.format(place(low), place(high), MIDDLE, MIDDLE) if known else Markup("")
+    return Markup(
+        '<svg viewBox="0 0 {} 16" role="img" aria-label="{}">'
+        '<line class="zero" x1="{}" x2="{}" y1="0" y2="16"/>{}'
+        '<circle cx="{}" cy="{}" r="4" fill="currentColor"/></svg>'
+    ).format(WIDTH, margin.text(), WIDTH / 2, WIDTH / 2, drawn, place(margin.mean), MIDDLE)
+
+
+def _strength(entry: Entry) -> str:
+    """What the ledger sorts by in its column of margins: the mean over half the interval."""
+    if entry.finding is None:
+        return ""
+    margin = entry.finding.binding
+    low, high = margin.interval()
+    if math.isinf(low):
+        return "0"
+    return f"{max(-1e6, min(1e6, 2 * margin.mean / max(high - low, 1e-12))):.6g}"
+
+
+def _markdown(frame: pd.DataFrame) -> str:
+    return frame.map(cell).to_markdown(index=False, disable_numparse=True)

@@ -1,0 +1,320 @@
+"""What the report shows, gathered: the ledger, and each exhibit with what was made of its records.
+
+Everything here is computed from records, `exhibits.yaml` and `published.yaml`; the page and its
+Markdown twin (`page.py`) only lay it out. Imports no torch.
+"""
+
+import io
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from html import unescape
+from pathlib import Path
+from textwrap import shorten
+from typing import Any
+
+import matplotlib.pyplot as plt
+import pandas as pd
+from matplotlib.figure import Figure
+
+from experiments.claims.ledger import Entry, judge
+from experiments.claims.verdict import Verdict
+from experiments.figures.draw import make_all
+from experiments.record import BUNDLES
+from experiments.report.exhibits import Catalogue, Exhibit, catalogue
+from experiments.report.holdings import SCALES, Holding, command, exists, holdings, pools
+from experiments.tables.table import Estimate
+
+DPI = 144
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure as PNG, and in words."""
+
+    name: str
+    png: bytes
+    width: int
+    height: int
+    alt: str
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """What was made of a holding's records; `wanting` says why something was not."""
+
+    pictures: list[Picture] = field(default_factory=list)
+    tables: list[tuple[str, pd.DataFrame]] = field(default_factory=list)
+    wanting: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Part:
+    """An experiment of an exhibit at a scale, or its absence (`holding` is None)."""
+
+    experiment: str
+    command: str
+    holding: Holding | None
+    drawn: Drawn
+    facts: list[tuple[str, str]]
+    problems: list[str]
+
+
+@dataclass(frozen=True)
+class Section:
+    """An exhibit: `parts` at the best scale there is of each experiment, `below` at the others."""
+
+    exhibit: Exhibit
+    entries: list[Entry]
+    parts: list[Part]
+    below: list[Part]
+    state: str
+
+
+@dataclass(frozen=True)
+class Report:
+    papers: dict[str, str]
+    entries: list[Entry]
+    sections: list[Section]
+    counts: dict[str, int]
+    records: int
+    commits: list[str]
+
+
+def gather(
+    outputs: Path | None,
+    *,
+    scales: Sequence[str] = SCALES,
+    bundles: Path = BUNDLES,
+    known: Catalogue | None = None,
+    drawing: bool = True,
+) -> Report:
+    """The whole report from the records in `outputs` and those committed in `bundles`.
+
+    Without `drawing` it has the ledger and the facts, and no figures or tables.
+    """
+    known = known or catalogue()
+    held = holdings(known.experiments(), outputs, known.also, bundles, scales)
+    entries = judge(pools(held))
+    drawn = {
+        (one.experiment, one.scale): draw(one)
+        for some in held.values()
+        for one in some
+        if one.shown and drawing
+    }
+    sections = [_section(exhibit, entries, held, drawn, known) for exhibit in known.exhibits]
+    all_records = [r for some in held.values() for one in some for r in (*one.records, *one.others)]
+    return Report(
+        papers=known.papers,
+        entries=entries,
+        sections=sections,
+        counts={str(v): sum(entry.verdict is v for entry in entries) for v in Verdict},
+        records=len(all_records),
+        commits=sorted({_commit(record.document) for record in all_records}),
+    )
+
+
+def draw(held: Holding) -> Drawn:
+    """Every figure and table that the experiment names, of the records to be shown."""
+    made = Drawn()
+    for name, _, content, wanting in make_all(held.config, held.shown):
+        if isinstance(content, Figure):
+            made.pictures.append(picture(f"{held.experiment}: {name}", content))
+            plt.close(content)
+        elif content is not None:
+            made.tables.append((name, content))
+        else:
+            made.wanting.append(f"{name} was not made: {wanting}")
+    return made
+
+
+def picture(name: str, figure: Figure) -> Picture:
+    """The PNG of a figure, with what its axes and legends say as alternative text."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, dpi=DPI, facecolor="white")
+    wide, tall = figure.get_size_inches() * DPI
+    panels = []
+    for ax in figure.axes:
+        words = f"{ax.get_ylabel()} against {ax.get_xlabel()}" if ax.get_xlabel() else ""
+        words = " ".join(filter(None, (ax.get_title() or ax.get_title("left"), words))).strip()
+        legend = ax.get_legend()
+        names = [text.get_text() for text in legend.texts] if legend else []
+        words += f" ({', '.join(names)})" if names else ""
+        if words and words not in panels:
+            panels.append(words)
+    if written := getattr(figure, "html", ""):  # a page of text: its first words
+        text = re.sub(r"<style>.*?</style>|<[^>]+>", " ", written, flags=re.DOTALL)
+        panels.append(shorten(unescape(text), 600))
+    alt = f"{name}. {'; '.join(panels)}".replace("$", "").replace("\\", "").replace("\n", " ")
+    return Picture(name.partition(": ")[2], buffer.getvalue(), round(wide), round(tall), alt)
+
+
+def _section(
+    exhibit: Exhibit,
+    entries: list[Entry],
+    held: dict[str, list[Holding]],
+    drawn: dict[tuple[str, str], Drawn],
+    known: Catalogue,
+) -> Section:
+    parts: list[Part] = []
+    below: list[Part] = []
+    for experiment, names in exhibit.of.items():
+        some = held.get(experiment, [])
+        best = next((one for one in some if one.shown), None)
+        for one in sorted(some, key=lambda one: one is not best):
+            made = _chosen(drawn.get((experiment, one.scale), Drawn()), names)
+            part = Part(experiment, one.command, one, made, facts(one), _problems(one, made, known))
+            # What has begun at a better scale and has nothing to show yet is told beside the best.
+            (below if one.shown and one is not best else parts).append(part)
+        if not some:
+            note = [] if exists(experiment) else ["this experiment is not there yet"]
+            parts.append(Part(experiment, command(experiment), None, Drawn(), [], note))
+    own = [entry for entry in entries if entry.claim.exhibit == exhibit.name]
+    return Section(exhibit, own, parts, below, _state(parts))
+
+
+def _chosen(made: Drawn, names: list[str] | None) -> Drawn:
+    if names is None:
+        return made
+    wanting = [text for text in made.wanting if text.split()[0] in names]
+    pictures = [one for one in made.pictures if one.name in names]
+    tables = [(name, frame) for name, frame in made.tables if name in names]
+    known = {one.name for one in pictures} | {name for name, _ in tables}
+    known |= {text.split()[0] for text in wanting}
+    if made.pictures or made.tables or made.wanting:
+        wanting += [f"{name}: no such figure or table" for name in names if name not in known]
+    return Drawn(pictures, tables, wanting)
+
+
+def _state(parts: list[Part]) -> str:
+    """In a word: complete at the paper's scale, or what it falls short of."""
+    held = [part.holding for part in parts]
+    if all(one is None for one in held):
+        return "missing"
+    if any(record.substitute for one in held if one for record in one.shown):
+        return "substitutes"
+    if any(one is None or one.missing for one in held):
+        return "in part"
+    scales = {one.scale for one in held if one}
+    return "complete" if scales == {"paper"} else f"{max(scales, key=SCALES.index)} scale"
+
+
+def facts(held: Holding) -> list[tuple[str, str]]:
+    """Scale, runs, data, seeds, device, time, memory and commits of what is shown."""
+    documents = [record.document for record in held.shown]
+    if not documents:
+        return [("Scale", held.scale)]
+    done = len(held.runs) - len(held.missing)
+    more = len(held.shown) - done
+    own = " with other seeds" if held.records else " with settings of their own"
+    rows = [
+        ("Scale", held.scale),
+        ("Runs", f"{done} of {len(held.runs)}" + (f", and {more}{own}" if more else "")),
+        ("Data", _distinct(_data(document) for document in documents)),
+        ("Seeds", _seeds(documents)),
+        ("Device", _distinct(_device(document) for document in documents)),
+        ("Time", duration(sum(document["seconds"] for document in documents))),
+        ("Memory", _memory(documents)),
+        ("Commit", _distinct(_commit(document) for document in documents)),
+        ("Records", held.place),
+    ]
+    return [(name, text) for name, text in rows if text]
+
+
+def _problems(held: Holding, made: Drawn, known: Catalogue) -> list[str]:
+    problems = [f"{name} failed: {why}" for name, why in list(held.failed.items())[:5]]
+    if held.stopped:
+        problems.append(f"stopped or still running: {_listed(held.stopped)}")
+    if rest := [run for run in held.missing if run not in held.failed and run not in held.stopped]:
+        problems.append(f"not run: {_listed(rest)}")
+        for words in known.also.get(held.experiment, ()):
+            if any(set(words) <= set(run.split(",")) for run in rest):
+                problems.append(f"`{command(held.experiment, held.scale, words)}` makes a part")
+    if held.others and held.records:
+        count = len(held.others)
+        problems.append(f"{count} more with settings of their own are not shown")
+    return problems + made.wanting
+
+
+def _listed(names: Sequence[str], most: int = 4) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return "; ".join(names[:most]) + more
+
+
+def _distinct(values: Any) -> str:
+    return ", ".join(sorted({value for value in values if value}))
+
+
+def _data(document: dict[str, Any]) -> str:
+    data, language = (document.get(key) or {} for key in ("data", "language"))
+    texts = [
+        f"{name}{' — SUBSTITUTE' if one.get('substitute') else ''}"
+        for one, name in ((data, data.get("variant")), (language, language.get("used")))
+        if name
+    ]
+    return " with ".join(texts) or "none"
+
+
+def _seeds(documents: list[dict[str, Any]]) -> str:
+    texts = []
+    for key, name in (("seed", ""), ("model_seed", "models ")):
+        seeds = sorted({document["config"].get(key) for document in documents} - {None})
+        if key == "seed" or len(seeds) > 1:
+            texts.append(name + ", ".join(str(seed) for seed in seeds))
+    return "; ".join(texts)
+
+
+def _device(document: dict[str, Any]) -> str:
+    threads = document.get("threads")
+    count = f", {threads} thread{'s' * (threads != 1)}" if threads else ""
+    return f"{document.get('device', 'unknown')}{count}, PyTorch {document['versions']['torch']}"
+
+
+def _memory(documents: list[dict[str, Any]]) -> str:
+    peaks = [document["peak_memory_bytes"] for document in documents if _peak(document)]
+    return f"at most {max(peaks) / 2**30:.2g} GiB" if peaks else ""
+
+
+def _peak(document: dict[str, Any]) -> bool:
+    return bool(document.get("peak_memory_bytes"))
+
+
+def _commit(document: dict[str, Any]) -> str:
+    commit = document.get("commit")
+    return f"{commit[:8]}{'+changes' if document.get('dirty') else ''}" if commit else "unknown"
+
+
+def duration(seconds: float) -> str:
+    """`75 s`, `12 min`, `3.4 h`."""
+    if seconds < 100:
+        return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+
+
+def number(value: Estimate | None) -> str:
+    """With as many digits as the spread makes sense of: `-6.85 ± 0.13 (5)`."""
+    if value is None:
+        return ""
+    if not value.spread or not math.isfinite(value.spread):
+        runs = f" ({value.runs})" if value.runs and value.runs > 1 else ""
+        return f"{value.mean:,.4g}{runs}" if abs(value.mean) < 1e4 else f"{value.mean:,.0f}{runs}"
+    digits = max(0, min(6, 1 - math.floor(math.log10(value.spread))))
+    runs = f" ({value.runs})" if value.runs else ""
+    return f"{value.mean:,.{digits}f} ± {value.spread:,.{digits}f}{runs}"
+
+
+def cell(value: Any) -> str:
+    """A cell of a table, as a reader wants it."""
+    if isinstance(value, Estimate):
+        return number(value)
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def sort_key(value: Any) -> str:
+    """What the page sorts a cell by."""
+    if isinstance(value, Estimate):
+        return f"{value.mean:.10g}"
+    return f"{value:.10g}" if isinstance(value, int | float) else cell(value)

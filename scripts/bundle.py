@@ -1,0 +1,72 @@
+"""Pack the paper-scale records of experiments into docs/results/records, small enough to commit.
+
+python -m scripts.bundle ising_sampling rbm_sampling
+python -m scripts.bundle all                   # every experiment of the exhibits that has records
+
+Packs the finished runs that an experiment declares (and more seeds of them); `--others` those with
+settings of their own too. Says what was left out, and fails if a claim's verdict is another one
+when it is judged on the bundle.
+"""
+
+import argparse
+import os
+from pathlib import Path
+
+from experiments.bundle import TARGET, pack
+from experiments.claims.ledger import CLAIMS, Pool, judge
+from experiments.record import BUNDLES, Record, load_all
+from experiments.report.exhibits import catalogue
+from experiments.report.holdings import exists, holding
+
+
+def main(words: list[str] | None = None) -> int:
+    """The exit status: 1 where a bundle changes a verdict, or there is nothing to pack."""
+    parser = argparse.ArgumentParser(
+        prog="python -m scripts.bundle", description=(__doc__ or "").split("\n")[0]
+    )
+    parser.add_argument("experiments", nargs="+", help="names, or all")
+    parser.add_argument("--outputs", type=Path, default=None, help="where the records are")
+    parser.add_argument("--to", type=Path, default=BUNDLES)
+    parser.add_argument("--others", action="store_true", help="runs with settings of their own too")
+    chosen = parser.parse_args(words)
+    outputs = chosen.outputs or Path(os.environ.get("LATTICEWORK_OUTPUTS", "outputs"))
+    known, status = catalogue(), 0
+    everything = chosen.experiments == ["all"]
+    for name in known.experiments() if everything else chosen.experiments:
+        also = known.also.get(name, ())
+        held = holding(name, "paper", outputs, also, Path()) if exists(name) else None
+        records = [] if held is None else [*held.records, *(held.others if chosen.others else ())]
+        if held is None or not records:
+            if not everything:
+                print(f"{name}: no finished run at the paper's scale in {outputs}")
+                status = 1
+            continue
+        done = pack(records, held.config, chosen.to / f"{name}.zip")
+        print(f"{done.file}: {done.size:,} bytes, {done.runs} runs of {len(held.runs)}")
+        if done.size > TARGET:
+            print(f"  larger than the {TARGET:,} bytes aimed at")
+        if done.thinned:
+            print(f"  curves thinned in {done.thinned} runs")
+        if done.too_large:
+            print(f"  left out: {len(done.too_large)} arrays, such as {done.too_large[0]}")
+        for claim, before, after in changed(name, records, load_all(done.file)):
+            print(f"  {claim}: {before} on the records, {after} on the bundle")
+            status = 1
+    return status
+
+
+def changed(name: str, records: list[Record], bundled: list[Record]) -> list[tuple[str, str, str]]:
+    """Claims about the experiment whose verdict the bundle changes, with both verdicts."""
+    claims = [claim for claim in CLAIMS if claim.experiment == name]
+    before, after = (
+        judge({name: [Pool("paper", True, some)]}, claims) for some in (records, bundled)
+    )
+    return [
+        (old.claim.name, old.verdict, new.verdict)
+        for old, new in zip(before, after, strict=True)
+        if old.verdict != new.verdict
+    ]
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,43 @@
+"""Set what was found beside the papers: one page that opens from disk, and a Markdown twin.
+
+python -m scripts.report                 # outputs/report/index.html and report.md
+python -m scripts.report --scale quick   # of records at that scale alone
+python -m scripts.report --committed     # docs/results and the pages that quote it
+
+Reads records and nothing else: those in the outputs folder and, for experiments without any at the
+paper's scale, those committed in docs/results/records.
+"""
+
+import argparse
+import os
+from pathlib import Path
+
+from experiments.report.committed import refresh
+from experiments.report.holdings import SCALES
+from experiments.report.page import write
+from experiments.report.view import gather
+
+
+def main(words: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m scripts.report", description=(__doc__ or "").split("\n")[0]
+    )
+    parser.add_argument("--scale", choices=SCALES, help="of this scale alone; the best otherwise")
+    parser.add_argument("--outputs", type=Path, default=None, help="where the records are")
+    parser.add_argument(
+        "--committed", action="store_true", help="read docs/results/records alone, write docs/"
+    )
+    chosen = parser.parse_args(words)
+    if chosen.committed:
+        for file in refresh():
+            print(f"written: {file}")
+        return
+    outputs = chosen.outputs or Path(os.environ.get("LATTICEWORK_OUTPUTS", "outputs"))
+    report = gather(outputs, scales=[chosen.scale] if chosen.scale else SCALES)
+    print("; ".join(f"{count} {verdict}" for verdict, count in report.counts.items()))
+    for file in write(report, outputs / "report"):
+        print(f"report: {file}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+"""Make figures and tables of the papers: run what is missing, then the report.
+
+python -m scripts.reproduce fig3 table2 --scale quick
+python -m scripts.reproduce all device=cpu          # everything, at the paper's scale
+
+Finished runs are skipped and stopped ones go on, which is run.py's doing; an experiment that fails
+does not stop the others. Words with a "=" are handed on to run.py.
+"""
+
+import argparse
+import subprocess
+import sys
+from pathlib import Path
+
+import scripts.report
+from experiments.report.exhibits import Catalogue, catalogue
+from experiments.report.holdings import SCALES, exists
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def commands(
+    known: Catalogue, names: list[str], scale: str, overrides: list[str]
+) -> list[list[str]]:
+    """The arguments of each run.py, in order. Raises KeyError for a name that is no exhibit."""
+    chosen = None if names == ["all"] else [known[name] for name in names]
+    result = []
+    for experiment in known.experiments(chosen):
+        words = [f"experiment={experiment}", f"scale={scale}", *overrides]
+        result += [words, *([*words, *more] for more in known.also.get(experiment, ()))]
+    return result
+
+
+def main(words: list[str] | None = None) -> int:
+    """The exit status: 1 where something failed, or is not there to be run."""
+    parser = argparse.ArgumentParser(
+        prog="python -m scripts.reproduce", description=(__doc__ or "").split("\n")[0]
+    )
+    parser.add_argument("words", nargs="+", help="all, or ids such as fig3; overrides of run.py")
+    parser.add_argument("--scale", choices=SCALES, default="paper")
+    chosen = parser.parse_args(words)
+    overrides = [word for word in chosen.words if "=" in word]
+    try:
+        todo = commands(
+            catalogue(), [w for w in chosen.words if "=" not in w], chosen.scale, overrides
+        )
+    except KeyError as error:
+        parser.error(error.args[0])
+    failed = []
+    for arguments in todo:
+        text = " ".join(["python run.py", *arguments])
+        if not exists(arguments[0].removeprefix("experiment=")):
+            print(f"not there yet: {text}", flush=True)
+            failed.append(text)
+            continue
+        print(f"\n{text}", flush=True)
+        if subprocess.run([sys.executable, str(ROOT / "run.py"), *arguments]).returncode:
+            failed.append(text)
+    outputs = [w.partition("=")[2] for w in overrides if w.startswith("outputs=")]
+    scripts.report.main(["--outputs", outputs[-1]] if outputs else [])
+    if failed:
+        print("\nfailed, or not there:", *failed, sep="\n  ", file=sys.stderr)
+    return int(bool(failed))
+
+
+if __name__ == "__main__":
+    try:
+        raise SystemExit(main())
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None

@@ -1,0 +1,199 @@
+"""Bundles: small, the same bytes every time, and read exactly as the records they were made of."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from command import latticework
+
+import scripts.bundle
+import scripts.figures
+from experiments import record
+from experiments.bundle import LARGEST, ROWS, pack, thin
+from experiments.figures.draw import make_all
+from experiments.record import load_all, load_experiment
+from experiments.report.holdings import declared, holding
+
+
+def at_the_papers_scale(folder: Path, outputs: Path) -> Path:
+    """A copy of the records of a smoke sweep, as if they had been made at the paper's scale."""
+    name = folder.parent.name
+    target = shutil.copytree(folder, outputs / name / "paper")
+    for file in target.rglob("run.json"):
+        document = json.loads(file.read_text())
+        document["config"]["scale"] = "paper"
+        document["overrides"] = [o for o in document["overrides"] if not o.startswith("scale=")]
+        file.write_text(json.dumps(document))
+    return target
+
+
+@pytest.fixture(scope="module")
+def outputs(tmp_path_factory):
+    made, as_paper = (tmp_path_factory.mktemp(name) for name in ("made", "outputs"))
+    words = ("experiment=ising_sampling", "scale=smoke", "sampler=gwg,dmala", "threads=1")
+    assert latticework(*words, outputs=made) == 0
+    at_the_papers_scale(made / "ising_sampling" / "smoke", as_paper)
+    return as_paper
+
+
+@pytest.fixture
+def bundle(outputs, tmp_path):
+    assert scripts.bundle.main(["ising_sampling", f"--outputs={outputs}", f"--to={tmp_path}"]) == 0
+    return tmp_path / "ising_sampling.zip"
+
+
+def test_a_bundle_reads_as_the_records_do(outputs, bundle):
+    records = load_all(outputs / "ising_sampling" / "paper")
+    bundled = load_all(bundle)
+    assert len(bundled) == len(records) == 2
+    for old, new in zip(records, bundled, strict=True):
+        assert new.path.name == old.path.name
+        assert new.choices == old.choices
+        assert new.config["sampler"] == old.config["sampler"]
+        assert new.document["seconds_per_step"] == old.document["seconds_per_step"]
+        pd.testing.assert_frame_equal(new.metrics, old.metrics, rtol=1e-6, check_dtype=False)
+        ess, own = new.arrays("convergence"), old.arrays("convergence")
+        np.testing.assert_array_equal(ess["ess"], own["ess"])
+
+
+def test_figures_of_a_bundle_are_those_of_the_records(outputs, bundle):
+    config = declared("ising_sampling", "paper").config
+    drawn = [
+        {made.name: made.content for made in make_all(config, load_all(place))}
+        for place in (outputs / "ising_sampling" / "paper", bundle)
+    ]
+    for name in ("fig3", "fig2_right"):
+        old, new = (one[name].axes[0].lines for one in drawn)
+        assert len(old) == len(new) > 0
+        for ours, theirs in zip(old, new, strict=True):
+            np.testing.assert_allclose(ours.get_xydata(), theirs.get_xydata(), rtol=1e-6)
+
+
+def test_only_arrays_that_are_read_are_kept(outputs, bundle):
+    (one, *_) = load_all(bundle)
+    assert one.has("convergence")
+    assert one.has("trace")  # the run stored it
+    with pytest.raises(FileNotFoundError, match=r"holds no trace\.npz"):
+        one.arrays("trace")
+    assert not one.has("never stored")
+    assert {"last", "trace"} <= set(one.document["left_out"])
+
+
+def test_the_same_records_give_the_same_bytes(outputs, bundle, tmp_path):
+    again = tmp_path / "again"
+    scripts.bundle.main(["ising_sampling", f"--outputs={outputs}", f"--to={again}"])
+    assert (again / "ising_sampling.zip").read_bytes() == bundle.read_bytes()
+    records = load_all(bundle)
+    pack(records, declared("ising_sampling", "paper").config, tmp_path / "of a bundle.zip")
+    assert (tmp_path / "of a bundle.zip").read_bytes() == bundle.read_bytes()
+
+
+def test_a_bundle_names_no_folder_of_this_machine(outputs, tmp_path):
+    folder = shutil.copytree(outputs, tmp_path / "outputs")
+    for file in folder.rglob("run.json"):
+        document = json.loads(file.read_text())
+        document["config"]["data"] = {"root": "/some/where", "name": "x"}
+        document["note"] = {"checkpoint": "/some/where/else.pt"}
+        document["overrides"].append("data.root=/some/where")
+        file.write_text(json.dumps(document))
+    scripts.bundle.main(["ising_sampling", f"--outputs={folder}", f"--to={tmp_path}", "--others"])
+    for one in load_all(tmp_path / "ising_sampling.zip"):
+        assert "/some" not in json.dumps(one.document)
+        assert one.document["note"] == {"checkpoint": "else.pt"}
+        assert not {"outputs", "scales", "figures"} & set(one.config)
+
+
+def test_large_arrays_are_left_out_and_told(outputs, tmp_path, capsys):
+    folder = shutil.copytree(outputs, tmp_path / "outputs")
+    big = np.random.default_rng(0).random(LARGEST)
+    for file in folder.rglob("convergence.npz"):
+        np.savez(file, big=big, **dict(np.load(file)))
+    scripts.bundle.main(["ising_sampling", f"--outputs={folder}", f"--to={tmp_path}"])
+    told = capsys.readouterr().out
+    assert "left out: 2 arrays, such as sampler=dmala,seed=0/convergence.npz" in told
+    records = load_all(tmp_path / "ising_sampling.zip")
+    made = {m.name: m for m in make_all(declared("ising_sampling", "paper").config, records)}
+    assert made["fig3"].content is not None
+    assert made["fig2_right"].content is None
+    assert "holds no convergence.npz" in made["fig2_right"].wanting
+
+
+def test_curves_are_thinned_and_nothing_else():
+    step = np.arange(0, 5010, 10)
+    curve = pd.DataFrame({"step": step, "log_mmd": -np.log1p(step)})
+    less = thin(curve)
+    assert 100 < len(less) <= ROWS
+    assert (less["step"].iloc[0], less["step"].iloc[-1]) == (0, 5000)
+    assert list(less["step"][:10]) == list(step[:10])  # where a log axis shows most
+    assert np.diff(less["step"]).max() <= 60
+    settings = pd.DataFrame({"step": np.tile(step[:50], 10)})
+    sparse = curve.assign(evaluated=np.where(step % 100, np.nan, 1.0))
+    for kept in (settings, sparse, curve[:ROWS]):
+        assert len(thin(kept)) == len(kept)
+
+
+def test_records_of_two_places_are_not_mixed(outputs, bundle, tmp_path, monkeypatch):
+    monkeypatch.setattr(record, "BUNDLES", bundle.parent)
+    nowhere = tmp_path / "nowhere"
+    assert len(load_experiment(nowhere, "ising_sampling", "paper")) == 2
+    with pytest.raises(FileNotFoundError, match="run the experiment first"):
+        load_experiment(nowhere, "ising_sampling", "quick")
+    one = next((outputs / "ising_sampling" / "paper").glob("*dmala*"))
+    shutil.copytree(one, tmp_path / "own" / "ising_sampling" / "paper" / one.name)
+    own = load_experiment(tmp_path / "own", "ising_sampling", "paper")
+    assert [r.choices["sampler"] for r in own] == ["dmala"]
+    held = holding("ising_sampling", "paper", tmp_path / "own", bundles=bundle.parent)
+    assert held is not None
+    assert (held.place, len(held.records)) == ("outputs", 1)
+    held = holding("ising_sampling", "paper", None, bundles=bundle.parent)
+    assert held is not None
+    assert (held.place, len(held.records)) == ("ising_sampling.zip", 2)
+
+
+def test_figures_are_redrawn_from_a_bundle(bundle, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(record, "BUNDLES", bundle.parent)
+    target = tmp_path / "drawn"
+    scripts.figures.main(["experiment=ising_sampling", f"outputs={target}"])
+    assert (target / "ising_sampling" / "paper" / "figures" / "fig3.png").stat().st_size > 1000
+    assert "figure: " in capsys.readouterr().out
+    with pytest.raises(SystemExit, match="no finished run"):
+        scripts.figures.main(["experiment=rbm_sampling", f"outputs={target}"])
+
+
+def test_a_bundle_writes_nothing_wherever_its_names_point(tmp_path):
+    """It is read in memory: there is no unpacking that could leave a folder."""
+    file = tmp_path / "in" / "evil.zip"
+    file.parent.mkdir()
+    with zipfile.ZipFile(file, "w") as archive:
+        for name in ("../out/run.json", "/abs/run.json", "good/run.json"):
+            archive.writestr(name, json.dumps({"config": {}, "choices": {}}))
+        archive.writestr("../out/metrics.csv", "step\n0\n")
+    found = load_all(file)
+    assert "good" in [one.path.name for one in found]
+    assert [path.name for path in tmp_path.iterdir()] == ["in"]
+    assert [path.name for path in file.parent.iterdir()] == ["evil.zip"]
+
+
+def test_a_bundle_that_would_fill_the_memory_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(record, "LARGEST", 1000)
+    with zipfile.ZipFile(tmp_path / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a/run.json", "0" * 10_000)
+    with pytest.raises(ValueError, match="holds 10000 bytes"):
+        load_all(tmp_path / "bomb.zip")
+
+
+def test_a_changed_verdict_is_told(outputs, bundle):
+    records = load_all(outputs / "ising_sampling" / "paper")
+    assert scripts.bundle.changed("ising_sampling", records, load_all(bundle)) == []
+
+
+def test_nothing_to_pack_is_an_error(tmp_path, capsys):
+    assert scripts.bundle.main(["ising_sampling", f"--outputs={tmp_path}", f"--to={tmp_path}"]) == 1
+    assert "no finished run at the paper's scale" in capsys.readouterr().out
+    assert scripts.bundle.main(["all", f"--outputs={tmp_path}", f"--to={tmp_path}"]) == 0

@@ -1,0 +1,573 @@
+"""The ledger: verdicts from numbers, and each claim on records that make it true and untrue."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from itertools import product
+
+import numpy as np
+import pytest
+from fakes import fake, noise
+
+from experiments.claims.ledger import CLAIMS, Claim, Pool, judge
+from experiments.claims.pairing import after, by_seed, last, less
+from experiments.claims.verdict import Finding, Margin, Verdict
+from experiments.published import names, published
+from experiments.record import Record
+from experiments.report.exhibits import catalogue
+
+SEEDS = range(5)
+KNOWN = catalogue()
+HOLDS, FAILS, OPEN = Verdict.HOLDS, Verdict.FAILS, Verdict.OPEN
+
+
+def verdict(*margins: Margin) -> Verdict:
+    return Finding(margins).verdict()[0]
+
+
+# From numbers to a verdict.
+
+
+def test_a_margin_above_zero_holds_and_one_below_does_not():
+    above = Margin("a", (1.0, 1.1, 0.9))
+    below = Margin("b", (-1.0, -1.1, -0.9))
+    assert verdict(above) is HOLDS
+    assert verdict(below) is FAILS
+    assert verdict(above, below) is FAILS
+
+
+def test_the_interval_is_students():
+    low, high = Margin("a", (1.0, 2.0, 3.0)).interval()
+    reach = 4.302652729911275 / math.sqrt(3)  # t(0.975, 2), standard deviation 1
+    assert (low, high) == pytest.approx((2 - reach, 2 + reach))
+
+
+def test_what_the_seeds_do_not_settle_is_not_decided_and_says_how_many_would():
+    margin = Margin("the gap", (1.0, -0.5, 0.7, -0.2))
+    found, needs = Finding((margin,)).verdict()
+    assert found is OPEN
+    seeds = margin.seeds_needed()
+    assert f"about {seeds} seeds" in needs
+    assert seeds > 4
+    spread = np.tile((1.0, -0.5, 0.7, -0.2), 40)  # control: with so many it is decided
+    assert verdict(Margin("the gap", tuple(spread))) is HOLDS
+
+
+def test_a_single_run_decides_only_where_it_is_exact():
+    assert verdict(Margin("a", (5.0,))) is OPEN
+    assert "more seeds" in Finding((Margin("a", (5.0,)),)).verdict()[1]
+    assert verdict(Margin("a", (5.0,), exact=True)) is HOLDS
+    assert verdict(Margin("a", (-5.0,), exact=True)) is FAILS
+    assert verdict(Margin("a", (0.0,), exact=True)) is FAILS
+
+
+def test_limits_of_a_records_own_count():
+    assert verdict(Margin("a", (1.0,), limits=(0.5, 1.5))) is HOLDS
+    assert verdict(Margin("a", (1.0,), limits=(-0.5, 2.5))) is OPEN
+    assert verdict(Margin("a", (-1.0,), limits=(-1.5, -0.5))) is FAILS
+
+
+def test_a_lower_bound_can_support_and_never_refute():
+    assert verdict(Margin("a", (1.0, 1.1), at_least=True)) is HOLDS
+    assert verdict(Margin("a", (-9.0, -9.1), at_least=True)) is OPEN
+    assert verdict(Margin("a", (-9.0, -9.1))) is FAILS  # control
+
+
+@pytest.mark.parametrize("wrong", [math.nan, math.inf])
+def test_an_undefined_value_decides_nothing(wrong):
+    found, needs = Finding((Margin("a", (1.0, wrong, 1.0)),)).verdict()
+    assert found is OPEN
+    assert "undefined" in needs
+
+
+def test_one_of_many_margins_refutes_at_a_shared_level():
+    """A difference that alone would refute must be clearer among twenty."""
+    slight = Margin("slight", (-1.0, -1.3, -0.2, -0.9))
+    assert verdict(slight) is FAILS
+    good = [Margin(str(place), (1.0, 1.1, 0.9)) for place in range(19)]
+    assert verdict(slight, *good) is OPEN
+
+
+def test_the_binding_margin_is_the_closest_to_failing():
+    clear, close = Margin("clear", (9.0, 9.1)), Margin("close", (0.5, 0.9))
+    assert Finding((clear, close)).binding is close
+    unknown = Margin("unknown", (5.0,))
+    assert Finding((clear, unknown)).binding is unknown
+
+
+def test_pairs_are_of_equal_seeds():
+    gap = less("gap", {0: 1.0, 1: 3.0, 2: 9.0}, {1: 1.0, 0: 0.5, 7: 0.0})
+    assert gap.values == (0.5, 2.0)
+    with pytest.raises(LookupError, match="no seed"):
+        less("gap", {0: 1.0}, {1: 1.0})
+    twice = [fake({"x": [1.0]}, seed=3), fake({"x": [2.0]}, seed=3)]
+    with pytest.raises(LookupError, match="two runs of seed 3"):
+        by_seed(twice, last("x"))
+
+
+def test_a_run_that_the_machine_disturbed_does_not_count():
+    """Seconds a step are the median over runs: one slow run moves no sampler in time."""
+    usual = curves({"dmala": -4.0, "gibbs": -3.0}, "log_rmse")
+    slow = curves({"dmala": -4.0, "gibbs": -3.0}, "log_rmse")
+    slow[0].metrics["seconds"] *= 50
+    groups = [{"a": some[:5], "b": some[5:]} for some in (usual, slow)]
+    assert after(groups[0], "log_rmse", "seconds") == after(groups[1], "log_rmse", "seconds")
+    for record in slow[:5]:
+        record.metrics["seconds"] = record.metrics["step"] / 10  # control: all of them are slow
+    assert after(groups[0], "log_rmse", "seconds") != after(groups[1], "log_rmse", "seconds")
+
+
+# The ledger.
+
+
+def claim(judge_: Callable) -> Claim:
+    return Claim("some", "fig3", "ising_sampling", "text", "source", judge_)
+
+
+def mean_of(records: list[Record]) -> Finding:
+    if len(records) < 2:
+        raise LookupError("no record of gwg")
+    return Finding((Margin("x", tuple(float(r.metrics["x"].iloc[-1]) for r in records)),))
+
+
+def entry(*pools: Pool):
+    (found,) = judge({"ising_sampling": pools}, [claim(mean_of)])
+    return found
+
+
+GOOD = [fake({"x": [1.0 + noise(seed)]}, seed=seed) for seed in SEEDS]
+BAD = [fake({"x": [-1.0 + noise(seed)]}, seed=seed) for seed in SEEDS]
+
+
+def test_runs_at_the_papers_scale_decide():
+    assert entry(Pool("paper", True, GOOD)).verdict is HOLDS
+    assert entry(Pool("paper", True, BAD)).verdict is FAILS
+
+
+@pytest.mark.parametrize("basis", ["quick", "paper, substitutes"])
+def test_other_runs_give_an_indication_and_decide_nothing(basis):
+    for records, pointed in ((GOOD, HOLDS), (BAD, FAILS)):
+        found = entry(Pool(basis, False, records))
+        assert found.verdict is OPEN
+        assert found.indication is pointed
+        assert found.basis == basis
+        assert found.needs == "python run.py experiment=ising_sampling"
+
+
+def test_what_decides_goes_before_what_indicates():
+    found = entry(Pool("paper", True, GOOD), Pool("quick", False, BAD))
+    assert (found.verdict, found.indication) == (HOLDS, None)
+
+
+def test_runs_that_do_not_suffice_say_what_is_missing():
+    found = entry(Pool("paper", True, GOOD[:1]))
+    assert found.verdict is OPEN
+    assert found.needs.startswith("paper: no record of gwg; python run.py")
+    found = entry(Pool("paper", True, GOOD[:1]), Pool("quick", False, GOOD))
+    assert (found.verdict, found.indication) == (OPEN, HOLDS)
+    assert "no record of gwg" in found.needs
+
+
+def test_without_records_a_claim_has_not_been_run():
+    found = entry()
+    assert found.verdict is Verdict.NOT_RUN
+    assert found.needs == "python run.py experiment=ising_sampling"
+
+
+# Each claim, on records where it is true and on records where it is not.
+
+
+def curves(level: dict[str, float], column: str, speed: dict[str, float] | None = None, **extra):
+    """A sampler's curve falls to its level, in as many seconds as it needs for 100 steps."""
+    return [
+        fake(
+            {
+                "step": [0, 50, 100],
+                "seconds": np.array([0.0, 0.5, 1.0]) * (speed or {}).get(name, 1.0),
+                column: np.array([0.0, 0.5, 1.0]) * (value + noise(seed, place)),
+                **{key: [value_] * 3 for key, value_ in extra.items()},
+            },
+            sampler=name,
+            seed=seed,
+        )
+        for (place, (name, value)), seed in product(enumerate(level.items()), SEEDS)
+    ]
+
+
+BASELINES = ("gibbs", "hamming_ball", "dsvgd", "rmala", "locally_balanced", "gwg", "gwg4")
+
+
+def fig3(true: bool) -> list[Record]:
+    level = dict.fromkeys(BASELINES, -3.0) | {"dula": -2.5, "dmala": -4.0 if true else -2.9}
+    return curves(level, "log_rmse")
+
+
+def fig3_slow(true: bool) -> list[Record]:
+    """Best at equal steps either way; a step that takes three times as long undoes it."""
+    level = dict.fromkeys((*BASELINES, "dula"), -3.0) | {"dmala": -4.0}
+    return curves(level, "log_rmse", {} if true else {"dmala": 3.0})
+
+
+def fig3_dula(true: bool) -> list[Record]:
+    level = dict.fromkeys(BASELINES, -3.0) | {"dula": -2.95 if true else -2.5, "dmala": -4.0}
+    return curves(level, "log_rmse")
+
+
+def fig7(true: bool) -> list[Record]:
+    records = []
+    for coupling in (0.1, 0.2):
+        best = -4.0 if true or coupling < 0.15 else -2.0
+        level = {"gibbs": -3.0, "gwg": -3.1, "dula": -2.9, "dmala": best}
+        for record in curves(level, "log_rmse"):
+            record.config["model"] = {"coupling": coupling}
+            records.append(record)
+    return records
+
+
+def fig4(true: bool) -> list[Record]:
+    level = {"gibbs": -3.0, "hamming_ball": -3.2, "gwg": -4.0, "block_gibbs": -7.0}
+    level |= {"dula": -4.5, "dmala": -6.4 if true else -3.1}
+    return curves(level, "log_mmd", log_mmd_floor=-7.0)
+
+
+def fig2_acceptance(true: bool) -> list[Record]:
+    return [
+        fake(
+            {"acceptance": [(0.54 if true else 0.4) + noise(seed)], "proposed": [6 + noise(seed)]},
+            seed=seed,
+            settings={"step_size": 0.6},
+        )
+        for seed in SEEDS
+    ] + [
+        fake(
+            {"acceptance": [0.49 + noise(seed, 1)], "proposed": [5.2 + noise(seed, 1)]},
+            sampler="gwg",
+            seed=seed,
+            settings={"flips": 6},
+        )
+        for seed in SEEDS
+    ]
+
+
+def fig2_ess(true: bool) -> list[Record]:
+    rate = dict.fromkeys(("gibbs", "hamming_ball", "locally_balanced", "gwg", "gwg4"), 20.0)
+    return [
+        fake(
+            sampler=name,
+            seed=seed,
+            stored={
+                "convergence": {
+                    "ess": np.full(3, value * (1 + noise(seed, 2))), "draws": 100, "chains": 4,
+                }
+            },
+            seconds_per_step=0.01,
+        )
+        for name, value in (rate | {"dmala": 30.0 if true else 10.0}).items()
+        for seed in SEEDS
+    ]  # fmt: skip
+
+
+def app_d(true: bool) -> list[Record]:
+    rates = {0.2: 0.5, math.inf: 6e-5 if true else 1e-2}
+    return [
+        fake({"acceptance": [rate * (1 + noise(seed))]}, seed=seed, settings={"step_size": size})
+        for (size, rate), seed in product(rates.items(), SEEDS)
+    ]
+
+
+def app_h(true: bool) -> list[Record]:
+    scaled = -6.0 if true else -0.2
+    rows = {"step": [10, 10], "step_size": [1.0, 0.1], "power": [1.0, 0.0], "thinned": [-5, -0.3]}
+    middle = np.array([scaled, -0.35])
+    bands = {"log_rmse": middle, "log_rmse_low": middle - 0.05, "log_rmse_high": middle + 0.05}
+    return [fake(rows | bands), fake(rows | bands, sampler="dula")]
+
+
+def fig1a_rate(true: bool) -> list[Record]:
+    return [fake({"unit": [unit]}, slope=-unit * (1.0 if true else 0.5)) for unit in (1.0, 4.0)]
+
+
+def bound(column: str):
+    def made(true: bool) -> list[Record]:
+        columns = {column: [0.1, 0.2], "theorem": [0.3, 0.21 if true else 0.19]}
+        return [fake(columns)]
+
+    return made
+
+
+def fig1b(true: bool) -> list[Record]:
+    return [
+        fake(
+            {"step_size": [0.1], "exact": [epsilon if true else 0.001 / epsilon], "theorem": [2.0]},
+            config={"model": {"a": 1.0, "b": 0.1, "epsilon": epsilon}},
+        )
+        for epsilon in (0.001, 0.1, 1.0)
+    ]
+
+
+def fig5(true: bool) -> list[Record]:
+    """The Langevin samplers are ahead, by more with few steps, and need half the seconds to -5."""
+    level = {(5, "gwg"): -3.0, (100, "gwg"): -5.1}
+    for ours in ("dula", "dmala"):
+        level |= {(5, ours): -5.0 if true else -2.9, (100, ours): -5.5 if true else -5.05}
+    records = []
+    for (steps, name), value in level.items():
+        speed = {"dula": 0.4, "dmala": 0.4} if true else {}
+        for record in curves({name: value}, "log_rmse", speed):
+            record.config["task"] = {"steps": steps}
+            records.append(record)
+    return records
+
+
+def table1(true: bool, data: str) -> list[Record]:
+    score = {"gibbs": -117.0, "gwg": -80.0, "dula": -81.0, "dmala": -79.0 if true else -85.0}
+    return [
+        fake(
+            sampler=name,
+            choices={"data": data},
+            log_likelihood={"test": {"mean": value}},
+            log_z_error=0.1,
+        )
+        for name, value in score.items()
+    ]
+
+
+def table2(true: bool, data: str) -> list[Record]:
+    worse = {"gibbs", "gwg"} if true else {"dula", "dmala"}
+    return [
+        fake(
+            {
+                "train_log_likelihood": [(-0.4 if name in worse else -0.3) + noise(seed) / 10],
+                "test_rmse": [(0.5 if name in worse else 0.4) + noise(seed, 1) / 10],
+            },
+            sampler=name,
+            seed=seed,
+            choices={"data": data},
+        )
+        for name, seed in product(("gibbs", "gwg", "dula", "dmala"), SEEDS)
+    ]
+
+
+def table4(true: bool, data: str) -> list[Record]:
+    sign = 1 if true else -1
+    return [
+        fake(
+            {
+                "train_log_likelihood": [-0.4 + sign * 0.03 * place + noise(seed, place) / 20],
+                "test_rmse": [0.5 - sign * 0.03 * place + noise(seed, place) / 20],
+            },
+            sampler="stochastic_dula",
+            seed=seed,
+            settings={"batch": batch},
+            choices={"data": data},
+            rows={"train": 4000},
+        )
+        for (place, batch), seed in product(enumerate((10, 100, 500, None)), SEEDS)
+    ]
+
+
+def table3(true: bool) -> list[Record]:
+    columns = ("self_2", "self_3", "wt103_2", "wt103_3", "tbc_2", "tbc_3")
+    records = []
+    for name, seed in product(("gibbs", "gwg", "dula", "dmala"), SEEDS):
+        ours = name in ("dula", "dmala")
+        scores = {column: (30.0 if ours == true else 20.0) + noise(seed) for column in columns}
+        scores["self_bleu"] = (70.0 if ours == true else 80.0) + noise(seed, 1)
+        scores["corpus_bleu"] = 22.0 + ours * (0.5 if true else -5) + noise(seed, 2)
+        choices = {"model": "bert_base"}
+        records.append(fake(sampler=name, seed=seed, choices=choices, scores=scores))
+    return records
+
+
+STEPS = np.array([1, 10, 30, 100, 1000])
+
+
+def isl(level: dict[str, list[float]], seconds: float = 1e-3, **document) -> list[Record]:
+    """ISL at 1, 10, 30, 100 and 1,000 samples."""
+    return [
+        fake(
+            {
+                "step": STEPS,
+                "isl": np.array(values) + noise(seed, place),
+                "seconds": STEPS * seconds,
+            },
+            sampler=name,
+            seed=seed,
+            **document,
+        )
+        for (place, (name, values)), seed in product(enumerate(level.items()), SEEDS)
+    ]
+
+
+def fig2_rates(true: bool) -> list[Record]:
+    last_sp = -90.0 if true else -75.0
+    level = {
+        "block_gibbs": [-200, -190, -170, -150, -110],
+        "sample_penalization": [-200, -150, -140, -120, last_sp],
+        "rates_herding": [-200, -130, -110, -90, -82],
+        "rates_fpcd": [-200, -150, -130, -100, -78 if true else -85],
+    }
+    return isl(level, parzen=-80.0)
+
+
+def faster(least: float):
+    """Gibbs gets where 100 samples of rates-FPCD are in 1,000 seconds or in 1 second."""
+
+    def made(true: bool) -> list[Record]:
+        ours = isl({"rates_fpcd": [-200, -150, -130, -100, -80]}, seconds=1e-3)
+        reach = [-200, -190, -180, -170, -99.0] if true else [-200, -99, -95, -90, -80]
+        return ours + isl({"block_gibbs": reach}, seconds=least / 1000)
+
+    return made
+
+
+def decay(true: bool) -> list[Record]:
+    records = []
+    for value, size in product((1.0, 0.95), (0.01, 0.1)):
+        better = (value == 1.0) == true
+        level = -80.0 + (5 if better else 0) - 20 * (size == 0.1)
+        for record in isl({"rates_fpcd": [-200, -150, -130, -100, level]}):
+            record.config["sampler"] |= {"decay": value, "fast_step_size": size}
+            records.append(record)
+    return records
+
+
+def words(true: bool) -> list[Record]:
+    records = []
+    for method, name in product(("cd", "sml", "fpcd"), ("block_gibbs", "rates_fpcd")):
+        stuck = method == "cd" and name == ("block_gibbs" if true else "rates_fpcd")
+        records += isl(
+            {name: [-400, -380, -360, -350, -360 if stuck else -300]},
+            choices={"negatives": method, "model": "rbm_reviews"},
+        )
+    return records
+
+
+def cost(true: bool) -> list[Record]:
+    ratio = {"usps": 3.0, "mnist": 6.5 if true else 9.0}
+    return [
+        fake(
+            sampler=name,
+            seed=seed,
+            choices={"model": f"rbm_{data}"},
+            seconds_per_step=(1.0 if name == "block_gibbs" else times) * (1 + noise(seed)),
+        )
+        for (data, times), name, seed in product(
+            ratio.items(), ("block_gibbs", "rates_fpcd"), SEEDS
+        )
+    ]
+
+
+def unlearning(true: bool) -> list[Record]:
+    second = [0.9, 0.8, 0.7] if true else [0.9, 0.8, 0.85]
+    columns = {"lambda": [0, 0.1, 0.2], "law_error": [1e-16] * 3, "second_eigenvalue": second}
+    return [fake(columns, config={"model": {"coupling": 0.1}})]
+
+
+def training(true: bool) -> list[Record]:
+    best = {"cd": -120.0, "sml": -115.0, "herding": -150.0, "fpcd": -110.0 if true else -119.0}
+    return [
+        fake({"isl": [-200, value + noise(seed), -199]}, seed=seed, choices={"negatives": method})
+        for (method, value), seed in product(best.items(), SEEDS)
+    ]
+
+
+RECORDS: dict[str, Callable[[bool], list[Record]]] = {
+    "fig1a-rate": fig1a_rate,
+    "fig1a-bound": bound("exact"),
+    "fig1b-epsilon": fig1b,
+    "thm6.1-bound": bound("bias"),
+    "fig2-acceptance": fig2_acceptance,
+    "fig2-ess": fig2_ess,
+    "fig3-iterations": fig3,
+    "fig3-seconds": fig3_slow,
+    "fig3-dula": fig3_dula,
+    "fig7-connectivity": fig7,
+    "fig4-iterations": fig4,
+    "fig4-seconds": fig4,
+    "fig4-lowest": fig4,
+    "fig4-level": fig4,
+    "fig5-iterations": fig5,
+    "fig5-seconds": fig5,
+    "fig5-ratio": fig5,
+    "fig5-fewer": fig5,
+    "table3-diversity": table3,
+    "table3-quality": table3,
+    "appD-acceptance": app_d,
+    "appH-preconditioner": app_h,
+    "rates-sec3-unlearning": unlearning,
+    "rates-training-fpcd": training,
+    "rates-fig2-parzen": fig2_rates,
+    "rates-fig2-between": fig2_rates,
+    "rates-fig2-between-mnist": fig2_rates,
+    "rates-fig2-herding": fig2_rates,
+    "rates-fig2-herding-mnist": fig2_rates,
+    "rates-fig2-faster": faster(20),
+    "rates-fig2-faster-mnist": faster(250),
+    "rates-fig3-decay": decay,
+    "rates-fig3-words": words,
+    "rates-cost": cost,
+}
+for kind, make in (("table1", table1), ("table2", table2), ("table4", table4)):
+    for found in CLAIMS:
+        if found.name.startswith(f"{kind}-"):
+            name = found.name.removeprefix(f"{kind}-")
+            RECORDS[found.name] = lambda true, make=make, name=name: make(true, name)  # type: ignore[misc]
+
+
+def test_every_claim_is_tested_here_and_has_a_name_of_its_own():
+    assert sorted(RECORDS) == sorted(one.name for one in CLAIMS)
+    assert len(RECORDS) == len(CLAIMS)
+
+
+@pytest.mark.parametrize("one", CLAIMS, ids=lambda one: one.name)
+def test_a_claim_holds_where_it_is_true_and_fails_where_it_is_not(one):
+    finding = one.judge(RECORDS[one.name](True))
+    assert finding.verdict()[0] is HOLDS, [margin.text() for margin in finding.margins]
+    finding = one.judge(RECORDS[one.name](False))
+    assert finding.verdict()[0] is FAILS, [margin.text() for margin in finding.margins]
+
+
+@pytest.mark.parametrize("one", CLAIMS, ids=lambda one: one.name)
+def test_a_claim_asks_for_what_it_needs(one):
+    with pytest.raises(LookupError):
+        one.judge([fake({"step": [0], "nothing": [0.0]}, choices={"data": "none"})])
+
+
+@pytest.mark.parametrize("one", CLAIMS, ids=lambda one: one.name)
+def test_a_claim_is_about_an_exhibit_and_one_of_its_experiments(one):
+    assert one.experiment in KNOWN[one.exhibit].of
+    assert one.text
+    assert "et al." in one.source
+
+
+def test_a_sampler_that_was_not_run_leaves_the_comparison_open():
+    (first,) = [one for one in CLAIMS if one.name == "fig3-iterations"]
+    with pytest.raises(LookupError, match="no record of HB-10-1"):
+        first.judge([r for r in fig3(True) if r.choices["sampler"] != "hamming_ball"])
+
+
+def test_what_is_censored_is_a_lower_bound():
+    """Gibbs never gets there: a short run does not refute, a run that was long enough supports."""
+    (claim_,) = [one for one in CLAIMS if one.name == "rates-fig2-faster"]
+    ours = isl({"rates_fpcd": [-200, -150, -130, -100, -80]}, seconds=1e-3)
+    never = {"block_gibbs": [-200, -190, -180, -170, -160]}
+    short, long = (claim_.judge(ours + isl(never, seconds=seconds)) for seconds in (1e-4, 1e-1))
+    assert short.verdict()[0] is OPEN
+    assert "longer runs" in short.verdict()[1]
+    assert long.verdict()[0] is HOLDS
+    assert "5 of 5 never got there" in long.numbers[0].what
+
+
+def test_the_papers_numbers_stand_beside_ours():
+    (claim_,) = [one for one in CLAIMS if one.name == "appD-acceptance"]
+    with_term, without = claim_.judge(app_d(True)).numbers
+    assert with_term.here.mean == pytest.approx(50, rel=0.05)
+    assert (with_term.paper.mean, without.paper.mean) == pytest.approx((51, 0.005))
+
+
+def test_published_numbers_of_figures_are_in_the_same_file():
+    assert {"fig2", "fig4", "fig5", "appD", "appH", "rates_fig2", "rates_cost"} <= set(names())
+    assert published("fig2", "dmala", "acceptance").mean == 0.52
+    assert published("fig5", "log_rmse").mean == -5.0

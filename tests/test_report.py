@@ -1,0 +1,417 @@
+"""The report: what it gathers, its page and its twin, and the page in a real browser."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from browser import FOUND, Browser
+from command import latticework
+from test_bundle import at_the_papers_scale
+
+import scripts.bundle
+import scripts.report
+import scripts.reproduce
+from experiments.claims.verdict import Verdict
+from experiments.record import BUNDLES
+from experiments.report import committed
+from experiments.report.exhibits import catalogue
+from experiments.report.holdings import CONF, declared, exists, holding
+from experiments.report.page import html, markdown, write
+from experiments.report.view import Report, duration, gather, number
+from experiments.tables.table import Estimate
+from scripts.reproduce import commands
+
+ROOT = CONF.parent
+KNOWN = catalogue()
+NOWHERE = Path("/nowhere")  # no bundles
+
+
+@pytest.fixture(scope="module")
+def outputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two experiments in full, a part of one, of which a run failed and another was stopped."""
+    folder = tmp_path_factory.mktemp("outputs")
+    assert latticework("experiment=stochastic_proposal", "scale=smoke", outputs=folder) == 0
+    assert latticework("experiment=rates_sec3", "scale=smoke", outputs=folder) == 0
+    part = ("experiment=ising_sampling", "scale=smoke", "sampler=gibbs,dmala")
+    assert latticework(*part, outputs=folder) == 0
+    for sampler, error in (("gwg", "ValueError: too <large>\n\nTraceback"), ("dula", None)):
+        run = folder / "ising_sampling" / "smoke" / f"sampler={sampler},seed=0"
+        (run / ".hydra").mkdir(parents=True)
+        if error:
+            (run / "error.txt").write_text(error)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def report(outputs: Path) -> Report:
+    return gather(outputs, bundles=NOWHERE)
+
+
+@pytest.fixture(scope="module")
+def page(report: Report, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(report, tmp_path_factory.mktemp("report"))[0]
+
+
+# The catalogue.
+
+
+def test_every_experiment_has_a_place():
+    """A new experiment joins an exhibit of exhibits.yaml, or stands `aside`."""
+    there = {file.stem for file in (CONF / "experiment").glob("*.yaml")}
+    assert there <= {*KNOWN.experiments(), *KNOWN.aside}
+    assert not set(KNOWN.experiments()) & set(KNOWN.aside)
+
+
+@pytest.mark.parametrize("exhibit", KNOWN.exhibits, ids=lambda one: one.name)
+def test_an_exhibit_names_figures_and_tables_that_there_are(exhibit):
+    assert exhibit.paper in KNOWN.papers
+    for experiment, names in exhibit.of.items():
+        if exists(experiment):
+            config = declared(experiment, "paper").config
+            there = {*config.figures, *config.tables}
+            assert set(names or ()) <= there, experiment
+            assert there, f"{experiment} draws nothing"
+
+
+def test_the_spec_s_ids_are_there():
+    names = {exhibit.name for exhibit in KNOWN.exhibits}
+    tables = {f"table{number}" for number in range(1, 5)}
+    figures = {"fig1a", "fig1b", *(f"fig{number}" for number in range(2, 10))}
+    rates = {f"rates-{name}" for name in ("fig1", "fig2", "fig3", "sec3", "cost")}
+    assert tables | figures | rates | {"thm6.1", "appB", "appD", "appH"} <= names
+    with pytest.raises(KeyError, match="no figure or table is called fig99"):
+        KNOWN["fig99"]
+
+
+def test_experiments_come_in_an_order_that_works():
+    order = KNOWN.experiments()
+    assert len(order) == len(set(order))
+    assert order.index("ebm_learning") < order.index("ais")
+    assert KNOWN.experiments([KNOWN["fig9"]]) == ["ebm_learning", "ebm_samples"]
+
+
+def test_an_exhibit_is_made_by_these_commands():
+    assert commands(KNOWN, ["fig3"], "quick", ["device=cpu"]) == [
+        ["experiment=ising_sampling", "scale=quick", "device=cpu"]
+    ]
+    cost = commands(KNOWN, ["rates-cost"], "paper", [])
+    assert [words[2:] for words in cost] == [[], ["model=rbm_usps", "data=usps"]]
+    everything = commands(KNOWN, ["all"], "paper", [])
+    assert len(everything) > len(KNOWN.exhibits) / 2
+    with pytest.raises(KeyError):
+        commands(KNOWN, ["fig99"], "paper", [])
+
+
+def test_a_failure_does_not_stop_the_others(monkeypatch, capsys):
+    ran, reported = [], []
+
+    def run(words, **_):
+        ran.append(words[2])
+        return subprocess.CompletedProcess(words, int("sampling" in words[2]))
+
+    monkeypatch.setattr(subprocess, "run", run)
+    monkeypatch.setattr(scripts.report, "main", reported.append)
+    assert scripts.reproduce.main(["fig3", "fig7", "--scale", "smoke"]) == 1
+    assert ran == ["experiment=ising_sampling", "experiment=ising_connectivity"]
+    assert "failed, or not there" in capsys.readouterr().err
+    assert scripts.reproduce.main(["fig7", "outputs=here", "--scale=smoke"]) == 0
+    assert reported == [[], ["--outputs", "here"]]
+    monkeypatch.setattr(scripts.reproduce, "exists", lambda name: False)
+    assert scripts.reproduce.main(["fig7"]) == 1  # nothing is there to be run
+    with pytest.raises(SystemExit):
+        scripts.reproduce.main(["fig99"])
+
+
+# What there is of an experiment.
+
+
+def test_the_runs_that_are_declared_are_those_that_a_sweep_makes(outputs):
+    for experiment in ("rates_sec3", "stochastic_proposal"):
+        folders = {file.parent.name for file in (outputs / experiment).rglob("run.json")}
+        assert set(declared(experiment, "smoke").runs) == folders
+    assert "sampler=gwg4,seed=4" in declared("ising_sampling", "paper").runs
+    assert len(declared("ising_sampling", "paper").runs) == 45
+    also = KNOWN.also["rates_cost"]
+    assert len(declared("rates_cost", "paper", also).runs) == 2 * len(
+        declared("rates_cost", "paper").runs
+    )
+
+
+def test_failed_stopped_and_missing_runs_are_told_apart(outputs):
+    held = holding("ising_sampling", "smoke", outputs, bundles=NOWHERE)
+    assert held is not None
+    assert len(held.records) == 2
+    assert held.failed == {"sampler=gwg,seed=0": "ValueError: too <large>"}
+    assert held.stopped == ["sampler=dula,seed=0"]
+    assert len(held.missing) == len(held.runs) - 2
+    assert holding("ising_sampling", "quick", outputs, bundles=NOWHERE) is None
+
+
+def test_more_seeds_count_and_other_settings_do_not(tmp_path):
+    words = ("experiment=ising_sampling", "scale=smoke", "sampler=dula")
+    assert latticework(*words, "seed=17", outputs=tmp_path) == 0
+    assert latticework(*words, "seed=0", "sampler.step_size=0.9", outputs=tmp_path) == 0
+    held = holding("ising_sampling", "smoke", tmp_path, bundles=NOWHERE)
+    assert held is not None
+    assert [record.config["seed"] for record in held.records] == [17]
+    assert [record.config["sampler"]["step_size"] for record in held.others] == [0.9]
+    assert [(pool.basis, pool.decides) for pool in held.pools()] == [
+        ("smoke", False), ("smoke, settings of their own", False),
+    ]  # fmt: skip
+
+
+def test_substitute_data_never_decide(outputs, tmp_path):
+    folder = at_the_papers_scale(outputs / "rates_sec3" / "smoke", tmp_path)
+    held = holding("rates_sec3", "paper", tmp_path, bundles=NOWHERE)
+    assert held is not None
+    assert [(pool.basis, pool.decides) for pool in held.pools()] == [("paper", True)]
+    for file in folder.glob("*/run.json"):
+        document = json.loads(file.read_text())
+        document["data"] = {"variant": "digits", "substitute": True}
+        file.write_text(json.dumps(document))
+    held = holding("rates_sec3", "paper", tmp_path, bundles=NOWHERE)
+    assert held is not None
+    assert [(p.basis, p.decides) for p in held.pools()] == [("paper, substitutes", False)]
+    made = gather(tmp_path, bundles=NOWHERE)
+    (section,) = [one for one in made.sections if one.exhibit.name == "rates-sec3"]
+    assert section.state == "substitutes"
+    assert section.entries[0].verdict is Verdict.OPEN
+    assert "digits — SUBSTITUTE" in html(made)
+
+
+def test_records_at_the_papers_scale_decide(outputs, tmp_path):
+    at_the_papers_scale(outputs / "rates_sec3" / "smoke", tmp_path)
+    made = gather(tmp_path, bundles=NOWHERE)
+    (entry,) = [one for one in made.entries if one.claim.name == "rates-sec3-unlearning"]
+    assert (entry.verdict, entry.basis) == (Verdict.HOLDS, "paper")
+    (section,) = [one for one in made.sections if one.exhibit.name == "rates-sec3"]
+    assert section.state == "complete"
+
+
+def test_smoke_records_decide_nothing(report):
+    verdicts = {entry.verdict for entry in report.entries}
+    assert verdicts == {Verdict.OPEN, Verdict.NOT_RUN}
+    (entry,) = [one for one in report.entries if one.claim.name == "rates-sec3-unlearning"]
+    assert (entry.indication, entry.basis) == (Verdict.HOLDS, "smoke")
+
+
+def test_a_run_notes_its_memory(outputs):
+    for file in outputs.rglob("run.json"):
+        assert 2**24 < json.loads(file.read_text())["peak_memory_bytes"] < 2**40
+
+
+# The page and its twin.
+
+
+class Reader(HTMLParser):
+    """Tags that are opened and closed in order, images, addresses and ids."""
+
+    VOID = {"meta", "link", "img", "line", "circle", "br"}
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.images: list[dict] = []
+        self.addresses: list[str] = []
+        self.ids: list[str] = []
+
+    def handle_starttag(self, tag, attrs):
+        found = dict(attrs)
+        self.addresses += [found[key] for key in ("href", "src", "action") if key in found]
+        self.ids += [found["id"]] if "id" in found else []
+        if tag == "img":
+            self.images.append(found)
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    handle_startendtag = handle_starttag
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def read(text: str) -> Reader:
+    reader = Reader()
+    reader.feed(text)
+    reader.close()
+    assert reader.open == []
+    return reader
+
+
+def test_the_page_holds_everything_in_itself(page):
+    text = page.read_text()
+    reader = read(text)
+    assert len(reader.images) >= 4
+    for image in reader.images:
+        assert image["src"].startswith("data:image/png;base64,iVBOR")
+        assert len(image["alt"]) > 20
+        assert int(image["width"]) > 100
+    assert all(one.startswith(("#", "data:")) for one in reader.addresses)
+    assert "http" not in re.sub(r"base64,[\w+/=]+", "", text)
+    assert "url(" not in text
+    assert "@import" not in text
+    assert len(reader.ids) == len(set(reader.ids))
+    assert {one[1:] for one in reader.addresses if one.startswith("#")} <= set(reader.ids)
+
+
+def test_the_page_opens_with_the_ledger_and_shows_every_exhibit(page, report):
+    text = page.read_text()
+    places = [text.index(f'<section id="{name}">') for name in ("ledger", "fig1a")]
+    assert places == sorted(places)
+    for exhibit in KNOWN.exhibits:
+        assert f'<section id="{exhibit.name}">' in text
+    for entry in report.entries:
+        assert f'id="claim-{entry.claim.name}"' in text
+
+
+def test_what_failed_stopped_or_is_missing_is_told_with_its_command(page, report):
+    (section,) = [one for one in report.sections if one.exhibit.name == "fig3"]
+    assert section.state == "in part"
+    (part,) = section.parts
+    assert part.command == "python run.py experiment=ising_sampling scale=smoke"
+    text = "\n".join(part.problems)
+    assert "sampler=gwg,seed=0 failed: ValueError: too <large>" in text
+    assert "stopped or still running: sampler=dula,seed=0" in text
+    assert "not run: sampler=hamming_ball,seed=0" in text
+    assert "too &lt;large&gt;" in page.read_text()  # escaped
+    (section,) = [one for one in report.sections if one.exhibit.name == "fig7"]
+    assert section.state == "missing"
+    assert section.parts[0].command == "python run.py experiment=ising_connectivity"
+    (facts,) = [dict(part.facts) for part in section.parts]
+    assert facts == {}
+    (section,) = [one for one in report.sections if one.exhibit.name == "thm6.1"]
+    facts = dict(section.parts[0].facts)
+    assert {"Scale", "Runs", "Data", "Seeds", "Device", "Time", "Commit"} <= set(facts)
+    assert facts["Runs"] == "1 of 1"
+
+
+def test_the_twin_says_the_same_and_its_figures_are_there(page, report):
+    text = (page.parent / "report.md").read_text()
+    assert text == markdown(report)
+    linked = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", text)
+    assert len(linked) == len(read(page.read_text()).images)
+    for name in linked:
+        assert (page.parent / name).read_bytes().startswith(b"\x89PNG")
+    for entry in report.entries:
+        assert f"| {entry.claim.text} ({entry.claim.source}) | {entry.verdict}" in text
+
+
+def test_the_report_is_made_by_its_command(outputs, capsys):
+    scripts.report.main(["--outputs", str(outputs), "--scale", "smoke"])
+    assert f"report: {outputs / 'report' / 'index.html'}" in capsys.readouterr().out
+    shutil.rmtree(outputs / "report")
+
+
+def test_a_report_of_nothing_names_every_command(tmp_path):
+    made = gather(tmp_path, bundles=NOWHERE)
+    text = html(made)
+    assert made.counts["not run"] == len(made.entries)
+    for experiment in KNOWN.experiments():
+        assert f"python run.py experiment={experiment}" in text
+    assert read(text).images == []
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (Estimate(-6.8512, 0.1312, 5), "-6.85 ± 0.13 (5)"),
+        (Estimate(-0.359, 0.0003), "-0.35900 ± 0.00030"),
+        (Estimate(65_812.3, 1200.0, 5), "65,812 ± 1,200 (5)"),
+        (Estimate(0.5, None, 1), "0.5"),
+        (Estimate(0.5, 0.0, 3), "0.5 (3)"),
+        (None, ""),
+    ],
+)
+def test_numbers_have_as_many_digits_as_make_sense(value, text):
+    assert number(value) == text
+
+
+def test_durations_are_told_in_words():
+    found = [duration(seconds) for seconds in (0.05, 42.3, 754, 9000)]
+    assert found == ["0.05 s", "42 s", "13 min", "2.5 h"]
+
+
+# What is committed.
+
+
+def test_a_block_of_a_page_is_replaced_and_nothing_else():
+    text = "a\n<!-- times -->\nold\n<!-- /times -->\nb\n"
+    assert committed.replaced(text, "times", "new") == text.replace("old", "\nnew\n")
+    with pytest.raises(ValueError, match="no block <!-- ledger -->"):
+        committed.replaced(text, "ledger", "new")
+
+
+def test_what_is_committed_is_made_from_bundles(outputs, tmp_path):
+    at_the_papers_scale(outputs / "rates_sec3" / "smoke", tmp_path / "outputs")
+    bundles = tmp_path / "bundles"
+    words = ["rates_sec3", f"--outputs={tmp_path / 'outputs'}", f"--to={bundles}"]
+    assert scripts.bundle.main(words) == 0
+    (tmp_path / "docs" / "results").mkdir(parents=True)
+    for name in ("README.md", "docs/reproducing.md"):
+        shutil.copy(ROOT / name, tmp_path / name)
+    committed.refresh(tmp_path, bundles)
+    results = tmp_path / "docs" / "results"
+    assert "| holds |" in (results / "ledger.md").read_text()
+    assert (results / "rates_sec3-sec3.png").read_bytes().startswith(b"\x89PNG")
+    assert " 1 hold here, 0 do not" in (tmp_path / "README.md").read_text()
+    assert re.search(
+        r"`rates_sec3` \|.*, measured \|", (tmp_path / "docs/reproducing.md").read_text()
+    )
+
+
+def test_the_committed_ledger_is_that_of_the_committed_records():
+    """`python -m scripts.report --committed` was run after the last change."""
+    made = gather(None, scales=("paper",), drawing=False)
+    assert (ROOT / "docs/results/ledger.md").read_text() == committed.ledger_page(made)
+    for file, name, text in committed.blocks(made, KNOWN, ROOT, BUNDLES):
+        assert file.read_text() == committed.replaced(file.read_text(), name, text), file.name
+
+
+# In a real browser.
+
+
+@pytest.mark.skipif(FOUND is None, reason="no Chromium is installed")
+def test_the_page_in_a_browser(page, tmp_path):
+    browser = Browser(tmp_path / "profile")
+    try:
+        shades = {}
+        for width, dark in ((1280, False), (1280, True), (390, False)):
+            browser.open(page, width=width, height=900, dark=dark)
+            browser.value("[...document.images].forEach(one => { one.loading = 'eager' })")
+            assert browser.value(
+                "Promise.all([...document.images].map(one => one.decode())).then(() => true)"
+            )
+            images = browser.value("[...document.images].map(one => [one.naturalWidth, one.alt])")
+            assert len(images) >= 4
+            assert all(size > 100 and alt for size, alt in images)
+            assert browser.value("document.documentElement.scrollWidth") <= width
+            paint = "getComputedStyle(document.{}).backgroundColor"
+            shades[width, dark] = browser.value(paint.format("body"))
+            assert browser.value(paint.format("querySelector('figure')")) == "rgb(255, 255, 255)"
+            assert browser.errors() == []
+            assert all(one.startswith(("file:", "data:")) for one in browser.requested())
+        assert shades[1280, False] == shades[390, False] != shades[1280, True]
+
+        browser.open(page, width=1280, height=900)
+        column = "[...document.querySelectorAll('.ledger tbody tr')].map(r => r.cells[0].innerText)"
+        before = browser.value(column)
+        press = "document.querySelector('.ledger th button').click()"
+        browser.value(press)
+        up = browser.value(column)
+        browser.value(press)
+        down = browser.value(column)
+        assert before != up
+        assert sorted(up) == sorted(before)
+        assert down == up[::-1]
+        sorts = "document.querySelector('.ledger th').getAttribute('aria-sort')"
+        assert browser.value(sorts) == "descending"
+        with pytest.raises(AssertionError):  # control: an error would be seen
+            browser.value("nothing.at.all")
+    finally:
+        browser.close()
