@@ -28,7 +28,8 @@ def perform(cfg: DictConfig, run: Run) -> None:
         model = instantiate(cfg.model)
     sampler = instantiate(cfg.sampler, _convert_="all")
     task = instantiate(cfg.task, _convert_="all")
-    task(model=model.to(run.device), sampler=sampler, data=data, run=run)
+    model = model if model is None else model.to(run.device)
+    task(model=model, sampler=sampler, data=data, run=run)
 
 
 @hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")

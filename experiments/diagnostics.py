@@ -24,6 +24,7 @@ def convergence(trace: NDArray) -> dict[str, NDArray]:
     constant = (draws == draws[:, :1]).all(axis=(0, 1))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # constant coordinates divide by zero
+        warnings.filterwarnings("ignore", "More chains")  # [chains, draws] it is all the same
         data = arviz.convert_to_dataset({"x": draws})
         ess = arviz.ess(data, method="mean")["x"].to_numpy()
         r_hat = arviz.rhat(data, method="split")["x"].to_numpy()

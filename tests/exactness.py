@@ -223,7 +223,7 @@ class Row:
 SCAN = {"memory": ("scan",), "reversible": False}
 RELAXED = ("position", "log_density", "score")
 TABLE = [
-    Row(DMALA(0.5), EVERY, dmala),
+    Row(DMALA(0.5), (*EVERY, "bayes_net"), dmala),
     Row(DMALA(4.0), EVERY, dmala),
     Row(DMALA(inf), EVERY, dmala),
     Row(DMALA(0.4, preconditioner=[0.5, 3.0]), ("categorical", "ordinal", "naturals"), dmala),
@@ -239,11 +239,11 @@ TABLE = [
         reversible=False,
         shared=True,
     ),
-    Row(GWG(), EVERY, gwg),
+    Row(GWG(), (*EVERY, "bayes_net"), gwg),
     Row(GWG(2), BINARY, gwg),
     Row(GWG(4), ("binary", "dense_ising", "rbm"), gwg),
-    Row(LocallyBalanced(), EVERY, locally_balanced),
-    Row(Gibbs(), FINITE, gibbs, **SCAN),
+    Row(LocallyBalanced(), (*EVERY, "bayes_net"), locally_balanced),
+    Row(Gibbs(), (*FINITE, "bayes_net"), gibbs, **SCAN),
     Row(Gibbs(2), FINITE, gibbs, **SCAN),
     Row(
         Gibbs(1, "random"),

@@ -12,6 +12,7 @@ import torch
 from torch import Generator, Tensor
 
 from models.base import EnergyModel
+from models.bayes_net import synthetic_bayes_net
 from models.domain import Binary, Categorical, Domain, Integer, Ordinal
 from models.ising import DenseIsing, Lattice
 from models.potts import DensePotts, LatticePotts
@@ -130,6 +131,7 @@ TARGETS = {
     "dense_ising": Target(DenseIsing(_symmetric(3, 0.5), torch.tensor([0.2, -0.3, 0.1]))),
     "rbm": Target(_rbm()),
     "regression": Target(synthetic_regression(5, 3)),
+    "bayes_net": Target(synthetic_bayes_net(1, 2, rows=5, scale=8.0)),
     "lattice_potts": Target(LatticePotts((3,), 3, 0.7, [0.2, -0.4, 0.1])),
     "dense_potts": Target(DensePotts(_symmetric(6, 0.8, block=3), 3, torch.tensor([0.5, 0, -0.2]))),
 }

@@ -1,0 +1,111 @@
+"""Tables of numbers for regression: rows with targets, split and standardised. The contract.
+
+A `Table` has three parts of float32 features and targets: rows to train on, 1 % of the training
+rows held out (`valid`), and the test rows, a fifth of all. Features are standardised by the mean
+and standard deviation of the training rows; a column that is constant there becomes 0. Targets are
+in [0, 1]. (R. Zhang, X. Liu and Q. Liu, ICML 2022, Section 7.4 and App. I.5.)
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from data.base import derive
+
+TEST, HELD_OUT = 0.2, 0.01  # of all rows; of the others
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Features `[n, dim]` and targets `[n]`, float32."""
+
+    features: Tensor
+    targets: Tensor
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """What a loader of `data.tables` hands over.
+
+    Args:
+        train, valid, test: the parts, as laid down at the head of this file.
+        columns: the names of the features.
+        variant: names exactly what was used, for records and tables.
+        substitute: whether something else stands in for what was asked.
+    """
+
+    train: Rows
+    valid: Rows
+    test: Rows
+    columns: tuple[str, ...]
+    variant: str
+    substitute: bool = False
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Hash of the contents and the variant."""
+        digest = hashlib.sha256(f"{self.variant}|{self.columns}".encode())
+        for rows in (self.train, self.valid, self.test):
+            digest.update(f"|{len(rows)}|".encode())
+            digest.update(rows.features.numpy().tobytes())
+            digest.update(rows.targets.numpy().tobytes())
+        return digest.hexdigest()[:16]
+
+
+def split(
+    features: NDArray,
+    targets: NDArray,
+    columns: tuple[str, ...],
+    variant: str,
+    *,
+    seed: int,
+    limit: int | None = None,
+    substitute: bool = False,
+) -> Table:
+    """Split rows at random, in the order that `seed` names, and standardise the features.
+
+    `features` `[n, dim]` and `targets` `[n]` are of float64. `limit` keeps the first so many of
+    the shuffled rows, and the variant then says so. Raises ValueError unless there are 10 rows,
+    all numbers are finite and targets are in [0, 1].
+    """
+    if not np.isfinite(features).all() or not ((targets >= 0) & (targets <= 1)).all():
+        raise ValueError(f"{variant}: expected finite features and targets in [0, 1]")
+    order = torch.randperm(len(targets), generator=derive(seed, "table split")).numpy()[:limit]
+    if len(order) < 10:
+        raise ValueError(f"{variant}: expected at least 10 rows, found {len(order)}")
+    if len(order) < len(targets):
+        variant = f"{variant}, {len(order):,} of {len(targets):,} rows"
+    count = round((1 - TEST) * len(order))
+    held_out = round(HELD_OUT * count)
+    parts = np.split(order, [count - held_out, count])
+
+    trained = features[parts[0]]
+    constant = (trained == trained[:1]).all(0)
+    centre = trained.mean(0)
+    scale = np.where(constant, np.inf, trained.std(0, ddof=1))  # constant: 0 in all parts
+    standard = (features - centre) / scale
+
+    def rows(part: NDArray) -> Rows:
+        return Rows(
+            torch.from_numpy(standard[part].astype(np.float32)),
+            torch.from_numpy(targets[part].astype(np.float32)),
+        )
+
+    train, valid, test = map(rows, parts)
+    return Table(train, valid, test, columns, variant, substitute)
+
+
+def unit_range(values: NDArray) -> NDArray:
+    """`values` shifted and scaled to [0, 1]."""
+    low, high = values.min(), values.max()
+    return (values - low) / (high - low)

@@ -1,0 +1,60 @@
+"""Training log-likelihood and test RMSE of binary networks against steps and seconds.
+
+A row of panels for each table. The paper has no such figure: it prints the last values (Tables 2
+and 4).
+"""
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from experiments.figures.style import colour, sampler_key
+from experiments.record import Record
+from experiments.tables.bnn import HEADINGS, grouped, method
+
+AXES = {"step": "steps", "seconds": "seconds"}
+
+
+def curves(records: list[Record]) -> Figure:
+    """Means over seeds, with a band of one standard deviation.
+
+    Raises LookupError when no record holds the metrics.
+    """
+    groups = grouped(records)
+    tables = list(dict.fromkeys(data for data, _ in groups))
+    panels = [(metric, axis) for metric in HEADINGS for axis in AXES]
+    figure, axes = plt.subplots(
+        len(tables), len(panels), figsize=(3.2 * len(panels), 2.4 * len(tables)),
+        layout="constrained", squeeze=False,
+    )  # fmt: skip
+    for line, data in zip(axes, tables, strict=True):
+        chosen = {name: group for (table, name), group in groups.items() if table == data}
+        for ax, (metric, axis) in zip(line, panels, strict=True):
+            for place, group in enumerate(chosen.values()):
+                draw(ax, group, metric, axis, shade(group[0], place, len(chosen)))
+            ax.set_title(f"{data}: {HEADINGS[metric]}", fontsize=9)
+            ax.set_xlabel(AXES[axis], fontsize=9)
+            ax.spines[["top", "right"]].set_visible(False)
+            ax.tick_params(labelsize=8)
+            if axis == "seconds":
+                ax.set_xscale("log")
+        line[-1].legend(frameon=False, fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    return figure
+
+
+def draw(ax: Axes, group: list[Record], metric: str, axis: str, ink: object) -> None:
+    shown = slice(1 if axis == "seconds" else 0, None)  # the start is at 0
+    # The median: a run that the machine disturbed shifts no curve.
+    x = np.median([record.metrics[axis][shown] for record in group], axis=0)
+    y = np.array([record.metrics[metric][shown] for record in group])
+    mean, spread = y.mean(0), y.std(0)
+    ax.plot(x, mean, color=ink, label=method(group[0])[1], linewidth=1.4)
+    ax.fill_between(x, mean - spread, mean + spread, color=ink, alpha=0.2, lw=0)
+
+
+def shade(record: Record, place: int, count: int) -> object:
+    """The sampler's colour, or one along a scale for the batches of stochastic DULA."""
+    if "batch" in record.config["sampler"]:
+        return plt.get_cmap("viridis")(0.9 * place / max(1, count - 1))
+    return colour(sampler_key(record))

@@ -1,0 +1,121 @@
+"""Tables 2 and 4 of Zhang et al. (2022), with what else is worth knowing of the same runs."""
+
+from collections import defaultdict
+
+import numpy as np
+import pandas as pd
+
+from experiments.figures.style import SAMPLERS, label, sampler_key
+from experiments.published import published
+from experiments.record import Record
+from experiments.tables.table import Estimate, estimate
+
+DATA = ("compas", "news", "news_partial", "adult", "blog")  # in the papers' order
+HEADINGS = {"train_log_likelihood": "train log-likelihood", "test_rmse": "test RMSE"}
+
+
+def predictions(records: list[Record], name: str) -> pd.DataFrame:
+    """Last states: training log-likelihood and test RMSE, beside the numbers of `name`.
+
+    One row a table and method; means and standard deviations are over seeds. What was made from a
+    substitute stands beside no published number. Raises LookupError when no record fits.
+    """
+    rows = []
+    for (data, key), group in grouped(records).items():
+        row: dict[str, object] = {"data": data, "method": method(group[0])[1]}
+        for metric, heading in HEADINGS.items():
+            row[heading] = estimate(last(record, metric) for record in group)
+            theirs = None
+            if group[0].substitute is None:
+                theirs = published(name, metric, data.removesuffix("_partial"), key)
+            row[f"published {heading}"] = theirs
+        rows.append({**row, **described(group[0])})
+    return pd.DataFrame(rows)
+
+
+def extras(records: list[Record]) -> pd.DataFrame:
+    """Averages over the chain, calibration, convergence and time of the same runs.
+
+    Averages are over chains and over the readings since `burn_in`. The square of an RMSE is the
+    Brier score where targets are 0 and 1. Coverage, of the other tables, is the share of the
+    targets between the chains' 5 % and 95 % quantiles. R-hat and effective sample size (of all
+    chains) are medians over the predictions of some test rows.
+    """
+    rows = []
+    for (data, _), group in grouped(records).items():
+        row: dict[str, object] = {"data": data, "method": method(group[0])[1]}
+        for heading, metric in {
+            "test log-likelihood": "test_log_likelihood",
+            "test RMSE, last states": "test_rmse",
+            "test RMSE, averaged": "test_rmse_averaged",
+            "calibration error, last states": "calibration_error",
+            "calibration error, averaged": "calibration_error_averaged",
+        }.items():
+            row[heading] = estimate(last(record, metric) for record in group)
+        two_valued = np.isin(group[0].arrays("predictions")["targets"], (0, 1)).all()
+        row["coverage of 90 %"] = (
+            None if two_valued else estimate(last(record, "coverage") for record in group)
+        )
+        row["R-hat"], row["ESS"] = (diagnosis(group, which) for which in ("r_hat", "ess"))
+        row["draws"] = int(group[0].arrays("convergence")["draws"]) if row["ESS"] else None
+        row["seconds a step"] = float(np.median([r.document["seconds_per_step"] for r in group]))
+        rows.append({**row, **described(group[0])})
+    return pd.DataFrame(rows)
+
+
+def grouped(records: list[Record]) -> dict[tuple[str, str], list[Record]]:
+    """The runs of task=regression by table and method, in the papers' order; seeds together.
+
+    Raises LookupError when there are none, or when runs of two budgets would be averaged.
+    """
+    groups: dict[tuple[str, str], list[Record]] = defaultdict(list)
+    for record in records:
+        if "train_log_likelihood" in record.metrics:
+            groups[record.choices["data"], method(record)[0]].append(record)
+    if not groups:
+        raise LookupError("no record holds the metric train_log_likelihood")
+    for key, group in groups.items():
+        if len({tuple(described(record).items()) for record in group}) > 1:
+            raise LookupError(f"runs of {'/'.join(key)} differ in more than their seed")
+
+    def place(key: tuple[str, str]) -> tuple[int, int]:
+        data, name = key
+        methods = [*SAMPLERS, *sorted((m for _, m in groups if m.isdigit()), key=int)]
+        return (
+            DATA.index(data) if data in DATA else len(DATA),
+            methods.index(name) if name in methods else len(methods),
+        )
+
+    return {key: groups[key] for key in sorted(groups, key=place)}
+
+
+def method(record: Record) -> tuple[str, str]:
+    """Its name in `published.yaml`, and for readers: a sampler, or a batch of stochastic DULA."""
+    settings = record.config["sampler"]
+    if "batch" in settings:
+        rows = settings["batch"]
+        return ("full", "all rows") if rows is None else (str(rows), f"batch {rows}")
+    key = sampler_key(record)
+    return key[0], label(key)
+
+
+def described(record: Record) -> dict[str, object]:
+    """What data and how much work a row stands for."""
+    task, hidden = record.config["task"], record.config["model"]["hidden"]
+    rows = record.document["rows"]["train"]
+    return {
+        "variant": record.document["data"]["variant"],
+        "budget": f"{task['chains']} chains, {task['steps']} steps, {hidden} hidden, {rows} rows",
+    }
+
+
+def last(record: Record, metric: str) -> float:
+    return float(record.metrics[metric].iloc[-1])
+
+
+def diagnosis(group: list[Record], name: str) -> Estimate | None:
+    """The median over predictions of R-hat or ESS, a mean over seeds; None without any."""
+    stored = [record.arrays("convergence")[name] for record in group if record.has("convergence")]
+    known = [values[~np.isnan(values)] for values in stored]
+    medians = [float(np.median(values)) for values in known if len(values)]
+    return estimate(medians) if medians else None

@@ -1,0 +1,121 @@
+"""Task: sample the weights of a regression given a table, and record how well they predict.
+
+As Zhang et al. (2022), Tables 2 and 4, report it: the training log-likelihood is the mean over
+chains of minus their mean squared error, the test RMSE is that of the mean prediction of the
+chains' states at one step. Beside them stand the RMSE of the mean over chains and readings since
+`burn_in`, calibration, and R-hat and effective sample size of the predictions for `points` rows.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from data.splits import Rows, Table
+from experiments.chain import block_of, capture, seconds_per_step
+from experiments.context import Run
+from experiments.diagnostics import convergence
+from experiments.predictive import calibration_error, coverage, mean_squared_errors, rmse
+from models.base import Predictor
+from samplers.base import Sampler
+
+FEWEST = 4  # draws that a diagnosis needs
+
+
+def regression(
+    *,
+    model: Predictor,
+    sampler: Sampler,
+    data: Table,
+    run: Run,
+    chains: int,
+    steps: int,
+    every: int,
+    burn_in: int,
+    start: Callable[..., Tensor],
+    points: int = 50,
+) -> None:
+    """Run `chains` chains for `steps` steps, reading every `every`; a stopped run goes on.
+
+    `model` is given the table's training rows. Times come from a pass without predictions. Raises
+    ValueError unless `steps` is a multiple of `every` and `burn_in` less than `steps`, and for a
+    table that is none.
+    """
+    if steps % every or not 0 <= burn_in < steps:
+        raise ValueError(
+            "steps must be a multiple of every and burn_in less than steps, "
+            f"got {steps}, {every} and {burn_in}"
+        )
+    if not isinstance(data, Table) or not isinstance(model, Predictor):
+        raise ValueError(
+            "task=regression needs a table, such as data=compas, and a model of its rows, such as "
+            f"model=bayes_net; got {type(data).__name__} and {type(model).__name__}"
+        )
+    train, test = on(data.train, run), on(data.test, run)
+    model = model.on(train.features, train.targets).to(run.device)
+    x = start(model, chains, run.rng("start"), None)
+    run.note(rows={"train": len(train), "test": len(test)}, dim=model.domain.dim)
+
+    kept = [step for step in range(0, steps + 1, every) if step > burn_in]
+    rng = run.rng("chain")
+    with torch.no_grad():
+        memory: dict[str, Any] = {
+            "rng": rng,
+            "state": sampler.init(x, model),
+            "total": torch.zeros_like(test.targets),
+            "trace": x.new_zeros(len(kept), chains, min(points, len(test))),
+            "per_step": seconds_per_step(
+                sampler, model, x, run.rng("timing"), steps=max(1, min(steps // 200, 1000))
+            ),
+        }
+    advance = None
+    for reading in run.resumable(memory, "sampling", total=steps // every, first=0):
+        step = reading * every
+        if step:
+            if advance is None:
+                advance = block_of(sampler, model, rng, every, ())
+                if run.device.type == "cuda":
+                    advance = capture(advance, memory["state"], [], rng)
+            with torch.no_grad():
+                memory["state"], _ = advance(memory["state"], [])
+        with torch.no_grad():
+            fitted = model.predict(memory["state"].x, train.features)
+            predictions = model.predict(memory["state"].x, test.features)  # [chains, rows]
+        mean = predictions.mean(0)
+        averaged = torch.full_like(mean, torch.nan)
+        if step > burn_in:
+            count = step // every - burn_in // every
+            memory["total"] = memory["total"] + mean
+            memory["trace"][count - 1] = predictions[:, :points]
+            averaged = memory["total"] / count
+        run.log(
+            step,
+            seconds=step * memory["per_step"],
+            train_log_likelihood=-mean_squared_errors(fitted, train.targets).mean(),
+            test_log_likelihood=-mean_squared_errors(predictions, test.targets).mean(),
+            test_rmse=rmse(mean, test.targets),
+            test_rmse_averaged=rmse(averaged, test.targets),
+            calibration_error=calibration_error(mean, test.targets),
+            calibration_error_averaged=_calibration(averaged, test.targets),
+            coverage=coverage(predictions, test.targets),
+        )
+    run.note(seconds_per_step=memory["per_step"])
+    run.save("last", x=memory["state"].x)
+    run.save("predictions", last=mean, averaged=averaged, targets=test.targets)
+    trace = memory["trace"].cpu().numpy()
+    if len(trace) >= FEWEST:
+        shape = {"draws": np.asarray(len(trace)), "chains": np.asarray(chains)}
+        run.save("convergence", **convergence(trace), **shape)
+
+
+def on(rows: Rows, run: Run) -> Rows:
+    """The rows on the run's device."""
+    return Rows(rows.features.to(run.device), rows.targets.to(run.device))
+
+
+def _calibration(averaged: Tensor, targets: Tensor) -> Tensor:
+    if averaged.isnan().any():
+        return averaged.new_tensor(torch.nan)
+    return calibration_error(averaged, targets)

@@ -1,0 +1,225 @@
+"""A Bayesian neural network with binary weights: one hidden layer, full batch or a minibatch.
+
+    log pi(x) = -scale * mean_j (sigmoid(out_j) - y_j)^2
+    out_j = w' tanh(W' [f_j, 1]) + b,    all of W, w, b in {-1, 1},  rows (f_j, y_j), y_j in [0, 1]
+
+R. Zhang, X. Liu and Q. Liu, "A Langevin-like Sampler for Discrete Distributions", ICML 2022,
+Section 7.4; scale 100 is that of their released scripts. The state x in {0, 1}^d is W (a row for
+each feature and one for the hidden biases, a column for each hidden unit), then w, then b, with
+weights 2x - 1: d = (features + 2) hidden + 1, as in the paper (7,501 for COMPAS, 45,001 for Adult).
+
+With p = sigmoid(2z), tanh z is 2p - 1 and its derivative 4 p (1 - p): a sigmoid costs a tenth of a
+tanh on a CPU, and the backward pass needs nothing but p. Hidden units are worked out for a chunk of
+chains and rows at a time, one that stays in a core's cache, so memory does not grow with the rows.
+
+A flip of one weight moves one hidden unit, and so each row's output by one term: pricing it costs
+rows times features, not a pass through the network. (The gradient after a flip is another matter:
+all outputs have moved, and with them all of it.)
+"""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Generator, Tensor
+
+from models.base import Cache, Predictor
+from models.domain import Binary, one_hot
+
+ONEDNN = getattr(torch.ops.mkldnn, "_linear_pointwise", None)  # of no public function as yet
+CHUNK = {"cpu": 2**18, "cuda": 2**27}  # hidden activations at a time: a core's cache, 0.5 GB
+
+
+class BayesNet(Predictor):
+    """Targets `[rows]` predicted from features `[rows, features]` by `hidden` tanh units.
+
+    `chunk` is how many hidden activations are held at a time; None goes by the device. Raises
+    ValueError unless features and targets have the same number of rows, at least one.
+    """
+
+    inputs: Tensor  # [rows, features + 1], the last column 1
+    transposed: Tensor  # the same, each feature's numbers side by side
+    targets: Tensor  # [rows]
+
+    def __init__(
+        self,
+        features: Tensor,
+        targets: Tensor,
+        hidden: int = 500,
+        scale: float = 100.0,
+        chunk: int | None = None,
+    ) -> None:
+        super().__init__()
+        if features.ndim != 2 or targets.shape != features.shape[:1] or not len(targets):
+            raise ValueError(
+                "features must be [rows, features] and targets [rows], "
+                f"got {list(features.shape)} and {list(targets.shape)}"
+            )
+        if hidden < 1 or not scale > 0:
+            raise ValueError(f"hidden and scale must be positive, got {hidden} and {scale}")
+        self.rows, self.hidden, self.scale, self.chunk = len(targets), hidden, scale, chunk
+        self.domain = Binary((features.shape[1] + 2) * hidden + 1)
+        self.register_buffer("inputs", with_ones(features))
+        self.register_buffer("transposed", self.inputs.T.contiguous())
+        self.register_buffer("targets", targets)
+
+    def on(self, features: Tensor, targets: Tensor) -> "BayesNet":
+        return BayesNet(features, targets, self.hidden, self.scale, self.chunk)
+
+    def given(self, batch: Tensor) -> "BayesNet":
+        return self.on(self.inputs[batch, :-1], self.targets[batch])
+
+    def predict(self, x: Tensor, features: Tensor) -> Tensor:
+        return self.outputs(x, with_ones(features)).sigmoid()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self._log_prob(self.outputs(x, self.inputs))
+
+    def _log_prob(self, outputs: Tensor) -> Tensor:
+        """Of outputs `[..., rows]`."""
+        return (outputs.sigmoid() - self.targets).square().mean(-1).mul(-self.scale)
+
+    def _weights(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Twice W `[chains, features + 1, hidden]`, twice w `[chains, hidden, 1]`, and b - sum w.
+
+        Then out = b - sum w + (2 w)' sigmoid((2 W)' [f, 1]).
+        """
+        twice = 4 * x - 2
+        first, second, bias = twice.split((x.shape[1] - self.hidden - 1, self.hidden, 1), 1)
+        offset = (bias - second.sum(1, keepdim=True)) / 2
+        return first.unflatten(1, (-1, self.hidden)), second.unsqueeze(2), offset
+
+    def _chunks(self, chains: int, rows: int) -> Iterator[tuple[slice, slice]]:
+        """Slices of chains and of rows that together cover all, of about `chunk` activations."""
+        units = max(1, (self.chunk or CHUNK[self.inputs.device.type]) // self.hidden)
+        high = min(rows, units)
+        high = -(-rows // -(-rows // high))  # of equal heights
+        wide = min(chains, max(1, units // high))
+        for chain in range(0, chains, wide):
+            for row in range(0, rows, high):
+                yield slice(chain, chain + wide), slice(row, row + high)
+
+    def outputs(self, x: Tensor, inputs: Tensor) -> Tensor:
+        """What goes into the last sigmoid, `[chains, n]`, for inputs `[n, features + 1]`."""
+        first, second, offset = self._weights(x)
+        outputs = x.new_empty(len(x), len(inputs))
+        for chains, rows in self._chunks(*outputs.shape):
+            p = product(inputs[rows], first[chains]).sigmoid()
+            outputs[chains, rows] = offset[chains] + (p @ second[chains]).squeeze(2)
+        return outputs
+
+    @torch.no_grad()
+    def log_prob_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """By hand, with g_j = d log pi / d out_j, for hidden unit u and feature f.
+
+        d / dw_u = sum_j g_j (2 p_uj - 1) and d / dW_fu = 4 w_u sum_j g_j f_j p_uj (1 - p_uj).
+        """
+        first, second, offset = self._weights(x)
+        errors = x.new_zeros(len(x))  # sums of squares
+        total = torch.zeros_like(errors)  # sum_j g_j
+        ahead = torch.zeros_like(second).mT  # [chains, 1, hidden], sum_j g_j p_uj
+        below = torch.zeros_like(first)  # sum_j g_j f_j p_uj (1 - p_uj)
+        for chains, rows in self._chunks(len(x), self.rows):
+            p = product(self.inputs[rows], first[chains]).sigmoid_()
+            prediction = torch.baddbmm(offset[chains].unsqueeze(2), p, second[chains]).sigmoid_()
+            prediction = prediction.squeeze(2)
+            error = prediction - self.targets[rows]
+            errors[chains] += error.square().sum(1)
+            g = error.mul_(prediction).mul_(1 - prediction).unsqueeze(1)  # less a factor
+            total[chains] += g.sum((1, 2))
+            ahead[chains].baddbmm_(g, p)
+            below[chains] += product(self.transposed[:, rows] * g, p.addcmul_(p, p, value=-1))
+        below.mul_(second.mT).mul_(2)
+        ahead = ahead.squeeze(1).mul_(2).sub_(total.unsqueeze(1))
+        grad = torch.cat([below.flatten(1), ahead, total.unsqueeze(1)], 1)
+        # The factor of g, and that of the weights 2x - 1.
+        return errors.mul_(-self.scale / self.rows), grad.mul_(-4 * self.scale / self.rows)
+
+    # Local structure.
+
+    def cache(self, x: Tensor) -> Cache:
+        """The outputs `[chains, rows]`, and log pi.
+
+        `moved` adds to the outputs. What that loses to rounding grows with the square root of the
+        flips: in single precision about 1e-4 of an output after a thousand.
+        """
+        outputs = self.outputs(x, self.inputs)
+        return outputs, self._log_prob(outputs)
+
+    def _change(self, x: Tensor, sites: Tensor) -> Tensor:
+        """What a flip of each of `sites` `[n]` adds to the outputs, `[chains, n, rows]`.
+
+        A site is in row `sites // hidden` of [W; w] and belongs to the unit `sites % hidden`; the
+        output bias, the last site, changes no unit and counts as one more row.
+        """
+        unit, row = sites.remainder(self.hidden), sites.div(self.hidden, rounding_mode="floor")
+        columns = x[:, :-1].unflatten(1, (-1, self.hidden)).index_select(2, unit)
+        bias = x[:, -1:].unsqueeze(2).expand(-1, -1, len(sites))
+        before = torch.cat([columns, bias], 1).mT.mul(2).sub_(1)  # [chains, n, features + 3]
+        after = before * (1 - 2 * one_hot(row, before.shape[-1]).to(x.dtype))
+        return self._term(after).sub_(self._term(before))
+
+    def _term(self, unit: Tensor) -> Tensor:
+        """w_u tanh(z_u) + b of units `[chains, n, features + 3]`, for all rows `[.., .., rows]`."""
+        first, second, bias = unit.split((unit.shape[2] - 2, 1, 1), 2)
+        z = torch.mm(2 * first.flatten(0, 1), self.transposed)
+        return z.sigmoid_().unflatten(0, first.shape[:2]).mul_(2 * second).add_(bias - second)
+
+    def _flipped(self, x: Tensor, cache: Cache, sites: Tensor) -> tuple[Tensor, Tensor]:
+        """`_change`, and log pi after each flip, `[chains, n]`."""
+        change = self._change(x, sites)
+        error = (cache[0].unsqueeze(1) + change).sigmoid_().sub_(self.targets)
+        return change, error.square_().mean(-1).mul_(-self.scale)
+
+    def differences(self, x: Tensor, cache: Cache, sites: Tensor) -> Tensor:
+        chunk = self.chunk or CHUNK[self.inputs.device.type]
+        several = sites.split(max(1, chunk // (len(x) * self.rows)))
+        after = torch.cat([self._flipped(x, cache, some)[1] for some in several], 1)
+        return after - cache[1].unsqueeze(1)
+
+    def conditional(self, x: Tensor, cache: Cache, sites: Tensor) -> tuple[Tensor, Cache]:
+        """Of one site, the cache also gets what a flip adds to the outputs, and log pi after it."""
+        if len(sites) > 1:
+            return super().conditional(x, cache, sites)
+        change, after = self._flipped(x, cache, sites)
+        signs = 1 - 2 * x.index_select(1, sites)
+        return (after - cache[1].unsqueeze(1)) * signs, (*cache, change.squeeze(1), after)
+
+    def moved(self, cache: Cache, x: Tensor, sites: Tensor, new: Tensor) -> Cache:
+        if len(cache) == 2:
+            return self.cache(x.index_copy(1, sites, new.to(x.dtype)))
+        outputs, log_prob, change, after = cache
+        flips = new != x.index_select(1, sites)  # [chains, 1]
+        outputs += change.mul_(flips)
+        return outputs, torch.where(flips, after, log_prob.unsqueeze(1)).squeeze(1)
+
+
+def product(a: Tensor, b: Tensor) -> Tensor:
+    """The matrix product of `a`, `[n, k]` or one a chain, and `b` `[chains, k, m]`.
+
+    For one chain in single precision on a CPU it is oneDNN's, where this PyTorch has it, which
+    takes half the time of MKL's on AMD processors (PyTorch 2.13).
+    """
+    alone = len(b) == 1 and not (a.is_cuda or b.requires_grad or a.dtype != torch.float32)
+    if alone and ONEDNN is not None:
+        return ONEDNN(a.reshape(-1, a.shape[-1]), b[0].mT, None, "none", [], "").unsqueeze(0)
+    return torch.bmm(a.expand(len(b), *a.shape[-2:]), b)
+
+
+def with_ones(features: Tensor) -> Tensor:
+    """`[n, features]` with one more column, of ones."""
+    return torch.cat([features, torch.ones_like(features[:, :1])], 1)
+
+
+def synthetic_bayes_net(
+    features: int = 13,
+    hidden: int = 500,
+    *,
+    rows: int = 200,
+    scale: float = 100.0,
+    seed: int = 0,
+) -> BayesNet:
+    """Normal features, targets 0 or 1 by a random hyperplane: stands in until data are there."""
+    rng = Generator().manual_seed(seed)
+    inputs = torch.randn(rows, features, generator=rng)
+    direction = torch.randn(features, generator=rng)
+    return BayesNet(inputs, (inputs @ direction > 0).float(), hidden, scale)

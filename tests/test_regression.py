@@ -1,0 +1,234 @@
+"""task=regression: what it records, and the tables and the figure made of it."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from data.splits import split
+from data.tables import bundled
+from experiments.context import Run
+from experiments.figures.bnn import curves
+from experiments.predictive import calibration_error, coverage, mean_squared_errors, rmse
+from experiments.record import Record
+from experiments.starts import uniform
+from experiments.tables.bnn import extras, predictions
+from experiments.tasks.regression import regression
+from models.bayes_net import synthetic_bayes_net
+from models.regression import synthetic_regression
+from samplers.gibbs import Gibbs
+from samplers.langevin import DMALA, DULA
+from samplers.stochastic import StochasticDULA
+
+MODEL = synthetic_bayes_net(1, 8)
+SETTINGS = {"chains": 6, "steps": 40, "every": 4, "burn_in": 20, "start": uniform, "points": 5}
+
+
+def table(binary=True):
+    content, name = bundled(binary)
+    features = content.features.to_numpy(np.float64)
+    return split(features, content.targets, tuple(content.features), name, seed=0, limit=150)
+
+
+def sampled(path, sampler, data, seed=0, **changes):
+    path.mkdir(exist_ok=True)
+    run = Run(path, seed=seed)
+    regression(model=MODEL, sampler=sampler, data=data, run=run, **{**SETTINGS, **changes})
+    return run
+
+
+def test_what_is_recorded_is_what_the_states_predict(tmp_path):
+    data = table()
+    run = sampled(tmp_path, DMALA(0.1), data)
+    record = Record(tmp_path, {})
+    assert list(record.metrics["step"]) == list(range(0, 41, 4))
+    assert run.notes["rows"] == {"train": len(data.train), "test": len(data.test)}
+
+    model = MODEL.on(data.train.features, data.train.targets)
+    x = torch.from_numpy(record.arrays("last")["x"]).float()
+    fitted, last = model(x), record.metrics.iloc[-1]
+    assert last.train_log_likelihood == pytest.approx(float(fitted.mean()) / model.scale, rel=1e-4)
+    each = model.predict(x, data.test.features)
+    errors = (each - data.test.targets).square()
+    assert last.test_log_likelihood == pytest.approx(-float(errors.mean()), rel=1e-4)
+    error = (each.mean(0) - data.test.targets).square().mean().sqrt()
+    assert last.test_rmse == pytest.approx(float(error), rel=1e-4)
+    assert last.test_rmse < errors.mean().sqrt()  # control: a mean predicts better than its parts
+
+    stored = record.arrays("predictions")
+    averaged = np.sqrt(np.mean((stored["averaged"] - stored["targets"]) ** 2))
+    assert last.test_rmse_averaged == pytest.approx(averaged, rel=1e-4)
+    assert np.abs(stored["averaged"] - stored["last"]).max() > 1e-3
+    before = record.metrics[record.metrics.step <= 20]
+    assert before.test_rmse_averaged.isna().all()
+    assert record.metrics.train_log_likelihood.iloc[-1] > record.metrics.train_log_likelihood[0]
+
+
+def test_the_average_is_of_the_readings_after_burn_in(tmp_path):
+    data = table()
+    sampled(tmp_path / "short", DULA(0.1), data, steps=4, burn_in=0)
+    sampled(tmp_path / "long", DULA(0.1), data, steps=8, burn_in=0)
+    sampled(tmp_path / "late", DULA(0.1), data, steps=8, burn_in=4)
+    short, long, late = (
+        Record(tmp_path / name, {}).arrays("predictions") for name in ("short", "long", "late")
+    )
+    np.testing.assert_allclose(long["averaged"], (short["last"] + long["last"]) / 2, atol=1e-6)
+    np.testing.assert_allclose(late["averaged"], long["last"], atol=1e-6)
+
+
+def test_convergence_is_of_the_predictions_after_burn_in(tmp_path):
+    sampled(tmp_path, DMALA(0.1), table())
+    found = Record(tmp_path, {}).arrays("convergence")
+    assert (found["draws"], found["chains"]) == (5, 6)
+    assert found["r_hat"].shape == found["ess"].shape == (5,)
+    sampled(tmp_path / "few", DMALA(0.1), table(), steps=8, burn_in=0)
+    assert not Record(tmp_path / "few", {}).has("convergence")
+
+
+def test_samplers_start_alike_and_a_run_is_repeatable(tmp_path):
+    data = table(binary=False)
+    for name, sampler in {"a": Gibbs(), "b": DULA(0.1), "c": DULA(0.1)}.items():
+        sampled(tmp_path / name, sampler, data)
+    a, b, c = (Record(tmp_path / name, {}).metrics.drop(columns="seconds") for name in "abc")
+    pd.testing.assert_series_equal(a.iloc[0], b.iloc[0])
+    pd.testing.assert_frame_equal(b, c)
+    assert a.iloc[-1].train_log_likelihood != b.iloc[-1].train_log_likelihood
+
+
+@pytest.mark.parametrize("sampler", [Gibbs(1, "random"), StochasticDULA(0.1, 10)], ids=repr)
+def test_a_run_that_was_stopped_goes_on_to_the_same_numbers(tmp_path, monkeypatch, sampler):
+    data, given = table(), {"model": MODEL, "sampler": sampler, **SETTINGS}
+    sampled(tmp_path / "whole", sampler, data)
+    path = tmp_path / "stopped"
+    path.mkdir()
+    run = Run(path, checkpoint=0.0)
+    log = run.log
+
+    def stop(step, **values):
+        if step == 28:  # after the first readings that count
+            raise KeyboardInterrupt
+        log(step, **values)
+
+    monkeypatch.setattr(run, "log", stop)
+    with pytest.raises(KeyboardInterrupt):
+        regression(data=data, run=run, **given)
+    again = Run(path, checkpoint=0.0)
+    again.take_up({})
+    regression(data=data, run=again, **given)
+    whole, stopped = Record(tmp_path / "whole", {}), Record(path, {})
+    pd.testing.assert_frame_equal(
+        *(record.metrics.drop(columns="seconds") for record in (whole, stopped))
+    )
+    for name in ("last", "predictions", "convergence"):
+        for key, value in whole.arrays(name).items():
+            np.testing.assert_array_equal(stopped.arrays(name)[key], value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"every": 7}, "multiple of every"),
+        ({"burn_in": 40}, "burn_in less than steps, got 40, 4 and 40"),
+        ({"data": None}, "needs a table, such as data=compas.*got NoneType and BayesNet"),
+        ({"model": synthetic_regression(9, 3)}, "such as model=bayes_net; got Table and BinaryReg"),
+    ],
+)
+def test_bad_settings_say_so(tmp_path, changes, message):
+    given = {"model": MODEL, "sampler": DULA(0.1), "data": table(), **SETTINGS, **changes}
+    with pytest.raises(ValueError, match=message):
+        regression(run=Run(tmp_path), **given)
+
+
+# Numbers of predictions, by hand.
+
+
+def test_errors_of_predictions():
+    each, targets = torch.tensor([[0.0, 1.0], [1.0, 0.5]]), torch.tensor([0.0, 1.0])
+    torch.testing.assert_close(mean_squared_errors(each, targets), torch.tensor([0.0, 0.625]))
+    assert rmse(each.mean(0), targets) == pytest.approx(((0.25 + 0.0625) / 2) ** 0.5)
+
+
+def test_calibration_error():
+    """Bins 0.2-0.3 and 0.9-1: gaps |0.25 - 1/4| and |0.95 - 1/2| of 4 and 2 of 6 rows."""
+    mean = torch.tensor([0.25] * 4 + [0.95] * 2)
+    targets = torch.tensor([1.0, 0, 0, 0, 1, 0])
+    assert calibration_error(mean, targets) == pytest.approx(0.45 * 2 / 6)
+    assert calibration_error(torch.tensor([1.0, 0.0]), torch.tensor([1.0, 0.0])) == 0
+
+
+def test_coverage():
+    """Quantiles 0.25 and 0.75 of 0, 1, .., 4 are 1 and 3."""
+    each = torch.arange(5.0).unsqueeze(1).expand(5, 4) / 4
+    assert coverage(each, torch.tensor([0.0, 0.25, 0.75, 0.9]), level=0.5) == 0.5
+
+
+# Tables and figure.
+
+
+def record(path, data, sampler, seed=0, substitute=False, **changes):
+    """A record as run.py leaves it."""
+    settings = {
+        "dmala": {"_target_": "samplers.langevin.DMALA"},
+        "gibbs": {"_target_": "samplers.gibbs.Gibbs", "sites": 1},
+    }.get(sampler, {"_target_": "samplers.stochastic.StochasticDULA", "batch": sampler})
+    kernel = DMALA(0.1) if isinstance(sampler, str) else StochasticDULA(0.1, sampler)
+    run = sampled(path, kernel, table(data != "news"), seed, **changes)
+    return Record(
+        path,
+        {
+            "config": {
+                "sampler": settings,
+                "task": {"chains": 6, "steps": changes.get("steps", 40)},
+                "model": {"hidden": 8},
+            },
+            "choices": {"data": data, "sampler": str(sampler)},
+            "data": {"variant": f"{data} rows", "substitute": substitute},
+            **json.loads(json.dumps(run.notes)),
+        },
+    )
+
+
+def test_table_2_has_means_over_seeds_beside_the_papers(tmp_path):
+    records = [
+        record(tmp_path / f"{data}{name}{seed}", data, name, seed, data == "news")
+        for data in ("news", "compas")
+        for name in ("dmala", "gibbs")
+        for seed in (0, 1)
+    ]
+    frame = predictions(records, "table2")
+    assert list(frame["data"]) == ["compas", "compas", "news", "news"]
+    assert list(frame["method"]) == ["Gibbs-1", "DMALA"] * 2
+    ours = frame["train log-likelihood"][1]
+    values = [r.metrics.train_log_likelihood.iloc[-1] for r in records[4:6]]
+    assert ours == (pytest.approx(np.mean(values)), pytest.approx(np.std(values, ddof=1)), 2)
+    assert frame["published train log-likelihood"][1].mean == -0.3394
+    assert frame["published test RMSE"][0].mean == 0.4718
+    assert frame["published test RMSE"][2:].isna().all(), "a substitute stands beside no number"
+    assert frame["variant"][3] == "news rows"
+    assert frame["budget"][0] == "6 chains, 40 steps, 8 hidden, 119 rows"
+
+    more = extras(records)
+    assert list(more["method"]) == list(frame["method"])
+    assert more["coverage of 90 %"].notna().tolist() == [False, False, True, True]
+    assert more["R-hat"][0].runs == 2
+    assert more["draws"][0] == 5
+    assert len(curves(records).axes) == 8
+
+
+def test_table_4_is_by_batch(tmp_path):
+    records = [record(tmp_path / f"{b}", "compas", b) for b in (None, 100, 10)]
+    frame = predictions(records, "table4")
+    assert list(frame["method"]) == ["batch 10", "batch 100", "all rows"]
+    published = [cell.mean for cell in frame["published train log-likelihood"]]
+    assert published == [-0.4288, -0.3689, -0.3590]
+    assert len(curves(records).axes) == 4
+
+
+def test_runs_of_two_budgets_are_not_averaged(tmp_path):
+    records = [record(tmp_path / f"{steps}", "compas", "dmala", steps=steps) for steps in (24, 40)]
+    with pytest.raises(LookupError, match="compas/dmala differ in more than their seed"):
+        predictions(records, "table2")
+    with pytest.raises(LookupError, match="no record holds"):
+        curves([])

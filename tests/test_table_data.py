@@ -1,0 +1,347 @@
+"""Tables of numbers: read, filtered, split and standardised as stated, or refused or replaced."""
+
+import bz2
+import gzip
+import lzma
+import os
+import shutil
+import urllib.request
+import zipfile
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from hydra import compose, initialize_config_dir
+from hydra.utils import instantiate
+
+from data import files
+from data.files import DamagedFileError, MissingFileError
+from data.splits import split, unit_range
+from data.tables import COMPAS, Adult, Blog, News, NewsPartial
+from scripts.fetch_data import CONF, fetch
+
+LOADERS = (COMPAS, Adult, News, NewsPartial, Blog)
+real_data = pytest.mark.skipif(
+    "LATTICEWORK_DATA" not in os.environ, reason="LATTICEWORK_DATA names no data root"
+)
+
+
+@pytest.fixture
+def root(tmp_path, monkeypatch):
+    """An empty data root and cache, and no network."""
+
+    def refuse(*_, **__):
+        raise OSError("no network")
+
+    monkeypatch.delenv("LATTICEWORK_DATA", raising=False)
+    monkeypatch.setattr(files, "CACHE", tmp_path / "cache")
+    monkeypatch.setattr(urllib.request, "urlopen", refuse)
+    folder = tmp_path / "root"
+    folder.mkdir()
+    return folder
+
+
+# Made-up files in the published forms.
+
+
+def compas(rows=60):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({f"other_{i}": ["x"] * rows for i in range(41)})
+    for name in COMPAS.numbers:
+        frame[name] = rng.integers(0, 9, rows)
+    frame["race"] = rng.choice(["African-American", "Other", "Asian"], rows)
+    frame["sex"] = rng.choice(["Male", "Female"], rows)
+    frame["two_year_recid"] = np.arange(rows) % 2
+    frame["days_b_screening_arrest"] = 0.0
+    frame["is_recid"], frame["c_charge_degree"], frame["score_text"] = 0, "F", "Low"
+    frame.loc[0, "days_b_screening_arrest"] = 31
+    frame.loc[1, "days_b_screening_arrest"] = np.nan
+    frame.loc[2, "is_recid"] = -1
+    frame.loc[3, "c_charge_degree"] = "O"
+    frame.loc[4, "score_text"] = "N/A"
+    return frame
+
+
+def put(root, folder, name, content):
+    path = root / folder / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(content)
+    return path
+
+
+def csv(frame):
+    return frame.to_csv(index=False).encode()
+
+
+@pytest.mark.parametrize("end", ["", ".gz", ".bz2", ".xz"])
+def test_compas_plain_or_compressed(root, monkeypatch, end):
+    pack = {"": bytes, ".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}[end]
+    monkeypatch.setattr(COMPAS, "shape", (60, 53))
+    frame = compas()
+    put(root, "compas", f"compas-scores-two-years.csv{end}", pack(csv(frame)))
+    table = COMPAS(root=str(root)).load()
+    assert (table.variant, table.substitute) == ("compas", False)
+    assert table.columns == (
+        *COMPAS.numbers,
+        *("race_African-American", "race_Asian", "race_Other", "sex_Female", "sex_Male"),
+    )
+    assert (len(table.train), len(table.valid), len(table.test)) == (44, 0, 11)  # 55 are kept
+    targets = torch.cat([part.targets for part in (table.train, table.valid, table.test)])
+    assert targets.sum() == frame.two_year_recid[5:].sum()
+
+
+LINES = [
+    "39, State-gov, 77516, Bachelors, 13, Never-married, Sales, Husband, White, Male, 2174, 0, 40, "
+    "United-States, <=50K{}",
+    "50, Private, 83311, Masters, 14, Divorced, Sales, Wife, Black, Female, 0, 0, 13, Cuba, >50K{}",
+    "50, ?, 83311, Masters, 14, Divorced, Sales, Wife, Black, Female, 0, 0, 13, Cuba, >50K{}",
+]
+
+
+def adult(lines, end):
+    return "\n".join(line.format(end) for line in lines).encode() + b"\n\n"
+
+
+def test_adult_is_both_files_without_gaps(root, monkeypatch):
+    monkeypatch.setattr(Adult, "files", [("adult.data", "", 30), ("adult.test", "", 15)])
+    put(root, "adult", "adult.data.gz", gzip.compress(adult(LINES * 10, "")))
+    test = b"|1x3 Cross validator\n" + adult(LINES * 5, ".")
+    put(root, "adult", "adult.test.gz", gzip.compress(test))
+    table = Adult(root=str(root)).load()
+    assert len(table.train) + len(table.valid) + len(table.test) == 30
+    assert table.columns[:6] == tuple(Adult.numbers)
+    assert len(table.columns) == 6 + 2 + 2 + 1 + 2 + 2 + 2 + 2
+    assert "education_Masters" not in table.columns
+    rich = table.train.features[:, table.columns.index("sex_Female")] > 0
+    torch.testing.assert_close(table.train.targets, rich.float())
+
+
+def articles(rows=50):
+    rng = np.random.default_rng(1)
+    names = ["url", " timedelta", *(f" f{i}" for i in range(58)), " shares"]
+    names[2], names[59] = " n_tokens_title", " abs_title_sentiment_polarity"
+    frame = pd.DataFrame(rng.normal(size=(rows, 61)), columns=names)
+    frame["url"] = "http://"
+    frame[" shares"] = np.exp(rng.uniform(1, 9, rows))
+    return frame
+
+
+def archive(root, name, members):
+    path = put(root, ".", name, b"")
+    with zipfile.ZipFile(path, "w") as target:
+        for member, content in members.items():
+            target.writestr(member, content)
+    return path
+
+
+@pytest.mark.parametrize("form", ["zip", "csv"])
+def test_news_from_the_archive_or_the_file_in_it(root, monkeypatch, form):
+    monkeypatch.setattr(News, "shape", (50, 61))
+    frame = articles()
+    if form == "zip":
+        archive(root, "OnlineNewsPopularity.zip", {News.member: csv(frame)})
+    else:
+        put(root, "online_news", "OnlineNewsPopularity.csv", csv(frame))
+    table = News(root=str(root)).load()
+    assert (table.variant, len(table.columns)) == ("news", 58)
+    assert not {"url", "timedelta", "shares"} & set(table.columns)
+    targets = torch.cat([part.targets for part in (table.train, table.valid, table.test)])
+    expected = unit_range(np.log(frame[" shares"].to_numpy()))
+    np.testing.assert_allclose(sorted(targets.tolist()), sorted(expected), rtol=1e-6)
+
+
+def test_partial_news_has_a_name_of_its_own(root, monkeypatch, caplog):
+    monkeypatch.setattr(NewsPartial, "shape", (50, 63))
+    frame = articles().assign(source="s", label_from="file")
+    put(root, "online_news", "OnlineNewsPopularity_partial.csv.gz", gzip.compress(csv(frame)))
+    own = NewsPartial(root=str(root)).load()
+    assert own.variant.startswith("news_partial")
+    assert not own.substitute
+    assert len(own.columns) == 58
+    instead = News(root=str(root)).load()
+    assert instead.substitute
+    assert "in place of news" in instead.variant
+    assert "SUBSTITUTE DATA" in caplog.text
+    torch.testing.assert_close(instead.train.features, own.train.features)
+
+
+def blog(rows=80):
+    rng = np.random.default_rng(2)
+    frame = pd.DataFrame(rng.normal(size=(rows, 281)))
+    frame[7] = 3.0  # constant
+    frame[280] = np.r_[np.zeros(rows - 30), np.arange(30.0)]
+    frame.loc[rows - 1, 280] = 258.0
+    return frame
+
+
+def put_blog(root, frame):
+    parts = {f"part-{i}.csv": rows for i, rows in enumerate(np.array_split(frame.index, 3))}
+    members = {
+        name: frame.loc[rows].to_csv(index=False, header=False) for name, rows in parts.items()
+    }
+    return archive(root, "BlogFeedback.zip", members)
+
+
+def test_blog_drops_the_largest_targets_and_constant_columns(root, monkeypatch):
+    monkeypatch.setattr(Blog, "shape", (80, 281))
+    put_blog(root, blog())
+    table = Blog(root=str(root)).load()
+    assert len(table.columns) == 279
+    assert "7" not in table.columns
+    targets = torch.cat([part.targets for part in (table.train, table.valid, table.test)])
+    assert len(targets) == 72  # of 80, without the largest 8
+    assert ((targets * 21).round() == 2).sum() == 1  # 21 is the largest that is kept
+    released = Blog(root=str(root), conventions="released").load()
+    targets = torch.cat([part.targets for part in (released.train, released.valid, released.test)])
+    assert ((targets * 20).round() == 2).sum() == 2  # 258 counts as 2, and 20 is the largest
+    assert released.fingerprint != table.fingerprint
+    with pytest.raises(ValueError, match="correct or released, got 'authors'"):
+        Blog(conventions="authors")
+
+
+# Files that are not the published ones.
+
+
+@pytest.mark.parametrize(
+    ("frame", "message"),
+    [
+        (compas().drop(columns="age"), "expected the columns age too, found other_0, "),
+        (compas(59), "expected 60 rows of 53 columns, found 59 rows of 53 columns"),
+        (compas().assign(more=1), "expected 60 rows of 53 columns, found 60 rows of 54 columns"),
+    ],
+)
+def test_other_columns_or_rows_say_what_was_expected(root, monkeypatch, frame, message):
+    monkeypatch.setattr(COMPAS, "shape", (60, 53))
+    path = put(root, "compas", "compas-scores-two-years.csv", csv(frame))
+    with pytest.raises(DamagedFileError, match=message) as caught:
+        COMPAS(root=str(root)).load()
+    assert str(path) in str(caught.value)
+
+
+def test_damaged_files_are_errors_and_are_not_replaced(root, monkeypatch):
+    monkeypatch.setattr(Blog, "shape", (80, 281))
+    path = put_blog(root, blog())
+    path.write_bytes(path.read_bytes()[:-100])
+    whole = gzip.compress(csv(compas()))
+    put(root, "compas", "compas-scores-two-years.csv.gz", whole[: len(whole) // 2])
+    put(root, "adult", "adult.data", b"39, State-gov\n")
+    archive(root, "OnlineNewsPopularity.zip", {"other.csv": b"a,b\n"})
+    for loader, message in [
+        (Blog, "cannot be read"),
+        (COMPAS, "cannot be read"),
+        (Adult, "expected md5 5d7c39d7"),
+        (News, "cannot be read.*OnlineNewsPopularity.csv"),
+    ]:
+        with pytest.raises(DamagedFileError, match=message):
+            loader(root=str(root)).load()
+
+
+@pytest.mark.parametrize("loader", LOADERS)
+def test_missing_files_are_replaced_out_loud_or_refused(root, caplog, loader):
+    table = loader(root=str(root)).load()
+    assert table.substitute
+    kind = "breast cancer" if loader.binary else "diabetes"
+    assert table.variant == f"scikit-learn's {kind}, in place of {loader.name}"
+    assert "SUBSTITUTE DATA" in caplog.text
+    with pytest.raises(MissingFileError, match="no network|cannot be downloaded"):
+        loader(root=str(root), strict=True).load()
+
+
+# Splits.
+
+
+def test_splits_are_disjoint_random_and_of_the_stated_size():
+    """Of 6,172 rows: 4,889 to train on, 49 held out, 1,234 to test."""
+    features = np.arange(6_172.0)[:, None]
+    targets = features[:, 0] / 6_171
+    table = split(features, targets, ("row",), "rows", seed=0)
+    sizes = [len(part) for part in (table.train, table.valid, table.test)]
+    assert sizes == [4_889, 49, 1_234]
+    rows = torch.cat([part.targets for part in (table.train, table.valid, table.test)]) * 6_171
+    assert rows.round().long().sort().values.tolist() == list(range(6_172))
+    other = split(features, targets, ("row",), "rows", seed=1)
+    assert other.fingerprint != table.fingerprint
+    again = split(features, targets, ("row",), "rows", seed=0)
+    assert again.fingerprint == table.fingerprint
+    assert split(features, targets, ("row",), "other", seed=0).fingerprint != table.fingerprint
+
+
+def test_features_are_standardised_by_the_training_rows():
+    rng = np.random.default_rng(3)
+    features = np.column_stack([rng.normal(5, 3, 200), np.full(200, 0.1), np.zeros(200)])
+    order = split(features, np.zeros(200), ("a", "b", "c"), "rows", seed=0)
+    train, test = order.train.features, order.test.features
+    torch.testing.assert_close(train.mean(0), torch.zeros(3), atol=1e-6, rtol=0)
+    torch.testing.assert_close(train.std(0), torch.tensor([1.0, 0.0, 0.0]))
+    assert (test[:, 1:] == 0).all()
+    assert test.mean(0)[0].abs() > 1e-4  # control: not by the test rows
+
+
+def test_a_column_that_is_constant_among_training_rows_alone_is_0():
+    features = np.zeros((50, 1))
+    plain = split(features, np.arange(50) / 49, ("a",), "rows", seed=0)
+    held = round(49 * float(plain.test.targets[0]))  # a row of the test part
+    features[held] = 7
+    assert (split(features, np.arange(50) / 49, ("a",), "rows", seed=0).test.features == 0).all()
+
+
+def test_a_limit_is_part_of_the_name():
+    table = split(np.zeros((50, 2)), np.zeros(50), ("a", "b"), "rows", seed=0, limit=20)
+    assert len(table.train) + len(table.valid) + len(table.test) == 20
+    assert table.variant == "rows, 20 of 50 rows"
+    assert split(np.zeros((50, 2)), np.zeros(50), ("a", "b"), "rows", seed=0, limit=90).variant == (
+        "rows"
+    )
+
+
+@pytest.mark.parametrize(
+    ("features", "targets", "message"),
+    [
+        (np.full((20, 1), np.nan), np.zeros(20), "finite features"),
+        (np.zeros((20, 1)), np.full(20, 1.5), r"targets in \[0, 1\]"),
+        (np.zeros((9, 1)), np.zeros(9), "at least 10 rows, found 9"),
+    ],
+)
+def test_rows_that_cannot_be_split_say_so(features, targets, message):
+    with pytest.raises(ValueError, match=message):
+        split(features, targets, ("a",), "rows", seed=0)
+
+
+# The real files.
+
+
+@real_data
+@pytest.mark.parametrize(
+    ("loader", "sizes", "columns"),
+    [
+        (COMPAS, (4_889, 49, 1_234), 13),
+        (Adult, (35_816, 362, 9_044), 88),
+        (NewsPartial, (19_290, 195, 4_871), 58),
+        (Blog, (43_016, 435, 10_863), 276),
+    ],
+)
+def test_the_real_tables(loader, sizes, columns):
+    table = loader(strict=True).load()
+    assert not table.substitute
+    assert tuple(len(part) for part in (table.train, table.valid, table.test)) == sizes
+    assert table.train.features.shape[1] == len(table.columns) == columns
+    assert table.train.features.dtype == table.train.targets.dtype == torch.float32
+    for part in (table.train, table.test):
+        assert part.features.isfinite().all()
+        assert ((part.targets >= 0) & (part.targets <= 1)).all()
+
+
+def test_fetching_names_what_was_found(root, monkeypatch):
+    """scripts.fetch_data reads the parts of a table as it reads those of a data set."""
+    monkeypatch.setenv("LATTICEWORK_DATA", str(root))
+    monkeypatch.setattr(COMPAS, "shape", (60, 53))
+    put(root, "compas", "compas-scores-two-years.csv", csv(compas()))
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        assert fetch("compas") == "compas: 44 / 0 / 11"
+        for name in ("adult", "news", "news_partial", "blog"):
+            loader = instantiate(compose(f"data/{name}").data)
+            assert type(loader) in LOADERS
+    shutil.rmtree(root)
+    with pytest.raises(NotADirectoryError, match="is not a folder"):
+        COMPAS().load()
