@@ -82,7 +82,7 @@ class Reviews:
                 raise
             name = "paragraphs of Python's help topics, in place of reviews"
             log.warning("SUBSTITUTE DATA: these are %s\n%s", name, error)
-            rows, _ = bag_of_words(_help_topics(), self.words, self.seed)
+            rows, _ = bag_of_words(help_topics(), self.words, self.seed)
             return _dataset(rows, name, substitute=True)
         name = "reviews (imdb, in place of the unpublished OpenTable), Porter stems"
         return _dataset(self._cached(path), name)
@@ -94,7 +94,7 @@ class Reviews:
         if not file.exists():
             log.info("reading %s, some tens of seconds", path.name)
             try:
-                rows, stems = bag_of_words(_read_jsonl(path), self.words, self.seed)
+                rows, stems = bag_of_words(read_jsonl(path), self.words, self.seed)
             except (lzma.LZMAError, EOFError, KeyError, ValueError) as error:
                 raise damaged(path, self.source, f"it cannot be read ({error!r})") from error
             train, valid, test = (np.packbits(split, axis=1) for split in rows)
@@ -154,13 +154,14 @@ def stem(word: str) -> str:
     return _porter.stem(word)
 
 
-def _read_jsonl(path: Path) -> Iterator[str]:
+def read_jsonl(path: Path) -> Iterator[str]:
+    """The `text` of each line of a compressed file of JSON objects."""
     with lzma.open(path, "rt", encoding="utf-8") as file:
         for line in file:
             yield json.loads(line)["text"]
 
 
-def _help_topics() -> list[str]:
+def help_topics() -> list[str]:
     """Paragraphs of five words or more."""
     paragraphs = [p for t in pydoc_data.topics.topics.values() for p in t.split("\n\n")]
     return [paragraph for paragraph in paragraphs if len(WORD.findall(paragraph.lower())) >= 5]

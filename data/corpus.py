@@ -1,0 +1,124 @@
+"""Sentences to train a small masked language model on: movie reviews and reference sentences.
+
+From the reviews (`data.text`) and the two reference corpora (`data.sentences`), or from any text
+files. What the infilling experiment may draw, every reference sentence of 15 to 25 words, is never
+trained on: it is held out, whatever the seed of the draw.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import torch
+
+from data.base import derive
+from data.files import MissingFileError, find
+from data.sentences import eligible, read_references
+from data.text import Reviews, help_topics, read_jsonl
+
+log = logging.getLogger(__name__)
+END = re.compile(r"(?:(?<=[.!?])|(?<=[.!?][\"')]))\s+")  # where a sentence ends
+MARKUP = re.compile(r"<[^>]*>")
+SHORTEST, LONGEST = 4, 80  # words of a training sentence
+
+
+@dataclass(frozen=True, eq=False)
+class Text:
+    """Sentences to train on, and the held-out ones by name."""
+
+    train: list[str]
+    held_out: dict[str, list[str]]
+    variant: str
+    substitute: bool = False
+
+    @property
+    def fingerprint(self) -> str:
+        digest = hashlib.sha256(self.variant.encode())
+        for sentences in (self.train, *self.held_out.values()):
+            digest.update(hashlib.sha256("\n".join(sentences).encode()).digest())
+        return digest.hexdigest()[:16]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Corpus:
+    """Sentences of the reviews and the reference files, or of `files`.
+
+    Args:
+        files: text files of one's own instead: `.jsonl.xz` with a key `text`, else plain text, a
+            paragraph a line.
+        repeats: how often the reference sentences of other lengths stand among the training
+            sentences: they are few, and of the kind that the experiment fills in.
+        limit: texts read of the reviews, or of all `files`; None for every one.
+        held_out: share of the texts held out.
+        root: the data root; None for the environment variable LATTICEWORK_DATA, if set.
+        strict: whether missing data are an error, not replaced by Python's help topics.
+        seed: names the generator that chooses the texts held out.
+    """
+
+    files: Sequence[str] | None = None
+    repeats: int = 1
+    limit: int | None = None
+    held_out: float = 0.01
+    root: str | None = None
+    strict: bool = False
+    seed: int = 0
+
+    def load(self) -> Text:
+        """Reads and splits the texts.
+
+        Raises:
+            MissingFileError: if the data cannot be had and `strict` is true.
+        """
+        if self.files:
+            texts = (text for file in self.files for text in _read(Path(file).expanduser()))
+            names = ", ".join(Path(file).name for file in self.files)
+            train, held = self._split(list(islice(texts, self.limit)))
+            return Text(train, {"corpus": held}, f"sentences of {names}")
+        try:
+            path = find(Reviews.source, self.root)
+            references = read_references(self.root)
+        except MissingFileError as error:
+            if self.strict:
+                raise
+            name = "sentences of Python's help topics, in place of reviews and references"
+            log.warning("SUBSTITUTE DATA: these are %s\n%s", name, error)
+            train, held = self._split(help_topics())
+            return Text(train, {"help topics": held}, name, substitute=True)
+        train, held = self._split(list(islice(read_jsonl(path), self.limit)))
+        pools: dict[str, list[str]] = {"reviews": held}
+        for corpus, sentences in references.items():
+            distinct = sorted(set(sentences))
+            pools[corpus] = [" ".join(s) for s in distinct if eligible(s)]
+            kept = [" ".join(s) for s in distinct if not eligible(s) and len(s) >= SHORTEST]
+            train += kept * self.repeats
+        return Text(train, pools, "reviews (imdb) and reference sentences (tbc, wt103)")
+
+    def _split(self, texts: list[str]) -> tuple[list[str], list[str]]:
+        """Sentences of the training texts and of the held-out ones; a text is in one of them."""
+        order = torch.randperm(len(texts), generator=derive(self.seed, "corpus split")).tolist()
+        count = max(1, round(self.held_out * len(texts)))
+        held = list(sentences_of(texts[i] for i in order[:count]))
+        return list(sentences_of(texts[i] for i in order[count:])), held
+
+
+def sentences_of(texts: Iterable[str]) -> Iterator[str]:
+    """The sentences of 4 to 80 words, markup removed."""
+    for text in texts:
+        for sentence in END.split(MARKUP.sub(" ", text).strip()):
+            words = sentence.split()
+            if SHORTEST <= len(words) <= LONGEST:
+                yield " ".join(words)
+
+
+def _read(path: Path) -> Iterator[str]:
+    if path.name.endswith(".jsonl.xz"):
+        yield from read_jsonl(path)
+    else:
+        with path.open(encoding="utf-8") as file:
+            yield from (line for line in file if line.strip())

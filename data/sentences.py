@@ -1,0 +1,188 @@
+"""Sentences to fill in, and the two reference corpora that they are drawn from.
+
+R. Zhang, X. Liu and Q. Liu (ICML 2022), Section 7.5 and Appendix I.6: 20 sentences of the Toronto
+BookCorpus (tbc) and WikiText-103 (wt103), a quarter of the words of each masked. The references are
+5,000 sentences of either, as Wang and Cho (2019, "BERT has a mouth, and it must speak") sampled
+them; the sentences drawn from them are left out.
+
+A sentence is a tuple of lower-case words, the file's own split at white space. The BookCorpus's
+`` and '' become ", WikiText's @@unknown@@ becomes [UNK].
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import ClassVar
+
+import torch
+
+from data.base import derive
+from data.files import MissingFileError, Source, find
+from data.text import help_topics
+
+log = logging.getLogger(__name__)
+MASK, UNKNOWN = "[MASK]", "[UNK]"
+REPLACED = {"``": '"', "''": '"', "@@unknown@@": UNKNOWN}
+SHORTEST, LONGEST = 15, 25  # words of a sentence that may be drawn
+ORIGIN = "where the data root came from (5,000 sentences, one a line)"
+Sentence = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Blanks:
+    """A sentence with blanks: its words, and which of them are masked (indices, increasing).
+
+    `origin` names the corpus; of a user's own sentence the masked words are not known and read
+    "[MASK]".
+    """
+
+    words: Sentence
+    masked: tuple[int, ...]
+    origin: str
+
+    def __post_init__(self) -> None:
+        if not self.masked or not all(0 <= i < len(self.words) for i in self.masked):
+            raise ValueError(
+                f"a sentence needs one masked word or more, each an index below "
+                f"{len(self.words)}, got {list(self.masked)}"
+            )
+
+    def filled(self, words: Iterable[str]) -> Sentence:
+        """The sentence with `words` at its blanks; a piece `##ing` is joined to the word before."""
+        new = dict(zip(self.masked, words, strict=True))
+        filled: list[str] = []
+        for i, word in enumerate(self.words):
+            piece = new.get(i, word)
+            if i in new and piece.startswith("##") and filled:
+                filled[-1] += piece.removeprefix("##")
+            else:
+                filled.append(piece)
+        return tuple(filled)
+
+
+@dataclass(frozen=True, eq=False)
+class Infilling:
+    """What the text-infilling experiment reads: blanks to fill, and references to compare with."""
+
+    blanks: list[Blanks]
+    references: dict[str, list[Sentence]]  # by corpus: tbc, wt103
+    variant: str
+    substitute: bool = False
+
+    @cached_property
+    def fingerprint(self) -> str:
+        content = (self.variant, self.blanks, self.references)
+        return hashlib.sha256(repr(content).encode()).hexdigest()[:16]
+
+
+def blanks_of(text: str) -> Blanks:
+    """A user's own sentence, lower-cased, such as "The [MASK] cat sat on the [MASK].".
+
+    Raises ValueError where it has no [MASK].
+    """
+    words = tuple(text.replace(MASK, f" {MASK} ").split())
+    words = tuple(word if word == MASK else word.lower() for word in words)
+    masked = tuple(i for i, word in enumerate(words) if word == MASK)
+    if not masked:
+        raise ValueError(f"the text must hold one [MASK] or more, got {text!r}")
+    return Blanks(words, masked, "text")
+
+
+def normalise(line: str) -> Sentence:
+    """The words of a line of a reference file."""
+    words = line.lower().split()
+    return tuple(REPLACED.get(word, word) for word in words)
+
+
+def eligible(sentence: Sentence) -> bool:
+    """Whether a sentence may be drawn: 15 to 25 words."""
+    return SHORTEST <= len(sentence) <= LONGEST
+
+
+def read_references(root: str | None) -> dict[str, list[Sentence]]:
+    """The sentences of both files, by corpus. Raises MissingFileError."""
+    return {
+        corpus: [normalise(line) for line in _lines(find(source, root))]
+        for corpus, source in Sentences.sources.items()
+    }
+
+
+def _lines(path: Path) -> list[str]:
+    return [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sentences:
+    """`count` sentences with blanks, half of each corpus, and the references without them.
+
+    Where the files are missing and `strict` is false, sentences of Python's help topics stand in
+    for both, and the data set says so.
+
+    Args:
+        count: number of sentences.
+        share: of the words that are masked, rounded to a whole number; never the first or the last.
+        root: the data root; None for the environment variable LATTICEWORK_DATA, if set.
+        strict: whether missing files are an error.
+        seed: names the generator that draws the sentences and the masked words.
+    """
+
+    count: int = 20
+    share: float = 0.25
+    root: str | None = None
+    strict: bool = False
+    seed: int = 0
+
+    sources: ClassVar[dict[str, Source]] = {
+        "tbc": Source("tbc.5k.txt", ("bert_gen_sentences", "."), origin=ORIGIN),
+        "wt103": Source("wiki103.5k.txt", ("bert_gen_sentences", "."), origin=ORIGIN),
+    }
+
+    def __post_init__(self) -> None:
+        if self.count < 2 or self.count % 2:
+            raise ValueError(f"count must be an even number, half of each corpus, got {self.count}")
+        if not 0 < self.share < 1:
+            raise ValueError(f"share must be between 0 and 1, got {self.share}")
+
+    def load(self) -> Infilling:
+        """Reads both files and draws the sentences.
+
+        Raises:
+            MissingFileError: if a file cannot be had and `strict` is true.
+        """
+        variant, substitute = "5,000 sentences each of tbc and wt103", False
+        try:
+            references = read_references(self.root)
+        except MissingFileError as error:
+            if self.strict:
+                raise
+            references, substitute = _help_sentences(), True
+            variant = f"sentences of Python's help topics, in place of {variant}"
+            log.warning("SUBSTITUTE DATA: these are %s\n%s", variant, error)
+        blanks = []
+        for corpus, sentences in references.items():
+            rng = derive(self.seed, f"sentences of {corpus}")
+            readable = {s for s in sentences if eligible(s) and UNKNOWN not in s}
+            pool = sorted(readable)  # a set has no order of its own
+            drawn = torch.randperm(len(pool), generator=rng)[: self.count // 2]
+            blanks += [self._mask(pool[i], corpus, rng) for i in drawn.tolist()]
+        taken = {blank.words for blank in blanks}
+        references = {c: [s for s in kept if s not in taken] for c, kept in references.items()}
+        return Infilling(blanks, references, variant, substitute)
+
+    def _mask(self, words: Sentence, corpus: str, rng: torch.Generator) -> Blanks:
+        inner = range(1, len(words) - 1)
+        count = min(max(1, round(self.share * len(words))), len(inner))
+        chosen = torch.randperm(len(inner), generator=rng)[:count].tolist()
+        return Blanks(words, tuple(sorted(inner[i] for i in chosen)), corpus)
+
+
+def _help_sentences() -> dict[str, list[Sentence]]:
+    """Sentences of Python's help topics, every other one, under the names of the two corpora."""
+    topics = " ".join(" ".join(topic.split()) for topic in help_topics())
+    sentences = [normalise(f"{part} .") for part in topics.split(". ") if part]
+    return {"tbc": sentences[::2], "wt103": sentences[1::2]}

@@ -1,0 +1,159 @@
+"""Pages of generated sentences: Figures 6 and 10 of Zhang et al. (2022).
+
+Words that were written are blue; red are those that repeat: another of the sentences shown, by the
+same sampler, has the same word at the same blank. A Page is a figure for PNG and PDF that carries
+the same content as a web page.
+"""
+
+from collections.abc import Sequence
+from html import escape
+from textwrap import shorten
+from typing import Any, NamedTuple
+
+import matplotlib.pyplot as plt
+from matplotlib.figure import Figure
+
+from experiments.figures.style import by_sampler, label
+from experiments.record import Record
+from experiments.tables.infilling import by_language, filled
+
+COLOURS = {"given": "#222222", "written": "#0072B2", "repeated": "#D55E00"}
+WIDTH = 104  # characters of a line
+STYLE = """body {font: 15px/1.5 sans-serif; max-width: 60em; margin: 2em auto; color: #222}
+.written {color: #0072B2} .repeated {color: #D55E00; text-decoration: underline}
+h3 {margin-bottom: 0} p {margin: .2em 0} .source {color: #666}"""
+
+
+class Word(NamedTuple):
+    text: str
+    kind: str  # a key of COLOURS
+
+
+class Page(Figure):
+    """A figure that `experiments.figures.draw` also writes as a web page."""
+
+    html: str = ""
+
+
+def sentences(
+    records: list[Record], count: int = 3, first: int = 0, each: int = 5, title: str = ""
+) -> Page:
+    """What each sampler wrote in `count` sentences from number `first` on, the `each` likeliest.
+
+    Of the smallest seed there is, for each language model. Where there are fewer sentences the last
+    ones are shown. Raises LookupError when no record holds any.
+    """
+    parts = []
+    for name, group in by_language(filled(records)).items():
+        runs = {
+            label(key) if key[0] != "gibbs" else "Gibbs": min(found, key=lambda r: r.config["seed"])
+            for key, found in by_sampler(group).items()
+        }
+        total = min(len(run.document["generated"]) for run in runs.values())
+        start = max(0, min(first, total - count))
+        for number in range(start, min(start + count, total)):
+            entries = {sampler: run.document["generated"][number] for sampler, run in runs.items()}
+            parts.append((name, entries))
+    page = _draw(parts, each, title)
+    page.html = _html(parts, each, title)
+    return page
+
+
+def marked(entry: dict[str, Any], each: int) -> list[list[Word]]:
+    """The `each` likeliest sentences as words of the three kinds; a piece `##ing` is joined."""
+    shown = entry["written"][:each]
+    lines = []
+    for written in shown:
+        line: list[Word] = []
+        fills = dict(zip(entry["masked"], enumerate(written), strict=True))
+        for i, word in enumerate(entry["words"]):
+            if i not in fills:
+                line.append(Word(word, "given"))
+                continue
+            blank, piece = fills[i]
+            again = sum(other[blank] == piece for other in shown) > 1
+            kind = "repeated" if again else "written"
+            if piece.startswith("##") and line:
+                line[-1] = Word(line[-1].text + piece.removeprefix("##"), kind)
+            else:
+                line.append(Word(piece, kind))
+        lines.append(line)
+    return lines
+
+
+def _prompt(entry: dict[str, Any]) -> str:
+    words = ["[MASK]" if i in entry["masked"] else w for i, w in enumerate(entry["words"])]
+    return " ".join(words)
+
+
+def _html(parts: Sequence[tuple[str, dict[str, dict[str, Any]]]], each: int, title: str) -> str:
+    body = []
+    for name, entries in parts:
+        entry = next(iter(entries.values()))
+        body.append(f"<h2>{escape(_prompt(entry))}</h2>")
+        original = "" if "[MASK]" in entry["words"] else escape(" ".join(entry["words"]))
+        body.append(
+            f'<p class="source">{escape(entry["origin"])}: {original}<br>{escape(name)}</p>'
+        )
+        for sampler, own in entries.items():
+            body.append(f"<h3>{escape(sampler)}</h3>")
+            for line in marked(own, each):
+                words = [
+                    escape(w.text) if w.kind == "given"
+                    else f'<span class="{w.kind}">{escape(w.text)}</span>'
+                    for w in line
+                ]  # fmt: skip
+                body.append(f"<p>{' '.join(words)}</p>")
+    legend = '<p><span class="written">written</span> <span class="repeated">repeated</span></p>'
+    return (
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}'
+        f"</title>\n<style>{STYLE}</style></head>\n<body><h1>{escape(title)}</h1>{legend}\n"
+        + "\n".join(body)
+        + "\n</body></html>\n"
+    )
+
+
+def _draw(parts: Sequence[tuple[str, dict[str, dict[str, Any]]]], each: int, title: str) -> Page:
+    """Lines of a fixed-width font, so that a word's place is its column."""
+    lines: list[list[Word]] = []
+    for name, entries in parts:
+        entry = next(iter(entries.values()))
+        heading = shorten(f"{name}, {entry['origin']}: {_prompt(entry)}", 3 * WIDTH)
+        lines += _wrapped([Word(word, "given") for word in heading.split()])
+        for sampler, own in entries.items():
+            for line in marked(own, each):
+                first, *rest = _wrapped(line, WIDTH - 9)
+                lines.append([Word(f"{sampler:8}", "given"), *first])
+                lines += [[Word(" " * 8, "given"), *more] for more in rest]
+        lines.append([])
+    height = 0.19 * (len(lines) + 3)
+    figure = plt.figure(figsize=(0.077 * WIDTH, height), FigureClass=Page)
+    assert isinstance(figure, Page)
+    column = 0.98 / WIDTH
+    figure.text(0.01, 1 - 0.19 / height, title, weight="bold", fontsize=10, va="top")
+    for row, line in enumerate(lines):
+        place = 0
+        for word in line:
+            figure.text(
+                0.01 + column * place,
+                1 - 0.19 * (row + 3) / height,
+                word.text,
+                color=COLOURS[word.kind],
+                family="monospace",
+                fontsize=9,
+                parse_math=False,
+            )
+            place += len(word.text) + 1
+    return figure
+
+
+def _wrapped(words: Sequence[Word], width: int = WIDTH) -> list[list[Word]]:
+    lines: list[list[Word]] = [[]]
+    used = 0
+    for word in words:
+        if lines[-1] and used + len(word.text) > width:
+            lines.append([])
+            used = 0
+        lines[-1].append(word)
+        used += len(word.text) + 1
+    return lines

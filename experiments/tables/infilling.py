@@ -1,0 +1,82 @@
+"""Table 3 of Zhang et al. (2022): diversity and quality of text infilling."""
+
+from collections import defaultdict
+
+import pandas as pd
+
+from experiments.figures.style import SAMPLERS, by_sampler
+from experiments.published import published
+from experiments.record import Record
+from experiments.tables.table import estimate
+
+COLUMNS = {  # of the scores in a record, in the paper's order
+    "self_bleu": "self-BLEU",
+    "self_2": "unique 2-grams, self",
+    "self_3": "unique 3-grams, self",
+    "wt103_2": "2, WT103",
+    "wt103_3": "3, WT103",
+    "tbc_2": "2, TBC",
+    "tbc_3": "3, TBC",
+    "corpus_bleu": "corpus BLEU",
+    "perplexity": "perplexity",
+}
+PUBLISHED = {"bert_base": "bert-base-uncased", "bert_large": "bert-large-uncased"}
+
+
+def filled(records: list[Record]) -> list[Record]:
+    """The runs of task=text_infilling on the data's sentences. LookupError where there is none."""
+    found = [r for r in records if "scores" in r.document and not r.config["task"].get("text")]
+    if not found:
+        raise LookupError("no record holds scores; run task=text_infilling")
+    return found
+
+
+def language(record: Record) -> str:
+    """The checkpoint that wrote, and the one that was asked for where it is another."""
+    asked, used = (record.document["language"][key] for key in ("asked", "used"))
+    return used if asked == used else f"{used}, in place of {asked}"
+
+
+def by_language(records: list[Record]) -> dict[str, list[Record]]:
+    groups: dict[str, list[Record]] = defaultdict(list)
+    for record in records:
+        groups[language(record)].append(record)
+    return dict(groups)
+
+
+def table3(records: list[Record]) -> pd.DataFrame:
+    """Percentages (perplexity aside), a row a model and sampler, over seeds; then the paper's rows.
+
+    The paper's models stand in rows of their own: nothing made by another model is beside them.
+    `acceptance` and `sites changed`, a step, are means over sentences. Raises LookupError when no
+    record fits, or when runs of two budgets would be averaged.
+    """
+    rows = []
+    for name, group in by_language(filled(records)).items():
+        for key, runs in by_sampler(group).items():
+            if len({_budget(run) for run in runs}) > 1:
+                raise LookupError(f"runs of {name}, {key[0]} differ in more than their seed")
+            row: dict[str, object] = {"model": name, "sampler": _sampler(key[0])}
+            for score, heading in COLUMNS.items():
+                row[heading] = estimate(r.document["scores"][score] for r in runs)
+            for metric, heading in (("acceptance", "acceptance"), ("changed", "sites changed")):
+                values = [run.metrics[metric].mean() for run in runs]
+                row[heading] = estimate(values)
+            rows.append({**row, "sentences": runs[0].document["data"]["variant"]})
+    for model, name in PUBLISHED.items():
+        for sampler in ("gibbs", "gwg", "dula", "dmala"):
+            numbers = {h: published("table3", model, sampler, s) for s, h in COLUMNS.items()}
+            rows.append({"model": f"{name}, published", "sampler": _sampler(sampler), **numbers})
+    return pd.DataFrame(rows)
+
+
+def _sampler(name: str) -> str:
+    return SAMPLERS[name][1] if name in SAMPLERS else name
+
+
+def _budget(record: Record) -> str:
+    task, data, model = (record.config[key] for key in ("task", "data", "model"))
+    settings = {key: value for key, value in task.items() if key != "start"}
+    draw = (data["count"], data["share"], data["seed"], record.document["data"]["variant"])
+    how = (model["mask_each"], model["gibbs"], record.config["sampler"])
+    return str((settings, draw, how))

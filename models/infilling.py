@@ -1,0 +1,175 @@
+"""Filling the blanks of a sentence: a masked language model as a target over words.
+
+R. Zhang, X. Liu and Q. Liu (ICML 2022), Section 7.5 and Appendix I.6.
+
+    U(theta) = sum_i log f(theta_i | X with position i masked)
+
+    paper            here
+    theta            x, one-hot `[chains, sites, values]`: the words at the blanks
+    X                the sentence, its blanks filled with theta
+    f(. | X)         `MaskedLM.log_probs`, normalised over the vocabulary
+
+Each blank of each chain is a sequence of its own with that blank masked; all are one batch. Words
+enter as x times the embedding matrix E, so that one backward pass gives the gradient over the whole
+vocabulary: log f at a site itself, plus (dU / d embedding) E' from the other blanks' contexts.
+
+U is a pseudo-log-likelihood. Its conditional at a site is not f: theta_i also stands in the
+contexts of the other blanks.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from models.base import Cache, EnergyModel
+from models.domain import Categorical
+from models.masked_lm import MASK, MaskedLM
+
+GibbsLaw = Literal["masked", "exact"]
+LARGEST = 100_000  # sequences that a step may price for exact conditionals
+
+
+class TextInfilling(EnergyModel):
+    """The words at the blanks of one sentence; `given` turns to another.
+
+    Args:
+        language: the masked language model.
+        text: the sentence with "[MASK]" at its blanks, or its words.
+        mask_each: False masks nothing: U = sum_i log f(theta_i | X), one sequence a chain. The
+            word to be predicted is then seen, which a BERT has learned to copy more or less.
+        gibbs: what Gibbs resamples a site from. "masked": f(. | X with the site masked), one
+            sequence a chain, as Wang and Cho (2019) do; such a chain does not leave exp(U)
+            invariant, but a law of its own, which depends on the order of the sites too. "exact":
+            exp(U)'s conditional, which prices every word at the site.
+        batch: sequences that the network sees at once.
+
+    Raises ValueError where the text has no blank.
+    """
+
+    places: Tensor
+    fixed: Tensor
+
+    def __init__(
+        self,
+        language: MaskedLM,
+        text: str | Sequence[str],
+        mask_each: bool = True,
+        gibbs: GibbsLaw = "masked",
+        batch: int = 128,
+    ) -> None:
+        super().__init__()
+        if gibbs not in get_args(GibbsLaw):
+            raise ValueError(f"gibbs must be masked or exact, got {gibbs!r}")
+        words = text.replace(MASK, f" {MASK} ").split() if isinstance(text, str) else list(text)
+        if MASK not in words:
+            raise ValueError(f"the text must hold one {MASK} or more, got {' '.join(words)!r}")
+        self.language, self.mask_each = language, mask_each
+        self.gibbs, self.batch = gibbs, batch
+        ids, places = language.tokens(words)
+        self.register_buffer("places", places)  # [sites] of the sequence
+        self.register_buffer("fixed", language.embed(ids))  # [length, width], masks at the blanks
+        self.domain = Categorical(len(places), len(language.values))
+
+    def given(self, sentence: Sequence[str], positions: Sequence[int]) -> "TextInfilling":
+        """The target of the blanks at `positions` (indices of words) of `sentence`."""
+        blanks = set(positions)
+        words = [MASK if i in blanks else word for i, word in enumerate(sentence)]
+        settings = (self.mask_each, self.gibbs, self.batch)
+        return TextInfilling(self.language, words, *settings)
+
+    def forward(self, x: Tensor) -> Tensor:
+        parts = [
+            (part * self.log_probs(part)).sum((-2, -1)) for part in self._parts(x, self.mask_each)
+        ]
+        return torch.cat(parts)
+
+    def log_prob_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Part by part, so that the graph of one part only is kept."""
+        parts = [
+            super(TextInfilling, self).log_prob_and_grad(part)
+            for part in self._parts(x, self.mask_each)
+        ]
+        log_prob, grad = zip(*parts, strict=True)
+        return torch.cat(log_prob), torch.cat(grad)
+
+    def log_probs(self, x: Tensor) -> Tensor:
+        """The log f of every word at every blank, given the rest as the target has it.
+
+        `[chains, sites, values]`.
+        """
+        if self.mask_each:
+            return self._masked(x)
+        filled = x @ self.language.embeddings
+        return self._ask(filled, lambda hidden: hidden.index_select(1, self.places))
+
+    def _masked(self, x: Tensor) -> Tensor:
+        chains, sites = x.shape[:2]
+        filled = x @ self.language.embeddings  # [chains, sites, width]
+        itself = torch.eye(sites, dtype=torch.bool, device=x.device).unsqueeze(-1)
+        mask = self.fixed.index_select(0, self.places)
+        copies = torch.where(itself, mask, filled.unsqueeze(1))  # [chains, copies, sites, width]
+        places = self.places.repeat(chains).view(-1, 1, 1)
+        return self._ask(copies.flatten(0, 1), lambda hidden: _at(hidden, places)).view_as(x)
+
+    def log_likelihood(self, x: Tensor) -> Tensor:
+        """U with each position masked, `[chains]`, whatever the target masks."""
+        return torch.cat([(p * self._masked(p)).sum((-2, -1)) for p in self._parts(x, masked=True)])
+
+    def blank_log_probs(self) -> Tensor:
+        """The log f of every word at every blank with all blanks masked, `[sites, values]`."""
+        mask = self.fixed.index_select(0, self.places).unsqueeze(0)
+        return self._ask(mask, lambda hidden: hidden.index_select(1, self.places)).squeeze(0)
+
+    def site_log_probs(self, x: Tensor, cache: Cache, site: Tensor) -> Tensor:
+        """The law that Gibbs draws `site` `[1]` from, `[chains, values]` (see `gibbs`)."""
+        if self.gibbs == "exact":
+            self._require_few(len(x) * len(self.language.values))
+            return super().site_log_probs(x, cache, site)
+        itself = (torch.arange(self.domain.dim, device=x.device) == site).unsqueeze(-1)
+        mask = self.fixed.index_select(0, self.places)
+        place = self.places.index_select(0, site)
+        parts = [
+            self._ask(
+                torch.where(itself, mask, part @ self.language.embeddings),
+                lambda hidden: hidden.index_select(1, place),
+            )
+            for part in x.split(self.batch)
+        ]
+        return torch.cat(parts).squeeze(1)
+
+    def block_log_probs(self, x: Tensor, cache: Cache, sites: Tensor, patterns: Tensor) -> Tensor:
+        self._require_few(len(x) * patterns.shape[1])
+        return super().block_log_probs(x, cache, sites, patterns)
+
+    def differences(self, x: Tensor, cache: Cache, sites: Tensor) -> Tensor:
+        self._require_few(len(x) * len(sites) * len(self.language.values))
+        return super().differences(x, cache, sites)
+
+    def words(self, x: Tensor) -> list[list[str]]:
+        """The words of each chain's blanks; `##ing` is a piece that belongs to the word before."""
+        return self.language.words(x.argmax(-1))
+
+    def _parts(self, x: Tensor, masked: bool) -> tuple[Tensor, ...]:
+        """Chains whose sequences are a batch."""
+        return x.split(max(1, self.batch // (self.domain.dim if masked else 1)))
+
+    def _ask(self, filled: Tensor, pick: Callable[[Tensor], Tensor]) -> Tensor:
+        """The language model's answer to the sentence with `filled` `[n, sites, width]` in it."""
+        embedded = self.fixed.expand(len(filled), -1, -1).index_copy(1, self.places, filled)
+        return self.language.log_probs(embedded, pick)
+
+    def _require_few(self, states: int) -> None:
+        sequences = states * (self.domain.dim if self.mask_each else 1)
+        if sequences > LARGEST:
+            raise ValueError(
+                f"exact conditionals would take {sequences:,} sequences a step, at most "
+                f"{LARGEST:,} are allowed; use sampler=gwg, dula or dmala, gibbs=masked "
+                "with sampler=gibbs, or restrict the vocabulary (language.words)"
+            )
+
+
+def _at(hidden: Tensor, places: Tensor) -> Tensor:
+    """The hidden state at each place, `[n, length, width], [n, 1, 1] -> [n, 1, width]`."""
+    return hidden.gather(1, places.expand(-1, -1, hidden.shape[-1]))

@@ -1,0 +1,213 @@
+"""Masked language models of `transformers`: load one, ask it for words, or start a new one.
+
+Any checkpoint with a masked-language-modelling head serves: a name on the Hugging Face hub, or a
+folder in the hub's format with safetensors weights. `mini_bert` is the small one that comes with
+this project (models/mini_bert), and stands in, out loud, for a name that cannot be had.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from models.torchvision_ops import ensure_importable
+
+ensure_importable()
+
+from transformers import (  # noqa: E402 - torchvision must be importable first
+    AutoModelForMaskedLM,
+    AutoTokenizer,
+    BertConfig,
+    BertForMaskedLM,
+)
+from transformers.utils import logging as transformers_logging  # noqa: E402
+
+log = logging.getLogger(__name__)
+EMBEDDED = Path(__file__).resolve().parent / "mini_bert"
+_missing: dict[str, OSError] = {}  # checkpoints that the hub did not give
+MASK = "[MASK]"  # a blank in a text, whatever the tokenizer calls it
+
+
+class MaskedLM(nn.Module):
+    """A network, its tokenizer, and the tokens that may fill a blank.
+
+    Args:
+        checkpoint: a name on the hub, a folder, or "mini_bert".
+        exclude_special: no blank is filled with a special token ([CLS], [UNK] ...) or one of
+            BERT's placeholders ([unused7]).
+        words: the only tokens that may fill a blank; None for the whole vocabulary.
+        download: whether a checkpoint that is not in the hub's cache may be downloaded.
+        strict: whether a checkpoint that cannot be had is an error, not replaced by mini_bert.
+
+    Attributes:
+        name: of the checkpoint that is used; `substitute` says that it is not what was asked for.
+        values: ids of the tokens that may fill a blank, `[values]`.
+        embeddings: their input embeddings, `[values, width]`.
+
+    Raises:
+        OSError: if the checkpoint cannot be had and `strict`, or if a folder holds none.
+        ValueError: if it has no masked-language-modelling head or no mask token, or if one of
+            `words` is no token of it.
+    """
+
+    values: Tensor
+    embeddings: Tensor
+
+    def __init__(
+        self,
+        checkpoint: str,
+        exclude_special: bool = True,
+        words: Sequence[str] | None = None,
+        download: bool = True,
+        strict: bool = False,
+    ) -> None:
+        super().__init__()
+        self.asked = checkpoint
+        self.name, self.network, self.tokenizer = _load(checkpoint, download, strict)
+        self.substitute = self.name != checkpoint
+        if self.tokenizer.mask_token is None:
+            raise ValueError(f"{checkpoint} has no mask token: it is no masked language model")
+        self.network.float().eval().requires_grad_(False)
+        table = self.network.get_input_embeddings().weight
+        self.register_buffer("values", self._values(len(table), exclude_special, words))
+        self.register_buffer("embeddings", table[self.values].clone(), persistent=False)
+
+    def _values(self, size: int, exclude_special: bool, words: Sequence[str] | None) -> Tensor:
+        vocabulary = self.tokenizer.get_vocab()
+        if words is not None:
+            if unknown := [word for word in words if word not in vocabulary]:
+                raise ValueError(f"no tokens of {self.name}: {', '.join(unknown)}")
+            return torch.tensor([vocabulary[word] for word in words])
+        allowed = torch.ones(size, dtype=torch.bool)
+        if exclude_special:
+            unused = [i for word, i in vocabulary.items() if word.startswith("[unused")]
+            allowed[[*self.tokenizer.all_special_ids, *unused]] = False
+        return allowed.nonzero().squeeze(1)
+
+    def tokens(self, words: Sequence[str]) -> tuple[Tensor, Tensor]:
+        """Ids of the sentence with "[MASK]" at its blanks, `[length]`, and the blanks' places.
+
+        Raises ValueError for a sentence that is too long for the network.
+        """
+        mask = self.tokenizer.mask_token
+        text = " ".join(mask if word == MASK else word for word in words)
+        ids = torch.tensor(self.tokenizer(text)["input_ids"], device=self.values.device)
+        longest = self.network.config.max_position_embeddings
+        if len(ids) > longest:
+            raise ValueError(
+                f"a sentence must have at most {longest} tokens for {self.name}, "
+                f"got {len(ids)}: {text}"
+            )
+        return ids, (ids == self.tokenizer.mask_token_id).nonzero().squeeze(1)
+
+    def embed(self, ids: Tensor) -> Tensor:
+        """Input embeddings, `[...] -> [..., width]`."""
+        return self.network.get_input_embeddings()(ids)
+
+    def log_probs(self, embedded: Tensor, pick: Callable[[Tensor], Tensor]) -> Tensor:
+        """Log-probabilities of `values` at the places that `pick` chooses.
+
+        `embedded` are sequences `[n, length, width]`; `pick` reduces the last hidden states
+        `[n, length, hidden]` to `[..., hidden]`, and the result is `[..., values]`. The head, which
+        multiplies by the whole vocabulary, sees no other place. The probabilities are normalised
+        over the whole vocabulary, with what may not fill a blank.
+        """
+
+        def keep(module: nn.Module, given: Any, output: Any) -> Any:
+            output.last_hidden_state = pick(output.last_hidden_state)
+            return output
+
+        handle = self.network.base_model.register_forward_hook(keep)
+        try:
+            logits = self.network(inputs_embeds=embedded).logits
+        finally:
+            handle.remove()
+        normaliser = logits.logsumexp(-1, keepdim=True)
+        if len(self.values) < logits.shape[-1]:
+            logits = logits.index_select(-1, self.values)
+        return logits - normaliser
+
+    def words(self, index: Tensor) -> list[list[str]]:
+        """The tokens with positions `index` `[chains, n]` among `values`; `##ing` for a piece."""
+        pieces = [self.tokenizer.convert_ids_to_tokens(row) for row in self.values[index].tolist()]
+        return [[piece.lstrip("Ġ▁") or piece for piece in row] for row in pieces]
+
+
+def _load(checkpoint: str, download: bool, strict: bool) -> tuple[str, Any, Any]:
+    """What is used, and its network and tokenizer."""
+    folder = EMBEDDED if checkpoint == "mini_bert" else Path(checkpoint).expanduser()
+    if folder.is_dir():
+        return checkpoint, *_read(str(folder), local=True)
+    if folder.is_absolute() or checkpoint.startswith("."):
+        raise FileNotFoundError(f"a checkpoint must be a folder or a name on the hub, no {folder}")
+    try:
+        return checkpoint, *_from_hub(checkpoint, download)
+    except OSError as error:
+        if strict:
+            raise
+        reason = str(error).strip().splitlines()[0]
+        edge = "#" * 88
+        log.warning(
+            "\n%s\n## SUBSTITUTE MODEL: THIS IS NOT %s\n## used:  mini_bert, the small one that "
+            "comes with this project\n## why:   %s\n## Nothing made with it may be set beside a "
+            "published number.\n## model.language.strict=true makes this an error.\n%s",
+            *(edge, checkpoint.upper(), reason, edge),
+        )
+        return "mini_bert", *_read(str(EMBEDDED), local=True)
+
+
+def _from_hub(checkpoint: str, download: bool) -> tuple[Any, Any]:
+    """From the hub's cache, else from the hub, which is asked once in a process.
+
+    Without a network it takes the hub's client most of a minute to say so.
+    """
+    try:
+        return _read(checkpoint, local=True)
+    except OSError:
+        if not download:
+            raise
+    if checkpoint in _missing:
+        raise _missing[checkpoint]
+    try:
+        log.info("asking the hub for %s", checkpoint)
+        return _read(checkpoint, local=False)
+    except OSError as error:
+        _missing[checkpoint] = error
+        raise
+
+
+def _read(source: str, local: bool) -> tuple[Any, Any]:
+    transformers_logging.disable_progress_bar()
+    tokenizer = AutoTokenizer.from_pretrained(source, local_files_only=local)
+    network, report = AutoModelForMaskedLM.from_pretrained(
+        source, local_files_only=local, use_safetensors=True, output_loading_info=True
+    )
+    if missing := sorted(report["missing_keys"]):
+        raise ValueError(
+            f"{source} lacks weights of a masked language model: {', '.join(missing[:4])} ..."
+        )
+    return network, tokenizer
+
+
+def untrained(
+    vocabulary: int, hidden: int, layers: int, heads: int, positions: int
+) -> BertForMaskedLM:
+    """A BERT with random weights, of `layers` layers of width `hidden`, without dropout.
+
+    `positions` is the longest sequence in tokens.
+    """
+    return BertForMaskedLM(
+        BertConfig(
+            vocab_size=vocabulary,
+            hidden_size=hidden,
+            num_hidden_layers=layers,
+            num_attention_heads=heads,
+            intermediate_size=4 * hidden,
+            max_position_embeddings=positions,
+            hidden_dropout_prob=0.0,
+            attention_probs_dropout_prob=0.0,
+        )
+    )

@@ -1,0 +1,262 @@
+"""Text infilling as a target: loading, energy, gradient, conditionals, and the samplers on it."""
+
+import logging
+import sys
+
+import pytest
+import torch
+from exactness import NoHostReads
+
+from data.wordpiece import learn
+from experiments.tasks.text_infilling import from_blanks
+from models import torchvision_ops
+from models.infilling import TextInfilling
+from models.masked_lm import EMBEDDED, MaskedLM, untrained
+from samplers.gibbs import Gibbs
+from samplers.gwg import GWG
+from samplers.langevin import DMALA, DULA
+from samplers.locally_balanced import LocallyBalanced
+
+SENTENCES = [
+    "the cat sat on the mat .", "a dog and a cat ran !", "the dogs were running on mats .",
+    "she said that the cat was sitting there .", "he ran ; the dog sat ?",
+]  # fmt: skip
+TEXT = "The [MASK] sat on [MASK] [MASK]."
+WORDS = ["the", "[MASK]", "sat", "on", "[MASK]", "[MASK]", "."]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A checkpoint in the hub's own format, with random weights and 90 tokens."""
+    path = tmp_path_factory.mktemp("checkpoint")
+    vocabulary = learn(SENTENCES * 3, 90)
+    (path / "vocab.txt").write_text("\n".join(vocabulary))
+    torch.manual_seed(0)
+    network = untrained(len(vocabulary), hidden=16, layers=2, heads=2, positions=20)
+    for parameter in network.parameters():  # a default BERT is nearly uniform
+        parameter.data.mul_(6)
+    network.save_pretrained(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def language(folder):
+    return MaskedLM(str(folder))
+
+
+def states(model, chains=3):
+    return model.domain.uniform(chains, torch.Generator().manual_seed(1))
+
+
+def test_a_checkpoint_folder_is_loaded_with_its_vocabulary(language, folder):
+    assert (language.name, language.substitute) == (str(folder), False)
+    ids, places = language.tokens(["the", "cat", "[MASK]", "."])
+    words = language.tokenizer.convert_ids_to_tokens(ids.tolist())
+    assert words == ["[CLS]", "the", "cat", "[MASK]", ".", "[SEP]"]
+    assert places.tolist() == [3]
+    assert not any(parameter.requires_grad for parameter in language.parameters())
+    with pytest.raises(ValueError, match="at most 20 tokens"):
+        language.tokens(["cat"] * 30)
+
+
+def test_another_architecture_serves_too(folder, tmp_path):
+    from transformers import DistilBertConfig, DistilBertForMaskedLM
+
+    size = len(MaskedLM(str(folder)).tokenizer)
+    config = DistilBertConfig(vocab_size=size, dim=16, hidden_dim=32, n_layers=1, n_heads=2)
+    DistilBertForMaskedLM(config).save_pretrained(tmp_path)
+    MaskedLM(str(folder)).tokenizer.save_pretrained(tmp_path)
+    model = TextInfilling(MaskedLM(str(tmp_path)), TEXT)
+    x = states(model)
+    assert torch.allclose(model(x), by_loop(model, x), atol=1e-4)
+
+
+def test_a_folder_without_the_head_or_the_file_is_an_error(folder, tmp_path):
+    untrained(60, hidden=16, layers=1, heads=2, positions=20).bert.save_pretrained(tmp_path)
+    MaskedLM(str(folder)).tokenizer.save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match="lacks weights"):
+        MaskedLM(str(tmp_path))
+    with pytest.raises(FileNotFoundError, match="no-such-folder"):
+        MaskedLM(str(tmp_path / "no-such-folder"))
+
+
+def test_a_name_that_cannot_be_had_is_replaced_out_loud(caplog):
+    with caplog.at_level(logging.WARNING):
+        language = MaskedLM("nobody/no-such-bert", download=False)
+    assert (language.asked, language.name) == ("nobody/no-such-bert", "mini_bert")
+    assert language.substitute
+    assert "THIS IS NOT NOBODY/NO-SUCH-BERT" in caplog.text
+    with pytest.raises(OSError, match="couldn't connect"):
+        MaskedLM("nobody/no-such-bert", download=False, strict=True)
+
+
+def by_loop(model, x, masked=True):
+    """U, one masked copy after the other, through the network's own interface and whole logits."""
+    language, total = model.language, []
+    mask = language.tokenizer.mask_token_id
+    template, places = language.tokens(WORDS)
+    for row in language.values[x.argmax(-1)]:
+        value = 0.0
+        for site, place in enumerate(places):
+            ids = template.clone()
+            ids[places] = row
+            if masked:
+                ids[place] = mask
+            logits = language.network(input_ids=ids.unsqueeze(0)).logits[0, place]
+            value += float(logits.log_softmax(-1)[row[site]])
+        total.append(value)
+    return torch.tensor(total)
+
+
+@pytest.mark.parametrize("mask_each", [True, False])
+def test_the_energy_is_that_of_a_loop_over_copies(language, mask_each):
+    model = TextInfilling(language, TEXT, mask_each=mask_each, batch=4)
+    x = states(model, 5)
+    assert torch.allclose(model(x), by_loop(model, x, mask_each), atol=1e-4)
+    other = TextInfilling(language, TEXT, mask_each=not mask_each)
+    assert not torch.allclose(other(x), model(x), atol=1e-2)  # control
+    assert torch.allclose(model.log_likelihood(x), by_loop(model, x), atol=1e-4)
+
+
+@pytest.mark.parametrize("mask_each", [True, False])
+def test_the_gradient_over_the_vocabulary_is_that_of_finite_differences(folder, mask_each):
+    model = TextInfilling(MaskedLM(str(folder)), TEXT, mask_each=mask_each, batch=4).double()
+    x = states(model, 2).double()
+    log_prob, grad = model.log_prob_and_grad(x)
+    assert torch.allclose(log_prob, model(x))
+    step, estimate = 1e-5, torch.zeros_like(x)
+    for site in range(x.shape[1]):
+        for value in range(x.shape[2]):
+            change = torch.zeros_like(x)
+            change[:, site, value] = step
+            estimate[:, site, value] = (model(x + change) - model(x - change)) / (2 * step)
+    assert torch.allclose(grad, estimate, atol=1e-6)
+    direct = model.log_probs(x)  # without what the words do to one another's contexts
+    assert not torch.allclose(grad, direct, atol=1e-2)
+
+
+def test_given_turns_to_another_sentence(language):
+    model = TextInfilling(language, TEXT, mask_each=False, gibbs="exact", batch=7)
+    sentence = ("the", "dogs", "were", "running", ".")
+    other = model.given(sentence, (1, 3))
+    assert other.domain.shape == (2, len(language.values))
+    assert (other.mask_each, other.gibbs, other.batch) == (False, "exact", 7)
+    assert other.language is language
+    again = other.given(WORDS, [i for i, word in enumerate(WORDS) if word == "[MASK]"])
+    x = states(model)
+    assert torch.equal(again(x), model(x))
+
+
+def test_special_tokens_are_never_proposed(language, folder):
+    special = set(language.tokenizer.all_special_ids)
+    assert len(special) == 5
+    assert not special & set(language.values.tolist())
+    assert len(language.values) == len(language.tokenizer) - 5
+    everything = MaskedLM(str(folder), exclude_special=False)
+    assert special < set(everything.values.tolist())  # control
+    some = MaskedLM(str(folder), words=["cat", "dog", "mat"])
+    model = TextInfilling(some, TEXT)
+    assert {word for row in model.words(states(model, 50)) for word in row} == {"cat", "dog", "mat"}
+    with pytest.raises(ValueError, match="no tokens of .*: zebra"):
+        MaskedLM(str(folder), words=["cat", "zebra"])
+
+
+@pytest.mark.parametrize("sampler", [Gibbs(), GWG(), DULA(0.5), DMALA(0.5)], ids=repr)
+def test_samplers_stay_on_the_domain_and_read_nothing_on_the_host(language, sampler):
+    model = TextInfilling(language, TEXT)
+    rng = torch.Generator().manual_seed(0)
+    state = sampler.init(from_blanks(model, 6, rng, None), model)
+    for _ in range(8):
+        with NoHostReads():
+            state, _ = sampler.step(state, model, rng)
+        model.domain.check(state.x)
+    again = sampler.init(from_blanks(model, 6, torch.Generator().manual_seed(0), None), model)
+    assert not torch.equal(state.x, again.x)
+
+
+def test_gibbs_draws_from_the_masked_law_or_from_the_exact_conditional(folder):
+    some = MaskedLM(str(folder), words=["cat", "dog", "mat", "sat", "ran", "there"])
+    model = TextInfilling(some, TEXT)
+    x, site = states(model, 4), torch.tensor([1])
+    assert torch.allclose(model.site_log_probs(x, (), site), model.log_probs(x)[:, 1], atol=1e-5)
+    exact = TextInfilling(some, TEXT, gibbs="exact").site_log_probs(x, (), site)
+    for value in range(6):
+        y = x.clone()
+        y[:, 1] = torch.eye(6)[value]
+        assert torch.allclose(exact[:, value], model(y), atol=1e-4)
+    assert not torch.allclose(
+        exact.softmax(-1), model.log_probs(x)[:, 1].softmax(-1), atol=1e-2
+    )  # control: the two laws differ
+
+
+def test_exact_laws_of_a_whole_vocabulary_are_refused(language):
+    model = TextInfilling(language, TEXT, gibbs="exact")
+    x = states(model, 2000)
+    with pytest.raises(ValueError, match="exact conditionals would take"):
+        Gibbs().step(Gibbs().init(x, model), model, torch.Generator())
+    with pytest.raises(ValueError, match="exact conditionals would take"):
+        LocallyBalanced().init(x, model)
+
+
+def exact_samplers_targets(folder):
+    some = MaskedLM(str(folder), words=["cat", "dog", "mat", "there"])
+    return TextInfilling(some, "the [MASK] sat on the [MASK] .", gibbs="exact")
+
+
+@pytest.mark.parametrize(
+    ("sampler", "exact"), [(DMALA(2.0), True), (GWG(), True), (Gibbs(), True), (DULA(9.0), False)],
+    ids=repr,
+)  # fmt: skip
+def test_exact_samplers_leave_the_target_invariant(folder, sampler, exact):
+    """From exact draws over 16 states, one step later: a chi-square test."""
+    model = exact_samplers_targets(folder)
+    every = model.domain.enumerate()
+    law = model(every).double().softmax(0)
+    rng = torch.Generator().manual_seed(0)
+    draws = 1500
+    x = every[torch.multinomial(law, draws, replacement=True, generator=rng)]
+    state = sampler.init(x, model)
+    for _ in range(3):
+        state, _ = sampler.step(state, model, rng)
+    index = state.x.argmax(-1) @ torch.tensor([4, 1])
+    counts = torch.bincount(index, minlength=16).double()
+    chi_square = float(((counts - draws * law).square() / (draws * law)).sum())
+    z = (chi_square - 15) / 30**0.5
+    assert (z < 5) == exact, z
+
+
+def test_the_start_is_drawn_from_the_model_with_all_blanks_masked(language):
+    model = TextInfilling(language, TEXT)
+    law = model.blank_log_probs().softmax(-1)
+    drawn = from_blanks(model, 4000, torch.Generator().manual_seed(0), None)
+    z = (drawn.mean(0) - law) / (law * (1 - law) / 4000).sqrt()
+    assert z.abs().max() < 5
+    uniform = torch.full_like(law, 1 / law.shape[-1])
+    off = (drawn.mean(0) - uniform) / (uniform * (1 - uniform) / 4000).sqrt()
+    assert off.abs().max() > 5  # control
+
+
+def test_what_comes_with_the_project_fits_and_knows_some_words():
+    files = list(EMBEDDED.iterdir())
+    assert sum(file.stat().st_size for file in files) < 12 * 2**20
+    assert not any(file.suffix in (".bin", ".pt", ".pkl") for file in files)
+    model = TextInfilling(
+        MaskedLM("mini_bert"), "this is one of the worst movies i have ever [MASK] ."
+    )
+    guess = model.blank_log_probs().topk(3).indices
+    assert "seen" in model.language.words(guess)[0]
+
+
+def test_operators_of_torchvision_are_declared_only_where_it_cannot_be_imported(monkeypatch):
+    monkeypatch.setattr(torchvision_ops, "_libraries", [])
+    assert torchvision_ops.ensure_importable() is False  # as loading transformers has left it
+    monkeypatch.setitem(sys.modules, "torchvision", None)  # not installed
+    assert torchvision_ops.ensure_importable() is False
+
+    def broken(name):
+        raise RuntimeError("of its own")
+
+    monkeypatch.setattr(torchvision_ops.importlib, "import_module", broken)
+    with pytest.raises(RuntimeError, match="of its own"):
+        torchvision_ops.ensure_importable()
+    assert torchvision_ops._libraries == []

@@ -1,0 +1,157 @@
+"""Sentences with blanks, their references, and the corpus of the small language model."""
+
+import json
+import lzma
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from data.corpus import Corpus, sentences_of
+from data.files import MissingFileError
+from data.sentences import Blanks, Sentences, blanks_of, eligible, normalise
+from data.wordpiece import SPECIAL, encode, learn, tokenizer_of
+
+FOLDER = "bert_gen_sentences"
+
+
+@pytest.fixture
+def root(tmp_path):
+    """Made-up files: sentences of 10 to 29 words, and one of 20 with an unknown word."""
+    (tmp_path / FOLDER).mkdir()
+    for name in ("tbc.5k.txt", "wiki103.5k.txt"):
+        rng = np.random.default_rng(len(name))
+        lines = [
+            " ".join(["The", *(f"w{i}" for i in rng.integers(50, size=8 + k % 20)), "."])
+            for k in range(100)
+        ]
+        lines.append(" ".join(["A", *["@@UNKNOWN@@"] * 18, "."]))
+        (tmp_path / FOLDER / name).write_text("\n".join([*lines, "", lines[7]]) + "\n")
+    (tmp_path / "reviews").mkdir()
+    with lzma.open(tmp_path / "reviews" / "imdb_labelled_50k.jsonl.xz", "wt") as file:
+        for i in range(200):
+            text = f"Review number {i} is long.<br />It has two sentences!"
+            file.write(json.dumps({"text": text}) + "\n")
+    return str(tmp_path)
+
+
+def test_lines_become_the_papers_words():
+    assert normalise("`` I 'm here , '' He said .") == (
+        '"',
+        "i",
+        "'m",
+        "here",
+        ",",
+        '"',
+        "he",
+        "said",
+        ".",
+    )
+    assert normalise("The @@UNKNOWN@@ of 7 @.@ 5") == ("the", "[UNK]", "of", "7", "@.@", "5")
+    assert [eligible(("a",) * n) for n in (14, 15, 25, 26)] == [False, True, True, False]
+
+
+def test_sentences_are_drawn_and_masked_by_the_rules(root):
+    data = Sentences(count=20, root=root, seed=3).load()
+    assert not data.substitute
+    assert [blank.origin for blank in data.blanks] == ["tbc"] * 10 + ["wt103"] * 10
+    assert len({blank.words for blank in data.blanks}) == 20
+    for blank in data.blanks:
+        assert eligible(blank.words)
+        assert "[UNK]" not in blank.words
+        assert len(blank.masked) == round(len(blank.words) / 4)
+        assert 0 not in blank.masked
+        assert len(blank.words) - 1 not in blank.masked
+        assert list(blank.masked) == sorted(set(blank.masked))
+    drawn = {blank.words for blank in data.blanks}
+    kept = {sentence for sentences in data.references.values() for sentence in sentences}
+    assert not drawn & kept
+    assert [len(sentences) for sentences in data.references.values()] != [102, 102]
+    assert all(len(sentences) >= 90 for sentences in data.references.values())
+
+
+def test_the_seed_names_the_draw(root):
+    first, again, other = (Sentences(root=root, seed=seed).load() for seed in (0, 0, 1))
+    assert first.blanks == again.blanks
+    assert first.fingerprint == again.fingerprint
+    assert first.blanks != other.blanks
+    assert first.fingerprint != other.fingerprint
+
+
+def test_missing_files_are_replaced_out_loud_or_an_error(tmp_path, caplog):
+    data = Sentences(root=str(tmp_path), count=4).load()
+    assert data.substitute
+    assert "help topics" in data.variant
+    assert "SUBSTITUTE DATA" in caplog.text
+    assert len(data.blanks) == 4
+    with pytest.raises(MissingFileError, match="tbc.5k.txt"):
+        Sentences(root=str(tmp_path), strict=True).load()
+
+
+@pytest.mark.skipif(not os.environ.get("LATTICEWORK_DATA"), reason="needs the real files")
+def test_the_real_files():
+    data = Sentences(strict=True).load()
+    assert [len(sentences) for sentences in data.references.values()] == [4990, 4990]
+    assert not any("``" in s or "@@unknown@@" in s for s in data.references["tbc"])
+    assert any("[UNK]" in s for s in data.references["wt103"])
+
+
+def test_a_sentence_of_ones_own():
+    blank = blanks_of("The [MASK] cat sat on the [MASK].")
+    assert blank.words == ("the", "[MASK]", "cat", "sat", "on", "the", "[MASK]", ".")
+    assert blank.masked == (1, 6)
+    assert blank.filled(["old", "mat"]) == ("the", "old", *blank.words[2:6], "mat", ".")
+    with pytest.raises(ValueError, match=r"must hold one \[MASK\]"):
+        blanks_of("The cat sat.")
+
+
+def test_pieces_are_joined_to_the_word_before():
+    blank = Blanks(("a", "b", "c", "d"), (1, 2), "test")
+    assert blank.filled(["walk", "##ing"]) == ("a", "walking", "d")
+    assert blank.filled(["##s", "x"]) == ("as", "x", "d")
+    assert Blanks(("a", "b"), (0,), "test").filled(["##s"]) == ("##s", "b")
+    with pytest.raises(ValueError, match="index below 2"):
+        Blanks(("a", "b"), (2,), "test")
+
+
+def test_the_corpus_never_holds_what_may_be_drawn(root):
+    text = Corpus(root=root, repeats=3).load()
+    trained = set(text.train)
+    for seed in range(5):
+        for blank in Sentences(root=root, seed=seed).load().blanks:
+            assert " ".join(blank.words) not in trained
+            assert " ".join(blank.words) in text.held_out[blank.origin]
+    lines = (Path(root) / FOLDER / "tbc.5k.txt").read_text().splitlines()
+    others = {" ".join(words) for words in map(normalise, lines) if len(words) == 10}
+    assert others
+    assert all(text.train.count(sentence) == 3 for sentence in others)
+    assert len(text.held_out["reviews"]) == 4  # one review in a hundred, of two sentences each
+    assert not set(text.held_out["reviews"]) & trained - {"It has two sentences!"}
+
+
+def test_a_corpus_of_ones_own_files(tmp_path):
+    file = tmp_path / "own.txt"
+    file.write_text("\n".join(f"Line {i} has five words. And here is another." for i in range(50)))
+    text = Corpus(files=[str(file)], held_out=0.1, limit=20).load()
+    assert len(text.train) == 36
+    assert len(text.held_out["corpus"]) == 4
+    assert text.variant == "sentences of own.txt"
+
+
+def test_texts_are_cut_into_sentences():
+    text = 'He said "no way!" Then he left.<br /><br />I (really) liked it. Ok. Mr. x went to it?'
+    assert list(sentences_of([text])) == [
+        'He said "no way!"', "I (really) liked it.", "x went to it?"
+    ]  # fmt: skip
+
+
+def test_a_vocabulary_is_learned_and_sentences_are_cut_to_length():
+    vocabulary = learn(["Unbelievable things happened there"] * 5, 60)
+    assert tuple(vocabulary[:5]) == SPECIAL
+    assert "things" in vocabulary
+    tokenizer = tokenizer_of(vocabulary)
+    corpus = encode(tokenizer, ["things happened", "there " * 30], 8)
+    first, second = (corpus.tokens[corpus.starts[i] : corpus.starts[i + 1]] for i in (0, 1))
+    assert tokenizer.decode(first.tolist()) == "things happened"
+    assert (first[0], first[-1], len(second)) == (2, 3, 8)

@@ -1,0 +1,94 @@
+"""The infilling task from the command line: its record, one's own text, its table and pages."""
+
+import csv
+
+import pytest
+from command import latticework
+
+from experiments.figures.text import marked, sentences
+from experiments.record import load_all
+from experiments.tables.infilling import table3
+from experiments.tasks.text_infilling import perplexity, sentences_of
+
+SMOKE = ("experiment=text_infilling", "scale=smoke", "data.root=null")
+ENTRY = {
+    "words": ["the", "[MASK]", "cat", "sat", "[MASK]", "."], "masked": [1, 4], "origin": "text",
+    "written": [["old", "down"], ["old", "##s"], ["<b>", "up"]], "log_prob": [-2.0, -4.0, -9.0],
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _no_data_root(monkeypatch):
+    monkeypatch.delenv("LATTICEWORK_DATA", raising=False)
+
+
+def test_a_text_of_ones_own_on_the_embedded_model(tmp_path):
+    words = (*SMOKE, "model=mini_bert", "sampler=gibbs,dmala", "seed=0")
+    text = "task.text='The [MASK] cat sat on the [MASK].'"
+    assert latticework(*words, text, outputs=tmp_path) == 0
+    for record in load_all(tmp_path):
+        assert record.document["language"] == {
+            "asked": "mini_bert", "used": "mini_bert", "substitute": False
+        }  # fmt: skip
+        (entry,) = record.document["generated"]
+        assert entry["words"] == ["the", "[MASK]", "cat", "sat", "on", "the", "[MASK]", "."]
+        assert entry["masked"] == [1, 6]
+        assert [len(words) for words in entry["written"]] == [2, 2, 2]
+        assert entry["log_prob"] == sorted(entry["log_prob"], reverse=True)
+        assert record.metrics["sites"].tolist() == [2]
+        with pytest.raises(LookupError):  # nothing of the table's sentences
+            table3([record])
+
+
+def test_the_record_says_what_stood_in_and_serves_table_and_pages(tmp_path):
+    assert latticework(*SMOKE, "seed=0,1", "sampler=gwg", outputs=tmp_path) == 0
+    records = load_all(tmp_path)
+    for record in records:
+        assert record.document["language"] == {
+            "asked": "bert-base-uncased", "used": "mini_bert", "substitute": True
+        }  # fmt: skip
+        assert record.substitute  # of the sentences, too
+        assert set(record.document["scores"]) >= {"self_bleu", "wt103_2", "corpus_bleu"}
+        assert len(record.document["generated"]) == 2
+    frame = table3(records)
+    ours = frame[frame["model"] == "mini_bert, in place of bert-base-uncased"]
+    assert ours["sampler"].tolist() == ["GWG"]
+    assert ours["self-BLEU"].iloc[0].runs == 2
+    assert "help topics" in ours["sentences"].iloc[0]
+    theirs = frame[frame["model"].str.endswith("published")]
+    assert len(theirs) == 8
+    assert theirs["self-BLEU"].iloc[3].mean == 72.59
+
+    folder = tmp_path / "text_infilling" / "smoke"
+    for name in ("fig6", "fig10"):
+        page = (folder / "figures" / f"{name}.html").read_text()
+        assert "in place of bert-base-uncased" in page
+        assert 'class="written"' in page
+    with (folder / "tables" / "table3.csv").open() as file:
+        assert "self-BLEU (spread)" in next(csv.reader(file))
+    records[0].config["task"]["steps"] = 99
+    with pytest.raises(LookupError, match="more than their seed"):
+        table3(records)
+
+
+def test_words_are_marked_as_written_or_repeated():
+    first, second, third = marked(ENTRY, 3)
+    assert [(w.text, w.kind) for w in first] == [
+        ("the", "given"), ("old", "repeated"), ("cat", "given"), ("sat", "given"),
+        ("down", "written"), (".", "given"),
+    ]  # fmt: skip
+    assert [w.text for w in second] == ["the", "old", "cat", "sats", "."]
+    assert second[3].kind == "written"
+    assert third[1].kind == "written"
+    assert [w.kind for w in marked(ENTRY, 1)[0]].count("repeated") == 0
+
+
+def test_the_kept_sentences_and_their_perplexity():
+    kept = sentences_of([ENTRY], 2)
+    assert kept == [("the", "old", "cat", "sat", "down", "."), ("the", "old", "cat", "sats", ".")]
+    assert perplexity([ENTRY], 2) == pytest.approx(2.718281828 ** (6 / 4))
+
+
+def test_pages_need_records():
+    with pytest.raises(LookupError, match="no record holds scores"):
+        sentences([])

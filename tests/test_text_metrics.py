@@ -1,0 +1,82 @@
+"""BLEU and unique n-grams: against NLTK on chance sentences, and counted by hand."""
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+from nltk.translate.bleu_score import corpus_bleu
+
+from experiments.text_metrics import References, bleu, scores, self_bleu, unique
+
+
+def chance(rng, count, words, shortest=1, longest=12):
+    return [
+        tuple(f"w{i}" for i in rng.integers(words, size=rng.integers(shortest, longest + 1)))
+        for _ in range(count)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("seed", "words", "longest"), [(0, 3, 12), (1, 6, 9), (2, 40, 6), (3, 4, 3)]
+)
+def test_bleu_is_nltks_to_the_last_bit(seed, words, longest):
+    """Also where short sentences have no four-gram, or none is matched."""
+    rng = np.random.default_rng(seed)
+    references, sentences = chance(rng, 60, words), chance(rng, 15, words, 1, longest)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # NLTK's, of orders without a match
+        expected = corpus_bleu([references] * len(sentences), sentences)
+        others = [sentences[:i] + sentences[i + 1 :] for i in range(len(sentences))]
+        expected_self = corpus_bleu(others, sentences)
+    assert bleu(sentences, References(references)) == 100 * expected
+    assert self_bleu(sentences) == 100 * expected_self
+
+
+def test_bleu_by_hand():
+    """`a b c d e` of `a b c d x`: 4/5, 3/4, 2/3, 1/2 of the n-grams; no penalty for the length."""
+    found = bleu([tuple("abcde")], References([tuple("abcdx"), tuple("zz")]))
+    assert found == pytest.approx(100 * (4 / 5 * 3 / 4 * 2 / 3 * 1 / 2) ** 0.25)
+    # One reference holds `a` once: the second is not counted. The closest length is 5, of 6 and 4
+    # the shorter one counts.
+    short = bleu([tuple("abcd")], References([tuple("abcdef")]))
+    assert short == pytest.approx(100 * math.exp(1 - 6 / 4))
+    assert References([tuple("abcd"), tuple("abcdef")]).closest_length(5) == 4
+    clipped = bleu([tuple("aabcd")], References([tuple("abcd")]))
+    assert clipped == pytest.approx(100 * (4 / 5 * 3 / 4 * 2 / 3 * 1 / 2) ** 0.25)
+    assert bleu([tuple("xyz")], References([tuple("abc")])) == 0
+
+
+def test_self_bleu_by_hand():
+    assert self_bleu([tuple("abcde")] * 3) == pytest.approx(100)
+    # Each of the first two has the other as its match, of 4/5, 3/4, 2/3, 1/2; so pooled.
+    assert self_bleu([tuple("abcde"), tuple("abcdx")]) == pytest.approx(
+        100 * (4 / 5 * 3 / 4 * 2 / 3 * 1 / 2) ** 0.25
+    )
+    with pytest.raises(ValueError, match="two sentences or more"):
+        self_bleu([tuple("abc")])
+
+
+def test_unique_n_grams_by_hand():
+    sentences = [("a", "b", "c"), ("a", "b", "d")]  # ab bc ab bd
+    assert unique(sentences, 2) == 50  # bc and bd occur once
+    assert unique(sentences, 3) == 100
+    references = References([("x", "b", "c")])
+    assert unique(sentences, 2, references) == 50  # ab and bd, each counted once, of four
+    assert unique(sentences, 3, references) == 100
+    assert unique([("a",)], 2) == 0
+
+
+def test_the_columns_are_those_of_the_published_table():
+    from experiments.published import published
+
+    rng = np.random.default_rng(0)
+    references = {"wt103": chance(rng, 20, 5), "tbc": chance(rng, 20, 9)}
+    sentences = chance(rng, 8, 5, 4)
+    found = scores(sentences, references)
+    for name, value in found.items():
+        assert published("table3", "bert_base", "dmala", name) is not None
+        assert 0 <= value <= 100
+    pooled = References([*references["wt103"], *references["tbc"]])
+    assert found["corpus_bleu"] == bleu(sentences, pooled)
+    assert found["tbc_2"] == unique(sentences, 2, References(references["tbc"]))
