@@ -12,9 +12,7 @@ from samplers.base import Sampler
 CHUNK = 100  # chains at once: a sweep's memory stays in the processor's cache
 
 
-def examples(
-    *, run: Run, model: EnergyModel, sampler: Sampler, chains: int, steps: int
-) -> Dataset:
+def examples(*, run: Run, model: EnergyModel, sampler: Sampler, chains: int, steps: int) -> Dataset:
     """The last states of `chains` chains after `steps` steps of `sampler` from uniform ones.
 
     All are training rows. They depend on the model seed only.

@@ -24,7 +24,7 @@ MAY_IMPORT = {
     "experiments/figures": [
         "experiments.figures",
         "experiments.published",
-        "experiments.tables.table",
+        "experiments.tables",
         "experiments.record",
         "experiments.diagnostics",
     ],
@@ -36,11 +36,33 @@ MAY_IMPORT = {
         "experiments.diagnostics",
     ],
     "experiments/record.py": [],
+    "experiments/claims": [
+        "experiments.claims",
+        "experiments.figures",
+        "experiments.tables",
+        "experiments.published",
+        "experiments.record",
+    ],
+    "experiments/report": [
+        "experiments.report",
+        "experiments.claims",
+        "experiments.figures",
+        "experiments.tables.table",
+        "experiments.published",
+        "experiments.record",
+        "experiments.resolvers",
+    ],
+    "experiments/bundle.py": [
+        "experiments.claims",
+        "experiments.figures.draw",
+        "experiments.record",
+    ],
     "experiments/published.py": ["experiments.tables.table"],
     "experiments/diagnostics.py": [],
     "run.py": ["experiments"],
     "scripts": ["scripts", "experiments"],
     "scripts/bench.py": ["scripts", "experiments", "samplers", "models"],  # pairs, side by side
+    "scripts/bench_learning.py": ["scripts", "experiments", "samplers", "models", "data.base"],
 }
 WITHOUT_TORCH = (
     "experiments/figures",
@@ -48,9 +70,15 @@ WITHOUT_TORCH = (
     "experiments/record.py",
     "experiments/published.py",
     "experiments/diagnostics.py",
+    "experiments/claims",
+    "experiments/report",
+    "experiments/bundle.py",
     "experiments/sweep.py",
     "experiments/resolvers.py",
+    "scripts/bundle.py",
     "scripts/figures.py",
+    "scripts/report.py",
+    "scripts/reproduce.py",
 )
 
 
@@ -108,6 +136,7 @@ def test_imports_point_the_right_way(path):
         ("experiments/chain.py", "def f():\n    from samplers.gwg import GWG"),
         ("experiments/figures/curves.py", "from experiments.chain import run_chain"),
         ("experiments/record.py", "from experiments.context import Run"),
+        ("experiments/claims/rates.py", "from experiments.report.view import gather"),
         ("data/base.py", "import models.base"),
         ("run.py", "from models.base import EnergyModel"),
     ],

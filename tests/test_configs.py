@@ -136,7 +136,11 @@ def built(name):
     """A model of conf/model, small where its size is free."""
     config = part("model", name).copy()
     if "hidden" in config:
-        config.visible, config.hidden = 20, 5
+        config.hidden = 5
+    if "visible" in config:
+        config.visible = 20
+    if "language" in config:
+        config.language.checkpoint, config.language.words = "mini_bert", ["the", "a", "of"]
     return instantiate(config)
 
 
