@@ -20,8 +20,13 @@ class Estimate(NamedTuple):
     runs: int | None = None
 
     def text(self) -> str:
-        """`-0.3590 ± 0.0003 (5)`: two digits of the spread, and the number of runs in brackets."""
-        runs = "" if self.runs is None else f" ({self.runs})"
+        """`-0.3590 ± 0.0014 (5)`: two digits of the spread, and the number of runs in brackets.
+
+        Where that is not known, as of a published number, all the digits there are.
+        """
+        if self.runs is None:
+            return " ± ".join(f"{part:.6g}" for part in self[:2] if part is not None)
+        runs = f" ({self.runs})"
         if not self.spread:  # one run, or runs that are all alike
             return f"{self.mean:.6g}{runs}"
         places = max(0, 1 - math.floor(math.log10(self.spread)))
