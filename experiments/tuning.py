@@ -18,7 +18,7 @@ MARK = "Tuned by task=tune"  # how a file that may be overwritten says so
 
 def check_space(sampler: Sampler, space: Space, name: str) -> None:
     """Raise ValueError unless `space` gives ranges or choices for fields that the sampler has."""
-    fields = list(get_type_hints(type(sampler)))
+    fields = [field.name for field in dataclasses.fields(sampler)]  # type: ignore[arg-type]
     if not space:
         raise ValueError(
             f"no search space for the sampler {name}; give one by "
