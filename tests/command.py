@@ -1,5 +1,6 @@
 """`python run.py ...` inside the test's own process, which saves the seconds of importing torch."""
 
+import logging
 import os
 import sys
 from pathlib import Path
@@ -15,7 +16,8 @@ QUIET = ("hydra/job_logging=none", "hydra/hydra_logging=none")
 
 def latticework(*words: str, outputs: Path) -> int:
     """The exit status of `python run.py <words>`, its records under `outputs`."""
-    threads = torch.get_num_threads()
+    threads, root = torch.get_num_threads(), logging.getLogger()
+    handlers, level = root.handlers[:], root.level
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", ["run.py", *QUIET, *words])
         patch.setitem(os.environ, "LATTICEWORK_OUTPUTS", str(outputs))
@@ -27,6 +29,8 @@ def latticework(*words: str, outputs: Path) -> int:
             return int(end.code or 0)
         finally:
             torch.set_num_threads(threads)
+            root.handlers[:] = handlers  # Hydra configures the log of the whole process
+            root.setLevel(level)
     return 0
 
 
