@@ -6,8 +6,9 @@ import hydra
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 
-from experiments import resolvers
-from experiments.context import Run, record
+from experiments import mistakes, resolvers
+from experiments.context import Run
+from experiments.recording import record
 
 CONF = Path(__file__).resolve().parent / "conf"
 resolvers.register(CONF)
@@ -33,8 +34,15 @@ def perform(cfg: DictConfig, run: Run) -> None:
 
 
 @hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")
-def main(cfg: DictConfig) -> None:
+def job(cfg: DictConfig) -> None:
+    """One run, or one of a sweep."""
     record(cfg, perform)
+
+
+def main() -> None:
+    """The command line."""
+    with mistakes.told():
+        job()
 
 
 if __name__ == "__main__":

@@ -129,7 +129,7 @@ def _json(record: Record, table: pd.DataFrame, kept: list[str]) -> str:
     there |= set(record.document.get("left_out") or ())  # packed from a bundle
     overrides = [o for o in record.document["overrides"] if o.split("=")[0] not in MACHINE]
     document = {
-        **record.document,
+        **{key: value for key, value in record.document.items() if key != "files"},
         "config": config,
         "overrides": overrides,
         "left_out": sorted(there - set(kept)),

@@ -42,18 +42,52 @@ def run_chain(
 
     The first reading comes at step 0. On a GPU, `every` steps are captured as one CUDA graph.
     """
-    with torch.no_grad():
-        state = sampler.init(x, model)
-        carries = [metric.init(model, state, reference or Reference()) for metric in metrics]
-        yield Reading(0, state, _read(metrics, carries), carries)
-        advance = block_of(sampler, model, rng, every, metrics)
-        if x.is_cuda:
-            advance = capture(advance, state, carries, rng)
+    chain = Chain(sampler, model, x, rng, every=every, metrics=metrics, reference=reference)
+    yield chain.reading(0)
     for step in range(every, steps + 1, every):
-        with torch.no_grad():  # entered anew: a generator must not leave it on for its caller
-            state, carries = advance(state, carries)
-            reading = Reading(step, state, _read(metrics, carries), carries)
-        yield reading
+        chain.advance()
+        yield chain.reading(step)
+
+
+class Chain:
+    """Chains that advance `every` steps at a time; their `memory` is what a checkpoint holds."""
+
+    def __init__(
+        self,
+        sampler: Sampler,
+        model: EnergyModel,
+        x: Tensor,
+        rng: Generator,
+        *,
+        every: int,
+        metrics: Sequence[Metric] = (),
+        reference: Reference | None = None,
+    ) -> None:
+        self.metrics = metrics
+        with torch.no_grad():
+            state = sampler.init(x, model)
+            carries = [metric.init(model, state, reference or Reference()) for metric in metrics]
+        self.memory: dict[str, Any] = {"state": state, "carries": carries, "rng": rng}
+        self._block = block_of(sampler, model, rng, every, metrics)
+        self._captured = not x.is_cuda
+
+    def advance(self) -> None:
+        memory = self.memory
+        with torch.no_grad():
+            if not self._captured:
+                own = memory["state"], memory["carries"], memory["rng"]
+                self._block = capture(self._block, *own)
+                self._captured = True
+            memory["state"], memory["carries"] = self._block(memory["state"], memory["carries"])
+
+    def reading(self, step: int) -> Reading:
+        """What there is to see after `step` steps."""
+        state, carries = self.memory["state"], self.memory["carries"]
+        pairs = zip(self.metrics, carries, strict=True)
+        with torch.no_grad():
+            readings = [metric.read(carry) for metric, carry in pairs]
+        values = {name: value for reading in readings for name, value in reading.items()}
+        return Reading(step, state, values, carries)
 
 
 def block_of(
@@ -68,11 +102,6 @@ def block_of(
         return state, carries
 
     return advance
-
-
-def _read(metrics: Sequence[Metric], carries: list) -> dict[str, Tensor]:
-    readings = [metric.read(carry) for metric, carry in zip(metrics, carries, strict=True)]
-    return {name: value for reading in readings for name, value in reading.items()}
 
 
 def seconds_per_step(

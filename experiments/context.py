@@ -1,33 +1,22 @@
 """The context of one run: device, seeded generators, and the record being written.
 
-A record is a folder. `metrics.csv` grows while the run goes on; `run.json` is written last and
-means *finished*; `error.txt` holds the traceback of a run that failed; `checkpoints/` is there
-until the run has finished (experiments/checkpoint.py says how a task uses them).
+experiments/recording.py says what a record is and makes the Run; experiments/checkpoint.py says
+how a task goes on where it was stopped.
 """
 
 import csv
 import hashlib
 import json
 import logging
-import os
-import platform
-import resource
 import signal
-import subprocess
-import sys
 import time
-import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import torch
-from hydra.core.hydra_config import HydraConfig
-from omegaconf import DictConfig, OmegaConf
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -40,24 +29,10 @@ from experiments.checkpoint import (
     noticed,
     restored,
 )
+from experiments.identity import same
 from experiments.progress import progress
 
 log = logging.getLogger(__name__)
-ROOT = Path(__file__).resolve().parent.parent
-# Keys that say where and how a run happens, not what it computes. What a run takes from `scales` is
-# in its other keys; the rest of it belongs to other scales.
-ENVIRONMENT = (
-    "outputs",
-    "device",
-    "threads",
-    "checkpoint",
-    "force",
-    "logger",
-    "figures",
-    "tables",
-    "scales",
-)
-SOURCES = ("root", "cache", "download", "strict")  # of `data`: where files are looked for
 T = TypeVar("T")
 
 
@@ -197,7 +172,7 @@ class Run:
 
         def fits(document: Document) -> str:
             notes = json.loads(document["notes"])
-            if not _same({**notes, "config": json.loads(document["config"])}, config):
+            if not same({**notes, "config": json.loads(document["config"])}, config):
                 return "it is of another configuration"
             if document["device"] != self.device.type:
                 return f"it was made on {document['device']}, this is {self.device.type}"
@@ -247,7 +222,11 @@ class Run:
     def save(self, name: str, **arrays: Tensor | np.ndarray) -> None:
         """Store arrays as `<name>.npz`, compressed; states of zeros and ones as bytes."""
         stored: dict[str, Any] = {key: _array(value) for key, value in arrays.items()}
-        np.savez_compressed(self.path / f"{name}.npz", **stored)
+        file = self.path / f"{name}.npz"
+        partial = file.with_suffix(".partial")
+        with partial.open("wb") as stream:
+            np.savez_compressed(stream, **stored)
+        partial.replace(file)
 
     def save_tensors(self, name: str, tensors: dict[str, Tensor]) -> None:
         """Store tensors, such as a model's, as `<name>.safetensors`."""
@@ -282,165 +261,5 @@ def _generator(seed: int, purpose: str, device: torch.device | str) -> torch.Gen
     return torch.Generator(device).manual_seed(_derive(seed, purpose))
 
 
-def record(cfg: DictConfig, perform: Callable[[DictConfig, Run], None]) -> None:
-    """Run `perform` inside the record that Hydra's output folder names.
-
-    A finished record of the same configuration is left as it is (`force=true` runs it again); one
-    of another configuration is moved to `outputs/superseded`. One that did not finish goes on from
-    its checkpoint, or starts afresh where it has none. A failure leaves `error.txt` and is
-    raised by the end-of-sweep callback, so that the other runs of a sweep go on.
-    """
-    path = Path(HydraConfig.get().runtime.output_dir)
-    config = cast(dict[str, Any], OmegaConf.to_container(cfg, resolve=True))
-    outputs = Path(config["outputs"]).resolve()
-    if (path / "run.json").exists():
-        earlier = json.loads((path / "run.json").read_text())
-        if _same(earlier, config) and not cfg.force:
-            log.info("already finished: %s (force=true runs it again)", path)
-            return
-        _set_aside(path, outputs)
-    (path / "error.txt").unlink(missing_ok=True)
-    try:
-        _execute(cfg, config, path, outputs, perform)
-    except Exception as error:  # noqa: BLE001 - whatever a run raises belongs in its record
-        summary = f"{type(error).__name__}: {str(error).strip()}".splitlines()[0]
-        (path / "error.txt").write_text(f"{summary}\n\n{traceback.format_exc()}")
-        log.error("failed: %s\n%s", path, traceback.format_exc())
-
-
-def _execute(
-    cfg: DictConfig,
-    config: dict[str, Any],
-    path: Path,
-    outputs: Path,
-    perform: Callable[[DictConfig, Run], None],
-) -> None:
-    from hydra.utils import instantiate
-
-    if cfg.threads != "auto":
-        torch.set_num_threads(cfg.threads)
-    run = Run(
-        path,
-        device=_device(cfg.device),
-        seed=cfg.seed,
-        model_seed=cfg.model_seed,
-        outputs=outputs,
-        loggers=[instantiate(logger) for logger in (cfg.logger or {}).values()],
-        config=config,
-        checkpoint=cfg.checkpoint,
-    )
-    run.take_up(config)
-    for logger in run.loggers:
-        logger.start(path, config)
-    try:
-        perform(cfg, run)
-    finally:
-        for logger in run.loggers:
-            logger.finish()
-    hydra = HydraConfig.get()
-    document = {
-        "config": config,
-        "choices": {k: v for k, v in hydra.runtime.choices.items() if not k.startswith("hydra")},
-        "overrides": list(hydra.overrides.task),
-        "seconds": run.seconds,
-        "device": _device_name(run.device),
-        "threads": torch.get_num_threads(),
-        "peak_memory_bytes": _peak_memory(run.device),
-        "versions": _versions(),
-        **_commit(),
-        **run.notes,
-    }
-    partial = path / "run.json.partial"
-    partial.write_text(json.dumps(document, indent=2))
-    partial.replace(path / "run.json")
-    run.checkpoints.remove()
-    log.info("finished: %s", path)
-
-
-def _same(earlier: dict[str, Any], config: dict[str, Any]) -> bool:
-    """Whether what `earlier` (run.json, or as much of it) was made for is what is asked for now.
-
-    Made from a substitute, it only stands for as long as nobody looks elsewhere.
-    """
-    kept = SOURCES if (earlier.get("data") or {}).get("substitute") else ()
-    return _identity(earlier["config"], kept) == _identity(config, kept)
-
-
 def _complete_lines(file: Path) -> int:
     return file.read_bytes().count(b"\n") if file.exists() else 0
-
-
-def _identity(config: dict[str, Any], sources: Sequence[str]) -> dict[str, Any]:
-    """What decides the numbers of a run; of SOURCES only those in `sources`."""
-    identity = {key: value for key, value in config.items() if key not in ENVIRONMENT}
-    if isinstance(data := config.get("data"), dict):
-        dropped = set(SOURCES) - set(sources)
-        identity["data"] = {key: value for key, value in data.items() if key not in dropped}
-    return identity
-
-
-def _set_aside(path: Path, outputs: Path) -> None:
-    moment = time.time_ns() % 10**9  # two within one second keep apart
-    stamp = f"{time.strftime('%Y%m%d-%H%M%S')}-{moment:09}"
-    target = outputs / "superseded" / f"{path.relative_to(outputs)}-{stamp}"
-    target.mkdir(parents=True)
-    Checkpoints(path / "checkpoints").remove()
-    for file in path.iterdir():
-        if file.is_file() and file.suffix in (
-            ".json",
-            ".csv",
-            ".npz",
-            ".txt",
-            ".safetensors",
-            ".pt",
-        ):
-            file.rename(target / file.name)
-    log.info("an earlier record was moved to %s", target)
-
-
-def _device(name: str) -> torch.device:
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    if name.startswith("cuda") and not torch.cuda.is_available():
-        raise ValueError(f"device={name} was asked for, but this PyTorch sees no CUDA device")
-    return torch.device(name)
-
-
-def _peak_memory(device: torch.device) -> int:
-    """Of this process so far, so at most that of the run; on a GPU what PyTorch took of it."""
-    if device.type == "cuda":
-        return torch.cuda.max_memory_reserved(device)
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-
-
-def _device_name(device: torch.device) -> str:
-    if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
-    return f"{device.type} ({platform.machine()}, {os.cpu_count()} cores)"
-
-
-def _versions() -> dict[str, str]:
-    versions = {"python": sys.version.split()[0]}
-    for package in ("latticework", "torch", "numpy", "hydra-core", "arviz"):
-        try:
-            versions[package] = version(package)
-        except PackageNotFoundError:  # an un-installed checkout
-            continue
-    return versions
-
-
-@cache
-def _commit() -> dict[str, Any]:
-    """As it was at the first run of a sweep, which is the code that all of them execute."""
-
-    def git(*words: str) -> str:
-        done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True)
-        if done.returncode:
-            raise OSError(done.stderr)
-        return done.stdout.strip()
-
-    try:
-        return {"commit": git("rev-parse", "HEAD"), "dirty": bool(git("status", "--porcelain"))}
-    except OSError:  # no git, or not a checkout
-        return {"commit": None, "dirty": None}

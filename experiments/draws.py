@@ -1,12 +1,10 @@
 """Every state that chains pass through, kept: what an estimator made of samples needs."""
 
-from collections.abc import Callable, Iterable
-from typing import Any
-
 import torch
 from torch import Generator, Tensor
 
-from experiments.chain import run_chain
+from experiments.chain import Chain
+from experiments.context import Run
 from models.base import EnergyModel
 from samplers.base import Sampler
 
@@ -17,18 +15,23 @@ def consecutive(
     x: Tensor,
     rng: Generator,
     steps: int,
-    show: Callable[[Iterable[Any]], Iterable[Any]] = lambda readings: readings,
+    run: Run | None = None,
 ) -> Tensor:
     """The states after each step from `x` `[chains, dim]`, uint8 `[steps * chains, dim]`.
 
-    In the order of the steps, the start left out. `show` wraps the loop to show its progress.
-    Raises ValueError unless states are of zeros and ones.
+    In the order of the steps, the start left out. With a `run` the loop shows its progress and can
+    be resumed. Raises ValueError unless states are of zeros and ones.
     """
-    drawn = torch.empty(steps, *x.shape, dtype=torch.uint8, device=x.device)
-    for reading in show(run_chain(sampler, model, x, rng, steps=steps, every=1)):
-        if reading.step:
-            drawn[reading.step - 1] = reading.state.x
-    last = reading.state.x
+    chain = Chain(sampler, model, x, rng, every=1)
+    memory = chain.memory
+    memory["drawn"] = torch.empty(steps, *x.shape, dtype=torch.uint8, device=x.device)
+    rounds = range(1, steps + 1)
+    for step in run.resumable(memory, "sampling", total=steps) if run is not None else rounds:
+        chain.advance()
+        memory["drawn"][step - 1] = memory["state"].x
+    last = memory["state"].x
+    if last.isnan().any():
+        raise ValueError("a chain has come to NaN; look at the model: did its training diverge?")
     if not ((last == 0) | (last == 1)).all():
         raise ValueError("samples must be of zeros and ones here; set sampler.emit=sample")
-    return drawn.flatten(0, 1)
+    return memory["drawn"].flatten(0, 1)

@@ -16,7 +16,8 @@ from torch import Tensor
 
 from data.base import Dataset
 from experiments.artifacts import artifact
-from experiments.context import SOURCES, Run
+from experiments.context import Run
+from experiments.identity import SOURCES
 from experiments.record import Record, load_all
 from models.base import EnergyModel
 from samplers.base import Sampler

@@ -5,7 +5,9 @@ enough to be committed, in one zip file with the same folders in it (experiments
 is read where it lies and never unpacked.
 """
 
+import hashlib
 import json
+import logging
 import zipfile
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,7 +19,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+log = logging.getLogger(__name__)
 BUNDLES = Path(__file__).resolve().parent.parent / "docs" / "results" / "records"
+RESULTS = (".csv", ".npz", ".safetensors", ".yaml")  # what a record keeps besides run.json
 LARGEST = 100 * 2**20  # bytes that the files of a bundle may have, unpacked
 
 
@@ -65,8 +69,40 @@ class Record:
         return name in left_out or (self.path / f"{name}.npz").exists()
 
 
+class DamagedRecordError(ValueError):
+    """A finished record whose files are not what they were."""
+
+
 def load(path: Path | zipfile.Path) -> Record:
+    """Raises DamagedRecordError for a record that is not whole."""
+    if isinstance(path, Path) and (fault := damage(path)):
+        raise DamagedRecordError(
+            f"the record {path} is damaged: {fault}; its command sets it aside and makes it again"
+        )
     return Record(path, json.loads((path / "run.json").read_text()))
+
+
+def checksums(path: Path) -> dict[str, str]:
+    """SHA-256 of every result file in the folder of a record, by name."""
+    files = sorted(file for file in path.iterdir() if file.suffix in RESULTS)
+    return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+
+
+def damage(path: Path) -> str:
+    """What is wrong with the finished record in the folder `path`, or nothing."""
+    try:
+        document = json.loads((path / "run.json").read_text())
+        known = document.get("files", {})  # older records have none
+        document["config"], document["choices"]
+    except (OSError, ValueError, LookupError, AttributeError, TypeError) as error:
+        return f"run.json cannot be read ({type(error).__name__})"
+    found = checksums(path)
+    faults = [
+        f"{name} is {'changed' if name in found else 'missing'}"
+        for name, digest in known.items()
+        if found.get(name) != digest
+    ]
+    return ", ".join(faults)
 
 
 def load_all(root: Path) -> list[Record]:
@@ -77,7 +113,12 @@ def load_all(root: Path) -> list[Record]:
     if root.suffix == ".zip" and root.is_file():
         records = _bundled(root)
     else:
-        records = [load(file.parent) for file in sorted(root.rglob("run.json"))]
+        records = []
+        for file in sorted(root.rglob("run.json")):
+            try:
+                records.append(load(file.parent))
+            except DamagedRecordError as error:
+                log.warning("left out: %s", error)
     if not records:
         raise FileNotFoundError(f"no finished run under {root}; run the experiment first")
     return records

@@ -1,30 +1,53 @@
-"""The end of a run or a sweep: its figures are drawn from the records, and failures are told."""
+"""The start and the end of a run or a sweep.
+
+At the start mistakes in the configuration are refused before anything is written; at the end
+figures are drawn from the records, and failures are told.
+"""
 
 import logging
 import time
+import traceback
 from pathlib import Path
 from typing import Any
 
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.experimental.callback import Callback
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
+from experiments import mistakes
+from experiments.checks import checked
 from experiments.figures.draw import draw_all
 
 log = logging.getLogger(__name__)
 
 
 class Finish(Callback):
-    """Hydra callback. Draws what the experiment names under `figures`; exits 1 if a run failed."""
+    """Hydra callback. Draws what the experiment names under `figures`; exits 1 if a run failed.
+
+    Hydra makes a warning of an exception here, so both methods leave by SystemExit.
+    """
 
     def on_run_start(self, config: DictConfig, **kwargs: Any) -> None:
         self.started = time.time()
+        HydraConfig.instance().set_config(config)  # for interpolations of ${hydra:...}
+        try:
+            checked(config)
+        except mistakes.ConfigurationError as error:
+            mistakes.end(error)
 
-    on_multirun_start = on_run_start
+    def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
+        """What is swept over is not in `config`: each run's own record checks it."""
+        self.on_run_start(config)
+        try:
+            check_sweep(config)
+        except mistakes.ConfigurationError as error:
+            mistakes.end(error)
 
     def on_run_end(self, config: DictConfig, **kwargs: Any) -> None:
         folder = Path(config.outputs) / config.name / config.scale
-        for file in draw_all(config, folder):
-            print(f"{file.parent.name[:-1]}: {file}")
+        undrawn = not _drawn(config, folder)
         failed = [
             path for path in folder.rglob("error.txt") if path.stat().st_mtime >= self.started
         ]
@@ -33,6 +56,32 @@ class Finish(Callback):
             print(f"\n{len(failed)} failed:")
             for path in failed:
                 print(f"  {str(path.parent):{width}}  {path.read_text().splitlines()[0]}")
+        if failed or undrawn:
             raise SystemExit(1)
 
     on_multirun_end = on_run_end
+
+
+def check_sweep(config: DictConfig) -> None:
+    """Raise ConfigurationError if one of the sweeps that `config` names is over nothing."""
+    params = OmegaConf.select(config, "hydra.sweeper.params") or {}
+    words = [*(f"{k}={v}" for k, v in params.items()), *config.hydra.overrides.task]
+    parser = OverridesParser.create(config_loader=GlobalHydra.instance().config_loader())
+    last = {override.get_key_element(): override for override in parser.parse_overrides(words)}
+    for override in last.values():
+        if override.is_discrete_sweep() and next(override.sweep_string_iterator(), None) is None:
+            raise mistakes.ConfigurationError(
+                f"{override.input_line} is a sweep over nothing: no run was asked for"
+            )
+
+
+def _drawn(config: DictConfig, folder: Path) -> bool:
+    try:
+        for file in draw_all(config, folder):
+            print(f"{file.parent.name[:-1]}: {file}")
+    except Exception as error:  # noqa: BLE001 - the failures are to be told all the same
+        if mistakes.wants_traceback():
+            traceback.print_exception(error)
+        print(f"figures and tables: {mistakes.summary(error)}")
+        return False
+    return True

@@ -253,10 +253,10 @@ class Binary(Domain):
         return moved if self.is_unit else moved.div_(self.high - self.low)
 
     def move_all(self, x: Tensor, logits: Tensor, rng: Generator) -> Tensor:
-        """Site i flips with probability sigmoid(logit_i)."""
+        """Site i flips with probability sigmoid(logit_i); where that is NaN it stays."""
         uniform = uniform_like(logits, rng)
         # ceil(p - u) is 1 where u < p and 0 elsewhere; several times faster than a boolean mask.
-        flips = logits.sigmoid().sub_(uniform).ceil_()
+        flips = logits.sigmoid().sub_(uniform).ceil_().nan_to_num_()
         if self.is_unit:
             return flips.sub_(x).abs_()
         return torch.addcmul(x, flips, self.flip(x).sub_(x))
@@ -295,7 +295,9 @@ class _Several(Domain):
         """The states after each site made its move, `[chains, dim]` indices."""
 
     def move_all(self, x: Tensor, logits: Tensor, rng: Generator) -> Tensor:
-        return self.apply(x, draw_categorical(softmax_weights(logits), rng).squeeze(-1))
+        weights = softmax_weights(logits)
+        move = draw_categorical(weights, rng).squeeze(-1)
+        return self.apply(x, torch.where(weights[..., 0].isnan(), self.taken(x, x), move))
 
     def log_normaliser(self, logits: Tensor) -> Tensor:
         return logits.logsumexp(-1).sum(-1)

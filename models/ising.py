@@ -16,7 +16,7 @@ from torch import Generator, Tensor
 
 from models.base import Cache, EnergyModel
 from models.domain import Binary
-from models.lattice import colouring, neighbour_sum, neighbour_table
+from models.lattice import colouring, neighbour_sum, neighbour_table, require_sides
 from models.transfer import log_z_and_mean
 
 DENSE_BELOW = 128  # sites; smaller lattices are faster as one matrix product than as shifts
@@ -66,8 +66,7 @@ class Lattice(EnergyModel):
         periodic: bool = True,
     ) -> None:
         super().__init__()
-        if not shape or min(shape) < 1:
-            raise ValueError(f"shape must be positive side lengths, got {list(shape)}")
+        require_sides(shape)
         self.shape, self.coupling, self.periodic = tuple(shape), float(coupling), periodic
         sites = math.prod(shape)
         self.domain = Binary(sites)
@@ -238,6 +237,7 @@ class LearnedIsing(DenseIsing):
     """
 
     def __init__(self, shape: Sequence[int], scale: float = 0.01) -> None:
+        require_sides(shape)
         dim = math.prod(shape)
         noise = scale * torch.randn(dim, dim)
         super().__init__(_symmetric(noise))
@@ -297,6 +297,8 @@ def add_rows(total: Tensor, factor: Tensor, matrix: Tensor, index: Tensor) -> Te
 
 def erdos_renyi(dim: int, mean_degree: float, coupling: float, seed: int = 0) -> DenseIsing:
     """Ising model on a random graph; an edge is there with probability mean_degree / (dim - 1)."""
+    if dim < 2:
+        raise ValueError(f"dim must be at least 2, got {dim}")
     if not 0 < mean_degree <= dim - 1:
         raise ValueError(f"mean_degree must be in (0, {dim - 1}], got {mean_degree}")
     rng = Generator().manual_seed(seed)

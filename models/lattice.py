@@ -4,8 +4,16 @@ Two sites are neighbours when they differ by one along one axis; `periodic` join
 axis longer than two. The adjacency is binary: a periodic axis of length two has one edge, not two.
 """
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
+
+
+def require_sides(shape: Sequence[int]) -> None:
+    """Raise ValueError unless `shape` is one positive side length or more."""
+    if not shape or min(shape) < 1:
+        raise ValueError(f"shape must be positive side lengths, got {list(shape)}")
 
 
 def neighbour_sum(x: Tensor, shape: tuple[int, ...], periodic: bool) -> Tensor:

@@ -20,7 +20,7 @@ from torch.linalg import vecdot
 
 from models.base import Cache, EnergyModel
 from models.domain import Categorical
-from models.lattice import neighbour_sum, neighbour_table
+from models.lattice import neighbour_sum, neighbour_table, require_sides
 
 
 def _moves(field: Tensor, x: Tensor) -> Tensor:
@@ -69,8 +69,7 @@ class LatticePotts(EnergyModel):
         periodic: bool = True,
     ) -> None:
         super().__init__()
-        if not shape or min(shape) < 1:
-            raise ValueError(f"shape must be positive side lengths, got {list(shape)}")
+        require_sides(shape)
         self.shape, self.coupling, self.periodic = tuple(shape), float(coupling), periodic
         self.domain = Categorical(math.prod(shape), num_values)
         self.register_buffer("bias", _bias(bias, self.domain.dim, num_values))
@@ -193,6 +192,8 @@ def random_potts(dim: int, num_values: int, scale: float, seed: int = 0) -> Dens
     """
     if dim < 2 or not scale > 0:
         raise ValueError(f"dim must be at least 2 and scale positive, got {dim} and {scale}")
+    if num_values < 2:
+        raise ValueError(f"num_values must be at least 2, got {num_values}")
     rng = Generator().manual_seed(seed)
     blocks = torch.randn(dim, dim, num_values, num_values, generator=rng)
     upper = blocks * (torch.ones(dim, dim).triu(1) * scale / math.sqrt(dim)).view(dim, dim, 1, 1)

@@ -84,9 +84,10 @@ def quadratic_ising(
     k (b + 2 m c A 1): the same law and moves in any coordinates, with distances scaled by 1 / k.
     """
     matrix = coupling * Lattice(shape, coupling, bias, periodic).adjacency()
+    domain = Binary(len(matrix), low, high)  # refuses high <= low
     k, m = 2 / (high - low), -(high + low) / (high - low)
     field = k * (bias + 2 * m * matrix.sum(-1))
-    return LogQuadratic(k**2 * matrix, field, domain=Binary(len(matrix), low, high))
+    return LogQuadratic(k**2 * matrix, field, domain=domain)
 
 
 class Sine(EnergyModel):

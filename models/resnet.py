@@ -132,6 +132,8 @@ class ResNet(EnergyModel):
         compile: bool = False,
     ) -> None:
         super().__init__()
+        if len(shape) != 2:
+            raise ValueError(f"shape must be the height and width of images, got {list(shape)}")
         if min(*shape, maps, blocks) < 1:
             raise ValueError(f"sizes must be positive, got {list(shape)}, {maps} and {blocks}")
         if shape[0] % 2 or shape[1] % 2:

@@ -18,7 +18,7 @@ import torch
 from torch import Generator, Tensor
 
 from models.base import EnergyModel
-from models.domain import LARGE, Binary, Domain
+from models.domain import LARGE, Binary, Domain, softmax_weights
 
 
 class State(NamedTuple):
@@ -33,6 +33,7 @@ class Info(NamedTuple):
     """What a step did, for diagnostics; nothing here feeds the next step."""
 
     accept_prob: Tensor  # [chains], 1 for samplers that never reject
+    log_ratio: Tensor | None = None  # [chains], before min(1, exp(.)); NaN where there is no energy
 
 
 class Sampler(ABC):
@@ -95,11 +96,11 @@ def metropolis(
 ) -> tuple[AnyState, Info]:
     """Accept each chain's proposal with probability min(1, exp(log_ratio)), `[chains]`.
 
-    NaN rejects. Every field of the two states has chains first; `proposed` may be overwritten.
-    Eq. (3) of Zhang et al. (2022).
+    NaN and infinity reject. Every field of the two states has chains first; `proposed` may be
+    overwritten. Eq. (3) of Zhang et al. (2022).
     """
     accepted, accept_prob = decide(log_ratio, rng)
-    return select_rows(accepted, proposed, current), Info(accept_prob)
+    return select_rows(accepted, proposed, current), Info(accept_prob, log_ratio)
 
 
 def decide(log_ratio: Tensor, rng: Generator) -> tuple[Tensor, Tensor]:
@@ -109,8 +110,18 @@ def decide(log_ratio: Tensor, rng: Generator) -> tuple[Tensor, Tensor]:
 
 
 def acceptance(log_ratio: Tensor) -> Tensor:
-    """min(1, exp(log_ratio)), and 0 for NaN."""
-    return log_ratio.exp().nan_to_num_(nan=0.0, posinf=1.0).clamp_(max=1)
+    """min(1, exp(log_ratio)); 0 for NaN and for infinity, which no finite energy gives."""
+    return log_ratio.nan_to_num(nan=-torch.inf, posinf=-torch.inf).clamp_(max=0).exp_()
+
+
+def known_weights(log_probs: Tensor) -> tuple[Tensor, Tensor]:
+    """Weights of a block's values, `[chains, ..., values]`, and which chains had NaN among them.
+
+    A value of unknown probability is never drawn. Where no finite one is left, or one is infinite,
+    all weights are NaN: the chain is to stay where it is.
+    """
+    weights = softmax_weights(log_probs.nan_to_num(-torch.inf, torch.inf, -torch.inf))
+    return weights, log_probs.flatten(1).isnan().any(1)
 
 
 def select_rows(chosen: Tensor, new: AnyState, old: AnyState) -> AnyState:

@@ -91,7 +91,8 @@ def flip_step(state: FlipState, model: EnergyModel, rng: Generator) -> tuple[Fli
         ratio = sums.sum(-1, keepdim=True) / proposed.sum(-1, keepdim=True)
 
     # log [ pi(y) q(x given y) ] - log [ pi(x) q(y given x) ] = log Z(x) - log Z(y)
-    accepted, accept_prob = decide(ratio.log_().to(x.dtype), rng)  # [chains, 1]
+    log_ratio = ratio.log_().to(x.dtype)
+    accepted, accept_prob = decide(log_ratio, rng)  # [chains, 1]
 
     x.scatter_(1, index, torch.where(accepted, new, old))
     if sites is None:
@@ -99,4 +100,4 @@ def flip_step(state: FlipState, model: EnergyModel, rng: Generator) -> tuple[Fli
     else:
         weights.scatter_(1, sites, torch.where(accepted, after, now))
     sums = torch.where(accepted, proposed, sums)
-    return FlipState(x, weights, sums), Info(accept_prob.squeeze(-1))
+    return FlipState(x, weights, sums), Info(accept_prob.squeeze(-1), log_ratio.squeeze(-1))

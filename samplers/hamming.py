@@ -20,8 +20,8 @@ import torch
 from torch import Generator, Tensor
 
 from models.base import Cache, EnergyModel
-from models.domain import Binary, draw_categorical, softmax_weights
-from samplers.base import Info, Sampler, require_count, require_domain
+from models.domain import Binary, draw_categorical
+from samplers.base import Info, Sampler, known_weights, require_count, require_domain
 from samplers.blocks import Memory, Scan, next_block, require_scan, start_scan
 
 
@@ -80,11 +80,15 @@ class HammingBall(Sampler):
         patterns = _toggle(centre.unsqueeze(1), ball, domain)  # [chains, patterns, sites]
 
         log_probs = model.block_log_probs(x, state.cache, block, patterns)
-        choice = draw_categorical(softmax_weights(log_probs), rng).squeeze(-1)
+        weights, unknown = known_weights(log_probs)
+        choice = draw_categorical(weights, rng).squeeze(-1)
+        stay = weights[:, 0].isnan()
         new = _toggle(centre, ball.index_select(0, choice), domain)
+        new = torch.where(stay.unsqueeze(-1), current, new)
         cache = model.moved(state.cache, x, block, new)
         x.index_copy_(1, block, new)
-        return HammingState(x, cache, scan, ball), Info(x.new_ones(len(x)))
+        info = Info(x.new_ones(len(x)), torch.where(stay | unknown, torch.nan, 0.0))
+        return HammingState(x, cache, scan, ball), info
 
 
 def _toggle(x: Tensor, flips: Tensor, domain: Binary) -> Tensor:

@@ -12,6 +12,7 @@ from hydra import compose, initialize_config_dir
 
 from experiments import resolvers
 from experiments.figures.draw import draw_all
+from experiments.mistakes import told
 from experiments.record import load_experiment
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
@@ -31,4 +32,5 @@ def main(overrides: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    with told():
+        main(sys.argv[1:])

@@ -26,6 +26,9 @@ def latticework(*words: str, outputs: Path) -> int:
         try:
             run.main()
         except SystemExit as end:
+            if isinstance(end.code, str):
+                print(end.code, file=sys.stderr)
+                return 1
             return int(end.code or 0)
         finally:
             torch.set_num_threads(threads)

@@ -13,6 +13,7 @@ from hydra.utils import get_class, get_method, instantiate
 from omegaconf import OmegaConf
 
 from experiments import resolvers
+from experiments.checks import checked
 from samplers.base import Sampler, UnsupportedModelError
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
@@ -40,8 +41,7 @@ def part(group, name):
 def plain(config):
     """The run's own part, resolved: an interpolation that leads nowhere fails here."""
     HydraConfig.instance().set_config(config)
-    own = OmegaConf.masked_copy(config, [key for key in config if key != "hydra"])
-    return OmegaConf.to_container(own, resolve=True, throw_on_missing=True)
+    return checked(config)
 
 
 @pytest.mark.parametrize("scale", SCALES)

@@ -91,9 +91,8 @@ def test_herded_samples_have_the_statistics_of_the_data(tmp_path):
 
 
 def test_fast_weights_of_no_step_size_are_sml(tmp_path):
-    run = Run(tmp_path)
     slow, fast, control = (
-        trained(run, n, updates=50)
+        trained(Run(tmp_path), n, updates=50)
         for n in (Persistent(GIBBS, 20), FastPersistent(GIBBS, 20, 0.0), EVERY[2])
     )
     assert torch.equal(slow.weight, fast.weight)
@@ -149,20 +148,25 @@ def pretrain(run, kind=RBM, **settings):
 
 def test_a_sampler_alone_means_contrastive_divergence(tmp_path):
     """And its artifact is named by the same facts whatever else training can do by now."""
-    run = Run(tmp_path, outputs=tmp_path)
-    short, long = pretrain(run, sampler=GIBBS), pretrain(run, negatives=Contrastive(GIBBS))
+    names = []
+
+    def made(**settings):
+        run = Run(tmp_path, outputs=tmp_path)
+        model = pretrain(run, **settings)
+        names.extend(run.notes["artifacts"])
+        return model
+
+    short, long = made(sampler=GIBBS), made(negatives=Contrastive(GIBBS))
     assert torch.equal(short.weight, long.weight)
-    first = json.loads(
-        (tmp_path / "artifacts" / run.notes["artifacts"][0] / "spec.json").read_text()
-    )
+    first = json.loads((tmp_path / "artifacts" / names[0] / "spec.json").read_text())
     assert set(first) == {
         "model", "data", "sampler", "updates", "batch", "learning_rate", "seed",
     }  # fmt: skip
-    pretrain(run, sampler=GIBBS, optimiser=SGD)
-    pretrain(run, sampler=GIBBS, linear_decay=True)
-    assert len(set(run.notes["artifacts"])) == 4
+    made(sampler=GIBBS, optimiser=SGD)
+    made(sampler=GIBBS, linear_decay=True)
+    assert len(set(names)) == 4
     with pytest.raises(ValueError, match="needs negatives"):
-        pretrain(run)
+        made()
 
 
 def test_a_model_that_carries_rates_gets_those_of_the_training_data(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from torch import Generator, Tensor
 from experiments import starts
 from experiments.context import Run
 from experiments.metrics import Acceptance, Changed, Proposed
+from experiments.study import best, complete, shared
 from experiments.tasks import tune as task
 from experiments.tasks.sampling import sample
 from experiments.truth import Reference
@@ -194,6 +196,98 @@ def test_a_storage_resumes_the_study(tmp_path: Path, model: Lattice) -> None:
     more = run_tune(tmp_path / "b", model, DMALA(1.0), storage=storage, trials=5)
     assert len(rows(more)) == 5
     assert rows(more)["step_size"][:3] == pytest.approx(rows(first)["step_size"])
+
+
+@pytest.fixture(params=["sqlite:///{}/study.db", "{}/study.journal"], ids=["sqlite", "journal"])
+def storage(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return request.param.format(tmp_path)
+
+
+def opened(storage: str, run: Run, trials: int = 4) -> tuple[optuna.Study, Iterator[optuna.Trial]]:
+    """A study with the seeds of `run`, and what its process is given to do."""
+    return shared(
+        "study", trials, storage=storage, record=run.path, outputs=run.outputs,
+        seed=lambda slot: 100 * run.seed + slot, direction="minimize",
+    )  # fmt: skip
+
+
+def search(study: optuna.Study, trial: optuna.Trial) -> float:
+    point = trial.suggest_float("x", 0, 1)
+    trial.set_user_attr("value", point)
+    study.tell(trial, point)
+    return point
+
+
+def test_two_processes_share_the_trials_of_a_study(tmp_path: Path, storage: str) -> None:
+    """In turn, here: neither asks what the other has asked, and both see the same end."""
+    (first, mine), (second, theirs) = (opened(storage, Run(tmp_path / name)) for name in "ab")
+    points = []
+    for _ in range(2):
+        ahead = next(mine)
+        points += [search(second, next(theirs)), search(first, ahead)]
+    assert next(mine, None) is None
+    assert next(theirs, None) is None
+    assert len(set(points)) == 4
+    for study in (first, second):
+        assert list(complete(study, 4)) == [0, 1, 2, 3]
+        assert best(study, 4).params == {"x": min(points)}
+
+
+def test_the_trial_of_a_process_that_died_is_run_again_by_another(
+    tmp_path: Path, storage: str
+) -> None:
+    undisturbed, trials = opened(f"{storage}2", Run(tmp_path / "a"))
+    expected = [search(undisturbed, trial) for trial in trials]
+
+    study, trials = opened(storage, Run(tmp_path / "a"))
+    search(study, next(trials))
+    left = next(trials).number
+    trials.close()  # type: ignore[attr-defined]  # lets go of the lock, as a kill does
+    other, rest = opened(storage, Run(tmp_path / "b"))
+    for trial in rest:
+        search(other, trial)
+    assert other.trials[left].state == optuna.trial.TrialState.FAIL
+    assert [trial.params["x"] for trial in complete(other, 4).values()] == expected
+    assert next(opened(storage, Run(tmp_path / "a"))[1], None) is None  # what was killed comes back
+
+
+def test_a_process_waits_for_the_last_trial_of_another(
+    tmp_path: Path, storage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without that it would choose among fewer trials than the other."""
+    (first, mine), (second, theirs) = (opened(storage, Run(tmp_path / n), 2) for n in "ab")
+    slow = next(mine)
+    search(second, next(theirs))
+    waited = []
+
+    def pause(seconds: float) -> None:
+        waited.append(seconds)
+        search(first, slow)
+
+    monkeypatch.setattr("experiments.study.time.sleep", pause)
+    assert next(theirs, None) is None
+    assert len(waited) == 1
+    assert len(complete(second, 2)) == 2
+
+
+def test_processes_of_one_study_need_one_outputs_folder(tmp_path: Path) -> None:
+    storage = f"sqlite:///{tmp_path / 'study.db'}"
+    _, here = opened(storage, Run(tmp_path / "here" / "a"))
+    _, there = opened(storage, Run(tmp_path / "there" / "a2"))
+    next(here)
+    with pytest.raises(ValueError, match="need the same outputs folder"):
+        next(there)
+
+
+def test_workers_end_with_one_choice_and_all_trials(tmp_path: Path, model: Lattice) -> None:
+    """Whoever comes last runs nothing, and its record is the same."""
+    storage = f"sqlite:///{tmp_path / 'study.db'}"
+    first, last = (
+        run_tune(tmp_path / f"worker{n}", model, DMALA(1.0), storage=storage, worker=n, trials=4)
+        for n in (1, 2)
+    )
+    assert first.notes == last.notes
+    assert (first.path / "metrics.csv").read_text() == (last.path / "metrics.csv").read_text()
 
 
 def test_the_same_seed_gives_the_same_choice(tmp_path: Path, model: Lattice) -> None:

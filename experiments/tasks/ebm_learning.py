@@ -37,6 +37,7 @@ from experiments.context import Run
 from experiments.evaluations import Evaluation
 from experiments.metrics import Acceptance
 from experiments.truth import Reference
+from experiments.validity import Validity, watch
 from models.base import EnergyModel
 from samplers.base import Sampler
 
@@ -145,10 +146,10 @@ class Learner:
         self.batch, self.l1, self.largest_gradient = batch, l1, largest_gradient
         self.made = 0  # updates of this process
         model.requires_grad_(False)
-        self.metric = Acceptance()
+        self.metrics = (Acceptance(), Validity())
         with torch.no_grad():
             state = sampler.init(chains[:batch], model)
-            carries = [self.metric.init(model, state, Reference())]
+            carries = self.fresh(state)
         rng = run.rng("negatives")
         self.memory: dict[str, Any] = {
             "model": model,
@@ -165,7 +166,7 @@ class Learner:
             "norm": math.nan,
             "clock": Clock(run.device),
         }
-        self.block = block_of(sampler, model, rng, steps, [self.metric])
+        self.block = block_of(sampler, model, rng, steps, self.metrics)
         self.graphed = False
 
     def update(self, iteration: int) -> None:
@@ -180,6 +181,10 @@ class Learner:
             self.step()
             self.memory["loss"], self.memory["norm"] = loss, norm
         self.made += 1
+
+    def fresh(self, state: Any) -> list[Any]:
+        """The metrics' carries from here on."""
+        return [metric.init(self.model, state, Reference()) for metric in self.metrics]
 
     def best(self) -> EnergyModel:
         """What one would use: the running average of the parameters, or else they themselves."""
@@ -264,9 +269,11 @@ def log_reading(learner: Learner, iteration: int, evaluations: Sequence[Evaluati
     with torch.no_grad():
         negatives = memory["state"].x
         readings = [evaluation(model, data, negatives) for evaluation in evaluations]
-        acceptance = learner.metric.read(memory["carries"][0])
-        reference = Reference()
-        memory["carries"] = [learner.metric.init(learner.model, memory["state"], reference)]
+        accepted, tally = memory["carries"]
+        acceptance = learner.metrics[0].read(accepted)
+        if learner.made:
+            watch(learner.run, tally, iteration)
+        memory["carries"] = learner.fresh(memory["state"])
     learner.run.log(
         iteration,
         seconds=memory["clock"].seconds,

@@ -48,14 +48,7 @@ def isl_curve(
     per_step = seconds_per_step(
         sampler, model, x, run.rng("timing"), steps=max(1, min(steps // 50, 500))
     )
-    samples = consecutive(
-        sampler,
-        model,
-        x,
-        run.rng("chain"),
-        steps,
-        lambda readings: run.progress(readings, "sampling", total=steps + 1),
-    )
+    samples = consecutive(sampler, model, x, run.rng("chain"), steps, run)
     run.save("sequence", x=samples[-keep:])
     sizes = isl.prefix_sizes(len(samples))
     beta, scores = scored(samples, valid.to(run.device), test.to(run.device), sizes)

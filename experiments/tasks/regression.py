@@ -7,17 +7,17 @@ chains' states at one step. Beside them stand the RMSE of the mean over chains a
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from data.splits import Rows, Table
-from experiments.chain import block_of, capture, seconds_per_step
+from experiments.chain import Chain, seconds_per_step
 from experiments.context import Run
 from experiments.diagnostics import convergence
 from experiments.predictive import calibration_error, coverage, mean_squared_errors, rmse
+from experiments.validity import Validity, watch
 from models.base import Predictor
 from samplers.base import Sampler
 
@@ -59,27 +59,23 @@ def regression(
     run.note(rows={"train": len(train), "test": len(test)}, dim=model.domain.dim)
 
     kept = [step for step in range(0, steps + 1, every) if step > burn_in]
-    rng = run.rng("chain")
-    with torch.no_grad():
-        memory: dict[str, Any] = {
-            "rng": rng,
-            "state": sampler.init(x, model),
-            "total": torch.zeros_like(test.targets),
-            "trace": x.new_zeros(len(kept), chains, min(points, len(test))),
-            "per_step": seconds_per_step(
-                sampler, model, x, run.rng("timing"), steps=max(1, min(steps // 200, 1000))
-            ),
-        }
-    advance = None
+    chain = Chain(sampler, model, x, run.rng("chain"), every=every, metrics=(Validity(),))
+    timing = run.rng("timing")
+    memory = chain.memory | {
+        "mean": torch.zeros_like(test.targets),
+        "averaged": torch.zeros_like(test.targets),
+        "total": torch.zeros_like(test.targets),
+        "trace": x.new_zeros(len(kept), chains, min(points, len(test))),
+        "per_step": seconds_per_step(
+            sampler, model, x, timing, steps=max(1, min(steps // 200, 1000))
+        ),
+    }
+    chain.memory = memory
     for reading in run.resumable(memory, "sampling", total=steps // every, first=0):
         step = reading * every
         if step:
-            if advance is None:
-                advance = block_of(sampler, model, rng, every, ())
-                if run.device.type == "cuda":
-                    advance = capture(advance, memory["state"], [], rng)
-            with torch.no_grad():
-                memory["state"], _ = advance(memory["state"], [])
+            chain.advance()
+            watch(run, memory["carries"][-1], step)
         with torch.no_grad():
             fitted = model.predict(memory["state"].x, train.features)
             predictions = model.predict(memory["state"].x, test.features)  # [chains, rows]
@@ -90,6 +86,7 @@ def regression(
             memory["total"] = memory["total"] + mean
             memory["trace"][count - 1] = predictions[:, :points]
             averaged = memory["total"] / count
+        memory["mean"], memory["averaged"] = mean, averaged
         run.log(
             step,
             seconds=step * memory["per_step"],
@@ -103,7 +100,7 @@ def regression(
         )
     run.note(seconds_per_step=memory["per_step"])
     run.save("last", x=memory["state"].x)
-    run.save("predictions", last=mean, averaged=averaged, targets=test.targets)
+    run.save("predictions", last=memory["mean"], averaged=memory["averaged"], targets=test.targets)
     trace = memory["trace"].cpu().numpy()
     if len(trace) >= FEWEST:
         shape = {"draws": np.asarray(len(trace)), "chains": np.asarray(chains)}

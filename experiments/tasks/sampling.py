@@ -7,11 +7,12 @@ import numpy as np
 from torch import Tensor
 
 from data.base import Dataset
-from experiments.chain import evaluations_per_step, run_chain, seconds_per_step
+from experiments.chain import Chain, evaluations_per_step, seconds_per_step
 from experiments.context import Run
 from experiments.diagnostics import convergence
 from experiments.metrics import Metric
 from experiments.truth import Reference
+from experiments.validity import Validity, watch
 from models.base import EnergyModel
 from samplers.base import Sampler
 
@@ -41,32 +42,33 @@ def sample(
     model, reference = target(model, data, run, pretrain, truth)
     x = start(model, chains, run.rng("start"), data)
 
-    per_step = seconds_per_step(
+    whole, local = evaluations_per_step(sampler, model, x, run.rng("timing"))
+    metrics = [*metrics, Validity()]
+    chain = Chain(
+        sampler, model, x, run.rng("chain"), every=every, metrics=metrics, reference=reference
+    )
+    memory = chain.memory
+    memory["per_step"] = seconds_per_step(
         sampler, model, x, run.rng("timing"), steps=max(1, min(steps // 50, 1000))
     )
-    whole, local = evaluations_per_step(sampler, model, x, run.rng("timing"))
-    run.note(
-        seconds_per_step=per_step, evaluations_per_step=whole, local_evaluations_per_step=local
-    )
-    chain = run_chain(
-        sampler,
-        model,
-        x,
-        run.rng("chain"),
-        steps=steps,
-        every=every,
-        metrics=metrics,
-        reference=reference,
-    )
-    for reading in run.progress(chain, "sampling", total=steps // every + 1):
+    for number in run.resumable(memory, "sampling", total=steps // every, first=0):
+        step = number * every
+        if number:
+            chain.advance()
+            watch(run, memory["carries"][-1], step)
         run.log(
-            reading.step,
-            seconds=reading.step * per_step,
-            evaluations=reading.step * whole,
-            **reading.values,
+            step,
+            seconds=step * memory["per_step"],
+            evaluations=step * whole,
+            **chain.reading(step).values,
         )
-    run.save("last", x=reading.state.x)
-    arrays = stored(metrics, reading.carries)
+    run.note(
+        seconds_per_step=memory["per_step"],
+        evaluations_per_step=whole,
+        local_evaluations_per_step=local,
+    )
+    run.save("last", x=memory["state"].x)
+    arrays = stored(metrics, memory["carries"])
     if "trace" in arrays:
         trace = arrays["trace"].cpu().numpy()
         shape = {"draws": np.asarray(trace.shape[0]), "chains": np.asarray(trace.shape[1])}

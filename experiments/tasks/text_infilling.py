@@ -14,6 +14,7 @@ from experiments.chain import run_chain
 from experiments.context import Run
 from experiments.metrics import Acceptance, Changed
 from experiments.text_metrics import scores
+from experiments.validity import Validity, watch
 from models.domain import draw_categorical, one_hot, softmax_weights
 from samplers.base import Sampler
 
@@ -61,9 +62,10 @@ def text_infilling(
             run.rng(f"chain {number}"),
             steps=steps,
             every=steps,
-            metrics=(Acceptance(), Changed()),
+            metrics=(Acceptance(), Changed(), Validity()),
         )
         *_, reading = chain
+        watch(run, reading.carries[-1], steps)
         written, log_prob = ranked(target, reading.state.x)
         memory["generated"].append(
             {

@@ -78,7 +78,7 @@ def pretrained(
             optimiser=optimiser,
             linear_decay=linear_decay,
         )
-        for _ in run.progress(training, "training", total=updates):
+        for _ in training:
             pass
         set_rates(model, data, run)
         return model.state_dict()
@@ -99,26 +99,33 @@ def train(
     optimiser: Callable[..., Optimizer] = Adam,
     linear_decay: bool = False,
 ) -> Iterator[int]:
-    """Train in place, giving the number of updates after each of them."""
+    """Train in place, giving the number of updates after each of them; resumable."""
     rng, shuffle = run.shared_rng("training"), run.shared_rng("batches", device="cpu")
     model.start_from_data(data.mean.to(run.device))  # type: ignore[operator]
     stepper = optimiser(model.parameters(), lr=learning_rate)
     schedule = LinearLR(stepper, 1.0, 0.0, total_iters=updates) if linear_decay else None
-    memory = negatives.start(model, rng)
-    order = torch.empty(0, dtype=torch.long)
-    for update in range(1, updates + 1):
-        if len(order) < batch:  # a new pass, in a new order
-            order = torch.randperm(len(data.train), generator=shuffle)
-        rows, order = order[:batch], order[batch:]
+    memory: dict[str, Any] = {
+        "model": model.requires_grad_(False),
+        "stepper": stepper,
+        "schedule": schedule,
+        "rng": rng,
+        "shuffle": shuffle,
+        "order": torch.empty(0, dtype=torch.long),
+        "negatives": negatives.start(model, rng),
+    }
+    for update in run.resumable(memory, "training", total=updates):
+        if len(memory["order"]) < batch:  # a new pass, in a new order
+            memory["order"] = torch.randperm(len(data.train), generator=shuffle)
+        rows, memory["order"] = memory["order"][:batch], memory["order"][batch:]
         positive = data.batch(rows, shuffle).to(run.device)
         with torch.no_grad():
-            negative, memory = negatives.draw(memory, model, positive, rng)
+            negative, own = negatives.draw(memory["negatives"], model, positive, rng)
         model.requires_grad_(True)
         loss = negatives.value(model, negative).mean() - negatives.value(model, positive).mean()
         stepper.zero_grad(set_to_none=True)
         loss.backward()
         with torch.no_grad():
-            memory = negatives.learn(memory, model)
+            memory["negatives"] = negatives.learn(own, model)
         stepper.step()
         if schedule is not None:
             schedule.step()
@@ -170,7 +177,7 @@ def train_rbm(
         optimiser=optimiser,
         linear_decay=linear_decay,
     )
-    for update in run.progress(training, "training", total=epochs * per_epoch):
+    for update in training:
         if update % per_epoch:
             continue
         set_rates(model, data, run)

@@ -17,9 +17,11 @@ from torch import Tensor
 
 from data.base import Dataset
 from experiments.chain import run_chain, seconds_per_step
-from experiments.context import ROOT, Run
+from experiments.context import Run
 from experiments.diagnostics import convergence
+from experiments.machine import ROOT
 from experiments.metrics import Metric, Trace
+from experiments.study import alone, best, complete, shared
 from experiments.tasks.sampling import stored, target
 from experiments.truth import Reference
 from experiments.tuning import (
@@ -47,7 +49,10 @@ DIRECTIONS: dict[str, Direction] = {
     "mmd_u": "minimize",
 }
 # Overrides that belong to one machine, not to the result.
-ELSEWHERE = ("outputs=", "device=", "threads=", "force=", "logger=", "data.root=", "task.storage=")
+ELSEWHERE = (
+    "outputs=", "device=", "threads=", "force=", "logger=", "data.root=", "task.storage=",
+    "task.worker=",
+)  # fmt: skip
 
 
 def tune(
@@ -71,6 +76,7 @@ def tune(
     pretrain: Callable[..., EnergyModel] | None = None,
     truth: Callable[..., Reference] | None = None,
     storage: str | None = None,
+    worker: int = 0,
     apply: bool = False,
 ) -> None:
     """Search the fields `search[names["sampler"]]` of `sampler` for the best `objective`.
@@ -80,6 +86,10 @@ def tune(
     steps as fit into `seconds`; it is the worst if its objective is undefined (NaN, or the ESS when
     a coordinate is constant). The best fields go to `tuned.yaml` in the record, and, with `apply`,
     to conf/tuned/<model>/<sampler>.yaml.
+
+    Runs with the same `storage` (an Optuna URL, or a journal file) share one study of `trials`
+    trials in all; `worker` is what tells them apart, so that each has a record of its own. All end
+    with the same choice.
 
     Raises ValueError for fields that the sampler has not, an objective without a metric or a
     direction, a search in which no trial had a value, and where `apply` would overwrite a file
@@ -126,36 +136,48 @@ def tune(
 
     budget = f"{chains} chains x " + (f"{steps} steps" if seconds is None else f"{seconds:g} s")
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    study = optuna.create_study(
-        study_name=" / ".join([*names.values(), objective, budget, f"seed {run.seed}"]),
-        storage=storage,
-        sampler=optuna.samplers.TPESampler(seed=run.seed),
-        direction=direction,
-        load_if_exists=True,
-    )
+    name = " / ".join([*names.values(), objective, budget, f"seed {run.seed}"])
+    if storage is None:
+        study, asked = alone(name, trials, seed=run.seed, direction=direction)
+    else:
+        study, asked = shared(
+            name, trials, storage=storage, record=run.path, outputs=run.outputs,
+            seed=lambda slot: run.rng(f"trial {slot}", "cpu").initial_seed() % 2**32,
+            direction=direction,
+        )  # fmt: skip
     worst = math.inf if direction == "minimize" else -math.inf
-    earlier = study.get_trials(states=[optuna.trial.TrialState.COMPLETE])
-    for row, old in enumerate(earlier):
-        run.log(row, value=old.user_attrs["value"], **numbers(rounded(old.params), space))
-    for row in run.progress(range(len(earlier), trials), "tuning"):
-        trial = study.ask()
-        fields = suggest(trial, sampler, space)
-        value = measured(replaced(sampler, fields), "search")
+    logged = 0
+
+    def log() -> None:
+        """Rows of the trials that are finished, in the order of their slots."""
+        nonlocal logged
+        done = complete(study, trials)
+        while logged in done:
+            trial = done[logged]
+            fields = numbers(rounded(trial.params), space)
+            run.log(logged, value=trial.user_attrs["value"], **fields)
+            logged += 1
+
+    log()
+    for trial in run.progress(asked, "tuning", trials, logged):
+        value = measured(replaced(sampler, suggest(trial, sampler, space)), "search")
         score = value if goal is None else abs(value - goal)
         trial.set_user_attr("value", value)
         study.tell(trial, worst if math.isnan(score) else score)
-        run.log(row, value=value, **numbers(fields, space))
+        log()
+    log()
 
-    if not math.isfinite(study.best_value):
+    chosen = best(study, trials)
+    if not math.isfinite(chosen.values[0]):
         raise ValueError(
             f"{objective} was undefined in every trial (a coordinate never changed, or NaN); "
             "give more steps, or another range"
         )
-    fields = rounded(study.best_params)
+    fields = rounded(chosen.params)
     facts = {
         "model": names["model"],
         "objective": objective if goal is None else f"{objective} (goal {goal:g})",
-        "search_value": study.best_trial.user_attrs["value"],
+        "search_value": chosen.user_attrs["value"],
         "held_out": measured(replaced(sampler, fields), "held-out"),
         "budget": f"{trials} trials of {budget}",
         "method": f"Optuna {optuna.__version__}, TPE, seed {run.seed}",

@@ -1,0 +1,89 @@
+"""Whether a value from YAML fits a type annotation, and how a message names what would.
+
+YAML has null, booleans, numbers, strings, lists and mappings. An integer passes for a float, a
+list for any sequence; a boolean is no number, and a number is finite and within 64 bits. A class or
+a function is fitted by a part: a mapping with a `_target_`.
+"""
+
+import math
+import types
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from inspect import Parameter
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+
+ONE = {
+    types.NoneType: "null",
+    bool: "true or false",
+    int: "an integer",
+    float: "a number",
+    str: "a string",
+}
+MANY = {int: "integers", float: "numbers", str: "strings"}
+
+
+def is_part(value: Any) -> bool:
+    return isinstance(value, dict) and "_target_" in value
+
+
+def is_number(value: Any) -> bool:
+    """Whether `value` is one that tensors and generators can hold."""
+    if type(value) is int:
+        return abs(value) < 2**63
+    return type(value) is float and math.isfinite(value)
+
+
+def fits(value: Any, hint: Any) -> bool:
+    """Whether `value` may be given where `hint` is the annotation."""
+    kind, arguments = _taken_apart(hint)
+    if kind in (Any, object, Parameter.empty) or isinstance(kind, str | TypeVar):
+        return True
+    if kind is Union:
+        return any(fits(value, one) for one in arguments)
+    if kind is Literal:
+        return any(value == one and type(value) is type(one) for one in arguments)
+    if kind in (int, float):
+        return is_number(value) and type(value) in (int, kind)
+    if kind in ONE:
+        return type(value) is kind
+    if is_part(value):
+        return True
+    if kind is Mapping:
+        return isinstance(value, dict) and all(fits(v, arguments[-1]) for v in value.values())
+    if kind is Sequence:
+        return isinstance(value, list) and all(any(fits(v, a) for a in arguments) for v in value)
+    return False
+
+
+def words(hint: Any) -> str:
+    """What `hint` asks for, in words."""
+    kind, arguments = _taken_apart(hint)
+    if kind in ONE:
+        return ONE[kind]
+    if kind is Union:
+        return " or ".join(map(words, arguments))
+    if kind is Literal:
+        return " or ".join(map(str, arguments))
+    if kind is Mapping:
+        return "a mapping"
+    if kind is Sequence:
+        inner = [MANY.get(_taken_apart(one)[0], "") for one in arguments]
+        return f"a list of {inner[0]}" if len(inner) == 1 and inner[0] else "a list"
+    name = "function" if kind is Callable else getattr(kind, "__name__", str(kind))
+    return f"a {name} (a group with a _target_)"
+
+
+def _taken_apart(hint: Any) -> tuple[Any, tuple[Any, ...]]:
+    """The kind of `hint`, one for all unions, mappings and sequences, and its arguments."""
+    kind = get_origin(hint) or hint
+    arguments = tuple(one for one in get_args(hint) if one is not ...)
+    if kind is None:
+        return types.NoneType, ()
+    if kind is types.UnionType:
+        return Union, arguments
+    if not isinstance(kind, type) or kind in (str, object):
+        return kind, arguments
+    if issubclass(kind, Mapping):
+        return Mapping, arguments or (Any,)
+    if issubclass(kind, Sequence) or kind in (Iterable, Collection):  # a Tensor is neither
+        return Sequence, arguments or (Any,)
+    return kind, arguments

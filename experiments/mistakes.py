@@ -1,0 +1,148 @@
+"""Mistakes in a command and failures of a run, told in a line instead of a traceback.
+
+`told` stands around the whole program and says what Hydra could not compose; `summary` puts an
+error that a run raised in a line, for its record. HYDRA_FULL_ERROR=1 shows tracebacks all the same.
+"""
+
+import os
+import re
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from difflib import get_close_matches
+from typing import Any, NoReturn
+
+import hydra._internal.hydra
+import hydra._internal.utils
+from hydra.errors import (
+    ConfigCompositionException,
+    InstantiationException,
+    MissingConfigException,
+    OverrideParseException,
+)
+from omegaconf import DictConfig
+from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
+
+
+class ConfigurationError(ValueError):
+    """A configuration that cannot be run; the message says what to change."""
+
+
+def nearest(name: str, options: Iterable[Any]) -> str:
+    """The options that `name` may be meant to be, or all of them where none is near."""
+    known = sorted(map(str, options))
+    if near := get_close_matches(name.lower(), known, cutoff=0.5):
+        return f"did you mean {' or '.join(near)}?"
+    return f"there is {', '.join(known)}" if known else "there is none"
+
+
+def shortened(value: Any) -> str:
+    """`value` as a message shows it."""
+    return _cut(repr(value), 80)
+
+
+def _cut(text: str, longest: int = 500) -> str:
+    """`text` on one line."""
+    line = " ".join(text.split())
+    return line if len(line) <= longest else f"{line[: longest - 3]}..."
+
+
+def in_a_line(error: BaseException) -> str:
+    """The message of `error`, after its type where the message may not speak for itself."""
+    if isinstance(error, OmegaConfBaseException):
+        message, key = str(error.msg or error).partition("\n")[0], str(error.full_key or "")
+        return message if not key or key in message else f"{key}: {message}"
+    text = _cut(str(error))
+    return text if isinstance(error, ValueError) and text else f"{type(error).__name__}: {text}"
+
+
+def summary(error: BaseException) -> str:
+    """What went wrong in a run, in a line: of what could not be built, which part and why."""
+    if isinstance(error, InstantiationException) and error.__cause__:
+        target = re.findall(r"target '([^']+)'", str(error))[:1]
+        key = re.findall(r"full_key: (\S+)", str(error))[-1:]  # after those of its cause
+        where = " ".join([*key, *(f"({name})" for name in target)])
+        return f"{where}: {in_a_line(error.__cause__)}"
+    if isinstance(error, ConfigurationError | OmegaConfBaseException):
+        return in_a_line(error)
+    return f"{type(error).__name__}: {_cut(str(error))}"
+
+
+def wants_traceback() -> bool:
+    """Whether the user asked for tracebacks, in the way that Hydra lets one ask."""
+    return os.environ.get("HYDRA_FULL_ERROR") == "1"
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """End the program with a message where an error would end it with a traceback.
+
+    Hydra's own report is out of action meanwhile: what it does not expect, it prints whole.
+    """
+    modules: tuple[Any, ...] = (hydra._internal.utils, hydra._internal.hydra)
+    own = hydra._internal.utils.run_and_report
+    for module in modules:
+        module.run_and_report = _call
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 - whatever it is, a user reads a message
+        end(error)
+    finally:
+        for module in modules:
+            module.run_and_report = own
+
+
+def _call(function: Callable[[], Any]) -> Any:
+    return function()
+
+
+def end(error: Exception) -> NoReturn:
+    """Leave with status 1, saying why."""
+    if wants_traceback():
+        traceback.print_exception(error)
+    print(_explained(error, sys.argv[1:]), file=sys.stderr)
+    raise SystemExit(1) from None
+
+
+def _explained(error: Exception, command: list[str]) -> str:
+    """What is wrong with the words of a command, of which Hydra raised `error`."""
+    if isinstance(error, MissingConfigException) and error.options:
+        group, _, name = str(error.missing_cfg_file).rpartition("/")
+        return f"{group}={name} is not known: {nearest(name, error.options)}"
+    if isinstance(error, OverrideParseException):
+        lines = [line for line in error.message.splitlines() if "^" not in line]
+        return (
+            f"{error.override!r} cannot be read ({lines[-2:][0]}): "
+            "overrides are key=value, in quotes where they hold blanks, brackets or commas"
+        )
+    if isinstance(error, ConfigCompositionException) and error.__cause__:
+        return _not_applied(error, error.__cause__)
+    if isinstance(error, MissingConfigException | ConfigCompositionException):
+        return str(error).partition("\nConfig search path")[0].strip()
+    if "Config group override" in str(error):
+        given = [word for word in command if _is_no_name(word.partition("=")[2])]
+        return (
+            f"{in_a_line(error)}, in {', '.join(given)}: a group such as data takes the name of "
+            "one of its options, and ~data takes it away"
+        )
+    if isinstance(error, ConfigurationError):
+        return str(error)
+    if isinstance(error, OSError):
+        return f"{summary(error)}; outputs (or LATTICEWORK_OUTPUTS) names the folder for records"
+    return f"{summary(error)}\nHYDRA_FULL_ERROR=1 shows where this was raised."
+
+
+def _is_no_name(text: str) -> bool:
+    """Whether Hydra reads `text` as a number, a boolean or null."""
+    return bool(re.fullmatch(r"(?i)[-+]?[\d.]\S*|[-+]?inf|nan|true|false|null", text))
+
+
+def _not_applied(error: Exception, cause: BaseException) -> str:
+    """Why an override could not be applied to the configuration."""
+    if isinstance(cause, ConfigKeyError | ConfigAttributeError):
+        place, _, name = str(cause.full_key).rpartition(".")
+        fields = cause.parent_node if isinstance(cause.parent_node, DictConfig) else ()
+        known = nearest(name, [key for key in fields if key != "hydra"])
+        return f"{place or 'the configuration'} has no field {name}: {known}"
+    return f"{_cut(str(error))}. {in_a_line(cause)}"

@@ -1,0 +1,170 @@
+"""One run from its configuration to its record, and the record kept from harm.
+
+A record is a folder. `metrics.csv` grows while the run goes on; `run.json` is written last, means
+*finished* and knows the checksum of every other file; `error.txt` holds the traceback of a run that
+failed; `checkpoints/` is there until the run has finished. `.lock` is held while a process is at
+it: a lock of the operating system, which dies with the process.
+"""
+
+import json
+import logging
+import os
+import socket
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from filelock import FileLock, Timeout
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
+from hydra.utils import instantiate
+from omegaconf import DictConfig
+
+from experiments.checkpoint import Checkpoints
+from experiments.checks import checked
+from experiments.context import Run
+from experiments.identity import same
+from experiments.machine import commit, device_name, find_device, peak_memory, versions
+from experiments.mistakes import summary, wants_traceback
+from experiments.record import checksums, damage
+
+log = logging.getLogger(__name__)
+LOCK, HOLDER = ".lock", ".holder"  # who holds the lock, for people to read
+
+
+def record(cfg: DictConfig, perform: Callable[[DictConfig, Run], None]) -> None:
+    """Run `perform` inside the record that Hydra's output folder names.
+
+    A finished record of the same configuration is left as it is (`force=true` runs it again); one
+    of another configuration, or a damaged one, is moved to `outputs/superseded`. One that did not
+    finish goes on from its checkpoint, or starts afresh where it has none. A run that another
+    process is at is waited for, or in a sweep left to it. A failure leaves `error.txt` and is
+    raised by the end-of-sweep callback, so that the other runs of a sweep go on.
+    """
+    path = Path(HydraConfig.get().runtime.output_dir)
+    with _held(path) as ours:
+        if ours:
+            _record(cfg, path, perform)
+
+
+def _record(cfg: DictConfig, path: Path, perform: Callable[[DictConfig, Run], None]) -> None:
+    try:
+        (path / "error.txt").unlink(missing_ok=True)
+        config = checked(cfg)
+        outputs = Path(config["outputs"]).resolve()
+        if (path / "run.json").exists():
+            fault = damage(path)
+            if not fault:
+                earlier = json.loads((path / "run.json").read_text())
+                if same(earlier, config) and not cfg.force:
+                    log.info("already finished: %s (force=true runs it again)", path)
+                    return
+            else:
+                log.warning("the record %s is damaged: %s; it is made again", path, fault)
+            _set_aside(path, outputs)
+        _execute(cfg, config, path, outputs, perform)
+    except Exception as error:  # noqa: BLE001 - whatever a run raises belongs in its record
+        _fail(path, error)
+
+
+@contextmanager
+def _held(path: Path) -> Iterator[bool]:
+    """Whether the run is ours, until the end; in a sweep a busy one is not waited for.
+
+    The lock is one of the operating system: whoever dies lets go of it.
+    """
+    lock, holder = FileLock(path / LOCK), path / HOLDER
+    try:
+        lock.acquire(blocking=False)
+    except Timeout:
+        who = holder.read_text() if holder.exists() else "another process"
+        if HydraConfig.get().mode == RunMode.MULTIRUN:
+            log.warning("left to %s, which is at it: %s", who, path)
+            yield False
+            return
+        log.warning("waiting for %s, which is at it: %s", who, path)
+        lock.acquire()
+    try:
+        holder.write_text(f"process {os.getpid()} on {socket.gethostname()}")
+        yield True
+    finally:
+        holder.unlink(missing_ok=True)
+        lock.release()
+
+
+def _fail(path: Path, error: Exception) -> None:
+    """Say why, and keep the traceback; a record that cannot be written ends the program."""
+    cause, trace = summary(error), traceback.format_exc()
+    try:
+        (path / "error.txt").write_text(f"{cause}\n\n{trace}")
+    except OSError as unwritable:
+        raise SystemExit(
+            f"failed: {path}: {cause}; nor can this be written there: {unwritable}"
+        ) from error
+    log.error("failed: %s", cause)
+    log.error(trace if wants_traceback() else f"the traceback is in {path / 'error.txt'}")
+
+
+def _execute(
+    cfg: DictConfig,
+    config: dict[str, Any],
+    path: Path,
+    outputs: Path,
+    perform: Callable[[DictConfig, Run], None],
+) -> None:
+    if cfg.threads != "auto":
+        torch.set_num_threads(cfg.threads)
+    run = Run(
+        path,
+        device=find_device(cfg.device),
+        seed=cfg.seed,
+        model_seed=cfg.model_seed,
+        outputs=outputs,
+        loggers=[instantiate(logger) for logger in (cfg.logger or {}).values()],
+        config=config,
+        checkpoint=cfg.checkpoint,
+    )
+    run.take_up(config)
+    for logger in run.loggers:
+        logger.start(path, config)
+    try:
+        perform(cfg, run)
+    finally:
+        for logger in run.loggers:
+            logger.finish()
+    hydra = HydraConfig.get()
+    document = {
+        "config": config,
+        "choices": {k: v for k, v in hydra.runtime.choices.items() if not k.startswith("hydra")},
+        "overrides": list(hydra.overrides.task),
+        "seconds": run.seconds,
+        "device": device_name(run.device),
+        "threads": torch.get_num_threads(),
+        "peak_memory_bytes": peak_memory(run.device),
+        "versions": versions(),
+        **commit(),
+        **run.notes,
+        "files": checksums(path),
+    }
+    partial = path / "run.json.partial"
+    partial.write_text(json.dumps(document, indent=2))
+    partial.replace(path / "run.json")
+    run.checkpoints.remove()
+    log.info("finished: %s", path)
+
+
+def _set_aside(path: Path, outputs: Path) -> None:
+    """Move the record out of the way, run.json last: a kill leaves one that is visibly damaged."""
+    moment = time.time_ns() % 10**9  # two within one second keep apart
+    stamp = f"{time.strftime('%Y%m%d-%H%M%S')}-{moment:09}"
+    target = outputs / "superseded" / f"{path.relative_to(outputs)}-{stamp}"
+    target.mkdir(parents=True)
+    Checkpoints(path / "checkpoints").remove()
+    for file in sorted(path.iterdir(), key=lambda file: file.name == "run.json"):
+        if file.is_file() and not file.name.startswith(".") and file.suffix != ".log":
+            file.rename(target / file.name)
+    log.info("an earlier record was moved to %s", target)

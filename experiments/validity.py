@@ -1,0 +1,81 @@
+"""Energies that are no numbers: counted while chains run, told, and fatal once all chains stand.
+
+Where a model gives NaN or infinity, an acceptance test rejects; a sampler without one leaves the
+site or the chain as it is (`samplers`), or spreads NaN over a state that can no longer move.
+"""
+
+import logging
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+from experiments.context import Run
+from experiments.metrics import Metric
+from experiments.truth import Reference
+from models.base import EnergyModel
+from samplers.base import Info
+
+log = logging.getLogger(__name__)
+NOTE = "invalid_steps"  # in run.json, of all chains together
+
+
+class StuckError(RuntimeError):
+    """No chain can move any more, because the energies around it are not finite numbers."""
+
+
+class Tally(NamedTuple):
+    invalid: Tensor  # [], int64: steps of all chains since the last look
+    valid: Tensor  # [chains], int64: the others, of each chain
+
+
+@dataclass(frozen=True)
+class Validity(Metric):
+    """Counts the steps that met an energy that is NaN or infinite. `watch` reads the tally."""
+
+    def init(self, model: EnergyModel, state: Any, reference: Reference) -> Tally:
+        zeros = torch.zeros(len(state.x), dtype=torch.long, device=state.x.device)
+        return Tally(zeros.new_zeros(()), zeros)
+
+    def update(self, carry: Tally, state: Any, info: Info) -> Tally:
+        valid = _finite(state) if info.log_ratio is None else info.log_ratio < torch.inf
+        invalid = carry.invalid.add_((~valid).sum())
+        return Tally(invalid, carry.valid.add_(valid))
+
+    def read(self, carry: Tally) -> dict[str, Tensor]:
+        return {}
+
+
+def _finite(state: Any) -> Tensor:
+    """Which chains have no NaN in their state, `[chains]`."""
+    chains = len(state.x)
+    finite = torch.ones(chains, dtype=torch.bool, device=state.x.device)
+    for leaf in pytree.tree_leaves(state):
+        if leaf.is_floating_point() and leaf.ndim and len(leaf) == chains:
+            finite &= ~leaf.isnan().reshape(chains, -1).any(1)
+    return finite
+
+
+def watch(run: Run, tally: Tally, step: int) -> None:
+    """Warn of invalid steps since the last look, and count them in the record; reads the host.
+
+    Raises StuckError when no chain has made a valid step since then.
+    """
+    if invalid := int(tally.invalid):
+        total = run.notes.get(NOTE, 0) + invalid
+        run.note(**{NOTE: total})
+        log.warning(
+            "up to step %d, %d steps of chains were rejected because the energy was NaN or "
+            "infinite, %d of them since the last reading",
+            *(step, total, invalid),
+        )
+        if not tally.valid.any():
+            raise StuckError(
+                f"all {len(tally.valid)} chains are stuck at step {step}: since the last reading "
+                "every energy was NaN or infinite. Look at the model's parameters (did its "
+                "training diverge?) and at where the chains start"
+            )
+    tally.invalid.zero_()
+    tally.valid.zero_()

@@ -1,0 +1,163 @@
+"""Energies that are NaN or infinite: rejected, counted, told, and the end of a stuck run."""
+
+import logging
+import math
+
+import pytest
+import torch
+from torch import Generator, Tensor
+
+from experiments.chain import Chain, run_chain
+from experiments.context import Run
+from experiments.record import Record
+from experiments.tasks.sampling import sample
+from experiments.validity import StuckError, Tally, Validity, watch
+from models.base import EnergyModel
+from models.domain import Binary, Categorical
+from samplers.flip import FlipState
+from samplers.gibbs import Gibbs
+from samplers.gwg import GWG
+from samplers.hamming import HammingBall
+from samplers.langevin import DMALA, DULA
+from samplers.locally_balanced import LocallyBalanced
+
+
+class Holed(EnergyModel):
+    """Independent bits whose log-probability is `hole` where the first two are both one."""
+
+    def __init__(self, hole: float, dim: int = 4) -> None:
+        super().__init__()
+        self.domain, self.hole = Binary(dim), hole
+        self.register_buffer("bias", torch.linspace(-0.5, 0.7, dim))
+
+    def forward(self, x: Tensor) -> Tensor:
+        value = x @ self.bias
+        return torch.where(x[:, :2].sum(1) == 2, value.new_full((), self.hole), value)
+
+    def gradient(self, x: Tensor) -> Tensor:
+        value = 0.0 if math.isfinite(self.hole) else torch.nan
+        inside = (x[:, :2].sum(1) == 2).unsqueeze(1)
+        return torch.where(inside, value, self.bias.expand_as(x))
+
+    def log_prob_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return self(x), self.gradient(x)
+
+
+EXACT = [DMALA(2.0), GWG(), Gibbs(), Gibbs(2), HammingBall(3, 1), LocallyBalanced()]
+
+
+@pytest.mark.parametrize("sampler", EXACT, ids=repr)
+@pytest.mark.parametrize("hole", [float("nan"), float("inf"), float("-inf")])
+def test_chains_keep_out_and_have_the_law_of_the_rest(sampler, hole):
+    if hole == float("inf") and isinstance(sampler, Gibbs | HammingBall | LocallyBalanced):
+        pytest.skip("prices a block at once: infinite probability is where it goes")
+    model, rng = Holed(hole), Generator().manual_seed(0)
+    x = torch.zeros(2000, 4)
+    total = torch.zeros(4)
+    for reading in run_chain(sampler, model, x, rng, steps=60, every=1):
+        assert not (reading.state.x[:, :2].sum(1) == 2).any()
+        if reading.step > 20:
+            total += reading.state.x.mean(0) / 40
+    states = model.domain.enumerate()
+    inside = states[states[:, :2].sum(1) < 2]
+    law = model(inside).softmax(0)
+    assert (total - law @ inside).abs().max() < 0.02
+
+
+def tallied(sampler, model, x, steps=20):
+    rng = Generator().manual_seed(0)
+    chain = Chain(sampler, model, x, rng, every=steps, metrics=[Validity()])
+    chain.advance()
+    return chain.memory["carries"][0]
+
+
+@pytest.mark.parametrize(
+    "sampler", [DMALA(2.0), GWG(), Gibbs(), Gibbs(2), HammingBall(3, 1)], ids=repr
+)
+def test_what_was_rejected_so_is_counted(sampler):
+    x = torch.zeros(50, 4)
+    tally = tallied(sampler, Holed(float("nan")), x)
+    assert 0 < tally.invalid < 50 * 20
+    assert int(tally.invalid) + int(tally.valid.sum()) == 50 * 20
+    assert tallied(sampler, Holed(0.0), x).invalid == 0
+
+
+def test_without_an_acceptance_test_a_chain_stays_where_it_cannot_be_priced():
+    model, rng = Holed(float("nan")), Generator().manual_seed(0)
+    start = torch.tensor([[1.0, 1, 0, 0]]).expand(20, 4)
+    *_, last = run_chain(DULA(1.0), model, start, rng, steps=5, every=5)
+    assert torch.equal(last.state.x, start)
+    assert not tallied(DULA(1.0), model, start).valid.any()
+
+
+def test_a_categorical_site_stays_where_its_law_is_unknown():
+    domain = Categorical(3, 4)
+    x = domain.uniform(10, Generator().manual_seed(0))
+    logits = torch.zeros(10, 3, 4)
+    logits[:, 1] = torch.nan
+    y = domain.move_all(x, logits, Generator().manual_seed(1))
+    assert torch.equal(y[:, 1], x[:, 1])
+    assert not torch.equal(y, x)
+
+
+def test_the_cached_step_of_a_lattice_counts_too():
+    from models.ising import Lattice
+
+    model = Lattice([3, 3], 0.2)
+    chain = Chain(
+        GWG(), model, torch.zeros(5, 9), Generator().manual_seed(0), every=4, metrics=[Validity()]
+    )
+    assert isinstance(chain.memory["state"], FlipState)
+    chain.advance()
+    tally = chain.memory["carries"][0]
+    assert tally.invalid == 0
+    assert (tally.valid == 4).all()
+
+
+# In a run.
+
+
+def sampled(tmp_path, hole, start, steps=40):
+    run = Run(tmp_path)
+    sample(
+        model=Holed(hole), sampler=DMALA(2.0), data=None, run=run, chains=8, steps=steps, every=10,
+        start=start, metrics=(),
+    )  # fmt: skip
+    return run
+
+
+def zeros(model, chains, rng, data):
+    return torch.zeros(chains, 4)
+
+
+def in_the_hole(model, chains, rng, data):
+    return torch.ones(chains, 4)
+
+
+def test_a_run_counts_and_warns(tmp_path, caplog):
+    run = sampled(tmp_path, float("nan"), zeros)
+    assert run.notes["invalid_steps"] > 0
+    told = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
+    assert f"{run.notes['invalid_steps']} steps of chains were rejected because" in told[-1]
+    assert len(Record(tmp_path, {}).metrics) == 5
+
+
+def test_a_run_without_any_says_nothing(tmp_path, caplog):
+    assert "invalid_steps" not in sampled(tmp_path, 0.0, zeros).notes
+    assert "rejected" not in caplog.text
+
+
+def test_a_run_whose_chains_are_all_stuck_stops(tmp_path):
+    with pytest.raises(StuckError, match="all 8 chains are stuck at step 10"):
+        sampled(tmp_path, float("nan"), in_the_hole)
+    assert len(Record(tmp_path, {}).metrics) == 1
+
+
+def test_one_chain_that_moves_is_enough(tmp_path):
+    run = Run(tmp_path)
+    tally = Tally(torch.tensor(9), torch.tensor([0, 0, 1]))
+    watch(run, tally, 5)
+    assert run.notes["invalid_steps"] == 9
+    assert tally.invalid == 0
+    watch(run, Tally(torch.tensor(2), torch.tensor([0, 1])), 10)
+    assert run.notes["invalid_steps"] == 11
