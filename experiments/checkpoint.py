@@ -10,8 +10,9 @@ A task that loops for long puts all that its loop changes into a dict, and lets 
 
 That is all. The loop gives `first` (1 unless told otherwise) up to `total`, shows its progress, and
 between two iterations writes a checkpoint every `checkpoint` seconds (conf/config.yaml), at the end
-and on SIGTERM, SIGUSR1 or SIGINT, after which the process leaves. The same command goes on behind
-the last checkpoint, with metrics.csv cut to the rows that were there. Four rules:
+and on SIGTERM, SIGUSR1, SIGUSR2 or SIGINT, after which the process leaves, or does what a launcher
+has it do then: submitit requeues its job. The same command goes on behind the last checkpoint, with
+metrics.csv cut to the rows that were there. Four rules:
 
 1. Generators and what has a `state_dict` (modules, optimisers, schedules, experiments.clock.Clock)
    are restored in place. All else (tensors, numbers, sampler states, lists, None) is replaced when
@@ -41,8 +42,9 @@ from torch import Generator, Tensor
 
 log = logging.getLogger(__name__)
 KEPT = 2  # checkpoints of a loop
-SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
+SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGINT)
 Document = dict[str, Any]
+Handler = Callable[[int, FrameType | None], Any] | int | None
 
 
 class Stopped(SystemExit):
@@ -164,30 +166,54 @@ def _read(file: Path) -> tuple[Document, str]:
         return {}, f"damaged ({type(error).__name__})"
 
 
+class Signals:
+    """The signals that came while a loop ran, and the handlers that were there before it."""
+
+    def __init__(self) -> None:
+        self.came: list[signal.Signals] = []
+        self.before: dict[int, Handler] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self.came)
+
+    def act(self, where: str) -> None:
+        """Do what they ask for, once the checkpoint is written.
+
+        A handler that a launcher installed is called: submitit's lets SIGTERM pass, and on SIGUSR2
+        requeues the job and leaves. Where there was none, Stopped is raised.
+        """
+        came, self.came = self.came, []
+        for number in came:
+            handler = self.before[number]
+            if not callable(handler) or handler is signal.default_int_handler:
+                log.warning("stopped by %s at %s", number.name, where)
+                raise Stopped(128 + number)
+            handler(number, None)
+
+
 @contextmanager
-def noticed() -> Iterator[list[int]]:
-    """The signals of SIGNALS that came while inside; a second SIGINT aborts, as it always does.
+def noticed() -> Iterator[Signals]:
+    """The signals of SIGNALS that come while inside; a second SIGINT aborts, as it always does.
 
     Outside the main thread, which alone may install handlers, they do what they did before.
     """
-    came: list[int] = []
+    signals = Signals()
 
     def note(number: int, frame: FrameType | None) -> None:
-        came.append(number)
+        signals.came.append(signal.Signals(number))
         log.warning(
             "%s: a checkpoint will be written when this iteration ends", signal.Signals(number).name
         )
         if number == signal.SIGINT:
             signal.signal(number, signal.default_int_handler)
 
-    before = {}
     try:
         for number in SIGNALS:
-            before[number] = signal.signal(number, note)
+            signals.before[number] = signal.signal(number, note)
     except ValueError:
         pass
     try:
-        yield came
+        yield signals
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for known, handler in signals.before.items():
+            signal.signal(known, handler)

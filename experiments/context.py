@@ -8,7 +8,6 @@ import csv
 import hashlib
 import json
 import logging
-import signal
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -23,7 +22,6 @@ from torch import Tensor
 from experiments.checkpoint import (
     Checkpoints,
     Document,
-    Stopped,
     captured,
     described,
     noticed,
@@ -119,12 +117,10 @@ class Run:
                     self._write(memory, what, iteration)
                     written, at = iteration, time.perf_counter()
                 if signals:
-                    name = signal.Signals(signals[0]).name
-                    log.warning(
-                        "stopped by %s at %s %d of %d: the same command goes on from there (%s)",
-                        *(name, what, iteration, total, self.checkpoints.folder),
+                    signals.act(
+                        f"{what} {iteration} of {total}: the same command goes on from there "
+                        f"({self.checkpoints.folder})"
                     )
-                    raise Stopped(128 + signals[0])
         if written < total:
             self._write(memory, what, total)
         self._ended[what], self._kept = total, self._rows
@@ -210,7 +206,7 @@ class Run:
         row = {"step": step, **{name: float(value) for name, value in values.items()}}
         self._latest = row
         with (self.path / "metrics.csv").open("a", newline="") as file:
-            writer = csv.DictWriter(file, self._columns or list(row))
+            writer = csv.DictWriter(file, self._columns or list(row), lineterminator="\n")
             if not self._columns:
                 self._columns = list(row)
                 writer.writeheader()

@@ -8,6 +8,7 @@ import os
 import re
 import sys
 import traceback
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
@@ -23,6 +24,10 @@ from hydra.errors import (
 )
 from omegaconf import DictConfig
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
+
+
+# The settings of conf/hydra/launcher are checked against those of the plugin of the same name.
+warnings.filterwarnings("ignore", message=r"\s*'hydra/launcher/\w+' is validated against")
 
 
 class ConfigurationError(ValueError):
@@ -125,6 +130,11 @@ def _explained(error: Exception, command: list[str]) -> str:
         return (
             f"{in_a_line(error)}, in {', '.join(given)}: a group such as data takes the name of "
             "one of its options, and ~data takes it away"
+        )
+    if "Unknown plugin class" in str(error):
+        return (
+            f"{in_a_line(error)}: this launcher is in a package that is not installed; "
+            "docs/scaling.md says in which"
         )
     if isinstance(error, ConfigurationError):
         return str(error)

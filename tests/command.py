@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra.plugins.sweeper import Sweeper
 
 import run
 
@@ -22,7 +22,7 @@ def latticework(*words: str, outputs: Path) -> int:
         patch.setattr(sys, "argv", ["run.py", *QUIET, *words])
         patch.setitem(os.environ, "LATTICEWORK_OUTPUTS", str(outputs))
         # It composes each run of a sweep once more before the first; composing is most of the time.
-        patch.setattr(BasicSweeper, "validate_batch_is_legal", lambda *_: None)
+        patch.setattr(Sweeper, "validate_batch_is_legal", lambda *_: None)
         try:
             run.main()
         except SystemExit as end:

@@ -299,7 +299,7 @@ def test_values_are_copies_and_come_back_as_they_were():
 # Signals.
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGINT])
 def test_a_signal_writes_a_checkpoint_and_leaves(tmp_path, expected, number, caplog):
     before = signal.getsignal(number)
 
@@ -317,6 +317,38 @@ def test_a_signal_writes_a_checkpoint_and_leaves(tmp_path, expected, number, cap
     assert signal.getsignal(number) == before
     assert f"stopped by {number.name} at work 6 of 12" in caplog.text
     assert files(tmp_path) == ["work-0000000006.pt"]
+    again = begin(tmp_path)
+    assert content(again, work(again)) == expected
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR2])
+def test_the_handler_of_a_launcher_is_called_after_the_checkpoint(tmp_path, expected, number):
+    """Submitit's: that of SIGTERM returns and the run goes on, that of SIGUSR2 leaves."""
+    called = []
+
+    def handler(number, frame):
+        called.append(files(tmp_path))
+        if number == signal.SIGUSR2:
+            raise SystemExit(144)
+
+    class Interrupted(Run):
+        def log(self, step, **values):
+            super().log(step, **values)
+            if step == 6:
+                os.kill(os.getpid(), number)
+
+    before = signal.signal(number, handler)
+    try:
+        run = Interrupted(tmp_path, config=CONFIG, checkpoint=3600.0)
+        if number == signal.SIGUSR2:
+            with pytest.raises(SystemExit, match="144"):
+                work(run)
+        else:
+            assert content(run, work(run)) == expected
+        assert signal.getsignal(number) is handler
+    finally:
+        signal.signal(number, before)
+    assert called == [["work-0000000006.pt"]]
     again = begin(tmp_path)
     assert content(again, work(again)) == expected
 

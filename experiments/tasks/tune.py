@@ -137,7 +137,7 @@ def tune(
     budget = f"{chains} chains x " + (f"{steps} steps" if seconds is None else f"{seconds:g} s")
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     name = " / ".join([*names.values(), objective, budget, f"seed {run.seed}"])
-    if storage is None:
+    if not storage:
         study, asked = alone(name, trials, seed=run.seed, direction=direction)
     else:
         study, asked = shared(
@@ -180,7 +180,8 @@ def tune(
         "search_value": chosen.user_attrs["value"],
         "held_out": measured(replaced(sampler, fields), "held-out"),
         "budget": f"{trials} trials of {budget}",
-        "method": f"Optuna {optuna.__version__}, TPE, seed {run.seed}",
+        "method": f"Optuna {optuna.__version__}, TPE, seed {run.seed}"
+        + (", a shared study" if storage else ""),
         "command": command(),
     }
     text = as_yaml(fields, facts)
