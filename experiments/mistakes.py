@@ -25,7 +25,6 @@ from hydra.errors import (
 from omegaconf import DictConfig
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
-
 # The settings of conf/hydra/launcher are checked against those of the plugin of the same name.
 warnings.filterwarnings("ignore", message=r"\s*'hydra/launcher/\w+' is validated against")
 
