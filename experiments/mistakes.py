@@ -6,6 +6,7 @@ error that a run raised in a line, for its record. HYDRA_FULL_ERROR=1 shows trac
 
 import os
 import re
+import signal
 import sys
 import traceback
 import warnings
@@ -92,6 +93,9 @@ def told() -> Iterator[None]:
         yield
     except Exception as error:  # noqa: BLE001 - whatever it is, a user reads a message
         end(error)
+    except KeyboardInterrupt:  # where no checkpoint could be written
+        print("interrupted: the same command goes on with what is missing", file=sys.stderr)
+        raise SystemExit(128 + signal.SIGINT) from None
     finally:
         for module in modules:
             module.run_and_report = own

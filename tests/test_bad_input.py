@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 import experiments.sweep
 import run
+from experiments import mistakes
 from experiments.annotations import fits, words
 from experiments.mistakes import ConfigurationError, nearest, summary
 
@@ -403,3 +404,12 @@ def test_a_value_of_the_wrong_kind_is_named(wrong):
     assert (code, finished) == (1, 0), text
     assert key in text
     assert len(text.strip().splitlines()) == 1
+
+
+def test_an_interrupt_outside_of_any_loop_ends_in_a_line(capfd):
+    with pytest.raises(SystemExit) as end, mistakes.told():
+        raise KeyboardInterrupt
+    assert end.value.code == 130
+    assert capfd.readouterr().err == (
+        "interrupted: the same command goes on with what is missing\n"
+    )
