@@ -32,6 +32,16 @@ def binarize(grey: Tensor, rng: torch.Generator) -> Tensor:
     return torch.bernoulli(grey.float() / 255, generator=rng)
 
 
+def some(rows: Tensor, count: int | None) -> Tensor:
+    """`count` of the `rows`, drawn at random and always the same ones; None takes all.
+
+    The first ones would not do: the test rows of the static MNIST are in the order of their digits.
+    """
+    if count is None or count >= len(rows):
+        return rows
+    return rows[torch.randperm(len(rows), generator=derive(0, "some rows"))[:count]]
+
+
 @dataclass(frozen=True, eq=False)
 class Dataset:
     """Rows for training, validation and test, as laid down at the head of this file.

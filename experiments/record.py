@@ -93,7 +93,7 @@ def damage(path: Path) -> str:
     try:
         document = json.loads((path / "run.json").read_text())
         known = document.get("files", {})  # older records have none
-        document["config"], document["choices"]
+        document["config"]
     except (OSError, ValueError, LookupError, AttributeError, TypeError) as error:
         return f"run.json cannot be read ({type(error).__name__})"
     found = checksums(path)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from data.base import some
 from experiments import isl
 from experiments.metrics import Metric
 from experiments.truth import Reference
@@ -21,7 +22,7 @@ class Mismatches(NamedTuple):
 
 @dataclass(frozen=True)
 class ValidationISL(Metric):
-    """ISL of the first `points` validation rows of `data` (a loader), at its best beta.
+    """ISL of `points` validation rows of `data` (a loader), at its best beta.
 
     One row of mismatches is counted a step, so memory does not grow with the samples. The start
     does not count as a sample. NaN before the first.
@@ -31,7 +32,7 @@ class ValidationISL(Metric):
     points: int = 500
 
     def init(self, model: EnergyModel, state: Any, reference: Reference) -> Mismatches:
-        points = _validation(self.data)[: self.points].to(state.x)
+        points = some(_validation(self.data), self.points).to(state.x)
         return Mismatches(points, points.new_zeros(len(points), points.shape[1] + 1).long())
 
     def update(self, carry: Mismatches, state: Any, info: Info) -> Mismatches:

@@ -17,7 +17,7 @@ import scripts.figures
 from experiments import record
 from experiments.bundle import LARGEST, ROWS, pack, thin
 from experiments.figures.draw import make_all
-from experiments.record import load_all, load_experiment
+from experiments.record import checksums, load_all, load_experiment
 from experiments.report.holdings import declared, holding
 
 
@@ -114,6 +114,8 @@ def test_large_arrays_are_left_out_and_told(outputs, tmp_path, capsys):
     big = np.random.default_rng(0).random(LARGEST)
     for file in folder.rglob("convergence.npz"):
         np.savez(file, big=big, **dict(np.load(file)))
+        run = file.parent / "run.json"
+        run.write_text(json.dumps(json.loads(run.read_text()) | {"files": checksums(file.parent)}))
     scripts.bundle.main(["ising_sampling", f"--outputs={folder}", f"--to={tmp_path}"])
     told = capsys.readouterr().out
     assert "left out: 2 arrays, such as sampler=dmala,seed=0/convergence.npz" in told

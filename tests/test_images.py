@@ -19,7 +19,7 @@ from omegaconf import OmegaConf
 from scipy.io import savemat
 
 from data import files
-from data.base import Dataset, binarize, derive
+from data.base import Dataset, binarize, derive, some
 from data.digits import Digits
 from data.files import DamagedFileError, MissingFileError, Source, find
 from data.images import MNIST, USPS, Caltech, Omniglot, OmniglotDerived
@@ -118,6 +118,17 @@ def test_binarize_draws_with_the_grey_value_as_probability() -> None:
     assert frequency[3] == 1
     assert (z(grey[0] / 255) < 5).all()
     assert (z(grey[0] / 256 + 0.02) > 5).all()  # control: a slightly wrong probability
+
+
+def test_some_rows_are_no_run_of_rows_and_always_the_same() -> None:
+    """The test rows of the static MNIST come digit by digit: the first thousand are zeros."""
+    rows = torch.arange(1000.0).unsqueeze(1)
+    drawn = some(rows, 100)
+    assert len(drawn) == len(drawn.unique()) == 100
+    assert 400 < drawn.mean() < 600
+    assert torch.equal(drawn, some(rows, 100))
+    assert torch.equal(some(rows, None), rows)
+    assert torch.equal(some(rows, 2000), rows)
 
 
 def test_mean_is_of_probabilities(tiny_mnist: Path) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from data.base import Dataset
+from data.base import Dataset, some
 from experiments.ais import Annealing, Estimate, anneal, estimate, require_exact, start, stepper
 from experiments.context import Run
 from models.base import AnnealedModel, EnergyModel
@@ -76,7 +76,7 @@ def ais(
         done = anneal(kernel, annealed, annealed.draw(chains, rng), ladder, rng, every)
         log_z = base + _estimated(done, run).value
         assert data is not None
-        return _score(model, data.valid[:validation_points], log_z)["mean"]
+        return _score(model, some(data.valid, validation_points), log_z)["mean"]
 
     if states:
         _take_best(model, states, run, trial)
@@ -124,8 +124,8 @@ def ais(
         return
     run.note(
         log_likelihood={
-            "valid": _score(model, data.valid[:validation_points], log_z),
-            "test": _score(model, data.test[:points], log_z),
+            "valid": _score(model, some(data.valid, validation_points), log_z),
+            "test": _score(model, some(data.test, points), log_z),
         }
     )
     if back:

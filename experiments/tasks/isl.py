@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from data.base import Dataset
+from data.base import Dataset, some
 from experiments import isl
 from experiments.artifacts import artifact
 from experiments.chain import seconds_per_step
@@ -41,7 +41,7 @@ def isl_curve(
         raise ValueError("the ISL needs validation and test rows; give data, such as data=usps")
     if pretrain is not None:
         model = pretrain(model=model, data=data, run=run)
-    valid, test = data.valid[:validation_points], data.test[:points]
+    valid, test = some(data.valid, validation_points), some(data.test, points)
     _reference(data, run, valid, test)
 
     x = start(model, chains, run.rng("start"), data)

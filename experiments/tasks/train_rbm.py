@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.optim import Adam, Optimizer
 from torch.optim.lr_scheduler import LinearLR
 
-from data.base import Dataset
+from data.base import Dataset, some
 from experiments import isl
 from experiments.artifacts import artifact, fingerprint
 from experiments.context import Run
@@ -160,12 +160,12 @@ def train_rbm(
     """The training curve: after each epoch the validation ISL, and log p of the validation rows.
 
     The ISL is that of `samples` consecutive samples of one chain of `sampler`, which starts at the
-    data mean, on the first `points` validation rows, at its best beta. The exact log-likelihood is
+    data mean, on `points` validation rows, at its best beta. The exact log-likelihood is
     there for hidden layers that can be summed over. The trained model is stored as `model`.
     """
     data = _required(data)
     per_epoch = max(1, round(data.epoch_size / batch))
-    valid = data.valid[:points].to(run.device)
+    valid = some(data.valid, points).to(run.device)
     training = train(
         model,
         data,
