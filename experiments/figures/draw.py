@@ -9,7 +9,9 @@ import matplotlib as mpl
 import pandas as pd
 from hydra.utils import instantiate
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 from omegaconf import DictConfig
+from PIL import Image
 
 from experiments.figures.style import mark_substitute
 from experiments.record import Record, load_all
@@ -71,10 +73,15 @@ def draw_all(config: DictConfig, folder: Path, records: list[Record] | None = No
             written.append(write(made, folder / kind / f"{name}.csv")[0])
             continue
         target = folder / kind / f"{name}.png"
+        html = getattr(made, "html", "")  # of a Page (experiments.figures.text)
+        for text in made.findobj(Text) if html else []:
+            text.set_antialiased(False)  # a tenth of the bytes of a page
         made.savefig(target, dpi=160)
         made.savefig(target.with_suffix(".pdf"))
-        if html := getattr(made, "html", ""):  # a Page (experiments.figures.text)
+        if html:
             target.with_suffix(".html").write_text(html, encoding="utf-8")
+            with Image.open(target) as image:
+                image.convert("RGB").quantize(16, dither=Image.Dither.NONE).save(target)
         mpl.pyplot.close(made)
         written.append(target)
     return written
