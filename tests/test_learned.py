@@ -175,5 +175,6 @@ def test_figure_9_has_a_row_a_data_set(tmp_path):
     assert len(figure.axes) == 4
     assert [len(ax.images) for ax in figure.axes] == [1, 1, 0, 1]
     assert [ax.get_ylabel() for ax in figure.axes[::2]] == ["caltech", "omniglot_derived"]
+    assert [ax.get_title() for ax in figure.axes] == ["GWG-1", "DMALA", "", ""]
     with pytest.raises(LookupError):
         grid([], rows="data")

@@ -45,8 +45,8 @@ def grid(records: list[Record], rows: str, side: int = 6) -> Figure:
             if key in found:
                 image = tile(found[key][0].arrays("last")["x"], side)
                 ax.imshow(image, cmap="gray", interpolation="nearest")
-            if line is panels[0]:
-                ax.set_title(label(key), fontsize=9)
+    for ax, key in zip(panels[0], keys, strict=True):
+        ax.set_title(label(key), fontsize=9)
     return figure
 
 
