@@ -37,7 +37,7 @@ POSITIVE = {
     "learning_rate", "limit", "points", "rows", "samples", "snapshots", "steps",
     "threads", "trial_steps", "trials", "updates", "validation_points",
 }  # fmt: skip
-UNBOUNDED = {"step_size", "largest_gradient"}
+UNBOUNDED = {"step_size", "largest_gradient", "largest_loss"}
 HYDRAS = {"_target_", "_partial_", "_args_", "_recursive_", "_convert_"}
 VARIADIC = (Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL)
 

@@ -101,6 +101,7 @@ def ours(case: Case, model: Any, x: Tensor, data: Dataset, run: Run) -> Sides:
         batch=case.chains,
         l1=0.0,
         largest_gradient=float("inf"),
+        largest_loss=float("inf"),
         stepper=Adam(model.parameters(), lr=1e-6, fused=True),
         schedule=None,
         ema=None,

@@ -52,6 +52,7 @@ def learner(run, model, data, sampler=None, **settings):
         "batch": 10,
         "l1": 0.0,
         "largest_gradient": math.inf,
+        "largest_loss": math.inf,
         "stepper": SGD(model.parameters(), lr=0.1),
         "schedule": None,
         "ema": None,
@@ -317,6 +318,16 @@ def test_a_loss_that_is_not_a_number_stops_with_the_state_before_it(tmp_path):
     control = LearnedIsing((2, 3))
     learn(Run(tmp_path / "control"), control, dataset(), every=1)
     assert not (tmp_path / "control" / "diverged.pt").exists()
+
+
+def test_a_loss_beyond_its_bound_stops_it_too(tmp_path):
+    model = learned()
+    model.coupling.fill_(1e4).fill_diagonal_(0)
+    learn(Run(tmp_path / "unbounded"), model, dataset(), iterations=1)
+    model.coupling.fill_(1e4).fill_diagonal_(0)
+    with pytest.raises(DivergedError, match=r"at update 1 the loss is -?\d+"):
+        learn(Run(tmp_path / "bounded"), model, dataset(), iterations=1, largest_loss=1e3)
+    assert (tmp_path / "bounded" / "diverged.pt").exists()
 
 
 def test_an_unbounded_gradient_stops_it_too(tmp_path):

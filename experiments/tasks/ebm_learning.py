@@ -47,7 +47,7 @@ TIMED = (3, 10)  # updates after which the time of the whole is estimated: from,
 
 
 class DivergedError(RuntimeError):
-    """The loss or its gradient is no longer a number; the state before is in the record."""
+    """The loss or its gradient is beyond all bounds; the state before is in the record."""
 
 
 def ebm_learning(
@@ -68,6 +68,7 @@ def ebm_learning(
     ema: float | None = None,
     l1: float = 0.0,
     largest_gradient: float = math.inf,
+    largest_loss: float = math.inf,
     examples: Callable[..., Dataset] | None = None,
     evaluations: Sequence[Evaluation] = (),
 ) -> None:
@@ -77,7 +78,8 @@ def ebm_learning(
     penalised by `l1`, gradients of a larger norm than `largest_gradient` are shortened to it, and
     `ema` is the decay of the running average that is evaluated. `snapshots` says how often the
     model is stored. `examples` makes the data where no data set is named. Seconds are those of the
-    updates alone. Raises DivergedError, ValueError for a buffer smaller than a batch.
+    updates alone. Raises DivergedError where the loss or its gradient is not finite, or the loss
+    larger than `largest_loss` in size; ValueError for a buffer smaller than a batch.
     """
     if examples is not None:
         data = examples(run=run)
@@ -96,6 +98,7 @@ def ebm_learning(
         batch=batch,
         l1=l1,
         largest_gradient=largest_gradient,
+        largest_loss=largest_loss,
         stepper=optimiser(model.parameters()),
         schedule=schedule,
         ema=ema,
@@ -137,13 +140,15 @@ class Learner:
         batch: int,
         l1: float,
         largest_gradient: float,
+        largest_loss: float,
         stepper: Optimizer,
         schedule: Callable[..., LRScheduler] | None,
         ema: float | None,
         chains: Tensor,
     ) -> None:
         self.model, self.sampler, self.data, self.run = model, sampler, data, run
-        self.batch, self.l1, self.largest_gradient = batch, l1, largest_gradient
+        self.batch, self.l1 = batch, l1
+        self.largest_gradient, self.largest_loss = largest_gradient, largest_loss
         self.made = 0  # updates of this process
         model.requires_grad_(False)
         self.metrics = (Acceptance(), Validity())
@@ -176,7 +181,9 @@ class Learner:
             with torch.no_grad():
                 negative = self.negative()
             loss, norm = self.gradient(positive, negative)
-            if not math.isfinite(loss) or not math.isfinite(norm):
+            # One chain that runs away to inf has been at 1e11 for a while: hence the bound.
+            finite = math.isfinite(loss) and math.isfinite(norm)
+            if not finite or abs(loss) > self.largest_loss:
                 self._diverged(iteration, loss, norm)
             self.step()
             self.memory["loss"], self.memory["norm"] = loss, norm
