@@ -12,19 +12,22 @@ from pathlib import Path
 import pytest
 from browser import FOUND, Browser
 from command import latticework
+from omegaconf import OmegaConf
 from test_bundle import at_the_papers_scale
 
 import scripts.bundle
 import scripts.report
 import scripts.reproduce
 from experiments.claims.verdict import Verdict
-from experiments.record import BUNDLES
+from experiments.figures.draw import make_all
+from experiments.record import BUNDLES, load_experiment
 from experiments.report import committed
 from experiments.report.exhibits import catalogue
 from experiments.report.holdings import CONF, declared, exists, holding
 from experiments.report.page import html, markdown, write
 from experiments.report.view import Report, duration, gather, number
 from experiments.tables.table import Estimate
+from experiments.tables.table import write as write_table
 from scripts.reproduce import commands
 
 ROOT = CONF.parent
@@ -371,6 +374,22 @@ def test_the_committed_ledger_is_that_of_the_committed_records():
     assert (ROOT / "docs/results/ledger.md").read_text() == committed.ledger_page(made)
     for file, name, text in committed.blocks(made, KNOWN, ROOT, BUNDLES):
         assert file.read_text() == committed.replaced(file.read_text(), name, text), file.name
+
+
+@pytest.mark.parametrize("experiment", ["text_infilling", "bnn", "ais", "rates_fig2"])
+def test_the_committed_tables_are_those_of_the_committed_records(experiment, tmp_path):
+    config = declared(experiment, "paper", ()).config.copy()
+    OmegaConf.set_struct(config, False)
+    config.figures = None
+    tables = 0
+    for name, _, frame, _ in make_all(config, load_experiment(tmp_path, experiment, "paper")):
+        if frame is None:  # such as the extras of a table that has none
+            continue
+        name = f"{experiment}-{name}" if experiment.startswith("rates") else name
+        for file in write_table(frame, tmp_path / f"{name}.csv"):
+            assert (ROOT / "docs" / "results" / file.name).read_text() == file.read_text()
+        tables += 1
+    assert tables
 
 
 # In a real browser.

@@ -12,25 +12,30 @@ from experiments.report import page
 from experiments.report.exhibits import Catalogue, catalogue
 from experiments.report.holdings import CONF, Holding, declared, holdings
 from experiments.report.view import Report, duration, gather
+from experiments.tables.table import write
 
 ROOT = CONF.parent
 UNKNOWN = "not measured"
 
 
 def refresh(root: Path = ROOT, bundles: Path = BUNDLES) -> list[Path]:
-    """Write docs/results/ledger.md and figures, and the blocks of README.md and reproducing.md."""
+    """Write the ledger, figures and tables of docs/results, and the made blocks of pages."""
     report, known = gather(None, bundles=bundles), catalogue()
     results = root / "docs" / "results"
     written = [results / "ledger.md"]
     written[0].write_text(ledger_page(report))
     for section in report.sections:
         for part in section.parts:
+            before = "" if section.exhibit.paper == "langevin" else f"{part.experiment}-"
             for picture in part.drawn.pictures:
-                own = section.exhibit.paper == "langevin"
-                name = picture.name if own else f"{part.experiment}-{picture.name}"
-                target = results / f"{name}.png"
+                target = results / f"{before}{picture.name}.png"
                 target.write_bytes(picture.png)
                 written.append(target)
+                if picture.html:
+                    written.append(target.with_suffix(".html"))
+                    written[-1].write_text(picture.html, encoding="utf-8")
+            for name, frame in part.drawn.tables:
+                written += write(frame, results / f"{before}{name}.csv")
     for file, name, text in blocks(report, known, root, bundles):
         file.write_text(replaced(file.read_text(), name, text))
         written.append(file)

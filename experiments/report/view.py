@@ -4,7 +4,6 @@ Everything here is computed from records, `exhibits.yaml` and `published.yaml`; 
 Markdown twin (`page.py`) only lay it out. Imports no torch.
 """
 
-import io
 import math
 import re
 from collections.abc import Sequence
@@ -20,7 +19,7 @@ from matplotlib.figure import Figure
 
 from experiments.claims.ledger import Entry, judge
 from experiments.claims.verdict import Verdict
-from experiments.figures.draw import make_all
+from experiments.figures.draw import html_of, make_all, png
 from experiments.record import BUNDLES
 from experiments.report.exhibits import Catalogue, Exhibit, catalogue
 from experiments.report.holdings import SCALES, Holding, command, exists, holdings, pools
@@ -38,6 +37,7 @@ class Picture:
     width: int
     height: int
     alt: str
+    html: str = ""  # of a page of text
 
 
 @dataclass(frozen=True)
@@ -131,8 +131,6 @@ def draw(held: Holding) -> Drawn:
 
 def picture(name: str, figure: Figure) -> Picture:
     """The PNG of a figure, with what its axes and legends say as alternative text."""
-    buffer = io.BytesIO()
-    figure.savefig(buffer, dpi=DPI, facecolor="white")
     wide, tall = figure.get_size_inches() * DPI
     panels = []
     for ax in figure.axes:
@@ -143,11 +141,12 @@ def picture(name: str, figure: Figure) -> Picture:
         words += f" ({', '.join(names)})" if names else ""
         if words and words not in panels:
             panels.append(words)
-    if written := getattr(figure, "html", ""):  # a page of text: its first words
+    if written := html_of(figure):  # its first words
         text = re.sub(r"<style>.*?</style>|<[^>]+>", " ", written, flags=re.DOTALL)
         panels.append(shorten(unescape(text), 600))
     alt = f"{name}. {'; '.join(panels)}".replace("$", "").replace("\\", "").replace("\n", " ")
-    return Picture(name.partition(": ")[2], buffer.getvalue(), round(wide), round(tall), alt)
+    short = name.partition(": ")[2]
+    return Picture(short, png(figure, DPI), round(wide), round(tall), alt, written)
 
 
 def _section(
