@@ -20,7 +20,7 @@ import scripts.report
 import scripts.reproduce
 from experiments.claims.verdict import Verdict
 from experiments.figures.draw import make_all
-from experiments.record import BUNDLES, load_experiment
+from experiments.record import BUNDLES
 from experiments.report import committed
 from experiments.report.exhibits import catalogue
 from experiments.report.holdings import CONF, declared, exists, holding
@@ -376,13 +376,16 @@ def test_the_committed_ledger_is_that_of_the_committed_records():
         assert file.read_text() == committed.replaced(file.read_text(), name, text), file.name
 
 
-@pytest.mark.parametrize("experiment", ["text_infilling", "bnn", "ais", "rates_fig2"])
+@pytest.mark.parametrize(
+    "experiment", ["text_infilling", "bnn", "bnn_stochastic", "ais", "rates_fig2"]
+)
 def test_the_committed_tables_are_those_of_the_committed_records(experiment, tmp_path):
-    config = declared(experiment, "paper", ()).config.copy()
+    held = holding(experiment, "paper", None)
+    config = held.config.copy()
     OmegaConf.set_struct(config, False)
     config.figures = None
     tables = 0
-    for name, _, frame, _ in make_all(config, load_experiment(tmp_path, experiment, "paper")):
+    for name, _, frame, _ in make_all(config, held.shown):
         if frame is None:  # such as the extras of a table that has none
             continue
         name = f"{experiment}-{name}" if experiment.startswith("rates") else name
