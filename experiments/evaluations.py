@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from data.base import Dataset
+from data.base import Dataset, some
 from models.base import EnergyModel
 
 ROWS = 500  # of the data evaluated at once
@@ -54,8 +54,8 @@ class Gap(Evaluation):
 
     def __call__(self, model: EnergyModel, data: Dataset, negatives: Tensor) -> dict[str, Tensor]:
         rng = torch.Generator().manual_seed(0)
-        train = data.batch(torch.arange(min(self.rows, len(data.train))), rng)
-        valid = mean_log_prob(model, data.valid[: self.rows], negatives.device)
+        train = data.batch(some(torch.arange(len(data.train)), self.rows), rng)
+        valid = mean_log_prob(model, some(data.valid, self.rows), negatives.device)
         return {
             "above_train": valid - mean_log_prob(model, train, negatives.device),
             "above_negatives": valid - mean_log_prob(model, negatives, negatives.device),

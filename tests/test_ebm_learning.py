@@ -11,7 +11,7 @@ from torch import Generator
 from torch.optim import SGD, Adam
 from torch.optim.lr_scheduler import LinearLR
 
-from data.base import Dataset
+from data.base import Dataset, some
 from experiments.context import Run
 from experiments.evaluations import CouplingError, Gap
 from experiments.figures.learning import learning
@@ -378,7 +378,8 @@ def test_the_gap_is_a_difference_of_means():
     data = dataset()
     negatives = torch.zeros(4, 6)
     reading = Gap(30)(model, data, negatives)
-    valid, train = model(data.valid[:30].float()).mean(), model(data.train[:30].float()).mean()
+    valid = model(some(data.valid, 30).float()).mean()
+    train = model(some(data.train, 30).float()).mean()
     assert float(reading["above_train"]) == pytest.approx(float(valid - train), abs=1e-5)
     assert float(reading["above_negatives"]) == pytest.approx(
         float(valid - model(negatives).mean()), abs=1e-5

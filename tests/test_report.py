@@ -395,6 +395,12 @@ def test_the_committed_tables_are_those_of_the_committed_records(experiment, tmp
     assert tables
 
 
+def test_committed_pictures_are_small():
+    sizes = {f.name: f.stat().st_size for f in (ROOT / "docs" / "results").glob("*.png")}
+    assert sizes
+    assert {name: size for name, size in sizes.items() if size > 200_000} == {}
+
+
 # In a real browser.
 
 

@@ -103,8 +103,8 @@ def times(known: Catalogue, bundles: Path = BUNDLES) -> str:
             f"`{name}`",
             _data(sweep.config),
             str(len(sweep.runs)),
-            _time(some, known.measured.get(name, {}), gpu=False),
-            _time(some, known.measured.get(name, {}), gpu=True),
+            _time(some, known.times.get(name, {}), gpu=False),
+            _time(some, known.times.get(name, {}), gpu=True),
             _memory(some),
         ]
         rows.append(f"| {' | '.join(cells)} |")

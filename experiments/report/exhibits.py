@@ -31,7 +31,7 @@ class Catalogue:
     also: dict[str, list[list[str]]]
     needs: dict[str, list[str]]
     aside: list[str]
-    measured: dict[str, dict[str, str]]  # times, where no record of them is kept
+    times: dict[str, dict[str, str]]  # times, where no record of them is kept
 
     def __getitem__(self, name: str) -> Exhibit:
         for exhibit in self.exhibits:
@@ -60,5 +60,5 @@ def catalogue(file: Path = FILE) -> Catalogue:
     """Raises TypeError where an exhibit lacks a field or has one too many."""
     content: Any = OmegaConf.to_container(OmegaConf.load(file))
     exhibits = tuple(Exhibit(name=name, **fields) for name, fields in content["exhibits"].items())
-    rest = {key: content[key] for key in ("papers", "also", "needs", "aside", "measured")}
+    rest = {key: content[key] for key in ("papers", "also", "needs", "aside", "times")}
     return Catalogue(exhibits=exhibits, **rest)
