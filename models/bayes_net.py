@@ -11,6 +11,7 @@ weights 2x - 1: d = (features + 2) hidden + 1, as in the paper (7,501 for COMPAS
 With p = sigmoid(2z), tanh z is 2p - 1 and its derivative 4 p (1 - p): a sigmoid costs a tenth of a
 tanh on a CPU, and the backward pass needs nothing but p. Hidden units are worked out for a chunk of
 chains and rows at a time, one that stays in a core's cache, so memory does not grow with the rows.
+Columns that hold one value in most rows cost by their other values (`models.columns`).
 
 A flip of one weight moves one hidden unit, and so each row's output by one term: pricing it costs
 rows times features, not a pass through the network. (The gradient after a flip is another matter:
@@ -18,14 +19,15 @@ all outputs have moved, and with them all of it.)
 """
 
 from collections.abc import Iterator
+from typing import Any, Self
 
 import torch
 from torch import Generator, Tensor
 
 from models.base import Cache, Predictor
+from models.columns import Columns, product
 from models.domain import Binary, one_hot
 
-ONEDNN = getattr(torch.ops.mkldnn, "_linear_pointwise", None)  # of no public function as yet
 CHUNK = {"cpu": 2**18, "cuda": 2**27}  # hidden activations at a time: a core's cache, 0.5 GB
 
 
@@ -61,6 +63,11 @@ class BayesNet(Predictor):
         self.register_buffer("inputs", with_ones(features))
         self.register_buffer("transposed", self.inputs.T.contiguous())
         self.register_buffer("targets", targets)
+        self._kept: Columns | None = None
+
+    def _apply(self, *args: Any, **settings: Any) -> Self:
+        self._kept = None  # of another device or precision
+        return super()._apply(*args, **settings)
 
     def on(self, features: Tensor, targets: Tensor) -> "BayesNet":
         return BayesNet(features, targets, self.hidden, self.scale, self.chunk)
@@ -88,9 +95,20 @@ class BayesNet(Predictor):
         offset = (bias - second.sum(1, keepdim=True)) / 2
         return first.unflatten(1, (-1, self.hidden)), second.unsqueeze(2), offset
 
+    def _units(self) -> int:
+        """Rows in a chunk."""
+        return max(1, (self.chunk or CHUNK[self.inputs.device.type]) // self.hidden)
+
+    def _columns(self) -> Columns:
+        """The inputs for products; where a chain fills a chunk, near-constant columns apart."""
+        if self._kept is None:
+            parts = [rows for _, rows in self._chunks(1, self.rows)]
+            self._kept = Columns(self.inputs, parts, split=self.rows >= self._units())
+        return self._kept
+
     def _chunks(self, chains: int, rows: int) -> Iterator[tuple[slice, slice]]:
         """Slices of chains and of rows that together cover all, of about `chunk` activations."""
-        units = max(1, (self.chunk or CHUNK[self.inputs.device.type]) // self.hidden)
+        units = self._units()
         high = min(rows, units)
         high = -(-rows // -(-rows // high))  # of equal heights
         wide = min(chains, max(1, units // high))
@@ -114,12 +132,17 @@ class BayesNet(Predictor):
         d / dw_u = sum_j g_j (2 p_uj - 1) and d / dW_fu = 4 w_u sum_j g_j f_j p_uj (1 - p_uj).
         """
         first, second, offset = self._weights(x)
+        columns = self._columns()
+        whole, few = columns.weights(first)
         errors = x.new_zeros(len(x))  # sums of squares
         total = torch.zeros_like(errors)  # sum_j g_j
         ahead = torch.zeros_like(second).mT  # [chains, 1, hidden], sum_j g_j p_uj
-        below = torch.zeros_like(first)  # sum_j g_j f_j p_uj (1 - p_uj)
+        below, rest = (
+            torch.zeros_like(whole),
+            torch.zeros_like(few),
+        )  # sum_j g_j f_j p_uj (1 - p_uj)
         for chains, rows in self._chunks(len(x), self.rows):
-            p = product(self.inputs[rows], first[chains]).sigmoid_()
+            p = columns.times(rows, whole[chains], few[chains]).sigmoid_()
             prediction = torch.baddbmm(offset[chains].unsqueeze(2), p, second[chains]).sigmoid_()
             prediction = prediction.squeeze(2)
             error = prediction - self.targets[rows]
@@ -127,8 +150,9 @@ class BayesNet(Predictor):
             g = error.mul_(prediction).mul_(1 - prediction).unsqueeze(1)  # less a factor
             total[chains] += g.sum((1, 2))
             ahead[chains].baddbmm_(g, p)
-            below[chains] += product(self.transposed[:, rows] * g, p.addcmul_(p, p, value=-1))
-        below.mul_(second.mT).mul_(2)
+            p.addcmul_(p, p, value=-1)
+            columns.add_back(rows, g, p, below[chains], rest[chains])
+        below = columns.full(below, rest).mul_(second.mT).mul_(2)
         ahead = ahead.squeeze(1).mul_(2).sub_(total.unsqueeze(1))
         grad = torch.cat([below.flatten(1), ahead, total.unsqueeze(1)], 1)
         # The factor of g, and that of the weights 2x - 1.
@@ -191,18 +215,6 @@ class BayesNet(Predictor):
         flips = new != x.index_select(1, sites)  # [chains, 1]
         outputs += change.mul_(flips)
         return outputs, torch.where(flips, after, log_prob.unsqueeze(1)).squeeze(1)
-
-
-def product(a: Tensor, b: Tensor) -> Tensor:
-    """The matrix product of `a`, `[n, k]` or one a chain, and `b` `[chains, k, m]`.
-
-    For one chain in single precision on a CPU it is oneDNN's, where this PyTorch has it, which
-    takes half the time of MKL's on AMD processors (PyTorch 2.13).
-    """
-    alone = len(b) == 1 and not (a.is_cuda or b.requires_grad or a.dtype != torch.float32)
-    if alone and ONEDNN is not None:
-        return ONEDNN(a.reshape(-1, a.shape[-1]), b[0].mT, None, "none", [], "").unsqueeze(0)
-    return torch.bmm(a.expand(len(b), *a.shape[-2:]), b)
 
 
 def with_ones(features: Tensor) -> Tensor:
