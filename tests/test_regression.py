@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from data.splits import split
-from data.tables import bundled
+from data.tabular import bundled
 from experiments.context import Run
 from experiments.figures.bnn import curves
 from experiments.predictive import calibration_error, coverage, mean_squared_errors, rmse

@@ -1,0 +1,177 @@
+"""What the loaders of `data.tables` share: find a published table, check it, split it.
+
+A loader is a frozen dataclass whose fields are its YAML keys; `load()` finds the original file,
+plain or compressed (`data.files`), checks its columns and rows, and returns a `data.splits.Table`.
+Where the files cannot be had and `strict` is false, a table that comes with scikit-learn stands in:
+a warning says so, and so do the table's `substitute` and `variant`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import zipfile
+import zlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from lzma import LZMAError
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from data.files import MissingFileError, Source, damaged, find
+from data.splits import Table, split, unit_range
+
+log = logging.getLogger(__name__)
+UNREADABLE = (EOFError, OSError, ValueError, zlib.error, LZMAError, zipfile.BadZipFile, KeyError)
+
+
+class Content(NamedTuple):
+    features: pd.DataFrame  # of numbers
+    targets: NDArray  # [n], in [0, 1]
+
+
+def sources(name: str, folder: str, url: str, md5: tuple[str, ...] = ()) -> list[Source]:
+    """The published file, and its compressed forms, which are looked for but not downloaded."""
+    forms = [Source(name + end, (folder, "."), origin=url) for end in (".gz", ".bz2", ".xz")]
+    return [Source(name, (folder, "."), md5, (url,)), *forms]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Published(ABC):
+    """What the loaders share.
+
+    Args:
+        limit: use so many rows, drawn at random; None for all.
+        root: the data root; None for the environment variable LATTICEWORK_DATA, if set.
+        cache: folder for downloads; None for `data/cache`.
+        download: whether missing files may be downloaded.
+        strict: whether missing data are an error instead of being replaced.
+        seed: names the generator of the splits.
+    """
+
+    limit: int | None = None
+    root: str | None = None
+    cache: str | None = None
+    download: bool = True
+    strict: bool = False
+    seed: int = 0
+
+    name: ClassVar[str]
+    binary: ClassVar[bool] = False  # whether targets are 0 and 1
+
+    @abstractmethod
+    def read(self) -> Content:
+        """The table after its filters. Raises MissingFileError, DamagedFileError."""
+
+    def load(self) -> Table:
+        """Finds, checks, reads, splits and standardises the table.
+
+        Raises:
+            MissingFileError: if it cannot be had and `strict` is true.
+            DamagedFileError: if a file is truncated, or has other columns or another number of
+                rows than the published one.
+        """
+        try:
+            content = self._content()
+        except MissingFileError as error:
+            if self.strict:
+                raise
+            return self._substitute(error)
+        return self._table(content, self.name)
+
+    def _content(self) -> Content:
+        return _read(self, self.root or os.environ.get("LATTICEWORK_DATA"))
+
+    def _table(self, content: Content, variant: str, substitute: bool = False) -> Table:
+        return split(
+            content.features.to_numpy(np.float64),
+            content.targets.astype(np.float64),
+            tuple(map(str, content.features)),
+            variant,
+            seed=self.seed,
+            limit=self.limit,
+            substitute=substitute,
+        )
+
+    def _substitute(self, error: MissingFileError) -> Table:
+        content, name = bundled(self.binary)
+        log.warning("SUBSTITUTE DATA: this is %s, not %s\n%s", name, self.name, error)
+        return self._table(content, f"{name}, in place of {self.name}", substitute=True)
+
+    def find(self, choices: list[Source]) -> tuple[Path, Source]:
+        """The first of `choices` that lies somewhere, else the first that can be downloaded."""
+        errors = []
+        for download in (False, self.download):
+            for source in choices:
+                try:
+                    return find(source, self.root, cache=self.cache, download=download), source
+                except MissingFileError as error:
+                    errors.append(error)
+        raise errors[len(choices)]  # why the published form could not be had
+
+    def frame(self, choices: list[Source], shape: tuple[int, int], **settings: Any) -> pd.DataFrame:
+        """A CSV of that many rows and columns, with those of `expected()`, or DamagedFileError."""
+        path, source = self.find(choices)
+        with readable(path, source):
+            frame = pd.read_csv(path, **settings)
+        require(path, source, frame, shape, self.expected())
+        return frame
+
+    def expected(self) -> list[str]:
+        """The columns that a file must have."""
+        return []
+
+
+@lru_cache(maxsize=2)
+def _read(loader: Published, root: str | None) -> Content:
+    """Read once in a sweep: the runs of a process ask for the same few tables (in one `root`)."""
+    return loader.read()
+
+
+@contextmanager
+def readable(path: Path, source: Source) -> Iterator[None]:
+    """Turns what reading a truncated or foreign file raises into DamagedFileError."""
+    try:
+        yield
+    except UNREADABLE as error:
+        raise damaged(path, source, f"it cannot be read ({error!r})") from error
+
+
+def require(
+    path: Path, source: Source, frame: pd.DataFrame, shape: tuple[int, int], columns: list[str]
+) -> None:
+    """Raises DamagedFileError unless `frame` has all of `columns` and the given shape."""
+    missing = [name for name in columns if name not in frame]
+    if missing:
+        found = ", ".join(map(str, frame.columns[:8]))
+        reason = f"expected the columns {', '.join(missing)} too, found {found}, ..."
+        raise damaged(path, source, reason)
+    if frame.shape != shape:
+        expected, found = (
+            f"{rows:,} rows of {width} columns" for rows, width in (shape, frame.shape)
+        )
+        raise damaged(path, source, f"expected {expected}, found {found}")
+
+
+def bundled(binary: bool) -> tuple[Content, str]:
+    """A table of scikit-learn's, and its name: targets 0 and 1, or between them."""
+    from sklearn.datasets import load_breast_cancer, load_diabetes  # its import takes a second
+
+    load: Callable = load_breast_cancer if binary else load_diabetes
+    found = load(as_frame=True)
+    name = "breast cancer" if binary else "diabetes"
+    targets = unit_range(found.target.to_numpy(np.float64))
+    return Content(found.data, targets), f"scikit-learn's {name}"
+
+
+def one_hot(frame: pd.DataFrame, numbers: list[str], categories: list[str]) -> pd.DataFrame:
+    """The numeric columns, then a 0/1 column for each value of each category."""
+    dummies = pd.get_dummies(frame[categories], columns=categories, dtype=float)
+    return pd.concat([frame[numbers].astype(float), dummies], axis=1)
