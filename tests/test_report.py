@@ -23,7 +23,7 @@ from experiments.figures.draw import make_all
 from experiments.record import BUNDLES
 from experiments.report import committed
 from experiments.report.exhibits import catalogue
-from experiments.report.holdings import CONF, declared, exists, holding
+from experiments.report.holdings import CONF, declared, exists, holding, kind
 from experiments.report.page import html, markdown, write
 from experiments.report.view import Report, duration, gather, number
 from experiments.tables.table import Estimate
@@ -167,6 +167,15 @@ def test_more_seeds_count_and_other_settings_do_not(tmp_path):
     assert [(pool.basis, pool.decides) for pool in held.pools()] == [
         ("smoke", False), ("smoke, settings of their own", False),
     ]  # fmt: skip
+
+
+def test_variants_of_data_count_under_their_own_names():
+    kinds = declared("bnn", "paper").kinds
+    assert kind(["data=news_partial", "sampler=dula", "seed=4"]) in kinds
+    assert kind(["data=omniglot_derived", "sampler=dula"]) in declared("ais", "paper").kinds
+    assert kind(["data=another", "sampler=dula"]) not in kinds
+    runs = declared("bnn", "paper").runs  # none of them is owed
+    assert not any("news_partial" in run for run in runs)
 
 
 def test_substitute_data_never_decide(outputs, tmp_path):

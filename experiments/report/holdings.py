@@ -1,7 +1,7 @@
 """What there is of an experiment at a scale: runs that finished, failed, stopped or are missing.
 
 The runs that count are those of the sweep that the experiment's YAML declares, and the same with
-other seeds. Imports no torch.
+other seeds or on a variant of their data set, which keeps its own name. Imports no torch.
 """
 
 from collections.abc import Collection, Sequence
@@ -21,6 +21,7 @@ from experiments.record import BUNDLES, Record, load_all
 CONF = Path(__file__).resolve().parents[2] / "conf"
 SCALES = ("paper", "quick", "smoke")  # the best first
 SEEDS = ("seed", "model_seed")
+VARIANTS = {"data=news_partial": "data=news", "data=omniglot_derived": "data=omniglot"}
 
 
 @dataclass(frozen=True)
@@ -106,8 +107,9 @@ def _declared(experiment: str, scale: str, also: tuple[str, ...]) -> Sweep:
 
 
 def kind(overrides: Sequence[str], skipped: Collection[str] = ()) -> frozenset[str]:
-    """What a run is, but for its seeds: more seeds than an experiment declares count as well."""
-    return frozenset(o for o in overrides if o.split("=")[0] not in {*skipped, *SEEDS})
+    """What a run is, but for seeds and variants of data: more than is declared counts as well."""
+    named = (o for o in overrides if o.split("=")[0] not in {*skipped, *SEEDS})
+    return frozenset(VARIANTS.get(override, override) for override in named)
 
 
 def declared(experiment: str, scale: str, also: Sequence[Sequence[str]] = ()) -> Sweep:

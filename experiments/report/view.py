@@ -206,10 +206,10 @@ def facts(held: Holding) -> list[tuple[str, str]]:
         return [("Scale", held.scale)]
     done = len(held.runs) - len(held.missing)
     more = len(held.shown) - done
-    own = " with other seeds" if held.records else " with settings of their own"
+    own = "other seeds or variants of the data" if held.records else "settings of their own"
     rows = [
         ("Scale", held.scale),
-        ("Runs", f"{done} of {len(held.runs)}" + (f", and {more}{own}" if more else "")),
+        ("Runs", f"{done} of {len(held.runs)}" + (f", and {more} with {own}" if more else "")),
         ("Data", _distinct(_data(document) for document in documents)),
         ("Seeds", _seeds(documents)),
         ("Device", _distinct(_device(document) for document in documents)),
