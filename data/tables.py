@@ -205,6 +205,10 @@ class Blog(Published):
         if self.conventions not in ("correct", "released"):
             raise ValueError(f"conventions must be correct or released, got {self.conventions!r}")
 
+    @property
+    def variant(self) -> str:
+        return self.name if self.conventions == "correct" else f"{self.name}, targets modulo 256"
+
     def read(self) -> Content:
         path, source = self.find([self.source])
         with readable(path, source), zipfile.ZipFile(path) as archive:

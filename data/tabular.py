@@ -84,7 +84,12 @@ class Published(ABC):
             if self.strict:
                 raise
             return self._substitute(error)
-        return self._table(content, self.name)
+        return self._table(content, self.variant)
+
+    @property
+    def variant(self) -> str:
+        """What records and tables call it; a convention that changes the numbers is said."""
+        return self.name
 
     def _content(self) -> Content:
         return _read(self, self.root or os.environ.get("LATTICEWORK_DATA"))

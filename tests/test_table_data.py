@@ -196,6 +196,7 @@ def test_blog_drops_the_largest_targets_and_constant_columns(root, monkeypatch):
     targets = torch.cat([part.targets for part in (released.train, released.valid, released.test)])
     assert ((targets * 20).round() == 2).sum() == 2  # 258 counts as 2, and 20 is the largest
     assert released.fingerprint != table.fingerprint
+    assert (table.variant, released.variant) == ("blog", "blog, targets modulo 256")
     with pytest.raises(ValueError, match="correct or released, got 'authors'"):
         Blog(conventions="authors")
 
