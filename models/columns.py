@@ -49,17 +49,12 @@ class Columns:
 
     def __init__(self, inputs: Tensor, parts: list[slice], split: bool) -> None:
         self.inputs = inputs
-        self.few = inputs.new_zeros(inputs.shape[1], dtype=torch.bool)
-        if split:
-            usual = inputs.median(0).values  # a value that more than half of the rows have
-            deviates = inputs != usual
-            self.few = deviates.to(inputs.dtype).mean(0) < FEW
-            self.few[-1] = False
-            self.few &= self.few.sum() >= LEAST
-        if self.few.any():
-            self.inputs, self.usual = inputs[:, ~self.few], usual[self.few]
-            row, column = deviates[:, self.few].nonzero(as_tuple=True)
-            value = (inputs[:, self.few] - self.usual)[row, column]
+        self.few = few_deviations(inputs) if split else None  # which columns, None for none
+        if self.few is not None:
+            self.inputs, rare = inputs[:, ~self.few], inputs[:, self.few]
+            self.usual = rare.median(0).values
+            row, column = (rare != self.usual).nonzero(as_tuple=True)
+            value = (rare - self.usual)[row, column]
             self.bags = {part.start: self._bags(row, column, value, part) for part in parts}
         self.transposed = self.inputs.T.contiguous()
 
@@ -75,7 +70,7 @@ class Columns:
 
     def weights(self, full: Tensor) -> tuple[Tensor, Tensor]:
         """`full` `[chains, columns, n]` as those of the matrix and those of the deviations."""
-        if not self.few.any():
+        if self.few is None:
             return full, full[:, :0]
         whole, few = full[:, ~self.few], full[:, self.few].contiguous()
         whole[:, -1] += self.usual @ few
@@ -83,7 +78,7 @@ class Columns:
 
     def full(self, whole: Tensor, few: Tensor) -> Tensor:
         """The transpose of `weights`: derivatives by both parts as those by all columns."""
-        if not self.few.any():
+        if self.few is None:
             return whole
         result = whole.new_empty(len(whole), len(self.few), whole.shape[2])
         result[:, ~self.few] = whole
@@ -93,7 +88,7 @@ class Columns:
     def times(self, part: slice, whole: Tensor, few: Tensor) -> Tensor:
         """The part's rows times `weights`, `[chains, rows, n]`."""
         result = product(self.inputs[part], whole)
-        if few.shape[1]:
+        if self.few is not None:
             result[0] += self.bags[part.start][0].of(few[0])
         return result
 
@@ -103,9 +98,17 @@ class Columns:
         `g` is `[chains, 1, rows]`, `values` `[chains, rows, n]`.
         """
         whole += product(self.transposed[:, part] * g, values)
-        if few.shape[1]:
+        if self.few is not None:
             bags = self.bags[part.start][1]
             few[0] += bags.of(values[0], bags.weights * g[0, 0, bags.rows])
+
+
+def few_deviations(inputs: Tensor) -> Tensor | None:
+    """A mask of the columns, but the last, that hold one value in most rows; None if too few do."""
+    usual = inputs.median(0).values  # a value that more than half of the rows have
+    few = (inputs != usual).to(inputs.dtype).mean(0) < FEW
+    few[-1] = False
+    return few if few.sum() >= LEAST else None
 
 
 def offsets(sorted_: Tensor, bags: int) -> Tensor:
