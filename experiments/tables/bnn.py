@@ -11,6 +11,7 @@ from experiments.record import Record
 from experiments.tables.table import Estimate, estimate
 
 DATA = ("compas", "news", "news_partial", "adult", "blog")  # in the papers' order
+TWO_VALUED = ("compas", "adult")  # whose targets are 0 and 1
 HEADINGS = {"train_log_likelihood": "train log-likelihood", "test_rmse": "test RMSE"}
 
 
@@ -52,9 +53,8 @@ def extras(records: list[Record]) -> pd.DataFrame:
             "calibration error, averaged": "calibration_error_averaged",
         }.items():
             row[heading] = estimate(last(record, metric) for record in group)
-        two_valued = np.isin(group[0].arrays("predictions")["targets"], (0, 1)).all()
         row["coverage of 90 %"] = (
-            None if two_valued else estimate(last(record, "coverage") for record in group)
+            None if data in TWO_VALUED else estimate(last(record, "coverage") for record in group)
         )
         row["R-hat"], row["ESS"] = (diagnosis(group, which) for which in ("r_hat", "ess"))
         row["draws"] = int(group[0].arrays("convergence")["draws"]) if row["ESS"] else None
