@@ -103,7 +103,8 @@ class BayesNet(Predictor):
         """The inputs for products; where a chain fills a chunk, near-constant columns apart."""
         if self._kept is None:
             parts = [rows for _, rows in self._chunks(1, self.rows)]
-            self._kept = Columns(self.inputs, parts, split=self.rows >= self._units())
+            split = self.rows >= self._units()
+            self._kept = Columns(self.inputs, self.transposed, parts, split)
         return self._kept
 
     def _chunks(self, chains: int, rows: int) -> Iterator[tuple[slice, slice]]:
@@ -137,10 +138,8 @@ class BayesNet(Predictor):
         errors = x.new_zeros(len(x))  # sums of squares
         total = torch.zeros_like(errors)  # sum_j g_j
         ahead = torch.zeros_like(second).mT  # [chains, 1, hidden], sum_j g_j p_uj
-        below, rest = (
-            torch.zeros_like(whole),
-            torch.zeros_like(few),
-        )  # sum_j g_j f_j p_uj (1 - p_uj)
+        # sum_j g_j f_j p_uj (1 - p_uj)
+        below, rest = torch.zeros_like(whole), torch.zeros_like(few)
         for chains, rows in self._chunks(len(x), self.rows):
             p = columns.times(rows, whole[chains], few[chains]).sigmoid_()
             prediction = torch.baddbmm(offset[chains].unsqueeze(2), p, second[chains]).sigmoid_()

@@ -43,20 +43,20 @@ class Bags(NamedTuple):
 class Columns:
     """The matrix `inputs` `[rows, columns]`, its last column ones, in `parts` of its rows.
 
-    With `split`, columns of few deviations are kept as these, and a part is multiplied by the
-    weights of one chain at a time.
+    `transposed` is its transpose, each column's numbers side by side. With `split`, columns of few
+    deviations are kept as these, and a part is multiplied by the weights of one chain at a time.
     """
 
-    def __init__(self, inputs: Tensor, parts: list[slice], split: bool) -> None:
-        self.inputs = inputs
+    def __init__(self, inputs: Tensor, transposed: Tensor, parts: list[slice], split: bool) -> None:
+        self.inputs, self.transposed = inputs, transposed
         self.few = few_deviations(inputs) if split else None  # which columns, None for none
         if self.few is not None:
             self.inputs, rare = inputs[:, ~self.few], inputs[:, self.few]
+            self.transposed = transposed[~self.few]
             self.usual = rare.median(0).values
             row, column = (rare != self.usual).nonzero(as_tuple=True)
             value = (rare - self.usual)[row, column]
             self.bags = {part.start: self._bags(row, column, value, part) for part in parts}
-        self.transposed = self.inputs.T.contiguous()
 
     def _bags(self, row: Tensor, column: Tensor, value: Tensor, part: slice) -> tuple[Bags, Bags]:
         """Of one part: a bag a row, of columns, and a bag a column, of rows."""
