@@ -1,9 +1,10 @@
 """Tables of numbers for regression: rows with targets, split and standardised. The contract.
 
 A `Table` has three parts of float32 features and targets: rows to train on, 1 % of the training
-rows held out (`valid`), and the test rows, a fifth of all. Features are standardised by the mean
-and standard deviation of the training rows; a column that is constant there becomes 0. Targets are
-in [0, 1]. (R. Zhang, X. Liu and Q. Liu, ICML 2022, Section 7.4 and App. I.5.)
+rows held out (`valid`), and the test rows, a fifth of all or those that the publisher tests on.
+Features are standardised by the mean and standard deviation of the training rows; a column that is
+constant there becomes 0. Targets are in [0, 1]. (R. Zhang, X. Liu and Q. Liu, ICML 2022,
+Section 7.4 and App. I.5.)
 """
 
 from __future__ import annotations
@@ -69,14 +70,16 @@ def split(
     variant: str,
     *,
     seed: int,
+    tested: NDArray | None = None,
     limit: int | None = None,
     substitute: bool = False,
 ) -> Table:
     """Split rows at random, in the order that `seed` names, and standardise the features.
 
-    `features` `[n, dim]` and `targets` `[n]` are of float64. `limit` keeps the first so many of
-    the shuffled rows, and the variant then says so. Raises ValueError unless there are 10 rows,
-    all numbers are finite and targets are in [0, 1].
+    `features` `[n, dim]` and `targets` `[n]` are of float64. `tested` `[n]` says which rows to
+    test on; None is a fifth of them at random. `limit` keeps the first so many of the shuffled
+    rows, and the variant then says so. Raises ValueError unless there are 10 rows, some of them to
+    train and some to test on, all numbers are finite and targets are in [0, 1].
     """
     if not np.isfinite(features).all() or not ((targets >= 0) & (targets <= 1)).all():
         raise ValueError(f"{variant}: expected finite features and targets in [0, 1]")
@@ -86,6 +89,12 @@ def split(
     if len(order) < len(targets):
         variant = f"{variant}, {len(order):,} of {len(targets):,} rows"
     count = round((1 - TEST) * len(order))
+    if tested is not None:
+        order = order[np.argsort(tested[order], kind="stable")]
+        count = len(order) - int(tested[order].sum())
+        if not 0 < count < len(order):
+            found = f"{count} and {len(order) - count}"
+            raise ValueError(f"{variant}: expected rows to train and to test on, found {found}")
     held_out = round(HELD_OUT * count)
     parts = np.split(order, [count - held_out, count])
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from lzma import LZMAError
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -35,6 +35,7 @@ UNREADABLE = (EOFError, OSError, ValueError, zlib.error, LZMAError, zipfile.BadZ
 class Content(NamedTuple):
     features: pd.DataFrame  # of numbers
     targets: NDArray  # [n], in [0, 1]
+    tested: NDArray | None = None  # [n], whether it is in the publisher's test part
 
 
 def sources(name: str, folder: str, url: str, md5: tuple[str, ...] = ()) -> list[Source]:
@@ -101,6 +102,7 @@ class Published(ABC):
             tuple(map(str, content.features)),
             variant,
             seed=self.seed,
+            tested=content.tested,
             limit=self.limit,
             substitute=substitute,
         )
@@ -132,6 +134,29 @@ class Published(ABC):
     def expected(self) -> list[str]:
         """The columns that a file must have."""
         return []
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parted(Published):
+    """A table that comes in a part to learn from and one to test on.
+
+    `split="random"` draws a fifth of all rows to test on, as the paper says; "published" keeps the
+    publisher's parts, as its released scripts do. The two can be of different laws.
+    """
+
+    split: Literal["random", "published"] = "random"
+
+    def __post_init__(self) -> None:
+        if self.split not in ("random", "published"):
+            raise ValueError(f"split must be random or published, got {self.split!r}")
+
+    @property
+    def variant(self) -> str:
+        return self.name if self.split == "random" else f"{self.name}, split as published"
+
+    def _table(self, content: Content, variant: str, substitute: bool = False) -> Table:
+        kept = content.tested if self.split == "published" else None
+        return super()._table(content._replace(tested=kept), variant, substitute)
 
 
 @lru_cache(maxsize=2)

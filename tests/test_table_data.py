@@ -176,7 +176,8 @@ def blog(rows=80):
 
 
 def put_blog(root, frame):
-    parts = {f"part-{i}.csv": rows for i, rows in enumerate(np.array_split(frame.index, 3))}
+    names = ("blogData_test-a.csv", "blogData_test-b.csv", "blogData_train.csv")
+    parts = dict(zip(names, np.array_split(frame.index, 3), strict=True))
     members = {
         name: frame.loc[rows].to_csv(index=False, header=False) for name, rows in parts.items()
     }
@@ -199,6 +200,31 @@ def test_blog_drops_the_largest_targets_and_constant_columns(root, monkeypatch):
     assert (table.variant, released.variant) == ("blog", "blog, targets modulo 256")
     with pytest.raises(ValueError, match="correct or released, got 'authors'"):
         Blog(conventions="authors")
+
+
+def test_adult_and_blog_as_their_publisher_split_them(root, monkeypatch):
+    monkeypatch.setattr(Adult, "files", [("adult.data", "", 30), ("adult.test", "", 15)])
+    put(root, "adult", "adult.data.gz", gzip.compress(adult(LINES * 10, "")))
+    put(root, "adult", "adult.test.gz", gzip.compress(adult(LINES * 5, ".")))
+    monkeypatch.setattr(Blog, "shape", (80, 281))
+    frame = blog()
+    put_blog(root, frame)  # the 54 first rows are in files to test on
+    for loader, trained, tested in [(Adult, 20, 10), (Blog, 18, 54)]:
+        table = loader(root=str(root), split="published").load()
+        assert (len(table.train) + len(table.valid), len(table.test)) == (trained, tested)
+        assert table.variant == f"{loader.name}, split as published"
+        other = loader(root=str(root)).load()
+        assert len(other.test) == round(0.2 * (trained + tested))
+        with pytest.raises(ValueError, match="random or published, got 'theirs'"):
+            loader(split="theirs")
+    targets = sorted((table.test.targets * 21).round().tolist())
+    assert targets == sorted(np.clip(frame[280][:54], 0, 21).tolist())
+
+
+def test_a_substitute_is_split_at_random(root):
+    table = Adult(root=str(root), split="published").load()
+    assert table.substitute
+    assert "published" not in table.variant
 
 
 # Files that are not the published ones.
@@ -296,6 +322,15 @@ def test_a_limit_is_part_of_the_name():
     )
 
 
+def test_rows_to_test_on_can_be_named():
+    features, tested = np.arange(40.0)[:, None], np.arange(40) >= 30
+    table = split(features, features[:, 0] / 39, ("a",), "rows", seed=0, tested=tested)
+    assert sorted((table.test.targets * 39).round().tolist()) == list(range(30, 40))
+    assert (len(table.train), len(table.valid)) == (30, 0)
+    with pytest.raises(ValueError, match="to train and to test on, found 40 and 0"):
+        split(features, np.zeros(40), ("a",), "rows", seed=0, tested=np.zeros(40, bool))
+
+
 @pytest.mark.parametrize(
     ("features", "targets", "message"),
     [
@@ -314,16 +349,18 @@ def test_rows_that_cannot_be_split_say_so(features, targets, message):
 
 @real_data
 @pytest.mark.parametrize(
-    ("loader", "sizes", "columns"),
+    ("loader", "settings", "sizes", "columns"),
     [
-        (COMPAS, (4_889, 49, 1_234), 13),
-        (Adult, (35_816, 362, 9_044), 88),
-        (NewsPartial, (19_290, 195, 4_871), 58),
-        (Blog, (43_016, 435, 10_863), 276),
+        (COMPAS, {}, (4_889, 49, 1_234), 13),
+        (Adult, {}, (35_816, 362, 9_044), 88),
+        (Adult, {"split": "published"}, (29_860, 302, 15_060), 88),
+        (NewsPartial, {}, (19_290, 195, 4_871), 58),
+        (Blog, {}, (43_016, 435, 10_863), 276),
+        (Blog, {"split": "published"}, (46_814, 473, 7_027), 276),
     ],
 )
-def test_the_real_tables(loader, sizes, columns):
-    table = loader(strict=True).load()
+def test_the_real_tables(loader, settings, sizes, columns):
+    table = loader(strict=True, **settings).load()
     assert not table.substitute
     assert tuple(len(part) for part in (table.train, table.valid, table.test)) == sizes
     assert table.train.features.shape[1] == len(table.columns) == columns
