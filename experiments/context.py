@@ -110,7 +110,8 @@ class Run:
         done = self._restore(memory, what, first - 1)
         written, at = done, time.perf_counter()
         with noticed() as signals:
-            left = self.progress(range(done + 1, total + 1), what, total, max(done, 0))
+            rounds = range(done + 1, total + 1)
+            left = self.progress(rounds, what, total + 1 - first, done + 1 - first)
             for iteration in left:
                 yield iteration
                 if signals or time.perf_counter() - at >= self.checkpoint:

@@ -48,7 +48,7 @@ def _bar(
         task = bar.add_task(what, total=total, completed=before, rate="", metrics="")
         for done, item in enumerate(items, start=1):
             yield item
-            rate = f"{done / (time.monotonic() - started):.1f}/s"
+            rate = _rate(done / (time.monotonic() - started))
             bar.update(task, advance=1, rate=rate, metrics=_short(latest()))
 
 
@@ -65,9 +65,13 @@ def _lines(
         now = time.monotonic()
         if now - last > PLAIN_EVERY:
             last = now
-            rate = done / (now - started)
+            rate = _rate(done / (now - started))
             count = (before + done, total or "?")
-            log.info("%s %d/%s  %.1f/s  %s", what, *count, rate, _short(latest()))
+            log.info("%s %d/%s  %s  %s", what, *count, rate, _short(latest()))
+
+
+def _rate(rate: float) -> str:
+    return f"{rate:.0f}/s" if rate >= 10 else f"{rate:.2g}/s"
 
 
 def _short(row: dict[str, float]) -> str:

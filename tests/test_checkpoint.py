@@ -14,6 +14,7 @@ import pytest
 import torch
 from command import latticework
 
+from experiments import progress
 from experiments.checkpoint import Checkpoints, Stopped, captured, restored
 from experiments.clock import Clock
 from experiments.context import Run
@@ -175,6 +176,19 @@ def test_loops_follow_one_another(tmp_path):
     list(run.resumable({}, "same", total=1))
     with pytest.raises(ValueError, match="a name of its own, got 'same' again"):
         list(run.resumable({}, "same", total=1))
+
+
+@pytest.mark.parametrize(("first", "counts"), [(0, "1/4 2/4 3/4 4/4"), (1, "1/3 2/3 3/3")])
+def test_the_display_counts_rounds(tmp_path, monkeypatch, caplog, first, counts):
+    """Also after a stop, and where the reading at the start is a round."""
+    monkeypatch.setattr(progress, "PLAIN_EVERY", -1.0)
+    caplog.set_level("INFO")
+    for i in begin(tmp_path).resumable({}, "work", total=3, first=first):
+        if i == 2:
+            break  # its round is not stored
+    list(begin(tmp_path).resumable({}, "work", total=3, first=first))
+    shown = [line.split()[1] for line in caplog.messages if "/s" in line]
+    assert " ".join(shown) == counts
 
 
 def test_the_clock_goes_on(tmp_path):
