@@ -25,7 +25,7 @@ def curves(records: list[Record]) -> Figure:
     tables = list(dict.fromkeys(data for data, _ in groups))
     panels = [(metric, axis) for metric in HEADINGS for axis in AXES]
     figure, axes = plt.subplots(
-        len(tables), len(panels), figsize=(2.7 * len(panels), 2.0 * len(tables)),
+        len(tables), len(panels), figsize=(2.4 * len(panels), 1.8 * len(tables)),
         layout="constrained", squeeze=False,
     )  # fmt: skip
     for line, data in zip(axes, tables, strict=True):
