@@ -88,8 +88,9 @@ def split(
         raise ValueError(f"{variant}: expected at least 10 rows, found {len(order)}")
     if len(order) < len(targets):
         variant = f"{variant}, {len(order):,} of {len(targets):,} rows"
-    count = round((1 - TEST) * len(order))
-    if tested is not None:
+    if tested is None:
+        count = round((1 - TEST) * len(order))
+    else:
         order = order[np.argsort(tested[order], kind="stable")]
         count = len(order) - int(tested[order].sum())
         if not 0 < count < len(order):

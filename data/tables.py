@@ -192,8 +192,8 @@ class Blog(Parted):
     UCI's training file and its 60 test files together, without the rows above the 90th percentile
     of the target and without columns that are constant; the target is scaled to [0, 1].
     UCI's own split has 47,287 rows of 2010 and 2011 and 7,027 of February and March 2012, whose
-    posts get fewer comments. `conventions="released"` is the fault of the released scripts:
-    targets modulo 256.
+    posts get fewer comments; the released scripts read files `train` and `test`, by their results
+    these. `conventions="released"` is a fault of these scripts: targets modulo 256.
     """
 
     conventions: Literal["correct", "released"] = "correct"

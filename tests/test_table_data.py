@@ -224,7 +224,8 @@ def test_adult_and_blog_as_their_publisher_split_them(root, monkeypatch):
 def test_a_substitute_is_split_at_random(root):
     table = Adult(root=str(root), split="published").load()
     assert table.substitute
-    assert "published" not in table.variant
+    assert table.variant == "scikit-learn's breast cancer, in place of adult"
+    assert len(table.test) == 114  # a fifth of 569
 
 
 # Files that are not the published ones.
