@@ -17,6 +17,7 @@ from torch import Generator, Tensor
 from models.base import Cache, EnergyModel
 from models.domain import Binary
 from models.lattice import colouring, neighbour_sum, neighbour_table, require_sides
+from models.rows import add_rows, flip_changes
 from models.transfer import log_z_and_mean
 
 DENSE_BELOW = 128  # sites; smaller lattices are faster as one matrix product than as shifts
@@ -275,24 +276,6 @@ class LearnedIsing(DenseIsing):
 
 def _symmetric(matrix: Tensor) -> Tensor:
     return ((matrix + matrix.T) / 2).fill_diagonal_(0)
-
-
-def flip_changes(x: Tensor, y: Tensor, index: Tensor) -> Tensor:
-    """The change y - x at `index` `[chains, flips]`, shared out where an index comes twice."""
-    change = y.gather(1, index).sub_(x.gather(1, index))
-    if index.shape[1] == 1:
-        return change
-    return change / (index.unsqueeze(-1) == index.unsqueeze(-2)).sum(-1)
-
-
-def add_rows(total: Tensor, factor: Tensor, matrix: Tensor, index: Tensor) -> Tensor:
-    """`total` plus `factor` times the rows `index` of `matrix`, both `[chains, flips]`."""
-    rows = matrix.index_select(0, index.flatten())
-    if index.shape[1] == 1:
-        return torch.addcmul(total, factor, rows)
-    return torch.baddbmm(
-        total.unsqueeze(1), factor.unsqueeze(1), rows.view(*index.shape, -1)
-    ).squeeze(1)
 
 
 def erdos_renyi(dim: int, mean_degree: float, coupling: float, seed: int = 0) -> DenseIsing:

@@ -13,8 +13,9 @@ from torch import Generator, Tensor, nn
 from torch.nn.functional import softplus
 
 from models.base import Cache, EnergyModel
-from models.domain import Binary, softplus_sum, uniform_like
-from models.ising import add_rows, flip_changes
+from models.chance import softplus_sum, uniform_like
+from models.domain import Binary
+from models.rows import add_rows, flip_changes
 
 
 class RBM(EnergyModel):

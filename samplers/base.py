@@ -18,7 +18,8 @@ import torch
 from torch import Generator, Tensor
 
 from models.base import EnergyModel
-from models.domain import LARGE, Binary, Domain, softmax_weights
+from models.chance import LARGE, softmax_weights
+from models.domain import Binary, Domain
 
 
 class State(NamedTuple):

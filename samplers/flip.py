@@ -18,7 +18,8 @@ from torch import Generator, Tensor
 from torch.nn.functional import pad
 
 from models.base import EnergyModel
-from models.domain import Binary, draw_categorical
+from models.chance import draw_categorical
+from models.domain import Binary
 from samplers.base import Info, decide
 
 LARGEST_GAIN = 80.0  # weights within exp(40) of 1

@@ -14,7 +14,8 @@ from typing import NamedTuple
 from torch import Generator, Tensor
 
 from models.base import Cache, EnergyModel
-from models.domain import Binary, draw_categorical
+from models.chance import draw_categorical
+from models.domain import Binary
 from samplers.base import Info, Sampler, UnsupportedModelError, metropolis, require_count
 from samplers.flip import FlipState, flip_step, flips_locally, start
 

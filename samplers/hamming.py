@@ -20,7 +20,8 @@ import torch
 from torch import Generator, Tensor
 
 from models.base import Cache, EnergyModel
-from models.domain import Binary, draw_categorical
+from models.chance import draw_categorical
+from models.domain import Binary
 from samplers.base import Info, Sampler, known_weights, require_count, require_domain
 from samplers.blocks import Memory, Scan, next_block, require_scan, start_scan
 

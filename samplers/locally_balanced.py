@@ -23,7 +23,7 @@ import torch
 from torch import Generator, Tensor
 
 from models.base import EnergyModel
-from models.domain import draw_categorical, softmax_weights
+from models.chance import draw_categorical, softmax_weights
 from samplers.base import Info, Sampler, metropolis
 from samplers.flip import FlipState, flip_step, flips_locally, start
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from torch import Generator, Tensor
 
 from models.base import EnergyModel
-from models.domain import uniform_like
+from models.chance import uniform_like
 from samplers.base import Info, Sampler, UnsupportedModelError, require_unit_binary
 
 

@@ -6,7 +6,7 @@ from scipy.stats import chisquare, kstest
 from torch import Generator
 from torch.nn.functional import softplus
 
-from models.domain import LARGE, TWO_STAGES_FROM, draw_categorical, softplus_sum, uniform_like
+from models.chance import LARGE, TWO_STAGES_FROM, draw_categorical, softplus_sum, uniform_like
 from models.ising import Lattice
 from samplers.base import select_rows
 from samplers.flip import FlipState

@@ -15,7 +15,8 @@ from experiments.context import Run
 from experiments.metrics import Acceptance, Changed
 from experiments.text_metrics import scores
 from experiments.validity import Validity, watch
-from models.domain import draw_categorical, one_hot, softmax_weights
+from models.chance import draw_categorical, softmax_weights
+from models.domain import one_hot
 from samplers.base import Sampler
 
 log = logging.getLogger(__name__)
