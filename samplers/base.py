@@ -18,7 +18,7 @@ import torch
 from torch import Generator, Tensor
 
 from models.base import EnergyModel
-from models.chance import LARGE, softmax_weights
+from models.chance import LARGE
 from models.domain import Binary, Domain
 
 
@@ -113,16 +113,6 @@ def decide(log_ratio: Tensor, rng: Generator) -> tuple[Tensor, Tensor]:
 def acceptance(log_ratio: Tensor) -> Tensor:
     """min(1, exp(log_ratio)); 0 for NaN and for infinity, which no finite energy gives."""
     return log_ratio.nan_to_num(nan=-torch.inf, posinf=-torch.inf).clamp_(max=0).exp_()
-
-
-def known_weights(log_probs: Tensor) -> tuple[Tensor, Tensor]:
-    """Weights of a block's values, `[chains, ..., values]`, and which chains had NaN among them.
-
-    A value of unknown probability is never drawn. Where no finite one is left, or one is infinite,
-    all weights are NaN: the chain is to stay where it is.
-    """
-    weights = softmax_weights(log_probs.nan_to_num(-torch.inf, torch.inf, -torch.inf))
-    return weights, log_probs.flatten(1).isnan().any(1)
 
 
 def select_rows(chosen: Tensor, new: AnyState, old: AnyState) -> AnyState:

@@ -1,28 +1,97 @@
-"""One flip at a time on a pairwise model, at a cost that does not grow with the number of sites.
+"""Proposals that move one site, chosen by how much the move gains: what GWG and LB-1 share.
 
-There, the first-order gain d_i of flipping site i is the exact difference of log-probabilities, so
-that Gibbs with gradients (one flip) and the locally balanced sampler are the same kernel: site i
-with probability w_i / Z(x), w_i = exp(d_i / 2), accepted with probability min(1, Z(x) / Z(y)).
+Move i is drawn with probability w_i / Z(x), w_i = exp(d_i / 2), where d_i is its gain in
+log-probability, and corrected by Metropolis-Hastings. The samplers differ in their gains:
+first-order in Gibbs with gradients (samplers/gwg.py), exact differences in the locally balanced
+sampler (samplers/locally_balanced.py). `OneSite` chooses, moves and corrects for both.
 
-A flip changes few weights (on a lattice, those of the site and of its neighbours). The state keeps
-all of them and their sums over blocks of consecutive sites, from which a site is drawn in two
-stages. Changed weights and block sums are computed afresh from x, never incremented, so nothing
-drifts. The weights must fit floating point without a reference level: `model.flip_bound` says so.
+On a pairwise model the first-order gain of a flip is exact. There both samplers are one kernel
+whose acceptance probability is min(1, Z(x) / Z(y)), and `flip_step` runs it at a cost that does not
+grow with the number of sites. A flip changes few weights (on a lattice, those of the site and of
+its neighbours). `FlipState` keeps all weights and their sums over blocks of consecutive sites, from
+which a site is drawn in two stages. Changed weights and block sums are computed afresh from x,
+never incremented, so nothing drifts. The weights must fit floating point without a reference level:
+`model.flip_bound` says whether they do.
 """
 
+from abc import abstractmethod
 from math import isqrt
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Generator, Tensor
 from torch.nn.functional import pad
 
-from models.base import EnergyModel
+from models.base import Cache, EnergyModel
 from models.chance import draw_categorical
 from models.domain import Binary
-from samplers.base import Info, decide
+from samplers.base import Info, Sampler, decide, metropolis
 
 LARGEST_GAIN = 80.0  # weights within exp(40) of 1
+
+
+class MoveState(NamedTuple):
+    """A position and the weights of all moves that leave it."""
+
+    x: Tensor  # [chains, *domain.shape]
+    log_prob: Tensor  # [chains]
+    logits: Tensor  # [chains, dim * moves], d / 2, -inf for a move that stays
+    weights: Tensor  # [chains, dim * moves], exp(logits - their maximum)
+    log_normaliser: Tensor  # [chains], log Z(x), logsumexp of the logits
+    cache: Cache  # the model's, for evaluating a neighbour of x
+
+
+def weigh(x: Tensor, log_prob: Tensor, logits: Tensor, cache: Cache = ()) -> MoveState:
+    """The state at `x`, whose moves have these `logits`."""
+    top = logits.amax(-1, keepdim=True)
+    weights = (logits - top).exp_()
+    log_normaliser = weights.sum(-1).log_().add_(top.squeeze(-1))
+    return MoveState(x, log_prob, logits, weights, log_normaliser, cache)
+
+
+class OneSite(Sampler):
+    """Draws moves by their weights and corrects them. Subclasses say what a move gains.
+
+    `flips` moves are drawn with replacement, and the set of them is made.
+    """
+
+    flips: int = 1
+
+    def init(self, x: Tensor, model: EnergyModel) -> Any:
+        return start(x, model) if self._local(model) else self.price(x, model)
+
+    def step(self, state: Any, model: EnergyModel, rng: Generator) -> tuple[Any, Info]:
+        if self._local(model):
+            return flip_step(state, model, rng)
+        index = draw_categorical(state.weights, rng, self.flips)
+        y = model.domain.move_one(state.x, index)
+        proposed = self.reprice(state, y, index, model)
+        return metropolis(state, proposed, self.log_ratio(state, proposed, index, model), rng)
+
+    def _local(self, model: EnergyModel) -> bool:
+        return self.flips == 1 and flips_locally(model)
+
+    @abstractmethod
+    def price(self, x: Tensor, model: EnergyModel) -> MoveState:
+        """The state at `x`."""
+
+    @abstractmethod
+    def reprice(self, state: MoveState, y: Tensor, index: Tensor, model: EnergyModel) -> MoveState:
+        """The state at `y`, which the moves `index` `[chains, flips]` lead to from `state`."""
+
+    def log_ratio(
+        self, state: MoveState, proposed: MoveState, index: Tensor, model: EnergyModel
+    ) -> Tensor:
+        """The Metropolis-Hastings ratio, log [pi(y) q(x given y)] - log [pi(x) q(y given x)]."""
+        domain, x = model.domain, state.x
+        forward = state.logits.gather(1, index).sum(1)
+        backward = proposed.logits.gather(1, domain.reverse(x, index)).sum(1)
+        log_ratio = proposed.log_prob - state.log_prob + backward - forward
+        log_ratio += self.flips * (state.log_normaliser - proposed.log_normaliser)
+        return log_ratio
+
+
+# One flip on a pairwise model.
 
 
 class FlipState(NamedTuple):

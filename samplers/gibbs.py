@@ -8,14 +8,13 @@ row of the weights. Named Gibbs-X in Grathwohl et al. (2021) and Zhang et al. (2
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import torch
 from torch import Generator, Tensor
 
 from models.base import Cache, EnergyModel
-from models.chance import draw_categorical
 from models.domain import Binary, Categorical, Ordinal, one_hot
-from samplers.base import Info, Sampler, known_weights, require_count, require_domain
+from samplers.base import Info, Sampler, require_count, require_domain
 from samplers.blocks import Memory, Scan, next_block, require_scan, start_scan
+from samplers.conditional import draw_bit, draw_value, settle
 
 
 class GibbsState(NamedTuple):
@@ -57,40 +56,21 @@ class Gibbs(Sampler):
         block, scan = next_block(self.scan, state.scan, self.sites, domain.dim, rng)
         if self.sites == 1 and isinstance(domain, Binary):
             log_odds, cache = model.conditional(x, cache, block)
-            new, stay = _bits(log_odds.sigmoid_(), rng)
-            unknown = stay
+            new, invalid = draw_bit(log_odds.sigmoid_(), rng)
             if not domain.is_unit:
                 new = domain.low + (domain.high - domain.low) * new
+        elif self.sites == 1 and isinstance(domain, Categorical):
+            # Without the list of all values, which is the square of a vocabulary.
+            choice, invalid = draw_value(model.site_log_probs(x, cache, block), rng)
+            new = one_hot(choice.unsqueeze(1), domain.num_values).to(x.dtype)
         else:
-            if self.sites == 1 and isinstance(domain, Categorical):
-                # Without the list of all values, which is the square of a vocabulary.
-                log_probs = model.site_log_probs(x, cache, block)
-                weights, unknown = known_weights(log_probs)
-                new = one_hot(draw_categorical(weights, rng), domain.num_values).to(x.dtype)
-            else:
-                patterns = domain.patterns(self.sites, x.device)
-                log_probs = model.block_log_probs(x, cache, block, patterns.unsqueeze(0))
-                weights, unknown = known_weights(log_probs)
-                new = patterns[draw_categorical(weights, rng).squeeze(-1)]
-            stay = weights.flatten(1)[:, 0].isnan()
-        info = Info(state.ones)
-        if stay is not None and unknown is not None:
-            info = Info(state.ones, torch.where(stay | unknown, torch.nan, 0.0))
-            rows = stay.view(-1, *[1] * (new.ndim - 1))
-            new = torch.where(rows, x.index_select(1, block), new)
+            patterns = domain.patterns(self.sites, x.device)
+            log_probs = model.block_log_probs(x, cache, block, patterns.unsqueeze(0))
+            choice, invalid = draw_value(log_probs, rng)
+            new = patterns[choice]
+        log_ratio = None
+        if invalid is not None:
+            new, log_ratio = settle(new, x.index_select(1, block), invalid)
         cache = model.moved(cache, x, block, new)
         x.index_copy_(1, block, new)
-        return GibbsState(x, cache, scan, state.ones), info
-
-
-def _bits(probability: Tensor, rng: Generator) -> tuple[Tensor, Tensor | None]:
-    """0 or 1 with the given probabilities, `[chains, 1]`, and which chains' are NaN, or None.
-
-    A CPU refuses NaN, so that looking for it costs nothing where there is none; a GPU would abort.
-    """
-    if not probability.is_cuda:
-        try:
-            return torch.bernoulli(probability, generator=rng), None
-        except RuntimeError:
-            pass
-    return torch.bernoulli(probability.nan_to_num(), generator=rng), probability[:, 0].isnan()
+        return GibbsState(x, cache, scan, state.ones), Info(state.ones, log_ratio)

@@ -20,10 +20,10 @@ import torch
 from torch import Generator, Tensor
 
 from models.base import Cache, EnergyModel
-from models.chance import draw_categorical
 from models.domain import Binary
-from samplers.base import Info, Sampler, known_weights, require_count, require_domain
+from samplers.base import Info, Sampler, require_count, require_domain
 from samplers.blocks import Memory, Scan, next_block, require_scan, start_scan
+from samplers.conditional import draw_value, settle
 
 
 def hamming_ball(sites: int, radius: int) -> Tensor:
@@ -81,15 +81,12 @@ class HammingBall(Sampler):
         patterns = _toggle(centre.unsqueeze(1), ball, domain)  # [chains, patterns, sites]
 
         log_probs = model.block_log_probs(x, state.cache, block, patterns)
-        weights, unknown = known_weights(log_probs)
-        choice = draw_categorical(weights, rng).squeeze(-1)
-        stay = weights[:, 0].isnan()
+        choice, invalid = draw_value(log_probs, rng)
         new = _toggle(centre, ball.index_select(0, choice), domain)
-        new = torch.where(stay.unsqueeze(-1), current, new)
+        new, log_ratio = settle(new, current, invalid)
         cache = model.moved(state.cache, x, block, new)
         x.index_copy_(1, block, new)
-        info = Info(x.new_ones(len(x)), torch.where(stay | unknown, torch.nan, 0.0))
-        return HammingState(x, cache, scan, ball), info
+        return HammingState(x, cache, scan, ball), Info(x.new_ones(len(x)), log_ratio)
 
 
 def _toggle(x: Tensor, flips: Tensor, domain: Binary) -> Tensor:

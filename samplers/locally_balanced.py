@@ -17,51 +17,38 @@ without any pays one evaluation a neighbour.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 
 from models.base import EnergyModel
-from models.chance import draw_categorical, softmax_weights
-from samplers.base import Info, Sampler, metropolis
-from samplers.flip import FlipState, flip_step, flips_locally, start
-
-
-class BalancedState(NamedTuple):
-    """A position and the proposal that leaves it."""
-
-    x: Tensor  # [chains, *domain.shape]
-    log_prob: Tensor  # [chains], carried along by the exact differences of the accepted moves
-    logits: Tensor  # [chains, dim * moves], half the differences; -inf where a move stays at x
-    log_normaliser: Tensor  # [chains], log Z(x)
+from samplers.conditional import without_unknown
+from samplers.flip import MoveState, OneSite, weigh
 
 
 @dataclass(frozen=True)
-class LocallyBalanced(Sampler):
+class LocallyBalanced(OneSite):
     """One site moves, chosen by the square root of the exact probability ratio. On every domain."""
 
-    def init(self, x: Tensor, model: EnergyModel) -> BalancedState | FlipState:
-        if flips_locally(model):
-            return start(x, model)
-        return self._price(x, model.log_prob(x), model)
+    def price(self, x: Tensor, model: EnergyModel) -> MoveState:
+        return self._state(x, model.log_prob(x), model)
 
-    def _price(self, x: Tensor, log_prob: Tensor, model: EnergyModel) -> BalancedState:
+    def reprice(self, state: MoveState, y: Tensor, index: Tensor, model: EnergyModel) -> MoveState:
+        difference = 2 * state.logits.gather(-1, index).squeeze(-1)
+        return self._state(y, state.log_prob + difference, model)
+
+    def _state(self, x: Tensor, log_prob: Tensor, model: EnergyModel) -> MoveState:
         sites = torch.arange(model.domain.dim, device=x.device)
         differences = model.differences(x, model.cache(x), sites)
         # A neighbour of unknown probability is never proposed.
-        differences = differences.nan_to_num(-torch.inf, torch.inf, -torch.inf)
-        logits = model.domain.leaving(x, differences / 2)
-        return BalancedState(x, log_prob, logits, logits.logsumexp(-1))
+        logits = model.domain.leaving(x, without_unknown(differences) / 2)
+        state = weigh(x, log_prob, logits)
+        # Where no neighbour has a finite weight, Z is 0 or infinite, and not NaN.
+        infinite = state.log_normaliser.isnan()
+        log_normaliser = torch.where(infinite, logits.amax(-1), state.log_normaliser)
+        return state._replace(log_normaliser=log_normaliser)
 
-    def step(
-        self, state: BalancedState | FlipState, model: EnergyModel, rng: Generator
-    ) -> tuple[BalancedState | FlipState, Info]:
-        if isinstance(state, FlipState):
-            return flip_step(state, model, rng)
-        index = draw_categorical(softmax_weights(state.logits), rng)  # [chains, 1]
-        y = model.domain.move_one(state.x, index)
-        difference = 2 * state.logits.gather(-1, index).squeeze(-1)
-        proposed = self._price(y, state.log_prob + difference, model)
-        log_ratio = state.log_normaliser - proposed.log_normaliser
-        return metropolis(state, proposed, log_ratio, rng)
+    def log_ratio(
+        self, state: MoveState, proposed: MoveState, index: Tensor, model: EnergyModel
+    ) -> Tensor:
+        return state.log_normaliser - proposed.log_normaliser
