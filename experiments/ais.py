@@ -128,8 +128,8 @@ def geometric(steps: int, first: float = 1e-3) -> Tensor:
 # Estimates.
 
 
-class Estimate(NamedTuple):
-    """Of the log of a ratio of normalisers."""
+class LogNormaliser(NamedTuple):
+    """An estimate of log Z_1 / Z_0."""
 
     value: float  # log of the mean weight
     error: float  # its standard error, by the delta method
@@ -139,7 +139,7 @@ class Estimate(NamedTuple):
     bound_error: float  # its standard error
 
 
-def estimate(log_weight: Tensor, rng: Generator) -> Estimate:
+def estimate_log_normaliser(log_weight: Tensor, rng: Generator) -> LogNormaliser:
     """From the log weights of independent chains, `[chains]`; `rng` on their device.
 
     With few effective chains both errors are too small, and only the bound means what it says.
@@ -151,7 +151,7 @@ def estimate(log_weight: Tensor, rng: Generator) -> Estimate:
     weight = (log_weight - log_weight.max()).exp()
     mean = weight.mean()
     index = torch.randint(chains, (RESAMPLES, chains), generator=rng, device=weight.device)
-    return Estimate(
+    return LogNormaliser(
         value=float(log_weight.max() + mean.log()),
         error=float(weight.std() / mean / chains**0.5),
         bootstrap=float(weight[index].mean(-1).log().std()),

@@ -140,14 +140,14 @@ LOCAL = (
 )  # fmt: skip
 
 
-class Evaluations(NamedTuple):
+class EvaluationCount(NamedTuple):
     whole: int
     local: int
 
 
 def evaluations_per_step(
     sampler: Sampler, model: EnergyModel, x: Tensor, rng: Generator
-) -> Evaluations:
+) -> EvaluationCount:
     """How often one step evaluates the model, counted over one step after the first.
 
     A call made by another (the default gradient calls `forward`) counts once, as the outer one.
@@ -156,7 +156,7 @@ def evaluations_per_step(
         state, _ = sampler.step(sampler.init(x, model), model, rng)
         with _counted(model) as calls:
             sampler.step(state, model, rng)
-    return Evaluations(sum(c in WHOLE for c in calls), sum(c in LOCAL for c in calls))
+    return EvaluationCount(sum(c in WHOLE for c in calls), sum(c in LOCAL for c in calls))
 
 
 @contextmanager
@@ -179,7 +179,7 @@ def _counted(model: EnergyModel) -> Iterator[list[str]]:
 
         return wrapper
 
-    names = [name for name in (*WHOLE, *LOCAL) if hasattr(model, name)]
+    names = (*WHOLE, *LOCAL)
     wrappers = {name: counting(name) for name in names}
     try:
         for name, wrapper in wrappers.items():

@@ -5,10 +5,10 @@ Theorems 5.1 and 5.2, with their proofs in Appendices E and F.
 
     paper             here
     theta             x, a row of `states`
-    q_alpha           exp(Chain.log_proposal)
-    Z_alpha(theta)    exp(Chain.log_normaliser)
-    pi                Chain.target
-    pi_alpha          stationary_law(Chain.unadjusted)
+    q_alpha           exp(EnumeratedProposal.log_proposal)
+    Z_alpha(theta)    exp(EnumeratedProposal.log_normaliser)
+    pi                EnumeratedProposal.target
+    pi_alpha          stationary_law(EnumeratedProposal.unadjusted)
 
 Nothing here knows a sampler's class: whatever has `logits` in its state, as
 DULA and DMALA do, proposes site by site by `Domain.move_all`.
@@ -31,7 +31,7 @@ def in_double(model: EnergyModel) -> EnergyModel:
 
 
 @dataclass(frozen=True)
-class Chain:
+class EnumeratedProposal:
     """A target and a proposal on its `n` states, all in float64."""
 
     states: Tensor  # [n, *domain.shape]
@@ -68,7 +68,7 @@ class Chain:
 
 
 @torch.no_grad()
-def enumerate_chain(sampler: Sampler, model: EnergyModel) -> Chain:
+def enumerate_proposal(sampler: Sampler, model: EnergyModel) -> EnumeratedProposal:
     """Every state of `model` (in float64) and the proposal of a Langevin `sampler` between them."""
     domain = model.domain
     states = domain.enumerate().double()
@@ -78,7 +78,7 @@ def enumerate_chain(sampler: Sampler, model: EnergyModel) -> Chain:
     log_weight = domain.log_weight(x, y, logits).view(n, n)
     log_normaliser = domain.log_normaliser(state.logits)
     log_proposal = log_weight - log_normaliser.unsqueeze(-1)
-    return Chain(states, model.log_prob(states), log_normaliser, log_proposal)
+    return EnumeratedProposal(states, model.log_prob(states), log_normaliser, log_proposal)
 
 
 def stationary_law(transition: Tensor) -> Tensor:

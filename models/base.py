@@ -8,7 +8,7 @@ locally balanced).
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import torch
 from torch import Generator, Tensor, nn
@@ -62,6 +62,31 @@ class EnergyModel(nn.Module, ABC):
         Sites of one class are independent of one another given all the others.
         """
         return None
+
+    # Learning.
+
+    def start_from_data(self, mean: Tensor) -> None:
+        """Set parameters from the mean `[dim]` of the training rows, before the first update.
+
+        The default leaves the parameters as they are.
+        """
+
+    def contrast(self, positive: Tensor, negative: Tensor) -> Tensor:
+        """Mean log pi of `negative` - that of `positive`, a scalar; adds its gradient to `.grad`.
+
+        The default differentiates `forward` with respect to all parameters, which require no
+        gradient afterwards.
+        """
+        self.requires_grad_(True)
+        with torch.enable_grad():
+            values = self(torch.cat((positive, negative)))
+            loss = values[len(positive) :].mean() - values[: len(positive)].mean()
+            loss.backward()
+        self.requires_grad_(False)
+        return loss.detach()
+
+    def project(self) -> None:
+        """Move the parameters back to the allowed set after an update. The default allows all."""
 
     # Local structure. Each method may use the cache of `x`, which `cache(x)` makes anew.
 
@@ -197,6 +222,14 @@ class Predictor(DataModel):
     @abstractmethod
     def predict(self, x: Tensor, features: Tensor) -> Tensor:
         """The targets that each chain expects, `[chains, ...], [n, features] -> [chains, n]`."""
+
+
+class CarriesRates(ABC):
+    """A model that keeps the mean sufficient statistics ("rates") of its training data."""
+
+    @abstractmethod
+    def set_rates(self, batches: Iterable[Tensor]) -> None:
+        """Rates of the rows of all `batches` `[n, dim]`; ValueError where there are none."""
 
 
 class Function(EnergyModel):

@@ -15,10 +15,11 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
+from models.base import CarriesRates
 from models.rbm import RBM
 
 
-class RatedRBM(RBM):
+class RatedRBM(RBM, CarriesRates):
     """`RBM` with `weight_rates` `[visible, hidden]`, `visible_rates` and `hidden_rates`.
 
     They are NaN until `set_rates` has seen the training data.

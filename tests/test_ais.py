@@ -17,7 +17,7 @@ from experiments.ais import (
     Annealing,
     advance,
     anneal,
-    estimate,
+    estimate_log_normaliser,
     geometric,
     linear,
     require_exact,
@@ -90,9 +90,9 @@ def test_log_z_is_met_from_both_sides(kernel, kind, name):
     path, rng, truth = path_of(name, kind), seeded(), log_z(name)
     target, betas = TARGETS[name], linear(6)
     there = anneal(kernel, path, path.draw(6000, rng), betas, rng)
-    found = estimate(there.log_weight, rng)
+    found = estimate_log_normaliser(there.log_weight, rng)
     back = anneal(kernel, path, target.draw(target.law, 6000, rng), betas.flip(0), rng)
-    again = estimate(back.log_weight, rng)
+    again = estimate_log_normaliser(back.log_weight, rng)
     assert abs(z_score(path, found, truth)) < 4
     assert abs(z_score(path, again, truth, -1)) < 4
     # In expectation the truth is between the bounds, and here it is so plainly.
@@ -128,7 +128,7 @@ def test_what_is_wrong_does_not_meet_it(move, kernel):
         annealing = start(kernel, path, path.draw(6000, rng), betas)
         for _ in range(6):
             annealing = move(annealing, kernel, path, betas, rng)
-    found = estimate(annealing.log_weight, rng)
+    found = estimate_log_normaliser(annealing.log_weight, rng)
     assert abs(z_score(path, found, log_z("binary"))) > 6
 
 
@@ -143,7 +143,7 @@ def test_weights_are_unbiased_with_a_single_beta():
 def test_the_standard_error_is_that_of_repetitions():
     path, rng = path_of("dense_ising"), seeded()
     weights = anneal(DMALA(0.5), path, path.draw(20_000, rng), linear(20), rng).log_weight
-    found = [estimate(part, rng) for part in weights.split(50)]
+    found = [estimate_log_normaliser(part, rng) for part in weights.split(50)]
     z = torch.tensor([z_score(path, one, log_z("dense_ising")) for one in found])
     assert len(z) == 400
     assert 0.85 < z.std() < 1.2  # five standard errors of it; twice or half the error is outside
@@ -157,7 +157,9 @@ def test_few_betas_and_many_betas_agree_with_structure_that_is_not_enumerated():
     model = Lattice((4, 4), 0.15, 0.1)
     path, rng, ess = GeometricPath(model), seeded(), []
     for betas in (linear(10), sigmoid(40), geometric(160, 0.01)):
-        found = estimate(anneal(GWG(), path, path.draw(500, rng), betas, rng).log_weight, rng)
+        found = estimate_log_normaliser(
+            anneal(GWG(), path, path.draw(500, rng), betas, rng).log_weight, rng
+        )
         assert abs(z_score(path, found, float(exact(model).log_z))) < 4
         ess.append(found.ess)
     assert ess == sorted(ess)
@@ -312,7 +314,7 @@ def test_a_move_that_was_not_evaluated_is_noticed():
     path, rng = path_of("binary"), seeded()
     weights = anneal(Blind(0.5), path, path.draw(20, rng), linear(5), rng).log_weight
     with pytest.raises(ValueError, match="finite log weights"):
-        estimate(weights, rng)
+        estimate_log_normaliser(weights, rng)
 
 
 @pytest.mark.parametrize(
@@ -380,14 +382,14 @@ def test_an_estimate_does_not_depend_on_the_scale():
     log_weight = torch.tensor([0.0, 1.0, 2.0], dtype=torch.float64)
     weight = log_weight.exp()
     for shift in (0, -5000, 5000):
-        found = estimate(log_weight + shift, seeded())
+        found = estimate_log_normaliser(log_weight + shift, seeded())
         assert found.value - shift == pytest.approx(float(weight.mean().log()))
         assert found.error == pytest.approx(float(weight.std() / weight.mean() / 3**0.5))
         assert found.ess == pytest.approx(float(weight.sum() ** 2 / weight.square().sum()))
         assert found.bound - shift == pytest.approx(1.0)
         assert found.bound_error == pytest.approx(1 / 3**0.5)
     with pytest.raises(ValueError, match="two finite log weights"):
-        estimate(log_weight[:1], seeded())
+        estimate_log_normaliser(log_weight[:1], seeded())
 
 
 # The task.
@@ -436,7 +438,7 @@ def test_the_task_finds_the_exact_log_likelihoods(tmp_path, sampler, path):
     assert record.metrics["beta"].iloc[19] == 1
     assert record.metrics["log_ratio"].iloc[20] == 0  # the chains back have only burned in
     weight = torch.tensor(record.arrays("log_weight")["forward"])
-    assert estimate(weight, seeded()).value == pytest.approx(
+    assert estimate_log_normaliser(weight, seeded()).value == pytest.approx(
         found["log_z"] - float(path(model, log_odds(DATA)).log_z_start())
     )
     assert record.arrays("last")["x"].shape == (200, 12)

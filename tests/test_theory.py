@@ -13,7 +13,7 @@ from experiments.occupancy import Occupancy, independent_floor, noise_floor, poo
 from experiments.record import Record
 from experiments.stationary import (
     bounds,
-    enumerate_chain,
+    enumerate_proposal,
     in_double,
     l1_distance,
     stationary_law,
@@ -72,11 +72,11 @@ def test_ising_model_is_the_same_in_any_coordinates(low):
     """The law is that of models.ising; the step size scales with the squared distance of a flip."""
     reference, shape = Lattice([2, 3], 0.1, 0.2), [2, 3]
     other = quadratic_ising(shape, 0.1, 0.2, low=low)
-    one = enumerate_chain(DULA(0.4), in_double(reference))
-    two = enumerate_chain(DULA(0.4 * (1 - low) ** 2), in_double(other))
+    one = enumerate_proposal(DULA(0.4), in_double(reference))
+    two = enumerate_proposal(DULA(0.4 * (1 - low) ** 2), in_double(other))
     torch.testing.assert_close(one.target, two.target, rtol=1e-5, atol=1e-7)
     torch.testing.assert_close(one.unadjusted, two.unadjusted, rtol=1e-5, atol=1e-7)
-    unscaled = enumerate_chain(DULA(0.4), in_double(other))
+    unscaled = enumerate_proposal(DULA(0.4), in_double(other))
     assert (low == 0) == torch.allclose(one.unadjusted, unscaled.unadjusted, rtol=1e-2)
 
 
@@ -86,7 +86,7 @@ def test_counterexample_has_no_gradient():
         model = in_double(Sine(0, 0, epsilon))
         states = model.domain.enumerate().double()
         assert model.gradient(states).abs().max() < 1e-15 * epsilon  # cos(pi / 2), rounded
-        chain = enumerate_chain(DULA(1.0), model)
+        chain = enumerate_proposal(DULA(1.0), model)
         law = stationary_law(chain.unadjusted)
         torch.testing.assert_close(law, torch.full((2,), 0.5).double())
         assert l1_distance(law, chain.target) > 0.05
@@ -110,7 +110,7 @@ def test_models_refuse_what_they_cannot_be():
 @pytest.mark.parametrize("sampler", [DULA(0.3), DMALA(2.0)])
 @pytest.mark.parametrize("name", ["binary", "spins", "categorical", "ordinal", "lattice_potts"])
 def test_transition_matrices_are_stochastic_and_keep_their_laws(name, sampler):
-    chain = enumerate_chain(sampler, in_double(TARGETS[name].model))
+    chain = enumerate_proposal(sampler, in_double(TARGETS[name].model))
     one = torch.ones(len(chain.states)).double()
     for matrix in (chain.unadjusted, chain.adjusted):
         assert (matrix >= 0).all()
@@ -151,7 +151,7 @@ def appendix_e(model, alpha):
 @pytest.mark.parametrize("alpha", [0.05, 0.3, 1.0, 5.0])
 def test_stationary_law_is_the_closed_form_of_appendix_e(name, alpha):
     model = exact(name)
-    chain = enumerate_chain(DULA(alpha), model)
+    chain = enumerate_proposal(DULA(alpha), model)
     law = stationary_law(chain.unadjusted)
     torch.testing.assert_close(law, appendix_e(model, alpha), rtol=1e-9, atol=0)
     flow = law.unsqueeze(-1) * chain.unadjusted  # reversible
@@ -163,7 +163,7 @@ def test_stationary_law_is_the_closed_form_of_appendix_e(name, alpha):
 
 def test_closed_form_needs_a_log_quadratic_target():
     """Control: the comparison above fails on a target with another curvature."""
-    chain = enumerate_chain(DULA(1.0), in_double(Asymmetric(Binary(3))))
+    chain = enumerate_proposal(DULA(1.0), in_double(Asymmetric(Binary(3))))
     law = stationary_law(chain.unadjusted)
     other = (chain.log_prob + chain.log_normaliser).softmax(0)
     assert l1_distance(law, other) > 0.05
@@ -172,7 +172,7 @@ def test_closed_form_needs_a_log_quadratic_target():
 def test_small_biases_are_accurate():
     """Down to 1e-11, where pi_alpha and pi agree in ten digits."""
     for alpha in (0.02, 0.03, 0.05):
-        chain = enumerate_chain(DULA(alpha), exact("paper, {0, 1}"))
+        chain = enumerate_proposal(DULA(alpha), exact("paper, {0, 1}"))
         found = l1_distance(stationary_law(chain.unadjusted), chain.target).item()
         assert found == pytest.approx(chain.closed_form_bias.item(), rel=1e-3)
     assert 0 < chain.closed_form_bias < 1e-4
@@ -186,7 +186,7 @@ def test_repaired_bound_holds(name):
     model = exact(name)
     bound = bounds(model)
     for alpha in STEPS:
-        chain = enumerate_chain(DULA(alpha), model)
+        chain = enumerate_proposal(DULA(alpha), model)
         assert chain.closed_form_bias <= bound.repaired(alpha) * (1 + 1e-9)
 
 
@@ -198,7 +198,7 @@ def test_theorem_5_1_holds_on_the_papers_model(low):
     assert bound.smallest_eigenvalue == pytest.approx(-0.2 * (4 if low == 0 else 1), rel=1e-5)
     values = []
     for alpha in STEPS:
-        chain = enumerate_chain(DULA(alpha * unit), model)
+        chain = enumerate_proposal(DULA(alpha * unit), model)
         values.append(chain.closed_form_bias.item())
         assert values[-1] <= bound.theorem(alpha * unit)
     rise = math.log(values[0] / values[1]) / (1 / STEPS[0] - 1 / STEPS[1]) * 2 * unit
@@ -216,7 +216,7 @@ def test_theorem_5_1_fails_as_stated(case):
     """Z changes with a constant in U and the bias does not, so the bound can be beaten."""
     weight, bias, domain, alpha = OTHER_TARGETS[case]
     model = in_double(LogQuadratic(weight, bias, domain=domain))
-    chain, bound = enumerate_chain(DULA(alpha), model), bounds(model)
+    chain, bound = enumerate_proposal(DULA(alpha), model), bounds(model)
     distance = l1_distance(stationary_law(chain.unadjusted), chain.target).item()
     assert 1.2 * bound.theorem(alpha) < distance < bound.repaired(alpha)
     z = model(chain.states).exp().sum().item()  # the bound, written out
@@ -235,11 +235,11 @@ def test_theorem_5_2_holds_with_its_proofs_constants(a, b):
         model = in_double(Sine(a, b, epsilon))
         # The gradients agree on the states, so DULA cannot tell the two targets apart.
         torch.testing.assert_close(model.gradient(states), near.gradient(states))
-        chain = enumerate_chain(DULA(alpha), model)
+        chain = enumerate_proposal(DULA(alpha), model)
         distance = l1_distance(stationary_law(chain.unadjusted), chain.target)
         assert distance <= bounds(model).theorem(alpha) + 1e-12
         if epsilon > 0:  # control: without its first term the bound fails for a small step
-            small = enumerate_chain(DULA(0.1), model)
+            small = enumerate_proposal(DULA(0.1), model)
             law = stationary_law(small.unadjusted)
             assert l1_distance(law, small.target) > bounds(near).theorem(0.1)
 

@@ -16,7 +16,15 @@ import torch
 from torch import Tensor
 
 from data.base import Dataset, some
-from experiments.ais import Annealing, Estimate, anneal, estimate, require_exact, start, stepper
+from experiments.ais import (
+    Annealing,
+    LogNormaliser,
+    anneal,
+    estimate_log_normaliser,
+    require_exact,
+    start,
+    stepper,
+)
 from experiments.context import Run
 from models.base import AnnealedModel, EnergyModel
 from samplers.base import Sampler
@@ -81,7 +89,9 @@ def ais(
     if states:
         _take_best(model, states, run, trial)
 
-    def weights(name: str, x: Tensor, betas: Tensor, forward: bool) -> tuple[Estimate, Annealing]:
+    def weights(
+        name: str, x: Tensor, betas: Tensor, forward: bool
+    ) -> tuple[LogNormaliser, Annealing]:
         memory: dict[str, Any] = {"rng": run.rng(name)}
         betas = betas.to(run.device)
         with torch.no_grad():
@@ -167,8 +177,8 @@ def log_odds(data: Dataset | None) -> Tensor | None:
     return (data.mean * (1 - 2 * SMOOTHING) + SMOOTHING).logit()
 
 
-def _estimated(annealing: Annealing, run: Run) -> Estimate:
-    return estimate(annealing.log_weight.cpu(), run.rng("bootstrap", device="cpu"))
+def _estimated(annealing: Annealing, run: Run) -> LogNormaliser:
+    return estimate_log_normaliser(annealing.log_weight.cpu(), run.rng("bootstrap", device="cpu"))
 
 
 def _score(model: EnergyModel, rows: Tensor, log_z: float) -> dict[str, float]:

@@ -10,7 +10,13 @@ from data.base import Dataset
 from experiments.chain import run_chain
 from experiments.context import Run
 from experiments.occupancy import Occupancy, noise_floor, pooled_law
-from experiments.stationary import bounds, enumerate_chain, in_double, l1_distance, stationary_law
+from experiments.stationary import (
+    bounds,
+    enumerate_proposal,
+    in_double,
+    l1_distance,
+    stationary_law,
+)
 from models.base import EnergyModel
 from samplers.base import Sampler
 
@@ -45,9 +51,9 @@ def bias(
     for row, size in enumerate(sorted({*step_sizes, *simulated})):
         alpha = size * bound.nearest
         kernel = replace(sampler, step_size=alpha)  # type: ignore[type-var]
-        chain = enumerate_chain(kernel, exact)
-        law = stationary_law(chain.unadjusted)
-        distance = float(l1_distance(law, chain.target))
+        proposal = enumerate_proposal(kernel, exact)
+        law = stationary_law(proposal.unadjusted)
+        distance = float(l1_distance(law, proposal.target))
         found = own = noise = nan
         if size in simulated:
             x = model.domain.uniform(chains, run.rng(f"start/{size}"))
@@ -59,7 +65,7 @@ def bias(
                 x = last.state.x
             counts = last.carries[0].counts.cpu()
             empirical = pooled_law(counts)
-            found = float(l1_distance(empirical, chain.target))
+            found = float(l1_distance(empirical, proposal.target))
             own = float(l1_distance(empirical, law))
             noise = float(noise_floor(counts))
         run.log(
@@ -67,15 +73,15 @@ def bias(
             step_size=alpha,
             unit=bound.nearest,
             exact=distance,
-            closed_form=float(chain.closed_form_bias) if quadratic else nan,
-            adjusted=float(l1_distance(stationary_law(chain.adjusted), chain.target)),
+            closed_form=float(proposal.closed_form_bias) if quadratic else nan,
+            adjusted=float(l1_distance(stationary_law(proposal.adjusted), proposal.target)),
             theorem=bound.theorem(alpha),
             repaired=bound.repaired(alpha),
             simulated=found,
             simulated_to_own=own,
             noise=noise,
         )
-        if quadratic and 0 < (small := float(chain.closed_form_bias)) < ASYMPTOTIC:
+        if quadratic and 0 < (small := float(proposal.closed_form_bias)) < ASYMPTOTIC:
             rates.append(1 / (2 * alpha))
             distances.append(small)
     if len(rates) > 1:

@@ -52,7 +52,7 @@ class DivergedError(RuntimeError):
 
 def ebm_learning(
     *,
-    model: Any,
+    model: EnergyModel,
     sampler: Sampler,
     data: Dataset | None,
     run: Run,
@@ -87,8 +87,7 @@ def ebm_learning(
         raise ValueError("learning needs a data set; give one, such as data=static_mnist")
     if buffer < batch:
         raise ValueError(f"buffer must hold a batch of {batch} at least, got {buffer}")
-    if hasattr(model, "start_from_data"):
-        model.start_from_data(data.mean.to(run.device))
+    model.start_from_data(data.mean.to(run.device))
     learner = Learner(
         model,
         sampler,
@@ -131,7 +130,7 @@ class Learner:
 
     def __init__(
         self,
-        model: Any,
+        model: EnergyModel,
         sampler: Sampler,
         data: Dataset,
         run: Run,
@@ -228,16 +227,10 @@ class Learner:
         """The loss, mean log pi(negatives) - mean log pi(data), and the norm of its gradient."""
         model, stepper = self.model, self.memory["stepper"]
         stepper.zero_grad(set_to_none=True)
-        if hasattr(model, "contrast"):  # the model knows a shorter way
-            loss = model.contrast(positive, negative)
-        else:
-            model.requires_grad_(True)
-            values = model(torch.cat((positive, negative)))
-            loss = values[len(positive) :].mean() - values[: len(positive)].mean()
-            loss.backward()
-            model.requires_grad_(False)
+        loss = model.contrast(positive, negative)
         parameters = [p for p in model.parameters() if p.grad is not None]
         for parameter in parameters if self.l1 else []:
+            assert parameter.grad is not None
             parameter.grad.add_(parameter.sign(), alpha=self.l1)
         norm = clip_grad_norm_(parameters, self.largest_gradient)
         loss, norm = torch.stack((loss.detach().float(), norm.float())).tolist()
@@ -247,8 +240,7 @@ class Learner:
         """Follow the gradient."""
         memory = self.memory
         memory["stepper"].step()
-        if hasattr(self.model, "project"):  # back to where the parameters may be
-            self.model.project()
+        self.model.project()
         if memory["schedule"] is not None:
             memory["schedule"].step()
         if memory["ema"] is not None:

@@ -4,7 +4,7 @@ from data.base import Dataset
 from experiments.chain import run_chain
 from experiments.context import Run
 from experiments.occupancy import Occupancy, independent_floor, pooled_law
-from experiments.stationary import enumerate_chain, in_double, l1_distance, stationary_law
+from experiments.stationary import enumerate_proposal, in_double, l1_distance, stationary_law
 from models.base import EnergyModel
 from samplers.base import Sampler
 
@@ -28,8 +28,8 @@ def law(
     """
     if steps % every:
         raise ValueError(f"steps must be a multiple of every, got {steps} and {every}")
-    chain = enumerate_chain(sampler, in_double(model))
-    target, unadjusted = chain.target, stationary_law(chain.unadjusted)
+    proposal = enumerate_proposal(sampler, in_double(model))
+    target, unadjusted = proposal.target, stationary_law(proposal.unadjusted)
     run.note(states=len(target), unadjusted_bias=float(l1_distance(unadjusted, target)) / 2)
     readings = run_chain(
         sampler,
@@ -44,7 +44,7 @@ def law(
         if reading.step == 0:
             continue
         found = pooled_law(reading.carries[0].counts.cpu())
-        marginals = (found - target) @ chain.states.flatten(1)
+        marginals = (found - target) @ proposal.states.flatten(1)
         run.log(
             reading.step,
             total_variation=l1_distance(found, target) / 2,

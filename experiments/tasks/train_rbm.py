@@ -19,7 +19,7 @@ from experiments.context import Run
 from experiments.draws import consecutive
 from experiments.negatives import Contrastive, Negatives
 from experiments.starts import data_mean
-from models.base import EnergyModel
+from models.base import CarriesRates, EnergyModel
 from samplers.base import Sampler
 
 ROWS = 1000  # of the training set at once, where all of it is passed over
@@ -101,7 +101,7 @@ def train(
 ) -> Iterator[int]:
     """Train in place, giving the number of updates after each of them; resumable."""
     rng, shuffle = run.shared_rng("training"), run.shared_rng("batches", device="cpu")
-    model.start_from_data(data.mean.to(run.device))  # type: ignore[operator]
+    model.start_from_data(data.mean.to(run.device))
     stepper = optimiser(model.parameters(), lr=learning_rate)
     schedule = LinearLR(stepper, 1.0, 0.0, total_iters=updates) if linear_decay else None
     memory: dict[str, Any] = {
@@ -133,9 +133,9 @@ def train(
         yield update
 
 
-def set_rates(model: Any, data: Dataset, run: Run) -> None:
+def set_rates(model: EnergyModel, data: Dataset, run: Run) -> None:
     """Give a model that carries rates (`models.rated_rbm`) those of the training data."""
-    if not hasattr(model, "set_rates"):
+    if not isinstance(model, CarriesRates):
         return
     rng = run.shared_rng("rates", device="cpu")
     rows = torch.arange(len(data.train)).split(ROWS)
