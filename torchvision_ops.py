@@ -1,11 +1,13 @@
-"""Importing `transformers` beside a PyTorch that torchvision has no build for.
+"""Makes torchvision importable beside a PyTorch that it was not built for.
 
-transformers' models import torchvision, and torchvision registers shapes for its operators `nms`
-and `qnms` while it is imported. Beside a PyTorch without CUDA, a torchvision built for CUDA cannot
-load its compiled operators, and its import then fails because the two names do not exist. Declaring
-their signatures, without an implementation, is enough: nothing here detects objects in images.
+torchvision registers shapes for its operators `nms` and `qnms` while it is imported. A torchvision
+built for CUDA cannot load its compiled operators beside a PyTorch without CUDA. Its import then
+fails because the two names do not exist, and so does that of any model of `transformers`, which
+imports torchvision. Declaring the two signatures, without an implementation, is enough: nothing
+here detects objects in images.
 
-Where torchvision imports, or is not installed, nothing is declared.
+`data` and `models` call `ensure_importable()` before their first import of torchvision or
+transformers. Where torchvision imports as it is, or is not installed, nothing is declared.
 """
 
 import importlib
@@ -18,9 +20,9 @@ _libraries: list[torch.library.Library] = []  # a declaration ends with its Libr
 
 
 def ensure_importable() -> bool:
-    """Import torchvision, declaring the operators it misses; whether that was necessary.
+    """Import torchvision, declaring its missing operators; return whether any was declared.
 
-    Raises whatever else is wrong with torchvision; a torchvision that is not installed is not.
+    Does nothing where torchvision is not installed. Any other failure of its import is raised.
     """
     try:
         importlib.import_module("torchvision")
@@ -38,6 +40,6 @@ def ensure_importable() -> bool:
         library.define(f"{name}{SIGNATURE}")
     _libraries.append(library)
     for name in [name for name in sys.modules if name.startswith("torchvision")]:
-        del sys.modules[name]  # what the failed import left half made
+        del sys.modules[name]  # left half imported by the failure
     importlib.import_module("torchvision")
     return True

@@ -9,9 +9,9 @@ warning says so, and so do the data set's `substitute` and `variant`.
 from __future__ import annotations
 
 import bz2
-import gzip
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,6 +19,7 @@ import numpy as np
 from data.files import MissingFileError, Source, checksum, damaged
 from data.grey import Grey, hold_out
 from data.published import Images
+from torchvision_ops import ensure_importable
 
 # ------------------------------------------------------------------------------------------- MNIST
 
@@ -82,11 +83,17 @@ class MNIST(Images):
 
 
 def _read_idx(path: Path) -> np.ndarray:
-    """Images of a gzipped IDX file: four big-endian int32 (magic, n, height, width), then bytes."""
-    with gzip.open(path) as file:
-        content = file.read()
-    count = int.from_bytes(content[4:8], "big")
-    return np.frombuffer(content, np.uint8, offset=16).reshape(count, -1)
+    """Images of a gzipped IDX file, uint8 [n, pixels], read by torchvision.
+
+    Its class `MNIST` unpacks all files, labels too, into the folder where they lie. A data root may
+    be read-only and hold images alone, so only torchvision's functions are used.
+    """
+    ensure_importable()
+    from torchvision.datasets.mnist import read_image_file  # here: torchvision takes a second
+    from torchvision.datasets.utils import extract_archive
+
+    with TemporaryDirectory() as folder:
+        return read_image_file(extract_archive(str(path), folder)).flatten(1).numpy()
 
 
 # -------------------------------------------------------------------------------------------- USPS
@@ -98,6 +105,9 @@ _USPS_RECONSTRUCTED = "87922cc43ed42d3d18caceec739190db"
 @dataclass(frozen=True, kw_only=True)
 class USPS(Images):
     """Hull's 16x16 digits in LIBSVM's text format: 6,291 / 1,000 / 2,007.
+
+    Not read by torchvision's `USPS`, which cuts grey values off where this reader rounds them: a
+    third of the pixels would be one grey level darker.
 
     Validation images are drawn at random from the 7,291 training images. A reconstruction
     of the training file (a few pixels may be off by one grey level) is accepted beside the
@@ -144,6 +154,8 @@ def _read_libsvm(path: Path) -> np.ndarray:
 @dataclass(frozen=True, kw_only=True)
 class Omniglot(Images):
     """Burda et al.'s (2016) 28x28 Omniglot, `chardata.mat`: 23,000 / 1,345 / 8,070.
+
+    Not torchvision's `Omniglot`, whose files are the original 105x105 drawings.
 
     Validation images are drawn at random from the 24,345 training images.
     """

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from models.torchvision_ops import ensure_importable
+from torchvision_ops import ensure_importable
 
 ensure_importable()
 

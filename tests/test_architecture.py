@@ -9,14 +9,15 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-OURS = ("conf", "data", "experiments", "models", "run", "samplers", "scripts")
+OURS = ("conf", "data", "experiments", "models", "run", "samplers", "scripts", "torchvision_ops")
 
 # What a file may import of ours: modules, or packages with all that is in them. The rule of the
 # longest path counts. Concrete models and samplers meet in YAML and nowhere else, but for those
 # samplers that by their nature serve one family of models.
 MAY_IMPORT = {
-    "data": ["data"],
-    "models": ["models"],
+    "data": ["data", "torchvision_ops"],
+    "models": ["models", "torchvision_ops"],
+    "torchvision_ops.py": [],
     "samplers": ["samplers", "models.base", "models.chance", "models.domain"],
     "samplers/block_gibbs.py": ["samplers.base", "models.base", "models.rbm"],
     "samplers/rates.py": ["samplers.base", "models.base", "models.rbm", "models.rated_rbm"],
@@ -121,7 +122,7 @@ FILES = sorted(
     str(file.relative_to(ROOT))
     for folder in ("data", "models", "samplers", "experiments", "scripts")
     for file in (ROOT / folder).rglob("*.py")
-) + ["run.py"]
+) + ["run.py", "torchvision_ops.py"]
 
 
 @pytest.mark.parametrize("path", FILES)
@@ -130,6 +131,15 @@ def test_imports_point_the_right_way(path):
     assert forbidden(path, source) == [], f"{path} may import of ours only {rule(path)}"
     if any(covers(folder, path) for folder in WITHOUT_TORCH):
         assert not [module for module in imported(source) if within(module, "torch")]
+
+
+def test_torchvision_is_imported_in_one_place():
+    users = [
+        path
+        for path in FILES
+        if any(within(module, "torchvision") for module in imported((ROOT / path).read_text()))
+    ]
+    assert users == ["data/images.py"]
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """Text infilling as a target: loading, energy, gradient, conditionals, and the samplers on it."""
 
 import logging
-import sys
 
 import pytest
 import torch
@@ -9,7 +8,6 @@ from exactness import NoHostReads
 
 from data.wordpiece import learn
 from experiments.tasks.text_infilling import from_blanks
-from models import torchvision_ops
 from models.infilling import TextInfilling
 from models.masked_lm import EMBEDDED, MaskedLM, untrained
 from samplers.gibbs import Gibbs
@@ -245,18 +243,3 @@ def test_what_comes_with_the_project_fits_and_knows_some_words():
     )
     guess = model.blank_log_probs().topk(3).indices
     assert "seen" in model.language.words(guess)[0]
-
-
-def test_operators_of_torchvision_are_declared_only_where_it_cannot_be_imported(monkeypatch):
-    monkeypatch.setattr(torchvision_ops, "_libraries", [])
-    assert torchvision_ops.ensure_importable() is False  # as loading transformers has left it
-    monkeypatch.setitem(sys.modules, "torchvision", None)  # not installed
-    assert torchvision_ops.ensure_importable() is False
-
-    def broken(name):
-        raise RuntimeError("of its own")
-
-    monkeypatch.setattr(torchvision_ops.importlib, "import_module", broken)
-    with pytest.raises(RuntimeError, match="of its own"):
-        torchvision_ops.ensure_importable()
-    assert torchvision_ops._libraries == []

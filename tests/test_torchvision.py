@@ -1,0 +1,55 @@
+"""torchvision is imported beside any PyTorch, and used where its readers serve."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import torchvision_ops
+from data.images import MNIST, USPS
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def test_operators_of_torchvision_are_declared_only_where_it_cannot_be_imported(monkeypatch):
+    monkeypatch.setattr(torchvision_ops, "_libraries", [])
+    assert torchvision_ops.ensure_importable() is False  # as loading transformers has left it
+    monkeypatch.setitem(sys.modules, "torchvision", None)  # not installed
+    assert torchvision_ops.ensure_importable() is False
+
+    def broken(name):
+        raise RuntimeError("of its own")
+
+    monkeypatch.setattr(torchvision_ops.importlib, "import_module", broken)
+    with pytest.raises(RuntimeError, match="of its own"):
+        torchvision_ops.ensure_importable()
+    assert torchvision_ops._libraries == []
+
+
+def test_the_command_of_the_readme_imports_a_model_of_transformers():
+    (line,) = [
+        line
+        for line in (ROOT / "README.md").read_text().splitlines()
+        if line.startswith('python -c "') and "BertForMaskedLM" in line
+    ]
+    statement = line.removeprefix('python -c "').removesuffix('"')
+    done = subprocess.run(
+        [sys.executable, "-c", statement], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_checksums_and_addresses_are_those_of_torchvision():
+    torchvision_ops.ensure_importable()
+    from torchvision import datasets
+
+    theirs = dict(datasets.MNIST.resources)
+    for split in ("train", "test"):
+        source = MNIST.sources[split]
+        assert source.md5 == (theirs[source.name],)
+        assert set(source.urls) == {mirror + source.name for mirror in datasets.MNIST.mirrors}
+        url, name, md5 = datasets.USPS.split_list[split]
+        assert USPS.sources[split].name == name
+        assert USPS.sources[split].urls == (url,)
+        assert md5 in USPS.sources[split].md5
