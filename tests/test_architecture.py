@@ -163,6 +163,30 @@ def test_the_test_can_fail(path, source):
     assert forbidden(path, source)
 
 
+def test_models_are_asked_for_classes_and_not_probed_for_attributes():
+    """What a task needs of a model is a method or a class of models.base."""
+    probes = [
+        f"{path}:{node.lineno}"
+        for path in FILES
+        for node in ast.walk(ast.parse((ROOT / path).read_text()))
+        if isinstance(node, ast.Call)
+        and getattr(node.func, "id", "") == "hasattr"
+        and getattr(node.args[0], "id", getattr(node.args[0], "attr", "")) == "model"
+    ]
+    assert probes == []
+
+
+def test_a_class_of_the_library_has_a_name_of_its_own():
+    names = [
+        node.name
+        for path in FILES
+        if not path.startswith("scripts/")
+        for node in ast.parse((ROOT / path).read_text()).body
+        if isinstance(node, ast.ClassDef)
+    ]
+    assert sorted({name for name in names if names.count(name) > 1}) == []
+
+
 def test_no_rule_is_left_over():
     assert [path for path in (*MAY_IMPORT, *WITHOUT_TORCH) if not (ROOT / path).exists()] == []
 

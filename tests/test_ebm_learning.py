@@ -127,6 +127,10 @@ def test_the_short_way_of_the_ising_model_is_the_long_way(tmp_path):
     loss.backward()
     torch.testing.assert_close(value, loss.detach())
     torch.testing.assert_close(found, other.coupling.grad)
+    default = DenseIsing(model.coupling.data)
+    torch.testing.assert_close(default.contrast(positive, negative), value)
+    torch.testing.assert_close(default.coupling.grad, found)
+    assert not any(parameter.requires_grad for parameter in default.parameters())
     model.contrast(positive, negative)  # adds to what is there
     torch.testing.assert_close(model.coupling.grad, 2 * found)
 

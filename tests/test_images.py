@@ -91,6 +91,12 @@ def test_the_environment_names_the_root_and_torchvision_layout_is_read(
     assert not MNIST(strict=True).load().substitute
 
 
+def test_reading_writes_nothing_into_the_data_root(tiny_mnist: Path) -> None:
+    before = sorted(tiny_mnist.rglob("*"))
+    MNIST(root=str(tiny_mnist), strict=True).load()
+    assert sorted(tiny_mnist.rglob("*")) == before
+
+
 def test_dynamic_keeps_grey_for_training_and_draws_the_rest_once(tiny_mnist: Path) -> None:
     data = MNIST(root=str(tiny_mnist), binarize="dynamic").load()
     again = MNIST(root=str(tiny_mnist), binarize="dynamic").load()
