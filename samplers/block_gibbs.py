@@ -1,7 +1,8 @@
 """Block Gibbs sampling of a restricted Boltzmann machine.
 
-Given the hidden units all visible units are independent, and the other way round, so a step updates
-every unit from its exact conditional: h ~ p(h given x), then x ~ p(x given h).
+The visible units are independent given the hidden units, and the hidden units given the visible
+ones. A step therefore draws all units from their exact conditionals: h ~ p(h given x), then
+x ~ p(x given h).
 """
 
 from dataclasses import dataclass

@@ -1,14 +1,14 @@
-"""Which sites a block sampler visits next: one block, shared by all chains, at every step.
+"""Scans: the order in which a block sampler visits the sites. All chains visit the same block.
 
-The three scans are all valid for any kernel that leaves the target invariant given the block:
+Each scan is valid for any kernel that leaves the target invariant for every fixed block:
 
-    systematic   blocks of consecutive sites, round and round
-    random       a block of distinct sites, drawn afresh at each step
+    systematic   blocks of consecutive sites, cyclically
+    random       a block of distinct sites, drawn anew at each step
     shuffled     passes through all sites, each pass in a new random order
 
-A scan's memory is a tuple of tensors, so that a step reads nothing on the host. A shuffled pass
-costs a few operations a step however many sites there are: its order is made by Fisher and Yates'
-shuffle, one swap for each site visited.
+A scan's memory is a tuple of tensors, so a step reads nothing on the host. The shuffled scan makes
+one swap of a Fisher-Yates shuffle for each site visited, so the cost of a step does not depend on
+the number of sites.
 """
 
 from typing import Literal, get_args
@@ -40,7 +40,7 @@ def start_scan(scan: Scan, sites: int, dim: int, device: torch.device) -> Memory
 def next_block(
     scan: Scan, memory: Memory, sites: int, dim: int, rng: Generator
 ) -> tuple[Tensor, Memory]:
-    """The next block, `[sites]` distinct indices, and the memory after it (updated in place)."""
+    """The next block, `[sites]` distinct indices, and the updated memory (modified in place)."""
     if scan == "systematic":
         block, successor = memory
         block = successor.index_select(0, block)

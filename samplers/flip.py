@@ -101,7 +101,7 @@ class FlipState(NamedTuple):
 
     @property
     def logits(self) -> Tensor:
-        """The gains halved, `[chains, dim]`, as other states that keep a proposal have them."""
+        """Half the gains, `[chains, dim]`, under the name that other states use."""
         return self.weights[:, : self.x.shape[1]].log()
 
 
@@ -122,7 +122,7 @@ def start(x: Tensor, model: EnergyModel) -> FlipState:
 
 
 def draw(state: FlipState, rng: Generator) -> Tensor:
-    """A site in proportion to its weight, `[chains, 1]`."""
+    """A site, drawn with probability proportional to its weight, `[chains, 1]`."""
     if state.sums.shape[1] == 1:
         return draw_categorical(state.weights, rng)
     block = draw_categorical(state.sums, rng)
@@ -132,7 +132,7 @@ def draw(state: FlipState, rng: Generator) -> Tensor:
 
 
 def members(weights: Tensor, blocks: Tensor, count: int) -> Tensor:
-    """The weights in some of `count` blocks, `[chains, n] -> [chains, n, width]`."""
+    """The weights in the given blocks, of `count`, `[chains, n] -> [chains, n, width]`."""
     grid = weights.unflatten(1, (count, -1))
     return grid.gather(1, blocks.unsqueeze(-1).expand(-1, -1, grid.shape[-1]))
 

@@ -1,8 +1,8 @@
-"""Gibbs sampling, block by block, from the exact conditional.
+"""Gibbs sampling in blocks: Gibbs-X in Grathwohl et al. (2021) and Zhang et al. (2022).
 
-A step resamples a block of X sites, shared by all chains, from p(block given the rest). It uses
-what the model knows of its local structure: on a lattice the neighbours of one site, on an RBM one
-row of the weights. Named Gibbs-X in Grathwohl et al. (2021) and Zhang et al. (2022).
+A step draws a block of X sites, the same for all chains, from p(block given the rest). The model's
+local structure makes this cheap: on a lattice it needs the neighbours of a site, on an RBM one row
+of the weights.
 """
 
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class GibbsState(NamedTuple):
 class Gibbs(Sampler):
     """Resample `sites` sites a step, in the order of `scan` (see samplers.blocks).
 
-    The cost grows as values^sites: every joint value of the block is priced.
+    The cost grows as values^sites, because every joint value of the block is evaluated.
     """
 
     sites: int = 1
@@ -60,7 +60,7 @@ class Gibbs(Sampler):
             if not domain.is_unit:
                 new = domain.low + (domain.high - domain.low) * new
         elif self.sites == 1 and isinstance(domain, Categorical):
-            # Without the list of all values, which is the square of a vocabulary.
+            # A list of all one-hot values would have vocabulary^2 entries.
             choice, invalid = draw_value(model.site_log_probs(x, cache, block), rng)
             new = one_hot(choice.unsqueeze(1), domain.num_values).to(x.dtype)
         else:

@@ -1,11 +1,11 @@
-"""Gibbs with gradients: one gradient prices every one-site move, then a few sites flip.
+"""Gibbs with gradients, GWG-X: one gradient estimates the gain of every one-site move.
 
 W. Grathwohl, K. Swersky, M. Hashemi, D. Duvenaud and C. Maddison, "Oops I Took a Gradient: Scalable
 Sampling for Discrete Distributions", ICML 2021, Algorithm 1 and its variant with several flips.
 
-With d_i the first-order gain of move i (`domain.gains`), a step draws X moves with replacement from
-softmax(d / 2), makes the set of them, and corrects by Metropolis-Hastings; the reverse move is
-scored on the same draws at the proposed state. Named GWG-X.
+Let d_i be the first-order gain of move i (`domain.gains`). A step draws X moves with replacement
+from softmax(d / 2), makes each distinct one, and corrects by Metropolis-Hastings. The reverse
+probability is that of the same X draws at the proposed state.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from samplers.flip import MoveState, OneSite, weigh
 
 @dataclass(frozen=True)
 class GWG(OneSite):
-    """Flip `flips` sites drawn by their gains. More than one flip needs a binary model."""
+    """Flip up to `flips` sites, drawn by their gains. Several flips need a binary model."""
 
     flips: int = 1
 

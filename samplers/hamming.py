@@ -1,4 +1,4 @@
-"""The Hamming ball sampler: a wide block, of which few sites move at a time.
+"""The Hamming ball sampler: a large block in which few sites change at a time.
 
 M. K. Titsias and C. Yau, "The Hamming ball sampler", JASA 2017. HB-X-Y in Zhang et al. (2022).
 
@@ -7,9 +7,9 @@ Given a block B of X binary sites, shared by all chains, a step draws
     u    uniformly from the Hamming ball of radius Y around x_B
     x_B  from pi(x_B given the rest), restricted to the ball of radius Y around u
 
-Balls have one size, so u is uniform given x_B wherever x_B lies, and x_B given (u, rest) is exactly
-that restriction: both moves are Gibbs updates of the joint law of (x, u). A step prices as many
-patterns as a ball holds, sum_{r <= Y} C(X, r); with Y = X they are all 2^X and the step is Gibbs-X.
+All balls have the same size, so p(x, u) is proportional to pi(x) on all pairs within radius Y, and
+both draws are Gibbs updates of this joint distribution. A step evaluates all patterns in a ball,
+sum_{r <= Y} C(X, r) of them. With Y = X these are all 2^X patterns, and the step is Gibbs-X.
 """
 
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ from samplers.conditional import draw_value, settle
 
 
 def hamming_ball(sites: int, radius: int) -> Tensor:
-    """Every set of at most `radius` of `sites` sites as 0/1 rows, `[patterns, sites]`."""
+    """All 0/1 rows with at most `radius` ones among `sites` entries, `[patterns, sites]`."""
     chosen = [c for size in range(radius + 1) for c in combinations(range(sites), size)]
     rows = [[float(site in c) for site in range(sites)] for c in chosen]
     return torch.tensor(rows)
@@ -37,14 +37,14 @@ class HammingState(NamedTuple):
     x: Tensor  # [chains, dim]
     cache: Cache  # the model's, for its local methods
     scan: Memory
-    ball: Tensor  # [patterns, sites], kept where the chains are
+    ball: Tensor  # [patterns, sites], on the device of the chains
 
 
 @dataclass(frozen=True)
 class HammingBall(Sampler):
-    """Resample within a ball of radius Y = `radius` in a block of X = `sites` sites. Binary only.
+    """Resample a block of X = `sites` sites within a ball of radius Y = `radius`. Binary only.
 
-    The order of the blocks is `scan` (see samplers.blocks).
+    `scan` is the order of the blocks (see samplers.blocks).
     """
 
     sites: int = 10

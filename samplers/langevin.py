@@ -8,8 +8,8 @@ Equation numbers are the paper's.
     U(theta)              model.log_prob(x)
     alpha                 step_size
 
-Every site moves at once, independently, for one evaluation a step: the logits of the proposal at
-the current state, and what the correction needs of it, stay in the state.
+All sites move at once and independently. The state keeps the proposal's logits and the terms of
+the acceptance ratio at the current position, so a step costs one evaluation of the model.
 """
 
 from dataclasses import dataclass
@@ -25,14 +25,14 @@ from samplers.base import Info, Sampler, metropolis, require_positive
 
 
 class LangevinState(NamedTuple):
-    """A position and the proposal that leaves it."""
+    """A position and the logits of the proposal from it."""
 
     x: Tensor  # [chains, *domain.shape]
     logits: Tensor  # [chains, *moves], those of Eq. (2)
 
 
 class AdjustedState(NamedTuple):
-    """Also what the Metropolis ratio needs of the position."""
+    """A position, the logits of the proposal from it, and its term of the acceptance ratio."""
 
     x: Tensor  # [chains, *domain.shape]
     logits: Tensor  # [chains, *moves]
@@ -41,18 +41,18 @@ class AdjustedState(NamedTuple):
 
 @lru_cache(maxsize=8)
 def _on_device(numbers: tuple[float, ...], device: torch.device, dtype: torch.dtype) -> Tensor:
-    """Copied there once: a step may not wait for the host."""
+    """The numbers as a tensor, copied to the device once: a step may not wait for the host."""
     return torch.tensor(numbers, device=device, dtype=dtype)
 
 
 @dataclass(frozen=True)
 class _Langevin(Sampler):
-    """What DULA and DMALA share: the proposal of Eq. (2).
+    """The proposal of Eq. (2), which DULA and DMALA share.
 
     `preconditioner` scales the step size site by site (Section 6, Appendix H): a list of `dim`
     positive numbers g_i, read as 2 alpha g_i (`preconditioner_power=1`, Section 6) or as
     2 alpha g_i^2 (`preconditioner_power=2`, Appendix H's derivation). An infinite step size drops
-    the distance term, which is the proposal of Appendix D.
+    the distance term and gives the proposal of Appendix D.
     """
 
     step_size: float  # alpha, in squared units of the domain's values
@@ -69,7 +69,7 @@ class _Langevin(Sampler):
             )
 
     def logits(self, x: Tensor, grad: Tensor, domain: Domain) -> Tensor:
-        """Those of Eq. (2): grad_i (y_i - x_i) / 2 - (y_i - x_i)^2 / (2 alpha)."""
+        """Logits of Eq. (2): grad_i (y_i - x_i) / 2 - (y_i - x_i)^2 / (2 alpha)."""
         logits, distances = domain.gains(x, grad).mul_(0.5), domain.distances(x)
         price = 0.5 / self.step_size
         if self.preconditioner is None:
@@ -83,10 +83,10 @@ class _Langevin(Sampler):
 
 @dataclass(frozen=True)
 class DULA(_Langevin):
-    """Discrete unadjusted Langevin algorithm: every draw from Eq. (2) is kept.
+    """Discrete unadjusted Langevin algorithm: every draw from Eq. (2) is accepted.
 
-    Its stationary law is biased, less so for smaller steps (Theorem 5.1). With a model whose
-    `given(batch)` is drawn afresh for each step, this is the stochastic variant of Section 6.
+    Its stationary distribution is biased. On log-quadratic targets the bias vanishes as the step
+    size goes to 0 (Theorem 5.1). `samplers.stochastic` uses minibatch gradients (Section 6).
     """
 
     exact = False
@@ -105,8 +105,8 @@ class DULA(_Langevin):
 class DMALA(_Langevin):
     """Discrete Metropolis-adjusted Langevin algorithm: Eq. (2), corrected by Eq. (3).
 
-    Of a quadratic target, log pi(y) - log pi(x) = (grad(x) + grad(y))'(y - x) / 2 cancels against
-    the logits of the moves, and Eq. (3) is the ratio of the two normalisers.
+    If log pi is quadratic, log pi(y) - log pi(x) = (grad(x) + grad(y))'(y - x) / 2. This cancels
+    against the logits of the moves, and Eq. (3) becomes a ratio of the two normalisers.
     """
 
     def init(self, x: Tensor, model: EnergyModel) -> AdjustedState:

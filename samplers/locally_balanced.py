@@ -9,11 +9,11 @@ function g(t) = sqrt(t) and the window of one-site moves (Eq. (4) of Zhang, Liu 
     Z(x) = sum_y g(pi(y)/pi(x)) exp(log_normaliser)
 
 The proposal is q(y given x) = exp((log pi(y) - log pi(x)) / 2) / Z(x). In the Metropolis-Hastings
-ratio the differences of a move and of its reverse cancel against pi(y) / pi(x), so that the
-acceptance probability is min(1, Z(x) / Z(y)) and the reverse move need not be looked up.
+ratio, q(x given y) / q(y given x) is pi(x) Z(x) / (pi(y) Z(y)), so the acceptance probability is
+min(1, Z(x) / Z(y)) and the reverse move is not needed.
 
-A step prices the neighbourhood once, at y: what a model's local structure makes cheap, and a model
-without any pays one evaluation a neighbour.
+A step evaluates the neighbours of y once. A model's local structure makes this cheap; a model
+without any is evaluated once for each neighbour.
 """
 
 from dataclasses import dataclass
@@ -40,10 +40,10 @@ class LocallyBalanced(OneSite):
     def _state(self, x: Tensor, log_prob: Tensor, model: EnergyModel) -> MoveState:
         sites = torch.arange(model.domain.dim, device=x.device)
         differences = model.differences(x, model.cache(x), sites)
-        # A neighbour of unknown probability is never proposed.
+        # A neighbour whose probability is NaN is never proposed.
         logits = model.domain.leaving(x, without_unknown(differences) / 2)
         state = weigh(x, log_prob, logits)
-        # Where no neighbour has a finite weight, Z is 0 or infinite, and not NaN.
+        # Z is 0 or infinite if all gains are -inf or one is +inf; `weigh` gives NaN there.
         infinite = state.log_normaliser.isnan()
         log_normaliser = torch.where(infinite, logits.amax(-1), state.log_normaliser)
         return state._replace(log_normaliser=log_normaliser)

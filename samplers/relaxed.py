@@ -7,7 +7,7 @@ inference for discrete distributions", AISTATS 2020 (see also samplers/svgd.py).
     paper               here
     z                   position, in R^dim
     Gamma(z)            threshold(z): `high` where z > 0, else `low`
-    p0(z)               standard normal density; Gamma cuts it into 2^dim parts of equal mass
+    p0(z)               standard normal density; Gamma splits it into 2^dim parts of equal mass
     p_c(z)              p0(z) pi(Gamma(z)), the piecewise continuous target
     rho(z)              p0(z) pi(soften(z)), its smooth surrogate
     step_size           alpha in y = z + alpha / 2 grad log rho(z) + sqrt(alpha) noise
@@ -41,8 +41,8 @@ def threshold(position: Tensor, domain: Binary) -> Tensor:
 def lift(x: Tensor, domain: Binary) -> Tensor:
     """A position with threshold(position) = x, `[chains, dim]`; |z| is half-normal, as under p0.
 
-    `init` is given no generator, so the magnitudes are one fixed table of pseudo-random numbers;
-    they differ between chains, without which particles at one x would never part.
+    `init` has no generator, so the magnitudes are a fixed table of pseudo-random numbers. They
+    differ between chains: otherwise particles that start at the same x would never separate.
     """
     table = Generator(x.device).manual_seed(0)
     magnitude = torch.empty_like(x).normal_(generator=table).abs_()
@@ -54,7 +54,7 @@ def surrogate(
 ) -> tuple[Tensor, Tensor]:
     """The model's log-probability at soften(z), `[chains]`, and grad log rho(z), `[chains, dim]`.
 
-    The chain rule is written out, so that a model's closed-form gradient is used.
+    The chain rule is written out to make use of a model's closed-form gradient.
     """
     width = domain.high - domain.low
     weight = (position / temperature).sigmoid()
@@ -64,11 +64,11 @@ def surrogate(
 
 
 class RelaxedState(NamedTuple):
-    """A continuous position, its thresholded state, and what the next step needs of it."""
+    """A continuous position, its thresholded state, and the values that the next step needs."""
 
     x: Tensor  # [chains, dim], threshold(position)
     position: Tensor  # [chains, dim]
-    log_density: Tensor  # [chains], of the density that the kernel leaves invariant
+    log_density: Tensor  # [chains], log of the density that the kernel leaves invariant
     score: Tensor  # [chains, dim], grad log rho(position)
 
 
@@ -76,16 +76,16 @@ class RelaxedState(NamedTuple):
 class RMALA(Sampler):
     """MALA with the gradient of the surrogate rho. Binary domains only.
 
-    What it leaves invariant is the density in the Metropolis-Hastings ratio:
+    `accept` chooses the density in the Metropolis-Hastings ratio. The kernel leaves it invariant.
 
-    - `accept="target"` (Grathwohl et al.): p_c, under which x = Gamma(z) has exactly the law pi.
-      A step costs one evaluation and gradient (of rho) and one evaluation (at x).
-    - `accept="relaxation"`: rho itself, plain MALA. A step costs one evaluation and gradient. The
-      law of x is then *biased*: it is rho's mass of each orthant, which is not pi.
+    - "target" (Grathwohl et al.): p_c, under which x = Gamma(z) has distribution pi. A step costs
+      one evaluation with gradient (of rho) and one evaluation (at x).
+    - "relaxation": rho, plain MALA. A step costs one evaluation with gradient. The distribution of
+      x is then *biased*: rho's mass of each orthant, which is not pi.
     """
 
     step_size: float  # alpha, in squared units of the position
-    temperature: float  # of the sigmoid; smaller is nearer to the threshold and steeper
+    temperature: float  # of the sigmoid; smaller is closer to the threshold and steeper
     accept: Literal["target", "relaxation"] = "target"
 
     def __post_init__(self) -> None:

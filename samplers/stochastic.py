@@ -1,8 +1,8 @@
-"""DULA with stochastic gradients: a fresh minibatch a step, the same for all that the step does.
+"""DULA with stochastic gradients: each step draws one minibatch and uses it throughout.
 
 R. Zhang, X. Liu and Q. Liu, "A Langevin-like Sampler for Discrete Distributions", ICML 2022,
 Section 6: the proposal of Eq. (2) with an unbiased estimate of the gradient. Theorem 6.1 bounds
-what that does to the proposal.
+its distance from the proposal with the full gradient.
 """
 
 from dataclasses import dataclass
@@ -22,10 +22,10 @@ class StochasticState(NamedTuple):
 
 @dataclass(frozen=True)
 class StochasticDULA(Sampler):
-    """DULA on `batch` distinct rows of the data, drawn afresh at each step, shared by all chains.
+    """DULA on `batch` distinct rows of the data, drawn at each step and shared by all chains.
 
-    Serves models whose target is a sum over rows (models.base.DataModel). With all rows, which is
-    what `batch=None` says, it is DULA.
+    The target must be a sum over rows (models.base.DataModel). `batch=None` takes all rows and is
+    DULA.
     """
 
     exact = False

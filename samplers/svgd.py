@@ -30,7 +30,7 @@ from samplers.relaxed import binary_domain, lift, surrogate, threshold
 
 
 class ParticleState(NamedTuple):
-    """Interacting particles, one a chain."""
+    """Interacting particles, one for each chain."""
 
     x: Tensor  # [chains, dim], threshold(position)
     position: Tensor  # [chains, dim]
@@ -52,10 +52,11 @@ def stein_direction(
 
 
 def median_bandwidth(squared: Tensor) -> Tensor:
-    """Median squared distance between two particles / log(n + 1), a scalar, from all `[n, n]`.
+    """Median squared distance between two particles / log(n + 1), a scalar.
 
-    The n zeros of the diagonal are the smallest entries, and the median is the middle of the rest.
-    The floor, far below the distances under p0, keeps particles in one place finite.
+    `squared` `[n, n]` holds all squared distances. The zeros on its diagonal are its smallest
+    entries and do not count. A floor far below the distances under p0 avoids division by zero when
+    all particles coincide.
     """
     n = len(squared)
     median = squared.flatten().kthvalue(n + n * (n - 1) // 2).values
@@ -66,12 +67,12 @@ def median_bandwidth(squared: Tensor) -> Tensor:
 class DiscreteSVGD(Sampler):
     """Particles moved together towards the target. Binary domains only.
 
-    Not a Markov chain that leaves pi invariant: the moves are deterministic (the generator is not
-    used), the particles interact across chains, and they settle on a set whose size bounds their
-    accuracy. One chain alone climbs to a mode of the surrogate.
+    This is no Markov chain that leaves pi invariant. Moves are deterministic (the generator is not
+    used), and particles interact across chains. They converge to a fixed set of points, and the
+    number of particles limits its accuracy. A single particle climbs to a mode of the surrogate.
 
-    A step costs two evaluations, by construction: the model and its gradient at the softened
-    position, and the model at the thresholded one.
+    A step costs two evaluations: the model and its gradient at the softened position, and the model
+    at the thresholded one.
     """
 
     exact = False

@@ -1,8 +1,8 @@
-"""Gibbs sweeps, class by class of sites that are independent given the others.
+"""Gibbs sweeps over classes of sites that are conditionally independent given all other sites.
 
-On a lattice two classes (a chequerboard), or three where an odd side is periodic. Resampling a
-class at once has the law of resampling its sites one after another, so a step is a whole sweep of
-single-site Gibbs sampling, in the order of the classes.
+A lattice has two such classes (a chequerboard), or three if a periodic side is odd. Resampling a
+class at once is equivalent to resampling its sites one by one, so a step is one sweep of
+single-site Gibbs sampling, class after class.
 """
 
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class SweepState(NamedTuple):
 
 @dataclass(frozen=True)
 class GibbsSweep(Sampler):
-    """Resample every site once a step. Binary models that know classes of independent sites."""
+    """Resample every site once a step. Binary models with `colours()` only."""
 
     def init(self, x: Tensor, model: EnergyModel) -> SweepState:
         require_unit_binary(self, model)
