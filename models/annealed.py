@@ -1,13 +1,13 @@
-"""Paths of targets for annealed importance sampling, from independent sites to any model.
+"""Paths of targets for annealed importance sampling, from independent sites to a model.
 
     GeometricPath   log pi_beta(x) = beta log f(x) + (1 - beta) log p0(x)       any model f
     ScaledRBM       the RBM with weights beta W, hidden biases beta c and visible biases
                     beta b + (1 - beta) b0
 
-R. M. Neal, "Annealed importance sampling", Statistics and Computing 2001; R. Salakhutdinov and
-I. Murray, "On the quantitative analysis of deep belief networks", ICML 2008, Section 4.1, for the
-second, which at every beta is an RBM, so that block Gibbs can sample it. p0 has independent sites:
-on a binary domain with given log-odds (0: uniform), else uniform.
+The first path is that of R. M. Neal, "Annealed importance sampling", Statistics and Computing 2001;
+the second that of R. Salakhutdinov and I. Murray, "On the quantitative analysis of deep belief
+networks", ICML 2008, Section 4.1. It is an RBM at every beta, so block Gibbs can sample it. Sites
+are independent under p0: with given log-odds on a binary domain (0 is uniform), else uniform.
 """
 
 from collections.abc import Callable
@@ -24,10 +24,10 @@ from models.rbm import RBM
 class GeometricPath(AnnealedModel):
     """The geometric mean of `model` and of independent sites with `log_odds` `[dim]`.
 
-    Its gradient and local structure are those of the model, mixed with the ones of a linear
-    function. What is known of a point are x, log f(x) - log p0(x), and, where it was found on the
-    way, the gradient of log f and the model's cache. Raises ValueError for log-odds that do not fit
-    the domain, or a domain without a uniform law.
+    log pi_beta is a weighted mean of log f and a linear function, and so are its gradient and local
+    structure. `know` returns x, log f(x) - log p0(x) and, if they were computed on the way, the
+    gradient of log f and the model's cache. Raises ValueError for log-odds that do not fit the
+    domain, or a domain without a uniform distribution.
     """
 
     beta: Tensor
@@ -64,10 +64,10 @@ class GeometricPath(AnnealedModel):
         self._here = None if x is None else (x, known)
 
     def know(self, x: Tensor) -> Cache:
-        """From the one evaluation that was made since `move_to`, row by row, else from a new one.
+        """Values from the one evaluation since `move_to`, else from a new one.
 
-        A row of `x` is where that evaluation was, or where the chain was before. A row that is
-        neither, of a sampler that moves without evaluating, gets NaN.
+        A row of `x` is either the point of that evaluation or the chain's position before it. A row
+        that is neither gets NaN; a sampler that moves without evaluating leads to such rows.
         """
         if len(self._evaluated) != 1:
             return x.clone(), self._difference(x, self.model.log_prob(x))
@@ -92,13 +92,13 @@ class GeometricPath(AnnealedModel):
     def _mixed(
         self, x: Tensor, evaluate: Callable[[], tuple[Tensor, Tensor, Cache]]
     ) -> tuple[Tensor, Tensor, Cache]:
-        """Value, gradient and cache at `x`: from what is known there, or from `evaluate`."""
+        """Value, gradient and cache at `x`: from known values, or from `evaluate`."""
         known = self._known(x)
         if len(known) < 3:
             log_prob, grad, cache = evaluate()
             known = (x.clone(), self._difference(x, log_prob), grad, *cache)
             self._evaluated.append(known)
-        # Kernels may overwrite x and what they are given: what is known is neither.
+        # Kernels may overwrite x and what is returned, so known values are copies of both.
         value = torch.addcmul(self._base_log_prob(x), self.beta, known[1])
         grad = torch.lerp(self.field, known[2], self.beta)
         return value, grad, tuple(part.clone() for part in known[3:])
@@ -165,8 +165,8 @@ class GeometricPath(AnnealedModel):
 class ScaledRBM(RBM, AnnealedModel):
     """From independent visible units with `log_odds` b0 `[visible]` to the RBM `model`.
 
-    All parameters move with beta, so every method of an RBM serves any beta. What is known of a
-    point are W'x + c and (b - b0)'x of the model. Raises ValueError unless it is an RBM.
+    All parameters depend on beta, so the methods of an RBM work at every beta. `know` returns
+    W'x + c and (b - b0)'x of the model. Raises ValueError unless `model` is an RBM.
     """
 
     model: RBM
@@ -190,7 +190,7 @@ class ScaledRBM(RBM, AnnealedModel):
         return torch.bernoulli(self.start_bias.sigmoid().expand(chains, -1), generator=rng)
 
     def log_z_start(self) -> Tensor:
-        """Of the visible units, and log 2 for each hidden one."""
+        """Log normaliser of the visible units, plus log 2 for each hidden unit."""
         hidden = softplus(torch.zeros_like(self.hidden_bias, dtype=torch.float64))
         return softplus(self.start_bias.double()).sum() + hidden.sum()
 
@@ -216,7 +216,7 @@ class ScaledRBM(RBM, AnnealedModel):
 
 
 def _base(model: EnergyModel, log_odds: Tensor | None) -> tuple[Tensor, Tensor]:
-    """The two of log p0(x) = field'x + constant, as `[*shape]` and a scalar."""
+    """`field` `[*shape]` and `constant` (scalar) of log p0(x) = field'x + constant."""
     domain = model.domain
     if log_odds is None:
         count = len(domain.values())  # raises where there are infinitely many

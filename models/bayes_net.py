@@ -4,18 +4,18 @@
     out_j = w' tanh(W' [f_j, 1]) + b,    all of W, w, b in {-1, 1},  rows (f_j, y_j), y_j in [0, 1]
 
 R. Zhang, X. Liu and Q. Liu, "A Langevin-like Sampler for Discrete Distributions", ICML 2022,
-Section 7.4; scale 100 is that of their released scripts. The state x in {0, 1}^d is W (a row for
+Section 7.4; scale 100 is that of their released scripts. The state x in {0, 1}^d holds W (a row for
 each feature and one for the hidden biases, a column for each hidden unit), then w, then b, with
 weights 2x - 1: d = (features + 2) hidden + 1, as in the paper (7,501 for COMPAS, 45,001 for Adult).
 
-With p = sigmoid(2z), tanh z is 2p - 1 and its derivative 4 p (1 - p): a sigmoid costs a tenth of a
-tanh on a CPU, and the backward pass needs nothing but p. Hidden units are worked out for a chunk of
-chains and rows at a time, one that stays in a core's cache, so memory does not grow with the rows.
-Columns that hold one value in most rows cost by their other values (`models.columns`).
+With p = sigmoid(2z), tanh z is 2p - 1 and its derivative is 4 p (1 - p). A sigmoid costs a tenth of
+a tanh on a CPU, and the backward pass needs only p. Hidden units are computed for a chunk of chains
+and rows at a time that fits a core's cache, so memory does not grow with the number of rows. The
+cost of a column with one value in most rows depends on its other values only (`models.columns`).
 
-A flip of one weight moves one hidden unit, and so each row's output by one term: pricing it costs
-rows times features, not a pass through the network. (The gradient after a flip is another matter:
-all outputs have moved, and with them all of it.)
+A flip of one weight changes one hidden unit, and so one term of each row's output. Its difference
+in log pi costs rows times features operations, not a pass through the network. The gradient after a
+flip has no such shortcut, because all outputs have changed.
 """
 
 from collections.abc import Iterator
@@ -34,8 +34,8 @@ CHUNK = {"cpu": 2**18, "cuda": 2**27}  # hidden activations at a time: a core's 
 class BayesNet(Predictor):
     """Targets `[rows]` predicted from features `[rows, features]` by `hidden` tanh units.
 
-    `chunk` is how many hidden activations are held at a time; None goes by the device. Raises
-    ValueError unless features and targets have the same number of rows, at least one.
+    `chunk` is the number of hidden activations held at a time; None chooses it for the device.
+    Raises ValueError unless features and targets have the same number of rows, at least one.
     """
 
     inputs: Tensor  # [rows, features + 1], the last column 1
@@ -82,7 +82,7 @@ class BayesNet(Predictor):
         return self._log_prob(self.outputs(x, self.inputs))
 
     def _log_prob(self, outputs: Tensor) -> Tensor:
-        """Of outputs `[..., rows]`."""
+        """The value of log pi from the outputs `[..., rows]`, `[...]`."""
         return (outputs.sigmoid() - self.targets).square().mean(-1).mul(-self.scale)
 
     def _weights(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -100,7 +100,7 @@ class BayesNet(Predictor):
         return max(1, (self.chunk or CHUNK[self.inputs.device.type]) // self.hidden)
 
     def _columns(self) -> Columns:
-        """The inputs for products; where a chain fills a chunk, near-constant columns apart."""
+        """The inputs, with near-constant columns split off if one chain fills a chunk."""
         if self._kept is None:
             parts = [rows for _, rows in self._chunks(1, self.rows)]
             split = self.rows >= self._units()
@@ -108,7 +108,7 @@ class BayesNet(Predictor):
         return self._kept
 
     def _chunks(self, chains: int, rows: int) -> Iterator[tuple[slice, slice]]:
-        """Slices of chains and of rows that together cover all, of about `chunk` activations."""
+        """Slices of chains and rows that cover all pairs, each of about `chunk` activations."""
         units = self._units()
         high = min(rows, units)
         high = -(-rows // -(-rows // high))  # of equal heights
@@ -118,7 +118,7 @@ class BayesNet(Predictor):
                 yield slice(chain, chain + wide), slice(row, row + high)
 
     def outputs(self, x: Tensor, inputs: Tensor) -> Tensor:
-        """What goes into the last sigmoid, `[chains, n]`, for inputs `[n, features + 1]`."""
+        """Inputs of the last sigmoid, `[chains, n]`, for `inputs` `[n, features + 1]`."""
         first, second, offset = self._weights(x)
         outputs = x.new_empty(len(x), len(inputs))
         for chains, rows in self._chunks(*outputs.shape):
@@ -128,7 +128,7 @@ class BayesNet(Predictor):
 
     @torch.no_grad()
     def log_prob_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """By hand, with g_j = d log pi / d out_j, for hidden unit u and feature f.
+        """In closed form, with g_j = d log pi / d out_j, for hidden unit u and feature f.
 
         d / dw_u = sum_j g_j (2 p_uj - 1) and d / dW_fu = 4 w_u sum_j g_j f_j p_uj (1 - p_uj).
         """
@@ -154,7 +154,7 @@ class BayesNet(Predictor):
         below = columns.full(below, rest).mul_(second.mT).mul_(2)
         ahead = ahead.squeeze(1).mul_(2).sub_(total.unsqueeze(1))
         grad = torch.cat([below.flatten(1), ahead, total.unsqueeze(1)], 1)
-        # The factor of g, and that of the weights 2x - 1.
+        # Now the factor of g, and the 2 of the weights 2x - 1.
         return errors.mul_(-self.scale / self.rows), grad.mul_(-4 * self.scale / self.rows)
 
     # Local structure.
@@ -162,17 +162,17 @@ class BayesNet(Predictor):
     def cache(self, x: Tensor) -> Cache:
         """The outputs `[chains, rows]`, and log pi.
 
-        `moved` adds to the outputs. What that loses to rounding grows with the square root of the
-        flips: in single precision about 1e-4 of an output after a thousand.
+        `moved` adds changes to the outputs. The rounding error grows as the square root of the
+        number of flips: in single precision about 1e-4 of an output after a thousand flips.
         """
         outputs = self.outputs(x, self.inputs)
         return outputs, self._log_prob(outputs)
 
     def _change(self, x: Tensor, sites: Tensor) -> Tensor:
-        """What a flip of each of `sites` `[n]` adds to the outputs, `[chains, n, rows]`.
+        """Change of the outputs by a flip of each of `sites` `[n]`, `[chains, n, rows]`.
 
-        A site is in row `sites // hidden` of [W; w] and belongs to the unit `sites % hidden`; the
-        output bias, the last site, changes no unit and counts as one more row.
+        A site is in row `sites // hidden` of [W; w] and belongs to the unit `sites % hidden`. The
+        last site, the output bias, belongs to no unit and counts as one more row.
         """
         unit, row = sites.remainder(self.hidden), sites.div(self.hidden, rounding_mode="floor")
         columns = x[:, :-1].unflatten(1, (-1, self.hidden)).index_select(2, unit)
@@ -200,7 +200,7 @@ class BayesNet(Predictor):
         return after - cache[1].unsqueeze(1)
 
     def conditional(self, x: Tensor, cache: Cache, sites: Tensor) -> tuple[Tensor, Cache]:
-        """Of one site, the cache also gets what a flip adds to the outputs, and log pi after it."""
+        """For one site, the cache also gets the outputs' change by a flip, and log pi after it."""
         if len(sites) > 1:
             return super().conditional(x, cache, sites)
         change, after = self._flipped(x, cache, sites)
@@ -229,7 +229,7 @@ def synthetic_bayes_net(
     scale: float = 100.0,
     seed: int = 0,
 ) -> BayesNet:
-    """Normal features, targets 0 or 1 by a random hyperplane: stands in until data are there."""
+    """Normal features, targets 0 or 1 on either side of a random hyperplane; needs no data."""
     rng = Generator().manual_seed(seed)
     inputs = torch.randn(rows, features, generator=rng)
     direction = torch.randn(features, generator=rng)

@@ -1,8 +1,7 @@
 """Bernoulli and categorical distributions: draws, weights and log normalisers.
 
-Domains, models and samplers draw their random numbers here. Every function runs on tensors of any
-leading shape, takes its randomness from the generator passed last, and reads nothing on the host.
-Large CPU tensors take a path of their own with the same distribution and fewer operations.
+Domains, models and samplers draw their random numbers here. Draws use the generator passed last,
+and nothing is read on the host. Large CPU tensors are drawn and summed in faster ways.
 """
 
 from math import isqrt
@@ -11,15 +10,15 @@ import torch
 from torch import Generator, Tensor
 from torch.nn.functional import pad, softplus
 
-LARGE = 2**14  # entries of a tensor from which on its work outweighs the calls of operations
-TWO_STAGES_FROM = 512  # entries of a categorical law
+LARGE = 2**14  # entries; from this size on, arithmetic costs more than the calls of operations
+TWO_STAGES_FROM = 512  # entries of a categorical distribution
 
 
 def uniform_like(x: Tensor, rng: Generator) -> Tensor:
-    """Uniform numbers in the shape of `x`, of 23 bits or more, below 1.
+    """Uniform numbers below 1 in the shape of `x`, with at least 23 random bits.
 
-    A CPU generator takes as long for 64 bits as for a float of 24, so that large float tensors are
-    made from 64-bit integers, two numbers each, in two thirds of the time.
+    A CPU generator takes as long for 64 random bits as for a float of 24. Large float tensors
+    therefore take two numbers from each 64-bit integer, which needs two thirds of the time.
     """
     if x.is_cuda or x.dtype != torch.float32 or x.numel() < LARGE:
         return torch.empty_like(x).uniform_(generator=rng)
@@ -32,8 +31,8 @@ def uniform_like(x: Tensor, rng: Generator) -> Tensor:
 def softplus_sum(z: Tensor) -> Tensor:
     """Sum of log(1 + exp(z)) over the last axis, `[..., n] -> [...]`.
 
-    Where a tensor is large, as sum of max(z, 0) + log(1 + exp(-|z|)), with one logarithm for the
-    product of 32 of the second terms, which are the logarithms of numbers between 1 and 2.
+    Large tensors use max(z, 0) + log(1 + exp(-|z|)). The second terms are logarithms of numbers
+    between 1 and 2, so 32 of these are multiplied before one logarithm is taken.
     """
     if z.is_cuda or z.numel() < LARGE:
         return softplus(z).sum(-1)
@@ -50,9 +49,9 @@ def softplus_sum(z: Tensor) -> Tensor:
 def draw_categorical(weights: Tensor, rng: Generator, draws: int = 1) -> Tensor:
     """Indices drawn in proportion to non-negative `weights`, `[..., n] -> [..., draws]`.
 
-    Inverse transform in double precision, no host reads, and an entry of weight zero is never
-    drawn. Draws are independent (with replacement). Among many entries, first a block of
-    consecutive ones is drawn, then one of them.
+    Draws are independent (with replacement), by inverse transform in double precision. An entry of
+    weight zero is never drawn. If there are many entries, a block of consecutive ones is drawn
+    first, then one of its entries.
     """
     n = weights.shape[-1]
     if n < TWO_STAGES_FROM:

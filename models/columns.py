@@ -1,13 +1,13 @@
-"""A tall matrix times weights, where many of its columns hold one value in most rows.
+"""Products of a tall matrix, many of whose columns hold one value in most rows.
 
-One-hot categories and counts of rare words are such columns, also once standardised: 77 of Adult's
-88 and 224 of Blog Feedback's 276. With u_c the usual value of such a column, and e_rc what row r
-deviates from it by,
+One-hot categories and counts of rare words are such columns, also when standardised: 77 of Adult's
+88 and 224 of Blog Feedback's 276. Let u_c be the usual value of column c, and e_rc the deviation of
+row r from it. Then
 
-    sum_c x_rc w_c = sum_c u_c w_c + sum_c e_rc w_c,
+    sum_c x_rc w_c = sum_c u_c w_c + sum_c e_rc w_c.
 
-where the first sum is the same for all rows and the second has a term for each deviation: 2.4 a row
-of Adult's, 8.6 of Blog's. The columns that vary stay a matrix.
+The first sum is the same for all rows. The second has a term for each deviation: on average 2.4 in
+a row of Adult, 8.6 in a row of Blog Feedback. The other columns stay a matrix.
 """
 
 from typing import NamedTuple
@@ -16,20 +16,20 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
-ONEDNN = getattr(torch.ops.mkldnn, "_linear_pointwise", None)  # of no public function as yet
-FEW = 0.25  # of the rows: a deviation costs a CPU 2 to 5 times what an element of a matrix does
-LEAST = 32  # such columns: adding up deviations costs a pass over the sums (14 gain nothing)
+ONEDNN = getattr(torch.ops.mkldnn, "_linear_pointwise", None)  # has no public function yet
+FEW = 0.25  # of the rows; on a CPU a deviation costs 2 to 5 times as much as a matrix entry
+LEAST = 32  # such columns; adding up deviations costs a pass over the sums (14 gain nothing)
 
 
 class Bags(NamedTuple):
-    """Sums of rows of a table: bag i is of `rows[offsets[i]:offsets[i + 1]]`, by `weights`."""
+    """Weighted sums of a table's rows; bag i sums `rows[offsets[i]:offsets[i + 1]]`."""
 
     rows: Tensor
     offsets: Tensor
     weights: Tensor
 
     def of(self, table: Tensor, weights: Tensor | None = None) -> Tensor:
-        """`[bags, n]` from a table `[.., n]`."""
+        """The sums, `[bags, n]`, of rows of `table` `[.., n]`."""
         return embedding_bag(
             self.rows,
             table,
@@ -43,8 +43,8 @@ class Bags(NamedTuple):
 class Columns:
     """The matrix `inputs` `[rows, columns]`, its last column ones, in `parts` of its rows.
 
-    `transposed` is its transpose, each column's numbers side by side. With `split`, columns of few
-    deviations are kept as these, and a part is multiplied by the weights of one chain at a time.
+    `transposed` is its transpose, contiguous. With `split`, columns with few deviations are stored
+    as deviations, and a part is multiplied by the weights of one chain at a time.
     """
 
     def __init__(self, inputs: Tensor, transposed: Tensor, parts: list[slice], split: bool) -> None:
@@ -59,7 +59,7 @@ class Columns:
             self.bags = {part.start: self._bags(row, column, value, part) for part in parts}
 
     def _bags(self, row: Tensor, column: Tensor, value: Tensor, part: slice) -> tuple[Bags, Bags]:
-        """Of one part: a bag a row, of columns, and a bag a column, of rows."""
+        """The deviations of one part: a bag of columns for each row, of rows for each column."""
         here = (row >= part.start) & (row < part.stop)
         row, column, value = row[here] - part.start, column[here], value[here]
         order = column.argsort(stable=True)
@@ -69,7 +69,7 @@ class Columns:
         )
 
     def weights(self, full: Tensor) -> tuple[Tensor, Tensor]:
-        """`full` `[chains, columns, n]` as those of the matrix and those of the deviations."""
+        """`full` `[chains, columns, n]` split in weights of the matrix and of the deviations."""
         if self.few is None:
             return full, full[:, :0]
         whole, few = full[:, ~self.few], full[:, self.few].contiguous()
@@ -77,7 +77,7 @@ class Columns:
         return whole, few
 
     def full(self, whole: Tensor, few: Tensor) -> Tensor:
-        """The transpose of `weights`: derivatives by both parts as those by all columns."""
+        """The transpose of `weights`: derivatives by all columns from those by both parts."""
         if self.few is None:
             return whole
         result = whole.new_empty(len(whole), len(self.few), whole.shape[2])
@@ -104,7 +104,7 @@ class Columns:
 
 
 def few_deviations(inputs: Tensor) -> Tensor | None:
-    """A mask of the columns, but the last, that hold one value in most rows; None if too few do."""
+    """Mask of the columns with one value in most rows, without the last; None if too few."""
     usual = inputs.median(0).values  # a value that more than half of the rows have
     few = (inputs != usual).to(inputs.dtype).mean(0) < FEW
     few[-1] = False
@@ -112,15 +112,15 @@ def few_deviations(inputs: Tensor) -> Tensor | None:
 
 
 def offsets(sorted_: Tensor, bags: int) -> Tensor:
-    """Where each of `bags` numbers begins in a sorted list of them, and the list's end."""
+    """Start of each of the numbers 0 .. bags - 1 in a sorted list, and the list's length."""
     return torch.searchsorted(sorted_, torch.arange(bags + 1, device=sorted_.device))
 
 
 def product(a: Tensor, b: Tensor) -> Tensor:
-    """The matrix product of `a`, `[n, k]` or one a chain, and `b` `[chains, k, m]`.
+    """The matrix product of `a` `[n, k]` or `[chains, n, k]` and `b` `[chains, k, m]`.
 
-    For one chain in single precision on a CPU it is oneDNN's, where this PyTorch has it, which
-    takes half the time of MKL's on AMD processors (PyTorch 2.13).
+    One chain in single precision on a CPU uses oneDNN, if this PyTorch has it: on AMD processors
+    it takes half the time of MKL (PyTorch 2.13).
     """
     alone = len(b) == 1 and not (a.is_cuda or b.requires_grad or a.dtype != torch.float32)
     if alone and ONEDNN is not None:

@@ -1,20 +1,19 @@
-"""State spaces: which configurations exist, which moves leave one, and how moves are drawn.
+"""State spaces: the states, the moves between them, and how moves are drawn.
 
-A domain owns the geometry that gradient-informed samplers need, so that one sampler file serves
-binary, categorical, ordinal and integer targets alike. Shapes, chains first:
+A domain holds the geometry that gradient-informed samplers need, so one sampler works on binary,
+categorical, ordinal and integer targets. Shapes, chains first:
 
     x       [chains, *shape]             float; shape is (dim,), or (dim, values) for one-hot states
-    logits  [chains, *shape_of_moves]    one number a move: (dim,) when the only move is a flip,
-                                         (dim, moves) when a site chooses among several values
+    logits  [chains, *shape_of_moves]    one number for each move: (dim,) if the only move is a
+                                         flip, (dim, moves) if a site chooses among several values
 
 Two families of proposals are built from such logits:
 
     all sites   every site chooses its move independently, with probability softmax(logits) at
-                that site (DULA, DMALA); for a binary site the alternatives are `logit` (flip)
-                and 0 (stay)
-    one site    exactly one (site, move) pair happens, with probability softmax over all pairs
-                that leave the state for another of the domain (Gibbs with gradients, locally
-                balanced). Pairs are counted by a flat index, site * moves + move.
+                that site (DULA, DMALA). A binary site has the logits `logit` (flip) and 0 (stay).
+    one site    one (site, move) pair is chosen, with probability softmax over all pairs that lead
+                to another state of the domain (Gibbs with gradients, locally balanced). Pairs have
+                the flat index site * moves + move.
 """
 
 from abc import ABC, abstractmethod
@@ -28,11 +27,11 @@ from models.chance import draw_categorical, softmax_weights, softplus_sum, unifo
 
 
 class Domain(ABC):
-    """A product of one finite (or locally finite) set a site."""
+    """A product of finite sets of values, one for each site. `Integer` sites are unbounded."""
 
     dim: int
     shape: tuple[int, ...]  # of one state
-    moves: int  # alternatives a site chooses among; 1 when the only move is a flip
+    moves: int  # number of values a site chooses among; 1 if the only move is a flip
 
     @abstractmethod
     def uniform(self, chains: int, rng: Generator) -> Tensor:
@@ -58,7 +57,7 @@ class Domain(ABC):
 
     @abstractmethod
     def log_normaliser(self, logits: Tensor) -> Tensor:
-        """Log of the normaliser of `move_all`'s law, `[chains]`."""
+        """Log normaliser of the distribution that `move_all` draws from, `[chains]`."""
 
     @abstractmethod
     def log_weight(self, x: Tensor, y: Tensor, logits: Tensor) -> Tensor:
@@ -75,36 +74,36 @@ class Domain(ABC):
 
     @abstractmethod
     def leaving(self, x: Tensor, logits: Tensor) -> Tensor:
-        """`logits` as `[chains, dim * moves]`, -inf for moves to `x` itself or off the domain."""
+        """`logits` as `[chains, dim * moves]`, -inf for moves to `x` or out of the domain."""
 
     @abstractmethod
     def move_one(self, x: Tensor, index: Tensor) -> Tensor:
-        """The states after the moves with flat index `index` `[chains, 1]`."""
+        """The states after the move with flat index `index` `[chains, 1]`."""
 
     @abstractmethod
     def reverse(self, x: Tensor, index: Tensor) -> Tensor:
-        """Flat index at `move_one(x, index)` of the move that leads back to `x`, `[chains, 1]`."""
+        """Flat index of the move from `move_one(x, index)` back to `x`, `[chains, 1]`."""
 
-    # A block of sites is resampled, or everything is listed.
+    # Enumeration, of a block of sites or of all states.
 
     @abstractmethod
     def values(self) -> Tensor:
         """The values a site can take, `[values]`, or `[values, values]` for one-hot sites.
 
-        Raises ValueError where a site has infinitely many.
+        Raises ValueError if a site has infinitely many values.
         """
 
     def patterns(self, sites: int, device: torch.device | str = "cpu") -> Tensor:
         """Every joint value of `sites` sites, `[values ** sites, sites]` (one-hot: one more axis).
 
-        The first site varies slowest. Cached on each device; the caller must not change it.
+        The first site varies slowest. The tensor is cached for each device: do not modify it.
         """
         return _patterns(self, sites, torch.device(device))
 
     def enumerate(self) -> Tensor:
         """Every state, `[states, *shape]`, for exact references on small domains.
 
-        Raises ValueError above 2^22 states; `experiments.exact` works in chunks beyond.
+        Raises ValueError above 2^22 states; `experiments.exact` works through more in chunks.
         """
         count = len(self.values()) ** self.dim
         if count > 2**22:
@@ -142,7 +141,7 @@ def _odd(x: Tensor, allowed: Tensor) -> list[float]:
 
 @dataclass(frozen=True)
 class Binary(Domain):
-    """`{low, high}^dim`, states `[chains, dim]`. The one move is a flip."""
+    """`{low, high}^dim`, states `[chains, dim]`. The only move of a site is a flip."""
 
     dim: int
     low: float = 0.0
@@ -188,7 +187,7 @@ class Binary(Domain):
         return moved if self.is_unit else moved.div_(self.high - self.low)
 
     def move_all(self, x: Tensor, logits: Tensor, rng: Generator) -> Tensor:
-        """Site i flips with probability sigmoid(logit_i); where that is NaN it stays."""
+        """Flip site i with probability sigmoid(logit_i); do not flip where that is NaN."""
         uniform = uniform_like(logits, rng)
         # ceil(p - u) is 1 where u < p and 0 elsewhere; several times faster than a boolean mask.
         flips = logits.sigmoid().sub_(uniform).ceil_().nan_to_num_()
@@ -219,15 +218,15 @@ class Binary(Domain):
 
 
 class _Several(Domain):
-    """What the domains share whose sites choose among `moves` alternatives, logits [.., moves]."""
+    """Base of domains whose sites choose among `moves` values, logits `[chains, dim, moves]`."""
 
     @abstractmethod
     def taken(self, x: Tensor, y: Tensor) -> Tensor:
-        """Index of the move that each site makes from `x` to `y`, `[chains, dim]`."""
+        """Index of each site's move from `x` to `y`, `[chains, dim]`."""
 
     @abstractmethod
     def apply(self, x: Tensor, move: Tensor) -> Tensor:
-        """The states after each site made its move, `[chains, dim]` indices."""
+        """The states after each site's move; `move` `[chains, dim]` holds indices."""
 
     def move_all(self, x: Tensor, logits: Tensor, rng: Generator) -> Tensor:
         weights = softmax_weights(logits)
@@ -258,7 +257,7 @@ class _Several(Domain):
 class Categorical(_Several):
     """`{0 .. num_values-1}^dim` as one-hot floats `[chains, dim, num_values]`.
 
-    A changed site is at squared distance 2 (Zhang et al. 2022, App. B).
+    Two values of a site are at squared distance 2 (Zhang et al. 2022, App. B).
     """
 
     dim: int
@@ -373,7 +372,7 @@ class Integer(_Several):
         return torch.arange(-self.window, self.window + 1, device=x.device, dtype=x.dtype)
 
     def uniform(self, chains: int, rng: Generator) -> Tensor:
-        """Uniform over the window above `low` (or around 0): the domain itself is infinite."""
+        """Uniform over one window, above `low` or around 0, because the domain is infinite."""
         first = -self.window if self.low is None else self.low
         shape = (chains, self.dim)
         return torch.randint(self.moves, shape, generator=rng, device=rng.device).float() + first
@@ -385,11 +384,11 @@ class Integer(_Several):
             raise ValueError(f"every entry of a state must be an integer of {self}")
 
     def gains(self, x: Tensor, grad: Tensor) -> Tensor:
-        """Moves off the domain gain -inf."""
+        """Moves that leave the domain have gain -inf."""
         return self._inside(x, grad.unsqueeze(-1) * self._steps(x))
 
     def leaving(self, x: Tensor, logits: Tensor) -> Tensor:
-        """Moves off the domain are -inf, whatever the model says of them."""
+        """Moves that leave the domain are -inf, whatever their logits."""
         return super().leaving(x, self._inside(x, logits))
 
     def _inside(self, x: Tensor, logits: Tensor) -> Tensor:

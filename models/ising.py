@@ -35,8 +35,8 @@ def _adjacency(neighbours: Tensor, exists: Tensor) -> Tensor:
 def _block_log_probs(field: Tensor, inside: Tensor, spins: Tensor, patterns: Tensor) -> Tensor:
     """s_B'(field without the block) + s_B' J_BB s_B for each pattern of a block B.
 
-    `field` `[chains, n]` is b + 2 J s on the block, `inside` `[n, n]` is J there, `spins`
-    `[chains, n]` the current ones and `patterns` `[1 or chains, patterns, n]` the spins to price.
+    On the block, `field` `[chains, n]` is b + 2 J s, `inside` `[n, n]` is J, `spins` `[chains, n]`
+    are the current spins and `patterns` `[1 or chains, patterns, n]` the spins to evaluate.
     """
     outside = field - 2 * spins @ inside
     linear = (patterns * outside.unsqueeze(1)).sum(-1)
@@ -87,7 +87,7 @@ class Lattice(EnergyModel):
         }
         for name, value in derived.items():
             self.register_buffer(name, value, persistent=False)
-        # No flip changes the log-probability by more.
+        # An upper bound on how much one flip changes the log-probability.
         self.flip_bound = float((2 * self.bias.abs() + 4 * abs(self.coupling) * degree).max())
 
     def adjacency(self) -> Tensor:
@@ -107,11 +107,11 @@ class Lattice(EnergyModel):
         return (spins * (pairs + self.bias)).sum(-1)
 
     def log_z_and_mean(self) -> tuple[Tensor, Tensor]:
-        """By transfer matrices; raises ValueError when the lattice is too wide for them."""
+        """Computed by transfer matrices. Raises ValueError if the lattice is too wide for them."""
         return log_z_and_mean(self.shape, self.coupling, self.bias.cpu(), self.periodic)
 
     def gradient(self, x: Tensor) -> Tensor:
-        """Also every site's log-odds given the rest, `[chains, sites]`."""
+        """The gradient, which is also each site's log-odds given the rest, `[chains, sites]`."""
         if self.dense is not None:
             return torch.addmm(self.offset, x, self.dense)
         total = neighbour_sum(x, self.shape, self.periodic)
@@ -119,8 +119,8 @@ class Lattice(EnergyModel):
 
     def log_prob_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
         grad = self.gradient(x)
-        # s'Js + b's = s'(gradient + 2 b) / 4. A sum, and of spins: exact to rounding at 10^6 sites,
-        # where log pi(x) - log pi(0) as a dot product is hundreds off.
+        # s'Js + b's = s'(gradient + 2 b) / 4, summed over spins: accurate to rounding at 10^6
+        # sites. log pi(x) - log pi(0) as a dot product would be off by hundreds there.
         terms = torch.add(grad, self.bias, alpha=2).mul_(_spins(x))
         return terms.sum(-1).mul_(0.25), grad
 
@@ -230,11 +230,11 @@ class DenseIsing(EnergyModel):
 class LearnedIsing(DenseIsing):
     """A DenseIsing without bias whose J is learned: Zhang et al. (2022), Section 7.3.1.
 
-    `shape` only says how many sites there are. J starts as the symmetric part of a matrix of
-    N(0, scale^2), its diagonal 0. It stays so: every entry of J is a parameter, the gradient of
-    s'Js in J_ij is s_i s_j for J_ij and J_ji alike, and `project` takes away what rounding adds.
-    The released script learns a matrix that is not symmetric, of which only the symmetric part
-    counts. That part moves as J does here, but for the L1 penalty, which is on J here.
+    `shape` only sets the number of sites. J starts as the symmetric part of a matrix with entries
+    N(0, scale^2) and a zero diagonal. It stays symmetric: all entries of J are parameters, the
+    gradient of s'Js is s_i s_j for both J_ij and J_ji, and `project` removes rounding errors. The
+    paper's released script learns a matrix that is not symmetric. Only its symmetric part matters,
+    and that part moves as J does here, apart from the L1 penalty, which here applies to J.
     """
 
     def __init__(self, shape: Sequence[int], scale: float = 0.01) -> None:
@@ -253,9 +253,9 @@ class LearnedIsing(DenseIsing):
 
     @torch.no_grad()
     def contrast(self, positive: Tensor, negative: Tensor) -> Tensor:
-        """Mean log pi of `negative` minus that of `positive`; adds its gradient to J's.
+        """Mean log pi of `negative` - that of `positive`; adds its gradient to J's.
 
-        log pi is linear in J, so that the gradient is one matrix product and the value its inner
+        log pi is linear in J, so the gradient is one matrix product, and the value is its inner
         product with J.
         """
         spins = _spins(torch.cat((positive, negative)))

@@ -33,10 +33,10 @@ def neighbour_sum(x: Tensor, shape: tuple[int, ...], periodic: bool) -> Tensor:
 
 
 def colouring(shape: tuple[int, ...], periodic: bool) -> Tensor:
-    """A class for each site, `[sites]`, so that no two neighbours share one: two, or else three.
+    """A class for each site, `[sites]`, that neighbours do not share; two or three classes.
 
-    Along an axis, sites are 0, 1, 0, 1, ... and the last one of an odd ring is 2. The sum over the
-    axes modulo 3 (modulo 2 where there is no odd ring) then differs between neighbours.
+    Along each axis, sites are numbered 0, 1, 0, 1, ..., and the last site of an odd ring is 2. The
+    class is the sum over the axes modulo 3 (modulo 2 if there is no odd ring).
     """
     odd = [periodic and size > 2 and size % 2 == 1 for size in shape]
     total = torch.zeros(shape, dtype=torch.long)

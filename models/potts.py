@@ -4,11 +4,11 @@
     x_i in {e_1 .. e_q}, a row of the state `[chains, sites, q]`
 
 J_ij are q x q blocks, J_ji = J_ij' and J_ii = 0, so each pair counts once. On a lattice (R. B.
-Potts, 1952) J_ij is the coupling times the identity for each edge, so that the pairs add up to the
-coupling times the number of edges whose ends agree. The field b_i + sum_j J_ij x_j is the gradient
-at any real x, and the logits of a site given the rest.
+Potts, 1952) J_ij is the coupling times the identity for each edge, and the pairs sum to the
+coupling times the number of edges with equal ends. The field b_i + sum_j J_ij x_j is both the
+gradient, at any real x, and the logits of a site given the rest.
 
-For two values, coupling K is the Ising model of models/ising.py with coupling K / 4.
+With two values, coupling K gives the Ising model of models/ising.py with coupling K / 4.
 """
 
 import math
@@ -24,7 +24,7 @@ from models.lattice import neighbour_sum, neighbour_table, require_sides
 
 
 def _moves(field: Tensor, x: Tensor) -> Tensor:
-    """Each site's field less that of its value, `[chains, n, q]`."""
+    """Each site's field - the field at its current value, `[chains, n, q]`."""
     return field - vecdot(field, x).unsqueeze(-1)
 
 
@@ -51,7 +51,7 @@ def _bias(
 class LatticePotts(EnergyModel):
     """Potts model on a d-dimensional lattice, cost and memory linear in sites times values.
 
-    `shape` are the side lengths, `coupling` favours equal neighbours where positive; `bias` b is
+    `shape` are the side lengths. A positive `coupling` favours equal neighbours. `bias` b is
     `[values]`, or `[sites, values]` with sites in row-major order. Raises ValueError for an empty
     shape, fewer than two values, or a bias of another shape.
     """
@@ -112,8 +112,9 @@ class LatticePotts(EnergyModel):
 class DensePotts(EnergyModel):
     """Potts model with a dense coupling J, `[sites * values, sites * values]`, site-major.
 
-    `bias` b is one number, `[values]` or `[sites, values]`. Raises ValueError unless J is square,
-    symmetric, of whole sites, and zero within each site (such a block only repeats the bias).
+    `bias` b is one number, `[values]` or `[sites, values]`. Raises ValueError unless J is square
+    and symmetric, its size is a multiple of the number of values, and its blocks J_ii are zero
+    (they would only repeat the bias).
     """
 
     def __init__(self, coupling: Tensor, num_values: int, bias: Tensor | float = 0.0) -> None:
@@ -186,7 +187,7 @@ class DensePotts(EnergyModel):
 
 
 def random_potts(dim: int, num_values: int, scale: float, seed: int = 0) -> DensePotts:
-    """A Potts glass: every pair of values of every pair of sites is coupled by N(0, scale^2 / dim).
+    """A Potts glass: all pairs of sites and values are coupled by N(0, scale^2 / dim) numbers.
 
     The biases are N(0, scale^2 / dim) too.
     """

@@ -1,12 +1,12 @@
-"""Log-quadratic targets in their domain's own units, and one that is not: Theorems 5.1 and 5.2.
+"""The targets of Theorems 5.1 and 5.2: log-quadratic ones, and a counterexample.
 
     LogQuadratic    log pi(x) = x' W x + b' x                          Eq. (5)
     Sine            log pi(t) = a t^2 + b t + 2 epsilon sin(t pi / 2),  t in {-1, 1}   Section 5.2
 
 R. Zhang, X. Liu and Q. Liu, "A Langevin-like Sampler for Discrete Distributions", ICML 2022. Unlike
-models/ising.py, x is what the formula says it is: on `Binary(dim, -1, 1)` x are spins, and a step
-size is in squared units of spins. W is symmetric; its diagonal counts, since it bends the gradient
-even where x_i^2 is constant.
+in models/ising.py, x are the values of the domain: on `Binary(dim, -1, 1)` x are spins, and step
+sizes are in squared units of spins. W is symmetric. Its diagonal matters even where x_i^2 is
+constant, because it changes the gradient.
 """
 
 import math
@@ -23,9 +23,9 @@ from models.ising import Lattice
 class LogQuadratic(EnergyModel):
     """log pi(x) = x' W x + b' x up to a constant.
 
-    `weight` W is `[dim, dim]`, `bias` b one number or `[dim]`, on any domain with states
-    `[chains, dim]`. Raises ValueError for one-hot states, unless W is
-    symmetric and of the domain's size, or for a bias of another length.
+    `weight` W is `[dim, dim]` and `bias` b one number or `[dim]`, on any domain with states
+    `[chains, dim]`. Raises ValueError for one-hot states, for a W that is not symmetric or not of
+    the domain's size, and for a bias of another length.
     """
 
     weight: Tensor
@@ -66,7 +66,7 @@ class LogQuadratic(EnergyModel):
         return torch.addmm(self.bias, x, self.weight, alpha=2)
 
     def log_quadratic(self) -> "LogQuadratic":
-        """The pi' of Theorem 5.2, the log-quadratic law that this one is compared with: itself."""
+        """The log-quadratic pi' that Theorem 5.2 compares this target with: itself."""
         return self
 
 
@@ -78,10 +78,11 @@ def quadratic_ising(
     high: float = 1.0,
     periodic: bool = True,
 ) -> LogQuadratic:
-    """The law s' c A s + b' s of spins s on a lattice, in coordinates x in {low, high}.
+    """The target s' c A s + b' s of spins s on a lattice, in coordinates x in {low, high}.
 
-    A is the lattice's binary adjacency. With s = k x + m, W = k^2 c A and the bias is
-    k (b + 2 m c A 1): the same law and moves in any coordinates, with distances scaled by 1 / k.
+    A is the lattice's binary adjacency. With s = k x + m, W is k^2 c A and the bias is
+    k (b + 2 m c A 1). The distribution and its moves do not depend on the coordinates; distances
+    scale by 1 / k.
     """
     matrix = coupling * Lattice(shape, coupling, bias, periodic).adjacency()
     domain = Binary(len(matrix), low, high)  # refuses high <= low
@@ -93,8 +94,8 @@ def quadratic_ising(
 class Sine(EnergyModel):
     """log pi(t) = a t^2 + b t + 2 epsilon sin(t pi / 2) on the one spin t in {-1, 1}.
 
-    Its gradient 2 a t + b + epsilon pi cos(t pi / 2) does not show epsilon at t = -1 or 1, though
-    the law depends on it: the paper's counterexample to all proposals made from gradients.
+    Its gradient, 2 a t + b + epsilon pi cos(t pi / 2), does not depend on epsilon at t = -1 or 1,
+    but the distribution does: the paper's counterexample to all gradient-based proposals.
     """
 
     def __init__(self, a: float, b: float, epsilon: float) -> None:

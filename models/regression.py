@@ -1,9 +1,9 @@
-"""Linear regression with binary weights: the smallest target that a minibatch can estimate.
+"""Linear regression with binary weights: a minimal target for minibatch gradients.
 
     log pi(w) = -scale * mean_j (w' f_j - y_j)^2,    w in {-1, 1}^d,  rows (f_j, y_j)
 
-The energy of a binary Bayesian network (Zhang et al. 2022, Section 7.4) with no hidden layer. Its
-d is small enough to enumerate, which is what it is for.
+This is a binary Bayesian neural network (Zhang et al. 2022, Section 7.4) without a hidden layer. It
+serves as a target whose d is small enough to enumerate all states.
 """
 
 import torch

@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 def flip_changes(x: Tensor, y: Tensor, index: Tensor) -> Tensor:
-    """The change y - x at `index` `[chains, flips]`, shared out where an index comes twice."""
+    """The change y - x at `index` `[chains, flips]`, divided among repeated indices."""
     change = y.gather(1, index).sub_(x.gather(1, index))
     if index.shape[1] == 1:
         return change

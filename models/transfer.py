@@ -7,8 +7,8 @@ Cut across its longest axis, the lattice is a chain of L layers r_1 .. r_L, each
     open       Z = 1' D_1 K D_2 K ... K D_L 1        D_t = diag exp(a r'Jr + b_t'r), one layer alone
     periodic   Z = trace( D_1 K D_2 K ... K D_L K )  K(r, r') = exp(2 a r'r'), two layers
 
-so that 2^25 states cost a few products of 32 x 32 matrices. The mean of s is the gradient of log Z
-in b, and is left to autograd.
+A lattice of 2^25 states then costs a few products of 32 x 32 matrices. The mean of s is the
+gradient of log Z with respect to b, computed by autograd.
 """
 
 import math
@@ -52,7 +52,7 @@ def log_z(shape: tuple[int, ...], coupling: float, bias: Tensor, periodic: bool)
     between = 2 * coupling * spins @ spins.T
     ring = periodic and length > 2
 
-    # Every factor is divided by its largest entry, and the logarithms are kept apart.
+    # Every factor is divided by its largest entry, whose logarithm is added to `scale`.
     tops = layers.detach().amax(-1, keepdim=True)
     scale = tops.sum() + between.max() * (length if ring else length - 1)
     weights, kernel = (layers - tops).exp(), (between - between.max()).exp()
