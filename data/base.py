@@ -1,13 +1,13 @@
-"""What a loader hands over: three splits of binary (or grey) rows, and the name of what they are.
+"""The data set that loaders return: three splits of binary (or grey) rows, and a name.
 
-THE contract. Every split is `uint8 [n, dim]`, chains and rows first:
+Every split is `uint8 [n, dim]`, rows first:
 
 - `valid` and `test` always hold 0 and 1.
-- `train` holds 0 and 1, or, where `grey` is true, 0 to 255, read as 255 times the probability that
-  a site is on; such rows are binarised afresh each time they are used.
+- `train` holds 0 and 1 or, if `grey` is true, 0 to 255: 255 times the probability that a site is
+  on. Grey rows are binarised anew each time they are used.
 
-`batch` turns training rows into float32 zeros and ones in both cases, so a task never asks which
-it has; validation and test rows need only `.float()`.
+`batch` turns training rows of both kinds into float32 zeros and ones. Validation and test rows need
+only `.float()`.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from torch import Tensor
 
 
 def derive(seed: int, purpose: str) -> torch.Generator:
-    """A CPU generator of its own for each (seed, purpose); the global one is never touched."""
+    """A separate CPU generator for each (seed, purpose). The global one is not used."""
     digest = hashlib.sha256(f"{seed}/{purpose}".encode()).digest()
     return torch.Generator().manual_seed(int.from_bytes(digest[:8], "big"))
 
 
 def binarize(grey: Tensor, rng: torch.Generator) -> Tensor:
-    """Draws each site on with probability grey / 255: uint8 of any shape to float32 0/1."""
+    """Set each site to 1 with probability grey / 255: uint8 of any shape to float32 0/1."""
     return torch.bernoulli(grey.float() / 255, generator=rng)
 
 
 def some(rows: Tensor, count: int | None) -> Tensor:
-    """`count` of the `rows`, drawn at random and always the same ones; None takes all.
+    """`count` of the `rows`, drawn at random but always the same ones; None takes all.
 
-    The first ones would not do: the test rows of the static MNIST are in the order of their digits.
+    The first rows would not be representative: the test rows of static MNIST are sorted by digit.
     """
     if count is None or count >= len(rows):
         return rows
@@ -44,18 +44,18 @@ def some(rows: Tensor, count: int | None) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Rows for training, validation and test, as laid down at the head of this file.
+    """Rows for training, validation and test; the module's docstring defines their values.
 
     Args:
         train: uint8 [n, dim], 0/1, or 0..255 where `grey`.
         valid: uint8 [n, dim], 0/1.
         test: uint8 [n, dim], 0/1.
         shape: shape of one row, (28, 28) for most images; its product is dim.
-        variant: names exactly what was used, for records and figures.
-        substitute: whether something else stands in for what was asked.
-        grey: whether `train` is to be binarised afresh for each batch.
-        epoch_size: training rows that count as one epoch. A substitute has the number of the
-            set it stands in for, so that a model gets as many updates; else the length of `train`.
+        variant: the exact name of the data used, for records and figures.
+        substitute: whether other data replace the ones asked for.
+        grey: whether `train` is binarised anew for each batch.
+        epoch_size: training rows that count as one epoch. A substitute takes the number of the
+            data set it replaces, so that a model gets as many updates; else the length of `train`.
 
     Raises:
         ValueError: if a split is not uint8 of shape [n, prod(shape)].
@@ -98,7 +98,7 @@ class Dataset:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Hash of the contents and the variant, for the keys of shared artifacts."""
+        """Hash of the contents and the variant; part of the keys of shared artifacts."""
         digest = hashlib.sha256(f"{self.variant}|{self.shape}|{self.grey}".encode())
         for rows in (self.train, self.valid, self.test):
             digest.update(str(len(rows)).encode())

@@ -1,8 +1,8 @@
 """Sentences to train a small masked language model on: movie reviews and reference sentences.
 
-From the reviews (`data.text`) and the two reference corpora (`data.sentences`), or from any text
-files. What the infilling experiment may draw, every reference sentence of 15 to 25 words, is never
-trained on: it is held out, whatever the seed of the draw.
+Sentences come from the reviews (`data.text`) and the two reference corpora (`data.sentences`), or
+from any text files. The infilling experiment draws reference sentences of 15 to 25 words. All of
+these are held out from training, whatever the seed of that draw.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SHORTEST, LONGEST = 4, 80  # words of a training sentence
 
 @dataclass(frozen=True, eq=False)
 class Text:
-    """Sentences to train on, and the held-out ones by name."""
+    """Sentences to train on, and held-out sentences by the name of their source."""
 
     train: list[str]
     held_out: dict[str, list[str]]
@@ -50,15 +50,16 @@ class Corpus:
     """Sentences of the reviews and the reference files, or of `files`.
 
     Args:
-        files: text files of one's own instead: `.jsonl.xz` with a key `text`, else plain text, a
-            paragraph a line.
-        repeats: how often the reference sentences of other lengths stand among the training
-            sentences: they are few, and of the kind that the experiment fills in.
-        limit: texts read of the reviews, or of all `files`; None for every one.
-        held_out: share of the texts held out.
+        files: the user's text files instead: `.jsonl.xz` with a key `text`, else plain text with
+        one
+            paragraph on each line.
+        repeats: how often each reference sentence of another length occurs among the training
+            sentences. They are few, and resemble the sentences that the experiment fills in.
+        limit: number of texts read, of the reviews or of all `files`; None for all.
+        held_out: fraction of the texts held out.
         root: the data root; None for the environment variable LATTICEWORK_DATA, if set.
-        strict: whether missing data are an error, not replaced by Python's help topics.
-        seed: names the generator that chooses the texts held out.
+        strict: whether missing data are an error, or are replaced by Python's help topics.
+        seed: of the generator that chooses the held-out texts.
     """
 
     files: Sequence[str] | None = None
@@ -73,7 +74,7 @@ class Corpus:
         """Reads and splits the texts.
 
         Raises:
-            MissingFileError: if the data cannot be had and `strict` is true.
+            MissingFileError: if the data are not available and `strict` is true.
         """
         if self.files:
             texts = (text for file in self.files for text in _read(Path(file).expanduser()))
@@ -100,7 +101,7 @@ class Corpus:
         return Text(train, pools, "reviews (imdb) and reference sentences (tbc, wt103)")
 
     def _split(self, texts: list[str]) -> tuple[list[str], list[str]]:
-        """Sentences of the training texts and of the held-out ones; a text is in one of them."""
+        """Sentences of the training texts and of the held-out texts. No text is in both."""
         order = torch.randperm(len(texts), generator=derive(self.seed, "corpus split")).tolist()
         count = max(1, round(self.held_out * len(texts)))
         held = list(sentences_of(texts[i] for i in order[:count]))

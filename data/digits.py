@@ -1,4 +1,4 @@
-"""scikit-learn's bundled handwritten digits, which need no download."""
+"""The handwritten digits that come with scikit-learn and need no download."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class Digits:
     Args:
         size: height and width in pixels.
         binarize: threshold, static or dynamic (see `data.grey`).
-        seed: names the generators of the split and the draws.
-        epoch_size: training rows that count as one epoch; None for their number.
+        seed: of the generators of the split and the draws.
+        epoch_size: training rows that count as one epoch; None for all of them.
     """
 
     size: int = 28

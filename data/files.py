@@ -1,11 +1,11 @@
-"""Finds a published file: in the data root, else in the cache, else by downloading it there.
+"""Finds a published file in the data root or in the cache, or downloads it to the cache.
 
-The data root is `root`, else the environment variable LATTICEWORK_DATA; it is only read, and may
-be read-only. The cache is `cache`, else the folder `cache` beside this file, which git ignores.
+The data root is `root`, else the environment variable LATTICEWORK_DATA. It may be read-only. The
+cache is `cache`, else the folder `cache` beside this file, which git ignores.
 
-A file that is there but is not the published one is an error and stays as it is: it is neither
-replaced nor passed over. Checksums are the md5 that the publishers and torchvision give: they guard
-against truncation and mix-ups, not against malice.
+A file whose checksum is wrong is an error. It is left as it is, and no other place is searched.
+Checksums are the md5 that the publishers and torchvision give. They detect truncated files and
+mix-ups, not malice.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ log = logging.getLogger(__name__)
 
 
 class MissingFileError(FileNotFoundError):
-    """A file is in neither place and could not be downloaded."""
+    """A file is neither in the data root nor in the cache, and could not be downloaded."""
 
 
 class DamagedFileError(ValueError):
-    """A file is there, but is truncated or is another file."""
+    """A file exists, but is truncated or is another file."""
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,10 @@ class Source:
 
     Args:
         name: the file's name.
-        folders: where it may lie under the data root, or under the cache (the first).
-        md5: accepted checksums; none where the publisher gives none.
-        urls: addresses, tried in turn.
-        origin: where the file comes from, if it cannot be downloaded as it is.
+        folders: its possible folders in the data root; the first is its folder in the cache.
+        md5: accepted checksums; empty if the publisher gives none.
+        urls: addresses, tried in this order.
+        origin: where the file comes from, if it cannot be downloaded directly.
     """
 
     name: str
@@ -74,7 +74,7 @@ def mismatch(path: Path, source: Source) -> str:
 
 
 def damaged(path: Path, source: Source, reason: str) -> DamagedFileError:
-    """The error for a file that is not what it should be; says how to get it again."""
+    """The error for a file with wrong contents; says how to get the file again."""
     return DamagedFileError(
         f"{path} ({path.stat().st_size} bytes) is truncated or is another file: {reason}. "
         f"It was left as it is and nothing else was used in its place. "
@@ -89,12 +89,12 @@ def find(
     cache: str | Path | None = None,
     download: bool = True,
 ) -> Path:
-    """The verified file's path: data root, cache, download, in this order.
+    """Path of the verified file: in the data root, in the cache, or downloaded, in this order.
 
     Raises:
         DamagedFileError: if the first file found is not the published one.
-        MissingFileError: if there is none and it cannot be downloaded.
-        NotADirectoryError: if a data root is named that is no folder.
+        MissingFileError: if no file is found and it cannot be downloaded.
+        NotADirectoryError: if the data root is not a folder.
     """
     root = root or os.environ.get("LATTICEWORK_DATA")
     if root and not Path(root).expanduser().is_dir():
@@ -126,7 +126,7 @@ def find(
 
 
 def _download(source: Source, target: Path) -> str:
-    """Fetches a file, checks it, and only then gives it its name; returns why it failed, or ''."""
+    """Downloads and checks a file under a temporary name, then renames it; '' or the failure."""
     part = target.with_name(f".{target.name}.{os.getpid()}.part")
     failures = []
     for url in source.urls:
@@ -149,7 +149,7 @@ def _download(source: Source, target: Path) -> str:
 
 
 def _open(url: str) -> Any:
-    """`urlopen` within TIMEOUT; its own timeout does not bound a name server that is silent."""
+    """`urlopen` within TIMEOUT, including the name lookup, which urlopen's timeout leaves out."""
     answer: Future[Any] = Future()
 
     def ask() -> None:

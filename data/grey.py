@@ -4,10 +4,11 @@ Grey values become bits in one of three ways (`binarize` in the configuration):
 
 - `threshold`: on where the grey value is above one half;
 - `static`: each site drawn once with its grey value as probability, in all three splits;
-- `dynamic`: so in validation and test; training rows stay grey and are drawn for each batch.
+- `dynamic`: validation and test rows drawn once; training rows stay grey and are drawn for each
+  batch.
 
-Splits and draws come from generators named by a seed and their purpose, so they are the same in
-every run whatever else it does.
+Each split and each draw has its own generator, derived from the seed and the purpose. They are
+therefore the same in every run, whatever else the run draws.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ MODES = {"threshold": "thresholded at 0.5", "static": "drawn once", "dynamic": "
 
 
 class Grey(NamedTuple):
-    """Named square images in 0..255, uint8 [n, dim]; `binary` ones hold 0 and 255 only."""
+    """Named square images in 0..255, uint8 [n, dim]; `binary` says that all are 0 or 255."""
 
     name: str
     train: np.ndarray
@@ -32,7 +33,7 @@ class Grey(NamedTuple):
     binary: bool = False
 
     def to_binary(self, mode: str, seed: int, epoch_size: int = 0) -> Dataset:
-        """The data set, binarised in one of the MODES; binary images are only named and scaled."""
+        """The data set, binarised in one of the MODES; binary images are only scaled to 0/1."""
         variant = self.name if self.binary else f"{self.name}, {MODES[mode]}"
         mode = "threshold" if self.binary else mode
 
@@ -63,6 +64,6 @@ def check_mode(mode: str) -> None:
 def hold_out(
     rows: np.ndarray, count: int, seed: int, purpose: str = "validation split"
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Draws `count` rows without replacement: (the others, in their order; the drawn)."""
+    """Draws `count` rows without replacement: (the other rows in their order, the drawn rows)."""
     order = torch.randperm(len(rows), generator=derive(seed, purpose)).numpy()
     return rows[np.sort(order[count:])], rows[order[:count]]

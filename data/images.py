@@ -1,9 +1,9 @@
 """Published images: MNIST, USPS, Omniglot, Caltech silhouettes.
 
-A loader is a frozen dataclass whose fields are its YAML keys; `load()` finds the files
-(`data.files`), reads them upright and row by row, and returns a `data.base.Dataset`. Where the
-files cannot be had and `strict` is false, the bundled digits brought to the same size stand in: a
-warning says so, and so do the data set's `substitute` and `variant`.
+A loader is a frozen dataclass whose fields are its YAML keys. `load()` finds the files
+(`data.files`), reads the images upright and row by row, and returns a `data.base.Dataset`. If the
+files are not available and `strict` is false, scikit-learn's digits, scaled to the same size,
+replace them. A warning and the data set's `substitute` and `variant` say so.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def _amat_source(split: str, md5: str) -> Source:
 class MNIST(Images):
     """LeCun et al.'s digits: 50,000 / 10,000 / 10,000; the last 10,000 training images validate.
 
-    `static` is the binarization of Larochelle and Murray (2011), with its own three files or the
-    same bits packed, eight to a byte, in one `.npz`.
+    `static` is the binarization of Larochelle and Murray (2011). It is read from its three text
+    files or from one `.npz` with the same bits, eight to a byte.
     """
 
     name: ClassVar[str] = "mnist"
@@ -106,12 +106,12 @@ _USPS_RECONSTRUCTED = "87922cc43ed42d3d18caceec739190db"
 class USPS(Images):
     """Hull's 16x16 digits in LIBSVM's text format: 6,291 / 1,000 / 2,007.
 
-    Not read by torchvision's `USPS`, which cuts grey values off where this reader rounds them: a
-    third of the pixels would be one grey level darker.
+    torchvision's `USPS` is not used: it truncates grey values instead of rounding them, which makes
+    a third of the pixels one grey level darker.
 
-    Validation images are drawn at random from the 7,291 training images. A reconstruction
-    of the training file (a few pixels may be off by one grey level) is accepted beside the
-    original, and named in the variant.
+    Validation images are drawn at random from the 7,291 training images. Besides the original
+    training file, a reconstruction is accepted, in which a few pixels may be off by one grey level.
+    The variant then says so.
     """
 
     name: ClassVar[str] = "usps"
@@ -141,7 +141,7 @@ class USPS(Images):
 
 
 def _read_libsvm(path: Path) -> np.ndarray:
-    """Lines of "label 1:value ... 256:value", no value left out, each in [-1, 1]; to grey."""
+    """Grey images from lines of "label 1:value ... 256:value", all values given, in [-1, 1]."""
     with bz2.open(path) as file:
         numbers = np.fromstring(file.read().replace(b":", b" "), dtype=np.float32, sep=" ")
     values = numbers.reshape(-1, 1 + 2 * 256)[:, 2::2]
@@ -155,7 +155,7 @@ def _read_libsvm(path: Path) -> np.ndarray:
 class Omniglot(Images):
     """Burda et al.'s (2016) 28x28 Omniglot, `chardata.mat`: 23,000 / 1,345 / 8,070.
 
-    Not torchvision's `Omniglot`, whose files are the original 105x105 drawings.
+    torchvision's `Omniglot` is not used: its files are the original 105x105 drawings.
 
     Validation images are drawn at random from the 24,345 training images.
     """
@@ -178,7 +178,7 @@ class Omniglot(Images):
                 np.rint(255 * content[key].T).astype(np.uint8) for key in ("data", "testdata")
             ]
             train, test = (_transposed(rows) for rows in images)
-        except Exception as error:  # of many kinds when the file is damaged
+        except Exception as error:  # a damaged file raises errors of many kinds
             raise damaged(path, self.source, f"it cannot be read ({error!r})") from error
         return Grey(self.name, *hold_out(train, self.counts[1], self.seed), test)
 
@@ -187,8 +187,8 @@ class Omniglot(Images):
 class OmniglotDerived(Images):
     """All 32,460 Omniglot drawings resized from 105x105 by area mean: 23,000 / 1,345 / 8,115.
 
-    A variant of its own, not the papers' file. As there, each character's first 15 drawings train
-    (validation images are drawn from them at random) and its last 5 test.
+    This is not the papers' file. As there, the first 15 drawings of each character are for training
+    (validation images are drawn from them at random) and the last 5 for testing.
     """
 
     binarize: str = "dynamic"
@@ -215,7 +215,7 @@ class OmniglotDerived(Images):
 class Caltech(Images):
     """Marlin et al.'s (2010) Caltech 101 silhouettes, split 1: 4,100 / 2,264 / 2,307 of 28x28.
 
-    The file's ones are background; here the silhouette is on.
+    Ones are background in the file. Here the silhouette is 1.
     """
 
     name: ClassVar[str] = "caltech silhouettes"

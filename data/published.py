@@ -1,4 +1,4 @@
-"""What the loaders of published images share: find, read, check, binarise, or replace out loud."""
+"""Base of the loaders of published images: find, read, check and binarise, or substitute."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class Images(ABC):
-    """What the loaders of published images share.
+    """Base class of the loaders of published images.
 
     Args:
-        binarize: threshold, static or dynamic (see `data.grey`). Where the published
-            images are binary it matters to a substitute only.
+        binarize: threshold, static or dynamic (see `data.grey`). If the published images are
+            binary, it only affects a substitute.
         root: the data root; None for the environment variable LATTICEWORK_DATA, if set.
         cache: folder for downloads; None for `data/cache`.
         download: whether missing files may be downloaded.
-        strict: whether missing data are an error instead of being replaced by digits.
-        seed: names the generators of the splits and the draws.
+        strict: whether missing data are an error, or are replaced by digits.
+        seed: of the generators of the splits and the draws.
     """
 
     binarize: str = "threshold"
@@ -53,8 +53,8 @@ class Images(ABC):
         """Finds, checks, reads and binarises the images.
 
         Raises:
-            MissingFileError: if they cannot be had and `strict` is true.
-            DamagedFileError: if a file is truncated or another one, whether `strict` or not.
+            MissingFileError: if they are not available and `strict` is true.
+            DamagedFileError: if a file is truncated or another one, even if `strict` is false.
         """
         try:
             grey = self.read()
@@ -68,7 +68,7 @@ class Images(ABC):
         return grey.to_binary(self.binarize, self.seed)
 
     def path(self, source: Source) -> Path:
-        """Where the verified file lies."""
+        """Path of the verified file."""
         return find(source, self.root, cache=self.cache, download=self.download)
 
     def _substitute(self, error: MissingFileError) -> Dataset:
@@ -83,15 +83,15 @@ class Images(ABC):
                 f"asked for:  {wanted}",
                 f"used:       {digits.variant} ({len(digits.train):,} training images)",
                 f"why:        {error}",
-                "Nothing made from it may be set beside a published number. "
-                "data.strict=true makes this an error; data=digits asks for the digits outright.",
+                "Do not compare results on these data with published numbers. "
+                "data.strict=true makes this an error; data=digits selects the digits openly.",
             ),
         )
         return replace(digits, variant=f"{digits.variant}, in place of {wanted}", substitute=True)
 
 
 def _box(*paragraphs: str) -> str:
-    """The text in a frame that stands out in a log."""
+    """The paragraphs in a frame that stands out in a log."""
     lines = [
         line
         for text in paragraphs

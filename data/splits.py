@@ -1,10 +1,10 @@
-"""Tables of numbers for regression: rows with targets, split and standardised. The contract.
+"""Tables of numbers for regression: rows with targets, split and standardised.
 
-A `Table` has three parts of float32 features and targets: rows to train on, 1 % of the training
-rows held out (`valid`), and the test rows, a fifth of all or those that the publisher tests on.
-Features are standardised by the mean and standard deviation of the training rows; a column that is
-constant there becomes 0. Targets are in [0, 1]. (R. Zhang, X. Liu and Q. Liu, ICML 2022,
-Section 7.4 and App. I.5.)
+A `Table` has three parts of float32 features and targets: the training rows, 1 % of them held out
+(`valid`), and the test rows, which are a fifth of all rows or the publisher's test part. Features
+are standardised by the mean and standard deviation of the training rows. A column that is constant
+there becomes 0. Targets are in [0, 1]. (R. Zhang, X. Liu and Q. Liu, ICML 2022, Section 7.4 and
+App. I.5.)
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from torch import Tensor
 
 from data.base import derive
 
-TEST, HELD_OUT = 0.2, 0.01  # of all rows; of the others
+TEST, HELD_OUT = 0.2, 0.01  # fractions of all rows, and of the training rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,13 +36,13 @@ class Rows:
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """What a loader of `data.tables` hands over.
+    """The result of a loader of `data.tables`.
 
     Args:
-        train, valid, test: the parts, as laid down at the head of this file.
+        train, valid, test: the parts, which the module's docstring defines.
         columns: the names of the features.
-        variant: names exactly what was used, for records and tables.
-        substitute: whether something else stands in for what was asked.
+        variant: the exact name of the data used, for records and tables.
+        substitute: whether other data replace the ones asked for.
     """
 
     train: Rows
@@ -74,12 +74,12 @@ def split(
     limit: int | None = None,
     substitute: bool = False,
 ) -> Table:
-    """Split rows at random, in the order that `seed` names, and standardise the features.
+    """Shuffle the rows by `seed`, split them and standardise the features.
 
-    `features` `[n, dim]` and `targets` `[n]` are of float64. `tested` `[n]` says which rows to
-    test on; None is a fifth of them at random. `limit` keeps the first so many of the shuffled
-    rows, and the variant then says so. Raises ValueError unless there are 10 rows, some of them to
-    train and some to test on, all numbers are finite and targets are in [0, 1].
+    `features` `[n, dim]` and `targets` `[n]` are float64. `tested` `[n]` marks the test rows; None
+    takes a fifth of all rows at random. `limit` keeps the first `limit` shuffled rows, and the
+    variant then says so. Raises ValueError unless there are at least 10 rows, some to train and
+    some to test on, all numbers are finite and targets are in [0, 1].
     """
     if not np.isfinite(features).all() or not ((targets >= 0) & (targets <= 1)).all():
         raise ValueError(f"{variant}: expected finite features and targets in [0, 1]")

@@ -1,7 +1,7 @@
-"""The four tables of binary Bayesian networks: COMPAS, Adult, Online News, Blog Feedback.
+"""The four tables for binary Bayesian neural networks: COMPAS, Adult, Online News, Blog Feedback.
 
-R. Zhang, X. Liu and Q. Liu (2022), App. I.5. Features are numbers, or one 0/1 column for each value
-of a category. What loading has in common is in `data.tabular`.
+R. Zhang, X. Liu and Q. Liu (2022), App. I.5. A feature is a number, or a 0/1 column for one value
+of a category. The loaders' common base is in `data.tabular`.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ UCI = "https://archive.ics.uci.edu/ml/machine-learning-databases"
 class COMPAS(Published):
     """Whether a defendant offends again within two years: 6,172 rows, 13 features.
 
-    The rows that ProPublica's own analysis keeps. The paper says "13 attributes" only; these are
-    five numbers (priors, three counts of juvenile offences, age), race in six and sex in two
-    columns, which is what its released scripts use.
+    The rows are those that ProPublica's own analysis keeps. The paper only says "13 attributes". As
+    in its released scripts, these are five numbers (priors, three counts of juvenile offences,
+    age), six columns for race and two for sex.
     """
 
     name: ClassVar[str] = "compas"
@@ -73,8 +73,8 @@ class COMPAS(Published):
 class Adult(Parted):
     """Whether a person earns more than 50,000 dollars: 45,222 rows without '?', 88 features.
 
-    UCI's two files together; its own split has 30,162 rows to learn from and 15,060 to test on.
-    `education` goes, as `education-num` says the same.
+    The rows of UCI's two files. UCI's own split has 30,162 training rows and 15,060 test rows.
+    `education` is dropped, because `education-num` holds the same information.
     """
 
     name: ClassVar[str] = "adult"
@@ -115,8 +115,8 @@ class Adult(Parted):
 class News(Published):
     """How often an article of Mashable was shared: 39,644 rows, 58 features.
 
-    The target is the logarithm of the shares, scaled to [0, 1]. `url` and `timedelta` are no
-    features. Where only a partial copy is found, it is used under its own name, as a substitute.
+    The target is the logarithm of the shares, scaled to [0, 1]. `url` and `timedelta` are not used
+    as features. If only a partial copy is found, it is used as a substitute, under its own name.
     """
 
     name: ClassVar[str] = "news"
@@ -135,7 +135,7 @@ class News(Published):
         return ["url", " timedelta", " n_tokens_title", " abs_title_sentiment_polarity", " shares"]
 
     def read(self) -> Content:
-        # The publisher has the CSV in an archive only: that alone is downloaded.
+        # The publisher offers the CSV only in an archive, so only the archive is downloaded.
         forms = [replace(source, urls=(), origin=self.archive.help) for source in self.choices]
         path, source = self.find([self.archive, *forms])
         with readable(path, source):
@@ -159,7 +159,7 @@ class News(Published):
 
 @dataclass(frozen=True, kw_only=True)
 class NewsPartial(Published):
-    """24,356 of the rows of Online News, early articles over-represented: a table of its own."""
+    """24,356 rows of Online News, in which early articles are over-represented."""
 
     name: ClassVar[str] = "news_partial (24,356 of 39,644 rows)"
     shape: ClassVar[tuple[int, int]] = (24_356, 63)
@@ -189,11 +189,13 @@ def news(frame: pd.DataFrame) -> Content:
 class Blog(Parted):
     """How many comments a blog post gets within a day: 54,314 rows, 276 features.
 
-    UCI's training file and its 60 test files together, without the rows above the 90th percentile
-    of the target and without columns that are constant; the target is scaled to [0, 1].
+    The rows of UCI's training file and its 60 test files, without rows above the 90th percentile of
+    the target and without constant columns. The target is scaled to [0, 1].
+
     UCI's own split has 47,287 rows of 2010 and 2011 and 7,027 of February and March 2012, whose
-    posts get fewer comments; the released scripts read files `train` and `test`, by their results
-    these. `conventions="released"` is a fault of these scripts: targets modulo 256.
+    posts get fewer comments. The paper's released scripts read files `train` and `test`; judging by
+    their results, these are UCI's. `conventions="released"` reproduces a fault of these scripts,
+    which take targets modulo 256.
     """
 
     conventions: Literal["correct", "released"] = "correct"

@@ -1,9 +1,9 @@
-"""What the loaders of `data.tables` share: find a published table, check it, split it.
+"""Base of the loaders of `data.tables`: find a published table, check it, split it.
 
-A loader is a frozen dataclass whose fields are its YAML keys; `load()` finds the original file,
+A loader is a frozen dataclass whose fields are its YAML keys. `load()` finds the original file,
 plain or compressed (`data.files`), checks its columns and rows, and returns a `data.splits.Table`.
-Where the files cannot be had and `strict` is false, a table that comes with scikit-learn stands in:
-a warning says so, and so do the table's `substitute` and `variant`.
+If the files are not available and `strict` is false, a table that comes with scikit-learn replaces
+them. A warning and the table's `substitute` and `variant` say so.
 """
 
 from __future__ import annotations
@@ -39,22 +39,22 @@ class Content(NamedTuple):
 
 
 def sources(name: str, folder: str, url: str, md5: tuple[str, ...] = ()) -> list[Source]:
-    """The published file, and its compressed forms, which are looked for but not downloaded."""
+    """The published file, and its compressed forms, which are searched for but not downloaded."""
     forms = [Source(name + end, (folder, "."), origin=url) for end in (".gz", ".bz2", ".xz")]
     return [Source(name, (folder, "."), md5, (url,)), *forms]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Published(ABC):
-    """What the loaders share.
+    """Base class of the loaders.
 
     Args:
-        limit: use so many rows, drawn at random; None for all.
+        limit: number of rows used, drawn at random; None for all.
         root: the data root; None for the environment variable LATTICEWORK_DATA, if set.
         cache: folder for downloads; None for `data/cache`.
         download: whether missing files may be downloaded.
-        strict: whether missing data are an error instead of being replaced.
-        seed: names the generator of the splits.
+        strict: whether missing data are an error, or are replaced.
+        seed: of the generator of the splits.
     """
 
     limit: int | None = None
@@ -75,7 +75,7 @@ class Published(ABC):
         """Finds, checks, reads, splits and standardises the table.
 
         Raises:
-            MissingFileError: if it cannot be had and `strict` is true.
+            MissingFileError: if it is not available and `strict` is true.
             DamagedFileError: if a file is truncated, or has other columns or another number of
                 rows than the published one.
         """
@@ -89,7 +89,7 @@ class Published(ABC):
 
     @property
     def variant(self) -> str:
-        """What records and tables call it; a convention that changes the numbers is said."""
+        """Its name in records and tables, with any convention that changes the numbers."""
         return self.name
 
     def _content(self) -> Content:
@@ -113,7 +113,7 @@ class Published(ABC):
         return self._table(content, f"{name}, in place of {self.name}", substitute=True)
 
     def find(self, choices: list[Source]) -> tuple[Path, Source]:
-        """The first of `choices` that lies somewhere, else the first that can be downloaded."""
+        """The first of `choices` that is found, else the first that can be downloaded."""
         errors = []
         for download in (False, self.download):
             for source in choices:
@@ -124,7 +124,7 @@ class Published(ABC):
         raise errors[len(choices)]  # why the published form could not be had
 
     def frame(self, choices: list[Source], shape: tuple[int, int], **settings: Any) -> pd.DataFrame:
-        """A CSV of that many rows and columns, with those of `expected()`, or DamagedFileError."""
+        """A CSV of `shape` (rows, columns) with the columns `expected()`; else DamagedFileError."""
         path, source = self.find(choices)
         with readable(path, source):
             frame = pd.read_csv(path, **settings)
@@ -138,10 +138,10 @@ class Published(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class Parted(Published):
-    """A table that comes in a part to learn from and one to test on.
+    """A table that is published in a training part and a test part.
 
-    `split="random"` draws a fifth of all rows to test on, as the paper says; "published" keeps the
-    publisher's parts, as its released scripts do. The two can be of different laws.
+    `split="random"` draws a fifth of all rows to test on, as the paper says. "published" keeps the
+    publisher's parts, as its released scripts do; these may have different distributions.
     """
 
     split: Literal["random", "published"] = "random"
@@ -161,13 +161,13 @@ class Parted(Published):
 
 @lru_cache(maxsize=2)
 def _read(loader: Published, root: str | None) -> Content:
-    """Read once in a sweep: the runs of a process ask for the same few tables (in one `root`)."""
+    """Cached, because the runs of a sweep in one process load the same few tables."""
     return loader.read()
 
 
 @contextmanager
 def readable(path: Path, source: Source) -> Iterator[None]:
-    """Turns what reading a truncated or foreign file raises into DamagedFileError."""
+    """Turns errors in reading a truncated or wrong file into DamagedFileError."""
     try:
         yield
     except UNREADABLE as error:
@@ -191,7 +191,7 @@ def require(
 
 
 def bundled(binary: bool) -> tuple[Content, str]:
-    """A table of scikit-learn's, and its name: targets 0 and 1, or between them."""
+    """A table of scikit-learn and its name; targets are 0 and 1 if `binary`, else in [0, 1]."""
     from sklearn.datasets import load_breast_cancer, load_diabetes  # its import takes a second
 
     load: Callable = load_breast_cancer if binary else load_diabetes

@@ -1,12 +1,12 @@
-"""Bags of words: which of the most common word stems a text holds, one binary site a stem.
+"""Bags of words: one binary site for each common word stem, 1 if a text contains it.
 
-O. Breuleux, Y. Bengio and P. Vincent (2011), Section 5, took the 1,000 most common stems of 100,000
-restaurant reviews of OpenTable, which are unpublished; IMDB's movie reviews stand in (A. Maas et
-al., "Learning Word Vectors for Sentiment Analysis", ACL 2011). Stems are those of M. Porter's
-algorithm ("An algorithm for suffix stripping", Program 1980), as NLTK has it.
+O. Breuleux, Y. Bengio and P. Vincent (2011), Section 5, used the 1,000 most common stems of 100,000
+restaurant reviews of OpenTable, which are unpublished. IMDB's movie reviews replace them (A. Maas
+et al., "Learning Word Vectors for Sentiment Analysis", ACL 2011). Stems are those of M. Porter's
+algorithm ("An algorithm for suffix stripping", Program 1980), as implemented by NLTK.
 
-The file is read once, line by line; of each text only the numbers of its stems are kept. The result
-is kept in the cache folder, eight sites to a byte.
+The file is read once, line by line, keeping only the indices of each text's stems. The result is
+stored in the cache folder, eight sites to a byte.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ LARGEST = (80_000, 10_000, 10_000)  # the paper's splits
 class Reviews:
     """IMDB's 50,000 reviews by presence of `words` stems: 40,000 / 5,000 / 5,000, split at random.
 
-    The stems are the most common ones of the training reviews, by the number of reviews that hold
-    them. A corpus of 100,000 texts or more is split 80,000 / 10,000 / 10,000 as in the paper, a
-    smaller one in the same proportions. Where the file is missing and `strict` is false, the
-    paragraphs of Python's help topics, which come with Python, stand in, and the data set says so.
+    The stems are those that occur in most training reviews. A corpus of 100,000 texts or more is
+    split 80,000 / 10,000 / 10,000 as in the paper, a smaller one in the same proportions. If the
+    file is missing and `strict` is false, the paragraphs of Python's help topics, which come with
+    Python, replace it, and the data set says so.
 
     Args:
         words: number of stems, the sites of a row.
         root: the data root; None for the environment variable LATTICEWORK_DATA, if set.
         cache: folder for the matrix; None for `data/cache`.
         strict: whether missing reviews are an error.
-        seed: names the generator of the split.
+        seed: of the generator of the split.
     """
 
     words: int = 1000
@@ -72,7 +72,7 @@ class Reviews:
         """Finds, reads, stems and splits the reviews, or unpacks them from the cache.
 
         Raises:
-            MissingFileError: if they cannot be had and `strict` is true.
+            MissingFileError: if they are not available and `strict` is true.
             DamagedFileError: if the file is truncated or another one.
         """
         try:
@@ -108,7 +108,7 @@ class Reviews:
 
 
 def bag_of_words(texts: Iterable[str], words: int, seed: int) -> tuple[list[np.ndarray], list[str]]:
-    """Presence of the `words` commonest stems in each text: uint8 splits, and the stems.
+    """Presence of the `words` most common stems in each text: uint8 splits, and the stems.
 
     Raises ValueError if there are fewer stems, or too few texts to split.
     """
@@ -121,7 +121,8 @@ def bag_of_words(texts: Iterable[str], words: int, seed: int) -> tuple[list[np.n
         )
     if len(numbers) < words or len(held) < 10:
         raise ValueError(
-            f"{words} stems of 10 or more texts were asked for, found {len(numbers)} of {len(held)}"
+            f"expected at least 10 texts with {words} stems in all, "
+            f"found {len(held)} texts with {len(numbers)}"
         )
     order = torch.randperm(len(held), generator=derive(seed, "reviews split")).tolist()
     tenth = min(len(held) // 10, LARGEST[1])
@@ -162,7 +163,7 @@ def read_jsonl(path: Path) -> Iterator[str]:
 
 
 def help_topics() -> list[str]:
-    """Paragraphs of five words or more."""
+    """Paragraphs of at least five words from Python's help topics."""
     paragraphs = [p for t in pydoc_data.topics.topics.values() for p in t.split("\n\n")]
     return [paragraph for paragraph in paragraphs if len(WORD.findall(paragraph.lower())) >= 5]
 

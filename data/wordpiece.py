@@ -16,8 +16,8 @@ CHUNK = 10_000  # sentences encoded at once
 def learn(sentences: Sequence[str], size: int) -> list[str]:
     """A vocabulary of at most `size` lower-case word pieces, the special tokens first.
 
-    Pieces that are equally frequent come in no fixed order, and at the end of the list one may be
-    there in place of another: whoever needs the same vocabulary twice has to store it.
+    Equally frequent pieces come in no fixed order, and at the end of the list they may replace one
+    another. Store the vocabulary if you need the same one again.
     """
     trainer = BertWordPieceTokenizer(lowercase=True)
     trainer.train_from_iterator(
@@ -33,20 +33,20 @@ def learn(sentences: Sequence[str], size: int) -> list[str]:
 
 
 def tokenizer_of(vocabulary: Sequence[str]) -> BertWordPieceTokenizer:
-    """BERT's own: lower case, no accents, split at white space and punctuation, then in pieces."""
+    """BERT's tokenizer: lower case, no accents, split at spaces and punctuation, then pieces."""
     numbers = {piece: i for i, piece in enumerate(vocabulary)}
     return BertWordPieceTokenizer(numbers, lowercase=True)
 
 
 class Encoded(NamedTuple):
-    """Token sequences one after the other: sentence i is `tokens[starts[i] : starts[i + 1]]`."""
+    """Concatenated token sequences: sentence i is `tokens[starts[i] : starts[i + 1]]`."""
 
     tokens: np.ndarray  # int32
     starts: np.ndarray  # int64, one more than there are sentences
 
 
 def encode(tokenizer: BertWordPieceTokenizer, sentences: Sequence[str], longest: int) -> Encoded:
-    """[CLS] sentence [SEP] of each sentence, cut to `longest` tokens."""
+    """Each sentence as [CLS] sentence [SEP], cut to `longest` tokens."""
     tokenizer.enable_truncation(longest)
     parts, lengths = [], [0]
     for first in range(0, len(sentences), CHUNK):
