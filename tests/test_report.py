@@ -25,6 +25,7 @@ from experiments.report import committed
 from experiments.report.exhibits import catalogue
 from experiments.report.holdings import CONF, declared, exists, holding, kind
 from experiments.report.page import html, markdown, write
+from experiments.report.results import results_page
 from experiments.report.view import Report, duration, gather, number
 from experiments.tables.table import Estimate
 from experiments.tables.table import write as write_table
@@ -383,6 +384,20 @@ def test_the_committed_ledger_is_that_of_the_committed_records():
     assert (ROOT / "docs/results/ledger.md").read_text() == committed.ledger_page(made)
     for file, name, text in committed.blocks(made, KNOWN, ROOT, BUNDLES):
         assert file.read_text() == committed.replaced(file.read_text(), name, text), file.name
+    page = results_page(made, ROOT / "docs" / "results")
+    assert (ROOT / "docs/results/README.md").read_text() == page
+
+
+def test_every_note_belongs_to_an_exhibit():
+    names = {file.stem for file in (ROOT / "docs/results/notes").glob("*.md")}
+    assert names - {exhibit.name for exhibit in KNOWN.exhibits} == {"bench"}
+
+
+def test_every_file_that_the_results_page_links_exists():
+    folder = ROOT / "docs" / "results"
+    links = re.findall(r"\]\(([^)#]+)\)", (folder / "README.md").read_text())
+    assert len(links) > 40
+    assert [link for link in links if not (folder / link).exists()] == []
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What the repository holds of the results: the ledger, its summary, and the table of times.
+"""What the repository shows of the results: figures, tables, ledger, results page, times.
 
 All of it is made from the records committed in docs/results/records. Imports no torch.
 """
@@ -11,6 +11,7 @@ from experiments.record import BUNDLES
 from experiments.report import page
 from experiments.report.exhibits import Catalogue, catalogue
 from experiments.report.holdings import CONF, Holding, declared, holdings
+from experiments.report.results import results_page, stem
 from experiments.report.view import Report, duration, gather
 from experiments.tables.table import write
 
@@ -19,23 +20,25 @@ UNKNOWN = "not measured"
 
 
 def refresh(root: Path = ROOT, bundles: Path = BUNDLES) -> list[Path]:
-    """Write the ledger, figures and tables of docs/results, and the made blocks of pages."""
+    """Write all of docs/results but its notes, and the generated blocks of other pages."""
     report, known = gather(None, bundles=bundles), catalogue()
     results = root / "docs" / "results"
     written = [results / "ledger.md"]
     written[0].write_text(ledger_page(report))
     for section in report.sections:
         for part in section.parts:
-            before = "" if section.exhibit.paper == "langevin" else f"{part.experiment}-"
             for picture in part.drawn.pictures:
-                target = results / f"{before}{picture.name}.png"
+                target = results / f"{stem(section.exhibit, part.experiment, picture.name)}.png"
                 target.write_bytes(picture.png)
                 written.append(target)
                 if picture.html:
                     written.append(target.with_suffix(".html"))
                     written[-1].write_text(picture.html, encoding="utf-8")
             for name, frame in part.drawn.tables:
-                written += write(frame, results / f"{before}{name}.csv")
+                file = results / f"{stem(section.exhibit, part.experiment, name)}.csv"
+                written += write(frame, file)
+    written.append(results / "README.md")
+    written[-1].write_text(results_page(report, results))
     for file, name, text in blocks(report, known, root, bundles):
         file.write_text(replaced(file.read_text(), name, text))
         written.append(file)

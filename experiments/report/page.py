@@ -3,6 +3,7 @@
 import base64
 import math
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -38,12 +39,18 @@ def html(report: Report) -> str:
 
 
 def markdown(report: Report) -> str:
-    return _environment(escape=False).get_template("page.md.jinja").render(report=report)
+    """The report in Markdown."""
+    return render("page.md.jinja", report=report)
 
 
 def ledger(report: Report) -> str:
     """The ledger alone, in Markdown."""
-    return _environment(escape=False).get_template("ledger.md.jinja").render(report=report)
+    return render("ledger.md.jinja", report=report)
+
+
+def render(template: str, **values: Any) -> str:
+    """A Markdown template of this folder, filled with `values`."""
+    return _environment(escape=False).get_template(template).render(**values)
 
 
 def file_name(part: Part, name: str) -> str:
@@ -56,6 +63,7 @@ def _environment(*, escape: bool) -> Environment:
         loader=FileSystemLoader(HERE), autoescape=escape, undefined=StrictUndefined
     )
     environment.filters |= {
+        "anchor": lambda name: name.lower().replace(".", ""),
         "base64": lambda content: base64.b64encode(content).decode(),
         "cell": cell,
         "file": file_name,
@@ -63,6 +71,7 @@ def _environment(*, escape: bool) -> Environment:
         "markdown": _markdown,
         "number": number,
         "order": lambda verdict: list(Verdict).index(verdict),
+        "safe_cell": lambda text: text.replace("|", "\\|"),  # in a Markdown table
         "sort_key": sort_key,
         "strength": _strength,
     }

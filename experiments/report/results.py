@@ -1,0 +1,107 @@
+"""docs/results/README.md: a section an exhibit, made from the committed records. Imports no torch.
+
+The numbers, commands and facts come from the records. Causes and caveats are a hand-written note of
+a few sentences beside each exhibit: docs/results/notes/<exhibit>.md.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from experiments.claims.ledger import Entry
+from experiments.claims.verdict import Number
+from experiments.report import page
+from experiments.report.exhibits import Exhibit
+from experiments.report.view import Part, Report, Section
+
+HIDDEN = ("Scale", "Records")  # facts that are the same in every section
+BENCH_COLUMNS = ("turns", "ours_low", "ours_high", "plain_low", "plain_high")  # left out
+
+
+@dataclass(frozen=True)
+class Shown:
+    """An experiment's part of a section; names of files without their suffix."""
+
+    command: str
+    pictures: list[str]
+    pages: list[str]
+    tables: list[tuple[str, str]]  # name, Markdown
+    facts: list[tuple[str, str]]
+    problems: list[str]
+
+
+@dataclass(frozen=True)
+class Page:
+    """A section of the results page."""
+
+    exhibit: Exhibit
+    state: str
+    parts: list[Shown]
+    entries: list[Entry]
+    numbers: list[Number]
+    note: str
+
+
+def stem(exhibit: Exhibit, experiment: str, name: str) -> str:
+    """Name of a figure's or table's files in docs/results, without the suffix."""
+    return name if exhibit.paper == "langevin" else f"{experiment}-{name}"
+
+
+def results_page(report: Report, folder: Path) -> str:
+    """The page, given the figures and tables in `folder` (docs/results)."""
+    return page.render(
+        "results.md.jinja",
+        pages=[_page(section, folder) for section in report.sections],
+        benches=[_bench(file) for file in sorted(folder.glob("bench*.csv"))],
+        bench_note=_note(folder, "bench"),
+    )
+
+
+def _page(section: Section, folder: Path) -> Page:
+    found = [entry.finding for entry in section.entries if entry.finding]
+    numbers = dict.fromkeys(one for finding in found for one in finding.numbers)
+    return Page(
+        section.exhibit,
+        section.state,
+        [_shown(section.exhibit, part, folder) for part in section.parts],
+        section.entries,
+        list(numbers),
+        _note(folder, section.exhibit.name),
+    )
+
+
+def _shown(exhibit: Exhibit, part: Part, folder: Path) -> Shown:
+    def files(kind: str) -> list[str]:
+        names = (part.holding.config.get(kind) or {}) if part.holding else {}
+        wanted = exhibit.of[part.experiment]
+        return [
+            stem(exhibit, part.experiment, str(name))
+            for name in names
+            if wanted is None or name in wanted
+        ]
+
+    pictures = [name for name in files("figures") if (folder / f"{name}.png").exists()]
+    tables = [name for name in files("tables") if (folder / f"{name}.md").exists()]
+    return Shown(
+        part.command,
+        pictures,
+        [name for name in pictures if (folder / f"{name}.html").exists()],
+        [(name, (folder / f"{name}.md").read_text().strip()) for name in tables],
+        [fact for fact in part.facts if fact[0] not in HIDDEN],
+        part.problems,
+    )
+
+
+def _note(folder: Path, name: str) -> str:
+    file = folder / "notes" / f"{name}.md"
+    return file.read_text().strip() if file.exists() else ""
+
+
+def _bench(file: Path) -> tuple[str, str, str]:
+    """A benchmark's file name, its command with the machine, and its table."""
+    head = file.read_text().splitlines()[0].removeprefix("# ")
+    command, _, machine = head.partition("; ")
+    frame = pd.read_csv(file, comment="#")
+    frame = frame.drop(columns=[name for name in BENCH_COLUMNS if name in frame])
+    return file.name, f"{command}  # {machine}", frame.to_markdown(index=False)
