@@ -103,8 +103,8 @@ def times(known: Catalogue, bundles: Path = BUNDLES) -> str:
             f"`{name}`",
             _data(sweep.config),
             str(len(sweep.runs)),
-            _time(some, known.times.get(name, {}), gpu=False),
-            _time(some, known.times.get(name, {}), gpu=True),
+            time_of(some, known.times.get(name, {}), gpu=False),
+            time_of(some, known.times.get(name, {}), gpu=True),
             _memory(some),
         ]
         rows.append(f"| {' | '.join(cells)} |")
@@ -118,7 +118,7 @@ def _data(config: Any) -> str:
     return str(swept or choice).replace(",", ", ") if data or swept else "none"
 
 
-def _time(held: Holding | None, noted: dict[str, str], *, gpu: bool) -> str:
+def time_of(held: Holding | None, noted: dict[str, str], *, gpu: bool) -> str:
     """Time of all runs of the sweep on such a device, else as noted in exhibits.yaml.
 
     Where some runs are missing: the mean of those that finished, times the number declared.
