@@ -776,6 +776,30 @@ def test_a_diverged_end_counts_as_the_largest_error():
     assert the("fig5-gibbs").judge(records).verdict()[0] is HOLDS
 
 
+def test_records_that_no_ratio_can_be_made_of_are_named():
+    """A report of anybody's runs must not end in a traceback."""
+    zero = {"fast_step_size": 0.0}
+    still = [fake(sampler=name, settings=zero) for name in ("rates_fpcd", "rates_herding")]
+    with pytest.raises(LookupError, match="fast step size of 0"):
+        the("rates-fig2-step").judge(still)
+    two = [
+        *steps_chosen(True),
+        fake(sampler="rates_fpcd", seed=9, settings={"fast_step_size": 0.5}),
+    ]
+    with pytest.raises(LookupError, match="several fast step sizes"):
+        the("rates-fig2-step").judge(two)
+    alike = consistency(True)
+    for record in alike:
+        record.metrics["isl"] = -300.0
+    with pytest.raises(LookupError, match="no spread over models by SML"):
+        the("rates-fig3-consistency").judge(alike)
+    lost = fig5_gibbs(True)
+    for record in lost:
+        record.metrics["log_rmse"] = math.nan
+    with pytest.raises(LookupError, match="no finite log RMSE"):
+        the("fig5-gibbs").judge(lost)
+
+
 def test_margins_are_written_as_differences():
     for one in CLAIMS:
         for margin in one.judge(RECORDS[one.name](True)).margins:

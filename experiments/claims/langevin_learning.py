@@ -108,6 +108,8 @@ def _rise(record: Record) -> float:
     """Log RMSE at the end minus that at the start; the largest reading where the end is NaN."""
     readings = record.metrics["log_rmse"].to_numpy(float)
     finite = readings[np.isfinite(readings)]
+    if not finite.size:
+        raise LookupError(f"{record.path.name} has no finite log RMSE")
     end = readings[-1] if np.isfinite(readings[-1]) else finite.max()
     return float(end - finite[0])
 

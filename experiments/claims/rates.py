@@ -129,7 +129,9 @@ def step_size_ratio(records: list[Record]) -> Finding:
         sizes = {record.config["sampler"]["fast_step_size"] for record in groups[name]}
         if len(sizes) > 1:
             raise LookupError(f"records of {name} at several fast step sizes")
-        chosen[name] = sizes.pop()
+        if not (size := sizes.pop()) > 0:
+            raise LookupError(f"records of {name} at a fast step size of {size:g}")
+        chosen[name] = size
     ratio = chosen["rates-herding"] / chosen["rates-FPCD"]
     low, high = (printed("rates_fig2", "step_size", end) for end in ("lowest", "highest"))
     what = "fast step size of rates-herding / rates-FPCD"
@@ -270,17 +272,19 @@ def words(records: list[Record]) -> Finding:
         for start in STARTS
     }
     early, late = at("isl", "step", FEW), last("isl")
-    margins = []
-    for name, sign in zip(PAIR, (1, -1), strict=True):
+    apart, fall = {}, {}
+    for name in PAIR:
         start, other = (ends["cd", name, start] for start in STARTS)
-        apart = {seed: abs(start[seed] - other[seed]) for seed in common(start, other)}
-        fall = _models(records, "cd", name, STARTS[0], lambda r: early(r) - late(r))
-        what = f"|last ISL, data mean - uniform start|, {name}"
-        text = f"{what} - {STUCK:g}" if sign > 0 else f"{STUCK:g} - {what}"
-        margins += [
-            _signed(f"models by CD: {text}", apart, sign, STUCK),
-            _signed(f"models by CD: fall of {name}'s ISL from {FEW} samples to all", fall, sign),
-        ]
+        apart[name] = {seed: abs(start[seed] - other[seed]) for seed in common(start, other)}
+        fall[name] = _models(records, "cd", name, STARTS[0], lambda r: early(r) - late(r))
+    gibbs, ours = PAIR
+    what = "|last ISL, data mean - uniform start|"
+    margins = [
+        _above(f"models by CD: {what} of {gibbs} - {STUCK:g}", apart[gibbs], STUCK),
+        _below(f"models by CD: {STUCK:g} - {what} of {ours}", apart[ours], STUCK),
+        _above(f"models by CD: ISL of {gibbs}, {FEW} samples - all", fall[gibbs]),
+        _below(f"models by CD: ISL of {ours}, all samples - {FEW}", fall[ours]),
+    ]
     mean = {
         (method, name): _averaged(*(ends[method, name, start] for start in STARTS))
         for method in METHODS
@@ -288,8 +292,8 @@ def words(records: list[Record]) -> Finding:
     }
     behind = {}
     for method in METHODS:
-        gibbs, ours = (mean[method, name] for name in PAIR)
-        behind[method] = {seed: ours[seed] - gibbs[seed] for seed in common(ours, gibbs)}
+        theirs, own = (mean[method, name] for name in PAIR)
+        behind[method] = {seed: own[seed] - theirs[seed] for seed in common(own, theirs)}
     what = "last ISL, rates-FPCD - Gibbs"
     margins += [
         Margin(f"models by CD: {what}", tuple(behind["cd"].values())),
@@ -323,6 +327,8 @@ def consistency(records: list[Record]) -> Finding:
         where = f"models by {method.upper()}"
         margins.append(difference(f"{where}: last ISL, rates-FPCD - Gibbs", ours, gibbs))
         variances = [float(np.var([one[s] for s in seeds], ddof=1)) for one in (gibbs, ours)]
+        if min(variances) == 0:
+            raise LookupError(f"no spread over models by {method.upper()}")
         ratio = math.log(variances[0] / variances[1])
         reach = math.log(stats.f.ppf(0.5 + LEVEL / 2, len(seeds) - 1, len(seeds) - 1))
         what = f"{where}: log(variance of Gibbs's ISL / rates-FPCD's)"
@@ -355,10 +361,14 @@ def _models(
         raise LookupError(f"{error.args[0]} on {where}") from error
 
 
-def _signed(what: str, seeds: Seeds, sign: int, threshold: float = 0.0) -> Margin:
-    """`seeds - threshold`, or its negative."""
-    text = what if sign > 0 or threshold else f"-({what})"
-    return Margin(text, tuple(sign * (seeds[key] - threshold) for key in sorted(seeds)))
+def _above(what: str, seeds: Seeds, threshold: float = 0.0) -> Margin:
+    """`seeds - threshold`."""
+    return Margin(what, tuple(seeds[key] - threshold for key in sorted(seeds)))
+
+
+def _below(what: str, seeds: Seeds, threshold: float = 0.0) -> Margin:
+    """`threshold - seeds`."""
+    return Margin(what, tuple(threshold - seeds[key] for key in sorted(seeds)))
 
 
 def _averaged(*values: Seeds) -> dict[int, float]:
