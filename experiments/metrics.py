@@ -75,6 +75,33 @@ class MarginalError(Metric):
         return {"log_rmse": error.square().mean().sqrt().log()}
 
 
+class Ensemble(NamedTuple):
+    x: Tensor  # [chains, *shape], the current states
+    truth: Tensor  # [*shape]
+    scale: Tensor  # [], as in MarginalSums
+
+
+@dataclass(frozen=True)
+class EnsembleError(Metric):
+    """Log RMSE over sites of the mean of the current states of all chains, natural logarithm.
+
+    What interacting particles are meant for (Han et al. 2020): they settle as a set, so that their
+    mean over time has the error of that set. n independent exact draws have an error of about
+    sd / sqrt(n), with sd the standard deviation of a site. On {0, 1} of 2 mean - 1.
+    """
+
+    def init(self, model: EnergyModel, state: Any, reference: Reference) -> Ensemble:
+        sums = MarginalError().init(model, state, reference)
+        return Ensemble(state.x, sums.truth, sums.scale)
+
+    def update(self, carry: Ensemble, state: Any, info: Info) -> Ensemble:
+        return carry._replace(x=state.x)
+
+    def read(self, carry: Ensemble) -> dict[str, Tensor]:
+        error = (carry.x.mean(0) - carry.truth) * carry.scale
+        return {"log_rmse_ensemble": error.square().mean().sqrt().log()}
+
+
 class Average(NamedTuple):
     total: Tensor  # []
     steps: Tensor  # []

@@ -24,6 +24,14 @@ def published(name: str, *keys: str) -> Estimate | None:
     return Estimate(*node) if isinstance(node, list) else Estimate(float(node))
 
 
+def printed(name: str, *keys: str) -> float:
+    """The mean of `published(name, *keys)`. Raises KeyError where the paper prints none."""
+    found = published(name, *keys)
+    if found is None:
+        raise KeyError(f"published.yaml has no {name} {' '.join(keys)}")
+    return found.mean
+
+
 def source(name: str) -> str:
     """Where the number is printed: `langevin, Table 1`."""
     return str(_file()[name]["source"])

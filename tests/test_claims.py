@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from fakes import fake, noise
 
+from experiments.claims.langevin_learning import likelihood_bounds, log_z_error
 from experiments.claims.ledger import CLAIMS, Claim, Pool, judge
-from experiments.claims.pairing import after, by_seed, last, less
+from experiments.claims.pairing import after, by_seed, difference, last
 from experiments.claims.verdict import Finding, Margin, Verdict
 from experiments.published import names, published
 from experiments.record import Record
@@ -97,10 +98,10 @@ def test_the_binding_margin_is_the_closest_to_failing():
 
 
 def test_pairs_are_of_equal_seeds():
-    gap = less("gap", {0: 1.0, 1: 3.0, 2: 9.0}, {1: 1.0, 0: 0.5, 7: 0.0})
+    gap = difference("gap", {0: 1.0, 1: 3.0, 2: 9.0}, {1: 1.0, 0: 0.5, 7: 0.0})
     assert gap.values == (0.5, 2.0)
     with pytest.raises(LookupError, match="no seed"):
-        less("gap", {0: 1.0}, {1: 1.0})
+        difference("gap", {0: 1.0}, {1: 1.0})
     twice = [fake({"x": [1.0]}, seed=3), fake({"x": [2.0]}, seed=3)]
     with pytest.raises(LookupError, match="two runs of seed 3"):
         by_seed(twice, last("x"))
@@ -209,6 +210,14 @@ def fig3_slow(true: bool) -> list[Record]:
     return curves(level, "log_rmse", {} if true else {"dmala": 3.0})
 
 
+def fig3_cost(true: bool) -> list[Record]:
+    cost = {"gibbs": 1.0, "gwg": 3.0, "dula": 1.2, "dmala": 3.0 if true else 6.0}
+    return [
+        fake(sampler=name, seed=seed, seconds_per_step=value * (1 + noise(seed)))
+        for (name, value), seed in product(cost.items(), SEEDS)
+    ]
+
+
 def fig3_dula(true: bool) -> list[Record]:
     level = dict.fromkeys(BASELINES, -3.0) | {"dula": -2.95 if true else -2.5, "dmala": -4.0}
     return curves(level, "log_rmse")
@@ -277,10 +286,12 @@ def app_d(true: bool) -> list[Record]:
 
 
 def app_h(true: bool) -> list[Record]:
-    scaled = -6.0 if true else -0.2
-    rows = {"step": [10, 10], "step_size": [1.0, 0.1], "power": [1.0, 0.0], "thinned": [-5, -0.3]}
-    middle = np.array([scaled, -0.35])
-    bands = {"log_rmse": middle, "log_rmse_low": middle - 0.05, "log_rmse_high": middle + 0.05}
+    """At alpha = 10 a site flips at every step: right over all steps, stuck over every other."""
+    scaled = -5.2 if true else 0.2
+    rows = {"step": [10] * 3, "step_size": [1.0, 10.0, 0.001], "power": [1.0, 0.0, 0.0]}
+    rows |= {"thinned": [scaled, -0.3466, -0.3465]}
+    middle = np.array([-5.6, -6.2, -0.3466])
+    bands = {"log_rmse": middle, "log_rmse_low": middle - 0.2, "log_rmse_high": middle + 0.1}
     return [fake(rows | bands), fake(rows | bands, sampler="dula")]
 
 
@@ -297,12 +308,14 @@ def bound(column: str):
 
 
 def fig1b(true: bool) -> list[Record]:
+    """From the first epsilon to the last the bias rises either way, all along only if true."""
+    bias = {0.001: 0.001, 0.1: 0.1 if true else 1.5, 1.0: 1.0}
     return [
         fake(
-            {"step_size": [0.1], "exact": [epsilon if true else 0.001 / epsilon], "theorem": [2.0]},
+            {"step_size": [0.1], "exact": [value], "theorem": [2.0]},
             config={"model": {"a": 1.0, "b": 0.1, "epsilon": epsilon}},
         )
-        for epsilon in (0.001, 0.1, 1.0)
+        for epsilon, value in bias.items()
     ]
 
 
@@ -320,17 +333,39 @@ def fig5(true: bool) -> list[Record]:
     return records
 
 
-def table1(true: bool, data: str) -> list[Record]:
-    score = {"gibbs": -117.0, "gwg": -80.0, "dula": -81.0, "dmala": -79.0 if true else -85.0}
+def fig5_gibbs(true: bool) -> list[Record]:
+    """With 5 sampling steps the error grows, or falls; with 100 it falls."""
     return [
         fake(
-            sampler=name,
-            choices={"data": data},
-            log_likelihood={"test": {"mean": value}},
-            log_z_error=0.1,
+            {"step": [0, 50, 100], "log_rmse": [-2.0, -2.5, end + noise(seed)]},
+            sampler="gibbs",
+            seed=seed,
+            config={"task": {"steps": steps}},
         )
-        for name, value in score.items()
+        for (steps, end), seed in product({5: -1.0 if true else -3.0, 100: -5.0}.items(), SEEDS)
     ]
+
+
+def learned(name: str, data: str, mean: float, below: float, above: float, ess: float) -> Record:
+    """A test log-likelihood of `mean` nats by AIS, between mean - below and mean + above."""
+    return fake(
+        sampler=name,
+        choices={"data": data},
+        config={"task": {"chains": 50, "back": 50}},
+        log_likelihood={"test": {"mean": mean}},
+        log_z=100.0,
+        log_z_error=0.1,
+        log_z_lower=100.0 - above,
+        log_z_lower_error=0.01,
+        log_z_upper=100.0 + below,
+        log_z_upper_error=0.01,
+        ess=ess,
+    )
+
+
+def table1(true: bool, data: str) -> list[Record]:
+    score = {"gibbs": -117.0, "gwg": -80.0, "dula": -81.0, "dmala": -79.0 if true else -85.0}
+    return [learned(name, data, value, 0.4, 0.2, 40.0) for name, value in score.items()]
 
 
 def table2(true: bool, data: str) -> list[Record]:
@@ -411,6 +446,52 @@ def fig2_rates(true: bool) -> list[Record]:
     return isl(level, parzen=-80.0)
 
 
+def caught_up(true: bool) -> list[Record]:
+    """Rates-FPCD ends level with rates-herding, or clearly above."""
+    return isl(
+        {
+            "rates_herding": [-200, -130, -110, -90, -79.0],
+            "rates_fpcd": [-200, -150, -130, -100, -78.5 if true else -74.0],
+        }
+    )
+
+
+def hundred(true: bool) -> list[Record]:
+    return isl(
+        {
+            "block_gibbs": [-200, -190, -170, -150, -110 if true else -90],
+            "rates_fpcd": [-200, -150, -130, -100, -80],
+        }
+    )
+
+
+def steps_chosen(true: bool) -> list[Record]:
+    sizes = {"rates_fpcd": 0.001, "rates_herding": 0.03 if true else 0.005}
+    return [
+        fake(sampler=name, seed=seed, settings={"fast_step_size": size})
+        for (name, size), seed in product(sizes.items(), SEEDS)
+    ]
+
+
+def sequence(share: float, seed: int, name: str, **settings: float) -> Record:
+    """A record of samples of which `share` of the pixels are on."""
+    x = (np.random.default_rng(seed).random((200, 64)) < share).astype(np.uint8)
+    return fake(sampler=name, seed=seed, settings=settings, stored={"sequence": {"x": x}})
+
+
+def bolder(true: bool) -> list[Record]:
+    share = {"sample_penalization": 0.3 if true else 0.1, "rates_fpcd": 0.2, "rates_herding": 0.2}
+    return [sequence(value, seed, name) for (name, value), seed in product(share.items(), SEEDS)]
+
+
+def uniform(true: bool) -> list[Record]:
+    """A sampler without decay; one with decay is there too and does not count."""
+    without = [
+        sequence(0.5 if true else 0.1, seed, "sample_penalization", decay=1.0) for seed in SEEDS
+    ]
+    return without + [sequence(0.1, seed, "sample_penalization", decay=0.9) for seed in SEEDS]
+
+
 def faster(least: float):
     """Gibbs gets where 100 samples of rates-FPCD are in 1,000 seconds or in 1 second."""
 
@@ -434,18 +515,36 @@ def decay(true: bool) -> list[Record]:
 
 
 def words(true: bool) -> list[Record]:
+    """Where the claim is not true, Gibbs is 8 nats behind on models by CD and never stuck."""
     records = []
-    for method, name in product(("cd", "sml", "fpcd"), ("block_gibbs", "rates_fpcd")):
-        stuck = method == "cd" and name == ("block_gibbs" if true else "rates_fpcd")
-        records += isl(
-            {name: [-400, -380, -360, -350, -360 if stuck else -300]},
-            choices={"negatives": method, "model": "rbm_reviews"},
-        )
+    flows = [-400, -380, -330, -310, -300]
+    for method, name, start in product(
+        ("cd", "sml", "fpcd"), ("block_gibbs", "rates_fpcd"), ("data_mean", "uniform")
+    ):
+        values = flows
+        if method == "cd" and name == "block_gibbs":
+            stuck = [-400, -330, -318, -315, -321] if start == "data_mean" else [-530] * 5
+            values = stuck if true else [value - 8 for value in flows]
+        choices = {"negatives": method, "model": "rbm_reviews", "start": start}
+        records += isl({name: values}, choices=choices)
+    return records
+
+
+def consistency(true: bool) -> list[Record]:
+    """Over models, Gibbs is lower by 20 nats and far more spread, or it is the other way round."""
+    records = []
+    for method, name in product(("sml", "fpcd"), ("block_gibbs", "rates_fpcd")):
+        worse = name == ("block_gibbs" if true else "rates_fpcd")
+        for seed, record in zip(
+            SEEDS, isl({name: [-400] * 5}, choices={"negatives": method}), strict=True
+        ):
+            record.metrics["isl"] += 100 - worse * (20 + 5 * (seed - 2)) + noise(seed, worse)
+            records.append(record)
     return records
 
 
 def cost(true: bool) -> list[Record]:
-    ratio = {"usps": 3.0, "mnist": 6.5 if true else 9.0}
+    ratio = {"usps": 3.0, "mnist": 5.0 if true else 20.0}
     return [
         fake(
             sampler=name,
@@ -483,6 +582,7 @@ RECORDS: dict[str, Callable[[bool], list[Record]]] = {
     "fig3-iterations": fig3,
     "fig3-seconds": fig3_slow,
     "fig3-dula": fig3_dula,
+    "fig3-cost": fig3_cost,
     "fig7-connectivity": fig7,
     "fig4-iterations": fig4,
     "fig4-seconds": fig4,
@@ -492,21 +592,28 @@ RECORDS: dict[str, Callable[[bool], list[Record]]] = {
     "fig5-seconds": fig5,
     "fig5-ratio": fig5,
     "fig5-fewer": fig5,
+    "fig5-gibbs": fig5_gibbs,
     "table3-diversity": table3,
     "table3-quality": table3,
     "appD-acceptance": app_d,
     "appH-preconditioner": app_h,
     "rates-sec3-unlearning": unlearning,
     "rates-training-fpcd": training,
+    "rates-fig1-bolder": bolder,
+    "rates-fig1-uniform": uniform,
     "rates-fig2-parzen": fig2_rates,
     "rates-fig2-between": fig2_rates,
     "rates-fig2-between-mnist": fig2_rates,
-    "rates-fig2-herding": fig2_rates,
+    "rates-fig2-herding": caught_up,
     "rates-fig2-herding-mnist": fig2_rates,
     "rates-fig2-faster": faster(20),
     "rates-fig2-faster-mnist": faster(250),
     "rates-fig3-decay": decay,
+    "rates-fig2-hundred-mnist": hundred,
+    "rates-fig2-step": steps_chosen,
+    "rates-fig2-step-mnist": steps_chosen,
     "rates-fig3-words": words,
+    "rates-fig3-consistency": consistency,
     "rates-cost": cost,
 }
 for kind, make in (("table1", table1), ("table2", table2), ("table4", table4)):
@@ -571,3 +678,129 @@ def test_published_numbers_of_figures_are_in_the_same_file():
     assert {"fig2", "fig4", "fig5", "appD", "appH", "rates_fig2", "rates_cost"} <= set(names())
     assert published("fig2", "dmala", "acceptance").mean == 0.52
     assert published("fig5", "log_rmse").mean == -5.0
+
+
+def the(name: str) -> Claim:
+    (found,) = [one for one in CLAIMS if one.name == name]
+    return found
+
+
+def test_a_likelihood_is_higher_only_where_the_bounds_by_ais_say_so():
+    """Estimates 3 nats apart, as on Caltech silhouettes, between bounds that overlap."""
+    others = [learned(name, "caltech", -150.0, 1.0, 1.0, 20.0) for name in ("gibbs", "gwg")]
+    wide = [
+        learned("dula", "caltech", -119.4, 17.4, 4.9, 4.6),
+        learned("dmala", "caltech", -116.2, 27.5, 5.4, 1.1),
+    ]
+    finding = the("table1-caltech").judge([*others, *wide])
+    verdict_, needs = finding.verdict()
+    assert verdict_ is OPEN
+    assert "dmala has 1.1 of 50 chains effective" in needs
+    assert "gwg has" not in needs
+    tight = [
+        learned("dula", "caltech", -119.4, 1.0, 1.0, 30.0),
+        learned("dmala", "caltech", -116.2, 1.0, 1.0, 30.0),
+    ]
+    assert the("table1-caltech").judge([*others, *tight]).verdict()[0] is HOLDS
+
+
+def test_bounds_of_a_likelihood_are_those_of_log_z_turned_round():
+    low, high = likelihood_bounds(learned("dmala", "caltech", -80.0, 3.0, 1.0, 20.0))
+    reach = 2.0095752371292392 * 0.01  # t(0.975, 49)
+    assert (low, high) == pytest.approx((-83.0 - reach, -79.0 + reach))
+    record = learned("dmala", "caltech", -80.0, 3.0, 1.0, 20.0)
+    del record.document["log_z_upper"]
+    with pytest.raises(LookupError, match="no upper bound on log Z"):
+        likelihood_bounds(record)
+
+
+def test_the_error_of_log_z_grows_as_fewer_chains_are_effective():
+    errors = [
+        log_z_error(learned("dmala", "caltech", -80.0, 1.0, 1.0, ess)) for ess in (5e4, 5, 2.5, 1.1)
+    ]
+    assert errors[0] == pytest.approx(0.1, rel=1e-3)
+    assert errors[1] == pytest.approx(0.1 * 2.7764451051977987 / 1.959963984540054)  # t(0.975, 4)
+    assert errors == sorted(errors)
+    assert math.isinf(errors[-1])
+
+
+def test_a_step_size_at_which_a_site_only_flips_is_not_the_best():
+    """Over all steps alpha = 10 beats the preconditioned sampler; it does not mix."""
+    margin, _ = the("appH-preconditioner").judge(app_h(True)).margins
+    assert margin.mean == pytest.approx(-0.3466 + 5.2)
+
+
+def test_dsvgd_is_compared_as_an_ensemble_too():
+    records = fig3(True)
+    for record in records:
+        record.metrics["log_rmse_ensemble"] = record.metrics["log_rmse"] - 0.5
+    for name in ("fig3-iterations", "fig3-seconds"):
+        assert the(name).judge(records).verdict()[0] is HOLDS
+    for record in records:
+        record.metrics["log_rmse_ensemble"] = record.metrics["log_rmse"] - 2.0
+    for name in ("fig3-iterations", "fig3-seconds"):
+        finding = the(name).judge(records)
+        assert finding.verdict()[0] is FAILS
+        assert finding.binding.what == "log RMSE, DSVGD's ensemble - DMALA"
+
+
+def test_words_need_both_starts():
+    one = [record for record in words(True) if record.choices["start"] == "data_mean"]
+    with pytest.raises(LookupError, match="models by CD from a uniform start"):
+        the("rates-fig3-words").judge(one)
+
+
+@pytest.mark.parametrize("start", ["data_mean", "uniform"])
+def test_a_word_model_on_which_rates_fpcd_is_stuck_too_refutes(start):
+    records = words(True)
+    for record in records:
+        if record.choices["negatives"] == "cd" and record.choices["start"] == start:
+            record.metrics["isl"] -= 100
+    assert the("rates-fig3-words").judge(records).verdict()[0] is FAILS
+
+
+def test_isl_that_rises_is_not_stuck():
+    """Two starts that end apart are not enough: the ISL has to fall with more samples."""
+    records = words(True)
+    for record in records:
+        if record.choices["negatives"] == "cd" and record.choices["start"] == "data_mean":
+            record.metrics["isl"] += np.arange(5) * 5.0
+    assert the("rates-fig3-words").judge(records).verdict()[0] is FAILS
+
+
+def test_a_diverged_end_counts_as_the_largest_error():
+    records = fig5_gibbs(True)
+    for record in records:
+        if record.config["task"]["steps"] == 5:
+            record.metrics["log_rmse"] = [-2.0, 3.0 + noise(record.config["seed"]), math.nan]
+    assert the("fig5-gibbs").judge(records).verdict()[0] is HOLDS
+
+
+def test_records_that_no_ratio_can_be_made_of_are_named():
+    """A report of anybody's runs must not end in a traceback."""
+    zero = {"fast_step_size": 0.0}
+    still = [fake(sampler=name, settings=zero) for name in ("rates_fpcd", "rates_herding")]
+    with pytest.raises(LookupError, match="fast step size of 0"):
+        the("rates-fig2-step").judge(still)
+    two = [
+        *steps_chosen(True),
+        fake(sampler="rates_fpcd", seed=9, settings={"fast_step_size": 0.5}),
+    ]
+    with pytest.raises(LookupError, match="several fast step sizes"):
+        the("rates-fig2-step").judge(two)
+    alike = consistency(True)
+    for record in alike:
+        record.metrics["isl"] = -300.0
+    with pytest.raises(LookupError, match="no spread over models by SML"):
+        the("rates-fig3-consistency").judge(alike)
+    lost = fig5_gibbs(True)
+    for record in lost:
+        record.metrics["log_rmse"] = math.nan
+    with pytest.raises(LookupError, match="no finite log RMSE"):
+        the("fig5-gibbs").judge(lost)
+
+
+def test_margins_are_written_as_differences():
+    for one in CLAIMS:
+        for margin in one.judge(RECORDS[one.name](True)).margins:
+            assert " less " not in margin.what

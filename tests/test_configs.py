@@ -164,3 +164,25 @@ def test_every_pair_runs_or_says_why_not(name, model):
         state, info = sampler.step(state, model, rng)
     assert state.x.shape == x.shape
     assert info.accept_prob.shape == (3,)
+
+
+def test_figure_3_has_two_chains_by_the_released_conventions():
+    chains = {
+        name: composed("experiment=ising_sampling", *words).task.chains
+        for name, words in {"ours": (), "released": ("conventions=released",)}.items()
+    }
+    assert chains["released"] == 2 < chains["ours"]
+
+
+def test_bags_of_words_are_sampled_from_two_starts():
+    config = composed("experiment=rates_fig3_words")
+    assert set(config.hydra.sweeper.params.start.split(",")) == set(names("start"))
+    for name in names("start"):
+        start = composed("experiment=rates_fig3_words", f"start={name}").task.start
+        assert start._target_ == f"experiments.starts.{name}"
+
+
+def test_sample_penalization_has_no_decay_where_it_is_to_become_uniform():
+    config = composed("experiment=rates_penalization")
+    assert dict(config.hydra.sweeper.params).keys() == {"sampler", "sampler.decay", "seed"}
+    assert float(config.hydra.sweeper.params["sampler.decay"]) == 1.0

@@ -14,6 +14,7 @@ from experiments.metrics import (
     MMD,
     Acceptance,
     Changed,
+    EnsembleError,
     MarginalError,
     Metric,
     Proposed,
@@ -65,6 +66,23 @@ def test_marginal_error_by_hand():
     error = follow(MarginalError(), STATES, reference=Reference(mean=torch.tensor([0.5, 0.25])))
     squares = [0.25**2, 0.25**2, 0.0, 0.0]
     assert float(error["log_rmse"]) == pytest.approx(math.log(2 * math.sqrt(sum(squares) / 4)))
+
+
+def test_ensemble_error_is_that_of_the_current_states_alone():
+    """The last states have means (1/2, 1/2), against (0.5, 0.25): errors 0 and 1/2 as spins."""
+    reference = Reference(mean=torch.tensor([0.5, 0.25]))
+    error = follow(EnsembleError(), STATES, reference=reference)
+    assert float(error["log_rmse_ensemble"]) == pytest.approx(math.log(math.sqrt(0.5**2 / 2)))
+    again = follow(EnsembleError(), [STATES[0], STATES[3]], reference=reference)
+    assert error == again  # what came before does not count
+
+
+def test_the_ensemble_error_of_independent_draws_is_that_of_a_mean():
+    """sd / sqrt(n) for n draws; the mean over 400 sites varies by some percent."""
+    states = torch.bernoulli(torch.full((100, 400), 0.3), generator=Generator().manual_seed(0))
+    reference = Reference(mean=torch.full((400,), 0.3))
+    error = follow(EnsembleError(), [states], reference=reference)["log_rmse_ensemble"]
+    assert float(error) == pytest.approx(math.log(2 * math.sqrt(0.3 * 0.7 / 100)), abs=0.15)
 
 
 def test_marginal_error_of_spins_is_in_their_units():

@@ -7,10 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import torch
 from command import latticework
+from fakes import fake
 
 from experiments.context import Run
 from experiments.figures.curves import curve
@@ -326,3 +328,23 @@ def test_rows_must_have_the_columns_of_the_first(tmp_path):
     run.log(0, error=1.0)
     with pytest.raises(ValueError, match="surprise"):
         run.log(1, error=1.0, surprise=2.0)
+
+
+def test_an_ensemble_of_particles_is_a_line_of_its_own():
+    """Of the sampler that has particles, where records hold its ensemble's error."""
+    curves = {"step": [0, 10], "log_rmse": [-1.0, -2.0]}
+    particles = curves | {"log_rmse_ensemble": [-0.5, -1.9]}
+    ensemble = {"sampler": "dsvgd", "metric": "log_rmse_ensemble"}
+
+    def labels(records):
+        figure = curve(records, "log_rmse", "log RMSE", ["step"], ensemble=ensemble)
+        lines = {line.get_label(): line for line in figure.axes[0].get_lines()}
+        plt.close(figure)
+        return lines
+
+    others = [fake(particles, sampler="gibbs")]
+    lines = labels([*others, fake(particles, sampler="dsvgd")])
+    assert set(lines) == {"Gibbs-1", "DSVGD", "DSVGD, ensemble"}
+    assert list(lines["DSVGD, ensemble"].get_ydata()) == [-0.5, -1.9]
+    assert lines["DSVGD, ensemble"].get_linestyle() != lines["DSVGD"].get_linestyle()
+    assert set(labels([*others, fake(curves, sampler="dsvgd")])) == {"Gibbs-1", "DSVGD"}

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from browser import FOUND, Browser
 from command import latticework
+from fakes import fake
 from omegaconf import OmegaConf
 from test_bundle import at_the_papers_scale
 
@@ -23,7 +24,7 @@ from experiments.figures.draw import make_all
 from experiments.record import BUNDLES
 from experiments.report import committed
 from experiments.report.exhibits import catalogue
-from experiments.report.holdings import CONF, declared, exists, holding, kind
+from experiments.report.holdings import CONF, Holding, declared, exists, holding, kind
 from experiments.report.page import html, markdown, write
 from experiments.report.results import results_page
 from experiments.report.view import Report, duration, gather, number
@@ -376,6 +377,22 @@ def test_what_is_committed_is_made_from_bundles(outputs, tmp_path):
     assert re.search(
         r"`rates_sec3` \|.*, measured \|", (tmp_path / "docs/reproducing.md").read_text()
     )
+
+
+def test_the_time_of_a_sweep_is_that_of_all_its_runs():
+    """Half of the runs have finished: the time is extrapolated, and says so."""
+    runs = ("dmala-0", "dmala-1", "dmala-2", "dmala-3")
+    done = [fake(seed=seed, device="cpu") for seed in range(4)]
+    for record, seconds in zip(done, (60, 180, 120, 120), strict=True):
+        record.document["seconds"] = seconds
+    half, whole = (
+        Holding("ising_sampling", "paper", OmegaConf.create(), "a bundle", runs, done[:count])
+        for count in (2, 4)
+    )
+    assert committed.time_of(half, {}, gpu=False) == "8 min, extrapolated from 2 runs"
+    assert committed.time_of(whole, {}, gpu=False) == "8 min, measured"
+    assert committed.time_of(whole, {"gpu": "1 min, projected"}, gpu=True) == "1 min, projected"
+    assert committed.time_of(None, {}, gpu=False) == committed.UNKNOWN
 
 
 def test_the_committed_ledger_is_that_of_the_committed_records():

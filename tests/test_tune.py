@@ -17,7 +17,7 @@ from torch import Generator, Tensor
 
 from experiments import starts
 from experiments.context import Run
-from experiments.metrics import Acceptance, Changed, Proposed
+from experiments.metrics import Acceptance, Changed, EnsembleError, Proposed
 from experiments.study import best, complete, shared
 from experiments.tasks import tune as task
 from experiments.tasks.sampling import sample
@@ -29,6 +29,7 @@ from samplers.gibbs import Gibbs
 from samplers.gwg import GWG
 from samplers.langevin import DMALA
 from samplers.relaxed import RMALA
+from samplers.svgd import DiscreteSVGD
 
 STEP_SIZE = {"step_size": {"low": 0.02, "high": 3.0, "log": True}}
 
@@ -95,6 +96,21 @@ def test_the_direction_decides_which_end_is_chosen(tmp_path: Path, model: Lattic
         table, chosen[direction] = rows(run), run.notes["tuned"]["step_size"]
         assert chosen[direction] == table["step_size"][extreme(table["value"])]
     assert chosen["maximize"] < 0.3 < chosen["minimize"]
+
+
+def test_an_ensemble_of_particles_is_tuned_by_its_own_error(tmp_path: Path, model: Lattice) -> None:
+    """Without a direction being given: a small error is sought."""
+    reference = Reference(mean=torch.full((9,), 0.6))
+    run = run_tune(
+        tmp_path,
+        model,
+        DiscreteSVGD(0.1, 1.0),
+        metrics=[EnsembleError()],
+        objective="log_rmse_ensemble",
+        truth=lambda **_: reference,
+    )
+    table = rows(run)
+    assert run.notes["tuned"]["step_size"] == table["step_size"][table["value"].argmin()]
 
 
 def test_a_goal_is_approached_from_both_sides(tmp_path: Path, model: Lattice) -> None:

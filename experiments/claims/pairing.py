@@ -40,7 +40,7 @@ def by_seed(records: list[Record], value: Value, seed: str = "seed") -> dict[int
     return found
 
 
-def less(what: str, larger: Seeds, smaller: Seeds) -> Margin:
+def difference(what: str, larger: Seeds, smaller: Seeds) -> Margin:
     """`larger - smaller` at equal seeds. Raises LookupError when there is no seed of both."""
     return Margin(what, tuple(larger[key] - smaller[key] for key in common(larger, smaller)))
 

@@ -37,14 +37,15 @@ class Margin:
     """A quantity that is positive where the claim is true.
 
     `values` has one entry a seed, or a single one that is `exact`: computed without chance.
-    `limits` replaces the interval where a record carries its own. With `at_least` the values are
-    lower bounds, which can support a claim but never refute it.
+    `limits` replaces the interval where records carry their own, `basis` says what it is made of.
+    With `at_least` the values are lower bounds, which can support a claim but never refute it.
     """
 
     what: str
     values: tuple[float, ...]
     exact: bool = False
     limits: tuple[float, float] | None = None
+    basis: str = "chains of one run"
     at_least: bool = False
 
     @property
@@ -72,13 +73,13 @@ class Margin:
         return None
 
     def text(self) -> str:
-        """`DULA less DMALA: 1.77 [1.73, 1.81], 5 runs`."""
+        """`DULA - DMALA: 1.77 [1.73, 1.81], 5 runs`."""
         low, high = self.interval()
         sign = "at least " if self.at_least else ""
         if self.exact:
             return f"{self.what}: {self.mean:.3g} (exact)"
         if self.limits is not None:
-            return f"{self.what}: {self.mean:.3g} [{low:.3g}, {high:.3g}], chains of one run"
+            return f"{self.what}: {self.mean:.3g} [{low:.3g}, {high:.3g}], {self.basis}"
         runs = f"{len(self.values)} run{'s' * (len(self.values) != 1)}"
         spread = "" if math.isinf(low) else f" [{low:.3g}, {high:.3g}]"
         return f"{self.what}: {sign}{self.mean:.3g}{spread}, {runs}"
@@ -134,9 +135,8 @@ def _needs(margins: Iterable[Margin]) -> str:
             reasons.append(f"{margin.what} is undefined in some runs")
         elif margin.limits is not None:
             low, high = margin.limits
-            reasons.append(
-                f"{margin.what} is {margin.mean:.3g}, chains from {low:.3g} to {high:.3g}"
-            )
+            interval = f"{margin.mean:.3g} [{low:.3g}, {high:.3g}]"
+            reasons.append(f"{margin.what} is {interval}, {margin.basis}")
         elif margin.at_least and margin.mean <= 0:
             reasons.append(f"{margin.what} is only bounded from below: longer runs")
         elif len(margin.values) < 2:
@@ -144,6 +144,6 @@ def _needs(margins: Iterable[Margin]) -> str:
         else:
             seeds = margin.seeds_needed()
             count = f"about {seeds} seeds" if seeds else f"more than {MOST} seeds"
-            reasons.append(f"{margin.what} is {margin.text().partition(': ')[2]}: {count}")
+            reasons.append(f"{margin.text()}: {count}")
     more = f"; and {len(reasons) - 2} more like it" if len(reasons) > 2 else ""
     return "; ".join(reasons[:2]) + more

@@ -24,11 +24,13 @@ def curve(
     against: list[str],
     floor: str | None = None,
     log_x: bool = False,
+    ensemble: dict[str, str] | None = None,
 ) -> Figure:
     """`metric` against each of `against`, one panel each.
 
     Lines are means over seeds and bands one standard deviation. `floor` names a column drawn as a
-    dotted line. Raises LookupError when no record holds the metric.
+    dotted line. `ensemble` names a `sampler` and the `metric` of its current particles, drawn as a
+    dotted line of its own where records hold it. Raises LookupError when no record holds `metric`.
     """
     records = [record for record in records if metric in record.metrics]
     if not records:
@@ -36,6 +38,10 @@ def curve(
     figure, panels = new_figure(len(against))
     for ax, axis in zip(np.atleast_1d(panels), against, strict=True):
         lines(ax, records, metric, axis, log_x)
+        if ensemble is not None:
+            some = [r for r in records if r.choices["sampler"] == ensemble["sampler"]]
+            some = [r for r in some if ensemble["metric"] in r.metrics]
+            lines(ax, some, ensemble["metric"], axis, log_x, suffix=", ensemble", style=":")
         if floor is not None:
             level = np.mean([record.metrics[floor].iloc[-1] for record in records])
             ax.axhline(level, color="black", linewidth=0.8, linestyle=":", label="floor")
@@ -48,8 +54,20 @@ def curve(
     return figure
 
 
-def lines(ax: Axes, records: list[Record], metric: str, axis: str, log_x: bool = False) -> None:
-    """One line a sampler: means over seeds, with a band of one standard deviation."""
+def lines(
+    ax: Axes,
+    records: list[Record],
+    metric: str,
+    axis: str,
+    log_x: bool = False,
+    *,
+    suffix: str = "",
+    style: str | None = None,
+) -> None:
+    """One line a sampler: means over seeds, with a band of one standard deviation.
+
+    `suffix` is added to the labels; `style` replaces the dashes that a sampler has.
+    """
     for key, group in by_sampler(records).items():
         if all((record.metrics[axis] == 0).all() for record in group):
             continue  # nothing of this kind is counted for this sampler
@@ -59,5 +77,6 @@ def lines(ax: Axes, records: list[Record], metric: str, axis: str, log_x: bool =
         x = np.median([record.metrics[axis][shown] for record in group], axis=0)
         y = np.array([record.metrics[metric][shown] for record in group])
         mean, spread = y.mean(0), y.std(0)
-        ax.plot(x, mean, dashes(key), color=colour(key), label=label(key), linewidth=1.4)
+        dash, name = style or dashes(key), label(key) + suffix
+        ax.plot(x, mean, dash, color=colour(key), label=name, linewidth=1.4)
         ax.fill_between(x, mean - spread, mean + spread, color=colour(key), alpha=0.2, lw=0)

@@ -106,8 +106,8 @@ def times(known: Catalogue, bundles: Path = BUNDLES) -> str:
             f"`{name}`",
             _data(sweep.config),
             str(len(sweep.runs)),
-            _time(some, known.times.get(name, {}), gpu=False),
-            _time(some, known.times.get(name, {}), gpu=True),
+            time_of(some, known.times.get(name, {}), gpu=False),
+            time_of(some, known.times.get(name, {}), gpu=True),
             _memory(some),
         ]
         rows.append(f"| {' | '.join(cells)} |")
@@ -121,14 +121,20 @@ def _data(config: Any) -> str:
     return str(swept or choice).replace(",", ", ") if data or swept else "none"
 
 
-def _time(held: Holding | None, noted: dict[str, str], *, gpu: bool) -> str:
-    """Of the committed records on such a device, else as noted in exhibits.yaml."""
+def time_of(held: Holding | None, noted: dict[str, str], *, gpu: bool) -> str:
+    """Time of all runs of the sweep on such a device, else as noted in exhibits.yaml.
+
+    Where some runs are missing: the mean of those that finished, times the number declared.
+    """
     documents = [record.document for record in held.records] if held else []
     mine = [d for d in documents if d["device"].startswith("cpu") != gpu]
     if not mine:
         return str(noted.get("gpu" if gpu else "cpu", UNKNOWN))
-    text = f"{duration(sum(document['seconds'] for document in mine))}, measured"
-    return text if held and len(mine) == len(held.runs) else f"{text} on {len(mine)} runs"
+    assert held is not None
+    total = sum(document["seconds"] for document in mine) / len(mine) * len(held.runs)
+    if len(mine) < len(held.runs):
+        return f"{duration(total)}, extrapolated from {len(mine)} runs"
+    return f"{duration(total)}, measured"
 
 
 def _memory(held: Holding | None) -> str:

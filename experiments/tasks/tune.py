@@ -45,6 +45,7 @@ DIRECTIONS: dict[str, Direction] = {
     "ess_per_second_median": "maximize",
     "changed": "maximize",
     "log_rmse": "minimize",
+    "log_rmse_ensemble": "minimize",
     "log_mmd": "minimize",
     "mmd_u": "minimize",
 }
