@@ -1,10 +1,13 @@
 """Every state that chains pass through, kept: what an estimator made of samples needs."""
 
+import math
+
 import torch
 from torch import Generator, Tensor
 
 from experiments.chain import Chain
 from experiments.context import Run
+from experiments.metrics import Unsettled
 from models.base import EnergyModel
 from samplers.base import Sampler
 
@@ -20,9 +23,11 @@ def consecutive(
     """The states after each step from `x` `[chains, dim]`, uint8 `[steps * chains, dim]`.
 
     In the order of the steps, the start left out. With a `run` the loop shows its progress and can
-    be resumed. Raises ValueError unless states are of zeros and ones.
+    be resumed, and the record notes `unsettled`, the share of steps whose inner loop ended at its
+    bound, for a sampler that has such a loop. Raises ValueError unless states are of zeros and
+    ones.
     """
-    chain = Chain(sampler, model, x, rng, every=1)
+    chain = Chain(sampler, model, x, rng, every=1, metrics=[] if run is None else [Unsettled()])
     memory = chain.memory
     memory["drawn"] = torch.empty(steps, *x.shape, dtype=torch.uint8, device=x.device)
     rounds = range(1, steps + 1)
@@ -34,4 +39,6 @@ def consecutive(
         raise ValueError("a chain has come to NaN; look at the model: did its training diverge?")
     if not ((last == 0) | (last == 1)).all():
         raise ValueError("samples must be of zeros and ones here; set sampler.emit=sample")
+    if run is not None and not math.isnan(share := float(chain.reading(steps).values["unsettled"])):
+        run.note(unsettled=share)
     return memory["drawn"].flatten(0, 1)

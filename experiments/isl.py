@@ -6,10 +6,12 @@ RBM-Derived Process", Neural Computation 2011, Section 5. S are binary samples, 
     p_S(t) = 1/|S| sum_{s in S} prod_i beta^[t_i = s_i] (1 - beta)^[t_i != s_i]
     ISL    = mean over test points of log p_S(t)
 
-beta is chosen on validation points with all of S, and kept for every prefix of S. The number of
-mismatches m(s, t) is all that p_S needs of a pair, so that one matrix product serves every beta,
-and how often each m occurs at a point is all that is kept of S to choose beta. Everything goes in
-chunks of at most `CELLS` pairs, so memory does not grow with the number of samples.
+beta is chosen on validation points with all of S, and kept for every prefix of S, as in the paper.
+`own_beta_curve` chooses it anew for each prefix: the beta that suits many samples is too sharp for
+few. The number of mismatches m(s, t) is all that p_S needs of a pair, so that one matrix product
+serves every beta, and how often each m occurs at a point is all that is kept of S to choose beta.
+Everything goes in chunks of at most `CELLS` pairs, so memory does not grow with the number of
+samples.
 """
 
 from collections.abc import Sequence
@@ -121,6 +123,25 @@ def log_density(
         start = size
         result.append(total - np.log(size))
     return torch.stack(result) + samples.shape[1] * np.log(beta)
+
+
+def own_beta_curve(
+    samples: Tensor, valid: Tensor, points: Tensor, sizes: Sequence[int], cells: int = CELLS
+) -> tuple[Tensor, Tensor]:
+    """The best beta on `valid` of the first n samples, and the ISL of `points` at it.
+
+    Both float64 `[sizes]`, for each n of `sizes` (increasing). `curve` keeps one beta instead.
+    """
+    betas, scores, start = [], [], 0
+    on_valid = on_points = torch.zeros((), dtype=torch.long)
+    for size in sizes:
+        chunk = samples[start:size]
+        on_valid = histograms(chunk, valid, cells) + on_valid.to(valid.device)
+        on_points = histograms(chunk, points, cells) + on_points.to(points.device)
+        betas.append(best_beta(on_valid))
+        scores.append(score(on_points, betas[-1]))
+        start = size
+    return torch.tensor(betas, dtype=torch.float64), torch.tensor(scores, dtype=torch.float64)
 
 
 def prefix_sizes(count: int, per_decade: int = 8) -> list[int]:

@@ -122,6 +122,26 @@ class Acceptance(Metric):
         return {"acceptance": carry.total / carry.steps}
 
 
+@dataclass(frozen=True)
+class Unsettled(Metric):
+    """Share of steps since the start, over chains, whose inner loop ended at its bound.
+
+    As rates-herding's `sweeps`. NaN for samplers without such a loop.
+    """
+
+    def init(self, model: EnergyModel, state: Any, reference: Reference) -> Average:
+        zero = torch.zeros((), device=state.x.device)
+        return Average(zero, zero.clone())
+
+    def update(self, carry: Average, state: Any, info: Info) -> Average:
+        if info.unsettled is None:
+            return carry
+        return Average(carry.total.add_(info.unsettled.mean()), carry.steps.add_(1))
+
+    def read(self, carry: Average) -> dict[str, Tensor]:
+        return {"unsettled": carry.total / carry.steps}
+
+
 class Changes(NamedTuple):
     total: Tensor  # []
     steps: Tensor  # []

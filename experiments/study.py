@@ -8,6 +8,7 @@ complete, and then all of them see the same trials.
 """
 
 import hashlib
+import math
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,7 +27,8 @@ PAUSE = 0.5  # seconds between two looks at what the others do
 
 def alone(name: str, trials: int, *, seed: int, **settings: Any) -> tuple[Study, Iterator[Trial]]:
     """A study in memory, and the `trials` trials to run in it."""
-    study = optuna.create_study(study_name=name, sampler=TPESampler(seed=seed), **settings)
+    sampler = TPESampler(seed=seed, n_startup_trials=startup(trials))
+    study = optuna.create_study(study_name=name, sampler=sampler, **settings)
 
     def asked() -> Iterator[Trial]:
         for slot in range(trials):
@@ -70,7 +72,9 @@ def shared(
                     free = sorted(set(range(trials)) - _taken(study, locks, me))
                     trial = None
                     if free:
-                        study.sampler = TPESampler(seed=seed(free[0]), constant_liar=True)
+                        study.sampler = TPESampler(
+                            seed=seed(free[0]), n_startup_trials=startup(trials), constant_liar=True
+                        )
                         trial = study.ask()
                         trial.set_user_attr("searcher", me)
                         trial.set_user_attr("slot", free[0])
@@ -80,6 +84,11 @@ def shared(
                     time.sleep(PAUSE)  # the others finish theirs, or die
 
     return study, asked()
+
+
+def startup(trials: int) -> int:
+    """How many of `trials` are drawn at random before TPE begins: a third, at most Optuna's 10."""
+    return min(10, math.ceil(trials / 3))
 
 
 def complete(study: Study, trials: int) -> dict[int, FrozenTrial]:

@@ -1,9 +1,12 @@
-"""Online metric: the ISL of validation rows under all samples so far, for task=tune."""
+"""Online metric: the ISL of validation rows under the samples so far, for task=tune."""
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,34 +20,69 @@ from samplers.base import Info
 
 class Mismatches(NamedTuple):
     points: Tensor  # [points, dim], float32
-    counts: Tensor  # [points, dim + 1], how many samples differ in so many sites
+    counts: Tensor  # [points, (sizes + 1) * (dim + 1)], how many samples differ in so many sites,
+    # counted apart between one size and the next
+    samples: Tensor  # [1], how many there are
+    sizes: Tensor  # [sizes]
 
 
 @dataclass(frozen=True)
 class ValidationISL(Metric):
-    """ISL of `points` validation rows of `data` (a loader), at its best beta.
+    """ISL of `points` validation rows of `data` (a loader), at its best beta: `isl`.
+
+    With two or more `sizes` also `isl_area`: the area under the curve of the ISL against the
+    logarithm of the number of samples, from the first size to the last, divided by its width, by
+    the trapezoid rule. So it is a mean ISL in nats that counts how fast the curve rises, where the
+    last value hardly does. All sizes share the beta of all samples, as in Figure 2 of Breuleux et
+    al. (2011). NaN until there are as many samples as the last size.
 
     One row of mismatches is counted a step, so memory does not grow with the samples. The start
-    does not count as a sample. NaN before the first.
+    does not count as a sample. NaN before the first. Raises ValueError for sizes that do not
+    increase from 1 or more.
     """
 
     data: Any
     points: int = 500
+    sizes: Sequence[int] = ()
+
+    def __post_init__(self) -> None:
+        sizes = list(self.sizes)
+        if sizes != sorted(set(sizes)) or len(sizes) == 1 or (sizes and sizes[0] < 1):
+            raise ValueError(f"sizes must be two or more that increase from 1, got {sizes}")
 
     def init(self, model: EnergyModel, state: Any, reference: Reference) -> Mismatches:
         points = some(_validation(self.data), self.points).to(state.x)
-        return Mismatches(points, points.new_zeros(len(points), points.shape[1] + 1).long())
+        cells = (len(self.sizes) + 1) * (points.shape[1] + 1)
+        counts = points.new_zeros(len(points), cells, dtype=torch.long)
+        sizes = torch.tensor(list(self.sizes), dtype=torch.long, device=points.device)
+        return Mismatches(points, counts, counts.new_zeros(1), sizes)
 
     def update(self, carry: Mismatches, state: Any, info: Info) -> Mismatches:
-        different = isl.mismatches(state.x, carry.points).long()  # [chains, points]
-        carry.counts.scatter_add_(1, different.T, torch.ones_like(different.T))
+        cell = isl.mismatches(state.x, carry.points).long()  # [chains, points]
+        number = carry.samples + torch.arange(1, len(cell) + 1, device=cell.device)
+        cell += torch.searchsorted(carry.sizes, number).unsqueeze(1) * (carry.points.shape[1] + 1)
+        carry.counts.scatter_add_(1, cell.T, torch.ones_like(cell.T))
+        carry.samples.add_(len(cell))
         return carry
 
     def read(self, carry: Mismatches) -> dict[str, Tensor]:
-        if not carry.counts[0].any():
-            return {"isl": carry.points.new_tensor(torch.nan)}
-        score = isl.score(carry.counts, isl.best_beta(carry.counts))
-        return {"isl": carry.points.new_tensor(score)}
+        def scalar(value: float) -> Tensor:
+            return carry.points.new_tensor(value)
+
+        count, nan = int(carry.samples), scalar(math.nan)
+        if not count:
+            return {"isl": nan, "isl_area": nan} if len(self.sizes) else {"isl": nan}
+        upto = carry.counts.unflatten(1, (len(self.sizes) + 1, -1)).cumsum(1)
+        beta = isl.best_beta(upto[:, -1])
+        values = {"isl": scalar(isl.score(upto[:, -1], beta))}
+        if len(self.sizes):
+            values["isl_area"] = nan
+            if count >= self.sizes[-1]:
+                heights = [isl.score(upto[:, i], beta) for i in range(len(self.sizes))]
+                places = np.log(np.array(self.sizes))
+                area = np.trapezoid(heights, places) / (places[-1] - places[0])
+                values["isl_area"] = scalar(float(area))
+        return values
 
 
 @lru_cache(maxsize=2)

@@ -5,7 +5,8 @@ nothing on self: memory is in the State, chance in the generator, diagnostics in
 one kernel run eagerly and as a captured CUDA graph:
 
 - a State holds tensors only (or tuples of them);
-- a step reads nothing on the host: no `.item()`, no tensor-dependent shapes.
+- a step reads nothing on the host: no `.item()`, no tensor-dependent shapes. `settled` is the one
+  exception, on the CPU alone.
 
 A step may reuse the memory of the state it is given, so that a one-site sampler need not copy a
 million sites: after `state, info = sampler.step(state, model, rng)` the old state is gone.
@@ -35,6 +36,7 @@ class Info(NamedTuple):
 
     accept_prob: Tensor  # [chains], 1 for samplers that never reject
     log_ratio: Tensor | None = None  # [chains], before min(1, exp(.)); NaN where there is no energy
+    unsettled: Tensor | None = None  # [chains], 1 where an inner loop ended at its bound, else 0
 
 
 class Sampler(ABC):
@@ -134,6 +136,15 @@ def select_rows(chosen: Tensor, new: AnyState, old: AnyState) -> AnyState:
         return bits.bitwise_xor_(other).bitwise_and_(-rows.int()).bitwise_xor_(other).view(a.dtype)
 
     return type(new)(*map(pick, new, old))
+
+
+def settled(done: Tensor) -> bool:
+    """Whether all of `done` is true, asked on the CPU only; False on any other device.
+
+    For loops in which further rounds change nothing. They may end early on the CPU. Elsewhere the
+    question would be a host read, so they run to their bound, as a captured CUDA graph must.
+    """
+    return done.device.type == "cpu" and bool(done.all())
 
 
 def require_positive(**values: float) -> None:

@@ -24,7 +24,7 @@ from torch import Generator, Tensor
 from models.base import EnergyModel
 from models.rated_rbm import RatedRBM
 from models.rbm import RBM, bernoulli
-from samplers.base import Info, Sampler, UnsupportedModelError, require_count
+from samplers.base import Info, Sampler, UnsupportedModelError, require_count, settled
 
 Statistics = Literal["mean", "sampled"]
 Emit = Literal["sample", "mean"]
@@ -104,17 +104,19 @@ class SamplePenalization(_FastWeights):
 
 @dataclass(frozen=True)
 class RatesHerding(_FastWeights):
-    """h and x are set in turn to what is likeliest given the other, up to a fixed point.
+    """h and x are set in turn to what is likeliest given the other, until nothing changes.
 
-    The fixed point is a local maximum of log p(x, h) under theta + F. A step always takes `sweeps`
-    sweeps over h and x: a sweep at a fixed point changes nothing, so chains that arrive early
-    wait there, and no arrival is read on the host. With too few sweeps a chain stops on its way
-    up and goes on from there in the next step. Nothing is drawn. Needs a RatedRBM.
+    The fixed point is a local maximum of log p(x, h) under theta + F (Section 2). `sweeps` is a
+    bound on the sweeps over h and x. A chain that hits it stops on its way up, goes on from there
+    in the next step, and is counted in `Info.unsettled`. A sweep at a fixed point changes nothing.
+    So the CPU leaves the loop once all chains have settled, while other devices, where that would
+    be a host read, take all `sweeps`, and both end in the same state. Nothing is drawn. Needs a
+    RatedRBM.
     """
 
     fast_step_size: float = 0.01
     decay: float = 1.0
-    sweeps: int = 5
+    sweeps: int = 100
 
     def __post_init__(self) -> None:
         require_count(sweeps=self.sweeps)
@@ -127,11 +129,21 @@ class RatesHerding(_FastWeights):
         self, state: RatesState, model: EnergyModel, rng: Generator
     ) -> tuple[RatesState, Info]:
         assert isinstance(model, RatedRBM)
-        x = state.position
+        # theta + F once a step: a sweep is two products, and a step has many sweeps.
+        weight = state.weight + model.weight
+        hidden_bias = (state.hidden_bias + model.hidden_bias).unsqueeze(1)
+        visible_bias = (state.visible_bias + model.visible_bias).unsqueeze(1)
+        x = state.position.unsqueeze(1)  # [chains, 1, visible]
         for _ in range(self.sweeps):
-            h = (hidden_inputs(model, state, x) > 0).to(x.dtype)
-            x = (visible_inputs(model, state, h) > 0).to(x.dtype)
-        return _learned(self, state._replace(x=x, position=x), h, model)
+            before = x
+            h = (torch.baddbmm(hidden_bias, x, weight) > 0).to(x.dtype)
+            x = (torch.baddbmm(visible_bias, h, weight.transpose(1, 2)) > 0).to(x.dtype)
+            moving = (x != before).flatten(1).any(-1)
+            if settled(~moving):
+                break
+        x = x.squeeze(1)
+        state, info = _learned(self, state._replace(x=x, position=x), h.squeeze(1), model)
+        return state, info._replace(unsettled=moving.to(x.dtype))
 
 
 def hidden_inputs(model: RBM, state: RatesState, x: Tensor) -> Tensor:

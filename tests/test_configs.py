@@ -62,6 +62,25 @@ def test_every_experiment_composes_at_each_scale(experiment, scale):
     }
 
 
+RATES = [name for name in names("experiment") if name.startswith(("rates_", "tune_rates"))]
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("experiment", sorted(set(RATES) - {"rates_sec3"}))
+def test_models_of_the_rates_paper_are_trained_as_it_says(experiment, scale):
+    """Visible biases from zero, and FPCD's fast rate above the slow one (Section 2)."""
+    words = (f"experiment={experiment}", f"scale={scale}", "negatives=fpcd")
+    document = plain(composed(*words))
+    training = document["task"].get("pretrain") or document["task"]
+    assert training["visible_bias"] == "zero"
+    assert training["negatives"]["fast_step_size"] > training["learning_rate"]
+
+
+def test_the_rbm_of_the_langevin_paper_starts_at_the_log_odds_of_the_data():
+    document = plain(composed("experiment=rbm_sampling"))
+    assert document["task"]["pretrain"]["visible_bias"] == "data"
+
+
 @pytest.mark.parametrize("experiment", names("experiment"))
 def test_every_experiment_has_a_line_in_the_help(experiment):
     lines = OmegaConf.create({"help": "${experiments:}"}).help.splitlines()

@@ -7,24 +7,33 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from fakes import fake
 from torch import Generator
 
-from data.base import Dataset
+from data.base import Dataset, some
 from experiments.chain import run_chain
+from experiments.context import Run
 from experiments.isl import (
     best_beta,
     curve,
     histograms,
     log_density,
     mismatches,
+    own_beta_curve,
     prefix_sizes,
     score,
 )
+from experiments.record import Record
+from experiments.starts import data_mean
 from experiments.tables.isl import final_isl
+from experiments.tables.models import models
+from experiments.tasks.isl import isl_curve
 from experiments.validation import ValidationISL
 from models.domain import Binary
+from models.rated_rbm import RatedRBM
 from models.rbm import RBM
 from samplers.block_gibbs import BlockGibbs
+from samplers.rates import RatesHerding
 
 
 def bits(count, dim, seed=0, p=0.5):
@@ -103,6 +112,21 @@ def test_beta_is_the_best_of_a_fine_grid():
     assert best_beta(histograms(rows[:1], rows[:1])) > 0.999
 
 
+def test_prefixes_get_the_beta_of_their_own_size():
+    prototypes, rng = bits(4, 40), Generator().manual_seed(5)
+    noise = (torch.rand(300, 40, generator=rng) < 0.1).float()
+    rows = (prototypes.repeat(75, 1) - noise).abs()
+    samples, valid, points, sizes = rows[:200], rows[200:250], rows[250:], [2, 20, 200]
+    betas, scores = own_beta_curve(samples, valid, points, sizes)
+    for size, beta, found in zip(sizes, betas.tolist(), scores.tolist(), strict=True):
+        assert beta == best_beta(histograms(samples[:size], valid))
+        assert found == pytest.approx(brute(samples[:size], points, beta).mean(), abs=1e-9)
+    one = curve(samples, points, float(betas[-1]), sizes)
+    assert scores[-1] == pytest.approx(float(one[-1]), abs=1e-5)
+    assert betas[0] < betas[-1] - 0.02  # few samples want a wider kernel,
+    assert scores[0] > one[0] + 1  # and are far worse under that of many
+
+
 def test_more_samples_of_the_truth_score_better():
     """And samples of one mode of two score worse, which is what the ISL is for."""
     low, high = bits(400, 30, seed=1, p=0.1), bits(400, 30, seed=2, p=0.9)
@@ -140,16 +164,104 @@ def test_bad_arguments_say_so(arguments, message):
 def test_the_online_metric_is_the_estimator():
     class Loader:
         def load(self):
-            return Dataset(*[bits(9, 6, seed=s).byte() for s in (1, 2, 3)], (6,), "bits")
+            return Dataset(*[bits(9, 6, seed=s, p=0.1).byte() for s in (1, 2, 3)], (6,), "bits")
 
     model, sampler, rng = RBM(6, 3), BlockGibbs(), Generator().manual_seed(0)
+    model.visible_bias.fill_(-1.0)  # the best beta is not 1/2, under which all samples score alike
     metric, kept = ValidationISL(Loader(), points=5), []
     for reading in run_chain(sampler, model, bits(2, 6), rng, steps=20, every=1, metrics=[metric]):
         kept.append(reading.state.x)
         if reading.step == 0:
             assert reading.values["isl"].isnan()
-    counted = histograms(torch.cat(kept[1:]), Loader().load().valid[:5])
+    counted = histograms(torch.cat(kept[1:]), some(Loader().load().valid, 5))
     assert reading.values["isl"].item() == pytest.approx(score(counted, best_beta(counted)))
+
+
+def test_the_area_under_the_curve_sees_how_fast_it_rises():
+    """By the trapezoid rule on the log axis, at one beta, whatever the number of chains."""
+
+    class Loader:
+        def load(self):
+            return Dataset(*[bits(9, 6, seed=s, p=0.1).byte() for s in (1, 2, 3)], (6,), "bits")
+
+    model, sizes = RBM(6, 3), [1, 4, 10, 30]
+    model.visible_bias.fill_(-1.0)
+    for chains in (1, 2):
+        metric, kept = ValidationISL(Loader(), points=5, sizes=sizes), []
+        for reading in run_chain(
+            BlockGibbs(), model, bits(chains, 6), Generator().manual_seed(0),
+            steps=40 // chains, every=1, metrics=[metric],
+        ):  # fmt: skip
+            kept.append(reading.state.x.clone())
+            assert reading.values["isl_area"].isnan() == (reading.step * chains < 30)
+        samples, points = torch.cat(kept[1:]), some(Loader().load().valid, 5)
+        beta = best_beta(histograms(samples, points))
+        heights = curve(samples, points, beta, sizes).numpy()
+        expected = np.trapezoid(heights, np.log(sizes)) / np.log(30)
+        assert reading.values["isl_area"].item() == pytest.approx(expected, abs=1e-5)
+        assert reading.values["isl"].item() == pytest.approx(
+            score(histograms(samples, points), beta), abs=1e-5
+        )
+    for wrong in ([3], [4, 2], [0, 5], [2, 2]):
+        with pytest.raises(ValueError, match="sizes must be two or more that increase"):
+            ValidationISL(Loader(), sizes=wrong)
+
+
+def scored(folder, sampler, model, steps=60):
+    data = Dataset(*[bits(30, 6, seed=s, p=0.1).byte() for s in (1, 2, 3)], (6,), "bits")
+    folder.mkdir()
+    run = Run(folder, outputs=folder)
+    isl_curve(
+        model=model, sampler=sampler, data=data, run=run, chains=1, steps=steps, start=data_mean
+    )
+    return run, Record(folder, {})
+
+
+def test_the_task_records_both_betas_and_where_herding_was_cut_short(tmp_path):
+    model = RatedRBM(6, 5)
+    for parameter in model.parameters():
+        parameter.normal_(generator=Generator().manual_seed(1))
+    model.visible_bias.fill_(-1.0)
+    model.set_rates([bits(30, 6, seed=1, p=0.1)])
+    run, record = scored(tmp_path / "gibbs", BlockGibbs(), model)
+    table, parzen = record.metrics, record.arrays("parzen")
+    assert {"isl", "isl_own_beta", "own_beta"} <= set(table) & set(parzen)
+    assert run.notes["beta"] == pytest.approx(table["own_beta"].iloc[-1])
+    assert table["isl_own_beta"].iloc[-1] == pytest.approx(table["isl"].iloc[-1], abs=1e-5)
+    assert (table["isl_own_beta"] - table["isl"]).abs().max() > 0.01
+    assert parzen["beta"][0] == parzen["own_beta"][-1]
+    assert "unsettled" not in run.notes
+    for sweeps, expected in ((100, 0.0), (1, None)):
+        run, _ = scored(tmp_path / str(sweeps), RatesHerding(0.3, sweeps=sweeps), model)
+        share = run.notes["unsettled"]
+        assert 0 < share < 1 if expected is None else share == expected
+
+
+def test_the_table_of_models_puts_the_best_first():
+    def trained(score, method, hidden, seed=0, **negatives):
+        return fake(
+            {"step": [1, 2], "isl": [-200, score]}, seed=seed, choices={"negatives": method},
+            config={
+                "model": {"hidden": hidden}, "task": {"learning_rate": 0.5},
+                "negatives": negatives,
+            },
+        )  # fmt: skip
+
+    table = models(
+        [
+            trained(-95, "sml", 200),
+            trained(-90, "fpcd", 500, fast_step_size=1.0),
+            trained(-92, "fpcd", 500, seed=1, fast_step_size=1.0),
+            trained(-93, "fpcd", 200, fast_step_size=1.0),
+        ]
+    )
+    assert list(table["training"]) == ["fpcd", "fpcd", "sml"]
+    assert list(table["hidden units"]) == [500, 200, 200]
+    assert list(table["fast rate"]) == ["1", "1", ""]
+    assert table["validation ISL"].iloc[0].mean == -91
+    assert table["validation ISL"].iloc[0].runs == 2
+    with pytest.raises(LookupError, match="train_rbm"):
+        models([fake()])
 
 
 class Curve(NamedTuple):

@@ -10,7 +10,8 @@ from torch import Generator
 from models.ising import Lattice
 from models.rated_rbm import RatedRBM
 from models.rbm import RBM
-from samplers.base import UnsupportedModelError
+from samplers import rates
+from samplers.base import UnsupportedModelError, settled
 from samplers.block_gibbs import BlockGibbs
 from samplers.rates import RatesFPCD, RatesHerding, SamplePenalization, hidden_inputs
 
@@ -163,14 +164,52 @@ def test_herding_ends_in_a_local_maximum():
     assert worst_flip(RatesFPCD(0.3), model) > 0
 
 
+def herded(bound, chains=8, steps=40):
+    """States and shares of unsettled chains along rates-herding of an RBM of 40 x 30."""
+    model, generator = rated(40, 30), rng()
+    sampler = RatesHerding(0.3, sweeps=bound)
+    state, states, shares = (
+        sampler.init(model.domain.uniform(chains, rng(4)).double(), model),
+        [],
+        [],
+    )
+    for _ in range(steps):
+        state, info = sampler.step(state, model, generator)
+        states.append(state.x.clone())
+        shares.append(info.unsettled.clone())
+    return torch.stack(states), torch.stack(shares)
+
+
+def test_herding_stops_at_its_fixed_point_and_says_when_it_does_not(monkeypatch):
+    counted = []
+    monkeypatch.setattr(rates, "settled", lambda done: counted.append(1) or settled(done))
+    early, share = herded(100)
+    assert 40 * 2 < len(counted) < 40 * 50  # sweeps in all: some, and far from the bound
+    assert (share == 0).all()
+    monkeypatch.setattr(rates, "settled", lambda done: False)  # as on a GPU
+    whole, share = herded(100)
+    assert torch.equal(early, whole)
+    assert (share == 0).all()
+    stopped, share = herded(2)
+    assert 0 < share.mean() < 1
+    assert not torch.equal(stopped, early)
+
+
+def test_what_has_settled_is_asked_on_the_cpu_alone():
+    assert settled(torch.ones(2, dtype=torch.bool))
+    assert not settled(torch.tensor([True, False]))
+    assert not settled(torch.ones(2, dtype=torch.bool, device="meta"))  # reading it would raise
+
+
 @pytest.mark.parametrize("sampler", EVERY, ids=str)
-def test_the_same_seed_gives_the_same_bits_and_nothing_is_read_on_the_host(sampler):
+def test_the_same_seed_gives_the_same_bits_and_nothing_is_read_on_the_host(sampler, monkeypatch):
     model = rated()
     one, two, other = (list(chain(sampler, model, 20, seed=seed))[-1] for seed in (5, 5, 6))
     assert all(map(torch.equal, one, two))
     if not isinstance(sampler, RatesHerding):  # which draws nothing
         assert not torch.equal(one.weight, other.weight)
     state = sampler.init(model.domain.uniform(2, rng()).double(), model)
+    monkeypatch.setattr(rates, "settled", lambda done: settled(done.to("meta")))  # no CPU
     with NoHostReads():
         sampler.step(state, model, rng())
 

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -484,3 +485,19 @@ def test_the_page_in_a_browser(page, tmp_path):
             browser.value("nothing.at.all")
     finally:
         browser.close()
+
+
+def test_records_of_earlier_settings_are_labelled(tmp_path):
+    """Those that do not name a setting that the experiment has got since."""
+    assert latticework("experiment=rates_sec3", "scale=smoke", outputs=tmp_path) == 0
+
+    def labels(setting):
+        known = replace(KNOWN, settings={"rates_sec3": setting} if setting else {})
+        made = gather(tmp_path, bundles=NOWHERE, known=known, drawing=False)
+        (section,) = [one for one in made.sections if one.exhibit.name == "rates-sec3"]
+        return [text for part in section.parts for text in part.problems if "earlier" in text]
+
+    (label,) = labels("task.visible_bias")
+    assert label.startswith("3 of 3 records are of earlier settings, before task.visible_bias")
+    assert "`python run.py experiment=rates_sec3 scale=smoke`" in label
+    assert labels("task.lambdas") == labels(None) == []  # controls: they name the first

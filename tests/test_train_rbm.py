@@ -141,6 +141,21 @@ def test_linear_decay_ends_at_zero(tmp_path):
     assert rates == pytest.approx([0.4, 0.3, 0.2, 0.1])
 
 
+def test_visible_biases_start_at_zero_unless_the_data_are_asked_for(tmp_path):
+    log_odds = DATA.mean.logit()
+    biases = {}
+    for where in ("zero", "data"):
+        model = trained(Run(tmp_path), EVERY[0], updates=1, learning_rate=1e-6, visible_bias=where)
+        biases[where] = model.visible_bias
+    default = trained(Run(tmp_path), EVERY[0], updates=1, learning_rate=1e-6)
+    assert biases["zero"].abs().max() < 1e-5
+    assert torch.equal(default.visible_bias, biases["zero"])
+    torch.testing.assert_close(biases["data"], log_odds, rtol=0, atol=1e-5)
+    assert log_odds.abs().max() > 0.05  # control: the two differ
+    with pytest.raises(ValueError, match="visible_bias must be one of"):
+        trained(Run(tmp_path), EVERY[0], updates=1, visible_bias="mean")
+
+
 def pretrain(run, kind=RBM, **settings):
     settings = {"epochs": 1, "batch": 20, "learning_rate": 0.05, **settings}
     return pretrained(model=make(run, kind=kind), data=DATA, run=run, **settings)
@@ -156,15 +171,19 @@ def test_a_sampler_alone_means_contrastive_divergence(tmp_path):
         names.extend(run.notes["artifacts"])
         return model
 
-    short, long = made(sampler=GIBBS), made(negatives=Contrastive(GIBBS))
+    short, long = (
+        made(visible_bias="data", **how)
+        for how in ({"sampler": GIBBS}, {"negatives": Contrastive(GIBBS)})
+    )
     assert torch.equal(short.weight, long.weight)
     first = json.loads((tmp_path / "artifacts" / names[0] / "spec.json").read_text())
     assert set(first) == {
         "model", "data", "sampler", "updates", "batch", "learning_rate", "seed",
     }  # fmt: skip
-    made(sampler=GIBBS, optimiser=SGD)
-    made(sampler=GIBBS, linear_decay=True)
-    assert len(set(names)) == 4
+    made(sampler=GIBBS, visible_bias="data", optimiser=SGD)
+    made(sampler=GIBBS, visible_bias="data", linear_decay=True)
+    made(sampler=GIBBS)  # biases from zero: another model
+    assert len(set(names)) == 5
     with pytest.raises(ValueError, match="needs negatives"):
         made()
 
@@ -192,3 +211,19 @@ def test_the_task_records_isl_and_exact_likelihood(tmp_path):
     assert metrics["isl"].iloc[-1] > metrics["isl"].iloc[0] + 0.2
     assert (metrics["isl"] < 0).all()
     assert Record(tmp_path, {}).arrays("model")["weight"].shape == (8, 4)
+
+
+def test_the_isl_may_be_read_every_few_epochs_and_after_the_last(tmp_path):
+    readings = {}
+    for every in (1, 3, 8):
+        folder = tmp_path / str(every)
+        folder.mkdir()
+        train_rbm(
+            model=make(Run(folder), kind=RatedRBM), sampler=RatesFPCD(0.01), data=DATA,
+            run=Run(folder), negatives=EVERY[0], epochs=8, batch=20, learning_rate=0.05,
+            samples=50, points=50, every=every,
+        )  # fmt: skip
+        table = Record(folder, {}).metrics
+        readings[every] = dict(zip(table["step"], table["isl"], strict=True))
+    assert [list(steps) for steps in readings.values()] == [list(range(1, 9)), [3, 6, 8], [8]]
+    assert readings[1][8] == readings[3][8] == readings[8][8]

@@ -18,8 +18,9 @@ def curves(records: list[Record], panels: str | None = None, lines: str | None =
 
     One panel for each value of the setting `panels` (`negatives`, a group's choice, or a dotted
     path in the configuration), one style of line for each value of `lines`. Lines are means over
-    the other runs (seeds, models), bands run from the worst to the best. The training rows as
-    centres are in black. Raises LookupError when no record holds an ISL.
+    the other runs (seeds, models), bands run from the worst to the best. Thin dotted lines are the
+    ISL of n samples at the beta of those n alone. The training rows as centres are in black.
+    Raises LookupError when no record holds an ISL.
     """
     records = [record for record in records if "isl" in record.metrics and record.has("parzen")]
     if not records:
@@ -37,6 +38,9 @@ def curves(records: list[Record], panels: str | None = None, lines: str | None =
                 ax.fill_between(
                     size, score.min(0), score.max(0), color=colour(key), alpha=0.15, lw=0
                 )
+                if all("isl_own_beta" in run.metrics for run in runs):
+                    own = np.mean([run.metrics["isl_own_beta"][:rows] for run in runs], axis=0)
+                    ax.plot(size, own, ":", color=colour(key), linewidth=0.8)
         parzen = part[0].arrays("parzen")
         ax.plot(parzen["size"], parzen["isl"], color="black", linewidth=0.8, label="training set")
         ax.axhline(parzen["isl"][-1], color="black", linewidth=0.8, linestyle=":")

@@ -31,6 +31,7 @@ class Catalogue:
     also: dict[str, list[list[str]]]
     needs: dict[str, list[str]]
     aside: list[str]
+    settings: dict[str, str]  # by experiment, a setting that records of earlier settings lack
     times: dict[str, dict[str, str]]  # times, where no record of them is kept
 
     def __getitem__(self, name: str) -> Exhibit:
@@ -60,5 +61,5 @@ def catalogue(file: Path = FILE) -> Catalogue:
     """Raises TypeError where an exhibit lacks a field or has one too many."""
     content: Any = OmegaConf.to_container(OmegaConf.load(file))
     exhibits = tuple(Exhibit(name=name, **fields) for name, fields in content["exhibits"].items())
-    rest = {key: content[key] for key in ("papers", "also", "needs", "aside", "times")}
+    rest = {key: content[key] for key in ("papers", "also", "needs", "aside", "settings", "times")}
     return Catalogue(exhibits=exhibits, **rest)

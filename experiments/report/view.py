@@ -230,10 +230,28 @@ def _problems(held: Holding, made: Drawn, known: Catalogue) -> list[str]:
         for words in known.also.get(held.experiment, ()):
             if any(set(words) <= set(run.split(",")) for run in rest):
                 problems.append(f"`{command(held.experiment, held.scale, words)}` makes a part")
+    if earlier := _without(held, known.settings.get(held.experiment)):
+        problems.append(
+            f"{earlier} of {len(held.shown)} records are of earlier settings, before "
+            f"{known.settings[held.experiment]} was one; `{held.command}` makes them again"
+        )
     if held.others and held.records:
         count = len(held.others)
         problems.append(f"{count} more with settings of their own are not shown")
     return problems + made.wanting
+
+
+def _without(held: Holding, setting: str | None) -> int:
+    """How many of the records that are shown do not name `setting`, a dotted path."""
+    if setting is None:
+        return 0
+    count = 0
+    for record in held.shown:
+        node: Any = record.config
+        for key in setting.split("."):
+            node = (node or {}).get(key)
+        count += node is None
+    return count
 
 
 def _listed(names: Sequence[str], most: int = 4) -> str:

@@ -33,9 +33,10 @@ def isl_curve(
     """ISL of test rows under the first n of `steps * chains` consecutive samples, n on a log scale.
 
     Any sampler on any model of zeros and ones will do. beta is chosen on the validation rows with
-    all samples; `points` and `validation_points` limit both sets of rows, None takes all. The
-    training rows as centres, with a beta of their own, are the reference `parzen`, made once for
-    all samplers. The last `keep` samples are stored in `sequence`. Raises ValueError without data.
+    all samples (`isl`), or with the first n alone (`isl_own_beta`); `points` and
+    `validation_points` limit both sets of rows, None takes all. The training rows as centres, with
+    a beta of their own, are the reference `parzen`, made once for all samplers. The last `keep`
+    samples are stored in `sequence`. Raises ValueError without data.
     """
     if data is None:
         raise ValueError("the ISL needs validation and test rows; give data, such as data=usps")
@@ -51,21 +52,28 @@ def isl_curve(
     samples = consecutive(sampler, model, x, run.rng("chain"), steps, run)
     run.save("sequence", x=samples[-keep:])
     sizes = isl.prefix_sizes(len(samples))
-    beta, scores = scored(samples, valid.to(run.device), test.to(run.device), sizes)
+    valid, test = valid.to(run.device), test.to(run.device)
+    curves = scored(samples, valid, test, sizes)
     run.note(
-        beta=beta,
-        isl=float(scores[-1]),
+        beta=float(curves["own_beta"][-1]),
+        isl=float(curves["isl"][-1]),
         seconds_per_step=per_step,
         commonest_share=commonest_share(samples),
     )
-    for size, score in zip(sizes, scores, strict=True):
-        run.log(size, isl=score, seconds=size / chains * per_step)
+    for i, size in enumerate(sizes):
+        row = {name: curve[i] for name, curve in curves.items()}
+        run.log(size, **row, seconds=size / chains * per_step)
 
 
-def scored(samples: Tensor, valid: Tensor, test: Tensor, sizes: list[int]) -> tuple[float, Tensor]:
-    """The beta that all `samples` want on `valid`, and the ISL of `test` for each of `sizes`."""
-    beta = isl.best_beta(isl.histograms(samples, valid))
-    return beta, isl.curve(samples, test, beta, sizes)
+def scored(samples: Tensor, valid: Tensor, test: Tensor, sizes: list[int]) -> dict[str, Tensor]:
+    """The ISL of `test` under the first n `samples`, for each n of `sizes`.
+
+    `isl` is at the beta that all samples want on `valid`, `isl_own_beta` at the one that the first
+    n want, which is `own_beta`.
+    """
+    betas, own = isl.own_beta_curve(samples, valid, test, sizes)
+    one = isl.curve(samples, test, float(betas[-1]), sizes)
+    return {"isl": one, "isl_own_beta": own, "own_beta": betas}
 
 
 def commonest_share(samples: Tensor) -> float:
@@ -77,14 +85,17 @@ def commonest_share(samples: Tensor) -> float:
 def _reference(data: Dataset, run: Run, valid: Tensor, test: Tensor) -> None:
     """The training rows as samples, in a random order: `parzen` in the record, and its last ISL."""
     sizes = isl.prefix_sizes(len(data.train))
-    spec = {"data": data.fingerprint, "valid": len(valid), "test": len(test), "sizes": len(sizes)}
+    spec = {
+        "data": data.fingerprint, "valid": len(valid), "test": len(test), "sizes": len(sizes),
+        "own_beta": True,
+    }  # fmt: skip
 
     def make() -> dict[str, Tensor]:
         rng = run.shared_rng("parzen", device="cpu")
         order = torch.randperm(len(data.train), generator=rng)
         rows = data.batch(order, rng).to(run.device)
-        beta, scores = scored(rows, valid.to(run.device), test.to(run.device), sizes)
-        return {"isl": scores, "size": torch.tensor(sizes), "beta": torch.tensor([beta])}
+        curves = scored(rows, valid.to(run.device), test.to(run.device), sizes)
+        return {**curves, "size": torch.tensor(sizes), "beta": curves["own_beta"][-1:].clone()}
 
     reference = artifact(run, "parzen", spec | {"seed": run.model_seed}, make)
     run.note(parzen=float(reference["isl"][-1]), parzen_beta=float(reference["beta"]))

@@ -5,7 +5,7 @@ come from makes it contrastive divergence, SML, FPCD or herding (`experiments.ne
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -22,6 +22,7 @@ from experiments.starts import data_mean
 from models.base import CarriesRates, EnergyModel
 from samplers.base import Sampler
 
+VisibleBias = Literal["zero", "data"]
 ROWS = 1000  # of the training set at once, where all of it is passed over
 
 
@@ -37,13 +38,16 @@ def pretrained(
     negatives: Negatives | None = None,
     optimiser: Callable[..., Optimizer] = Adam,
     linear_decay: bool = False,
+    visible_bias: VisibleBias = "zero",
 ) -> EnergyModel:
     """`model` trained on `data` for `epochs` epochs of updates, loaded where it was made before.
 
     `negatives` makes the negative samples; `sampler` alone is short for Contrastive(sampler), so
     BlockGibbs(steps=k) is CD-k. `linear_decay` brings the learning rate to 0 at the last update. An
     epoch counts the rows of the set that was asked for, so a substitute is trained for as many
-    updates. A model that carries rates is given those of the training data.
+    updates. `visible_bias` says where the visible biases start: at "zero", or at the log-odds of
+    the "data", as in the released scripts of Zhang et al. (2022). A model that carries rates is
+    given those of the training data.
     """
     data = _required(data)
     updates = max(1, round(epochs * data.epoch_size / batch))
@@ -65,6 +69,8 @@ def pretrained(
         spec["optimiser"] = str(optimiser)
     if linear_decay:
         spec["linear_decay"] = True
+    if visible_bias != "data":  # the names of artifacts that were made with the data's stay
+        spec["visible_bias"] = visible_bias
 
     def make() -> dict[str, Tensor]:
         training = train(
@@ -77,6 +83,7 @@ def pretrained(
             learning_rate=learning_rate,
             optimiser=optimiser,
             linear_decay=linear_decay,
+            visible_bias=visible_bias,
         )
         for _ in training:
             pass
@@ -98,10 +105,20 @@ def train(
     learning_rate: float,
     optimiser: Callable[..., Optimizer] = Adam,
     linear_decay: bool = False,
+    visible_bias: VisibleBias = "zero",
 ) -> Iterator[int]:
-    """Train in place, giving the number of updates after each of them; resumable."""
+    """Train in place, giving the number of updates after each of them; resumable.
+
+    `visible_bias` is as in `pretrained`; "zero" leaves a model as it is. Raises ValueError for
+    another word.
+    """
+    if visible_bias not in get_args(VisibleBias):
+        raise ValueError(
+            f"visible_bias must be one of {get_args(VisibleBias)}, got {visible_bias!r}"
+        )
     rng, shuffle = run.shared_rng("training"), run.shared_rng("batches", device="cpu")
-    model.start_from_data(data.mean.to(run.device))
+    if visible_bias == "data":
+        model.start_from_data(data.mean.to(run.device))
     stepper = optimiser(model.parameters(), lr=learning_rate)
     schedule = LinearLR(stepper, 1.0, 0.0, total_iters=updates) if linear_decay else None
     memory: dict[str, Any] = {
@@ -154,14 +171,17 @@ def train_rbm(
     learning_rate: float,
     optimiser: Callable[..., Optimizer] = Adam,
     linear_decay: bool = False,
+    visible_bias: VisibleBias = "zero",
     samples: int = 1000,
     points: int = 1000,
+    every: int = 1,
 ) -> None:
-    """The training curve: after each epoch the validation ISL, and log p of the validation rows.
+    """The training curve: the validation ISL, and log p of the validation rows, each epoch.
 
-    The ISL is that of `samples` consecutive samples of one chain of `sampler`, which starts at the
-    data mean, on `points` validation rows, at its best beta. The exact log-likelihood is
-    there for hidden layers that can be summed over. The trained model is stored as `model`.
+    Or every `every` epochs, and after the last. `visible_bias` is as in `pretrained`. The ISL is
+    that of `samples` consecutive samples of one chain of `sampler`, which starts at the data mean,
+    on `points` validation rows, at its best beta. The exact log-likelihood is there for hidden
+    layers that can be summed over. The trained model is stored as `model`.
     """
     data = _required(data)
     per_epoch = max(1, round(data.epoch_size / batch))
@@ -176,9 +196,10 @@ def train_rbm(
         learning_rate=learning_rate,
         optimiser=optimiser,
         linear_decay=linear_decay,
+        visible_bias=visible_bias,
     )
     for update in training:
-        if update % per_epoch:
+        if update % per_epoch or (update // per_epoch % every and update != epochs * per_epoch):
             continue
         set_rates(model, data, run)
         rng = run.rng(f"epoch {update // per_epoch}")

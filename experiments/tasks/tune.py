@@ -138,13 +138,17 @@ def tune(
     budget = f"{chains} chains x " + (f"{steps} steps" if seconds is None else f"{seconds:g} s")
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     name = " / ".join([*names.values(), objective, budget, f"seed {run.seed}"])
+
+    def seed(slot: int) -> int:
+        """Of Optuna's sampler: searches of other models or samplers start at other points."""
+        return run.rng(f"{name}/trial {slot}", "cpu").initial_seed() % 2**32
+
     if not storage:
-        study, asked = alone(name, trials, seed=run.seed, direction=direction)
+        study, asked = alone(name, trials, seed=seed(0), direction=direction)
     else:
         study, asked = shared(
             name, trials, storage=storage, record=run.path, outputs=run.outputs,
-            seed=lambda slot: run.rng(f"trial {slot}", "cpu").initial_seed() % 2**32,
-            direction=direction,
+            seed=seed, direction=direction,
         )  # fmt: skip
     worst = math.inf if direction == "minimize" else -math.inf
     logged = 0

@@ -1,0 +1,35 @@
+"""Which trained model has the best validation ISL: Section 5.1 of Breuleux et al. (2011)."""
+
+import pandas as pd
+
+from experiments.record import Record
+from experiments.tables.table import estimate
+
+
+def models(records: list[Record]) -> pd.DataFrame:
+    """The last validation ISL of each trained model, over training seeds, the best first.
+
+    A model is a method of training with its rates, and a number of hidden units. Raises LookupError
+    where no record is of task=train_rbm.
+    """
+    found: dict[tuple, list[float]] = {}
+    for record in records:
+        if "isl" in record.metrics and (method := record.choices.get("negatives")):
+            config = record.config
+            fast = config["negatives"].get("fast_step_size")
+            key = (method, config["model"]["hidden"], config["task"]["learning_rate"], fast)
+            found.setdefault(key, []).append(float(record.metrics["isl"].iloc[-1]))
+    if not found:
+        raise LookupError("no record holds the validation ISL of a training; run task=train_rbm")
+    rows = [
+        {
+            "training": method,
+            "hidden units": hidden,
+            "learning rate": rate,
+            "fast rate": "" if fast is None else f"{fast:g}",
+            "validation ISL": estimate(scores),
+        }
+        for (method, hidden, rate, fast), scores in found.items()
+    ]
+    rows.sort(key=lambda row: row["validation ISL"].mean, reverse=True)
+    return pd.DataFrame(rows).astype(object)
