@@ -41,7 +41,7 @@ def test_constraints_are_exact_versions_and_nothing_else() -> None:
 
 def _rules() -> set[str]:
     """Targets that have a recipe, without the files they make."""
-    heads = re.findall(r"^([a-z][a-z% -]*):.*\n\t", MAKEFILE, re.MULTILINE)
+    heads = re.findall(r"^([a-z][a-z0-9% -]*):.*\n\t", MAKEFILE, re.MULTILINE)
     return {target for head in heads for target in head.split()}
 
 
@@ -59,6 +59,7 @@ def test_make_help_lists_every_target() -> None:
     assert {
         "demo",
         "test",
+        "test-avx2",
         "lint",
         "fig%",
         "table%",
@@ -77,6 +78,16 @@ def test_figures_and_scripts_of_the_makefile_exist() -> None:
         assert (ROOT / "conf/experiment" / f"{name}.yaml").is_file(), name
     for module in re.findall(r"-m (scripts\.\w+)", MAKEFILE):
         assert (ROOT / f"{module.replace('.', '/')}.py").is_file(), module
+
+
+def test_ci_checks_the_heap_as_on_a_processor_without_avx512() -> None:
+    assert "make test-avx2" in (ROOT / ".ci/run").read_text().splitlines()
+    for setting in ("ONEDNN_MAX_CPU_ISA=AVX2", "ATEN_CPU_CAPABILITY=avx2", "MALLOC_CHECK_=3"):
+        assert setting in MAKEFILE
+    named = re.findall(r"tests/test_\w+\.py", MAKEFILE)
+    assert {"tests/test_ebm_learning.py", "tests/test_ais.py", "tests/test_resnet.py"} <= set(named)
+    for file in named:
+        assert (ROOT / file).is_file(), file
 
 
 def test_every_folder_of_code_and_yaml_is_packaged() -> None:
