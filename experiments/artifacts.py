@@ -12,9 +12,10 @@ from collections.abc import Callable
 from typing import Any
 
 from filelock import FileLock
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from experiments import writing
 from experiments.context import Run
 
 log = logging.getLogger(__name__)
@@ -37,11 +38,9 @@ def artifact(
     with FileLock(folder / ".lock"):
         if not file.exists():
             log.info("making the shared artifact %s", name)
-            tensors = {key: value.detach().contiguous().cpu() for key, value in make().items()}
-            (folder / "spec.json").write_text(text)
-            partial = file.with_suffix(".partial")
-            save_file(tensors, partial)
-            partial.replace(file)
+            tensors = make()
+            writing.write(folder / "spec.json", text)
+            writing.write(file, writing.tensors(tensors))
     run.note(artifacts=[*run.notes.get("artifacts", []), name])
     return load_file(file, device=str(run.device))
 

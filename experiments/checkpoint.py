@@ -28,7 +28,6 @@ are removed when the run has finished.
 """
 
 import logging
-import os
 import signal
 import zipfile
 from collections.abc import Callable, Iterator
@@ -39,6 +38,8 @@ from typing import Any
 
 import torch
 from torch import Generator, Tensor
+
+from experiments import writing
 
 log = logging.getLogger(__name__)
 KEPT = 2  # checkpoints of a loop
@@ -108,16 +109,15 @@ class Checkpoints:
         self.folder = folder
 
     def write(self, document: Document) -> None:
-        """Store `document`, whose `loop` and `iteration` name it; keep the loop's last KEPT."""
-        self.folder.mkdir(exist_ok=True)
+        """Store `document`, whose `loop` and `iteration` name it; keep the loop's last KEPT.
+
+        Raises UnwritableError; the checkpoints before it stay.
+        """
+        with writing.told(self.folder):
+            self.folder.mkdir(exist_ok=True)
         loop = document["loop"]
         target = self.folder / f"{loop}-{document['iteration']:010}.pt"
-        partial = target.with_suffix(".partial")
-        with partial.open("wb") as file:
-            torch.save(document, file)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(target)
+        writing.write(target, writing.checkpoint(document))
         for old in self._of(loop)[:-KEPT]:
             old.unlink()
 

@@ -16,9 +16,9 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import torch
-from safetensors.torch import save_file
 from torch import Tensor
 
+from experiments import writing
 from experiments.checkpoint import (
     Checkpoints,
     Document,
@@ -192,9 +192,7 @@ class Run:
             file.unlink(missing_ok=True)
             return
         lines = file.read_text().splitlines(keepends=True)[: rows + 1]
-        partial = file.with_suffix(".partial")
-        partial.write_text("".join(lines))
-        partial.replace(file)
+        writing.write(file, "".join(lines))
         self._columns = next(csv.reader(lines[:1]))
         self._latest = dict(zip(self._columns, map(float, lines[-1].split(",")), strict=True))
 
@@ -206,7 +204,8 @@ class Run:
         """Append a row to metrics.csv. Every row must have the columns of the first."""
         row = {"step": step, **{name: float(value) for name, value in values.items()}}
         self._latest = row
-        with (self.path / "metrics.csv").open("a", newline="") as file:
+        target = self.path / "metrics.csv"
+        with writing.told(target), target.open("a", newline="") as file:
             writer = csv.DictWriter(file, self._columns or list(row), lineterminator="\n")
             if not self._columns:
                 self._columns = list(row)
@@ -218,19 +217,12 @@ class Run:
 
     def save(self, name: str, **arrays: Tensor | np.ndarray) -> None:
         """Store arrays as `<name>.npz`, compressed; states of zeros and ones as bytes."""
-        stored: dict[str, Any] = {key: _array(value) for key, value in arrays.items()}
-        file = self.path / f"{name}.npz"
-        partial = file.with_suffix(".partial")
-        with partial.open("wb") as stream:
-            np.savez_compressed(stream, **stored)
-        partial.replace(file)
+        stored = {key: _array(value) for key, value in arrays.items()}
+        writing.write(self.path / f"{name}.npz", writing.arrays(stored))
 
     def save_tensors(self, name: str, tensors: dict[str, Tensor]) -> None:
         """Store tensors, such as a model's, as `<name>.safetensors`."""
-        file = self.path / f"{name}.safetensors"
-        partial = file.with_suffix(".partial")
-        save_file({k: v.detach().cpu().contiguous() for k, v in tensors.items()}, partial)
-        partial.replace(file)
+        writing.write(self.path / f"{name}.safetensors", writing.tensors(tensors))
 
     def save_all(self, arrays: dict[str, Tensor]) -> None:
         """Each array in a file of its own name."""

@@ -4,8 +4,10 @@
 error that a run raised in a line, for its record. HYDRA_FULL_ERROR=1 shows tracebacks all the same.
 """
 
+import logging
 import os
 import re
+import shlex
 import signal
 import sys
 import traceback
@@ -17,6 +19,7 @@ from typing import Any, NoReturn
 
 import hydra._internal.hydra
 import hydra._internal.utils
+from hydra.core.override_parser.types import Quote, QuotedString
 from hydra.errors import (
     ConfigCompositionException,
     InstantiationException,
@@ -32,6 +35,10 @@ warnings.filterwarnings("ignore", message=r"\s*'hydra/launcher/\w+' is validated
 
 class ConfigurationError(ValueError):
     """A configuration that cannot be run; the message says what to change."""
+
+
+class UnwritableError(OSError):
+    """A file that could not be written; the message says which, why, and what to do."""
 
 
 def nearest(name: str, options: Iterable[Any]) -> str:
@@ -71,6 +78,8 @@ def summary(error: BaseException) -> str:
         return f"{where}: {in_a_line(error.__cause__)}"
     if isinstance(error, ConfigurationError | OmegaConfBaseException):
         return in_a_line(error)
+    if isinstance(error, UnwritableError):
+        return str(error)
     return f"{type(error).__name__}: {_cut(str(error))}"
 
 
@@ -83,10 +92,13 @@ def wants_traceback() -> bool:
 def told() -> Iterator[None]:
     """End the program with a message where an error would end it with a traceback.
 
-    Hydra's own report is out of action meanwhile: what it does not expect, it prints whole.
+    Hydra's own report is out of action meanwhile: what it does not expect, it prints whole. So is
+    that of `logging`, which prints a traceback for each line that a full disk does not take.
     """
     modules: tuple[Any, ...] = (hydra._internal.utils, hydra._internal.hydra)
     own = hydra._internal.utils.run_and_report
+    before = logging.raiseExceptions
+    logging.raiseExceptions = wants_traceback()
     for module in modules:
         module.run_and_report = _call
     try:
@@ -97,6 +109,7 @@ def told() -> Iterator[None]:
         print("interrupted: the same command goes on with what is missing", file=sys.stderr)
         raise SystemExit(128 + signal.SIGINT) from None
     finally:
+        logging.raiseExceptions = before
         for module in modules:
             module.run_and_report = own
 
@@ -122,7 +135,7 @@ def _explained(error: Exception, command: list[str]) -> str:
         lines = [line for line in error.message.splitlines() if "^" not in line]
         return (
             f"{error.override!r} cannot be read ({lines[-2:][0]}): "
-            "overrides are key=value, in quotes where they hold blanks, brackets or commas"
+            f"overrides are key=value, {_quoting(str(error.override))}"
         )
     if isinstance(error, ConfigCompositionException) and error.__cause__:
         return _not_applied(error, error.__cause__)
@@ -144,6 +157,16 @@ def _explained(error: Exception, command: list[str]) -> str:
     if isinstance(error, OSError):
         return f"{summary(error)}; outputs (or LATTICEWORK_OUTPUTS) names the folder for records"
     return f"{summary(error)}\nHYDRA_FULL_ERROR=1 shows where this was raised."
+
+
+def _quoting(override: str) -> str:
+    """How to give a value as text: in quotes for Hydra, inside quotes for the shell."""
+    key, _, value = override.partition("=")
+    if " " not in value:
+        return "in quotes where they hold blanks, brackets or commas"
+    text = QuotedString(text=value.strip("'\""), quote=Quote.double).with_quotes()
+    word = shlex.quote(f"{key}={text}")
+    return f"and a text with blanks, brackets or commas takes quotes inside quotes: {word}"
 
 
 def _is_no_name(text: str) -> bool:

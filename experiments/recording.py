@@ -24,6 +24,7 @@ from hydra.types import RunMode
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 
+from experiments import writing
 from experiments.checkpoint import Checkpoints
 from experiments.checks import checked
 from experiments.context import Run
@@ -150,9 +151,7 @@ def _execute(
         **run.notes,
         "files": checksums(path),
     }
-    partial = path / "run.json.partial"
-    partial.write_text(json.dumps(document, indent=2))
-    partial.replace(path / "run.json")
+    writing.write(path / "run.json", json.dumps(document, indent=2))
     run.checkpoints.remove()
     log.info("finished: %s", path)
 

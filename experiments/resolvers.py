@@ -1,10 +1,11 @@
-"""What the YAML files may compute: `${folder:...}` and `${experiments:}`."""
+"""What the YAML files may compute: `${folder:...}`, `${experiments:}` and `${at_scale:...}`."""
 
 import hashlib
 import re
 from pathlib import Path
+from typing import Any
 
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
 LONGEST = 120  # characters of a run folder's name
 
@@ -17,6 +18,18 @@ def folder(overrides: str) -> str:
     return f"{name[:LONGEST]}-{hashlib.sha256(overrides.encode()).hexdigest()[:8]}"
 
 
+def at_scale(paper: Any, quick: Any, smoke: Any, *, _root_: DictConfig) -> Any:
+    """The value for the run's `scale`: a budget of a task or data set that no experiment sets.
+
+    Raises ValueError for a scale of the user's own.
+    """
+    values = {"paper": paper, "quick": quick, "smoke": smoke}
+    scale = _root_.get("scale", "paper")  # a part composed by itself has none
+    if scale not in values:
+        raise ValueError(f"there is no default for scale={scale}: give a value")
+    return values[scale]
+
+
 def register(conf: Path) -> None:
     """Make the resolvers known to OmegaConf; `conf` is the folder of the YAML files."""
 
@@ -27,6 +40,7 @@ def register(conf: Path) -> None:
         return "\n".join(f"  {file.stem:{width}}  {_summary(file)}" for file in files)
 
     OmegaConf.register_new_resolver("folder", folder, replace=True)
+    OmegaConf.register_new_resolver("at_scale", at_scale, replace=True)
     OmegaConf.register_new_resolver("experiments", experiments, replace=True)
 
 

@@ -153,7 +153,15 @@ class HasQuadratic(Protocol):
 
 @torch.no_grad()
 def bounds(model: EnergyModel) -> Bounds:
-    """The bounds of a float64 model that has `log_quadratic()`, from its states."""
+    """The bounds of a float64 model that has `log_quadratic()`, from its states.
+
+    Raises ValueError for another model.
+    """
+    if not hasattr(model, "log_quadratic"):
+        raise ValueError(
+            "the bounds of Theorems 5.1 and 5.2 need a model with log_quadratic(), such as "
+            f"model=quadratic_ising or model=sine, got {type(model).__name__}"
+        )
     near = in_double(cast(HasQuadratic, model).log_quadratic())
     states = model.domain.enumerate().double()
     value = near.log_prob(states)

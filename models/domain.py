@@ -108,8 +108,8 @@ class Domain(ABC):
         count = len(self.values()) ** self.dim
         if count > 2**22:
             raise ValueError(
-                f"enumerate() lists at most 2^22 states, this domain has {count}; "
-                "use experiments.exact, which needs no such list"
+                f"enumerate() lists at most 2^22 states, this domain has {count}: take a smaller "
+                "model, such as model.shape=[3,3], or experiments.exact, which needs no such list"
             )
         return self.patterns(self.dim)
 

@@ -38,7 +38,8 @@ class MaskedLM(nn.Module):
         checkpoint: a name on the hub, a folder, or "mini_bert".
         exclude_special: no blank is filled with a special token ([CLS], [UNK] ...) or one of
             BERT's placeholders ([unused7]).
-        words: the only tokens that may fill a blank; None for the whole vocabulary.
+        words: the only tokens that may fill a blank; None for the whole vocabulary: the rows of the
+            embedding table that the tokenizer has a string for. Tables are often padded.
         download: whether a checkpoint that is not in the hub's cache may be downloaded.
         strict: whether a checkpoint that cannot be had is an error, not replaced by mini_bert.
 
@@ -49,8 +50,8 @@ class MaskedLM(nn.Module):
 
     Raises:
         OSError: if the checkpoint cannot be had and `strict`, or if a folder holds none.
-        ValueError: if it has no masked-language-modelling head or no mask token, or if one of
-            `words` is no token of it.
+        ValueError: if it has no masked-language-modelling head, no mask token or no embedding of
+            it, or if one of `words` is no token of it.
     """
 
     values: Tensor
@@ -72,20 +73,25 @@ class MaskedLM(nn.Module):
             raise ValueError(f"{checkpoint} has no mask token: it is no masked language model")
         self.network.float().eval().requires_grad_(False)
         table = self.network.get_input_embeddings().weight
+        if self.tokenizer.mask_token_id >= len(table):
+            raise ValueError(
+                f"{checkpoint} has {len(table)} embeddings, its mask token would be the one with "
+                f"index {self.tokenizer.mask_token_id}: network and tokenizer do not fit"
+            )
         self.register_buffer("values", self._values(len(table), exclude_special, words))
         self.register_buffer("embeddings", table[self.values].clone(), persistent=False)
 
     def _values(self, size: int, exclude_special: bool, words: Sequence[str] | None) -> Tensor:
-        vocabulary = self.tokenizer.get_vocab()
+        vocabulary = {word: i for word, i in self.tokenizer.get_vocab().items() if i < size}
         if words is not None:
             if unknown := [word for word in words if word not in vocabulary]:
                 raise ValueError(f"no tokens of {self.name}: {', '.join(unknown)}")
             return torch.tensor([vocabulary[word] for word in words])
-        allowed = torch.ones(size, dtype=torch.bool)
+        allowed = set(vocabulary.values())
         if exclude_special:
-            unused = [i for word, i in vocabulary.items() if word.startswith("[unused")]
-            allowed[[*self.tokenizer.all_special_ids, *unused]] = False
-        return allowed.nonzero().squeeze(1)
+            allowed -= {i for word, i in vocabulary.items() if word.startswith("[unused")}
+            allowed -= set(self.tokenizer.all_special_ids)
+        return torch.tensor(sorted(allowed))
 
     def tokens(self, words: Sequence[str]) -> tuple[Tensor, Tensor]:
         """Ids of the sentence with "[MASK]" at its blanks, `[length]`, and the blanks' places.

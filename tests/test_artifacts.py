@@ -1,12 +1,12 @@
 """Shared artifacts: made once, reused, and never left half-made."""
 
 import json
+import os
 import threading
 
 import pytest
 import torch
 
-import experiments.artifacts
 from data.digits import Digits
 from experiments.artifacts import artifact, fingerprint
 from experiments.context import Run
@@ -75,12 +75,11 @@ def test_a_maker_that_fails_leaves_nothing_to_be_taken_for_it(run, tmp_path):
 
 
 def test_an_interrupted_write_leaves_no_half_file(run, tmp_path, monkeypatch):
-    def interrupted(tensors, path):
-        path.write_bytes(b"half of it")
+    def interrupted(descriptor):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(experiments.artifacts, "save_file", interrupted)
+        patch.setattr(os, "fsync", interrupted)
         with pytest.raises(KeyboardInterrupt):
             artifact(run, "thing", {}, Maker())
     assert "tensors.safetensors" not in files(tmp_path)

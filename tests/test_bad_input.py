@@ -3,6 +3,7 @@
 import io
 import json
 import math
+import shlex
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout
@@ -12,6 +13,7 @@ from typing import Any, Literal
 import pytest
 import torch
 from command import latticework
+from hydra import compose, initialize_config_dir
 from hydra.errors import InstantiationException
 from hydra.utils import instantiate
 from hypothesis import HealthCheck, given, settings
@@ -55,6 +57,7 @@ MISTAKES = {
     "sampler": "'sampler' cannot be read (missing EQUAL at '<EOF>'): overrides are key=value",
     "model.shape=[2,": "'model.shape=[2,' cannot be read (no viable alternative at input '[2,')",
     "a^b=[": "'a^b=[' cannot be read (",
+    "task.text=The [MASK] sat.": """inside quotes: 'task.text="The [MASK] sat."'\n""",
     "data=null": "Got NoneType, in data=null: a group such as data takes the name of one",
     "seed=1,2": "To sweep over it, add --multirun",
     "~zzz": "Could not delete from config. 'zzz' does not exist.",
@@ -90,6 +93,19 @@ MISTAKES = {
 def test_a_mistake_is_told_and_nothing_is_written(tmp_path, capsys, word):
     assert MISTAKES[word] in told(capsys, *TINY, word, outputs=tmp_path)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "text", ["The [MASK] cat sat.", 'A "[MASK]", she said', "It's [MASK], C:\\dir", "[MASK] cats"]
+)
+def test_a_text_given_as_the_message_says_is_read(text, tmp_path, capsys):
+    """What a shell hands on from the word in the message is the text that was meant."""
+    message = told(capsys, *TINY, f"task.text={text}", outputs=tmp_path)
+    *_, word = message.strip().split("inside quotes: ")
+    (argument,) = shlex.split(word)
+    with initialize_config_dir(str(run.CONF), version_base="1.3"):
+        config = compose("config", ["task=text_infilling", argument])
+    assert config.task.text == text
 
 
 @pytest.mark.parametrize(

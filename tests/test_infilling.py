@@ -88,6 +88,52 @@ def test_a_name_that_cannot_be_had_is_replaced_out_loud(caplog):
         MaskedLM("nobody/no-such-bert", download=False, strict=True)
 
 
+@pytest.fixture(scope="module")
+def padded(folder, tmp_path_factory):
+    """The same checkpoint, its tables padded by 6 rows without a token, which the network likes."""
+    path = tmp_path_factory.mktemp("padded")
+    language = MaskedLM(str(folder))
+    size = len(language.tokenizer)
+    language.network.resize_token_embeddings(size + 6, mean_resizing=False)
+    language.network.get_output_embeddings().bias.data[size:] = 20.0
+    language.network.save_pretrained(path)
+    language.tokenizer.save_pretrained(path)
+    return path
+
+
+@pytest.mark.parametrize("special", [True, False])
+def test_rows_of_the_table_without_a_token_fill_no_blank(padded, language, special):
+    found = MaskedLM(str(padded), exclude_special=special)
+    assert len(found.network.get_input_embeddings().weight) == len(found.tokenizer) + 6
+    if special:
+        assert found.values.tolist() == language.values.tolist()
+    else:
+        assert found.values.tolist() == list(range(len(found.tokenizer)))
+    model, rng = TextInfilling(found, TEXT), torch.Generator().manual_seed(0)
+    state = DULA(1.0).init(states(model, 8), model)
+    for _ in range(3):
+        state, _ = DULA(1.0).step(state, model, rng)
+    assert all(isinstance(word, str) for words in model.words(state.x) for word in words)
+    assert torch.allclose(model(state.x), by_loop(model, state.x), atol=1e-4)
+
+
+def test_a_table_smaller_than_the_tokenizer_serves_with_the_tokens_it_has(folder, tmp_path):
+    language = MaskedLM(str(folder))
+    size = len(language.tokenizer)
+    language.network.resize_token_embeddings(size - 7)
+    language.network.save_pretrained(tmp_path)
+    language.tokenizer.save_pretrained(tmp_path)
+    fewer = MaskedLM(str(tmp_path))
+    assert fewer.values.tolist() == [i for i in language.values.tolist() if i < size - 7]
+    gone = language.tokenizer.convert_ids_to_tokens(size - 1)
+    with pytest.raises(ValueError, match=f"no tokens of .*: {gone}"):
+        MaskedLM(str(tmp_path), words=[gone])
+    language.network.resize_token_embeddings(3)  # [MASK] is the fifth
+    language.network.save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match="network and tokenizer do not fit"):
+        MaskedLM(str(tmp_path))
+
+
 def by_loop(model, x, masked=True):
     """U, one masked copy after the other, through the network's own interface and whole logits."""
     language, total = model.language, []

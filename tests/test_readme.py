@@ -1,14 +1,13 @@
 """What README.md and docs/ tell a reader to do, done."""
 
 import re
-import shlex
-from pathlib import Path
 
 import numpy as np
 import pytest
 import test_kernels
 import torch
-from command import bundled_data, latticework
+from command import latticework
+from documented import PAGES, ROOT, blocks, commands, typed
 from exactness import Row
 from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
@@ -23,25 +22,8 @@ from models.rated_rbm import RatedRBM
 from models.regression import synthetic_regression
 from samplers.base import UnsupportedModelError
 
-ROOT = Path(__file__).resolve().parent.parent
 CONF = ROOT / "conf"
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 resolvers.register(CONF)
-
-
-def blocks(page, language):
-    """The code blocks of a page."""
-    return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
-
-
-def commands(page, start):
-    """Those of its shell commands that begin with `start`, as words after it."""
-    lines = [line for block in blocks(page, "(?:sh)?") for line in block.splitlines()]
-    return [
-        shlex.split(line, comments=True)[len(start.split()) :]
-        for line in lines
-        if line.startswith(start)
-    ]
 
 
 def table(page, first):
@@ -54,7 +36,13 @@ def names(group):
     return {file.stem for file in (CONF / group).glob("*.yaml")}
 
 
-# The library example.
+# Snippets.
+
+
+def test_every_python_block_is_executed_here():
+    """The library example, and the two of the page on samplers: the file and its test."""
+    found = {page.name: len(blocks(page, "python")) for page in PAGES if blocks(page, "python")}
+    assert found == {"README.md": 1, "adding_a_sampler.md": 2}
 
 
 def test_the_library_example_samples_its_target(capsys):
@@ -76,43 +64,8 @@ def test_the_library_example_samples_its_target(capsys):
     assert largest_z(space["x"]) > 10  # control: the uniform start is far from it
 
 
-# Commands.
-
-RUNS = [(page, words) for page in PAGES for words in commands(page, "python run.py")]
-README_RUNS = [words for page, words in RUNS if page.name == "README.md"]
-
-
-def test_there_are_commands_to_test():
-    assert len(README_RUNS) >= 4
-    assert len(RUNS) > len(README_RUNS)
-
-
-@pytest.mark.parametrize("words", README_RUNS, ids=" ".join)
-def test_commands_of_the_readme_run(words, tmp_path, capsys):
-    if words == ["--help"]:
-        assert latticework(*words, outputs=tmp_path) == 0
-        assert "rbm_sampling" in capsys.readouterr().out
-        return
-    smoke = ["scale=smoke", *(word for word in words if not word.startswith("scale="))]
-    if "experiment=ising_sampling" in smoke and len(smoke) == 2:
-        pytest.skip("the whole sweep is run by test_experiments.py")
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        config = compose("config", [word for word in smoke if "," not in word and "--" not in word])
-    assert latticework(*smoke, *bundled_data(config), outputs=tmp_path) == 0
-    assert load_all(tmp_path)
-
-
-@pytest.mark.parametrize(("page", "words"), RUNS, ids=lambda value: getattr(value, "name", None))
-def test_commands_of_every_page_name_what_there_is(page, words):
-    chosen = dict(word.split("=", 1) for word in words if "=" in word)
-    for group in ("experiment", "sampler", "model", "data", "task", "logger"):
-        for name in chosen.get(group, "").split(","):
-            if name not in ("", "...", "lazy_walk"):
-                assert name in names(group)
-
-
 def test_figures_are_redrawn_by_the_readmes_command(tmp_path, capsys):
-    ((words, *_),) = [commands(ROOT / "README.md", "python -m scripts.figures")]
+    words = ["experiment=ising_sampling"]  # what its command is checked for in test_commands.py
     part = [*words, "scale=smoke", "seed=0"]
     assert latticework(*part, "sampler=dula", outputs=tmp_path) == 0
     capsys.readouterr()
@@ -202,8 +155,9 @@ def test_the_documented_sampler_runs_from_outside_and_is_exact(tmp_path, monkeyp
     outside = yaml.replace("samplers.lazy_walk", "lazy_walk")
     (tmp_path / "conf" / "sampler" / "lazy_walk.yaml").write_text(outside)
     monkeypatch.syspath_prepend(str(tmp_path))
-    (words,) = commands(page, "PYTHONPATH=. python <repository>/run.py")
-    words = [w.replace("$PWD", str(tmp_path)).replace("=quick", "=smoke") for w in words]
+    (command,) = [c for c in commands() if "<repository>" in c.text]
+    _, _, *words = typed(command, tmp_path)
+    words = [word.replace("=quick", "=smoke") for word in words]
     assert latticework(*words, "seed=0", outputs=tmp_path / "outputs") == 0
     chosen = {record.choices["sampler"] for record in load_all(tmp_path / "outputs")}
     assert chosen == {"lazy_walk", "dmala"}

@@ -30,6 +30,7 @@ from torch.optim.lr_scheduler import LRScheduler
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from data.base import Dataset
+from experiments import writing
 from experiments.chain import block_of, capture
 from experiments.checkpoint import captured
 from experiments.clock import Clock
@@ -248,7 +249,7 @@ class Learner:
 
     def _diverged(self, iteration: int, loss: float, norm: float) -> None:
         file = self.run.path / "diverged.pt"
-        torch.save(captured(self.memory), file)
+        writing.write(file, writing.checkpoint(captured(self.memory)))
         raise DivergedError(
             f"at update {iteration} the loss is {loss} and the norm of its gradient {norm}; the "
             f"state before it is in {file}. Try a smaller learning rate, more sampling steps, "

@@ -21,6 +21,7 @@ from torch.nn.utils import clip_grad_norm_
 
 from data.corpus import Text
 from data.wordpiece import SPECIAL, Encoded, encode, learn, tokenizer_of
+from experiments import writing
 from experiments.artifacts import artifact
 from experiments.context import Run
 from models.base import EnergyModel
@@ -56,8 +57,10 @@ def mlm_pretraining(
     computes in bfloat16 where that is safe; the weights stay in single precision.
 
     The model is left in `model/` of the record, in the hub's format and half precision, with
-    its vocabulary.
+    its vocabulary. Raises ValueError without sentences.
     """
+    if data is None:
+        raise ValueError("training needs sentences; give data=corpus")
     with run.seeded("network"):
         bert = network().to(run.device)
     vocabulary = bert.config.vocab_size
@@ -206,6 +209,7 @@ def _held_out(
 
 def export(model: Any, tokenizer: BertWordPieceTokenizer, folder: Path) -> None:
     """The model in the hub's format: config.json, vocab.txt, safetensors in half precision."""
-    copy.deepcopy(model).half().save_pretrained(folder)
     pieces = sorted(tokenizer.get_vocab().items(), key=lambda item: item[1])
-    (folder / "vocab.txt").write_text("".join(f"{piece}\n" for piece, _ in pieces))
+    with writing.folder(folder) as aside:
+        copy.deepcopy(model).half().save_pretrained(aside)
+        (aside / "vocab.txt").write_text("".join(f"{piece}\n" for piece, _ in pieces))

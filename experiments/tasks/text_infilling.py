@@ -42,7 +42,14 @@ def text_infilling(
     A row of metrics.csv is a sentence. The record's `generated` holds the sentences, which words
     were masked, and what every chain wrote; `scores` the columns of Table 3, of the kept sentences,
     and their perplexity: exp of minus the mean of log f over the written words.
+
+    Raises ValueError without such a model, or without sentences to compare with.
     """
+    if not hasattr(model, "given") or not isinstance(data, Infilling):
+        raise ValueError(
+            "task=text_infilling needs a masked language model, such as model=mini_bert, and "
+            f"data=sentences, got {type(model).__name__} and {type(data).__name__}"
+        )
     own = [text] if isinstance(text, str) else text
     blanks = data.blanks if own is None else [blanks_of(sentence) for sentence in own]
     language = model.language

@@ -16,6 +16,7 @@ from hydra.core.hydra_config import HydraConfig
 from torch import Tensor
 
 from data.base import Dataset
+from experiments import writing
 from experiments.chain import run_chain, seconds_per_step
 from experiments.context import Run
 from experiments.diagnostics import convergence
@@ -190,11 +191,11 @@ def tune(
         "command": command(),
     }
     text = as_yaml(fields, facts)
-    (run.path / "tuned.yaml").write_text(text)
+    writing.write(run.path / "tuned.yaml", text)
     run.note(tuned=fields, tuning=facts)
     if apply:
         home.parent.mkdir(parents=True, exist_ok=True)
-        home.write_text(text)
+        writing.write(home, text)
 
 
 def effective_sizes(trace: Tensor, per_step: float) -> dict[str, float]:

@@ -1,0 +1,84 @@
+"""The commands that README.md, docs/ and comments of the configuration tell a reader to type."""
+
+import re
+import subprocess
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "models" / "mini_bert" / "README.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+    ROOT / "docs" / "results" / "README.md",
+]
+COMMENTED = [ROOT / "conf" / "config.yaml", *sorted((ROOT / "conf").glob("*/**/*.yaml"))]
+PROGRAM = r"(?:[A-Z_]+=\S+ )?(?:python|make|pip|pytest|ray|grep|\S+/pip) "
+SETTINGS = r"(?:[\w/@.+~]+=\S+ ){1,}[\w/@.+~]+=\S+"  # two words key=value, or more
+
+# What a page leaves to the reader to put in.
+PLACEHOLDERS = {
+    "<repository>": str(ROOT),
+    "<experiment>": "ising_sampling",
+    "/a/folder/with/a/masked/language/model": str(ROOT / "models" / "mini_bert"),
+    "python3.12 ...": "python3.12 help",
+}
+SHELL = """
+python() { printf 'python\\0'; printf '%s\\0' "$@"; }
+make() { printf 'make\\0'; printf '%s\\0' "$@"; }
+"""
+
+
+class Command(NamedTuple):
+    text: str  # as it is printed
+    page: str  # where it is printed first
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    """The code blocks of a page in `language`, a regular expression."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+
+
+def printed(page: Path) -> list[str]:
+    """The lines of code blocks for a shell, and inline code, of which some are commands."""
+    text = page.read_text()
+    if page.suffix == ".yaml":
+        return comments(page, text)
+    shown = re.sub(r"\\\n\s*", "", "\n".join(blocks(page, "(?:sh)?")))
+    prose = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+    inline = [" ".join(code.split()) for code in re.findall(r"`([^`]+)`", prose)]
+    with_settings = [c for c in inline if re.match(r"experiment=\w+ \S", c)]
+    return [*shown.splitlines(), *inline, *(f"python run.py {words}" for words in with_settings)]
+
+
+def comments(page: Path, text: str) -> list[str]:
+    """The commands in a YAML file's comments; those of an experiment go without their beginning."""
+    if (ROOT / "conf" / "experiment" / page.name).exists():  # one, or the part of it
+        joined = re.sub(r"\n#", "", "\n".join(re.findall(r"^#.*", text, re.MULTILINE)))
+        found = [words.rstrip(".,;") for words in re.findall(SETTINGS, joined)]
+        return [f"python run.py experiment={page.stem} {words}" for words in found]
+    return [line.strip() for line in re.findall(r"python run\.py .*", text)]
+
+
+def commands() -> list[Command]:
+    """Each distinct command, where it is printed first."""
+    found: dict[str, Command] = {}
+    for page in (*PAGES, *COMMENTED):
+        for line in printed(page):
+            if re.match(PROGRAM, line):
+                text = re.sub(r"(?: +#|  +\S).*$", "", line).strip()  # a comment, a remark
+                found.setdefault(text, Command(text, str(page.relative_to(ROOT))))
+    return list(found.values())
+
+
+def typed(command: Command, folder: Path) -> list[str]:
+    """What a shell in `folder` hands on: the program, `python` or `make`, and its words."""
+    text = command.text
+    for placeholder, value in PLACEHOLDERS.items():
+        text = text.replace(placeholder, value)
+    done = subprocess.run(
+        ["sh", "-c", SHELL + text], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, f"{command.page}: {command.text}: {done.stderr}"
+    return done.stdout.split("\0")[:-1]

@@ -1,0 +1,104 @@
+"""Every task keeps to its scale without an experiment: a smoke run takes seconds."""
+
+from pathlib import Path
+
+import pytest
+from command import bundled_data, latticework
+from hydra import compose, initialize_config_dir
+from hydra.core.hydra_config import HydraConfig
+
+from experiments import resolvers
+from experiments.checks import checked
+from experiments.mistakes import ConfigurationError
+from experiments.record import load_all
+
+CONF = Path(__file__).resolve().parent.parent / "conf"
+resolvers.register(CONF)
+
+# Each task with the smallest command that it takes.
+RBM = ("model=rbm", "model.hidden=4", "data=digits")
+TASKS = {
+    "sampling": (),
+    "tune": (),
+    "ais": (),
+    "bias": ("model=quadratic_ising", "sampler=dula"),
+    "law": ("model.shape=[2,2]",),
+    "stochastic_proposal": ("model.shape=[2,2]",),
+    "preconditioning": ("model=log_quadratic",),
+    "unlearning": ("model.shape=[2,3]",),
+    "ebm_learning": RBM,
+    "train_rbm": RBM,
+    "isl": RBM,
+    "regression": ("model=bayes_net", "model.hidden=3", "data=compas"),
+    "text_infilling": ("model=mini_bert", "data=sentences"),
+    "mlm_pretraining": ("data=corpus",),
+}
+# Whole numbers of a task that are work, and how much of each smoke may have.
+WORK = {
+    "back", "batch", "buffer", "chains", "count", "epochs", "every", "iterations", "points",
+    "samples", "sentences", "snapshots", "steps", "trial_steps", "trials", "updates",
+    "validation_points",
+}  # fmt: skip
+LARGEST = 200
+
+
+def composed(*words):
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        config = compose("config", list(words), return_hydra_config=True)
+    HydraConfig.instance().set_config(config)
+    return config
+
+
+def test_no_task_is_left_out():
+    assert set(TASKS) == {file.stem for file in CONF.glob("task/*.yaml")}
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_smoke_run_without_an_experiment_is_small(task, tmp_path, capfd):
+    words = (f"task={task}", "scale=smoke", *TASKS[task])
+    config = composed(*words)
+    document = checked(config)
+    work = {key: document["task"][key] for key in WORK & set(document["task"])}
+    assert all(value is not None and value <= LARGEST for value in work.values()), work
+    assert latticework(*words, *bundled_data(config), outputs=tmp_path) == 0, capfd.readouterr()
+    (record,) = load_all(tmp_path)
+    assert 0 < len(record.metrics) <= LARGEST
+
+
+LIMITED = sorted(f.stem for f in CONF.glob("data/*.yaml") if "\nlimit:" in f.read_text())
+
+
+@pytest.mark.parametrize("name", LIMITED)
+def test_a_limit_of_a_data_set_is_small_at_smoke_and_absent_at_paper(name):
+    small, whole = (
+        checked(composed(f"data={name}", f"scale={s}"))["data"] for s in ("smoke", "paper")
+    )
+    assert small["limit"] <= LARGEST
+    assert whole["limit"] is None
+
+
+# What a task cannot do anything with.
+REFUSED = {
+    ("task=bias", "model.shape=[2,2]"): "need a model with log_quadratic(), such as model=quadr",
+    ("task=law",): "this domain has 33554432: take a smaller model, such as model.shape=[3,3]",
+    (
+        "task=text_infilling",
+    ): "task=text_infilling needs a masked language model, such as model=mini",
+    (
+        "task=text_infilling",
+        "model=mini_bert",
+    ): "and data=sentences, got TextInfilling and NoneType",
+    ("task=mlm_pretraining",): "training needs sentences; give data=corpus",
+}
+
+
+@pytest.mark.parametrize("words", REFUSED, ids=" ".join)
+def test_a_task_says_what_it_needs(words, tmp_path, capsys):
+    assert latticework("scale=smoke", *words, outputs=tmp_path) == 1
+    assert REFUSED[words] in capsys.readouterr().out
+
+
+def test_a_scale_of_ones_own_gives_every_budget_itself():
+    mine = ("+scales.mine={chains: 4, steps: 20, every: 10}", "scale=mine", "task=ebm_learning")
+    with pytest.raises(ConfigurationError, match="no default for scale=mine"):
+        checked(composed(*mine))
