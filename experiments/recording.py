@@ -45,8 +45,9 @@ def record(cfg: DictConfig, perform: Callable[[DictConfig, Run], None]) -> None:
     (`experiments.folders`). A finished one is left as it is (`force=true` runs it again); a damaged
     one, or one of another configuration that the folder is named after, is moved to
     `outputs/superseded`. One that did not finish goes on from its checkpoint, or starts afresh
-    where it has none. A run that another process is at is waited for, or in a sweep left to it. A failure leaves `error.txt` and is
-    raised by the end-of-sweep callback, so that the other runs of a sweep go on.
+    where it has none. A run that another process is at is waited for, or in a sweep left to it. A
+    failure leaves `error.txt` and is raised by the end-of-sweep callback, so that the other runs of
+    a sweep go on.
     """
     asked = Path(HydraConfig.get().runtime.output_dir)
     try:

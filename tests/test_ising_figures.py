@@ -13,7 +13,8 @@ import pytest
 from experiments.figures.acceptance import against_size, step_term
 from experiments.figures.ess import ess_per_second, rates
 from experiments.figures.finals import final
-from experiments.figures.style import by_sampler, label, sampler_key
+from experiments.figures.style import label, sampler_key
+from experiments.grouping import by_sampler
 from experiments.record import Record, load
 
 mpl.use("Agg")

@@ -23,8 +23,9 @@ from experiments.figures.draw import make_all
 from experiments.record import BUNDLES
 from experiments.report import committed
 from experiments.report.exhibits import catalogue
-from experiments.report.holdings import CONF, declared, exists, holding, kind
+from experiments.report.holdings import holding
 from experiments.report.page import html, markdown, write
+from experiments.report.sweeps import CONF, declared, exists, kind
 from experiments.report.view import Report, duration, gather, number
 from experiments.tables.table import Estimate
 from experiments.tables.table import write as write_table
