@@ -19,10 +19,11 @@ from experiments.identity import digest
 
 CLAIM = ".identity"
 LONGEST = 120  # characters of a folder's name
+DRAWING = ("figures", "tables")  # overrides below these say what is drawn, and are none of a run's
 
 
 def run_name(overrides: Iterable[str], skipped: Collection[str] = ()) -> str:
-    """A folder's name from a run's overrides, but for those of the keys `skipped`.
+    """A folder's name from the overrides of a run, or of a sweep, but for those of keys `skipped`.
 
     Numbers are written in one way: 0.30, .3 and 3e-1 are 0.3. A digest ends a name that is cut, or
     in which characters had to be replaced.
@@ -37,13 +38,22 @@ def run_name(overrides: Iterable[str], skipped: Collection[str] = ()) -> str:
 def spelled(overrides: Iterable[str], skipped: Collection[str] = ()) -> list[str]:
     """The overrides as `key=value` with values in one spelling; of a repeated key the last."""
     parsed = OverridesParser.create().parse_overrides(list(overrides))
-    last = {one.get_key_element(): one for one in parsed if one.key_or_group not in skipped}
+    last = {one.get_key_element(): one for one in parsed if is_of_a_run(one.key_or_group, skipped)}
     return [_text(key, one) for key, one in last.items()]
+
+
+def is_of_a_run(key: str, skipped: Collection[str] = ()) -> bool:
+    """Whether an override of `key` may change what a run does."""
+    return key not in skipped and key.partition(".")[0] not in DRAWING
 
 
 def _text(key: str, override: Override) -> str:
     if override.is_delete() and override.value() is None:
         return key
+    if override.is_discrete_sweep():
+        return f"{key}={','.join(map(str, override.sweep_string_iterator()))}"
+    if override.is_sweep_override():  # a search's
+        return str(override.input_line)
     return f"{key}={override.get_value_element_as_str()}"
 
 

@@ -39,7 +39,7 @@ def main(overrides: list[str]) -> None:
 
 def _is_no_run_s(word: str) -> bool:
     """Whether an override says what to draw and where, and is none of a run's."""
-    return word.partition("=")[0].partition(".")[0] in WHERE
+    return word.lstrip("+~").partition("=")[0].partition(".")[0] in WHERE
 
 
 if __name__ == "__main__":

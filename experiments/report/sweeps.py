@@ -12,6 +12,7 @@ from itertools import product
 from pathlib import Path
 
 from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
@@ -20,7 +21,7 @@ from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from experiments import resolvers
-from experiments.folders import run_name
+from experiments.folders import is_of_a_run, run_name
 from experiments.identity import SEEDS, digest
 from experiments.record import Record
 
@@ -102,8 +103,7 @@ def _digest(words: Run, seeds: bool) -> str | None:
     instance = HydraConfig.instance()
     before = instance.cfg
     try:
-        with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
-            config = compose("config", list(words), return_hydra_config=True)
+        config = _composed(words)
         instance.set_config(config)  # for interpolations of ${hydra:...}
         return digest(resolvers.resolved(config), seeds=seeds)
     except (HydraException, OmegaConfBaseException):
@@ -125,7 +125,8 @@ def _has_seeds(record: Record, run: Run) -> bool:
 
 def kind(overrides: Sequence[str], skipped: Collection[str] = ()) -> Kind:
     """What a run is, but for seeds and variants of data: more than is declared counts as well."""
-    named = (o for o in overrides if o.split("=")[0] not in {*skipped, *SEEDS})
+    left_out = {*skipped, *SEEDS}
+    named = (o for o in overrides if is_of_a_run(o.split("=")[0].lstrip("+~"), left_out))
     return frozenset(VARIANTS.get(override, override) for override in named)
 
 
@@ -145,10 +146,18 @@ def declared(experiment: str, scale: str, also: Sequence[Sequence[str]] = ()) ->
 @cache
 def _declared(experiment: str, scale: str, also: Run) -> Sweep:
     resolvers.register(CONF)
-    words = [f"experiment={experiment}", f"scale={scale}"]
-    with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
-        config = compose("config", [*words, *also], return_hydra_config=True)
-    return asked(config, also)
+    return asked(_composed((f"experiment={experiment}", f"scale={scale}", *also)), also)
+
+
+def _composed(words: Run) -> DictConfig:
+    """The configuration of the overrides `words`, also while Hydra runs a command."""
+    running = GlobalHydra.instance()
+    hydra, running.hydra = running.hydra, None
+    try:
+        with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
+            return compose("config", list(words), return_hydra_config=True)
+    finally:
+        running.hydra = hydra
 
 
 def asked(config: DictConfig, words: Sequence[str] = ()) -> Sweep:
@@ -164,7 +173,7 @@ def asked(config: DictConfig, words: Sequence[str] = ()) -> Sweep:
     last = {override.get_key_element(): override for override in parsed}
     choices = []
     for key, override in last.items():
-        if override.key_or_group in skipped:
+        if not is_of_a_run(override.key_or_group, skipped):
             continue
         if override.is_discrete_sweep():
             choices.append([f"{key}={value}" for value in override.sweep_string_iterator()])
