@@ -27,6 +27,7 @@ the one before it is. Files are written aside and renamed, the last two of a loo
 are removed when the run has finished.
 """
 
+import json
 import logging
 import signal
 import zipfile
@@ -153,6 +154,18 @@ class Checkpoints:
 
     def _of(self, loop: str) -> list[Path]:
         return sorted(f for f in self.folder.glob("*.pt") if f.name.rpartition("-")[0] == loop)
+
+
+def made_for(folder: Path) -> dict[str, Any] | None:
+    """What the newest readable checkpoint in `folder` was made for: its `config` and notes.
+
+    As much of run.json as there was. None where no checkpoint can be read.
+    """
+    for file in sorted(folder.glob("*.pt"), key=lambda file: file.stat().st_mtime, reverse=True):
+        document, fault = _read(file)
+        if not fault:
+            return {**json.loads(document["notes"]), "config": json.loads(document["config"])}
+    return None
 
 
 def _read(file: Path) -> tuple[Document, str]:

@@ -1,10 +1,19 @@
-"""What decides the numbers of a run, and so whether a record is the one that is asked for."""
+"""What decides the numbers of a run, and so whether a record is the one that is asked for.
 
-from collections.abc import Sequence
+The identity of a run is its resolved configuration in canonical form, however it was spelled on the
+command line. Imports no torch.
+"""
+
+import hashlib
+import json
+from collections.abc import Collection
 from typing import Any
 
-# Keys that say where and how a run happens, not what it computes. What a run takes from `scales` is
-# in its other keys; the rest of it belongs to other scales.
+# What run.py builds a run from. Other keys only feed these by interpolation (budget, sizes), or say
+# where and how a run happens (outputs, device, threads, logger, figures).
+PARTS = ("data", "model", "sampler", "task")
+SEEDS = ("seed", "model_seed")
+# Keys that say where and how something happens, not what it computes.
 ENVIRONMENT = (
     "outputs",
     "device",
@@ -16,22 +25,55 @@ ENVIRONMENT = (
     "tables",
     "scales",
 )
-SOURCES = ("root", "cache", "download", "strict")  # of `data`: where files are looked for
+SOURCES = ("root", "cache", "download", "strict")  # of a data set: where files are looked for
 
 
 def same(earlier: dict[str, Any], config: dict[str, Any]) -> bool:
     """Whether what `earlier` (run.json, or as much of it) was made for is what is asked for now.
 
-    Made from a substitute, it only stands for as long as nobody looks elsewhere.
+    A record made from substitute data stands only while the same folders are looked in.
     """
     kept = SOURCES if (earlier.get("data") or {}).get("substitute") else ()
-    return _identity(earlier["config"], kept) == _identity(config, kept)
+    return identity(earlier["config"], kept) == identity(config, kept)
 
 
-def _identity(config: dict[str, Any], sources: Sequence[str]) -> dict[str, Any]:
-    """What decides the numbers of a run; of SOURCES only those in `sources`."""
-    identity = {key: value for key, value in config.items() if key not in ENVIRONMENT}
-    if isinstance(data := config.get("data"), dict):
-        dropped = set(SOURCES) - set(sources)
-        identity["data"] = {key: value for key, value in data.items() if key not in dropped}
-    return identity
+def digest(config: dict[str, Any], *, seeds: bool = True) -> str:
+    """A hash of the identity, as hexadecimal digits; without `seeds` all seeds share it."""
+    found = identity(config)
+    if not seeds:
+        found = {key: value for key, value in found.items() if key not in SEEDS}
+    return hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()
+
+
+def identity(config: dict[str, Any], sources: Collection[str] = ()) -> dict[str, Any]:
+    """The part of a resolved configuration that decides the numbers, in canonical form.
+
+    Whole numbers are integers, so that 1 and 1.0 are equal. Of SOURCES only those in `sources` are
+    kept. A configuration without a task, such as the settings of a model that a run learns on the
+    way, counts whole but for ENVIRONMENT.
+    """
+    if "task" in config:
+        kept = {key: config[key] for key in (*PARTS, *SEEDS) if key in config}
+    else:
+        kept = {key: value for key, value in config.items() if key not in ENVIRONMENT}
+    dropped = set(SOURCES) - set(sources)
+    plain = {key: canonical(value, dropped) for key, value in kept.items()}
+    if isinstance(data := plain.get("data"), dict):
+        plain["data"] = {key: value for key, value in data.items() if key not in dropped}
+    return plain
+
+
+def canonical(value: Any, dropped: Collection[str] = ()) -> Any:
+    """`value` with whole numbers as integers, and without the keys `dropped` of any data set."""
+    if isinstance(value, dict):
+        is_data = str(value.get("_target_")).startswith("data.")
+        return {
+            str(key): canonical(item, dropped)
+            for key, item in value.items()
+            if not (is_data and key in dropped)
+        }
+    if isinstance(value, list | tuple):
+        return [canonical(item, dropped) for item in value]
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value

@@ -9,6 +9,7 @@ it: a lock of the operating system, which dies with the process.
 import json
 import logging
 import os
+import shutil
 import socket
 import time
 import traceback
@@ -25,10 +26,11 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig
 
 from experiments import writing
-from experiments.checkpoint import Checkpoints
+from experiments.checkpoint import Checkpoints, made_for
 from experiments.checks import checked
 from experiments.context import Run
-from experiments.identity import same
+from experiments.folders import CLAIM, find, identity_in, run_name
+from experiments.identity import digest, same
 from experiments.machine import commit, device_name, find_device, peak_memory, versions
 from experiments.mistakes import summary, wants_traceback
 from experiments.record import checksums, damage
@@ -40,22 +42,85 @@ LOCK, HOLDER = ".lock", ".holder"  # who holds the lock, for people to read
 def record(cfg: DictConfig, perform: Callable[[DictConfig, Run], None]) -> None:
     """Run `perform` inside the record that Hydra's output folder names.
 
-    A finished record of the same configuration is left as it is (`force=true` runs it again); one
-    of another configuration, or a damaged one, is moved to `outputs/superseded`. One that did not
-    finish goes on from its checkpoint, or starts afresh where it has none. A run that another
-    process is at is waited for, or in a sweep left to it. A failure leaves `error.txt` and is
-    raised by the end-of-sweep callback, so that the other runs of a sweep go on.
+    A record of the same resolved configuration is found in whatever spelling it was asked for
+    (`experiments.folders`). A finished one is left as it is (`force=true` runs it again); a damaged
+    one, or one of another configuration that the folder is named after, is moved to
+    `outputs/superseded`. One that did not finish goes on from its checkpoint, or starts afresh
+    where it has none. A run that another process is at is waited for, or in a sweep left to it. A
+    failure leaves `error.txt` and is raised by the end-of-sweep callback, so that the other runs of
+    a sweep go on.
     """
-    path = Path(HydraConfig.get().runtime.output_dir)
+    asked = Path(HydraConfig.get().runtime.output_dir)
+    try:
+        config = checked(cfg)
+        path = _claimed(asked, config)
+    except Exception as error:  # noqa: BLE001 - whatever a run raises belongs in its record
+        _fail(asked, error)
+        return
     with _held(path) as ours:
         if ours:
-            _record(cfg, path, perform)
+            _record(cfg, config, path, perform)
 
 
-def _record(cfg: DictConfig, path: Path, perform: Callable[[DictConfig, Run], None]) -> None:
+def _claimed(asked: Path, config: dict[str, Any]) -> Path:
+    """The folder of the record of `config`: `asked`, or one where another spelling of it is.
+
+    One process at a time looks for it and claims it, so two that start at once agree.
+    """
+    mine, parent = digest(config), asked.parent
+    with FileLock(parent / LOCK):
+        path = find(parent, mine, asked.name) or _begun(parent, config) or asked
+        if path != asked:
+            _remove_if_unused(asked)
+        if not (path / CLAIM).exists() or identity_in(path) != mine:
+            (path / CLAIM).write_text(mine)
+        _retire(parent / _own_name(), path, Path(config["outputs"]).resolve())
+    return path
+
+
+def _own_name() -> str:
+    hydra = HydraConfig.get()
+    return run_name(hydra.overrides.task, hydra.job.config.override_dirname.exclude_keys)
+
+
+def _retire(named: Path, path: Path, outputs: Path) -> None:
+    """Set aside a record in the folder `named` after this run, whose record is in `path`.
+
+    A default that has changed since makes it a record of another configuration.
+    """
+    if named == path:
+        return
+    log.info("%s has the same configuration as %s", named.name, path)
+    if (named / "run.json").exists():
+        with FileLock(named / LOCK):
+            _set_aside(named, outputs)
+
+
+def _begun(parent: Path, config: dict[str, Any]) -> Path | None:
+    """The folder of an unfinished run of `config`, from before runs claimed their folders."""
+    for checkpoints in sorted(parent.glob("*/checkpoints")):
+        folder = checkpoints.parent
+        if identity_in(folder) is None:
+            earlier = made_for(checkpoints)
+            if earlier is not None and same(earlier, config):
+                return folder
+    return None
+
+
+def _remove_if_unused(folder: Path) -> None:
+    """Delete a folder that holds only what Hydra wrote when the run began."""
+    if all(path.name == ".hydra" or path.suffix == ".log" for path in folder.iterdir()):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _record(
+    cfg: DictConfig,
+    config: dict[str, Any],
+    path: Path,
+    perform: Callable[[DictConfig, Run], None],
+) -> None:
     try:
         (path / "error.txt").unlink(missing_ok=True)
-        config = checked(cfg)
         outputs = Path(config["outputs"]).resolve()
         if (path / "run.json").exists():
             fault = damage(path)

@@ -1,21 +1,37 @@
-"""What the YAML files may compute: `${folder:...}`, `${experiments:}` and `${at_scale:...}`."""
+"""What the YAML files may compute: `${folder:}`, `${experiments:}` and `${at_scale:...}`."""
 
-import hashlib
-import re
 from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
-LONGEST = 120  # characters of a run folder's name
+from experiments.folders import find, run_name
+from experiments.identity import digest
 
 
-def folder(overrides: str) -> str:
-    """A run folder's name from its overrides: no slashes, not too long, never empty."""
-    name = re.sub(r"[^A-Za-z0-9_=.,+\[\]-]", "_", overrides) or "default"
-    if len(name) <= LONGEST:
-        return name
-    return f"{name[:LONGEST]}-{hashlib.sha256(overrides.encode()).hexdigest()[:8]}"
+def folder(*, _root_: DictConfig) -> str:
+    """The name of the folder of the run that the whole configuration `_root_` describes.
+
+    A folder that already belongs to the same resolved configuration is taken, so that a run finds
+    its record in whatever spelling it is asked for. `experiments.recording` decides in the end.
+    """
+    hydra = _root_.hydra
+    name = run_name(hydra.overrides.task, hydra.job.config.override_dirname.exclude_keys)
+    try:
+        config = resolved(_root_)
+        parent = Path(config["outputs"], str(config["name"]), str(config["scale"]))
+        found = find(parent, digest(config), name)
+    except (OmegaConfBaseException, LookupError, TypeError, ValueError, OSError):
+        return name  # a configuration that cannot be run; the run says why
+    return name if found is None else found.name
+
+
+def resolved(config: DictConfig) -> dict[str, Any]:
+    """The run's own part of `config`, without `hydra`, as plain values."""
+    own = OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
+    plain: Any = OmegaConf.to_container(own, resolve=True, throw_on_missing=True)
+    return plain
 
 
 def at_scale(paper: Any, quick: Any, smoke: Any, *, _root_: DictConfig) -> Any:

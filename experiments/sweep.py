@@ -18,7 +18,8 @@ from omegaconf import DictConfig, OmegaConf
 
 from experiments import mistakes
 from experiments.checks import checked
-from experiments.figures.draw import draw_all
+from experiments.record import load_all
+from experiments.report.drawing import drawn
 
 log = logging.getLogger(__name__)
 
@@ -76,9 +77,13 @@ def check_sweep(config: DictConfig) -> None:
 
 
 def _drawn(config: DictConfig, folder: Path) -> bool:
+    if not any(config.get(kind) for kind in ("figures", "tables")):
+        return True
     try:
-        for file in draw_all(config, folder):
-            print(f"{file.parent.name[:-1]}: {file}")
+        for file in drawn(config, config.hydra.overrides.task, folder, load_all(folder)):
+            print(f"{file.relative_to(folder).parts[0][:-1]}: {file}")
+    except FileNotFoundError as error:
+        log.warning("no figures: %s", error)
     except Exception as error:  # noqa: BLE001 - the failures are to be told all the same
         if mistakes.wants_traceback():
             traceback.print_exception(error)

@@ -16,7 +16,8 @@ from experiments.bundle import TARGET, pack
 from experiments.claims.ledger import CLAIMS, Pool, judge
 from experiments.record import BUNDLES, Record, load_all
 from experiments.report.exhibits import catalogue
-from experiments.report.holdings import exists, holding
+from experiments.report.holdings import holding
+from experiments.report.sweeps import exists
 
 
 def main(words: list[str] | None = None) -> int:

@@ -1,8 +1,10 @@
 """Redraw an experiment's figures from its records: no model, sampler or torch needed.
 
-Without records in the outputs folder those committed in docs/results/records are read.
+Without records in the outputs folder those committed in docs/results/records are read. With the
+overrides of a command of one's own its figures are drawn again, in figures/own.
 
 python -m scripts.figures experiment=rbm_sampling scale=quick
+python -m scripts.figures experiment=ising_sampling sampler=dmala sampler.step_size=0.1,0.4 seed=0
 """
 
 import sys
@@ -11,24 +13,33 @@ from pathlib import Path
 from hydra import compose, initialize_config_dir
 
 from experiments import resolvers
-from experiments.figures.draw import draw_all
 from experiments.mistakes import told
 from experiments.record import load_experiment
+from experiments.report.drawing import drawn
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
+WHERE = ("experiment", "scale", "outputs", "figures", "tables")
 
 
 def main(overrides: list[str]) -> None:
     resolvers.register(CONF)
+    about = [word for word in overrides if _is_no_run_s(word)]
     with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
-        config = compose("config", overrides)
+        config = compose("config", about, return_hydra_config=True)
+    words = [word for word in overrides if word not in about]
     outputs = Path(config.outputs)
     try:
         records = load_experiment(outputs, config.name, config.scale)
     except FileNotFoundError as error:
         raise SystemExit(str(error)) from error
-    for file in draw_all(config, outputs / config.name / config.scale, records):
-        print(f"{file.parent.name[:-1]}: {file}")
+    folder = outputs / config.name / config.scale
+    for file in drawn(config, words, folder, records):
+        print(f"{file.relative_to(folder).parts[0][:-1]}: {file}")
+
+
+def _is_no_run_s(word: str) -> bool:
+    """Whether an override says what to draw and where, and is none of a run's."""
+    return word.lstrip("+~").partition("=")[0].partition(".")[0] in WHERE
 
 
 if __name__ == "__main__":

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import scripts.report
 from experiments.report.exhibits import Catalogue, catalogue
-from experiments.report.holdings import SCALES, exists
+from experiments.report.holdings import SCALES
+from experiments.report.sweeps import exists
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -266,7 +266,7 @@ def test_a_figure_that_cannot_be_drawn_is_told_after_the_failures(tmp_path, caps
     def broken(*_: object) -> None:
         raise RuntimeError("no ink")
 
-    monkeypatch.setattr(experiments.sweep, "draw_all", broken)
+    monkeypatch.setattr(experiments.sweep, "drawn", broken)
     text = told(capsys, *TINY, "sampler=gwg,block_gibbs", "--multirun", outputs=tmp_path)
     assert "figures and tables: RuntimeError: no ink" in text
     assert "1 failed:" in text

@@ -102,9 +102,12 @@ def test_pairs_are_of_equal_seeds():
     assert gap.values == (0.5, 2.0)
     with pytest.raises(LookupError, match="no seed"):
         difference("gap", {0: 1.0}, {1: 1.0})
-    twice = [fake({"x": [1.0]}, seed=3), fake({"x": [2.0]}, seed=3)]
+    first = fake({"x": [1.0]}, seed=3)
+    another = fake({"x": [2.0]}, seed=3, config={"model_seed": 9})
     with pytest.raises(LookupError, match="two runs of seed 3"):
-        by_seed(twice, last("x"))
+        by_seed([first, another], last("x"))
+    again = fake({"x": [2.0]}, seed=3)  # the same run, made twice
+    assert by_seed([first, again], last("x")) == {3: 1.0}
 
 
 def test_a_run_that_the_machine_disturbed_does_not_count():

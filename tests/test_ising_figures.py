@@ -13,7 +13,8 @@ import pytest
 from experiments.figures.acceptance import against_size, step_term
 from experiments.figures.ess import ess_per_second, rates
 from experiments.figures.finals import final
-from experiments.figures.style import by_sampler, label, sampler_key
+from experiments.figures.style import label, sampler_key
+from experiments.grouping import by_sampler
 from experiments.record import Record, load
 
 mpl.use("Agg")
@@ -73,7 +74,14 @@ def test_acceptance_is_the_last_reading_averaged_over_seeds(tmp_path: Path) -> N
     reading = {"acceptance": 0.5, "changed": 3.0, "proposed": 6.0}
     records = [
         write(tmp_path, "a", "dmala", reading, settings={"step_size": 0.6}),
-        write(tmp_path, "b", "dmala", reading | {"acceptance": 0.7}, settings={"step_size": 0.6}),
+        write(
+            tmp_path,
+            "b",
+            "dmala",
+            reading | {"acceptance": 0.7},
+            settings={"step_size": 0.6},
+            seed=1,
+        ),
         write(tmp_path, "c", "dmala", reading | {"acceptance": 0.9}, settings={"step_size": 0.2}),
     ]
     settings = {"dmala": ["step_size", "alpha"]}
@@ -90,7 +98,7 @@ def test_ess_a_second_counts_all_chains_and_leaves_constant_coordinates_out(
 ) -> None:
     records = [
         write(tmp_path, "a", "dmala", {}, ess=[10.0, 20.0, np.nan]),
-        write(tmp_path, "b", "dmala", {}, ess=[30.0, 20.0, 5.0]),
+        write(tmp_path, "b", "dmala", {}, ess=[30.0, 20.0, 5.0], seed=1),
         write(tmp_path, "c", "gwg", {}, ess=[1.0, 1.0, np.nan], settings={"flips": 1}),
     ]
     # 2 of 4 chains were traced: 100 steps of all of them take 1 s, of these two 0.5 s.
@@ -107,7 +115,8 @@ def test_ess_a_second_counts_all_chains_and_leaves_constant_coordinates_out(
 def test_final_reads_the_last_row_at_each_setting(tmp_path: Path) -> None:
     records = [
         write(
-            tmp_path, f"{a}-{seed}", "dmala", {"log_rmse": -a - seed}, model={"coupling": a}
+            tmp_path, f"{a}-{seed}", "dmala", {"log_rmse": -a - seed}, model={"coupling": a},
+            seed=seed,
         )
         for a in (0.2, 0.1)
         for seed in (0, 1)

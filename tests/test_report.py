@@ -22,12 +22,13 @@ import scripts.report
 import scripts.reproduce
 from experiments.claims.verdict import Verdict
 from experiments.figures.draw import make_all
-from experiments.record import BUNDLES
+from experiments.record import BUNDLES, load_all
 from experiments.report import committed
 from experiments.report.exhibits import catalogue
-from experiments.report.holdings import CONF, Holding, declared, exists, holding, kind
+from experiments.report.holdings import Holding, holding
 from experiments.report.page import html, markdown, write
 from experiments.report.results import results_page
+from experiments.report.sweeps import CONF, asked, declared, exists, kind
 from experiments.report.view import Report, duration, gather, number
 from experiments.tables.table import Estimate
 from experiments.tables.table import write as write_table
@@ -170,6 +171,41 @@ def test_more_seeds_count_and_other_settings_do_not(tmp_path):
     assert [(pool.basis, pool.decides) for pool in held.pools()] == [
         ("smoke", False), ("smoke, settings of their own", False),
     ]  # fmt: skip
+
+
+def test_a_declared_run_counts_in_whatever_spelling_it_was_made(tmp_path):
+    """A default spelled out is the declared run and is not missing; made twice, it counts once."""
+    words = ("experiment=ising_sampling", "scale=smoke", "sampler=dmala", "seed=0")
+    assert latticework(*words, "sampler.step_size=.4", outputs=tmp_path) == 0
+    held = holding("ising_sampling", "smoke", tmp_path, bundles=NOWHERE)
+    assert held is not None
+    assert "sampler.step_size=0.4" in held.records[0].path.name
+    assert not held.others
+    assert "sampler=dmala,seed=0" in held.runs
+    assert set(held.runs) - set(held.missing) == {"sampler=dmala,seed=0"}
+    path = held.records[0].path
+    shutil.copytree(path, path.with_name("sampler.step_size=0.40,sampler=dmala,seed=0"))
+    held = holding("ising_sampling", "smoke", tmp_path, bundles=NOWHERE)
+    assert held is not None
+    assert [record.path for record in held.records] == [path]
+    assert not held.others
+
+
+def test_what_a_command_asks_for_is_found_by_name_or_by_identity(tmp_path):
+    words = ("sampler=dula", "sampler.step_size=0.2,0.9", "seed=0")  # 0.2 is tuned
+    part = ("experiment=ising_sampling", "scale=smoke")
+    assert latticework(*part, "sampler=dula", outputs=tmp_path) == 0
+    assert latticework(*part, *words, outputs=tmp_path) == 0
+    sweep = declared("ising_sampling", "smoke")
+    command = asked(sweep.config, words)
+    records = load_all(tmp_path)
+    found = command.found(records)
+    assert [r.config["sampler"]["step_size"] for r in found] == [0.2, 0.9]
+    assert [sweep.stands_for(record) for record in found] == [{"sampler=dula,seed=0"}, None]
+    assert asked(sweep.config, ["sampler.step_size=interval(0,1)"]).runs == ()  # a search's
+    assert asked(sweep.config, ["sampler.step_size=0.30,.3,3e-1", "sampler=dula"]).runs == (
+        "sampler.step_size=0.3,sampler=dula,seed=0",
+    )
 
 
 def test_variants_of_data_count_under_their_own_names():

@@ -5,7 +5,8 @@ import pandas as pd
 
 from experiments.claims.pairing import Value
 from experiments.claims.verdict import Finding, Margin, Number
-from experiments.figures.style import by_sampler, label
+from experiments.figures.style import label
+from experiments.grouping import by_sampler
 from experiments.published import published
 from experiments.record import Record
 from experiments.tables.table import Estimate

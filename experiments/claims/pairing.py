@@ -5,7 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from experiments.claims.verdict import Margin
-from experiments.figures.style import by_sampler, label
+from experiments.figures.style import label
+from experiments.grouping import alone, groups
 from experiments.record import Record
 
 Value = Callable[[Record], float]
@@ -20,19 +21,22 @@ def labelled(
     Raises LookupError when one of the samplers `needed` has none.
     """
     kept = [record for record in records if set(columns) <= set(record.metrics)]
-    groups = {label(key): group for key, group in by_sampler(kept).items()}
-    if missing := [name for name in needed if name not in groups]:
+    found: dict[str, list[Record]] = {}
+    for group in groups(kept):
+        found.setdefault(label(group.key), []).extend(group.records)
+    if missing := [name for name in needed if name not in found]:
         raise LookupError(f"no record of {', '.join(missing)}")
-    return groups
+    return found
 
 
 def by_seed(records: list[Record], value: Value, seed: str = "seed") -> dict[int, float]:
     """`value` of each record by its `seed` (or `model_seed`).
 
-    Raises LookupError where two runs have the same seed: they differ in something else.
+    A run that was made twice counts once. Raises LookupError where runs differ in more than their
+    seeds, or two have the same `seed`.
     """
     found: dict[int, float] = {}
-    for record in records:
+    for record in alone(records):
         key = record.config[seed]
         if key in found:
             raise LookupError(f"two runs of {seed} {key} that differ in something else")

@@ -7,6 +7,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from experiments.figures.style import colour, new_figure, sampler_key
+from experiments.grouping import Group, alone, groups, named
 from experiments.published import published
 from experiments.record import Record
 
@@ -22,19 +23,24 @@ def against_size(records: list[Record], settings: dict[str, list[str]]) -> Figur
     record.
     """
     records = [r for r in records if {"acceptance", "changed", "proposed"} <= set(r.metrics)]
-    groups = {name: [r for r in records if sampler_key(r)[0] == name] for name in settings}
-    if missing := [name for name, group in groups.items() if not group]:
+    of = {name: [r for r in records if sampler_key(r)[0] == name] for name in settings}
+    if missing := [name for name, some in of.items() if not some]:
         raise LookupError(f"no record of {', '.join(missing)} holds acceptance, changed, proposed")
     figure, panels = new_figure(len(settings), width=4.2)
     for ax, (name, (field, symbol)) in zip(np.atleast_1d(panels), settings.items(), strict=True):
         sites = ax.twinx()
         sites.spines["top"].set_visible(False)
         sites.tick_params(labelsize=8)
-        lines = [
-            _line(ax, groups[name], field, "acceptance", colour((name, 0)), "-", "acceptance"),
-            _line(sites, groups[name], field, "proposed", "#444444", "--", "sites proposed"),
-            _line(sites, groups[name], field, "changed", "#444444", ":", "sites changed"),
-        ]
+        lines = []
+        # The metric Proposed is told the size too.
+        for group in groups(of[name], [f"sampler.{field}", "task.metrics"]):
+            ink = colour((name, 0), group.place, group.of)
+            grey = "#444444" if group.of == 1 else ink
+            lines += [
+                _line(ax, group, field, "acceptance", ink, "-", "acceptance"),
+                _line(sites, group, field, "proposed", grey, "--", "sites proposed"),
+                _line(sites, group, field, "changed", grey, ":", "sites changed"),
+            ]
         size, rate, moved = (published("fig2", name, k) for k in ("size", "acceptance", "changed"))
         if size and rate:
             cross = {"marker": "x", "s": 42, "zorder": 3, "linewidths": 1.6}
@@ -53,16 +59,17 @@ def against_size(records: list[Record], settings: dict[str, list[str]]) -> Figur
 
 
 def _line(
-    ax: Any, records: list[Record], field: str, metric: str, color: str, style: str, label: str
+    ax: Any, group: Group, field: str, metric: str, color: Any, style: str, label: str
 ) -> Any:
-    """The final `metric` against `config.sampler.<field>` with its band; the line."""
+    """The final `metric` of one setting against `config.sampler.<field>` with its band."""
     values: dict[float, list[float]] = defaultdict(list)
-    for record in records:
+    for record in group.records:
         values[record.config["sampler"][field]].append(record.metrics[metric].iloc[-1])
     x = sorted(values)
     mean, spread = (np.array([f(values[size]) for size in x]) for f in (np.mean, np.std))
     ax.fill_between(x, mean - spread, mean + spread, color=color, alpha=0.2, lw=0)
-    (line,) = ax.plot(x, mean, style, color=color, label=label, linewidth=1.4)
+    text = named(label, group.differs)
+    (line,) = ax.plot(x, mean, style, color=color, label=text, linewidth=1.4)
     return line
 
 
@@ -70,17 +77,18 @@ def step_term(records: list[Record]) -> Figure:
     """DMALA's acceptance rate with and without its step-size term, on a log axis.
 
     Bars are means over seeds of the mean over all steps; crosses are the paper's numbers. Raises
-    LookupError unless there are records of both.
+    LookupError unless there are records of both, each of one setting.
     """
-    rates: dict[str, list[float]] = {"with": [], "without": []}
+    of: dict[str, list[Record]] = {"with": [], "without": []}
     for record in records:
         if "acceptance" in record.metrics and sampler_key(record)[0] == "dmala":
             infinite = np.isinf(record.config["sampler"]["step_size"])
-            rates["without" if infinite else "with"].append(record.metrics["acceptance"].iloc[-1])
-    if missing := [name for name, values in rates.items() if not values]:
+            of["without" if infinite else "with"].append(record)
+    if missing := [name for name, some in of.items() if not some]:
         raise LookupError(f"no record of DMALA {' or '.join(missing)} the step-size term")
+    rates = [[r.metrics["acceptance"].iloc[-1] for r in alone(some)] for some in of.values()]
     figure, ax = new_figure(width=4.2)
-    names, mean = list(rates), np.array([np.mean(values) for values in rates.values()])
+    names, mean = list(of), np.array([np.mean(values) for values in rates])
     paper = [found.mean for name in names if (found := published("appD", name))]
     floor = min(paper) / 100  # a bar that ends below is left to its number
     ax.bar(names, np.maximum(mean, floor) - floor, 0.5, floor, color=colour(("dmala", 0)))

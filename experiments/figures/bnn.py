@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from experiments.figures.style import colour, sampler_key
 from experiments.record import Record
-from experiments.tables.bnn import HEADINGS, grouped, method
+from experiments.tables.bnn import HEADINGS, grouped
 
 AXES = {"step": "steps", "seconds": "seconds"}
 
@@ -22,17 +22,19 @@ def curves(records: list[Record]) -> Figure:
     Raises LookupError when no record holds the metrics.
     """
     groups = grouped(records)
-    tables = list(dict.fromkeys(data for data, _ in groups))
+    tables = list(dict.fromkeys(data for data, _, _ in groups))
     panels = [(metric, axis) for metric in HEADINGS for axis in AXES]
     figure, axes = plt.subplots(
         len(tables), len(panels), figsize=(2.4 * len(panels), 1.8 * len(tables)),
         layout="constrained", squeeze=False,
     )  # fmt: skip
     for line, data in zip(axes, tables, strict=True):
-        chosen = {name: group for (table, name), group in groups.items() if table == data}
+        chosen = {key: group for key, group in groups.items() if key[0] == data}
         for ax, (metric, axis) in zip(line, panels, strict=True):
-            for place, group in enumerate(chosen.values()):
-                draw(ax, group, metric, axis, shade(group[0], place, len(chosen)))
+            for place, ((_, name, text), group) in enumerate(chosen.items()):
+                of = [key for key in chosen if key[1] == name]  # the settings of this method
+                ink = shade(group[0], place, len(chosen), of.index((data, name, text)), len(of))
+                draw(ax, group, metric, axis, ink, text)
             ax.set_title(f"{data}: {HEADINGS[metric]}", fontsize=9)
             ax.set_xlabel(AXES[axis], fontsize=9)
             ax.spines[["top", "right"]].set_visible(False)
@@ -43,18 +45,18 @@ def curves(records: list[Record]) -> Figure:
     return figure
 
 
-def draw(ax: Axes, group: list[Record], metric: str, axis: str, ink: object) -> None:
+def draw(ax: Axes, group: list[Record], metric: str, axis: str, ink: object, text: str) -> None:
     shown = slice(1 if axis == "seconds" else 0, None)  # the start is at 0
     # The median: a run that the machine disturbed shifts no curve.
     x = np.median([record.metrics[axis][shown] for record in group], axis=0)
     y = np.array([record.metrics[metric][shown] for record in group])
     mean, spread = y.mean(0), y.std(0)
-    ax.plot(x, mean, color=ink, label=method(group[0])[1], linewidth=1.4)
+    ax.plot(x, mean, color=ink, label=text, linewidth=1.4)
     ax.fill_between(x, mean - spread, mean + spread, color=ink, alpha=0.2, lw=0)
 
 
-def shade(record: Record, place: int, count: int) -> object:
+def shade(record: Record, place: int, count: int, own: int, of: int) -> object:
     """The sampler's colour, or one along a scale for the batches of stochastic DULA."""
     if "batch" in record.config["sampler"]:
         return plt.get_cmap("viridis")(0.9 * place / max(1, count - 1))
-    return colour(sampler_key(record))
+    return colour(sampler_key(record), own, of)

@@ -1,4 +1,4 @@
-"""Curves of a metric against steps, seconds or evaluations: one line a sampler, a band over seeds.
+"""Curves of a metric against steps, seconds or evaluations: a line a setting, a band over seeds.
 
 Figures 3 and 4 of Zhang et al. (2022).
 """
@@ -7,7 +7,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from experiments.figures.style import by_sampler, colour, dashes, label, new_figure
+from experiments.figures.style import colour, dashes, new_figure
+from experiments.grouping import by_setting, groups
 from experiments.record import Record
 
 AXES = {
@@ -29,8 +30,9 @@ def curve(
     """`metric` against each of `against`, one panel each.
 
     Lines are means over seeds and bands one standard deviation. `floor` names a column drawn as a
-    dotted line. `ensemble` names a `sampler` and the `metric` of its current particles, drawn as a
-    dotted line of its own where records hold it. Raises LookupError when no record holds `metric`.
+    dotted line for each target. `ensemble` names a `sampler` and the `metric` of its current
+    particles, drawn as a dotted line of its own where records hold it. Raises LookupError when no
+    record holds `metric`.
     """
     records = [record for record in records if metric in record.metrics]
     if not records:
@@ -43,8 +45,9 @@ def curve(
             some = [r for r in some if ensemble["metric"] in r.metrics]
             lines(ax, some, ensemble["metric"], axis, log_x, suffix=", ensemble", style=":")
         if floor is not None:
-            level = np.mean([record.metrics[floor].iloc[-1] for record in records])
-            ax.axhline(level, color="black", linewidth=0.8, linestyle=":", label="floor")
+            for some in by_setting(records, axes=["sampler"]):
+                level = np.mean([record.metrics[floor].iloc[-1] for record in some])
+                ax.axhline(level, color="black", linewidth=0.8, linestyle=":", label="floor")
         ax.set_xlabel(AXES[axis], fontsize=9)
         if log_x:
             ax.set_xscale("log")
@@ -64,19 +67,20 @@ def lines(
     suffix: str = "",
     style: str | None = None,
 ) -> None:
-    """One line a sampler: means over seeds, with a band of one standard deviation.
+    """One line a sampler and setting: means over seeds, with a band of one standard deviation.
 
     `suffix` is added to the labels; `style` replaces the dashes that a sampler has.
     """
-    for key, group in by_sampler(records).items():
-        if all((record.metrics[axis] == 0).all() for record in group):
+    for group in groups(records):
+        some, ink = group.records, colour(group.key, group.place, group.of)
+        if all((record.metrics[axis] == 0).all() for record in some):
             continue  # nothing of this kind is counted for this sampler
-        rows = min(len(record.metrics) for record in group)
+        rows = min(len(record.metrics) for record in some)
         shown = slice(1 if log_x else 0, rows)  # the start is at 0
         # The median: a run that the machine disturbed shifts no curve.
-        x = np.median([record.metrics[axis][shown] for record in group], axis=0)
-        y = np.array([record.metrics[metric][shown] for record in group])
+        x = np.median([record.metrics[axis][shown] for record in some], axis=0)
+        y = np.array([record.metrics[metric][shown] for record in some])
         mean, spread = y.mean(0), y.std(0)
-        dash, name = style or dashes(key), label(key) + suffix
-        ax.plot(x, mean, dash, color=colour(key), label=name, linewidth=1.4)
-        ax.fill_between(x, mean - spread, mean + spread, color=colour(key), alpha=0.2, lw=0)
+        dash = style or dashes(group.key, group.place)
+        ax.plot(x, mean, dash, color=ink, label=group.label + suffix, linewidth=1.4)
+        ax.fill_between(x, mean - spread, mean + spread, color=ink, alpha=0.2, lw=0)

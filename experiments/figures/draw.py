@@ -15,7 +15,7 @@ from omegaconf import DictConfig
 from PIL import Image
 
 from experiments.figures.style import mark_substitute
-from experiments.record import Record, load_all
+from experiments.record import Record
 from experiments.tables.table import write
 
 log = logging.getLogger(__name__)
@@ -67,31 +67,25 @@ def png(figure: Figure, dpi: int) -> bytes:
     return small.getvalue()
 
 
-def draw_all(config: DictConfig, folder: Path, records: list[Record] | None = None) -> list[Path]:
-    """Write what the experiment `config` names; the paths of the PNGs and CSVs.
+def draw_all(
+    config: DictConfig, folder: Path, records: list[Record], within: str = ""
+) -> list[Path]:
+    """Write what the experiment `config` names, made of `records`; the paths of the PNGs and CSVs.
 
-    Figures go to `folder/figures/<name>.{png,pdf}`, tables to `folder/tables/<name>.{csv,md,tex}`.
-    They are made of `records`, or of those in `folder`. What these do not suffice for is skipped,
-    saying why.
+    Figures go to `folder/figures/<name>.{png,pdf}`, tables to `folder/tables/<name>.{csv,md,tex}`,
+    or to the folder `within` those. What the records do not suffice for is skipped, saying why.
     """
-    if not any(config.get(kind) for kind in ("figures", "tables")):
-        return []
-    if records is None:
-        try:
-            records = load_all(folder)
-        except FileNotFoundError as error:
-            log.warning("no figures: %s", error)
-            return []
     written = []
     for name, kind, made, wanting in make_all(config, records):
         if made is None:
             log.warning("%s was not drawn: %s", name, wanting)
             continue
-        (folder / kind).mkdir(parents=True, exist_ok=True)
+        place = folder / kind / within
+        place.mkdir(parents=True, exist_ok=True)
         if isinstance(made, pd.DataFrame):
-            written.append(write(made, folder / kind / f"{name}.csv")[0])
+            written.append(write(made, place / f"{name}.csv")[0])
             continue
-        target = folder / kind / f"{name}.png"
+        target = place / f"{name}.png"
         target.write_bytes(png(made, dpi=160))
         made.savefig(target.with_suffix(".pdf"))
         if html := html_of(made):

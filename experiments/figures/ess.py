@@ -4,12 +4,13 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from experiments.figures.style import by_sampler, colour, label, new_figure
+from experiments.figures.style import colour, new_figure
+from experiments.grouping import groups
 from experiments.record import Record
 
 
 def ess_per_second(records: list[Record], samplers: list[str]) -> Figure:
-    """One box a sampler over coordinates, each at its median over seeds.
+    """One box a sampler and setting over coordinates, each at its median over seeds.
 
     `samplers` are the choices of `sampler` to show. The rate is that of all chains of a run
     together (see `rates`), so runs must agree in their number of chains. A coordinate that is
@@ -23,15 +24,16 @@ def ess_per_second(records: list[Record], samplers: list[str]) -> Figure:
         raise LookupError(f"the runs differ in their number of chains: {sorted(chains)}")
     figure, ax = new_figure(width=4.6)
     names = []
-    for place, (key, group) in enumerate(by_sampler(kept).items()):
-        by_seed = np.array([rates(record) for record in group])  # [seeds, coordinates]
+    for place, group in enumerate(groups(kept)):
+        by_seed = np.array([rates(record) for record in group.records])  # [seeds, coordinates]
         undefined = np.isnan(by_seed)
         middle = np.nanmedian(by_seed[:, ~undefined.all(0)], axis=0)
-        names.append(label(key) + (f"\n{undefined.sum()} constant" if undefined.any() else ""))
+        name = group.label.replace(", ", ",\n")
+        names.append(name + (f"\n{undefined.sum()} constant" if undefined.any() else ""))
         box = ax.boxplot(
             middle, positions=[place], widths=0.6, patch_artist=True, flierprops={"markersize": 3}
         )
-        box["boxes"][0].set_facecolor(colour(key))
+        box["boxes"][0].set_facecolor(colour(group.key, group.place, group.of))
         box["medians"][0].set_color("black")
     ax.set_xticks(range(len(names)), names)
     ax.set_ylim(bottom=0)

@@ -7,7 +7,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from experiments.figures.style import by_sampler, colour, dashes, label, new_figure
+from experiments.figures.style import colour, dashes, new_figure
+from experiments.grouping import groups
 from experiments.record import Record
 
 
@@ -31,19 +32,20 @@ def final(records: list[Record], metrics: dict[str, str], setting: str, axis: st
 
 
 def lines(ax: Axes, records: list[Record], metric: str, setting: str) -> None:
-    """One line a sampler: means over seeds, with a band of one standard deviation."""
-    for key, group in by_sampler(records).items():
+    """One line a sampler and setting: means over seeds, with a band of one standard deviation."""
+    for group in groups(records, [setting]):
         values: dict[float, list[float]] = defaultdict(list)
-        for record in group:
+        ink = colour(group.key, group.place, group.of)
+        for record in group.records:
             values[value_of(record, setting)].append(record.metrics[metric].iloc[-1])
         x = sorted(values)
         mean = np.array([np.mean(values[place]) for place in x])
         spread = np.array([np.std(values[place]) for place in x])
         ax.plot(
-            x, mean, dashes(key), marker="o", markersize=3, color=colour(key),
-            label=label(key), linewidth=1.4,
+            x, mean, dashes(group.key, group.place), marker="o", markersize=3, color=ink,
+            label=group.label, linewidth=1.4,
         )  # fmt: skip
-        ax.fill_between(x, mean - spread, mean + spread, color=colour(key), alpha=0.2, lw=0)
+        ax.fill_between(x, mean - spread, mean + spread, color=ink, alpha=0.2, lw=0)
 
 
 def value_of(record: Record, setting: str) -> float:

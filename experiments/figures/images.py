@@ -1,29 +1,34 @@
-"""Grids of sampled images, one a sampler: Figure 8 of Zhang et al. (2022)."""
+"""Grids of sampled images, one a sampler and setting: Figure 8 of Zhang et al. (2022)."""
 
 import math
 
 import numpy as np
 from matplotlib.figure import Figure
 
-from experiments.figures.style import by_sampler, label, new_figure
+from experiments.figures.style import new_figure
+from experiments.grouping import groups, in_order
 from experiments.record import Record
 
 
 def samples(records: list[Record], rows: int = 8) -> Figure:
-    """The last states of `rows * rows` chains of each sampler, first seed, square images."""
-    groups = by_sampler([record for record in records if record.has("last")])
-    if not groups:
+    """The last states of `rows * rows` chains of each sampler and setting, as square images.
+
+    First seed. Raises LookupError where no record holds them.
+    """
+    found = groups(record for record in records if record.has("last"))
+    if not found:
         raise LookupError("no record holds the chains' last states")
-    figure, panels = new_figure(len(groups), width=2.2, height=2.4)
-    for ax, (key, group) in zip(np.atleast_1d(panels), groups.items(), strict=True):
-        ax.imshow(tile(group[0].arrays("last")["x"], rows), cmap="gray", interpolation="nearest")
-        ax.set_title(label(key), fontsize=9)
+    figure, panels = new_figure(len(found), width=2.2, height=2.4)
+    for ax, group in zip(np.atleast_1d(panels), found, strict=True):
+        image = tile(group.records[0].arrays("last")["x"], rows)
+        ax.imshow(image, cmap="gray", interpolation="nearest")
+        ax.set_title(group.label.replace(", ", ",\n"), fontsize=9)
         ax.set_axis_off()
     return figure
 
 
 def grid(records: list[Record], rows: str, side: int = 6) -> Figure:
-    """The same, `side * side` images a panel, with a row of panels for each choice of group `rows`.
+    """The last states of `side * side` chains, a row of panels for each choice of group `rows`.
 
     Figure 9 of Zhang et al. (2022) with `rows="data"`. First seed. Raises LookupError when no
     record has images.
@@ -31,22 +36,30 @@ def grid(records: list[Record], rows: str, side: int = 6) -> Figure:
     records = [record for record in records if record.has("last")]
     if not records:
         raise LookupError("no record holds the chains' last states")
-    keys, names = list(by_sampler(records)), sorted({record.choices[rows] for record in records})
-    figure = new_figure(1, width=1.6 * len(keys) + 0.3, height=1.65 * len(names) + 0.3)[0]
+    names = sorted({record.choices[rows] for record in records})
+    found = {
+        name: {
+            group.label: group
+            for group in groups(record for record in records if record.choices[rows] == name)
+        }
+        for name in names
+    }
+    order = {label: group for line in found.values() for label, group in line.items()}
+    columns = sorted(order, key=lambda label: (in_order(order[label].key), label))
+    figure = new_figure(1, width=1.6 * len(columns) + 0.3, height=1.65 * len(names) + 0.3)[0]
     figure.clear()
-    panels = figure.subplots(len(names), len(keys), squeeze=False)
+    panels = figure.subplots(len(names), len(columns), squeeze=False)
     for line, name in zip(panels, names, strict=True):
-        found = by_sampler([record for record in records if record.choices[rows] == name])
         line[0].set_ylabel(name, fontsize=8)
-        for ax, key in zip(line, keys, strict=True):
+        for ax, label in zip(line, columns, strict=True):
             ax.set_xticks([])
             ax.set_yticks([])
             ax.spines[:].set_visible(False)
-            if key in found:
-                image = tile(found[key][0].arrays("last")["x"], side)
+            if label in found[name]:
+                image = tile(found[name][label].records[0].arrays("last")["x"], side)
                 ax.imshow(image, cmap="gray", interpolation="nearest")
-    for ax, key in zip(panels[0], keys, strict=True):
-        ax.set_title(label(key), fontsize=9)
+    for ax, label in zip(panels[0], columns, strict=True):
+        ax.set_title(label.replace(", ", ",\n"), fontsize=9)
     return figure
 
 

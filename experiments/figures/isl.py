@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from experiments.figures.style import by_sampler, colour, label, new_figure
+from experiments.figures.style import colour, label, new_figure
+from experiments.grouping import alone, by_setting, groups, named
 from experiments.record import Record
 
 LINES = ("-", "--", ":", "-.")
@@ -18,7 +19,7 @@ def curves(records: list[Record], panels: str | None = None, lines: str | None =
 
     One panel for each value of the setting `panels` (`negatives`, a group's choice, or a dotted
     path in the configuration), one style of line for each value of `lines`. Lines are means over
-    the other runs (seeds, models), bands run from the worst to the best. Thin dotted lines are the
+    seeds (of chains and models), bands run from the worst to the best. Thin dotted lines are the
     ISL of n samples at the beta of those n alone. The training rows as centres are in black.
     Raises LookupError when no record holds an ISL.
     """
@@ -28,22 +29,23 @@ def curves(records: list[Record], panels: str | None = None, lines: str | None =
     split = _grouped(records, panels)
     figure, axes = new_figure(len(split))
     for ax, (title, part) in zip(np.atleast_1d(axes), split.items(), strict=True):
-        for key, group in by_sampler(part).items():
-            for (value, runs), style in zip(_grouped(group, lines).items(), LINES, strict=False):
-                text = label(key) if lines is None else f"{label(key)}, {value}"
+        for (value, some), style in zip(_grouped(part, lines).items(), LINES, strict=False):
+            for group in groups(some):
+                ink, runs = colour(group.key, group.place, group.of), group.records
+                text = named(named(label(group.key), value), group.differs)
                 rows = min(len(run.metrics) for run in runs)
                 size = runs[0].metrics["step"][:rows]
                 score = np.array([run.metrics["isl"][:rows] for run in runs])
-                ax.plot(size, score.mean(0), style, color=colour(key), label=text, linewidth=1.4)
-                ax.fill_between(
-                    size, score.min(0), score.max(0), color=colour(key), alpha=0.15, lw=0
-                )
+                ax.plot(size, score.mean(0), style, color=ink, label=text, linewidth=1.4)
+                ax.fill_between(size, score.min(0), score.max(0), color=ink, alpha=0.15, lw=0)
                 if all("isl_own_beta" in run.metrics for run in runs):
                     own = np.mean([run.metrics["isl_own_beta"][:rows] for run in runs], axis=0)
-                    ax.plot(size, own, ":", color=colour(key), linewidth=0.8)
-        parzen = part[0].arrays("parzen")
-        ax.plot(parzen["size"], parzen["isl"], color="black", linewidth=0.8, label="training set")
-        ax.axhline(parzen["isl"][-1], color="black", linewidth=0.8, linestyle=":")
+                    ax.plot(size, own, ":", color=ink, linewidth=0.8)
+        for some in by_setting(part, ["sampler", "task.pretrain"]):
+            parzen = some[0].arrays("parzen")
+            centres = {"color": "black", "linewidth": 0.8}
+            ax.plot(parzen["size"], parzen["isl"], label="training set", **centres)
+            ax.axhline(parzen["isl"][-1], linestyle=":", **centres)
         ax.set_xscale("log")
         ax.set_xlabel("samples", fontsize=9)
         ax.set_title(title, fontsize=9)
@@ -53,16 +55,21 @@ def curves(records: list[Record], panels: str | None = None, lines: str | None =
 
 
 def training(records: list[Record], lines: str, panels: str | None = None) -> Figure:
-    """Validation ISL after each epoch of training, one line for each value of `lines`."""
+    """Validation ISL after each epoch of training, one line for each value of `lines`.
+
+    Lines are means over seeds; other settings that differ make lines of their own.
+    """
     records = [record for record in records if "isl" in record.metrics]
     if not records:
         raise LookupError("no record holds an ISL; run task=train_rbm")
     split = _grouped(records, panels)
     figure, axes = new_figure(len(split))
     for ax, (title, part) in zip(np.atleast_1d(axes), split.items(), strict=True):
-        for i, (value, runs) in enumerate(_grouped(part, lines).items()):
-            score = np.mean([run.metrics["isl"] for run in runs], axis=0)
-            ax.plot(runs[0].metrics["step"], score, label=value, color=f"C{i}", linewidth=1.4)
+        values = [(v, group) for v, some in _grouped(part, lines).items() for group in groups(some)]
+        for i, (value, group) in enumerate(values):
+            score = np.mean([run.metrics["isl"] for run in group.records], axis=0)
+            text, step = named(value, group.differs), group.records[0].metrics["step"]
+            ax.plot(step, score, label=text, color=f"C{i}", linewidth=1.4)
         ax.set_xlabel("epochs", fontsize=9)
         ax.set_title(title, fontsize=9)
     np.atleast_1d(axes)[0].set_ylabel("ISL of the validation set (nats)", fontsize=9)
@@ -72,14 +79,14 @@ def training(records: list[Record], lines: str, panels: str | None = None) -> Fi
 
 def sequences(records: list[Record], rows: int = 5, columns: int = 20) -> Figure:
     """Consecutive samples of one chain of each sampler, in reading order: Figure 1."""
-    groups = by_sampler([record for record in records if record.has("sequence")])
-    if not groups:
+    found = groups(record for record in records if record.has("sequence"))
+    if not found:
         raise LookupError("no record holds a sequence of samples; run task=isl")
-    figure, panels = new_figure(1, width=0.22 * columns, height=0.25 * rows * len(groups))
+    figure, panels = new_figure(1, width=0.22 * columns, height=0.25 * rows * len(found))
     figure.clear()
-    axes = np.atleast_1d(figure.subplots(len(groups), 1))
-    for ax, (key, group) in zip(axes, groups.items(), strict=True):
-        x = group[0].arrays("sequence")["x"]
+    axes = np.atleast_1d(figure.subplots(len(found), 1))
+    for ax, group in zip(axes, found, strict=True):
+        x = group.records[0].arrays("sequence")["x"]
         side = math.isqrt(x.shape[1])
         if side * side != x.shape[1]:
             raise LookupError(f"samples of {x.shape[1]} sites are no square images")
@@ -89,34 +96,36 @@ def sequences(records: list[Record], rows: int = 5, columns: int = 20) -> Figure
         images = np.pad(images, ((0, 0), (0, 0), (0, 1), (0, 1)), constant_values=1)
         grid = images.transpose(0, 2, 1, 3).reshape(tall * (side + 1), wide * (side + 1))
         ax.imshow(grid, cmap="gray_r", interpolation="nearest")
-        ax.set_title(label(key), fontsize=8, loc="left")
+        ax.set_title(group.label, fontsize=8, loc="left")
         ax.set_axis_off()
     return figure
 
 
 def cost(records: list[Record], panels: str | None = None) -> Figure:
-    """Seconds a sample relative to block Gibbs, median over runs (Section 5.1).
+    """Seconds a sample relative to block Gibbs, median over seeds (Section 5.1).
 
-    Raises LookupError where no record is of block Gibbs.
+    Raises LookupError where no record is of block Gibbs, or they are of several settings.
     """
     records = [record for record in records if "seconds_per_step" in record.document]
     split = _grouped(records, panels)
     figure, axes = new_figure(max(len(split), 1))
     for ax, (title, part) in zip(np.atleast_1d(axes), split.items(), strict=True):
-        seconds = {
-            key: float(np.median([record.document["seconds_per_step"] for record in group]))
-            for key, group in by_sampler(part).items()
-        }
-        gibbs = next((value for key, value in seconds.items() if key[0] == "block_gibbs"), None)
-        if gibbs is None:
+        found = groups(part)
+        seconds = [
+            float(np.median([record.document["seconds_per_step"] for record in group.records]))
+            for group in found
+        ]
+        base = [s for s, group in zip(seconds, found, strict=True) if group.key[0] == "block_gibbs"]
+        if not base:
             raise LookupError("the cost is relative to block Gibbs, of which there is no record")
-        names = [label(key) for key in seconds]
-        bars = ax.barh(
-            names, [value / gibbs for value in seconds.values()], color=[colour(k) for k in seconds]
+        alone(
+            record for group in found if group.key[0] == "block_gibbs" for record in group.records
         )
-        ax.bar_label(
-            bars, [f"{v / gibbs:.1f}x, {1e6 * v:.0f} µs" for v in seconds.values()], fontsize=7
-        )
+        times = np.array(seconds) / base[0]
+        colours = [colour(group.key, group.place, group.of) for group in found]
+        bars = ax.barh([group.label for group in found], times, color=colours)
+        texts = [f"{t:.1f}x, {1e6 * s:.0f} µs" for t, s in zip(times, seconds, strict=True)]
+        ax.bar_label(bars, texts, fontsize=7)
         ax.margins(x=0.4)
         ax.set_xlabel("time per sample / block Gibbs", fontsize=9)
         ax.set_title(title, fontsize=9)

@@ -5,7 +5,8 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from experiments.figures import curves, finals
-from experiments.figures.style import by_sampler, new_figure
+from experiments.figures.style import new_figure
+from experiments.grouping import groups
 from experiments.record import Record
 
 
@@ -45,8 +46,8 @@ def learning(
 
 
 def _largest_common(records: list[Record], setting: str) -> float:
-    groups = by_sampler(records).values()
-    common = set.intersection(*({finals.value_of(r, setting) for r in g} for g in groups))
+    found = groups(records, [setting])
+    common = set.intersection(*({finals.value_of(r, setting) for r in g.records} for g in found))
     if not common:
         raise LookupError(f"no value of {setting} is common to all samplers")
     return max(common)

@@ -1,31 +1,43 @@
 """How annealed importance sampling went: the chains that still count, on the way to a model."""
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from experiments.figures.style import by_sampler, colour, label, new_figure
+from experiments.figures.style import colour, label, new_figure, sampler_key
+from experiments.grouping import Group, groups
 from experiments.record import Record
 
 
 def progress(records: list[Record]) -> Figure:
     """The effective share of the chains against beta; dashed for those on their way back.
 
-    One panel a sampler. Raises LookupError when no record is of task=ais.
+    One panel a sampler, one line a run. Raises LookupError when no record is of task=ais.
     """
     records = [r for r in records if {"beta", "forward", "ess"} <= set(r.metrics)]
     if not records:
         raise LookupError("no record shows how weights degenerate; run task=ais")
-    groups = by_sampler(records)
-    figure, axes = new_figure(len(groups))
-    for ax, (key, group) in zip(np.atleast_1d(axes), groups.items(), strict=True):
-        for record in group:
-            settings = record.config["task"]
-            directions = ((1, "-", settings["chains"]), (0, "--", settings["back"]))
-            for forward, style, chains in directions:
-                part = record.metrics[record.metrics["forward"] == forward]
-                ax.plot(part["beta"], part["ess"] / chains, style, color=colour(key), linewidth=1.2)
+    keys = list(dict.fromkeys(group.key for group in groups(records)))
+    figure, axes = new_figure(len(keys))
+    for ax, key in zip(np.atleast_1d(axes), keys, strict=True):
+        found = groups(record for record in records if sampler_key(record) == key)
+        for group in found:
+            _lines(ax, group)
+        if len(found) > 1:
+            ax.legend(frameon=False, fontsize=7)
         ax.set_title(label(key), fontsize=9)
         ax.set_xlabel("beta", fontsize=9)
         ax.set_ylim(0, 1.02)
     np.atleast_1d(axes)[0].set_ylabel("effective share of the chains", fontsize=9)
     return figure
+
+
+def _lines(ax: Axes, group: Group) -> None:
+    ink, text = colour(group.key, group.place, group.of), group.differs
+    for record in group.records:
+        settings = record.config["task"]
+        directions = ((1, "-", settings["chains"]), (0, "--", settings["back"]))
+        for forward, style, chains in directions:
+            part = record.metrics[record.metrics["forward"] == forward]
+            name = text if forward and record is group.records[0] else None
+            ax.plot(part["beta"], part["ess"] / chains, style, color=ink, label=name, linewidth=1.2)

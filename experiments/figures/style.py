@@ -1,9 +1,9 @@
 """How samplers look in every figure: one label, one colour and one place in the order each."""
 
-from collections import defaultdict
 from typing import Any
 
 import matplotlib.pyplot as plt
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
 from experiments.record import Record
@@ -49,26 +49,21 @@ def label(key: tuple[str, int]) -> str:
     return f"{text}-{size}" if name in ("gibbs", "gwg") else text
 
 
-def colour(key: tuple[str, int]) -> str:
-    return SAMPLERS.get(key[0], ("", "", "#000000"))[2]
+def colour(key: tuple[str, int], place: int = 0, of: int = 1) -> Any:
+    """The sampler's colour; of several lines of one sampler each has its own, dark to light."""
+    own = SAMPLERS.get(key[0], ("", "", "#000000"))[2]
+    if of < 2:
+        return own
+    share = 0.5 * (2 * place / (of - 1) - 1)  # towards black below 0, towards white above
+    return tuple(
+        part * (1 + share) if share < 0 else part + (1 - part) * share for part in to_rgb(own)
+    )
 
 
-def dashes(key: tuple[str, int]) -> str:
-    """Variants of one sampler with a larger block are dashed."""
-    return "--" if key[0] in ("gibbs", "gwg") and key[1] > 1 else "-"
-
-
-def by_sampler(records: list[Record]) -> dict[tuple[str, int], list[Record]]:
-    """Records grouped by sampler, in the order of SAMPLERS, unknown ones last."""
-    groups: dict[Any, list[Record]] = defaultdict(list)
-    for record in records:
-        groups[sampler_key(record)].append(record)
-    order = list(SAMPLERS)
-
-    def place(key: tuple[str, int]) -> tuple[int, int]:
-        return order.index(key[0]) if key[0] in order else len(order), key[1]
-
-    return {key: groups[key] for key in sorted(groups, key=place)}
+def dashes(key: tuple[str, int], place: int = 0) -> str:
+    """Variants of one sampler with a larger block are dashed, and every other of several lines."""
+    larger = key[0] in ("gibbs", "gwg") and key[1] > 1
+    return ("--", ":")[place % 2] if larger else ("-", "-.")[place % 2]
 
 
 def new_figure(columns: int = 1, width: float = 3.6, height: float = 2.8) -> tuple[Figure, Any]:

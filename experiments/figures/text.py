@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 
-from experiments.figures.style import by_sampler, label
+from experiments.figures.style import label
+from experiments.grouping import groups, named
 from experiments.record import Record
 from experiments.tables.infilling import by_language, filled
 
@@ -38,16 +39,18 @@ class Page(Figure):
 def sentences(
     records: list[Record], count: int = 3, first: int = 0, each: int = 5, title: str = ""
 ) -> Page:
-    """What each sampler wrote in `count` sentences from number `first` on, the `each` likeliest.
+    """What each sampler and setting wrote in `count` sentences from number `first` on.
 
-    Of the smallest seed there is, for each language model. Where there are fewer sentences the last
-    ones are shown. Raises LookupError when no record holds any.
+    The `each` likeliest, of the smallest seed there is, for each language model. Where there are
+    fewer sentences the last ones are shown. Raises LookupError when no record holds any.
     """
     parts = []
     for name, group in by_language(filled(records)).items():
         runs = {
-            label(key) if key[0] != "gibbs" else "Gibbs": min(found, key=lambda r: r.config["seed"])
-            for key, found in by_sampler(group).items()
+            named("Gibbs" if part.key[0] == "gibbs" else label(part.key), part.differs): min(
+                part.records, key=lambda record: record.config["seed"]
+            )
+            for part in groups(group)
         }
         total = min(len(run.document["generated"]) for run in runs.values())
         start = max(0, min(first, total - count))

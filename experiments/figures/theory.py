@@ -12,7 +12,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from experiments.figures.style import by_sampler, colour, label, new_figure
+from experiments.figures.style import colour, label, new_figure
+from experiments.grouping import alone, by_sampler, groups
 from experiments.record import Record
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9")
@@ -36,18 +37,19 @@ def _dots(ax: Axes, table: pd.DataFrame, x: str, **style: Any) -> None:
 
 def bias_against_step_size(records: list[Record]) -> Figure:
     """Figure 1a: |pi_alpha - pi|_1 against alpha, and against 1 / (2 alpha) in each coordinates."""
-    groups = dict(list(_table(records, "closed_form").groupby("unit")))
+    records = alone((r for r in records if "closed_form" in r.metrics), ["model.low"])
+    units = dict(list(_table(records, "closed_form").groupby("unit")))
     figure, (left, right) = new_figure(2, width=4.2, height=3.4)
-    first = next(iter(groups.values()))
+    first = next(iter(units.values()))
     one = first.groupby("step_size").first().reset_index()
     alpha = one["step_size"] / one["unit"]
     left.plot(alpha, one["exact"], color="black", lw=1.4, label="enumerated")
-    every = pd.concat(groups.values()).assign(alpha=lambda t: t["step_size"] / t["unit"])
+    every = pd.concat(units.values()).assign(alpha=lambda t: t["step_size"] / t["unit"])
     _dots(left, every, "alpha", color=COLOURS[0], label="simulated, with spread over seeds")
     noise = every.dropna(subset="noise").groupby("alpha")["noise"].mean()
     left.plot(noise.index, noise, ":", color=GREY, lw=1, label="distance by chance alone")
     left.plot(alpha, one["repaired"], "--", color=COLOURS[2], lw=1, label="bound, any coordinates")
-    for (unit, table), tint in zip(groups.items(), COLOURS, strict=False):
+    for (unit, table), tint in zip(units.items(), COLOURS, strict=False):
         exact = table.groupby("step_size").first().reset_index()
         name = _coordinates(unit)
         scaled = exact["step_size"] / unit
@@ -74,21 +76,21 @@ def _coordinates(unit: float) -> str:
 def bias_against_epsilon(records: list[Record]) -> Figure:
     """Figure 1b: |pi_alpha - pi|_1 against epsilon, one panel for each a and b."""
     panels: dict[tuple[float, float], list[pd.DataFrame]] = {}
-    for record in records:
+    kept = (record for record in records if "epsilon" in record.config["model"])
+    for record in alone(kept, ["model.epsilon", "model.a", "model.b"]):
         model = record.config["model"]
-        if "epsilon" in model:
-            rows = record.metrics.assign(epsilon=model["epsilon"])
-            panels.setdefault((model["a"], model["b"]), []).append(rows)
+        rows = record.metrics.assign(epsilon=model["epsilon"])
+        panels.setdefault((model["a"], model["b"]), []).append(rows)
     if not panels:
         raise LookupError("no record is of a target with epsilon")
     figure, axes = new_figure(len(panels), width=4.0, height=3.2)
     ordered = sorted(panels.items(), reverse=True)
     for ax, ((a, b), tables) in zip(np.atleast_1d(axes), ordered, strict=True):
-        groups = pd.concat(tables).groupby(["unit", "step_size"])
-        for number, ((unit, alpha), table) in enumerate(groups):
+        curves = pd.concat(tables).groupby(["unit", "step_size"])
+        for number, ((unit, alpha), table) in enumerate(curves):
             exact, tint = table.groupby("epsilon").first(), COLOURS[number]
             text = rf"DULA, $\alpha = {alpha / unit:g}$"
-            width = 1.2 + 1.5 * (len(groups) - number - 1)  # curves that agree stay visible
+            width = 1.2 + 1.5 * (len(curves) - number - 1)  # curves that agree stay visible
             ax.plot(exact.index, exact["exact"], color=tint, lw=width, label=text)
             ax.plot(exact.index, exact["theorem"], "--", color=tint, lw=0.8)
             _dots(ax, table, "epsilon", color=tint)
@@ -109,7 +111,7 @@ def proposal_bias(
     records: list[Record], step_sizes: list[float], deviations: list[float]
 ) -> Figure:
     """Theorem 6.1: |E[q-hat_i] - q_i|_1 and its bounds against sigma and against 1 / (2 alpha)."""
-    table = _table(records, "with_half")
+    table = _table(alone(r for r in records if "with_half" in r.metrics), "with_half")
     figure, (left, right) = new_figure(2, width=4.0, height=3.2)
     for alpha, tint in zip(step_sizes, COLOURS, strict=False):
         rows = table[table["step_size"] == alpha].sort_values("sigma")
@@ -185,13 +187,14 @@ def law_against_iterations(records: list[Record]) -> Figure:
     for (joint, marginal), (states, some) in zip(
         axes.reshape(-1, 2), sorted(sizes.items()), strict=True
     ):
-        for key, group in by_sampler(some).items():
-            tint, name, table = colour(key), label(key), _table(group, "total_variation")
+        for group in groups(some):
+            tint, name = colour(group.key, group.place, group.of), group.label
+            table = _table(group.records, "total_variation")
             _band(joint, table, "total_variation", "-", tint, name)
             _band(marginal, table, "marginal_error", "-", tint, name)
-            if key[0] == "dula":
+            if group.key[0] == "dula":
                 _band(joint, table, "to_unadjusted", "--", tint, f"{name}, to its own law")
-                own = group[0].document["unadjusted_bias"]
+                own = group.records[0].document["unadjusted_bias"]
                 joint.axhline(own, color=tint, ls=":", lw=1, label=f"{name}'s own law")
         joint.plot(table.groupby("step")["independent"].mean(), "k", lw=0.8, label="independent")
         for ax in (joint, marginal):

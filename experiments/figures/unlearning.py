@@ -4,22 +4,27 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from experiments.figures.style import new_figure
+from experiments.grouping import groups, named
 from experiments.record import Record
 
 
 def unlearning(records: list[Record]) -> Figure:
-    """Left: second eigenvalue against lambda. Right: distance to the law against steps."""
+    """Left: second eigenvalue against lambda. Right: distance to the law against steps.
+
+    One line a coupling and setting; the chains are exact, so seeds do not matter.
+    """
     records = [record for record in records if record.has("mixing")]
     if not records:
         raise LookupError("no record holds mixing times; run task=unlearning")
     figure, (left, right) = new_figure(2)
-    records.sort(key=lambda record: record.config["model"]["coupling"])
-    for i, record in enumerate(records):
-        coupling = record.config["model"]["coupling"]
+    chains = {
+        named(f"a = {record.config['model']['coupling']}", group.differs): record
+        for group in groups(records, ["model.coupling"])
+        for record in sorted(group.records, key=lambda one: one.config["model"]["coupling"])
+    }
+    for i, (text, record) in enumerate(chains.items()):
         metrics, mixing = record.metrics, record.arrays("mixing")
-        left.plot(
-            metrics["lambda"], metrics["second_eigenvalue"], color=f"C{i}", label=f"a = {coupling}"
-        )
+        left.plot(metrics["lambda"], metrics["second_eigenvalue"], color=f"C{i}", label=text)
         for name, style in (("chain", "-"), ("staying_less", "--")):
             right.plot(np.maximum(mixing[name], 1e-16), style, color=f"C{i}", linewidth=1.4)
     left.set_xlabel(r"$\lambda$", fontsize=9)

@@ -10,8 +10,9 @@ from typing import Any
 from experiments.record import BUNDLES
 from experiments.report import page
 from experiments.report.exhibits import Catalogue, catalogue
-from experiments.report.holdings import CONF, Holding, declared, holdings
+from experiments.report.holdings import Holding, holdings
 from experiments.report.results import results_page, stem
+from experiments.report.sweeps import CONF, declared
 from experiments.report.view import Report, duration, gather
 from experiments.tables.table import write
 

@@ -1,36 +1,22 @@
 """What there is of an experiment at a scale: runs that finished, failed, stopped or are missing.
 
 The runs that count are those of the sweep that the experiment's YAML declares, and the same with
-other seeds or on a variant of their data set, which keeps its own name. Imports no torch.
+other seeds or on a variant of their data set, which keeps its own name (`sweeps.Sweep`). Imports no
+torch.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache
-from itertools import product
 from pathlib import Path
 
-from hydra import compose, initialize_config_dir
-from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig
 
-from experiments import resolvers
 from experiments.claims.ledger import Pool
+from experiments.grouping import once
 from experiments.record import BUNDLES, Record, load_all
+from experiments.report.sweeps import declared, exists
 
-CONF = Path(__file__).resolve().parents[2] / "conf"
 SCALES = ("paper", "quick", "smoke")  # the best first
-SEEDS = ("seed", "model_seed")
-VARIANTS = {"data=news_partial": "data=news", "data=omniglot_derived": "data=omniglot"}
-
-
-@dataclass(frozen=True)
-class Sweep:
-    """What an experiment declares at a scale: its configuration, and its runs' folder names."""
-
-    config: DictConfig
-    runs: tuple[str, ...]
-    kinds: frozenset[frozenset[str]]  # their overrides, but for seeds
 
 
 @dataclass(frozen=True)
@@ -46,11 +32,11 @@ class Holding:
     others: list[Record] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)  # run: the first line of its error
     stopped: list[str] = field(default_factory=list)  # begun and not finished
+    done: frozenset[str] = frozenset()  # those of `runs` that have a record
 
     @property
     def missing(self) -> list[str]:
-        done = {record.path.name for record in self.records}
-        return [run for run in self.runs if run not in done]
+        return [run for run in self.runs if run not in self.done]
 
     @property
     def shown(self) -> list[Record]:
@@ -78,48 +64,6 @@ def command(experiment: str, scale: str = "paper", also: Sequence[str] = ()) -> 
     return " ".join(words + ([] if scale == "paper" else [f"scale={scale}"]))
 
 
-def exists(experiment: str) -> bool:
-    return (CONF / "experiment" / f"{experiment}.yaml").is_file()
-
-
-@cache
-def _declared(experiment: str, scale: str, also: tuple[str, ...]) -> Sweep:
-    resolvers.register(CONF)
-    words = [f"experiment={experiment}", f"scale={scale}"]
-    with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
-        config = compose("config", [*words, *also], return_hydra_config=True)
-    hydra = config.hydra
-    params = hydra.sweeper.get("params") or {}
-    texts = [*(f"{key}={params[key]}" for key in params), *also]
-    skipped = set(hydra.job.config.override_dirname.exclude_keys)
-    choices = []
-    for override in OverridesParser.create().parse_overrides(texts):
-        key = override.get_key_element()
-        if key in skipped:
-            continue
-        if override.is_sweep_override():
-            choices.append([f"{key}={value}" for value in override.sweep_string_iterator()])
-        else:
-            choices.append([f"{key}={override.get_value_element_as_str()}"])
-    runs = [sorted(run) for run in product(*choices)]
-    names = tuple(resolvers.folder(",".join(run)) for run in runs)
-    return Sweep(config, names, frozenset(kind(run, skipped) for run in runs))
-
-
-def kind(overrides: Sequence[str], skipped: Collection[str] = ()) -> frozenset[str]:
-    """What a run is, but for seeds and variants of data: more than is declared counts as well."""
-    named = (o for o in overrides if o.split("=")[0] not in {*skipped, *SEEDS})
-    return frozenset(VARIANTS.get(override, override) for override in named)
-
-
-def declared(experiment: str, scale: str, also: Sequence[Sequence[str]] = ()) -> Sweep:
-    """The sweep of the experiment's YAML, and the same with each of the overrides of `also`."""
-    sweep = _declared(experiment, scale, ())
-    all_of = [sweep, *(_declared(experiment, scale, tuple(words)) for words in also)]
-    runs = tuple(run for one in all_of for run in one.runs)
-    return Sweep(sweep.config, runs, frozenset().union(*(one.kinds for one in all_of)))
-
-
 def holding(
     experiment: str,
     scale: str,
@@ -143,14 +87,10 @@ def holding(
     if not (found or failed or stopped):
         return None
     sweep = declared(experiment, scale, also)
-    skipped = sweep.config.hydra.job.config.override_dirname.exclude_keys
-    mine: list[Record] = []
-    others: list[Record] = []
-    for record in found:
-        counts = kind(record.document["overrides"], skipped) in sweep.kinds
-        (mine if counts else others).append(record)
+    mine, others = sweep.divided(once(found))
+    done = frozenset().union(*(sweep.stands_for(record) or () for record in mine))
     return Holding(
-        experiment, scale, sweep.config, place, sweep.runs, mine, others, failed, stopped
+        experiment, scale, sweep.config, place, sweep.runs, mine, others, failed, stopped, done
     )  # fmt: skip
 
 

@@ -22,7 +22,8 @@ from experiments.claims.verdict import Verdict
 from experiments.figures.draw import html_of, make_all, png
 from experiments.record import BUNDLES
 from experiments.report.exhibits import Catalogue, Exhibit, catalogue
-from experiments.report.holdings import SCALES, Holding, command, exists, holdings, pools
+from experiments.report.holdings import SCALES, Holding, command, holdings, pools
+from experiments.report.sweeps import exists
 from experiments.tables.table import Estimate
 
 DPI = 144

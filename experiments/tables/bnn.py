@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from experiments.figures.style import SAMPLERS, label, sampler_key
+from experiments.grouping import groups, named
 from experiments.published import published
 from experiments.record import Record
 from experiments.tables.table import Estimate, estimate
@@ -18,12 +19,12 @@ HEADINGS = {"train_log_likelihood": "train log-likelihood", "test_rmse": "test R
 def predictions(records: list[Record], name: str) -> pd.DataFrame:
     """Last states: training log-likelihood and test RMSE, beside the numbers of `name`.
 
-    One row a table and method; means and standard deviations are over seeds. What was made from a
-    substitute stands beside no published number. Raises LookupError when no record fits.
+    One row a table, method and setting; means and standard deviations are over seeds. What was made
+    from a substitute stands beside no published number. Raises LookupError when no record fits.
     """
     rows = []
-    for (data, key), group in grouped(records).items():
-        row: dict[str, object] = {"data": data, "method": method(group[0])[1]}
+    for (data, key, text), group in grouped(records).items():
+        row: dict[str, object] = {"data": data, "method": text}
         for metric, heading in HEADINGS.items():
             row[heading] = estimate(last(record, metric) for record in group)
             theirs = None
@@ -43,8 +44,8 @@ def extras(records: list[Record]) -> pd.DataFrame:
     chains) are medians over the predictions of some test rows.
     """
     rows = []
-    for (data, _), group in grouped(records).items():
-        row: dict[str, object] = {"data": data, "method": method(group[0])[1]}
+    for (data, _, text), group in grouped(records).items():
+        row: dict[str, object] = {"data": data, "method": text}
         for heading, metric in {
             "test log-likelihood": "test_log_likelihood",
             "test RMSE, last states": "test_rmse",
@@ -63,30 +64,31 @@ def extras(records: list[Record]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def grouped(records: list[Record]) -> dict[tuple[str, str], list[Record]]:
-    """The runs of task=regression by table and method, in the papers' order; seeds together.
+def grouped(records: list[Record]) -> dict[tuple[str, str, str], list[Record]]:
+    """The runs of task=regression by table, method and its name for readers; seeds together.
 
-    Raises LookupError when there are none, or when runs of two budgets would be averaged.
+    In the papers' order. Raises LookupError when there are none.
     """
-    groups: dict[tuple[str, str], list[Record]] = defaultdict(list)
+    parts: dict[tuple[str, str], list[Record]] = defaultdict(list)
     for record in records:
         if "train_log_likelihood" in record.metrics:
-            groups[record.choices["data"], method(record)[0]].append(record)
-    if not groups:
+            parts[record.choices["data"], method(record)[0]].append(record)
+    if not parts:
         raise LookupError("no record holds the metric train_log_likelihood")
-    for key, group in groups.items():
-        if len({tuple(described(record).items()) for record in group}) > 1:
-            raise LookupError(f"runs of {'/'.join(key)} differ in more than their seed")
 
     def place(key: tuple[str, str]) -> tuple[int, int]:
         data, name = key
-        methods = [*SAMPLERS, *sorted((m for _, m in groups if m.isdigit()), key=int)]
+        methods = [*SAMPLERS, *sorted((m for _, m in parts if m.isdigit()), key=int)]
         return (
             DATA.index(data) if data in DATA else len(DATA),
             methods.index(name) if name in methods else len(methods),
         )
 
-    return {key: groups[key] for key in sorted(groups, key=place)}
+    return {
+        (*key, named(method(group.records[0])[1], group.differs)): group.records
+        for key in sorted(parts, key=place)
+        for group in groups(parts[key])
+    }
 
 
 def method(record: Record) -> tuple[str, str]:

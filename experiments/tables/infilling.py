@@ -4,7 +4,8 @@ from collections import defaultdict
 
 import pandas as pd
 
-from experiments.figures.style import SAMPLERS, by_sampler
+from experiments.figures.style import SAMPLERS
+from experiments.grouping import groups, named
 from experiments.published import published
 from experiments.record import Record
 from experiments.tables.table import estimate
@@ -45,18 +46,17 @@ def by_language(records: list[Record]) -> dict[str, list[Record]]:
 
 
 def table3(records: list[Record]) -> pd.DataFrame:
-    """Percentages (perplexity aside), a row a model and sampler, over seeds; then the paper's rows.
+    """Percentages (perplexity aside), a row a model and setting, over seeds; then the paper's rows.
 
     The paper's models stand in rows of their own: nothing made by another model is beside them.
     `acceptance` and `sites changed`, a step, are means over sentences. Raises LookupError when no
-    record fits, or when runs of two budgets would be averaged.
+    record fits.
     """
     rows = []
     for name, group in by_language(filled(records)).items():
-        for key, runs in by_sampler(group).items():
-            if len({_budget(run) for run in runs}) > 1:
-                raise LookupError(f"runs of {name}, {key[0]} differ in more than their seed")
-            row: dict[str, object] = {"model": name, "sampler": _sampler(key[0])}
+        for part in groups(group):
+            runs, sampler = part.records, named(_sampler(part.key[0]), part.differs)
+            row: dict[str, object] = {"model": name, "sampler": sampler}
             for score, heading in COLUMNS.items():
                 row[heading] = estimate(r.document["scores"][score] for r in runs)
             for metric, heading in (("acceptance", "acceptance"), ("changed", "sites changed")):
@@ -72,11 +72,3 @@ def table3(records: list[Record]) -> pd.DataFrame:
 
 def _sampler(name: str) -> str:
     return SAMPLERS[name][1] if name in SAMPLERS else name
-
-
-def _budget(record: Record) -> str:
-    task, data, model = (record.config[key] for key in ("task", "data", "model"))
-    settings = {key: value for key, value in task.items() if key != "start"}
-    draw = (data["count"], data["share"], data["seed"], record.document["data"]["variant"])
-    how = (model["mask_each"], model["gibbs"], record.config["sampler"])
-    return str((settings, draw, how))

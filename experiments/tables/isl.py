@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from experiments.figures.style import by_sampler, label
+from experiments.grouping import alone, groups
 from experiments.published import published
 from experiments.record import Record
 from experiments.tables.table import Estimate, estimate
@@ -16,11 +16,12 @@ def final_isl(records: list[Record], data: str, few: int = 100) -> pd.DataFrame:
     good as all of them. A sampler's seeds are compared with the mean curve of rates-FPCD; where one
     never gets there its count is that of all its samples, and the column `reached` says how many
     did. `data` is the key of the published numbers. Raises LookupError where no record is of
-    rates-FPCD.
+    rates-FPCD, or they are of several settings.
     """
     records = [record for record in records if "isl" in record.metrics and record.has("parzen")]
-    groups = by_sampler(records)
-    curves = [_curve(record) for record in groups.get(("rates_fpcd", 0), [])]
+    found = groups(records)
+    rivals = [record for g in found if g.key == ("rates_fpcd", 0) for record in g.records]
+    curves = [_curve(record) for record in alone(rivals)]
     if not curves:
         raise LookupError("the table compares with rates-FPCD, of which there is no record")
     rows_read = min(len(steps) for steps, _ in curves)
@@ -28,21 +29,21 @@ def final_isl(records: list[Record], data: str, few: int = 100) -> pd.DataFrame:
     mean = np.mean([scores[:rows_read] for _, scores in curves], axis=0)
     aim = float(np.interp(few, sizes, mean))
     rows = []
-    for key, group in groups.items():
-        counts = [_first(*_curve(record), aim) for record in group]
-        finals = [record.document["isl"] for record in group]
+    for group in found:
+        counts = [_first(*_curve(record), aim) for record in group.records]
+        finals = [record.document["isl"] for record in group.records]
         rows.append(
             {
-                "samples of": label(key),
+                "samples of": group.label,
                 "ISL": estimate(finals),
-                "paper": published("rates_fig2", data, key[0]),
+                "paper": published("rates_fig2", data, group.key[0]),
                 f"samples as good as {few} of rates-FPCD": estimate(c for c, _ in counts),
                 "reached": f"{sum(there for _, there in counts)} of {len(counts)}",
                 "samples of rates-FPCD as good as all": estimate(
                     _first(sizes, mean, score)[0] for score in finals
                 ),
                 "share of commonest state": estimate(
-                    record.document["commonest_share"] for record in group
+                    record.document["commonest_share"] for record in group.records
                 ),
             }
         )

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from experiments.figures.style import by_sampler, label, sampler_key
+from experiments.grouping import groups, in_order, once
 from experiments.published import published
 from experiments.record import Record
 from experiments.tables.table import Estimate
@@ -19,14 +19,18 @@ def likelihoods(records: list[Record]) -> pd.DataFrame:
     rows that its chains start from are like draws from the model. Raises LookupError when no
     record has log-likelihoods.
     """
-    records = scored(records)
+    records = once(scored(records))
+    names: dict[int, str] = {}
+    for choice in {(record.choices["model"], record.choices["data"]) for record in records}:
+        some = [r for r in records if (r.choices["model"], r.choices["data"]) == choice]
+        names |= {id(record): group.label for group in groups(some) for record in group.records}
     rows = []
     for record in records:
         found, settings = record.document, record.config["task"]
         rows.append(
             {
                 "model": record.choices["model"],
-                "sampler": label(sampler_key(record)),
+                "sampler": names[id(record)],
                 "data": found["data"]["variant"],
                 "seed": record.config["seed"],
                 "validation": likelihood(record, "valid"),
@@ -74,25 +78,25 @@ def _optional(found: dict, name: str) -> Estimate | None:
 def table1(records: list[Record]) -> pd.DataFrame:
     """Test log-likelihoods, a row a data set and budget, a column the sampler that learned a model.
 
-    Beside them stand the numbers of Zhang et al. (2022), Table 1, where the data are theirs, and
-    `at_least`. Seeds are averaged. Raises LookupError when no record has log-likelihoods of a
-    learned model.
+    A sampler with several settings has several columns. Beside them stand the numbers of Zhang et
+    al. (2022), Table 1, where the data are theirs, and `at_least`. Seeds are averaged. Raises
+    LookupError when no record has log-likelihoods of a learned model.
     """
     records = [record for record in scored(records) if "learning" in record.config]
     if not records:
         raise LookupError("no record is of a learned model; run experiment=ais")
-    samplers = list(by_sampler(records))
+    parts = {key: {g.label: g for g in groups(part)} for key, part in _grouped(records).items()}
+    columns = {label: group.key for part in parts.values() for label, group in part.items()}
     frame = []
-    for (data, variant, *budget), group in _grouped(records).items():
+    for (data, variant, *budget), part in parts.items():
         row: dict[str, object] = {"data": data, "variant": variant}
-        own = group[0].substitute is None
+        own = next(iter(part.values())).records[0].substitute is None
         row["VAE, paper"] = published("table1", data, "vae") if own else None
-        parts = by_sampler(group)
-        for key in samplers:
-            own_records = parts.get(key, [])
-            row[label(key)] = _mean([likelihood(record, "test") for record in own_records])
-            row[f"{label(key)}, at least"] = _mean([at_least(record) for record in own_records])
-            row[f"{label(key)}, paper"] = published("table1", data, key[0]) if own else None
+        for label in sorted(columns, key=lambda label: (in_order(columns[label]), label)):
+            own_records = part[label].records if label in part else []
+            row[label] = _mean([likelihood(record, "test") for record in own_records])
+            row[f"{label}, at least"] = _mean([at_least(record) for record in own_records])
+            row[f"{label}, paper"] = published("table1", data, columns[label][0]) if own else None
         frame.append(row | dict(zip(BUDGET, budget, strict=True)))
     return pd.DataFrame(frame)
 

@@ -1,0 +1,187 @@
+"""The runs that an experiment's YAML declares, or that a command asks for. Imports no torch.
+
+A run counts as declared if its overrides are those of a declared run, but for seeds and variants of
+the data, or if its resolved configuration is the same however it was spelled. All others have
+settings of their own.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import product
+from pathlib import Path
+
+from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
+from hydra.types import RunMode
+from omegaconf import DictConfig
+from omegaconf.errors import OmegaConfBaseException
+
+from experiments import resolvers
+from experiments.folders import is_of_a_run, run_name
+from experiments.identity import SEEDS, digest
+from experiments.record import Record
+
+CONF = Path(__file__).resolve().parents[2] / "conf"
+VARIANTS = {"data=news_partial": "data=news", "data=omniglot_derived": "data=omniglot"}
+Run = tuple[str, ...]  # its overrides
+Kind = frozenset[str]  # those of a run but for seeds, with data in place of their variants
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Runs of an experiment at a scale: their overrides by the name of their folder.
+
+    `config` is the configuration without what is swept over; `skipped` are keys that belong to no
+    run, such as outputs.
+    """
+
+    config: DictConfig
+    overrides: dict[str, Run]
+    skipped: frozenset[str]
+
+    @property
+    def runs(self) -> tuple[str, ...]:
+        return tuple(self.overrides)
+
+    @property
+    def kinds(self) -> frozenset[Kind]:
+        return frozenset(kind(run, self.skipped) for run in self.overrides.values())
+
+    def stands_for(self, record: Record) -> set[str] | None:
+        """The runs of the sweep that the record is; None for a record of other settings.
+
+        The set is empty for more seeds, or a variant of the data.
+        """
+        words = record.document["overrides"]
+        if kind(words, self.skipped) in self.kinds:
+            return {record.path.name, run_name(words, self.skipped)} & set(self.overrides)
+        mine = digest(record.config, seeds=False)
+        for one in self.kinds:
+            of_kind = {n: r for n, r in self.overrides.items() if kind(r, self.skipped) == one}
+            first = next(iter(of_kind.values()))
+            if _could_be(record, first) and self.identity(first, seeds=False) == mine:
+                return {name for name, run in of_kind.items() if _has_seeds(record, run)}
+        return None
+
+    def divided(self, records: Iterable[Record]) -> tuple[list[Record], list[Record]]:
+        """The records that are of the sweep (more seeds count too), and those that are not."""
+        mine: list[Record] = []
+        others: list[Record] = []
+        for record in records:
+            (others if self.stands_for(record) is None else mine).append(record)
+        return mine, others
+
+    def found(self, records: Sequence[Record]) -> list[Record]:
+        """The records of the sweep's own runs, each by its name or else by its identity."""
+        named = {run_name(r.document["overrides"], self.skipped): r for r in records}
+        digests: dict[str | None, Record] = {}
+        result: dict[Path, Record] = {}
+        for name, run in self.overrides.items():
+            record = named.get(name)
+            if record is None:
+                digests = digests or {digest(r.config): r for r in records}
+                record = digests.get(self.identity(run))
+            if record is not None:
+                result[Path(str(record.path))] = record
+        return list(result.values())
+
+    def identity(self, run: Run, *, seeds: bool = True) -> str | None:
+        """The digest of a run's configuration; None where it cannot be composed."""
+        experiment = self.config.hydra.runtime.choices.get("experiment")
+        words = [f"scale={self.config.scale}", *run]
+        if experiment is not None:
+            words.insert(0, f"experiment={experiment}")
+        return _digest(tuple(words), seeds)
+
+
+@cache
+def _digest(words: Run, seeds: bool) -> str | None:
+    instance = HydraConfig.instance()
+    before = instance.cfg
+    try:
+        config = _composed(words)
+        instance.set_config(config)  # for interpolations of ${hydra:...}
+        return digest(resolvers.resolved(config), seeds=seeds)
+    except (HydraException, OmegaConfBaseException):
+        return None
+    finally:
+        instance.cfg = before
+
+
+def _could_be(record: Record, run: Run) -> bool:
+    """Whether the record's choices of groups are those that the run names."""
+    named = (word.partition("=")[::2] for word in run)
+    return all(record.choices.get(group, option) == option for group, option in named)
+
+
+def _has_seeds(record: Record, run: Run) -> bool:
+    named = dict(word.partition("=")[::2] for word in run)
+    return all(str(record.config[key]) == named[key] for key in SEEDS if key in named)
+
+
+def kind(overrides: Sequence[str], skipped: Collection[str] = ()) -> Kind:
+    """What a run is, but for seeds and variants of data: more than is declared counts as well."""
+    left_out = {*skipped, *SEEDS}
+    named = (o for o in overrides if is_of_a_run(o.split("=")[0].lstrip("+~"), left_out))
+    return frozenset(VARIANTS.get(override, override) for override in named)
+
+
+def exists(experiment: str) -> bool:
+    return (CONF / "experiment" / f"{experiment}.yaml").is_file()
+
+
+def declared(experiment: str, scale: str, also: Sequence[Sequence[str]] = ()) -> Sweep:
+    """The sweep of the experiment's YAML, and the same with each of the overrides of `also`."""
+    sweep = _declared(experiment, scale, ())
+    overrides = dict(sweep.overrides)
+    for words in also:
+        overrides |= _declared(experiment, scale, tuple(words)).overrides
+    return Sweep(sweep.config, overrides, sweep.skipped)
+
+
+@cache
+def _declared(experiment: str, scale: str, also: Run) -> Sweep:
+    resolvers.register(CONF)
+    return asked(_composed((f"experiment={experiment}", f"scale={scale}", *also)), also)
+
+
+def _composed(words: Run) -> DictConfig:
+    """The configuration of the overrides `words`, also while Hydra runs a command."""
+    running = GlobalHydra.instance()
+    hydra, running.hydra = running.hydra, None
+    try:
+        with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
+            return compose("config", list(words), return_hydra_config=True)
+    finally:
+        running.hydra = hydra
+
+
+def asked(config: DictConfig, words: Sequence[str] = ()) -> Sweep:
+    """The runs of a command: what `config` sweeps over, and the command's own `words`.
+
+    Empty where a sweep has no list of values, as those of a search have not.
+    """
+    params = {} if config.hydra.mode is RunMode.RUN else config.hydra.sweeper.get("params") or {}
+    skipped = frozenset(config.hydra.job.config.override_dirname.exclude_keys)
+    parsed = OverridesParser.create().parse_overrides(
+        [*(f"{key}={params[key]}" for key in params), *words]
+    )
+    last = {override.get_key_element(): override for override in parsed}
+    choices = []
+    for key, override in last.items():
+        if not is_of_a_run(override.key_or_group, skipped):
+            continue
+        if override.is_discrete_sweep():
+            choices.append([f"{key}={value}" for value in override.sweep_string_iterator()])
+        elif override.is_sweep_override():
+            return Sweep(config, {}, skipped)
+        elif override.is_delete() and override.value() is None:
+            choices.append([key])
+        else:
+            choices.append([f"{key}={override.get_value_element_as_str()}"])
+    runs = [tuple(sorted(run)) for run in product(*choices)]
+    return Sweep(config, {run_name(run): run for run in runs}, skipped)

@@ -1,0 +1,336 @@
+"""Records are averaged where they differ in seed alone; what else differs is told, or refused."""
+
+import hashlib
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+from command import latticework
+from fakes import fake
+from matplotlib import pyplot as plt
+
+import scripts.figures
+from experiments.claims.pairing import by_seed, labelled, last
+from experiments.figures import acceptance, curves, draw, ess, finals, images, isl, theory
+from experiments.figures.style import colour
+from experiments.grouping import UnlikeRecordsError, alone, by_sampler, groups, once
+from experiments.record import load_all
+from experiments.tables.bnn import predictions
+from experiments.tables.isl import final_isl
+
+mpl.use("Agg")
+PART = ("experiment=ising_sampling", "scale=smoke")
+README = ("sampler=dmala", "sampler.step_size=0.1,0.4", "seed=0")
+
+
+def labels(found):
+    return [group.label for group in found]
+
+
+def ising(coupling):
+    return {"model": {"coupling": coupling}}
+
+
+# Groups.
+
+
+def test_seeds_share_a_group_and_settings_do_not():
+    records = [
+        fake(sampler=sampler, seed=seed, settings=settings)
+        for sampler, settings in (("dmala", {"step_size": 0.4}), ("dmala", {"step_size": 0.1}),
+                                  ("gwg", {}), ("gwg4", {}))
+        for seed in (0, 1)
+    ]  # fmt: skip
+    found = groups(records)
+    expected = ["GWG-1", "GWG-4", "DMALA, step_size 0.1", "DMALA, step_size 0.4"]
+    assert labels(found) == expected
+    assert [len(group.records) for group in found] == [2, 2, 2, 2]
+    assert [(group.place, group.of) for group in found] == [(0, 1), (0, 1), (0, 2), (1, 2)]
+    first, second = (colour(group.key, group.place, group.of) for group in found[2:])
+    assert first != second
+
+
+def test_a_target_that_differs_is_named_even_where_the_samplers_do():
+    records = [fake(sampler="gwg", config=ising(0.1)), fake(sampler="dula", config=ising(0.3))]
+    assert labels(groups(records)) == ["GWG-1, model.coupling 0.1", "DULA, model.coupling 0.3"]
+    # what a sampler has of its own, such as its number of steps, is not
+    steps = [{"task": {"steps": 5}}, {"task": {"steps": 9}}]
+    records = [fake(sampler=s, config=c) for s, c in zip(("gwg", "dula"), steps, strict=True)]
+    assert labels(groups(records)) == ["GWG-1", "DULA"]
+
+
+def test_axes_do_not_split_and_everything_else_does():
+    records = [
+        fake(settings={"step_size": size}, config=ising(coupling))
+        for size in (0.1, 0.4)
+        for coupling in (0.1, 0.3)
+    ]
+    assert labels(groups(records, ["model.coupling"])) == [
+        "DMALA, step_size 0.1",
+        "DMALA, step_size 0.4",
+    ]
+    assert len(groups(records)) == 4
+    assert len(groups(records, ["model", "sampler.step_size"])) == 1
+    assert len(groups(records, ["model.coup"])) == 4  # a key, not the beginning of one
+
+
+def test_as_few_words_as_tell_the_lines_apart():
+    """The metric follows the flips; the option `a` of the group data names what it sets."""
+    records = [
+        fake(
+            settings={"step_size": size},
+            choices={"data": data},
+            config={
+                "task": {"metrics": [{"draws": size}]},
+                "data": {"_target_": "data.x.X", "kind": data * 2, "root": root},
+            },
+        )
+        for size, data, root in ((0.1, "a", "/1"), (0.2, "a", "/2"), (0.1, "b", "/3"))
+    ]
+    assert labels(groups(records)) == [
+        "DMALA, data a, step_size 0.1",
+        "DMALA, data a, step_size 0.2",
+        "DMALA, data b, step_size 0.1",
+    ]
+
+
+def test_where_it_ran_and_keys_that_are_null_do_not_tell_records_apart():
+    old = fake(seed=0, config={"device": "cpu", "checkpoint": 300, "budget": {"steps": 1}})
+    new = fake(seed=1, settings={"preconditioner": None}, config={"device": "cuda"})
+    assert len(groups([old, new])) == 1
+    assert len(groups([old, fake(seed=1, settings={"preconditioner": [1.0]})])) == 2
+
+
+def test_substitutes_are_not_averaged_with_the_data():
+    real = fake(seed=0, data={"variant": "mnist", "substitute": False})
+    other = fake(seed=1, data={"variant": "digits", "substitute": True})
+    assert labels(groups([real, other])) == [
+        "DMALA, data.variant digits",
+        "DMALA, data.variant mnist",
+    ]
+
+
+def test_a_run_that_was_made_twice_counts_once():
+    """Whole numbers are one value as integers and as floats."""
+    records = [fake(settings={"step_size": size}) for size in (1, 1.0)]
+    assert len(once(records)) == 1
+    (group,) = groups(records)
+    assert group.records == records[:1]
+    assert by_seed([*records, fake(settings={"step_size": 1}, seed=1)], lambda _: 3.0) == {
+        0: 3,
+        1: 3,
+    }
+
+
+def test_where_there_is_place_for_one_setting_others_are_refused():
+    records = [fake(seed=i, settings={"step_size": size}) for i, size in enumerate((0.1, 0.4))]
+    message = r"not averaged: sampler.step_size \(0.1, 0.4\)"
+    for ask in (alone, by_sampler, lambda some: by_seed(some, last("step"))):
+        with pytest.raises(UnlikeRecordsError, match=message):
+            ask(records)
+        assert ask(records[:1])
+    with pytest.raises(UnlikeRecordsError, match=message):
+        by_seed(labelled(records, ["DMALA"])["DMALA"], last("step"))
+
+
+# Figures and tables.
+
+
+def lines(figure, panel=0):
+    """Label and last value of each line with a label."""
+    return {
+        line.get_label(): float(line.get_ydata()[-1])
+        for line in figure.axes[panel].lines
+        if not line.get_label().startswith("_")
+    }
+
+
+def runs(metric, **more):
+    """Step sizes 0.1 and 0.4 end at 1 and 3, seeds 0 and 1 half below and above."""
+    return [
+        fake(
+            {"step": [0, 1], "seconds": [0, 1], metric: [0, end + seed - 0.5], "floor": [9, end]},
+            settings={"step_size": size}, seed=seed, **more,
+        )
+        for size, end in ((0.1, 1.0), (0.4, 3.0))
+        for seed in (0, 1)
+    ]  # fmt: skip
+
+
+def test_curves_have_a_line_a_setting():
+    figure = curves.curve(runs("error"), "error", "", ["step", "seconds"])
+    assert lines(figure) == {"DMALA, step_size 0.1": 1.0, "DMALA, step_size 0.4": 3.0}
+    plt.close(figure)
+
+
+def test_each_target_has_its_floor():
+    records = [
+        fake({"step": [0, 1], "error": [0, 1], "floor": [9, floor]}, config=ising(coupling))
+        for coupling, floor in ((0.1, 2.0), (0.3, 4.0))
+    ]
+    figure = curves.curve(records, "error", "", ["step"], floor="floor")
+    levels = [line.get_ydata()[0] for line in figure.axes[0].lines if line.get_linestyle() == ":"]
+    assert levels == [2.0, 4.0]
+    plt.close(figure)
+
+
+def test_last_values_have_a_line_a_setting_along_the_axis():
+    records = [*runs("error", config=ising(0.1)), *runs("error", config=ising(0.3))]
+    figure = finals.final(records, {"error": ""}, "model.coupling", "a")
+    assert lines(figure) == {"DMALA, step_size 0.1": 1.0, "DMALA, step_size 0.4": 3.0}
+    assert [len(line.get_xdata()) for line in figure.axes[0].lines] == [2, 2]
+    plt.close(figure)
+
+
+def test_boxes_images_and_isl_curves_have_one_a_setting():
+    stored = {
+        "convergence": {"ess": np.ones(4), "chains": 4, "draws": 10},
+        "last": {"x": np.zeros((4, 9))},
+        "parzen": {"size": np.array([1, 2]), "isl": np.array([0.0, 1.0])},
+        "sequence": {"x": np.zeros((4, 9))},
+    }
+    records = runs("isl", stored=stored, seconds_per_step=1.0)
+    expected = ["DMALA, step_size 0.1", "DMALA, step_size 0.4"]
+    boxes = ess.ess_per_second(records, ["dmala"])
+    names = [text.get_text().replace("\n", " ") for text in boxes.axes[0].get_xticklabels()]
+    assert names == expected
+    for figure in (images.samples(records, 2), images.grid(records, "data", 2)):
+        assert [ax.get_title().replace("\n", " ") for ax in figure.axes] == expected
+    assert [ax.get_title(loc="left") for ax in isl.sequences(records, 1, 2).axes] == expected
+    assert {k: v for k, v in lines(isl.curves(records)).items() if k != "training set"} == {
+        "DMALA, step_size 0.1": 1.0, "DMALA, step_size 0.4": 3.0,
+    }  # fmt: skip
+    # in panels or lines of their own they need no words
+    panels = isl.curves(records, panels="sampler.step_size")
+    assert [set(lines(panels, i)) for i in (0, 1)] == [{"DMALA", "training set"}] * 2
+    training = isl.training(records, lines="negatives")
+    assert len(lines(training)) == 2
+    plt.close("all")
+
+
+def test_figures_with_place_for_one_setting_refuse_others():
+    both = [
+        fake({"step": [0], "acceptance": [0.5]}, settings={"step_size": size})
+        for size in (0.1, 0.4, float("inf"))
+    ]
+    with pytest.raises(UnlikeRecordsError, match=r"sampler.step_size \(0.1, 0.4\)"):
+        acceptance.step_term(both)
+    plt.close(acceptance.step_term(both[1:]))
+    columns = {
+        "with_half": [1.0],
+        "theorem": [1.0],
+        "bias": [1.0],
+        "sigma": [1.0],
+        "step_size": [1.0],
+    }
+    records = [fake(columns, config=ising(a)) for a in (0.1, 0.3)]
+    with pytest.raises(UnlikeRecordsError, match=r"model.coupling \(0.1, 0.3\)"):
+        theory.proposal_bias(records, [1.0], [1.0])
+    scores = {"parzen": {"size": np.array([1]), "isl": np.array([0.0])}}
+    rates = [
+        fake(
+            {"step": [1], "isl": [0.0]}, sampler="rates_fpcd", settings={"decay": d}, stored=scores
+        )
+        for d in (0.9, 1.0)
+    ]
+    with pytest.raises(UnlikeRecordsError, match=r"sampler.decay \(0.9, 1\)"):
+        final_isl(rates, "usps")
+
+
+def test_a_table_has_a_row_a_setting():
+    made = {"rows": {"train": 7}, "data": {"variant": "x"}}
+    records = [
+        fake(
+            {"train_log_likelihood": [value], "test_rmse": [value]}, seed=seed,
+            settings={"step_size": size}, choices={"data": "compas"},
+            config={"model": {"hidden": 3}, "task": {"chains": 4, "steps": 5}}, **made,
+        )
+        for size, value in ((0.1, 1.0), (0.4, 3.0))
+        for seed in (0, 1)
+    ]  # fmt: skip
+    frame = predictions(records, "table2")
+    assert list(frame["method"]) == ["DMALA, step_size 0.1", "DMALA, step_size 0.4"]
+    assert [(e.mean, e.runs) for e in frame["test RMSE"]] == [(1.0, 2), (3.0, 2)]
+
+
+# Commands.
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """The lines of each figure that a command draws, by its path below the experiment's folder."""
+    found = {}
+    write = draw.png
+
+    def noted(figure, dpi):
+        found["lines"] = lines(figure)
+        return write(figure, dpi)
+
+    monkeypatch.setattr(draw, "png", noted)
+    return found
+
+
+def only_fig3():
+    """Without the other figure, whose boxes need time to draw."""
+    return "~figures.fig2_right"
+
+
+def folder(outputs):
+    return outputs / "ising_sampling" / "smoke"
+
+
+@pytest.mark.parametrize(
+    ("words", "place", "expected"),
+    [
+        (README, "sampler.step_size=0.1,0.4,sampler=dmala,seed=0",
+         ["DMALA, step_size 0.1", "DMALA, step_size 0.4"]),
+        (["sampler=dmala,dmala_without_step_term"], "sampler=dmala,dmala_without_step_term",
+         ["DMALA, step_size 0.4", "DMALA, step_size inf"]),
+        (["sampler=dmala", "model.coupling=0.1,0.3"], "model.coupling=0.1,0.3,sampler=dmala",
+         ["DMALA, model.coupling 0.1", "DMALA, model.coupling 0.3"]),
+        (["sampler=dmala", "model.coupling=0.3"], "model.coupling=0.3,sampler=dmala", ["DMALA"]),
+    ],
+)  # fmt: skip
+def test_a_sweep_of_one_s_own_has_a_figure_of_its_own(
+    tmp_path, capsys, drawn, words, place, expected
+):
+    """Beside fig3.png, which stays what it is: the runs that the experiment declares."""
+    words = (*PART, *words, only_fig3())
+    assert latticework(*PART, "sampler=dmala", only_fig3(), outputs=tmp_path) == 0
+    assert list(drawn["lines"]) == ["DMALA"]
+    figure = folder(tmp_path) / "figures" / "fig3.png"
+    before = hashlib.sha256(figure.read_bytes()).hexdigest(), figure.stat().st_mtime_ns
+    capsys.readouterr()
+    assert latticework(*words, outputs=tmp_path) == 0
+    assert list(drawn["lines"]) == expected
+    own = folder(tmp_path) / "figures" / "own" / place / "fig3.png"
+    assert f"figure: {own}" in capsys.readouterr().out
+    assert own.is_file()
+    assert (hashlib.sha256(figure.read_bytes()).hexdigest(), figure.stat().st_mtime_ns) == before
+
+    # The experiment's own figure does not take them in either.
+    assert latticework(*PART, "sampler=dmala", only_fig3(), outputs=tmp_path) == 0
+    assert list(drawn["lines"]) == ["DMALA"]
+    assert hashlib.sha256(figure.read_bytes()).hexdigest() == before[0]
+
+
+def test_readme_s_sweep_alone_draws_two_lines_and_no_fig3(tmp_path, drawn):
+    assert latticework(*PART, *README, only_fig3(), outputs=tmp_path) == 0
+    assert list(drawn["lines"]) == ["DMALA, step_size 0.1", "DMALA, step_size 0.4"]
+    values = list(drawn["lines"].values())
+    ends = {
+        r.config["sampler"]["step_size"]: r.metrics["log_rmse"].iloc[-1] for r in load_all(tmp_path)
+    }
+    assert values == [ends[0.1], ends[0.4]]
+    assert not (folder(tmp_path) / "figures" / "fig3.png").exists()
+
+    # Redrawn, it is the same; and the tuned step size spelled out is a run that was declared.
+    (own,) = folder(tmp_path).glob("figures/own/*/fig3.png")
+    content = own.read_bytes()
+    own.unlink()
+    where = (*PART, only_fig3(), f"outputs={tmp_path}")
+    scripts.figures.main([*where, *README])
+    assert own.read_bytes() == content
+    scripts.figures.main([*where])
+    assert list(drawn["lines"]) == ["DMALA"]
+    assert drawn["lines"]["DMALA"] == ends[0.4]

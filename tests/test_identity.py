@@ -1,0 +1,164 @@
+"""One record for one resolved configuration, in whatever spelling its run is asked for."""
+
+import json
+import os
+import shutil
+import signal
+
+import pytest
+from command import latticework
+from test_survival import ended, start
+
+from experiments.context import Run
+from experiments.folders import CLAIM, find, run_name
+from experiments.identity import digest, same
+from experiments.record import load_all
+
+SMALL = ("model=ising", "model.shape=[3,3]", "scale=smoke", "sampler=dmala")
+
+
+def records(outputs):
+    return [r for r in load_all(outputs) if "superseded" not in r.path.parts]
+
+
+def folders(outputs):
+    return sorted(path.name for path in (outputs / "sampling" / "smoke").iterdir() if path.is_dir())
+
+
+def as_before(folder, name=None):
+    """The folder as it was made before runs claimed their folders, called `name`."""
+    (folder / CLAIM).unlink()
+    return folder.rename(folder.with_name(name)) if name else folder
+
+
+def test_four_spellings_give_one_record(tmp_path):
+    """The tuned step size is 0.4: as 0.40, .4 and 4e-1, and not spelled out at all."""
+    for step_size in ("0.40", ".4", "4e-1"):
+        words = (*SMALL, f"sampler.step_size={step_size}")
+        assert latticework(*words, outputs=tmp_path) == 0
+    (record,) = records(tmp_path)
+    assert "sampler.step_size=0.4," in record.path.name
+    before = (record.path / "run.json").stat().st_mtime_ns
+    assert latticework(*SMALL, outputs=tmp_path) == 0
+    assert latticework("scale=smoke", "model.shape=[3, 3]", outputs=tmp_path) == 0  # all defaults
+    (record,) = records(tmp_path)
+    assert (record.path / "run.json").stat().st_mtime_ns == before
+    assert folders(tmp_path) == [record.path.name]
+    assert latticework(*SMALL, "sampler.step_size=0.41", outputs=tmp_path) == 0
+    assert latticework(*SMALL, "seed=1", outputs=tmp_path) == 0
+    assert len(records(tmp_path)) == 3  # control: other settings and seeds are other records
+
+
+def test_a_sweep_runs_equal_settings_once(tmp_path):
+    words = (*SMALL, "sampler.step_size=0.30,.3,3e-1,0.5", "--multirun")
+    assert latticework(*words, outputs=tmp_path) == 0
+    assert [r.config["sampler"]["step_size"] for r in records(tmp_path)] == [0.3, 0.5]
+    assert len(folders(tmp_path)) == 2
+
+
+def test_a_record_made_before_folders_were_claimed_is_found(tmp_path):
+    assert latticework(*SMALL, "sampler.step_size=.3", outputs=tmp_path) == 0
+    (record,) = records(tmp_path)
+    old = as_before(record.path, record.path.name.replace("=0.3,", "=0.30,"))
+    for step_size in (".3", "0.30"):
+        assert latticework(*SMALL, f"sampler.step_size={step_size}", outputs=tmp_path) == 0
+        assert folders(tmp_path) == [old.name]
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_an_unfinished_run_goes_on_in_another_spelling(tmp_path, monkeypatch, capsys, old):
+    """SIGTERM comes at step 10 of 20; `old`: from before folders were claimed."""
+    log_row = Run.log
+
+    def interrupt(self, step, **values):
+        log_row(self, step, **values)
+        if step == 10:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    words = (*SMALL, "hydra/job_logging=default")
+    with monkeypatch.context() as patch:
+        patch.setattr(Run, "log", interrupt)
+        status = latticework(*words, "sampler.step_size=0.3", outputs=tmp_path)
+        assert status == 128 + signal.SIGTERM
+    (name,) = folders(tmp_path)
+    if old:
+        folder = tmp_path / "sampling" / "smoke" / name
+        name = as_before(folder, name.replace("=0.3,", "=0.30,")).name
+    assert latticework(*words, "sampler.step_size=3e-1", outputs=tmp_path) == 0
+    assert folders(tmp_path) == [name]
+    (record,) = records(tmp_path)
+    assert list(record.metrics["step"]) == [0, 10, 20]
+    assert "goes on from iteration" in capsys.readouterr().out
+
+
+def test_two_processes_that_spell_it_differently_make_one_record(tmp_path):
+    spellings = ([], ["sampler.step_size=.40"], ["model.bias=2e-1"], ["sampler=dmala"])
+    started = [start("scale=smoke", *words, outputs=tmp_path) for words in spellings]
+    assert [ended(pid) for pid in started] == [0] * len(spellings)
+    assert len(records(tmp_path)) == 1
+    assert len(folders(tmp_path)) == 1
+
+
+def test_a_changed_default_retires_the_record_that_bears_the_name(tmp_path):
+    """Once it is what another record has already: no stale record is left to be counted."""
+    assert latticework(*SMALL, outputs=tmp_path) == 0
+    (stale,) = records(tmp_path)
+    sampler = {**stale.config["sampler"], "step_size": 0.7}  # what the default was
+    document = {**stale.document, "config": {**stale.config, "sampler": sampler}}
+    as_before(stale.path)
+    (stale.path / "run.json").write_text(json.dumps(document))
+    assert latticework(*SMALL, "sampler.step_size=0.4", outputs=tmp_path) == 0
+    assert len(records(tmp_path)) == 2
+    assert latticework(*SMALL, outputs=tmp_path) == 0
+    (record,) = records(tmp_path)
+    assert record.config["sampler"]["step_size"] == 0.4
+    assert len(list((tmp_path / "superseded").rglob("run.json"))) == 1
+
+
+# Names and digests.
+
+
+def test_names_are_readable_and_have_one_spelling():
+    assert run_name([]) == "default"
+    assert run_name(["seed=0", "sampler.step_size=3e-1"]) == "sampler.step_size=0.3,seed=0"
+    assert run_name(["model.shape=[3, 3]", "seed=1", "seed=2"]) == "model.shape=[3,3],seed=2"
+    assert run_name(["scale=smoke", "seed=1"], ["scale"]) == "seed=1"
+    cut, same_cut = (run_name([f"task.text='{'a' * 200}{end}'"]) for end in "bc")
+    assert cut != same_cut  # a digest tells apart what was cut
+    assert len(cut) < 140
+    assert run_name(["task.text='a b'"]) != run_name(["task.text='a_b'"])  # or replaced
+
+
+def test_the_identity_is_of_values_not_of_where_and_how():
+    def config(**changes):
+        return {
+            "task": {"steps": 10, "data": {"_target_": "data.images.MNIST", "root": "/a"}},
+            "sampler": {"step_size": 1.0}, "seed": 0, "budget": {"steps": 10}, "device": "cpu",
+            **changes,
+        }  # fmt: skip
+
+    mine = digest(config())
+    assert digest(config(sampler={"step_size": 1}, device="cuda", budget=None)) == mine
+    moved = {"steps": 10, "data": {"_target_": "data.images.MNIST", "root": "/b"}}
+    assert digest(config(task=moved)) == mine
+    assert digest(config(seed=1)) != mine
+    assert digest(config(seed=1), seeds=False) == digest(config(), seeds=False)
+    assert digest(config(sampler={"step_size": 1.5})) != mine
+    assert digest(config(sampler={"step_size": True})) != mine
+    assert digest(config(sampler={"step_size": None})) != mine
+    assert digest(config(sampler={"step_size": float("inf")})) != mine
+    learned = {"model": {}, "learning": {"iterations": 10}}  # no run's: all of it counts
+    assert not same({"config": learned}, {**learned, "learning": {"iterations": 20}})
+
+
+def test_a_finished_folder_goes_before_an_unfinished_one(tmp_path):
+    for name in "abc":
+        (tmp_path / name).mkdir()
+        (tmp_path / name / CLAIM).write_text("x" if name != "a" else "y")
+    (tmp_path / "c" / "run.json").write_text("{}")
+    assert find(tmp_path, "x") == tmp_path / "c"
+    assert find(tmp_path, "x", "b") == tmp_path / "b"
+    assert find(tmp_path, "x", "a") == tmp_path / "c"
+    shutil.rmtree(tmp_path / "c")
+    assert find(tmp_path, "x") == tmp_path / "b"
+    assert find(tmp_path, "z") is None
