@@ -37,11 +37,17 @@ class EnergyModel(nn.Module, ABC):
     def log_prob_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """`[chains]` and `[chains, *domain.shape]`, from one evaluation; neither carries a graph.
 
-        The default differentiates `forward`; a model with a closed form overrides it.
+        The default differentiates `forward`; a model with a closed form overrides it. Raises
+        ValueError where `forward` cannot be differentiated.
         """
         with torch.enable_grad():
             x = x.detach().requires_grad_()
             log_prob = self(x)
+            if not getattr(log_prob, "requires_grad", False):
+                raise ValueError(
+                    f"the log-probability of {type(self).__name__} cannot be differentiated in x; "
+                    "make it of differentiable operations, or choose a sampler without gradients"
+                )
             (grad,) = torch.autograd.grad(log_prob.sum(), x)
         return log_prob.detach(), grad
 
@@ -203,7 +209,7 @@ class Function(EnergyModel):
     """Any PyTorch function of x as a target: `Function(lambda x: ..., Binary(10))`.
 
     `log_prob` maps `[chains, *domain.shape]` to `[chains]` and must be differentiable for the
-    gradient-based samplers.
+    gradient-based samplers. `Sampler.init` checks what it returns.
     """
 
     def __init__(self, log_prob: Callable[[Tensor], Tensor], domain: Domain) -> None:

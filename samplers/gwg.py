@@ -32,12 +32,13 @@ class GWGState(NamedTuple):
 class GWG(Sampler):
     """Flip `flips` sites drawn by their gains. More than one flip needs a binary model."""
 
+    uses_gradient = True
     flips: int = 1
 
     def __post_init__(self) -> None:
         require_count(flips=self.flips)
 
-    def init(self, x: Tensor, model: EnergyModel) -> GWGState | FlipState:
+    def at(self, x: Tensor, model: EnergyModel) -> GWGState | FlipState:
         if self.flips > 1 and not isinstance(model.domain, Binary):
             raise UnsupportedModelError(self, model, "a binary model for more than one flip")
         if self.flips == 1 and flips_locally(model):

@@ -41,7 +41,7 @@ class BalancedState(NamedTuple):
 class LocallyBalanced(Sampler):
     """One site moves, chosen by the square root of the exact probability ratio. On every domain."""
 
-    def init(self, x: Tensor, model: EnergyModel) -> BalancedState | FlipState:
+    def at(self, x: Tensor, model: EnergyModel) -> BalancedState | FlipState:
         if flips_locally(model):
             return start(x, model)
         return self._price(x, model.log_prob(x), model)

@@ -64,7 +64,7 @@ class RatesFPCD(_FastWeights):
     def __post_init__(self) -> None:
         _check_gibbs(self)
 
-    def init(self, x: Tensor, model: EnergyModel) -> RatesState:
+    def at(self, x: Tensor, model: EnergyModel) -> RatesState:
         return _start(x, _rated(self, model))
 
     def step(
@@ -90,7 +90,7 @@ class SamplePenalization(_FastWeights):
     def __post_init__(self) -> None:
         _check_gibbs(self)
 
-    def init(self, x: Tensor, model: EnergyModel) -> RatesState:
+    def at(self, x: Tensor, model: EnergyModel) -> RatesState:
         if not isinstance(model, RBM):
             raise UnsupportedModelError(self, model, "a restricted Boltzmann machine")
         return _start(x, model)
@@ -120,7 +120,7 @@ class RatesHerding(_FastWeights):
         require_count(sweeps=self.sweeps)
         _check_rule(self)
 
-    def init(self, x: Tensor, model: EnergyModel) -> RatesState:
+    def at(self, x: Tensor, model: EnergyModel) -> RatesState:
         return _start(x, _rated(self, model))
 
     def step(

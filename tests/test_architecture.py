@@ -20,7 +20,14 @@ MAY_IMPORT = {
     "samplers": ["samplers", "models.base", "models.domain"],
     "samplers/block_gibbs.py": ["samplers.base", "models.base", "models.rbm"],
     "samplers/rates.py": ["samplers.base", "models.base", "models.rbm", "models.rated_rbm"],
-    "experiments": ["experiments", "samplers.base", "models.base", "models.domain", "data"],
+    "experiments": [
+        "experiments",
+        "samplers.base",
+        "samplers.checks",
+        "models.base",
+        "models.domain",
+        "data",
+    ],
     "experiments/figures": [
         "experiments.figures",
         "experiments.published",

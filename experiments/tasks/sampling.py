@@ -60,7 +60,7 @@ def sample(
             step,
             seconds=step * memory["per_step"],
             evaluations=step * whole,
-            **chain.reading(step).values,
+            **chain.values(),
         )
     run.note(
         seconds_per_step=memory["per_step"],
