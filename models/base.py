@@ -9,6 +9,7 @@ locally balanced).
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Generator, Tensor, nn
@@ -23,6 +24,8 @@ class EnergyModel(nn.Module, ABC):
 
     domain: Domain
     flip_bound: float = math.inf  # no flip changes the log-probability by more, where it is known
+    untrained: bool = False  # its weights are random and meant to be learned
+    recipe: str = ""  # what trains it, as a word of the command line
     quadratic: bool = (
         False  # log pi is a quadratic polynomial of x, as `gradient` differentiates it
     )
@@ -50,6 +53,12 @@ class EnergyModel(nn.Module, ABC):
                 )
             (grad,) = torch.autograd.grad(log_prob.sum(), x)
         return log_prob.detach(), grad
+
+    def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """As of any module; a model with a state that was stored is no longer `untrained`."""
+        result = super().load_state_dict(*args, **kwargs)
+        self.untrained = False
+        return result
 
     def log_z_and_mean(self) -> tuple[Tensor, Tensor] | None:
         """Exact log normaliser (scalar) and mean of x `[*domain.shape]`, float64, if known cheaply.

@@ -236,11 +236,14 @@ class LearnedIsing(DenseIsing):
     counts. That part moves as J does here, but for the L1 penalty, which is on J here.
     """
 
+    recipe = "experiment=ising_learning"
+
     def __init__(self, shape: Sequence[int], scale: float = 0.01) -> None:
         require_sides(shape)
         dim = math.prod(shape)
         noise = scale * torch.randn(dim, dim)
         super().__init__(_symmetric(noise))
+        self.untrained = True
         bias = self.bias.data
         del self.bias
         self.register_buffer("bias", bias)

@@ -24,6 +24,7 @@ class RatedRBM(RBM):
     They are NaN until `set_rates` has seen the training data.
     """
 
+    recipe = "pretrain=fpcd"
     weight_rates: Tensor
     visible_rates: Tensor
     hidden_rates: Tensor

@@ -79,11 +79,12 @@ class Sampler(ABC):
 class UnsupportedModelError(TypeError):
     """A sampler was asked to run on a model that it cannot serve."""
 
-    def __init__(self, sampler: Sampler, model: EnergyModel, needs: str) -> None:
-        super().__init__(
-            f"{type(sampler).__name__} needs {needs}, "
-            f"got {type(model).__name__} on {model.domain}; choose another sampler or model"
-        )
+    def __init__(
+        self, sampler: Sampler, model: EnergyModel, needs: str, got: str | None = None
+    ) -> None:
+        if got is None:
+            got = f"{type(model).__name__} on {model.domain}; choose another sampler or model"
+        super().__init__(f"{type(sampler).__name__} needs {needs}, got {got}")
 
 
 def require_domain(sampler: Sampler, model: EnergyModel, *allowed: type[Domain]) -> None:

@@ -195,9 +195,17 @@ def _learned(
 
 
 def _rated(sampler: Sampler, model: EnergyModel) -> RatedRBM:
-    if not (isinstance(model, RatedRBM) and model.has_rates):
-        needs = "an RBM with the rates of its training data (model=rated_rbm, set by training)"
-        raise UnsupportedModelError(sampler, model, needs)
+    needs = "an RBM with the rates of its training data"
+    if not isinstance(model, RatedRBM):
+        raise UnsupportedModelError(sampler, model, f"{needs} (models.rated_rbm.RatedRBM)")
+    if not model.has_rates:
+        raise UnsupportedModelError(
+            sampler,
+            model,
+            needs,
+            got="a RatedRBM whose rates are not set: training sets them (pretrain=fpcd "
+            "data=usps), and so does model.set_rates(batches of training rows)",
+        )
     return model
 
 

@@ -1,4 +1,4 @@
-"""Every sampler with a small model that it serves: those of the table, the rates samplers, sweeps."""
+"""Every sampler with a small model that it serves: the table's, the rates samplers, sweeps."""
 
 import torch
 from exactness import TABLE

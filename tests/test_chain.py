@@ -1,4 +1,4 @@
-"""What the sampling loop hands out is safe to keep, and a debug mode finds who keeps what is not."""
+"""What the sampling loop hands out is safe to keep; a debug mode finds who keeps what is not."""
 
 import copy
 from dataclasses import dataclass, field
