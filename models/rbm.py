@@ -21,7 +21,8 @@ class RBM(EnergyModel):
     """Bernoulli RBM. `weight` `[visible, hidden]`, `visible_bias` b, `hidden_bias` c.
 
     Weights start as N(0, 0.01^2) from the global generator (`Run.seeded` fixes it), biases at 0.
-    They are meant to be learned: `untrained` until a state is loaded.
+    They are meant to be learned: the model is `untrained` until a state is loaded, or this is set
+    to False.
     """
 
     recipe = "pretrain=cd"
