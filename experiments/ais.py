@@ -21,6 +21,7 @@ from torch import Generator, Tensor
 from experiments.chain import capture
 from models.base import AnnealedModel, Cache
 from samplers.base import Sampler
+from samplers.checks import check_start
 
 RESAMPLES = 1000  # of the bootstrap
 
@@ -46,7 +47,9 @@ def require_exact(sampler: Sampler) -> None:
 def start(sampler: Sampler, path: AnnealedModel, x: Tensor, betas: Tensor) -> Annealing:
     """Chains at `x` `[chains, *shape]`, draws from the target at betas[0]."""
     path.move_to(betas[0])
-    state = sampler.init(x, path)
+    check_start(x, path, sampler.uses_gradient)
+    path.move_to(betas[0])  # again: the path remembers the evaluations made since
+    state = sampler.at(x, path)
     zeros = torch.zeros(len(x), dtype=torch.float64, device=x.device)
     stage = torch.zeros((), dtype=torch.long, device=x.device)
     return Annealing(state, path.know(state.x), zeros, stage)

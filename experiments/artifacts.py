@@ -54,6 +54,7 @@ def fingerprint(model: nn.Module) -> str:
     for name, module in model.named_modules():
         settings = {k: v for k, v in vars(module).items() if isinstance(v, PLAIN)}
         settings.pop("training")
+        settings.pop("untrained", None)  # the weights themselves are hashed
         digest.update(f"{name} {type(module).__name__} {sorted(settings.items())}".encode())
     for name, value in (*model.named_parameters(), *model.named_buffers()):
         digest.update(name.encode())

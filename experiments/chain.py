@@ -1,4 +1,8 @@
-"""The sampling loop: the only place where a kernel meets a metric, a clock or a CUDA graph."""
+"""The sampling loop: the only place where a kernel meets a metric, a clock or a CUDA graph.
+
+Inside the loop memory is reused: a step may overwrite the state it is given, and a metric its
+carry. A Reading leaves the loop, and is a copy. `Chain` alone hands out what it works on.
+"""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -11,6 +15,7 @@ from torch import Generator, Tensor
 from torch.utils import _pytree as pytree
 
 from experiments.metrics import Metric
+from experiments.poison import Poisoned, copied
 from experiments.truth import Reference
 from models.base import EnergyModel
 from samplers.base import Sampler
@@ -19,7 +24,7 @@ Block = Callable[[Any, list], tuple[Any, list]]
 
 
 class Reading(NamedTuple):
-    """What a chain shows every `every` steps."""
+    """What a chain shows every `every` steps: copies, which later steps leave as they are."""
 
     step: int
     state: Any
@@ -37,20 +42,39 @@ def run_chain(
     every: int,
     metrics: Sequence[Metric] = (),
     reference: Reference | None = None,
+    debug: bool = False,
 ) -> Iterator[Reading]:
     """Advance all chains `steps` times from `x` `[chains, *shape]`, reading the metrics regularly.
 
-    The first reading comes at step 0. On a GPU, `every` steps are captured as one CUDA graph.
+    The first reading comes at step 0. Readings are copies: `list(run_chain(...))` keeps every
+    state. On a GPU, `every` steps are captured as one CUDA graph. With `debug`, a step's old state
+    is overwritten with NaN (`experiments.poison`), which finds samplers and metrics that read it.
+
+    Raises ValueError where chains cannot begin at `x` (`samplers.checks`) or `every` is below 1,
+    and RuntimeError where `debug` finds a chain that is NaN.
     """
+    if every < 1:
+        raise ValueError(f"every must be 1 or more, got {every}")
+    if debug:
+        sampler = Poisoned(sampler)
     chain = Chain(sampler, model, x, rng, every=every, metrics=metrics, reference=reference)
     yield chain.reading(0)
     for step in range(every, steps + 1, every):
         chain.advance()
+        if debug and chain.memory["state"].x.isnan().any():
+            raise RuntimeError(
+                f"a chain is NaN by step {step}: {sampler} or the model has read the memory of an "
+                "old state; copy what must outlive a step"
+            )
         yield chain.reading(step)
 
 
 class Chain:
-    """Chains that advance `every` steps at a time; their `memory` is what a checkpoint holds."""
+    """Chains that advance `every` steps at a time; their `memory` is what a checkpoint holds.
+
+    `memory` is what the loop works on: the next `advance` may overwrite it. `values` reads the
+    metrics without copying the state, `reading` is safe to keep.
+    """
 
     def __init__(
         self,
@@ -80,14 +104,17 @@ class Chain:
                 self._captured = True
             memory["state"], memory["carries"] = self._block(memory["state"], memory["carries"])
 
-    def reading(self, step: int) -> Reading:
-        """What there is to see after `step` steps."""
-        state, carries = self.memory["state"], self.memory["carries"]
-        pairs = zip(self.metrics, carries, strict=True)
+    def values(self) -> dict[str, Tensor]:
+        """The metrics' present readings by name, scalars on the device."""
+        pairs = zip(self.metrics, self.memory["carries"], strict=True)
         with torch.no_grad():
             readings = [metric.read(carry) for metric, carry in pairs]
-        values = {name: value for reading in readings for name, value in reading.items()}
-        return Reading(step, state, values, carries)
+        return {name: value.clone() for reading in readings for name, value in reading.items()}
+
+    def reading(self, step: int) -> Reading:
+        """A copy of what there is to see after `step` steps."""
+        values = self.values()
+        return Reading(step, copied(self.memory["state"]), values, copied(self.memory["carries"]))
 
 
 def block_of(

@@ -55,7 +55,7 @@ class Contrastive(Negatives):
     def draw(
         self, memory: None, model: EnergyModel, positive: Tensor, rng: Generator
     ) -> tuple[Tensor, None]:
-        state, _ = self.sampler.step(self.sampler.init(positive, model), model, rng)
+        state, _ = self.sampler.step(self.sampler.at(positive, model), model, rng)
         return state.x, None
 
 

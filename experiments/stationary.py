@@ -72,7 +72,7 @@ def enumerate_proposal(sampler: Sampler, model: EnergyModel) -> EnumeratedPropos
     """Every state of `model` (in float64) and the proposal of a Langevin `sampler` between them."""
     domain = model.domain
     states = domain.enumerate().double()
-    state, n = sampler.init(states, model), len(states)
+    state, n = sampler.at(states, model), len(states)
     x, logits = (t.repeat_interleave(n, 0) for t in (states, state.logits))
     y = states.repeat(n, *[1] * (states.ndim - 1))
     log_weight = domain.log_weight(x, y, logits).view(n, n)

@@ -9,6 +9,7 @@ locally balanced).
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import torch
 from torch import Generator, Tensor, nn
@@ -23,6 +24,8 @@ class EnergyModel(nn.Module, ABC):
 
     domain: Domain
     flip_bound: float = math.inf  # no flip changes the log-probability by more, where it is known
+    untrained: bool = False  # its weights are random and meant to be learned
+    recipe: str = ""  # what trains it, as a word of the command line
     quadratic: bool = (
         False  # log pi is a quadratic polynomial of x, as `gradient` differentiates it
     )
@@ -37,13 +40,25 @@ class EnergyModel(nn.Module, ABC):
     def log_prob_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """`[chains]` and `[chains, *domain.shape]`, from one evaluation; neither carries a graph.
 
-        The default differentiates `forward`; a model with a closed form overrides it.
+        The default differentiates `forward`; a model with a closed form overrides it. Raises
+        ValueError where `forward` cannot be differentiated.
         """
         with torch.enable_grad():
             x = x.detach().requires_grad_()
             log_prob = self(x)
+            if not getattr(log_prob, "requires_grad", False):
+                raise ValueError(
+                    f"the log-probability of {type(self).__name__} cannot be differentiated in x; "
+                    "make it of differentiable operations, or choose a sampler without gradients"
+                )
             (grad,) = torch.autograd.grad(log_prob.sum(), x)
         return log_prob.detach(), grad
+
+    def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """As of any module; a model with a state that was stored is no longer `untrained`."""
+        result = super().load_state_dict(*args, **kwargs)
+        self.untrained = False
+        return result
 
     def log_z_and_mean(self) -> tuple[Tensor, Tensor] | None:
         """Exact log normaliser (scalar) and mean of x `[*domain.shape]`, float64, if known cheaply.
@@ -236,7 +251,7 @@ class Function(EnergyModel):
     """Any PyTorch function of x as a target: `Function(lambda x: ..., Binary(10))`.
 
     `log_prob` maps `[chains, *domain.shape]` to `[chains]` and must be differentiable for the
-    gradient-based samplers.
+    gradient-based samplers. `Sampler.init` checks what it returns.
     """
 
     def __init__(self, log_prob: Callable[[Tensor], Tensor], domain: Domain) -> None:

@@ -282,7 +282,11 @@ class Categorical(_Several):
     def check(self, x: Tensor) -> None:
         _require_values(x, torch.tensor([0.0, 1.0]), self.shape, "0 or 1 (one-hot)")
         if not (x.sum(-1) == 1).all():
-            raise ValueError("every site of a categorical state must be one-hot")
+            sums = x.sum(-1)
+            odd = [float(v) for v in sums[sums != 1][:3]]
+            raise ValueError(
+                f"every site of a categorical state must be one-hot, got sites that sum to {odd}"
+            )
 
     def gains(self, x: Tensor, grad: Tensor) -> Tensor:
         return grad - (grad * x).sum(-1, keepdim=True)
@@ -380,8 +384,14 @@ class Integer(_Several):
     def check(self, x: Tensor) -> None:
         if x.shape[1:] != self.shape:
             raise ValueError(f"states must have shape [chains, {self.dim}], got {list(x.shape)}")
-        if not (x == x.round()).all() or (self.low is not None and (x < self.low).any()):
-            raise ValueError(f"every entry of a state must be an integer of {self}")
+        inside = (x == x.round()) & x.isfinite()
+        if self.low is not None:
+            inside &= x >= self.low
+        if not inside.all():
+            odd = [float(v) for v in x[~inside][:3]]
+            raise ValueError(
+                f"every entry of a state must be an integer of {self}, got values such as {odd}"
+            )
 
     def gains(self, x: Tensor, grad: Tensor) -> Tensor:
         """Moves that leave the domain have gain -inf."""

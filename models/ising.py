@@ -237,11 +237,14 @@ class LearnedIsing(DenseIsing):
     and that part moves as J does here, apart from the L1 penalty, which here applies to J.
     """
 
+    recipe = "experiment=ising_learning"
+
     def __init__(self, shape: Sequence[int], scale: float = 0.01) -> None:
         require_sides(shape)
         dim = math.prod(shape)
         noise = scale * torch.randn(dim, dim)
         super().__init__(_symmetric(noise))
+        self.untrained = True
         bias = self.bias.data
         del self.bias
         self.register_buffer("bias", bias)

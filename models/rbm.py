@@ -22,13 +22,17 @@ class RBM(EnergyModel):
     """Bernoulli RBM. `weight` `[visible, hidden]`, `visible_bias` b, `hidden_bias` c.
 
     Weights start as N(0, 0.01^2) from the global generator (`Run.seeded` fixes it), biases at 0.
+    They are meant to be learned: the model is `untrained` until a state is loaded, or this is set
+    to False.
     """
+
+    recipe = "pretrain=cd"
 
     def __init__(self, visible: int = 784, hidden: int = 500) -> None:
         super().__init__()
         if visible < 1 or hidden < 1:
             raise ValueError(f"an RBM needs visible and hidden units, got {visible} and {hidden}")
-        self.domain = Binary(visible)
+        self.domain, self.untrained = Binary(visible), True
         self.weight = nn.Parameter(torch.randn(visible, hidden) * 0.01, requires_grad=False)
         self.visible_bias = nn.Parameter(torch.zeros(visible), requires_grad=False)
         self.hidden_bias = nn.Parameter(torch.zeros(hidden), requires_grad=False)

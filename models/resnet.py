@@ -137,6 +137,7 @@ class ResNet(EnergyModel):
     sizes below 1, or an odd side.
     """
 
+    recipe = "experiment=ebm_learning"
     base: Tensor
 
     def __init__(
@@ -157,7 +158,7 @@ class ResNet(EnergyModel):
         if bf16 not in (None, "gradient", "all"):
             raise ValueError(f"bf16 must be null, gradient or all, got {bf16!r}")
         self.height, self.width = shape
-        self.bf16 = bf16
+        self.bf16, self.untrained = bf16, True
         self.domain = Binary(math.prod(shape))
         self.network = Network(maps, blocks)
         self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]

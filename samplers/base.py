@@ -1,4 +1,4 @@
-"""The kernel interface: `init` evaluates a position, `step` advances every chain once.
+"""The kernel interface: `init` checks a start, `at` evaluates it, `step` advances every chain once.
 
 A sampler is a frozen dataclass whose fields are its hyperparameters and its YAML keys. It keeps
 nothing on self: memory is in the State, chance in the generator, diagnostics in Info. Two rules let
@@ -21,6 +21,7 @@ from torch import Generator, Tensor
 from models.base import EnergyModel
 from models.chance import LARGE
 from models.domain import Binary, Domain
+from samplers.checks import check_start
 
 
 class State(NamedTuple):
@@ -40,13 +41,27 @@ class Info(NamedTuple):
 
 
 class Sampler(ABC):
-    """A Markov kernel. `init` and `step` may return any NamedTuple of tensors with a field `x`."""
+    """A Markov kernel. `at` and `step` may return any NamedTuple of tensors with a field `x`."""
 
     exact: bool = True  # whether a step leaves the target invariant, which AIS must rely on
+    uses_gradient: bool = False  # whether the target's gradient is read: `init` then checks it
+
+    def init(self, x: Tensor, model: EnergyModel) -> Any:
+        """The state at `x`, `[chains, *domain.shape]`, where chains begin.
+
+        Checks `x` and the target there first, at the cost of one evaluation; raises ValueError as
+        `samplers.checks` says. `x` itself is left untouched.
+        """
+        check_start(x, model, self.uses_gradient)
+        return self.at(x, model)
 
     @abstractmethod
-    def init(self, x: Tensor, model: EnergyModel) -> Any:
-        """The state at `x`, `[chains, *domain.shape]`; `x` itself is left untouched."""
+    def at(self, x: Tensor, model: EnergyModel) -> Any:
+        """The state at `x` without any check: for use inside a step and in loops.
+
+        Raises UnsupportedModelError for a model that cannot be served. `x` is left untouched, by
+        later steps too: a sampler that overwrites its states copies it.
+        """
 
     @abstractmethod
     def step(self, state: Any, model: EnergyModel, rng: Generator) -> tuple[Any, Info]:
@@ -54,24 +69,25 @@ class Sampler(ABC):
 
     def refresh(self, state: Any, model: EnergyModel) -> Any:
         """The state after the target changed (PCD, AIS). Override to keep other memory."""
-        return self.init(state.x, model)
+        return self.at(state.x, model)
 
     def moved_to(self, x: Tensor, state: Any, model: EnergyModel) -> Any:
         """The state at other positions `x`, after one elsewhere (a replay buffer).
 
         Override to keep memory that is not a position, such as a scan's.
         """
-        return self.init(x, model)
+        return self.at(x, model)
 
 
 class UnsupportedModelError(TypeError):
     """A sampler was asked to run on a model that it cannot serve."""
 
-    def __init__(self, sampler: Sampler, model: EnergyModel, needs: str) -> None:
-        super().__init__(
-            f"{type(sampler).__name__} needs {needs}, "
-            f"got {type(model).__name__} on {model.domain}; choose another sampler or model"
-        )
+    def __init__(
+        self, sampler: Sampler, model: EnergyModel, needs: str, got: str | None = None
+    ) -> None:
+        if got is None:
+            got = f"{type(model).__name__} on {model.domain}; choose another sampler or model"
+        super().__init__(f"{type(sampler).__name__} needs {needs}, got {got}")
 
 
 def require_domain(sampler: Sampler, model: EnergyModel, *allowed: type[Domain]) -> None:

@@ -28,7 +28,7 @@ class BlockGibbs(Sampler):
     def __post_init__(self) -> None:
         require_count(steps=self.steps)
 
-    def init(self, x: Tensor, model: EnergyModel) -> BlockGibbsState:
+    def at(self, x: Tensor, model: EnergyModel) -> BlockGibbsState:
         if not isinstance(model, RBM):
             raise UnsupportedModelError(self, model, "a restricted Boltzmann machine")
         return BlockGibbsState(x)

@@ -57,7 +57,7 @@ class OneSite(Sampler):
 
     flips: int = 1
 
-    def init(self, x: Tensor, model: EnergyModel) -> Any:
+    def at(self, x: Tensor, model: EnergyModel) -> Any:
         return start(x, model) if self._local(model) else self.price(x, model)
 
     def step(self, state: Any, model: EnergyModel, rng: Generator) -> tuple[Any, Info]:

@@ -38,7 +38,7 @@ class Gibbs(Sampler):
         require_count(sites=self.sites)
         require_scan(self.scan)
 
-    def init(self, x: Tensor, model: EnergyModel) -> GibbsState:
+    def at(self, x: Tensor, model: EnergyModel) -> GibbsState:
         require_domain(self, model, Binary, Categorical, Ordinal)
         scan = start_scan(self.scan, self.sites, model.domain.dim, x.device)
         return GibbsState(x.clone(), model.cache(x), scan, x.new_ones(len(x)))

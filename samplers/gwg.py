@@ -22,6 +22,7 @@ from samplers.flip import MoveState, OneSite, weigh
 class GWG(OneSite):
     """Flip up to `flips` sites, drawn by their gains. Several flips need a binary model."""
 
+    uses_gradient = True
     flips: int = 1
 
     def __post_init__(self) -> None:

@@ -57,7 +57,7 @@ class HammingBall(Sampler):
             raise ValueError(f"radius must be at most sites = {self.sites}, got {self.radius}")
         require_scan(self.scan)
 
-    def init(self, x: Tensor, model: EnergyModel) -> HammingState:
+    def at(self, x: Tensor, model: EnergyModel) -> HammingState:
         require_domain(self, model, Binary)
         scan = start_scan(self.scan, self.sites, model.domain.dim, x.device)
         ball = hamming_ball(self.sites, self.radius).to(x)

@@ -55,6 +55,7 @@ class _Langevin(Sampler):
     the distance term and gives the proposal of Appendix D.
     """
 
+    uses_gradient = True
     step_size: float  # alpha, in squared units of the domain's values
     preconditioner: list[float] | None = None
     preconditioner_power: Literal[1, 2] = 1
@@ -91,14 +92,14 @@ class DULA(_Langevin):
 
     exact = False
 
-    def init(self, x: Tensor, model: EnergyModel) -> LangevinState:
+    def at(self, x: Tensor, model: EnergyModel) -> LangevinState:
         return LangevinState(x, self.logits(x, model.gradient(x), model.domain))
 
     def step(
         self, state: LangevinState, model: EnergyModel, rng: Generator
     ) -> tuple[LangevinState, Info]:
         y = model.domain.move_all(state.x, state.logits, rng)
-        return self.init(y, model), Info(y.new_ones(len(y)))
+        return self.at(y, model), Info(y.new_ones(len(y)))
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,7 @@ class DMALA(_Langevin):
     against the logits of the moves, and Eq. (3) becomes a ratio of the two normalisers.
     """
 
-    def init(self, x: Tensor, model: EnergyModel) -> AdjustedState:
+    def at(self, x: Tensor, model: EnergyModel) -> AdjustedState:
         if model.quadratic:
             logits = self.logits(x, model.gradient(x), model.domain)
             return AdjustedState(x, logits, model.domain.log_normaliser(logits).neg_())
@@ -121,7 +122,7 @@ class DMALA(_Langevin):
         self, state: AdjustedState, model: EnergyModel, rng: Generator
     ) -> tuple[AdjustedState, Info]:
         x, y = state.x, model.domain.move_all(state.x, state.logits, rng)
-        proposed = self.init(y, model)
+        proposed = self.at(y, model)
         # log [ pi(y) q(x given y) ] - log [ pi(x) q(y given x) ]
         log_ratio = proposed.balance - state.balance
         if not model.quadratic:

@@ -64,7 +64,7 @@ class RatesFPCD(_FastWeights):
     def __post_init__(self) -> None:
         _check_gibbs(self)
 
-    def init(self, x: Tensor, model: EnergyModel) -> RatesState:
+    def at(self, x: Tensor, model: EnergyModel) -> RatesState:
         return _start(x, _rated(self, model))
 
     def step(
@@ -90,7 +90,7 @@ class SamplePenalization(_FastWeights):
     def __post_init__(self) -> None:
         _check_gibbs(self)
 
-    def init(self, x: Tensor, model: EnergyModel) -> RatesState:
+    def at(self, x: Tensor, model: EnergyModel) -> RatesState:
         if not isinstance(model, RBM):
             raise UnsupportedModelError(self, model, "a restricted Boltzmann machine")
         return _start(x, model)
@@ -122,7 +122,7 @@ class RatesHerding(_FastWeights):
         require_count(sweeps=self.sweeps)
         _check_rule(self)
 
-    def init(self, x: Tensor, model: EnergyModel) -> RatesState:
+    def at(self, x: Tensor, model: EnergyModel) -> RatesState:
         return _start(x, _rated(self, model))
 
     def step(
@@ -207,9 +207,17 @@ def _learned(
 
 
 def _rated(sampler: Sampler, model: EnergyModel) -> RatedRBM:
-    if not (isinstance(model, RatedRBM) and model.has_rates):
-        needs = "an RBM with the rates of its training data (model=rated_rbm, set by training)"
-        raise UnsupportedModelError(sampler, model, needs)
+    needs = "an RBM with the rates of its training data"
+    if not isinstance(model, RatedRBM):
+        raise UnsupportedModelError(sampler, model, f"{needs} (models.rated_rbm.RatedRBM)")
+    if not model.has_rates:
+        raise UnsupportedModelError(
+            sampler,
+            model,
+            needs,
+            got="a RatedRBM whose rates are not set: training sets them (pretrain=fpcd "
+            "data=usps), and so does model.set_rates(batches of training rows)",
+        )
     return model
 
 

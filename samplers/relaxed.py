@@ -41,7 +41,7 @@ def threshold(position: Tensor, domain: Binary) -> Tensor:
 def lift(x: Tensor, domain: Binary) -> Tensor:
     """A position with threshold(position) = x, `[chains, dim]`; |z| is half-normal, as under p0.
 
-    `init` has no generator, so the magnitudes are a fixed table of pseudo-random numbers. They
+    `at` has no generator, so the magnitudes are a fixed table of pseudo-random numbers. They
     differ between chains: otherwise particles that start at the same x would never separate.
     """
     table = Generator(x.device).manual_seed(0)
@@ -84,6 +84,7 @@ class RMALA(Sampler):
       x is then *biased*: rho's mass of each orthant, which is not pi.
     """
 
+    uses_gradient = True
     step_size: float  # alpha, in squared units of the position
     temperature: float  # of the sigmoid; smaller is closer to the threshold and steeper
     accept: Literal["target", "relaxation"] = "target"
@@ -97,14 +98,14 @@ class RMALA(Sampler):
     def exact(self) -> bool:  # type: ignore[override]
         return self.accept == "target"
 
-    def init(self, x: Tensor, model: EnergyModel) -> RelaxedState:
+    def at(self, x: Tensor, model: EnergyModel) -> RelaxedState:
         """The state at a position that thresholds to `x`."""
-        return self.at(lift(x, binary_domain(self, model)), model)
+        return self.at_position(lift(x, binary_domain(self, model)), model)
 
     def refresh(self, state: RelaxedState, model: EnergyModel) -> RelaxedState:
-        return self.at(state.position, model)
+        return self.at_position(state.position, model)
 
-    def at(self, position: Tensor, model: EnergyModel) -> RelaxedState:
+    def at_position(self, position: Tensor, model: EnergyModel) -> RelaxedState:
         """The state at a continuous position, `[chains, dim]`."""
         domain = binary_domain(self, model)
         x = threshold(position, domain)
@@ -119,7 +120,7 @@ class RMALA(Sampler):
     ) -> tuple[RelaxedState, Info]:
         noise = torch.empty_like(state.position).normal_(generator=rng)
         y = state.position + self.step_size / 2 * state.score + sqrt(self.step_size) * noise
-        proposed = self.at(y, model)
+        proposed = self.at_position(y, model)
         log_ratio = proposed.log_density - state.log_density
         log_ratio += self._log_proposal(proposed, state) + noise.square().sum(-1) / 2
         return metropolis(state, proposed, log_ratio, rng)

@@ -29,6 +29,7 @@ class StochasticDULA(Sampler):
     """
 
     exact = False
+    uses_gradient = True
     step_size: float  # alpha, in squared units of the domain's values
     batch: int | None
 
@@ -37,7 +38,7 @@ class StochasticDULA(Sampler):
             require_count(batch=self.batch)
         DULA(self.step_size)  # checks it
 
-    def init(self, x: Tensor, model: EnergyModel) -> StochasticState:
+    def at(self, x: Tensor, model: EnergyModel) -> StochasticState:
         if not isinstance(model, DataModel):
             raise UnsupportedModelError(self, model, "a model of data, with rows to choose from")
         if self.batch is not None and self.batch > model.rows:
@@ -52,6 +53,6 @@ class StochasticDULA(Sampler):
         if self.batch is not None:
             order = torch.rand(model.rows, generator=rng, device=rng.device)
             target = model.given(order.topk(self.batch).indices)
-        estimate = DULA(self.step_size).init(state.x, target)
+        estimate = DULA(self.step_size).at(state.x, target)
         y = model.domain.move_all(state.x, estimate.logits, rng)
         return StochasticState(y), Info(y.new_ones(len(y)))

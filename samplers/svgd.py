@@ -76,6 +76,7 @@ class DiscreteSVGD(Sampler):
     """
 
     exact = False
+    uses_gradient = True
     step_size: float  # epsilon, in units of the position
     temperature: float  # of the surrogate's sigmoid
     bandwidth: float | None = None  # h; None is the median heuristic, med |z - z'|^2 / log(n + 1)
@@ -85,7 +86,7 @@ class DiscreteSVGD(Sampler):
         if self.bandwidth is not None:
             require_positive(bandwidth=self.bandwidth)
 
-    def init(self, x: Tensor, model: EnergyModel) -> ParticleState:
+    def at(self, x: Tensor, model: EnergyModel) -> ParticleState:
         """Particles that threshold to `x`."""
         return ParticleState(x, lift(x, binary_domain(self, model)))
 

@@ -25,7 +25,7 @@ class SweepState(NamedTuple):
 class GibbsSweep(Sampler):
     """Resample every site once a step. Binary models with `colours()` only."""
 
-    def init(self, x: Tensor, model: EnergyModel) -> SweepState:
+    def at(self, x: Tensor, model: EnergyModel) -> SweepState:
         require_unit_binary(self, model)
         colours = model.colours()
         if colours is None:

@@ -24,6 +24,7 @@ MAY_IMPORT = {
     "experiments": [
         "experiments",
         "samplers.base",
+        "samplers.checks",
         "models.base",
         "models.chance",
         "models.domain",

@@ -202,7 +202,7 @@ def test_invariance(row, target):
 
 
 class Identity(Sampler):
-    def init(self, x, model):
+    def at(self, x, model):
         return State(x, x, x)
 
     def step(self, state, model, rng):

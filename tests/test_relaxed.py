@@ -56,7 +56,7 @@ def chi_square_z(sampler, model, accept, draws=100_000, steps=10):
     start = z[torch.multinomial(log_density.double().softmax(0), draws, True, generator=rng)]
     start += CELL * (torch.rand(start.shape, generator=rng) - 0.5)
     with torch.no_grad():
-        state = sampler.at(start, model)
+        state = sampler.at_position(start, model)
         for _ in range(steps):
             state, _ = sampler.step(state, model, rng)
     expected = draws * box_masses(z, log_density)
@@ -135,7 +135,7 @@ def test_state_and_refresh(sampler):
     assert torch.equal(state.x, threshold(state.position, model.domain))
     assert torch.equal(again.position, state.position)  # the continuous memory is kept
     if isinstance(sampler, RMALA):
-        fresh = sampler.at(state.position, other)
+        fresh = sampler.at_position(state.position, other)
         assert torch.equal(again.log_density, fresh.log_density)
         assert torch.equal(again.score, fresh.score)
         assert not torch.equal(again.score, state.score)
@@ -194,7 +194,7 @@ def test_other_domains_are_refused(sampler):
     model = LatticePotts((2, 2), 3, 1.0)
     assert isinstance(model.domain, Categorical)
     with pytest.raises(UnsupportedModelError, match="Binary"):
-        sampler.init(torch.zeros(1, 4, 3), model)
+        sampler.init(model.domain.uniform(1, torch.Generator()), model)
 
 
 @pytest.mark.parametrize(

@@ -136,8 +136,8 @@ def test_every_trial_has_the_same_budget_start_and_random_numbers(
 
         setting: float = 1.0
 
-        def init(self, x: Tensor, model: Any) -> Any:
-            return Gibbs().init(x, model)
+        def at(self, x: Tensor, model: Any) -> Any:
+            return Gibbs().at(x, model)
 
         def step(self, state: Any, model: Any, rng: Generator) -> tuple[Any, Info]:
             return Gibbs().step(state, model, rng)
@@ -158,7 +158,7 @@ class Stuck(Sampler):
 
     frozen: bool = False
 
-    def init(self, x: Tensor, model: Any) -> Any:
+    def at(self, x: Tensor, model: Any) -> Any:
         return evaluate(model, x)
 
     def step(self, state: Any, model: Any, rng: Generator) -> tuple[Any, Info]:
@@ -191,13 +191,20 @@ def test_a_budget_of_seconds_gives_a_slow_setting_fewer_steps(
     tmp_path: Path, model: Lattice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps: list[int] = []
-    chain = task.run_chain
 
-    def counted(sampler: GWG, *arguments: Any, **settings: Any) -> Any:
-        steps.append(settings["steps"] * sampler.flips)
-        return chain(sampler, *arguments, **settings)
+    class Counted(task.Chain):
+        """Notes the steps that each trial makes, times the flips of one."""
 
-    monkeypatch.setattr(task, "run_chain", counted)
+        def __init__(self, sampler: GWG, *arguments: Any, every: int, **settings: Any) -> None:
+            super().__init__(sampler, *arguments, every=every, **settings)
+            self.steps_at_once = every * sampler.flips
+            steps.append(0)
+
+        def advance(self) -> None:
+            super().advance()
+            steps[-1] += self.steps_at_once
+
+    monkeypatch.setattr(task, "Chain", Counted)
     monkeypatch.setattr(task, "seconds_per_step", lambda sampler, *_, **__: 0.01 * sampler.flips)
     run_tune(
         tmp_path, model, GWG(), name="gwg", space={"flips": {"low": 1, "high": 4}},

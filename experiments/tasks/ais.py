@@ -26,6 +26,7 @@ from experiments.ais import (
     stepper,
 )
 from experiments.context import Run
+from experiments.training import trained
 from models.base import AnnealedModel, EnergyModel
 from samplers.base import Sampler
 
@@ -62,7 +63,8 @@ def ais(
     `validation_points` limit the rows that are scored, None takes all. Without data, there are no
     log-likelihoods and no chains back, and the sites are uniform. What is found is in run.json, in
     nats. Raises ValueError for a kernel that is not exact, or unless the numbers of steps are
-    multiples of `every`.
+    multiples of `every`, and for a model that is meant to be learned and is not
+    (`experiments.training`).
     """
     kernel = kernel or sampler
     require_exact(kernel)
@@ -70,8 +72,8 @@ def ais(
     for name, number in numbers.items():
         if (number or 0) % every:
             raise ValueError(f"{name} must be a multiple of every, got {number} and {every}")
-    if pretrain is not None:
-        model = pretrain(model=model, data=data, run=run)
+    if pretrain is not None or candidates is None:
+        model = trained(model, data, run, pretrain)
     states = candidates(model=model, sampler=sampler, data=data, run=run) if candidates else {}
     model = model.requires_grad_(False).to(run.device)
     annealed = path(model, log_odds(data)).to(run.device)

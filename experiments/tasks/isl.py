@@ -12,6 +12,7 @@ from experiments.artifacts import artifact
 from experiments.chain import seconds_per_step
 from experiments.context import Run
 from experiments.draws import consecutive
+from experiments.training import trained
 from models.base import EnergyModel
 from samplers.base import Sampler
 
@@ -36,12 +37,12 @@ def isl_curve(
     all samples (`isl`), or with the first n alone (`isl_own_beta`); `points` and
     `validation_points` limit both sets of rows, None takes all. The training rows as centres, with
     a beta of their own, are the reference `parzen`, made once for all samplers. The last `keep`
-    samples are stored in `sequence`. Raises ValueError without data.
+    samples are stored in `sequence`. Raises ValueError without data, and for a model that is meant
+    to be learned and is not (`experiments.training`).
     """
     if data is None:
         raise ValueError("the ISL needs validation and test rows; give data, such as data=usps")
-    if pretrain is not None:
-        model = pretrain(model=model, data=data, run=run)
+    model = trained(model, data, run, pretrain)
     valid, test = some(data.valid, validation_points), some(data.test, points)
     _reference(data, run, valid, test)
 

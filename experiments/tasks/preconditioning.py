@@ -76,7 +76,7 @@ def preconditioning(
         for power in powers
     ]
     for number, kernel in enumerate([*plain, *scaled]):
-        logits = kernel.init(model.domain.enumerate().double(), in_double(model)).logits
+        logits = kernel.at(model.domain.enumerate().double(), in_double(model)).logits
         flips = {f"flip_{i}": p for i, p in enumerate(logits.sigmoid().mean(0))}
         readings = run_chain(
             kernel,

@@ -11,6 +11,7 @@ from experiments.chain import Chain, evaluations_per_step, seconds_per_step
 from experiments.context import Run
 from experiments.diagnostics import convergence
 from experiments.metrics import Metric
+from experiments.training import trained
 from experiments.truth import Reference
 from experiments.validity import Validity, watch
 from models.base import EnergyModel
@@ -33,9 +34,10 @@ def sample(
 ) -> None:
     """Run `chains` chains for `steps` steps, reading every `every`.
 
-    `pretrain` turns the fresh model into the target (a shared artifact); `truth` gives what the
+    `pretrain` turns the fresh model into the target (conf/pretrain); `truth` gives what the
     metrics compare with. Every sampler of an experiment sees the same start. Times come from a pass
-    without metrics. Raises ValueError unless `steps` is a multiple of `every`.
+    without metrics. Raises ValueError unless `steps` is a multiple of `every`, and for a model that
+    is meant to be learned and is not (`experiments.training`).
     """
     if steps % every:
         raise ValueError(f"steps must be a multiple of every, got {steps} and {every}")
@@ -60,7 +62,7 @@ def sample(
             step,
             seconds=step * memory["per_step"],
             evaluations=step * whole,
-            **chain.reading(step).values,
+            **chain.values(),
         )
     run.note(
         seconds_per_step=memory["per_step"],
@@ -84,8 +86,7 @@ def target(
     truth: Callable[..., Reference] | None,
 ) -> tuple[EnergyModel, Reference]:
     """The model to sample from, trained where it is to be, and what is known of it."""
-    if pretrain is not None:
-        model = pretrain(model=model, data=data, run=run)
+    model = trained(model, data, run, pretrain)
     return model, truth(model=model, run=run) if truth is not None else Reference()
 
 

@@ -69,7 +69,7 @@ def stochastic_proposal(
         kernel = replace(sampler, step_size=alpha)  # type: ignore[type-var]
 
         def flips(shift: float, kernel: Sampler = kernel) -> Tensor:
-            return kernel.init(states, Shifted(exact, shift)).logits.sigmoid()
+            return kernel.at(states, Shifted(exact, shift)).logits.sigmoid()
 
         expected = sum(p * flips(float(sigma * z)) for p, z in zip(weights, noise, strict=True))
         limit = max(float((grads + sigma * z).abs().max()) for z in (0.0, *noise))

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from data.base import Dataset
 from experiments import writing
-from experiments.chain import run_chain, seconds_per_step
+from experiments.chain import Chain, seconds_per_step
 from experiments.context import Run
 from experiments.diagnostics import convergence
 from experiments.machine import ROOT
@@ -121,13 +121,14 @@ def tune(
             length = every * max(1, int(seconds / per_step / every))
         traced = [Trace(draws=length - length // 5, chains=chains)]
         metrics_used = [*metrics, *(traced if objective.startswith("ess") else [])]
-        for reading in run_chain(  # noqa: B007 - only the last one counts
+        chain = Chain(
             candidate, model, x, run.rng(f"{purpose}/chain"),
-            steps=length, every=every, metrics=metrics_used, reference=reference,
-        ):  # fmt: skip
-            pass
-        values = {name: float(value) for name, value in reading.values.items()}
-        arrays = stored(metrics_used, reading.carries)
+            every=every, metrics=metrics_used, reference=reference,
+        )  # fmt: skip
+        for _ in range(length // every):
+            chain.advance()
+        values = {name: float(value) for name, value in chain.values().items()}
+        arrays = stored(metrics_used, chain.memory["carries"])
         if "trace" in arrays:
             values |= effective_sizes(arrays["trace"], per_step)
         if objective not in values:

@@ -1,0 +1,37 @@
+"""Every sampler with a small model that it serves: the table's, the rates samplers, sweeps."""
+
+import torch
+from exactness import TABLE
+from targets import TARGETS
+
+from models.base import EnergyModel
+from models.ising import Lattice
+from models.rated_rbm import RatedRBM
+from samplers.base import Sampler
+from samplers.rates import RatesFPCD, RatesHerding, SamplePenalization
+from samplers.sweep import GibbsSweep
+
+
+def rated(visible: int = 5, hidden: int = 3) -> RatedRBM:
+    """An RBM with rates, of weights that are large enough to matter."""
+    rng = torch.Generator().manual_seed(3)
+    model = RatedRBM(visible, hidden)
+    for parameter in model.parameters():
+        parameter.normal_(generator=rng)
+    model.set_rates([torch.rand(20, visible, generator=rng).round()])
+    return model
+
+
+PAIRS: list[tuple[Sampler, EnergyModel, str]] = [
+    (row.sampler, TARGETS[name].model, name)
+    for row in TABLE
+    for name in dict.fromkeys((row.targets[0], row.targets[-1]))
+]
+PAIRS += [
+    (RatesFPCD(0.05), rated(), "rated_rbm"),
+    (RatesHerding(0.05), rated(), "rated_rbm"),
+    (SamplePenalization(0.05), rated(), "rated_rbm"),
+    (GibbsSweep(), Lattice((4, 4), 0.2, 0.1), "lattice"),
+]
+# One model for each class of samplers.
+FEW = list({type(pair[0]): pair for pair in reversed(PAIRS)}.values())[::-1]

@@ -1,0 +1,287 @@
+"""What the sampling loop hands out is safe to keep; a debug mode finds who keeps what is not."""
+
+import copy
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import pytest
+import torch
+from everyone import PAIRS, rated
+from targets import TARGETS
+from torch import Generator, Tensor
+from torch.utils import _pytree as pytree
+
+from experiments.ais import anneal, linear
+from experiments.chain import Chain, run_chain
+from experiments.draws import consecutive
+from experiments.metrics import Acceptance, Changed, Metric
+from experiments.negatives import Contrastive, FastPersistent, Persistent
+from experiments.poison import Poisoned
+from models.annealed import GeometricPath, ScaledRBM
+from models.domain import Binary
+from samplers.base import Info, Sampler
+from samplers.block_gibbs import BlockGibbs
+from samplers.gibbs import Gibbs
+from samplers.gwg import GWG
+from samplers.langevin import DMALA, DULA
+from samplers.relaxed import RMALA
+
+every_pair = pytest.mark.parametrize(
+    ("sampler", "model"), [pytest.param(s, m, id=f"{s}-{name}") for s, m, name in PAIRS]
+)
+STEPS = 6
+
+
+def leaves(tree) -> list[Tensor]:
+    return pytree.tree_leaves(tree)
+
+
+def equal(one, other) -> bool:
+    pairs = zip(leaves(one), leaves(other), strict=True)
+    return all(torch.equal(a.nan_to_num(nan=7.5), b.nan_to_num(nan=7.5)) for a, b in pairs)
+
+
+def start(model, chains: int = 20) -> tuple[Tensor, Generator]:
+    rng = Generator().manual_seed(5)
+    return model.domain.uniform(chains, rng), rng
+
+
+def by_hand(sampler, model) -> list:
+    """The states of a loop over `step` that copies each of them at once."""
+    x, rng = start(model)
+    state = sampler.init(x, model)
+    states = [pytree.tree_map(torch.clone, state)]
+    for _ in range(STEPS):
+        state, _ = sampler.step(state, model, rng)
+        states.append(pytree.tree_map(torch.clone, state))
+    return states
+
+
+# Readings.
+
+
+@every_pair
+def test_the_readings_of_a_chain_can_be_kept(sampler, model):
+    x, rng = start(model)
+    given = x.clone()
+    readings = list(run_chain(sampler, model, x, rng, steps=STEPS, every=1))
+    assert [reading.step for reading in readings] == list(range(STEPS + 1))
+    for reading, state in zip(readings, by_hand(sampler, model), strict=True):
+        assert type(reading.state) is type(state)
+        assert equal(reading.state, state)
+    addresses = {reading.state.x.data_ptr() for reading in readings}
+    assert len(addresses) == len(readings)
+    assert torch.equal(x, given)
+
+
+def test_what_a_user_does_to_a_reading_does_not_reach_the_chain():
+    model = TARGETS["lattice"].model
+    spoilt, untouched = [], []
+    for spoil, found in ((True, spoilt), (False, untouched)):
+        x, rng = start(model)
+        for reading in run_chain(Gibbs(), model, x, rng, steps=STEPS, every=1):
+            found.append(reading.state.x.clone())
+            if spoil:
+                for leaf in leaves(reading.state):
+                    leaf.zero_()
+    assert all(map(torch.equal, spoilt, untouched))
+
+
+def test_carries_and_values_can_be_kept():
+    model = TARGETS["lattice"].model
+    x, rng = start(model)
+    metrics = [Acceptance(), Changed()]
+    readings = list(run_chain(Gibbs(), model, x, rng, steps=STEPS, every=2, metrics=metrics))
+    for reading in readings:
+        assert [float(carry.steps) for carry in reading.carries] == [reading.step] * 2
+        assert torch.equal(reading.carries[1].x, reading.state.x)
+    totals = [float(reading.carries[0].total) for reading in readings]
+    assert totals == [0, 2, 4, 6]
+    assert [float(reading.values["acceptance"]) for reading in readings[1:]] == [1, 1, 1]
+
+
+def test_a_chain_of_no_steps_a_reading_is_refused():
+    model = TARGETS["lattice"].model
+    with pytest.raises(ValueError, match="every must be 1 or more, got 0"):
+        next(run_chain(Gibbs(), model, *start(model), steps=5, every=0))
+
+
+class Unread(Metric):
+    """Keeps the present state in its carry, and hands it out as a value."""
+
+    def init(self, model, state, reference):
+        return (state.x[0, 0],)
+
+    def update(self, carry, state, info):
+        return (state.x[0, 0],)
+
+    def read(self, carry):
+        return {"first": carry[0]}
+
+
+def test_a_value_that_is_a_view_of_the_state_is_copied_too():
+    model = TARGETS["lattice"].model
+    x, rng = start(model, chains=1)
+    metrics = [Unread()]
+    readings = list(run_chain(Gibbs(), model, x, rng, steps=30, every=1, metrics=metrics))
+    values = [float(reading.values["first"]) for reading in readings]
+    assert values == [float(reading.state.x[0, 0]) for reading in readings]
+    assert set(values) == {0.0, 1.0}
+
+
+def test_the_loop_itself_copies_nothing():
+    """A task that reads metrics alone pays for no copy: `Chain.values` leaves the state alone."""
+    model = TARGETS["lattice"].model
+    chain = Chain(Gibbs(), model, *start(model), every=2, metrics=[Acceptance()])
+    address = chain.memory["state"].x.data_ptr()
+    for _ in range(3):
+        chain.advance()
+        assert list(chain.values()) == ["acceptance"]
+        assert chain.memory["state"].x.data_ptr() == address
+
+
+# The debug mode.
+
+
+@every_pair
+def test_the_debug_mode_changes_no_number(sampler, model):
+    x, rng = start(model)
+    given, parameters = x.clone(), copy.deepcopy(model.state_dict())
+    readings = list(run_chain(sampler, model, x, rng, steps=STEPS, every=1, debug=True))
+    for reading, state in zip(readings, by_hand(sampler, model), strict=True):
+        assert equal(reading.state, state)
+    assert torch.equal(x, given)
+    assert equal(list(model.state_dict().values()), list(parameters.values()))
+
+
+@every_pair
+def test_the_debug_mode_leaves_nothing_of_an_old_state(sampler, model):
+    x, rng = start(model)
+    poisoned = Poisoned(sampler)
+    state = poisoned.init(x, model)
+    for _ in range(2):
+        old = state
+        state, info = poisoned.step(old, model, rng)
+        assert old.x.isnan().all()
+        for leaf in leaves(old):
+            assert not leaf.is_floating_point() or leaf.isnan().all()
+        assert not state.x.isnan().any()
+        assert not info.accept_prob.isnan().any()
+
+
+class Position(NamedTuple):
+    x: Tensor
+
+
+@dataclass(frozen=True)
+class Remembering(Sampler):
+    """Goes back to where it was two steps ago by a state that it should no longer have."""
+
+    seen: list = field(default_factory=list)
+
+    def at(self, x: Tensor, model) -> Position:
+        return Position(x.clone())
+
+    def step(self, state: Position, model, rng: Generator) -> tuple[Position, Info]:
+        back = self.seen[-1].x if self.seen else state.x
+        self.seen.append(state)
+        x = torch.where(torch.rand(state.x.shape, generator=rng) < 0.5, back, 1 - state.x)
+        return Position(x), Info(x.new_ones(len(x)))
+
+
+def test_a_sampler_that_reads_an_old_state_is_caught():
+    model = TARGETS["rbm"].model
+    x, rng = start(model)
+    list(run_chain(Remembering(), model, x, rng, steps=4, every=1))  # by luck it works
+    with pytest.raises(RuntimeError, match=r"NaN by step 2: Poisoned\(sampler=Remembering"):
+        list(run_chain(Remembering(), model, x, rng, steps=4, every=1, debug=True))
+
+
+class Last(NamedTuple):
+    distance: Tensor
+    x: Tensor
+
+
+class Distance(Metric):
+    """How far a step moves; it keeps the state itself where it should keep a copy."""
+
+    def init(self, model, state, reference):
+        return Last(torch.zeros(()), state.x)
+
+    def update(self, carry, state, info):
+        return Last((state.x - carry.x).abs().sum(), state.x)
+
+    def read(self, carry):
+        return {"distance": carry.distance}
+
+
+def distances(sampler, debug):
+    model = TARGETS["lattice"].model
+    x, rng = start(model)
+    chain = run_chain(
+        sampler, model, x, rng, steps=STEPS, every=1, metrics=[Distance()], debug=debug
+    )
+    return torch.stack([reading.values["distance"] for reading in chain])[1:]
+
+
+def test_a_metric_that_reads_an_old_state_is_caught():
+    assert (distances(DULA(1.0), debug=False) > 0).any()  # right with one sampler
+    assert (distances(Gibbs(), debug=False) == 0).all()  # silently wrong with another
+    assert distances(DULA(1.0), debug=True).isnan().all()
+    assert distances(Gibbs(), debug=True).isnan().all()
+
+
+def test_a_caller_that_keeps_a_state_is_caught():
+    model = TARGETS["rbm"].model
+    x, rng = start(model)
+    sampler = Poisoned(DULA(0.5))
+    kept = state = sampler.init(x, model)
+    state, _ = sampler.step(state, model, rng)
+    assert kept.x.isnan().all()
+    assert not state.x.isnan().any()
+
+
+# Our own loops keep to the contract.
+
+
+@pytest.mark.parametrize("sampler", [DMALA(0.5), GWG(), Gibbs(), RMALA(0.3, 0.5)], ids=str)
+def test_annealing_keeps_to_the_contract(sampler):
+    def log_weights(kernel):
+        path = GeometricPath(TARGETS["binary"].model)
+        rng = Generator().manual_seed(1)
+        return anneal(kernel, path, path.draw(30, rng), linear(12), rng, 3).log_weight
+
+    assert torch.equal(log_weights(Poisoned(sampler)), log_weights(sampler))
+
+
+def test_annealing_an_rbm_keeps_to_the_contract():
+    def log_weights(kernel):
+        path, rng = ScaledRBM(rated()), Generator().manual_seed(1)
+        return anneal(kernel, path, path.draw(30, rng), linear(12), rng, 3).log_weight
+
+    assert torch.equal(log_weights(Poisoned(BlockGibbs())), log_weights(BlockGibbs()))
+
+
+@pytest.mark.parametrize("kind", [Contrastive, Persistent, FastPersistent])
+@pytest.mark.parametrize("sampler", [BlockGibbs(), Gibbs()], ids=str)
+def test_negatives_keep_to_the_contract(kind, sampler):
+    def drawn(kernel):
+        model, rng = rated(), Generator().manual_seed(1)
+        negatives = kind(kernel, **({} if kind is Contrastive else {"particles": 10}))
+        memory, found = negatives.start(model, rng), []
+        positive = Binary(5).uniform(10, rng)
+        for _ in range(5):
+            x, memory = negatives.draw(memory, model, positive, rng)
+            found.append(x.clone())
+            model.weight.add_(0.1)
+        return torch.stack(found)
+
+    assert torch.equal(drawn(Poisoned(sampler)), drawn(sampler))
+
+
+def test_consecutive_draws_keep_to_the_contract():
+    def drawn(kernel):
+        model = TARGETS["rbm"].model
+        return consecutive(kernel, model, *start(model), steps=9)
+
+    assert torch.equal(drawn(Poisoned(Gibbs())), drawn(Gibbs()))

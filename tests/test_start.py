@@ -1,0 +1,279 @@
+"""Chains begin only where they can: x, its domain and the target there are checked, once."""
+
+import copy
+
+import pytest
+import torch
+from everyone import FEW, PAIRS
+from exactness import NoHostReads
+from torch import Generator
+
+from experiments.ais import anneal, linear
+from experiments.chain import run_chain
+from experiments.metrics import Acceptance
+from models.annealed import GeometricPath
+from models.base import EnergyModel, Function
+from models.domain import Binary, Categorical, Integer, Ordinal
+from samplers.gibbs import Gibbs
+from samplers.hamming import HammingBall
+from samplers.langevin import DMALA, DULA
+from samplers.locally_balanced import LocallyBalanced
+from samplers.rates import RatesFPCD, RatesHerding
+from samplers.stochastic import StochasticDULA
+from samplers.sweep import GibbsSweep
+
+CHAINS = 6
+
+
+def each(pairs):
+    """Parameters (sampler, model)."""
+    return pytest.mark.parametrize(
+        ("sampler", "model"), [pytest.param(s, m, id=f"{s}-{name}") for s, m, name in pairs]
+    )
+
+
+def states(model):
+    return model.domain.uniform(CHAINS, Generator().manual_seed(0))
+
+
+def doors(sampler, model, x):
+    """The ways in: `init` and `run_chain`."""
+    rng = Generator().manual_seed(0)
+    return (
+        lambda: sampler.init(x, model),
+        lambda: next(run_chain(sampler, model, x, rng, steps=1, every=1)),
+    )
+
+
+def refused(sampler, model, x, match):
+    for door in doors(sampler, model, x):
+        with pytest.raises(ValueError, match=match):
+            door()
+
+
+# x.
+
+
+def halved(x):
+    x = x.clone()
+    x.view(-1)[-1] += 0.5
+    return x
+
+
+X_FAULTS = {
+    "no chains": (lambda x: x[0], r"x must have shape \[chains, .*\], a row .* is one chain"),
+    "too few sites": (lambda x: x[:, :-1], r"x must have shape \[chains, .*\], .* got \[6, "),
+    "one dimension more": (lambda x: x.unsqueeze(1), r"x must have shape .* got \[6, 1, "),
+    "no rows": (lambda x: x[:0], r"x must have shape .* got \[0, "),
+    "a list": (lambda x: x.tolist(), "x must have shape .* got list"),
+    "integers": (lambda x: x.long(), "x must be floating point, got torch.int64; use x.float"),
+    "bits": (lambda x: x.bool(), "x must be floating point, got torch.bool"),
+    "between two values": (halved, "every entry of a state must be .* got values such as"),
+    "NaN": (lambda x: x * torch.nan, r"every entry .* got values such as \[nan"),
+    "infinite": (lambda x: x + torch.inf, r"every entry .* got values such as \[inf"),
+}
+
+
+@pytest.mark.parametrize("fault", X_FAULTS)
+@each(FEW)
+def test_a_faulty_start_is_refused(sampler, model, fault):
+    spoil, match = X_FAULTS[fault]
+    refused(sampler, model, spoil(states(model)), match)
+
+
+@pytest.mark.parametrize(
+    ("domain", "x", "match"),
+    [
+        (Binary(3, -1, 1), [[0.0, 1, 1]], r"must be -1 or 1, got values such as \[0.0\]"),
+        (Categorical(2, 3), [[[1.0, 0, 0], [1, 1, 0]]], r"one-hot, got sites that sum to \[2.0\]"),
+        (Ordinal(2, 4), [[0.0, 4]], r"an integer in 0..3, got values such as \[4.0\]"),
+        (Integer(2, low=0), [[0.0, -1]], r"an integer of Integer.* such as \[-1.0\]"),
+    ],
+)
+def test_values_outside_each_domain_are_named(domain, x, match):
+    model = Function(lambda x: x.flatten(1).sum(-1), domain)
+    refused(DULA(0.5), model, torch.tensor(x), match)
+
+
+# The target.
+
+
+def faulty(model: EnergyModel, spoil=None, spoil_gradient=None) -> EnergyModel:
+    """A copy of the model whose values, or gradients, go through a function."""
+
+    class Faulty(type(model)):
+        def log_prob(self, x):
+            value = super().log_prob(x)
+            return spoil(value) if spoil else value
+
+        def log_prob_and_grad(self, x):
+            value, grad = super().log_prob_and_grad(x)
+            return (spoil or (lambda v: v))(value), (spoil_gradient or (lambda g: g))(grad)
+
+    model = copy.deepcopy(model)
+    model.__class__ = Faulty
+    return model
+
+
+def first(value):
+    """Put a number in place of the first chain's."""
+
+    def spoil(tensor):
+        tensor = tensor.clone()
+        tensor[0] = value
+        return tensor
+
+    return spoil
+
+
+TARGET_FAULTS = {
+    "scalar": (torch.sum, r"must have shape \[6\], .* got \[\]; sum over the sites alone"),
+    "[n, 1]": (lambda v: v.unsqueeze(1), r"must have shape \[6\], .* got \[6, 1\]; squeeze"),
+    "one chain": (lambda v: v[:1], r"must have shape \[6\], one number a chain, got \[1\]"),
+    "a float": (lambda v: 1.5, r"must have shape \[6\], one number a chain, got float"),
+    "integers": (lambda v: v.long(), "must be floating point, got torch.int64"),
+    "NaN": (lambda v: v * torch.nan, "is NaN at the start of 6 of 6 chains"),
+    "one NaN": (
+        first(torch.nan),
+        "is NaN at the start of 1 of 6 chains, the first of them chain 0",
+    ),
+    "-inf": (first(-torch.inf), "is -inf at the start of 1 of 6 chains"),
+    "inf": (first(torch.inf), "is inf at the start of 1 of 6 chains"),
+}
+
+
+@pytest.mark.parametrize("fault", TARGET_FAULTS)
+@each(FEW)
+def test_a_faulty_target_is_refused(sampler, model, fault):
+    spoil, match = TARGET_FAULTS[fault]
+    refused(sampler, faulty(model, spoil), states(model), match)
+
+
+GRADIENT_FAULTS = {
+    "no chains": (lambda g: g[0], "the gradient of Faulty must have the shape of x"),
+    "NaN": (first(torch.nan), "the gradient of Faulty is NaN or inf at the start of 1 of 6"),
+    "infinite": (first(torch.inf), "the gradient of Faulty is NaN or inf at the start of 1 of 6"),
+}
+
+
+@pytest.mark.parametrize("fault", GRADIENT_FAULTS)
+@each(FEW)
+def test_a_faulty_gradient_is_refused_where_it_is_read(sampler, model, fault):
+    spoil, match = GRADIENT_FAULTS[fault]
+    if sampler.uses_gradient:
+        refused(sampler, faulty(model, spoil_gradient=spoil), states(model), match)
+    else:
+        for door in doors(sampler, faulty(model, spoil_gradient=spoil), states(model)):
+            door()
+
+
+# StochasticDULA takes the gradient of another model, a minibatch's; a lattice's local methods are
+# made of its gradient.
+@each([pair for pair in FEW if not isinstance(pair[0], StochasticDULA | GibbsSweep)])
+def test_who_reads_the_gradient_says_so(sampler, model):
+    """Control of the test above: the samplers that say so are those that evaluate one."""
+    asked = []
+
+    class Asked(type(model)):
+        def log_prob_and_grad(self, x):
+            asked.append(x)
+            return super().log_prob_and_grad(x)
+
+        def gradient(self, x):
+            asked.append(x)
+            return super().gradient(x)
+
+        def evaluate_with_cache(self, x):
+            asked.append(x)
+            return super().evaluate_with_cache(x)
+
+    model = copy.deepcopy(model)
+    model.__class__ = Asked
+    sampler.step(sampler.at(states(model), model), model, Generator().manual_seed(0))
+    assert bool(asked) == sampler.uses_gradient
+
+
+# What users write.
+
+SERVES_FUNCTIONS = [DULA(0.5), DMALA(0.5), Gibbs(), HammingBall(3, 1), LocallyBalanced()]
+
+
+@pytest.mark.parametrize("sampler", SERVES_FUNCTIONS, ids=str)
+@pytest.mark.parametrize(
+    ("log_prob", "match"),
+    [
+        (lambda x: x.sum(), r"of Function must have shape \[6\], one number a chain, got \[\]"),
+        (lambda x: x.sum(-1, keepdim=True), r"must have shape \[6\], .* got \[6, 1\]"),
+        (lambda x: x.sum(-1) * torch.nan, "of Function is NaN at the start of 6 of 6"),
+        (lambda x: (x.sum(-1) - 100).log(), "of Function is NaN at the start of 6 of 6"),
+        (lambda x: x.sum(-1).clamp(max=0).log(), "of Function is -inf at the start of 6 of 6"),
+    ],
+)
+def test_a_faulty_function_is_refused(sampler, log_prob, match):
+    refused(sampler, Function(log_prob, Binary(20)), torch.ones(6, 20), match)
+
+
+def test_a_function_without_a_gradient_serves_those_who_need_none():
+    model = Function(lambda x: (x.sum(-1) > 3).float(), Binary(8))
+    x = states(model)
+    Gibbs().init(x, model)
+    refused(DULA(0.5), model, x, "of Function cannot be differentiated in x; make it of diff")
+
+
+# The price.
+
+
+@each(PAIRS)
+def test_the_check_costs_one_evaluation_at_most(sampler, model):
+    calls = []
+
+    class Counted(type(model)):
+        def log_prob(self, x):
+            calls.append(x)
+            return super().log_prob(x)
+
+        def log_prob_and_grad(self, x):
+            calls.append(x)
+            return super().log_prob_and_grad(x)
+
+    model, x = copy.deepcopy(model), states(model)
+    model.__class__ = Counted
+    sampler.at(x, model)
+    own = len(calls)
+    calls.clear()
+    sampler.init(x, model)
+    assert len(calls) <= own + 1
+
+
+# These look at their model when they begin, and are not made for learning.
+LOOKING = (GibbsSweep, RatesFPCD, RatesHerding)
+
+
+@each([pair for pair in PAIRS if not isinstance(pair[0], LOOKING)])
+def test_loops_are_not_checked(sampler, model):
+    """What PCD and AIS do at each update reads nothing on the host."""
+    x, rng = states(model), Generator().manual_seed(0)
+    state, _ = sampler.step(sampler.init(x, model), model, rng)  # patterns are listed once
+    with NoHostReads():
+        state = sampler.refresh(state, model)
+        state = sampler.moved_to(x, state, model)
+        sampler.step(state, model, rng)
+
+
+def test_annealing_checks_its_start_and_nothing_after_it():
+    path, rng = GeometricPath(Function(lambda x: x.sum(-1), Binary(4))), Generator().manual_seed(0)
+    with pytest.raises(ValueError, match="every entry of a state must be 0 or 1"):
+        anneal(DMALA(0.5), path, torch.full((6, 4), 0.5), linear(4), rng)
+    holed = GeometricPath(Function(lambda x: x.sum(-1) - torch.inf, Binary(4)))
+    with pytest.raises(ValueError, match="log-probability of GeometricPath is NaN"):
+        anneal(DMALA(0.5), holed, torch.ones(6, 4), linear(4), rng)
+    anneal(DMALA(0.5), path, path.draw(6, rng), linear(4), rng)
+
+
+def test_a_start_with_one_chain_and_one_in_double_precision_are_fine():
+    model = Function(lambda x: x.sum(-1) * 0.1, Binary(4, 0.1, 0.7))
+    for x in (model.domain.uniform(1, Generator()), model.domain.uniform(3, Generator()).double()):
+        for sampler in (Gibbs(), DMALA(0.5)):
+            rng = Generator().manual_seed(0)
+            *_, last = run_chain(sampler, model, x, rng, steps=2, every=1, metrics=[Acceptance()])
+            assert last.state.x.dtype == x.dtype

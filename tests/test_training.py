@@ -1,0 +1,229 @@
+"""A model that is meant to be learned is trained, loaded, or refused with a command that works."""
+
+import re
+import shlex
+
+import numpy as np
+import pytest
+import torch
+from command import latticework
+from hydra import compose, initialize_config_dir
+from hydra.core.hydra_config import HydraConfig
+from hydra.utils import get_class
+from test_configs import CONF, composed, names, part, plain
+
+from experiments.artifacts import fingerprint
+from experiments.context import Run
+from experiments.mistakes import ConfigurationError
+from experiments.record import load_all
+from experiments.training import random, stored, trained
+from models.ising import Lattice, LearnedIsing
+from models.rated_rbm import RatedRBM
+from models.rbm import RBM
+from models.resnet import ResNet
+from samplers.base import UnsupportedModelError
+from samplers.rates import RatesFPCD
+
+OFFLINE = ("data.download=false", "data.root=null")  # the bundled digits, out loud
+LEARNED = {
+    "rbm": "pretrain=cd",
+    "rated_rbm": "pretrain=fpcd",
+    "rbm_mnist": "pretrain=fpcd",
+    "rbm_usps": "pretrain=fpcd",
+    "rbm_reviews": "pretrain=fpcd",
+    "resnet": "experiment=ebm_learning",
+    "learned_ising": "experiment=ising_learning",
+}
+
+
+def refusal(capsys, *words, outputs):
+    """What a command says that is refused, on one line, and the command that it names."""
+    assert latticework(*words, outputs=outputs) == 1
+    captured = capsys.readouterr()
+    (line,) = re.findall(r"this \w+ has random weights .*", captured.out + captured.err)[-1:]
+    (command,) = re.findall(r"`python run\.py (.*?)`", line)
+    return line, shlex.split(command)
+
+
+# Which models are meant to be learned.
+
+
+@pytest.mark.parametrize("name", names("model"))
+def test_each_model_says_whether_it_is_meant_to_be_learned(name):
+    target = part("model", name)._target_
+    recipe = getattr(get_class(target), "recipe", "") if target.split(".")[-1][0].isupper() else ""
+    assert recipe == LEARNED.get(name, "")
+    if recipe:
+        group, _, choice = recipe.partition("=")
+        assert choice in names(group)
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: RBM(6, 3), lambda: RatedRBM(6, 3), lambda: LearnedIsing((2, 3))]
+)
+def test_a_state_that_is_loaded_ends_it(make):
+    model = make()
+    assert model.untrained
+    state, mark = model.state_dict(), fingerprint(model)
+    model.load_state_dict(state)
+    assert not model.untrained
+    assert fingerprint(model) == mark  # artifacts are found as before
+    assert not Lattice((2, 3), 0.1).untrained
+    assert ResNet((2, 4), 2, 1).untrained
+
+
+# The command line.
+
+
+@pytest.mark.parametrize("task", ["sampling", "isl", "tune", "ais"])
+def test_random_weights_are_refused_by_every_task_that_uses_a_model(task, tmp_path, capsys):
+    words = [f"task={task}", "model=rbm_mnist", "data=mnist", "sampler=gwg", *OFFLINE]
+    line, command = refusal(capsys, "scale=smoke", *words, outputs=tmp_path)
+    assert line.startswith("this RatedRBM has random weights and is meant to be trained: train it")
+    assert command == ["scale=smoke", *words, "pretrain=fpcd"]
+    assert not load_all_or_none(tmp_path)
+
+
+def load_all_or_none(outputs):
+    try:
+        return load_all(outputs)
+    except FileNotFoundError:
+        return []
+
+
+@pytest.mark.parametrize("sampler", ["block_gibbs", "rates_fpcd"])
+def test_the_command_that_is_named_trains_the_model(sampler, tmp_path, capsys):
+    words = ["scale=smoke", "model=rbm_mnist", "data=mnist", f"sampler={sampler}", *OFFLINE]
+    _, command = refusal(capsys, *words, outputs=tmp_path)
+    assert latticework(*command, outputs=tmp_path) == 0
+    (record,) = load_all(tmp_path)
+    assert [name.partition("-")[0] for name in record.document["artifacts"]] == ["rbm"]
+    assert "untrained" not in record.document
+
+
+def test_a_data_set_is_named_where_there_is_none(tmp_path, capsys):
+    words = ["scale=smoke", "model=rbm_usps", "model.hidden=5", "sampler=rates_fpcd"]
+    _, command = refusal(capsys, *words, outputs=tmp_path)
+    assert command == [*words, "pretrain=fpcd", "data=usps"]
+    assert latticework(*command, *OFFLINE, outputs=tmp_path) == 0
+
+
+def test_a_plain_rbm_is_trained_by_contrastive_divergence(tmp_path, capsys):
+    words = ["scale=smoke", "model=rbm", "model.hidden=5", "sampler=gwg"]
+    _, command = refusal(capsys, *words, outputs=tmp_path)
+    assert command == [*words, "pretrain=cd", "data=mnist"]
+    assert latticework(*command, *OFFLINE, outputs=tmp_path) == 0
+
+
+SMALL = {
+    "resnet": ["model.maps=4", "model.blocks=2"],
+    "learned_ising": ["model.shape=[3,3]"],
+}
+
+
+@pytest.mark.parametrize(("name", "fields"), SMALL.items())
+def test_a_learned_model_is_learned_by_the_command_and_loaded(name, fields, tmp_path, capsys):
+    words = ["scale=smoke", f"model={name}", *fields, "sampler=dmala", "seed=1"]
+    line, command = refusal(capsys, *words, outputs=tmp_path)
+    assert command[0] == LEARNED[name]
+    offline = OFFLINE if name == "resnet" else ()
+    assert latticework(*command, *offline, outputs=tmp_path) == 0
+    (file,) = tmp_path.rglob("model.safetensors")
+    assert "pretrain=stored task.pretrain.file=<record>/model.safetensors" in line
+    load = ["pretrain=stored", f"task.pretrain.file='{file}'"]
+    assert latticework(*words, *load, outputs=tmp_path / "used") == 0
+    (record,) = load_all(tmp_path / "used")
+    assert record.document["loaded"]
+
+
+def test_random_weights_can_be_asked_for(tmp_path):
+    words = ["scale=smoke", "model=rbm", "model.hidden=5", "sampler=gwg", "pretrain=random"]
+    assert latticework(*words, outputs=tmp_path) == 0
+    (record,) = load_all(tmp_path)
+    assert record.document["untrained"]
+
+
+def test_rates_that_are_not_set_are_told_with_how_to_set_them(tmp_path, capsys):
+    words = ["scale=smoke", "model=rbm_usps", "model.hidden=5", "sampler=rates_fpcd"]
+    assert latticework(*words, "pretrain=random", outputs=tmp_path) == 1
+    captured = capsys.readouterr()
+    assert (
+        "got a RatedRBM whose rates are not set: training sets them (pretrain=fpcd data=usps), "
+        "and so does model.set_rates" in captured.out + captured.err
+    )
+
+
+def test_data_of_another_size_are_told(tmp_path, capsys):
+    words = ["scale=smoke", "model=rbm_usps", "data=mnist", "sampler=gwg", "pretrain=cd", *OFFLINE]
+    assert latticework(*words, outputs=tmp_path) == 1
+    captured = capsys.readouterr()
+    assert "RatedRBM has 256, the data have 784" in captured.out + captured.err
+
+
+@pytest.mark.parametrize("name", names("pretrain"))
+def test_every_recipe_composes(name):
+    words = ["task.pretrain.file=a"] if name == "stored" else []
+    assert plain(composed(f"pretrain={name}", *words))["task"]["pretrain"]["_partial_"]
+
+
+@pytest.mark.parametrize("name", ["bayes_net", "potts", "ising"])
+def test_models_that_are_made_and_not_learned_need_no_recipe(name, tmp_path):
+    small = {"bayes_net": ["model.hidden=3"]}.get(name, [])
+    words = ["scale=smoke", f"model={name}", *small, "sampler=gwg"]
+    assert latticework(*words, outputs=tmp_path) == 0
+
+
+# As functions.
+
+
+def test_a_model_that_was_trained_by_hand_is_taken(tmp_path, monkeypatch):
+    monkeypatch.setattr(HydraConfig.instance(), "cfg", None)  # of a command before
+    run, model = Run(tmp_path), RBM(6, 3)
+    with pytest.raises(ConfigurationError, match="load a state .* pretrain=cd trains it"):
+        trained(model, None, run, None)
+    assert trained(model, None, run, random) is model
+    assert run.notes["untrained"]
+    other = RBM(6, 3)
+    other.load_state_dict(model.state_dict())
+    assert trained(other, None, run, None) is other
+
+
+@pytest.mark.parametrize("suffix", ["npz", "safetensors"])
+def test_a_state_is_loaded_from_a_record(suffix, tmp_path):
+    run, model = Run(tmp_path), RBM(6, 3)
+    run.save("model", **model.state_dict())
+    run.save_tensors("model", model.state_dict())
+    loaded = stored(model=RBM(6, 3), data=None, run=run, file=str(tmp_path / f"model.{suffix}"))
+    assert torch.equal(loaded.weight, model.weight)
+    assert run.notes["loaded"] == fingerprint(model)
+    with pytest.raises(ConfigurationError, match=r"does not hold the state of this RBM \(Error"):
+        stored(model=RBM(5, 3), data=None, run=run, file=str(tmp_path / f"model.{suffix}"))
+
+
+def test_a_file_that_is_no_state_is_told(tmp_path):
+    run, model = Run(tmp_path), RBM(6, 3)
+    with pytest.raises(ConfigurationError, match="must be the file of a model, got nowhere"):
+        stored(model=model, data=None, run=run, file="nowhere")
+    for name in ("model.npz", "model.safetensors"):
+        (tmp_path / name).write_text("junk")
+        with pytest.raises(ConfigurationError, match="does not hold the state of this RBM"):
+            stored(model=model, data=None, run=run, file=str(tmp_path / name))
+    np.savez(tmp_path / "other.npz", x=np.zeros(3))
+    with pytest.raises(ConfigurationError, match="does not hold the state of this RBM"):
+        stored(model=model, data=None, run=run, file=str(tmp_path / "other.npz"))
+
+
+def test_rates_are_missed_in_the_library_too():
+    with pytest.raises(UnsupportedModelError, match="a RatedRBM whose rates are not set: training"):
+        RatesFPCD().init(torch.zeros(1, 4), RatedRBM(4, 2))
+    with pytest.raises(UnsupportedModelError, match="got RBM on Binary"):
+        RatesFPCD().init(torch.zeros(1, 4), RBM(4, 2))
+
+
+def test_the_experiments_share_the_recipe():
+    """Figure 4's training is that of pretrain=cd, at each scale."""
+    for scale in ("paper", "quick", "smoke"):
+        with initialize_config_dir(str(CONF), version_base="1.3"):
+            one = compose("config", ["experiment=rbm_sampling", f"scale={scale}"])
+            other = compose("config", ["model=rbm", "pretrain=cd", f"scale={scale}"])
+        assert one.task.pretrain == other.task.pretrain
