@@ -17,10 +17,10 @@ from models.chance import draw_categorical, softmax_weights
 
 
 class Invalid(NamedTuple):
-    """Chains whose conditional distribution was not all finite numbers."""
+    """Chains whose conditional distribution could not be computed in full."""
 
     stay: Tensor  # [chains], whether nothing could be drawn
-    unknown: Tensor  # [chains], whether some value was NaN
+    unknown: Tensor  # [chains], whether the log-probability of some value was NaN
 
 
 def draw_value(log_probs: Tensor, rng: Generator) -> tuple[Tensor, Invalid]:
@@ -33,10 +33,8 @@ def draw_value(log_probs: Tensor, rng: Generator) -> tuple[Tensor, Invalid]:
 def draw_bit(probability: Tensor, rng: Generator) -> tuple[Tensor, Invalid | None]:
     """0 or 1 with the given probability of 1, `[chains, 1]`, and which chains were invalid.
 
-    None in place of the second says that no chain was.
-
-    A CPU generator refuses NaN, so looking for NaN costs nothing where there is none. A GPU would
-    abort, so there NaN is always looked for.
+    None in place of the second means that no chain was. On a CPU, `torch.bernoulli` raises an error
+    for NaN, so valid probabilities need no check. On a GPU it would abort, so NaN is checked first.
     """
     if not probability.is_cuda:
         try:

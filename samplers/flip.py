@@ -1,4 +1,4 @@
-"""Proposals that move one site, chosen by how much the move gains: what GWG and LB-1 share.
+"""Proposals that choose a site by the gain of its move: the kernel shared by GWG and LB-1.
 
 Move i is drawn with probability w_i / Z(x), w_i = exp(d_i / 2), where d_i is its gain in
 log-probability, and corrected by Metropolis-Hastings. The samplers differ in their gains:
@@ -50,9 +50,9 @@ def weigh(x: Tensor, log_prob: Tensor, logits: Tensor, cache: Cache = ()) -> Mov
 
 
 class OneSite(Sampler):
-    """Draws moves by their weights and corrects them. Subclasses say what a move gains.
+    """Draws moves by their weights and accepts or rejects them. Subclasses compute the gains.
 
-    `flips` moves are drawn with replacement, and the set of them is made.
+    `flips` moves are drawn with replacement, and each distinct one is made.
     """
 
     flips: int = 1
