@@ -269,6 +269,7 @@ class Curve(NamedTuple):
 
     sampler: str
     scores: list[float]  # at 1, 10, 100, 1000 samples
+    seed: int = 0
 
     @property
     def metrics(self) -> pd.DataFrame:
@@ -276,7 +277,7 @@ class Curve(NamedTuple):
 
     @property
     def config(self) -> dict:
-        return {"sampler": {"_target_": self.sampler}}
+        return {"sampler": {"_target_": self.sampler}, "seed": self.seed}
 
     @property
     def choices(self) -> dict:
@@ -298,9 +299,9 @@ class Curve(NamedTuple):
 def test_the_table_counts_the_samples_that_are_as_good():
     records = [
         Curve("block_gibbs", [-100, -95, -90, -80]),
-        Curve("block_gibbs", [-100, -95, -93, -92]),
+        Curve("block_gibbs", [-100, -95, -93, -92], 1),
         Curve("rates_fpcd", [-100, -95, -85, -78]),
-        Curve("rates_fpcd", [-100, -95, -87, -78]),
+        Curve("rates_fpcd", [-100, -95, -87, -78], 1),
     ]
     table = final_isl(records, "usps").set_index("samples of")
     count = "samples as good as 100 of rates-FPCD"
