@@ -336,8 +336,8 @@ def test_a_loss_beyond_its_bound_stops_it_too(tmp_path):
 
 def test_an_unbounded_gradient_stops_it_too(tmp_path):
     model = learned()
-    model.coupling.fill_(1e38).fill_diagonal_(0)
-    with pytest.raises(DivergedError, match="is (nan|inf|-inf)"):
+    model.coupling.fill_(1e36).fill_diagonal_(0)  # finite energies, as a start needs
+    with pytest.raises(DivergedError, match="the norm of its gradient inf"):
         learn(Run(tmp_path), model, dataset(), l1=1e38, optimiser=partial(SGD, lr=1.0))
 
 
