@@ -4,7 +4,6 @@ At the start mistakes in the configuration are refused before anything is writte
 figures are drawn from the records, and failures are told.
 """
 
-import logging
 import time
 import traceback
 from pathlib import Path
@@ -18,10 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from experiments import mistakes
 from experiments.checks import checked
-from experiments.record import load_all
 from experiments.report.drawing import drawn
-
-log = logging.getLogger(__name__)
 
 
 class Finish(Callback):
@@ -77,13 +73,9 @@ def check_sweep(config: DictConfig) -> None:
 
 
 def _drawn(config: DictConfig, folder: Path) -> bool:
-    if not any(config.get(kind) for kind in ("figures", "tables")):
-        return True
     try:
-        for file in drawn(config, config.hydra.overrides.task, folder, load_all(folder)):
+        for file in drawn(config, config.hydra.overrides.task, folder):
             print(f"{file.relative_to(folder).parts[0][:-1]}: {file}")
-    except FileNotFoundError as error:
-        log.warning("no figures: %s", error)
     except Exception as error:  # noqa: BLE001 - the failures are to be told all the same
         if mistakes.wants_traceback():
             traceback.print_exception(error)

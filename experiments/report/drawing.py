@@ -12,8 +12,8 @@ from pathlib import Path
 from omegaconf import DictConfig
 
 from experiments.figures.draw import draw_all
-from experiments.folders import run_name
-from experiments.record import Record
+from experiments.folders import DRAWING, run_name
+from experiments.record import Record, load_all
 from experiments.report.exhibits import catalogue
 from experiments.report.sweeps import Sweep, asked, declared, exists
 
@@ -22,12 +22,24 @@ OWN = "own"
 
 
 def drawn(
-    config: DictConfig, words: Sequence[str], folder: Path, records: Sequence[Record]
+    config: DictConfig,
+    words: Sequence[str],
+    folder: Path,
+    records: Sequence[Record] | None = None,
 ) -> list[Path]:
     """Draw what the experiment `config` names for a command with the overrides `words`.
 
-    `config` holds `hydra` too. Returns the paths of the PNGs and CSVs, below `folder`.
+    `config` holds `hydra` too; the records are those in `folder` unless given. Returns the paths of
+    the PNGs and CSVs, below `folder`.
     """
+    if not any(config.get(kind) for kind in DRAWING):
+        return []
+    if records is None:
+        try:
+            records = load_all(folder)
+        except FileNotFoundError as error:
+            log.warning("no figures: %s", error)
+            return []
     sweep, command = _experiment(config), asked(config, words)
     mine, others = sweep.divided(records)
     if not (mine or words):  # a redrawing where there are runs with settings of their own alone
