@@ -137,9 +137,7 @@ def test_learning_gradients_in_float32_are_those_in_float64(maps, shape, chains)
         model(x).mean().backward()
     for found, expected in zip(model.parameters(), exact.parameters(), strict=True):
         scale = float(expected.grad.abs().max())
-        torch.testing.assert_close(
-            found.grad.double(), expected.grad, rtol=1e-3, atol=1e-4 * scale
-        )
+        torch.testing.assert_close(found.grad.double(), expected.grad, rtol=1e-3, atol=1e-4 * scale)
 
 
 def test_float32_is_close_to_float64():
