@@ -6,7 +6,7 @@ import hydra
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 
-from experiments import mistakes, resolvers
+from experiments import mistakes, resolvers, watch
 from experiments.context import Run
 from experiments.recording import record
 
@@ -41,7 +41,7 @@ def job(cfg: DictConfig) -> None:
 
 def main() -> None:
     """The command line."""
-    with mistakes.told():
+    with watch.watched(), mistakes.told():
         job()
 
 

@@ -154,6 +154,9 @@ def _explained(error: Exception, command: list[str]) -> str:
         )
     if isinstance(error, ConfigurationError):
         return str(error)
+    if type(error).__name__ == "TerminatedWorkerError":  # of loky, which joblib brings along
+        signals = ", ".join(sorted(set(re.findall(r"SIG[A-Z]+", str(error))))) or "a signal"
+        return f"a process of the sweep died ({signals}), which ends the sweep"
     if isinstance(error, OSError):
         return f"{summary(error)}; outputs (or LATTICEWORK_OUTPUTS) names the folder for records"
     return f"{summary(error)}\nHYDRA_FULL_ERROR=1 shows where this was raised."

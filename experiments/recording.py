@@ -3,7 +3,8 @@
 A record is a folder. `metrics.csv` grows while the run goes on; `run.json` is written last, means
 *finished* and knows the checksum of every other file; `error.txt` holds the traceback of a run that
 failed; `checkpoints/` is there until the run has finished. `.lock` is held while a process is at
-it: a lock of the operating system, which dies with the process.
+it: a lock of the operating system, which dies with the process. `.holder` and `.crash` say who held
+it and how that process died (experiments/watch.py).
 """
 
 import json
@@ -34,9 +35,10 @@ from experiments.identity import digest, same
 from experiments.machine import commit, device_name, find_device, peak_memory, versions
 from experiments.mistakes import summary, wants_traceback
 from experiments.record import checksums, damage
+from experiments.watch import HOLDER, cause, crash_noted
 
 log = logging.getLogger(__name__)
-LOCK, HOLDER = ".lock", ".holder"  # who holds the lock, for people to read
+LOCK = ".lock"
 
 
 def record(cfg: DictConfig, perform: Callable[[DictConfig, Run], None]) -> None:
@@ -155,8 +157,12 @@ def _held(path: Path) -> Iterator[bool]:
         log.warning("waiting for %s, which is at it: %s", who, path)
         lock.acquire()
     try:
+        if holder.exists():  # its process would have removed it
+            signal = cause(path) or "a signal that leaves no trace, such as SIGKILL"
+            log.warning("%s, at this run before, died of %s", holder.read_text(), signal)
         holder.write_text(f"process {os.getpid()} on {socket.gethostname()}")
-        yield True
+        with crash_noted(path):
+            yield True
     finally:
         holder.unlink(missing_ok=True)
         lock.release()

@@ -15,7 +15,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, OmegaConf
 
-from experiments import mistakes
+from experiments import mistakes, watch
 from experiments.checks import checked
 from experiments.report.drawing import drawn
 
@@ -33,6 +33,7 @@ class Finish(Callback):
             checked(config)
         except mistakes.ConfigurationError as error:
             mistakes.end(error)
+        watch.look_in(_folder(config))
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
         """What is swept over is not in `config`: each run's own record checks it."""
@@ -43,7 +44,7 @@ class Finish(Callback):
             mistakes.end(error)
 
     def on_run_end(self, config: DictConfig, **kwargs: Any) -> None:
-        folder = Path(config.outputs) / config.name / config.scale
+        folder = _folder(config)
         undrawn = not _drawn(config, folder)
         failed = [
             path for path in folder.rglob("error.txt") if path.stat().st_mtime >= self.started
@@ -57,6 +58,11 @@ class Finish(Callback):
             raise SystemExit(1)
 
     on_multirun_end = on_run_end
+
+
+def _folder(config: DictConfig) -> Path:
+    """Where the records of the command are."""
+    return Path(config.outputs) / config.name / config.scale
 
 
 def check_sweep(config: DictConfig) -> None:

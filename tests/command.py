@@ -1,5 +1,6 @@
 """`python run.py ...` inside the test's own process, which saves the seconds of importing torch."""
 
+import faulthandler
 import logging
 import os
 import sys
@@ -10,12 +11,17 @@ import torch
 from hydra.plugins.sweeper import Sweeper
 
 import run
+from experiments import watch
 
 QUIET = ("hydra/job_logging=none", "hydra/hydra_logging=none")
 
 
-def latticework(*words: str, outputs: Path) -> int:
-    """The exit status of `python run.py <words>`, its records under `outputs`."""
+def latticework(*words: str, outputs: Path, watched: bool = False) -> int:
+    """The exit status of `python run.py <words>`, its records under `outputs`.
+
+    `watched` starts the process that tells of crashes, and leaves crashes to its files instead of
+    pytest's own handler.
+    """
     threads, root = torch.get_num_threads(), logging.getLogger()
     handlers, level = root.handlers[:], root.level
     with pytest.MonkeyPatch.context() as patch:
@@ -23,6 +29,10 @@ def latticework(*words: str, outputs: Path) -> int:
         patch.setitem(os.environ, "LATTICEWORK_OUTPUTS", str(outputs))
         # It composes each run of a sweep once more before the first; composing is most of the time.
         patch.setattr(Sweeper, "validate_batch_is_legal", lambda *_: None)
+        if not watched:
+            patch.setattr(watch, "look_in", lambda _: None)
+            patch.setattr(faulthandler, "enable", lambda *_: None)
+            patch.setattr(faulthandler, "disable", lambda: None)
         try:
             run.main()
         except SystemExit as end:

@@ -1,7 +1,10 @@
-"""Made-up records, in memory, for what reads records."""
+"""Made-up records, in memory, for what reads records; and a task whose process dies."""
 
 from __future__ import annotations
 
+import ctypes
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -73,3 +76,17 @@ def fake(
 def noise(seed: int, place: int = 0) -> float:
     """A little, different for every seed and place, always the same."""
     return float(np.random.default_rng([seed, place]).normal(scale=0.01))
+
+
+def dying(*, run: Any, death: str, **_: Any) -> None:
+    """A task of three iterations. Seed 1 dies in the second unless it goes on from a checkpoint."""
+    memory: dict[str, Any] = {"processes": []}
+    for iteration in run.resumable(memory, "dying", total=3):
+        memory["processes"] = [*memory["processes"], os.getpid()]
+        run.log(iteration, processes=len(set(memory["processes"])))
+        if iteration == 2 and run.seed == 1 and len(set(memory["processes"])) == 1:
+            {
+                "SIGSEGV": lambda: ctypes.string_at(0),
+                "SIGABRT": os.abort,
+                "SIGKILL": lambda: os.kill(os.getpid(), signal.SIGKILL),
+            }[death]()

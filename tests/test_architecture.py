@@ -80,6 +80,7 @@ MAY_IMPORT = {
     ],
     "experiments/published.py": ["experiments.tables.table"],
     "experiments/diagnostics.py": [],
+    "experiments/watch.py": [],
     "run.py": ["experiments"],
     "scripts": ["scripts", "experiments"],
     "scripts/bench.py": ["scripts", "experiments", "samplers", "models"],  # pairs, side by side
@@ -99,6 +100,7 @@ WITHOUT_TORCH = (
     "experiments/bundle.py",
     "experiments/sweep.py",
     "experiments/resolvers.py",
+    "experiments/watch.py",
     "scripts/bundle.py",
     "scripts/figures.py",
     "scripts/report.py",
