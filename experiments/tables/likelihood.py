@@ -21,8 +21,8 @@ def likelihoods(records: list[Record]) -> pd.DataFrame:
     """
     records = once(scored(records))
     names: dict[int, str] = {}
-    for choice in {(record.choices["model"], record.choices["data"]) for record in records}:
-        some = [r for r in records if (r.choices["model"], r.choices["data"]) == choice]
+    for choice in {(record.choices["model"], record.choices.get("data")) for record in records}:
+        some = [r for r in records if (r.choices["model"], r.choices.get("data")) == choice]
         names |= {id(record): group.label for group in groups(some) for record in group.records}
     rows = []
     for record in records:
