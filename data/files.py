@@ -1,7 +1,7 @@
 """Finds a published file in the data root or in the cache, or downloads it to the cache.
 
 The data root is `root`, else the environment variable LATTICEWORK_DATA. It may be read-only. The
-cache is `cache`, else the folder `cache` beside this file, which git ignores.
+cache is `cache`, else data/cache in a checkout, which git ignores, else the user's cache folder.
 
 A file whose checksum is wrong is an error. It is left as it is, and no other place is searched.
 Checksums are the md5 that the publishers and torchvision give. They detect truncated files and
@@ -23,10 +23,19 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
-CACHE = Path(__file__).parent / "cache"
 TIMEOUT = 10.0  # seconds to wait for an answer
 
 log = logging.getLogger(__name__)
+
+
+def default_cache(here: Path = Path(__file__).resolve().parent) -> Path:
+    """`data/cache` in a checkout; `~/.cache/latticework`, or XDG's, for an installed wheel."""
+    if (here.parent / "pyproject.toml").is_file():
+        return here / "cache"
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "latticework"
+
+
+CACHE = default_cache()
 
 
 class MissingFileError(FileNotFoundError):

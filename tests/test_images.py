@@ -405,3 +405,11 @@ def test_real_files(loader: MNIST, counts: tuple[int, ...], means: tuple[float, 
     for rows, mean in zip(found, means, strict=True):
         assert rows.double().mean().item() == pytest.approx(mean, abs=5e-6)
     assert not data.substitute
+
+
+def test_an_installed_wheel_keeps_downloads_in_the_users_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert files.default_cache(tmp_path / "site" / "data") == tmp_path / "latticework"
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "pyproject.toml").touch()
+    assert files.default_cache(tmp_path / "site" / "data") == tmp_path / "site" / "data" / "cache"
