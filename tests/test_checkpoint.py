@@ -5,14 +5,13 @@ import os
 import random
 import shutil
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from command import latticework
+from kills import ended, interrupted_by, start
 
 from experiments import progress
 from experiments.checkpoint import Checkpoints, Stopped, captured, restored
@@ -382,36 +381,6 @@ def test_a_second_interrupt_aborts(tmp_path):
 
 # The whole command, killed.
 
-KILLED = """
-import os, random, signal, sys, time
-sys.path.insert(0, "tests")
-from pathlib import Path
-from command import latticework
-
-outputs, seed, words = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
-import data, models.ising, samplers.sweep, experiments.tasks.ebm_learning  # once, before the forks
-
-def child(folder):
-    pid = os.fork()
-    if pid == 0:
-        os._exit(latticework(*words, outputs=folder))
-    return pid
-
-chance = random.Random(seed)
-for _ in range(3):
-    pid = child(outputs / "killed")
-    before = set(outputs.glob("killed/**/*.pt"))
-    while not os.waitpid(pid, os.WNOHANG)[0]:
-        if set(outputs.glob("killed/**/*.pt")) - before:
-            time.sleep(chance.uniform(0, 0.1))
-            os.kill(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
-            print("left", sorted(file.name for file in outputs.glob("killed/**/*.pt")))
-            break
-        time.sleep(0.002)
-os.waitpid(child(outputs / "whole"), 0)
-sys.exit(os.waitstatus_to_exitcode(os.waitpid(child(outputs / "killed"), 0)[1]))
-"""
 SCHEDULE = (
     "{_target_: torch.optim.lr_scheduler.LinearLR, _partial_: true, "
     "start_factor: 0.1, total_iters: 50}"
@@ -426,7 +395,7 @@ WORDS = (
     "task.buffer=12",
     "task.ema=0.9",
     f"task.schedule={SCHEDULE}",
-    "checkpoint=0.01",
+    "checkpoint=0",
     "~figures",
 )
 
@@ -451,14 +420,15 @@ def arrays(record):
 
 def test_killed_at_any_moment_it_ends_with_the_same_numbers(tmp_path):
     words = [*WORDS, "sampler=gibbs"]
-    done = subprocess.run(
-        [sys.executable, "-c", KILLED, str(tmp_path), str(random.randrange(10**6)), *words],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    accesses = interrupted_by(None, *words, outputs=tmp_path / "whole")
+    chance = random.Random(0)
+    for _ in range(3):
+        at = int(chance.uniform(0.1, 0.6) * accesses)
+        accesses -= at
+        assert interrupted_by(at, *words, outputs=tmp_path / "killed") is None
+        left = {file.name for file in (tmp_path / "killed").rglob("*.pt")}
+        assert any(name.startswith("learning-") for name in left)
+    assert ended(start(*words, outputs=tmp_path / "killed")) == 0
     (whole,), (killed,) = load_all(tmp_path / "whole"), load_all(tmp_path / "killed")
     assert numbers(killed) == numbers(whole)
     assert len(numbers(whole)) == 200 // 7 + 2
@@ -466,7 +436,6 @@ def test_killed_at_any_moment_it_ends_with_the_same_numbers(tmp_path):
     expected = {"buffer.npz", "ema.safetensors", "ema_000200.safetensors", "samples_000100.npz"}
     assert expected <= set(arrays(whole))
     assert not (killed.path / "checkpoints").exists()
-    assert done.stdout.count("learning-") >= 3, "kills came while there was a checkpoint"
 
 
 def test_a_stopped_command_leaves_with_its_status_and_goes_on(tmp_path, monkeypatch, capfd):

@@ -6,12 +6,12 @@ import random
 import resource
 import shutil
 import signal
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 from command import latticework
+from kills import alive, ended, interrupted_by, start, until
 
 from experiments.record import DamagedRecordError, damage, load, load_all
 
@@ -37,23 +37,6 @@ COMMANDS = {
     "tune": ("experiment=tune_ising", "sampler=rmala"),
     "unlearning": ("experiment=rates_sec3",),
 }
-
-
-def start(*words, outputs):
-    """The command in a process of its own; forked, as importing torch takes seconds."""
-    pid = os.fork()
-    if pid == 0:
-        status = 70
-        try:
-            status = latticework(*words, outputs=outputs)
-        finally:
-            os._exit(status)
-    return pid
-
-
-def ended(pid):
-    """Its exit status, minus the signal that killed it."""
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
 def results(record):
@@ -84,20 +67,11 @@ def test_a_killed_task_ends_as_if_nothing_had_been(task, tmp_path):
     words = (*COMMANDS[task], "scale=smoke", "checkpoint=0", "~figures", "~tables")
     chance = random.Random(task)
     assert latticework(*words, outputs=tmp_path / "first") == 0  # imports what forks then have
-    began = time.monotonic()
-    assert ended(start(*words, outputs=tmp_path / "whole")) == 0
-    duration = time.monotonic() - began
-    kills = 0
-    for _ in range(6):
-        pid = start(*words, outputs=tmp_path / "killed")
-        time.sleep(chance.uniform(0.1, 0.7) * duration)
-        os.kill(pid, signal.SIGKILL)
-        kills += ended(pid) == -signal.SIGKILL
-        if kills == 2:
-            break
-        if list((tmp_path / "killed").rglob("run.json")):  # too late
-            shutil.rmtree(tmp_path / "killed")
-    assert kills
+    accesses = interrupted_by(None, *words, outputs=tmp_path / "whole")
+    for _ in range(2):
+        at = max(1, int(chance.uniform(0.1, 0.9) * accesses))
+        accesses -= at  # the next process goes on: no more than these are left, but for its start
+        assert interrupted_by(at, *words, outputs=tmp_path / "killed") is None
     assert ended(start(*words, outputs=tmp_path / "killed")) == 0
     whole, killed = load_all(tmp_path / "whole"), load_all(tmp_path / "killed")
     assert [record.path.name for record in killed] == [record.path.name for record in whole]
@@ -106,12 +80,12 @@ def test_a_killed_task_ends_as_if_nothing_had_been(task, tmp_path):
         assert not (one.path / "checkpoints").exists()
 
 
+LONG = ("budget.steps=100000000", "budget.every=20", "~figures")  # it ends when it is told to
+
+
 def test_one_interrupt_writes_a_checkpoint_and_leaves(tmp_path):
-    words = (*SMALL, "sampler=dmala", "budget.steps=200000", "budget.every=20", "~figures")
-    pid = start(*words, outputs=tmp_path)
-    while not list(tmp_path.rglob("metrics.csv")):
-        time.sleep(0.01)
-    time.sleep(0.2)
+    pid = start(*SMALL, "sampler=dmala", *LONG, outputs=tmp_path)
+    until(lambda: list(tmp_path.rglob("metrics.csv")), pid)
     os.kill(pid, signal.SIGINT)
     assert ended(pid) == 128 + signal.SIGINT
     assert len(list(tmp_path.rglob("sampling-*.pt"))) == 1
@@ -125,9 +99,14 @@ def swept(runs, workers, outputs, kills, chance):
     """Two processes work at one sweep and are killed `kills` times; how many kills hit."""
     words = (*SWEEP, f"seed=range({runs})")
     hits, pids = 0, [start(*words, outputs=outputs) for _ in range(workers)]
-    for _ in range(kills):
-        time.sleep(chance.uniform(0.02, 0.1) * runs)
+    for kill in range(kills):
         victim = chance.randrange(workers)
+        finished = (kill + 1) * runs // (kills + 2)
+        until(
+            lambda n=finished: (
+                len(list(outputs.rglob("run.json"))) >= n or not any(map(alive, pids))
+            )
+        )
         os.kill(pids[victim], signal.SIGKILL)
         hits += ended(pids[victim]) == -signal.SIGKILL
         pids[victim] = start(*words, outputs=outputs)
@@ -163,19 +142,16 @@ def test_two_identical_commands_make_one_record(tmp_path):
 
 
 def test_a_run_that_another_process_is_at_is_waited_for(tmp_path):
-    words = (*SMALL, "budget.steps=200000", "budget.every=20", "~figures")
-    first = start(*words, outputs=tmp_path)
-    while not list(tmp_path.rglob(".holder")):
-        time.sleep(0.01)
-    second = start(*words, "hydra/job_logging=default", outputs=tmp_path)
+    first = start(*SMALL, *LONG, outputs=tmp_path)
+    until(lambda: list(tmp_path.rglob("metrics.csv")), first)
+    second = start(*SMALL, *LONG, "hydra/job_logging=default", outputs=tmp_path)
     folder = next(tmp_path.rglob(".holder")).parent
-    while not (folder / "run.log").exists() or "waiting" not in (folder / "run.log").read_text():
-        time.sleep(0.01)
-    assert f"waiting for process {first} on " in (folder / "run.log").read_text()
+    log = folder / "run.log"
+    until(lambda: log.exists() and "waiting" in log.read_text(), first, second)
+    assert f"waiting for process {first} on " in log.read_text()
     os.kill(first, signal.SIGKILL)  # who dies lets go of the lock
     assert ended(first) == -signal.SIGKILL
-    while f"process {second} " not in (folder / ".holder").read_text():
-        time.sleep(0.01)
+    until(lambda: f"process {second} " in (folder / ".holder").read_text(), second)
     os.kill(second, signal.SIGKILL)
     ended(second)
 
