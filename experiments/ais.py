@@ -1,4 +1,4 @@
-"""Annealed importance sampling: log normalisers, with their standard errors and bounds.
+"""Annealed importance sampling (AIS): log normalisers with standard errors and bounds.
 
 R. M. Neal, "Annealed importance sampling", Statistics and Computing 2001. On a path pi_beta of
 unnormalised targets (`models.base.AnnealedModel`), with beta_0 .. beta_K from 0 to 1 and T_k a
@@ -7,9 +7,9 @@ kernel that leaves pi_(beta_k) invariant:
     x_0 ~ pi_0,    log w = sum_k log pi_(beta_k)(x_(k-1)) - log pi_(beta_(k-1))(x_(k-1)),
     x_k ~ T_k(x_(k-1)),                                      E[w] = Z_1 / Z_0
 
-Whatever the kernels are, E[log w] <= log Z_1 / Z_0. Run from exact draws of pi_1 with the betas
-backwards, E[w] = Z_0 / Z_1, and -E[log w] is an upper bound (R. Grosse et al., "Sandwiching the
-marginal likelihood using bidirectional Monte Carlo", 2015).
+E[log w] <= log Z_1 / Z_0 for any choice of kernels. Reverse AIS starts from exact draws of pi_1 and
+takes the betas backwards. Then E[w] = Z_0 / Z_1, and -E[log w] is an upper bound on log Z_1 / Z_0
+(R. Grosse et al., "Sandwiching the marginal likelihood using bidirectional Monte Carlo", 2015).
 """
 
 from collections.abc import Callable
@@ -27,7 +27,7 @@ RESAMPLES = 1000  # of the bootstrap
 
 
 class Annealing(NamedTuple):
-    """Chains on their way, with the weights they have so far."""
+    """The chains at one beta, with their log weights so far."""
 
     kernel: Any  # the sampler's state, at betas[stage]
     known: Cache  # of its x, by the path: what the next weight needs
@@ -45,7 +45,7 @@ def require_exact(sampler: Sampler) -> None:
 
 
 def start(sampler: Sampler, path: AnnealedModel, x: Tensor, betas: Tensor) -> Annealing:
-    """Chains at `x` `[chains, *shape]`, draws from the target at betas[0]."""
+    """Start chains at `x` `[chains, *shape]`, which are draws from the target at betas[0]."""
     path.move_to(betas[0])
     check_start(x, path, sampler.uses_gradient)
     path.move_to(betas[0])  # again: the path remembers the evaluations made since
@@ -58,7 +58,7 @@ def start(sampler: Sampler, path: AnnealedModel, x: Tensor, betas: Tensor) -> An
 def advance(
     annealing: Annealing, sampler: Sampler, path: AnnealedModel, betas: Tensor, rng: Generator
 ) -> Annealing:
-    """To the next beta. A sampler that evaluates its model once a step is all that this costs."""
+    """Move to the next beta. Costs only the sampler's step: the weights reuse its evaluations."""
     state, known, log_weight, stage = annealing
     stage = stage + 1
     now, then = betas.index_select(0, torch.stack((stage - 1, stage))).unbind()
@@ -77,7 +77,7 @@ def stepper(
     rng: Generator,
     steps: int,
 ) -> Callable[[Annealing], Annealing]:
-    """What takes such chains over `steps` betas at once; on a GPU, as one CUDA graph.
+    """A function that advances chains by `steps` betas; one CUDA graph on a GPU.
 
     Raises ValueError unless the sampler is exact.
     """
@@ -100,7 +100,7 @@ def anneal(
     rng: Generator,
     every: int = 1,
 ) -> Annealing:
-    """All of it, `every` betas at once, from draws `x` of the target at betas[0]."""
+    """Run AIS from `x`, draws from the target at betas[0], in blocks of `every` betas."""
     with torch.no_grad():
         annealing = start(sampler, path, x, betas)
         step = stepper(annealing, sampler, path, betas, rng, every)
@@ -109,7 +109,7 @@ def anneal(
     return annealing
 
 
-# Betas, float64 [steps + 1], each exactly a float32, as models hold it.
+# Schedules: betas, float64 [steps + 1]. Each is rounded to float32, the precision of the models.
 
 
 def linear(steps: int) -> Tensor:
@@ -117,13 +117,13 @@ def linear(steps: int) -> Tensor:
 
 
 def sigmoid(steps: int, slope: float = 4.0) -> Tensor:
-    """Denser at both ends, the more so the larger `slope`."""
+    """Denser at both ends. A larger `slope` concentrates the betas more."""
     curve = torch.linspace(-slope, slope, steps + 1, dtype=torch.float64).sigmoid()
     return ((curve - curve[0]) / (curve[-1] - curve[0])).float().double()
 
 
 def geometric(steps: int, first: float = 1e-3) -> Tensor:
-    """0, then from `first` to 1 by equal factors: denser at the start."""
+    """0, then a geometric sequence from `first` to 1: denser at the start."""
     exponents = torch.linspace(1, 0, steps, dtype=torch.float64)
     return torch.cat((exponents.new_zeros(1), first**exponents)).float().double()
 
@@ -143,10 +143,11 @@ class LogNormaliser(NamedTuple):
 
 
 def estimate_log_normaliser(log_weight: Tensor, rng: Generator) -> LogNormaliser:
-    """From the log weights of independent chains, `[chains]`; `rng` on their device.
+    """Estimate log Z_1 / Z_0 from the log weights `[chains]` of independent chains.
 
-    With few effective chains both errors are too small, and only the bound means what it says.
-    Raises ValueError for weights that are not numbers, and for fewer than two.
+    `rng` is on their device. When the effective number of chains is small, both standard errors
+    are too small; the bound remains valid. Raises ValueError for non-finite log weights, and for
+    fewer than two.
     """
     chains = len(log_weight)
     if chains < 2 or not log_weight.isfinite().all():

@@ -1,8 +1,9 @@
-"""Whether a value from YAML fits a type annotation, and how a message names what would.
+"""Check values from YAML against type annotations, and describe annotations in words.
 
-YAML has null, booleans, numbers, strings, lists and mappings. An integer passes for a float, a
-list for any sequence; a boolean is no number, and a number is finite and within 64 bits. A class or
-a function is fitted by a part: a mapping with a `_target_`.
+YAML has null, booleans, numbers, strings, lists and mappings. An integer is accepted as a float,
+and a list as any sequence. A boolean is not a number. Numbers must be finite and fit in 64 bits.
+Where the annotation is a class or a function, the value must be a part: a mapping with a
+`_target_`.
 """
 
 import math
@@ -26,14 +27,14 @@ def is_part(value: Any) -> bool:
 
 
 def is_number(value: Any) -> bool:
-    """Whether `value` is one that tensors and generators can hold."""
+    """Whether `value` is a finite number that fits in 64 bits, as tensors and generators need."""
     if type(value) is int:
         return abs(value) < 2**63
     return type(value) is float and math.isfinite(value)
 
 
 def fits(value: Any, hint: Any) -> bool:
-    """Whether `value` may be given where `hint` is the annotation."""
+    """Whether `value` is valid for an argument annotated with `hint`."""
     kind, arguments = _taken_apart(hint)
     if kind in (Any, object, Parameter.empty) or isinstance(kind, str | TypeVar):
         return True
@@ -55,7 +56,7 @@ def fits(value: Any, hint: Any) -> bool:
 
 
 def words(hint: Any) -> str:
-    """What `hint` asks for, in words."""
+    """Describe `hint` in words, for error messages."""
     kind, arguments = _taken_apart(hint)
     if kind in ONE:
         return ONE[kind]
@@ -73,7 +74,7 @@ def words(hint: Any) -> str:
 
 
 def _taken_apart(hint: Any) -> tuple[Any, tuple[Any, ...]]:
-    """The kind of `hint`, one for all unions, mappings and sequences, and its arguments."""
+    """The kind of `hint` and its arguments; all unions, mappings and sequences share a kind."""
     kind = get_origin(hint) or hint
     arguments = tuple(one for one in get_args(hint) if one is not ...)
     if kind is None:

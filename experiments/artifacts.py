@@ -1,8 +1,9 @@
-"""Shared expensive inputs: a trained model, its ground-truth samples, generated data.
+"""Expensive inputs that runs share: a trained model, its ground-truth samples, generated data.
 
-An artifact is a set of tensors, made once and stored under `outputs/artifacts/<kind>-<hash>/` by
-the hash of everything that determines it, with that specification beside it in JSON. Several runs
-may ask at once: one makes it, the others wait.
+An artifact is a set of tensors. It is computed once and stored under
+`outputs/artifacts/<kind>-<hash>/`. The hash covers everything that determines the tensors;
+`spec.json` beside them holds that specification. If several runs need an artifact at the same time,
+one computes it and the others wait.
 """
 
 import hashlib
@@ -25,9 +26,9 @@ PLAIN = (bool, int, float, str, tuple)
 def artifact(
     run: Run, kind: str, spec: dict[str, Any], make: Callable[[], dict[str, Tensor]]
 ) -> dict[str, Tensor]:
-    """The tensors that `make()` returns for `spec`, from disk where they were made before.
+    """The tensors that `make()` returns for `spec`, read from disk if they already exist.
 
-    `spec` must hold everything that the result depends on (JSON values). The run's record keeps
+    `spec` must hold everything that the result depends on, as JSON values. The run's record notes
     the artifact's name.
     """
     text = json.dumps(spec, indent=2, sort_keys=True)
@@ -37,7 +38,7 @@ def artifact(
     file = folder / "tensors.safetensors"
     with FileLock(folder / ".lock"):
         if not file.exists():
-            log.info("making the shared artifact %s", name)
+            log.info("computing the shared artifact %s", name)
             tensors = make()
             writing.write(folder / "spec.json", text)
             writing.write(file, writing.tensors(tensors))
@@ -48,7 +49,7 @@ def artifact(
 def fingerprint(model: nn.Module) -> str:
     """Hash of a model: its classes and their plain settings, its domain, parameters and buffers.
 
-    A target given as a function (`models.base.Function`) is not told from another of its domain.
+    Targets given as functions (`models.base.Function`) on the same domain have the same hash.
     """
     digest = hashlib.sha256(str(getattr(model, "domain", "")).encode())
     for name, module in model.named_modules():

@@ -1,9 +1,9 @@
 """Pack the finished records of an experiment into one small zip file that can be committed.
 
-What figures, tables and claims read is kept: run.json, metrics.csv (curves of more than `ROWS`
-rows are thinned, numbers rounded to 7 digits) and those arrays that they open. Which these are is
-found by making all of them with records that take note. The same records give the same bytes.
-Imports no torch.
+A bundle keeps only what figures, tables and claims read: run.json, metrics.csv and some arrays.
+Curves of more than `ROWS` rows are thinned, and numbers are rounded to 7 digits. To find the arrays
+that are read, packing draws every figure and table and judges every claim on records that log
+each access. Equal records give equal bytes. Imports no torch.
 """
 
 import json
@@ -36,7 +36,7 @@ MACHINE = ("outputs", "device", "threads", "data.root", "data.cache")  # of the 
 
 @dataclass(frozen=True)
 class Noting(Record):
-    """A record that takes note of the arrays that are opened."""
+    """A record that logs which of its arrays are opened."""
 
     opened: set[str] = field(default_factory=set)
 
@@ -47,7 +47,7 @@ class Noting(Record):
 
 @dataclass(frozen=True)
 class Packed:
-    """What became of an experiment's records."""
+    """Summary of a packed experiment."""
 
     file: Path
     size: int
@@ -89,9 +89,9 @@ def pack(records: Sequence[Record], config: DictConfig, target: Path) -> Packed:
 
 
 def thin(table: pd.DataFrame) -> pd.DataFrame:
-    """At most `ROWS` rows of a curve: the ends, even places and places on a log scale.
+    """At most `ROWS` rows of a curve: both ends, and rows evenly spaced in index and in log index.
 
-    What is no curve (steps that do not grow, or readings that some rows lack) is kept whole.
+    A table that is not a curve is kept whole: its steps do not increase, or some rows lack values.
     """
     steps = table["step"].to_numpy() if "step" in table else np.zeros(len(table))
     if len(table) <= ROWS or (np.diff(steps) <= 0).any() or table.isna().any(axis=None):
@@ -102,7 +102,7 @@ def thin(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _open_all(records: Sequence[Record], config: DictConfig) -> None:
-    """Make every figure and table and judge every claim, for what they open."""
+    """Draw every figure and table and judge every claim, so that the records log what is read."""
     for made in make_all(config, list(records)):
         if isinstance(made.content, Figure):
             plt.close(made.content)
@@ -121,7 +121,7 @@ def _csv(table: pd.DataFrame) -> str:
 
 
 def _json(record: Record, table: pd.DataFrame, kept: list[str]) -> str:
-    """run.json without what belongs to one machine's folders, and with what was left out."""
+    """run.json without machine-specific paths; it lists the arrays that the bundle leaves out."""
     config = {key: value for key, value in record.config.items() if key not in ELSEWHERE}
     if isinstance(data := config.get("data"), dict):
         config["data"] = {key: value for key, value in data.items() if key not in SOURCES}
@@ -143,7 +143,7 @@ def _files(record: Record) -> Iterator[PurePath]:
 
 
 def _without_paths(value: Any) -> Any:
-    """Absolute paths cut to their last part: nobody else has the same folders."""
+    """Replace each absolute path by its last part."""
     if isinstance(value, dict):
         return {key: _without_paths(item) for key, item in value.items()}
     if isinstance(value, list):

@@ -1,7 +1,7 @@
-"""The sampling loop: the only place where a kernel meets a metric, a clock or a CUDA graph.
+"""The sampling loop: it combines a kernel with metrics, timing and CUDA graphs.
 
-Inside the loop memory is reused: a step may overwrite the state it is given, and a metric its
-carry. A Reading leaves the loop, and is a copy. `Chain` alone hands out what it works on.
+The loop reuses memory: a step may overwrite the state it is given, and a metric its carry. A
+Reading is a copy and stays valid. Only `Chain.memory` exposes the buffers themselves.
 """
 
 import time
@@ -24,7 +24,7 @@ Block = Callable[[Any, list], tuple[Any, list]]
 
 
 class Reading(NamedTuple):
-    """What a chain shows every `every` steps: copies, which later steps leave as they are."""
+    """What is read from the chains every `every` steps. Later steps do not change these copies."""
 
     step: int
     state: Any
@@ -44,14 +44,15 @@ def run_chain(
     reference: Reference | None = None,
     debug: bool = False,
 ) -> Iterator[Reading]:
-    """Advance all chains `steps` times from `x` `[chains, *shape]`, reading the metrics regularly.
+    """Advance all chains `steps` times from `x` `[chains, *shape]`, with a reading every `every`.
 
-    The first reading comes at step 0. Readings are copies: `list(run_chain(...))` keeps every
-    state. On a GPU, `every` steps are captured as one CUDA graph. With `debug`, a step's old state
-    is overwritten with NaN (`experiments.poison`), which finds samplers and metrics that read it.
+    The first reading is that of step 0. Readings are copies, so `list(run_chain(...))` is safe. On
+    a GPU, `every` steps are captured as one CUDA graph. With `debug=True`, the old state is
+    overwritten with NaN after each step (`experiments.poison`), which reveals samplers and metrics
+    that still read it.
 
-    Raises ValueError where chains cannot begin at `x` (`samplers.checks`) or `every` is below 1,
-    and RuntimeError where `debug` finds a chain that is NaN.
+    Raises ValueError if `x` is not a valid start (`samplers.checks`) or `every` is below 1, and
+    RuntimeError if a chain becomes NaN under `debug`.
     """
     if every < 1:
         raise ValueError(f"every must be 1 or more, got {every}")
@@ -70,10 +71,10 @@ def run_chain(
 
 
 class Chain:
-    """Chains that advance `every` steps at a time; their `memory` is what a checkpoint holds.
+    """Chains that advance `every` steps at a time. A checkpoint stores their `memory`.
 
-    `memory` is what the loop works on: the next `advance` may overwrite it. `values` reads the
-    metrics without copying the state, `reading` is safe to keep.
+    `memory` holds the loop's buffers, which the next `advance` may overwrite. `values` reads the
+    metrics without copying the state. A `reading` is a copy and safe to keep.
     """
 
     def __init__(
@@ -105,14 +106,14 @@ class Chain:
             memory["state"], memory["carries"] = self._block(memory["state"], memory["carries"])
 
     def values(self) -> dict[str, Tensor]:
-        """The metrics' present readings by name, scalars on the device."""
+        """Current values of the metrics by name, scalars on the device."""
         pairs = zip(self.metrics, self.memory["carries"], strict=True)
         with torch.no_grad():
             readings = [metric.read(carry) for metric, carry in pairs]
         return {name: value.clone() for reading in readings for name, value in reading.items()}
 
     def reading(self, step: int) -> Reading:
-        """A copy of what there is to see after `step` steps."""
+        """A copy of the state, the metrics' values and their carries, labelled with `step`."""
         values = self.values()
         return Reading(step, copied(self.memory["state"]), values, copied(self.memory["carries"]))
 
@@ -120,7 +121,7 @@ class Chain:
 def block_of(
     sampler: Sampler, model: EnergyModel, rng: Generator, steps: int, metrics: Sequence[Metric]
 ) -> Block:
-    """A function of a state and the metrics' carries that takes `steps` steps."""
+    """A function that takes a state and the metrics' carries through `steps` steps."""
 
     def advance(state: Any, carries: list) -> tuple[Any, list]:
         for _ in range(steps):
@@ -134,9 +135,10 @@ def block_of(
 def seconds_per_step(
     sampler: Sampler, model: EnergyModel, x: Tensor, rng: Generator, *, steps: int, blocks: int = 5
 ) -> float:
-    """Median synchronised seconds of one step of all chains, over `blocks` blocks of `steps`.
+    """Seconds for one step of all chains: the median over `blocks` blocks of `steps` steps.
 
-    A pass of its own, without metrics, so that diagnostics never count as sampling time.
+    The device is synchronised before and after each block. Metrics are not computed here, so the
+    time is that of sampling alone.
     """
     times = []
     with torch.no_grad():
@@ -159,7 +161,7 @@ def synchronise(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-# What counts as an evaluation of the whole model, and what as a local one (a few sites).
+# Methods that evaluate the whole model, and methods that evaluate a few sites.
 WHOLE = ("forward", "gradient", "log_prob_and_grad", "evaluate_with_cache", "evaluate_flipped")
 LOCAL = (
     "log_odds", "conditional", "differences", "differences_after",
@@ -175,9 +177,10 @@ class EvaluationCount(NamedTuple):
 def evaluations_per_step(
     sampler: Sampler, model: EnergyModel, x: Tensor, rng: Generator
 ) -> EvaluationCount:
-    """How often one step evaluates the model, counted over one step after the first.
+    """How often one step evaluates the model, counted on the second step.
 
-    A call made by another (the default gradient calls `forward`) counts once, as the outer one.
+    Only outermost calls count. For example, the default gradient calls `forward`; this is one
+    evaluation, of the gradient.
     """
     with torch.no_grad():
         state, _ = sampler.step(sampler.init(x, model), model, rng)
@@ -218,10 +221,11 @@ def _counted(model: EnergyModel) -> Iterator[list[str]]:
 
 
 def capture(block: Block, state: Any, carries: list, rng: Generator) -> Block:
-    """Record `block` as one CUDA graph; the replayed chain equals the eager one bit for bit.
+    """Record `block` as one CUDA graph. The replayed chain equals the eager one bit for bit.
 
-    Kernels need no change: they read no device data on the host, and every draw comes from `rng`,
-    whose state the graph advances on each replay. Warm-up and capture work on buffers of their own.
+    Any kernel can be captured: kernels read no device data on the host, and all randomness comes
+    from `rng`, whose state the graph advances on each replay. Warm-up and capture use separate
+    buffers.
     """
     buffers, spec = pytree.tree_flatten((state, carries))
 

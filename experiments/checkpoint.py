@@ -1,6 +1,7 @@
-"""Checkpoints: a run that was stopped or killed goes on where it was, to the same numbers.
+"""Checkpoints: an interrupted run resumes bit for bit.
 
-A task that loops for long puts all that its loop changes into a dict, and lets the run count:
+A task with a long loop keeps everything that the loop changes in a dict, and iterates with
+`run.resumable`:
 
     memory = {"model": model, "optimiser": optimiser, "rng": rng, "state": state, "best": -math.inf}
     for iteration in run.resumable(memory, "training", total=10_000):
@@ -8,23 +9,24 @@ A task that loops for long puts all that its loop changes into a dict, and lets 
         ...                                      # optimiser.step(), run.log(iteration, ...)
     run.save("last", x=memory["state"].x)
 
-That is all. The loop gives `first` (1 unless told otherwise) up to `total`, shows its progress, and
-between two iterations writes a checkpoint every `checkpoint` seconds (conf/config.yaml), at the end
-and on SIGTERM, SIGUSR1, SIGUSR2 or SIGINT, after which the process leaves, or does what a launcher
-has it do then: submitit requeues its job. The same command goes on behind the last checkpoint, with
-metrics.csv cut to the rows that were there. Four rules:
+The loop yields `first` (default 1) to `total` and shows its progress. It writes a checkpoint
+between two iterations: every `checkpoint` seconds (conf/config.yaml), at the end of the loop, and
+on SIGTERM, SIGUSR1, SIGUSR2 or SIGINT. After a signal the process exits, or calls the handler that
+a launcher installed; submitit's handler requeues the job. Giving the same command again resumes
+from the last checkpoint, and truncates metrics.csv to the rows that it had then. Four rules:
 
-1. Generators and what has a `state_dict` (modules, optimisers, schedules, experiments.clock.Clock)
-   are restored in place. All else (tensors, numbers, sampler states, lists, None) is replaced when
-   the loop begins, so the body reads it from the dict, `memory["state"]`, and not from before.
-2. What comes before the loop is done again: it must not depend on time, and logs no rows.
-   `first=0` gives a round for the reading at the start.
-3. Every generator that the body draws from is in the dict.
-4. Loops that follow one another have different names; they are passed over once they are finished.
+1. Generators and objects with a `state_dict` (modules, optimisers, schedules,
+   experiments.clock.Clock) are restored in place. Everything else (tensors, numbers, sampler
+   states, lists, None) is replaced in the dict when the loop begins. The loop's body must read it
+   from there, as `memory["state"]`, and not from a variable set before the loop.
+2. Code before the loop runs again on resuming. It must be deterministic and log no rows. Use
+   `first=0` to log a reading at the start.
+3. Every generator that the body draws from must be in the dict.
+4. Each loop of a run needs its own name. Loops that have finished are skipped on resuming.
 
-A checkpoint of another configuration, device or model is not used, nor one that is damaged: then
-the one before it is. Files are written aside and renamed, the last two of a loop are kept, and all
-are removed when the run has finished.
+A checkpoint is used only if it has the same configuration, device and model, and is not damaged;
+otherwise the one before it is tried. Each file is written under a temporary name and then renamed.
+The last two checkpoints of each loop are kept. All are removed when the run has finished.
 """
 
 import json
@@ -50,11 +52,11 @@ Handler = Callable[[int, FrameType | None], Any] | int | None
 
 
 class Stopped(SystemExit):
-    """A signal ended the run after a checkpoint; the status is 128 plus the signal's number."""
+    """A signal ended the run after a checkpoint. The exit status is 128 + the signal's number."""
 
 
 def captured(value: Any) -> Any:
-    """`value` as plain containers, numbers and tensors that share no memory with it."""
+    """A snapshot of `value`: plain containers, numbers and copied tensors."""
     if isinstance(value, Tensor):
         return value.detach().cpu().clone()
     if isinstance(value, Generator):
@@ -69,13 +71,13 @@ def captured(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | float | str):
         return value
     raise TypeError(
-        f"a checkpoint holds tensors, numbers, text, containers of them, generators and objects "
+        f"a checkpoint can hold tensors, numbers, text, containers of them, generators and objects "
         f"with a state_dict, got {type(value).__name__}"
     )
 
 
 def restored(value: Any, saved: Any, device: torch.device) -> Any:
-    """What `captured` made of such a `value`, as it was; objects are changed in place."""
+    """The inverse of `captured`: `value` as it was saved. Objects are restored in place."""
     if isinstance(value, Generator):
         value.set_state(saved)
         return value
@@ -94,7 +96,7 @@ def restored(value: Any, saved: Any, device: torch.device) -> Any:
 
 
 def described(memory: Any) -> str:
-    """What a checkpoint must agree in with the run that wants to use it."""
+    """The structure of `memory`, which must match for a checkpoint to be restored."""
     if isinstance(memory, dict):
         return "{" + ", ".join(f"{key}: {described(memory[key])}" for key in sorted(memory)) + "}"
     if isinstance(memory, torch.nn.Module):
@@ -110,9 +112,9 @@ class Checkpoints:
         self.folder = folder
 
     def write(self, document: Document) -> None:
-        """Store `document`, whose `loop` and `iteration` name it; keep the loop's last KEPT.
+        """Store `document` under its `loop` and `iteration`; keep the loop's last KEPT.
 
-        Raises UnwritableError; the checkpoints before it stay.
+        Raises UnwritableError on failure; earlier checkpoints are unchanged.
         """
         with writing.told(self.folder):
             self.folder.mkdir(exist_ok=True)
@@ -123,10 +125,10 @@ class Checkpoints:
             old.unlink()
 
     def load(self, fits: Callable[[Document], str]) -> dict[str, Document]:
-        """The newest usable checkpoint of each loop, by its name.
+        """The newest usable checkpoint of each loop, by the loop's name.
 
-        `fits` says why one cannot be used, or nothing. One that follows loops whose end is not
-        there any more is of no use either.
+        `fits` returns the reason why a checkpoint cannot be used, or an empty string. A checkpoint
+        also needs the final checkpoints of the loops that ran before it.
         """
         newest: dict[str, Document] = {}
         for loop in sorted({file.name.rpartition("-")[0] for file in self.folder.glob("*-*.pt")}):
@@ -145,7 +147,7 @@ class Checkpoints:
         return usable
 
     def remove(self) -> None:
-        """Delete them all, and what a kill left half written."""
+        """Delete all checkpoints, and files that were only partly written."""
         if self.folder.is_dir():
             for file in (*self.folder.glob("*.pt"), *self.folder.glob("*.partial")):
                 file.unlink()
@@ -157,9 +159,10 @@ class Checkpoints:
 
 
 def made_for(folder: Path) -> dict[str, Any] | None:
-    """What the newest readable checkpoint in `folder` was made for: its `config` and notes.
+    """The `config` and notes of the newest readable checkpoint in `folder`.
 
-    As much of run.json as there was. None where no checkpoint can be read.
+    These are the parts of run.json that were known when it was written. None if no checkpoint can
+    be read.
     """
     for file in sorted(folder.glob("*.pt"), key=lambda file: file.stat().st_mtime, reverse=True):
         document, fault = _read(file)
@@ -169,7 +172,7 @@ def made_for(folder: Path) -> dict[str, Any] | None:
 
 
 def _read(file: Path) -> tuple[Document, str]:
-    """The document and nothing, or an empty one and what is wrong with the file."""
+    """The document and an empty string, or an empty document and what is wrong with the file."""
     try:
         with zipfile.ZipFile(file) as archive:
             if (member := archive.testzip()) is not None:  # torch.load does not look at checksums
@@ -180,7 +183,7 @@ def _read(file: Path) -> tuple[Document, str]:
 
 
 class Signals:
-    """The signals that came while a loop ran, and the handlers that were there before it."""
+    """Signals received during a loop, and the handlers that were installed before it."""
 
     def __init__(self) -> None:
         self.came: list[signal.Signals] = []
@@ -190,10 +193,10 @@ class Signals:
         return bool(self.came)
 
     def act(self, where: str) -> None:
-        """Do what they ask for, once the checkpoint is written.
+        """Act on the received signals, after the checkpoint is written.
 
-        A handler that a launcher installed is called: submitit's lets SIGTERM pass, and on SIGUSR2
-        requeues the job and leaves. Where there was none, Stopped is raised.
+        If a launcher installed a handler, it is called: submitit's ignores SIGTERM, and on SIGUSR2
+        requeues the job and exits. Otherwise Stopped is raised.
         """
         came, self.came = self.came, []
         for number in came:
@@ -206,16 +209,16 @@ class Signals:
 
 @contextmanager
 def noticed() -> Iterator[Signals]:
-    """The signals of SIGNALS that come while inside; a second SIGINT aborts, as it always does.
+    """Collect the signals of SIGNALS that arrive inside the block. A second SIGINT aborts.
 
-    Outside the main thread, which alone may install handlers, they do what they did before.
+    Only the main thread can install handlers; in other threads the signals keep their effect.
     """
     signals = Signals()
 
     def note(number: int, frame: FrameType | None) -> None:
         signals.came.append(signal.Signals(number))
         log.warning(
-            "%s: a checkpoint will be written when this iteration ends", signal.Signals(number).name
+            "%s: writing a checkpoint at the end of this iteration", signal.Signals(number).name
         )
         if number == signal.SIGINT:
             signal.signal(number, signal.default_int_handler)

@@ -1,8 +1,8 @@
-"""A run's configuration against the signatures of what it builds, before anything is built.
+"""Check a run's configuration against the signatures of what it builds, before building it.
 
 A part is a node with a `_target_`. Its keys must be arguments of the target, and its values must
-fit their annotations; so whoever writes a class has said once, in its signature, what its YAML may
-hold. Ranges that belong to one class stay with it.
+fit their annotations. So the signature of a class defines what its YAML may hold. Constraints that
+concern one class are checked by that class.
 """
 
 import math
@@ -31,7 +31,7 @@ SETTINGS: dict[str, Any] = {
     "force": bool,
 }
 DEVICES = r"auto|cpu|mps|cuda(:\d+)?"  # whether one is there is for the run's machine to say
-# Arguments that are positive wherever they occur, and those that may be infinite.
+# Arguments that must be positive wherever they occur, and arguments that may be infinite.
 POSITIVE = {
     "batch", "chains", "dim", "epoch_size", "epochs", "every", "features", "iterations",
     "learning_rate", "limit", "points", "rows", "samples", "snapshots", "steps",
@@ -43,7 +43,7 @@ VARIADIC = (Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL)
 
 
 def checked(config: DictConfig) -> dict[str, Any]:
-    """The run's own part of `config`, resolved. Raises ConfigurationError if it cannot be run."""
+    """`config` without `hydra`, resolved. Raises ConfigurationError if it is not valid."""
     own = OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
     _check_scale(own)
     try:
@@ -65,7 +65,7 @@ def checked(config: DictConfig) -> dict[str, Any]:
 
 
 def _check_scale(config: DictConfig) -> None:
-    """Before anything is resolved: budgets are looked up by it."""
+    """Check `scale` before resolving anything, because budgets are looked up by scale."""
     scale, scales = config.get("scale"), config.get("scales")
     if isinstance(scales, DictConfig) and scale not in list(scales):
         raise ConfigurationError(f"scale={scale} is not known: {nearest(str(scale), scales)}")
@@ -87,7 +87,7 @@ def _check_settings(document: dict[str, Any]) -> None:
 
 
 def _check_parts(value: Any, where: str) -> None:
-    """Check `value`, and whatever it holds, wherever that is a part."""
+    """Check every part in `value`, recursively."""
     if is_part(value):
         _check_call(value, where)
     if isinstance(value, dict):
@@ -122,7 +122,7 @@ def _check_call(part: dict[str, Any], where: str) -> None:
 
 @cache
 def _parameters(target: str) -> Mapping[str, Parameter] | None:
-    """What `target` may be given; None where that cannot be seen, which is for Hydra to tell."""
+    """The parameters of `target`, or None if they cannot be determined; Hydra reports bad names."""
     try:
         called = pkgutil.resolve_name(target)
         try:

@@ -1,4 +1,4 @@
-"""A stopwatch for loops that mix what is timed with what is not, and that resume."""
+"""A stopwatch for loops that time only a part of their body, and that can be resumed."""
 
 import time
 from types import TracebackType
@@ -11,7 +11,7 @@ from experiments.chain import synchronise
 class Clock:
     """Seconds spent inside `with clock:`, synchronised with the device at both ends.
 
-    In the memory of a resumable loop (`experiments.checkpoint`) it goes on from where it was.
+    In the memory of a resumable loop (`experiments.checkpoint`), the count survives a restart.
     """
 
     def __init__(self, device: torch.device) -> None:

@@ -1,7 +1,7 @@
 """The context of one run: device, seeded generators, and the record being written.
 
-experiments/recording.py says what a record is and makes the Run; experiments/checkpoint.py says
-how a task goes on where it was stopped.
+experiments/recording.py defines the record and creates the Run; experiments/checkpoint.py explains
+how a task resumes.
 """
 
 import csv
@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 class Logger(Protocol):
-    """Where metrics go besides the record."""
+    """An experiment tracker that receives metrics in addition to the record."""
 
     def start(self, path: Path, config: dict[str, Any]) -> None: ...
     def log(self, step: int, values: dict[str, float]) -> None: ...
@@ -43,7 +43,7 @@ class Logger(Protocol):
 
 
 class Run:
-    """What a task is given to work with: chance, a record to write, shared settings."""
+    """What a task works with: random generators, the record to write, the device and the seeds."""
 
     def __init__(
         self,
@@ -72,20 +72,23 @@ class Run:
 
     @property
     def seconds(self) -> float:
-        """Since the run began, in all the processes that it took up to their last checkpoints."""
+        """Seconds of the run so far. After resuming, includes time up to the last checkpoint."""
         return time.perf_counter() - self._started
 
     def rng(self, purpose: str, device: torch.device | str | None = None) -> torch.Generator:
-        """A generator that depends on the seed and its purpose only, never on the sampler."""
+        """A generator seeded by the run's seed and `purpose` only, so samplers share its draws."""
         return _generator(self.seed, purpose, device or self.device)
 
     def shared_rng(self, purpose: str, device: torch.device | str | None = None) -> torch.Generator:
-        """The same for what runs share, whatever their seed: models, training, ground truth."""
+        """A generator seeded by the model seed: for models, training and ground truth.
+
+        Runs with different seeds but one model seed share its draws.
+        """
         return _generator(self.model_seed, f"shared/{purpose}", device or self.device)
 
     @contextmanager
     def seeded(self, purpose: str) -> Iterator[None]:
-        """For code that can only use the global generator, such as `nn.Module.__init__`."""
+        """Seed the global generator inside the block, for code such as `nn.Module.__init__`."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(_derive(self.model_seed, f"shared/{purpose}"))
             yield
@@ -99,14 +102,13 @@ class Run:
     def resumable(
         self, memory: dict[str, Any], what: str, *, total: int, first: int = 1
     ) -> Iterator[int]:
-        """The iterations `first` to `total` that are left, with checkpoints of `memory` between.
+        """Yield the remaining iterations of `first` to `total`, and write checkpoints of `memory`.
 
-        `what` names the loop, in the progress display too. experiments/checkpoint.py says how a
-        task uses this. Raises ValueError for a name that was used before, and Stopped when a
-        signal asked for it.
+        `what` names the loop, also in the progress display. experiments/checkpoint.py explains how
+        to use this. Raises ValueError for a name that was used before, and Stopped after a signal.
         """
         if what in self._ended:
-            raise ValueError(f"every loop of a run needs a name of its own, got {what!r} again")
+            raise ValueError(f"every loop of a run needs its own name, got {what!r} again")
         done = self._restore(memory, what, first - 1)
         written, at = done, time.perf_counter()
         with noticed() as signals:
@@ -119,7 +121,7 @@ class Run:
                     written, at = iteration, time.perf_counter()
                 if signals:
                     signals.act(
-                        f"{what} {iteration} of {total}: the same command goes on from there "
+                        f"{what} {iteration} of {total}: the same command resumes from there "
                         f"({self.checkpoints.folder})"
                     )
         if written < total:
@@ -142,12 +144,12 @@ class Run:
         self.checkpoints.write(document)
 
     def _restore(self, memory: dict[str, Any], loop: str, done: int) -> int:
-        """Bring `memory` to where the loop was, if that is known; the last iteration done."""
+        """Restore `memory` from the loop's checkpoint, if any; return the last iteration done."""
         document = self._saved.pop(loop, None)
         if document is None:
             return done
         if document["described"] != described(memory):
-            log.warning("the checkpoint of %s is not used: it is of another model", loop)
+            log.warning("the checkpoint of %s is not used: it has another model", loop)
             self._saved.clear()
             self.checkpoints.remove()
             self._cut(self._kept)
@@ -156,13 +158,13 @@ class Run:
             memory[key] = value
         self.notes = {**json.loads(document["notes"]), **self.notes}
         self._started = min(self._started, time.perf_counter() - document["seconds"])
-        log.info("%s goes on from iteration %d", loop, document["iteration"])
+        log.info("%s resumes from iteration %d", loop, document["iteration"])
         return document["iteration"]
 
     def take_up(self, config: dict[str, Any]) -> None:
-        """Look for checkpoints that an earlier process left; without any, start a new record.
+        """Load checkpoints of an earlier process; without any, start a new record.
 
-        metrics.csv keeps the rows that the last of them knows of.
+        metrics.csv is truncated to the rows that it had at the last checkpoint.
         """
         file = self.path / "metrics.csv"
         present = _complete_lines(file) - 1
@@ -170,11 +172,11 @@ class Run:
         def fits(document: Document) -> str:
             notes = json.loads(document["notes"])
             if not same({**notes, "config": json.loads(document["config"])}, config):
-                return "it is of another configuration"
+                return "it has another configuration"
             if document["device"] != self.device.type:
                 return f"it was made on {document['device']}, this is {self.device.type}"
             if document["rows"] > max(present, 0):
-                return f"metrics.csv has {max(present, 0)} rows, not its {document['rows']}"
+                return f"metrics.csv has {max(present, 0)} rows, it needs {document['rows']}"
             return ""
 
         self._saved = self.checkpoints.load(fits)
@@ -185,7 +187,7 @@ class Run:
         self._cut(max((document["rows"] for document in self._saved.values()), default=0))
 
     def _cut(self, rows: int) -> None:
-        """Leave the first `rows` rows of metrics.csv."""
+        """Truncate metrics.csv to its first `rows` rows."""
         file = self.path / "metrics.csv"
         self._rows, self._columns = rows, []
         if rows == 0:
@@ -201,7 +203,7 @@ class Run:
         return self._latest if self._columns else {}
 
     def log(self, step: int, **values: Tensor | float) -> None:
-        """Append a row to metrics.csv. Every row must have the columns of the first."""
+        """Append a row to metrics.csv. All rows must have the columns of the first row."""
         row = {"step": step, **{name: float(value) for name, value in values.items()}}
         self._latest = row
         target = self.path / "metrics.csv"
@@ -216,7 +218,7 @@ class Run:
             logger.log(step, {name: value for name, value in row.items() if name != "step"})
 
     def save(self, name: str, **arrays: Tensor | np.ndarray) -> None:
-        """Store arrays as `<name>.npz`, compressed; states of zeros and ones as bytes."""
+        """Store arrays as `<name>.npz`, compressed; float32 zeros and ones are stored as bytes."""
         stored = {key: _array(value) for key, value in arrays.items()}
         writing.write(self.path / f"{name}.npz", writing.arrays(stored))
 
@@ -225,12 +227,12 @@ class Run:
         writing.write(self.path / f"{name}.safetensors", writing.tensors(tensors))
 
     def save_all(self, arrays: dict[str, Tensor]) -> None:
-        """Each array in a file of its own name."""
+        """Store each array in its own file, named after it."""
         for name, value in arrays.items():
             self.save(name, **{name: value})
 
     def note(self, **values: Any) -> None:
-        """Facts for run.json, JSON values."""
+        """Add facts to run.json, as JSON values."""
         self.notes.update(values)
 
 

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 def convergence(trace: NDArray) -> dict[str, NDArray]:
     """ESS (of the mean) and R-hat of each coordinate of `trace` `[draws, chains, *shape]`.
 
-    Both are NaN for a coordinate that is constant within every chain: nothing can be said of it,
-    least of all that it mixes. `constant` counts those.
+    Both are NaN for a coordinate that is constant within every chain, because its mixing cannot be
+    judged. `constant` counts such coordinates.
     """
     logging.getLogger("arviz").setLevel(logging.WARNING)  # which of its parts are there
     import arviz  # takes seconds to import, and most runs need none of it

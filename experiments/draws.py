@@ -1,4 +1,4 @@
-"""Every state that chains pass through, kept: what an estimator made of samples needs."""
+"""Run chains and keep every state, for estimators that need all samples."""
 
 import math
 
@@ -22,10 +22,10 @@ def consecutive(
 ) -> Tensor:
     """The states after each step from `x` `[chains, dim]`, uint8 `[steps * chains, dim]`.
 
-    In the order of the steps, the start left out. With a `run` the loop shows its progress and can
-    be resumed, and the record notes `unsettled`, the share of steps whose inner loop ended at its
-    bound, for a sampler that has such a loop. Raises ValueError unless states are of zeros and
-    ones.
+    States are in the order of the steps; the start is not included. With a `run`, the loop shows
+    its progress and can be resumed. If the sampler has an inner loop, the record then notes
+    `unsettled`, the fraction of steps at which that loop reached its bound. Raises ValueError for
+    states other than 0 and 1.
     """
     chain = Chain(sampler, model, x, rng, every=1, metrics=[] if run is None else [Unsettled()])
     memory = chain.memory
@@ -36,9 +36,9 @@ def consecutive(
         memory["drawn"][step - 1] = memory["state"].x
     last = memory["state"].x
     if last.isnan().any():
-        raise ValueError("a chain has come to NaN; look at the model: did its training diverge?")
+        raise ValueError("a chain became NaN; look at the model: did its training diverge?")
     if not ((last == 0) | (last == 1)).all():
-        raise ValueError("samples must be of zeros and ones here; set sampler.emit=sample")
+        raise ValueError("samples must be 0 or 1 here; set sampler.emit=sample")
     if run is not None and not math.isnan(share := float(chain.reading(steps).values["unsettled"])):
         run.note(unsettled=share)
     return memory["drawn"].flatten(0, 1)

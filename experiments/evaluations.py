@@ -1,7 +1,7 @@
-"""What is read of a model while it is being learned: scalars by name, from the model at hand.
+"""Evaluations of a model during learning: scalars by name.
 
-Each is a frozen dataclass of settings, called with the model that would be used (the average of its
-past where one is kept), the data and the negatives of the last update.
+Each is a frozen dataclass of settings. It is called with the model (its exponential moving average,
+if learning keeps one), the data, and the negative samples of the last update.
 """
 
 from abc import ABC, abstractmethod
@@ -18,7 +18,7 @@ ROWS = 500  # of the data evaluated at once
 
 
 class Evaluation(ABC):
-    """Called with gradients off; may read the host."""
+    """Called with gradients off. It may move data to the host."""
 
     @abstractmethod
     def __call__(
@@ -28,9 +28,9 @@ class Evaluation(ABC):
 
 @dataclass(frozen=True)
 class CouplingError(Evaluation):
-    """Natural log of the RMSE of J over all its entries, against that of `truth`.
+    """Natural log of the RMSE of the learned J against that of `truth`, over all entries.
 
-    Both are models with a `matrix`. Zhang et al. (2022), Figure 5.
+    Both models must have a `matrix`. Zhang et al. (2022), Figure 5.
     """
 
     truth: EnergyModel
@@ -44,10 +44,10 @@ class CouplingError(Evaluation):
 
 @dataclass(frozen=True)
 class Gap(Evaluation):
-    """Mean log pi of validation rows above that of training rows, and above the negatives'.
+    """Mean log pi of validation rows minus that of training rows, and minus that of negatives.
 
-    The first falls when a model learns its rows by heart. The second is near 0 as long as chains
-    keep up with the model, and far from it when learning goes astray.
+    The first falls when the model overfits. The second is near 0 while the chains follow the model,
+    and far from 0 when learning diverges.
     """
 
     rows: int = 1000

@@ -1,9 +1,9 @@
-"""Exact normalisers and means of small models, the truth that sampled ones are held against.
+"""Exact normalisers and means of small models, as ground truth for estimates.
 
     log Z = log sum_x exp(log_prob(x)),     mean = sum_x x exp(log_prob(x) - log Z)
 
-A model with structure answers itself (`EnergyModel.log_z_and_mean`: a lattice by transfer matrices,
-an RBM by its hidden layer). Any other finite model is enumerated chunk by chunk, so that memory
+A model may exploit its structure in `EnergyModel.log_z_and_mean`: a lattice uses transfer matrices,
+an RBM sums over its hidden layer. Any other finite model is enumerated in chunks, so that memory
 does not grow with the number of states.
 """
 
@@ -26,9 +26,9 @@ class Exact(NamedTuple):
 
 
 def exact(model: EnergyModel) -> Exact:
-    """The log normaliser and the mean of x, by the model's own structure where it has one.
+    """The log normaliser and the mean of x: by the model's own method, else by enumeration.
 
-    Raises ValueError for an infinite domain, or one of more than 2^26 states without structure.
+    Without such a method, raises ValueError for an infinite domain or more than 2^26 states.
     """
     own = model.log_z_and_mean()
     return enumerated(model) if own is None else Exact(*own)
@@ -36,7 +36,7 @@ def exact(model: EnergyModel) -> Exact:
 
 @torch.no_grad()
 def enumerated(model: EnergyModel) -> Exact:
-    """The same from every state, `CHUNK` of them at a time, summed in float64."""
+    """The log normaliser and the mean by enumeration, `CHUNK` states at a time, in float64."""
     domain, home = model.domain, _home(model)
     values = domain.values()
     count = len(values) ** domain.dim

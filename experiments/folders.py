@@ -1,9 +1,10 @@
-"""Which folder holds the record of a configuration, however its run was spelled.
+"""Find the folder that holds the record of a configuration.
 
-A run's folder is named after its overrides, for people to read. What counts is the identity of its
-configuration (`experiments.identity`): a run claims its folder by writing the digest to
-`.identity`, and a run of the same identity finds that folder. Records made before there were claims
-are known by the configuration in run.json. Imports no torch.
+A run's folder is named after its overrides, so that people can read it. Different overrides can
+give the same configuration, so folders are matched by the configuration's identity
+(`experiments.identity`). A run claims its folder by writing the identity's digest to `.identity`,
+and later runs of the same identity find it there. Records from before this file existed are matched
+by the configuration in run.json. Imports no torch.
 """
 
 import hashlib
@@ -23,10 +24,10 @@ DRAWING = ("figures", "tables")  # overrides below these say what is drawn, and 
 
 
 def run_name(overrides: Iterable[str], skipped: Collection[str] = ()) -> str:
-    """A folder's name from the overrides of a run, or of a sweep, but for those of keys `skipped`.
+    """A folder's name from the overrides of a run or a sweep, without the keys in `skipped`.
 
-    Numbers are written in one way: 0.30, .3 and 3e-1 are 0.3. A digest ends a name that is cut, or
-    in which characters had to be replaced.
+    Numbers have one spelling: 0.30, .3 and 3e-1 become 0.3. If the name is truncated, or some of
+    its characters are replaced, a digest is appended.
     """
     text = ",".join(sorted(spelled(overrides, skipped)))
     name = re.sub(r"[^A-Za-z0-9_=.,+\[\]-]", "_", text) or "default"
@@ -36,7 +37,7 @@ def run_name(overrides: Iterable[str], skipped: Collection[str] = ()) -> str:
 
 
 def spelled(overrides: Iterable[str], skipped: Collection[str] = ()) -> list[str]:
-    """The overrides as `key=value` with values in one spelling; of a repeated key the last."""
+    """The overrides as `key=value` in canonical spelling. The last of a repeated key is kept."""
     parsed = OverridesParser.create().parse_overrides(list(overrides))
     last = {one.get_key_element(): one for one in parsed if is_of_a_run(one.key_or_group, skipped)}
     return [_text(key, one) for key, one in last.items()]
@@ -58,7 +59,7 @@ def _text(key: str, override: Override) -> str:
 
 
 def identity_in(folder: Path) -> str | None:
-    """The digest of the run that `folder` belongs to; None where nothing tells it."""
+    """The digest of the run that `folder` belongs to, or None if it is unknown."""
     try:
         if (claim := folder / CLAIM).is_file():
             return claim.read_text().strip()
@@ -68,9 +69,9 @@ def identity_in(folder: Path) -> str | None:
 
 
 def find(parent: Path, mine: str, first: str = "") -> Path | None:
-    """The folder in `parent` that belongs to the identity `mine`.
+    """The folder in `parent` whose run has the identity `mine`, or None.
 
-    The one called `first` is preferred, then one that finished.
+    If there are several, the one named `first` is preferred, then a finished one.
     """
     if first and identity_in(parent / first) == mine:
         return parent / first

@@ -1,4 +1,4 @@
-"""Training data drawn from a model that is known, as a shared artifact."""
+"""Training data sampled from a known model, stored as a shared artifact."""
 
 import torch
 from torch import Tensor
@@ -13,9 +13,9 @@ CHUNK = 100  # chains at once: a sweep's memory stays in the processor's cache
 
 
 def examples(*, run: Run, model: EnergyModel, sampler: Sampler, chains: int, steps: int) -> Dataset:
-    """The last states of `chains` chains after `steps` steps of `sampler` from uniform ones.
+    """The final states of `chains` chains after `steps` steps of `sampler`, started uniformly.
 
-    All are training rows. They depend on the model seed only.
+    All rows are training rows. They depend on the model seed, not on the run's seed.
     """
     model = model.to(run.device)
 

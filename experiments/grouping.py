@@ -1,9 +1,9 @@
-"""Which records are averaged: those of one setting, which differ in seed alone.
+"""Group records for averaging: the records of a group differ only in their seed.
 
-Every figure, table and claim gets its records from here. What differs beyond the seed makes a group
-of its own, with a label that says what differs: a line, a box, a row. A figure whose x axis shows a
-setting names it among its `axes`; records that differ in an axis stay in one group. Where there is
-place for one setting only, `alone` refuses the others. Imports no torch.
+Every figure, table and claim gets its records from here. Records that differ in anything else form
+separate groups, each drawn as its own line, box or row, with a label that names the difference. A
+figure whose x axis shows a setting lists it in `axes`: records that differ in an axis stay in one
+group. Where only one setting can be shown, `alone` raises an error for several. Imports no torch.
 """
 
 import json
@@ -22,16 +22,16 @@ LONGEST = 40  # characters of a value in a label
 
 
 class UnlikeRecordsError(LookupError):
-    """Records that differ in more than their seed, where there is place for one setting."""
+    """Records differ in more than their seed where only one setting can be shown."""
 
 
 @dataclass(frozen=True)
 class Group:
-    """Records that differ in seed and axes alone.
+    """Records that differ only in seed and axes.
 
-    `key` is that of the sampler (`style.sampler_key`), for its colour; `differs` says in words in
-    what the group differs from others beside it, and is empty where nothing needs saying. `place`
-    counts the groups of one sampler, `of` in number.
+    `key` is the sampler's key (`style.sampler_key`), which gives its colour. `differs` names the
+    settings in which the group differs from the other groups; it is empty if there is no need. The
+    group is number `place` (from 0) of the sampler's `of` groups.
     """
 
     key: tuple[str, int]
@@ -47,15 +47,15 @@ class Group:
 
 
 def named(name: str, differs: str) -> str:
-    """`name` with what differs behind it."""
+    """`name`, followed by `differs` if it is not empty."""
     return ", ".join(filter(None, (name, differs)))
 
 
 def groups(records: Iterable[Record], axes: Sequence[str] = ()) -> list[Group]:
-    """The records in groups that differ in seed and `axes` alone; samplers in their usual order.
+    """Group records that differ only in seed and `axes`. Samplers are in their usual order.
 
-    `axes` are dotted keys of the configuration, such as `model.coupling`; `task` stands for all
-    below it. Of several records of one identity (and data) the first is taken.
+    `axes` are dotted keys of the configuration, such as `model.coupling`; `task` includes every key
+    below it. Of several records with the same identity and data, only the first is used.
     """
     found = [_Part(some, settings(some[0], axes)) for some in by_setting(once(records), axes)]
     targets = _telling(found, [k for k in _keys(found) if k.split(".")[0] in TARGET])
@@ -76,7 +76,7 @@ def groups(records: Iterable[Record], axes: Sequence[str] = ()) -> list[Group]:
 
 
 def by_setting(records: Iterable[Record], axes: Sequence[str] = ()) -> list[list[Record]]:
-    """The records in lists that agree in all `settings`, in the order of their first."""
+    """Lists of records that agree in all `settings`, in the order of their first records."""
     parts: dict[str, list[Record]] = {}
     for record in records:
         parts.setdefault(json.dumps(settings(record, axes), sort_keys=True), []).append(record)
@@ -86,9 +86,9 @@ def by_setting(records: Iterable[Record], axes: Sequence[str] = ()) -> list[list
 def by_sampler(
     records: Iterable[Record], axes: Sequence[str] = ()
 ) -> dict[tuple[str, int], list[Record]]:
-    """The records of each sampler, where there is place for one setting of it.
+    """The records of each sampler, where only one setting per sampler can be shown.
 
-    Raises UnlikeRecordsError where those of a sampler differ in more than seed and `axes`.
+    Raises UnlikeRecordsError if the records of a sampler differ in more than seed and `axes`.
     """
     found = groups(records, axes)
     for group in found:
@@ -98,9 +98,9 @@ def by_sampler(
 
 
 def alone(records: Iterable[Record], axes: Sequence[str] = ()) -> list[Record]:
-    """The records, each once, if they differ in seed and `axes` alone.
+    """The records without duplicates, if they differ only in seed and `axes`.
 
-    Raises UnlikeRecordsError that names the keys in which they differ.
+    Otherwise raises UnlikeRecordsError, which names the keys in which they differ.
     """
     kept = once(records)
     found = groups(kept, axes)
@@ -117,7 +117,7 @@ def alone(records: Iterable[Record], axes: Sequence[str] = ()) -> list[Record]:
 
 
 def once(records: Iterable[Record]) -> list[Record]:
-    """The first record of each identity and data: one that was made twice counts once."""
+    """The first record of each identity and data, so that a repeated run counts once."""
     first: dict[str, Record] = {}
     for record in records:
         seeds = {key: record.config.get(key) for key in SEEDS}
@@ -126,10 +126,10 @@ def once(records: Iterable[Record]) -> list[Record]:
 
 
 def settings(record: Record, axes: Sequence[str] = ()) -> Settings:
-    """What decides the record's numbers but for seeds and `axes`, by dotted key.
+    """The settings that determine the record's numbers, without seeds and `axes`, by dotted key.
 
-    With the data that were found. A key that is null counts as not there, which is how records of
-    before the key was introduced have it.
+    Includes which data were found. A key that is null is left out, so that older records, which
+    lack the key, compare equal.
     """
     parts = {key: record.config.get(key) for key in PARTS}
     data = parts["data"]
@@ -157,13 +157,13 @@ def _flat(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
 
 @dataclass(frozen=True)
 class _Part:
-    """Records of one setting, and what may tell them from others."""
+    """Records of one setting, and the keys by which they may differ from others."""
 
     records: list[Record]
     settings: Settings
 
     def value(self, key: str) -> str | None:
-        """JSON of the setting `key`, or of the choice of a group."""
+        """The setting `key` as JSON, or the option chosen for a group."""
         if key in CHOICES:
             name = self.records[0].choices.get(key)
             return None if name is None else json.dumps(name)
@@ -171,9 +171,9 @@ class _Part:
 
 
 def _keys(parts: Sequence[_Part]) -> list[str]:
-    """In what the parts differ, what a reader knows best first.
+    """The keys in which the parts differ, the most recognisable first.
 
-    That is what was set on the command line, then the choices of groups, then other settings.
+    The order is: keys set on the command line, choices of groups, other settings.
     """
     every = {key for part in parts for key in part.settings}
     differ = [key for key in (*CHOICES, *every) if len({part.value(key) for part in parts}) > 1]
@@ -193,7 +193,7 @@ def _keys(parts: Sequence[_Part]) -> list[str]:
 
 
 def _telling(parts: Sequence[_Part], keys: Sequence[str]) -> list[str]:
-    """As few of `keys`, in their order, as tell apart what all of them tell apart."""
+    """A greedy subset of `keys`, in their order, that tells apart as many parts as all of them."""
     chosen: list[str] = []
 
     def classes(some: Sequence[str]) -> int:
@@ -206,20 +206,20 @@ def _telling(parts: Sequence[_Part], keys: Sequence[str]) -> list[str]:
 
 
 def in_order(key: tuple[str, int]) -> tuple[int, int]:
-    """The place of a sampler in legends: that in SAMPLERS, unknown ones last."""
+    """A sort key for legends: the sampler's place in SAMPLERS, unknown samplers last."""
     names = list(SAMPLERS)
     return names.index(key[0]) if key[0] in names else len(names), key[1]
 
 
 def _ordered(part: _Part, key: str) -> tuple[bool, float, str]:
-    """Numbers in their order, then words."""
+    """A sort key: numbers in increasing order, then text."""
     value = json.loads(part.value(key) or "null")
     is_number = isinstance(value, int | float)
     return not is_number, float(value) if is_number else 0.0, str(value)
 
 
 def _words(key: str, value: str | None) -> str:
-    """`step_size 0.1`; other parts than the sampler keep their name: `model.coupling 0.3`."""
+    """A setting in words: `step_size 0.1` for the sampler, `model.coupling 0.3` for other parts."""
     return f"{key.removeprefix('sampler.')} {_text(value)}"
 
 

@@ -1,7 +1,7 @@
-"""What decides the numbers of a run, and so whether a record is the one that is asked for.
+"""The identity of a run: the part of its configuration that determines its numbers.
 
-The identity of a run is its resolved configuration in canonical form, however it was spelled on the
-command line. Imports no torch.
+It is the resolved configuration in canonical form, so it does not depend on how the command spelled
+it. A record belongs to a run if both have the same identity. Imports no torch.
 """
 
 import hashlib
@@ -9,8 +9,8 @@ import json
 from collections.abc import Collection
 from typing import Any
 
-# What run.py builds a run from. Other keys only feed these by interpolation (budget, sizes), or say
-# where and how a run happens (outputs, device, threads, logger, figures).
+# The groups from which run.py builds a run. Other keys feed these by interpolation (budget, sizes),
+# or say where and how the run is executed (outputs, device, threads, logger, figures).
 PARTS = ("data", "model", "sampler", "task")
 SEEDS = ("seed", "model_seed")
 # Keys that say where and how something happens, not what it computes.
@@ -29,16 +29,16 @@ SOURCES = ("root", "cache", "download", "strict")  # of a data set: where files 
 
 
 def same(earlier: dict[str, Any], config: dict[str, Any]) -> bool:
-    """Whether what `earlier` (run.json, or as much of it) was made for is what is asked for now.
+    """Whether the record `earlier` (run.json, or part of it) has the identity of `config`.
 
-    A record made from substitute data stands only while the same folders are looked in.
+    A record of substitute data is reused only if data are looked for in the same folders.
     """
     kept = SOURCES if (earlier.get("data") or {}).get("substitute") else ()
     return identity(earlier["config"], kept) == identity(config, kept)
 
 
 def digest(config: dict[str, Any], *, seeds: bool = True) -> str:
-    """A hash of the identity, as hexadecimal digits; without `seeds` all seeds share it."""
+    """A hash of the identity, as hexadecimal digits; `seeds=False` leaves out the seeds."""
     found = identity(config)
     if not seeds:
         found = {key: value for key, value in found.items() if key not in SEEDS}
@@ -46,11 +46,11 @@ def digest(config: dict[str, Any], *, seeds: bool = True) -> str:
 
 
 def identity(config: dict[str, Any], sources: Collection[str] = ()) -> dict[str, Any]:
-    """The part of a resolved configuration that decides the numbers, in canonical form.
+    """The part of a resolved configuration that determines the numbers, in canonical form.
 
-    Whole numbers are integers, so that 1 and 1.0 are equal. Of SOURCES only those in `sources` are
-    kept. A configuration without a task, such as the settings of a model that a run learns on the
-    way, counts whole but for ENVIRONMENT.
+    Whole numbers are integers, so that 1 and 1.0 are equal. Of the keys in SOURCES, only those in
+    `sources` are kept. A configuration without a task, such as the settings with which a run learns
+    a model, is kept except for the keys in ENVIRONMENT.
     """
     if "task" in config:
         kept = {key: config[key] for key in (*PARTS, *SEEDS) if key in config}
@@ -64,7 +64,7 @@ def identity(config: dict[str, Any], sources: Collection[str] = ()) -> dict[str,
 
 
 def canonical(value: Any, dropped: Collection[str] = ()) -> Any:
-    """`value` with whole numbers as integers, and without the keys `dropped` of any data set."""
+    """`value` with whole numbers as integers, and data sets without the keys `dropped`."""
     if isinstance(value, dict):
         is_data = str(value.get("_target_")).startswith("data.")
         return {

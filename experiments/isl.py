@@ -1,4 +1,4 @@
-"""Indirect sampling likelihood: how likely test points are under a density made of samples.
+"""Indirect sampling likelihood (ISL): how likely test points are under a kernel density of samples.
 
 O. Breuleux, Y. Bengio and P. Vincent, "Quickly Generating Representative Samples from an
 RBM-Derived Process", Neural Computation 2011, Section 5. S are binary samples, t is a test point:
@@ -6,12 +6,11 @@ RBM-Derived Process", Neural Computation 2011, Section 5. S are binary samples, 
     p_S(t) = 1/|S| sum_{s in S} prod_i beta^[t_i = s_i] (1 - beta)^[t_i != s_i]
     ISL    = mean over test points of log p_S(t)
 
-beta is chosen on validation points with all of S, and kept for every prefix of S, as in the paper.
-`own_beta_curve` chooses it anew for each prefix: the beta that suits many samples is too sharp for
-few. The number of mismatches m(s, t) is all that p_S needs of a pair, so that one matrix product
-serves every beta, and how often each m occurs at a point is all that is kept of S to choose beta.
-Everything goes in chunks of at most `CELLS` pairs, so memory does not grow with the number of
-samples.
+beta is chosen on validation points with all of S, and used for every prefix of S, as in the paper.
+`own_beta_curve` instead chooses it for each prefix: the best beta for many samples is too sharp for
+few. p_S depends on a pair only by its number of mismatches m(s, t), so one matrix product serves
+every beta. To choose beta, a histogram of m at each point replaces S. Pairs are computed in chunks
+of at most `CELLS`, so memory does not grow with the number of samples.
 """
 
 from collections.abc import Sequence
@@ -28,14 +27,17 @@ GRID = 57  # log-odds tried before the search between the best one's neighbours
 
 
 def mismatches(samples: Tensor, points: Tensor) -> Tensor:
-    """In how many sites each pair differs, `[n, dim], [m, dim] -> [n, m]`, exact float32."""
+    """The number of sites in which each pair differs, `[n, dim], [m, dim] -> [n, m]`.
+
+    float32, exact.
+    """
     samples, points = samples.float(), points.float()
     overlap = torch.addmm(samples.sum(-1, keepdim=True), samples, points.T, alpha=-2)
     return overlap.add_(points.sum(-1))
 
 
 def histograms(samples: Tensor, points: Tensor, cells: int = CELLS) -> Tensor:
-    """How many samples differ from each point in 0, 1 .. dim sites, int64 `[points, dim + 1]`."""
+    """Number of samples at each Hamming distance 0 .. dim of a point, int64 `[points, dim + 1]`."""
     _check(samples, points)
     count, bins = len(points), samples.shape[1] + 1
     offset = torch.arange(count, device=points.device) * bins
@@ -47,12 +49,12 @@ def histograms(samples: Tensor, points: Tensor, cells: int = CELLS) -> Tensor:
 
 
 def score(histogram: Tensor, beta: float) -> float:
-    """The ISL at a `beta` of 1/2 or more of the points that `histograms` was made for."""
+    """The ISL at `beta` >= 1/2, from the `histograms` of the points."""
     return _score(*_from_nearest(histogram), histogram.shape[1] - 1, beta)
 
 
 def best_beta(histogram: Tensor) -> float:
-    """The beta in [1/2, 1) with the largest ISL: a grid of its log-odds, then Brent's method."""
+    """The beta in [1/2, 1) with the largest ISL: a grid over log-odds, then Brent's method."""
     aligned, dim = _from_nearest(histogram), histogram.shape[1] - 1
 
     def loss(log_odds: float) -> float:
@@ -66,7 +68,7 @@ def best_beta(histogram: Tensor) -> float:
 
 
 def _from_nearest(histogram: Tensor) -> tuple[Tensor, Tensor]:
-    """Each row shifted to begin at its nearest sample, float64, and where that was, `[points]`."""
+    """Each row shifted to start at its smallest mismatch, and that mismatch `[points]`, float64."""
     bins = histogram.shape[1]
     nearest = (histogram > 0).byte().argmax(-1, keepdim=True)
     index = torch.arange(bins, device=histogram.device) + nearest
@@ -75,7 +77,7 @@ def _from_nearest(histogram: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _score(counts: Tensor, nearest: Tensor, dim: int, beta: float) -> float:
-    """Mean log of sum_m counts beta^(dim - m) (1 - beta)^m / |S|; beta >= 1/2 cannot underflow."""
+    """Mean of log sum_m counts beta^(dim - m) (1 - beta)^m / |S|. No underflow for beta >= 1/2."""
     slope = float(np.log(beta) - np.log1p(-beta))
     further = torch.arange(counts.shape[1], dtype=counts.dtype, device=counts.device)
     nearby = (counts @ (-slope * further).exp()).log()
@@ -95,9 +97,10 @@ def log_density(
 ) -> Tensor:
     """Log p_S of each point for the prefixes of S in `sizes`, float64 `[sizes, points]`.
 
-    A running logsumexp: each chunk is summed relative to its nearest sample, whose number of
-    mismatches is an exact integer. Raises ValueError for states other than 0 and 1 (grey E[x|h]
-    has no p_S), a beta outside (0, 1), or sizes that do not increase within the samples.
+    Uses a running logsumexp: each chunk is summed relative to its nearest sample, whose number of
+    mismatches is an exact integer. Raises ValueError for states other than 0 and 1 (p_S is not
+    defined for grey E[x|h]), a beta outside (0, 1), or sizes that do not increase strictly from 1
+    or more to at most the number of samples.
     """
     _check(samples, points)
     if not 0 < beta < 1:
@@ -108,7 +111,7 @@ def log_density(
         or not 1 <= sizes[0] <= sizes[-1] <= len(samples)
     ):
         raise ValueError(
-            f"sizes must increase from 1 or more to at most {len(samples)} samples, got {sizes}"
+            f"sizes must increase, from at least 1 to at most {len(samples)} samples, got {sizes}"
         )
     slope = float(np.log(beta) - np.log1p(-beta))  # each mismatch costs so much
     rows = max(1, cells // len(points))
@@ -128,9 +131,9 @@ def log_density(
 def own_beta_curve(
     samples: Tensor, valid: Tensor, points: Tensor, sizes: Sequence[int], cells: int = CELLS
 ) -> tuple[Tensor, Tensor]:
-    """The best beta on `valid` of the first n samples, and the ISL of `points` at it.
+    """The best beta on `valid` for the first n samples, and the ISL of `points` at that beta.
 
-    Both float64 `[sizes]`, for each n of `sizes` (increasing). `curve` keeps one beta instead.
+    Both float64 `[sizes]`, for each n of `sizes` (increasing). `curve` uses one beta for all n.
     """
     betas, scores, start = [], [], 0
     on_valid = on_points = torch.zeros((), dtype=torch.long)
@@ -155,7 +158,7 @@ def _check(samples: Tensor, points: Tensor) -> None:
         given = f"{list(samples.shape)} and {list(points.shape)}"
         raise ValueError(f"samples and points must be [n, dim] and [m, dim], got {given}")
     if not len(samples) or not len(points):
-        raise ValueError(f"got {len(samples)} samples and {len(points)} points, need both")
+        raise ValueError(f"need samples and points, got {len(samples)} and {len(points)}")
     for name, rows in (("samples", samples), ("points", points)):
         if not all(((part == 0) | (part == 1)).all() for part in rows.split(CHECKED)):
             raise ValueError(f"{name} must be 0 or 1; the ISL of grey values is not defined")

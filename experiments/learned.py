@@ -1,9 +1,9 @@
-"""Models that task=ebm_learning has stored: read from its record, or learned here for all to share.
+"""Models learned by task=ebm_learning: read from its record, or learned here.
 
-A run that needs them holds the settings of that task under a key of its own configuration
-(conf/experiment/parts/ebm_use.yaml). A finished record that was made with the same settings, model,
-sampler, data and seeds is read. Where there is none, the same task learns the models, and they are
-a shared artifact (`experiments.artifacts`).
+A run that needs them has the settings of that task in its own configuration, under `learning`
+(conf/experiment/parts/ebm_use.yaml). If a finished record has the same settings, model, sampler,
+data and seeds, its models are read. Otherwise the task learns the models here, and they are stored
+as a shared artifact (`experiments.artifacts`).
 """
 
 import logging
@@ -39,8 +39,8 @@ def snapshots(
 ) -> States:
     """The stored models by name (`ema_005000`), in the order of their updates.
 
-    `learn` is the task, for a model that has no record under `experiment`; `sampler` is what it
-    learns with. Raises ValueError without data.
+    `learn` is the task that learns a model if `experiment` has no record of it; `sampler` is the
+    sampler used in learning. Raises ValueError without data.
     """
     if data is None:
         raise ValueError("learning needs a data set; give one, such as data=static_mnist")
@@ -81,14 +81,14 @@ def snapshots(
 
 
 def last(*, model: EnergyModel, run: Run, **settings: Any) -> EnergyModel:
-    """`model` as it was stored last; settings as those of `snapshots`."""
+    """`model` with its last stored state. `settings` are those of `snapshots`."""
     states = snapshots(model=model, run=run, **settings)
     model.load_state_dict(states[max(states)])
     return model.requires_grad_(False)
 
 
 def _settings(config: dict[str, Any], key: str) -> dict[str, Any]:
-    """What decides a learned model, of a configuration with the task's settings under `key`."""
+    """The settings that determine a learned model; the task's settings are at `config[key]`."""
     data = {k: v for k, v in config["data"].items() if k not in SOURCES}
     parts = {name: config[name] for name in ("model", "sampler", "seed", "model_seed")}
     return {**parts, "data": data, "learning": config[key]}

@@ -1,4 +1,4 @@
-"""Experiment trackers besides the record's own files: Weights & Biases and TensorBoard."""
+"""Experiment trackers, in addition to the record's own files: Weights & Biases and TensorBoard."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 @dataclass
 class WandB:
-    """Weights & Biases. Offline unless `mode` says otherwise; runs land in the record's folder."""
+    """Weights & Biases. Offline by default; its files are written to the record's folder."""
 
     project: str = "latticework"
     mode: Literal["online", "offline", "disabled"] = "offline"

@@ -1,4 +1,4 @@
-"""Facts of the machine and of the code that a record keeps."""
+"""Facts about the machine and the code, for the record."""
 
 import os
 import platform
@@ -22,12 +22,15 @@ def find_device(name: str) -> torch.device:
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
         if (torch.device(name).index or 0) >= count:
             seen = f"{count} CUDA device{'s' * (count > 1)}" if count else "no CUDA device"
-            raise ValueError(f"device={name} was asked for, but this PyTorch sees {seen}")
+            raise ValueError(f"device={name} is not available: this PyTorch sees {seen}")
     return torch.device(name)
 
 
 def peak_memory(device: torch.device) -> int:
-    """Of this process so far, so at most that of the run; on a GPU what PyTorch took of it."""
+    """Peak memory of the process in bytes: an upper bound for this run.
+
+    On a GPU, the peak of the memory that PyTorch reserved there.
+    """
     if device.type == "cuda":
         return torch.cuda.max_memory_reserved(device)
     unit = 1 if sys.platform == "darwin" else 1024
@@ -52,7 +55,10 @@ def versions() -> dict[str, str]:
 
 @cache
 def commit() -> dict[str, Any]:
-    """As it was at the first run of a sweep, which is the code that all of them execute."""
+    """The git commit, and whether the checkout had changes.
+
+    Read once per process: all runs of a sweep execute the code that was loaded at its start.
+    """
 
     def git(*words: str) -> str:
         done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True)

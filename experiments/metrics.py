@@ -1,7 +1,7 @@
-"""Online metrics: sums kept on the device while a chain runs, read every so often.
+"""Online metrics: sums accumulated on the device while a chain runs, and read at intervals.
 
-A metric is a frozen dataclass of settings; what it accumulates is its carry, a NamedTuple of
-tensors, so that a captured graph can hold it.
+A metric is a frozen dataclass of settings. What it accumulates is its carry, a NamedTuple of
+tensors, which can be part of a CUDA graph.
 """
 
 from abc import ABC, abstractmethod
@@ -19,7 +19,7 @@ from samplers.base import Info
 
 
 class Metric(ABC):
-    """`init` once, `update` after every step (device only), `read` when asked."""
+    """`init` is called once, `update` after every step (on the device only), `read` on demand."""
 
     @abstractmethod
     def init(self, model: EnergyModel, state: Any, reference: Reference) -> Any: ...
@@ -33,12 +33,12 @@ class Metric(ABC):
         """Scalars by name."""
 
     def arrays(self, carry: Any) -> dict[str, Tensor]:
-        """What to store when the chain has ended, by name."""
+        """Arrays to store when the chain has ended, by name."""
         return {}
 
 
 def needs(metric: Metric, what: Tensor | None, name: str) -> Tensor:
-    """Raise ValueError when the experiment gives the metric no such reference."""
+    """Return `what`; raise ValueError if it is None, because the metric needs this reference."""
     if what is None:
         raise ValueError(
             f"{type(metric).__name__} needs the reference `{name}`; "
@@ -58,7 +58,8 @@ class MarginalSums(NamedTuple):
 class MarginalError(Metric):
     """Log RMSE of each chain's running mean against the exact mean, over chains and sites.
 
-    On {0, 1} it is the error of 2 mean - 1, natural logarithm (Zhang et al. 2022, Figure 3).
+    Natural logarithm. On {0, 1} the mean is mapped to 2 mean - 1, the mean spin (Zhang et al. 2022,
+    Figure 3).
     """
 
     def init(self, model: EnergyModel, state: Any, reference: Reference) -> MarginalSums:
@@ -85,9 +86,10 @@ class Ensemble(NamedTuple):
 class EnsembleError(Metric):
     """Log RMSE over sites of the mean of the current states of all chains, natural logarithm.
 
-    What interacting particles are meant for (Han et al. 2020): they settle as a set, so that their
-    mean over time has the error of that set. n independent exact draws have an error of about
-    sd / sqrt(n), with sd the standard deviation of a site. On {0, 1} of 2 mean - 1.
+    For interacting particles (Han et al. 2020): they converge to a fixed set, so averaging over
+    time does not reduce the error of that set. For comparison, n independent exact draws have an
+    error of about sd / sqrt(n), with sd the standard deviation of a site. On {0, 1} the error is
+    that of 2 mean - 1.
     """
 
     def init(self, model: EnergyModel, state: Any, reference: Reference) -> Ensemble:
@@ -124,9 +126,9 @@ class Acceptance(Metric):
 
 @dataclass(frozen=True)
 class Unsettled(Metric):
-    """Share of steps since the start, over chains, whose inner loop ended at its bound.
+    """Fraction of steps since the start, over chains, at which the inner loop reached its bound.
 
-    As rates-herding's `sweeps`. NaN for samplers without such a loop.
+    An example of a bound is `sweeps` of rates-herding. NaN for samplers without an inner loop.
     """
 
     def init(self, model: EnergyModel, state: Any, reference: Reference) -> Average:
@@ -150,7 +152,7 @@ class Changes(NamedTuple):
 
 @dataclass(frozen=True)
 class Changed(Metric):
-    """Mean number of sites that a step changes, rejected steps counted as none."""
+    """Mean number of sites that a step changes. A rejected step counts as 0."""
 
     def init(self, model: EnergyModel, state: Any, reference: Reference) -> Changes:
         zero = torch.zeros((), device=state.x.device)
@@ -169,9 +171,10 @@ class Changed(Metric):
 class Proposed(Metric):
     """Mean number of sites that a proposal changes, accepted or not, over the states visited.
 
-    Binary domains, from the logits that the sampler's state carries. `draws = 0`: every site flips
-    on its own with probability sigmoid(logit) (DMALA). `draws = X`: the distinct ones of X sites
-    drawn with replacement from softmax(logits) flip (GWG-X). `Changed` counts rejections as none.
+    For binary domains, computed from the logits in the sampler's state. With `draws=0`, each site
+    flips independently with probability sigmoid(logit) (DMALA). With `draws=X`, X sites are drawn
+    with replacement from softmax(logits), and each distinct one flips (GWG-X). `Changed`, in
+    contrast, counts a rejected step as 0.
     """
 
     draws: int = 0
@@ -179,7 +182,7 @@ class Proposed(Metric):
     def init(self, model: EnergyModel, state: Any, reference: Reference) -> Average:
         if not (isinstance(model.domain, Binary) and hasattr(state, "logits")):
             raise ValueError(
-                "Proposed needs a binary model and a sampler that keeps its proposal's logits "
+                "Proposed needs a binary model and a sampler whose state has its proposal's logits "
                 f"(gwg, dmala, dula), got {type(state).__name__} on {model.domain}"
             )
         zero = torch.zeros((), device=state.x.device)
@@ -205,11 +208,11 @@ class Samples(NamedTuple):
 
 @dataclass(frozen=True)
 class MMD(Metric):
-    """Squared maximum mean discrepancy of the current states to ground-truth samples.
+    """Squared maximum mean discrepancy between the current states and ground-truth samples.
 
-    `mmd_v` is the V-statistic, whose logarithm `log_mmd` is Figure 4 of Zhang et al. (2022);
-    `mmd_u` is the unbiased U-statistic, which may be negative. `log_mmd_floor` is what as many
-    independent ground-truth samples give.
+    `mmd_v` is the V-statistic; its logarithm `log_mmd` is shown in Figure 4 of Zhang et al. (2022).
+    `mmd_u` is the unbiased U-statistic, which may be negative. `log_mmd_floor` is the value for
+    equally many independent ground-truth samples in place of the chains.
     """
 
     def init(self, model: EnergyModel, state: Any, reference: Reference) -> Samples:
@@ -239,9 +242,10 @@ class Traces(NamedTuple):
 
 @dataclass(frozen=True)
 class Trace(Metric):
-    """Every state of a chain for ESS and R-hat: `draws` steps of `chains` chains, one byte a site.
+    """The states of the last `draws` steps of the first `chains` chains, for ESS and R-hat.
 
-    Stored as the array `trace` `[draws, chains, *shape]`; states must be integers in -128..127.
+    Stored as the array `trace` `[draws, chains, *shape]`, one byte a site. States must be integers
+    in -128..127.
     """
 
     draws: int

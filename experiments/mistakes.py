@@ -1,7 +1,7 @@
-"""Mistakes in a command and failures of a run, told in a line instead of a traceback.
+"""Report mistakes in a command and failures of a run in one line instead of a traceback.
 
-`told` stands around the whole program and says what Hydra could not compose; `summary` puts an
-error that a run raised in a line, for its record. HYDRA_FULL_ERROR=1 shows tracebacks all the same.
+`told` wraps the whole program and explains errors of Hydra's composition. `summary` describes an
+error that a run raised, for its record. HYDRA_FULL_ERROR=1 shows tracebacks as well.
 """
 
 import logging
@@ -34,15 +34,15 @@ warnings.filterwarnings("ignore", message=r"\s*'hydra/launcher/\w+' is validated
 
 
 class ConfigurationError(ValueError):
-    """A configuration that cannot be run; the message says what to change."""
+    """The configuration is not valid; the message says what to change."""
 
 
 class UnwritableError(OSError):
-    """A file that could not be written; the message says which, why, and what to do."""
+    """A file could not be written; the message says which, why, and what to do."""
 
 
 def nearest(name: str, options: Iterable[Any]) -> str:
-    """The options that `name` may be meant to be, or all of them where none is near."""
+    """A hint for a misspelled `name`: the closest options, or all of them if none is close."""
     known = sorted(map(str, options))
     if near := get_close_matches(name.lower(), known, cutoff=0.5):
         return f"did you mean {' or '.join(near)}?"
@@ -50,18 +50,18 @@ def nearest(name: str, options: Iterable[Any]) -> str:
 
 
 def shortened(value: Any) -> str:
-    """`value` as a message shows it."""
+    """`value` as text, short enough for a message."""
     return _cut(repr(value), 80)
 
 
 def _cut(text: str, longest: int = 500) -> str:
-    """`text` on one line."""
+    """`text` on one line, truncated to `longest` characters."""
     line = " ".join(text.split())
     return line if len(line) <= longest else f"{line[: longest - 3]}..."
 
 
 def in_a_line(error: BaseException) -> str:
-    """The message of `error`, after its type where the message may not speak for itself."""
+    """The message of `error`, preceded by its type unless it is a ValueError or OmegaConf's."""
     if isinstance(error, OmegaConfBaseException):
         message, key = str(error.msg or error).partition("\n")[0], str(error.full_key or "")
         return message if not key or key in message else f"{key}: {message}"
@@ -70,7 +70,7 @@ def in_a_line(error: BaseException) -> str:
 
 
 def summary(error: BaseException) -> str:
-    """What went wrong in a run, in a line: of what could not be built, which part and why."""
+    """What went wrong in a run, in one line; if a part could not be built, which part and why."""
     if isinstance(error, InstantiationException) and error.__cause__:
         target = re.findall(r"target '([^']+)'", str(error))[:1]
         key = re.findall(r"full_key: (\S+)", str(error))[-1:]  # after those of its cause
@@ -84,16 +84,17 @@ def summary(error: BaseException) -> str:
 
 
 def wants_traceback() -> bool:
-    """Whether the user asked for tracebacks, in the way that Hydra lets one ask."""
+    """Whether the user asked for tracebacks by Hydra's variable HYDRA_FULL_ERROR."""
     return os.environ.get("HYDRA_FULL_ERROR") == "1"
 
 
 @contextmanager
 def told() -> Iterator[None]:
-    """End the program with a message where an error would end it with a traceback.
+    """End the program with a message instead of a traceback if an error is raised.
 
-    Hydra's own report is out of action meanwhile: what it does not expect, it prints whole. So is
-    that of `logging`, which prints a traceback for each line that a full disk does not take.
+    Inside the block, Hydra's own error report is disabled, because it prints tracebacks of errors
+    that it does not expect. So is that of `logging`, which prints a traceback for each line that
+    cannot be written to a full disk.
     """
     modules: tuple[Any, ...] = (hydra._internal.utils, hydra._internal.hydra)
     own = hydra._internal.utils.run_and_report
@@ -106,7 +107,7 @@ def told() -> Iterator[None]:
     except Exception as error:  # noqa: BLE001 - whatever it is, a user reads a message
         end(error)
     except KeyboardInterrupt:  # where no checkpoint could be written
-        print("interrupted: the same command goes on with what is missing", file=sys.stderr)
+        print("interrupted: the same command continues with what is missing", file=sys.stderr)
         raise SystemExit(128 + signal.SIGINT) from None
     finally:
         logging.raiseExceptions = before
@@ -119,7 +120,7 @@ def _call(function: Callable[[], Any]) -> Any:
 
 
 def end(error: Exception) -> NoReturn:
-    """Leave with status 1, saying why."""
+    """Print why, and exit with status 1."""
     if wants_traceback():
         traceback.print_exception(error)
     print(_explained(error, sys.argv[1:]), file=sys.stderr)
@@ -127,7 +128,7 @@ def end(error: Exception) -> NoReturn:
 
 
 def _explained(error: Exception, command: list[str]) -> str:
-    """What is wrong with the words of a command, of which Hydra raised `error`."""
+    """A message for an `error` that Hydra raised for the words of `command`."""
     if isinstance(error, MissingConfigException) and error.options:
         group, _, name = str(error.missing_cfg_file).rpartition("/")
         return f"{group}={name} is not known: {nearest(name, error.options)}"
@@ -145,12 +146,12 @@ def _explained(error: Exception, command: list[str]) -> str:
         given = [word for word in command if _is_no_name(word.partition("=")[2])]
         return (
             f"{in_a_line(error)}, in {', '.join(given)}: a group such as data takes the name of "
-            "one of its options, and ~data takes it away"
+            "one of its options, and ~data removes it"
         )
     if "Unknown plugin class" in str(error):
         return (
-            f"{in_a_line(error)}: this launcher is in a package that is not installed; "
-            "docs/scaling.md says in which"
+            f"{in_a_line(error)}: the package of this launcher is not installed; "
+            "docs/scaling.md names it"
         )
     if isinstance(error, ConfigurationError):
         return str(error)
@@ -158,18 +159,18 @@ def _explained(error: Exception, command: list[str]) -> str:
         signals = ", ".join(sorted(set(re.findall(r"SIG[A-Z]+", str(error))))) or "a signal"
         return f"a process of the sweep died ({signals}), which ends the sweep"
     if isinstance(error, OSError):
-        return f"{summary(error)}; outputs (or LATTICEWORK_OUTPUTS) names the folder for records"
+        return f"{summary(error)}; set the folder for records by outputs or LATTICEWORK_OUTPUTS"
     return f"{summary(error)}\nHYDRA_FULL_ERROR=1 shows where this was raised."
 
 
 def _quoting(override: str) -> str:
-    """How to give a value as text: in quotes for Hydra, inside quotes for the shell."""
+    """How to quote a value: in quotes for Hydra, and those in quotes for the shell."""
     key, _, value = override.partition("=")
     if " " not in value:
-        return "in quotes where they hold blanks, brackets or commas"
+        return "in quotes if the value has blanks, brackets or commas"
     text = QuotedString(text=value.strip("'\""), quote=Quote.double).with_quotes()
     word = shlex.quote(f"{key}={text}")
-    return f"and a text with blanks, brackets or commas takes quotes inside quotes: {word}"
+    return f"and a text with blanks, brackets or commas needs quotes inside quotes: {word}"
 
 
 def _is_no_name(text: str) -> bool:

@@ -13,8 +13,8 @@ from torch import Tensor
 class Within(NamedTuple):
     """Mean kernel value between the members of one set, `[]` each."""
 
-    all_pairs: Tensor  # a state with itself counted: the V-statistic's term
-    distinct: Tensor  # not counted: the U-statistic's; NaN for a single state
+    all_pairs: Tensor  # including each state with itself: the V-statistic's term
+    distinct: Tensor  # without these: the U-statistic's term; NaN for a single state
 
 
 def kernel(x: Tensor, y: Tensor) -> Tensor:
@@ -24,7 +24,7 @@ def kernel(x: Tensor, y: Tensor) -> Tensor:
 
 
 def within(x: Tensor) -> Within:
-    """The part of an MMD that depends on one set `[n, d]` only."""
+    """The terms of an MMD that depend on a single set `[n, d]`."""
     n, total = len(x), kernel(x, x).sum()
     # A state is at distance 0 from itself, so the diagonal sums to n.
     distinct = (total - n) / (n * (n - 1)) if n > 1 else torch.full_like(total, torch.nan)
@@ -34,7 +34,7 @@ def within(x: Tensor) -> Within:
 def mmd_squared(x: Tensor, y: Tensor, within_y: Within | None = None) -> tuple[Tensor, Tensor]:
     """The V-statistic and the unbiased U-statistic of MMD^2 between `[n, d]` and `[m, d]`.
 
-    `within_y` is `within(y)`, for a caller that compares many sets with one.
+    A caller that compares many sets with the same `y` can pass `within(y)` as `within_y`.
     """
     mine, theirs = within(x), within_y or within(y)
     between = 2 * kernel(x, y).mean()

@@ -1,8 +1,9 @@
-"""Where the negative samples of RBM training come from: CD, SML, fast PCD, herding.
+"""Negative samples for RBM training: CD, SML, fast PCD and herding.
 
-Each class is a frozen dataclass with `start`, which gives the memory between updates, `draw`, which
-gives the negative samples of one update and the new memory, `value`, whose gradient is followed
-upwards at the data and downwards at the negatives, and `learn`, which sees that gradient.
+Each class is a frozen dataclass with four methods. `start` returns the memory that is kept between
+updates. `draw` returns the negative samples of one update and the new memory. `value` is the
+objective: training ascends its gradient at the data and descends it at the negatives. `learn`
+updates the memory once that gradient is known.
 
 O. Breuleux, Y. Bengio and P. Vincent, "Quickly Generating Representative Samples from an
 RBM-Derived Process", Neural Computation 2011, Section 2.
@@ -35,11 +36,11 @@ class Negatives(ABC):
         """Negative samples `[n, visible]` and the memory after them; `positive` is the batch."""
 
     def value(self, model: EnergyModel, x: Tensor) -> Tensor:
-        """What training raises at the data and lowers at the negatives, `[n]`: log p(x)."""
+        """The objective `[n]`, raised at the data and lowered at the negatives: log p(x)."""
         return model(x)
 
     def learn(self, memory: Any, model: EnergyModel) -> Any:
-        """The memory after the model's `.grad` (of the loss, downhill) is known."""
+        """The memory after the update. The model's `.grad` is the gradient of the loss."""
         return memory
 
 
@@ -61,7 +62,7 @@ class Contrastive(Negatives):
 
 @dataclass(frozen=True)
 class Persistent(Negatives):
-    """SML, or PCD: `particles` chains of `sampler` go on from update to update. Tieleman 2008."""
+    """SML, or PCD: `particles` chains of `sampler` persist between updates. Tieleman 2008."""
 
     sampler: Sampler
     particles: int = 100
@@ -129,11 +130,11 @@ class FastPersistent(Negatives):
 class Herding(Negatives):
     """Herding: SML at temperature 0. Welling, ICML 2009 and UAI 2009.
 
-    `particles` chains climb log p(x, h) by `sweeps` sweeps that set h, then x, to what is likeliest
-    given the other. Statistics are those of max_h log p(x, h), whose gradient has h = 1[input > 0],
-    at the data too. The parameters do not converge; the model is what they are at the end. Only the
-    ratio of the learning rate to the initial weights matters, and the paper's rate of 1 is one
-    choice of it: where it is large, all hidden units stay alike.
+    `particles` chains climb log p(x, h). Each of `sweeps` sweeps sets h, then x, to its most likely
+    value given the other. The objective is max_h log p(x, h), at the data too; its gradient has
+    h = 1[input > 0]. The parameters do not converge, and the model is given by their last value.
+    Only the ratio of the learning rate to the initial weights matters; the paper's rate of 1 is one
+    choice. If the ratio is large, all hidden units stay alike.
     """
 
     particles: int = 100

@@ -1,4 +1,4 @@
-"""How often chains visit each state of a target small enough to list."""
+"""Count how often chains visit each state of a small target."""
 
 import math
 from dataclasses import dataclass
@@ -15,13 +15,13 @@ from samplers.base import Info
 
 class Visits(NamedTuple):
     counts: Tensor  # [chains, states], in the order of `Domain.enumerate`
-    values: Tensor  # those of one site, as in `Domain.values`
-    place: Tensor  # [dim], what a site's value counts in the index of the state
+    values: Tensor  # of one site, as in `Domain.values`
+    place: Tensor  # [dim], the place value of each site in the index of a state
 
 
 @dataclass(frozen=True)
 class Occupancy(Metric):
-    """Visits to each state since the start, the start itself left out. Reads no scalar."""
+    """Visits to each state after the start, which is not counted. Reports no scalar."""
 
     def init(self, model: EnergyModel, state: Any, reference: Reference) -> Visits:
         domain, device = model.domain, state.x.device
@@ -42,27 +42,27 @@ class Occupancy(Metric):
 
 
 def _digits(values: Tensor, x: Tensor) -> Tensor:
-    """The place of each entry among the sorted values, a few: faster than a binary search."""
+    """Index of each entry in the sorted `values`. Faster than binary search for few values."""
     return (x.unsqueeze(-1) > values[:-1]).sum(-1)
 
 
 def pooled_law(counts: Tensor) -> Tensor:
-    """Fraction of all visits that each state had, `[states]`, float64."""
+    """Each state's fraction of all visits, `[states]`, float64."""
     total = counts.sum(0).double()
     return total / total.sum()
 
 
 def noise_floor(counts: Tensor) -> Tensor:
-    """Expected L1 distance of `pooled_law` to its own mean, by chance alone.
+    """Expected L1 distance between `pooled_law` and its expectation, due to sampling noise.
 
-    Chains are independent, so the spread between their histograms gives the standard error of each
-    frequency, whatever the correlation within a chain; a centred normal error e has mean |e| of
-    sqrt(2 / pi) standard errors.
+    Chains are independent. So the spread between their histograms gives the standard error of each
+    frequency, even if states within a chain are correlated. A centred normal error has a mean
+    absolute value of sqrt(2 / pi) standard errors.
     """
     laws = counts.double() / counts.sum(-1, keepdim=True)
     return math.sqrt(2 / math.pi) * (laws.std(0) / math.sqrt(len(laws))).sum()
 
 
 def independent_floor(law: Tensor, draws: int) -> Tensor:
-    """The same for the histogram of `draws` independent draws from `law`."""
+    """Expected L1 distance between `law` and the histogram of `draws` independent draws from it."""
     return (2 / math.pi * law * (1 - law) / draws).sqrt().sum()

@@ -1,7 +1,8 @@
-"""A debug mode: a step leaves nothing of the state it was given, so that late readers are found.
+"""A debug mode that overwrites old states, to find code that reads them too late.
 
-A step may reuse the memory of its old state, but many steps do not: code that keeps an old state
-then works by luck, with one sampler and not with another. Here every old state is overwritten.
+A step may reuse the memory of its old state, but not every sampler does. Code that keeps an old
+state may therefore work with one sampler and fail with another. Here every old state is
+overwritten.
 """
 
 from dataclasses import dataclass
@@ -17,12 +18,11 @@ from samplers.base import Info, Sampler
 
 @dataclass(frozen=True)
 class Poisoned(Sampler):
-    """`sampler`, with each old state overwritten after the step: NaN, or the largest integer.
+    """`sampler`, with each old state overwritten after the step: by NaN, or the largest integer.
 
-    A step returns copies, and then all tensors of the old state are overwritten, those that the
-    step reused too. Whoever reads an old state gets NaN, or an index out of range. Draws and
-    numbers are those of `sampler`, bit for bit. For tests and debugging, in any loop; `run_chain`
-    does it with `debug=True`.
+    A step copies its result, and then overwrites all tensors of the old state, including those that
+    it reused. Code that reads an old state gets NaN or an index out of range. Results equal those
+    of `sampler` bit for bit. For tests and debugging, in any loop; `run_chain(debug=True)` uses it.
     """
 
     sampler: Sampler
@@ -54,7 +54,7 @@ class Poisoned(Sampler):
 
 
 def copied(tree: Any) -> Any:
-    """`tree` (NamedTuples, tuples and lists of tensors) with memory of its own."""
+    """A deep copy of `tree` (NamedTuples, tuples and lists of tensors)."""
     if isinstance(tree, Tensor):
         return tree.clone()
     if isinstance(tree, tuple | list):  # torch's pytree takes several times as long

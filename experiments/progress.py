@@ -20,9 +20,9 @@ def progress(
     latest: Callable[[], dict[str, float]],
     done: int = 0,
 ) -> Iterator[T]:
-    """Yield `items`, showing how far they are. `latest` gives the newest metrics by name.
+    """Yield `items` and show the progress. `latest` returns the newest metrics by name.
 
-    `done` of the `total` were before them.
+    `done` of the `total` items were processed earlier.
     """
     if total is None and isinstance(items, Sized):
         total = done + len(items)

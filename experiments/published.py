@@ -1,4 +1,4 @@
-"""The papers' own numbers, read from `published.yaml`. Imports no torch."""
+"""The numbers printed in the papers, read from `published.yaml`. Imports no torch."""
 
 from functools import cache
 from pathlib import Path
@@ -12,9 +12,9 @@ FILE = Path(__file__).with_name("published.yaml")
 
 
 def published(name: str, *keys: str) -> Estimate | None:
-    """The number at `keys` of the table or figure `name`; None where the paper prints none.
+    """The number at `keys` of the table or figure `name`; None if the paper does not print it.
 
-    Raises KeyError for a name that is not in the file at all.
+    Raises KeyError for a name that is not in the file.
     """
     node: Any = _file()[name]["values"]
     for key in keys:
@@ -25,7 +25,7 @@ def published(name: str, *keys: str) -> Estimate | None:
 
 
 def printed(name: str, *keys: str) -> float:
-    """The mean of `published(name, *keys)`. Raises KeyError where the paper prints none."""
+    """The mean of `published(name, *keys)`. Raises KeyError if the paper does not print it."""
     found = published(name, *keys)
     if found is None:
         raise KeyError(f"published.yaml has no {name} {' '.join(keys)}")
@@ -38,7 +38,7 @@ def source(name: str) -> str:
 
 
 def names() -> list[str]:
-    """What there are numbers of."""
+    """Names of the tables and figures in the file."""
     return list(_file())
 
 

@@ -1,8 +1,8 @@
-"""Records: what a run leaves on disk, and how figures read it back. Imports no torch.
+"""Records: the files that a run writes, and how figures read them. Imports no torch.
 
-The records of an experiment lie in a folder each (`outputs/<experiment>/<scale>/<run>/`) or, small
-enough to be committed, in one zip file with the same folders in it (experiments/bundle.py). A zip
-is read where it lies and never unpacked.
+Each record of an experiment is a folder, `outputs/<experiment>/<scale>/<run>/`. Committed records
+are in a zip file per experiment, a bundle, which contains smaller versions of these folders
+(experiments/bundle.py). A bundle is read without unpacking it.
 """
 
 import hashlib
@@ -43,7 +43,7 @@ class Record:
 
     @property
     def substitute(self) -> str | None:
-        """The name of data, or of a language model, that stood in for what was asked, or None."""
+        """The name of the substitute data or language model that the run used, or None."""
         data, language = (self.document.get(key) or {} for key in ("data", "language"))
         if data.get("substitute"):
             return data["variant"]
@@ -64,20 +64,20 @@ class Record:
             return dict(file)
 
     def has(self, name: str) -> bool:
-        """Whether the run stored `<name>.npz`, be it that a bundle left it out."""
+        """Whether the run stored `<name>.npz`, even if a bundle leaves it out."""
         left_out = self.document.get("left_out") or ()
         return name in left_out or (self.path / f"{name}.npz").exists()
 
 
 class DamagedRecordError(ValueError):
-    """A finished record whose files are not what they were."""
+    """The files of a finished record are missing or have changed."""
 
 
 def load(path: Path | zipfile.Path) -> Record:
-    """Raises DamagedRecordError for a record that is not whole."""
+    """The record at `path`. Raises DamagedRecordError if its files fail their checksums."""
     if isinstance(path, Path) and (fault := damage(path)):
         raise DamagedRecordError(
-            f"the record {path} is damaged: {fault}; its command sets it aside and makes it again"
+            f"the record {path} is damaged: {fault}; run its command again to replace it"
         )
     return Record(path, json.loads((path / "run.json").read_text()))
 
@@ -89,7 +89,7 @@ def checksums(path: Path) -> dict[str, str]:
 
 
 def damage(path: Path) -> str:
-    """What is wrong with the finished record in the folder `path`, or nothing."""
+    """What is wrong with the finished record in the folder `path`; empty if nothing is."""
     try:
         document = json.loads((path / "run.json").read_text())
         known = document.get("files", {})  # older records have none
@@ -108,7 +108,8 @@ def damage(path: Path) -> str:
 def load_all(root: Path) -> list[Record]:
     """Every finished run under `root`, a folder or a bundle, in the order of their paths.
 
-    Raises FileNotFoundError when there is none; a folder without run.json did not finish.
+    A folder without run.json is an unfinished run and is skipped. Raises FileNotFoundError if there
+    is no finished run.
     """
     if root.suffix == ".zip" and root.is_file():
         records = _bundled(root)
@@ -125,10 +126,10 @@ def load_all(root: Path) -> list[Record]:
 
 
 def load_experiment(outputs: Path, name: str, scale: str) -> list[Record]:
-    """The finished runs of an experiment: those in `outputs`, else those committed as a bundle.
+    """The finished runs of an experiment: those in `outputs`, otherwise those of its bundle.
 
-    Records of two places are never mixed: their seconds are not of one machine. Raises
-    FileNotFoundError where there are none.
+    The two are never mixed, because their timings come from different machines. Raises
+    FileNotFoundError if there are none.
     """
     folder, bundle = outputs / name / scale, BUNDLES / f"{name}.zip"
     try:

@@ -1,10 +1,10 @@
-"""One run from its configuration to its record, and the record kept from harm.
+"""Execute one run and write its record, safely with respect to crashes and concurrent processes.
 
-A record is a folder. `metrics.csv` grows while the run goes on; `run.json` is written last, means
-*finished* and knows the checksum of every other file; `error.txt` holds the traceback of a run that
-failed; `checkpoints/` is there until the run has finished. `.lock` is held while a process is at
-it: a lock of the operating system, which dies with the process. `.holder` and `.crash` say who held
-it and how that process died (experiments/watch.py).
+A record is a folder. `metrics.csv` grows during the run. `run.json` is written last: it marks the
+run as finished and holds the checksum of every other file. `error.txt` holds the traceback of a
+failed run. `checkpoints/` is removed when the run has finished. The running process holds `.lock`,
+a lock of the operating system that is released when the process ends. `.holder` names that process,
+and `.crash` says how it died if a signal killed it (experiments/watch.py).
 """
 
 import json
@@ -42,15 +42,19 @@ LOCK = ".lock"
 
 
 def record(cfg: DictConfig, perform: Callable[[DictConfig, Run], None]) -> None:
-    """Run `perform` inside the record that Hydra's output folder names.
+    """Execute `perform`, and write its record to the folder that Hydra's output folder names.
 
-    A record of the same resolved configuration is found in whatever spelling it was asked for
-    (`experiments.folders`). A finished one is left as it is (`force=true` runs it again); a damaged
-    one, or one of another configuration that the folder is named after, is moved to
-    `outputs/superseded`. One that did not finish goes on from its checkpoint, or starts afresh
-    where it has none. A run that another process is at is waited for, or in a sweep left to it. A
-    failure leaves `error.txt` and is raised by the end-of-sweep callback, so that the other runs of
-    a sweep go on.
+    An existing record of the same resolved configuration is found however it was spelled
+    (`experiments.folders`). What happens depends on that record:
+
+    - Finished: it is kept. `force=true` runs it again.
+    - Damaged, or of another configuration under the same name: it is moved to `outputs/superseded`,
+      and the run starts from the beginning.
+    - Unfinished: it resumes from its checkpoint, or starts from the beginning without one.
+    - In use by another process: this process waits; in a sweep, it skips the run.
+
+    If a run fails, `error.txt` holds its traceback and the sweep continues. The callback at the end
+    of the sweep reports the failures.
     """
     asked = Path(HydraConfig.get().runtime.output_dir)
     try:
@@ -65,9 +69,9 @@ def record(cfg: DictConfig, perform: Callable[[DictConfig, Run], None]) -> None:
 
 
 def _claimed(asked: Path, config: dict[str, Any]) -> Path:
-    """The folder of the record of `config`: `asked`, or one where another spelling of it is.
+    """The folder for the record of `config`: an existing folder of that identity, or `asked`.
 
-    One process at a time looks for it and claims it, so two that start at once agree.
+    A lock makes the search and the claim atomic, so that concurrent processes agree.
     """
     mine, parent = digest(config), asked.parent
     with FileLock(parent / LOCK):
@@ -86,9 +90,10 @@ def _own_name() -> str:
 
 
 def _retire(named: Path, path: Path, outputs: Path) -> None:
-    """Set aside a record in the folder `named` after this run, whose record is in `path`.
+    """Move away the record in `named` if the record of this run is in another folder, `path`.
 
-    A default that has changed since makes it a record of another configuration.
+    `named` is the folder named after this run. It holds another configuration if a default has
+    changed since.
     """
     if named == path:
         return
@@ -99,7 +104,7 @@ def _retire(named: Path, path: Path, outputs: Path) -> None:
 
 
 def _begun(parent: Path, config: dict[str, Any]) -> Path | None:
-    """The folder of an unfinished run of `config`, from before runs claimed their folders."""
+    """The folder of an unfinished run of `config` without an identity file (older versions)."""
     for checkpoints in sorted(parent.glob("*/checkpoints")):
         folder = checkpoints.parent
         if identity_in(folder) is None:
@@ -110,7 +115,7 @@ def _begun(parent: Path, config: dict[str, Any]) -> Path | None:
 
 
 def _remove_if_unused(folder: Path) -> None:
-    """Delete a folder that holds only what Hydra wrote when the run began."""
+    """Delete a folder that holds only the files that Hydra writes at the start of a run."""
     if all(path.name == ".hydra" or path.suffix == ".log" for path in folder.iterdir()):
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -132,7 +137,7 @@ def _record(
                     log.info("already finished: %s (force=true runs it again)", path)
                     return
             else:
-                log.warning("the record %s is damaged: %s; it is made again", path, fault)
+                log.warning("the record %s is damaged: %s; running it again", path, fault)
             _set_aside(path, outputs)
         _execute(cfg, config, path, outputs, perform)
     except Exception as error:  # noqa: BLE001 - whatever a run raises belongs in its record
@@ -141,9 +146,10 @@ def _record(
 
 @contextmanager
 def _held(path: Path) -> Iterator[bool]:
-    """Whether the run is ours, until the end; in a sweep a busy one is not waited for.
+    """Hold the record's lock inside the block; yield whether it was acquired.
 
-    The lock is one of the operating system: whoever dies lets go of it.
+    If another process holds the lock, wait for it; in a sweep, yield False at once. The operating
+    system releases the lock when the process dies.
     """
     lock, holder = FileLock(path / LOCK), path / HOLDER
     try:
@@ -151,15 +157,15 @@ def _held(path: Path) -> Iterator[bool]:
     except Timeout:
         who = holder.read_text() if holder.exists() else "another process"
         if HydraConfig.get().mode == RunMode.MULTIRUN:
-            log.warning("left to %s, which is at it: %s", who, path)
+            log.warning("skipped, %s is running it: %s", who, path)
             yield False
             return
-        log.warning("waiting for %s, which is at it: %s", who, path)
+        log.warning("waiting for %s, which is running it: %s", who, path)
         lock.acquire()
     try:
         if holder.exists():  # its process would have removed it
             signal = cause(path) or "a signal that leaves no trace, such as SIGKILL"
-            log.warning("%s, at this run before, died of %s", holder.read_text(), signal)
+            log.warning("%s ran this before and died of %s", holder.read_text(), signal)
         holder.write_text(f"process {os.getpid()} on {socket.gethostname()}")
         with crash_noted(path):
             yield True
@@ -169,13 +175,13 @@ def _held(path: Path) -> Iterator[bool]:
 
 
 def _fail(path: Path, error: Exception) -> None:
-    """Say why, and keep the traceback; a record that cannot be written ends the program."""
+    """Log `error` and write its traceback to error.txt; exit if that cannot be written."""
     cause, trace = summary(error), traceback.format_exc()
     try:
         (path / "error.txt").write_text(f"{cause}\n\n{trace}")
     except OSError as unwritable:
         raise SystemExit(
-            f"failed: {path}: {cause}; nor can this be written there: {unwritable}"
+            f"failed: {path}: {cause}; error.txt could not be written either: {unwritable}"
         ) from error
     log.error("failed: %s", cause)
     log.error(trace if wants_traceback() else f"the traceback is in {path / 'error.txt'}")
@@ -228,7 +234,7 @@ def _execute(
 
 
 def _set_aside(path: Path, outputs: Path) -> None:
-    """Move the record out of the way, run.json last: a kill leaves one that is visibly damaged."""
+    """Move the record to `superseded`; run.json last, so that an interrupted move is detected."""
     moment = time.time_ns() % 10**9  # two within one second keep apart
     stamp = f"{time.strftime('%Y%m%d-%H%M%S')}-{moment:09}"
     target = outputs / "superseded" / f"{path.relative_to(outputs)}-{stamp}"

@@ -1,4 +1,4 @@
-"""What the YAML files may compute: `${folder:}`, `${experiments:}` and `${at_scale:...}`."""
+"""OmegaConf resolvers for the YAML files: `${folder:}`, `${experiments:}`, `${at_scale:...}`."""
 
 from pathlib import Path
 from typing import Any
@@ -11,10 +11,10 @@ from experiments.identity import digest
 
 
 def folder(*, _root_: DictConfig) -> str:
-    """The name of the folder of the run that the whole configuration `_root_` describes.
+    """The folder name of the run that the whole configuration `_root_` describes.
 
-    A folder that already belongs to the same resolved configuration is taken, so that a run finds
-    its record in whatever spelling it is asked for. `experiments.recording` decides in the end.
+    An existing folder of the same resolved configuration is reused, so that a run finds its record
+    however it was spelled. `experiments.recording` makes the final choice, under a lock.
     """
     hydra = _root_.hydra
     name = run_name(hydra.overrides.task, hydra.job.config.override_dirname.exclude_keys)
@@ -23,21 +23,21 @@ def folder(*, _root_: DictConfig) -> str:
         parent = Path(config["outputs"], str(config["name"]), str(config["scale"]))
         found = find(parent, digest(config), name)
     except (OmegaConfBaseException, LookupError, TypeError, ValueError, OSError):
-        return name  # a configuration that cannot be run; the run says why
+        return name  # the configuration is not valid; the run reports why
     return name if found is None else found.name
 
 
 def resolved(config: DictConfig) -> dict[str, Any]:
-    """The run's own part of `config`, without `hydra`, as plain values."""
+    """`config` without `hydra`, resolved, as plain values."""
     own = OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
     plain: Any = OmegaConf.to_container(own, resolve=True, throw_on_missing=True)
     return plain
 
 
 def at_scale(paper: Any, quick: Any, smoke: Any, *, _root_: DictConfig) -> Any:
-    """The value for the run's `scale`: a budget of a task or data set that no experiment sets.
+    """The default budget of a task or data set at the run's `scale`; experiments override it.
 
-    Raises ValueError for a scale of the user's own.
+    Raises ValueError for any other scale, which has no default.
     """
     values = {"paper": paper, "quick": quick, "smoke": smoke}
     scale = _root_.get("scale", "paper")  # a part composed by itself has none
@@ -47,10 +47,10 @@ def at_scale(paper: Any, quick: Any, smoke: Any, *, _root_: DictConfig) -> Any:
 
 
 def register(conf: Path) -> None:
-    """Make the resolvers known to OmegaConf; `conf` is the folder of the YAML files."""
+    """Register the resolvers with OmegaConf. `conf` is the folder of the YAML files."""
 
     def experiments() -> str:
-        """Each experiment and the first comment line of its file, for --help."""
+        """The experiments, each with the first comment line of its file, for --help."""
         files = sorted((conf / "experiment").glob("*.yaml"))
         width = max((len(file.stem) for file in files), default=0)
         return "\n".join(f"  {file.stem:{width}}  {_summary(file)}" for file in files)

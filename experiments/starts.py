@@ -15,13 +15,13 @@ def uniform(model: EnergyModel, chains: int, rng: Generator, data: Dataset | Non
 def bernoulli(
     model: EnergyModel, chains: int, rng: Generator, data: Dataset | None, *, logit: float
 ) -> Tensor:
-    """Each site 1 with probability sigmoid(logit)."""
+    """Each site is 1 with probability sigmoid(logit)."""
     probability = torch.full((chains, model.domain.dim), logit, device=rng.device).sigmoid()
     return torch.bernoulli(probability, generator=rng)
 
 
 def data_mean(model: EnergyModel, chains: int, rng: Generator, data: Dataset | None) -> Tensor:
-    """Each site 1 with the frequency that it has in the training data."""
+    """Each site is 1 with its frequency in the training data."""
     if data is None:
         raise ValueError("start=data_mean needs a data set; give one, such as data=mnist")
     mean = data.mean.to(rng.device).expand(chains, -1)

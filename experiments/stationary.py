@@ -1,4 +1,4 @@
-"""The exact stationary law of a Langevin sampler on a target small enough to list, in float64.
+"""The exact stationary law of a Langevin sampler on a small enumerable target, in float64.
 
 R. Zhang, X. Liu and Q. Liu, "A Langevin-like Sampler for Discrete Distributions", ICML 2022:
 Theorems 5.1 and 5.2, with their proofs in Appendices E and F.
@@ -10,8 +10,8 @@ Theorems 5.1 and 5.2, with their proofs in Appendices E and F.
     pi                EnumeratedProposal.target
     pi_alpha          stationary_law(EnumeratedProposal.unadjusted)
 
-Nothing here knows a sampler's class: whatever has `logits` in its state, as
-DULA and DMALA do, proposes site by site by `Domain.move_all`.
+This works for any sampler whose state has `logits`, and which proposes all sites independently by
+`Domain.move_all`, as DULA and DMALA do.
 """
 
 import copy
@@ -45,12 +45,12 @@ class EnumeratedProposal:
 
     @property
     def unadjusted(self) -> Tensor:
-        """Transition matrix without a Metropolis test: DULA."""
+        """Transition matrix without the Metropolis test: DULA."""
         return self.log_proposal.exp()
 
     @property
     def adjusted(self) -> Tensor:
-        """Transition matrix with it, Eq. (3): DMALA."""
+        """Transition matrix with the Metropolis test, Eq. (3): DMALA."""
         flow = self.log_prob.unsqueeze(-1) + self.log_proposal  # log pi(x) q(y given x)
         moves = (self.log_proposal + (flow.T - flow).clamp(max=0)).exp().fill_diagonal_(0)
         return moves + torch.diag(1 - moves.sum(-1))
@@ -59,8 +59,8 @@ class EnumeratedProposal:
     def closed_form_bias(self) -> Tensor:
         """|pi_alpha - pi|_1 of a log-quadratic target, where pi_alpha ~ Z_alpha pi (Appendix E).
 
-        To full relative accuracy however small: pi_alpha / pi - 1 is (Z_alpha - E) / E with E the
-        mean of Z_alpha under pi, and Z_alpha - 1 is small.
+        Accurate to full relative precision even where the bias is tiny: pi_alpha / pi - 1 equals
+        (Z_alpha - E) / E, with E the mean of Z_alpha under pi, and is computed from Z_alpha - 1.
         """
         excess = self.log_normaliser.expm1()
         mean = self.target @ excess
@@ -82,11 +82,11 @@ def enumerate_proposal(sampler: Sampler, model: EnergyModel) -> EnumeratedPropos
 
 
 def stationary_law(transition: Tensor) -> Tensor:
-    """The law `[n]` that an irreducible transition matrix `[n, n]` keeps.
+    """The stationary law `[n]` of an irreducible transition matrix `[n, n]`.
 
-    Gaussian elimination without a subtraction (W. Grassmann, M. Taksar and D. Heyman, "Regenerative
-    Analysis and Steady State Distributions for Markov Chains", 1985): it reads only the moves
-    between different states, so each probability is accurate even where hardly anything moves.
+    Gaussian elimination without subtractions (W. Grassmann, M. Taksar and D. Heyman, "Regenerative
+    Analysis and Steady State Distributions for Markov Chains", 1985). It uses only the off-diagonal
+    entries, so each probability is accurate even if they are tiny.
     """
     matrix = transition.clone()
     for last in range(len(matrix) - 1, 0, -1):
@@ -104,26 +104,29 @@ def l1_distance(one: Tensor, other: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Bounds:
-    """Upper bounds of |pi_alpha - pi|_1 for a model that knows its `log_quadratic()`.
+    """Upper bounds on |pi_alpha - pi|_1 for a model with a `log_quadratic()`.
 
-    Theorem 5.2, of which Theorem 5.1 is the case U = V, with V(x) = x'Wx + b'x and pi' ~ exp V:
+    Theorem 5.2, with V(x) = x'Wx + b'x and pi' ~ exp V. Theorem 5.1 is the case U = V:
 
         |pi_alpha - pi|_1 <= 2 (exp(2 sup |U - V|) - 1) + Z' exp(-1 / (2 alpha) - lambda_min / 2)
 
-    Its first term is the proof's bound of |pi' - pi|_1 with the constant read off the states. The
-    proof's other term, of |pi_alpha - pi'_alpha|_1, is zero where both gradients agree on the
-    states, as they do for `models.quadratic`. Eq. (6) asks for close gradients on the states alone,
-    where `Sine` differs by 0 whatever its epsilon; the proof needs them close in between.
+    The first term is the proof's bound on |pi' - pi|_1, with its constant computed from the states.
+    The proof has another term, for |pi_alpha - pi'_alpha|_1. It is zero if both gradients agree on
+    the states, as they do for `models.quadratic`. Eq. (6) asks for close gradients on the states
+    only, and there the gradients of `Sine` agree for every epsilon. The proof, however, needs close
+    gradients between the states as well.
 
-    As stated it can fail: Z' changes when V gains a constant, and the bias does not. It also takes
-    the nearest two states to be at squared distance 1, as on {0, 1}: on {-1, 1} it is 4, and the
-    bias falls faster. `repaired` mends both. Since pi'_alpha / pi' is Z_alpha up to a constant,
+    As stated, the bound can fail for two reasons. Adding a constant to V changes Z' but not the
+    bias. And the bound assumes that the nearest two states have squared distance 1, as on {0, 1};
+    on {-1, 1} it is 4, and the bias decays faster. `repaired` corrects both. Since pi'_alpha / pi'
+    is Z_alpha up to a constant,
 
         |pi'_alpha - pi'|_1 <= 2 E[Z_alpha - 1]
                             <= 2 (S^2 / Z' - 1) exp(-D^2 (1 / alpha + lambda_min) / 2)
 
-    with S = sum_x exp(V(x) / 2) and D^2 the squared distance of the nearest states (of the farthest
-    where 1 / alpha + lambda_min < 0): the same in any coordinates.
+    with S = sum_x exp(V(x) / 2). D^2 is the squared distance between the nearest two states, or
+    between the farthest if 1 / alpha + lambda_min < 0. This bound does not depend on the
+    coordinates.
     """
 
     deviation: float  # 2 (exp(2 sup |U - V|) - 1)
@@ -148,14 +151,14 @@ def _exp(value: float) -> float:
 
 class HasQuadratic(Protocol):
     def log_quadratic(self) -> EnergyModel:
-        """A log-quadratic law near this one, with its W as `weight`."""
+        """A log-quadratic model close to this one, with W as its `weight`."""
 
 
 @torch.no_grad()
 def bounds(model: EnergyModel) -> Bounds:
-    """The bounds of a float64 model that has `log_quadratic()`, from its states.
+    """The bounds for a float64 model with `log_quadratic()`, by enumerating its states.
 
-    Raises ValueError for another model.
+    Raises ValueError for a model without it.
     """
     if not hasattr(model, "log_quadratic"):
         raise ValueError(

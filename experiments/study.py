@@ -1,10 +1,10 @@
-"""An Optuna study, searched by one process or shared by several.
+"""An Optuna study, run by one process or shared by several.
 
-A study of n trials has n slots. Who asks for a trial takes the lowest slot that is free, and the
-slot seeds what is suggested there: no two processes ask for the same point, and a study that was
-interrupted goes on as if it had not been. A process holds a lock of the operating system for as
-long as it searches, so the slot of one that died is free again. None leaves before the study is
-complete, and then all of them see the same trials.
+A study of n trials has n slots. A process that asks for a trial takes the lowest free slot. The
+slot seeds the suggestion, so two processes never ask for the same point, and an interrupted
+study continues as if it had not been interrupted. Each process holds a lock of the operating system
+while it searches; if it dies, its slot becomes free again. Every process waits until the study is
+complete, so all of them see the same trials.
 """
 
 import hashlib
@@ -22,11 +22,11 @@ from optuna.storages import BaseStorage, JournalStorage, RDBStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, TrialState
 
-PAUSE = 0.5  # seconds between two looks at what the others do
+PAUSE = 0.5  # seconds between two checks on the other processes
 
 
 def alone(name: str, trials: int, *, seed: int, **settings: Any) -> tuple[Study, Iterator[Trial]]:
-    """A study in memory, and the `trials` trials to run in it."""
+    """A study in memory, and an iterator over its `trials` trials."""
     sampler = TPESampler(seed=seed, n_startup_trials=startup(trials))
     study = optuna.create_study(study_name=name, sampler=sampler, **settings)
 
@@ -49,18 +49,18 @@ def shared(
     seed: Callable[[int], int],
     direction: Literal["minimize", "maximize"],
 ) -> tuple[Study, Iterator[Trial]]:
-    """The study `name` in `storage`, and the trials to run here until it has `trials` of them.
+    """The study `name` in `storage`, and the trials that this process has to run.
 
-    `storage` is a URL such as `sqlite:///study.db`, or a journal file. `record` names this process
-    among those that share the study; their locks are in `outputs`, which they share too. `seed`
-    gives that of a slot.
+    The iterator ends when the study has `trials` finished trials. `storage` is a URL such as
+    `sqlite:///study.db`, or a journal file. `record` identifies this process among those that share
+    the study. Their locks are in `outputs`, which they must share. `seed(slot)` is a slot's seed.
     """
     locks = outputs / ".studies" / hashlib.sha256(f"{storage} {name}".encode()).hexdigest()[:12]
     locks.mkdir(parents=True, exist_ok=True)
     me = hashlib.sha256(str(record.resolve()).encode()).hexdigest()[:12]
     (locks / me).touch()
     turn = FileLock(locks / "turn.lock")
-    with turn:  # two must not make the tables of one database
+    with turn:  # two processes must not create the tables of one database
         study = optuna.create_study(
             study_name=name, storage=_opened(storage), direction=direction, load_if_exists=True
         )
@@ -87,7 +87,7 @@ def shared(
 
 
 def startup(trials: int) -> int:
-    """How many of `trials` are drawn at random before TPE begins: a third, at most Optuna's 10."""
+    """Number of random trials before TPE begins: a third of `trials`, at most Optuna's 10."""
     return min(10, math.ceil(trials / 3))
 
 
@@ -99,7 +99,7 @@ def complete(study: Study, trials: int) -> dict[int, FrozenTrial]:
 
 
 def best(study: Study, trials: int) -> FrozenTrial:
-    """The first of the best among the first `trials` slots."""
+    """The best trial of the first `trials` slots; on ties the one with the lowest slot."""
     choose = min if study.direction == optuna.study.StudyDirection.MINIMIZE else max
     return choose(complete(study, trials).values(), key=lambda trial: trial.values[0])
 
@@ -111,7 +111,7 @@ def _opened(storage: str) -> BaseStorage:
 
 
 def _taken(study: Study, locks: Path, me: str) -> set[int]:
-    """The slots that are finished or in hand; trials of processes that died are closed."""
+    """Slots that are finished or running. Trials of dead processes are marked as failed."""
     taken = set()
     for trial in study.get_trials(deepcopy=False):
         if trial.state == TrialState.RUNNING:
@@ -125,7 +125,7 @@ def _taken(study: Study, locks: Path, me: str) -> set[int]:
 
 
 def _alive(locks: Path, searcher: str | None, number: int) -> bool:
-    if searcher is None:  # it died before it could say who it was
+    if searcher is None:  # it died before it could record its name
         return False
     if not (locks / searcher).exists():
         raise ValueError(

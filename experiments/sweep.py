@@ -1,7 +1,7 @@
-"""The start and the end of a run or a sweep.
+"""What happens at the start and at the end of a run or a sweep.
 
-At the start mistakes in the configuration are refused before anything is written; at the end
-figures are drawn from the records, and failures are told.
+At the start, the configuration is checked before anything is written. At the end, figures are drawn
+from the records, and failures are reported.
 """
 
 import time
@@ -21,9 +21,10 @@ from experiments.report.drawing import drawn
 
 
 class Finish(Callback):
-    """Hydra callback. Draws what the experiment names under `figures`; exits 1 if a run failed.
+    """Hydra callback: checks the configuration, then draws figures and tables; reports failures.
 
-    Hydra makes a warning of an exception here, so both methods leave by SystemExit.
+    Exits with status 1 if a run failed. Hydra turns exceptions raised here into warnings, so the
+    methods raise SystemExit instead.
     """
 
     def on_run_start(self, config: DictConfig, **kwargs: Any) -> None:
@@ -36,7 +37,7 @@ class Finish(Callback):
         watch.look_in(_folder(config))
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
-        """What is swept over is not in `config`: each run's own record checks it."""
+        """Check the common part of `config`. Each run checks the values that are swept over."""
         self.on_run_start(config)
         try:
             check_sweep(config)
@@ -66,7 +67,7 @@ def _folder(config: DictConfig) -> Path:
 
 
 def check_sweep(config: DictConfig) -> None:
-    """Raise ConfigurationError if one of the sweeps that `config` names is over nothing."""
+    """Raise ConfigurationError if one of the sweeps in `config` is empty."""
     params = OmegaConf.select(config, "hydra.sweeper.params") or {}
     words = [*(f"{k}={v}" for k, v in params.items()), *config.hydra.overrides.task]
     parser = OverridesParser.create(config_loader=GlobalHydra.instance().config_loader())
@@ -74,7 +75,7 @@ def check_sweep(config: DictConfig) -> None:
     for override in last.values():
         if override.is_discrete_sweep() and next(override.sweep_string_iterator(), None) is None:
             raise mistakes.ConfigurationError(
-                f"{override.input_line} is a sweep over nothing: no run was asked for"
+                f"{override.input_line} is an empty sweep: give it one value or more"
             )
 
 

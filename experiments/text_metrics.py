@@ -1,11 +1,12 @@
-"""How good and how different generated sentences are: BLEU and unique n-grams.
+"""Quality and diversity of generated sentences: BLEU and unique n-grams.
 
 A. Wang and K. Cho, "BERT has a mouth, and it must speak", 2019, as in Zhang et al. (2022), Table 3.
-A sentence is a sequence of words. BLEU-4 is that of NLTK (K. Papineni et al., ACL 2002: unsmoothed,
-pooled over the sentences, the closest reference length), to the same bits.
+A sentence is a sequence of words. BLEU-4 equals NLTK's bit for bit (K. Papineni et al., ACL 2002:
+unsmoothed, pooled over the sentences, with the closest reference length).
 
-NLTK counts every reference anew for every sentence. An n-gram is clipped at the most that any one
-reference holds of it, and a table of that, made once, serves all sentences.
+NLTK counts the n-grams of every reference again for each sentence. BLEU clips the count of an
+n-gram at its largest count in any reference. Here these largest counts are computed once, and
+serve all sentences.
 """
 
 import math
@@ -22,7 +23,7 @@ ORDERS = (1, 2, 3, 4)
 
 
 class References:
-    """What n-grams up to four words some reference sentences hold."""
+    """The n-grams of up to four words in a set of reference sentences, and their counts."""
 
     def __init__(self, sentences: Iterable[Sentence]) -> None:
         self.lengths: set[int] = set()
@@ -37,7 +38,7 @@ class References:
             raise ValueError("references must hold one sentence or more, got none")
 
     def closest_length(self, length: int) -> int:
-        """Of the references, the shorter one of two that are equally close."""
+        """The reference length closest to `length`; on ties the shorter one."""
         return min(self.lengths, key=lambda own: (abs(own - length), own))
 
 
@@ -47,7 +48,7 @@ def bleu(sentences: Sequence[Sentence], references: References) -> float:
 
 
 def self_bleu(sentences: Sequence[Sentence]) -> float:
-    """Corpus BLEU-4, in percent, of each sentence against all others: small where they differ.
+    """Corpus BLEU-4, in percent, of each sentence against all others. Diverse sentences score low.
 
     Raises ValueError for fewer than two sentences.
     """
@@ -60,7 +61,7 @@ def self_bleu(sentences: Sequence[Sentence]) -> float:
 
 
 def _pooled(pairs: Iterable[tuple[Sentence, References]]) -> float:
-    """Corpus BLEU-4, in percent, of sentences each with its references."""
+    """Corpus BLEU-4, in percent, of pairs of a sentence and its references."""
     matched, total = dict.fromkeys(ORDERS, 0), dict.fromkeys(ORDERS, 0)
     own = closest = 0
     for sentence, references in pairs:
@@ -85,7 +86,8 @@ def counts_of(sentences: Iterable[Sentence], n: int) -> Counter[tuple[str, ...]]
 def unique(sentences: Sequence[Sentence], n: int, references: References | None = None) -> float:
     """Percentage of unique n-grams among all n-grams of the sentences.
 
-    Unique are those that occur once; with `references`, the distinct ones that are in none of them.
+    An n-gram is unique if it occurs once. With `references`, distinct n-grams that are in none of
+    the references are counted instead.
     """
     counts = counts_of(sentences, n)
     if references is None:
@@ -100,7 +102,7 @@ def scores(
 ) -> dict[str, float]:
     """The columns of Table 3, in percent: self-BLEU, unique n-grams by reference, corpus BLEU.
 
-    The references of the corpus BLEU are those of all corpora together.
+    Corpus BLEU uses the references of all corpora together.
     """
     found = {"self_bleu": self_bleu(sentences)}
     tables = {name: References(kept) for name, kept in references.items()}

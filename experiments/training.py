@@ -1,6 +1,6 @@
-"""Models that are meant to be learned are trained or loaded before they are used, or refused.
+"""Train or load models that need it before they are used; raise an error if neither is asked for.
 
-`task.pretrain` is what turns a fresh model into the target; conf/pretrain has the choices.
+`task.pretrain` turns a newly built model into the target; conf/pretrain has the choices.
 """
 
 import shlex
@@ -30,10 +30,11 @@ def trained(
     run: Run,
     pretrain: Callable[..., EnergyModel] | None,
 ) -> EnergyModel:
-    """What `pretrain` makes of `model`, or `model` itself where that has been learned or need not.
+    """The result of `pretrain`, or `model` itself if it needs no training.
 
-    Raises ConfigurationError for random weights that nobody asked for, with the command that trains
-    them, and for data of another number of sites than the model.
+    Raises ConfigurationError if the model would be used with random weights that the user did not
+    ask for; the message has the command that trains it. Also raises it if data and model differ in
+    their number of sites.
     """
     if pretrain is None:
         if model.untrained:
@@ -42,33 +43,33 @@ def trained(
     sites = model.domain.dim
     if data is not None and data.mean.numel() != sites:
         raise ConfigurationError(
-            f"training needs data of as many sites as the model: {type(model).__name__} has "
+            f"training needs data with as many sites as the model: {type(model).__name__} has "
             f"{sites}, the data have {data.mean.numel()}"
         )
     return pretrain(model=model, data=data, run=run)
 
 
 def random(*, model: EnergyModel, data: Dataset | None, run: Run) -> EnergyModel:
-    """The model with the random weights that it was made with; the record says `untrained`."""
+    """The model with its random initial weights; the record notes `untrained`."""
     run.note(untrained=model.untrained)
     return model
 
 
 def stored(*, model: EnergyModel, data: Dataset | None, run: Run, file: str) -> EnergyModel:
-    """The model with the state in `file`: a safetensors or npz file of a record of learning.
+    """The model with the state in `file`: a safetensors or npz file from the record of a training.
 
-    The record keeps the fingerprint of the loaded model. Raises ConfigurationError for a file that
-    is not there, cannot be read or holds the state of another model.
+    The record notes the fingerprint of the loaded model. Raises ConfigurationError if the file does
+    not exist, cannot be read, or holds the state of another model.
     """
     path = Path(file)
     if not path.is_file():
-        raise ConfigurationError(f"task.pretrain.file must be the file of a model, got {file}")
+        raise ConfigurationError(f"task.pretrain.file must be an existing file, got {file}")
     try:
         model.load_state_dict(_state(path))
     except (SafetensorError, ValueError, KeyError, OSError, RuntimeError) as error:
         raise ConfigurationError(
             f"{file} does not hold the state of this {type(model).__name__} "
-            f"({' '.join(str(error).split())[:300]}); give model the fields that its record has"
+            f"({' '.join(str(error).split())[:300]}); use the model settings of its record"
         ) from error
     run.note(loaded=fingerprint(model))
     return model.requires_grad_(False)
@@ -82,7 +83,7 @@ def _state(path: Path) -> dict[str, Tensor]:
 
 
 def _refusal(model: EnergyModel, data: Dataset | None) -> str:
-    """What is wrong with random weights, and which command trains them."""
+    """The error message for random weights, with the command that trains them."""
     name = type(model).__name__
     if not HydraConfig.initialized():
         return (

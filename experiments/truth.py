@@ -1,7 +1,7 @@
-"""What a metric compares with: exact moments of small models, or long chains of a trusted sampler.
+"""Ground truth for metrics: exact moments of small models, or long chains of a trusted sampler.
 
-Each function here takes the model and the run and returns a Reference; an experiment names one
-under `task.truth`. Sampled references are shared artifacts: made once, reused by every run.
+Each function takes the model and the run and returns a Reference. An experiment names one under
+`task.truth`. Sampled references are shared artifacts, computed once and used by every run.
 """
 
 from typing import NamedTuple
@@ -17,7 +17,7 @@ from samplers.base import Sampler
 
 
 class Reference(NamedTuple):
-    """What is known of the target. A metric that needs a part says so when it is missing."""
+    """What is known about the target. A metric raises an error if the part it needs is missing."""
 
     mean: Tensor | None = None  # E[x], [*domain.shape]
     samples: Tensor | None = None  # [n, *domain.shape]
@@ -34,9 +34,10 @@ def exact(model: EnergyModel, run: Run) -> Reference:
 def sampled(
     model: EnergyModel, run: Run, *, sampler: Sampler, samples: int, floor: int, steps: int
 ) -> Reference:
-    """The last states of `samples + floor` independent chains after `steps` steps of `sampler`.
+    """The final states of `samples + floor` independent chains after `steps` steps of `sampler`.
 
-    Chains start at uniform states. The first `samples` are the truth, the others its floor.
+    Chains start at uniform states. The first `samples` states are the reference; the others show
+    how close exact samples come to it.
     """
 
     def make() -> dict[str, Tensor]:

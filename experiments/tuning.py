@@ -1,7 +1,7 @@
-"""Parts of a search for a sampler's settings: what may vary, and the YAML that results.
+"""Tools for tuning a sampler's settings: the search space, and the YAML file that results.
 
-A search space gives each field `low` and `high` (with `log` or `step`, as Optuna's
-`suggest_float` and `suggest_int` take them) or `choices`.
+A search space gives each field `low` and `high` (optionally `log` or `step`, as in Optuna's
+`suggest_float` and `suggest_int`) or `choices`.
 """
 
 import dataclasses
@@ -13,11 +13,11 @@ from optuna import Trial
 from samplers.base import Sampler
 
 Space = dict[str, dict[str, Any]]
-MARK = "Tuned by task=tune"  # how a file that may be overwritten says so
+MARK = "Tuned by task=tune"  # marks files that may be overwritten
 
 
 def check_space(sampler: Sampler, space: Space, name: str) -> None:
-    """Raise ValueError unless `space` gives ranges or choices for fields that the sampler has."""
+    """Raise ValueError unless `space` gives ranges or choices for fields of the sampler."""
     fields = [field.name for field in dataclasses.fields(sampler)]  # type: ignore[arg-type]
     if not space:
         raise ValueError(
@@ -32,7 +32,7 @@ def check_space(sampler: Sampler, space: Space, name: str) -> None:
 
 
 def suggest(trial: Trial, sampler: Sampler, space: Space) -> dict[str, Any]:
-    """One value a field, of the field's type, rounded as it will be written."""
+    """One value for each field, of the field's type, rounded as it will be written to YAML."""
     hints = get_type_hints(type(sampler))
     fields: dict[str, Any] = {}
     for name, bounds in space.items():
@@ -46,17 +46,17 @@ def suggest(trial: Trial, sampler: Sampler, space: Space) -> dict[str, Any]:
 
 
 def rounded(fields: dict[str, Any]) -> dict[str, Any]:
-    """Floats to three digits: what is measured is what is written."""
+    """Round floats to three digits, so that the measured settings are the written ones."""
     return {k: float(f"{v:.3g}") if isinstance(v, float) else v for k, v in fields.items()}
 
 
 def replaced(sampler: Sampler, fields: dict[str, Any]) -> Sampler:
-    """The sampler with other settings, checked as at its construction."""
+    """The sampler with other settings. Its constructor checks them."""
     return dataclasses.replace(sampler, **fields)  # type: ignore[type-var]
 
 
 def numbers(fields: dict[str, Any], space: Space) -> dict[str, float]:
-    """`fields` as numbers for metrics.csv; a choice by its index."""
+    """`fields` as numbers for metrics.csv. A choice is given by its index."""
     index = {k: s["choices"].index(fields[k]) for k, s in space.items() if "choices" in s}
     return {name: float(value) for name, value in (fields | index).items()}
 
@@ -66,12 +66,12 @@ def check_replaceable(file: Path) -> None:
     if file.exists() and MARK not in file.read_text():
         raise ValueError(
             f"conf/tuned/{file.parent.name}/{file.name} holds numbers that task=tune did not write "
-            "(the paper's, say); leave apply=false and copy tuned.yaml by hand to replace them"
+            "(such as the paper's); use apply=false and copy tuned.yaml by hand to replace them"
         )
 
 
 def as_yaml(fields: dict[str, Any], facts: dict[str, Any]) -> str:
-    """A file for conf/tuned: the fields, below their provenance."""
+    """The text of a file for conf/tuned: comments on the provenance, then the fields."""
     lines = [
         "# @package sampler",
         f"# {MARK} on {facts['model']}: {facts['objective']} {facts['search_value']:.4g} "

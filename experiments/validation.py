@@ -1,4 +1,4 @@
-"""Online metric: the ISL of validation rows under the samples so far, for task=tune."""
+"""An online metric for task=tune: the ISL of validation rows under the samples so far."""
 
 import math
 from collections.abc import Sequence
@@ -30,15 +30,15 @@ class Mismatches(NamedTuple):
 class ValidationISL(Metric):
     """ISL of `points` validation rows of `data` (a loader), at its best beta: `isl`.
 
-    With two or more `sizes` also `isl_area`: the area under the curve of the ISL against the
-    logarithm of the number of samples, from the first size to the last, divided by its width, by
-    the trapezoid rule. So it is a mean ISL in nats that counts how fast the curve rises, where the
-    last value hardly does. All sizes share the beta of all samples, as in Figure 2 of Breuleux et
-    al. (2011). NaN until there are as many samples as the last size.
+    With two or more `sizes`, also `isl_area`: the mean ISL, in nats, along the curve of the ISL
+    against the logarithm of the number of samples, from the first size to the last (trapezoid
+    rule). Unlike the last value of the curve, it rewards a curve that rises early. All sizes share
+    the beta of all samples, as in Figure 2 of Breuleux et al. (2011). NaN while there are fewer
+    samples than the last size.
 
-    One row of mismatches is counted a step, so memory does not grow with the samples. The start
-    does not count as a sample. NaN before the first. Raises ValueError for sizes that do not
-    increase from 1 or more.
+    Each step adds to histograms of mismatches, so memory does not grow with the number of samples.
+    The start is not a sample, and `isl` is NaN before the first step. Raises ValueError unless
+    `sizes` are empty, or two or more that increase from 1 or more.
     """
 
     data: Any
@@ -87,5 +87,5 @@ class ValidationISL(Metric):
 
 @lru_cache(maxsize=2)
 def _validation(loader: Any) -> Tensor:
-    """Read once, however many trials there are; loaders are frozen dataclasses."""
+    """Validation rows of `loader`, cached across trials; loaders are frozen dataclasses."""
     return loader.load().valid

@@ -1,7 +1,7 @@
-"""Energies that are no numbers: counted while chains run, told, and fatal once all chains stand.
+"""Non-finite energies: count them while chains run, warn, and stop when no chain can move.
 
-Where a model gives NaN or infinity, an acceptance test rejects; a sampler without one leaves the
-site or the chain as it is (`samplers`), or spreads NaN over a state that can no longer move.
+If a model returns NaN or infinity, an acceptance test rejects the move. A sampler without such a
+test leaves the site or the chain unchanged (`samplers`), or its state becomes NaN and cannot move.
 """
 
 import logging
@@ -23,17 +23,17 @@ NOTE = "invalid_steps"  # in run.json, of all chains together
 
 
 class StuckError(RuntimeError):
-    """No chain can move any more, because the energies around it are not finite numbers."""
+    """No chain can move, because all energies that it meets are NaN or infinite."""
 
 
 class Tally(NamedTuple):
-    invalid: Tensor  # [], int64: steps of all chains since the last look
-    valid: Tensor  # [chains], int64: the others, of each chain
+    invalid: Tensor  # [], int64: invalid steps of all chains since the last call of `watch`
+    valid: Tensor  # [chains], int64: valid steps of each chain since then
 
 
 @dataclass(frozen=True)
 class Validity(Metric):
-    """Counts the steps that met an energy that is NaN or infinite. `watch` reads the tally."""
+    """Counts steps with an energy that is NaN or infinite. `watch` reads the counts."""
 
     def init(self, model: EnergyModel, state: Any, reference: Reference) -> Tally:
         zeros = torch.zeros(len(state.x), dtype=torch.long, device=state.x.device)
@@ -49,7 +49,7 @@ class Validity(Metric):
 
 
 def _finite(state: Any) -> Tensor:
-    """Which chains have no NaN in their state, `[chains]`."""
+    """Whether each chain's state is free of NaN, bool `[chains]`."""
     chains = len(state.x)
     finite = torch.ones(chains, dtype=torch.bool, device=state.x.device)
     for leaf in pytree.tree_leaves(state):
@@ -59,16 +59,17 @@ def _finite(state: Any) -> Tensor:
 
 
 def watch(run: Run, tally: Tally, step: int) -> None:
-    """Warn of invalid steps since the last look, and count them in the record; reads the host.
+    """Warn of invalid steps since the last call, and note their total in the record.
 
-    Raises StuckError when no chain has made a valid step since then.
+    Moves the counts to the host and resets them. Raises StuckError if there were invalid steps and
+    no chain made a valid one.
     """
     if invalid := int(tally.invalid):
         total = run.notes.get(NOTE, 0) + invalid
         run.note(**{NOTE: total})
         log.warning(
             "up to step %d, %d steps of chains were rejected because the energy was NaN or "
-            "infinite, %d of them since the last reading",
+            "infinite; %d of them since the last reading",
             *(step, total, invalid),
         )
         if not tally.valid.any():

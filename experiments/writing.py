@@ -1,7 +1,7 @@
-"""Files of a record, written whole or not at all.
+"""Atomic writing of a record's files.
 
-Content goes to a file beside the target, which is renamed when all of it is on the disk. So a full
-disk or a kill leaves what was there before, and nothing half written under a final name.
+Content is written to a temporary file next to the target, flushed to disk, and then renamed. If the
+disk is full or the process is killed, the target keeps its earlier content.
 """
 
 import io
@@ -24,7 +24,7 @@ Content = bytes | memoryview
 
 
 def write(target: Path, content: Content | str) -> None:
-    """Make `content` the file `target`. Raises UnwritableError; `target` is then as it was."""
+    """Write `content` to `target`. If that fails, raises UnwritableError; `target` is unchanged."""
     data = content.encode() if isinstance(content, str) else content
     partial = target.with_name(f"{target.name}.partial")
     with told(target, len(data)):
@@ -42,21 +42,21 @@ def write(target: Path, content: Content | str) -> None:
 
 @contextmanager
 def told(target: Path, size: int | None = None) -> Iterator[None]:
-    """Raise UnwritableError where writing `target`, of `size` bytes, fails for the disk's sake."""
+    """Turn errors of writing `target`, of `size` bytes, into UnwritableError."""
     try:
         yield
     except (OSError, SafetensorError) as error:
         why = getattr(error, "strerror", None) or str(error)
         much = "" if size is None or size < 1e5 else f" ({size / 1e6:,.1f} MB)"
         raise UnwritableError(
-            f"could not write {target}{much}: {why}. Make room there, or name another folder with "
-            "outputs=..., and give the same command again; finished records are as they were"
+            f"could not write {target}{much}: {why}. Make room there, or choose another folder by "
+            "outputs=..., and give the same command again; finished records are unchanged"
         ) from error
 
 
 @contextmanager
 def folder(target: Path) -> Iterator[Path]:
-    """An empty folder to write files to; at the end they replace those of `target`."""
+    """An empty temporary folder. At the end of the block, its files replace those in `target`."""
     partial = target.with_name(f"{target.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     with told(target):
@@ -71,9 +71,9 @@ def folder(target: Path) -> Iterator[Path]:
 
 
 def checkpoint(document: Any) -> Content:
-    """`document` as torch.save stores it.
+    """`document` serialised by torch.save, in memory.
 
-    In memory first: PyTorch's own writer reports a full disk as a fault of its C++ code.
+    If torch.save wrote to disk itself, a full disk would raise an unclear internal error.
     """
     buffer = io.BytesIO()
     torch.save(document, buffer)

@@ -111,8 +111,8 @@ def test_a_text_given_as_the_message_says_is_read(text, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("word", "message"),
     [
-        ("seed=range(0)", "seed=range(0) is a sweep over nothing: no run was asked for"),
-        ("sampler=glob(zzz*)", "sampler=glob(zzz*) is a sweep over nothing"),
+        ("seed=range(0)", "seed=range(0) is an empty sweep: give it one value or more"),
+        ("sampler=glob(zzz*)", "sampler=glob(zzz*) is an empty sweep"),
         ("seed=choice()", "empty choice is not legal"),
         ("seed=interval(0,1)", "BasicSweeper does not support sweep type : INTERVAL_SWEEP"),
         ("threads=0", "threads must be positive, got 0"),
@@ -127,7 +127,7 @@ def test_a_sweep_that_cannot_begin_writes_nothing(tmp_path, capsys, word, messag
 def test_an_empty_sweep_of_an_experiment_yields_to_the_command_line(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(run, "perform", lambda config, run: None)
     empty = ("experiment=bias_step_size", "scale=smoke", "scales.smoke.seeds='range(0)'")
-    assert "seed=range(0) is a sweep over nothing" in told(capsys, *empty, outputs=tmp_path)
+    assert "seed=range(0) is an empty sweep" in told(capsys, *empty, outputs=tmp_path)
     latticework(*empty, "seed=3", "model.low=0", outputs=tmp_path)
     (record,) = tmp_path.rglob("run.json")
     assert json.loads(record.read_text())["config"]["seed"] == 3
@@ -169,7 +169,7 @@ def test_a_sampler_that_cannot_serve_the_model(tmp_path, capsys):
 @pytest.mark.parametrize("device", ["cuda", "cuda:7"])
 def test_a_gpu_that_is_not_there(tmp_path, capsys, device):
     line = failure(capsys, *TINY, f"device={device}", outputs=tmp_path)
-    assert f"device={device} was asked for, but this PyTorch sees no CUDA device" in line
+    assert f"device={device} is not available: this PyTorch sees no CUDA device" in line
 
 
 DATA = ("data=usps", "data.download=false", "data.strict=true")
@@ -202,7 +202,7 @@ def test_an_outputs_folder_that_is_a_file(tmp_path, capsys):
     (tmp_path / "taken").write_text("mine")
     text = told(capsys, *TINY, outputs=tmp_path / "taken")
     assert "Not a directory" in text or "File exists" in text
-    assert "outputs (or LATTICEWORK_OUTPUTS) names the folder for records" in text
+    assert "set the folder for records by outputs or LATTICEWORK_OUTPUTS" in text
     assert (tmp_path / "taken").read_text() == "mine"
 
 
@@ -427,5 +427,5 @@ def test_an_interrupt_outside_of_any_loop_ends_in_a_line(capfd):
         raise KeyboardInterrupt
     assert end.value.code == 130
     assert capfd.readouterr().err == (
-        "interrupted: the same command goes on with what is missing\n"
+        "interrupted: the same command continues with what is missing\n"
     )

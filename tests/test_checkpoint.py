@@ -173,7 +173,7 @@ def test_loops_follow_one_another(tmp_path):
 
     run = begin(tmp_path / "twice")
     list(run.resumable({}, "same", total=1))
-    with pytest.raises(ValueError, match="a name of its own, got 'same' again"):
+    with pytest.raises(ValueError, match="its own name, got 'same' again"):
         list(run.resumable({}, "same", total=1))
 
 
@@ -288,7 +288,7 @@ def test_another_model_starts_afresh(tmp_path, caplog):
     run = begin(tmp_path / "run")
     whole = begin(tmp_path / "whole")
     assert content(run, work(run, hidden=2)) == content(whole, work(whole, hidden=2))
-    assert "it is of another model" in caplog.text
+    assert "it has another model" in caplog.text
 
 
 def test_what_cannot_be_stored_is_told(tmp_path):

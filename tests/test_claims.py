@@ -104,7 +104,7 @@ def test_pairs_are_of_equal_seeds():
         difference("gap", {0: 1.0}, {1: 1.0})
     first = fake({"x": [1.0]}, seed=3)
     another = fake({"x": [2.0]}, seed=3, config={"model_seed": 9})
-    with pytest.raises(LookupError, match="two runs of seed 3"):
+    with pytest.raises(LookupError, match="two runs have seed 3"):
         by_seed([first, another], last("x"))
     again = fake({"x": [2.0]}, seed=3)  # the same run, made twice
     assert by_seed([first, again], last("x")) == {3: 1.0}

@@ -88,7 +88,7 @@ def test_an_unfinished_run_goes_on_in_another_spelling(tmp_path, monkeypatch, ca
     assert folders(tmp_path) == [name]
     (record,) = records(tmp_path)
     assert list(record.metrics["step"]) == [0, 10, 20]
-    assert "goes on from iteration" in capsys.readouterr().out
+    assert "resumes from iteration" in capsys.readouterr().out
 
 
 def test_two_processes_that_spell_it_differently_make_one_record(tmp_path):

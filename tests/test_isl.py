@@ -153,7 +153,7 @@ def test_prefix_sizes():
         ((torch.zeros(2, 3), torch.zeros(1, 3), 1.0, [2]), "beta must be"),
         ((torch.zeros(2, 3), torch.zeros(1, 3), 0.9, [3]), "at most 2 samples"),
         ((torch.zeros(2, 3), torch.zeros(1, 3), 0.9, [2, 1]), "sizes must increase"),
-        ((torch.zeros(0, 3), torch.zeros(1, 3), 0.9, [1]), "need both"),
+        ((torch.zeros(0, 3), torch.zeros(1, 3), 0.9, [1]), "need samples and points"),
     ],
 )
 def test_bad_arguments_say_so(arguments, message):

@@ -92,7 +92,7 @@ def test_the_spec_s_ids_are_there():
     figures = {"fig1a", "fig1b", *(f"fig{number}" for number in range(2, 10))}
     rates = {f"rates-{name}" for name in ("fig1", "fig2", "fig3", "sec3", "cost")}
     assert tables | figures | rates | {"thm6.1", "appB", "appD", "appH"} <= names
-    with pytest.raises(KeyError, match="no figure or table is called fig99"):
+    with pytest.raises(KeyError, match="fig99 is not a figure or table"):
         KNOWN["fig99"]
 
 
@@ -169,7 +169,7 @@ def test_more_seeds_count_and_other_settings_do_not(tmp_path):
     assert [record.config["seed"] for record in held.records] == [17]
     assert [record.config["sampler"]["step_size"] for record in held.others] == [0.9]
     assert [(pool.basis, pool.decides) for pool in held.pools()] == [
-        ("smoke", False), ("smoke, settings of their own", False),
+        ("smoke", False), ("smoke, other settings", False),
     ]  # fmt: skip
 
 
@@ -531,9 +531,9 @@ def test_records_of_earlier_settings_are_labelled(tmp_path):
         known = replace(KNOWN, settings={"rates_sec3": setting} if setting else {})
         made = gather(tmp_path, bundles=NOWHERE, known=known, drawing=False)
         (section,) = [one for one in made.sections if one.exhibit.name == "rates-sec3"]
-        return [text for part in section.parts for text in part.problems if "earlier" in text]
+        return [text for part in section.parts for text in part.problems if "outdated" in text]
 
     (label,) = labels("task.visible_bias")
-    assert label.startswith("3 of 3 records are of earlier settings, before task.visible_bias")
+    assert label.startswith("3 of 3 records are outdated: they lack the setting task.visible_bias")
     assert "`python run.py experiment=rates_sec3 scale=smoke`" in label
     assert labels("task.lambdas") == labels(None) == []  # controls: they name the first

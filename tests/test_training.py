@@ -202,7 +202,7 @@ def test_a_state_is_loaded_from_a_record(suffix, tmp_path):
 
 def test_a_file_that_is_no_state_is_told(tmp_path):
     run, model = Run(tmp_path), RBM(6, 3)
-    with pytest.raises(ConfigurationError, match="must be the file of a model, got nowhere"):
+    with pytest.raises(ConfigurationError, match="must be an existing file, got nowhere"):
         stored(model=model, data=None, run=run, file="nowhere")
     for name in ("model.npz", "model.safetensors"):
         (tmp_path / name).write_text("junk")

@@ -417,7 +417,7 @@ def test_proposed_sites_are_those_that_draws_of_the_proposal_change(
 
 def test_proposed_says_which_samplers_it_serves(tmp_path: Path, model: Lattice) -> None:
     run = Run(tmp_path)
-    with pytest.raises(ValueError, match="keeps its proposal's logits"):
+    with pytest.raises(ValueError, match="whose state has its proposal's logits"):
         sample(
             model=model, sampler=Gibbs(), data=None, run=run, chains=2, steps=2, every=1,
             start=starts.uniform, metrics=[Proposed()],

@@ -26,27 +26,27 @@ from experiments.tables.table import Estimate, estimate
 
 LANGEVIN = ("DULA", "DMALA")
 BERT = "bert_base"
-SIMILAR = 2.5  # points of BLEU, about what separates the methods in the paper's Table 3
-FEW_EFFECTIVE = 10  # chains, by their importance weights; with fewer the ledger says so
+SIMILAR = 2.5  # BLEU points, about the difference between methods in the paper's Table 3
+FEW_EFFECTIVE = 10  # effective chains; if there are fewer, the ledger reports it
 COLUMNS = ("self_bleu", "self_2", "self_3", "wt103_2", "wt103_3", "tbc_2", "tbc_3")  # of Table 3
 
 
 def fig5_iterations(records: list[Record]) -> Finding:
-    """DULA and DMALA end below GWG, with as many sampling steps as all were run with."""
+    """DULA and DMALA end below GWG after equal iterations, at the largest common sampling steps."""
     return _ahead(records, "step")
 
 
 def fig5_seconds(records: list[Record]) -> Finding:
-    """The same after as many seconds as all were run for."""
+    """DULA and DMALA end below GWG after equal seconds, at the largest common sampling steps."""
     return _ahead(records, "seconds")
 
 
 def fig5_fewer(records: list[Record]) -> Finding:
-    """They are ahead of GWG by more with few sampling steps than with many."""
+    """DULA's and DMALA's lead over GWG is larger with few sampling steps than with many."""
     sizes = _sizes(records)
     few, many = sizes[0], sizes[-1]
     if few == many:
-        raise LookupError("no two numbers of sampling steps that every sampler was run with")
+        raise LookupError("the samplers have no two numbers of sampling steps in common")
     margins = []
     for name in LANGEVIN:
         gaps = [_gap(records, size, name) for size in (few, many)]
@@ -56,7 +56,7 @@ def fig5_fewer(records: list[Record]) -> Finding:
 
 
 def fig5_ratio(records: list[Record]) -> Finding:
-    """GWG takes longer than DULA and DMALA to the paper's log RMSE, by the paper's ratio."""
+    """GWG takes longer than DULA and DMALA to reach the paper's log RMSE, by the paper's ratio."""
     level, baseline, ours = (
         printed("fig5", *keys)
         for keys in (("log_rmse",), ("seconds", "baselines_more_than"), ("seconds", "dmala"))
@@ -86,7 +86,7 @@ def fig5_ratio(records: list[Record]) -> Finding:
 
 
 def fig5_gibbs(records: list[Record]) -> Finding:
-    """Gibbs ends worse than it started with fewer than 100 sampling steps, and not with 100."""
+    """Gibbs ends worse than it started with fewer than 100 sampling steps, but not with 100."""
     enough = printed("fig5", "gibbs_needs")
     groups = labelled(records, ["Gibbs-1"], ["log_rmse"])
     margins = []
@@ -105,7 +105,7 @@ def fig5_gibbs(records: list[Record]) -> Finding:
 
 
 def _rise(record: Record) -> float:
-    """Log RMSE at the end minus that at the start; the largest reading where the end is NaN."""
+    """Final - initial log RMSE. If the final one is not finite, the largest finite one is used."""
     readings = record.metrics["log_rmse"].to_numpy(float)
     finite = readings[np.isfinite(readings)]
     if not finite.size:
@@ -140,7 +140,7 @@ def _sizes(records: list[Record]) -> list[float]:
     groups = labelled(records, [*LANGEVIN, "GWG-1"], ["log_rmse"])
     sizes = [{r.config["task"]["steps"] for r in groups[name]} for name in (*LANGEVIN, "GWG-1")]
     if not (shared := sorted(set.intersection(*sizes))):
-        raise LookupError("no number of sampling steps that every sampler was run with")
+        raise LookupError("the samplers have no number of sampling steps in common")
     return shared
 
 
@@ -149,13 +149,13 @@ def _with(records: list[Record], size: float) -> list[Record]:
 
 
 def _reached(record: Record, level: float, pace: float) -> float:
-    """Seconds to the first reading at `level` or below; infinite where there is none."""
+    """Seconds until log RMSE is first at most `level`; infinity if it never is."""
     there = record.metrics["log_rmse"] <= level
     return pace * float(record.metrics["step"][there.idxmax()]) if there.any() else math.inf
 
 
 def table2(data: str, metrics: Sequence[str]) -> Callable[[list[Record]], Finding]:
-    """On the table `data`, DULA and DMALA are better than Gibbs and GWG in each of `metrics`."""
+    """On the data set `data`, DULA and DMALA beat Gibbs and GWG in each of `metrics`."""
 
     def judge(records: list[Record]) -> Finding:
         margins, numbers = [], []
@@ -169,13 +169,13 @@ def table2(data: str, metrics: Sequence[str]) -> Callable[[list[Record]], Findin
                     better, worse = (theirs, ours) if metric == "test_rmse" else (ours, theirs)
                     what = f"{_words(metric)}, {better} - {worse}"
                     margins.append(difference(what, ends[better], ends[worse]))
-        return Finding(tuple(margins), tuple(numbers), "last states of the chains")
+        return Finding(tuple(margins), tuple(numbers), "final states of the chains")
 
     return judge
 
 
 def table4(data: str) -> Callable[[list[Record]], Finding]:
-    """On the table `data`, stochastic DULA gets better with the logarithm of its batch."""
+    """On the data set `data`, stochastic DULA improves with the logarithm of the batch size."""
 
     def judge(records: list[Record]) -> Finding:
         margins, numbers = [], []
@@ -188,15 +188,15 @@ def table4(data: str) -> Callable[[list[Record]], Finding]:
                 float(sign * np.polyfit(x, [ends[batch][seed] for batch in batches], 1)[0])
                 for seed in common(*ends.values())
             )
-            turned = "" if sign > 0 else ", turned round,"
+            turned = "" if sign > 0 else ", times -1,"
             margins.append(
-                Margin(f"slope of {_words(metric)}{turned} in log10 of the batch", slopes)
+                Margin(f"slope of {_words(metric)}{turned} against log10 of the batch size", slopes)
             )
             for batch, seeds in ends.items():
                 paper = published("table4", metric, data, batch)
                 text = f"{_words(metric)}: {'all rows' if batch == 'full' else f'batch {batch}'}"
                 numbers.append(Number(text, estimate(seeds.values()), paper))
-        return Finding(tuple(margins), tuple(numbers), "all rows are the largest batch")
+        return Finding(tuple(margins), tuple(numbers), "the largest batch is all rows")
 
     return judge
 
@@ -220,9 +220,10 @@ def _words(metric: str) -> str:
 def table1(data: str) -> Callable[[list[Record]], Finding]:
     """On the images `data`, the model learned with DMALA has the highest test log-likelihood.
 
-    By both bounds on log Z: a difference holds where the lower bound of one log-likelihood lies
-    above the upper bound of the other. The point estimate is not used: where few of its chains are
-    effective, it is close to the lower bound on log Z and its standard error is too small.
+    Judged by both bounds on log Z: the claim needs DMALA's lower bound on the log-likelihood to
+    exceed the upper bound of every other sampler. The point estimates do not decide: with few
+    effective chains, the estimate of log Z is close to its lower bound, and its standard error is
+    too small.
     """
 
     def judge(records: list[Record]) -> Finding:
@@ -231,7 +232,7 @@ def table1(data: str) -> Callable[[list[Record]], Finding]:
         for record in records:
             if record.choices.get("data") == data and "log_likelihood" in record.document:
                 if record.choices["sampler"] in found:
-                    raise LookupError(f"two models of {data} learned with one sampler")
+                    raise LookupError(f"several models of {data} learned with the same sampler")
                 found[record.choices["sampler"]] = record
         if missing := [name for name in names if name not in found]:
             raise LookupError(f"no record of {', '.join(missing)} on {data}")
@@ -243,7 +244,7 @@ def table1(data: str) -> Callable[[list[Record]], Finding]:
             ours, theirs = intervals["dmala"], intervals[name]
             limits = ours[0] - theirs[1], ours[1] - theirs[0]
             few = [f"{one} has {chains[one]}" for one in ("dmala", name) if _few(found[one])]
-            basis = "; ".join(["bounds by AIS of one model each", *few])
+            basis = "; ".join(["AIS bounds, one model each", *few])
             margins.append(Margin(f"nats, DMALA - {name}", (gap,), limits=limits, basis=basis))
         numbers = tuple(
             Number(
@@ -255,8 +256,8 @@ def table1(data: str) -> Callable[[list[Record]], Finding]:
             for name in names
         )
         note = (
-            "one model each; limits are the bounds by AIS, each with its standard error; that of "
-            "the estimate has as many degrees of freedom as effective chains but one"
+            "one model each; limits are the AIS bounds, each widened by its 95 % interval; the "
+            "standard error of an estimate accounts for its effective number of chains"
         )
         return Finding(tuple(margins), numbers, note)
 
@@ -264,11 +265,11 @@ def table1(data: str) -> Callable[[list[Record]], Finding]:
 
 
 def likelihood_bounds(record: Record) -> tuple[float, float]:
-    """Between which the mean test log-likelihood lies, in nats, by the bounds on log Z.
+    """Lower and upper bound on the mean test log-likelihood, in nats.
 
-    Chains from independent sites bound log Z from below, chains back from training rows from above
-    (`experiments.ais`); each bound is widened by its 95 % interval over chains. Raises LookupError
-    for a record without chains back.
+    Forward AIS from independent sites bounds log Z from below, reverse AIS from training rows
+    bounds it from above (`experiments.ais`). Each bound is widened by its 95 % interval over
+    chains. Raises LookupError for a record without reverse AIS.
     """
     found = record.document
     if "log_z_upper" not in found:
@@ -281,17 +282,18 @@ def likelihood_bounds(record: Record) -> tuple[float, float]:
 
 
 def log_z_error(record: Record) -> float:
-    """Standard error of log Z, larger where few chains are effective.
+    """Standard error of log Z, corrected for a small effective number of chains.
 
-    The delta method's, times the ratio of Student's quantile at (effective chains - 1) degrees of
-    freedom to the normal one. Infinite with fewer than two effective chains.
+    The delta method's error is multiplied by the ratio of two 97.5 % quantiles: Student's t with
+    (effective chains - 1) degrees of freedom, and the normal. Infinite for fewer than two effective
+    chains.
     """
     found = record.document
     return found["log_z_error"] * _reach(found["ess"]) / float(stats.norm.ppf(0.5 + LEVEL / 2))
 
 
 def _reach(count: float) -> float:
-    """Half the width of a 95 % interval in standard errors, from so many independent values."""
+    """Half-width of a 95 % interval from `count` independent values, in standard errors."""
     return float(stats.t.ppf(0.5 + LEVEL / 2, count - 1)) if count >= 2 else math.inf
 
 
@@ -321,7 +323,7 @@ def table3_diversity(records: list[Record]) -> Finding:
 
 
 def table3_quality(records: list[Record]) -> Finding:
-    """Their corpus BLEU is similar to the baselines'."""
+    """The corpus BLEU of DULA and DMALA is similar to that of Gibbs and GWG."""
     ends = _scores(records, "corpus_bleu")
     margins: list[Margin] = []
     for ours in ("dula", "dmala"):
@@ -334,7 +336,7 @@ def table3_quality(records: list[Record]) -> Finding:
 
 
 def _scores(records: list[Record], column: str) -> dict[str, Seeds]:
-    """The column of Table 3 by sampler and seed, of BERT base."""
+    """A column of Table 3 for BERT base, by sampler and seed."""
     groups: dict[str, list[Record]] = {name: [] for name in ("gibbs", "gwg", "dula", "dmala")}
     for record in records:
         if column in (record.document.get("scores") or {}) and record.choices["model"] == BERT:

@@ -27,13 +27,13 @@ from experiments.tables.table import Estimate, estimate
 
 BASELINES = ("Gibbs-1", "HB-10-1", "DSVGD", "R-MALA", "LB-1", "GWG-1", "GWG-4")
 EXACT = ("Gibbs-1", "HB-10-1", "LB-1", "GWG-1", "GWG-4")  # of them, and in Figure 2
-SIMILAR = 0.25  # in log RMSE, a factor of 1.28: what "a similar result" is taken to mean here
-ABOUT = 0.5  # in log MMD, what "about" is taken to mean
-FACTOR = 2.0  # in time, what "roughly" and "similar" are taken to mean
+SIMILAR = 0.25  # in log RMSE, a factor of 1.28: our reading of "a similar result"
+ABOUT = 0.5  # in log MMD: our reading of "about"
+FACTOR = 2.0  # in time: our reading of "roughly" and "similar"
 
 
 def fig2_acceptance(records: list[Record]) -> Finding:
-    """At alpha = 0.6 DMALA changes as many sites as GWG-6 at most, and is accepted more often."""
+    """At alpha = 0.6, DMALA proposes more changes than GWG-6 and is accepted more often."""
     chosen = {}
     for name, field, what in (("dmala", "step_size", "alpha"), ("gwg", "flips", "X")):
         size = printed("fig2", name, "size")
@@ -51,12 +51,12 @@ def fig2_acceptance(records: list[Record]) -> Finding:
     numbers = (
         Number("DMALA, alpha = 0.6: acceptance", estimate(ours.values()), _rate("dmala")),
         Number(
-            "the same: sites that a proposal changes",
+            "DMALA, alpha = 0.6: sites changed by a proposal",
             estimate(moved.values()),
             published("fig2", "dmala", "changed"),
         ),
         Number("GWG-6: acceptance", estimate(theirs.values()), _rate("gwg")),
-        Number("the same: sites that a proposal changes", estimate(rivals.values())),
+        Number("GWG-6: sites changed by a proposal", estimate(rivals.values())),
     )
     margins = (
         difference("acceptance, DMALA - GWG-6", ours, theirs),
@@ -66,7 +66,7 @@ def fig2_acceptance(records: list[Record]) -> Finding:
 
 
 def fig2_ess(records: list[Record]) -> Finding:
-    """DMALA has the largest ESS a second; by the median over sites, in logarithms."""
+    """DMALA has the largest ESS per second: medians over sites, compared in logarithms."""
     groups = labelled([r for r in records if r.has("convergence")], [*EXACT, "DMALA"])
     medians: dict[str, dict[int, float]] = {}
     for name in (*EXACT, "DMALA"):
@@ -80,25 +80,25 @@ def fig2_ess(records: list[Record]) -> Finding:
             difference(f"log ESS/s, DMALA - {name}", logs["DMALA"], logs[name]) for name in EXACT
         ),
         tuple(
-            Number(f"ESS a second, median over sites: {name}", estimate(seeds.values()))
+            Number(f"ESS per second, median over sites: {name}", estimate(seeds.values()))
             for name, seeds in medians.items()
         ),
-        "of all chains; medians over sites and of the runs' seconds a step, compared in logarithms",
+        "of all chains; median over sites, median over runs of seconds per step; in logarithms",
     )
 
 
 def fig3_iterations(records: list[Record]) -> Finding:
-    """DMALA has the lowest log RMSE after as many iterations as all have run."""
+    """DMALA has the lowest log RMSE at equal iterations (as many as all samplers have run)."""
     return _fig3(records, "step")
 
 
 def fig3_seconds(records: list[Record]) -> Finding:
-    """DMALA has the lowest log RMSE after as many seconds as all have run."""
+    """DMALA has the lowest log RMSE at equal seconds (as many as all samplers have run)."""
     return _fig3(records, "seconds")
 
 
 def _fig3(records: list[Record], axis: str) -> Finding:
-    """DSVGD is compared by its mean over time and by that of its ensemble of particles."""
+    """Compare DMALA with all others. DSVGD has two errors: of its time average and its ensemble."""
     rivals = (*BASELINES, "DULA")
     found = _first(records, "log_rmse", "log RMSE", axis, "DMALA", rivals)
     groups = labelled(records, [*rivals, "DMALA"], ["log_rmse"])
@@ -113,7 +113,7 @@ def _fig3(records: list[Record], axis: str) -> Finding:
 
 
 def fig3_cost(records: list[Record]) -> Finding:
-    """Seconds of a step of DMALA and DULA over those of GWG-1 and Gibbs-1, about the paper's."""
+    """Time per step of DMALA and DULA relative to GWG-1 and Gibbs-1 is about the paper's."""
     groups = labelled(records, ["Gibbs-1", "GWG-1", "DULA", "DMALA"])
     pace = {name: by_seed(group, _seconds) for name, group in groups.items()}
     margins, numbers = [], []
@@ -126,7 +126,7 @@ def fig3_cost(records: list[Record]) -> Finding:
         what = f"log(time of {ours} / {theirs})"
         margins += within(what, logs, math.log(paper.mean), math.log(FACTOR))
         numbers.append(Number(f"time of a step, {ours} / {theirs}", _mean(ratio), paper))
-    note = f"each within a factor of {FACTOR:g} of the paper's; the factor is ours"
+    note = f"each within a factor of {FACTOR:g} of the paper's ratio; the factor is our choice"
     return Finding(tuple(margins), tuple(numbers), note)
 
 
@@ -137,7 +137,7 @@ def _seconds(record: Record) -> float:
 
 
 def fig3_dula(records: list[Record]) -> Finding:
-    """DULA ends behind DMALA, and near LB-1 and GWG-1."""
+    """DULA ends above DMALA in log RMSE, and close to LB-1 and GWG-1."""
     rivals = ("LB-1", "GWG-1")
     groups = labelled(records, ["DULA", "DMALA", *rivals], ["log_rmse"])
     value = at("log_rmse", "step", shortest([r for g in groups.values() for r in g], "step"))
@@ -151,7 +151,7 @@ def fig3_dula(records: list[Record]) -> Finding:
 
 
 def fig7_every_connectivity(records: list[Record]) -> Finding:
-    """DMALA ends lowest at each connectivity, against every other sampler of the figure."""
+    """DMALA has the lowest final log RMSE at each connectivity, among the figure's samplers."""
     couplings = sorted({record.config["model"]["coupling"] for record in records})
     margins, numbers = [], []
     for coupling in couplings:
@@ -169,30 +169,30 @@ def fig7_every_connectivity(records: list[Record]) -> Finding:
 
 
 def fig4_iterations(records: list[Record]) -> Finding:
-    """DULA and DMALA are below the baselines after as many iterations as all have run."""
+    """DULA and DMALA are below the baselines at equal iterations (as many as all have run)."""
     return _both(records, "step")
 
 
 def fig4_seconds(records: list[Record]) -> Finding:
-    """The same after as many seconds as all of them have run."""
+    """DULA and DMALA are below the baselines at equal seconds (as many as all have run)."""
     return _both(records, "seconds")
 
 
 def fig4_lowest(records: list[Record]) -> Finding:
-    """DMALA is lowest of all but block Gibbs, which is the truth."""
+    """DMALA has the lowest MMD of all samplers except block Gibbs, which is the reference."""
     return _first(
         records, "log_mmd", "log MMD^2", "step", "DMALA", ("Gibbs-1", "HB-10-1", "GWG-1", "DULA")
     )
 
 
 def fig4_level(records: list[Record]) -> Finding:
-    """DMALA's log MMD ends at about the paper's."""
+    """DMALA's final log MMD is about the paper's."""
     ends = by_seed(labelled(records, ["DMALA"], ["log_mmd"])["DMALA"], last("log_mmd"))
     floors = by_seed(labelled(records, ["DMALA"])["DMALA"], last("log_mmd_floor"))
     paper = published("fig4", "dmala")
     numbers = (
         Number("DMALA: log MMD^2 at the end", estimate(ends.values()), paper),
-        Number("as many independent samples: log MMD^2", estimate(floors.values())),
+        Number("equally many independent samples: log MMD^2", estimate(floors.values())),
     )
     margins = within("log MMD^2 of DMALA", ends, printed("fig4", "dmala"), ABOUT)
     return Finding(tuple(margins), numbers, f"about: within {ABOUT:g}")
@@ -219,7 +219,7 @@ def app_d(records: list[Record]) -> Finding:
 def _first(
     records: list[Record], column: str, title: str, axis: str, ours: str, others: tuple[str, ...]
 ) -> Finding:
-    """`ours` is lowest in `column` at the end of what all have run of `axis`."""
+    """`ours` is lowest in `column`, at the largest value of `axis` that all samplers reach."""
     groups = labelled(records, [ours, *others], [column])
     kept = {name: groups[name] for name in (*others, ours)}
     place, ends = after(kept, column, axis)

@@ -1,4 +1,4 @@
-"""Claims of Zhang et al. (2022) about the law of the sampler, mostly exact. Imports no torch."""
+"""Claims of Zhang et al. (2022) about the sampler's law, mostly exact. Imports no torch."""
 
 import numpy as np
 import pandas as pd
@@ -11,18 +11,18 @@ from experiments.published import published
 from experiments.record import Record
 from experiments.tables.table import Estimate
 
-SLOPE = 0.01  # how far a fitted slope may be from -1
+SLOPE = 0.01  # largest deviation of a fitted slope from -1
 
 
 def fig1a_rate(records: list[Record]) -> Finding:
-    """Log bias falls with slope -1 against 1 / (2 alpha), alpha in {0, 1} units."""
+    """Log bias has slope -1 against 1 / (2 alpha), with alpha in {0, 1} units."""
     slopes: dict[float, list[float]] = {}
     for record in records:
         if "slope" in record.document and "unit" in record.metrics:
             unit = float(record.metrics["unit"].iloc[0])
             slopes.setdefault(unit, []).append(record.document["slope"])
     if not slopes:
-        raise LookupError("no record whose chain was enumerated at small step sizes")
+        raise LookupError("no record has an enumerated chain at small step sizes")
     margins, numbers = [], []
     for unit, values in sorted(slopes.items()):
         name = {1.0: "{0, 1}", 4.0: "{-1, 1}"}.get(unit, f"flips of squared distance {unit:g}")
@@ -31,7 +31,7 @@ def fig1a_rate(records: list[Record]) -> Finding:
         here = Estimate(float(np.mean(values)))
         paper = published("fig1", "slope") if unit == 1 else None
         numbers.append(Number(f"slope on {name}, alpha in its own units", here, paper))
-    note = "exact, of the enumerated chains; alpha in {0, 1} units, a quarter of it on {-1, 1}"
+    note = "exact, from enumerated chains; alpha in {0, 1} units (alpha / 4 on {-1, 1})"
     return Finding(tuple(margins), tuple(numbers), note)
 
 
@@ -41,10 +41,10 @@ def fig1a_bound(records: list[Record]) -> Finding:
 
 
 def fig1b_epsilon(records: list[Record]) -> Finding:
-    """The bias grows along the whole curve in epsilon, below a bound; a = 1, b = 0.1.
+    """The bias increases with epsilon along the whole curve and stays below a bound.
 
-    The bound has the form of Theorem 5.2. The paper leaves its constants open; they are worked out
-    from its proof in `experiments.stationary.bounds`, so this bound is ours.
+    For a = 1, b = 0.1. The bound has the form of Theorem 5.2. The paper does not state its
+    constants; `experiments.stationary.bounds` derives them from the proof.
     """
     kept = [r for r in records if r.config["model"].get("a") and "epsilon" in r.config["model"]]
     table = _table(kept, "exact", lambda r: r.config["model"]["epsilon"])
@@ -53,27 +53,28 @@ def fig1b_epsilon(records: list[Record]) -> Finding:
         bias = rows.groupby("setting")["exact"].first().sort_index()
         if len(bias) > 1:
             rise = float(np.diff(np.log(bias)).min())
-            what = f"least rise of log bias between two of {len(bias)} values of epsilon"
+            what = f"smallest increase of log bias between adjacent epsilons ({len(bias)} values)"
             margins.append(Margin(f"{what}, alpha = {alpha:g}", (rise,), True))
     if not margins:
-        raise LookupError("no records at two values of epsilon")
+        raise LookupError("no records at two or more values of epsilon")
     bounded = _bounded(kept, "exact", "the bias", "our bound of Theorem 5.2's form")
-    note = "exact; the bound's constants are ours, from the proof of Theorem 5.2"
+    note = "exact; we derived the bound's constants from the proof of Theorem 5.2"
     return Finding((*margins, *bounded.margins), note=note)
 
 
 def thm61_bound(records: list[Record]) -> Finding:
-    """Theorem 6.1's bound lies above the bias of the stochastic proposal everywhere tried."""
+    """Theorem 6.1's bound exceeds the bias of the stochastic proposal at all settings tried."""
     return _bounded(records, "bias", "the proposal's bias")
 
 
 def app_h(records: list[Record]) -> Finding:
     """Preconditioned DLP's log RMSE is below that of standard DLP at its best step size.
 
-    Both are of the mean over every other step. A site that flips at every step has the right mean
-    over all steps without ever being random, and would make a step size good at which the chain
-    does not mix. Records hold the median over chains of that error, and quantiles of the error over
-    all steps only; the limits take the distances of these quantiles from their median.
+    Both errors are those of the mean over every other step. A site that flips deterministically at
+    every step has the correct mean over all steps, so that mean would favour step sizes at which
+    the chain does not mix. Records hold the median of the error over chains; its quantiles are
+    available only for means over all steps. The limits use the distances of these quantiles from
+    their median.
     """
     margins, numbers = [], []
     for key, group in by_sampler([r for r in records if "thinned" in r.metrics]).items():
@@ -94,16 +95,16 @@ def app_h(records: list[Record]) -> Finding:
         size = f"alpha = {best['step_size']:g}"
         numbers += [
             Number(f"{name}, preconditioned: log RMSE", Estimate(ours["thinned"]), papers[0]),
-            Number(f"the same over all steps: {name}", Estimate(ours["log_rmse"])),
+            Number(f"{name}, preconditioned, all steps: log RMSE", Estimate(ours["log_rmse"])),
             Number(f"{name}, best, {size}: log RMSE", Estimate(best["thinned"]), papers[1]),
-            Number(f"the same over all steps: {name}, {size}", Estimate(best["log_rmse"])),
+            Number(f"{name}, best, {size}, all steps: log RMSE", Estimate(best["log_rmse"])),
         ]
     if not margins:
         raise LookupError("no records with and without a preconditioner")
     note = (
-        "of the mean over every other step, medians of the chains, 10 % and 90 % quantiles of the "
-        "error over all steps around them; over all steps a site that flips at every step has the "
-        "right mean without being random"
+        "errors of the mean over every other step: medians over chains, with the spread (10 % to "
+        "90 %) of the error over all steps; over all steps, a site that flips at every step has "
+        "the correct mean without mixing"
     )
     return Finding(tuple(margins), tuple(numbers), note)
 
@@ -114,7 +115,7 @@ def _bounded(records: list[Record], column: str, what: str, bound: str = "the bo
     slack = np.log(table["theorem"] / table[column])
     if slack.empty:
         raise LookupError(f"no record with {column} above 0")
-    margin = Margin(f"least log({bound} / {what})", (float(slack.min()),), True)
+    margin = Margin(f"smallest log({bound} / {what})", (float(slack.min()),), True)
     return Finding((margin,), note=f"exact, at {len(table)} settings")
 
 

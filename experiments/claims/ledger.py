@@ -1,8 +1,8 @@
-"""The claims of the two papers, and what records say of each. Imports no torch.
+"""The claims of the two papers, and their verdicts. Imports no torch.
 
-A claim is judged on runs that finished at the paper's scale, on the data asked for, with the
-settings of its experiment. Other records (a smaller scale, a substitute, settings of one's own)
-never decide it: where there is nothing better they give an indication, named as one.
+A claim is judged on finished runs at the paper's scale, on the data asked for, with the settings of
+its experiment. Only such runs decide. Other records (a smaller scale, substitute data, other
+settings) are indicative: without better records, the ledger shows their verdict as an indication.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +15,7 @@ from experiments.record import Record
 
 @dataclass(frozen=True)
 class Claim:
-    """What a paper says, and the function of an experiment's records that judges it."""
+    """A claim of a paper, and the function that judges it from an experiment's records."""
 
     name: str
     exhibit: str  # id of experiments/report/exhibits.yaml
@@ -27,7 +27,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Pool:
-    """Records of one experiment that belong together; `decides` at the paper's scale only."""
+    """Records of one experiment that are judged together. Only the paper's scale `decides`."""
 
     basis: str  # "paper", "quick", "paper, substitutes"
     decides: bool
@@ -36,7 +36,7 @@ class Pool:
 
 @dataclass(frozen=True)
 class Entry:
-    """A line of the ledger. `indication` is of records that cannot decide."""
+    """A line of the ledger. `indication` is the verdict on records that cannot decide."""
 
     claim: Claim
     verdict: Verdict
@@ -51,7 +51,7 @@ BOTH = ("train_log_likelihood", "test_rmse")
 CLAIMS = (
     Claim(
         "fig1a-rate", "fig1a", "bias_step_size",
-        "DULA's bias falls like exp(-1 / (2 alpha)) on a log-quadratic target",
+        "DULA's bias decays as exp(-1 / (2 alpha)) on a log-quadratic target",
         f"{DLP}, Theorem 5.1", langevin_theory.fig1a_rate,
     ),
     Claim(
@@ -61,8 +61,8 @@ CLAIMS = (
     ),
     Claim(
         "fig1b-epsilon", "fig1b", "bias_nonquadratic",
-        "Away from log-quadratic targets the bias falls with epsilon all along the curve, below a "
-        "bound of Theorem 5.2's form with constants of ours",
+        "On targets that are not log-quadratic, the bias decreases with epsilon along the whole "
+        "curve, and stays below a bound of Theorem 5.2's form with constants that we derived",
         f"{DLP}, Theorem 5.2 and Figure 1", langevin_theory.fig1b_epsilon,
     ),
     Claim(
@@ -77,7 +77,7 @@ CLAIMS = (
     ),
     Claim(
         "fig2-ess", "fig2", "ising_sampling",
-        "DMALA has the largest effective sample size a second of the exact samplers",
+        "DMALA has the largest effective sample size per second of the exact samplers",
         f"{DLP}, Section 7.1", langevin_sampling.fig2_ess,
     ),
     Claim(
@@ -97,8 +97,8 @@ CLAIMS = (
     ),
     Claim(
         "fig3-cost", "fig3", "ising_sampling",
-        "A step of DMALA costs about as much as one of GWG-1 and 2.5 times one of Gibbs-1, a step "
-        "of DULA as much as one of Gibbs-1",
+        "A step of DMALA costs about as much as one of GWG-1 and 2.5 times as much as one of "
+        "Gibbs-1; a step of DULA costs as much as one of Gibbs-1",
         f"{DLP}, Section 7", langevin_sampling.fig3_cost,
     ),
     Claim(
@@ -138,17 +138,18 @@ CLAIMS = (
     ),
     Claim(
         "fig5-ratio", "fig5", "ising_learning",
-        "DULA and DMALA reach log RMSE -5 in 800 s, the baselines in more than 1,400 s: as a ratio",
+        "DULA and DMALA reach log RMSE -5 in 800 s, the baselines in more than 1,400 s (judged by "
+        "the ratio)",
         f"{DLP}, Section 7.3.1", langevin_learning.fig5_ratio,
     ),
     Claim(
         "fig5-fewer", "fig5", "ising_learning",
-        "DULA and DMALA gain more over GWG with fewer sampling steps",
+        "The advantage of DULA and DMALA over GWG is larger with fewer sampling steps",
         f"{DLP}, Section 7.3.1", langevin_learning.fig5_fewer,
     ),
     Claim(
         "fig5-gibbs", "fig5", "ising_learning",
-        "Learning with Gibbs diverges with fewer than 100 sampling steps",
+        "Learning with Gibbs diverges if it takes fewer than 100 sampling steps",
         f"{DLP}, Section 7.3.1", langevin_learning.fig5_gibbs,
     ),
     *(
@@ -198,17 +199,17 @@ CLAIMS = (
     ),
     Claim(
         "appH-preconditioner", "appH", "preconditioning",
-        "With a preconditioner DLP's means have a smaller error than at any step size without",
+        "With a preconditioner, DLP's means have a smaller error than without one at any step size",
         f"{DLP}, Appendix H", langevin_theory.app_h,
     ),
     Claim(
         "rates-sec3-unlearning", "rates-sec3", "rates_sec3",
-        "A chain that stays less keeps its law and mixes faster",
+        "A chain with less self-transition probability keeps its stationary law and mixes faster",
         f"{RATES}, Section 3", rates.staying_less,
     ),
     Claim(
         "rates-training-fpcd", "rates-training", "rates_training",
-        "The best model by ISL is one trained by FPCD",
+        "The best model by ISL was trained by FPCD",
         f"{RATES}, Section 5.1", rates.best_training,
     ),
     Claim(
@@ -223,7 +224,7 @@ CLAIMS = (
     ),
     Claim(
         "rates-fig2-parzen", "rates-fig2", "rates_fig2",
-        "On USPS rates-FPCD samples are at least as good Parzen centres as the training set",
+        "On USPS, samples of rates-FPCD are Parzen centres at least as good as the training set",
         f"{RATES}, Section 5.1", rates.parzen,
     ),
     Claim(
@@ -238,12 +239,13 @@ CLAIMS = (
     ),
     Claim(
         "rates-fig2-herding", "rates-fig2", "rates_fig2",
-        "On USPS rates-herding rises first and rates-FPCD catches up: no clear difference",
+        "On USPS, rates-herding rises first and rates-FPCD catches up, without a clear difference "
+        "at the end",
         f"{RATES}, Section 5.1", rates.herding_caught_up,
     ),
     Claim(
         "rates-fig2-herding-mnist", "rates-fig2", "rates_fig2_mnist",
-        "On MNIST rates-herding rises first and is overtaken by rates-FPCD",
+        "On MNIST, rates-herding rises first and rates-FPCD overtakes it",
         f"{RATES}, Section 5.1", rates.herding_overtaken,
     ),
     Claim(
@@ -278,13 +280,13 @@ CLAIMS = (
     ),
     Claim(
         "rates-fig3-words", "rates-fig3", "rates_fig3_words",
-        "On CD-trained bag-of-words models Gibbs gets stuck where rates-FPCD does not",
+        "On CD-trained bag-of-words models, Gibbs gets stuck and rates-FPCD does not",
         f"{RATES}, Section 5.1", rates.words,
     ),
     Claim(
         "rates-fig3-consistency", "rates-fig3", "rates_fig3_words",
-        "On SML- and FPCD-trained bag-of-words models rates-FPCD's ISL has the higher mean and the "
-        "lower variance",
+        "On SML- and FPCD-trained bag-of-words models, the ISL of rates-FPCD has the higher mean "
+        "and the lower variance",
         f"{RATES}, Section 5.1", rates.consistency,
     ),
     Claim(
@@ -296,7 +298,7 @@ CLAIMS = (
 
 
 def judge(pools: Mapping[str, Sequence[Pool]], claims: Sequence[Claim] = CLAIMS) -> list[Entry]:
-    """Every claim's entry, from the pools of each experiment, the best first."""
+    """The entry of every claim. `pools` are lists by experiment, the best pool first."""
     return [_entry(claim, pools.get(claim.experiment, ())) for claim in claims]
 
 
@@ -309,7 +311,7 @@ def _entry(claim: Claim, pools: Sequence[Pool]) -> Entry:
         try:
             finding = claim.judge(pool.records)
         except (LookupError, FileNotFoundError) as error:  # the latter: left out of a bundle
-            reason = str(error.args[0] if error.args else "the records do not suffice")
+            reason = str(error.args[0] if error.args else "the records are not sufficient")
             wanting = wanting or f"{pool.basis}: {reason}; {command}"
             continue
         verdict, needs = finding.verdict()

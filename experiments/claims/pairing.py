@@ -1,4 +1,4 @@
-"""Values of records by seed, compared pair by pair. Imports no torch."""
+"""Values of records by seed, for paired comparisons. Imports no torch."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -16,9 +16,9 @@ Seeds = Mapping[int, float]
 def labelled(
     records: list[Record], needed: Sequence[str], columns: Sequence[str] = ()
 ) -> dict[str, list[Record]]:
-    """Records that have `columns`, by the name of their sampler as legends write it.
+    """Records that have `columns`, by the label of their sampler.
 
-    Raises LookupError when one of the samplers `needed` has none.
+    Raises LookupError if one of the samplers `needed` has none.
     """
     kept = [record for record in records if set(columns) <= set(record.metrics)]
     found: dict[str, list[Record]] = {}
@@ -32,32 +32,32 @@ def labelled(
 def by_seed(records: list[Record], value: Value, seed: str = "seed") -> dict[int, float]:
     """`value` of each record by its `seed` (or `model_seed`).
 
-    A run that was made twice counts once. Raises LookupError where runs differ in more than their
-    seeds, or two have the same `seed`.
+    A repeated run counts once. Raises LookupError if runs differ in more than their seeds, or if
+    two have the same `seed`.
     """
     found: dict[int, float] = {}
     for record in alone(records):
         key = record.config[seed]
         if key in found:
-            raise LookupError(f"two runs of {seed} {key} that differ in something else")
+            raise LookupError(f"two runs have {seed} {key} and differ in something else")
         found[key] = value(record)
     return found
 
 
 def difference(what: str, larger: Seeds, smaller: Seeds) -> Margin:
-    """`larger - smaller` at equal seeds. Raises LookupError when there is no seed of both."""
+    """`larger - smaller` at equal seeds. Raises LookupError if they share no seed."""
     return Margin(what, tuple(larger[key] - smaller[key] for key in common(larger, smaller)))
 
 
 def common(*values: Seeds) -> list[int]:
-    """The seeds of all. Raises LookupError when there is none."""
+    """The seeds that all `values` share. Raises LookupError if there are none."""
     if not (seeds := sorted(set.intersection(*(set(one) for one in values)))):
-        raise LookupError("no seed was run by both")
+        raise LookupError("the runs share no seed")
     return seeds
 
 
 def within(what: str, seeds: Seeds, centre: float, reach: float) -> list[Margin]:
-    """Two margins, positive where the mean is within `reach` of `centre`: an equivalence test."""
+    """An equivalence test: two margins, both positive if the mean is within `centre` ± `reach`."""
     values = [seeds[key] for key in sorted(seeds)]
     return [
         Margin(f"{what} above {centre - reach:.4g}", tuple(v - centre + reach for v in values)),
@@ -66,17 +66,17 @@ def within(what: str, seeds: Seeds, centre: float, reach: float) -> list[Margin]
 
 
 def last(column: str) -> Value:
-    """The last reading."""
+    """The final value of `column`."""
     return lambda record: float(record.metrics[column].iloc[-1])
 
 
 def at(column: str, axis: str, place: float) -> Value:
-    """The reading at `place` on `axis` (step, seconds), between two readings on a straight line."""
+    """The value of `column` at `place` on `axis` (step, seconds), by linear interpolation."""
     return lambda record: float(np.interp(place, record.metrics[axis], record.metrics[column]))
 
 
 def seconds_per_step(group: list[Record]) -> float:
-    """Of a sampler: the median over its runs, as one that the machine disturbed tells nothing."""
+    """Seconds per step of a sampler: the median over its runs, robust to a run that was slowed."""
     ends = [record.metrics.iloc[-1] for record in group]
     return float(np.median([end["seconds"] / end["step"] for end in ends]))
 
@@ -84,10 +84,10 @@ def seconds_per_step(group: list[Record]) -> float:
 def after(
     groups: dict[str, list[Record]], column: str, axis: str
 ) -> tuple[float, dict[str, dict[int, float]]]:
-    """`column` of each group by seed, after as many iterations or seconds as all have run.
+    """`column` of each group by seed, at the largest `axis` value that all runs reach.
 
-    The place, and the values. `axis` is step or seconds; a second is as many steps as a sampler's
-    `seconds_per_step` has it.
+    Returns that value and the values of `column`. `axis` is step or seconds. Seconds are converted
+    to steps by the sampler's `seconds_per_step`.
     """
     every = [record for group in groups.values() for record in group]
     if axis == "step":
@@ -102,5 +102,5 @@ def after(
 
 
 def shortest(records: list[Record], axis: str) -> float:
-    """How far every record goes on `axis`."""
+    """The largest value of `axis` that every record reaches."""
     return min(float(record.metrics[axis].iloc[-1]) for record in records)

@@ -26,19 +26,19 @@ from experiments.tables.table import Estimate, estimate
 
 FEW = 100  # samples: "100 samples from rates-FPCD"
 EARLY = (10, 100)  # samples, where the curves rise
-EARLY_NOTE = f"early: the mean over the readings at {EARLY[0]} to {EARLY[1]} samples"
+EARLY_NOTE = f"early: mean ISL over curve points at {EARLY[0]} to {EARLY[1]} samples"
 KEPT = 1e-9  # total variation that rounding may add to an invariant law
 METHODS = ("cd", "sml", "fpcd")  # of training
 PAIR = ("Block Gibbs", "rates-FPCD")
 START = {"data_mean": "the data mean", "uniform": "a uniform start"}
 STARTS = tuple(START)
-STUCK = 10.0  # nats between two starts from which a chain counts as stuck
-FACTOR = 2.0  # in time, what "about" is taken to mean
-EVEN = 0.05  # how far from 1/2 the share of differing pixels may be for uniform samples
+STUCK = 10.0  # a chain is stuck if two starts differ by this many nats
+FACTOR = 2.0  # in time: our reading of "about"
+EVEN = 0.05  # largest deviation from 1/2 of the fraction of differing pixels of uniform samples
 
 
 def parzen(records: list[Record]) -> Finding:
-    """On USPS all samples of rates-FPCD are at least as good centres as the training set."""
+    """On USPS, rates-FPCD's samples are kernel centres at least as good as the training set."""
     group = labelled(records, ["rates-FPCD"], ["isl"])["rates-FPCD"]
     ours, training = by_seed(group, last("isl")), by_seed(group, _noted("parzen"))
     numbers = (
@@ -57,7 +57,7 @@ def parzen(records: list[Record]) -> Finding:
 
 
 def penalization_between(records: list[Record]) -> Finding:
-    """Sample penalization ends between Gibbs and the two others."""
+    """Sample penalization ends between Gibbs and the two rates samplers."""
     names = ("Block Gibbs", "SP", "rates-herding", "rates-FPCD")
     ends = _ends(records, names)
     margins = (
@@ -69,7 +69,7 @@ def penalization_between(records: list[Record]) -> Finding:
 
 
 def herding_overtaken(records: list[Record]) -> Finding:
-    """Rates-herding is ahead over the first samples, and behind rates-FPCD in the end (MNIST)."""
+    """Rates-herding leads over the first samples, and ends below rates-FPCD (MNIST)."""
     early, ends = _early(records), _ends(records, ("rates-herding", "rates-FPCD"))
     what = "last ISL, rates-FPCD - rates-herding"
     behind = difference(what, ends["rates-FPCD"], ends["rates-herding"])
@@ -77,10 +77,10 @@ def herding_overtaken(records: list[Record]) -> Finding:
 
 
 def herding_caught_up(records: list[Record]) -> Finding:
-    """Rates-herding is ahead over the first samples, and there is no clear difference at the end.
+    """Rates-herding leads over the first samples; at the end there is no clear difference.
 
-    Equivalence: the last ISLs are within what the paper calls "a slight margin", which is that of
-    rates-FPCD over the training set on USPS.
+    The second part is an equivalence test: the final ISLs must agree within what the paper calls
+    "a slight margin", the difference between rates-FPCD and the training set on USPS.
     """
     early, ends = _early(records), _ends(records, ("rates-herding", "rates-FPCD"))
     slight = printed("rates_fig2", "usps", "rates_fpcd") - printed(
@@ -107,7 +107,7 @@ def _early(records: list[Record]) -> Margin:
 
 
 def hundred_beat_all(records: list[Record]) -> Finding:
-    """A hundred samples of rates-FPCD have a higher ISL than all of Gibbs, 200,000 in the paper."""
+    """100 samples of rates-FPCD have a higher ISL than all of Gibbs (200,000 in the paper)."""
     few = printed("rates_fig2", "mnist_samples", "rates_fpcd")
     groups = labelled(records, ["Block Gibbs", "rates-FPCD"], ["isl"])
     many = shortest(groups["Block Gibbs"], "step")
@@ -122,7 +122,7 @@ def hundred_beat_all(records: list[Record]) -> Finding:
 
 
 def step_size_ratio(records: list[Record]) -> Finding:
-    """Rates-herding's fast step size is 10 to 100 times that of rates-FPCD, each as tuned."""
+    """The tuned fast step size of rates-herding is 10 to 100 times that of rates-FPCD."""
     groups = labelled(records, ["rates-herding", "rates-FPCD"])
     chosen = {}
     for name in ("rates-herding", "rates-FPCD"):
@@ -143,15 +143,15 @@ def step_size_ratio(records: list[Record]) -> Finding:
         Number(what, Estimate(ratio)),
         *(Number(f"fast step size of {name}", Estimate(size)) for name, size in chosen.items()),
     )
-    note = "settings that one search each has chosen (conf/tuned); another search may choose others"
+    note = "each step size was chosen by one search (conf/tuned); another search may differ"
     return Finding(margins, numbers, note)
 
 
 def bolder(records: list[Record]) -> Finding:
-    """Sample penalization's images have more pixels on than those of the rates samplers.
+    """Images of sample penalization have more pixels on than those of the rates samplers.
 
-    The measure is ours; the paper says "larger and bolder" than "the true distribution". The means
-    of the rates samplers follow those of the training data.
+    The paper says "larger and bolder" than "the true distribution"; counting pixels is our measure.
+    The pixel means of the rates samplers follow those of the training data.
     """
     groups = labelled(_with_sequence(records), ["SP", "rates-herding", "rates-FPCD"])
     shares = {name: by_seed(group, _share_on) for name, group in groups.items()}
@@ -163,20 +163,20 @@ def bolder(records: list[Record]) -> Finding:
         Number(f"share of pixels on, {name}", estimate(seeds.values()))
         for name, seeds in shares.items()
     )
-    return Finding(margins, numbers, "of the stored samples; that bolder is more pixels on is ours")
+    return Finding(margins, numbers, "of the stored samples; the number of pixels is our measure")
 
 
 def penalization_uniform(records: list[Record]) -> Finding:
-    """Without decay the samples of sample penalization tend to the uniform distribution.
+    """Without decay, the samples of sample penalization tend to the uniform distribution.
 
-    Measured by the share of pixels in which two samples differ: 1/2 where every pixel is on half of
-    the time, less for anything else. The measure is ours.
+    Our measure is the fraction of pixels in which two samples differ. It is 1/2 if every pixel is
+    on half of the time, and below 1/2 otherwise.
     """
     kept = [r for r in _with_sequence(records) if r.config["sampler"].get("decay") == 1.0]
     apart = by_seed(labelled(kept, ["SP"])["SP"], _pairwise)
     what = "share of pixels in which two samples differ"
     number = Number(what, estimate(apart.values()), Estimate(0.5))
-    note = f"of the stored samples; uniform: 1/2 within {EVEN:g}; the measure is ours"
+    note = f"of the stored samples; uniform means 1/2 ± {EVEN:g}; the measure is our choice"
     return Finding(tuple(within(what, apart, 0.5, EVEN)), (number,), note)
 
 
@@ -189,24 +189,24 @@ def _share_on(record: Record) -> float:
 
 
 def _pairwise(record: Record) -> float:
-    """Mean share of sites in which two different samples of the stored sequence differ."""
+    """Mean fraction of sites in which two distinct samples of the stored sequence differ."""
     x = record.arrays("sequence")["x"]
     on = x.mean(0)
     return float((2 * on * (1 - on)).mean() * len(x) / (len(x) - 1))
 
 
 def faster_usps(records: list[Record]) -> Finding:
-    """Rates-FPCD covers the states at least 20 times faster than Gibbs, in seconds."""
+    """On USPS, rates-FPCD covers the states at least 20 times faster than Gibbs, in seconds."""
     return _faster(records, "usps")
 
 
 def faster_mnist(records: list[Record]) -> Finding:
-    """At least 250 times on MNIST."""
+    """On MNIST, rates-FPCD covers the states at least 250 times faster than Gibbs, in seconds."""
     return _faster(records, "mnist")
 
 
 def _faster(records: list[Record], data: str) -> Finding:
-    """Seconds of Gibbs to the ISL of `FEW` samples of rates-FPCD, over those of rates-FPCD."""
+    """Ratio of the seconds to reach the ISL of `FEW` rates-FPCD samples: Gibbs / rates-FPCD."""
     groups = labelled(records, ["Block Gibbs", "rates-FPCD"], ["isl", "seconds"])
     ours, gibbs = ({r.config["seed"]: r for r in groups[n]} for n in ("rates-FPCD", "Block Gibbs"))
     pace = [seconds_per_step(groups[name]) for name in ("Block Gibbs", "rates-FPCD")]
@@ -230,12 +230,12 @@ def _faster(records: list[Record], data: str) -> Finding:
     few = f", at least ({censored} of {len(logs)} never got there)" if censored else ""
     here = estimate(np.exp(logs))
     numbers = (Number(f"times faster than Gibbs{few}", here, paper),)
-    note = f"seconds of Gibbs to the ISL of {FEW} rates-FPCD samples, over those of rates-FPCD"
+    note = f"ratio of the seconds to reach the ISL of {FEW} rates-FPCD samples, Gibbs / rates-FPCD"
     return Finding((margin,), numbers, note)
 
 
 def decay(records: list[Record]) -> Finding:
-    """Without decay it ends above alpha = 0.95, each at the fast step size that is best for it."""
+    """Rates-FPCD without decay ends above alpha = 0.95, each at its best fast step size."""
     papers = [published("rates_fig3", "decay", name) for name in ("best", "other")]
     best: list[Seeds] = []
     for paper in papers:
@@ -257,13 +257,13 @@ def decay(records: list[Record]) -> Finding:
 
 
 def words(records: list[Record]) -> Finding:
-    """On models trained by CD Gibbs gets stuck, on others not, and rates-FPCD never does.
+    """Gibbs gets stuck on models trained by CD but not on others; rates-FPCD never gets stuck.
 
-    A chain that is stuck tells from where it started, and its ISL falls as the samples of one
-    narrow mode outnumber the others (Section 5.1). Judged on models by CD: Gibbs's last ISLs from
-    the data mean and from a uniform start are more than `STUCK` nats apart, that from the data mean
-    falls after `FEW` samples, neither is true of rates-FPCD, and Gibbs is further behind rates-FPCD
-    than on models by SML and FPCD.
+    The result of a stuck chain depends on its start, and its ISL falls as samples of one narrow
+    mode outnumber the others (Section 5.1). The claim needs all of the following on models trained
+    by CD. The final ISLs of Gibbs from the data mean and from a uniform start differ by more than
+    `STUCK` nats. The ISL of Gibbs from the data mean falls after `FEW` samples. Neither is true of
+    rates-FPCD. Finally, Gibbs is further below rates-FPCD than on models trained by SML and FPCD.
     """
     ends = {
         (method, name, start): _models(records, method, name, start, last("isl"))
@@ -306,17 +306,15 @@ def words(records: list[Record]) -> Finding:
         Number(f"last ISL by {method.upper()}: {name}, {START[start]}", estimate(seeds.values()))
         for (method, name, start), seeds in ends.items()
     )
-    note = (
-        f"spread over models; stuck: starts make {STUCK:g} nats or more of difference, our number"
-    )
+    note = f"spread over models; stuck: two starts differ by {STUCK:g} nats or more, our threshold"
     return Finding(tuple(margins), numbers, note)
 
 
 def consistency(records: list[Record]) -> Finding:
-    """On models by SML and FPCD the ISL of rates-FPCD has the higher mean and lower variance.
+    """On models trained by SML and FPCD, rates-FPCD has the higher mean ISL and lower variance.
 
-    From the data mean, over models. The interval of the ratio of variances is that of the F
-    distribution.
+    Mean and variance are over models, for chains from the data mean. The interval of the ratio of
+    variances uses the F distribution.
     """
     margins, numbers = [], []
     for method in METHODS[1:]:
@@ -344,9 +342,9 @@ def consistency(records: list[Record]) -> Finding:
 def _models(
     records: list[Record], method: str, name: str, start: str, value: Value
 ) -> dict[int, float]:
-    """`value` by model, of `name` from `start` on the models trained by `method`.
+    """`value` by model seed, for sampler `name` from `start` on models trained by `method`.
 
-    Records without a choice of start are from the data mean.
+    Records without a choice of start begin at the data mean.
     """
     some = [
         record
@@ -376,7 +374,7 @@ def _averaged(*values: Seeds) -> dict[int, float]:
 
 
 def cost(records: list[Record]) -> Finding:
-    """A sample of rates-FPCD costs about 2 (USPS) and 7 (MNIST) times one of Gibbs at equal k."""
+    """At equal k, a sample of rates-FPCD costs about 2 (USPS) and 7 (MNIST) times one of Gibbs."""
     margins, numbers = [], []
     for data in ("usps", "mnist"):
         some = [r for r in records if r.choices["model"] == f"rbm_{data}"]
@@ -394,12 +392,12 @@ def cost(records: list[Record]) -> Finding:
         margins += within(what, logs, math.log(paper), math.log(FACTOR))
         text = f"{data.upper()}: time of rates-FPCD / Gibbs"
         numbers.append(Number(text, estimate(ratio.values()), published("rates_cost", data)))
-    note = f"each within a factor of {FACTOR:g} of the paper's; the factor is ours"
+    note = f"each within a factor of {FACTOR:g} of the paper's ratio; the factor is our choice"
     return Finding(tuple(margins), tuple(numbers), note)
 
 
 def staying_less(records: list[Record]) -> Finding:
-    """A_lambda keeps the law and has a smaller second eigenvalue, the more so for larger lambda."""
+    """A_lambda keeps the stationary law; its second eigenvalue decreases with lambda."""
     margins = []
     for record in records:
         if not {"lambda", "law_error", "second_eigenvalue"} <= set(record.metrics):
@@ -409,15 +407,15 @@ def staying_less(records: list[Record]) -> Finding:
         fall = float(-np.diff(values).max())
         margins += [
             Margin(f"{at_}: {KEPT:g} - error of the law", (KEPT - error,), exact=True),
-            Margin(f"{at_}: least fall of the second eigenvalue", (fall,), exact=True),
+            Margin(f"{at_}: smallest decrease of the second eigenvalue", (fall,), exact=True),
         ]
     if not margins:
         raise LookupError("no record of task=unlearning")
-    return Finding(tuple(margins), note="exact, of small chains")
+    return Finding(tuple(margins), note="exact, for small chains")
 
 
 def best_training(records: list[Record]) -> Finding:
-    """The best model by ISL is one trained by FPCD."""
+    """The best model by ISL was trained by FPCD."""
     found: dict[str, dict[int, float]] = defaultdict(dict)
     for record in records:
         if "isl" in record.metrics and (method := record.choices.get("negatives")):

@@ -1,12 +1,12 @@
-"""From numbers over seeds to a verdict on a claim. Imports no torch.
+"""Decide whether a claim holds, from numbers over seeds. Imports no torch.
 
-A claim is written as margins: quantities that are positive where it is true. Each has one value a
-seed, so its mean has an interval (Student's t on the values, which are mostly differences of two
-samplers at equal seeds: the paired test). A claim
+A claim is written as margins: quantities that are positive if the claim is true. A margin has one
+value per seed, so its mean has a confidence interval by Student's t. Most values are differences of
+two samplers at equal seeds; this is the paired t test. A claim
 
-    holds           when the 95 % interval of every margin lies above 0;
-    does not hold   when that of some margin lies below 0, at a level shared among the margins;
-    is not decided  otherwise, and the finding says what it would take.
+    holds           if the 95 % interval of every margin lies above 0;
+    does not hold   if the interval of some margin lies below 0 (Bonferroni-corrected level);
+    is not decided  otherwise; the finding then says what would decide it.
 """
 
 import math
@@ -19,12 +19,12 @@ from scipy import stats
 
 from experiments.tables.table import Estimate
 
-LEVEL = 0.95  # of an interval, each claim by itself
-MOST = 1000  # seeds: nobody will run more
+LEVEL = 0.95  # of an interval; not corrected for the number of claims
+MOST = 1000  # the largest number of seeds to recommend
 
 
 class Verdict(StrEnum):
-    """What the ledger says of a claim."""
+    """The ledger's verdict on a claim."""
 
     HOLDS = "holds"
     FAILS = "does not hold"
@@ -34,11 +34,11 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Margin:
-    """A quantity that is positive where the claim is true.
+    """A quantity that is positive if the claim is true.
 
-    `values` has one entry a seed, or a single one that is `exact`: computed without chance.
-    `limits` replaces the interval where records carry their own, `basis` says what it is made of.
-    With `at_least` the values are lower bounds, which can support a claim but never refute it.
+    `values` has one entry per seed, or a single one that is `exact`, that is, free of randomness.
+    `limits` replaces the interval if records have their own; `basis` says where it comes from. With
+    `at_least`, the values are lower bounds, which can support a claim but never refute it.
     """
 
     what: str
@@ -53,7 +53,7 @@ class Margin:
         return float(np.mean(self.values))
 
     def interval(self, level: float = LEVEL) -> tuple[float, float]:
-        """Of the mean; infinite where a single run, or an undefined value, says nothing."""
+        """Confidence interval of the mean; infinite for a single run or an undefined value."""
         if self.limits is not None:
             return self.limits
         values, count = np.asarray(self.values, dtype=float), len(self.values)
@@ -65,7 +65,7 @@ class Margin:
         return self.mean - float(reach), self.mean + float(reach)
 
     def seeds_needed(self) -> int | None:
-        """Seeds that would decide if mean and spread stayed as they are; None beyond `MOST`."""
+        """Seeds that would decide if mean and spread stayed the same; None if more than `MOST`."""
         spread = float(np.std(self.values, ddof=1)) if len(self.values) > 1 else math.nan
         for count in range(max(2, len(self.values)), MOST + 1):
             if stats.t.ppf((1 + LEVEL) / 2, count - 1) * spread / math.sqrt(count) < abs(self.mean):
@@ -87,7 +87,7 @@ class Margin:
 
 @dataclass(frozen=True)
 class Number:
-    """A quantity as measured here and as the paper prints it, where it does."""
+    """A quantity as measured here, and as printed in the paper (None if it is not)."""
 
     what: str
     here: Estimate
@@ -96,7 +96,7 @@ class Number:
 
 @dataclass(frozen=True)
 class Finding:
-    """What records say of a claim. `note` explains a measure that the paper leaves open."""
+    """The evidence for a claim. `note` explains choices that the paper leaves open."""
 
     margins: tuple[Margin, ...]
     numbers: tuple[Number, ...] = ()
@@ -104,7 +104,7 @@ class Finding:
 
     @property
     def binding(self) -> Margin:
-        """The margin that the claim is closest to failing by, relative to its uncertainty."""
+        """The margin that is closest to failing, relative to its uncertainty."""
 
         def strength(margin: Margin) -> float:
             low, high = margin.interval()
@@ -116,7 +116,7 @@ class Finding:
         return min(self.margins, key=lambda margin: (strength(margin), margin.mean))
 
     def verdict(self) -> tuple[Verdict, str]:
-        """The verdict, and what it would take where there is none."""
+        """The verdict; if it is not decided, also what would decide it."""
         intervals = [margin.interval() for margin in self.margins]
         if all(low > 0 for low, _ in intervals):
             return Verdict.HOLDS, ""
@@ -138,12 +138,12 @@ def _needs(margins: Iterable[Margin]) -> str:
             interval = f"{margin.mean:.3g} [{low:.3g}, {high:.3g}]"
             reasons.append(f"{margin.what} is {interval}, {margin.basis}")
         elif margin.at_least and margin.mean <= 0:
-            reasons.append(f"{margin.what} is only bounded from below: longer runs")
+            reasons.append(f"{margin.what} has only a lower bound: longer runs")
         elif len(margin.values) < 2:
             reasons.append(f"{margin.what} has a single run: more seeds")
         else:
             seeds = margin.seeds_needed()
             count = f"about {seeds} seeds" if seeds else f"more than {MOST} seeds"
             reasons.append(f"{margin.text()}: {count}")
-    more = f"; and {len(reasons) - 2} more like it" if len(reasons) > 2 else ""
+    more = f"; and {len(reasons) - 2} similar ones" if len(reasons) > 2 else ""
     return "; ".join(reasons[:2]) + more

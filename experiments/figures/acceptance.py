@@ -1,4 +1,4 @@
-"""How often large moves are accepted: Figure 2 (left) and Appendix D of Zhang et al. (2022)."""
+"""Acceptance rates: Figure 2 (left) and Appendix D of Zhang et al. (2022)."""
 
 from collections import defaultdict
 from typing import Any
@@ -15,12 +15,12 @@ NAMES = {"alpha": r"step size $\alpha$"}
 
 
 def against_size(records: list[Record], settings: dict[str, list[str]]) -> Figure:
-    """Acceptance rate and sites changed a step against each sampler's own size, one panel each.
+    """Acceptance rate and sites changed per step, against the parameter that sets the move size.
 
-    `settings` gives, by sampler, the field that sets the size and its symbol. Sites are counted as
-    proposed, and as realised with rejected steps counted as none. Lines are means over seeds, bands
-    one standard deviation, crosses the paper's numbers. Raises LookupError when a sampler has no
-    record.
+    One panel per sampler. `settings` gives that parameter's field and symbol for each sampler.
+    "sites proposed" counts all proposals; "sites changed" counts a rejected step as 0. Lines are
+    means over seeds, bands one standard deviation, crosses the paper's numbers. Raises LookupError
+    if a sampler has no record.
     """
     records = [r for r in records if {"acceptance", "changed", "proposed"} <= set(r.metrics)]
     of = {name: [r for r in records if sampler_key(r)[0] == name] for name in settings}
@@ -32,7 +32,7 @@ def against_size(records: list[Record], settings: dict[str, list[str]]) -> Figur
         sites.spines["top"].set_visible(False)
         sites.tick_params(labelsize=8)
         lines = []
-        # The metric Proposed is told the size too.
+        # The size is also a setting of the metric Proposed.
         for group in groups(of[name], [f"sampler.{field}", "task.metrics"]):
             ink = colour((name, 0), group.place, group.of)
             grey = "#444444" if group.of == 1 else ink
@@ -61,7 +61,7 @@ def against_size(records: list[Record], settings: dict[str, list[str]]) -> Figur
 def _line(
     ax: Any, group: Group, field: str, metric: str, color: Any, style: str, label: str
 ) -> Any:
-    """The final `metric` of one setting against `config.sampler.<field>` with its band."""
+    """Plot the final `metric` of one group against `config.sampler.<field>`, with its band."""
     values: dict[float, list[float]] = defaultdict(list)
     for record in group.records:
         values[record.config["sampler"][field]].append(record.metrics[metric].iloc[-1])
@@ -76,8 +76,8 @@ def _line(
 def step_term(records: list[Record]) -> Figure:
     """DMALA's acceptance rate with and without its step-size term, on a log axis.
 
-    Bars are means over seeds of the mean over all steps; crosses are the paper's numbers. Raises
-    LookupError unless there are records of both, each of one setting.
+    Bars are means over steps and seeds; crosses are the paper's numbers. Raises LookupError unless
+    there are records of both, each with a single setting.
     """
     of: dict[str, list[Record]] = {"with": [], "without": []}
     for record in records:
@@ -90,7 +90,7 @@ def step_term(records: list[Record]) -> Figure:
     figure, ax = new_figure(width=4.2)
     names, mean = list(of), np.array([np.mean(values) for values in rates])
     paper = [found.mean for name in names if (found := published("appD", name))]
-    floor = min(paper) / 100  # a bar that ends below is left to its number
+    floor = min(paper) / 100  # a lower bar is not visible; its number is
     ax.bar(names, np.maximum(mean, floor) - floor, 0.5, floor, color=colour(("dmala", 0)))
     ax.scatter(names, paper, marker="x", color="black", zorder=3, label="the paper")
     for place, (ours, theirs) in enumerate(zip(mean, paper, strict=True)):

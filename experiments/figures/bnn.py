@@ -1,7 +1,7 @@
 """Training log-likelihood and test RMSE of binary networks against steps and seconds.
 
-A row of panels for each table. The paper has no such figure: it prints the last values (Tables 2
-and 4).
+One row of panels per data set. The paper has no such figure; its Tables 2 and 4 have the final
+values.
 """
 
 import matplotlib.pyplot as plt
@@ -19,7 +19,7 @@ AXES = {"step": "steps", "seconds": "seconds"}
 def curves(records: list[Record]) -> Figure:
     """Means over seeds, with a band of one standard deviation.
 
-    Raises LookupError when no record holds the metrics.
+    Raises LookupError if no record has the metrics.
     """
     groups = grouped(records)
     tables = list(dict.fromkeys(data for data, _, _ in groups))
@@ -47,7 +47,7 @@ def curves(records: list[Record]) -> Figure:
 
 def draw(ax: Axes, group: list[Record], metric: str, axis: str, ink: object, text: str) -> None:
     shown = slice(1 if axis == "seconds" else 0, None)  # the start is at 0
-    # The median: a run that the machine disturbed shifts no curve.
+    # The median over runs is robust to a run that was slowed down.
     x = np.median([record.metrics[axis][shown] for record in group], axis=0)
     y = np.array([record.metrics[metric][shown] for record in group])
     mean, spread = y.mean(0), y.std(0)
@@ -56,7 +56,7 @@ def draw(ax: Axes, group: list[Record], metric: str, axis: str, ink: object, tex
 
 
 def shade(record: Record, place: int, count: int, own: int, of: int) -> object:
-    """The sampler's colour, or one along a scale for the batches of stochastic DULA."""
+    """The sampler's colour; for stochastic DULA, a colour on a scale over batch sizes."""
     if "batch" in record.config["sampler"]:
         return plt.get_cmap("viridis")(0.9 * place / max(1, count - 1))
     return colour(sampler_key(record), own, of)

@@ -1,4 +1,4 @@
-"""Curves of a metric against steps, seconds or evaluations: a line a setting, a band over seeds.
+"""Curves of a metric against steps, seconds or evaluations: a line per setting, bands over seeds.
 
 Figures 3 and 4 of Zhang et al. (2022).
 """
@@ -29,10 +29,10 @@ def curve(
 ) -> Figure:
     """`metric` against each of `against`, one panel each.
 
-    Lines are means over seeds and bands one standard deviation. `floor` names a column drawn as a
-    dotted line for each target. `ensemble` names a `sampler` and the `metric` of its current
-    particles, drawn as a dotted line of its own where records hold it. Raises LookupError when no
-    record holds `metric`.
+    Lines are means over seeds and bands one standard deviation. `floor` names a column that is
+    drawn as a dotted line for each target. `ensemble` names a `sampler` and a `metric` of its
+    current particles, which is drawn as an additional dotted line if records have it. Raises
+    LookupError if no record has `metric`.
     """
     records = [record for record in records if metric in record.metrics]
     if not records:
@@ -67,17 +67,17 @@ def lines(
     suffix: str = "",
     style: str | None = None,
 ) -> None:
-    """One line a sampler and setting: means over seeds, with a band of one standard deviation.
+    """One line per sampler and setting: means over seeds, with bands of one standard deviation.
 
-    `suffix` is added to the labels; `style` replaces the dashes that a sampler has.
+    `suffix` is appended to the labels; `style` replaces the sampler's line style.
     """
     for group in groups(records):
         some, ink = group.records, colour(group.key, group.place, group.of)
         if all((record.metrics[axis] == 0).all() for record in some):
-            continue  # nothing of this kind is counted for this sampler
+            continue  # such evaluations are not counted for this sampler
         rows = min(len(record.metrics) for record in some)
         shown = slice(1 if log_x else 0, rows)  # the start is at 0
-        # The median: a run that the machine disturbed shifts no curve.
+        # The median over runs is robust to a run that was slowed down.
         x = np.median([record.metrics[axis][shown] for record in some], axis=0)
         y = np.array([record.metrics[metric][shown] for record in some])
         mean, spread = y.mean(0), y.std(0)

@@ -1,4 +1,4 @@
-"""Draw every figure and write every table that an experiment names, from its records."""
+"""Draw the figures and write the tables of an experiment from its records."""
 
 import io
 import logging
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 class Made(NamedTuple):
-    """One entry of an experiment's `figures` or `tables`, or why the records do not suffice."""
+    """A figure or table of an experiment; `wanting` says why, if it could not be made."""
 
     name: str
     kind: str  # figures or tables
@@ -31,10 +31,10 @@ class Made(NamedTuple):
 
 
 def make_all(config: DictConfig, records: list[Record]) -> Iterator[Made]:
-    """Every figure, then every table, that the experiment `config` names, made of `records`.
+    """Yield every figure, then every table, of the experiment `config`, made from `records`.
 
-    An entry is a function of the records, instantiated with its settings, that gives a Figure or a
-    DataFrame. A figure is the caller's to close.
+    An entry of `config.figures` or `config.tables` is a function of the records with its settings.
+    It returns a Figure or a DataFrame. The caller must close the figures.
     """
     mpl.use("Agg")
     for kind in ("figures", "tables"):
@@ -50,12 +50,12 @@ def make_all(config: DictConfig, records: list[Record]) -> Iterator[Made]:
 
 
 def html_of(figure: Figure) -> str:
-    """The web page that a figure of text carries (`experiments.figures.text.Page`), or nothing."""
+    """The web page of a figure of text (`experiments.figures.text.Page`); empty for others."""
     return getattr(figure, "html", "")
 
 
 def png(figure: Figure, dpi: int) -> bytes:
-    """The figure as PNG, in a palette: half of the bytes, and of a page of text a tenth."""
+    """The figure as a PNG with a palette, which halves its size; a page of text shrinks tenfold."""
     page = bool(html_of(figure))
     for text in figure.findobj(Text) if page else []:
         text.set_antialiased(False)
@@ -70,10 +70,11 @@ def png(figure: Figure, dpi: int) -> bytes:
 def draw_all(
     config: DictConfig, folder: Path, records: list[Record], within: str = ""
 ) -> list[Path]:
-    """Write what the experiment `config` names, made of `records`; the paths of the PNGs and CSVs.
+    """Write the figures and tables of the experiment `config`; return the paths of PNGs and CSVs.
 
     Figures go to `folder/figures/<name>.{png,pdf}`, tables to `folder/tables/<name>.{csv,md,tex}`,
-    or to the folder `within` those. What the records do not suffice for is skipped, saying why.
+    or to their subfolder `within`. If the records do not suffice for an entry, it is skipped with a
+    warning.
     """
     written = []
     for name, kind, made, wanting in make_all(config, records):

@@ -1,4 +1,4 @@
-"""Effective samples a second, coordinate by coordinate: Figure 2 (right) of Zhang et al. (2022)."""
+"""Effective samples per second of each coordinate: Figure 2 (right) of Zhang et al. (2022)."""
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -10,12 +10,12 @@ from experiments.record import Record
 
 
 def ess_per_second(records: list[Record], samplers: list[str]) -> Figure:
-    """One box a sampler and setting over coordinates, each at its median over seeds.
+    """One box per sampler and setting; it shows coordinates, each by its median over seeds.
 
     `samplers` are the choices of `sampler` to show. The rate is that of all chains of a run
-    together (see `rates`), so runs must agree in their number of chains. A coordinate that is
-    constant in a seed has no ESS: it is left out for that seed, and counted below the name.
-    Raises LookupError when no record suffices or the numbers of chains differ.
+    together (see `rates`), so all runs must have the same number of chains. A coordinate that is
+    constant in a run has no ESS: it is left out for that run, and counted below the name. Raises
+    LookupError if no record has a trace, or if the numbers of chains differ.
     """
     kept = [r for r in records if r.choices["sampler"] in samplers and r.has("convergence")]
     if not kept:
@@ -37,15 +37,15 @@ def ess_per_second(records: list[Record], samplers: list[str]) -> Figure:
         box["medians"][0].set_color("black")
     ax.set_xticks(range(len(names)), names)
     ax.set_ylim(bottom=0)
-    ax.set_ylabel(f"ESS a second, {chains.pop()} chains", fontsize=9)
+    ax.set_ylabel(f"ESS per second, {chains.pop()} chains", fontsize=9)
     return figure
 
 
 def rates(record: Record) -> NDArray:
-    """ESS a second of each coordinate, NaN where it is constant, of all chains of the run.
+    """ESS per second of each coordinate, for all chains of the run; NaN for constant coordinates.
 
-    The seconds of a step are those of all chains, without metrics; where only some chains were
-    traced, the others are taken to be worth as much.
+    Seconds per step are for all chains, without metrics. If only some chains were traced, the
+    others are assumed to have the same ESS per chain.
     """
     stored = record.arrays("convergence")
     share = stored["chains"] / record.config["task"]["chains"]

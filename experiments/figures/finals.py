@@ -1,4 +1,4 @@
-"""The last reading of a metric against a setting of the runs: Figure 7 of Zhang et al. (2022)."""
+"""The final value of a metric against a setting: Figure 7 of Zhang et al. (2022)."""
 
 from collections import defaultdict
 from typing import Any
@@ -13,11 +13,11 @@ from experiments.record import Record
 
 
 def final(records: list[Record], metrics: dict[str, str], setting: str, axis: str) -> Figure:
-    """Each of `metrics` (name and title) at its last reading, one panel each.
+    """The final value of each of `metrics` (name and title), one panel each.
 
-    `setting` is the dotted key of the configuration on the x axis, `axis` what it is called. Lines
-    are means over seeds and bands one standard deviation. Raises LookupError when no record holds
-    all metrics.
+    The x axis shows `setting`, a dotted key of the configuration, with the label `axis`. Lines are
+    means over seeds and bands one standard deviation. Raises LookupError if no record has all
+    metrics.
     """
     records = [record for record in records if set(metrics) <= set(record.metrics)]
     if not records:
@@ -32,7 +32,7 @@ def final(records: list[Record], metrics: dict[str, str], setting: str, axis: st
 
 
 def lines(ax: Axes, records: list[Record], metric: str, setting: str) -> None:
-    """One line a sampler and setting: means over seeds, with a band of one standard deviation."""
+    """One line per sampler and setting: means over seeds, with bands of one standard deviation."""
     for group in groups(records, [setting]):
         values: dict[float, list[float]] = defaultdict(list)
         ink = colour(group.key, group.place, group.of)
@@ -49,7 +49,7 @@ def lines(ax: Axes, records: list[Record], metric: str, setting: str) -> None:
 
 
 def value_of(record: Record, setting: str) -> float:
-    """What the dotted key `setting` of the configuration was."""
+    """The value of the dotted key `setting` in the record's configuration."""
     node: Any = record.config
     for key in setting.split("."):
         node = node[key]

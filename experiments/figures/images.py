@@ -1,4 +1,4 @@
-"""Grids of sampled images, one a sampler and setting: Figure 8 of Zhang et al. (2022)."""
+"""Grids of sampled images per sampler: Figures 8 and 9 of Zhang et al. (2022)."""
 
 import math
 
@@ -11,9 +11,9 @@ from experiments.record import Record
 
 
 def samples(records: list[Record], rows: int = 8) -> Figure:
-    """The last states of `rows * rows` chains of each sampler and setting, as square images.
+    """The final states of `rows * rows` chains of each sampler and setting, as square images.
 
-    First seed. Raises LookupError where no record holds them.
+    Shows the first seed. Raises LookupError if no record has final states.
     """
     found = groups(record for record in records if record.has("last"))
     if not found:
@@ -28,10 +28,10 @@ def samples(records: list[Record], rows: int = 8) -> Figure:
 
 
 def grid(records: list[Record], rows: str, side: int = 6) -> Figure:
-    """The last states of `side * side` chains, a row of panels for each choice of group `rows`.
+    """The final states of `side * side` chains, one row of panels per option of the group `rows`.
 
-    Figure 9 of Zhang et al. (2022) with `rows="data"`. First seed. Raises LookupError when no
-    record has images.
+    With `rows="data"`, Figure 9 of Zhang et al. (2022). Shows the first seed. Raises LookupError if
+    no record has final states.
     """
     records = [record for record in records if record.has("last")]
     if not records:
@@ -64,10 +64,13 @@ def grid(records: list[Record], rows: str, side: int = 6) -> Figure:
 
 
 def tile(x: np.ndarray, rows: int) -> np.ndarray:
-    """`[n, side * side] -> [rows * (side + 1), columns * (side + 1)]`, thin lines between."""
+    """One image with thin lines between: `[n, side * side] -> [rows * (side + 1), columns * ...]`.
+
+    Raises LookupError if the states are not square images.
+    """
     side = math.isqrt(x.shape[1])
     if side * side != x.shape[1]:
-        raise LookupError(f"states of {x.shape[1]} sites are no square images")
+        raise LookupError(f"states of {x.shape[1]} sites are not square images")
     count = min(len(x), rows * rows)
     images = np.pad(x[:count].reshape(-1, side, side), ((0, 0), (0, 1), (0, 1)), constant_values=1)
     columns = min(rows, count)

@@ -17,11 +17,11 @@ LINES = ("-", "--", ":", "-.")
 def curves(records: list[Record], panels: str | None = None, lines: str | None = None) -> Figure:
     """ISL against the number of samples on a log axis: Figures 2 and 3.
 
-    One panel for each value of the setting `panels` (`negatives`, a group's choice, or a dotted
-    path in the configuration), one style of line for each value of `lines`. Lines are means over
-    seeds (of chains and models), bands run from the worst to the best. Thin dotted lines are the
-    ISL of n samples at the beta of those n alone. The training rows as centres are in black.
-    Raises LookupError when no record holds an ISL.
+    One panel for each value of the setting `panels`, one line style for each value of `lines`. A
+    setting is a group (such as `negatives`) or a dotted key of the configuration. Lines are means
+    over seeds (of chains and models); bands show the range. For a thin dotted line, beta is chosen
+    separately for each number of samples. Black lines use the training rows as centres. Raises
+    LookupError if no record has an ISL curve.
     """
     records = [record for record in records if "isl" in record.metrics and record.has("parzen")]
     if not records:
@@ -57,7 +57,8 @@ def curves(records: list[Record], panels: str | None = None, lines: str | None =
 def training(records: list[Record], lines: str, panels: str | None = None) -> Figure:
     """Validation ISL after each epoch of training, one line for each value of `lines`.
 
-    Lines are means over seeds; other settings that differ make lines of their own.
+    Lines are means over seeds. Records that differ in other settings form separate lines. Raises
+    LookupError if no record has an ISL.
     """
     records = [record for record in records if "isl" in record.metrics]
     if not records:
@@ -78,7 +79,10 @@ def training(records: list[Record], lines: str, panels: str | None = None) -> Fi
 
 
 def sequences(records: list[Record], rows: int = 5, columns: int = 20) -> Figure:
-    """Consecutive samples of one chain of each sampler, in reading order: Figure 1."""
+    """Consecutive samples of one chain per sampler, in reading order: Figure 1.
+
+    Raises LookupError if no record has a sequence of samples, or they are not square images.
+    """
     found = groups(record for record in records if record.has("sequence"))
     if not found:
         raise LookupError("no record holds a sequence of samples; run task=isl")
@@ -89,7 +93,7 @@ def sequences(records: list[Record], rows: int = 5, columns: int = 20) -> Figure
         x = group.records[0].arrays("sequence")["x"]
         side = math.isqrt(x.shape[1])
         if side * side != x.shape[1]:
-            raise LookupError(f"samples of {x.shape[1]} sites are no square images")
+            raise LookupError(f"samples of {x.shape[1]} sites are not square images")
         wide = min(columns, len(x))
         tall = min(rows, len(x) // wide)
         images = x[-tall * wide :].reshape(tall, wide, side, side)
@@ -102,9 +106,9 @@ def sequences(records: list[Record], rows: int = 5, columns: int = 20) -> Figure
 
 
 def cost(records: list[Record], panels: str | None = None) -> Figure:
-    """Seconds a sample relative to block Gibbs, median over seeds (Section 5.1).
+    """Seconds per sample relative to block Gibbs, median over seeds (Section 5.1).
 
-    Raises LookupError where no record is of block Gibbs, or they are of several settings.
+    Raises LookupError unless there are records of block Gibbs, with a single setting.
     """
     records = [record for record in records if "seconds_per_step" in record.document]
     split = _grouped(records, panels)
@@ -117,7 +121,7 @@ def cost(records: list[Record], panels: str | None = None) -> Figure:
         ]
         base = [s for s, group in zip(seconds, found, strict=True) if group.key[0] == "block_gibbs"]
         if not base:
-            raise LookupError("the cost is relative to block Gibbs, of which there is no record")
+            raise LookupError("the cost is relative to block Gibbs, but it has no record")
         alone(
             record for group in found if group.key[0] == "block_gibbs" for record in group.records
         )
@@ -140,7 +144,7 @@ def _grouped(records: list[Record], setting: str | None) -> dict[str, list[Recor
 
 
 def _setting(record: Record, path: str) -> Any:
-    """A group's choice, else `path` as "name = value" from the configuration, dots going down."""
+    """The option chosen for the group `path`, else the last key of `path` and its value."""
     if path in record.choices:
         return record.choices[path]
     value: Any = record.config

@@ -1,4 +1,4 @@
-"""How well a model is learned with each sampler: Figure 5 of Zhang et al. (2022)."""
+"""The accuracy of a model learned with each sampler: Figure 5 of Zhang et al. (2022)."""
 
 from typing import Any
 
@@ -18,11 +18,11 @@ def learning(
     axis: str,
     shown: float | None = None,
 ) -> Figure:
-    """`metric` against iterations, against seconds, and at the end against `setting`.
+    """`metric` against iterations, against seconds, and its final value against `setting`.
 
-    `setting` is a dotted key of the configuration, called `axis`; the first two panels show the
-    runs where it is `shown`, or else the largest value that every sampler has a run of. Lines are
-    means over seeds and bands one standard deviation. Raises LookupError when no record serves.
+    `setting` is a dotted key of the configuration, labelled `axis`. The first two panels show the
+    runs in which it equals `shown`; the default is the largest value that all samplers have. Lines
+    are means over seeds and bands one standard deviation. Raises LookupError if no record fits.
     """
     records = [record for record in records if metric in record.metrics]
     if not records:

@@ -1,4 +1,4 @@
-"""How annealed importance sampling went: the chains that still count, on the way to a model."""
+"""Diagnostics of annealed importance sampling: the effective sample size along the path."""
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -10,13 +10,13 @@ from experiments.record import Record
 
 
 def progress(records: list[Record]) -> Figure:
-    """The effective share of the chains against beta; dashed for those on their way back.
+    """The effective fraction of chains against beta: solid forward AIS, dashed reverse AIS.
 
-    One panel a sampler, one line a run. Raises LookupError when no record is of task=ais.
+    One panel per sampler, one line per run. Raises LookupError if no record is of task=ais.
     """
     records = [r for r in records if {"beta", "forward", "ess"} <= set(r.metrics)]
     if not records:
-        raise LookupError("no record shows how weights degenerate; run task=ais")
+        raise LookupError("no record has the effective number of chains; run task=ais")
     keys = list(dict.fromkeys(group.key for group in groups(records)))
     figure, axes = new_figure(len(keys))
     for ax, key in zip(np.atleast_1d(axes), keys, strict=True):
@@ -28,7 +28,7 @@ def progress(records: list[Record]) -> Figure:
         ax.set_title(label(key), fontsize=9)
         ax.set_xlabel("beta", fontsize=9)
         ax.set_ylim(0, 1.02)
-    np.atleast_1d(axes)[0].set_ylabel("effective share of the chains", fontsize=9)
+    np.atleast_1d(axes)[0].set_ylabel("effective fraction of chains", fontsize=9)
     return figure
 
 

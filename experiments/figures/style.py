@@ -1,4 +1,4 @@
-"""How samplers look in every figure: one label, one colour and one place in the order each."""
+"""The label, colour and position of each sampler, the same in every figure."""
 
 from typing import Any
 
@@ -8,9 +8,8 @@ from matplotlib.figure import Figure
 
 from experiments.record import Record
 
-# Sampler names as conf/sampler spells them, in the order of every legend and table, each with its
-# class, label and colour. The colours are Okabe and Ito's, which stay apart for colour-blind
-# readers, and two greys.
+# Samplers by their name in conf/sampler, in the order of legends and tables: class, label, colour.
+# Most colours are from the palette of Okabe and Ito, which colour-blind readers can distinguish.
 SAMPLERS = {
     "gibbs": ("Gibbs", "Gibbs", "#999999"),
     "block_gibbs": ("BlockGibbs", "Block Gibbs", "#444444"),
@@ -29,10 +28,10 @@ _NAMES = {sampler_class: name for name, (sampler_class, _, _) in SAMPLERS.items(
 
 
 def sampler_key(record: Record) -> tuple[str, int]:
-    """The sampler and its block size or number of flips: what one curve stands for.
+    """The sampler's name and its block size or number of flips, which identify a curve.
 
-    The sampler is known by its class, so that a YAML of one's own which only sets other fields
-    (`gwg4`) keeps label and colour; a class that is not in SAMPLERS goes by its YAML's name.
+    The name follows from the class, so that a YAML file that only changes fields (`gwg4`) keeps
+    label and colour. A class that is not in SAMPLERS has the name of its YAML file.
     """
     settings = record.config["sampler"]
     size = settings.get("flips") or settings.get("sites") or 0
@@ -41,7 +40,7 @@ def sampler_key(record: Record) -> tuple[str, int]:
 
 
 def label(key: tuple[str, int]) -> str:
-    """`("gwg", 4) -> "GWG-4"`; a sampler of the user's own keeps its name."""
+    """`("gwg", 4) -> "GWG-4"`. A sampler that is not in SAMPLERS keeps its name."""
     name, size = key
     text = SAMPLERS.get(name, ("", name, ""))[1]
     if name == "hamming_ball":
@@ -50,7 +49,7 @@ def label(key: tuple[str, int]) -> str:
 
 
 def colour(key: tuple[str, int], place: int = 0, of: int = 1) -> Any:
-    """The sampler's colour; of several lines of one sampler each has its own, dark to light."""
+    """The sampler's colour. Several lines of one sampler get shades of it, from dark to light."""
     own = SAMPLERS.get(key[0], ("", "", "#000000"))[2]
     if of < 2:
         return own
@@ -61,13 +60,13 @@ def colour(key: tuple[str, int], place: int = 0, of: int = 1) -> Any:
 
 
 def dashes(key: tuple[str, int], place: int = 0) -> str:
-    """Variants of one sampler with a larger block are dashed, and every other of several lines."""
+    """The line style: dashed for larger blocks or more flips; several lines alternate in style."""
     larger = key[0] in ("gibbs", "gwg") and key[1] > 1
     return ("--", ":")[place % 2] if larger else ("-", "-.")[place % 2]
 
 
 def new_figure(columns: int = 1, width: float = 3.6, height: float = 2.8) -> tuple[Figure, Any]:
-    """A figure with `columns` panels side by side, sizes in inches a panel."""
+    """A figure with `columns` panels side by side. `width` and `height` of a panel in inches."""
     figure, axes = plt.subplots(1, columns, figsize=(width * columns, height), layout="constrained")
     for ax in figure.axes:
         ax.spines[["top", "right"]].set_visible(False)
@@ -76,7 +75,7 @@ def new_figure(columns: int = 1, width: float = 3.6, height: float = 2.8) -> tup
 
 
 def mark_substitute(figure: Figure, records: list[Record]) -> None:
-    """Say on the figure that other data stood in for those asked for."""
+    """Mark the figure if any record was made with substitute data."""
     names = sorted({record.substitute for record in records if record.substitute})
     if names:
         figure.text(

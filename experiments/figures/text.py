@@ -1,8 +1,7 @@
 """Pages of generated sentences: Figures 6 and 10 of Zhang et al. (2022).
 
-Words that were written are blue; red are those that repeat: another of the sentences shown, by the
-same sampler, has the same word at the same blank. A Page is a figure for PNG and PDF that carries
-the same content as a web page.
+Generated words are blue. They are red if another sentence shown for the same sampler has the same
+word at the same blank. A Page is a figure for PNG and PDF that also holds its content as HTML.
 """
 
 from collections.abc import Sequence
@@ -31,7 +30,7 @@ class Word(NamedTuple):
 
 
 class Page(Figure):
-    """A figure that `experiments.figures.draw` also writes as a web page."""
+    """A figure with a web page, which `experiments.figures.draw` writes as well."""
 
     html: str = ""
 
@@ -39,10 +38,11 @@ class Page(Figure):
 def sentences(
     records: list[Record], count: int = 3, first: int = 0, each: int = 5, title: str = ""
 ) -> Page:
-    """What each sampler and setting wrote in `count` sentences from number `first` on.
+    """The completions by each sampler and setting of `count` sentences, from number `first` on.
 
-    The `each` likeliest, of the smallest seed there is, for each language model. Where there are
-    fewer sentences the last ones are shown. Raises LookupError when no record holds any.
+    For each language model and sampler, the `each` most likely completions of the run with the
+    smallest seed. If there are too few sentences, the last ones are shown. Raises LookupError if no
+    record has any.
     """
     parts = []
     for name, group in by_language(filled(records)).items():
@@ -63,7 +63,7 @@ def sentences(
 
 
 def marked(entry: dict[str, Any], each: int) -> list[list[Word]]:
-    """The `each` likeliest sentences as words of the three kinds; a piece `##ing` is joined."""
+    """The `each` most likely sentences, their words marked by kind; word pieces are joined."""
     shown = entry["written"][:each]
     lines = []
     for written in shown:
@@ -117,7 +117,7 @@ def _html(parts: Sequence[tuple[str, dict[str, dict[str, Any]]]], each: int, tit
 
 
 def _draw(parts: Sequence[tuple[str, dict[str, dict[str, Any]]]], each: int, title: str) -> Page:
-    """Lines of a fixed-width font, so that a word's place is its column."""
+    """Draw lines in a fixed-width font, so that a word's position is its column."""
     lines: list[list[Word]] = []
     for name, entries in parts:
         entry = next(iter(entries.values()))

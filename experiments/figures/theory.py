@@ -1,7 +1,7 @@
 """The theorems of Zhang et al. (2022) and the example of their Appendix H, from enumerated chains.
 
-Lines without a band are exact; dots and bands are simulations over seeds (or chains, where it says
-so).
+Lines without a band are exact. Dots and bands are simulations, with the spread over seeds (over
+chains where stated).
 """
 
 import math
@@ -21,7 +21,7 @@ GREY = "#888888"
 
 
 def _table(records: list[Record], column: str) -> pd.DataFrame:
-    """All metrics.csv as one table, with the seed. LookupError unless they have `column`."""
+    """All metrics.csv with `column` as one table, with the seed. LookupError if there is none."""
     tables = [r.metrics.assign(seed=r.config["seed"]) for r in records if column in r.metrics]
     if not tables:
         raise LookupError(f"no record holds the column {column}")
@@ -36,7 +36,7 @@ def _dots(ax: Axes, table: pd.DataFrame, x: str, **style: Any) -> None:
 
 
 def bias_against_step_size(records: list[Record]) -> Figure:
-    """Figure 1a: |pi_alpha - pi|_1 against alpha, and against 1 / (2 alpha) in each coordinates."""
+    """Figure 1a: |pi_alpha - pi|_1 against alpha, and against 1 / (2 alpha) in both coordinates."""
     records = alone((r for r in records if "closed_form" in r.metrics), ["model.low"])
     units = dict(list(_table(records, "closed_form").groupby("unit")))
     figure, (left, right) = new_figure(2, width=4.2, height=3.4)
@@ -47,7 +47,7 @@ def bias_against_step_size(records: list[Record]) -> Figure:
     every = pd.concat(units.values()).assign(alpha=lambda t: t["step_size"] / t["unit"])
     _dots(left, every, "alpha", color=COLOURS[0], label="simulated, with spread over seeds")
     noise = every.dropna(subset="noise").groupby("alpha")["noise"].mean()
-    left.plot(noise.index, noise, ":", color=GREY, lw=1, label="distance by chance alone")
+    left.plot(noise.index, noise, ":", color=GREY, lw=1, label="distance due to sampling noise")
     left.plot(alpha, one["repaired"], "--", color=COLOURS[2], lw=1, label="bound, any coordinates")
     for (unit, table), tint in zip(units.items(), COLOURS, strict=False):
         exact = table.groupby("step_size").first().reset_index()
@@ -82,7 +82,7 @@ def bias_against_epsilon(records: list[Record]) -> Figure:
         rows = record.metrics.assign(epsilon=model["epsilon"])
         panels.setdefault((model["a"], model["b"]), []).append(rows)
     if not panels:
-        raise LookupError("no record is of a target with epsilon")
+        raise LookupError("no record has a target with epsilon")
     figure, axes = new_figure(len(panels), width=4.0, height=3.2)
     ordered = sorted(panels.items(), reverse=True)
     for ax, ((a, b), tables) in zip(np.atleast_1d(axes), ordered, strict=True):
@@ -125,7 +125,7 @@ def proposal_bias(
         right.plot(rate, rows["theorem"], "--", color=tint, lw=0.8)
         right.plot(rate, rows["with_half"], ":", color=tint, lw=0.8)
     left.plot([], [], "--", color=GREY, lw=0.8, label="Theorem 6.1")
-    left.plot([], [], ":", color=GREY, lw=0.8, label="the same with Eq. (2)'s 1/2")
+    left.plot([], [], ":", color=GREY, lw=0.8, label="Theorem 6.1 with Eq. (2)'s 1/2")
     left.set(xscale="log", yscale="log", ylim=(1e-9, 1e6))
     right.set(yscale="log")
     left.set_xlabel(r"standard deviation of the gradient, $\sigma$", fontsize=9)
@@ -146,7 +146,7 @@ def preconditioning(records: list[Record]) -> Figure:
         table, tint, name = _table(group, "thinned"), colour(key), label(key)
         last = table[table["step"] == table["step"].max()]
         plain = last[last["power"] == 0].groupby("step_size").first()
-        shift = 1.06**number  # side by side where samplers agree
+        shift = 1.06**number  # keeps equal points visible
         x = plain.index * shift
         left.plot(x, plain["log_rmse"], "o-", color=tint, ms=3, label=f"{name}, every step")
         band = plain["log_rmse_low"], plain["log_rmse_high"]
@@ -175,7 +175,7 @@ def preconditioning(records: list[Record]) -> Figure:
 def law_against_iterations(records: list[Record]) -> Figure:
     """Appendix B: errors of the joint law and of the marginals against enumeration, by size.
 
-    DULA is held against its own enumerated law too, which is where it converges.
+    DULA is also compared with its own stationary law, to which it converges.
     """
     sizes: dict[int, list[Record]] = {}
     for record in records:

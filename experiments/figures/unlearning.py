@@ -9,9 +9,9 @@ from experiments.record import Record
 
 
 def unlearning(records: list[Record]) -> Figure:
-    """Left: second eigenvalue against lambda. Right: distance to the law against steps.
+    """Left: second eigenvalue against lambda. Right: distance to the stationary law against steps.
 
-    One line a coupling and setting; the chains are exact, so seeds do not matter.
+    One line per coupling and setting. The chains are enumerated, so seeds do not matter.
     """
     records = [record for record in records if record.has("mixing")]
     if not records:
@@ -32,6 +32,6 @@ def unlearning(records: list[Record]) -> Figure:
     left.legend(frameon=False, fontsize=7)
     right.set_yscale("log")
     right.set_xlabel("steps", fontsize=9)
-    right.set_ylabel("total variation to the law", fontsize=9)
+    right.set_ylabel("total variation to the stationary law", fontsize=9)
     right.set_title(r"solid $\lambda = 0$, dashed the largest", fontsize=8)
     return figure

@@ -1,6 +1,6 @@
-"""What the repository shows of the results: figures, tables, ledger, results page, times.
+"""Generate the committed results: figures, tables, ledger, results page and table of times.
 
-All of it is made from the records committed in docs/results/records. Imports no torch.
+Everything is made from the records committed in docs/results/records. Imports no torch.
 """
 
 import re
@@ -21,7 +21,7 @@ UNKNOWN = "not measured"
 
 
 def refresh(root: Path = ROOT, bundles: Path = BUNDLES) -> list[Path]:
-    """Write all of docs/results but its notes, and the generated blocks of other pages."""
+    """Write docs/results, except its notes, and the generated blocks of other pages."""
     report, known = gather(None, bundles=bundles), catalogue()
     results = root / "docs" / "results"
     written = [results / "ledger.md"]
@@ -49,7 +49,7 @@ def refresh(root: Path = ROOT, bundles: Path = BUNDLES) -> list[Path]:
 def blocks(
     report: Report, known: Catalogue, root: Path, bundles: Path
 ) -> list[tuple[Path, str, str]]:
-    """The parts of pages that are made: the file, the block's name, and its content."""
+    """The generated blocks of other pages: the file, the block's name, and its content."""
     return [
         (root / "README.md", "ledger", summary(report)),
         (root / "docs" / "reproducing.md", "times", times(known, bundles)),
@@ -57,9 +57,9 @@ def blocks(
 
 
 def replaced(page_text: str, name: str, text: str) -> str:
-    """The page with what stands between `<!-- name -->` and `<!-- /name -->` replaced.
+    """The page with the text between `<!-- name -->` and `<!-- /name -->` replaced.
 
-    Raises ValueError where the page has no such block.
+    Raises ValueError if the page has no such block.
     """
     block = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
     if not block.search(page_text):
@@ -68,7 +68,7 @@ def replaced(page_text: str, name: str, text: str) -> str:
 
 
 def ledger_page(report: Report) -> str:
-    """docs/results/ledger.md."""
+    """The content of docs/results/ledger.md."""
     head = (
         "# Ledger\n\nMade by `python -m scripts.report --committed` from docs/results/records.\n\n"
     )
@@ -86,7 +86,7 @@ def summary(report: Report) -> str:
 
 
 def times(known: Catalogue, bundles: Path = BUNDLES) -> str:
-    """What each exhibit takes: experiment, data, runs, time and memory at the paper's scale."""
+    """A table of what each exhibit needs: experiment, data, runs, time, memory (paper scale)."""
     names: dict[str, list[str]] = {}
     for exhibit in known.exhibits:
         for experiment in exhibit.of:
@@ -123,9 +123,9 @@ def _data(config: Any) -> str:
 
 
 def time_of(held: Holding | None, noted: dict[str, str], *, gpu: bool) -> str:
-    """Time of all runs of the sweep on such a device, else as noted in exhibits.yaml.
+    """Time of all runs of the sweep on a CPU or GPU; without records, as noted in exhibits.yaml.
 
-    Where some runs are missing: the mean of those that finished, times the number declared.
+    If runs are missing, the total is extrapolated from the mean of the finished runs.
     """
     documents = [record.document for record in held.records] if held else []
     mine = [d for d in documents if d["device"].startswith("cpu") != gpu]

@@ -1,8 +1,9 @@
-"""Which records a command's figures are made of, and where they go. Imports no torch.
+"""Choose the records for a command's figures, and where the figures go. Imports no torch.
 
-Runs that an experiment declares are drawn together into `figures/` and `tables/`, whichever part of
-them a command asked for. A command with settings of its own draws the runs that it asked for, and
-those alone, into `figures/own/<overrides>/`; the experiment's figures stay as they are.
+An experiment declares a set of runs. A command that asks for some of these redraws the figures of
+all of them, in `figures/` and `tables/`. A command with other settings draws only its own runs, in
+`figures/own/<overrides>/` and `tables/own/<overrides>/`, and leaves the experiment's figures
+unchanged.
 """
 
 import logging
@@ -27,10 +28,10 @@ def drawn(
     folder: Path,
     records: Sequence[Record] | None = None,
 ) -> list[Path]:
-    """Draw what the experiment `config` names for a command with the overrides `words`.
+    """Draw the figures and tables of `config` for a command with the overrides `words`.
 
-    `config` holds `hydra` too; the records are those in `folder` unless given. Returns the paths of
-    the PNGs and CSVs, below `folder`.
+    `config` includes `hydra`. `records` default to those in `folder`. Returns the paths of the PNGs
+    and CSVs, below `folder`.
     """
     if not any(config.get(kind) for kind in DRAWING):
         return []
@@ -42,7 +43,7 @@ def drawn(
             return []
     sweep, command = _experiment(config), asked(config, words)
     mine, others = sweep.divided(records)
-    if not (mine or words):  # a redrawing where there are runs with settings of their own alone
+    if not (mine or words):  # redrawing an experiment that has only runs with other settings
         return draw_all(config, folder, others, OWN)
     wanted = command.found(records) if command.runs else others
     declares_all = bool(command.runs) and command.kinds <= sweep.kinds
@@ -52,7 +53,7 @@ def drawn(
 
 
 def _experiment(config: DictConfig) -> Sweep:
-    """What the experiment declares; of one from elsewhere, what its configuration sweeps over."""
+    """The declared sweep of the experiment; if its YAML is not in conf/, that of `config`."""
     if exists(config.name):
         return declared(config.name, config.scale, catalogue().also.get(config.name, ()))
     return asked(config)

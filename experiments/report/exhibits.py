@@ -12,7 +12,7 @@ FILE = Path(__file__).with_name("exhibits.yaml")
 
 @dataclass(frozen=True)
 class Exhibit:
-    """A figure or table of a paper. `of` names what is shown of each experiment, None for all."""
+    """A figure or table of a paper. `of` lists what to show of each experiment; None shows all."""
 
     name: str
     paper: str
@@ -24,25 +24,25 @@ class Exhibit:
 
 @dataclass(frozen=True)
 class Catalogue:
-    """All exhibits in order, and what their experiments need besides their own sweep."""
+    """All exhibits in order, with additional runs, dependencies and times of their experiments."""
 
     papers: dict[str, str]
     exhibits: tuple[Exhibit, ...]
     also: dict[str, list[list[str]]]
     needs: dict[str, list[str]]
     aside: list[str]
-    settings: dict[str, str]  # by experiment, a setting that records of earlier settings lack
-    times: dict[str, dict[str, str]]  # times, where no record of them is kept
+    settings: dict[str, str]  # by experiment, a setting that outdated records lack
+    times: dict[str, dict[str, str]]  # times of experiments without committed records
 
     def __getitem__(self, name: str) -> Exhibit:
         for exhibit in self.exhibits:
             if exhibit.name == name:
                 return exhibit
         names = ", ".join(exhibit.name for exhibit in self.exhibits)
-        raise KeyError(f"no figure or table is called {name}; there are {names}")
+        raise KeyError(f"{name} is not a figure or table; there are {names}")
 
     def experiments(self, exhibits: Iterable[Exhibit] | None = None) -> list[str]:
-        """What the exhibits (all of them) need, each once, in an order in which they can run."""
+        """The experiments that `exhibits` (default: all) need, each once, dependencies first."""
         order: list[str] = []
 
         def add(name: str) -> None:
@@ -58,7 +58,7 @@ class Catalogue:
 
 
 def catalogue(file: Path = FILE) -> Catalogue:
-    """Raises TypeError where an exhibit lacks a field or has one too many."""
+    """Read the catalogue. Raises TypeError if an exhibit has a missing or unknown field."""
     content: Any = OmegaConf.to_container(OmegaConf.load(file))
     exhibits = tuple(Exhibit(name=name, **fields) for name, fields in content["exhibits"].items())
     rest = {key: content[key] for key in ("papers", "also", "needs", "aside", "settings", "times")}

@@ -1,8 +1,8 @@
-"""What there is of an experiment at a scale: runs that finished, failed, stopped or are missing.
+"""The state of an experiment at a scale: finished, failed, stopped and missing runs.
 
-The runs that count are those of the sweep that the experiment's YAML declares, and the same with
-other seeds or on a variant of their data set, which keeps its own name (`sweeps.Sweep`). Imports no
-torch.
+The runs that count are those of the sweep in the experiment's YAML. The same runs with other seeds,
+or on a variant of the data set, count as well; a variant keeps its own name (`sweeps.Sweep`).
+Imports no torch.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ SCALES = ("paper", "quick", "smoke")  # the best first
 
 @dataclass(frozen=True)
 class Holding:
-    """The records of an experiment at a scale. `others` have settings of their own."""
+    """The records of an experiment at a scale. `others` have settings outside the sweep."""
 
     experiment: str
     scale: str
@@ -40,7 +40,7 @@ class Holding:
 
     @property
     def shown(self) -> list[Record]:
-        """What figures are made of: the runs that count, or the others where there is none."""
+        """The records for figures: the runs that count, or the others if there are none."""
         return self.records or self.others
 
     @property
@@ -48,18 +48,18 @@ class Holding:
         return command(self.experiment, self.scale)
 
     def pools(self) -> list[Pool]:
-        """The records as the ledger takes them, the best first."""
+        """The records in pools for the ledger, the best first."""
         real = [record for record in self.records if record.substitute is None]
         pools = [Pool(self.scale, self.scale == "paper", real)] if real else []
         if len(real) < len(self.records):
             pools.append(Pool(f"{self.scale}, substitutes", False, self.records))
         if self.others:
-            pools.append(Pool(f"{self.scale}, settings of their own", False, self.others))
+            pools.append(Pool(f"{self.scale}, other settings", False, self.others))
         return pools
 
 
 def command(experiment: str, scale: str = "paper", also: Sequence[str] = ()) -> str:
-    """What runs the experiment; finished runs are skipped."""
+    """The command that runs the experiment. It skips finished runs."""
     words = ["python run.py", f"experiment={experiment}", *also]
     return " ".join(words + ([] if scale == "paper" else [f"scale={scale}"]))
 
@@ -71,9 +71,9 @@ def holding(
     also: Sequence[Sequence[str]] = (),
     bundles: Path = BUNDLES,
 ) -> Holding | None:
-    """What `outputs` has of the experiment; else, at the paper's scale, what its bundle has.
+    """The runs in `outputs`; if none finished there, those of the bundle (paper scale only).
 
-    None where there is no trace of it. Without `outputs` only the bundle counts.
+    None if there is no trace of the experiment. With `outputs=None`, only the bundle is read.
     """
     folder = None if outputs is None else outputs / experiment / scale
     bundle = bundles / f"{experiment}.zip"
@@ -120,7 +120,7 @@ def holdings(
     bundles: Path = BUNDLES,
     scales: Sequence[str] = SCALES,
 ) -> dict[str, list[Holding]]:
-    """By experiment, at each scale there is something of, the best scale first."""
+    """For each experiment, its holdings at all scales that have any, the best scale first."""
     result: dict[str, list[Holding]] = {}
     for name in experiments:
         if not exists(name):
@@ -132,5 +132,5 @@ def holdings(
 
 
 def pools(held: dict[str, list[Holding]]) -> dict[str, list[Pool]]:
-    """What the ledger judges: by experiment, the best pool first."""
+    """The pools that the ledger judges, by experiment, the best first."""
     return {name: [pool for one in some for pool in one.pools()] for name, some in held.items()}

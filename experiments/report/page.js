@@ -1,5 +1,5 @@
 "use strict";
-// Tables sort by the heading that is pressed; a second press turns the order round.
+// Clicking a heading sorts the table by its column; clicking it again reverses the order.
 for (const table of document.querySelectorAll("table.sortable")) {
   const heads = [...table.tHead.rows[0].cells];
   heads.forEach((head, column) => {

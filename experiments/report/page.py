@@ -1,4 +1,4 @@
-"""The report: a page in one file, and Markdown with its figures beside it. Imports no torch."""
+"""Write the report: one self-contained HTML page, and Markdown with figures. Imports no torch."""
 
 import base64
 import math
@@ -18,7 +18,7 @@ WIDTH, MIDDLE = 150, 8  # of the drawing of an interval
 
 
 def write(report: Report, folder: Path) -> tuple[Path, Path]:
-    """`index.html`, which opens from disk by itself, and `report.md` with `figures/` beside it."""
+    """Write `index.html`, which is self-contained, and `report.md` with its `figures/`."""
     folder.mkdir(parents=True, exist_ok=True)
     page, twin = folder / "index.html", folder / "report.md"
     page.write_text(html(report))
@@ -32,7 +32,7 @@ def write(report: Report, folder: Path) -> tuple[Path, Path]:
 
 
 def html(report: Report) -> str:
-    """The page: images, style and script are all in it, and it asks for nothing else."""
+    """The HTML page. Images, style and script are embedded, so it loads no other file."""
     style, script = ((HERE / f"page.{suffix}").read_text() for suffix in ("css", "js"))
     template = _environment(escape=True).get_template("page.html.jinja")
     return template.render(report=report, style=Markup(style), script=Markup(script))
@@ -44,7 +44,7 @@ def markdown(report: Report) -> str:
 
 
 def ledger(report: Report) -> str:
-    """The ledger alone, in Markdown."""
+    """The ledger in Markdown."""
     return render("ledger.md.jinja", report=report)
 
 
@@ -79,7 +79,7 @@ def _environment(*, escape: bool) -> Environment:
 
 
 def _interval(margin: Margin) -> Markup:
-    """A dot with its interval beside a line at zero."""
+    """An SVG of the margin: a dot with its interval, and a line at zero."""
     low, high = margin.interval()
     known = not math.isinf(low)
     if not math.isfinite(margin.mean):
@@ -100,7 +100,7 @@ def _interval(margin: Margin) -> Markup:
 
 
 def _strength(entry: Entry) -> str:
-    """What the ledger sorts by in its column of margins: the mean over half the interval."""
+    """The sort key of the column of margins: the mean divided by the interval's half-width."""
     if entry.finding is None:
         return ""
     margin = entry.finding.binding

@@ -1,7 +1,7 @@
-"""docs/results/README.md: a section an exhibit, made from the committed records. Imports no torch.
+"""Generate docs/results/README.md from the committed records. Imports no torch.
 
-The numbers, commands and facts come from the records. Causes and caveats are a hand-written note of
-a few sentences beside each exhibit: docs/results/notes/<exhibit>.md.
+The page has a section per exhibit. Numbers, commands and facts come from the records. Causes and
+caveats are in a short hand-written note per exhibit, docs/results/notes/<exhibit>.md.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ BENCH_COLUMNS = ("turns", "ours_low", "ours_high", "plain_low", "plain_high")  #
 
 @dataclass(frozen=True)
 class Shown:
-    """An experiment's part of a section; names of files without their suffix."""
+    """An experiment's part of a section. File names are without suffix."""
 
     command: str
     pictures: list[str]
@@ -44,7 +44,7 @@ class Page:
 
 
 def stem(exhibit: Exhibit, experiment: str, name: str) -> str:
-    """Name of a figure's or table's files in docs/results, without the suffix."""
+    """File name of a figure or table in docs/results, without the suffix."""
     return name if exhibit.paper == "langevin" else f"{experiment}-{name}"
 
 

@@ -1,8 +1,8 @@
 """The runs that an experiment's YAML declares, or that a command asks for. Imports no torch.
 
-A run counts as declared if its overrides are those of a declared run, but for seeds and variants of
-the data, or if its resolved configuration is the same however it was spelled. All others have
-settings of their own.
+A run belongs to the declared sweep if it has the overrides of a declared run, up to seeds and
+variants of the data. It also belongs if its resolved configuration is equal, however it was
+spelled. All other runs have "other settings".
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -28,15 +28,15 @@ from experiments.record import Record
 CONF = Path(__file__).resolve().parents[2] / "conf"
 VARIANTS = {"data=news_partial": "data=news", "data=omniglot_derived": "data=omniglot"}
 Run = tuple[str, ...]  # its overrides
-Kind = frozenset[str]  # those of a run but for seeds, with data in place of their variants
+Kind = frozenset[str]  # a run's overrides without seeds; variants of data replaced by the data
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """Runs of an experiment at a scale: their overrides by the name of their folder.
+    """Runs of an experiment at a scale: their overrides, by folder name.
 
-    `config` is the configuration without what is swept over; `skipped` are keys that belong to no
-    run, such as outputs.
+    `config` is the configuration without the swept values. `skipped` are keys that do not
+    distinguish runs, such as outputs.
     """
 
     config: DictConfig
@@ -52,9 +52,9 @@ class Sweep:
         return frozenset(kind(run, self.skipped) for run in self.overrides.values())
 
     def stands_for(self, record: Record) -> set[str] | None:
-        """The runs of the sweep that the record is; None for a record of other settings.
+        """The runs of the sweep to which the record belongs; None if it has other settings.
 
-        The set is empty for more seeds, or a variant of the data.
+        The set is empty for a record with an additional seed, or a variant of the data.
         """
         words = record.document["overrides"]
         if kind(words, self.skipped) in self.kinds:
@@ -68,7 +68,7 @@ class Sweep:
         return None
 
     def divided(self, records: Iterable[Record]) -> tuple[list[Record], list[Record]]:
-        """The records that are of the sweep (more seeds count too), and those that are not."""
+        """The records that belong to the sweep (with additional seeds), and the others."""
         mine: list[Record] = []
         others: list[Record] = []
         for record in records:
@@ -76,7 +76,7 @@ class Sweep:
         return mine, others
 
     def found(self, records: Sequence[Record]) -> list[Record]:
-        """The records of the sweep's own runs, each by its name or else by its identity."""
+        """The records of the sweep's runs, found by folder name or else by identity."""
         named = {run_name(r.document["overrides"], self.skipped): r for r in records}
         digests: dict[str | None, Record] = {}
         result: dict[Path, Record] = {}
@@ -90,7 +90,7 @@ class Sweep:
         return list(result.values())
 
     def identity(self, run: Run, *, seeds: bool = True) -> str | None:
-        """The digest of a run's configuration; None where it cannot be composed."""
+        """The digest of a run's configuration; None if it cannot be composed."""
         experiment = self.config.hydra.runtime.choices.get("experiment")
         words = [f"scale={self.config.scale}", *run]
         if experiment is not None:
@@ -113,7 +113,7 @@ def _digest(words: Run, seeds: bool) -> str | None:
 
 
 def _could_be(record: Record, run: Run) -> bool:
-    """Whether the record's choices of groups are those that the run names."""
+    """Whether the record chose the same options as the run, for the groups that the run names."""
     named = (word.partition("=")[::2] for word in run)
     return all(record.choices.get(group, option) == option for group, option in named)
 
@@ -124,7 +124,7 @@ def _has_seeds(record: Record, run: Run) -> bool:
 
 
 def kind(overrides: Sequence[str], skipped: Collection[str] = ()) -> Kind:
-    """What a run is, but for seeds and variants of data: more than is declared counts as well."""
+    """The overrides that identify a run up to seeds and variants of the data."""
     left_out = {*skipped, *SEEDS}
     named = (o for o in overrides if is_of_a_run(o.split("=")[0].lstrip("+~"), left_out))
     return frozenset(VARIANTS.get(override, override) for override in named)
@@ -135,7 +135,7 @@ def exists(experiment: str) -> bool:
 
 
 def declared(experiment: str, scale: str, also: Sequence[Sequence[str]] = ()) -> Sweep:
-    """The sweep of the experiment's YAML, and the same with each of the overrides of `also`."""
+    """The sweep of the experiment's YAML, repeated with each set of overrides in `also`."""
     sweep = _declared(experiment, scale, ())
     overrides = dict(sweep.overrides)
     for words in also:
@@ -150,7 +150,7 @@ def _declared(experiment: str, scale: str, also: Run) -> Sweep:
 
 
 def _composed(words: Run) -> DictConfig:
-    """The configuration of the overrides `words`, also while Hydra runs a command."""
+    """Compose the configuration of the overrides `words`; works while Hydra runs a command."""
     running = GlobalHydra.instance()
     hydra, running.hydra = running.hydra, None
     try:
@@ -161,9 +161,9 @@ def _composed(words: Run) -> DictConfig:
 
 
 def asked(config: DictConfig, words: Sequence[str] = ()) -> Sweep:
-    """The runs of a command: what `config` sweeps over, and the command's own `words`.
+    """The runs of a command: the sweep in `config`, overridden by the command's `words`.
 
-    Empty where a sweep has no list of values, as those of a search have not.
+    Empty if a sweep has no list of values, as in a search over an interval.
     """
     params = {} if config.hydra.mode is RunMode.RUN else config.hydra.sweeper.get("params") or {}
     skipped = frozenset(config.hydra.job.config.override_dirname.exclude_keys)

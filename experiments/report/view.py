@@ -1,7 +1,7 @@
-"""What the report shows, gathered: the ledger, and each exhibit with what was made of its records.
+"""Gather the content of the report: the ledger, and the figures, tables and facts of each exhibit.
 
-Everything here is computed from records, `exhibits.yaml` and `published.yaml`; the page and its
-Markdown twin (`page.py`) only lay it out. Imports no torch.
+Everything is computed from records, `exhibits.yaml` and `published.yaml`. `page.py` lays it out as
+HTML and Markdown. Imports no torch.
 """
 
 import math
@@ -31,7 +31,7 @@ DPI = 144
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure as PNG, and in words."""
+    """A figure as PNG, with alternative text."""
 
     name: str
     png: bytes
@@ -43,7 +43,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class Drawn:
-    """What was made of a holding's records; `wanting` says why something was not."""
+    """Figures and tables made from a holding; `wanting` says why others could not be made."""
 
     pictures: list[Picture] = field(default_factory=list)
     tables: list[tuple[str, pd.DataFrame]] = field(default_factory=list)
@@ -52,7 +52,7 @@ class Drawn:
 
 @dataclass(frozen=True)
 class Part:
-    """An experiment of an exhibit at a scale, or its absence (`holding` is None)."""
+    """An experiment of an exhibit at a scale; `holding` is None if it has no runs."""
 
     experiment: str
     command: str
@@ -64,7 +64,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Section:
-    """An exhibit: `parts` at the best scale there is of each experiment, `below` at the others."""
+    """An exhibit: `parts` at each experiment's best scale, `below` at its other scales."""
 
     exhibit: Exhibit
     entries: list[Entry]
@@ -91,9 +91,9 @@ def gather(
     known: Catalogue | None = None,
     drawing: bool = True,
 ) -> Report:
-    """The whole report from the records in `outputs` and those committed in `bundles`.
+    """The report from the records in `outputs` and those committed in `bundles`.
 
-    Without `drawing` it has the ledger and the facts, and no figures or tables.
+    With `drawing=False`, it has the ledger and the facts, but no figures or tables.
     """
     known = known or catalogue()
     held = holdings(known.experiments(), outputs, known.also, bundles, scales)
@@ -117,7 +117,7 @@ def gather(
 
 
 def draw(held: Holding) -> Drawn:
-    """Every figure and table that the experiment names, of the records to be shown."""
+    """Draw every figure and table of the experiment from the records to be shown."""
     made = Drawn()
     for name, _, content, wanting in make_all(held.config, held.shown):
         if isinstance(content, Figure):
@@ -165,10 +165,10 @@ def _section(
         for one in sorted(some, key=lambda one: one is not best):
             made = _chosen(drawn.get((experiment, one.scale), Drawn()), names)
             part = Part(experiment, one.command, one, made, facts(one), _problems(one, made, known))
-            # What has begun at a better scale and has nothing to show yet is told beside the best.
+            # A better scale that has only begun is listed with the best scale that has records.
             (below if one.shown and one is not best else parts).append(part)
         if not some:
-            note = [] if exists(experiment) else ["this experiment is not there yet"]
+            note = [] if exists(experiment) else ["this experiment does not exist yet"]
             parts.append(Part(experiment, command(experiment), None, Drawn(), [], note))
     own = [entry for entry in entries if entry.claim.exhibit == exhibit.name]
     return Section(exhibit, own, parts, below, _state(parts))
@@ -188,7 +188,7 @@ def _chosen(made: Drawn, names: list[str] | None) -> Drawn:
 
 
 def _state(parts: list[Part]) -> str:
-    """In a word: complete at the paper's scale, or what it falls short of."""
+    """A label: "complete" at the paper's scale, or what is missing."""
     held = [part.holding for part in parts]
     if all(one is None for one in held):
         return "missing"
@@ -201,13 +201,13 @@ def _state(parts: list[Part]) -> str:
 
 
 def facts(held: Holding) -> list[tuple[str, str]]:
-    """Scale, runs, data, seeds, device, time, memory and commits of what is shown."""
+    """Scale, runs, data, seeds, device, time, memory and commits of the records shown."""
     documents = [record.document for record in held.shown]
     if not documents:
         return [("Scale", held.scale)]
     done = len(held.runs) - len(held.missing)
     more = len(held.shown) - done
-    own = "other seeds or variants of the data" if held.records else "settings of their own"
+    own = "other seeds or variants of the data" if held.records else "other settings"
     rows = [
         ("Scale", held.scale),
         ("Runs", f"{done} of {len(held.runs)}" + (f", and {more} with {own}" if more else "")),
@@ -230,20 +230,20 @@ def _problems(held: Holding, made: Drawn, known: Catalogue) -> list[str]:
         problems.append(f"not run: {_listed(rest)}")
         for words in known.also.get(held.experiment, ()):
             if any(set(words) <= set(run.split(",")) for run in rest):
-                problems.append(f"`{command(held.experiment, held.scale, words)}` makes a part")
+                problems.append(f"`{command(held.experiment, held.scale, words)}` runs some of it")
     if earlier := _without(held, known.settings.get(held.experiment)):
         problems.append(
-            f"{earlier} of {len(held.shown)} records are of earlier settings, before "
-            f"{known.settings[held.experiment]} was one; `{held.command}` makes them again"
+            f"{earlier} of {len(held.shown)} records are outdated: they lack the setting "
+            f"{known.settings[held.experiment]}; `{held.command}` runs them again"
         )
     if held.others and held.records:
         count = len(held.others)
-        problems.append(f"{count} more with settings of their own are not shown")
+        problems.append(f"{count} more with other settings are not shown")
     return problems + made.wanting
 
 
 def _without(held: Holding, setting: str | None) -> int:
-    """How many of the records that are shown do not name `setting`, a dotted path."""
+    """Number of records shown whose configuration lacks `setting`, a dotted key."""
     if setting is None:
         return 0
     count = 0
@@ -311,7 +311,7 @@ def duration(seconds: float) -> str:
 
 
 def number(value: Estimate | None) -> str:
-    """With as many digits as the spread makes sense of: `-6.85 ± 0.13 (5)`."""
+    """`-6.85 ± 0.13 (5)`, with two digits of the spread."""
     if value is None:
         return ""
     if not value.spread or not math.isfinite(value.spread):
@@ -323,7 +323,7 @@ def number(value: Estimate | None) -> str:
 
 
 def cell(value: Any) -> str:
-    """A cell of a table, as a reader wants it."""
+    """The text of a table's cell."""
     if isinstance(value, Estimate):
         return number(value)
     if value is None or (isinstance(value, float) and math.isnan(value)):
@@ -332,7 +332,7 @@ def cell(value: Any) -> str:
 
 
 def sort_key(value: Any) -> str:
-    """What the page sorts a cell by."""
+    """The sort key of a cell."""
     if isinstance(value, Estimate):
         return f"{value.mean:.10g}"
     return f"{value:.10g}" if isinstance(value, int | float) else cell(value)

@@ -1,4 +1,4 @@
-"""Tables 2 and 4 of Zhang et al. (2022), with what else is worth knowing of the same runs."""
+"""Tables 2 and 4 of Zhang et al. (2022), and further measures of the same runs."""
 
 from collections import defaultdict
 
@@ -12,15 +12,15 @@ from experiments.record import Record
 from experiments.tables.table import Estimate, estimate
 
 DATA = ("compas", "news", "news_partial", "adult", "blog")  # in the papers' order
-TWO_VALUED = ("compas", "adult")  # whose targets are 0 and 1
+TWO_VALUED = ("compas", "adult")  # data sets with targets 0 and 1
 HEADINGS = {"train_log_likelihood": "train log-likelihood", "test_rmse": "test RMSE"}
 
 
 def predictions(records: list[Record], name: str) -> pd.DataFrame:
-    """Last states: training log-likelihood and test RMSE, beside the numbers of `name`.
+    """Training log-likelihood and test RMSE of the final states, beside the numbers of `name`.
 
-    One row a table, method and setting; means and standard deviations are over seeds. What was made
-    from a substitute stands beside no published number. Raises LookupError when no record fits.
+    One row per data set, method and setting; means and standard deviations are over seeds. Rows
+    made with substitute data have no published numbers. Raises LookupError if no record fits.
     """
     rows = []
     for (data, key, text), group in grouped(records).items():
@@ -38,10 +38,10 @@ def predictions(records: list[Record], name: str) -> pd.DataFrame:
 def extras(records: list[Record]) -> pd.DataFrame:
     """Averages over the chain, calibration, convergence and time of the same runs.
 
-    Averages are over chains and over the readings since `burn_in`. The square of an RMSE is the
-    Brier score where targets are 0 and 1. Coverage, of the other tables, is the share of the
-    targets between the chains' 5 % and 95 % quantiles. R-hat and effective sample size (of all
-    chains) are medians over the predictions of some test rows.
+    Averages are over chains and over the readings since `burn_in`. For targets 0 and 1, the square
+    of an RMSE is the Brier score. For other targets, coverage is the fraction between the chains'
+    5 % and 95 % quantiles. R-hat and effective sample size (of all chains) are medians over the
+    predictions of some test rows.
     """
     rows = []
     for (data, _, text), group in grouped(records).items():
@@ -65,9 +65,9 @@ def extras(records: list[Record]) -> pd.DataFrame:
 
 
 def grouped(records: list[Record]) -> dict[tuple[str, str, str], list[Record]]:
-    """The runs of task=regression by table, method and its name for readers; seeds together.
+    """The runs of task=regression by data set, method, and the method's label; seeds are grouped.
 
-    In the papers' order. Raises LookupError when there are none.
+    In the paper's order. Raises LookupError if there are none.
     """
     parts: dict[tuple[str, str], list[Record]] = defaultdict(list)
     for record in records:
@@ -92,7 +92,7 @@ def grouped(records: list[Record]) -> dict[tuple[str, str, str], list[Record]]:
 
 
 def method(record: Record) -> tuple[str, str]:
-    """Its name in `published.yaml`, and for readers: a sampler, or a batch of stochastic DULA."""
+    """The method's key in `published.yaml`, and its label: a sampler, or a batch size."""
     settings = record.config["sampler"]
     if "batch" in settings:
         rows = settings["batch"]
@@ -102,7 +102,7 @@ def method(record: Record) -> tuple[str, str]:
 
 
 def described(record: Record) -> dict[str, object]:
-    """What data and how much work a row stands for."""
+    """The data and the budget of a row."""
     task, hidden = record.config["task"], record.config["model"]["hidden"]
     rows = record.document["rows"]["train"]
     return {
@@ -116,7 +116,7 @@ def last(record: Record, metric: str) -> float:
 
 
 def diagnosis(group: list[Record], name: str) -> Estimate | None:
-    """The median over predictions of R-hat or ESS, a mean over seeds; None without any."""
+    """R-hat or ESS: the median over predictions, averaged over seeds; None if not recorded."""
     stored = [record.arrays("convergence")[name] for record in group if record.has("convergence")]
     known = [values[~np.isnan(values)] for values in stored]
     medians = [float(np.median(values)) for values in known if len(values)]

@@ -25,7 +25,7 @@ PUBLISHED = {"bert_base": "bert-base-uncased", "bert_large": "bert-large-uncased
 
 
 def filled(records: list[Record]) -> list[Record]:
-    """The runs of task=text_infilling on the data's sentences. LookupError where there is none."""
+    """The runs of task=text_infilling on the data's sentences. LookupError if there is none."""
     found = [r for r in records if "scores" in r.document and not r.config["task"].get("text")]
     if not found:
         raise LookupError("no record holds scores; run task=text_infilling")
@@ -33,7 +33,7 @@ def filled(records: list[Record]) -> list[Record]:
 
 
 def language(record: Record) -> str:
-    """The checkpoint that wrote, and the one that was asked for where it is another."""
+    """The checkpoint that was used; if it is a substitute, also the one that was asked for."""
     asked, used = (record.document["language"][key] for key in ("asked", "used"))
     return used if asked == used else f"{used}, in place of {asked}"
 
@@ -46,11 +46,11 @@ def by_language(records: list[Record]) -> dict[str, list[Record]]:
 
 
 def table3(records: list[Record]) -> pd.DataFrame:
-    """Percentages (perplexity aside), a row a model and setting, over seeds; then the paper's rows.
+    """One row per model and setting, averaged over seeds, followed by the paper's rows.
 
-    The paper's models stand in rows of their own: nothing made by another model is beside them.
-    `acceptance` and `sites changed`, a step, are means over sentences. Raises LookupError when no
-    record fits.
+    All scores but perplexity are percentages. The paper's numbers are in separate rows, because
+    they are for other models. `acceptance` and `sites changed` (per step) are means over sentences.
+    Raises LookupError if no record fits.
     """
     rows = []
     for name, group in by_language(filled(records)).items():

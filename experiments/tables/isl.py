@@ -1,4 +1,4 @@
-"""ISL of each sampler in numbers: Section 5.1 of Breuleux et al. (2011)."""
+"""The ISL of each sampler: Section 5.1 of Breuleux et al. (2011)."""
 
 import numpy as np
 import pandas as pd
@@ -10,20 +10,20 @@ from experiments.tables.table import Estimate, estimate
 
 
 def final_isl(records: list[Record], data: str, few: int = 100) -> pd.DataFrame:
-    """The ISL of all samples of each sampler, and how far fewer samples of rates-FPCD go.
+    """The ISL of each sampler, and its efficiency compared with rates-FPCD.
 
-    That is how many samples are as good as `few` of rates-FPCD, and how many of rates-FPCD are as
-    good as all of them. A sampler's seeds are compared with the mean curve of rates-FPCD; where one
-    never gets there its count is that of all its samples, and the column `reached` says how many
-    did. `data` is the key of the published numbers. Raises LookupError where no record is of
-    rates-FPCD, or they are of several settings.
+    Two columns compare numbers of samples: how many samples reach the ISL of `few` samples of
+    rates-FPCD, and how many samples of rates-FPCD reach the ISL of all samples. The reference is
+    the mean curve of rates-FPCD. A run that never reaches the level counts with all its samples;
+    the column `reached` says how many runs did. `data` is the key of the published numbers. Raises
+    LookupError unless there are records of rates-FPCD, with a single setting.
     """
     records = [record for record in records if "isl" in record.metrics and record.has("parzen")]
     found = groups(records)
     rivals = [record for g in found if g.key == ("rates_fpcd", 0) for record in g.records]
     curves = [_curve(record) for record in alone(rivals)]
     if not curves:
-        raise LookupError("the table compares with rates-FPCD, of which there is no record")
+        raise LookupError("the table compares with rates-FPCD, but it has no record")
     rows_read = min(len(steps) for steps, _ in curves)
     sizes = curves[0][0][:rows_read]
     mean = np.mean([scores[:rows_read] for _, scores in curves], axis=0)
@@ -60,6 +60,6 @@ def _curve(record: Record) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _first(steps: np.ndarray, scores: np.ndarray, aim: float) -> tuple[int, bool]:
-    """The first number of samples, of those read, whose ISL is `aim` or more; and if there is."""
+    """The first recorded number of samples with an ISL of `aim` or more, and whether it exists."""
     there = scores >= aim
     return (int(steps[there.argmax()]), True) if there.any() else (int(steps[-1]), False)

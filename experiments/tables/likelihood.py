@@ -12,12 +12,12 @@ from experiments.tables.table import Estimate
 
 
 def likelihoods(records: list[Record]) -> pd.DataFrame:
-    """One row a record: mean log-likelihoods in nats, and what log Z they rest on.
+    """One row per record: mean log-likelihoods in nats, and the estimates of log Z behind them.
 
-    What follows a ± is the standard error of log Z. The bounds on log Z hold in expectation: the
-    lower one always, the upper one, and with it what the log-likelihood is at least, as far as the
-    rows that its chains start from are like draws from the model. Raises LookupError when no
-    record has log-likelihoods.
+    The number after ± is the standard error of log Z. The bounds on log Z hold in expectation. The
+    lower bound always holds. The upper bound, and the lower bound on the log-likelihood that
+    follows from it, assume that reverse AIS starts from draws of the model; training rows only
+    approximate such draws. Raises LookupError if no record has log-likelihoods.
     """
     records = once(scored(records))
     names: dict[int, str] = {}
@@ -49,7 +49,7 @@ def likelihoods(records: list[Record]) -> pd.DataFrame:
 
 
 def scored(records: list[Record]) -> list[Record]:
-    """Those with log-likelihoods. Raises LookupError when there are none."""
+    """The records with log-likelihoods. Raises LookupError if there are none."""
     records = [record for record in records if "log_likelihood" in record.document]
     if not records:
         raise LookupError("no record holds a log-likelihood; run task=ais with a data set")
@@ -57,13 +57,16 @@ def scored(records: list[Record]) -> list[Record]:
 
 
 def likelihood(record: Record, rows: str) -> Estimate:
-    """Of the `test` or `valid` rows."""
+    """The mean log-likelihood of the `test` or `valid` rows, with the standard error of log Z."""
     found = record.document
     return Estimate(found["log_likelihood"][rows]["mean"], found["log_z_error"])
 
 
 def at_least(record: Record) -> Estimate | None:
-    """Of the test rows, with the upper bound on log Z; too few betas show in it."""
+    """Lower bound on the mean test log-likelihood, from the upper bound on log Z.
+
+    It is far below the estimate if there are too few betas. None without reverse AIS.
+    """
     upper = _optional(record.document, "log_z_upper")
     if upper is None:
         return None
@@ -76,11 +79,11 @@ def _optional(found: dict, name: str) -> Estimate | None:
 
 
 def table1(records: list[Record]) -> pd.DataFrame:
-    """Test log-likelihoods, a row a data set and budget, a column the sampler that learned a model.
+    """Test log-likelihoods: one row per data set and budget, one column per learning sampler.
 
-    A sampler with several settings has several columns. Beside them stand the numbers of Zhang et
-    al. (2022), Table 1, where the data are theirs, and `at_least`. Seeds are averaged. Raises
-    LookupError when no record has log-likelihoods of a learned model.
+    A sampler with several settings has several columns. Next to each are its lower bound
+    (`at_least`) and, unless the data are substitutes, the number of Zhang et al. (2022), Table 1.
+    Seeds are averaged. Raises LookupError if no record has log-likelihoods of a learned model.
     """
     records = [record for record in scored(records) if "learning" in record.config]
     if not records:
@@ -112,7 +115,7 @@ BUDGET = {
 
 
 def _grouped(records: list[Record]) -> dict[tuple, list[Record]]:
-    """By data, their variant and the budget."""
+    """The records by data, variant of the data and budget."""
     groups: dict[tuple, list[Record]] = defaultdict(list)
     for record in records:
         variant = record.document["data"]["variant"]
@@ -123,7 +126,7 @@ def _grouped(records: list[Record]) -> dict[tuple, list[Record]]:
 
 
 def _mean(estimates: Sequence[Estimate | None]) -> Estimate | None:
-    """Over runs; the error is that of log Z in all of them together."""
+    """The mean over runs, with the standard error due to log Z; None without any."""
     found = [one for one in estimates if one is not None]
     if not found:
         return None

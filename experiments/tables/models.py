@@ -1,4 +1,4 @@
-"""Which trained model has the best validation ISL: Section 5.1 of Breuleux et al. (2011)."""
+"""Trained models ranked by validation ISL: Section 5.1 of Breuleux et al. (2011)."""
 
 import pandas as pd
 
@@ -7,10 +7,10 @@ from experiments.tables.table import estimate
 
 
 def models(records: list[Record]) -> pd.DataFrame:
-    """The last validation ISL of each trained model, over training seeds, the best first.
+    """The final validation ISL of each trained model, over training seeds, best first.
 
-    A model is a method of training with its rates, and a number of hidden units. Raises LookupError
-    where no record is of task=train_rbm.
+    A model is given by its training method, learning rates and number of hidden units. Raises
+    LookupError if no record is of task=train_rbm.
     """
     found: dict[tuple, list[float]] = {}
     for record in records:

@@ -1,7 +1,8 @@
 """Tables: a data frame of labels and estimates, written as CSV, Markdown and LaTeX.
 
-A function of the records gives the frame; its cells are text, numbers, or an `Estimate`. The CSV is
-for programs: an estimate is three columns there, in full precision. The other two are for readers.
+A function of the records returns the frame. Its cells are text, numbers, or an `Estimate`. In the
+CSV, which is for programs, an estimate takes up to three columns, in full precision. The other two
+formats are for readers.
 """
 
 import math
@@ -13,7 +14,7 @@ import pandas as pd
 
 
 class Estimate(NamedTuple):
-    """A mean over runs with its spread: one standard deviation between runs, where there is one."""
+    """A mean over runs. `spread` is the standard deviation between runs, or None for one run."""
 
     mean: float
     spread: float | None = None
@@ -22,7 +23,7 @@ class Estimate(NamedTuple):
     def text(self) -> str:
         """`-0.3590 ± 0.0014 (5)`: two digits of the spread, and the number of runs in brackets.
 
-        Where that is not known, as of a published number, all the digits there are.
+        If the number of runs is not known, as for published numbers, all digits are shown.
         """
         if self.runs is None:
             return " ± ".join(f"{part:.6g}" for part in self[:2] if part is not None)
@@ -34,14 +35,14 @@ class Estimate(NamedTuple):
 
 
 def estimate(values: Any) -> Estimate:
-    """Of the values of one run each. A single run has no spread."""
+    """Mean and spread of `values`, one per run. A single run has no spread."""
     values = np.asarray(list(values), dtype=float)
     spread = float(values.std(ddof=1)) if len(values) > 1 else None
     return Estimate(float(values.mean()), spread, len(values))
 
 
 def write(frame: pd.DataFrame, target: Path) -> list[Path]:
-    """`target` with the suffixes .csv, .md and .tex."""
+    """Write `frame` to `target` with the suffixes .csv, .md and .tex; return the paths."""
     text = frame.map(_text)
     written = [target.with_suffix(suffix) for suffix in (".csv", ".md", ".tex")]
     _long(frame).to_csv(written[0], index=False)
