@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from experiments.figures.style import SAMPLERS, label, sampler_key
-from experiments.identity import PARTS, SEEDS, SOURCES, canonical
+from experiments.identity import PARTS, SEEDS, SOURCES, canonical, flat
 from experiments.record import Record
 
 Settings = dict[str, str]  # dotted key of the configuration: value as JSON
@@ -132,25 +132,26 @@ def settings(record: Record, axes: Sequence[str] = ()) -> Settings:
     lack the key, compare equal.
     """
     parts = {key: record.config.get(key) for key in PARTS}
+    parts["task"] = flat(parts["task"])
     data = parts["data"]
     if isinstance(data, dict):
         parts["data"] = {key: value for key, value in data.items() if key not in SOURCES}
-    flat = dict(_flat(canonical(parts, SOURCES)))
+    dotted = dict(_dotted(canonical(parts, SOURCES)))
     for name, key in (("data", "variant"), ("language", "used")):
-        flat[f"{name}.{key}"] = json.dumps((record.document.get(name) or {}).get(key))
+        dotted[f"{name}.{key}"] = json.dumps((record.document.get(name) or {}).get(key))
     return {
         key: value
-        for key, value in flat.items()
+        for key, value in dotted.items()
         if value != "null" and not any(f"{key}.".startswith(f"{axis}.") for axis in axes)
     }
 
 
-def _flat(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
+def _dotted(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
     if isinstance(value, list) and any(isinstance(item, dict) for item in value):
         value = dict(enumerate(value))
     if isinstance(value, dict):
         for key, item in value.items():
-            yield from _flat(item, f"{path}.{key}" if path else str(key))
+            yield from _dotted(item, f"{path}.{key}" if path else str(key))
     else:
         yield path, json.dumps(value)
 

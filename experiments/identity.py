@@ -54,6 +54,7 @@ def identity(config: dict[str, Any], sources: Collection[str] = ()) -> dict[str,
     """
     if "task" in config:
         kept = {key: config[key] for key in (*PARTS, *SEEDS) if key in config}
+        kept["task"] = flat(kept["task"])
     else:
         kept = {key: value for key, value in config.items() if key not in ENVIRONMENT}
     dropped = set(SOURCES) - set(sources)
@@ -61,6 +62,19 @@ def identity(config: dict[str, Any], sources: Collection[str] = ()) -> dict[str,
     if isinstance(data := plain.get("data"), dict):
         plain["data"] = {key: value for key, value in data.items() if key not in dropped}
     return plain
+
+
+def flat(task: Any) -> Any:
+    """The settings of a task with those of its budget beside them, where older records have them.
+
+    Until `task.budget` was one node, a task had `chains`, `steps` and `every` itself. This is the
+    one place that knows of both forms: identities, digests and labels use the older one, and
+    `Record.budget` reads it.
+    """
+    if not (isinstance(task, dict) and isinstance(task.get("budget"), dict)):
+        return task
+    counts = {key: value for key, value in task["budget"].items() if key != "_target_"}
+    return {**{key: value for key, value in task.items() if key != "budget"}, **counts}
 
 
 def canonical(value: Any, dropped: Collection[str] = ()) -> Any:

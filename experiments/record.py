@@ -19,6 +19,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from experiments.budget import Budget
+from experiments.identity import flat
+
 log = logging.getLogger(__name__)
 BUNDLES = Path(__file__).resolve().parent.parent / "docs" / "results" / "records"
 RESULTS = (".csv", ".npz", ".safetensors", ".yaml")  # what a record keeps besides run.json
@@ -40,6 +43,15 @@ class Record:
     def choices(self) -> dict[str, str]:
         """Hydra's group choices, such as {"sampler": "dmala", "model": "ising"}."""
         return self.document["choices"]
+
+    @property
+    def budget(self) -> Budget:
+        """Chains, steps and readings. Raises LookupError for a task without a budget."""
+        task = flat(self.config["task"] or {})
+        counts = {name: task[name] for name in ("chains", "steps", "every") if name in task}
+        if not {"chains", "steps"} <= set(counts):
+            raise LookupError(f"{self.path} is of a task without a budget of chains and steps")
+        return Budget(**counts)
 
     @property
     def substitute(self) -> str | None:

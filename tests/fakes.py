@@ -60,7 +60,7 @@ def fake(
             "seed": seed,
             "model_seed": seed,
             "model": {},
-            "task": {"chains": 4},
+            "task": {"chains": 4, "steps": 100},
             **(config or {}),
         },
         "choices": {"sampler": sampler, "model": "some", "data": "some", **(choices or {})},

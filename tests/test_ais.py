@@ -24,6 +24,7 @@ from experiments.ais import (
     sigmoid,
     start,
 )
+from experiments.budget import Budget
 from experiments.chain import _counted
 from experiments.context import Run
 from experiments.exact import exact
@@ -413,10 +414,12 @@ def rbm():
     return model
 
 
-def task(run, *, model=None, sampler=None, data=DATA, path=ScaledRBM, **settings):
-    settings = {"chains": 200, "steps": 60, "every": 20, "back": 50, "burn_in": 20, **settings}
+def task(run, *, model=None, sampler=None, data=DATA, path=ScaledRBM, steps=60, **settings):
+    settings = {"back": 50, "burn_in": 20, **settings}
+    budget = Budget(chains=200, steps=steps, every=20)
     model, sampler = model or rbm(), sampler or BlockGibbs()
-    ais(model=model, sampler=sampler, data=data, run=run, path=path, betas=linear, **settings)
+    parts = {"model": model, "sampler": sampler, "data": data, "run": run, "budget": budget}
+    ais(**parts, path=path, betas=linear, **settings)
 
 
 @pytest.mark.parametrize(("sampler", "path"), [(BlockGibbs(), ScaledRBM), (GWG(), GeometricPath)])

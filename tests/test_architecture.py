@@ -46,7 +46,8 @@ MAY_IMPORT = {
         "experiments.record",
         "experiments.diagnostics",
     ],
-    "experiments/record.py": [],
+    "experiments/budget.py": [],
+    "experiments/record.py": ["experiments.budget", "experiments.identity"],
     "experiments/identity.py": [],
     "experiments/grouping.py": [
         "experiments.figures.style",
@@ -89,6 +90,7 @@ MAY_IMPORT = {
 WITHOUT_TORCH = (
     "experiments/figures",
     "experiments/tables",
+    "experiments/budget.py",
     "experiments/record.py",
     "experiments/identity.py",
     "experiments/folders.py",

@@ -82,9 +82,9 @@ MISTAKES = {
     # Ranges.
     "threads=0": "threads must be positive, got 0",
     "checkpoint=-1": "checkpoint must be 0 or more seconds, got -1",
-    "task.chains=0": "task.chains must be positive, got 0",
-    "scales.smoke.steps=-1": "task.steps must be positive, got -1",
-    "budget.every=0": "task.every must be positive, got 0",
+    "budget.chains=0": "budget.chains must be positive, got 0",
+    "scales.smoke.steps=-1": "budget.steps must be positive, got -1",
+    "budget.every=0": "budget.every must be positive, got 0",
     f"model_seed={2**64}": f"model_seed must be a finite number of 64 bits, got {2**64}",
 }
 
@@ -338,7 +338,7 @@ GOOD = {
     "data": ["digits"],
     "sampler.step_size": ["0.5", "1e-3"],
     "model.shape": ["[2,3]", "[4]"],
-    "task.chains": ["3"],
+    "budget.chains": ["3"],
     "budget.steps": ["20"],
     "threads": ["1", "auto"],
     "force": ["true"],
@@ -406,7 +406,7 @@ WRONG = st.sampled_from(
         ("model.shape", ["x", "1", "null", "[1.5]", "[x]", "[true]"]),
         ("model.coupling", ["x", "inf", "null", "[1]"]),
         ("model.periodic", ["x", "1", "null"]),
-        ("task.chains", ["x", "0", "-1", "1.5", "null", "true"]),
+        ("budget.chains", ["x", "0", "-1", "1.5", "null", "true"]),
         ("task.start", ["x", "1", "null", "[1]"]),
     ]
 ).flatmap(lambda pair: st.tuples(st.just(pair[0]), st.sampled_from(pair[1])))

@@ -354,7 +354,7 @@ def learned(name: str, data: str, mean: float, below: float, above: float, ess: 
     return fake(
         sampler=name,
         choices={"data": data},
-        config={"task": {"chains": 50, "back": 50}},
+        config={"task": {"chains": 50, "steps": 100, "back": 50}},
         log_likelihood={"test": {"mean": mean}},
         log_z=100.0,
         log_z_error=0.1,

@@ -187,7 +187,7 @@ def test_every_pair_runs_or_says_why_not(name, model):
 
 def test_figure_3_has_two_chains_by_the_released_conventions():
     chains = {
-        name: composed("experiment=ising_sampling", *words).task.chains
+        name: composed("experiment=ising_sampling", *words).task.budget.chains
         for name, words in {"ours": (), "released": ("conventions=released",)}.items()
     }
     assert chains["released"] == 2 < chains["ours"]

@@ -1,5 +1,6 @@
 """One record for one resolved configuration, in whatever spelling its run is asked for."""
 
+import hashlib
 import json
 import os
 import shutil
@@ -7,10 +8,13 @@ import signal
 
 import pytest
 from command import latticework
+from fakes import fake
 from test_survival import ended, start
 
+from experiments.budget import Budget
 from experiments.context import Run
 from experiments.folders import CLAIM, find, run_name
+from experiments.grouping import groups
 from experiments.identity import digest, same
 from experiments.record import load_all
 
@@ -162,3 +166,26 @@ def test_a_finished_folder_goes_before_an_unfinished_one(tmp_path):
     shutil.rmtree(tmp_path / "c")
     assert find(tmp_path, "x") == tmp_path / "b"
     assert find(tmp_path, "z") is None
+
+
+def test_a_budget_counts_the_same_in_the_form_that_older_records_have():
+    """A record made before `task.budget` was one node is found, labelled and read all the same."""
+    counts = {"chains": 4, "steps": 20, "every": 10}
+    new = {"task": {"keep": 2, "budget": {"_target_": "experiments.budget.Budget", **counts}}}
+    old = {"task": {"keep": 2, **counts}, "budget": counts}
+    assert digest(new) == digest(old)
+    assert same({"config": old}, new)
+    more = {"task": {**new["task"], "budget": {**new["task"]["budget"], "steps": 30}}}
+    assert digest(more) != digest(new)  # control
+    records = [fake(config=config) for config in (new, old, more)]
+    assert [record.budget for record in records] == [Budget(4, s, 10) for s in (20, 20, 30)]
+    assert sorted(g.differs for g in groups(records)) == ["task.steps 20", "task.steps 30"]
+    assert [len(g.records) for g in groups(records)] == [1, 1]  # the same run twice counts once
+    with pytest.raises(LookupError, match="a task without a budget of chains and steps"):
+        _ = fake(config={"task": {"lambdas": 21}}).budget
+
+
+def test_digests_of_older_records_have_not_changed():
+    """Folders were claimed by this digest before `task.budget` was one node."""
+    old = {"task": {"chains": 4, "steps": 20, "every": 10}, "seed": 0}
+    assert digest(old) == hashlib.sha256(json.dumps(old, sort_keys=True).encode()).hexdigest()

@@ -11,6 +11,7 @@ from fakes import fake
 from torch import Generator
 
 from data.base import Dataset, some
+from experiments.budget import Budget
 from experiments.chain import run_chain
 from experiments.context import Run
 from experiments.isl import (
@@ -212,7 +213,7 @@ def scored(folder, sampler, model, steps=60):
     folder.mkdir()
     run = Run(folder, outputs=folder)
     isl_curve(
-        model=model, sampler=sampler, data=data, run=run, chains=1, steps=steps, start=data_mean
+        model=model, sampler=sampler, data=data, run=run, budget=Budget(1, steps), start=data_mean
     )
     return run, Record(folder, {})
 

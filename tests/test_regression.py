@@ -9,6 +9,7 @@ import torch
 
 from data.splits import split
 from data.tabular import bundled
+from experiments.budget import Budget
 from experiments.context import Run
 from experiments.figures.bnn import curves
 from experiments.predictive import calibration_error, coverage, mean_squared_errors, rmse
@@ -23,7 +24,7 @@ from samplers.langevin import DMALA, DULA
 from samplers.stochastic import StochasticDULA
 
 MODEL = synthetic_bayes_net(1, 8)
-SETTINGS = {"chains": 6, "steps": 40, "every": 4, "burn_in": 20, "start": uniform, "points": 5}
+SETTINGS = {"burn_in": 20, "start": uniform, "points": 5}
 
 
 def table(binary=True):
@@ -32,10 +33,11 @@ def table(binary=True):
     return split(features, content.targets, tuple(content.features), name, seed=0, limit=150)
 
 
-def sampled(path, sampler, data, seed=0, **changes):
+def sampled(path, sampler, data, seed=0, steps=40, **changes):
     path.mkdir(exist_ok=True)
-    run = Run(path, seed=seed)
-    regression(model=MODEL, sampler=sampler, data=data, run=run, **{**SETTINGS, **changes})
+    run, settings = Run(path, seed=seed), {**SETTINGS, **changes}
+    budget = Budget(chains=6, steps=steps, every=4)
+    regression(model=MODEL, sampler=sampler, data=data, run=run, budget=budget, **settings)
     return run
 
 
@@ -129,14 +131,14 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_numbers(tmp_path, monkeypatc
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"every": 7}, "multiple of every"),
-        ({"burn_in": 40}, "burn_in less than steps, got 40, 4 and 40"),
+        ({"burn_in": 40}, "burn_in must be 0 or more and less than steps, got 40 and 40"),
         ({"data": None}, "needs a table, such as data=compas.*got NoneType and BayesNet"),
         ({"model": synthetic_regression(9, 3)}, "such as model=bayes_net; got Table and BinaryReg"),
     ],
 )
 def test_bad_settings_say_so(tmp_path, changes, message):
     given = {"model": MODEL, "sampler": DULA(0.1), "data": table(), **SETTINGS, **changes}
+    given["budget"] = Budget(chains=6, steps=40, every=4)
     with pytest.raises(ValueError, match=message):
         regression(run=Run(tmp_path), **given)
 

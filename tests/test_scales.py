@@ -9,6 +9,7 @@ from hydra.core.hydra_config import HydraConfig
 
 from experiments import resolvers
 from experiments.checks import checked
+from experiments.identity import flat
 from experiments.mistakes import ConfigurationError
 from experiments.record import load_all
 
@@ -58,7 +59,8 @@ def test_a_smoke_run_without_an_experiment_is_small(task, tmp_path, capfd):
     words = (f"task={task}", "scale=smoke", *TASKS[task])
     config = composed(*words)
     document = checked(config)
-    work = {key: document["task"][key] for key in WORK & set(document["task"])}
+    settings = flat(document["task"])
+    work = {key: settings[key] for key in WORK & set(settings)}
     assert all(value is not None and value <= LARGEST for value in work.values()), work
     assert latticework(*words, *bundled_data(config), outputs=tmp_path) == 0, capfd.readouterr()
     (record,) = load_all(tmp_path)

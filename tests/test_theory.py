@@ -8,6 +8,7 @@ import pytest
 import torch
 from targets import TARGETS, Asymmetric
 
+from experiments.budget import Budget
 from experiments.context import Run
 from experiments.occupancy import Occupancy, independent_floor, noise_floor, pooled_law
 from experiments.record import Record
@@ -330,7 +331,7 @@ def test_floors_are_those_of_independent_draws():
 @pytest.mark.parametrize("low", [0.0, -1.0])
 def test_simulation_has_the_enumerated_law(tmp_path, low):
     """Within chance of pi_alpha; not (control) within chance of pi."""
-    settings = {"step_sizes": [0.05], "simulated": [0.5], "chains": 1000, "steps": 100}
+    settings = {"step_sizes": [0.05], "simulated": [0.5], "budget": Budget(1000, 100)}
     model = quadratic_ising([2, 2], 0.1, 0.2, low=low)
     bias(model=model, sampler=DULA(1.0), data=None, run=Run(tmp_path), **settings)
     exact_only, row = (row for _, row in Record(tmp_path, {}).metrics.iterrows())
@@ -347,7 +348,8 @@ def test_simulation_has_the_enumerated_law(tmp_path, low):
 def test_categorical_chains_find_their_law(tmp_path, sampler):
     """DMALA the target, DULA its own law; each is the other's control."""
     model = random_potts(2, 3, 2.0)
-    law(model=model, sampler=sampler, data=None, run=Run(tmp_path), chains=400, steps=400, every=80)
+    budget = Budget(chains=400, steps=400, every=80)
+    law(model=model, sampler=sampler, data=None, run=Run(tmp_path), budget=budget)
     end = Record(tmp_path, {}).metrics.iloc[-1]
     names = ["to_unadjusted", "total_variation"]
     right, wrong = names if isinstance(sampler, DULA) else names[::-1]
@@ -361,15 +363,14 @@ def test_categorical_chains_find_their_law(tmp_path, sampler):
 
 def test_preconditioner_mixes_where_no_step_size_does(tmp_path):
     model = LogQuadratic([[-0.001, 0.0], [0.0, -1000.0]], domain=Binary(2, -1, 1))
-    settings = {"preconditioner": [1000.0, 0.001], "powers": [1, 2], "chains": 20}
+    settings = {"preconditioner": [1000.0, 0.001], "powers": [1, 2]}
     preconditioning(
         model=model,
         sampler=DULA(1.0),
         data=None,
         run=Run(tmp_path),
         step_sizes=[1e-4, 1e-3, 1e4],
-        steps=400,
-        every=400,
+        budget=Budget(chains=20, steps=400, every=400),
         **settings,
     )
     table = Record(tmp_path, {}).metrics

@@ -16,6 +16,7 @@ import yaml
 from torch import Generator, Tensor
 
 from experiments import starts
+from experiments.budget import Budget
 from experiments.context import Run
 from experiments.metrics import Acceptance, Changed, EnsembleError, Proposed
 from experiments.study import alone, best, complete, shared, startup
@@ -50,9 +51,7 @@ def run_tune(path: Path, model: Lattice, sampler: Sampler, **settings: Any) -> R
         "direction": None,
         "goal": None,
         "trials": 8,
-        "chains": 8,
-        "steps": 200,
-        "every": 50,
+        "budget": Budget(chains=8, steps=200, every=50),
         "seconds": None,
         "start": starts.uniform,
         "metrics": [Acceptance(), Changed()],
@@ -208,7 +207,7 @@ def test_a_budget_of_seconds_gives_a_slow_setting_fewer_steps(
     monkeypatch.setattr(task, "seconds_per_step", lambda sampler, *_, **__: 0.01 * sampler.flips)
     run_tune(
         tmp_path, model, GWG(), name="gwg", space={"flips": {"low": 1, "high": 4}},
-        objective="changed", seconds=2.4, every=10, trials=6,
+        objective="changed", seconds=2.4, budget=Budget(8, 200, 10), trials=6,
     )  # fmt: skip
     assert set(steps) == {240}
 
@@ -419,6 +418,6 @@ def test_proposed_says_which_samplers_it_serves(tmp_path: Path, model: Lattice) 
     run = Run(tmp_path)
     with pytest.raises(ValueError, match="whose state has its proposal's logits"):
         sample(
-            model=model, sampler=Gibbs(), data=None, run=run, chains=2, steps=2, every=1,
+            model=model, sampler=Gibbs(), data=None, run=run, budget=Budget(chains=2, steps=2),
             start=starts.uniform, metrics=[Proposed()],
         )  # fmt: skip

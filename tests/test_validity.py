@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
+from experiments.budget import Budget
 from experiments.chain import Chain, run_chain
 from experiments.context import Run
 from experiments.record import Record
@@ -134,8 +135,8 @@ class Island(Holed):
 def sampled(tmp_path, hole, start, steps=40, model=None):
     run = Run(tmp_path)
     sample(
-        model=model or Holed(hole), sampler=DMALA(2.0), data=None, run=run, chains=8,
-        steps=steps, every=10, start=start, metrics=(),
+        model=model or Holed(hole), sampler=DMALA(2.0), data=None, run=run,
+        budget=Budget(chains=8, steps=steps, every=10), start=start, metrics=(),
     )  # fmt: skip
     return run
 

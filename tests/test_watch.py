@@ -77,7 +77,7 @@ def test_a_sweep_tells_which_run_died_and_the_same_command_goes_on(death, words,
     status, text = run_by_a_child(*command, outputs=outputs)
     assert (status, "died:" in text) == (0, False)
     log = (folder / "run.log").read_text()
-    assert f"at this run before, died of {'a signal' if death == 'SIGKILL' else death}" in log
+    assert f"ran this before and died of {'a signal' if death == 'SIGKILL' else death}" in log
     assert "dying goes on from iteration 1" in log
     for record in load_all(outputs):
         went_on = record.document["config"]["seed"] == 1

@@ -275,9 +275,8 @@ def likelihood_bounds(record: Record) -> tuple[float, float]:
     if "log_z_upper" not in found:
         raise LookupError(f"{record.path.name} has no upper bound on log Z; set task.back")
     unnormalised = _test(record) + found["log_z"]
-    task = record.config["task"]
-    low = found["log_z_lower"] - _reach(task["chains"]) * found["log_z_lower_error"]
-    high = found["log_z_upper"] + _reach(task["back"]) * found["log_z_upper_error"]
+    low = found["log_z_lower"] - _reach(record.budget.chains) * found["log_z_lower_error"]
+    high = found["log_z_upper"] + _reach(record.config["task"]["back"]) * found["log_z_upper_error"]
     return unnormalised - high, unnormalised - low
 
 

@@ -20,7 +20,7 @@ def ess_per_second(records: list[Record], samplers: list[str]) -> Figure:
     kept = [r for r in records if r.choices["sampler"] in samplers and r.has("convergence")]
     if not kept:
         raise LookupError(f"no record of {', '.join(samplers)} holds a trace (metrics.Trace)")
-    if len(chains := {record.config["task"]["chains"] for record in kept}) > 1:
+    if len(chains := {record.budget.chains for record in kept}) > 1:
         raise LookupError(f"the runs differ in their number of chains: {sorted(chains)}")
     figure, ax = new_figure(width=4.6)
     names = []
@@ -48,6 +48,6 @@ def rates(record: Record) -> NDArray:
     others are assumed to have the same ESS per chain.
     """
     stored = record.arrays("convergence")
-    share = stored["chains"] / record.config["task"]["chains"]
+    share = stored["chains"] / record.budget.chains
     seconds = record.document["seconds_per_step"] * stored["draws"] * share
     return stored["ess"].ravel() / seconds

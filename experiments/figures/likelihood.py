@@ -35,8 +35,7 @@ def progress(records: list[Record]) -> Figure:
 def _lines(ax: Axes, group: Group) -> None:
     ink, text = colour(group.key, group.place, group.of), group.differs
     for record in group.records:
-        settings = record.config["task"]
-        directions = ((1, "-", settings["chains"]), (0, "--", settings["back"]))
+        directions = ((1, "-", record.budget.chains), (0, "--", record.config["task"]["back"]))
         for forward, style, chains in directions:
             part = record.metrics[record.metrics["forward"] == forward]
             name = text if forward and record is group.records[0] else None

@@ -103,11 +103,11 @@ def method(record: Record) -> tuple[str, str]:
 
 def described(record: Record) -> dict[str, object]:
     """The data and the budget of a row."""
-    task, hidden = record.config["task"], record.config["model"]["hidden"]
+    budget, hidden = record.budget, record.config["model"]["hidden"]
     rows = record.document["rows"]["train"]
     return {
         "variant": record.document["data"]["variant"],
-        "budget": f"{task['chains']} chains, {task['steps']} steps, {hidden} hidden, {rows} rows",
+        "budget": f"{budget.chains} chains, {budget.steps} steps, {hidden} hidden, {rows} rows",
     }
 
 

@@ -26,7 +26,7 @@ def likelihoods(records: list[Record]) -> pd.DataFrame:
         names |= {id(record): group.label for group in groups(some) for record in group.records}
     rows = []
     for record in records:
-        found, settings = record.document, record.config["task"]
+        found, budget = record.document, record.budget
         rows.append(
             {
                 "model": record.choices["model"],
@@ -41,8 +41,8 @@ def likelihoods(records: list[Record]) -> pd.DataFrame:
                 "log Z, back": _optional(found, "log_z_back"),
                 "log Z, upper": _optional(found, "log_z_upper"),
                 "log Z, exact": found["log_z_exact"],
-                "effective chains": f"{found['ess']:.1f} of {settings['chains']}",
-                "betas": settings["steps"],
+                "effective chains": f"{found['ess']:.1f} of {budget.chains}",
+                "betas": budget.steps,
             }
         )
     return pd.DataFrame(rows)
@@ -105,12 +105,12 @@ def table1(records: list[Record]) -> pd.DataFrame:
 
 
 BUDGET = {
-    "updates": ("learning", "iterations"),
-    "steps an update": ("learning", "steps"),
-    "maps": ("model", "maps"),
-    "blocks": ("model", "blocks"),
-    "AIS chains": ("task", "chains"),
-    "AIS betas": ("task", "steps"),
+    "updates": lambda record: record.config["learning"]["iterations"],
+    "steps an update": lambda record: record.config["learning"]["steps"],
+    "maps": lambda record: record.config["model"]["maps"],
+    "blocks": lambda record: record.config["model"]["blocks"],
+    "AIS chains": lambda record: record.budget.chains,
+    "AIS betas": lambda record: record.budget.steps,
 }
 
 
@@ -120,7 +120,7 @@ def _grouped(records: list[Record]) -> dict[tuple, list[Record]]:
     for record in records:
         variant = record.document["data"]["variant"]
         variant = f"SUBSTITUTE: {variant}" if record.substitute else variant
-        budget = (record.config[part][name] for part, name in BUDGET.values())
+        budget = (read(record) for read in BUDGET.values())
         groups[record.choices["data"], variant, *budget].append(record)
     return groups
 

@@ -25,6 +25,7 @@ from experiments.ais import (
     start,
     stepper,
 )
+from experiments.budget import Budget
 from experiments.context import Run
 from experiments.training import trained
 from models.base import AnnealedModel, EnergyModel
@@ -41,9 +42,7 @@ def ais(
     sampler: Sampler,
     data: Dataset | None,
     run: Run,
-    chains: int,
-    steps: int,
-    every: int,
+    budget: Budget,
     path: Callable[..., AnnealedModel],
     betas: Callable[[int], Tensor],
     back: int,
@@ -55,7 +54,7 @@ def ais(
     points: int | None = None,
     validation_points: int | None = None,
 ) -> None:
-    """Log Z by `chains` chains over `steps` betas, read every `every`, and `back` chains back.
+    """Log Z by the chains of `budget`, whose steps are the betas, and `back` chains back.
 
     `path` (models.annealed) is made of the model and the log-odds of independent sites; `kernel`
     replaces the sampler where that names how the model was trained. `candidates` gives several
@@ -68,10 +67,10 @@ def ais(
     """
     kernel = kernel or sampler
     require_exact(kernel)
-    numbers = {"steps": steps, "burn_in": burn_in, "trial_steps": candidates and trial_steps}
+    numbers = {"burn_in": burn_in, "trial_steps": candidates and trial_steps}
     for name, number in numbers.items():
-        if (number or 0) % every:
-            raise ValueError(f"{name} must be a multiple of every, got {number} and {every}")
+        if (number or 0) % budget.every:
+            raise ValueError(f"{name} must be a multiple of every, got {number} and {budget.every}")
     if pretrain is not None or candidates is None:
         model = trained(model, data, run, pretrain)
     states = candidates(model=model, sampler=sampler, data=data, run=run) if candidates else {}
@@ -83,7 +82,9 @@ def ais(
         """Mean log-likelihood of the validation rows, from a short run."""
         rng = run.rng("trial")
         ladder = betas(trial_steps).to(run.device)
-        done = anneal(kernel, annealed, annealed.draw(chains, rng), ladder, rng, every)
+        done = anneal(
+            kernel, annealed, annealed.draw(budget.chains, rng), ladder, rng, budget.every
+        )
         log_z = base + _estimated(done, run).value
         assert data is not None
         return _score(model, some(data.valid, validation_points), log_z)["mean"]
@@ -98,18 +99,20 @@ def ais(
         betas = betas.to(run.device)
         with torch.no_grad():
             memory["chains"] = start(kernel, annealed, x, betas)
-        total, step, began = (len(betas) - 1) // every, None, None
+        total, step, began = (len(betas) - 1) // budget.every, None, None
         for block in run.resumable(memory, name, total=total):
             with torch.no_grad():
                 if step is None:
-                    step = stepper(memory["chains"], kernel, annealed, betas, memory["rng"], every)
+                    step = stepper(
+                        memory["chains"], kernel, annealed, betas, memory["rng"], budget.every
+                    )
                     began = block, time.perf_counter()
                 memory["chains"] = step(memory["chains"])
             found = _estimated(memory["chains"], run)
             run.log(
-                block * every,
+                block * budget.every,
                 forward=forward,
-                beta=betas[block * every],
+                beta=betas[block * budget.every],
                 log_ratio=found.value,
                 ess=found.ess,
             )
@@ -117,8 +120,8 @@ def ais(
                 _foretell(name, time.perf_counter() - began[1], total - block)
         return _estimated(memory["chains"], run), memory["chains"]
 
-    ladder = betas(steps)
-    x = annealed.draw(chains, run.rng("start"))
+    ladder = betas(budget.steps)
+    x = annealed.draw(budget.chains, run.rng("start"))
     there, last = weights("annealing", x, ladder, forward=True)
     run.save("log_weight", forward=last.log_weight)
     run.save("last", x=last.kernel.x)

@@ -7,6 +7,7 @@ from math import nan
 import numpy as np
 
 from data.base import Dataset
+from experiments.budget import Budget
 from experiments.chain import run_chain
 from experiments.context import Run
 from experiments.occupancy import Occupancy, noise_floor, pooled_law
@@ -31,8 +32,7 @@ def bias(
     run: Run,
     step_sizes: Sequence[float],
     simulated: Sequence[float],
-    chains: int,
-    steps: int,
+    budget: Budget,
 ) -> None:
     """Log |pi_alpha - pi|_1 for each step size, one row each; all distances are L1, at most 2.
 
@@ -56,9 +56,9 @@ def bias(
         distance = float(l1_distance(law, proposal.target))
         found = own = noise = nan
         if size in simulated:
-            x = model.domain.uniform(chains, run.rng(f"start/{size}"))
+            x = model.domain.uniform(budget.chains, run.rng(f"start/{size}"))
             rng = run.rng(f"chain/{size}")
-            for count in (max(1, steps // 4), steps):
+            for count in (max(1, budget.steps // 4), budget.steps):
                 *_, last = run_chain(
                     kernel, model, x, rng, steps=count, every=count, metrics=(Occupancy(),)
                 )

@@ -9,6 +9,7 @@ from torch import Tensor
 from data.base import Dataset, some
 from experiments import isl
 from experiments.artifacts import artifact
+from experiments.budget import Budget
 from experiments.chain import seconds_per_step
 from experiments.context import Run
 from experiments.draws import consecutive
@@ -23,8 +24,7 @@ def isl_curve(
     sampler: Sampler,
     data: Dataset | None,
     run: Run,
-    chains: int,
-    steps: int,
+    budget: Budget,
     start: Callable[..., Tensor],
     points: int | None = None,
     validation_points: int | None = None,
@@ -46,11 +46,11 @@ def isl_curve(
     valid, test = some(data.valid, validation_points), some(data.test, points)
     _reference(data, run, valid, test)
 
-    x = start(model, chains, run.rng("start"), data)
+    x = start(model, budget.chains, run.rng("start"), data)
     per_step = seconds_per_step(
-        sampler, model, x, run.rng("timing"), steps=max(1, min(steps // 50, 500))
+        sampler, model, x, run.rng("timing"), steps=max(1, min(budget.steps // 50, 500))
     )
-    samples = consecutive(sampler, model, x, run.rng("chain"), steps, run)
+    samples = consecutive(sampler, model, x, run.rng("chain"), budget.steps, run)
     run.save("sequence", x=samples[-keep:])
     sizes = isl.prefix_sizes(len(samples))
     valid, test = valid.to(run.device), test.to(run.device)
@@ -63,7 +63,7 @@ def isl_curve(
     )
     for i, size in enumerate(sizes):
         row = {name: curve[i] for name, curve in curves.items()}
-        run.log(size, **row, seconds=size / chains * per_step)
+        run.log(size, **row, seconds=size / budget.chains * per_step)
 
 
 def scored(samples: Tensor, valid: Tensor, test: Tensor, sizes: list[int]) -> dict[str, Tensor]:

@@ -1,6 +1,7 @@
 """Task: the law of a Langevin sampler's states against enumeration, as its chains run (App. B)."""
 
 from data.base import Dataset
+from experiments.budget import Budget
 from experiments.chain import run_chain
 from experiments.context import Run
 from experiments.occupancy import Occupancy, independent_floor, pooled_law
@@ -15,32 +16,27 @@ def law(
     sampler: Sampler,
     data: Dataset | None,
     run: Run,
-    chains: int,
-    steps: int,
-    every: int,
+    budget: Budget,
 ) -> None:
-    """Log how far the pooled states of `chains` chains are from the target, every `every` steps.
+    """Log how far the pooled states of all chains are from the target, at each reading.
 
     Total variation of the joint law to the target, to the stationary law of the unadjusted sampler
     (what DULA converges to), and of as many independent draws to the target on average; and the
-    largest error of a marginal probability. Raises ValueError where a domain cannot be listed, or
-    unless `steps` is a multiple of `every`.
+    largest error of a marginal probability. Raises ValueError where a domain cannot be listed.
     """
-    if steps % every:
-        raise ValueError(f"steps must be a multiple of every, got {steps} and {every}")
     proposal = enumerate_proposal(sampler, in_double(model))
     target, unadjusted = proposal.target, stationary_law(proposal.unadjusted)
     run.note(states=len(target), unadjusted_bias=float(l1_distance(unadjusted, target)) / 2)
     readings = run_chain(
         sampler,
         model,
-        model.domain.uniform(chains, run.rng("start")),
+        model.domain.uniform(budget.chains, run.rng("start")),
         run.rng("chain"),
-        steps=steps,
-        every=every,
+        steps=budget.steps,
+        every=budget.every,
         metrics=(Occupancy(),),
     )
-    for reading in run.progress(readings, "sampling", total=steps // every + 1):
+    for reading in run.progress(readings, "sampling", total=budget.readings + 1):
         if reading.step == 0:
             continue
         found = pooled_law(reading.carries[0].counts.cpu())
@@ -49,6 +45,6 @@ def law(
             reading.step,
             total_variation=l1_distance(found, target) / 2,
             to_unadjusted=l1_distance(found, unadjusted) / 2,
-            independent=independent_floor(target, chains * reading.step) / 2,
+            independent=independent_floor(target, budget.chains * reading.step) / 2,
             marginal_error=marginals.abs().max(),
         )

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from data.base import Dataset
+from experiments.budget import Budget
 from experiments.chain import run_chain
 from experiments.context import Run
 from experiments.exact import exact as exact_moments
@@ -55,9 +56,7 @@ def preconditioning(
     step_sizes: Sequence[float],
     preconditioner: Sequence[float],
     powers: Sequence[int],
-    chains: int,
-    steps: int,
-    every: int,
+    budget: Budget,
 ) -> None:
     """Log each chain's log RMSE of its running mean over sites, as quantiles over chains.
 
@@ -65,10 +64,10 @@ def preconditioning(
     size, read with each of `powers`; the column `power` is 0 without it. `thinned` is the median
     log RMSE of the mean over every other step. `flip_0`, `flip_1` ... are the exact probabilities
     that a step proposes to flip each site, averaged over all states. Raises ValueError unless
-    `steps` is a multiple of `every`, and `every` even.
+    `budget.every` is even.
     """
-    if steps % every or every % 2:
-        raise ValueError(f"every must be even and divide steps, got {every} and {steps}")
+    if budget.every % 2:
+        raise ValueError(f"every must be even, got {budget.every}")
     truth = exact_moments(model).mean.float().to(run.device)
     plain = [replace(sampler, step_size=alpha) for alpha in step_sizes]  # type: ignore[type-var]
     scaled = [
@@ -81,13 +80,13 @@ def preconditioning(
         readings = run_chain(
             kernel,
             model,
-            model.domain.uniform(chains, run.rng(f"start/{number}")),
+            model.domain.uniform(budget.chains, run.rng(f"start/{number}")),
             run.rng(f"chain/{number}"),
-            steps=steps,
-            every=every,
+            steps=budget.steps,
+            every=budget.every,
             metrics=(Halves(),),
         )
-        for reading in run.progress(readings, f"sampling {number}", total=steps // every + 1):
+        for reading in run.progress(readings, f"sampling {number}", total=budget.readings + 1):
             if reading.step == 0:
                 continue
             total = reading.carries[0].total

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from data.splits import Rows, Table
+from experiments.budget import Budget
 from experiments.chain import Chain, seconds_per_step
 from experiments.context import Run
 from experiments.diagnostics import convergence
@@ -30,23 +31,19 @@ def regression(
     sampler: Sampler,
     data: Table,
     run: Run,
-    chains: int,
-    steps: int,
-    every: int,
+    budget: Budget,
     burn_in: int,
     start: Callable[..., Tensor],
     points: int = 50,
 ) -> None:
-    """Run `chains` chains for `steps` steps, reading every `every`; a stopped run goes on.
+    """Run the chains of `budget` and log the predictions at each reading.
 
     `model` is given the table's training rows. Times come from a pass without predictions. Raises
-    ValueError unless `steps` is a multiple of `every` and `burn_in` less than `steps`, and for a
-    table that is none.
+    ValueError unless `burn_in` is less than the number of steps, and for a table that is none.
     """
-    if steps % every or not 0 <= burn_in < steps:
+    if not 0 <= burn_in < budget.steps:
         raise ValueError(
-            "steps must be a multiple of every and burn_in less than steps, "
-            f"got {steps}, {every} and {burn_in}"
+            f"burn_in must be 0 or more and less than steps, got {burn_in} and {budget.steps}"
         )
     if not isinstance(data, Table) or not isinstance(model, Predictor):
         raise ValueError(
@@ -55,24 +52,24 @@ def regression(
         )
     train, test = on(data.train, run), on(data.test, run)
     model = model.on(train.features, train.targets).to(run.device)
-    x = start(model, chains, run.rng("start"), None)
+    x = start(model, budget.chains, run.rng("start"), None)
     run.note(rows={"train": len(train), "test": len(test)}, dim=model.domain.dim)
 
-    kept = [step for step in range(0, steps + 1, every) if step > burn_in]
-    chain = Chain(sampler, model, x, run.rng("chain"), every=every, metrics=(Validity(),))
+    kept = [step for step in range(0, budget.steps + 1, budget.every) if step > burn_in]
+    chain = Chain(sampler, model, x, run.rng("chain"), every=budget.every, metrics=(Validity(),))
     timing = run.rng("timing")
     memory = chain.memory | {
         "mean": torch.zeros_like(test.targets),
         "averaged": torch.zeros_like(test.targets),
         "total": torch.zeros_like(test.targets),
-        "trace": x.new_zeros(len(kept), chains, min(points, len(test))),
+        "trace": x.new_zeros(len(kept), budget.chains, min(points, len(test))),
         "per_step": seconds_per_step(
-            sampler, model, x, timing, steps=max(1, min(steps // 200, 1000))
+            sampler, model, x, timing, steps=max(1, min(budget.steps // 200, 1000))
         ),
     }
     chain.memory = memory
-    for reading in run.resumable(memory, "sampling", total=steps // every, first=0):
-        step = reading * every
+    for reading in run.resumable(memory, "sampling", total=budget.readings, first=0):
+        step = reading * budget.every
         if step:
             chain.advance()
             watch(run, memory["carries"][-1], step)
@@ -82,7 +79,7 @@ def regression(
         mean = predictions.mean(0)
         averaged = torch.full_like(mean, torch.nan)
         if step > burn_in:
-            count = step // every - burn_in // every
+            count = step // budget.every - burn_in // budget.every
             memory["total"] = memory["total"] + mean
             memory["trace"][count - 1] = predictions[:, :points]
             averaged = memory["total"] / count
@@ -103,7 +100,7 @@ def regression(
     run.save("predictions", last=memory["mean"], averaged=memory["averaged"], targets=test.targets)
     trace = memory["trace"].cpu().numpy()
     if len(trace) >= FEWEST:
-        shape = {"draws": np.asarray(len(trace)), "chains": np.asarray(chains)}
+        shape = {"draws": np.asarray(len(trace)), "chains": np.asarray(budget.chains)}
         run.save("convergence", **convergence(trace), **shape)
 
 

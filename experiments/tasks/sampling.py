@@ -7,6 +7,7 @@ import numpy as np
 from torch import Tensor
 
 from data.base import Dataset
+from experiments.budget import Budget
 from experiments.chain import Chain, evaluations_per_step, seconds_per_step
 from experiments.context import Run
 from experiments.diagnostics import convergence
@@ -24,37 +25,39 @@ def sample(
     sampler: Sampler,
     data: Dataset | None,
     run: Run,
-    chains: int,
-    steps: int,
-    every: int,
+    budget: Budget,
     start: Callable[..., Tensor],
     metrics: Sequence[Metric],
     pretrain: Callable[..., EnergyModel] | None = None,
     truth: Callable[..., Reference] | None = None,
 ) -> None:
-    """Run `chains` chains for `steps` steps, reading every `every`.
+    """Run the chains of `budget` and log the metrics at each reading.
 
     `pretrain` turns the fresh model into the target (conf/pretrain); `truth` gives what the
     metrics compare with. Every sampler of an experiment sees the same start. Times come from a pass
-    without metrics. Raises ValueError unless `steps` is a multiple of `every`, and for a model that
-    is meant to be learned and is not (`experiments.training`).
+    without metrics. Raises ValueError for a model that is meant to be learned and is not
+    (`experiments.training`).
     """
-    if steps % every:
-        raise ValueError(f"steps must be a multiple of every, got {steps} and {every}")
     model, reference = target(model, data, run, pretrain, truth)
-    x = start(model, chains, run.rng("start"), data)
+    x = start(model, budget.chains, run.rng("start"), data)
 
     whole, local = evaluations_per_step(sampler, model, x, run.rng("timing"))
     metrics = [*metrics, Validity()]
     chain = Chain(
-        sampler, model, x, run.rng("chain"), every=every, metrics=metrics, reference=reference
+        sampler,
+        model,
+        x,
+        run.rng("chain"),
+        every=budget.every,
+        metrics=metrics,
+        reference=reference,
     )
     memory = chain.memory
     memory["per_step"] = seconds_per_step(
-        sampler, model, x, run.rng("timing"), steps=max(1, min(steps // 50, 1000))
+        sampler, model, x, run.rng("timing"), steps=max(1, min(budget.steps // 50, 1000))
     )
-    for number in run.resumable(memory, "sampling", total=steps // every, first=0):
-        step = number * every
+    for number in run.resumable(memory, "sampling", total=budget.readings, first=0):
+        step = number * budget.every
         if number:
             chain.advance()
             watch(run, memory["carries"][-1], step)

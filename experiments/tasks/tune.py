@@ -17,6 +17,7 @@ from torch import Tensor
 
 from data.base import Dataset
 from experiments import writing
+from experiments.budget import Budget
 from experiments.chain import Chain, seconds_per_step
 from experiments.context import Run
 from experiments.diagnostics import convergence
@@ -69,9 +70,7 @@ def tune(
     direction: Direction | None,
     goal: float | None,
     trials: int,
-    chains: int,
-    steps: int,
-    every: int,
+    budget: Budget,
     seconds: float | None,
     start: Callable[..., Tensor],
     metrics: Sequence[Metric],
@@ -84,7 +83,7 @@ def tune(
     """Search the fields `search[names["sampler"]]` of `sampler` for the best `objective`.
 
     `objective` is the last reading of one of `metrics`, or an ESS of DIRECTIONS. With a `goal` the
-    distance to it is minimised instead. A trial costs `steps` steps of `chains` chains, or as many
+    distance to it is minimised instead. A trial costs `budget`, or as many
     steps as fit into `seconds`; it is the worst if its objective is undefined (NaN, or the ESS when
     a coordinate is constant). The best fields go to `tuned.yaml` in the record, and, with `apply`,
     to conf/tuned/<model>/<sampler>.yaml.
@@ -112,20 +111,20 @@ def tune(
 
     def measured(candidate: Sampler, purpose: str) -> float:
         """The objective of `candidate`, NaN where undefined."""
-        x = start(model, chains, run.rng(f"{purpose}/start"), data)
-        length, per_step = steps, math.nan
+        x = start(model, budget.chains, run.rng(f"{purpose}/start"), data)
+        length, per_step = budget.steps, math.nan
         if seconds is not None or "per_second" in objective:
-            rng, block = run.rng(f"{purpose}/timing"), max(1, steps // 50)
+            rng, block = run.rng(f"{purpose}/timing"), max(1, budget.steps // 50)
             per_step = seconds_per_step(candidate, model, x, rng, steps=block)
         if seconds is not None:
-            length = every * max(1, int(seconds / per_step / every))
-        traced = [Trace(draws=length - length // 5, chains=chains)]
+            length = budget.every * max(1, int(seconds / per_step / budget.every))
+        traced = [Trace(draws=length - length // 5, chains=budget.chains)]
         metrics_used = [*metrics, *(traced if objective.startswith("ess") else [])]
         chain = Chain(
             candidate, model, x, run.rng(f"{purpose}/chain"),
-            every=every, metrics=metrics_used, reference=reference,
+            every=budget.every, metrics=metrics_used, reference=reference,
         )  # fmt: skip
-        for _ in range(length // every):
+        for _ in range(length // budget.every):
             chain.advance()
         values = {name: float(value) for name, value in chain.values().items()}
         arrays = stored(metrics_used, chain.memory["carries"])
@@ -137,9 +136,11 @@ def tune(
             )
         return values[objective]
 
-    budget = f"{chains} chains x " + (f"{steps} steps" if seconds is None else f"{seconds:g} s")
+    cost = f"{budget.chains} chains x " + (
+        f"{budget.steps} steps" if seconds is None else f"{seconds:g} s"
+    )
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    name = " / ".join([*names.values(), objective, budget, f"seed {run.seed}"])
+    name = " / ".join([*names.values(), objective, cost, f"seed {run.seed}"])
 
     def seed(slot: int) -> int:
         """Of Optuna's sampler: searches of other models or samplers start at other points."""
@@ -186,7 +187,7 @@ def tune(
         "objective": objective if goal is None else f"{objective} (goal {goal:g})",
         "search_value": chosen.user_attrs["value"],
         "held_out": measured(replaced(sampler, fields), "held-out"),
-        "budget": f"{trials} trials of {budget}",
+        "budget": f"{trials} trials of {cost}",
         "method": f"Optuna {optuna.__version__}, TPE, seed {run.seed}"
         + (", a shared study" if storage else ""),
         "command": command(),

@@ -1,0 +1,37 @@
+"""A budget is checked once, where it is made."""
+
+import pytest
+from command import latticework
+
+from experiments.budget import Budget
+from experiments.record import load_all
+
+
+def test_it_counts_its_readings():
+    assert Budget(chains=2, steps=12, every=4).readings == 3
+    assert Budget(chains=2, steps=12).readings == 12
+
+
+@pytest.mark.parametrize(
+    ("counts", "message"),
+    [
+        ((4, 7, 3), "steps must be a multiple of every, got 7 and 3"),
+        ((0, 7, 7), "chains must be positive, got 0"),
+        ((4, -7, 7), "steps must be positive, got -7"),
+        ((4, 7, 0), "every must be positive, got 0"),
+    ],
+)
+def test_what_cannot_be_run_is_refused(counts, message):
+    with pytest.raises(ValueError, match=message):
+        Budget(*counts)
+
+
+def test_the_command_line_sets_it_and_names_what_is_wrong(tmp_path, capfd):
+    words = ("model.shape=[3,3]", "scale=smoke", "sampler=gibbs")
+    assert latticework(*words, "budget.steps=30", "budget.chains=3", outputs=tmp_path) == 0
+    (record,) = load_all(tmp_path)
+    assert record.budget == Budget(chains=3, steps=30, every=10)
+    assert record.arrays("last")["x"].shape == (3, 9)
+    assert list(record.metrics["step"]) == [0, 10, 20, 30]
+    assert latticework(*words, "budget.steps=25", outputs=tmp_path) == 1
+    assert "steps must be a multiple of every, got 25 and 10" in "".join(capfd.readouterr())
