@@ -84,6 +84,7 @@ MAY_IMPORT = {
     "experiments/watch.py": [],
     "run.py": ["experiments"],
     "scripts": ["scripts", "experiments"],
+    "scripts/samplers_table.py": ["experiments", "samplers.base", "models"],  # small models
     "scripts/bench.py": ["scripts", "experiments", "samplers", "models"],  # pairs, side by side
     "scripts/bench_learning.py": ["scripts", "experiments", "samplers", "models", "data.base"],
 }
