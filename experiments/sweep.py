@@ -35,7 +35,7 @@ class Finish(Callback):
             mistakes.end(error)
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
-        """What is swept over is not in `config`: each run's own record checks it."""
+        """Check what all runs share; `experiments.recording` checks the configuration of each run."""
         self.on_run_start(config)
         try:
             check_sweep(config)
