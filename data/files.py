@@ -28,14 +28,14 @@ TIMEOUT = 10.0  # seconds to wait for an answer
 log = logging.getLogger(__name__)
 
 
-def default_cache(here: Path = Path(__file__).resolve().parent) -> Path:
-    """`data/cache` in a checkout; `~/.cache/latticework`, or XDG's, for an installed wheel."""
+def default_cache(here: Path) -> Path:
+    """`cache` in `here`, the folder data/ of a checkout; `~/.cache/latticework`, or XDG's, for an installed wheel."""
     if (here.parent / "pyproject.toml").is_file():
         return here / "cache"
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "latticework"
 
 
-CACHE = default_cache()
+CACHE = default_cache(Path(__file__).resolve().parent)
 
 
 class MissingFileError(FileNotFoundError):

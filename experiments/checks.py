@@ -11,13 +11,14 @@ import re
 from collections.abc import Callable, Mapping
 from functools import cache
 from inspect import Parameter, signature
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from experiments.annotations import fits, is_number, is_part, words
 from experiments.mistakes import ConfigurationError, in_a_line, nearest, shortened
+from experiments.resolvers import resolved
 
 PARTS = ("data", "model", "sampler", "task")
 SETTINGS: dict[str, Any] = {
@@ -44,13 +45,11 @@ VARIADIC = (Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL)
 
 def checked(config: DictConfig) -> dict[str, Any]:
     """`config` without `hydra`, resolved. Raises ConfigurationError if it is not valid."""
-    own = OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
-    _check_scale(own)
+    _check_scale(config)
     try:
-        plain = OmegaConf.to_container(own, resolve=True, throw_on_missing=True)
+        document = resolved(config)
     except OmegaConfBaseException as error:
         raise ConfigurationError(in_a_line(error)) from error
-    document = cast(dict[str, Any], plain)
     _check_settings(document)
     for name in PARTS:
         part = document.get(name)
@@ -65,7 +64,7 @@ def checked(config: DictConfig) -> dict[str, Any]:
 
 
 def _check_scale(config: DictConfig) -> None:
-    """Check `scale` before resolving anything, because budgets are looked up by scale."""
+    """Check `scale` first, because `${scaled:...}` reads the column of `scales` that it names."""
     scale, scales = config.get("scale"), config.get("scales")
     if isinstance(scales, DictConfig) and scale not in list(scales):
         raise ConfigurationError(f"scale={scale} is not known: {nearest(str(scale), scales)}")

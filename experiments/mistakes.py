@@ -64,6 +64,7 @@ def in_a_line(error: BaseException) -> str:
     """The message of `error`, preceded by its type unless it is a ValueError or OmegaConf's."""
     if isinstance(error, OmegaConfBaseException):
         message, key = str(error.msg or error).partition("\n")[0], str(error.full_key or "")
+        message = message.removeprefix("ValueError raised while resolving interpolation: ")
         return message if not key or key in message else f"{key}: {message}"
     text = _cut(str(error))
     return text if isinstance(error, ValueError) and text else f"{type(error).__name__}: {text}"

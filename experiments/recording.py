@@ -35,6 +35,7 @@ from experiments.identity import digest, same
 from experiments.machine import commit, device_name, find_device, peak_memory, versions
 from experiments.mistakes import summary, wants_traceback
 from experiments.record import checksums, damage
+from experiments.resolvers import resolved
 from experiments.watch import HOLDER, cause, crash_noted
 
 log = logging.getLogger(__name__)
@@ -58,7 +59,7 @@ def record(cfg: DictConfig, perform: Callable[[DictConfig, Run], None]) -> None:
     """
     asked = Path(HydraConfig.get().runtime.output_dir)
     try:
-        config = checked(cfg)
+        config = _configuration(cfg)
         path = _claimed(asked, config)
     except Exception as error:  # noqa: BLE001 - whatever a run raises belongs in its record
         _fail(asked, error)
@@ -66,6 +67,17 @@ def record(cfg: DictConfig, perform: Callable[[DictConfig, Run], None]) -> None:
     with _held(path) as ours:
         if ours:
             _record(cfg, config, path, perform)
+
+
+def _configuration(cfg: DictConfig) -> dict[str, Any]:
+    """The run's own part of `cfg`, resolved and checked.
+
+    The configuration of a single run was checked before Hydra made its folder
+    (`experiments.sweep.Finish`). In a sweep each run is checked here, so that a mistake in one run
+    leaves the others.
+    """
+    single = HydraConfig.get().mode == RunMode.RUN
+    return resolved(cfg) if single else checked(cfg)
 
 
 def _claimed(asked: Path, config: dict[str, Any]) -> Path:

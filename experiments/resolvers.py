@@ -1,8 +1,14 @@
-"""OmegaConf resolvers for the YAML files: `${folder:}`, `${experiments:}`, `${at_scale:...}`."""
+"""OmegaConf resolvers for the YAML files.
+
+${scaled:steps}             a number of the experiment, from the column of `scales` of this run
+${at_scale:100,20,4}        a default of a task or data set, at scale=paper, quick and smoke
+${folder:}, ${experiments:} the folder of a run; the list of experiments in --help
+"""
 
 from pathlib import Path
 from typing import Any
 
+from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
@@ -34,6 +40,37 @@ def resolved(config: DictConfig) -> dict[str, Any]:
     return plain
 
 
+def scaled(key: str, *choice: Any, _root_: DictConfig) -> Any:
+    """The value of `key` in the column of `scales` that the run's `scale` selects.
+
+    The value may be a mapping from choices to values, such as a number of steps for each sampler.
+    Then `choice` selects one of them; `others` serves the choices that the mapping does not name.
+    Raises ValueError for a scale without the key, and for a choice without a value.
+    """
+    scale = _root_.get("scale")
+    column = OmegaConf.select(_root_, f"scales.{scale}")
+    if column is None or key not in column:
+        raise ValueError(_missing(str(scale), key))
+    value = column[key]
+    if not choice or not isinstance(value, DictConfig):
+        return value
+    name = str(choice[0])
+    if name not in value and "others" not in value:
+        raise ValueError(_missing(str(scale), f"{key}.{name}"))
+    return value[name if name in value else "others"]
+
+
+def _missing(scale: str, key: str) -> str:
+    """What a scale lacks, and where to add it."""
+    choices = HydraConfig.get().runtime.choices if HydraConfig.initialized() else {}
+    experiment = choices.get("experiment")
+    file = f"conf/experiment/{experiment}.yaml" if experiment else "conf/config.yaml"
+    return (
+        f"scale={scale} has no {key}: add it to scales.{scale} in {file}, "
+        f"or give +scales.{scale}.{key}=... on the command line"
+    )
+
+
 def at_scale(paper: Any, quick: Any, smoke: Any, *, _root_: DictConfig) -> Any:
     """The default budget of a task or data set at the run's `scale`; experiments override it.
 
@@ -56,6 +93,7 @@ def register(conf: Path) -> None:
         return "\n".join(f"  {file.stem:{width}}  {_summary(file)}" for file in files)
 
     OmegaConf.register_new_resolver("folder", folder, replace=True)
+    OmegaConf.register_new_resolver("scaled", scaled, replace=True)
     OmegaConf.register_new_resolver("at_scale", at_scale, replace=True)
     OmegaConf.register_new_resolver("experiments", experiments, replace=True)
 

@@ -37,7 +37,7 @@ class Finish(Callback):
         watch.look_in(_folder(config))
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
-        """Check the common part of `config`. Each run checks the values that are swept over."""
+        """Check what all runs share. Each run checks the values that are swept over."""
         self.on_run_start(config)
         try:
             check_sweep(config)
