@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 
 def default_cache(here: Path) -> Path:
-    """`cache` in `here`, the folder data/ of a checkout; `~/.cache/latticework`, or XDG's, for an installed wheel."""
+    """`here`/cache in a checkout, where `here` is data/; else the user's cache folder."""
     if (here.parent / "pyproject.toml").is_file():
         return here / "cache"
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "latticework"
