@@ -35,7 +35,7 @@ class Finish(Callback):
             mistakes.end(error)
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
-        """Check what all runs share; `experiments.recording` checks the configuration of each run."""
+        """Check what all runs share; `experiments.recording` checks each run of the sweep."""
         self.on_run_start(config)
         try:
             check_sweep(config)
