@@ -1,8 +1,8 @@
 """OmegaConf resolvers for the YAML files.
 
-${scaled:steps}             a number of the experiment, from the column of `scales` of this run
-${at_scale:100,20,4}        a default of a task or data set, at scale=paper, quick and smoke
-${folder:}, ${experiments:} the folder of a run; the list of experiments in --help
+- `${scaled:steps}`: a number of the experiment, from the column of `scales` for this run.
+- `${at_scale:100,20,4}`: a default of a task or data set, at scale=paper, quick and smoke.
+- `${folder:}` and `${experiments:}`: a run's folder, and the list of experiments in --help.
 """
 
 from pathlib import Path

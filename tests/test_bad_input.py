@@ -5,6 +5,7 @@ import json
 import math
 import shlex
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -21,7 +22,7 @@ from hypothesis import strategies as st
 
 import experiments.sweep
 import run
-from experiments import mistakes
+from experiments import checks, mistakes
 from experiments.annotations import fits, words
 from experiments.mistakes import ConfigurationError, nearest, summary
 
@@ -141,6 +142,25 @@ def test_a_mistake_in_one_run_of_a_sweep_leaves_the_others(tmp_path, capsys):
     assert "sampler (samplers.langevin.DMALA): step_size must be positive, got -1" in text
     (record,) = tmp_path.rglob("run.json")
     assert "step_size=0.2" in record.parent.name
+
+
+@pytest.mark.parametrize(
+    ("words", "seeds"),
+    [
+        (("seed=1",), {1: 1}),
+        (("seed=1,2,3", "--multirun"), {0: 1, 1: 1, 2: 1, 3: 1}),  # 0: the command, before the runs
+        (("seed=1,x", "--multirun"), {0: 1, 1: 1, "x": 1}),
+    ],
+)
+def test_the_configuration_of_a_run_is_checked_once(tmp_path, monkeypatch, words, seeds):
+    """A finished run that is found again is checked once as well."""
+    check, seen = checks._check_settings, []
+    monkeypatch.setattr(checks, "_check_settings", lambda d: (seen.append(d["seed"]), check(d)))
+    monkeypatch.setattr(run, "perform", lambda config, run: None)
+    for _ in range(2):
+        seen.clear()
+        latticework(*TINY, *words, outputs=tmp_path)
+        assert Counter(seen) == seeds
 
 
 def failure(capsys, *command, outputs):

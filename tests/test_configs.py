@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import inspect
+import re
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,39 @@ def test_every_experiment_composes_at_each_scale(experiment, scale):
         "_target_",
         "_partial_",
     }
+
+
+def test_a_number_reaches_its_field_in_one_hop():
+    """Whatever stands in a column of `scales` is read by `${scaled:...}`, and in no other way."""
+    texts = {file: file.read_text() for file in CONF.rglob("*.yaml")}
+    read = set(re.findall(r"\$\{scaled:(\w+)", "".join(texts.values())))
+    for file, text in texts.items():
+        assert "${scales." not in text, file
+        for column in (OmegaConf.create(text).get("scales") or {}).values():
+            assert set(column) <= read, file
+
+
+def test_what_data_sets_inherit_is_no_data_set():
+    """conf/data/base holds no options: each option of `data` has a target, and no base has one."""
+    assert all("_target_" in part("data", name) for name in names("data"))
+    inherited = {file.stem for file in CONF.glob("data/base/*.yaml")}
+    assert inherited
+    assert not inherited & set(names("data"))
+    for name in names("data"):
+        own = set(OmegaConf.load(CONF / "data" / f"{name}.yaml")) - {"defaults"}
+        shared = set(part("data", name)) - own
+        assert shared >= {"root", "strict", "seed"} or name == "digits", name
+
+
+def test_one_file_says_how_rbms_with_rates_are_trained():
+    """The experiments take it by `pretrain=fpcd`, so another choice replaces all of it."""
+    experiment = plain(composed("experiment=rates_fig2", "negatives=cd"))["task"]["pretrain"]
+    alone = plain(composed("model=rbm_usps", "data=usps", "pretrain=fpcd", "negatives=cd"))
+    numbers = ("epochs", "learning_rate")
+    for key, value in alone["task"]["pretrain"].items():
+        assert key in numbers or experiment[key] == value
+    stored = plain(composed("experiment=rates_fig2", "pretrain=random"))["task"]["pretrain"]
+    assert set(stored) == {"_target_", "_partial_"}
 
 
 RATES = [name for name in names("experiment") if name.startswith(("rates_", "tune_rates"))]

@@ -155,6 +155,44 @@ def test_the_identity_is_of_values_not_of_where_and_how():
     assert not same({"config": learned}, {**learned, "learning": {"iterations": 20}})
 
 
+def test_what_only_passes_numbers_on_is_not_part_of_the_identity():
+    """Nodes of older configurations that a run is not built from: an older record still matches."""
+    parts = {"model": {"hidden": 3}, "task": {"chains": 4, "pretrain": None}, "seed": 0}
+    older = {
+        **parts,
+        "scales": {"paper": {"chains": 4, "hidden": 3, "blog": 1}},
+        "budget": {"chains": 4, "warmup": 5, "learning_rate": 0.1},
+        "hidden": {"compas": 3, "blog": 1},
+        "buffers": {"mnist": 8},
+        "iterations": {"gibbs": 50},
+        "negatives": {"particles": 100},
+        "start": {"_partial_": True},
+        "truth": {"shape": [3, 3]},
+        "conventions": "correct",
+    }
+    newer = {**parts, "scales": {"paper": {"hidden": {"others": 3}}}, "budget": {"chains": 4}}
+    assert digest(older) == digest(newer)
+    assert same({"config": older}, newer)
+    for key, value in {"model": {"hidden": 4}, "task": {**parts["task"], "pretrain": {}}}.items():
+        assert not same({"config": older}, {**newer, key: value})  # control
+
+
+def test_an_experiment_finds_the_record_of_an_older_layout(tmp_path):
+    """ising_connectivity once had `iterations` and columns with `long` and `short`."""
+    words = ("experiment=ising_connectivity", "scale=smoke", "sampler=gwg", "seed=0")
+    words = (*words, "model.coupling=0.25", "~figures")
+    assert latticework(*words, outputs=tmp_path) == 0
+    (record,) = load_all(tmp_path)
+    config = {**record.config, "iterations": {"gibbs": 50, "gwg": 20}}
+    config["scales"] = {"smoke": {"chains": 4, "long": 50, "short": 20}}
+    (record.path / CLAIM).unlink()
+    document = {**record.document, "config": config, "mark": "older"}
+    (record.path / "run.json").write_text(json.dumps(document))
+    assert latticework(*words, outputs=tmp_path) == 0
+    (record,) = load_all(tmp_path)
+    assert record.document["mark"] == "older"
+
+
 def test_a_finished_folder_goes_before_an_unfinished_one(tmp_path):
     for name in "abc":
         (tmp_path / name).mkdir()

@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
-from omegaconf import OmegaConf
 from scipy.io import savemat
 
 from data import files
@@ -374,7 +374,8 @@ def test_wrong_settings_are_refused(make: Callable[[], object]) -> None:
 @pytest.mark.parametrize("path", sorted(CONF.glob("*.yaml")), ids=lambda path: path.stem)
 def test_yaml_keys_are_the_loaders_fields(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LATTICEWORK_DATA", "somewhere")
-    config = OmegaConf.load(path)
+    with initialize_config_dir(str(CONF.parent), version_base="1.3"):
+        config = compose(f"data/{path.stem}").data
     if not str(config.get("_target_")).startswith(("data.images.", "data.digits.")):
         pytest.skip("not an image set")
     loader = instantiate(config)

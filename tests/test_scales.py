@@ -6,6 +6,8 @@ import pytest
 from command import bundled_data, latticework
 from hydra import compose, initialize_config_dir
 from hydra.core.hydra_config import HydraConfig
+from omegaconf import OmegaConf
+from omegaconf.errors import InterpolationResolutionError
 
 from experiments import resolvers
 from experiments.checks import checked
@@ -67,7 +69,9 @@ def test_a_smoke_run_without_an_experiment_is_small(task, tmp_path, capfd):
     assert 0 < len(record.metrics) <= LARGEST
 
 
-LIMITED = sorted(f.stem for f in CONF.glob("data/*.yaml") if "\nlimit:" in f.read_text())
+with initialize_config_dir(str(CONF), version_base="1.3"):
+    NAMES = sorted(file.stem for file in CONF.glob("data/*.yaml"))
+    LIMITED = [name for name in NAMES if "limit" in compose(f"data/{name}").data]
 
 
 @pytest.mark.parametrize("name", LIMITED)
@@ -100,7 +104,43 @@ def test_a_task_says_what_it_needs(words, tmp_path, capsys):
     assert REFUSED[words] in capsys.readouterr().out
 
 
+MINE = ("+scales.mine={chains: 4, steps: 20, every: 10}", "scale=mine")
+
+
 def test_a_scale_of_ones_own_gives_every_budget_itself():
-    mine = ("+scales.mine={chains: 4, steps: 20, every: 10}", "scale=mine", "task=ebm_learning")
     with pytest.raises(ConfigurationError, match="no default for scale=mine"):
-        checked(composed(*mine))
+        checked(composed(*MINE, "task=ebm_learning"))
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("pretrain=cd",), "scale=mine has no cd: add it to scales.mine in conf/config.yaml"),
+        (
+            ("experiment=rbm_sampling",),
+            "scale=mine has no hidden: add it to scales.mine in conf/experiment/rbm_sampling.yaml",
+        ),
+    ],
+)
+def test_a_scale_without_a_key_says_where_to_add_it(words, message):
+    """And in which words to give it on the command line; with them there is no such error."""
+    with pytest.raises(ConfigurationError) as error:
+        checked(composed(*MINE, *words))
+    assert message in str(error.value)
+    assert "raised while resolving" not in str(error.value)
+    given = "+scales.mine={hidden: 3, cd: 1, epochs: 1, truth_samples: 8, truth_steps: 5}"
+    assert checked(composed(*MINE, given, *words))["task"]["chains"] == 4
+
+
+def test_a_number_may_depend_on_a_choice():
+    """`steps: {gibbs: 50, others: 20}` of a column, or one number for every choice."""
+    scaled = {"scale": "mine", "x": "${scaled:steps,${name}}", "name": "gibbs"}
+    columns = {"mine": {"steps": {"gibbs": 50, "others": 20}}}
+    config = OmegaConf.create({**scaled, "scales": columns})
+    assert config.x == 50
+    assert OmegaConf.merge(config, {"name": "dmala"}).x == 20
+    assert OmegaConf.merge(config, {"name": None}).x == 20
+    assert OmegaConf.merge(config, {"scales": {"mine": {"steps": 7}}}).x == 7
+    strict = OmegaConf.create({**scaled, "name": "gwg", "scales": {"mine": {"steps": {"dula": 1}}}})
+    with pytest.raises(InterpolationResolutionError, match=r"scale=mine has no steps\.gwg: add it"):
+        strict.x  # noqa: B018
