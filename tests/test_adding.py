@@ -1,0 +1,206 @@
+"""The pages docs/adding_*.md, followed word for word in a copy of the repository.
+
+All six additions are made in one copy, in turn. "Create `file`:" and "In `file`, below `line`:"
+(or above, or replace) say what to do with the code block that comes next. Then each page's commands
+are run: pytest as printed, run.py at smoke scale.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from documented import ROOT, Command, printed, typed
+
+PAGES = [
+    "adding_a_sampler.md",
+    "adding_a_model.md",
+    "adding_a_task.md",
+    "adding_a_figure.md",
+    "adding_a_data_set.md",
+    "adding_an_experiment.md",
+]
+# Commands of the pages that are not run as printed, each with its reason.
+ELSEWHERE = {
+    r"PYTHONPATH=\. python <repository>/run.py .*": "from outside: tests/test_readme.py",
+    r"ruff .*": "test_the_additions_are_clean, for all pages at once",
+    r"python -m scripts\.samplers_table": "in the fixture, where the page is followed",
+    r"python -m scripts\.report --committed": "minutes; the fixture adds the row that it would add",
+    r"python -m scripts\.figures": "inline, a remark",
+    r"python run\.py --help": "inline, a remark",
+}
+STEP = re.compile(
+    r"^(?:Create `(?P<new>[^`]+)`|In `(?P<old>[^`]+)`, (?P<where>below|above|replace) "
+    r"(?P<ticks>`+) ?(?P<anchor>.+?) ?(?P=ticks)):\n\n```\w+\n(?P<block>.*?)^```$",
+    re.MULTILINE | re.DOTALL,
+)
+# Torch's own code is not checked: reading it takes most of a minute.
+MYPY = """
+[mypy]
+python_version = 3.11
+disallow_untyped_defs = True
+ignore_missing_imports = True
+[mypy-torch.*,numpy.*,pandas.*,matplotlib.*,scipy.*]
+follow_imports = skip
+follow_imports_for_stubs = True
+"""
+# Run in the copy: what a page prints, each as in a process of its own but with one import of torch.
+DRIVER = """
+import sys
+from pathlib import Path
+import pytest
+sys.path.insert(0, "tests")
+from command import latticework
+for kind, *words in {steps}:
+    if kind == "run":
+        outputs = Path({outputs!r})
+        assert latticework(*words, "scale=smoke", outputs=outputs) == 0, words
+        assert list(outputs.rglob("run.json")), words
+        if any(word.startswith("+figures") for word in words):
+            assert list(outputs.rglob("figures/**/*.png")), words
+    else:
+        assert pytest.main([*words, "-p", "no:cacheprovider"]) == 0, words
+"""
+
+
+class Edit(NamedTuple):
+    """What a page says to do with a code block."""
+
+    file: str
+    where: str  # new, below, above or replace
+    anchor: str  # part of the line to go below or above; the text to replace
+    block: str
+
+
+def edits(text: str) -> list[Edit]:
+    return [
+        Edit(m["new"] or m["old"], m["where"] or "new", m["anchor"] or "", m["block"])
+        for m in STEP.finditer(text)
+    ]
+
+
+def follow(edit: Edit, root: Path) -> None:
+    """Make the edit. AssertionError where the page does not fit the repository."""
+    file = root / edit.file
+    if edit.where == "new":
+        assert not file.exists(), f"{edit.file} is there already"
+        file.write_text(edit.block)
+        return
+    text = file.read_text()
+    if edit.where == "replace":
+        assert text.count(edit.anchor) == 1, f"{edit.anchor} is in {edit.file} once"
+        file.write_text(text.replace(edit.anchor, edit.block.rstrip("\n") + " "))
+        return
+    lines = text.splitlines(keepends=True)
+    (place,) = [i for i, line in enumerate(lines) if edit.anchor in line]
+    block = edit.block
+    if edit.where == "above":  # a new paragraph, or a new definition
+        block += "\n" if file.suffix == ".md" else "\n\n"
+    lines.insert(place + (edit.where == "below"), block)
+    file.write_text("".join(lines))
+
+
+def in_copy(copy: Path, *words: str) -> None:
+    """Run Python in the copy, which comes first on the path. AssertionError unless it succeeds."""
+    paths = {"PYTHONPATH": f"{copy}{os.pathsep}{copy.parent}"}
+    done = subprocess.run(
+        [sys.executable, *words], cwd=copy, env={**os.environ, **paths},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+
+
+TIMES = """
+from dataclasses import replace
+from pathlib import Path
+from experiments.report.committed import times
+from experiments.report.exhibits import catalogue
+page, known = Path("docs/reproducing.md"), catalogue()
+assert "potts_energy" in known.aside
+row = times(replace(known, exhibits=(), aside=["potts_energy"])).splitlines()[-1]
+page.write_text(page.read_text().replace("\\n\\n<!-- /times -->", f"\\n{row}\\n\\n<!-- /times -->"))
+"""
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory) -> Path:
+    """The repository's files, changed as all pages say."""
+    root = tmp_path_factory.mktemp("adding") / "latticework"
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    ).stdout.splitlines()  # fmt: skip
+    for name in listed:
+        if (ROOT / name).is_file():
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).write_bytes((ROOT / name).read_bytes())
+    before = (root / "README.md").read_text()
+    for page in PAGES:
+        for edit in edits((ROOT / "docs" / page).read_text()):
+            follow(edit, root)
+    in_copy(root, "-m", "scripts.samplers_table")
+    after = (root / "README.md").read_text()
+    assert "| `lazy_walk` | yes | yes | · | · | · | yes | yes | yes | yes |" in after
+    assert "`curie_weiss`, `ising`" in after
+    assert "lazy_walk" not in before
+    in_copy(root, "-c", TIMES)
+    return root
+
+
+def steps(page: str) -> list[tuple[str, ...]]:
+    """What a page tells to run: ("run", words of run.py...) or ("pytest", words...)."""
+    found = []
+    for line in printed(ROOT / "docs" / page):
+        if any(re.fullmatch(pattern, line) for pattern in ELSEWHERE):
+            continue
+        if line.startswith("python "):
+            _, script, *words = typed(Command(line, page), ROOT)
+            assert script == "run.py", line
+            found.append(("run", *[word for word in words if not word.startswith("scale=")]))
+        elif line.startswith("pytest "):
+            found.append(("pytest", *typed(Command(f"python {line[7:]}", page), ROOT)[1:]))
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_works_when_it_is_followed(page, copy, tmp_path):
+    assert edits((ROOT / "docs" / page).read_text())
+    chosen = steps(page)
+    assert "pytest" in {kind for kind, *_ in chosen}
+    assert "run" in {kind for kind, *_ in chosen}
+    in_copy(copy, "-c", DRIVER.format(steps=chosen, outputs=str(tmp_path)))
+
+
+def test_the_additions_are_clean(copy, tmp_path):
+    """Lint of the whole copy, and types of the new files."""
+    in_copy(copy, "-m", "ruff", "check", "--no-cache", ".")
+    in_copy(copy, "-m", "ruff", "format", "--no-cache", "--check", ".")
+    made = [edit for page in PAGES for edit in edits((ROOT / "docs" / page).read_text())]
+    files = [
+        edit.file
+        for edit in made
+        if edit.where == "new" and edit.file.endswith(".py") and not edit.file.startswith("tests/")
+    ]
+    assert len(files) == 5
+    (tmp_path / "mypy.ini").write_text(MYPY)
+    where = ("--config-file", str(tmp_path / "mypy.ini"), "--cache-dir", str(tmp_path / "cache"))
+    in_copy(copy, "-m", "mypy", *where, *files)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_block_of_a_page_is_used(page):
+    """A Python or YAML block that no step names would be left out unseen."""
+    text = (ROOT / "docs" / page).read_text()
+    blocks = len(re.findall(r"^```(?:python|yaml|markdown|text)$", text, re.MULTILINE))
+    assert blocks == len(edits(text))
+
+
+def test_an_edit_that_does_not_fit_is_refused(tmp_path):
+    (tmp_path / "there.py").write_text("a = 1\n")
+    with pytest.raises(AssertionError, match="is there already"):
+        follow(Edit("there.py", "new", "", "b = 2\n"), tmp_path)
+    with pytest.raises(ValueError, match="not enough values"):
+        follow(Edit("there.py", "below", "c = 3", "b = 2\n"), tmp_path)
