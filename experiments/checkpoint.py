@@ -1,25 +1,35 @@
 """Checkpoints: a run that was stopped or killed goes on where it was, to the same numbers.
 
-A task that loops for long puts all that its loop changes into a dict, and lets the run count:
+A task that loops for long puts all that its loop changes into a dataclass, its memory, and lets the
+run count:
 
-    memory = {"model": model, "optimiser": optimiser, "rng": rng, "state": state, "best": -math.inf}
+    @dataclass
+    class Training(Memory):                      # experiments/memory.py
+        model: Module
+        optimiser: Optimizer
+        rng: Generator
+        state: State
+        best: float = -math.inf
+
+    memory = Training(model, optimiser, rng, sampler.init(x, model))
     for iteration in run.resumable(memory, "training", total=10_000):
-        memory["state"], _ = sampler.step(memory["state"], model, rng)
+        memory.state, _ = sampler.step(memory.state, model, rng)
         ...                                      # optimiser.step(), run.log(iteration, ...)
-    run.save("last", x=memory["state"].x)
+    run.save("last", x=memory.state.x)
 
-That is all. The loop gives `first` (1 unless told otherwise) up to `total`, shows its progress, and
-between two iterations writes a checkpoint every `checkpoint` seconds (conf/config.yaml), at the end
-and on SIGTERM, SIGUSR1, SIGUSR2 or SIGINT, after which the process leaves, or does what a launcher
-has it do then: submitit requeues its job. The same command goes on behind the last checkpoint, with
-metrics.csv cut to the rows that were there. Four rules:
+The loop runs from `first` (1 unless told otherwise) to `total` and shows its progress. Between two
+iterations it writes a checkpoint every `checkpoint` seconds (conf/config.yaml), at the end, and on
+SIGTERM, SIGUSR1, SIGUSR2 or SIGINT. After a signal the process exits, or does what its launcher
+installed for that signal: submitit requeues the job. The same command resumes from the last
+checkpoint, with metrics.csv cut to the rows that were there. Four rules:
 
-1. Generators and what has a `state_dict` (modules, optimisers, schedules, experiments.clock.Clock)
-   are restored in place. All else (tensors, numbers, sampler states, lists, None) is replaced when
-   the loop begins, so the body reads it from the dict, `memory["state"]`, and not from before.
-2. What comes before the loop is done again: it must not depend on time, and logs no rows.
-   `first=0` gives a round for the reading at the start.
-3. Every generator that the body draws from is in the dict.
+1. Generators and objects with a `state_dict` (modules, optimisers, schedules, memories,
+   experiments.clock.Clock) are restored in place. Other fields (tensors, numbers, sampler states,
+   lists, None) are replaced when the loop begins, so the body reads `memory.state` and no variable
+   from before the loop.
+2. Code before the loop runs again: it must not depend on time, and logs no rows. `first=0` adds an
+   iteration for the reading at the start.
+3. Every generator that the body draws from is in the memory.
 4. Loops that follow one another have different names; they are passed over once they are finished.
 
 A checkpoint of another configuration, device or model is not used, nor one that is damaged: then
@@ -38,7 +48,6 @@ from types import FrameType
 from typing import Any
 
 import torch
-from torch import Generator, Tensor
 
 from experiments import writing
 
@@ -51,56 +60,6 @@ Handler = Callable[[int, FrameType | None], Any] | int | None
 
 class Stopped(SystemExit):
     """A signal ended the run after a checkpoint; the status is 128 plus the signal's number."""
-
-
-def captured(value: Any) -> Any:
-    """`value` as plain containers, numbers and tensors that share no memory with it."""
-    if isinstance(value, Tensor):
-        return value.detach().cpu().clone()
-    if isinstance(value, Generator):
-        return value.get_state()
-    if hasattr(value, "load_state_dict"):
-        return captured(value.state_dict())
-    if isinstance(value, dict):
-        return {key: captured(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        items = [captured(item) for item in value]
-        return items if isinstance(value, list) else tuple(items)
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    raise TypeError(
-        f"a checkpoint holds tensors, numbers, text, containers of them, generators and objects "
-        f"with a state_dict, got {type(value).__name__}"
-    )
-
-
-def restored(value: Any, saved: Any, device: torch.device) -> Any:
-    """What `captured` made of such a `value`, as it was; objects are changed in place."""
-    if isinstance(value, Generator):
-        value.set_state(saved)
-        return value
-    if hasattr(value, "load_state_dict"):
-        value.load_state_dict(saved)
-        return value
-    if isinstance(saved, dict):
-        known = value if isinstance(value, dict) else {}
-        return {key: restored(known.get(key), item, device) for key, item in saved.items()}
-    if isinstance(saved, list | tuple):
-        same = isinstance(value, list | tuple) and len(value) == len(saved)
-        olds = value if same else [None] * len(saved)
-        items = [restored(old, new, device) for old, new in zip(olds, saved, strict=True)]
-        return type(value)(*items) if hasattr(value, "_fields") else type(saved)(items)
-    return saved.to(device) if isinstance(saved, Tensor) else saved
-
-
-def described(memory: Any) -> str:
-    """What a checkpoint must agree in with the run that wants to use it."""
-    if isinstance(memory, dict):
-        return "{" + ", ".join(f"{key}: {described(memory[key])}" for key in sorted(memory)) + "}"
-    if isinstance(memory, torch.nn.Module):
-        state = memory.state_dict()
-        return f"{type(memory).__name__} { {k: list(v.shape) for k, v in state.items()} }"
-    return type(memory).__name__ if hasattr(memory, "load_state_dict") else ""
 
 
 class Checkpoints:
