@@ -7,6 +7,7 @@ Reading is a copy and stays valid. Only `Chain.memory` exposes the buffers thems
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ import torch
 from torch import Generator, Tensor
 from torch.utils import _pytree as pytree
 
+from experiments.memory import Memory
 from experiments.metrics import Metric
 from experiments.poison import Poisoned, copied
 from experiments.truth import Reference
@@ -62,7 +64,7 @@ def run_chain(
     yield chain.reading(0)
     for step in range(every, steps + 1, every):
         chain.advance()
-        if debug and chain.memory["state"].x.isnan().any():
+        if debug and chain.state.x.isnan().any():
             raise RuntimeError(
                 f"a chain is NaN by step {step}: {sampler} or the model has read the memory of an "
                 "old state; copy what must outlive a step"
@@ -70,12 +72,17 @@ def run_chain(
         yield chain.reading(step)
 
 
-class Chain:
-    """Chains that advance `every` steps at a time. A checkpoint stores their `memory`.
+@dataclass(init=False, eq=False)
+class Chain(Memory):
+    """Chains that advance `every` steps at a time. A checkpoint stores the three fields.
 
-    `memory` holds the loop's buffers, which the next `advance` may overwrite. `values` reads the
-    metrics without copying the state. A `reading` is a copy and safe to keep.
+    The next `advance` may overwrite `state` and `carries`. `values` reads the metrics without
+    copying the state. A `reading` is a copy and safe to keep.
     """
+
+    state: Any  # the sampler's
+    carries: list[Any]  # one a metric
+    rng: Generator
 
     def __init__(
         self,
@@ -92,22 +99,20 @@ class Chain:
         with torch.no_grad():
             state = sampler.init(x, model)
             carries = [metric.init(model, state, reference or Reference()) for metric in metrics]
-        self.memory: dict[str, Any] = {"state": state, "carries": carries, "rng": rng}
+        self.state, self.carries, self.rng = state, carries, rng
         self._block = block_of(sampler, model, rng, every, metrics)
         self._captured = not x.is_cuda
 
     def advance(self) -> None:
-        memory = self.memory
         with torch.no_grad():
             if not self._captured:
-                own = memory["state"], memory["carries"], memory["rng"]
-                self._block = capture(self._block, *own)
+                self._block = capture(self._block, self.state, self.carries, self.rng)
                 self._captured = True
-            memory["state"], memory["carries"] = self._block(memory["state"], memory["carries"])
+            self.state, self.carries = self._block(self.state, self.carries)
 
     def values(self) -> dict[str, Tensor]:
         """Current values of the metrics by name, scalars on the device."""
-        pairs = zip(self.metrics, self.memory["carries"], strict=True)
+        pairs = zip(self.metrics, self.carries, strict=True)
         with torch.no_grad():
             readings = [metric.read(carry) for metric, carry in pairs]
         return {name: value.clone() for reading in readings for name, value in reading.items()}
@@ -115,7 +120,7 @@ class Chain:
     def reading(self, step: int) -> Reading:
         """A copy of the state, the metrics' values and their carries, labelled with `step`."""
         values = self.values()
-        return Reading(step, copied(self.memory["state"]), values, copied(self.memory["carries"]))
+        return Reading(step, copied(self.state), values, copied(self.carries))
 
 
 def block_of(

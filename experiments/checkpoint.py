@@ -1,13 +1,21 @@
 """Checkpoints: an interrupted run resumes bit for bit.
 
-A task with a long loop keeps everything that the loop changes in a dict, and iterates with
-`run.resumable`:
+A task with a long loop keeps everything that the loop changes in a dataclass, its memory, and
+iterates with `run.resumable`:
 
-    memory = {"model": model, "optimiser": optimiser, "rng": rng, "state": state, "best": -math.inf}
+    @dataclass
+    class Training(Memory):                      # experiments/memory.py
+        model: Module
+        optimiser: Optimizer
+        rng: Generator
+        state: State
+        best: float = -math.inf
+
+    memory = Training(model, optimiser, rng, sampler.init(x, model))
     for iteration in run.resumable(memory, "training", total=10_000):
-        memory["state"], _ = sampler.step(memory["state"], model, rng)
+        memory.state, _ = sampler.step(memory.state, model, rng)
         ...                                      # optimiser.step(), run.log(iteration, ...)
-    run.save("last", x=memory["state"].x)
+    run.save("last", x=memory.state.x)
 
 The loop yields `first` (default 1) to `total` and shows its progress. It writes a checkpoint
 between two iterations: every `checkpoint` seconds (conf/config.yaml), at the end of the loop, and
@@ -15,13 +23,13 @@ on SIGTERM, SIGUSR1, SIGUSR2 or SIGINT. After a signal the process exits, or cal
 a launcher installed; submitit's handler requeues the job. Giving the same command again resumes
 from the last checkpoint, and truncates metrics.csv to the rows that it had then. Four rules:
 
-1. Generators and objects with a `state_dict` (modules, optimisers, schedules,
-   experiments.clock.Clock) are restored in place. Everything else (tensors, numbers, sampler
-   states, lists, None) is replaced in the dict when the loop begins. The loop's body must read it
-   from there, as `memory["state"]`, and not from a variable set before the loop.
+1. Generators and objects with a `state_dict` (modules, optimisers, schedules, memories,
+   experiments.clock.Clock) are restored in place. Other fields (tensors, numbers, sampler states,
+   lists, None) are replaced when the loop begins. The loop's body must read `memory.state`, and not
+   a variable set before the loop.
 2. Code before the loop runs again on resuming. It must be deterministic and log no rows. Use
    `first=0` to log a reading at the start.
-3. Every generator that the body draws from must be in the dict.
+3. Every generator that the body draws from must be in the memory.
 4. Each loop of a run needs its own name. Loops that have finished are skipped on resuming.
 
 A checkpoint is used only if it has the same configuration, device and model, and is not damaged;
@@ -40,7 +48,6 @@ from types import FrameType
 from typing import Any
 
 import torch
-from torch import Generator, Tensor
 
 from experiments import writing
 
@@ -53,56 +60,6 @@ Handler = Callable[[int, FrameType | None], Any] | int | None
 
 class Stopped(SystemExit):
     """A signal ended the run after a checkpoint. The exit status is 128 + the signal's number."""
-
-
-def captured(value: Any) -> Any:
-    """A snapshot of `value`: plain containers, numbers and copied tensors."""
-    if isinstance(value, Tensor):
-        return value.detach().cpu().clone()
-    if isinstance(value, Generator):
-        return value.get_state()
-    if hasattr(value, "load_state_dict"):
-        return captured(value.state_dict())
-    if isinstance(value, dict):
-        return {key: captured(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        items = [captured(item) for item in value]
-        return items if isinstance(value, list) else tuple(items)
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    raise TypeError(
-        f"a checkpoint can hold tensors, numbers, text, containers of them, generators and objects "
-        f"with a state_dict, got {type(value).__name__}"
-    )
-
-
-def restored(value: Any, saved: Any, device: torch.device) -> Any:
-    """The inverse of `captured`: `value` as it was saved. Objects are restored in place."""
-    if isinstance(value, Generator):
-        value.set_state(saved)
-        return value
-    if hasattr(value, "load_state_dict"):
-        value.load_state_dict(saved)
-        return value
-    if isinstance(saved, dict):
-        known = value if isinstance(value, dict) else {}
-        return {key: restored(known.get(key), item, device) for key, item in saved.items()}
-    if isinstance(saved, list | tuple):
-        same = isinstance(value, list | tuple) and len(value) == len(saved)
-        olds = value if same else [None] * len(saved)
-        items = [restored(old, new, device) for old, new in zip(olds, saved, strict=True)]
-        return type(value)(*items) if hasattr(value, "_fields") else type(saved)(items)
-    return saved.to(device) if isinstance(saved, Tensor) else saved
-
-
-def described(memory: Any) -> str:
-    """The structure of `memory`, which must match for a checkpoint to be restored."""
-    if isinstance(memory, dict):
-        return "{" + ", ".join(f"{key}: {described(memory[key])}" for key in sorted(memory)) + "}"
-    if isinstance(memory, torch.nn.Module):
-        state = memory.state_dict()
-        return f"{type(memory).__name__} { {k: list(v.shape) for k, v in state.items()} }"
-    return type(memory).__name__ if hasattr(memory, "load_state_dict") else ""
 
 
 class Checkpoints:

@@ -58,7 +58,7 @@ def checked(config: DictConfig) -> dict[str, Any]:
                 f"{name} must be an option of its group, got {shortened(part)}"
             )
     _check_value("logger", document.get("logger") or {}, dict[str, Callable], "logger")
-    for name in ("budget", *PARTS, "logger"):
+    for name in (*PARTS, "logger"):
         _check_parts(document.get(name), name)
     return document
 

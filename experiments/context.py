@@ -19,15 +19,9 @@ import torch
 from torch import Tensor
 
 from experiments import writing
-from experiments.checkpoint import (
-    Checkpoints,
-    Document,
-    captured,
-    described,
-    noticed,
-    restored,
-)
+from experiments.checkpoint import Checkpoints, Document, noticed
 from experiments.identity import same
+from experiments.memory import Memory, captured, described
 from experiments.progress import progress
 
 log = logging.getLogger(__name__)
@@ -99,9 +93,7 @@ class Run:
         """`items`, shown as a bar on a terminal and as plain lines elsewhere."""
         yield from progress(items, what, total, self.latest, done)
 
-    def resumable(
-        self, memory: dict[str, Any], what: str, *, total: int, first: int = 1
-    ) -> Iterator[int]:
+    def resumable(self, memory: Memory, what: str, *, total: int, first: int = 1) -> Iterator[int]:
         """Yield the remaining iterations of `first` to `total`, and write checkpoints of `memory`.
 
         `what` names the loop, also in the progress display. experiments/checkpoint.py explains how
@@ -128,7 +120,7 @@ class Run:
             self._write(memory, what, total)
         self._ended[what], self._kept = total, self._rows
 
-    def _write(self, memory: dict[str, Any], loop: str, iteration: int) -> None:
+    def _write(self, memory: Memory, loop: str, iteration: int) -> None:
         document = {
             "config": json.dumps(self.config),
             "device": self.device.type,
@@ -143,7 +135,7 @@ class Run:
         }
         self.checkpoints.write(document)
 
-    def _restore(self, memory: dict[str, Any], loop: str, done: int) -> int:
+    def _restore(self, memory: Memory, loop: str, done: int) -> int:
         """Restore `memory` from the loop's checkpoint, if any; return the last iteration done."""
         document = self._saved.pop(loop, None)
         if document is None:
@@ -154,8 +146,7 @@ class Run:
             self.checkpoints.remove()
             self._cut(self._kept)
             return done
-        for key, value in restored(memory, document["memory"], self.device).items():
-            memory[key] = value
+        memory.load_state_dict(document["memory"], self.device)
         self.notes = {**json.loads(document["notes"]), **self.notes}
         self._started = min(self._started, time.perf_counter() - document["seconds"])
         log.info("%s resumes from iteration %d", loop, document["iteration"])

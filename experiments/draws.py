@@ -1,15 +1,25 @@
 """Run chains and keep every state, for estimators that need all samples."""
 
 import math
+from dataclasses import dataclass
 
 import torch
 from torch import Generator, Tensor
 
 from experiments.chain import Chain
 from experiments.context import Run
+from experiments.memory import Memory
 from experiments.metrics import Unsettled
 from models.base import EnergyModel
 from samplers.base import Sampler
+
+
+@dataclass(eq=False)
+class Drawing(Memory):
+    """The chains, and the states drawn so far."""
+
+    chain: Chain
+    drawn: Tensor  # [steps, chains, dim], uint8
 
 
 def consecutive(
@@ -28,17 +38,16 @@ def consecutive(
     states other than 0 and 1.
     """
     chain = Chain(sampler, model, x, rng, every=1, metrics=[] if run is None else [Unsettled()])
-    memory = chain.memory
-    memory["drawn"] = torch.empty(steps, *x.shape, dtype=torch.uint8, device=x.device)
+    memory = Drawing(chain, torch.empty(steps, *x.shape, dtype=torch.uint8, device=x.device))
     rounds = range(1, steps + 1)
     for step in run.resumable(memory, "sampling", total=steps) if run is not None else rounds:
         chain.advance()
-        memory["drawn"][step - 1] = memory["state"].x
-    last = memory["state"].x
+        memory.drawn[step - 1] = chain.state.x
+    last = chain.state.x
     if last.isnan().any():
         raise ValueError("a chain became NaN; look at the model: did its training diverge?")
     if not ((last == 0) | (last == 1)).all():
         raise ValueError("samples must be 0 or 1 here; set sampler.emit=sample")
     if run is not None and not math.isnan(share := float(chain.reading(steps).values["unsettled"])):
         run.note(unsettled=share)
-    return memory["drawn"].flatten(0, 1)
+    return memory.drawn.flatten(0, 1)

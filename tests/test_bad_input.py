@@ -83,9 +83,9 @@ MISTAKES = {
     # Ranges.
     "threads=0": "threads must be positive, got 0",
     "checkpoint=-1": "checkpoint must be 0 or more seconds, got -1",
-    "budget.chains=0": "budget.chains must be positive, got 0",
-    "scales.smoke.steps=-1": "budget.steps must be positive, got -1",
-    "budget.every=0": "budget.every must be positive, got 0",
+    "budget.chains=0": "task.budget.chains must be positive, got 0",
+    "scales.smoke.steps=-1": "task.budget.steps must be positive, got -1",
+    "budget.every=0": "task.budget.every must be positive, got 0",
     f"model_seed={2**64}": f"model_seed must be a finite number of 64 bits, got {2**64}",
 }
 

@@ -35,3 +35,9 @@ def test_the_command_line_sets_it_and_names_what_is_wrong(tmp_path, capfd):
     assert list(record.metrics["step"]) == [0, 10, 20, 30]
     assert latticework(*words, "budget.steps=25", outputs=tmp_path) == 1
     assert "steps must be a multiple of every, got 25 and 10" in "".join(capfd.readouterr())
+
+
+def test_a_budget_that_no_task_reads_is_not_checked(tmp_path):
+    """Scales may hold lists of a sweep under the name `steps`."""
+    words = ("task=unlearning", "model.shape=[2,3]", "scale=smoke", "scales.smoke.steps='2,4'")
+    assert latticework(*words, outputs=tmp_path) == 0

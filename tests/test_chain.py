@@ -133,11 +133,11 @@ def test_the_loop_itself_copies_nothing():
     """A task that reads metrics alone pays for no copy: `Chain.values` leaves the state alone."""
     model = TARGETS["lattice"].model
     chain = Chain(Gibbs(), model, *start(model), every=2, metrics=[Acceptance()])
-    address = chain.memory["state"].x.data_ptr()
+    address = chain.state.x.data_ptr()
     for _ in range(3):
         chain.advance()
         assert list(chain.values()) == ["acceptance"]
-        assert chain.memory["state"].x.data_ptr() == address
+        assert chain.state.x.data_ptr() == address
 
 
 # The debug mode.

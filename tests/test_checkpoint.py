@@ -1,11 +1,14 @@
 """Runs that are killed, stopped or damaged, and go on to the same numbers, bit for bit."""
 
+import ast
 import csv
 import os
 import random
 import shutil
 import signal
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,9 +17,10 @@ from command import latticework
 from kills import ended, interrupted_by, start
 
 from experiments import progress
-from experiments.checkpoint import Checkpoints, Stopped, captured, restored
+from experiments.checkpoint import Checkpoints, Stopped
 from experiments.clock import Clock
 from experiments.context import Run
+from experiments.memory import Memory, captured, restored
 from experiments.record import load_all
 from models.ising import DenseIsing
 from samplers.gibbs import Gibbs
@@ -36,38 +40,57 @@ def begin(path, config=CONFIG, checkpoint=0.0):
     return run
 
 
-def memory_of(run, hidden=3):
+@dataclass(eq=False)
+class Everything(Memory):
     """A little of everything that a task may keep."""
+
+    model: Any
+    stepper: Any
+    schedule: Any
+    inner: "Inner"
+    history: list
+    best: float | None
+    clock: Clock
+
+
+@dataclass(eq=False)
+class Inner(Memory):
+    """A memory within a memory, as a chain is."""
+
+    rng: Any
+    state: Any
+
+
+@dataclass
+class One(Memory):
+    value: Any = None
+
+
+def memory_of(run, hidden=3):
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(4, hidden), torch.nn.Linear(hidden, 1))
     ising = DenseIsing(torch.zeros(4, 4))
     stepper = torch.optim.Adam(model.parameters(), lr=0.1)
     rng = run.rng("chain")
-    return ising, {
-        "model": model,
-        "stepper": stepper,
-        "schedule": torch.optim.lr_scheduler.LinearLR(stepper, 0.1, 1.0, total_iters=10),
-        "rng": rng,
-        "state": Gibbs().init(ising.domain.uniform(5, rng), ising),
-        "history": [],
-        "best": None,
-        "clock": Clock(run.device),
-    }
+    inner = Inner(rng, Gibbs().init(ising.domain.uniform(5, rng), ising))
+    schedule = torch.optim.lr_scheduler.LinearLR(stepper, 0.1, 1.0, total_iters=10)
+    return ising, Everything(model, stepper, schedule, inner, [], None, Clock(run.device))
 
 
 def work(run, total=12, crash_at=None, **settings):
     """Chains of Gibbs-1, and a network that learns from them; a row every third iteration."""
     ising, memory = memory_of(run, **settings)
     for iteration in run.resumable(memory, "work", total=total):
-        state, _ = Gibbs().step(memory["state"], ising, memory["rng"])
-        memory["state"] = state
-        loss = memory["model"](state.x + torch.rand(5, 1, generator=memory["rng"])).square().mean()
-        memory["stepper"].zero_grad()
+        inner = memory.inner
+        inner.state, _ = Gibbs().step(inner.state, ising, inner.rng)
+        noise = torch.rand(5, 1, generator=inner.rng)
+        loss = memory.model(inner.state.x + noise).square().mean()
+        memory.stepper.zero_grad()
         loss.backward()
-        memory["stepper"].step()
-        memory["schedule"].step()
-        memory["history"].append(loss.item())
-        memory["best"] = min(memory["history"])
+        memory.stepper.step()
+        memory.schedule.step()
+        memory.history.append(loss.item())
+        memory.best = min(memory.history)
         if iteration % 3 == 0:
             run.log(iteration, loss=loss.detach())
         if iteration == crash_at:
@@ -77,7 +100,7 @@ def work(run, total=12, crash_at=None, **settings):
 
 def content(run, memory):
     """All that the run ends with."""
-    parts = captured({k: v for k, v in memory.items() if k != "clock"})
+    parts = captured({k: v for k, v in memory.state_dict().items() if k != "clock"})
     return repr(parts), (run.path / "metrics.csv").read_text()
 
 
@@ -113,16 +136,16 @@ def test_other_chance_gives_other_numbers(tmp_path, expected):
     assert content(run, work(run)) != expected
 
 
-def test_what_the_dict_does_not_hold_is_not_restored(tmp_path):
+def test_what_the_memory_does_not_hold_is_not_restored(tmp_path):
     """Control: a generator that is left out makes another run of it."""
 
     def draw(run, crash_at=None):
-        rng, memory = run.rng("x"), {"drawn": []}
+        rng, memory = run.rng("x"), One([])
         for iteration in run.resumable(memory, "draws", total=6):
-            memory["drawn"].append(float(torch.rand((), generator=rng)))
+            memory.value.append(float(torch.rand((), generator=rng)))
             if iteration == crash_at:
                 raise CrashError
-        return memory["drawn"]
+        return memory.value
 
     whole = draw(begin(tmp_path / "whole"))
     with pytest.raises(CrashError):
@@ -146,19 +169,19 @@ def test_checkpoints_come_when_they_are_due(tmp_path):
 
 def test_loops_follow_one_another(tmp_path):
     def both(run, crash_at=None):
-        memory = {"n": 0, "m": 0}
-        for i in run.resumable(memory, "first", total=4, first=0):
-            memory["n"] += 1
-            run.log(i, value=memory["n"])
-        for i in run.resumable(memory, "second", total=3):
-            memory["m"] += memory["n"]
-            run.log(100 + i, value=memory["m"])
+        n, m = One(0), One(0)
+        for i in run.resumable(n, "first", total=4, first=0):
+            n.value += 1
+            run.log(i, value=n.value)
+        for i in run.resumable(m, "second", total=3):
+            m.value += n.value
+            run.log(100 + i, value=m.value)
             if i == crash_at:
                 raise CrashError
-        return memory, (run.path / "metrics.csv").read_text()
+        return (n.value, m.value), (run.path / "metrics.csv").read_text()
 
     whole = both(begin(tmp_path / "whole"))
-    assert whole[0] == {"n": 5, "m": 15}
+    assert whole[0] == (5, 15)
     for at in (1, 2):
         with pytest.raises(CrashError):
             both(begin(tmp_path / f"{at}"), crash_at=at)
@@ -172,9 +195,9 @@ def test_loops_follow_one_another(tmp_path):
     assert both(begin(tmp_path / "lost")) == whole
 
     run = begin(tmp_path / "twice")
-    list(run.resumable({}, "same", total=1))
+    list(run.resumable(One(), "same", total=1))
     with pytest.raises(ValueError, match="its own name, got 'same' again"):
-        list(run.resumable({}, "same", total=1))
+        list(run.resumable(One(), "same", total=1))
 
 
 @pytest.mark.parametrize(("first", "counts"), [(0, "1/4 2/4 3/4 4/4"), (1, "1/3 2/3 3/3")])
@@ -182,27 +205,27 @@ def test_the_display_counts_rounds(tmp_path, monkeypatch, caplog, first, counts)
     """Also after a stop, and where the reading at the start is a round."""
     monkeypatch.setattr(progress, "PLAIN_EVERY", -1.0)
     caplog.set_level("INFO")
-    for i in begin(tmp_path).resumable({}, "work", total=3, first=first):
+    for i in begin(tmp_path).resumable(One(), "work", total=3, first=first):
         if i == 2:
             break  # its round is not stored
-    list(begin(tmp_path).resumable({}, "work", total=3, first=first))
+    list(begin(tmp_path).resumable(One(), "work", total=3, first=first))
     shown = [line.split()[1] for line in caplog.messages if "/s" in line]
     assert " ".join(shown) == counts
 
 
 def test_the_clock_goes_on(tmp_path):
     run = begin(tmp_path)
-    memory = {"clock": Clock(run.device)}
+    memory = One(Clock(run.device))
     for i in run.resumable(memory, "work", total=3):
-        with memory["clock"]:
+        with memory.value:
             pass
-        memory["clock"].seconds += 100 * i
+        memory.value.seconds += 100 * i
         if i == 2:
             break
     again = begin(tmp_path)
-    again_memory = {"clock": Clock(run.device)}
+    again_memory = One(Clock(run.device))
     for _ in again.resumable(again_memory, "work", total=3):
-        assert 100 <= again_memory["clock"].seconds < 200  # of the one iteration that was stored
+        assert 100 <= again_memory.value.seconds < 200  # of the one iteration that was stored
         break
 
 
@@ -210,11 +233,11 @@ def test_notes_and_seconds_go_on(tmp_path):
     run = begin(tmp_path)
     run._started -= 1000
     run.note(kept="yes", renewed=1)
-    for _ in run.resumable({}, "work", total=2):
+    for _ in run.resumable(One(), "work", total=2):
         pass
     again = begin(tmp_path)
     again.note(renewed=2)
-    list(again.resumable({}, "work", total=2))
+    list(again.resumable(One(), "work", total=2))
     assert again.notes == {"kept": "yes", "renewed": 2}
     assert again.seconds > 1000
 
@@ -293,7 +316,7 @@ def test_another_model_starts_afresh(tmp_path, caplog):
 
 def test_what_cannot_be_stored_is_told(tmp_path):
     with pytest.raises(TypeError, match="got object"):
-        list(begin(tmp_path).resumable({"thing": object()}, "work", total=1))
+        list(begin(tmp_path).resumable(One(object()), "work", total=1))
 
 
 def test_values_are_copies_and_come_back_as_they_were():
@@ -307,6 +330,32 @@ def test_values_are_copies_and_come_back_as_they_were():
     assert type(back["state"]) is type(state)
     assert back["plain"] == memory["plain"]
     assert back["none"] is x
+
+
+def test_a_memory_is_restored_in_place_and_deep():
+    rng = torch.Generator().manual_seed(0)
+    memory = Everything(None, None, None, Inner(rng, (torch.zeros(2),)), [], None, None)
+    saved = captured(memory)
+    expected = torch.rand(3, generator=rng)
+    memory.inner.state, memory.history, memory.best = (torch.ones(2),), [1], 2.0
+    inner = memory.inner
+    memory.load_state_dict(saved)
+    assert memory.inner is inner
+    assert torch.equal(inner.state[0], torch.zeros(2))
+    assert (memory.history, memory.best) == ([], None)
+    assert torch.equal(torch.rand(3, generator=rng), expected)
+
+
+def test_every_memory_is_a_dataclass_and_no_loop_keeps_a_dict():
+    """A dict has no fields that a type checker knows; a base without fields would store nothing."""
+    for file in (ROOT / "experiments").rglob("*.py"):
+        tree = ast.parse(file.read_text())
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef) and "Memory" in map(ast.unparse, node.bases):
+                assert any("dataclass" in ast.unparse(d) for d in node.decorator_list), node.name
+                assert any(isinstance(part, ast.AnnAssign) for part in node.body), node.name
+            if isinstance(node, ast.Subscript):
+                assert ast.unparse(node.value) != "memory" or file.stem == "negatives", file
 
 
 # Signals.
@@ -370,7 +419,7 @@ def test_a_second_interrupt_aborts(tmp_path):
     run = begin(tmp_path, checkpoint=3600.0)
 
     def twice():
-        for _ in run.resumable({}, "work", total=5):
+        for _ in run.resumable(One(), "work", total=5):
             os.kill(os.getpid(), signal.SIGINT)
             os.kill(os.getpid(), signal.SIGINT)
 
@@ -465,7 +514,7 @@ def test_forcing_a_finished_run_starts_afresh(tmp_path):
     (record,) = load_all(tmp_path)
     before = numbers(record)
     run = begin(record.path / "elsewhere")
-    list(run.resumable({}, "learning", total=3))
+    list(run.resumable(One(), "learning", total=3))
     shutil.copytree(record.path / "elsewhere" / "checkpoints", record.path / "checkpoints")
     shutil.rmtree(record.path / "elsewhere")
     assert latticework(*words, "force=true", outputs=tmp_path) == 0

@@ -231,7 +231,7 @@ def test_the_schedule_warms_up(tmp_path):
     made = learner(Run(tmp_path), model, dataset(), schedule=warm)
     rates = []
     for iteration in range(1, 13):
-        rates.append(made.memory["stepper"].param_groups[0]["lr"])
+        rates.append(made.memory.stepper.param_groups[0]["lr"])
         made.update(iteration)
     expected = [0.01 * min(10, iteration) for iteration in range(1, 13)]
     assert rates == pytest.approx(expected)
@@ -255,12 +255,12 @@ def test_batches_are_passes_in_new_orders(tmp_path):
 
 def test_a_replay_buffer_moves_a_batch_at_a_time_and_puts_it_back(tmp_path):
     made = learner(Run(tmp_path), learned(), dataset(), buffer=200, steps=10)
-    before = made.memory["buffer"].clone()
+    before = made.memory.buffer.clone()
     negative = made.negative()
-    moved = (made.memory["buffer"] != before).any(1)
+    moved = (made.memory.buffer != before).any(1)
     assert 0 < moved.sum() <= 10
     rest = {tuple(row) for row in negative.tolist()}
-    assert all(tuple(row) in rest for row in made.memory["buffer"][moved].tolist())
+    assert all(tuple(row) in rest for row in made.memory.buffer[moved].tolist())
 
 
 @pytest.mark.parametrize("sampler", [Gibbs(), HammingBall()], ids=repr)

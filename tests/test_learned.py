@@ -1,6 +1,8 @@
 """Models learned by one experiment and used by others: found in a record, or learned in place."""
 
 import json
+from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -13,6 +15,7 @@ from test_configs import CONF
 from experiments.context import Run
 from experiments.figures.images import grid
 from experiments.learned import last, snapshots
+from experiments.memory import Memory
 from experiments.record import Record, load_all
 from experiments.tables.likelihood import table1
 from samplers.gwg import GWG
@@ -28,6 +31,11 @@ SETTINGS = {
 CONFIG = {**SETTINGS, "learning": {"iterations": 2}}
 
 
+@dataclass(eq=False)
+class Learning(Memory):
+    model: Any
+
+
 class Learn:
     """A task that stores two models, and is stopped before the second if it is told to."""
 
@@ -36,7 +44,7 @@ class Learn:
 
     def __call__(self, *, model, sampler, data, run):
         self.calls += 1
-        memory = {"model": model}
+        memory = Learning(model)
         for iteration in run.resumable(memory, "learning", total=2):
             if self.stop and iteration == 2:
                 raise KeyboardInterrupt

@@ -69,7 +69,7 @@ def tallied(sampler, model, x, steps=20):
     rng = Generator().manual_seed(0)
     chain = Chain(sampler, model, x, rng, every=steps, metrics=[Validity()])
     chain.advance()
-    return chain.memory["carries"][0]
+    return chain.carries[0]
 
 
 @pytest.mark.parametrize(
@@ -89,10 +89,10 @@ def test_without_an_acceptance_test_a_chain_stays_where_it_cannot_be_priced():
     rng = Generator().manual_seed(0)
     chain = Chain(sampler, model, start, rng, every=5, metrics=[Validity()])
     model.hole = float("nan")  # as where training diverges; no chain may start there
-    chain.memory["state"] = sampler.refresh(chain.memory["state"], model)
+    chain.state = sampler.refresh(chain.state, model)
     chain.advance()
-    assert torch.equal(chain.memory["state"].x, start)
-    assert not chain.memory["carries"][0].valid.any()
+    assert torch.equal(chain.state.x, start)
+    assert not chain.carries[0].valid.any()
 
 
 def test_a_categorical_site_stays_where_its_law_is_unknown():
@@ -112,9 +112,9 @@ def test_the_cached_step_of_a_lattice_counts_too():
     chain = Chain(
         GWG(), model, torch.zeros(5, 9), Generator().manual_seed(0), every=4, metrics=[Validity()]
     )
-    assert isinstance(chain.memory["state"], FlipState)
+    assert isinstance(chain.state, FlipState)
     chain.advance()
-    tally = chain.memory["carries"][0]
+    tally = chain.carries[0]
     assert tally.invalid == 0
     assert (tally.valid == 4).all()
 

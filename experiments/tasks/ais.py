@@ -1,19 +1,21 @@
 """Task: the log normaliser of a model by annealed importance sampling, and log-likelihoods with it.
 
-Chains go from independent sites with the data's frequencies to the model, which estimates log Z and
-bounds it from below in expectation. Others go back from training rows to independent sites: as far
-as such rows, after `burn_in` steps, are like draws from the model, they bound log Z from above.
-Of several models, such as those stored while one was learned, a shorter run for each finds the one
-with the largest log-likelihood of the validation rows (Zhang et al. 2022, App. I.4).
+Chains start from independent sites with the frequencies of the data and end at the model. They
+estimate log Z and bound it from below in expectation. Chains in the other direction start from
+training rows. They bound log Z from above as far as such rows, after `burn_in` steps, are
+distributed like draws from the model. Several models, such as the snapshots of one run of
+learning, are compared by a shorter run each; the one with the largest log-likelihood of the
+validation rows is used (Zhang et al. 2022, App. I.4).
 """
 
 import logging
 import time
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass, field
+from functools import partial
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from data.base import Dataset, some
 from experiments.ais import (
@@ -27,13 +29,14 @@ from experiments.ais import (
 )
 from experiments.budget import Budget
 from experiments.context import Run
+from experiments.memory import Memory
 from experiments.training import trained
 from models.base import AnnealedModel, EnergyModel
 from samplers.base import Sampler
 
 log = logging.getLogger(__name__)
 SMOOTHING = 0.01  # a site's frequency m becomes m (1 - 2 * 0.01) + 0.01
-ROWS = 500  # of the data evaluated at once
+ROWS = 500  # data rows evaluated at once
 
 
 def ais(
@@ -54,75 +57,108 @@ def ais(
     points: int | None = None,
     validation_points: int | None = None,
 ) -> None:
-    """Log Z by the chains of `budget`, whose steps are the betas, and `back` chains back.
+    """Estimate log Z with the chains of `budget`, one step a beta, and `back` chains backwards.
 
-    `path` (models.annealed) is made of the model and the log-odds of independent sites; `kernel`
-    replaces the sampler where that names how the model was trained. `candidates` gives several
-    states of the model, of which the best is taken, by `trial_steps` betas each. `points` and
-    `validation_points` limit the rows that are scored, None takes all. Without data, there are no
-    log-likelihoods and no chains back, and the sites are uniform. What is found is in run.json, in
-    nats. Raises ValueError for a kernel that is not exact, or unless the numbers of steps are
-    multiples of `every`, and for a model that is meant to be learned and is not
-    (`experiments.training`).
+    `path` (models.annealed) is built from the model and the log-odds of independent sites. `kernel`
+    replaces `sampler`, which may name how the model was trained. `candidates` gives several states
+    of the model; the best one, by runs of `trial_steps` betas, is used. `points` and
+    `validation_points` limit the rows that are scored; None takes all. Without data the sites start
+    uniform, and there are neither log-likelihoods nor chains back. Results are noted in nats.
+
+    Raises ValueError if the kernel is not exact, if a number of steps is no multiple of `every`, or
+    if the model should be learned and is not (`experiments.training`).
     """
     kernel = kernel or sampler
     require_exact(kernel)
-    numbers = {"burn_in": burn_in, "trial_steps": candidates and trial_steps}
-    for name, number in numbers.items():
-        if (number or 0) % budget.every:
-            raise ValueError(f"{name} must be a multiple of every, got {number} and {budget.every}")
+    _require_multiples(budget.every, burn_in=burn_in, trial_steps=trial_steps if candidates else 0)
     if pretrain is not None or candidates is None:
         model = trained(model, data, run, pretrain)
     states = candidates(model=model, sampler=sampler, data=data, run=run) if candidates else {}
     model = model.requires_grad_(False).to(run.device)
     annealed = path(model, log_odds(data)).to(run.device)
-    base = float(annealed.log_z_start())
-
-    def trial() -> float:
-        """Mean log-likelihood of the validation rows, from a short run."""
-        rng = run.rng("trial")
-        ladder = betas(trial_steps).to(run.device)
-        done = anneal(
-            kernel, annealed, annealed.draw(budget.chains, rng), ladder, rng, budget.every
-        )
-        log_z = base + _estimated(done, run).value
-        assert data is not None
-        return _score(model, some(data.valid, validation_points), log_z)["mean"]
-
+    annealer = Annealer(run, kernel, annealed, budget, float(annealed.log_z_start()))
     if states:
+        trial = partial(_trial, annealer, model, data, betas(trial_steps), validation_points)
         _take_best(model, states, run, trial)
+    ladder = betas(budget.steps)
+    log_z = _forwards(annealer, model, ladder)
+    if data is None:
+        return
+    valid, test = some(data.valid, validation_points), some(data.test, points)
+    scores = {"valid": _score(model, valid, log_z), "test": _score(model, test, log_z)}
+    run.note(log_likelihood=scores)
+    if back:
+        _backwards(annealer, data, ladder, back, burn_in)
+
+
+def _require_multiples(every: int, **numbers: int) -> None:
+    for name, number in numbers.items():
+        if number % every:
+            raise ValueError(f"{name} must be a multiple of every, got {number} and {every}")
+
+
+@dataclass(eq=False)
+class Passage(Memory):
+    """Chains on their way along the path."""
+
+    chains: Annealing
+    rng: Generator
+
+
+@dataclass(frozen=True)
+class Annealer:
+    """What all chains of a run share: the kernel, the path, and log Z at the start of the path."""
+
+    run: Run
+    kernel: Sampler
+    path: AnnealedModel
+    budget: Budget
+    base: float
 
     def weights(
-        name: str, x: Tensor, betas: Tensor, forward: bool
+        self, name: str, x: Tensor, betas: Tensor, forward: bool
     ) -> tuple[LogNormaliser, Annealing]:
-        memory: dict[str, Any] = {"rng": run.rng(name)}
+        """Take chains from `x` along `betas`, with a row of metrics.csv at each reading."""
+        run, every = self.run, self.budget.every
         betas = betas.to(run.device)
         with torch.no_grad():
-            memory["chains"] = start(kernel, annealed, x, betas)
-        total, step, began = (len(betas) - 1) // budget.every, None, None
+            memory = Passage(start(self.kernel, self.path, x, betas), run.rng(name))
+        total, step = (len(betas) - 1) // every, None
         for block in run.resumable(memory, name, total=total):
             with torch.no_grad():
                 if step is None:
-                    step = stepper(
-                        memory["chains"], kernel, annealed, betas, memory["rng"], budget.every
-                    )
-                    began = block, time.perf_counter()
-                memory["chains"] = step(memory["chains"])
-            found = _estimated(memory["chains"], run)
+                    own = memory.chains, self.kernel, self.path, betas, memory.rng, every
+                    step, watch = stepper(*own), Stopwatch(block)
+                memory.chains = step(memory.chains)
+            found = _estimated(memory.chains, run)
             run.log(
-                block * budget.every,
+                block * every,
                 forward=forward,
-                beta=betas[block * budget.every],
+                beta=betas[block * every],
                 log_ratio=found.value,
                 ess=found.ess,
             )
-            if began and began[0] == block:
-                _foretell(name, time.perf_counter() - began[1], total - block)
-        return _estimated(memory["chains"], run), memory["chains"]
+            watch.foretell(name, block, total)
+        return _estimated(memory.chains, run), memory.chains
 
-    ladder = betas(budget.steps)
-    x = annealed.draw(budget.chains, run.rng("start"))
-    there, last = weights("annealing", x, ladder, forward=True)
+
+class Stopwatch:
+    """Says, after the first block of a loop, how long the rest will take."""
+
+    def __init__(self, block: int) -> None:
+        self.first, self.began = block, time.perf_counter()
+
+    def foretell(self, name: str, block: int, total: int) -> None:
+        if block == self.first:
+            seconds = time.perf_counter() - self.began
+            log.info("%s: about %.1f minutes to go", name, seconds * (total - block) / 60)
+
+
+def _forwards(annealer: Annealer, model: EnergyModel, ladder: Tensor) -> float:
+    """Log Z by chains from independent sites to the model, stored and noted."""
+    run, base = annealer.run, annealer.base
+    x = annealer.path.draw(annealer.budget.chains, run.rng("start"))
+    there, last = annealer.weights("annealing", x, ladder, forward=True)
     run.save("log_weight", forward=last.log_weight)
     run.save("last", x=last.kernel.x)
     log_z = base + there.value
@@ -135,48 +171,67 @@ def ais(
         log_z_lower_error=there.bound_error,
         log_z_exact=_exact(model),
     )
-    if data is None:
-        return
+    return log_z
+
+
+def _backwards(annealer: Annealer, data: Dataset, ladder: Tensor, back: int, burn_in: int) -> None:
+    """The upper bound on log Z by `back` chains from training rows to independent sites."""
+    run, base = annealer.run, annealer.base
+    rng = run.rng("rows", device="cpu")
+    rows = torch.randint(len(data.train), (back,), generator=rng)
+    x = data.batch(rows, rng).to(run.device)
+    held = torch.ones(burn_in, dtype=ladder.dtype)
+    path = torch.cat((held, ladder.flip(0)))
+    again, last = annealer.weights("annealing back", x, path, forward=False)
+    run.save("log_weight_back", back=last.log_weight)
     run.note(
-        log_likelihood={
-            "valid": _score(model, some(data.valid, validation_points), log_z),
-            "test": _score(model, some(data.test, points), log_z),
-        }
+        log_z_back=base - again.value,
+        log_z_back_error=again.error,
+        ess_back=again.ess,
+        log_z_upper=base - again.bound,
+        log_z_upper_error=again.bound_error,
     )
-    if back:
-        rng = run.rng("rows", device="cpu")
-        rows = torch.randint(len(data.train), (back,), generator=rng)
-        x = data.batch(rows, rng).to(run.device)
-        held = torch.ones(burn_in, dtype=ladder.dtype)
-        again, last = weights("annealing back", x, torch.cat((held, ladder.flip(0))), forward=False)
-        run.save("log_weight_back", back=last.log_weight)
-        run.note(
-            log_z_back=base - again.value,
-            log_z_back_error=again.error,
-            ess_back=again.ess,
-            log_z_upper=base - again.bound,
-            log_z_upper_error=again.bound_error,
-        )
+
+
+def _trial(
+    annealer: Annealer,
+    model: EnergyModel,
+    data: Dataset | None,
+    ladder: Tensor,
+    validation_points: int | None,
+) -> float:
+    """Mean log-likelihood of the validation rows, from a short run."""
+    run, path, budget = annealer.run, annealer.path, annealer.budget
+    rng = run.rng("trial")
+    x, ladder = path.draw(budget.chains, rng), ladder.to(run.device)
+    done = anneal(annealer.kernel, path, x, ladder, rng, budget.every)
+    log_z = annealer.base + _estimated(done, run).value
+    assert data is not None  # candidates have been learned from it
+    return _score(model, some(data.valid, validation_points), log_z)["mean"]
+
+
+@dataclass(eq=False)
+class Choosing(Memory):
+    scores: list[float] = field(default_factory=list)  # of the candidates tried so far
 
 
 def _take_best(
     model: EnergyModel, states: dict[str, dict[str, Tensor]], run: Run, trial: Callable[[], float]
 ) -> None:
-    """Load the state with the best `trial`; a single one needs none."""
-    names = sorted(states)
-    memory: dict[str, Any] = {"scores": []}
+    """Load the state with the best `trial`; a single state needs no trial."""
+    names, memory = sorted(states), Choosing()
     if len(names) > 1:
         for number in run.resumable(memory, "choosing", total=len(names)):
             model.load_state_dict(states[names[number - 1]])
-            memory["scores"].append(trial())
-    scores = dict(zip(names, memory["scores"], strict=False))
+            memory.scores.append(trial())
+    scores = dict(zip(names, memory.scores, strict=False))
     chosen = max(names, key=lambda name: scores.get(name, 0.0))
     model.load_state_dict(states[chosen])
     run.note(chosen=chosen, validation_by_candidate=scores)
 
 
 def log_odds(data: Dataset | None) -> Tensor | None:
-    """Of each site over the training rows, held away from the ends."""
+    """Log-odds of each site over the training rows, smoothed; None without data."""
     if data is None:
         return None
     return (data.mean * (1 - 2 * SMOOTHING) + SMOOTHING).logit()
@@ -187,7 +242,7 @@ def _estimated(annealing: Annealing, run: Run) -> LogNormaliser:
 
 
 def _score(model: EnergyModel, rows: Tensor, log_z: float) -> dict[str, float]:
-    """Mean log-likelihood of `rows`, its standard error over rows, and how many there are."""
+    """Mean log-likelihood of `rows`, its standard error over rows, and their number."""
     device = next((t.device for t in (*model.parameters(), *model.buffers())), rows.device)
     with torch.no_grad():
         parts = [model.log_prob(part.float().to(device)) for part in rows.split(ROWS)]
@@ -199,10 +254,6 @@ def _score(model: EnergyModel, rows: Tensor, log_z: float) -> dict[str, float]:
 def _exact(model: EnergyModel) -> float | None:
     try:
         known = model.log_z_and_mean()
-    except ValueError:  # too large for the way that it would take
+    except ValueError:  # too large to enumerate
         return None
     return None if known is None else float(known[0])
-
-
-def _foretell(name: str, seconds: float, blocks: int) -> None:
-    log.info("%s: about %.1f minutes to go", name, seconds * blocks / 60)

@@ -5,6 +5,7 @@ from dataclasses import replace
 from math import nan
 
 import numpy as np
+from torch import Tensor
 
 from data.base import Dataset
 from experiments.budget import Budget
@@ -21,7 +22,7 @@ from experiments.stationary import (
 from models.base import EnergyModel
 from samplers.base import Sampler
 
-ASYMPTOTIC = 1e-3  # biases below this show the rate as the step size goes to 0
+ASYMPTOTIC = 1e-3  # biases below this follow the rate for step sizes near 0
 
 
 def bias(
@@ -34,15 +35,14 @@ def bias(
     simulated: Sequence[float],
     budget: Budget,
 ) -> None:
-    """Log |pi_alpha - pi|_1 for each step size, one row each; all distances are L1, at most 2.
+    """Log |pi_alpha - pi|_1, one row for each step size. All distances are L1, at most 2.
 
-    `step_sizes` and `simulated` are in {0, 1} units: they are multiplied by the squared distance of
-    a flip in the model's own coordinates (4 for spins), which gives the same kernel in any. The
-    column `step_size` is in the model's units, `unit` is that factor. At the step sizes of
-    `simulated`, `chains` chains run `steps` steps after a quarter as many to forget their start,
-    and `noise` is the distance that chance alone would give. A target that is not log-quadratic has
-    no `closed_form`. The slope of the log distance against 1 / (2 alpha), in the run's notes, is
-    the one that Theorem 5.1 is about.
+    `step_sizes` and `simulated` are in {0, 1} units. Multiplied by the squared distance of a flip
+    in the model's own coordinates (4 for spins), they give the same kernel in any coordinates. The
+    column `step_size` is in the model's units; `unit` is the factor. For each of `simulated`, the
+    chains of `budget` run after a burn-in of a quarter of its steps; `noise` is the distance that
+    independent draws would show. Targets that are not log-quadratic have no `closed_form`. The
+    slope of the log distance against 1 / (2 alpha), the rate of Theorem 5.1, is in run.json.
     """
     exact = in_double(model)
     bound = bounds(exact)
@@ -53,27 +53,20 @@ def bias(
         kernel = replace(sampler, step_size=alpha)  # type: ignore[type-var]
         proposal = enumerate_proposal(kernel, exact)
         law = stationary_law(proposal.unadjusted)
-        distance = float(l1_distance(law, proposal.target))
         found = own = noise = nan
         if size in simulated:
-            x = model.domain.uniform(budget.chains, run.rng(f"start/{size}"))
-            rng = run.rng(f"chain/{size}")
-            for count in (max(1, budget.steps // 4), budget.steps):
-                *_, last = run_chain(
-                    kernel, model, x, rng, steps=count, every=count, metrics=(Occupancy(),)
-                )
-                x = last.state.x
-            counts = last.carries[0].counts.cpu()
+            counts = _simulated(kernel, model, run, budget, size)
             empirical = pooled_law(counts)
             found = float(l1_distance(empirical, proposal.target))
             own = float(l1_distance(empirical, law))
             noise = float(noise_floor(counts))
+        small = float(proposal.closed_form_bias) if quadratic else nan
         run.log(
             row,
             step_size=alpha,
             unit=bound.nearest,
-            exact=distance,
-            closed_form=float(proposal.closed_form_bias) if quadratic else nan,
+            exact=float(l1_distance(law, proposal.target)),
+            closed_form=small,
             adjusted=float(l1_distance(stationary_law(proposal.adjusted), proposal.target)),
             theorem=bound.theorem(alpha),
             repaired=bound.repaired(alpha),
@@ -81,8 +74,22 @@ def bias(
             simulated_to_own=own,
             noise=noise,
         )
-        if quadratic and 0 < (small := float(proposal.closed_form_bias)) < ASYMPTOTIC:
+        if 0 < small < ASYMPTOTIC:
             rates.append(1 / (2 * alpha))
             distances.append(small)
     if len(rates) > 1:
         run.note(slope=float(np.polyfit(rates, np.log(distances), 1)[0]), slope_points=len(rates))
+
+
+def _simulated(
+    kernel: Sampler, model: EnergyModel, run: Run, budget: Budget, size: float
+) -> Tensor:
+    """How often each chain visits each state, `[chains, states]`, after a burn-in."""
+    x = model.domain.uniform(budget.chains, run.rng(f"start/{size}"))
+    rng = run.rng(f"chain/{size}")
+    for count in (max(1, budget.steps // 4), budget.steps):
+        *_, last = run_chain(
+            kernel, model, x, rng, steps=count, every=count, metrics=(Occupancy(),)
+        )
+        x = last.state.x
+    return last.carries[0].counts.cpu()

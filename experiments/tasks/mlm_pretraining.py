@@ -1,15 +1,16 @@
-"""Train a small BERT to predict masked words.
+"""Task: train a small BERT to predict masked words.
 
 J. Devlin, M.-W. Chang, K. Lee and K. Toutanova, "BERT: Pre-training of Deep Bidirectional
 Transformers for Language Understanding", NAACL 2019: a share of the tokens is chosen, of which 80 %
-become [MASK], 10 % a random token and 10 % stay, and the model is asked for the chosen ones. One
-sentence at a time, without next-sentence prediction. The WordPiece vocabulary is learned from the
-same sentences. A batch holds a fixed number of tokens, of sentences of similar length.
+become [MASK], 10 % a random token and 10 % stay, and the model predicts the chosen tokens. Inputs
+are single sentences, without next-sentence prediction. The WordPiece vocabulary is learned from the
+same sentences. A batch holds a fixed number of tokens, in sentences of similar length.
 """
 
 import copy
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +25,13 @@ from data.wordpiece import SPECIAL, Encoded, encode, learn, tokenizer_of
 from experiments import writing
 from experiments.artifacts import artifact
 from experiments.context import Run
+from experiments.memory import Memory
 from models.base import EnergyModel
 from samplers.base import Sampler
 
 PAD, MASK, FIRST = SPECIAL.index("[PAD]"), SPECIAL.index("[MASK]"), len(SPECIAL)
-POOL = 64  # batches among which sentences are sorted by length
-TESTED = 0.15  # share of the held-out tokens that are masked, each in turn replaced by [MASK]
+POOL = 64  # sentences are sorted by length within so many batches
+TESTED = 0.15  # share of the held-out tokens that are replaced by [MASK]
 
 
 def mlm_pretraining(
@@ -48,77 +50,132 @@ def mlm_pretraining(
     warm_up: float = 0.05,
     half: bool = True,
 ) -> None:
-    """Train what `network` gives by AdamW; the learning rate rises, then falls to 0, linearly.
+    """Train the network by AdamW; the learning rate rises linearly, then falls to 0.
 
-    `network` gives a new `BertForMaskedLM`; the run's target and sampler are not used. A batch has
-    `tokens` tokens, padding included, of which a share of `share` is predicted. The rate is
-    highest, `learning_rate`, after a share of `warm_up` of the `updates`. Every `every` updates,
+    `network` makes a new `BertForMaskedLM`; model and sampler of the run are not used. A batch has
+    `tokens` tokens, padding included, of which the share `share` is predicted. The learning rate is
+    highest, `learning_rate`, after the share `warm_up` of the `updates`. Every `every` updates,
     masked words of the first `sentences` sentences of each held-out set are predicted. `half`
     computes in bfloat16 where that is safe; the weights stay in single precision.
 
-    The model is left in `model/` of the record, in the hub's format and half precision, with
-    its vocabulary. Raises ValueError without sentences.
+    The record holds the model and its vocabulary in `model/`, in the hub's format and half
+    precision. Raises ValueError without sentences.
     """
     if data is None:
         raise ValueError("training needs sentences; give data=corpus")
     with run.seeded("network"):
         bert = network().to(run.device)
-    vocabulary = bert.config.vocab_size
-    tokenizer = tokenizer_of(_vocabulary(data, vocabulary, run))
+    tokenizer = tokenizer_of(_vocabulary(data, bert.config.vocab_size, run))
+    corpus, held_out = _encoded(bert, tokenizer, data, sentences, run)
+    batches = Batches(corpus, tokens, run)
+    memory = Training(
+        bert, _adamw(bert, learning_rate), batches, torch.zeros((), device=run.device)
+    )
+    bert.train()
+    for update in run.resumable(memory, "training", total=updates):
+        batch = batches.next()
+        for group in memory.optimiser.param_groups:
+            group["lr"] = learning_rate * rate(update / updates, warm_up)
+        rng = run.shared_rng(f"masks of update {update}", device="cpu")
+        memory.loss += _step(memory, batch, share, half, rng, run)
+        if update % every == 0 or update == updates:
+            readings = _readings(bert, held_out, run, tokens, half)
+            run.log(update, loss=memory.loss / (update % every or every), **readings)
+            memory.loss.zero_()
+            export(bert, tokenizer, run.path / "model")
+
+
+@dataclass(eq=False)
+class Training(Memory):
+    """All that an update changes. The masks of each update have a generator of their own."""
+
+    model: Any  # BertForMaskedLM
+    optimiser: torch.optim.Optimizer
+    batches: "Batches"
+    loss: Tensor  # sum since the last reading
+
+
+@dataclass(init=False, eq=False)
+class Batches(Memory):
+    """Batches of sentences, pass after pass. A checkpoint holds the pass and the place in it."""
+
+    number: int  # of the pass
+    place: int  # batches taken of it
+
+    def __init__(self, corpus: Encoded, tokens: int, run: Run) -> None:
+        self.number, self.place = 0, 0
+        self.corpus, self.tokens, self.run = corpus, tokens, run
+        self.plan: list[Tensor] = []
+
+    def next(self) -> Tensor:
+        """The next batch, `[sentences, length]`."""
+        if not self.plan and self.place:  # resumed in the middle of a pass
+            self.plan = _plan(self.corpus, self.tokens, self.number, self.run)
+        if self.place == len(self.plan):
+            self.number, self.place = self.number + 1, 0
+            self.plan = _plan(self.corpus, self.tokens, self.number, self.run)
+        batch = pad(self.corpus, self.plan[self.place])
+        self.place += 1
+        return batch
+
+
+def _encoded(
+    bert: Any, tokenizer: BertWordPieceTokenizer, data: Text, sentences: int, run: Run
+) -> tuple[Encoded, dict[str, Encoded]]:
+    """The training sentences and the first `sentences` of each held-out set, as tokens."""
     longest = bert.config.max_position_embeddings
     corpus = encode(tokenizer, data.train, longest)
-    held_out = {
-        name: encode(tokenizer, held[:sentences], longest) for name, held in data.held_out.items()
-    }
     run.note(
         training_sentences=len(data.train),
         training_tokens=len(corpus.tokens),
         parameters=sum(p.numel() for p in bert.parameters()),
     )
+    return corpus, {
+        name: encode(tokenizer, held[:sentences], longest) for name, held in data.held_out.items()
+    }
+
+
+def _adamw(bert: Any, learning_rate: float) -> torch.optim.AdamW:
+    """Weight decay for matrices, none for biases and scales."""
     decayed = [p for p in bert.parameters() if p.ndim > 1]
     others = [p for p in bert.parameters() if p.ndim <= 1]
-    optimiser = torch.optim.AdamW(
+    return torch.optim.AdamW(
         [{"params": decayed, "weight_decay": 0.01}, {"params": others, "weight_decay": 0.0}],
         lr=learning_rate,
         betas=(0.9, 0.98),
     )
+
+
+def _step(
+    memory: Training, batch: Tensor, share: float, half: bool, rng: Generator, run: Run
+) -> Tensor:
+    """One update on `batch`; the loss before it, in nats."""
+    bert = memory.model
+    x, chosen = corrupt(batch, share, bert.config.vocab_size, rng)
+    with _precision(run, half):
+        logits = predict(bert, x.to(run.device), chosen.to(run.device))
+    loss = cross_entropy(logits.float(), batch[chosen].to(run.device))
+    memory.optimiser.zero_grad()
+    loss.backward()
+    clip_grad_norm_(bert.parameters(), 1.0)
+    memory.optimiser.step()
+    return loss.detach()
+
+
+def _readings(
+    bert: Any, held_out: dict[str, Encoded], run: Run, tokens: int, half: bool
+) -> dict[str, float]:
+    """Accuracy and perplexity on each held-out set."""
+    bert.eval()
+    readings: dict[str, float] = {}
+    for name, sequences in held_out.items():
+        readings |= _held_out(bert, name, sequences, run, tokens, half)
     bert.train()
-    memory: dict[str, Any] = {"model": bert, "optimiser": optimiser, "pass": 0, "batch": 0}
-    memory["loss"] = torch.zeros((), device=run.device)
-    plan: list[Tensor] = []
-    for update in run.resumable(memory, "training", total=updates):
-        if not plan and memory["batch"]:  # taken up again in the middle of a pass
-            plan = _plan(corpus, tokens, memory["pass"], run)
-        if memory["batch"] == len(plan):
-            memory["pass"], memory["batch"] = memory["pass"] + 1, 0
-            plan = _plan(corpus, tokens, memory["pass"], run)
-        batch = pad(corpus, plan[memory["batch"]])
-        memory["batch"] += 1
-        rng = run.shared_rng(f"masks of update {update}", device="cpu")
-        x, chosen = corrupt(batch, share, vocabulary, rng)
-        for group in optimiser.param_groups:
-            group["lr"] = learning_rate * rate(update / updates, warm_up)
-        with _precision(run, half):
-            logits = predict(bert, x.to(run.device), chosen.to(run.device))
-        loss = cross_entropy(logits.float(), batch[chosen].to(run.device))
-        optimiser.zero_grad()
-        loss.backward()
-        clip_grad_norm_(bert.parameters(), 1.0)
-        optimiser.step()
-        memory["loss"] += loss.detach()
-        if update % every == 0 or update == updates:
-            bert.eval()
-            readings: dict[str, float] = {}
-            for name, sequences in held_out.items():
-                readings |= _held_out(bert, name, sequences, run, tokens, half)
-            bert.train()
-            run.log(update, loss=memory["loss"] / (update % every or every), **readings)
-            memory["loss"].zero_()
-            export(bert, tokenizer, run.path / "model")
+    return readings
 
 
 def _vocabulary(data: Text, size: int, run: Run) -> list[str]:
-    """Learned once and stored, as text in a tensor: learning does not come out the same twice."""
+    """The vocabulary, learned once and stored: learning it twice gives different results."""
 
     def make() -> dict[str, Tensor]:
         text = "\n".join(learn(data.train, size))
@@ -129,12 +186,12 @@ def _vocabulary(data: Text, size: int, run: Run) -> list[str]:
 
 
 def rate(progress: float, warm_up: float) -> float:
-    """Of the highest learning rate, after a share `progress` of the updates."""
+    """The factor of the highest learning rate after the share `progress` of the updates."""
     return min(progress / warm_up, (1 - progress) / (1 - warm_up))
 
 
 def corrupt(batch: Tensor, share: float, vocabulary: int, rng: Generator) -> tuple[Tensor, Tensor]:
-    """The tokens as the model is shown them, and which ones it is asked for, `[batch, length]`."""
+    """The model's input, and which tokens it predicts (booleans), both `[batch, length]`."""
     chosen = (torch.rand(batch.shape, generator=rng) < share) & (batch >= FIRST)
     kind = torch.rand(batch.shape, generator=rng)
     other = torch.randint(FIRST, vocabulary, batch.shape, generator=rng)
@@ -143,7 +200,7 @@ def corrupt(batch: Tensor, share: float, vocabulary: int, rng: Generator) -> tup
 
 
 def predict(model: Any, x: Tensor, chosen: Tensor) -> Tensor:
-    """Logits of the chosen tokens only, `[chosen, vocabulary]`: of the rest nobody asks."""
+    """Logits of the chosen tokens only, `[chosen, vocabulary]`."""
     hidden = model.bert(input_ids=x, attention_mask=(x != PAD).long())[0]
     return model.cls(hidden[chosen])
 
@@ -153,9 +210,9 @@ def _precision(run: Run, half: bool) -> AbstractContextManager:
 
 
 def _plan(corpus: Encoded, tokens: int, number: int, run: Run) -> list[Tensor]:
-    """The batches of pass `number` through the sentences, each as their indices, in a new order.
+    """The batches of pass `number` through the sentences, as indices, in random order.
 
-    Of `POOL` batches' worth of sentences in random order, each batch takes those of similar length.
+    Sentences are shuffled, split into pools of `POOL` batches and sorted by length in each pool.
     """
     rng = run.shared_rng(f"pass {number}", device="cpu")
     lengths = torch.from_numpy(corpus.starts).diff()
@@ -168,7 +225,7 @@ def _plan(corpus: Encoded, tokens: int, number: int, run: Run) -> list[Tensor]:
 
 
 def _similar(order: Tensor, lengths: Tensor, tokens: int) -> Iterator[Tensor]:
-    """Consecutive pieces of `order`, of at most `tokens` tokens each when padded."""
+    """Consecutive pieces of `order` that have at most `tokens` tokens when padded."""
     first, widest = 0, 0
     for i, length in enumerate(lengths[order].tolist()):
         widest = max(widest, length)
@@ -179,7 +236,7 @@ def _similar(order: Tensor, lengths: Tensor, tokens: int) -> Iterator[Tensor]:
 
 
 def pad(corpus: Encoded, rows: Tensor) -> Tensor:
-    """The sentences `rows`, `[sentences, length of the longest]`."""
+    """The tokens of the sentences `rows`, padded to the longest, `[sentences, length]`."""
     pieces = [corpus.tokens[corpus.starts[i] : corpus.starts[i + 1]] for i in rows.tolist()]
     sequences = [torch.from_numpy(piece).long() for piece in pieces]
     return torch.nn.utils.rnn.pad_sequence(sequences, batch_first=True, padding_value=PAD)
@@ -189,7 +246,7 @@ def pad(corpus: Encoded, rows: Tensor) -> Tensor:
 def _held_out(
     model: Any, name: str, corpus: Encoded, run: Run, tokens: int, half: bool
 ) -> dict[str, float]:
-    """Accuracy and perplexity of masked tokens, the same ones at every reading."""
+    """Accuracy and perplexity of masked tokens. Every reading masks the same tokens."""
     rng = run.shared_rng(f"held out {name}", device="cpu")
     lengths = torch.from_numpy(corpus.starts).diff()
     nats, right, count = 0.0, 0, 0
@@ -208,7 +265,7 @@ def _held_out(
 
 
 def export(model: Any, tokenizer: BertWordPieceTokenizer, folder: Path) -> None:
-    """The model in the hub's format: config.json, vocab.txt, safetensors in half precision."""
+    """Write the model in the hub's format: config, vocabulary, safetensors in half precision."""
     pieces = sorted(tokenizer.get_vocab().items(), key=lambda item: item[1])
     with writing.folder(folder) as aside:
         copy.deepcopy(model).half().save_pretrained(aside)

@@ -1,12 +1,13 @@
 """Task: sample the weights of a regression given a table, and record how well they predict.
 
-As Zhang et al. (2022), Tables 2 and 4, report it: the training log-likelihood is the mean over
-chains of minus their mean squared error, the test RMSE is that of the mean prediction of the
-chains' states at one step. Beside them stand the RMSE of the mean over chains and readings since
-`burn_in`, calibration, and R-hat and effective sample size of the predictions for `points` rows.
+The training log-likelihood and the test RMSE are those of Zhang et al. (2022), Tables 2 and 4:
+minus the mean squared error, averaged over chains, and the RMSE of the chains' mean prediction at
+one step. Beside them are the RMSE of the mean over chains and readings since `burn_in`, calibration
+errors, and R-hat and effective sample size of the predictions for `points` rows.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -17,12 +18,35 @@ from experiments.budget import Budget
 from experiments.chain import Chain, seconds_per_step
 from experiments.context import Run
 from experiments.diagnostics import convergence
+from experiments.memory import Memory
 from experiments.predictive import calibration_error, coverage, mean_squared_errors, rmse
 from experiments.validity import Validity, watch
 from models.base import Predictor
 from samplers.base import Sampler
 
-FEWEST = 4  # draws that a diagnosis needs
+FEWEST = 4  # draws that convergence diagnostics need
+
+
+@dataclass(eq=False)
+class Predictions(Memory):
+    """The chains, and what they have predicted for the test rows so far."""
+
+    chain: Chain
+    per_step: float  # seconds that one step of all chains takes
+    mean: Tensor  # [rows]: over chains, at the last reading
+    averaged: Tensor  # [rows]: over chains and readings since burn-in; NaN before
+    total: Tensor  # [rows]: sum of `mean` over readings since burn-in
+    trace: Tensor  # [readings, chains, points]: since burn-in
+
+    def add(self, predictions: Tensor, count: int) -> None:
+        """Take up `predictions` `[chains, rows]`, the `count`-th since burn-in; 0 before it."""
+        mean = predictions.mean(0)
+        averaged = torch.full_like(mean, torch.nan)
+        if count:
+            self.total = self.total + mean
+            self.trace[count - 1] = predictions[:, : self.trace.shape[-1]]
+            averaged = self.total / count
+        self.mean, self.averaged = mean, averaged
 
 
 def regression(
@@ -36,11 +60,45 @@ def regression(
     start: Callable[..., Tensor],
     points: int = 50,
 ) -> None:
-    """Run the chains of `budget` and log the predictions at each reading.
+    """Run the chains of `budget` and log how well they predict at each reading.
 
-    `model` is given the table's training rows. Times come from a pass without predictions. Raises
-    ValueError unless `burn_in` is less than the number of steps, and for a table that is none.
+    `model` is conditioned on the training rows of the table. Seconds are measured in a separate
+    pass without predictions. Raises ValueError unless `data` is a table, `model` predicts, and
+    `burn_in` is less than the number of steps.
     """
+    _check(model, data, budget, burn_in)
+    train, test = on(data.train, run), on(data.test, run)
+    model = model.on(train.features, train.targets).to(run.device)
+    x = start(model, budget.chains, run.rng("start"), None)
+    run.note(rows={"train": len(train), "test": len(test)}, dim=model.domain.dim)
+
+    every = budget.every
+    kept = [step for step in range(0, budget.steps + 1, every) if step > burn_in]
+    block = max(1, min(budget.steps // 200, 1000))
+    zeros = torch.zeros_like(test.targets)
+    memory = Predictions(
+        Chain(sampler, model, x, run.rng("chain"), every=every, metrics=(Validity(),)),
+        seconds_per_step(sampler, model, x, run.rng("timing"), steps=block),
+        mean=zeros,
+        averaged=zeros.clone(),
+        total=zeros.clone(),
+        trace=x.new_zeros(len(kept), budget.chains, min(points, len(test))),
+    )
+    for reading in run.resumable(memory, "sampling", total=budget.readings, first=0):
+        step = reading * every
+        if step:
+            memory.chain.advance()
+            watch(run, memory.chain.carries[-1], step)
+        with torch.no_grad():
+            fitted = model.predict(memory.chain.state.x, train.features)
+            predictions = model.predict(memory.chain.state.x, test.features)  # [chains, rows]
+        memory.add(predictions, step // every - burn_in // every if step > burn_in else 0)
+        scores = _scores(memory, fitted, train.targets, predictions, test.targets)
+        run.log(step, seconds=step * memory.per_step, **scores)
+    _store(memory, test.targets, run)
+
+
+def _check(model: Predictor, data: Table, budget: Budget, burn_in: int) -> None:
     if not 0 <= burn_in < budget.steps:
         raise ValueError(
             f"burn_in must be 0 or more and less than steps, got {burn_in} and {budget.steps}"
@@ -50,57 +108,31 @@ def regression(
             "task=regression needs a table, such as data=compas, and a model of its rows, such as "
             f"model=bayes_net; got {type(data).__name__} and {type(model).__name__}"
         )
-    train, test = on(data.train, run), on(data.test, run)
-    model = model.on(train.features, train.targets).to(run.device)
-    x = start(model, budget.chains, run.rng("start"), None)
-    run.note(rows={"train": len(train), "test": len(test)}, dim=model.domain.dim)
 
-    kept = [step for step in range(0, budget.steps + 1, budget.every) if step > burn_in]
-    chain = Chain(sampler, model, x, run.rng("chain"), every=budget.every, metrics=(Validity(),))
-    timing = run.rng("timing")
-    memory = chain.memory | {
-        "mean": torch.zeros_like(test.targets),
-        "averaged": torch.zeros_like(test.targets),
-        "total": torch.zeros_like(test.targets),
-        "trace": x.new_zeros(len(kept), budget.chains, min(points, len(test))),
-        "per_step": seconds_per_step(
-            sampler, model, x, timing, steps=max(1, min(budget.steps // 200, 1000))
-        ),
+
+def _scores(
+    memory: Predictions, fitted: Tensor, trained: Tensor, predictions: Tensor, targets: Tensor
+) -> dict[str, Tensor]:
+    """The columns of metrics.csv from predictions `[chains, rows]` and targets `[rows]`."""
+    mean, averaged = memory.mean, memory.averaged
+    return {
+        "train_log_likelihood": -mean_squared_errors(fitted, trained).mean(),
+        "test_log_likelihood": -mean_squared_errors(predictions, targets).mean(),
+        "test_rmse": rmse(mean, targets),
+        "test_rmse_averaged": rmse(averaged, targets),
+        "calibration_error": calibration_error(mean, targets),
+        "calibration_error_averaged": _calibration(averaged, targets),
+        "coverage": coverage(predictions, targets),
     }
-    chain.memory = memory
-    for reading in run.resumable(memory, "sampling", total=budget.readings, first=0):
-        step = reading * budget.every
-        if step:
-            chain.advance()
-            watch(run, memory["carries"][-1], step)
-        with torch.no_grad():
-            fitted = model.predict(memory["state"].x, train.features)
-            predictions = model.predict(memory["state"].x, test.features)  # [chains, rows]
-        mean = predictions.mean(0)
-        averaged = torch.full_like(mean, torch.nan)
-        if step > burn_in:
-            count = step // budget.every - burn_in // budget.every
-            memory["total"] = memory["total"] + mean
-            memory["trace"][count - 1] = predictions[:, :points]
-            averaged = memory["total"] / count
-        memory["mean"], memory["averaged"] = mean, averaged
-        run.log(
-            step,
-            seconds=step * memory["per_step"],
-            train_log_likelihood=-mean_squared_errors(fitted, train.targets).mean(),
-            test_log_likelihood=-mean_squared_errors(predictions, test.targets).mean(),
-            test_rmse=rmse(mean, test.targets),
-            test_rmse_averaged=rmse(averaged, test.targets),
-            calibration_error=calibration_error(mean, test.targets),
-            calibration_error_averaged=_calibration(averaged, test.targets),
-            coverage=coverage(predictions, test.targets),
-        )
-    run.note(seconds_per_step=memory["per_step"])
-    run.save("last", x=memory["state"].x)
-    run.save("predictions", last=memory["mean"], averaged=memory["averaged"], targets=test.targets)
-    trace = memory["trace"].cpu().numpy()
+
+
+def _store(memory: Predictions, targets: Tensor, run: Run) -> None:
+    run.note(seconds_per_step=memory.per_step)
+    run.save("last", x=memory.chain.state.x)
+    run.save("predictions", last=memory.mean, averaged=memory.averaged, targets=targets)
+    trace = memory.trace.cpu().numpy()
     if len(trace) >= FEWEST:
-        shape = {"draws": np.asarray(len(trace)), "chains": np.asarray(budget.chains)}
+        shape = {"draws": np.asarray(len(trace)), "chains": np.asarray(trace.shape[1])}
         run.save("convergence", **convergence(trace), **shape)
 
 

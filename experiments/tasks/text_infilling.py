@@ -1,8 +1,9 @@
-"""Task: fill the blanks of sentences, and score what was written (Zhang et al. 2022, Table 3)."""
+"""Task: fill the blanks of sentences and score the results (Zhang et al. 2022, Table 3)."""
 
 import logging
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -10,8 +11,9 @@ from torch import Generator, Tensor
 
 from data.base import Dataset
 from data.sentences import Blanks, Infilling, blanks_of
-from experiments.chain import run_chain
+from experiments.chain import Reading, run_chain
 from experiments.context import Run
+from experiments.memory import Memory
 from experiments.metrics import Acceptance, Changed
 from experiments.text_metrics import scores
 from experiments.validity import Validity, watch
@@ -20,6 +22,11 @@ from models.domain import one_hot
 from samplers.base import Sampler
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(eq=False)
+class Filling(Memory):
+    generated: list[dict[str, Any]] = field(default_factory=list)  # an entry a sentence
 
 
 def text_infilling(
@@ -34,22 +41,18 @@ def text_infilling(
     start: Callable[..., Tensor],
     text: str | Sequence[str] | None = None,
 ) -> None:
-    """Run `chains` chains for `steps` steps on each sentence; the `keep` likeliest are scored.
+    """Run `chains` chains for `steps` steps on each sentence and score the `keep` likeliest.
 
-    `model` is a target with `given(sentence, positions)`, models.infilling.TextInfilling. `text` is
-    a sentence of one's own with [MASK] at its blanks, or several, in place of the data's.
+    `model` is a target with `given(sentence, positions)`, such as models.infilling.TextInfilling.
+    `text` replaces the sentences of the data: one sentence with [MASK] at its blanks, or several.
 
-    A row of metrics.csv is a sentence. The record's `generated` holds the sentences, which words
-    were masked, and what every chain wrote; `scores` the columns of Table 3, of the kept sentences,
-    and their perplexity: exp of minus the mean of log f over the written words.
+    metrics.csv has a row for each sentence. In run.json, `generated` holds the sentences, the
+    masked positions and what every chain wrote; `scores` the columns of Table 3 for the kept
+    sentences, and their perplexity: exp of minus the mean of log f over the written words.
 
-    Raises ValueError without such a model, or without sentences to compare with.
+    Raises ValueError for another kind of model or data.
     """
-    if not hasattr(model, "given") or not isinstance(data, Infilling):
-        raise ValueError(
-            "task=text_infilling needs a masked language model, such as model=mini_bert, and "
-            f"data=sentences, got {type(model).__name__} and {type(data).__name__}"
-        )
+    _check(model, data)
     own = [text] if isinstance(text, str) else text
     blanks = data.blanks if own is None else [blanks_of(sentence) for sentence in own]
     language = model.language
@@ -58,56 +61,72 @@ def text_infilling(
             "asked": language.asked, "used": language.name, "substitute": language.substitute
         }
     )  # fmt: skip
-    memory: dict[str, list[dict[str, Any]]] = {"generated": []}
+    memory = Filling()
     for number in run.resumable(memory, "sentences", total=len(blanks)):
         blank = blanks[number - 1]
         target = model.given(blank.words, blank.masked).to(run.device)
         x = start(target, chains, run.rng(f"start {number}"), None)
-        chain = run_chain(
-            sampler,
-            target,
-            x,
-            run.rng(f"chain {number}"),
-            steps=steps,
-            every=steps,
-            metrics=(Acceptance(), Changed(), Validity()),
-        )
-        *_, reading = chain
-        watch(run, reading.carries[-1], steps)
-        written, log_prob = ranked(target, reading.state.x)
-        memory["generated"].append(
-            {
-                "words": list(blank.words), "masked": list(blank.masked), "origin": blank.origin,
-                "written": written, "log_prob": log_prob,
-            }
-        )  # fmt: skip
-        kept = log_prob[:keep]
+        reading = _filled(sampler, target, x, run, steps, number)
+        entry = _entry(blank, target, reading.state.x)
+        memory.generated.append(entry)
+        log_prob, kept = entry["log_prob"], entry["log_prob"][:keep]
         run.log(
             number,
             sites=len(blank.masked),
             log_prob=sum(log_prob) / chains,
             kept_log_prob=sum(kept) / len(kept),
-            distinct=len({tuple(words) for words in written}),
+            distinct=len({tuple(words) for words in entry["written"]}),
             **reading.values,
         )
-    generated = memory["generated"]
-    found = scores(sentences_of(generated, keep), data.references)
+    _report(memory.generated, data, keep, run)
+
+
+def _check(model: Any, data: Infilling) -> None:
+    if not hasattr(model, "given") or not isinstance(data, Infilling):
+        raise ValueError(
+            "task=text_infilling needs a masked language model, such as model=mini_bert, and "
+            f"data=sentences, got {type(model).__name__} and {type(data).__name__}"
+        )
+
+
+def _filled(sampler: Sampler, target: Any, x: Tensor, run: Run, steps: int, number: int) -> Reading:
+    """The last reading of chains of `target` from `x`."""
+    metrics = Acceptance(), Changed(), Validity()
+    rng = run.rng(f"chain {number}")
+    *_, last = run_chain(sampler, target, x, rng, steps=steps, every=steps, metrics=metrics)
+    watch(run, last.carries[-1], steps)
+    return last
+
+
+def _entry(blank: Blanks, target: Any, x: Tensor) -> dict[str, Any]:
+    """What is stored of the chains `x` for one sentence, JSON values."""
+    written, log_prob = ranked(target, x)
+    return {
+        "words": list(blank.words), "masked": list(blank.masked), "origin": blank.origin,
+        "written": written, "log_prob": log_prob,
+    }  # fmt: skip
+
+
+def _report(generated: list[dict[str, Any]], data: Infilling, keep: int, run: Run) -> None:
+    """Score the kept sentences, note all of them, and show some."""
+    sentences = sentences_of(generated, keep)
+    found = scores(sentences, data.references)
     found["perplexity"] = perplexity(generated, keep)
     run.note(generated=generated, keep=keep, scores=found)
-    for sentence in sentences_of(generated, keep)[: 2 * keep]:
+    for sentence in sentences[: 2 * keep]:
         log.info("%s", " ".join(sentence))
 
 
 @torch.no_grad()
 def ranked(target: Any, x: Tensor) -> tuple[list[list[str]], list[float]]:
-    """What each chain wrote, the likeliest first, and sum_i log f with each blank masked."""
+    """What each chain wrote, likeliest first, and sum_i log f with each blank masked in turn."""
     log_prob = target.log_likelihood(x)
     order = log_prob.argsort(descending=True)
     return target.words(x[order]), log_prob[order].tolist()
 
 
 def sentences_of(generated: Sequence[dict[str, Any]], keep: int) -> list[tuple[str, ...]]:
-    """The `keep` likeliest sentences of each."""
+    """The `keep` likeliest sentences of each entry."""
     filled = []
     for entry in generated:
         blank = Blanks(tuple(entry["words"]), tuple(entry["masked"]), entry["origin"])
@@ -116,14 +135,14 @@ def sentences_of(generated: Sequence[dict[str, Any]], keep: int) -> list[tuple[s
 
 
 def perplexity(generated: Sequence[dict[str, Any]], keep: int) -> float:
-    """Of the words at the blanks of the kept sentences, under the model that wrote them."""
+    """Perplexity of the words at the blanks of the kept sentences, under the model itself."""
     nats = -sum(sum(entry["log_prob"][:keep]) for entry in generated)
     words = sum(len(entry["masked"]) * len(entry["log_prob"][:keep]) for entry in generated)
     return math.exp(nats / words)
 
 
 def from_blanks(model: Any, chains: int, rng: Generator, data: Dataset | None) -> Tensor:
-    """Start: each word drawn by itself from the language model's law with all blanks masked."""
+    """Start: independent words from the language model's conditionals with all blanks masked."""
     with torch.no_grad():
         weights = softmax_weights(model.blank_log_probs()).expand(chains, -1, -1)
     return one_hot(draw_categorical(weights, rng).squeeze(-1), weights.shape[-1]).float()

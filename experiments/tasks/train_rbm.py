@@ -1,29 +1,31 @@
-"""Train a restricted Boltzmann machine, as a shared artifact or as a task of its own.
+"""Task: train a restricted Boltzmann machine; `pretrained` makes one as a shared artifact.
 
-Each update follows the gradient of mean log p(data) - mean log p(negatives); where the negatives
-come from makes it contrastive divergence, SML, FPCD or herding (`experiments.negatives`).
+Each update follows the gradient of mean log p(data) - mean log p(negatives). The source of the
+negatives makes it contrastive divergence, SML, FPCD or herding (`experiments.negatives`).
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 from torch.optim import Adam, Optimizer
-from torch.optim.lr_scheduler import LinearLR
+from torch.optim.lr_scheduler import LinearLR, LRScheduler
 
 from data.base import Dataset, some
 from experiments import isl
 from experiments.artifacts import artifact, fingerprint
 from experiments.context import Run
 from experiments.draws import consecutive
+from experiments.memory import Memory
 from experiments.negatives import Contrastive, Negatives
 from experiments.starts import data_mean
 from models.base import CarriesRates, EnergyModel
 from samplers.base import Sampler
 
 VisibleBias = Literal["zero", "data"]
-ROWS = 1000  # of the training set at once, where all of it is passed over
+ROWS = 1000  # training rows evaluated at once
 
 
 def pretrained(
@@ -40,44 +42,35 @@ def pretrained(
     linear_decay: bool = False,
     visible_bias: VisibleBias = "zero",
 ) -> EnergyModel:
-    """`model` trained on `data` for `epochs` epochs of updates, loaded where it was made before.
+    """`model` trained on `data` for `epochs` epochs, loaded if it was trained before.
 
     `negatives` makes the negative samples; `sampler` alone is short for Contrastive(sampler), so
-    BlockGibbs(steps=k) is CD-k. `linear_decay` brings the learning rate to 0 at the last update. An
-    epoch counts the rows of the set that was asked for, so a substitute is trained for as many
-    updates. `visible_bias` says where the visible biases start: at "zero", or at the log-odds of
-    the "data", as in the released scripts of Zhang et al. (2022). A model that carries rates is
-    given those of the training data.
+    BlockGibbs(steps=k) is CD-k. `linear_decay` lowers the learning rate to 0 at the last update. An
+    epoch has as many updates as the requested data set gives, so substitute data are trained on
+    for as many updates. `visible_bias` is where the visible biases start: "zero", or the log-odds
+    of the "data" as in the released scripts of Zhang et al. (2022). A model that carries rates gets
+    those of the training data. Raises ValueError without data, and without negatives and sampler.
     """
     data = _required(data)
+    source, named = _source(sampler, negatives)
     updates = max(1, round(epochs * data.epoch_size / batch))
-    spec: dict[str, Any] = {
+    spec = {
         "model": fingerprint(model),
         "data": data.fingerprint,
         "updates": updates,
         "batch": batch,
         "learning_rate": learning_rate,
         "seed": run.model_seed,
+        **named,
+        **_choices(optimiser, linear_decay, visible_bias),
     }
-    if negatives is None:
-        if sampler is None:
-            raise ValueError("training needs negatives, or a sampler for contrastive divergence")
-        spec["sampler"], negatives = repr(sampler), Contrastive(sampler)
-    else:
-        spec["negatives"] = repr(negatives)
-    if optimiser is not Adam:
-        spec["optimiser"] = str(optimiser)
-    if linear_decay:
-        spec["linear_decay"] = True
-    if visible_bias != "data":  # the names of artifacts that were made with the data's stay
-        spec["visible_bias"] = visible_bias
 
     def make() -> dict[str, Tensor]:
         training = train(
             model,
             data,
             run,
-            negatives,
+            source,
             updates=updates,
             batch=batch,
             learning_rate=learning_rate,
@@ -94,6 +87,46 @@ def pretrained(
     return model
 
 
+def _source(
+    sampler: Sampler | None, negatives: Negatives | None
+) -> tuple[Negatives, dict[str, str]]:
+    """Where the negatives come from, and how that names the artifact."""
+    if negatives is not None:
+        return negatives, {"negatives": repr(negatives)}
+    if sampler is None:
+        raise ValueError("training needs negatives, or a sampler for contrastive divergence")
+    return Contrastive(sampler), {"sampler": repr(sampler)}
+
+
+def _choices(
+    optimiser: Callable[..., Optimizer],
+    linear_decay: bool,
+    visible_bias: VisibleBias,
+) -> dict[str, Any]:
+    """What else names the artifact. Defaults add no key, so that earlier artifacts keep names."""
+    spec: dict[str, Any] = {}
+    if optimiser is not Adam:
+        spec["optimiser"] = str(optimiser)
+    if linear_decay:
+        spec["linear_decay"] = True
+    if visible_bias != "data":  # the first artifacts were trained with the data's
+        spec["visible_bias"] = visible_bias
+    return spec
+
+
+@dataclass(eq=False)
+class Training(Memory):
+    """All that an update changes."""
+
+    model: EnergyModel
+    stepper: Optimizer
+    schedule: LRScheduler | None
+    rng: Generator  # of the negatives
+    shuffle: Generator  # of the batches
+    order: Tensor  # rows of the data that are left of this pass
+    negatives: Any  # the memory of a Negatives
+
+
 def train(
     model: EnergyModel,
     data: Dataset,
@@ -107,10 +140,10 @@ def train(
     linear_decay: bool = False,
     visible_bias: VisibleBias = "zero",
 ) -> Iterator[int]:
-    """Train in place, giving the number of updates after each of them; resumable.
+    """Train in place and yield the number of updates after each of them; resumable.
 
-    `visible_bias` is as in `pretrained`; "zero" leaves a model as it is. Raises ValueError for
-    another word.
+    `visible_bias` is as in `pretrained`; "zero" leaves the biases as they are. Raises ValueError
+    for another word.
     """
     if visible_bias not in get_args(VisibleBias):
         raise ValueError(
@@ -120,34 +153,38 @@ def train(
     if visible_bias == "data":
         model.start_from_data(data.mean.to(run.device))
     stepper = optimiser(model.parameters(), lr=learning_rate)
-    schedule = LinearLR(stepper, 1.0, 0.0, total_iters=updates) if linear_decay else None
-    memory: dict[str, Any] = {
-        "model": model.requires_grad_(False),
-        "stepper": stepper,
-        "schedule": schedule,
-        "rng": rng,
-        "shuffle": shuffle,
-        "order": torch.empty(0, dtype=torch.long),
-        "negatives": negatives.start(model, rng),
-    }
+    memory = Training(
+        model.requires_grad_(False),
+        stepper,
+        LinearLR(stepper, 1.0, 0.0, total_iters=updates) if linear_decay else None,
+        rng,
+        shuffle,
+        order=torch.empty(0, dtype=torch.long),
+        negatives=negatives.start(model, rng),
+    )
     for update in run.resumable(memory, "training", total=updates):
-        if len(memory["order"]) < batch:  # a new pass, in a new order
-            memory["order"] = torch.randperm(len(data.train), generator=shuffle)
-        rows, memory["order"] = memory["order"][:batch], memory["order"][batch:]
-        positive = data.batch(rows, shuffle).to(run.device)
-        with torch.no_grad():
-            negative, own = negatives.draw(memory["negatives"], model, positive, rng)
-        model.requires_grad_(True)
-        loss = negatives.value(model, negative).mean() - negatives.value(model, positive).mean()
-        stepper.zero_grad(set_to_none=True)
-        loss.backward()
-        with torch.no_grad():
-            memory["negatives"] = negatives.learn(own, model)
-        stepper.step()
-        if schedule is not None:
-            schedule.step()
-        model.requires_grad_(False)
+        if len(memory.order) < batch:  # a new pass, in a new order
+            memory.order = torch.randperm(len(data.train), generator=shuffle)
+        rows, memory.order = memory.order[:batch], memory.order[batch:]
+        _update(memory, negatives, data.batch(rows, shuffle).to(run.device))
         yield update
+
+
+def _update(memory: Training, negatives: Negatives, positive: Tensor) -> None:
+    """Draw negatives, and follow the gradient of mean log p(positive) - mean log p(negative)."""
+    model = memory.model
+    with torch.no_grad():
+        negative, own = negatives.draw(memory.negatives, model, positive, memory.rng)
+    model.requires_grad_(True)
+    loss = negatives.value(model, negative).mean() - negatives.value(model, positive).mean()
+    memory.stepper.zero_grad(set_to_none=True)
+    loss.backward()
+    with torch.no_grad():
+        memory.negatives = negatives.learn(own, model)
+    memory.stepper.step()
+    if memory.schedule is not None:
+        memory.schedule.step()
+    model.requires_grad_(False)
 
 
 def set_rates(model: EnergyModel, data: Dataset, run: Run) -> None:
@@ -176,12 +213,12 @@ def train_rbm(
     points: int = 1000,
     every: int = 1,
 ) -> None:
-    """The training curve: the validation ISL, and log p of the validation rows, each epoch.
+    """Train for `epochs` epochs; log the validation ISL every `every` epochs and after the last.
 
-    Or every `every` epochs, and after the last. `visible_bias` is as in `pretrained`. The ISL is
-    that of `samples` consecutive samples of one chain of `sampler`, which starts at the data mean,
-    on `points` validation rows, at its best beta. The exact log-likelihood is there for hidden
-    layers that can be summed over. The trained model is stored as `model`.
+    Other settings are those of `pretrained`. The ISL is that of `samples` consecutive samples of
+    one chain of `sampler`, started at the data mean, on `points` validation rows, at its best beta.
+    The exact log-likelihood is logged if the hidden layer can be summed over. The trained model is
+    stored as `model`. Raises ValueError without data.
     """
     data = _required(data)
     per_epoch = max(1, round(data.epoch_size / batch))
@@ -212,7 +249,7 @@ def train_rbm(
 
 
 def _exact(model: EnergyModel, rows: Tensor) -> dict[str, Tensor]:
-    """Mean exact log-likelihood of `rows`, where the model can sum over its states cheaply."""
+    """Mean exact log-likelihood of `rows`, if the model can sum over its states cheaply."""
     known = model.log_z_and_mean()
     if known is None:
         return {}

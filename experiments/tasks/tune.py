@@ -1,14 +1,15 @@
 """Task: choose a sampler's fields by Optuna's tree-structured Parzen estimator, then freeze them.
 
 T. Akiba et al., "Optuna: A Next-generation Hyperparameter Optimization Framework", KDD 2019. Every
-trial gets the same budget, the same start and the same random numbers. What was chosen is measured
-once more with fresh ones: that held-out value is the one to quote. docs/tuning.md tells the rest.
+trial has the same budget, start and random numbers. The chosen fields are measured once more with
+fresh random numbers; that held-out value is the one to quote. See docs/tuning.md.
 """
 
 import math
 import shlex
-from collections.abc import Callable, Sequence
-from typing import Literal
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 import optuna
@@ -41,7 +42,7 @@ from samplers.base import Sampler
 
 Direction = Literal["minimize", "maximize"]
 DIRECTIONS: dict[str, Direction] = {
-    "ess_min": "maximize",  # of all chains, the worst coordinate
+    "ess_min": "maximize",  # the worst coordinate, all chains together
     "ess_median": "maximize",
     "ess_per_second_min": "maximize",
     "ess_per_second_median": "maximize",
@@ -51,7 +52,7 @@ DIRECTIONS: dict[str, Direction] = {
     "log_mmd": "minimize",
     "mmd_u": "minimize",
 }
-# Overrides that belong to one machine, not to the result.
+# Overrides that belong to a machine and not to the result.
 ELSEWHERE = (
     "outputs=", "device=", "threads=", "force=", "logger=", "data.root=", "task.storage=",
     "task.worker=",
@@ -83,127 +84,205 @@ def tune(
     """Search the fields `search[names["sampler"]]` of `sampler` for the best `objective`.
 
     `objective` is the last reading of one of `metrics`, or an ESS of DIRECTIONS. With a `goal` the
-    distance to it is minimised instead. A trial costs `budget`, or as many
-    steps as fit into `seconds`; it is the worst if its objective is undefined (NaN, or the ESS when
-    a coordinate is constant). The best fields go to `tuned.yaml` in the record, and, with `apply`,
-    to conf/tuned/<model>/<sampler>.yaml.
+    distance to it is minimised. A trial costs `budget`, or as many steps as fit into `seconds`. The
+    best fields are written to `tuned.yaml` in the record and, with `apply`, to
+    conf/tuned/<model>/<sampler>.yaml. Runs with the same `storage` (an Optuna URL, or a journal
+    file) share one study of `trials` trials and end with the same choice; `worker` tells their
+    records apart.
 
-    Runs with the same `storage` (an Optuna URL, or a journal file) share one study of `trials`
-    trials in all; `worker` is what tells them apart, so that each has a record of its own. All end
-    with the same choice.
-
-    Raises ValueError for fields that the sampler has not, an objective without a metric or a
-    direction, a search in which no trial had a value, and where `apply` would overwrite a file
-    that this task did not write.
+    Raises ValueError for unknown fields, an objective without metric or direction, a search in
+    which no trial had a value, and if `apply` would overwrite a file that was not written here.
     """
     space = search.get(names["sampler"]) or {}
     check_space(sampler, space, names["sampler"])
-    direction = "minimize" if goal is not None else direction or DIRECTIONS.get(objective)
-    if direction is None:
-        raise ValueError(
-            f"whether {objective} should be large or small is not known; give "
-            "task.direction=maximize or minimize, or a value to come near to by task.goal"
-        )
+    aim = Objective.of(objective, direction, goal)
     home = ROOT / "conf" / "tuned" / names["model"] / f"{names['sampler']}.yaml"
     if apply:
         check_replaceable(home)
     model, reference = target(model, data, run, pretrain, truth)
-
-    def measured(candidate: Sampler, purpose: str) -> float:
-        """The objective of `candidate`, NaN where undefined."""
-        x = start(model, budget.chains, run.rng(f"{purpose}/start"), data)
-        length, per_step = budget.steps, math.nan
-        if seconds is not None or "per_second" in objective:
-            rng, block = run.rng(f"{purpose}/timing"), max(1, budget.steps // 50)
-            per_step = seconds_per_step(candidate, model, x, rng, steps=block)
-        if seconds is not None:
-            length = budget.every * max(1, int(seconds / per_step / budget.every))
-        traced = [Trace(draws=length - length // 5, chains=budget.chains)]
-        metrics_used = [*metrics, *(traced if objective.startswith("ess") else [])]
-        chain = Chain(
-            candidate, model, x, run.rng(f"{purpose}/chain"),
-            every=budget.every, metrics=metrics_used, reference=reference,
-        )  # fmt: skip
-        for _ in range(length // budget.every):
-            chain.advance()
-        values = {name: float(value) for name, value in chain.values().items()}
-        arrays = stored(metrics_used, chain.memory["carries"])
-        if "trace" in arrays:
-            values |= effective_sizes(arrays["trace"], per_step)
-        if objective not in values:
-            raise ValueError(
-                f"no metric gives the objective {objective}; there are {', '.join(values)}"
-            )
-        return values[objective]
-
-    cost = f"{budget.chains} chains x " + (
-        f"{budget.steps} steps" if seconds is None else f"{seconds:g} s"
+    measurement = Measurement(
+        model, data, run, budget, seconds, start, metrics, reference, objective
     )
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    name = " / ".join([*names.values(), objective, cost, f"seed {run.seed}"])
-
-    def seed(slot: int) -> int:
-        """Of Optuna's sampler: searches of other models or samplers start at other points."""
-        return run.rng(f"{name}/trial {slot}", "cpu").initial_seed() % 2**32
-
-    if not storage:
-        study, asked = alone(name, trials, seed=seed(0), direction=direction)
-    else:
-        study, asked = shared(
-            name, trials, storage=storage, record=run.path, outputs=run.outputs,
-            seed=seed, direction=direction,
-        )  # fmt: skip
-    worst = math.inf if direction == "minimize" else -math.inf
-    logged = 0
-
-    def log() -> None:
-        """Rows of the trials that are finished, in the order of their slots."""
-        nonlocal logged
-        done = complete(study, trials)
-        while logged in done:
-            trial = done[logged]
-            fields = numbers(rounded(trial.params), space)
-            run.log(logged, value=trial.user_attrs["value"], **fields)
-            logged += 1
-
-    log()
-    for trial in run.progress(asked, "tuning", trials, logged):
-        value = measured(replaced(sampler, suggest(trial, sampler, space)), "search")
-        score = value if goal is None else abs(value - goal)
-        trial.set_user_attr("value", value)
-        study.tell(trial, worst if math.isnan(score) else score)
-        log()
-    log()
-
-    chosen = best(study, trials)
-    if not math.isfinite(chosen.values[0]):
-        raise ValueError(
-            f"{objective} was undefined in every trial (a coordinate never changed, or NaN); "
-            "give more steps, or another range"
-        )
-    fields = rounded(chosen.params)
-    facts = {
-        "model": names["model"],
-        "objective": objective if goal is None else f"{objective} (goal {goal:g})",
-        "search_value": chosen.user_attrs["value"],
-        "held_out": measured(replaced(sampler, fields), "held-out"),
-        "budget": f"{trials} trials of {cost}",
-        "method": f"Optuna {optuna.__version__}, TPE, seed {run.seed}"
-        + (", a shared study" if storage else ""),
-        "command": command(),
-    }
-    text = as_yaml(fields, facts)
+    name = " / ".join([*names.values(), objective, measurement.cost, f"seed {run.seed}"])
+    found = Search(name, sampler, space, aim, measurement, trials, storage).best()
+    text = as_yaml(found.fields, facts := found.facts(names["model"]))
     writing.write(run.path / "tuned.yaml", text)
-    run.note(tuned=fields, tuning=facts)
+    run.note(tuned=found.fields, tuning=facts)
     if apply:
         home.parent.mkdir(parents=True, exist_ok=True)
         writing.write(home, text)
 
 
+@dataclass(frozen=True)
+class Objective:
+    """What is optimised: a reading to maximise or minimise, or one to bring near to `goal`."""
+
+    name: str
+    direction: Direction
+    goal: float | None = None
+
+    @classmethod
+    def of(cls, name: str, direction: Direction | None, goal: float | None) -> "Objective":
+        """The direction is DIRECTIONS' unless given. Raises ValueError if it is not known."""
+        direction = "minimize" if goal is not None else direction or DIRECTIONS.get(name)
+        if direction is None:
+            raise ValueError(
+                f"whether {name} should be large or small is not known; give "
+                "task.direction=maximize or minimize, or a value to come near to by task.goal"
+            )
+        return cls(name, direction, goal)
+
+    def score(self, value: float) -> float:
+        """What Optuna is told: a value that is undefined (NaN) counts as the worst."""
+        goal = self.goal
+        score = value if goal is None else abs(value - goal)
+        worst = math.inf if self.direction == "minimize" else -math.inf
+        return worst if math.isnan(score) else score
+
+    def __str__(self) -> str:
+        return self.name if self.goal is None else f"{self.name} (goal {self.goal:g})"
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """How a candidate is measured: same start, same random numbers and same budget for all."""
+
+    model: EnergyModel
+    data: Dataset | None
+    run: Run
+    budget: Budget
+    seconds: float | None  # instead of the budget's steps
+    start: Callable[..., Tensor]
+    metrics: Sequence[Metric]
+    reference: Reference
+    objective: str
+
+    @property
+    def cost(self) -> str:
+        steps = f"{self.budget.steps} steps" if self.seconds is None else f"{self.seconds:g} s"
+        return f"{self.budget.chains} chains x {steps}"
+
+    def value(self, candidate: Sampler, purpose: str) -> float:
+        """The objective of `candidate`, NaN where undefined; `purpose` names the random numbers.
+
+        Raises ValueError for an objective that no metric gives.
+        """
+        run, every = self.run, self.budget.every
+        x = self.start(self.model, self.budget.chains, run.rng(f"{purpose}/start"), self.data)
+        length, per_step = self._length(candidate, x, purpose)
+        traced = [Trace(draws=length - length // 5, chains=self.budget.chains)]
+        metrics = [*self.metrics, *(traced if self.objective.startswith("ess") else [])]
+        chain = Chain(
+            candidate, self.model, x, run.rng(f"{purpose}/chain"),
+            every=every, metrics=metrics, reference=self.reference,
+        )  # fmt: skip
+        for _ in range(length // every):
+            chain.advance()
+        values = {name: float(value) for name, value in chain.values().items()}
+        arrays = stored(metrics, chain.carries)
+        if "trace" in arrays:
+            values |= effective_sizes(arrays["trace"], per_step)
+        if self.objective not in values:
+            raise ValueError(
+                f"no metric gives the objective {self.objective}; there are {', '.join(values)}"
+            )
+        return values[self.objective]
+
+    def _length(self, candidate: Sampler, x: Tensor, purpose: str) -> tuple[int, float]:
+        """The number of steps, and the seconds of one where they matter (else NaN)."""
+        steps, every, per_step = self.budget.steps, self.budget.every, math.nan
+        if self.seconds is not None or "per_second" in self.objective:
+            rng, block = self.run.rng(f"{purpose}/timing"), max(1, steps // 50)
+            per_step = seconds_per_step(candidate, self.model, x, rng, steps=block)
+        if self.seconds is not None:
+            steps = every * max(1, int(self.seconds / per_step / every))
+        return steps, per_step
+
+
+@dataclass(frozen=True)
+class Search:
+    """A study of `trials` trials over `space`, in this process alone or shared by `storage`."""
+
+    name: str
+    sampler: Sampler
+    space: Space
+    aim: Objective
+    measurement: Measurement
+    trials: int
+    storage: str | None
+
+    def best(self) -> "Found":
+        """Run and log the trials. Raises ValueError if the objective was undefined in all."""
+        run, study, asked = self.measurement.run, *self._opened()
+        logged = self._log(study, 0)
+        for trial in run.progress(asked, "tuning", self.trials, logged):
+            fields = suggest(trial, self.sampler, self.space)
+            value = self.measurement.value(replaced(self.sampler, fields), "search")
+            trial.set_user_attr("value", value)
+            study.tell(trial, self.aim.score(value))
+            logged = self._log(study, logged)
+        self._log(study, logged)
+        chosen = best(study, self.trials)
+        if not math.isfinite(chosen.values[0]):
+            raise ValueError(
+                f"{self.aim.name} was undefined in every trial (a coordinate never changed, or "
+                "NaN); give more steps, or another range"
+            )
+        return Found(self, rounded(chosen.params), chosen.user_attrs["value"])
+
+    def _opened(self) -> tuple[optuna.Study, Iterator[optuna.Trial]]:
+        run = self.measurement.run
+
+        def seed(slot: int) -> int:
+            """Searches of other models or samplers start at other points."""
+            return run.rng(f"{self.name}/trial {slot}", "cpu").initial_seed() % 2**32
+
+        if not self.storage:
+            return alone(self.name, self.trials, seed=seed(0), direction=self.aim.direction)
+        return shared(
+            self.name, self.trials, storage=self.storage, record=run.path, outputs=run.outputs,
+            seed=seed, direction=self.aim.direction,
+        )  # fmt: skip
+
+    def _log(self, study: optuna.Study, logged: int) -> int:
+        """Log the finished trials from slot `logged` on, in order; the next slot to log."""
+        done = complete(study, self.trials)
+        while logged in done:
+            trial = done[logged]
+            fields = numbers(rounded(trial.params), self.space)
+            self.measurement.run.log(logged, value=trial.user_attrs["value"], **fields)
+            logged += 1
+        return logged
+
+
+@dataclass(frozen=True)
+class Found:
+    """The best fields of a search, and their value in it."""
+
+    search: Search
+    fields: dict[str, Any]
+    value: float
+
+    def facts(self, model: str) -> dict[str, Any]:
+        """Where the fields come from, with their held-out value by fresh chains."""
+        search, measurement = self.search, self.search.measurement
+        shared_by = ", a shared study" if search.storage else ""
+        return {
+            "model": model,
+            "objective": str(search.aim),
+            "search_value": self.value,
+            "held_out": measurement.value(replaced(search.sampler, self.fields), "held-out"),
+            "budget": f"{search.trials} trials of {measurement.cost}",
+            "method": f"Optuna {optuna.__version__}, TPE, seed {measurement.run.seed}{shared_by}",
+            "command": command(),
+        }
+
+
 def effective_sizes(trace: Tensor, per_step: float) -> dict[str, float]:
     """ESS of the worst and the median coordinate of `trace` `[draws, chains, *shape]`.
 
-    That of all chains together, in all and a second. NaN as soon as one coordinate is constant.
+    All chains together, in total and per second. NaN if a coordinate is constant.
     """
     ess = convergence(trace.cpu().numpy())["ess"]
     seconds = len(trace) * per_step
@@ -217,7 +296,7 @@ def effective_sizes(trace: Tensor, per_step: float) -> dict[str, float]:
 
 
 def command() -> str:
-    """How to make this record again, without what belongs to one machine."""
+    """The command that makes this record again, without overrides that belong to a machine."""
     if not HydraConfig.initialized():
         return "python run.py"
     words = [word for word in HydraConfig.get().overrides.task if not word.startswith(ELSEWHERE)]
