@@ -16,7 +16,7 @@ This works for any sampler whose state has `logits`, and which proposes all site
 
 import copy
 from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -149,7 +149,10 @@ def _exp(value: float) -> float:
     return float(torch.tensor(value, dtype=torch.float64).exp())
 
 
+@runtime_checkable
 class HasQuadratic(Protocol):
+    """A model with a log-quadratic model close to it."""
+
     def log_quadratic(self) -> EnergyModel:
         """A log-quadratic model close to this one, with W as its `weight`."""
 
@@ -160,12 +163,12 @@ def bounds(model: EnergyModel) -> Bounds:
 
     Raises ValueError for a model without it.
     """
-    if not hasattr(model, "log_quadratic"):
+    if not isinstance(model, HasQuadratic):
         raise ValueError(
             "the bounds of Theorems 5.1 and 5.2 need a model with log_quadratic(), such as "
             f"model=quadratic_ising or model=sine, got {type(model).__name__}"
         )
-    near = in_double(cast(HasQuadratic, model).log_quadratic())
+    near = in_double(model.log_quadratic())
     states = model.domain.enumerate().double()
     value = near.log_prob(states)
     log_z = value.logsumexp(0)

@@ -37,7 +37,7 @@ class Finish(Callback):
         watch.look_in(_folder(config))
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
-        """Check what all runs share; `experiments.recording` checks each run of the sweep."""
+        """Check what all runs share; `recording` checks each run of the sweep."""
         self.on_run_start(config)
         try:
             check_sweep(config)

@@ -32,7 +32,7 @@ class Shown:
 
 
 @dataclass(frozen=True)
-class Page:
+class ExhibitPage:
     """A section of the results page."""
 
     exhibit: Exhibit
@@ -58,10 +58,10 @@ def results_page(report: Report, folder: Path) -> str:
     )
 
 
-def _page(section: Section, folder: Path) -> Page:
+def _page(section: Section, folder: Path) -> ExhibitPage:
     found = [entry.finding for entry in section.entries if entry.finding]
     numbers = dict.fromkeys(one for finding in found for one in finding.numbers)
-    return Page(
+    return ExhibitPage(
         section.exhibit,
         section.state,
         [_shown(section.exhibit, part, folder) for part in section.parts],

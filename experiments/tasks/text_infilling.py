@@ -4,7 +4,7 @@ import logging
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Generator, Tensor
@@ -22,6 +22,14 @@ from models.domain import one_hot
 from samplers.base import Sampler
 
 log = logging.getLogger(__name__)
+
+
+@runtime_checkable
+class Infills(Protocol):
+    """A model of what may fill the blanks of a sentence."""
+
+    def given(self, *args: Any, **fields: Any) -> Any:
+        """The target for one sentence, such as models.infilling.TextInfilling makes."""
 
 
 @dataclass(eq=False)
@@ -82,7 +90,7 @@ def text_infilling(
 
 
 def _check(model: Any, data: Infilling) -> None:
-    if not hasattr(model, "given") or not isinstance(data, Infilling):
+    if not isinstance(model, Infills) or not isinstance(data, Infilling):
         raise ValueError(
             "task=text_infilling needs a masked language model, such as model=mini_bert, and "
             f"data=sentences, got {type(model).__name__} and {type(data).__name__}"
