@@ -1,4 +1,4 @@
-# Everything runs from .venv, which the first target that needs it makes. Works with GNU make 3.81.
+# All targets use .venv, which is created when first needed. Works with GNU make 3.81.
 
 PYTHON ?= python3
 SCALE ?= quick
@@ -20,25 +20,25 @@ demo: $(READY) ## DMALA on an RBM of MNIST in a minute or two: numbers, records,
 test: $(READY_DEV) ## run the tests; one thread for each of the two workers
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2
 
-# As on a processor with AVX2 and no AVX-512. Where glibc has its checking malloc, a write outside an
-# allocation ends the test; elsewhere the loader does not find it, and the tests run without.
+# Limits PyTorch to AVX2, as on a processor without AVX-512. If glibc's checking malloc is available, a
+# write outside an allocation aborts the test; otherwise the tests run without this check.
 AVX2 := ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2 OMP_NUM_THREADS=1
 CHECKED := libc_malloc_debug.so.0
 NETWORK := tests/test_resnet.py tests/test_ebm_learning.py tests/test_ais.py tests/test_learned.py \
   "tests/test_experiments.py::test_experiment[ebm_learning]" \
   "tests/test_experiments.py::test_experiment[ebm_samples]" \
   "tests/test_experiments.py::test_experiment[ais]"
-test-avx2: $(READY_DEV) ## run the tests of the network, of learning and of AIS limited to AVX2, the heap checked
+test-avx2: $(READY_DEV) ## run the tests of the network, learning and AIS limited to AVX2, with heap checks
 	@LD_PRELOAD=$(CHECKED) env true 2>&1 | grep -q . || checked=$(CHECKED); \
 	$(AVX2) LD_PRELOAD=$$checked MALLOC_CHECK_=3 MALLOC_PERTURB_=165 $(BIN)/python -m pytest -q -n 2 $(NETWORK)
 
 lint: $(READY_DEV) ## ruff (rules and format) and mypy
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
 
-# One rule each: a rule of several patterns would take table3 for made once fig3 is.
-fig%: $(READY) ## run what a figure needs, then the report: make fig3 SCALE=paper
+# One rule per pattern: with several patterns in a rule, making fig3 would count as making table3.
+fig%: $(READY) ## run the experiments of a figure, then the report: make fig3 SCALE=paper
 	@$(EXHIBIT)
-table%: $(READY) ## the same for a table: make table2
+table%: $(READY) ## likewise for a table: make table2
 	@$(EXHIBIT)
 app%: $(READY) ## for an appendix: make appD
 	@$(EXHIBIT)
@@ -47,19 +47,19 @@ thm%: $(READY) ## for a theorem: make thm6.1
 rates-%: $(READY) ## for a figure of the rates paper: make rates-fig2
 	@$(EXHIBIT)
 
-quick paper: $(READY) ## run what is missing of both papers at that scale, then the report; go on after a failure
+quick paper: $(READY) ## run all missing experiments at that scale, then the report; continue after failures
 	@$(BIN)/python -m scripts.reproduce all --scale $@
 
-report: $(READY) ## outputs/report/index.html: what was found, beside the papers
+report: $(READY) ## write outputs/report/index.html, our results compared with the papers'
 	@$(BIN)/python -m scripts.report
 
-bench: $(READY) ## time every sampler beside a plain reference (minutes; the machine to itself)
+bench: $(READY) ## time the samplers against a plain reference (minutes, on an idle machine)
 	@$(BIN)/python -m scripts.bench --out docs/results/bench.csv
 
-data: $(READY) ## fetch and check every data set; LATTICEWORK_DATA names a folder to look in first
+data: $(READY) ## fetch and check every data set; the folder LATTICEWORK_DATA is searched first
 	@$(BIN)/python -m scripts.fetch_data
 
-clean: ## remove .venv, builds and caches; outputs/ and downloaded data stay
+clean: ## remove .venv, builds and caches; keep outputs/ and downloaded data
 	@rm -rf .venv build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

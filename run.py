@@ -15,7 +15,7 @@ resolvers.register(CONF)
 
 
 def perform(cfg: DictConfig, run: Run) -> None:
-    """Build data, model and sampler, and hand them to the task."""
+    """Build data, model and sampler, and run the task with them."""
     data = instantiate(cfg.data).load() if cfg.data else None
     if data is not None:
         run.note(
@@ -35,7 +35,7 @@ def perform(cfg: DictConfig, run: Run) -> None:
 
 @hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")
 def job(cfg: DictConfig) -> None:
-    """One run, or one of a sweep."""
+    """Execute one run, which may be part of a sweep."""
     record(cfg, perform)
 
 

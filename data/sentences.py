@@ -1,12 +1,12 @@
-"""Sentences to fill in, and the two reference corpora that they are drawn from.
+"""Sentences for text infilling, and the two reference corpora from which they are drawn.
 
 R. Zhang, X. Liu and Q. Liu (ICML 2022), Section 7.5 and Appendix I.6: 20 sentences of the Toronto
-BookCorpus (tbc) and WikiText-103 (wt103), a quarter of the words of each masked. The references are
-5,000 sentences of either, as Wang and Cho (2019, "BERT has a mouth, and it must speak") sampled
-them; the sentences drawn from them are left out.
+BookCorpus (tbc) and WikiText-103 (wt103), each with a quarter of its words masked. The references
+are the 5,000 sentences of each corpus sampled by Wang and Cho (2019, "BERT has a mouth, and it must
+speak"), without the sentences drawn for infilling.
 
-A sentence is a tuple of lower-case words, the file's own split at white space. The BookCorpus's
-`` and '' become ", WikiText's @@unknown@@ becomes [UNK].
+A sentence is a tuple of lower-case words, split at white space. The BookCorpus's `` and '' become
+", WikiText's @@unknown@@ becomes [UNK].
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ Sentence = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Blanks:
-    """A sentence with blanks: its words, and which of them are masked (indices, increasing).
+    """A sentence with blanks: its words, and the increasing indices of the masked ones.
 
-    `origin` names the corpus; of a user's own sentence the masked words are not known and read
+    `origin` names the corpus. In a user's own sentence the masked words are unknown, and are
     "[MASK]".
     """
 
@@ -53,7 +53,7 @@ class Blanks:
             )
 
     def filled(self, words: Iterable[str]) -> Sentence:
-        """The sentence with `words` at its blanks; a piece `##ing` is joined to the word before."""
+        """The sentence with `words` at its blanks. A piece `##ing` is joined to the word before."""
         new = dict(zip(self.masked, words, strict=True))
         filled: list[str] = []
         for i, word in enumerate(self.words):
@@ -67,7 +67,7 @@ class Blanks:
 
 @dataclass(frozen=True, eq=False)
 class Infilling:
-    """What the text-infilling experiment reads: blanks to fill, and references to compare with."""
+    """The data of the text-infilling experiment: sentences with blanks, and references."""
 
     blanks: list[Blanks]
     references: dict[str, list[Sentence]]  # by corpus: tbc, wt103
@@ -83,7 +83,7 @@ class Infilling:
 def blanks_of(text: str) -> Blanks:
     """A user's own sentence, lower-cased, such as "The [MASK] cat sat on the [MASK].".
 
-    Raises ValueError where it has no [MASK].
+    Raises ValueError if it has no [MASK].
     """
     words = tuple(text.replace(MASK, f" {MASK} ").split())
     words = tuple(word if word == MASK else word.lower() for word in words)
@@ -118,17 +118,17 @@ def _lines(path: Path) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Sentences:
-    """`count` sentences with blanks, half of each corpus, and the references without them.
+    """`count` sentences with blanks, half from each corpus, and the references without them.
 
-    Where the files are missing and `strict` is false, sentences of Python's help topics stand in
-    for both, and the data set says so.
+    If the files are missing and `strict` is false, sentences of Python's help topics replace both
+    corpora, and the data set is marked as a substitute.
 
     Args:
         count: number of sentences.
-        share: of the words that are masked, rounded to a whole number; never the first or the last.
+        share: fraction of a sentence's words to mask (rounded); never the first or the last word.
         root: the data root; None for the environment variable LATTICEWORK_DATA, if set.
         strict: whether missing files are an error.
-        seed: names the generator that draws the sentences and the masked words.
+        seed: seeds the generator that draws the sentences and the masked words.
     """
 
     count: int = 20
@@ -149,10 +149,10 @@ class Sentences:
             raise ValueError(f"share must be between 0 and 1, got {self.share}")
 
     def load(self) -> Infilling:
-        """Reads both files and draws the sentences.
+        """Read both files and draw the sentences.
 
         Raises:
-            MissingFileError: if a file cannot be had and `strict` is true.
+            MissingFileError: if a file is missing and `strict` is true.
         """
         variant, substitute = "5,000 sentences each of tbc and wt103", False
         try:
@@ -182,7 +182,7 @@ class Sentences:
 
 
 def _help_sentences() -> dict[str, list[Sentence]]:
-    """Sentences of Python's help topics, every other one, under the names of the two corpora."""
+    """Sentences of Python's help topics, alternately assigned to the two corpora."""
     topics = " ".join(" ".join(topic.split()) for topic in help_topics())
     sentences = [normalise(f"{part} .") for part in topics.split(". ") if part]
     return {"tbc": sentences[::2], "wt103": sentences[1::2]}

@@ -1,9 +1,9 @@
 """The target interface: an unnormalised log-probability on a discrete domain.
 
-A model must say what `forward` is. Everything else has a default built from it, and a model with
-structure overrides what it can do cheaper: a closed-form gradient, and the three `local` methods
-that price a change of a few sites without evaluating the whole model (Gibbs, Hamming ball,
-locally balanced).
+A model must define `forward`. All other methods have defaults based on it. A model with structure
+overrides those that it can compute more cheaply: the gradient in closed form, and the local
+methods, which evaluate a change of a few sites without evaluating the whole model (used by Gibbs,
+Hamming ball and locally balanced).
 """
 
 import math
@@ -20,7 +20,7 @@ Cache = tuple[Tensor, ...]  # what a model remembers of a state, for its local m
 
 
 class EnergyModel(nn.Module, ABC):
-    """log pi(x) up to a constant, on `domain`. One sign convention: larger is likelier."""
+    """log pi(x) up to a constant, on `domain`. Larger values are more likely."""
 
     domain: Domain
     flip_bound: float = math.inf  # no flip changes the log-probability by more, where it is known
@@ -38,10 +38,10 @@ class EnergyModel(nn.Module, ABC):
         return self(x)
 
     def log_prob_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """`[chains]` and `[chains, *domain.shape]`, from one evaluation; neither carries a graph.
+        """Log-probability `[chains]` and gradient `[chains, *domain.shape]`, without a graph.
 
-        The default differentiates `forward`; a model with a closed form overrides it. Raises
-        ValueError where `forward` cannot be differentiated.
+        Both come from one evaluation. The default differentiates `forward`; a model with a closed
+        form overrides it. Raises ValueError if `forward` is not differentiable.
         """
         with torch.enable_grad():
             x = x.detach().requires_grad_()
@@ -49,32 +49,32 @@ class EnergyModel(nn.Module, ABC):
             if not getattr(log_prob, "requires_grad", False):
                 raise ValueError(
                     f"the log-probability of {type(self).__name__} cannot be differentiated in x; "
-                    "make it of differentiable operations, or choose a sampler without gradients"
+                    "use differentiable operations, or choose a sampler without gradients"
                 )
             (grad,) = torch.autograd.grad(log_prob.sum(), x)
         return log_prob.detach(), grad
 
     def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
-        """As of any module; a model with a state that was stored is no longer `untrained`."""
+        """Load a state as in any module. The model is then no longer `untrained`."""
         result = super().load_state_dict(*args, **kwargs)
         self.untrained = False
         return result
 
     def log_z_and_mean(self) -> tuple[Tensor, Tensor] | None:
-        """Exact log normaliser (scalar) and mean of x `[*domain.shape]`, float64, if known cheaply.
+        """Exact log normaliser (scalar) and mean of x `[*domain.shape]`, float64, if cheap.
 
-        None says that only enumeration is left (`experiments.exact`).
+        None if they can only be enumerated (`experiments.exact`).
         """
         return None
 
     def gradient(self, x: Tensor) -> Tensor:
-        """The second of `log_prob_and_grad(x)` alone, for a model that has it for less."""
+        """The gradient alone. A model overrides it if this is cheaper than `log_prob_and_grad`."""
         return self.log_prob_and_grad(x)[1]
 
     def colours(self) -> Tensor | None:
-        """A class for each site, `[dim]` from 0 on, or None where there is no such structure.
+        """A colouring of the sites, `[dim]` integers from 0, or None if there is no such structure.
 
-        Sites of one class are independent of one another given all the others.
+        Sites of the same colour are conditionally independent given all other sites.
         """
         return None
 
@@ -87,10 +87,10 @@ class EnergyModel(nn.Module, ABC):
         """
 
     def contrast(self, positive: Tensor, negative: Tensor) -> Tensor:
-        """Mean log pi of `negative` - that of `positive`, a scalar; adds its gradient to `.grad`.
+        """Mean log pi of `negative` - mean log pi of `positive`; adds the gradient to `.grad`.
 
-        The default differentiates `forward` with respect to all parameters, which require no
-        gradient afterwards.
+        Returns a scalar. The default differentiates `forward` with respect to all parameters, and
+        then sets their `requires_grad` to False.
         """
         self.requires_grad_(True)
         with torch.enable_grad():
@@ -101,12 +101,12 @@ class EnergyModel(nn.Module, ABC):
         return loss.detach()
 
     def project(self) -> None:
-        """Move the parameters back to the allowed set after an update. The default allows all."""
+        """Project the parameters onto the allowed set after an update. The default allows all."""
 
-    # Local structure. Each method may use the cache of `x`, which `cache(x)` makes anew.
+    # Local structure. Each method may use the cache of `x`, which `cache(x)` computes from scratch.
 
     def cache(self, x: Tensor) -> Cache:
-        """What the methods below may need of `x`; a tuple of tensors, chains first."""
+        """Intermediate results at `x` for the methods below: a tuple of tensors, chains first."""
         return ()
 
     def moved(self, cache: Cache, x: Tensor, sites: Tensor, new: Tensor) -> Cache:
@@ -117,19 +117,19 @@ class EnergyModel(nn.Module, ABC):
         return ()
 
     def evaluate_with_cache(self, x: Tensor) -> tuple[Tensor, Tensor, Cache]:
-        """`log_prob_and_grad(x)` and `cache(x)` together."""
+        """`log_prob_and_grad(x)` and `cache(x)` in one evaluation."""
         return *self.log_prob_and_grad(x), ()
 
     def evaluate_flipped(
         self, cache: Cache, x: Tensor, y: Tensor, index: Tensor
     ) -> tuple[Tensor, Tensor, Cache]:
-        """`evaluate_with_cache(y)` where `y` differs from `x` at `index` `[chains, flips]` only."""
+        """`evaluate_with_cache(y)`; `y` differs from `x` only at `index` `[chains, flips]`."""
         return self.evaluate_with_cache(y)
 
     def differences(self, x: Tensor, cache: Cache, sites: Tensor) -> Tensor:
-        """Exact change in log-probability of each move of each of `sites`, `[n]` indices.
+        """Exact change in log-probability for each move of each of `sites`, `[n]` indices.
 
-        Shape `[chains, n]` where the move is a flip, else `[chains, n, moves]`.
+        Shape `[chains, n]` if the moves are flips, else `[chains, n, moves]`.
         """
         domain, chains, moves = self.domain, len(x), self.domain.moves
         index = (sites.unsqueeze(-1) * moves + torch.arange(moves, device=x.device)).flatten()
@@ -139,29 +139,30 @@ class EnergyModel(nn.Module, ABC):
         return difference if moves == 1 else difference.unflatten(-1, (len(sites), moves))
 
     def differences_after(self, x: Tensor, index: Tensor) -> tuple[Tensor | None, Tensor]:
-        """The `differences` that a flip of each chain's site `index` `[chains, 1]`, made, changed.
+        """Update `differences` after each chain's site `index` `[chains, 1]` was flipped.
 
-        The sites whose difference is another than before, `[chains, m]` (or None: every site), and
-        their differences at `x`, the state after the flip, `[chains, m or dim]`. A site may be
-        listed twice. For pairwise models, whose gains are exact differences; others raise.
+        `x` is the state after the flip. Returns the sites whose difference changed, `[chains, m]`
+        (None for all sites), and their new differences, `[chains, m or dim]`. A site may be listed
+        twice. Only pairwise models support it, since their gains are exact differences; others
+        raise NotImplementedError.
         """
-        raise NotImplementedError(f"{type(self).__name__} does not price flips by neighbourhoods")
+        raise NotImplementedError(f"{type(self).__name__} cannot update differences after a flip")
 
     def log_odds(self, x: Tensor, cache: Cache, sites: Tensor) -> Tensor:
-        """Log of pi(site high given the rest) / pi(site low ...), `[chains, n]`; binary only."""
+        """log pi(site high | rest) - log pi(site low | rest), `[chains, n]`. Binary only."""
         assert isinstance(self.domain, Binary)
         high = x.index_select(1, sites) == self.domain.high
         difference = self.differences(x, cache, sites)
         return torch.where(high, -difference, difference)
 
     def conditional(self, x: Tensor, cache: Cache, sites: Tensor) -> tuple[Tensor, Cache]:
-        """`log_odds`, and the cache with what was found on the way and `moved` can use."""
+        """`log_odds`, and the cache extended by intermediate results that `moved` can use."""
         return self.log_odds(x, cache, sites), cache
 
     def block_log_probs(self, x: Tensor, cache: Cache, sites: Tensor, patterns: Tensor) -> Tensor:
         """Log-probability of `x` with `x[:, sites]` set to each pattern, `[chains, patterns]`.
 
-        Up to a constant a chain. `sites` are `[n]` distinct indices; `patterns` are
+        Up to a constant per chain. `sites` are `[n]` distinct indices; `patterns` are
         `[1 or chains, patterns, n, ...]`.
         """
         count = patterns.shape[1]
@@ -172,33 +173,33 @@ class EnergyModel(nn.Module, ABC):
     def site_log_probs(self, x: Tensor, cache: Cache, site: Tensor) -> Tensor:
         """Log-probability of `x` with `site` `[1]` at each of its values, `[chains, values]`.
 
-        Up to a constant a chain; what Gibbs draws a categorical site from.
+        Up to a constant per chain. Gibbs draws a categorical site from it.
         """
         patterns = self.domain.patterns(1, x.device).unsqueeze(0)
         return self.block_log_probs(x, cache, site, patterns)
 
 
 class DataModel(EnergyModel):
-    """A target that is a sum over rows of data, so that a minibatch estimates it.
+    """A target that is a sum over `rows` rows of data, so that a minibatch can estimate it.
 
-    `rows` counts them. `forward` is the full-batch target, and `given(batch)` the estimate from the
-    rows with indices `batch` `[n]`, scaled so that its gradient is unbiased: a model of its own, so
-    that whoever evaluates it twice sees the same rows.
+    `forward` is the full-batch target. `given(batch)` estimates it from the rows with indices
+    `batch` `[n]`, scaled so that the gradient is unbiased. It returns a separate model, so that
+    repeated evaluations use the same rows.
     """
 
     rows: int
 
     @abstractmethod
     def given(self, batch: Tensor) -> EnergyModel:
-        """The target estimated from the rows `batch`; reads nothing on the host."""
+        """The target estimated from the rows `batch`. Reads no device data on the host."""
 
 
 class AnnealedModel(EnergyModel):
-    """A path of targets pi_beta from one that can be drawn from, beta = 0, to another, beta = 1.
+    """A path of targets pi_beta: beta = 0 can be sampled exactly, beta = 1 is the target of AIS.
 
-    `know(x)` is what the path must know of a point to price a change of beta there, a tuple of
-    tensors, chains first, that does not depend on beta. Whoever keeps it beside a chain gets
-    log-ratios, and evaluations at that point, for nothing.
+    `know(x)` returns what is needed to change beta at the point `x`: a tuple of tensors, chains
+    first, that does not depend on beta. A caller that keeps it with its chain obtains log-ratios
+    and evaluations at that point without evaluating the model again.
     """
 
     beta: Tensor  # scalar, a buffer: changing it reads nothing on the host
@@ -213,30 +214,33 @@ class AnnealedModel(EnergyModel):
 
     @abstractmethod
     def move_to(self, beta: Tensor, x: Tensor | None = None, known: Cache = ()) -> None:
-        """Change beta. An evaluation at this tensor `x`, of which `known` is known, is then free.
+        """Change beta. With `x` and `known = know(x)`, the next evaluation at `x` is free.
 
-        It holds until the next change, for as long as `x` is not overwritten.
+        This is valid until the next change of beta, and only while `x` is not overwritten.
         """
 
     @abstractmethod
     def know(self, x: Tensor) -> Cache:
-        """What is known of `x`, at no evaluation where a step since `move_to` has just made it."""
+        """The quantities at `x` that do not depend on beta. Free if the last step evaluated `x`."""
 
     @abstractmethod
     def log_ratio(self, known: Cache, beta: Tensor) -> Tensor:
-        """How much log pi of `x` grows from the present beta to this one, `[chains]`, float64."""
+        """log pi at `beta` - log pi at the current beta, for the point of `known`.
+
+        `[chains]`, float64.
+        """
 
 
 class Predictor(DataModel):
-    """A DataModel whose rows are features and targets in [0, 1]: a regression, x its weights."""
+    """A regression: rows have features and targets in [0, 1], and the state x is the weights."""
 
     @abstractmethod
     def on(self, features: Tensor, targets: Tensor) -> "Predictor":
-        """The same regression on other rows, `[rows, features]` and `[rows]`."""
+        """This regression on other data: features `[rows, features]` and targets `[rows]`."""
 
     @abstractmethod
     def predict(self, x: Tensor, features: Tensor) -> Tensor:
-        """The targets that each chain expects, `[chains, ...], [n, features] -> [chains, n]`."""
+        """The predicted targets of each chain, `[chains, ...], [n, features] -> [chains, n]`."""
 
 
 class CarriesRates(ABC):
@@ -244,14 +248,14 @@ class CarriesRates(ABC):
 
     @abstractmethod
     def set_rates(self, batches: Iterable[Tensor]) -> None:
-        """Rates of the rows of all `batches` `[n, dim]`; ValueError where there are none."""
+        """Set the rates from the rows of all `batches` `[n, dim]`. ValueError without rows."""
 
 
 class Function(EnergyModel):
     """Any PyTorch function of x as a target: `Function(lambda x: ..., Binary(10))`.
 
-    `log_prob` maps `[chains, *domain.shape]` to `[chains]` and must be differentiable for the
-    gradient-based samplers. `Sampler.init` checks what it returns.
+    `log_prob` maps `[chains, *domain.shape]` to `[chains]`. Gradient-based samplers need it to be
+    differentiable. `Sampler.init` checks its result.
     """
 
     def __init__(self, log_prob: Callable[[Tensor], Tensor], domain: Domain) -> None:

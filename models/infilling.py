@@ -1,4 +1,4 @@
-"""Filling the blanks of a sentence: a masked language model as a target over words.
+"""Text infilling: a masked language model as a target over the words at a sentence's blanks.
 
 R. Zhang, X. Liu and Q. Liu (ICML 2022), Section 7.5 and Appendix I.6.
 
@@ -9,12 +9,13 @@ R. Zhang, X. Liu and Q. Liu (ICML 2022), Section 7.5 and Appendix I.6.
     X                the sentence, its blanks filled with theta
     f(. | X)         `MaskedLM.log_probs`, normalised over the vocabulary
 
-Each blank of each chain is a sequence of its own with that blank masked; all are one batch. Words
-enter as x times the embedding matrix E, so that one backward pass gives the gradient over the whole
-vocabulary: log f at a site itself, plus (dU / d embedding) E' from the other blanks' contexts.
-
-U is a pseudo-log-likelihood. Its conditional at a site is not f: theta_i also stands in the
+For each blank of each chain, the network sees one sequence with that blank masked; all sequences
+form a batch. Words enter as x times the embedding matrix E, so that one backward pass gives the
+gradient for the whole vocabulary: log f at the site itself, plus (dU / d embedding) E' from the
 contexts of the other blanks.
+
+U is a pseudo-log-likelihood. Its conditional at a site is not f, because theta_i is also part of
+the contexts of the other blanks.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,24 +29,24 @@ from models.domain import Categorical
 from models.masked_lm import MASK, MaskedLM
 
 GibbsLaw = Literal["masked", "exact"]
-LARGEST = 100_000  # sequences that a step may price for exact conditionals
+LARGEST = 100_000  # sequences that a step may evaluate for exact conditionals
 
 
 class TextInfilling(EnergyModel):
-    """The words at the blanks of one sentence; `given` turns to another.
+    """The words at the blanks of one sentence; `given` makes the target of another sentence.
 
     Args:
         language: the masked language model.
         text: the sentence with "[MASK]" at its blanks, or its words.
-        mask_each: False masks nothing: U = sum_i log f(theta_i | X), one sequence a chain. The
-            word to be predicted is then seen, which a BERT has learned to copy more or less.
-        gibbs: what Gibbs resamples a site from. "masked": f(. | X with the site masked), one
-            sequence a chain, as Wang and Cho (2019) do; such a chain does not leave exp(U)
-            invariant, but a law of its own, which depends on the order of the sites too. "exact":
-            exp(U)'s conditional, which prices every word at the site.
-        batch: sequences that the network sees at once.
+        mask_each: False masks nothing: U = sum_i log f(theta_i | X), one sequence per chain. The
+            network then sees the word that it predicts, and BERT mostly copies it.
+        gibbs: the law from which Gibbs resamples a site. "masked" is f(. | X with the site masked),
+            with one sequence per chain, as in Wang and Cho (2019). Its stationary law is not
+            exp(U), and depends on the order of the sites. "exact" is the conditional of exp(U),
+            which evaluates every word at the site.
+        batch: number of sequences that the network processes at once.
 
-    Raises ValueError where the text has no blank.
+    Raises ValueError if the text has no blank.
     """
 
     places: Tensor
@@ -86,7 +87,7 @@ class TextInfilling(EnergyModel):
         return torch.cat(parts)
 
     def log_prob_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Part by part, so that the graph of one part only is kept."""
+        """Computed in parts, so that only the graph of one part is in memory."""
         parts = [
             super(TextInfilling, self).log_prob_and_grad(part)
             for part in self._parts(x, self.mask_each)
@@ -95,9 +96,9 @@ class TextInfilling(EnergyModel):
         return torch.cat(log_prob), torch.cat(grad)
 
     def log_probs(self, x: Tensor) -> Tensor:
-        """The log f of every word at every blank, given the rest as the target has it.
+        """log f of every word at every blank, in the target's context: `[chains, sites, values]`.
 
-        `[chains, sites, values]`.
+        The context masks the blank, or nothing if `mask_each` is False.
         """
         if self.mask_each:
             return self._masked(x)
@@ -114,16 +115,16 @@ class TextInfilling(EnergyModel):
         return self._ask(copies.flatten(0, 1), lambda hidden: _at(hidden, places)).view_as(x)
 
     def log_likelihood(self, x: Tensor) -> Tensor:
-        """U with each position masked, `[chains]`, whatever the target masks."""
+        """U with each position masked, `[chains]`, even if `mask_each` is False."""
         return torch.cat([(p * self._masked(p)).sum((-2, -1)) for p in self._parts(x, masked=True)])
 
     def blank_log_probs(self) -> Tensor:
-        """The log f of every word at every blank with all blanks masked, `[sites, values]`."""
+        """log f of every word at every blank, with all blanks masked: `[sites, values]`."""
         mask = self.fixed.index_select(0, self.places).unsqueeze(0)
         return self._ask(mask, lambda hidden: hidden.index_select(1, self.places)).squeeze(0)
 
     def site_log_probs(self, x: Tensor, cache: Cache, site: Tensor) -> Tensor:
-        """The law that Gibbs draws `site` `[1]` from, `[chains, values]` (see `gibbs`)."""
+        """Log of the law from which Gibbs draws `site` `[1]`, `[chains, values]` (see `gibbs`)."""
         if self.gibbs == "exact":
             self._require_few(len(x) * len(self.language.values))
             return super().site_log_probs(x, cache, site)
@@ -148,15 +149,15 @@ class TextInfilling(EnergyModel):
         return super().differences(x, cache, sites)
 
     def words(self, x: Tensor) -> list[list[str]]:
-        """The words of each chain's blanks; `##ing` is a piece that belongs to the word before."""
+        """The words at each chain's blanks. A piece `##ing` continues the word before it."""
         return self.language.words(x.argmax(-1))
 
     def _parts(self, x: Tensor, masked: bool) -> tuple[Tensor, ...]:
-        """Chains whose sequences are a batch."""
+        """Split the chains, so that the sequences of each part form a batch."""
         return x.split(max(1, self.batch // (self.domain.dim if masked else 1)))
 
     def _ask(self, filled: Tensor, pick: Callable[[Tensor], Tensor]) -> Tensor:
-        """The language model's answer to the sentence with `filled` `[n, sites, width]` in it."""
+        """Log-probabilities for the sentence with embeddings `filled` `[n, sites, width]`."""
         embedded = self.fixed.expand(len(filled), -1, -1).index_copy(1, self.places, filled)
         return self.language.log_probs(embedded, pick)
 
@@ -164,7 +165,7 @@ class TextInfilling(EnergyModel):
         sequences = states * (self.domain.dim if self.mask_each else 1)
         if sequences > LARGEST:
             raise ValueError(
-                f"exact conditionals would take {sequences:,} sequences a step, at most "
+                f"exact conditionals would take {sequences:,} sequences per step, at most "
                 f"{LARGEST:,} are allowed; use sampler=gwg, dula or dmala, gibbs=masked "
                 "with sampler=gibbs, or restrict the vocabulary (language.words)"
             )

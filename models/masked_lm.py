@@ -1,8 +1,9 @@
-"""Masked language models of `transformers`: load one, ask it for words, or start a new one.
+"""Masked language models of `transformers`: load one, query it, or create a new one.
 
-Any checkpoint with a masked-language-modelling head serves: a name on the Hugging Face hub, or a
-folder in the hub's format with safetensors weights. `mini_bert` is the small one that comes with
-this project (models/mini_bert), and stands in, out loud, for a name that cannot be had.
+A checkpoint is a name on the Hugging Face hub, or a folder in the hub's format with safetensors
+weights. It needs a masked-language-modelling head. `mini_bert` is a small model that comes with
+this project (models/mini_bert). If a checkpoint is not available, mini_bert replaces it, with a
+warning.
 """
 
 import logging
@@ -27,8 +28,8 @@ from transformers.utils import logging as transformers_logging  # noqa: E402
 
 log = logging.getLogger(__name__)
 EMBEDDED = Path(__file__).resolve().parent / "mini_bert"
-_missing: dict[str, OSError] = {}  # checkpoints that the hub did not give
-MASK = "[MASK]"  # a blank in a text, whatever the tokenizer calls it
+_missing: dict[str, OSError] = {}  # checkpoints that could not be downloaded
+MASK = "[MASK]"  # a blank in a text; each tokenizer has its own mask token
 
 
 class MaskedLM(nn.Module):
@@ -36,22 +37,23 @@ class MaskedLM(nn.Module):
 
     Args:
         checkpoint: a name on the hub, a folder, or "mini_bert".
-        exclude_special: no blank is filled with a special token ([CLS], [UNK] ...) or one of
-            BERT's placeholders ([unused7]).
-        words: the only tokens that may fill a blank; None for the whole vocabulary: the rows of the
-            embedding table that the tokenizer has a string for. Tables are often padded.
+        exclude_special: whether to exclude special tokens ([CLS], [UNK] ...) and BERT's
+            placeholders ([unused7]) from blanks.
+        words: the only tokens that may fill a blank. None allows the whole vocabulary, that is, the
+            rows of the embedding table for which the tokenizer has a string (tables are often
+            padded).
         download: whether a checkpoint that is not in the hub's cache may be downloaded.
-        strict: whether a checkpoint that cannot be had is an error, not replaced by mini_bert.
+        strict: whether an unavailable checkpoint is an error; otherwise mini_bert replaces it.
 
     Attributes:
-        name: of the checkpoint that is used; `substitute` says that it is not what was asked for.
+        name: the checkpoint that is used; `substitute` is True if another one was asked for.
         values: ids of the tokens that may fill a blank, `[values]`.
         embeddings: their input embeddings, `[values, width]`.
 
     Raises:
-        OSError: if the checkpoint cannot be had and `strict`, or if a folder holds none.
+        OSError: if the checkpoint is not available and `strict`, or if a folder holds none.
         ValueError: if it has no masked-language-modelling head, no mask token or no embedding of
-            it, or if one of `words` is no token of it.
+            it, or if one of `words` is not one of its tokens.
     """
 
     values: Tensor
@@ -70,13 +72,13 @@ class MaskedLM(nn.Module):
         self.name, self.network, self.tokenizer = _load(checkpoint, download, strict)
         self.substitute = self.name != checkpoint
         if self.tokenizer.mask_token is None:
-            raise ValueError(f"{checkpoint} has no mask token: it is no masked language model")
+            raise ValueError(f"{checkpoint} has no mask token: it is not a masked language model")
         self.network.float().eval().requires_grad_(False)
         table = self.network.get_input_embeddings().weight
         if self.tokenizer.mask_token_id >= len(table):
             raise ValueError(
-                f"{checkpoint} has {len(table)} embeddings, its mask token would be the one with "
-                f"index {self.tokenizer.mask_token_id}: network and tokenizer do not fit"
+                f"{checkpoint} has {len(table)} embeddings, but its mask token has index "
+                f"{self.tokenizer.mask_token_id}: network and tokenizer do not match"
             )
         self.register_buffer("values", self._values(len(table), exclude_special, words))
         self.register_buffer("embeddings", table[self.values].clone(), persistent=False)
@@ -94,9 +96,9 @@ class MaskedLM(nn.Module):
         return torch.tensor(sorted(allowed))
 
     def tokens(self, words: Sequence[str]) -> tuple[Tensor, Tensor]:
-        """Ids of the sentence with "[MASK]" at its blanks, `[length]`, and the blanks' places.
+        """Token ids `[length]` of a sentence with "[MASK]" at its blanks, and the blanks' places.
 
-        Raises ValueError for a sentence that is too long for the network.
+        Raises ValueError if the sentence is too long for the network.
         """
         mask = self.tokenizer.mask_token
         text = " ".join(mask if word == MASK else word for word in words)
@@ -116,10 +118,10 @@ class MaskedLM(nn.Module):
     def log_probs(self, embedded: Tensor, pick: Callable[[Tensor], Tensor]) -> Tensor:
         """Log-probabilities of `values` at the places that `pick` chooses.
 
-        `embedded` are sequences `[n, length, width]`; `pick` reduces the last hidden states
-        `[n, length, hidden]` to `[..., hidden]`, and the result is `[..., values]`. The head, which
-        multiplies by the whole vocabulary, sees no other place. The probabilities are normalised
-        over the whole vocabulary, with what may not fill a blank.
+        `embedded` are sequences `[n, length, width]`. `pick` reduces the last hidden states
+        `[n, length, hidden]` to `[..., hidden]`; the result is `[..., values]`. The head multiplies
+        by the whole vocabulary, so it is applied only to the chosen places. Probabilities are
+        normalised over the whole vocabulary, including tokens that may not fill a blank.
         """
 
         def keep(module: nn.Module, given: Any, output: Any) -> Any:
@@ -137,18 +139,18 @@ class MaskedLM(nn.Module):
         return logits - normaliser
 
     def words(self, index: Tensor) -> list[list[str]]:
-        """The tokens with positions `index` `[chains, n]` among `values`; `##ing` for a piece."""
+        """The tokens at `index` `[chains, n]` of `values`. A word piece is written `##ing`."""
         pieces = [self.tokenizer.convert_ids_to_tokens(row) for row in self.values[index].tolist()]
         return [[piece.lstrip("Ġ▁") or piece for piece in row] for row in pieces]
 
 
 def _load(checkpoint: str, download: bool, strict: bool) -> tuple[str, Any, Any]:
-    """What is used, and its network and tokenizer."""
+    """The name of the checkpoint that is used, its network and its tokenizer."""
     folder = EMBEDDED if checkpoint == "mini_bert" else Path(checkpoint).expanduser()
     if folder.is_dir():
         return checkpoint, *_read(str(folder), local=True)
     if folder.is_absolute() or checkpoint.startswith("."):
-        raise FileNotFoundError(f"a checkpoint must be a folder or a name on the hub, no {folder}")
+        raise FileNotFoundError(f"a checkpoint must be a folder or a name on the hub, got {folder}")
     try:
         return checkpoint, *_from_hub(checkpoint, download)
     except OSError as error:
@@ -157,18 +159,19 @@ def _load(checkpoint: str, download: bool, strict: bool) -> tuple[str, Any, Any]
         reason = str(error).strip().splitlines()[0]
         edge = "#" * 88
         log.warning(
-            "\n%s\n## SUBSTITUTE MODEL: THIS IS NOT %s\n## used:  mini_bert, the small one that "
-            "comes with this project\n## why:   %s\n## Nothing made with it may be set beside a "
-            "published number.\n## model.language.strict=true makes this an error.\n%s",
+            "\n%s\n## SUBSTITUTE MODEL: THIS IS NOT %s\n## used:  mini_bert, the small model of "
+            "this project\n## why:   %s\n## Do not compare its results with published "
+            "numbers.\n## model.language.strict=true makes this an error.\n%s",
             *(edge, checkpoint.upper(), reason, edge),
         )
         return "mini_bert", *_read(str(EMBEDDED), local=True)
 
 
 def _from_hub(checkpoint: str, download: bool) -> tuple[Any, Any]:
-    """From the hub's cache, else from the hub, which is asked once in a process.
+    """Network and tokenizer from the hub's cache, else from the hub.
 
-    Without a network it takes the hub's client most of a minute to say so.
+    A failed download is tried once per process, because without a network the hub's client takes
+    most of a minute to fail.
     """
     try:
         return _read(checkpoint, local=True)
@@ -178,7 +181,7 @@ def _from_hub(checkpoint: str, download: bool) -> tuple[Any, Any]:
     if checkpoint in _missing:
         raise _missing[checkpoint]
     try:
-        log.info("asking the hub for %s", checkpoint)
+        log.info("downloading %s from the hub", checkpoint)
         return _read(checkpoint, local=False)
     except OSError as error:
         _missing[checkpoint] = error

@@ -2,12 +2,12 @@
 
 O. Breuleux, Y. Bengio and P. Vincent, "Quickly Generating Representative Samples from an
 RBM-Derived Process", Neural Computation 2011, Section 4. The rates are the mean sufficient
-statistics of the training data, completed by the model:
+statistics of the training data. Hidden units are replaced by their expectation:
 
     R = mean over the data of (x E[h|x]', x, E[h|x])
 
-They belong to a model and a data set, not to a sampler: a model of this class carries them as
-buffers, so they are hashed, stored and moved to a device with its weights.
+The rates depend on a model and a data set, not on a sampler. The model holds them as buffers, so
+they are hashed, stored and moved to a device together with its weights.
 """
 
 from collections.abc import Iterable
@@ -42,7 +42,10 @@ class RatedRBM(RBM, CarriesRates):
 
     @torch.no_grad()
     def set_rates(self, batches: Iterable[Tensor]) -> None:
-        """Rates of the rows of all `batches` `[n, visible]`, summed in float64."""
+        """Set the rates from the rows of all `batches` `[n, visible]`, summed in float64.
+
+        Raises ValueError without rows.
+        """
         weight, visible, hidden = (
             torch.zeros_like(rates, dtype=torch.float64)
             for rates in (self.weight_rates, self.visible_rates, self.hidden_rates)

@@ -1,11 +1,11 @@
-"""Restricted Boltzmann machine with binary units, as a distribution of its visible units.
+"""Restricted Boltzmann machine (RBM) with binary units, as a distribution over visible units.
 
     log p(x, h) = x' W h + b' x + c' h            up to a constant
     log p(x)    = b' x + sum_j softplus(W' x + c)_j      (minus the free energy)
 
 Zhang et al. (2022), App. I.3. x in {0, 1}^visible, h in {0, 1}^hidden. The value and the gradient
-b + W sigmoid(W'x + c) share one matrix product, and a flip of one visible unit moves the hidden
-inputs W'x + c by one row of W.
+b + W sigmoid(W'x + c) share the product W'x. Flipping a visible unit changes the hidden inputs
+W'x + c by one row of W.
 """
 
 import torch
@@ -21,9 +21,9 @@ from models.rows import add_rows, flip_changes
 class RBM(EnergyModel):
     """Bernoulli RBM. `weight` `[visible, hidden]`, `visible_bias` b, `hidden_bias` c.
 
-    Weights start as N(0, 0.01^2) from the global generator (`Run.seeded` fixes it), biases at 0.
-    They are meant to be learned: the model is `untrained` until a state is loaded, or this is set
-    to False.
+    Weights are initialised from N(0, 0.01^2) by the global generator (`Run.seeded` seeds it),
+    biases by 0. The parameters have to be learned: the model is `untrained` until a state is
+    loaded, or the attribute is set to False.
     """
 
     recipe = "pretrain=cd"
@@ -38,7 +38,7 @@ class RBM(EnergyModel):
         self.hidden_bias = nn.Parameter(torch.zeros(hidden), requires_grad=False)
 
     def start_from_data(self, mean: Tensor) -> None:
-        """Visible biases at the log-odds of the data mean `[visible]`, clamped to [.01, .99]."""
+        """Set visible biases to the log-odds of the data mean `[visible]`, within [.01, .99]."""
         self.visible_bias.data.copy_(mean.clamp(0.01, 0.99).logit())
 
     def hidden_inputs(self, x: Tensor) -> Tensor:
@@ -73,7 +73,7 @@ class RBM(EnergyModel):
 
     @torch.no_grad()
     def log_z_and_mean(self) -> tuple[Tensor, Tensor] | None:
-        """By enumeration of the hidden layer, where it is the smaller and at most 16 units."""
+        """Enumerate the hidden layer, if it is the smaller one and has at most 16 units."""
         visible, hidden = self.weight.shape
         if hidden >= visible or hidden > 16:
             return None
@@ -95,14 +95,14 @@ class RBM(EnergyModel):
         return inputs, torch.where(change.squeeze(1) == 0, cache[1], cache[2])
 
     def conditional(self, x: Tensor, cache: Cache, sites: Tensor) -> tuple[Tensor, Cache]:
-        """Of one site, the cache also gets the softplus sum after a flip."""
+        """`log_odds` and the cache. For a single site, it also holds the flip's softplus sum."""
         if len(sites) > 1:
             return super().conditional(x, cache, sites)
         inputs, total = cache
         signs = 1 - 2 * x.index_select(1, sites)  # [chains, 1]
         row = self.weight.index_select(0, sites)
         flipped = softplus_sum(torch.addcmul(inputs, signs, row))
-        # Change of the softplus sum when the unit goes from 0 to 1, and its bias.
+        # The change of the softplus sum when the unit goes from 0 to 1, plus its bias.
         log_odds = (flipped - total).unsqueeze(1).mul_(signs)
         log_odds += self.visible_bias.index_select(0, sites)
         return log_odds, (inputs, total, flipped)
@@ -132,5 +132,5 @@ class RBM(EnergyModel):
 
 
 def bernoulli(log_odds: Tensor, rng: Generator) -> Tensor:
-    """0.0 or 1.0 with the given log-odds."""
+    """Draws of 0.0 or 1.0 with the given log-odds of 1."""
     return log_odds.sigmoid().sub_(uniform_like(log_odds, rng)).ceil_()

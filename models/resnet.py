@@ -2,11 +2,12 @@
 
     log pi(x) = f(x) + b'x  up to a constant,     b = logit(mean (1 - 2e-2) + 1e-2)
 
-f is a 3x3 convolution, residual blocks of two 3x3 convolutions each, of which the first two halve
-the image (their shortcuts are 1x1 convolutions), the mean over the image and a linear head. There
-is no normalisation; the activation is Swish, z sigmoid(z). The base measure b'x are independent
-sites with the data's frequencies. Zhang et al. (2022), Section 7.3 and App. I.4; W. Grathwohl et
-al., ICML 2021, whose scripts let Swish learn a slope a channel, which is 1 here.
+f consists of a 3x3 convolution, residual blocks of two 3x3 convolutions each, the mean over the
+image and a linear head. The first two blocks halve the image; their shortcuts are 1x1 convolutions.
+There is no normalisation. The activation is Swish, z sigmoid(z). The base measure b'x makes sites
+independent, with the data's frequencies. Zhang et al. (2022), Section 7.3 and App. I.4; W.
+Grathwohl et al., ICML 2021. Their scripts learn a slope of Swish per channel, which is fixed to 1
+here.
 """
 
 import math
@@ -21,23 +22,23 @@ from torch.nn.functional import avg_pool2d, conv2d, conv_transpose2d, pad, pixel
 from models.base import Cache, EnergyModel
 from models.domain import Binary
 
-HALVING = 2  # blocks that do
+HALVING = 2  # number of blocks that halve the image
 
 
 class Halved(nn.Conv2d):
     """A 1x1 convolution of every second row and column, `[n, maps, h, w]` to half the size.
 
-    It equals `nn.Conv2d(maps, maps, 1, stride=2)` and has its parameters. That form is avoided:
-    where a processor has AVX2 and no AVX-512, oneDNN's backward pass of a strided 1x1 convolution
-    writes outside its memory (2 to 7 input channels, channels last). Convolutions of stride 1, and
-    strided 3x3 ones, showed no such fault.
+    It equals `nn.Conv2d(maps, maps, 1, stride=2)` and has the same parameters. It avoids a bug of
+    oneDNN: on processors with AVX2 but without AVX-512, the backward pass of a strided 1x1
+    convolution writes outside its memory (2 to 7 input channels, channels last). Convolutions with
+    stride 1, and strided 3x3 convolutions, did not show the bug.
     """
 
     def __init__(self, maps: int) -> None:
         super().__init__(maps, maps, 1)
 
     def forward(self, z: Tensor) -> Tensor:
-        return super().forward(avg_pool2d(z, 1, 2))  # faster than a slice, the same numbers
+        return super().forward(avg_pool2d(z, 1, 2))  # equals a slice, but is faster
 
 
 class Block(nn.Module):
@@ -67,18 +68,21 @@ class Network(nn.Module):
         )
 
     def plain(self, images: Tensor) -> Tensor:
-        """As the definition has it; `forward` is the same function, faster."""
+        """The network by its definition. `forward` computes the same function faster."""
         return self.blocks(self.enter(images))
 
     def forward(self, images: Tensor) -> Tensor:
-        """Both branches of the first block as one convolution of the image.
+        """Compute the first convolution and both branches of the first block as one convolution.
 
-        The first convolution is linear, and so are the two that follow it: together they are a 5x5
-        and a 3x3 one with stride 2. On the quarter images of `pixel_unshuffle` both fit into 3x3
-        with stride 1, and nothing has the full size any more, which was most of the work. Outside
-        the image the first convolution counts as zero, which a 5x5 kernel does not know: it sees
-        row -1 and column -1. Copies of the input that hold the first row, the first column and the
-        corner alone take that away. A channel of ones carries the biases.
+        The first convolution is followed by two linear convolutions, that of the block's first
+        layer and that of its shortcut. The compositions are a 5x5 and a 3x3 convolution, both with
+        stride 2. On the quarter images of `pixel_unshuffle`, both fit into one 3x3 convolution with
+        stride 1. This avoids feature maps of full size, which were most of the work.
+
+        The border needs a correction. The output of the first convolution is padded by zeros, but
+        the composed 5x5 kernel computes values for row -1 and column -1. Copies of the input that
+        hold only the first row, the first column or the corner subtract them. A channel of ones
+        carries the biases.
         """
         quarters = pixel_unshuffle(images, 2)
         ones = torch.ones_like(quarters[:, :1])  # [n, 1, h, w]
@@ -97,7 +101,7 @@ class Network(nn.Module):
         return cast(Block, self.blocks[0])
 
     def _both(self) -> Tensor:
-        """The kernel that `forward` speaks of, `[2 maps, 20, 3, 3]`."""
+        """The composed kernel of `forward`, `[2 maps, 20, 3, 3]`."""
         block = self._halving()
         (inner, bias), (outer, outer_bias), (short, short_bias) = (
             (cast(nn.Conv2d, layer).weight, cast(Tensor, layer.bias))
@@ -105,9 +109,9 @@ class Network(nn.Module):
         )
 
         def part(up: Tensor, down: Tensor, space: tuple[int, int, int, int]) -> Tensor:
-            """Of the taps `up` of the second convolution and `down` of the first: [maps, 5, 3, 3].
+            """Compose taps `up` of the second and `down` of the first convolution: [maps, 5, 3, 3].
 
-            `space` is what is missing, left, right, above and below, to the offsets -2 to 3.
+            `space` pads the result on the left, right, top and bottom to offsets -2 to 3.
             """
             wide = pad(conv_transpose2d(up, down), space)  # [maps, 1, 6, 6]
             taps = wide.view(-1, 3, 2, 3, 2).permute(0, 2, 4, 1, 3).flatten(1, 2)
@@ -129,10 +133,10 @@ class Network(nn.Module):
 class ResNet(EnergyModel):
     """Images of `shape` (height, width) as flat states `[chains, height * width]` in {0, 1}.
 
-    `bf16` computes the network's convolutions in bfloat16: "gradient" for gradients alone, which
-    leaves values, and so the Metropolis ratio, in float32 (the proposal is another, the target the
-    same), at the price of one more pass; "all" for values too, whose error then acts like
-    another target. `compile` hands the network to torch.compile. Parameters are PyTorch's default
+    `bf16` computes the network's convolutions in bfloat16. "gradient" does so for gradients only.
+    Values, and so the Metropolis ratio, stay in float32; this changes the proposal but not the
+    target, and costs an additional forward pass. "all" includes values, so rounding errors change
+    the target. `compile` applies torch.compile to the network. Parameters have PyTorch's default
     initialisation, from the global generator, and do not require gradients. Raises ValueError for
     sizes below 1, or an odd side.
     """
@@ -180,7 +184,7 @@ class ResNet(EnergyModel):
         precision: AbstractContextManager = torch.autocast(x.device.type, torch.bfloat16, low)
         with precision:
             maps = self.network(images)
-        # The sums are in x's own precision: they are cheap, and large ones cancel in ratios.
+        # These sums use the precision of x: they are cheap, and large terms cancel in ratios.
         return self.head(maps.to(x.dtype).mean((2, 3))).squeeze(-1) + x @ self.base
 
     def log_prob_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -200,13 +204,13 @@ class ResNet(EnergyModel):
             (grad,) = torch.autograd.grad(self._log_prob(x, self.bf16 is not None).sum(), x)
         return grad
 
-    # The cache is log pi(x), so that Gibbs sampling evaluates one neighbour a step.
+    # The cache is log pi(x), so that Gibbs sampling evaluates one neighbour per step.
 
     def cache(self, x: Tensor) -> Cache:
         return (self(x),)
 
     def conditional(self, x: Tensor, cache: Cache, sites: Tensor) -> tuple[Tensor, Cache]:
-        """Of one site, the cache also gets log pi after a flip."""
+        """`log_odds` and the cache. For a single site, it also holds log pi after the flip."""
         if len(sites) > 1:
             return super().conditional(x, cache, sites)
         old = x.index_select(1, sites)

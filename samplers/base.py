@@ -1,15 +1,15 @@
 """The kernel interface: `init` checks a start, `at` evaluates it, `step` advances every chain once.
 
-A sampler is a frozen dataclass whose fields are its hyperparameters and its YAML keys. It keeps
-nothing on self: memory is in the State, chance in the generator, diagnostics in Info. Two rules let
-one kernel run eagerly and as a captured CUDA graph:
+A sampler is a frozen dataclass. Its fields are its hyperparameters and its YAML keys. It has no
+other attributes: memory is in the State, randomness in the generator, diagnostics in Info. Two
+rules let the same kernel run eagerly and as a captured CUDA graph:
 
-- a State holds tensors only (or tuples of them);
-- a step reads nothing on the host: no `.item()`, no tensor-dependent shapes. `settled` is the one
-  exception, on the CPU alone.
+- A State holds only tensors, or tuples of tensors.
+- A step reads no device data on the host: no `.item()`, no data-dependent shapes. The only
+  exception is `settled`, and only on the CPU.
 
 A step may reuse the memory of the state it is given, so that a one-site sampler need not copy a
-million sites: after `state, info = sampler.step(state, model, rng)` the old state is gone.
+million sites. After `state, info = sampler.step(state, model, rng)`, the old state is invalid.
 """
 
 from abc import ABC, abstractmethod
@@ -25,7 +25,7 @@ from samplers.checks import check_start
 
 
 class State(NamedTuple):
-    """A position and the target's value there, so that no step evaluates a point twice."""
+    """A position with the target's value and gradient there, so that no step recomputes them."""
 
     x: Tensor  # [chains, *domain.shape]
     log_prob: Tensor  # [chains]
@@ -33,7 +33,7 @@ class State(NamedTuple):
 
 
 class Info(NamedTuple):
-    """What a step did, for diagnostics; nothing here feeds the next step."""
+    """Diagnostics of a step. The next step does not depend on them."""
 
     accept_prob: Tensor  # [chains], 1 for samplers that never reject
     log_ratio: Tensor | None = None  # [chains], before min(1, exp(.)); NaN where there is no energy
@@ -47,20 +47,20 @@ class Sampler(ABC):
     uses_gradient: bool = False  # whether the target's gradient is read: `init` then checks it
 
     def init(self, x: Tensor, model: EnergyModel) -> Any:
-        """The state at `x`, `[chains, *domain.shape]`, where chains begin.
+        """The initial state at `x`, `[chains, *domain.shape]`.
 
-        Checks `x` and the target there first, at the cost of one evaluation; raises ValueError as
-        `samplers.checks` says. `x` itself is left untouched.
+        First checks `x` and the target there, which costs one evaluation. Raises ValueError if a
+        check of `samplers.checks` fails. Does not modify `x`.
         """
         check_start(x, model, self.uses_gradient)
         return self.at(x, model)
 
     @abstractmethod
     def at(self, x: Tensor, model: EnergyModel) -> Any:
-        """The state at `x` without any check: for use inside a step and in loops.
+        """The state at `x` without checks, for use inside a step and in loops.
 
-        Raises UnsupportedModelError for a model that cannot be served. `x` is left untouched, by
-        later steps too: a sampler that overwrites its states copies it.
+        Raises UnsupportedModelError if the sampler does not support the model. Neither this method
+        nor later steps may modify `x`: a sampler that overwrites its states must copy it.
         """
 
     @abstractmethod
@@ -68,19 +68,19 @@ class Sampler(ABC):
         """Advance every chain once. The given state must not be used afterwards."""
 
     def refresh(self, state: Any, model: EnergyModel) -> Any:
-        """The state after the target changed (PCD, AIS). Override to keep other memory."""
+        """The state after the target changed (PCD, AIS). Override it to keep other memory."""
         return self.at(state.x, model)
 
     def moved_to(self, x: Tensor, state: Any, model: EnergyModel) -> Any:
-        """The state at other positions `x`, after one elsewhere (a replay buffer).
+        """The state at new positions `x`, given an earlier `state` elsewhere (for replay buffers).
 
-        Override to keep memory that is not a position, such as a scan's.
+        Override it to keep memory that does not depend on the position, such as a scan's.
         """
         return self.at(x, model)
 
 
 class UnsupportedModelError(TypeError):
-    """A sampler was asked to run on a model that it cannot serve."""
+    """The sampler does not support the model."""
 
     def __init__(
         self, sampler: Sampler, model: EnergyModel, needs: str, got: str | None = None
@@ -115,28 +115,28 @@ def metropolis(
 ) -> tuple[AnyState, Info]:
     """Accept each chain's proposal with probability min(1, exp(log_ratio)), `[chains]`.
 
-    NaN and infinity reject. Every field of the two states has chains first; `proposed` may be
-    overwritten. Eq. (3) of Zhang et al. (2022).
+    A ratio of NaN or infinity rejects. In every field of the two states, chains are the first
+    dimension. `proposed` may be overwritten. Eq. (3) of Zhang et al. (2022).
     """
     accepted, accept_prob = decide(log_ratio, rng)
     return select_rows(accepted, proposed, current), Info(accept_prob, log_ratio)
 
 
 def decide(log_ratio: Tensor, rng: Generator) -> tuple[Tensor, Tensor]:
-    """Which proposals are accepted, and with what probability; both shaped as `log_ratio`."""
+    """Which proposals are accepted, and their probability; both have the shape of `log_ratio`."""
     accept_prob = acceptance(log_ratio)
     return torch.empty_like(accept_prob).uniform_(generator=rng) < accept_prob, accept_prob
 
 
 def acceptance(log_ratio: Tensor) -> Tensor:
-    """min(1, exp(log_ratio)); 0 for NaN and for infinity, which no finite energy gives."""
+    """min(1, exp(log_ratio)), but 0 for NaN and infinity, which finite energies never give."""
     return log_ratio.nan_to_num(nan=-torch.inf, posinf=-torch.inf).clamp_(max=0).exp_()
 
 
 def select_rows(chosen: Tensor, new: AnyState, old: AnyState) -> AnyState:
-    """Chain by chain, the rows of `new` where `chosen` `[chains]`, else those of `old`.
+    """For each chain, the row of `new` if `chosen` `[chains]`, else that of `old`.
 
-    The tensors of `new` may be overwritten; none may share memory with another.
+    The tensors of `new` may be overwritten. They must not share memory with each other.
     """
 
     def pick(a: Any, b: Any) -> Any:
@@ -147,7 +147,7 @@ def select_rows(chosen: Tensor, new: AnyState, old: AnyState) -> AnyState:
         rows = chosen if a.ndim == 1 else chosen.view(-1, *[1] * (a.ndim - 1))
         if a.is_cuda or a.dtype != torch.float32 or a.numel() < LARGE:
             return torch.where(rows, a, b)
-        # The same by bits, without new memory, several times faster: b ^ ((a ^ b) & mask).
+        # Bitwise torch.where, in place and several times faster: b ^ ((a ^ b) & mask).
         bits, other = a.view(torch.int32), b.view(torch.int32)
         return bits.bitwise_xor_(other).bitwise_and_(-rows.int()).bitwise_xor_(other).view(a.dtype)
 
@@ -155,10 +155,11 @@ def select_rows(chosen: Tensor, new: AnyState, old: AnyState) -> AnyState:
 
 
 def settled(done: Tensor) -> bool:
-    """Whether all of `done` is true, asked on the CPU only; False on any other device.
+    """Whether all of `done` is true; always False on devices other than the CPU.
 
-    For loops in which further rounds change nothing. They may end early on the CPU. Elsewhere the
-    question would be a host read, so they run to their bound, as a captured CUDA graph must.
+    Use it in loops that have reached a fixed point, where further rounds change nothing. On the
+    CPU such a loop can end early. On other devices the test would be a host read, so the loop runs
+    to its bound, as a captured CUDA graph must.
     """
     return done.device.type == "cpu" and bool(done.all())
 

@@ -1,18 +1,18 @@
-"""Samplers of an RBM that unlearn what they have just drawn: rates-FPCD, rates-herding and SP.
+"""RBM samplers with fast weights: rates-FPCD, rates-herding and sample penalization (SP).
 
 O. Breuleux, Y. Bengio and P. Vincent, "Quickly Generating Representative Samples from an
-RBM-Derived Process", Neural Computation 2011, Sections 2 and 4. A chain draws from the RBM with
-parameters theta + F, where the fast weights F start at 0 and after each sample (x, h) become
+RBM-Derived Process", Neural Computation 2011, Sections 2 and 4. A chain samples the RBM with
+parameters theta + F. The fast weights F start at 0, and each sample (x, h) is unlearned by
 
     F <- alpha F + epsilon_F (R - S),    S = (x h', x, h)
 
 epsilon_F = `fast_step_size`, alpha = `decay`, k = `steps`. R are the rates of the training data
-(`models.rated_rbm`), or 0 in sample penalization. Since F follows the samples, none of the three
-leaves the RBM's own distribution invariant, save at epsilon_F = 0, where rates-FPCD and sample
-penalization are block Gibbs.
+(`models.rated_rbm`), or 0 in sample penalization. Since F depends on the samples, none of the three
+leaves the RBM's distribution invariant. The exception is epsilon_F = 0, where rates-FPCD and sample
+penalization reduce to block Gibbs.
 
-Every chain has fast weights of its own: a state takes chains * visible * hidden numbers (1.6 MB a
-chain at 784 x 500), and one chain, or a few, is the usual number.
+Each chain has its own fast weights, so a state has chains * visible * hidden numbers (1.6 MB per
+chain at 784 x 500). Usual runs have one chain or a few.
 """
 
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ class RatesState(NamedTuple):
 
 
 class _FastWeights(Sampler):
-    """What the three share: the fast weights outlive a change of the model."""
+    """Base class of the three: the fast weights are kept when the model changes."""
 
     exact = False
 
@@ -49,10 +49,10 @@ class _FastWeights(Sampler):
 
 @dataclass(frozen=True)
 class RatesFPCD(_FastWeights):
-    """`steps` block-Gibbs steps under theta + F, then F moves from the sample towards the rates.
+    """`steps` block-Gibbs steps under theta + F, then the update of F. Needs a RatedRBM.
 
-    `statistics` "mean" takes E[h|x] under theta + F for the h of S, "sampled" the h that x was
-    drawn from. `emit` "mean" gives E[x|h] in place of x, as grey values. Needs a RatedRBM.
+    `statistics` chooses the h of S: "mean" uses E[h|x] under theta + F, "sampled" uses the h from
+    which x was drawn. `emit="mean"` returns E[x|h], as grey values, in place of x.
     """
 
     fast_step_size: float = 0.001
@@ -76,9 +76,9 @@ class RatesFPCD(_FastWeights):
 
 @dataclass(frozen=True)
 class SamplePenalization(_FastWeights):
-    """`RatesFPCD` with the rates set to 0: samples are penalised, and nothing is learned back.
+    """`RatesFPCD` with rates R = 0: samples are only penalised. Works with any RBM.
 
-    With `decay` 1 the samples tend to uniform noise. Any RBM will do.
+    With `decay=1`, the samples tend to uniform noise.
     """
 
     fast_step_size: float = 0.001
@@ -104,14 +104,14 @@ class SamplePenalization(_FastWeights):
 
 @dataclass(frozen=True)
 class RatesHerding(_FastWeights):
-    """h and x are set in turn to what is likeliest given the other, until nothing changes.
+    """Sets h and x in turn to the most likely value given the other, up to a fixed point.
 
-    The fixed point is a local maximum of log p(x, h) under theta + F (Section 2). `sweeps` is a
-    bound on the sweeps over h and x. A chain that hits it stops on its way up, goes on from there
-    in the next step, and is counted in `Info.unsettled`. A sweep at a fixed point changes nothing.
-    So the CPU leaves the loop once all chains have settled, while other devices, where that would
-    be a host read, take all `sweeps`, and both end in the same state. Nothing is drawn. Needs a
-    RatedRBM.
+    Deterministic. Needs a RatedRBM. The fixed point is a local maximum of log p(x, h) under
+    theta + F (Section 2). A step takes at most `sweeps` sweeps over h and x. A chain that reaches
+    this bound is counted in `Info.unsettled`, and its next step continues from there. On the CPU,
+    the loop ends once all chains have settled. On other devices this test would be a host read, so
+    the loop takes all `sweeps`. The result is the same, since a sweep at a fixed point changes
+    nothing.
     """
 
     fast_step_size: float = 0.01
@@ -129,7 +129,7 @@ class RatesHerding(_FastWeights):
         self, state: RatesState, model: EnergyModel, rng: Generator
     ) -> tuple[RatesState, Info]:
         assert isinstance(model, RatedRBM)
-        # theta + F once a step: a sweep is two products, and a step has many sweeps.
+        # theta + F is computed once per step: a step has many sweeps, of two products each.
         weight = state.weight + model.weight
         hidden_bias = (state.hidden_bias + model.hidden_bias).unsqueeze(1)
         visible_bias = (state.visible_bias + model.visible_bias).unsqueeze(1)
@@ -176,7 +176,7 @@ def _gibbs(
     rates: RatedRBM | None,
     rng: Generator,
 ) -> tuple[RatesState, Info]:
-    """A step of rates-FPCD, or of sample penalization where `rates` is None."""
+    """A step of rates-FPCD, or of sample penalization if `rates` is None."""
     x = state.position
     for _ in range(sampler.steps):
         h = bernoulli(hidden_inputs(model, state, x), rng)
@@ -194,7 +194,7 @@ def _learned(
     h: Tensor,
     rates: RatedRBM | None,
 ) -> tuple[RatesState, Info]:
-    """F <- alpha F + epsilon_F (R - S), in place; S is that of the position and `h`."""
+    """F <- alpha F + epsilon_F (R - S), in place. S is computed from the position and `h`."""
     size, decay, x = sampler.fast_step_size, sampler.decay, state.position
     state.weight.baddbmm_(x.unsqueeze(2), h.unsqueeze(1), beta=decay, alpha=-size)
     state.visible_bias.mul_(decay).sub_(x, alpha=size)

@@ -1,13 +1,13 @@
-"""Steps per second of samplers and models here, beside the same written plainly.
+"""Benchmark samplers and models: steps per second, compared with a plain reference.
 
     python -m scripts.bench                 print the tables (some minutes)
     python -m scripts.bench --out FILE.csv  write them too, with FILE_sites.csv and FILE_sites.png,
                                             and FILE_learning.csv (see scripts/bench_learning.py)
 
-Each pair is measured in one process, in turns: a burst of ours, a burst of the plain reference
-(scripts/plain_reference.py), ours again. A ratio is the median over the turns of the ratio within
-one, so that a machine which slows down slows both; the spread is the quartiles'. A second
-table is the cost of a step against the number of sites of a lattice.
+Our code and the plain reference (scripts/plain_reference.py) are timed alternately in one process.
+Each turn gives a ratio; tables report the median and quartiles of these ratios over turns. A
+slowdown of the machine affects both sides of a turn, so the ratio is robust to it. A second table
+shows the cost of a step against the number of sites of a lattice.
 """
 
 import argparse
@@ -39,9 +39,9 @@ from samplers.langevin import DMALA, DULA
 from scripts import bench_learning
 from scripts import plain_reference as plain
 
-Burst = Callable[[int], None]  # so many steps of all chains
+Burst = Callable[[int], None]  # runs a number of steps of all chains
 
-# Each sampler, and the maker of its plain step (Gibbs remembers a site).
+# Each sampler, and a function that makes its plain step (Gibbs keeps a site between steps).
 SAMPLERS: dict[str, tuple[Sampler, Callable[[], plain.Step]]] = {
     "gibbs-1": (Gibbs(), plain.Gibbs),
     "gwg-1": (GWG(), lambda: plain.gwg),
@@ -63,7 +63,7 @@ SCALING_CHAINS = 4
 
 @dataclass(frozen=True)
 class Row:
-    """One pair: medians and quartiles of steps (of all chains) per second, and of their ratio."""
+    """One comparison: medians and quartiles of steps (of all chains) per second, and the ratio."""
 
     model: str
     chains: int
@@ -95,9 +95,9 @@ class Cost:
 
 
 def model_named(name: str) -> EnergyModel:
-    """`ising-SIDExSIDE`, `rbm-VISIBLExHIDDEN` or `bnn-ROWSxFEATURESxHIDDEN`.
+    """The model `ising-SIDExSIDE`, `rbm-VISIBLExHIDDEN` or `bnn-ROWSxFEATURESxHIDDEN`.
 
-    The weights of an RBM are of a trained one's size.
+    An RBM has random weights of the size of trained ones.
     """
     kind, sizes = name.split("-")
     if kind == "bnn":
@@ -122,7 +122,7 @@ def plain_model(model: EnergyModel) -> nn.Module:
 
 
 def ours(sampler: Sampler, model: EnergyModel, x: Tensor) -> Burst:
-    """Bursts of one chain of ours, as `experiments.chain` runs it."""
+    """Bursts of our sampler, run as in `experiments.chain`."""
     rng = Generator().manual_seed(1)
     with torch.no_grad():
         state: Any = sampler.init(x, model)
@@ -137,7 +137,7 @@ def ours(sampler: Sampler, model: EnergyModel, x: Tensor) -> Burst:
 
 
 def theirs(step: plain.Step, model: nn.Module, x: Tensor) -> Burst:
-    """Bursts of one chain of the plain reference."""
+    """Bursts of the plain reference."""
 
     def burst(steps: int) -> None:
         nonlocal x
@@ -148,14 +148,14 @@ def theirs(step: plain.Step, model: nn.Module, x: Tensor) -> Burst:
 
 
 def seconds(burst: Burst, steps: int) -> float:
-    """Seconds of one step, over `steps`."""
+    """Seconds per step, averaged over `steps` steps."""
     start = time.perf_counter()
     burst(steps)
     return (time.perf_counter() - start) / steps
 
 
 def steps_in(burst: Burst, budget: float) -> int:
-    """How many steps take `budget` seconds, at least 1; also a warm-up."""
+    """The number of steps that take about `budget` seconds, at least 1. Also warms up."""
     steps = 1
     while (duration := seconds(burst, steps) * steps) < budget / 4:
         steps *= 2
@@ -169,7 +169,7 @@ def spread(values: list[float]) -> tuple[float, float, float]:
 
 
 def compare(name: str, sampler: str, turns: int, budget: float) -> Row:
-    """One row: `turns` turns of about `budget` seconds (or one step) a side."""
+    """One row, from `turns` turns. Each side of a turn takes about `budget` seconds or one step."""
     model, chains = model_named(name), CHAINS[name]
     kernel, make_step = SAMPLERS[sampler]
     x = model.domain.uniform(chains, Generator().manual_seed(0))
@@ -235,7 +235,7 @@ def cost_table(found: list[Cost]) -> Table:
 
 
 def write(path: Path, rows: list[Any]) -> None:
-    """A CSV whose first line, a comment, says how it was made."""
+    """Write a CSV. Its first line is a comment with the command and the machine."""
     command = shlex.join(["python", "-m", "scripts.bench", *sys.argv[1:]])
     versions = f"torch {torch.__version__}, Python {platform.python_version()}"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -249,7 +249,7 @@ def write(path: Path, rows: list[Any]) -> None:
 
 
 def plot(path: Path, found: list[Cost]) -> None:
-    """Cost of a step against the number of sites, both logarithmic."""
+    """Plot the cost of a step against the number of sites, on logarithmic axes."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(5, 3.6), layout="constrained")
@@ -272,7 +272,7 @@ def plot(path: Path, found: list[Cost]) -> None:
 
 
 def pairs(only: list[str]) -> Iterator[tuple[str, str]]:
-    """The (model, sampler) pairs that any of `only` names a part of: `rbm`, `dmala`, `5x5/gwg`."""
+    """The (model, sampler) pairs whose name contains any of `only`: `rbm`, `dmala`, `5x5/gwg`."""
     for model in CHAINS:
         for sampler in SAMPLERS:
             name = f"{model}/{sampler}"
@@ -281,13 +281,13 @@ def pairs(only: list[str]) -> Iterator[tuple[str, str]]:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run what the command line asks for."""
+    """Run the benchmarks that the command line asks for."""
     cores = os.cpu_count() or 1
     parser = argparse.ArgumentParser(prog="scripts.bench", description="Time the samplers.")
-    parser.add_argument("--out", type=Path, help="CSV to write; without it nothing is written")
-    parser.add_argument("--quick", action="store_true", help="seconds, not minutes; rough")
+    parser.add_argument("--out", type=Path, help="CSV file to write; by default none is written")
+    parser.add_argument("--quick", action="store_true", help="a rough result within seconds")
     parser.add_argument(
-        "--threads", type=int, nargs="+", default=sorted({1, cores}), help="of PyTorch, in turn"
+        "--threads", type=int, nargs="+", default=sorted({1, cores}), help="PyTorch's thread counts"
     )
     parser.add_argument(
         "--only",
@@ -304,7 +304,7 @@ def main(arguments: list[str] | None = None) -> None:
     scaling = not options.only or "sites" in options.only
     learning = "learning" in options.only or not (options.only or options.quick)
     if not chosen and not scaling and not learning:
-        parser.error(f"--only names none of {', '.join('/'.join(pair) for pair in pairs([]))}")
+        parser.error(f"--only matches none of {', '.join('/'.join(pair) for pair in pairs([]))}")
 
     rows: list[Row] = []
     for threads in options.threads:

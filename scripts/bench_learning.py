@@ -1,11 +1,11 @@
-"""Seconds of an iteration of persistent contrastive divergence, beside the same written plainly.
+"""Benchmark persistent contrastive divergence: seconds per iteration against a plain reference.
 
     python -m scripts.bench --only learning
 
-An iteration is so many steps of DMALA on all chains and one update of the model. Both parts are
-timed by themselves, in turns as in `scripts.bench`, since an iteration of the reference takes up to
-a minute: a turn is TURN sampling steps of ours and of the plain reference, and one update of each.
-An iteration is then `steps` times the one and once the other.
+An iteration consists of `steps` steps of DMALA on all chains and one update of the model. An
+iteration of the reference takes up to a minute, so sampling and update are timed separately. A turn
+times TURN sampling steps and one update, of our code and of the plain reference. The time of an
+iteration is then that of `steps` sampling steps and one update.
 """
 
 import tempfile
@@ -30,12 +30,12 @@ from samplers.langevin import DMALA
 from scripts import plain_reference as plain
 
 TURN = 3  # sampling steps
-Sides = tuple[Callable[[], None], Callable[[], None]]  # sampling, an update
+Sides = tuple[Callable[[], None], Callable[[], None]]  # sampling and update
 
 
 @dataclass(frozen=True)
 class Case:
-    """One comparison; `precision` is that of the network here, the reference is in float32."""
+    """One comparison. `precision` is that of our network; the reference uses float32."""
 
     model: str
     chains: int
@@ -55,7 +55,7 @@ BF16 = {"float32": None, "bf16 gradients": "gradient", "bf16": "all"}
 
 @dataclass(frozen=True)
 class Row:
-    """Medians and quartiles of seconds an iteration, and of their ratio."""
+    """Medians and quartiles of seconds per iteration, and of their ratio."""
 
     model: str
     precision: str
@@ -75,7 +75,7 @@ class Row:
 
 
 def models(case: Case) -> tuple[Any, nn.Module]:
-    """`ising-SIDExSIDE` or `resnet-SIDExMAPSxBLOCKS`, and the same model plainly."""
+    """The model `ising-SIDExSIDE` or `resnet-SIDExMAPSxBLOCKS`, and its plain reference."""
     kind, sizes = case.model.split("-")
     numbers = [int(number) for number in sizes.split("x")]
     torch.manual_seed(0)
@@ -91,7 +91,7 @@ def models(case: Case) -> tuple[Any, nn.Module]:
 
 
 def ours(case: Case, model: Any, x: Tensor, data: Dataset, run: Run) -> Sides:
-    """As `experiments.tasks.ebm_learning` does it."""
+    """Our sampling and update, as in `experiments.tasks.ebm_learning`."""
     learner = Learner(
         model,
         DMALA(case.step_size),
@@ -123,7 +123,7 @@ def ours(case: Case, model: Any, x: Tensor, data: Dataset, run: Run) -> Sides:
 
 
 def theirs(case: Case, model: nn.Module, x: Tensor, data: Dataset) -> Sides:
-    """The reference: nothing is cached, and every parameter requires gradients."""
+    """The reference, which caches nothing; all its parameters require gradients."""
     optimiser = Adam(model.parameters(), lr=1e-6)
     positive = data.train[: case.chains].float()
 
@@ -139,7 +139,7 @@ def theirs(case: Case, model: nn.Module, x: Tensor, data: Dataset) -> Sides:
 
 
 def seconds(side: Sides, steps: int) -> float:
-    """Of one iteration with `steps` sampling steps."""
+    """Seconds of one iteration with `steps` sampling steps."""
     times = []
     for part in side:
         start = time.perf_counter()
@@ -185,7 +185,7 @@ def rows(threads: list[int], turns: int) -> Iterator[Row]:
 
 
 def table(found: list[Row]) -> Table:
-    result = Table(title="seconds an iteration of learning, and their ratio (quartiles)")
+    result = Table(title="seconds per iteration of learning, and their ratio (quartiles)")
     for name in ("model, chains, steps", "precision", "threads", "here", "plain", "ratio"):
         is_text = "model" in name or name == "precision"
         result.add_column(name, justify="left" if is_text else "right")

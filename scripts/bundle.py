@@ -1,11 +1,11 @@
-"""Pack the paper-scale records of experiments into docs/results/records, small enough to commit.
+"""Pack the paper-scale records of experiments into small files in docs/results/records.
 
 python -m scripts.bundle ising_sampling rbm_sampling
 python -m scripts.bundle all                   # every experiment of the exhibits that has records
 
-Packs the finished runs that an experiment declares (and more seeds of them); `--others` those with
-settings of their own too. Says what was left out, and fails if a claim's verdict is another one
-when it is judged on the bundle.
+Packs the finished runs that an experiment declares, with additional seeds; `--others` also packs
+runs with other settings. Prints what was left out. Fails if a claim has another verdict on the
+bundle than on the records.
 """
 
 import argparse
@@ -21,14 +21,14 @@ from experiments.report.sweeps import exists
 
 
 def main(words: list[str] | None = None) -> int:
-    """The exit status: 1 where a bundle changes a verdict, or there is nothing to pack."""
+    """Return the exit status: 1 if a bundle changes a verdict, or if there is nothing to pack."""
     parser = argparse.ArgumentParser(
         prog="python -m scripts.bundle", description=(__doc__ or "").split("\n")[0]
     )
-    parser.add_argument("experiments", nargs="+", help="names, or all")
-    parser.add_argument("--outputs", type=Path, default=None, help="where the records are")
+    parser.add_argument("experiments", nargs="+", help="names of experiments, or all")
+    parser.add_argument("--outputs", type=Path, default=None, help="the folder of the records")
     parser.add_argument("--to", type=Path, default=BUNDLES)
-    parser.add_argument("--others", action="store_true", help="runs with settings of their own too")
+    parser.add_argument("--others", action="store_true", help="also pack runs with other settings")
     chosen = parser.parse_args(words)
     outputs = chosen.outputs or Path(os.environ.get("LATTICEWORK_OUTPUTS", "outputs"))
     known, status = catalogue(), 0
@@ -45,7 +45,7 @@ def main(words: list[str] | None = None) -> int:
         done = pack(records, held.config, chosen.to / f"{name}.zip")
         print(f"{done.file}: {done.size:,} bytes, {done.runs} runs of {len(held.runs)}")
         if done.size > TARGET:
-            print(f"  larger than the {TARGET:,} bytes aimed at")
+            print(f"  larger than the target of {TARGET:,} bytes")
         if done.thinned:
             print(f"  curves thinned in {done.thinned} runs")
         if done.too_large:

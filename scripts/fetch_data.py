@@ -1,8 +1,8 @@
-"""Finds, downloads and checks the data sets of `conf/data`.
+"""Find, download and check the data sets of `conf/data`.
 
-`python -m scripts.fetch_data` for all, or with their names behind it. Each is loaded as a run
-would load it, with `strict=true`: a data set that cannot be had is a failure here, never replaced
-by digits. Ends with 1 if any failed.
+`python -m scripts.fetch_data` checks all data sets; give names to check only these. Each is loaded
+as in a run, but with `strict=true`: a missing data set is an error and is not replaced by a
+substitute. The exit status is 1 if any failed.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ CONF = Path(__file__).resolve().parents[1] / "conf"
 
 
 def fetch(name: str) -> str:
-    """Loads the data set that `conf/data/<name>.yaml` describes; returns what was found.
+    """Load the data set that `conf/data/<name>.yaml` describes; return its variant and sizes.
 
     Raises:
         OSError: if its files are missing and cannot be downloaded.
         ValueError: if a file is damaged.
     """
     config = compose(f"data/{name}").data
-    if "strict" in config:  # digits are bundled: nothing to be strict about
+    if "strict" in config:  # the digits have no such option: they come with scikit-learn
         config.strict = True
     data = instantiate(config).load()
     sizes = " / ".join(f"{len(rows):,}" for rows in (data.train, data.valid, data.test))
@@ -33,7 +33,7 @@ def fetch(name: str) -> str:
 
 
 def main() -> int:
-    """Fetches the named data sets, or all; returns the exit status."""
+    """Fetch the named data sets, or all; return the exit status."""
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     names = sys.argv[1:] or sorted(path.stem for path in (CONF / "data").glob("*.yaml"))
     failed = []
@@ -45,7 +45,7 @@ def main() -> int:
                 print(f"FAILED  {name:18} {error}", flush=True)
                 failed.append(name)
     if failed:
-        print(f"\n{len(failed)} of {len(names)} could not be had: {', '.join(failed)}")
+        print(f"\n{len(failed)} of {len(names)} are not available: {', '.join(failed)}")
     return 1 if failed else 0
 
 

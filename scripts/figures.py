@@ -1,7 +1,7 @@
-"""Redraw an experiment's figures from its records: no model, sampler or torch needed.
+"""Redraw an experiment's figures from its records, without model, sampler or torch.
 
-Without records in the outputs folder those committed in docs/results/records are read. With the
-overrides of a command of one's own its figures are drawn again, in figures/own.
+If the outputs folder has no records, those committed in docs/results/records are read. With the
+overrides of a command that had other settings, that command's figures are redrawn, in figures/own.
 
 python -m scripts.figures experiment=rbm_sampling scale=quick
 python -m scripts.figures experiment=ising_sampling sampler=dmala sampler.step_size=0.1,0.4 seed=0
@@ -38,7 +38,7 @@ def main(overrides: list[str]) -> None:
 
 
 def _is_no_run_s(word: str) -> bool:
-    """Whether an override says what to draw and where, and is none of a run's."""
+    """Whether an override concerns what to draw and where, and not a run."""
     return word.lstrip("+~").partition("=")[0].partition(".")[0] in WHERE
 
 

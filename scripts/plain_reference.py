@@ -1,11 +1,11 @@
-"""The samplers written plainly, as a yardstick for `scripts.bench`: nothing is cached or priced.
+"""Plain reference implementations of the samplers, without caches, for `scripts.bench`.
 
-These follow the pseudo-code of the papers the way their experiments' scripts do, and are neither
-tuned nor hampered: gradients by autograd, a dense coupling matrix, parameters that require
-gradients, `torch.distributions` with its default validation, and a Metropolis step that evaluates
-two gradients and two energies. They are for timing only; the faults that this style brings (an
-overflowing exp(a) / (exp(a) + 1), 1e-10 inside logarithms) are kept. A model here is an `nn.Module`
-that maps states `[chains, dim]` in {0, 1} to `[chains]`, a step maps `(x, model)` to the next x.
+They follow the papers' pseudo-code in the style of the papers' own scripts: gradients by autograd,
+a dense coupling matrix, parameters that require gradients, `torch.distributions` with its default
+validation, and a Metropolis step that evaluates two gradients and two energies. They are neither
+optimised nor slowed down. Use them for timing only: they keep the numerical faults of this style
+(exp(a) / (exp(a) + 1) overflows, 1e-10 is added inside logarithms). A model is an `nn.Module` that
+maps states `[chains, dim]` in {0, 1} to `[chains]`; a step maps `(x, model)` to the next x.
 """
 
 from collections.abc import Callable
@@ -31,7 +31,7 @@ class PlainIsing(nn.Module):
 
 
 class PlainRBM(nn.Module):
-    """b'x + sum_j softplus(W'x + c)_j, the hidden inputs from an `nn.Linear`."""
+    """b'x + sum_j softplus(W'x + c)_j, with hidden inputs computed by an `nn.Linear`."""
 
     def __init__(self, weight: Tensor) -> None:
         super().__init__()
@@ -46,9 +46,9 @@ class PlainRBM(nn.Module):
 
 
 class PlainBayesNet(nn.Module):
-    """-scale * mean (sigmoid(out) - y)^2 of a tanh layer with weights 2x - 1, chains in a batch.
+    """-scale * mean (sigmoid(out) - y)^2 of a tanh network with weights 2x - 1, batched by chain.
 
-    The weights are laid out as in models/bayes_net.py, and as in the released scripts.
+    The weights have the layout of models/bayes_net.py and of the released scripts.
     """
 
     def __init__(self, features: Tensor, targets: Tensor, hidden: int, scale: float) -> None:
@@ -117,7 +117,7 @@ def gradient(x: Tensor, model: nn.Module) -> Tensor:
 
 
 class Gibbs:
-    """Gibbs-1, systematic scan: the energy with the site as it is, and with the site flipped."""
+    """Gibbs-1 with systematic scan: evaluates the energy before and after the flip of a site."""
 
     def __init__(self) -> None:
         self.site = 0
@@ -131,8 +131,8 @@ class Gibbs:
 
 
 def flip_law(x: Tensor, model: nn.Module) -> OneHotCategorical:
-    """Which site flips: softmax(d / 2)."""
-    # Validation wants probabilities that sum to 1 within 1e-6: too much of 10^4 float32 numbers.
+    """The law of the site to flip: softmax(d / 2)."""
+    # Validation requires probabilities to sum to 1 within 1e-6; 10^4 float32 numbers may not.
     validate = None if x.shape[1] < 5_000 else False
     return OneHotCategorical(logits=gradient(x, model) * (1 - 2 * x) / 2, validate_args=validate)
 
@@ -160,12 +160,12 @@ def langevin_draw(x: Tensor, probability: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def dula(x: Tensor, model: nn.Module, step_size: float = 0.1) -> Tensor:
-    """Every draw is kept."""
+    """DULA: every draw is accepted."""
     return langevin_draw(x, flip_probability(x, model, step_size))[1]
 
 
 def dmala(x: Tensor, model: nn.Module, step_size: float = 0.2) -> Tensor:
-    """The draw is corrected by a Metropolis step, Eq. (3)."""
+    """DMALA: the draw is corrected by a Metropolis step, Eq. (3)."""
     there = flip_probability(x, model, step_size)
     flips, y = langevin_draw(x, there)
     back = flip_probability(y, model, step_size)
@@ -176,6 +176,6 @@ def dmala(x: Tensor, model: nn.Module, step_size: float = 0.2) -> Tensor:
 
 
 def metropolis(x: Tensor, y: Tensor, log_ratio: Tensor) -> Tensor:
-    """Chain by chain, y with probability min(1, exp(log_ratio)), else x."""
+    """For each chain, y with probability min(1, exp(log_ratio)), else x."""
     accepted = (log_ratio.exp() > torch.rand_like(log_ratio)).float().unsqueeze(-1)
     return accepted * y + (1 - accepted) * x

@@ -1,11 +1,11 @@
-"""Set what was found beside the papers: one page that opens from disk, and a Markdown twin.
+"""Compare the results with the papers, in one HTML page and the same in Markdown.
 
 python -m scripts.report                 # outputs/report/index.html and report.md
-python -m scripts.report --scale quick   # of records at that scale alone
+python -m scripts.report --scale quick   # only records at that scale
 python -m scripts.report --committed     # docs/results and the pages that quote it
 
-Reads records and nothing else: those in the outputs folder and, for experiments without any at the
-paper's scale, those committed in docs/results/records.
+Reads only records: those in the outputs folder and, for experiments without paper-scale records
+there, those committed in docs/results/records.
 """
 
 import argparse
@@ -22,10 +22,10 @@ def main(words: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         prog="python -m scripts.report", description=(__doc__ or "").split("\n")[0]
     )
-    parser.add_argument("--scale", choices=SCALES, help="of this scale alone; the best otherwise")
-    parser.add_argument("--outputs", type=Path, default=None, help="where the records are")
+    parser.add_argument("--scale", choices=SCALES, help="only this scale; default: the best")
+    parser.add_argument("--outputs", type=Path, default=None, help="the folder of the records")
     parser.add_argument(
-        "--committed", action="store_true", help="read docs/results/records alone, write docs/"
+        "--committed", action="store_true", help="read only docs/results/records, write docs/"
     )
     chosen = parser.parse_args(words)
     if chosen.committed:

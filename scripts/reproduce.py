@@ -1,10 +1,10 @@
-"""Make figures and tables of the papers: run what is missing, then the report.
+"""Reproduce figures and tables of the papers: run what is missing, then write the report.
 
 python -m scripts.reproduce fig3 table2 --scale quick
 python -m scripts.reproduce all device=cpu          # everything, at the paper's scale
 
-Finished runs are skipped and stopped ones go on, which is run.py's doing; an experiment that fails
-does not stop the others. Words with a "=" are handed on to run.py.
+Finished runs are skipped and interrupted runs resume. If an experiment fails, the others still run.
+Words that contain "=" are passed to run.py.
 """
 
 import argparse
@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 def commands(
     known: Catalogue, names: list[str], scale: str, overrides: list[str]
 ) -> list[list[str]]:
-    """The arguments of each run.py, in order. Raises KeyError for a name that is no exhibit."""
+    """The arguments of each run.py command, in order. Raises KeyError for an unknown exhibit."""
     chosen = None if names == ["all"] else [known[name] for name in names]
     result = []
     for experiment in known.experiments(chosen):
@@ -33,7 +33,7 @@ def commands(
 
 
 def main(words: list[str] | None = None) -> int:
-    """The exit status: 1 where something failed, or is not there to be run."""
+    """Return the exit status: 1 if an experiment failed or does not exist."""
     parser = argparse.ArgumentParser(
         prog="python -m scripts.reproduce", description=(__doc__ or "").split("\n")[0]
     )
@@ -51,7 +51,7 @@ def main(words: list[str] | None = None) -> int:
     for arguments in todo:
         text = " ".join(["python run.py", *arguments])
         if not exists(arguments[0].removeprefix("experiment=")):
-            print(f"not there yet: {text}", flush=True)
+            print(f"no such experiment yet: {text}", flush=True)
             failed.append(text)
             continue
         print(f"\n{text}", flush=True)
@@ -60,7 +60,7 @@ def main(words: list[str] | None = None) -> int:
     outputs = [w.partition("=")[2] for w in overrides if w.startswith("outputs=")]
     scripts.report.main(["--outputs", outputs[-1]] if outputs else [])
     if failed:
-        print("\nfailed, or not there:", *failed, sep="\n  ", file=sys.stderr)
+        print("\nfailed or missing:", *failed, sep="\n  ", file=sys.stderr)
     return int(bool(failed))
 
 

@@ -130,7 +130,7 @@ def test_a_table_smaller_than_the_tokenizer_serves_with_the_tokens_it_has(folder
         MaskedLM(str(tmp_path), words=[gone])
     language.network.resize_token_embeddings(3)  # [MASK] is the fifth
     language.network.save_pretrained(tmp_path)
-    with pytest.raises(ValueError, match="network and tokenizer do not fit"):
+    with pytest.raises(ValueError, match="network and tokenizer do not match"):
         MaskedLM(str(tmp_path))
 
 

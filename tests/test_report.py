@@ -126,7 +126,7 @@ def test_a_failure_does_not_stop_the_others(monkeypatch, capsys):
     monkeypatch.setattr(scripts.report, "main", reported.append)
     assert scripts.reproduce.main(["fig3", "fig7", "--scale", "smoke"]) == 1
     assert ran == ["experiment=ising_sampling", "experiment=ising_connectivity"]
-    assert "failed, or not there" in capsys.readouterr().err
+    assert "failed or missing" in capsys.readouterr().err
     assert scripts.reproduce.main(["fig7", "outputs=here", "--scale=smoke"]) == 0
     assert reported == [[], ["--outputs", "here"]]
     monkeypatch.setattr(scripts.reproduce, "exists", lambda name: False)
