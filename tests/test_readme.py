@@ -5,22 +5,20 @@ import re
 import numpy as np
 import pytest
 import test_kernels
-import torch
 from command import latticework
 from documented import PAGES, ROOT, blocks, commands, typed
 from exactness import Row
 from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
-from targets import TARGETS, Asymmetric
+from targets import TARGETS
 
 import scripts.figures
 from experiments import resolvers
 from experiments.exact import exact
 from experiments.record import load_all
-from models.domain import Binary, Categorical, Integer, Ordinal
-from models.rated_rbm import RatedRBM
-from models.regression import synthetic_regression
-from samplers.base import UnsupportedModelError
+from samplers.block_gibbs import BlockGibbs
+from samplers.gibbs import Gibbs
+from scripts import samplers_table
 
 CONF = ROOT / "conf"
 resolvers.register(CONF)
@@ -40,9 +38,10 @@ def names(group):
 
 
 def test_every_python_block_is_executed_here():
-    """The library example, and the two of the page on samplers: the file and its test."""
-    found = {page.name: len(blocks(page, "python")) for page in PAGES if blocks(page, "python")}
-    assert found == {"README.md": 1, "adding_a_sampler.md": 2}
+    """Those of the pages on adding something are in test_adding.py."""
+    pages = [page for page in PAGES if not page.name.startswith("adding_")]
+    found = {page.name: len(blocks(page, "python")) for page in pages if blocks(page, "python")}
+    assert found == {"README.md": 1}
 
 
 def test_the_library_example_samples_its_target(capsys):
@@ -75,46 +74,26 @@ def test_figures_are_redrawn_by_the_readmes_command(tmp_path, capsys):
 
 # Tables, links.
 
-DOMAINS = {
-    "{0, 1}": Binary(12),
-    "spins": Binary(12, -1, 1),
-    "categorical": Categorical(12, 3),
-    "ordinal": Ordinal(12, 4),
-    "integers": Integer(12),
-}
-
 
 def sampler_of(name):
     with initialize_config_dir(str(CONF), version_base="1.3"):
         return instantiate(compose(f"sampler/{name}").sampler, _convert_="all")
 
 
-def serves(sampler, model):
-    rng = torch.Generator().manual_seed(0)
-    try:
-        state = sampler.init(model.domain.uniform(2, rng), model)
-    except UnsupportedModelError:
-        return False
-    sampler.step(state, model, rng)
-    return True
+def test_the_tables_of_samplers_and_state_spaces_are_the_generated_ones():
+    """The generator restores a cell that was changed, and changes nothing else."""
+    page = (ROOT / "README.md").read_text()
+    wrong = page.replace("| `gibbs` | yes", "| `gibbs` | ·")
+    assert wrong != page
+    assert samplers_table.refreshed(wrong) == page
 
 
-def test_the_table_of_samplers_is_true():
-    rows = table(ROOT / "README.md", "`sampler=`")
-    listed = {name.strip("`"): cells for name, *cells in rows}
-    for name, cells in listed.items():
-        sampler = sampler_of(name)
-        served = [serves(sampler, Asymmetric(d, width=0.6)) for d in DOMAINS.values()]
-        assert ["yes" if s else "·" for s in served] == cells[: len(DOMAINS)], name
-    rbm = RatedRBM(12, 3)
-    rbm.set_rates([torch.rand(5, 12).round()])
-    text = (ROOT / "README.md").read_text()
-    for name in names("sampler") - set(listed):
-        assert f"`{name}`" in text, f"README.md does not name the sampler {name}"
-        sampler = sampler_of(name)
-        own = synthetic_regression(20, 3) if name == "stochastic_dula" else rbm
-        assert serves(sampler, own)
-        assert not any(serves(sampler, Asymmetric(d, width=0.6)) for d in DOMAINS.values())
+def test_a_cell_is_decided_by_trying_the_sampler():
+    models = samplers_table.columns()
+    assert samplers_table.supports(Gibbs(), models["ordinal"])
+    assert not samplers_table.supports(Gibbs(), models["integers"])
+    assert not samplers_table.supports(BlockGibbs(), models["{0, 1}"])
+    assert samplers_table.supports(BlockGibbs(), models["RBM"])
 
 
 @pytest.mark.parametrize(("first", "group"), [("`model=`", "model"), ("`task=`", "task")])
@@ -148,7 +127,8 @@ def test_links_lead_somewhere(page):
 
 def test_the_documented_sampler_runs_from_outside_and_is_exact(tmp_path, monkeypatch):
     page = ROOT / "docs" / "adding_a_sampler.md"
-    source, law = blocks(page, "python")
+    source, _, law = blocks(page, "python")
+    (line,) = blocks(page, "text")
     (yaml,) = blocks(page, "yaml")
     (tmp_path / "conf" / "sampler").mkdir(parents=True)
     (tmp_path / "lazy_walk.py").write_text(source)
@@ -166,9 +146,8 @@ def test_the_documented_sampler_runs_from_outside_and_is_exact(tmp_path, monkeyp
     import lazy_walk
 
     space = {**vars(exactness), "LazyWalk": lazy_walk.LazyWalk}
-    definition, line = law.rsplit("\n\n\n", 1)
-    exec(definition, space)
-    row = eval(line, space)
+    exec(law, space)
+    (row,) = eval(f"[{line}]", space)
     assert isinstance(row, Row)
     monkeypatch.setattr(test_kernels, "exact_law", lambda row, target: row.law(row.sampler, target))
     for name in row.targets:
