@@ -41,7 +41,7 @@ def write(
     path.mkdir(parents=True)
     sampler_config = {"_target_": CLASSES[sampler], **(settings or {})}
     document = {
-        "config": {"sampler": sampler_config, "task": {"chains": 4}, **config},
+        "config": {"sampler": sampler_config, "task": {"chains": 4, "steps": 100}, **config},
         "choices": {"sampler": sampler},
         "seconds_per_step": 0.01,
     }

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
+from experiments.figures.band import at_settings, line_and_band
 from experiments.figures.style import colour, new_figure, sampler_key
 from experiments.grouping import Group, alone, groups, named
 from experiments.published import published
@@ -65,12 +66,8 @@ def _line(
     values: dict[float, list[float]] = defaultdict(list)
     for record in group.records:
         values[record.config["sampler"][field]].append(record.metrics[metric].iloc[-1])
-    x = sorted(values)
-    mean, spread = (np.array([f(values[size]) for size in x]) for f in (np.mean, np.std))
-    ax.fill_between(x, mean - spread, mean + spread, color=color, alpha=0.2, lw=0)
     text = named(label, group.differs)
-    (line,) = ax.plot(x, mean, style, color=color, label=text, linewidth=1.4)
-    return line
+    return line_and_band(ax, at_settings(values), style, ink=color, label=text)
 
 
 def step_term(records: list[Record]) -> Figure:

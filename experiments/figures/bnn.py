@@ -5,10 +5,10 @@ values.
 """
 
 import matplotlib.pyplot as plt
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from experiments.figures.band import at_readings, line_and_band
 from experiments.figures.style import colour, sampler_key
 from experiments.record import Record
 from experiments.tables.bnn import HEADINGS, grouped
@@ -47,12 +47,7 @@ def curves(records: list[Record]) -> Figure:
 
 def draw(ax: Axes, group: list[Record], metric: str, axis: str, ink: object, text: str) -> None:
     shown = slice(1 if axis == "seconds" else 0, None)  # the start is at 0
-    # The median over runs is robust to a run that was slowed down.
-    x = np.median([record.metrics[axis][shown] for record in group], axis=0)
-    y = np.array([record.metrics[metric][shown] for record in group])
-    mean, spread = y.mean(0), y.std(0)
-    ax.plot(x, mean, color=ink, label=text, linewidth=1.4)
-    ax.fill_between(x, mean - spread, mean + spread, color=ink, alpha=0.2, lw=0)
+    line_and_band(ax, at_readings(group, metric, axis, shown), ink=ink, label=text)
 
 
 def shade(record: Record, place: int, count: int, own: int, of: int) -> object:

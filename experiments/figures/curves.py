@@ -7,6 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from experiments.figures.band import at_readings, line_and_band
 from experiments.figures.style import colour, dashes, new_figure
 from experiments.grouping import by_setting, groups
 from experiments.record import Record
@@ -77,10 +78,6 @@ def lines(
             continue  # such evaluations are not counted for this sampler
         rows = min(len(record.metrics) for record in some)
         shown = slice(1 if log_x else 0, rows)  # the start is at 0
-        # The median over runs is robust to a run that was slowed down.
-        x = np.median([record.metrics[axis][shown] for record in some], axis=0)
-        y = np.array([record.metrics[metric][shown] for record in some])
-        mean, spread = y.mean(0), y.std(0)
         dash = style or dashes(group.key, group.place)
-        ax.plot(x, mean, dash, color=ink, label=group.label + suffix, linewidth=1.4)
-        ax.fill_between(x, mean - spread, mean + spread, color=ink, alpha=0.2, lw=0)
+        means = at_readings(some, metric, axis, shown)
+        line_and_band(ax, means, dash, ink=ink, label=group.label + suffix)

@@ -7,6 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from experiments.figures.band import at_settings, line_and_band
 from experiments.figures.style import colour, dashes, new_figure
 from experiments.grouping import groups
 from experiments.record import Record
@@ -38,14 +39,9 @@ def lines(ax: Axes, records: list[Record], metric: str, setting: str) -> None:
         ink = colour(group.key, group.place, group.of)
         for record in group.records:
             values[value_of(record, setting)].append(record.metrics[metric].iloc[-1])
-        x = sorted(values)
-        mean = np.array([np.mean(values[place]) for place in x])
-        spread = np.array([np.std(values[place]) for place in x])
-        ax.plot(
-            x, mean, dashes(group.key, group.place), marker="o", markersize=3, color=ink,
-            label=group.label, linewidth=1.4,
-        )  # fmt: skip
-        ax.fill_between(x, mean - spread, mean + spread, color=ink, alpha=0.2, lw=0)
+        points = {"marker": "o", "markersize": 3, "label": group.label}
+        style = dashes(group.key, group.place)
+        line_and_band(ax, at_settings(values), style, ink=ink, **points)
 
 
 def value_of(record: Record, setting: str) -> float:

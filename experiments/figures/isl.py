@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
+from experiments.figures.band import band
 from experiments.figures.style import colour, label, new_figure
 from experiments.grouping import alone, by_setting, groups, named
 from experiments.record import Record
@@ -37,7 +38,7 @@ def curves(records: list[Record], panels: str | None = None, lines: str | None =
                 size = runs[0].metrics["step"][:rows]
                 score = np.array([run.metrics["isl"][:rows] for run in runs])
                 ax.plot(size, score.mean(0), style, color=ink, label=text, linewidth=1.4)
-                ax.fill_between(size, score.min(0), score.max(0), color=ink, alpha=0.15, lw=0)
+                band(ax, size, score.min(0), score.max(0), ink, alpha=0.15)
                 if all("isl_own_beta" in run.metrics for run in runs):
                     own = np.mean([run.metrics["isl_own_beta"][:rows] for run in runs], axis=0)
                     ax.plot(size, own, ":", color=ink, linewidth=0.8)

@@ -12,6 +12,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from experiments.figures.band import Means, band, line_and_band
 from experiments.figures.style import colour, label, new_figure
 from experiments.grouping import alone, by_sampler, groups
 from experiments.record import Record
@@ -149,15 +150,13 @@ def preconditioning(records: list[Record]) -> Figure:
         shift = 1.06**number  # keeps equal points visible
         x = plain.index * shift
         left.plot(x, plain["log_rmse"], "o-", color=tint, ms=3, label=f"{name}, every step")
-        band = plain["log_rmse_low"], plain["log_rmse_high"]
-        left.fill_between(x, *band, color=tint, alpha=0.2, lw=0)
+        band(left, x, plain["log_rmse_low"], plain["log_rmse_high"], tint)
         left.plot(x, plain["thinned"], "s--", color=tint, ms=3, label=f"{name}, every other step")
         for power, dash in ((1, "-"), (2, ":")):
             scaled = table[table["power"] == power].set_index("step")
             text = f"{name}, preconditioned, $2 \\alpha g{'^2' if power == 2 else ''}$"
             right.plot(scaled["log_rmse"], dash, color=tint, label=text, lw=1.4)
-            band = scaled["log_rmse_low"], scaled["log_rmse_high"]
-            right.fill_between(scaled.index, *band, color=tint, alpha=0.2, lw=0)
+            band(right, scaled.index, scaled["log_rmse_low"], scaled["log_rmse_high"], tint)
             left.axhline(scaled["log_rmse"].iloc[-1], color=tint, ls=dash, lw=0.8, label=text)
     steps = np.array(sorted(table["step"].unique()))
     right.plot(steps, -np.log(steps) / 2, color="black", lw=0.8, label="independent draws")
@@ -210,6 +209,5 @@ def law_against_iterations(records: list[Record]) -> Figure:
 def _band(ax: Axes, table: pd.DataFrame, column: str, dash: str, tint: str, text: str) -> None:
     """Mean over seeds of a column against steps, and one standard deviation."""
     found = table.groupby("step")[column].agg(["mean", "std"]).fillna(0)
-    ax.plot(found["mean"], dash, color=tint, lw=1.4, label=text)
-    low, high = found["mean"] - found["std"], found["mean"] + found["std"]
-    ax.fill_between(found.index, low, high, color=tint, alpha=0.2, lw=0)
+    means = Means(found.index.to_numpy(), found["mean"].to_numpy(), found["std"].to_numpy())
+    line_and_band(ax, means, dash, ink=tint, label=text)

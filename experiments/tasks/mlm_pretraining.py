@@ -68,7 +68,7 @@ def mlm_pretraining(
     tokenizer = tokenizer_of(_vocabulary(data, bert.config.vocab_size, run))
     corpus, held_out = _encoded(bert, tokenizer, data, sentences, run)
     batches = Batches(corpus, tokens, run)
-    memory = Pretraining(
+    memory = MaskedTraining(
         bert, _adamw(bert, learning_rate), batches, torch.zeros((), device=run.device)
     )
     bert.train()
@@ -86,7 +86,7 @@ def mlm_pretraining(
 
 
 @dataclass(eq=False)
-class Pretraining(Memory):
+class MaskedTraining(Memory):
     """All that an update changes. The masks of each update have a generator of their own."""
 
     model: Any  # BertForMaskedLM
@@ -147,7 +147,7 @@ def _adamw(bert: Any, learning_rate: float) -> torch.optim.AdamW:
 
 
 def _step(
-    memory: Pretraining, batch: Tensor, share: float, half: bool, rng: Generator, run: Run
+    memory: MaskedTraining, batch: Tensor, share: float, half: bool, rng: Generator, run: Run
 ) -> Tensor:
     """One update on `batch`; the loss before it, in nats."""
     bert = memory.model

@@ -1,0 +1,54 @@
+"""Lines of means over runs with a band of one standard deviation, which most figures draw."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from numpy.typing import ArrayLike, NDArray
+
+from experiments.record import Record
+
+
+class Means(NamedTuple):
+    """Means and standard deviations over runs at the places `x`, each `[points]`."""
+
+    x: NDArray
+    mean: NDArray
+    spread: NDArray
+
+
+def at_readings(records: Sequence[Record], metric: str, axis: str, shown: slice) -> Means:
+    """`metric` against `axis` (step, seconds ...) at the readings `shown` of each record.
+
+    The places are medians over runs: a run that was slowed down shifts no line.
+    """
+    x = np.median([record.metrics[axis][shown] for record in records], axis=0)
+    y = np.array([record.metrics[metric][shown] for record in records])
+    return Means(x, y.mean(0), y.std(0))
+
+
+def at_settings(values: Mapping[float, Sequence[float]]) -> Means:
+    """One value a run by setting; settings may have different numbers of runs."""
+    x = sorted(values)
+    mean, spread = (np.array([f(values[place]) for place in x]) for f in (np.mean, np.std))
+    return Means(np.array(x), mean, spread)
+
+
+def line_and_band(ax: Axes, means: Means, style: str = "-", *, ink: Any, **line: Any) -> Line2D:
+    """Draw the means as a line in the colour `ink` and one standard deviation as a band.
+
+    `line` is passed to the line, which is returned.
+    """
+    x, mean, spread = means
+    band(ax, x, mean - spread, mean + spread, ink)
+    (drawn,) = ax.plot(x, mean, style, color=ink, **{"linewidth": 1.4, **line})
+    return drawn
+
+
+def band(
+    ax: Axes, x: ArrayLike, low: ArrayLike, high: ArrayLike, ink: Any, alpha: float = 0.2
+) -> None:
+    """Fill the area between `low` and `high`."""
+    ax.fill_between(x, low, high, color=ink, alpha=alpha, lw=0)
