@@ -33,9 +33,10 @@ def isl_curve(
     """ISL of test rows under the first n of `steps * chains` consecutive samples, n on a log scale.
 
     Any sampler on any model of zeros and ones will do. beta is chosen on the validation rows with
-    all samples; `points` and `validation_points` limit both sets of rows, None takes all. The
-    training rows as centres, with a beta of their own, are the reference `parzen`, made once for
-    all samplers. The last `keep` samples are stored in `sequence`. Raises ValueError without data.
+    all samples, whose ISL on those rows is noted as `validation_isl`: settings are chosen by it.
+    `points` and `validation_points` limit both sets of rows, None takes all. The training rows as
+    centres, with a beta of their own, are the reference `parzen`, made once for all samplers. The
+    last `keep` samples are stored in `sequence`. Raises ValueError without data.
     """
     if data is None:
         raise ValueError("the ISL needs validation and test rows; give data, such as data=usps")
@@ -51,9 +52,10 @@ def isl_curve(
     samples = consecutive(sampler, model, x, run.rng("chain"), steps, run)
     run.save("sequence", x=samples[-keep:])
     sizes = isl.prefix_sizes(len(samples))
-    beta, scores = scored(samples, valid.to(run.device), test.to(run.device), sizes)
+    beta, validation, scores = scored(samples, valid.to(run.device), test.to(run.device), sizes)
     run.note(
         beta=beta,
+        validation_isl=validation,
         isl=float(scores[-1]),
         seconds_per_step=per_step,
         commonest_share=commonest_share(samples),
@@ -62,10 +64,16 @@ def isl_curve(
         run.log(size, isl=score, seconds=size / chains * per_step)
 
 
-def scored(samples: Tensor, valid: Tensor, test: Tensor, sizes: list[int]) -> tuple[float, Tensor]:
-    """The beta that all `samples` want on `valid`, and the ISL of `test` for each of `sizes`."""
-    beta = isl.best_beta(isl.histograms(samples, valid))
-    return beta, isl.curve(samples, test, beta, sizes)
+def scored(
+    samples: Tensor, valid: Tensor, test: Tensor, sizes: list[int]
+) -> tuple[float, float, Tensor]:
+    """The beta with the largest ISL of `valid`, that ISL, and the ISL of `test` for all `sizes`.
+
+    The first two are of all samples. The test rows choose nothing.
+    """
+    counted = isl.histograms(samples, valid)
+    beta = isl.best_beta(counted)
+    return beta, isl.score(counted, beta), isl.curve(samples, test, beta, sizes)
 
 
 def commonest_share(samples: Tensor) -> float:
@@ -83,7 +91,7 @@ def _reference(data: Dataset, run: Run, valid: Tensor, test: Tensor) -> None:
         rng = run.shared_rng("parzen", device="cpu")
         order = torch.randperm(len(data.train), generator=rng)
         rows = data.batch(order, rng).to(run.device)
-        beta, scores = scored(rows, valid.to(run.device), test.to(run.device), sizes)
+        beta, _, scores = scored(rows, valid.to(run.device), test.to(run.device), sizes)
         return {"isl": scores, "size": torch.tensor(sizes), "beta": torch.tensor([beta])}
 
     reference = artifact(run, "parzen", spec | {"seed": run.model_seed}, make)
