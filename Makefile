@@ -8,7 +8,7 @@ EXHIBIT = $(BIN)/python -m scripts.reproduce $@ --scale $(SCALE)
 READY := .venv/.installed
 READY_DEV := .venv/.installed-dev
 
-.PHONY: help demo test test-avx2 lint quick paper report bench data clean
+.PHONY: help demo test test-avx2 lint mutants quick paper report bench data clean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z][a-z0-9% -]*):.*## (.*)/\1|\2/p' Makefile | awk -F'|' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -34,6 +34,9 @@ test-avx2: $(READY_DEV) ## run the tests of the network, learning and AIS limite
 
 lint: $(READY_DEV) ## ruff (rules and format) and mypy
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
+
+mutants: $(READY_DEV) ## apply small mistakes to a copy of the code, one by one, and see tests fail (half an hour)
+	@OMP_NUM_THREADS=1 $(BIN)/python -m scripts.mutants
 
 # One rule per pattern: with several patterns in a rule, making fig3 would count as making table3.
 fig%: $(READY) ## run the experiments of a figure, then the report: make fig3 SCALE=paper

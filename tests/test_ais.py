@@ -435,9 +435,15 @@ def test_the_task_finds_the_exact_log_likelihoods(tmp_path, sampler, path):
     assert record.metrics["beta"].iloc[19] == 1
     assert record.metrics["log_ratio"].iloc[20] == 0  # the chains back have only burned in
     weight = torch.tensor(record.arrays("log_weight")["forward"])
-    assert estimate_log_normaliser(weight, seeded()).value == pytest.approx(
-        found["log_z"] - float(path(model, log_odds(DATA)).log_z_start())
-    )
+    base = float(path(model, log_odds(DATA)).log_z_start())
+    estimated = estimate_log_normaliser(weight, seeded()).value
+    assert estimated == pytest.approx(found["log_z"] - base)
+    assert found["log_z_lower"] == pytest.approx(base + float(weight.mean()))
+    back = torch.tensor(record.arrays("log_weight_back")["back"])
+    estimated = estimate_log_normaliser(back, seeded()).value
+    assert estimated == pytest.approx(base - found["log_z_back"])
+    assert found["log_z_upper"] == pytest.approx(base - float(back.mean()))
+    assert found["log_z_upper"] > found["log_z_back"] + 1e-4  # control: they differ
     assert record.arrays("last")["x"].shape == (200, 12)
     json.dumps(found)
 

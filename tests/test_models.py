@@ -191,6 +191,14 @@ def test_block_conditionals_of_an_rbm():
     close((joint.T @ x) / joint.T.sum(1, keepdim=True), model.visible_inputs(h).sigmoid())
 
 
+def test_an_rbm_starts_from_the_data_mean_away_from_its_ends():
+    """At the log-odds of the mean clamped to [0.01, 0.99], as the released scripts have it."""
+    model = RBM(5, 2)
+    model.start_from_data(torch.tensor([0.0, 0.005, 0.3, 0.995, 1.0]))
+    expected = torch.tensor([0.01, 0.01, 0.3, 0.99, 0.99])
+    torch.testing.assert_close(model.visible_bias.sigmoid(), expected)
+
+
 def adjacency(shape, periodic):
     """Site by site from the coordinates, edges once: an axis of length two joins its ends once."""
     where = list(itertools.product(*map(range, shape)))

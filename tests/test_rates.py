@@ -122,15 +122,23 @@ def test_herding_statistics_obey_the_same_sum():
     torch.testing.assert_close(weight / steps, left, rtol=0, atol=1e-12)
 
 
-def test_decay_forgets():
-    """F after T steps is the decayed sum of the updates; for SP without the rates."""
-    model = rated()
-    for sampler in (RatesFPCD(0.05, decay=0.7), SamplePenalization(0.05, decay=0.7)):
-        rates = model.visible_rates if isinstance(sampler, RatesFPCD) else 0.0
-        expected = 0
-        for state in chain(sampler, model, 12):
-            expected = 0.7 * expected + 0.05 * (rates - state.position)
-        torch.testing.assert_close(state.visible_bias, expected)
+@pytest.mark.parametrize("kind", [RatesFPCD, SamplePenalization])
+def test_decay_forgets(kind):
+    """All of F after T steps is the decayed sum of the updates; for SP without the rates."""
+    model, sampler = rated(), kind(0.05, decay=0.7)
+    before = sampler.init(model.domain.uniform(2, rng(4)).double(), model)
+    weight = visible = hidden = 0
+    for state in chain(sampler, model, 12):
+        x = state.position
+        h = hidden_inputs(model, before, x).sigmoid()  # under the F that x was drawn with
+        known = kind is RatesFPCD
+        weight = 0.7 * weight + 0.05 * (known * model.weight_rates - x[:, :, None] * h[:, None])
+        visible = 0.7 * visible + 0.05 * (known * model.visible_rates - x)
+        hidden = 0.7 * hidden + 0.05 * (known * model.hidden_rates - h)
+        before = state
+    torch.testing.assert_close(state.weight, weight)
+    torch.testing.assert_close(state.visible_bias, visible)
+    torch.testing.assert_close(state.hidden_bias, hidden)
 
 
 def joint(model, before, x, h):

@@ -14,7 +14,8 @@ from experiments.record import Record
 from experiments.tasks.train_rbm import pretrained, train, train_rbm
 from models.rated_rbm import RatedRBM
 from models.rbm import RBM
-from samplers.block_gibbs import BlockGibbs
+from samplers.base import Info, Sampler
+from samplers.block_gibbs import BlockGibbs, BlockGibbsState
 from samplers.rates import RatesFPCD
 
 GIBBS = BlockGibbs()
@@ -63,6 +64,35 @@ def test_every_method_learns_that_there_are_two_modes(tmp_path, negatives, setti
     assert log_likelihood(model) > independent + 1
     assert log_likelihood(make(Run(tmp_path))) < independent + 0.1  # control: the start
     assert not any(parameter.requires_grad for parameter in model.parameters())
+
+
+class Counting(Sampler):
+    """A step adds 1, so that a state says how many steps it is away from where."""
+
+    def init(self, x, model):
+        return BlockGibbsState(x)
+
+    def step(self, state, model, rng):
+        return BlockGibbsState(state.x + 1), Info(state.x.new_ones(len(state.x)))
+
+
+def test_negatives_start_at_the_batch_or_where_they_were_left(tmp_path):
+    """CD at the batch at hand, SML and FPCD where the last update left their own chains."""
+    model, rng = make(Run(tmp_path)), Generator().manual_seed(0)
+    positive = DATA.train[:5].float()
+    for batch in (positive, positive.flip(0)):
+        x, memory = Contrastive(Counting()).draw(None, model, batch, rng)
+        assert torch.equal(x, batch + 1)
+        assert memory is None
+    for negatives in (Persistent(Counting(), 7), FastPersistent(Counting(), 7)):
+        memory = negatives.start(model, rng)
+        drawn = []
+        for _ in range(3):
+            x, memory = negatives.draw(memory, model, positive, rng)
+            drawn.append(x)
+        assert len(x) == 7
+        assert torch.equal(drawn[1], drawn[0] + 1)
+        assert torch.equal(drawn[2], drawn[0] + 2)
 
 
 class Watched(Herding):

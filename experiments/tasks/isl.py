@@ -35,10 +35,11 @@ def isl_curve(
 
     Any sampler on any model of zeros and ones will do. beta is chosen on the validation rows with
     all samples (`isl`), or with the first n alone (`isl_own_beta`); `points` and
-    `validation_points` limit both sets of rows, None takes all. The training rows as centres, with
-    a beta of their own, are the reference `parzen`, made once for all samplers. The last `keep`
-    samples are stored in `sequence`. Raises ValueError without data, and for a model that is meant
-    to be learned and is not (`experiments.training`).
+    `validation_points` limit both sets of rows, None takes all. `validation_isl` is the ISL of the
+    validation rows under all samples, and settings are chosen by it. The training rows as centres,
+    with a beta of their own, are the reference `parzen`, made once for all samplers. The last
+    `keep` samples are stored in `sequence`. Raises ValueError without data, and for a model that is
+    meant to be learned and is not (`experiments.training`).
     """
     if data is None:
         raise ValueError("the ISL needs validation and test rows; give data, such as data=usps")
@@ -55,8 +56,10 @@ def isl_curve(
     sizes = isl.prefix_sizes(len(samples))
     valid, test = valid.to(run.device), test.to(run.device)
     curves = scored(samples, valid, test, sizes)
+    beta = float(curves["own_beta"][-1])
     run.note(
-        beta=float(curves["own_beta"][-1]),
+        beta=beta,
+        validation_isl=float(isl.curve(samples, valid, beta, [len(samples)])[-1]),
         isl=float(curves["isl"][-1]),
         seconds_per_step=per_step,
         commonest_share=commonest_share(samples),
