@@ -99,7 +99,7 @@ def _filled(sampler: Sampler, target: Any, x: Tensor, run: Run, steps: int, numb
 
 
 def _entry(blank: Blanks, target: Any, x: Tensor) -> dict[str, Any]:
-    """What is stored of the chains `x` for one sentence, JSON values."""
+    """The stored entry of one sentence and the chains `x` on it, in JSON values."""
     written, log_prob = ranked(target, x)
     return {
         "words": list(blank.words), "masked": list(blank.masked), "origin": blank.origin,

@@ -103,7 +103,7 @@ def _choices(
     linear_decay: bool,
     visible_bias: VisibleBias,
 ) -> dict[str, Any]:
-    """What else names the artifact. Defaults add no key, so that earlier artifacts keep names."""
+    """Other settings in the name of the artifact. Defaults add no key, so old ones are found."""
     spec: dict[str, Any] = {}
     if optimiser is not Adam:
         spec["optimiser"] = str(optimiser)
