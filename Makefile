@@ -4,7 +4,7 @@ PYTHON ?= python3
 SCALE ?= quick
 BIN := .venv/bin
 RUN := $(BIN)/python run.py
-EXHIBIT = $(BIN)/python -m scripts.reproduce $@ --scale $(SCALE)
+EXHIBIT = $(BIN)/python -m latticework.scripts.reproduce $@ --scale $(SCALE)
 READY := .venv/.installed
 READY_DEV := .venv/.installed-dev
 
@@ -36,7 +36,7 @@ lint: $(READY_DEV) ## ruff (rules and format) and mypy
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
 
 mutants: $(READY_DEV) ## apply small mistakes to a copy of the code, one by one, and see tests fail (half an hour)
-	@OMP_NUM_THREADS=1 $(BIN)/python -m scripts.mutants
+	@OMP_NUM_THREADS=1 $(BIN)/python -m latticework.scripts.mutants
 
 # One rule per pattern: with several patterns in a rule, making fig3 would count as making table3.
 fig%: $(READY) ## run the experiments of a figure, then the report: make fig3 SCALE=paper
@@ -51,16 +51,16 @@ rates-%: $(READY) ## for a figure of the rates paper: make rates-fig2
 	@$(EXHIBIT)
 
 quick paper: $(READY) ## run all missing experiments at that scale, then the report; continue after failures
-	@$(BIN)/python -m scripts.reproduce all --scale $@
+	@$(BIN)/python -m latticework.scripts.reproduce all --scale $@
 
 report: $(READY) ## write outputs/report/index.html, our results compared with the papers'
-	@$(BIN)/python -m scripts.report
+	@$(BIN)/python -m latticework.scripts.report
 
 bench: $(READY) ## time the samplers against a plain reference (minutes, on an idle machine)
-	@$(BIN)/python -m scripts.bench --out docs/results/bench.csv
+	@$(BIN)/python -m latticework.scripts.bench --out docs/results/bench.csv
 
 data: $(READY) ## fetch and check every data set; the folder LATTICEWORK_DATA is searched first
-	@$(BIN)/python -m scripts.fetch_data
+	@$(BIN)/python -m latticework.scripts.fetch_data
 
 clean: ## remove .venv, builds and caches; keep outputs/ and downloaded data
 	@rm -rf .venv build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -6,9 +6,10 @@ import hydra
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 
-from experiments import mistakes, resolvers, watch
-from experiments.context import Run
-from experiments.recording import record
+from latticework.experiments.config import errors, resolvers
+from latticework.experiments.running import watch
+from latticework.experiments.running.recording import record
+from latticework.experiments.running.run import Run
 
 CONF = Path(__file__).resolve().parent / "conf"
 resolvers.register(CONF)
@@ -41,7 +42,7 @@ def job(cfg: DictConfig) -> None:
 
 def main() -> None:
     """The command line."""
-    with watch.watched(), mistakes.told():
+    with watch.watched(), errors.told():
         job()
 
 

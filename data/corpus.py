@@ -17,10 +17,10 @@ from pathlib import Path
 
 import torch
 
-from data.base import derive
-from data.files import MissingFileError, find
-from data.sentences import eligible, read_references
-from data.text import Reviews, help_topics, read_jsonl
+from latticework.data.base import derive
+from latticework.data.files import MissingFileError, find
+from latticework.data.sentences import eligible, read_references
+from latticework.data.text import Reviews, help_topics, read_jsonl
 
 log = logging.getLogger(__name__)
 END = re.compile(r"(?:(?<=[.!?])|(?<=[.!?][\"')]))\s+")  # where a sentence ends

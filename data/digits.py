@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import torch
 
-from data.base import Dataset
-from data.grey import Grey, check_mode, hold_out
+from latticework.data.base import Dataset
+from latticework.data.grey import Grey, check_mode, hold_out
 
 
 @dataclass(frozen=True, kw_only=True)

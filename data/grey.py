@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from data.base import Dataset, binarize, derive
+from latticework.data.base import Dataset, binarize, derive
 
 MODES = {"threshold": "thresholded at 0.5", "static": "drawn once", "dynamic": "drawn each batch"}
 

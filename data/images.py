@@ -16,10 +16,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from data.files import MissingFileError, Source, checksum, damaged
-from data.grey import Grey, hold_out
-from data.published import Images
-from torchvision_ops import ensure_importable
+from latticework.data.files import MissingFileError, Source, checksum, damaged
+from latticework.data.grey import Grey, hold_out
+from latticework.data.published import Images
+from latticework.torchvision_ops import ensure_importable
 
 # ------------------------------------------------------------------------------------------- MNIST
 

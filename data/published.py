@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
-from data.base import Dataset
-from data.digits import Digits
-from data.files import MissingFileError, Source, find
-from data.grey import MODES, Grey, check_mode
+from latticework.data.base import Dataset
+from latticework.data.digits import Digits
+from latticework.data.files import MissingFileError, Source, find
+from latticework.data.grey import MODES, Grey, check_mode
 
 log = logging.getLogger(__name__)
 

@@ -21,9 +21,9 @@ from typing import ClassVar
 
 import torch
 
-from data.base import derive
-from data.files import MissingFileError, Source, find
-from data.text import help_topics
+from latticework.data.base import derive
+from latticework.data.files import MissingFileError, Source, find
+from latticework.data.text import help_topics
 
 log = logging.getLogger(__name__)
 MASK, UNKNOWN = "[MASK]", "[UNK]"

@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from data.base import derive
+from latticework.data.base import derive
 
 TEST, HELD_OUT = 0.2, 0.01  # fractions of all rows, and of the training rows
 

@@ -14,9 +14,9 @@ from typing import ClassVar, Literal
 import numpy as np
 import pandas as pd
 
-from data.files import MissingFileError, Source
-from data.splits import Table, unit_range
-from data.tabular import Content, Parted, Published, one_hot, readable, require, sources
+from latticework.data.files import MissingFileError, Source
+from latticework.data.splits import Table, unit_range
+from latticework.data.tabular import Content, Parted, Published, one_hot, readable, require, sources
 
 log = logging.getLogger(__name__)
 UCI = "https://archive.ics.uci.edu/ml/machine-learning-databases"

@@ -25,8 +25,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from data.files import MissingFileError, Source, damaged, find
-from data.splits import Table, split, unit_range
+from latticework.data.files import MissingFileError, Source, damaged, find
+from latticework.data.splits import Table, split, unit_range
 
 log = logging.getLogger(__name__)
 UNREADABLE = (EOFError, OSError, ValueError, zlib.error, LZMAError, zipfile.BadZipFile, KeyError)

@@ -26,8 +26,8 @@ import numpy as np
 import torch
 from nltk.stem import PorterStemmer
 
-from data.base import Dataset, derive
-from data.files import CACHE, MissingFileError, Source, damaged, find
+from latticework.data.base import Dataset, derive
+from latticework.data.files import CACHE, MissingFileError, Source, damaged, find
 
 log = logging.getLogger(__name__)
 WORD = re.compile(r"[a-z]{2,}")

@@ -16,9 +16,9 @@ import torch
 from torch import Generator, Tensor
 from torch.nn.functional import softplus
 
-from models.base import AnnealedModel, Cache, EnergyModel
-from models.domain import Binary, Categorical
-from models.rbm import RBM
+from latticework.models.base import AnnealedModel, Cache, EnergyModel
+from latticework.models.domain import Binary, Categorical
+from latticework.models.rbm import RBM
 
 
 class GeometricPath(AnnealedModel):

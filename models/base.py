@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Generator, Tensor, nn
 
-from models.domain import Binary, Domain
+from latticework.models.domain import Binary, Domain
 
 Cache = tuple[Tensor, ...]  # what a model remembers of a state, for its local methods
 
@@ -63,7 +63,7 @@ class EnergyModel(nn.Module, ABC):
     def log_z_and_mean(self) -> tuple[Tensor, Tensor] | None:
         """Exact log normaliser (scalar) and mean of x `[*domain.shape]`, float64, if cheap.
 
-        None if they can only be enumerated (`experiments.exact`).
+        None if they can only be enumerated (`experiments.measures.exact`).
         """
         return None
 

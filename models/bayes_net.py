@@ -24,9 +24,9 @@ from typing import Any, Self
 import torch
 from torch import Generator, Tensor
 
-from models.base import Cache, Predictor
-from models.columns import Columns, product
-from models.domain import Binary, one_hot
+from latticework.models.base import Cache, Predictor
+from latticework.models.columns import Columns, product
+from latticework.models.domain import Binary, one_hot
 
 CHUNK = {"cpu": 2**18, "cuda": 2**27}  # hidden activations at a time: a core's cache, 0.5 GB
 

@@ -23,7 +23,7 @@ from functools import lru_cache
 import torch
 from torch import Generator, Tensor
 
-from models.chance import draw_categorical, softmax_weights, softplus_sum, uniform_like
+from latticework.models.chance import draw_categorical, softmax_weights, softplus_sum, uniform_like
 
 
 class Domain(ABC):
@@ -103,13 +103,15 @@ class Domain(ABC):
     def enumerate(self) -> Tensor:
         """Every state, `[states, *shape]`, for exact references on small domains.
 
-        Raises ValueError above 2^22 states; `experiments.exact` works through more in chunks.
+        Raises ValueError above 2^22 states; `experiments.measures.exact` works through more in
+        chunks.
         """
         count = len(self.values()) ** self.dim
         if count > 2**22:
             raise ValueError(
                 f"enumerate() lists at most 2^22 states, this domain has {count}: take a smaller "
-                "model, such as model.shape=[3,3], or experiments.exact, which needs no such list"
+                "model, such as model.shape=[3,3], or experiments.measures.exact, which needs no "
+                "such list"
             )
         return self.patterns(self.dim)
 

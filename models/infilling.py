@@ -24,9 +24,9 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from models.base import Cache, EnergyModel
-from models.domain import Categorical
-from models.masked_lm import MASK, MaskedLM
+from latticework.models.base import Cache, EnergyModel
+from latticework.models.domain import Categorical
+from latticework.models.masked_lm import MASK, MaskedLM
 
 GibbsLaw = Literal["masked", "exact"]
 LARGEST = 100_000  # sequences that a step may evaluate for exact conditionals

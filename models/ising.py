@@ -14,11 +14,11 @@ from collections.abc import Sequence
 import torch
 from torch import Generator, Tensor
 
-from models.base import Cache, EnergyModel
-from models.domain import Binary
-from models.lattice import colouring, neighbour_sum, neighbour_table, require_sides
-from models.rows import add_rows, flip_changes
-from models.transfer import log_z_and_mean
+from latticework.models.base import Cache, EnergyModel
+from latticework.models.domain import Binary
+from latticework.models.lattice import colouring, neighbour_sum, neighbour_table, require_sides
+from latticework.models.rows import add_rows, flip_changes
+from latticework.models.transfer import log_z_and_mean
 
 DENSE_BELOW = 128  # sites; smaller lattices are faster as one matrix product than as shifts
 

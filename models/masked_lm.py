@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from torchvision_ops import ensure_importable
+from latticework.torchvision_ops import ensure_importable
 
 ensure_importable()
 

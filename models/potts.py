@@ -18,9 +18,9 @@ import torch
 from torch import Generator, Tensor
 from torch.linalg import vecdot
 
-from models.base import Cache, EnergyModel
-from models.domain import Categorical
-from models.lattice import neighbour_sum, neighbour_table, require_sides
+from latticework.models.base import Cache, EnergyModel
+from latticework.models.domain import Categorical
+from latticework.models.lattice import neighbour_sum, neighbour_table, require_sides
 
 
 def _moves(field: Tensor, x: Tensor) -> Tensor:

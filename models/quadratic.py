@@ -15,9 +15,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from models.base import EnergyModel
-from models.domain import Binary, Categorical, Domain
-from models.ising import Lattice
+from latticework.models.base import EnergyModel
+from latticework.models.domain import Binary, Categorical, Domain
+from latticework.models.ising import Lattice
 
 
 class LogQuadratic(EnergyModel):

@@ -15,8 +15,8 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from models.base import CarriesRates
-from models.rbm import RBM
+from latticework.models.base import CarriesRates
+from latticework.models.rbm import RBM
 
 
 class RatedRBM(RBM, CarriesRates):

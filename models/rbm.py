@@ -12,10 +12,10 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn.functional import softplus
 
-from models.base import Cache, EnergyModel
-from models.chance import softplus_sum, uniform_like
-from models.domain import Binary
-from models.rows import add_rows, flip_changes
+from latticework.models.base import Cache, EnergyModel
+from latticework.models.chance import softplus_sum, uniform_like
+from latticework.models.domain import Binary
+from latticework.models.rows import add_rows, flip_changes
 
 
 class RBM(EnergyModel):

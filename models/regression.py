@@ -9,8 +9,8 @@ serves as a target whose d is small enough to enumerate all states.
 import torch
 from torch import Generator, Tensor
 
-from models.base import DataModel
-from models.domain import Binary
+from latticework.models.base import DataModel
+from latticework.models.domain import Binary
 
 
 class BinaryRegression(DataModel):

@@ -19,8 +19,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import avg_pool2d, conv2d, conv_transpose2d, pad, pixel_unshuffle, silu
 
-from models.base import Cache, EnergyModel
-from models.domain import Binary
+from latticework.models.base import Cache, EnergyModel
+from latticework.models.domain import Binary
 
 HALVING = 2  # number of blocks that halve the image
 

@@ -18,10 +18,10 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 from torch import Generator, Tensor
 
-from models.base import EnergyModel
-from models.chance import LARGE
-from models.domain import Binary, Domain
-from samplers.checks import check_start
+from latticework.models.base import EnergyModel
+from latticework.models.chance import LARGE
+from latticework.models.domain import Binary, Domain
+from latticework.samplers.checks import check_start
 
 
 class State(NamedTuple):

@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from torch import Generator, Tensor
 
-from models.base import EnergyModel
-from models.rbm import RBM
-from samplers.base import Info, Sampler, UnsupportedModelError, require_count
+from latticework.models.base import EnergyModel
+from latticework.models.rbm import RBM
+from latticework.samplers.base import Info, Sampler, UnsupportedModelError, require_count
 
 
 class BlockGibbsState(NamedTuple):

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from models.base import EnergyModel
+from latticework.models.base import EnergyModel
 
 
 def check_start(x: Tensor, model: EnergyModel, gradient: bool) -> None:

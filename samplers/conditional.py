@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Generator, Tensor
 
-from models.chance import draw_categorical, softmax_weights
+from latticework.models.chance import draw_categorical, softmax_weights
 
 
 class Invalid(NamedTuple):

@@ -22,10 +22,10 @@ import torch
 from torch import Generator, Tensor
 from torch.nn.functional import pad
 
-from models.base import Cache, EnergyModel
-from models.chance import draw_categorical
-from models.domain import Binary
-from samplers.base import Info, Sampler, decide, metropolis
+from latticework.models.base import Cache, EnergyModel
+from latticework.models.chance import draw_categorical
+from latticework.models.domain import Binary
+from latticework.samplers.base import Info, Sampler, decide, metropolis
 
 LARGEST_GAIN = 80.0  # weights within exp(40) of 1
 

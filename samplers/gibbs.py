@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 from torch import Generator, Tensor
 
-from models.base import Cache, EnergyModel
-from models.domain import Binary, Categorical, Ordinal, one_hot
-from samplers.base import Info, Sampler, require_count, require_domain
-from samplers.blocks import Memory, Scan, next_block, require_scan, start_scan
-from samplers.conditional import draw_bit, draw_value, settle
+from latticework.models.base import Cache, EnergyModel
+from latticework.models.domain import Binary, Categorical, Ordinal, one_hot
+from latticework.samplers.base import Info, Sampler, require_count, require_domain
+from latticework.samplers.blocks import Memory, Scan, next_block, require_scan, start_scan
+from latticework.samplers.conditional import draw_bit, draw_value, settle
 
 
 class GibbsState(NamedTuple):

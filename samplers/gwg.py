@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from models.base import Cache, EnergyModel
-from models.domain import Binary
-from samplers.base import UnsupportedModelError, require_count
-from samplers.flip import MoveState, OneSite, weigh
+from latticework.models.base import Cache, EnergyModel
+from latticework.models.domain import Binary
+from latticework.samplers.base import UnsupportedModelError, require_count
+from latticework.samplers.flip import MoveState, OneSite, weigh
 
 
 @dataclass(frozen=True)

@@ -19,11 +19,11 @@ from typing import NamedTuple
 import torch
 from torch import Generator, Tensor
 
-from models.base import Cache, EnergyModel
-from models.domain import Binary
-from samplers.base import Info, Sampler, require_count, require_domain
-from samplers.blocks import Memory, Scan, next_block, require_scan, start_scan
-from samplers.conditional import draw_value, settle
+from latticework.models.base import Cache, EnergyModel
+from latticework.models.domain import Binary
+from latticework.samplers.base import Info, Sampler, require_count, require_domain
+from latticework.samplers.blocks import Memory, Scan, next_block, require_scan, start_scan
+from latticework.samplers.conditional import draw_value, settle
 
 
 def hamming_ball(sites: int, radius: int) -> Tensor:

@@ -19,9 +19,9 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Generator, Tensor
 
-from models.base import EnergyModel
-from models.domain import Domain
-from samplers.base import Info, Sampler, metropolis, require_positive
+from latticework.models.base import EnergyModel
+from latticework.models.domain import Domain
+from latticework.samplers.base import Info, Sampler, metropolis, require_positive
 
 
 class LangevinState(NamedTuple):

@@ -21,9 +21,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from models.base import EnergyModel
-from samplers.conditional import without_unknown
-from samplers.flip import MoveState, OneSite, weigh
+from latticework.models.base import EnergyModel
+from latticework.samplers.conditional import without_unknown
+from latticework.samplers.flip import MoveState, OneSite, weigh
 
 
 @dataclass(frozen=True)

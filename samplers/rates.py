@@ -21,10 +21,10 @@ from typing import Literal, NamedTuple, get_args
 import torch
 from torch import Generator, Tensor
 
-from models.base import EnergyModel
-from models.rated_rbm import RatedRBM
-from models.rbm import RBM, bernoulli
-from samplers.base import Info, Sampler, UnsupportedModelError, require_count, settled
+from latticework.models.base import EnergyModel
+from latticework.models.rated_rbm import RatedRBM
+from latticework.models.rbm import RBM, bernoulli
+from latticework.samplers.base import Info, Sampler, UnsupportedModelError, require_count, settled
 
 Statistics = Literal["mean", "sampled"]
 Emit = Literal["sample", "mean"]

@@ -22,9 +22,9 @@ from typing import Literal, NamedTuple, cast
 import torch
 from torch import Generator, Tensor
 
-from models.base import EnergyModel
-from models.domain import Binary
-from samplers.base import Info, Sampler, metropolis, require_domain, require_positive
+from latticework.models.base import EnergyModel
+from latticework.models.domain import Binary
+from latticework.samplers.base import Info, Sampler, metropolis, require_domain, require_positive
 
 
 def binary_domain(sampler: Sampler, model: EnergyModel) -> Binary:

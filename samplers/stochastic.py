@@ -11,9 +11,9 @@ from typing import NamedTuple
 import torch
 from torch import Generator, Tensor
 
-from models.base import DataModel, EnergyModel
-from samplers.base import Info, Sampler, UnsupportedModelError, require_count
-from samplers.langevin import DULA
+from latticework.models.base import DataModel, EnergyModel
+from latticework.samplers.base import Info, Sampler, UnsupportedModelError, require_count
+from latticework.samplers.langevin import DULA
 
 
 class StochasticState(NamedTuple):

@@ -24,9 +24,9 @@ from typing import NamedTuple
 import torch
 from torch import Generator, Tensor
 
-from models.base import EnergyModel
-from samplers.base import Info, Sampler, require_positive
-from samplers.relaxed import binary_domain, lift, surrogate, threshold
+from latticework.models.base import EnergyModel
+from latticework.samplers.base import Info, Sampler, require_positive
+from latticework.samplers.relaxed import binary_domain, lift, surrogate, threshold
 
 
 class ParticleState(NamedTuple):

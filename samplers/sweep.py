@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from torch import Generator, Tensor
 
-from models.base import EnergyModel
-from models.chance import uniform_like
-from samplers.base import Info, Sampler, UnsupportedModelError, require_unit_binary
+from latticework.models.base import EnergyModel
+from latticework.models.chance import uniform_like
+from latticework.samplers.base import Info, Sampler, UnsupportedModelError, require_unit_binary
 
 
 class SweepState(NamedTuple):

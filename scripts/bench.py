@@ -1,8 +1,8 @@
 """Benchmark samplers and models: steps per second, compared with a plain reference.
 
-    python -m scripts.bench                 print the tables (some minutes)
-    python -m scripts.bench --out FILE.csv  write them too, with FILE_sites.csv and FILE_sites.png,
-                                            and FILE_learning.csv (see scripts/bench_learning.py)
+    python -m latticework.scripts.bench                 print the tables (some minutes)
+    python -m latticework.scripts.bench --out FILE.csv  also write FILE.csv, FILE_sites.csv,
+                                            FILE_sites.png and FILE_learning.csv
 
 Our code and the plain reference (scripts/plain_reference.py) are timed alternately in one process.
 Each turn gives a ratio; tables report the median and quartiles of these ratios over turns. A
@@ -28,16 +28,16 @@ from rich.console import Console
 from rich.table import Table
 from torch import Generator, Tensor, nn
 
-from models.base import EnergyModel
-from models.bayes_net import BayesNet, synthetic_bayes_net
-from models.ising import Lattice
-from models.rbm import RBM
-from samplers.base import Sampler
-from samplers.gibbs import Gibbs
-from samplers.gwg import GWG
-from samplers.langevin import DMALA, DULA
-from scripts import bench_learning
-from scripts import plain_reference as plain
+from latticework.models.base import EnergyModel
+from latticework.models.bayes_net import BayesNet, synthetic_bayes_net
+from latticework.models.ising import Lattice
+from latticework.models.rbm import RBM
+from latticework.samplers.base import Sampler
+from latticework.samplers.gibbs import Gibbs
+from latticework.samplers.gwg import GWG
+from latticework.samplers.langevin import DMALA, DULA
+from latticework.scripts import bench_learning
+from latticework.scripts import plain_reference as plain
 
 Burst = Callable[[int], None]  # runs a number of steps of all chains
 
@@ -122,7 +122,7 @@ def plain_model(model: EnergyModel) -> nn.Module:
 
 
 def ours(sampler: Sampler, model: EnergyModel, x: Tensor) -> Burst:
-    """Bursts of our sampler, run as in `experiments.chain`."""
+    """Bursts of our sampler, run as in `experiments.sampling.chain`."""
     rng = Generator().manual_seed(1)
     with torch.no_grad():
         state: Any = sampler.init(x, model)
@@ -236,7 +236,7 @@ def cost_table(found: list[Cost]) -> Table:
 
 def write(path: Path, rows: list[Any]) -> None:
     """Write a CSV. Its first line is a comment with the command and the machine."""
-    command = shlex.join(["python", "-m", "scripts.bench", *sys.argv[1:]])
+    command = shlex.join(["python", "-m", "latticework.scripts.bench", *sys.argv[1:]])
     versions = f"torch {torch.__version__}, Python {platform.python_version()}"
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", newline="") as file:
@@ -283,7 +283,9 @@ def pairs(only: list[str]) -> Iterator[tuple[str, str]]:
 def main(arguments: list[str] | None = None) -> None:
     """Run the benchmarks that the command line asks for."""
     cores = os.cpu_count() or 1
-    parser = argparse.ArgumentParser(prog="scripts.bench", description="Time the samplers.")
+    parser = argparse.ArgumentParser(
+        prog="latticework.scripts.bench", description="Time the samplers."
+    )
     parser.add_argument("--out", type=Path, help="CSV file to write; by default none is written")
     parser.add_argument("--quick", action="store_true", help="a rough result within seconds")
     parser.add_argument(

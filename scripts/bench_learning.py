@@ -1,6 +1,6 @@
 """Benchmark persistent contrastive divergence: seconds per iteration against a plain reference.
 
-    python -m scripts.bench --only learning
+    python -m latticework.scripts.bench --only learning
 
 An iteration consists of `steps` steps of DMALA on all chains and one update of the model. An
 iteration of the reference takes up to a minute, so sampling and update are timed separately. A turn
@@ -21,13 +21,13 @@ from rich.table import Table
 from torch import Generator, Tensor, nn
 from torch.optim import Adam
 
-from data.base import Dataset
-from experiments.context import Run
-from experiments.tasks.ebm_learning import Learner
-from models.ising import LearnedIsing
-from models.resnet import ResNet
-from samplers.langevin import DMALA
-from scripts import plain_reference as plain
+from latticework.data.base import Dataset
+from latticework.experiments.running.run import Run
+from latticework.experiments.tasks.ebm_learning import Learner
+from latticework.models.ising import LearnedIsing
+from latticework.models.resnet import ResNet
+from latticework.samplers.langevin import DMALA
+from latticework.scripts import plain_reference as plain
 
 TURN = 3  # sampling steps
 Sides = tuple[Callable[[], None], Callable[[], None]]  # sampling and update

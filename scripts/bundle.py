@@ -1,7 +1,7 @@
 """Pack the paper-scale records of experiments into small files in docs/results/records.
 
-python -m scripts.bundle ising_sampling rbm_sampling
-python -m scripts.bundle all                   # every experiment of the exhibits that has records
+python -m latticework.scripts.bundle ising_sampling rbm_sampling
+python -m latticework.scripts.bundle all   # every experiment of the exhibits that has records
 
 Packs the finished runs that an experiment declares, with additional seeds; `--others` also packs
 runs with other settings. Prints what was left out. Fails if a claim has another verdict on the
@@ -12,18 +12,18 @@ import argparse
 import os
 from pathlib import Path
 
-from experiments.bundle import TARGET, pack
-from experiments.claims.ledger import CLAIMS, Pool, judge
-from experiments.record import BUNDLES, Record, load_all
-from experiments.report.exhibits import catalogue
-from experiments.report.holdings import holding
-from experiments.report.sweeps import exists
+from latticework.experiments.claims.ledger import CLAIMS, Pool, judge
+from latticework.experiments.report.bundle import TARGET, pack
+from latticework.experiments.report.exhibits import catalogue
+from latticework.experiments.report.holdings import holding
+from latticework.experiments.report.sweeps import exists
+from latticework.experiments.results.record import BUNDLES, Record, load_all
 
 
 def main(words: list[str] | None = None) -> int:
     """Return the exit status: 1 if a bundle changes a verdict, or if there is nothing to pack."""
     parser = argparse.ArgumentParser(
-        prog="python -m scripts.bundle", description=(__doc__ or "").split("\n")[0]
+        prog="python -m latticework.scripts.bundle", description=(__doc__ or "").split("\n")[0]
     )
     parser.add_argument("experiments", nargs="+", help="names of experiments, or all")
     parser.add_argument("--outputs", type=Path, default=None, help="the folder of the records")

@@ -1,8 +1,8 @@
 """Find, download and check the data sets of `conf/data`.
 
-`python -m scripts.fetch_data` checks all data sets; give names to check only these. Each is loaded
-as in a run, but with `strict=true`: a missing data set is an error and is not replaced by a
-substitute. The exit status is 1 if any failed.
+`python -m latticework.scripts.fetch_data` checks all data sets; give names to check only these.
+Each is loaded as in a run, but with `strict=true`: a missing data set is an error and is not
+replaced by a substitute. The exit status is 1 if any failed.
 """
 
 from __future__ import annotations

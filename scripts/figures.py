@@ -3,8 +3,8 @@
 If the outputs folder has no records, those committed in docs/results/records are read. With the
 overrides of a command that had other settings, that command's figures are redrawn, in figures/own.
 
-python -m scripts.figures experiment=rbm_sampling scale=quick
-python -m scripts.figures experiment=ising_sampling sampler=dmala sampler.step_size=0.1,0.4 seed=0
+python -m latticework.scripts.figures experiment=rbm_sampling scale=quick
+python -m latticework.scripts.figures experiment=ising_sampling sampler.step_size=0.1,0.4 seed=0
 """
 
 import sys
@@ -12,10 +12,10 @@ from pathlib import Path
 
 from hydra import compose, initialize_config_dir
 
-from experiments import resolvers
-from experiments.mistakes import told
-from experiments.record import load_experiment
-from experiments.report.drawing import drawn
+from latticework.experiments.config import resolvers
+from latticework.experiments.config.errors import told
+from latticework.experiments.report.drawing import drawn
+from latticework.experiments.results.record import load_experiment
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
 WHERE = ("experiment", "scale", "outputs", "figures", "tables")

@@ -9,8 +9,8 @@ replaces it, and the tests that must fail. Each mutant is made in a copy of the 
     broken        the tests could not be collected, or a fixture failed, or no test ran, or the
                   process died: this says nothing about the tests
 
-Run `python -m scripts.mutants [name ...]`, or `make mutants`. The exit status is 1 unless every
-mutant is killed.
+Run `python -m latticework.scripts.mutants [name ...]`, or `make mutants`. The exit status is 1
+unless every mutant is killed.
 """
 
 import argparse

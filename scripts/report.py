@@ -1,8 +1,8 @@
 """Compare the results with the papers, in one HTML page and the same in Markdown.
 
-python -m scripts.report                 # outputs/report/index.html and report.md
-python -m scripts.report --scale quick   # only records at that scale
-python -m scripts.report --committed     # docs/results and the pages that quote it
+python -m latticework.scripts.report                 # outputs/report/index.html and report.md
+python -m latticework.scripts.report --scale quick   # only records at that scale
+python -m latticework.scripts.report --committed     # docs/results and the pages that quote it
 
 Reads only records: those in the outputs folder and, for experiments without paper-scale records
 there, those committed in docs/results/records.
@@ -12,15 +12,15 @@ import argparse
 import os
 from pathlib import Path
 
-from experiments.report.committed import refresh
-from experiments.report.holdings import SCALES
-from experiments.report.page import write
-from experiments.report.view import gather
+from latticework.experiments.report.committed import refresh
+from latticework.experiments.report.holdings import SCALES
+from latticework.experiments.report.page import write
+from latticework.experiments.report.view import gather
 
 
 def main(words: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
-        prog="python -m scripts.report", description=(__doc__ or "").split("\n")[0]
+        prog="python -m latticework.scripts.report", description=(__doc__ or "").split("\n")[0]
     )
     parser.add_argument("--scale", choices=SCALES, help="only this scale; default: the best")
     parser.add_argument("--outputs", type=Path, default=None, help="the folder of the records")

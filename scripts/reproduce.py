@@ -1,7 +1,7 @@
 """Reproduce figures and tables of the papers: run what is missing, then write the report.
 
-python -m scripts.reproduce fig3 table2 --scale quick
-python -m scripts.reproduce all device=cpu          # everything, at the paper's scale
+python -m latticework.scripts.reproduce fig3 table2 --scale quick
+python -m latticework.scripts.reproduce all device=cpu          # everything, at the paper's scale
 
 Finished runs are skipped and interrupted runs resume. If an experiment fails, the others still run.
 Words that contain "=" are passed to run.py.
@@ -12,10 +12,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import scripts.report
-from experiments.report.exhibits import Catalogue, catalogue
-from experiments.report.holdings import SCALES
-from experiments.report.sweeps import exists
+import latticework.scripts.report
+from latticework.experiments.report.exhibits import Catalogue, catalogue
+from latticework.experiments.report.holdings import SCALES
+from latticework.experiments.report.sweeps import exists
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -35,7 +35,7 @@ def commands(
 def main(words: list[str] | None = None) -> int:
     """Return the exit status: 1 if an experiment failed or does not exist."""
     parser = argparse.ArgumentParser(
-        prog="python -m scripts.reproduce", description=(__doc__ or "").split("\n")[0]
+        prog="python -m latticework.scripts.reproduce", description=(__doc__ or "").split("\n")[0]
     )
     parser.add_argument("words", nargs="+", help="all, or ids such as fig3; overrides of run.py")
     parser.add_argument("--scale", choices=SCALES, default="paper")
@@ -58,7 +58,7 @@ def main(words: list[str] | None = None) -> int:
         if subprocess.run([sys.executable, str(ROOT / "run.py"), *arguments]).returncode:
             failed.append(text)
     outputs = [w.partition("=")[2] for w in overrides if w.startswith("outputs=")]
-    scripts.report.main(["--outputs", outputs[-1]] if outputs else [])
+    latticework.scripts.report.main(["--outputs", outputs[-1]] if outputs else [])
     if failed:
         print("\nfailed or missing:", *failed, sep="\n  ", file=sys.stderr)
     return int(bool(failed))

@@ -1,6 +1,6 @@
 """Write README's table of samplers and state spaces, and its list of models by state space.
 
-python -m scripts.samplers_table   # after adding a sampler or a model
+python -m latticework.scripts.samplers_table   # after adding a sampler or a model
 
 Each cell is decided by trial: `Sampler.init` on a small model either returns a state or raises
 UnsupportedModelError. The last column is `Sampler.exact`.
@@ -14,14 +14,14 @@ from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 
-from experiments import resolvers
-from experiments.report.committed import replaced
-from models.base import EnergyModel, Function
-from models.domain import Binary, Categorical, Domain, Integer, Ordinal
-from models.rated_rbm import RatedRBM
-from models.rbm import RBM
-from models.regression import synthetic_regression
-from samplers.base import Sampler, UnsupportedModelError
+from latticework.experiments.config import resolvers
+from latticework.experiments.report.committed import replaced
+from latticework.models.base import EnergyModel, Function
+from latticework.models.domain import Binary, Categorical, Domain, Integer, Ordinal
+from latticework.models.rated_rbm import RatedRBM
+from latticework.models.rbm import RBM
+from latticework.models.regression import synthetic_regression
+from latticework.samplers.base import Sampler, UnsupportedModelError
 
 ROOT = Path(__file__).resolve().parent.parent
 DIM = 12  # sites of each small model; at least the largest block of any sampler
@@ -122,7 +122,8 @@ def refreshed(page: str, conf: Path = ROOT / "conf") -> str:
 
 def main(words: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
-        prog="python -m scripts.samplers_table", description=(__doc__ or "").split("\n")[0]
+        prog="python -m latticework.scripts.samplers_table",
+        description=(__doc__ or "").split("\n")[0],
     )
     parser.parse_args(words)
     readme = ROOT / "README.md"

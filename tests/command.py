@@ -10,13 +10,13 @@ import pytest
 import torch
 from hydra.plugins.sweeper import Sweeper
 
-import run
-from experiments import watch
+import latticework.run
+from latticework.experiments.running import watch
 
 QUIET = ("hydra/job_logging=none", "hydra/hydra_logging=none")
 
 
-def latticework(*words: str, outputs: Path, watched: bool = False) -> int:
+def command_line(*words: str, outputs: Path, watched: bool = False) -> int:
     """The exit status of `python run.py <words>`, its records under `outputs`.
 
     `watched` starts the process that tells of crashes, and leaves crashes to its files instead of
@@ -34,7 +34,7 @@ def latticework(*words: str, outputs: Path, watched: bool = False) -> int:
             patch.setattr(faulthandler, "enable", lambda *_: None)
             patch.setattr(faulthandler, "disable", lambda: None)
         try:
-            run.main()
+            latticework.run.main()
         except SystemExit as end:
             if isinstance(end.code, str):
                 print(end.code, file=sys.stderr)

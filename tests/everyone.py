@@ -4,12 +4,12 @@ import torch
 from exactness import TABLE
 from targets import TARGETS
 
-from models.base import EnergyModel
-from models.ising import Lattice
-from models.rated_rbm import RatedRBM
-from samplers.base import Sampler
-from samplers.rates import RatesFPCD, RatesHerding, SamplePenalization
-from samplers.sweep import GibbsSweep
+from latticework.models.base import EnergyModel
+from latticework.models.ising import Lattice
+from latticework.models.rated_rbm import RatedRBM
+from latticework.samplers.base import Sampler
+from latticework.samplers.rates import RatesFPCD, RatesHerding, SamplePenalization
+from latticework.samplers.sweep import GibbsSweep
 
 
 def rated(visible: int = 5, hidden: int = 3) -> RatedRBM:

@@ -1,8 +1,8 @@
 """THE TABLE of samplers and targets, and the exact law of one step of each, enumerated.
 
 The laws are written from the papers in NumPy and float64, over lists of states, and share nothing
-with `samplers` and `models.domain`. A new sampler joins by one line in TABLE, and by a function
-here that enumerates its step if it is of a new kind.
+with `samplers` and `latticework.models.domain`. A new sampler joins by one line in TABLE, and by a
+function here that enumerates its step if it is of a new kind.
 """
 
 import itertools
@@ -16,16 +16,16 @@ import torch
 from targets import BINARY, EVERY, FINITE, Target
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from samplers.base import Sampler
-from samplers.block_gibbs import BlockGibbs
-from samplers.gibbs import Gibbs
-from samplers.gwg import GWG
-from samplers.hamming import HammingBall
-from samplers.langevin import DMALA, DULA
-from samplers.locally_balanced import LocallyBalanced
-from samplers.relaxed import RMALA
-from samplers.stochastic import StochasticDULA
-from samplers.svgd import DiscreteSVGD
+from latticework.samplers.base import Sampler
+from latticework.samplers.block_gibbs import BlockGibbs
+from latticework.samplers.gibbs import Gibbs
+from latticework.samplers.gwg import GWG
+from latticework.samplers.hamming import HammingBall
+from latticework.samplers.langevin import DMALA, DULA
+from latticework.samplers.locally_balanced import LocallyBalanced
+from latticework.samplers.relaxed import RMALA
+from latticework.samplers.stochastic import StochasticDULA
+from latticework.samplers.svgd import DiscreteSVGD
 
 Matrix = np.ndarray  # [states, states], rows sum to 1
 

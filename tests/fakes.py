@@ -11,23 +11,23 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from experiments.record import Record
+from latticework.experiments.results.record import Record
 
 TARGETS = {
-    "gibbs": ("samplers.gibbs.Gibbs", {"sites": 1}),
-    "block_gibbs": ("samplers.block_gibbs.BlockGibbs", {}),
-    "hamming_ball": ("samplers.hamming.HammingBall", {"sites": 10}),
-    "dsvgd": ("samplers.svgd.DiscreteSVGD", {}),
-    "rmala": ("samplers.relaxed.RMALA", {}),
-    "locally_balanced": ("samplers.locally_balanced.LocallyBalanced", {}),
-    "gwg": ("samplers.gwg.GWG", {"flips": 1}),
-    "gwg4": ("samplers.gwg.GWG", {"flips": 4}),
-    "dula": ("samplers.langevin.DULA", {"step_size": 0.2}),
-    "dmala": ("samplers.langevin.DMALA", {"step_size": 0.4}),
-    "sample_penalization": ("samplers.rates.SamplePenalization", {}),
-    "rates_herding": ("samplers.rates.RatesHerding", {}),
-    "rates_fpcd": ("samplers.rates.RatesFPCD", {"decay": 1.0, "fast_step_size": 0.01}),
-    "stochastic_dula": ("samplers.stochastic.StochasticDULA", {}),
+    "gibbs": ("latticework.samplers.gibbs.Gibbs", {"sites": 1}),
+    "block_gibbs": ("latticework.samplers.block_gibbs.BlockGibbs", {}),
+    "hamming_ball": ("latticework.samplers.hamming.HammingBall", {"sites": 10}),
+    "dsvgd": ("latticework.samplers.svgd.DiscreteSVGD", {}),
+    "rmala": ("latticework.samplers.relaxed.RMALA", {}),
+    "locally_balanced": ("latticework.samplers.locally_balanced.LocallyBalanced", {}),
+    "gwg": ("latticework.samplers.gwg.GWG", {"flips": 1}),
+    "gwg4": ("latticework.samplers.gwg.GWG", {"flips": 4}),
+    "dula": ("latticework.samplers.langevin.DULA", {"step_size": 0.2}),
+    "dmala": ("latticework.samplers.langevin.DMALA", {"step_size": 0.4}),
+    "sample_penalization": ("latticework.samplers.rates.SamplePenalization", {}),
+    "rates_herding": ("latticework.samplers.rates.RatesHerding", {}),
+    "rates_fpcd": ("latticework.samplers.rates.RatesFPCD", {"decay": 1.0, "fast_step_size": 0.01}),
+    "stochastic_dula": ("latticework.samplers.stochastic.StochasticDULA", {}),
 }
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from command import latticework
+from command import command_line
 
 ACCESSES = ("open", "os.rename", "os.remove", "os.mkdir")
 
@@ -26,7 +26,7 @@ def start(*words: str, outputs: Path, before: Callable[[], None] | None = None) 
         try:
             if before:
                 before()
-            status = latticework(*words, outputs=outputs)
+            status = command_line(*words, outputs=outputs)
         finally:
             os._exit(status)
     return pid

@@ -11,13 +11,13 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from models.base import EnergyModel
-from models.bayes_net import synthetic_bayes_net
-from models.domain import Binary, Categorical, Domain, Integer, Ordinal
-from models.ising import DenseIsing, Lattice
-from models.potts import DensePotts, LatticePotts
-from models.rbm import RBM
-from models.regression import synthetic_regression
+from latticework.models.base import EnergyModel
+from latticework.models.bayes_net import synthetic_bayes_net
+from latticework.models.domain import Binary, Categorical, Domain, Integer, Ordinal
+from latticework.models.ising import DenseIsing, Lattice
+from latticework.models.potts import DensePotts, LatticePotts
+from latticework.models.rbm import RBM
+from latticework.models.regression import synthetic_regression
 
 
 class Asymmetric(EnergyModel):

@@ -53,11 +53,11 @@ import sys
 from pathlib import Path
 import pytest
 sys.path.insert(0, "tests")
-from command import latticework
+from command import command_line
 for kind, *words in {steps}:
     if kind == "run":
         outputs = Path({outputs!r})
-        assert latticework(*words, "scale=smoke", outputs=outputs) == 0, words
+        assert command_line(*words, "scale=smoke", outputs=outputs) == 0, words
         assert list(outputs.rglob("run.json")), words
         if any(word.startswith("+figures") for word in words):
             assert list(outputs.rglob("figures/**/*.png")), words
@@ -116,8 +116,8 @@ def in_copy(copy: Path, *words: str) -> None:
 TIMES = """
 from dataclasses import replace
 from pathlib import Path
-from experiments.report.committed import times
-from experiments.report.exhibits import catalogue
+from latticework.experiments.report.committed import times
+from latticework.experiments.report.exhibits import catalogue
 page, known = Path("docs/reproducing.md"), catalogue()
 assert "potts_energy" in known.aside
 row = times(replace(known, exhibits=(), aside=["potts_energy"])).splitlines()[-1]
@@ -141,7 +141,7 @@ def copy(tmp_path_factory) -> Path:
     for page in PAGES:
         for edit in edits((ROOT / "docs" / page).read_text()):
             follow(edit, root)
-    in_copy(root, "-m", "scripts.samplers_table")
+    in_copy(root, "-m", "latticework.scripts.samplers_table")
     after = (root / "README.md").read_text()
     assert "| `lazy_walk` | yes | yes | · | · | · | yes | yes | yes | yes |" in after
     assert "`curie_weiss`, `ising`" in after

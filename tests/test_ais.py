@@ -11,8 +11,13 @@ from targets import TARGETS
 from test_readme import ROOT, names, sampler_of, table
 from torch import Generator
 
-from data.base import Dataset
-from experiments.ais import (
+from latticework.data.base import Dataset
+from latticework.experiments.config.budget import Budget
+from latticework.experiments.figures.likelihood import progress
+from latticework.experiments.measures.exact import exact
+from latticework.experiments.results.record import Record
+from latticework.experiments.running.run import Run
+from latticework.experiments.sampling.annealing import (
     Annealing,
     advance,
     anneal,
@@ -23,26 +28,21 @@ from experiments.ais import (
     sigmoid,
     start,
 )
-from experiments.budget import Budget
-from experiments.chain import _counted
-from experiments.context import Run
-from experiments.exact import exact
-from experiments.figures.likelihood import progress
-from experiments.record import Record
-from experiments.tables.likelihood import likelihoods
-from experiments.tasks.ais import ais, log_odds
-from models.annealed import GeometricPath, ScaledRBM
-from models.base import Function
-from models.domain import Integer
-from models.rbm import RBM
-from samplers.block_gibbs import BlockGibbs
-from samplers.gibbs import Gibbs
-from samplers.gwg import GWG
-from samplers.hamming import HammingBall
-from samplers.langevin import DMALA, DULA
-from samplers.locally_balanced import LocallyBalanced
-from samplers.relaxed import RMALA
-from samplers.sweep import GibbsSweep
+from latticework.experiments.sampling.chain import _counted
+from latticework.experiments.tables.likelihood import likelihoods
+from latticework.experiments.tasks.ais import ais, log_odds
+from latticework.models.annealed import GeometricPath, ScaledRBM
+from latticework.models.base import Function
+from latticework.models.domain import Integer
+from latticework.models.rbm import RBM
+from latticework.samplers.block_gibbs import BlockGibbs
+from latticework.samplers.gibbs import Gibbs
+from latticework.samplers.gwg import GWG
+from latticework.samplers.hamming import HammingBall
+from latticework.samplers.langevin import DMALA, DULA
+from latticework.samplers.locally_balanced import LocallyBalanced
+from latticework.samplers.relaxed import RMALA
+from latticework.samplers.sweep import GibbsSweep
 
 BINARY = ("binary", "spins", "dense_ising", "lattice", "ring", "rbm")
 OTHER = ("categorical", "lattice_potts", "ordinal")
@@ -152,7 +152,7 @@ def test_the_standard_error_is_that_of_repetitions():
 
 def test_few_betas_and_many_betas_agree_with_structure_that_is_not_enumerated():
     """A 4x4 lattice, by transfer matrices; more betas, more effective chains."""
-    from models.ising import Lattice
+    from latticework.models.ising import Lattice
 
     model = Lattice((4, 4), 0.15, 0.1)
     path, rng, ess = GeometricPath(model), seeded(), []
@@ -498,7 +498,7 @@ def test_the_table_and_the_figure_come_from_records(tmp_path):
     run = Run(tmp_path)
     task(run)
     config = {"seed": 0, "task": {"chains": 200, "back": 50, "steps": 60}}
-    config["sampler"] = {"_target_": "samplers.block_gibbs.BlockGibbs"}
+    config["sampler"] = {"_target_": "latticework.samplers.block_gibbs.BlockGibbs"}
     document = {**run.notes, "config": config, "data": {"variant": "blocks"}}
     record = Record(tmp_path, {**document, "choices": {"model": "rbm", "sampler": "block_gibbs"}})
     frame = likelihoods([record])

@@ -1,6 +1,7 @@
-"""Who may import whom, read from the source; and that figures get by without torch."""
+"""Who may import whom, read from the source; and figures are drawn without torch."""
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,100 +11,66 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 OURS = ("conf", "data", "experiments", "models", "run", "samplers", "scripts", "torchvision_ops")
+NAME = "latticework"
 
-# What a file may import of ours: modules, or packages with all that is in them. The rule of the
-# longest path counts. Concrete models and samplers meet in YAML and nowhere else, but for those
-# samplers that by their nature serve one family of models.
+# What a file may import of ours: modules, or packages with everything in them. The rule with the
+# longest path counts. A room of experiments/ may use the rooms below it and never those above.
+# Concrete models and samplers meet in YAML only, except samplers that serve one family of models.
+KERNELS = ["samplers.base", "samplers.checks", "models.base", "models.chance", "models.domain"]
+RUNNING = ["experiments.running", "experiments.config", "experiments.results"]
+MEASURES = ["experiments.measures", *RUNNING, *KERNELS, "data"]
+SAMPLING = ["experiments.sampling", *MEASURES]
+LEARNING = ["experiments.learning", *SAMPLING]
+TUNING = ["experiments.tuning", *KERNELS]
+RESULTS = ["experiments.results", "experiments.measures.diagnostics"]
+TABLES = ["experiments.tables", *RESULTS]
+FIGURES = ["experiments.figures", *TABLES]
+CLAIMS = ["experiments.claims", *FIGURES]
 MAY_IMPORT = {
+    "__init__.py": [],
+    "torchvision_ops.py": [],
     "data": ["data", "torchvision_ops"],
     "models": ["models", "torchvision_ops"],
-    "torchvision_ops.py": [],
     "samplers": ["samplers", "models.base", "models.chance", "models.domain"],
     "samplers/block_gibbs.py": ["samplers.base", "models.base", "models.rbm"],
     "samplers/rates.py": ["samplers.base", "models.base", "models.rbm", "models.rated_rbm"],
-    "experiments": [
-        "experiments",
-        "samplers.base",
-        "samplers.checks",
-        "models.base",
-        "models.chance",
-        "models.domain",
-        "data",
-    ],
-    "experiments/figures": [
-        "experiments.figures",
-        "experiments.grouping",
-        "experiments.published",
-        "experiments.tables",
-        "experiments.record",
-        "experiments.diagnostics",
-    ],
-    "experiments/tables": [
-        "experiments.figures.style",
-        "experiments.grouping",
-        "experiments.tables",
-        "experiments.published",
-        "experiments.record",
-        "experiments.diagnostics",
-    ],
-    "experiments/budget.py": [],
-    "experiments/record.py": ["experiments.budget", "experiments.identity"],
-    "experiments/identity.py": [],
-    "experiments/grouping.py": [
-        "experiments.figures.style",
-        "experiments.identity",
-        "experiments.record",
-    ],
-    "experiments/claims": [
-        "experiments.claims",
-        "experiments.figures",
-        "experiments.grouping",
-        "experiments.tables",
-        "experiments.published",
-        "experiments.record",
-    ],
+    "experiments/config": ["experiments.config"],
+    "experiments/results": ["experiments.results", "experiments.config"],
+    "experiments/running": [*RUNNING, "models.base", "samplers.base"],
+    "experiments/running/watch.py": [],
+    "experiments/measures": MEASURES,
+    "experiments/measures/diagnostics.py": [],
+    "experiments/sampling": SAMPLING,
+    "experiments/learning": LEARNING,
+    "experiments/tuning": TUNING,
+    "experiments/tasks": ["experiments.tasks", *LEARNING, *TUNING],
+    "experiments/tables": TABLES,
+    "experiments/figures": FIGURES,
+    "experiments/claims": CLAIMS,
     "experiments/report": [
         "experiments.report",
-        "experiments.claims",
-        "experiments.figures",
-        "experiments.folders",
-        "experiments.grouping",
-        "experiments.identity",
-        "experiments.tables.table",
-        "experiments.published",
-        "experiments.record",
-        "experiments.resolvers",
+        "experiments.config",
+        "experiments.running.watch",
+        *CLAIMS,
     ],
-    "experiments/bundle.py": [
-        "experiments.claims",
-        "experiments.figures.draw",
-        "experiments.record",
-    ],
-    "experiments/published.py": ["experiments.tables.table"],
-    "experiments/diagnostics.py": [],
-    "experiments/watch.py": [],
-    "run.py": ["experiments"],
+    "run.py": ["experiments.config", "experiments.running"],
     "scripts": ["scripts", "experiments"],
     "scripts/samplers_table.py": ["experiments", "samplers.base", "models"],  # small models
     "scripts/bench.py": ["scripts", "experiments", "samplers", "models"],  # pairs, side by side
     "scripts/bench_learning.py": ["scripts", "experiments", "samplers", "models", "data.base"],
 }
 WITHOUT_TORCH = (
-    "experiments/figures",
+    "experiments/config/budget.py",
+    "experiments/config/folders.py",
+    "experiments/config/identity.py",
+    "experiments/config/resolvers.py",
+    "experiments/results",
+    "experiments/running/watch.py",
+    "experiments/measures/diagnostics.py",
     "experiments/tables",
-    "experiments/budget.py",
-    "experiments/record.py",
-    "experiments/identity.py",
-    "experiments/folders.py",
-    "experiments/grouping.py",
-    "experiments/published.py",
-    "experiments/diagnostics.py",
+    "experiments/figures",
     "experiments/claims",
     "experiments/report",
-    "experiments/bundle.py",
-    "experiments/sweep.py",
-    "experiments/resolvers.py",
-    "experiments/watch.py",
     "scripts/bundle.py",
     "scripts/figures.py",
     "scripts/report.py",
@@ -135,15 +102,22 @@ def covers(folder: str, path: str) -> bool:
 
 
 def forbidden(path: str, source: str) -> list[str]:
-    ours = [module for module in imported(source) if module.split(".")[0] in OURS]
+    """Imports of ours that the rule for `path` does not allow."""
+    ours = [m.removeprefix(f"{NAME}.") for m in imported(source) if within(m, NAME)]
     return [m for m in ours if not any(within(m, allowed) for allowed in rule(path))]
+
+
+def bare(source: str) -> list[str]:
+    """Imports of ours without the package's name: such a module would be loaded twice."""
+    return [m for m in imported(source) if m.split(".")[0] in OURS]
 
 
 FILES = sorted(
     str(file.relative_to(ROOT))
     for folder in ("data", "models", "samplers", "experiments", "scripts")
     for file in (ROOT / folder).rglob("*.py")
-) + ["run.py", "torchvision_ops.py"]
+) + ["run.py", "torchvision_ops.py", "__init__.py"]
+TESTS = sorted(str(file.relative_to(ROOT)) for file in (ROOT / "tests").glob("*.py"))
 
 
 @pytest.mark.parametrize("path", FILES)
@@ -163,21 +137,54 @@ def test_torchvision_is_imported_in_one_place():
     assert users == ["data/images.py"]
 
 
+@pytest.mark.parametrize("path", [*FILES, *TESTS])
+def test_every_import_of_ours_has_the_packages_name(path):
+    assert bare((ROOT / path).read_text()) == []
+
+
+def test_targets_in_yaml_have_the_packages_name():
+    folders = (ROOT / "conf", ROOT / "experiments")
+    files = [file for folder in folders for file in folder.rglob("*.yaml")]
+    targets = [t for file in files for t in re.findall(r"_target_: *([\w.]+)", file.read_text())]
+    assert len(targets) > 100
+    assert [target for target in targets if target.split(".")[0] in OURS] == []
+
+
+def test_a_bare_import_is_caught():
+    assert bare("from models.base import EnergyModel")
+    assert bare("import experiments.sampling.chain as chain")
+    assert not bare("from latticework.models.base import EnergyModel")
+
+
 @pytest.mark.parametrize(
     ("path", "source"),
     [
-        ("models/ising.py", "from samplers.base import State"),
-        ("models/ising.py", "import experiments.chain"),
-        ("samplers/gwg.py", "from models.ising import Lattice"),
-        ("samplers/gwg.py", "from models import ising"),
-        ("samplers/gwg.py", "from models.rows import add_rows"),
-        ("samplers/block_gibbs.py", "from models.ising import Lattice"),
-        ("experiments/chain.py", "def f():\n    from samplers.gwg import GWG"),
-        ("experiments/figures/curves.py", "from experiments.chain import run_chain"),
-        ("experiments/record.py", "from experiments.context import Run"),
-        ("experiments/claims/rates.py", "from experiments.report.view import gather"),
-        ("data/base.py", "import models.base"),
-        ("run.py", "from models.base import EnergyModel"),
+        ("models/ising.py", "from latticework.samplers.base import State"),
+        ("models/ising.py", "import latticework.experiments.sampling.chain"),
+        ("samplers/gwg.py", "from latticework.models.ising import Lattice"),
+        ("samplers/gwg.py", "from latticework.models import ising"),
+        ("samplers/gwg.py", "from latticework.models.rows import add_rows"),
+        ("samplers/block_gibbs.py", "from latticework.models.ising import Lattice"),
+        (
+            "experiments/sampling/chain.py",
+            "def f():\n    from latticework.samplers.gwg import GWG",
+        ),
+        (
+            "experiments/sampling/chain.py",
+            "from latticework.experiments.learning.negatives import Contrastive",
+        ),
+        (
+            "experiments/figures/curves.py",
+            "from latticework.experiments.sampling.chain import run_chain",
+        ),
+        ("experiments/tables/bnn.py", "from latticework.experiments.figures.curves import curve"),
+        ("experiments/results/record.py", "from latticework.experiments.running.run import Run"),
+        (
+            "experiments/claims/rates.py",
+            "from latticework.experiments.report.view import gather",
+        ),
+        ("data/base.py", "import latticework.models.base"),
+        ("run.py", "from latticework.models.base import EnergyModel"),
     ],
 )
 def test_the_test_can_fail(path, source):
@@ -224,7 +231,8 @@ class NoTorch:
 sys.meta_path.insert(0, NoTorch())
 for name in {names}:
     import_module(name)
-assert not [name for name in sys.modules if name.startswith(("torch.", "samplers", "models"))]
+kernels = ("torch.", "latticework.samplers", "latticework.models")
+assert not [name for name in sys.modules if name.startswith(kernels)]
 """
 
 
@@ -236,17 +244,17 @@ def blocked(names: list[str]) -> subprocess.CompletedProcess:
 
 def test_what_draws_figures_runs_without_torch():
     names = [
-        path.removesuffix(".py").replace("/", ".")
+        f"{NAME}.{path.removesuffix('.py').replace('/', '.')}"
         for path in FILES
         if any(covers(folder, path) for folder in WITHOUT_TORCH) and "__init__" not in path
     ]
-    assert "scripts.figures" in names
+    assert f"{NAME}.scripts.figures" in names
     done = blocked(names)
     assert done.returncode == 0, done.stderr
 
 
 def test_the_block_holds():
     """Control: what needs torch fails in it."""
-    done = blocked(["experiments.mmd"])
+    done = blocked([f"{NAME}.experiments.measures.mmd"])
     assert done.returncode != 0
     assert "torch is not to be imported here" in done.stderr

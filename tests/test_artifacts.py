@@ -7,15 +7,15 @@ import threading
 import pytest
 import torch
 
-from data.digits import Digits
-from experiments.artifacts import artifact, fingerprint
-from experiments.context import Run
-from experiments.tasks.train_rbm import pretrained
-from experiments.truth import sampled
-from models.ising import Lattice
-from models.rbm import RBM
-from samplers.block_gibbs import BlockGibbs
-from samplers.gibbs import Gibbs
+from latticework.data.digits import Digits
+from latticework.experiments.measures.reference import sampled
+from latticework.experiments.running.artifacts import artifact, fingerprint
+from latticework.experiments.running.run import Run
+from latticework.experiments.tasks.train_rbm import pretrained
+from latticework.models.ising import Lattice
+from latticework.models.rbm import RBM
+from latticework.samplers.block_gibbs import BlockGibbs
+from latticework.samplers.gibbs import Gibbs
 
 
 @pytest.fixture

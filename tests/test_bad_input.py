@@ -13,25 +13,25 @@ from typing import Any, Literal
 
 import pytest
 import torch
-from command import latticework
+from command import command_line
 from hydra import compose, initialize_config_dir
 from hydra.errors import InstantiationException
 from hydra.utils import instantiate
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import experiments.sweep
-import run
-from experiments import checks, mistakes
-from experiments.annotations import fits, words
-from experiments.mistakes import ConfigurationError, nearest, summary
+import latticework.experiments.report.finish
+import latticework.run
+from latticework.experiments.config import checks, errors
+from latticework.experiments.config.annotations import fits, words
+from latticework.experiments.config.errors import ConfigurationError, nearest, summary
 
 TINY = ("scale=smoke", "model.shape=[2,2]", "device=cpu")
 
 
 def told(capsys, *command, outputs):
     """What a command that must fail says; nothing of it is a traceback."""
-    assert latticework(*command, outputs=outputs) == 1
+    assert command_line(*command, outputs=outputs) == 1
     captured = capsys.readouterr()
     text = captured.out + captured.err
     assert "Traceback" not in text
@@ -52,7 +52,9 @@ MISTAKES = {
     "sampler.step=1": "sampler has no field step: did you mean step_size?",
     "task.start.zzz=1": "task.start has no field zzz: there is _partial_, _target_",
     "sampler.step_size.x=1": "sampler.step_size has no field x: there is none",
-    "+sampler.stp=1": "sampler has no field stp (samplers.langevin.DMALA): did you mean step_size?",
+    "+sampler.stp=1": (
+        "sampler has no field stp (latticework.samplers.langevin.DMALA): did you mean step_size?"
+    ),
     "sampler.step_size=${zzz}": "sampler.step_size: Interpolation key 'zzz' not found",
     # Syntax.
     "sampler": "'sampler' cannot be read (missing EQUAL at '<EOF>'): overrides are key=value",
@@ -78,7 +80,9 @@ MISTAKES = {
     "threads=many": "threads must be an integer or auto, got 'many'",
     "device=gpu": "device must be auto, cpu, cuda or cuda:1, got 'gpu'",
     "outputs=": "outputs is missing: it must be a string",
-    "~sampler.step_size": "sampler.step_size is missing: samplers.langevin.DMALA needs it",
+    "~sampler.step_size": (
+        "sampler.step_size is missing: latticework.samplers.langevin.DMALA needs it"
+    ),
     "+logger.zzz=3": "logger must be a mapping, got {'zzz': 3}",
     # Ranges.
     "threads=0": "threads must be positive, got 0",
@@ -104,7 +108,7 @@ def test_a_text_given_as_the_message_says_is_read(text, tmp_path, capsys):
     message = told(capsys, *TINY, f"task.text={text}", outputs=tmp_path)
     *_, word = message.strip().split("inside quotes: ")
     (argument,) = shlex.split(word)
-    with initialize_config_dir(str(run.CONF), version_base="1.3"):
+    with initialize_config_dir(str(latticework.run.CONF), version_base="1.3"):
         config = compose("config", ["task=text_infilling", argument])
     assert config.task.text == text
 
@@ -126,10 +130,10 @@ def test_a_sweep_that_cannot_begin_writes_nothing(tmp_path, capsys, word, messag
 
 
 def test_an_empty_sweep_of_an_experiment_yields_to_the_command_line(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(run, "perform", lambda config, run: None)
+    monkeypatch.setattr(latticework.run, "perform", lambda config, run: None)
     empty = ("experiment=bias_step_size", "scale=smoke", "scales.smoke.seeds='range(0)'")
     assert "seed=range(0) is an empty sweep" in told(capsys, *empty, outputs=tmp_path)
-    latticework(*empty, "seed=3", "model.low=0", outputs=tmp_path)
+    command_line(*empty, "seed=3", "model.low=0", outputs=tmp_path)
     (record,) = tmp_path.rglob("run.json")
     assert json.loads(record.read_text())["config"]["seed"] == 3
 
@@ -139,7 +143,9 @@ def test_a_mistake_in_one_run_of_a_sweep_leaves_the_others(tmp_path, capsys):
     text = told(capsys, *command, outputs=tmp_path)
     assert "2 failed:" in text
     assert "sampler.step_size must be a number, got 'abc'" in text
-    assert "sampler (samplers.langevin.DMALA): step_size must be positive, got -1" in text
+    assert (
+        "sampler (latticework.samplers.langevin.DMALA): step_size must be positive, got -1" in text
+    )
     (record,) = tmp_path.rglob("run.json")
     assert "step_size=0.2" in record.parent.name
 
@@ -156,10 +162,10 @@ def test_the_configuration_of_a_run_is_checked_once(tmp_path, monkeypatch, words
     """A finished run that is found again is checked once as well."""
     check, seen = checks._check_settings, []
     monkeypatch.setattr(checks, "_check_settings", lambda d: (seen.append(d["seed"]), check(d)))
-    monkeypatch.setattr(run, "perform", lambda config, run: None)
+    monkeypatch.setattr(latticework.run, "perform", lambda config, run: None)
     for _ in range(2):
         seen.clear()
-        latticework(*TINY, *words, outputs=tmp_path)
+        command_line(*TINY, *words, outputs=tmp_path)
         assert Counter(seen) == seeds
 
 
@@ -175,7 +181,9 @@ def failure(capsys, *command, outputs):
 
 def test_what_a_class_refuses_is_told_with_its_place(tmp_path, capsys):
     line = failure(capsys, *TINY, "sampler.step_size=-1", outputs=tmp_path)
-    assert line == "sampler (samplers.langevin.DMALA): step_size must be positive, got -1"
+    assert (
+        line == "sampler (latticework.samplers.langevin.DMALA): step_size must be positive, got -1"
+    )
 
 
 def test_a_sampler_that_cannot_serve_the_model(tmp_path, capsys):
@@ -248,14 +256,14 @@ def test_models_refuse_what_is_out_of_range(tmp_path, capsys, words, message):
 def test_a_target_that_is_not_there(tmp_path, capsys):
     target = "task.start._target_=experiments.starts.unifrm"
     line = failure(capsys, *TINY, target, outputs=tmp_path)
-    assert line.startswith("task.start (experiments.starts.unifrm): ")
-    assert "Error loading 'experiments.starts.unifrm'" in line
+    assert line.startswith("task.start (latticework.experiments.sampling.starts.unifrm): ")
+    assert "Error loading 'latticework.experiments.sampling.starts.unifrm'" in line
 
 
 def test_tracebacks_are_shown_to_who_asks(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
     for word, message in (("sampler=dmal", "did you mean dmala"), ("seed=x", "seed must be an")):
-        assert latticework(*TINY, word, outputs=tmp_path) == 1
+        assert command_line(*TINY, word, outputs=tmp_path) == 1
         captured = capsys.readouterr().err
         assert "Traceback" in captured
         assert message in captured
@@ -265,13 +273,13 @@ def test_tracebacks_are_shown_to_who_asks(tmp_path, capsys, monkeypatch):
     ("option", "shown"),
     [
         ("--help", "Experiments (experiment=...)"),
-        ("--cfg=job", "_target_: samplers.langevin.DMALA"),
+        ("--cfg=job", "_target_: latticework.samplers.langevin.DMALA"),
         ("--info=defaults", "sampler/dmala"),
         ("--hydra-help", "Hydra"),
     ],
 )
 def test_the_other_uses_of_the_command_line(tmp_path, capsys, option, shown):
-    assert latticework(option, outputs=tmp_path) == 0
+    assert command_line(option, outputs=tmp_path) == 0
     assert shown in capsys.readouterr().out
     assert not list(tmp_path.iterdir())
 
@@ -286,7 +294,7 @@ def test_a_figure_that_cannot_be_drawn_is_told_after_the_failures(tmp_path, caps
     def broken(*_: object) -> None:
         raise RuntimeError("no ink")
 
-    monkeypatch.setattr(experiments.sweep, "drawn", broken)
+    monkeypatch.setattr(latticework.experiments.report.finish, "drawn", broken)
     text = told(capsys, *TINY, "sampler=gwg,block_gibbs", "--multirun", outputs=tmp_path)
     assert "figures and tables: RuntimeError: no ink" in text
     assert "1 failed:" in text
@@ -316,7 +324,7 @@ def test_the_summary_of_an_error_is_one_line():
     assert summary(ConfigurationError("seed must be an integer")) == "seed must be an integer"
 
 
-NODE = {"_target_": "samplers.gwg.GWG"}
+NODE = {"_target_": "latticework.samplers.gwg.GWG"}
 
 
 @pytest.mark.parametrize(
@@ -393,8 +401,8 @@ def stubbed(*command: str) -> tuple[int, str, int]:
         redirect_stderr(text),
         pytest.MonkeyPatch.context() as patch,
     ):
-        patch.setattr(run, "perform", lambda config, run: None)
-        code = latticework(*command, outputs=Path(folder))
+        patch.setattr(latticework.run, "perform", lambda config, run: None)
+        code = command_line(*command, outputs=Path(folder))
         return code, text.getvalue(), len(list(Path(folder).rglob("run.json")))
 
 
@@ -443,7 +451,7 @@ def test_a_value_of_the_wrong_kind_is_named(wrong):
 
 
 def test_an_interrupt_outside_of_any_loop_ends_in_a_line(capfd):
-    with pytest.raises(SystemExit) as end, mistakes.told():
+    with pytest.raises(SystemExit) as end, errors.told():
         raise KeyboardInterrupt
     assert end.value.code == 130
     assert capfd.readouterr().err == (

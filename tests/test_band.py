@@ -6,7 +6,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from fakes import fake
 
-from experiments.figures import band
+from latticework.experiments.figures import band
 
 FIGURES = Path(band.__file__).parent
 

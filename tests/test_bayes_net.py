@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import Generator
 
-from models.base import EnergyModel
-from models.bayes_net import BayesNet, synthetic_bayes_net
-from samplers.gibbs import Gibbs
-from samplers.gwg import GWG
+from latticework.models.base import EnergyModel
+from latticework.models.bayes_net import BayesNet, synthetic_bayes_net
+from latticework.samplers.gibbs import Gibbs
+from latticework.samplers.gwg import GWG
 
 ROWS, FEATURES, HIDDEN = 23, 4, 6
 

@@ -5,9 +5,9 @@ import csv
 import pytest
 import torch
 
-from scripts import bench, bench_learning
-from scripts import plain_reference as plain
-from scripts.bench_learning import Case
+from latticework.scripts import bench, bench_learning
+from latticework.scripts import plain_reference as plain
+from latticework.scripts.bench_learning import Case
 
 
 @pytest.fixture(autouse=True)
@@ -19,7 +19,7 @@ def _threads():
 
 def read(path):
     lines = path.read_text().splitlines()
-    assert lines[0].startswith("# python -m scripts.bench")
+    assert lines[0].startswith("# python -m latticework.scripts.bench")
     return list(csv.DictReader(lines[1:]))
 
 

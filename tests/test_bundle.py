@@ -10,15 +10,15 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from command import latticework
+from command import command_line
 
-import scripts.bundle
-import scripts.figures
-from experiments import record
-from experiments.bundle import LARGEST, ROWS, pack, thin
-from experiments.figures.draw import make_all
-from experiments.record import checksums, load_all, load_experiment
-from experiments.report.holdings import declared, holding
+import latticework.scripts.bundle
+import latticework.scripts.figures
+from latticework.experiments.report.bundle import LARGEST, ROWS, pack, thin
+from latticework.experiments.report.draw import make_all
+from latticework.experiments.report.holdings import declared, holding
+from latticework.experiments.results import record
+from latticework.experiments.results.record import checksums, load_all, load_experiment
 
 
 def at_the_papers_scale(folder: Path, outputs: Path) -> Path:
@@ -37,14 +37,19 @@ def at_the_papers_scale(folder: Path, outputs: Path) -> Path:
 def outputs(tmp_path_factory):
     made, as_paper = (tmp_path_factory.mktemp(name) for name in ("made", "outputs"))
     words = ("experiment=ising_sampling", "scale=smoke", "sampler=gwg,dmala", "threads=1")
-    assert latticework(*words, outputs=made) == 0
+    assert command_line(*words, outputs=made) == 0
     at_the_papers_scale(made / "ising_sampling" / "smoke", as_paper)
     return as_paper
 
 
 @pytest.fixture
 def bundle(outputs, tmp_path):
-    assert scripts.bundle.main(["ising_sampling", f"--outputs={outputs}", f"--to={tmp_path}"]) == 0
+    assert (
+        latticework.scripts.bundle.main(
+            ["ising_sampling", f"--outputs={outputs}", f"--to={tmp_path}"]
+        )
+        == 0
+    )
     return tmp_path / "ising_sampling.zip"
 
 
@@ -87,7 +92,7 @@ def test_only_arrays_that_are_read_are_kept(outputs, bundle):
 
 def test_the_same_records_give_the_same_bytes(outputs, bundle, tmp_path):
     again = tmp_path / "again"
-    scripts.bundle.main(["ising_sampling", f"--outputs={outputs}", f"--to={again}"])
+    latticework.scripts.bundle.main(["ising_sampling", f"--outputs={outputs}", f"--to={again}"])
     assert (again / "ising_sampling.zip").read_bytes() == bundle.read_bytes()
     records = load_all(bundle)
     pack(records, declared("ising_sampling", "paper").config, tmp_path / "of a bundle.zip")
@@ -102,7 +107,9 @@ def test_a_bundle_names_no_folder_of_this_machine(outputs, tmp_path):
         document["note"] = {"checkpoint": "/some/where/else.pt"}
         document["overrides"].append("data.root=/some/where")
         file.write_text(json.dumps(document))
-    scripts.bundle.main(["ising_sampling", f"--outputs={folder}", f"--to={tmp_path}", "--others"])
+    latticework.scripts.bundle.main(
+        ["ising_sampling", f"--outputs={folder}", f"--to={tmp_path}", "--others"]
+    )
     for one in load_all(tmp_path / "ising_sampling.zip"):
         assert "/some" not in json.dumps(one.document)
         assert one.document["note"] == {"checkpoint": "else.pt"}
@@ -116,7 +123,7 @@ def test_large_arrays_are_left_out_and_told(outputs, tmp_path, capsys):
         np.savez(file, big=big, **dict(np.load(file)))
         run = file.parent / "run.json"
         run.write_text(json.dumps(json.loads(run.read_text()) | {"files": checksums(file.parent)}))
-    scripts.bundle.main(["ising_sampling", f"--outputs={folder}", f"--to={tmp_path}"])
+    latticework.scripts.bundle.main(["ising_sampling", f"--outputs={folder}", f"--to={tmp_path}"])
     told = capsys.readouterr().out
     assert "left out: 2 arrays, such as sampler=dmala,seed=0/convergence.npz" in told
     records = load_all(tmp_path / "ising_sampling.zip")
@@ -161,11 +168,11 @@ def test_records_of_two_places_are_not_mixed(outputs, bundle, tmp_path, monkeypa
 def test_figures_are_redrawn_from_a_bundle(bundle, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(record, "BUNDLES", bundle.parent)
     target = tmp_path / "drawn"
-    scripts.figures.main(["experiment=ising_sampling", f"outputs={target}"])
+    latticework.scripts.figures.main(["experiment=ising_sampling", f"outputs={target}"])
     assert (target / "ising_sampling" / "paper" / "figures" / "fig3.png").stat().st_size > 1000
     assert "figure: " in capsys.readouterr().out
     with pytest.raises(SystemExit, match="no finished run"):
-        scripts.figures.main(["experiment=rbm_sampling", f"outputs={target}"])
+        latticework.scripts.figures.main(["experiment=rbm_sampling", f"outputs={target}"])
 
 
 def test_a_bundle_writes_nothing_wherever_its_names_point(tmp_path):
@@ -192,10 +199,17 @@ def test_a_bundle_that_would_fill_the_memory_is_refused(tmp_path, monkeypatch):
 
 def test_a_changed_verdict_is_told(outputs, bundle):
     records = load_all(outputs / "ising_sampling" / "paper")
-    assert scripts.bundle.changed("ising_sampling", records, load_all(bundle)) == []
+    assert latticework.scripts.bundle.changed("ising_sampling", records, load_all(bundle)) == []
 
 
 def test_nothing_to_pack_is_an_error(tmp_path, capsys):
-    assert scripts.bundle.main(["ising_sampling", f"--outputs={tmp_path}", f"--to={tmp_path}"]) == 1
+    assert (
+        latticework.scripts.bundle.main(
+            ["ising_sampling", f"--outputs={tmp_path}", f"--to={tmp_path}"]
+        )
+        == 1
+    )
     assert "no finished run at the paper's scale" in capsys.readouterr().out
-    assert scripts.bundle.main(["all", f"--outputs={tmp_path}", f"--to={tmp_path}"]) == 0
+    assert (
+        latticework.scripts.bundle.main(["all", f"--outputs={tmp_path}", f"--to={tmp_path}"]) == 0
+    )

@@ -11,20 +11,20 @@ from targets import TARGETS
 from torch import Generator, Tensor
 from torch.utils import _pytree as pytree
 
-from experiments.ais import anneal, linear
-from experiments.chain import Chain, run_chain
-from experiments.draws import consecutive
-from experiments.metrics import Acceptance, Changed, Metric
-from experiments.negatives import Contrastive, FastPersistent, Persistent
-from experiments.poison import Poisoned
-from models.annealed import GeometricPath, ScaledRBM
-from models.domain import Binary
-from samplers.base import Info, Sampler
-from samplers.block_gibbs import BlockGibbs
-from samplers.gibbs import Gibbs
-from samplers.gwg import GWG
-from samplers.langevin import DMALA, DULA
-from samplers.relaxed import RMALA
+from latticework.experiments.learning.negatives import Contrastive, FastPersistent, Persistent
+from latticework.experiments.measures.metrics import Acceptance, Changed, Metric
+from latticework.experiments.sampling.annealing import anneal, linear
+from latticework.experiments.sampling.chain import Chain, run_chain
+from latticework.experiments.sampling.draws import consecutive
+from latticework.experiments.sampling.poison import Poisoned
+from latticework.models.annealed import GeometricPath, ScaledRBM
+from latticework.models.domain import Binary
+from latticework.samplers.base import Info, Sampler
+from latticework.samplers.block_gibbs import BlockGibbs
+from latticework.samplers.gibbs import Gibbs
+from latticework.samplers.gwg import GWG
+from latticework.samplers.langevin import DMALA, DULA
+from latticework.samplers.relaxed import RMALA
 
 every_pair = pytest.mark.parametrize(
     ("sampler", "model"), [pytest.param(s, m, id=f"{s}-{name}") for s, m, name in PAIRS]

@@ -13,17 +13,17 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from command import latticework
+from command import command_line
 from kills import ended, interrupted_by, start
 
-from experiments import progress
-from experiments.checkpoint import Checkpoints, Stopped
-from experiments.clock import Clock
-from experiments.context import Run
-from experiments.memory import Memory, captured, restored
-from experiments.record import load_all
-from models.ising import DenseIsing
-from samplers.gibbs import Gibbs
+from latticework.experiments.results.record import load_all
+from latticework.experiments.running import progress
+from latticework.experiments.running.checkpoint import Checkpoints, Stopped
+from latticework.experiments.running.memory import Memory, captured, restored
+from latticework.experiments.running.run import Run
+from latticework.experiments.sampling.clock import Clock
+from latticework.models.ising import DenseIsing
+from latticework.samplers.gibbs import Gibbs
 
 ROOT = Path(__file__).resolve().parent.parent
 CONFIG = {"name": "made up", "seed": 0}
@@ -497,11 +497,11 @@ def test_a_stopped_command_leaves_with_its_status_and_goes_on(tmp_path, monkeypa
             os.kill(os.getpid(), signal.SIGTERM)
 
     monkeypatch.setattr(Run, "log", interrupt)
-    assert latticework(*words, outputs=tmp_path / "stopped") == 128 + signal.SIGTERM
+    assert command_line(*words, outputs=tmp_path / "stopped") == 128 + signal.SIGTERM
     assert not list((tmp_path / "stopped").rglob("error.txt"))
     monkeypatch.setattr(Run, "log", log_row)
-    assert latticework(*words, outputs=tmp_path / "stopped") == 0
-    assert latticework(*words, outputs=tmp_path / "whole") == 0
+    assert command_line(*words, outputs=tmp_path / "stopped") == 0
+    assert command_line(*words, outputs=tmp_path / "whole") == 0
     (stopped,), (whole,) = load_all(tmp_path / "stopped"), load_all(tmp_path / "whole")
     assert numbers(stopped) == numbers(whole)
     assert arrays(stopped) == arrays(whole)
@@ -510,14 +510,14 @@ def test_a_stopped_command_leaves_with_its_status_and_goes_on(tmp_path, monkeypa
 def test_forcing_a_finished_run_starts_afresh(tmp_path):
     """Checkpoints that a kill left beside run.json are not taken up by force=true."""
     words = (*WORDS, "sampler=dula", "task.iterations=10")
-    assert latticework(*words, outputs=tmp_path) == 0
+    assert command_line(*words, outputs=tmp_path) == 0
     (record,) = load_all(tmp_path)
     before = numbers(record)
     run = begin(record.path / "elsewhere")
     list(run.resumable(One(), "learning", total=3))
     shutil.copytree(record.path / "elsewhere" / "checkpoints", record.path / "checkpoints")
     shutil.rmtree(record.path / "elsewhere")
-    assert latticework(*words, "force=true", outputs=tmp_path) == 0
+    assert command_line(*words, "force=true", outputs=tmp_path) == 0
     (again,) = [r for r in load_all(tmp_path) if "superseded" not in r.path.parts]
     assert numbers(again) == before
     assert Checkpoints(again.path / "checkpoints").load(lambda _: "") == {}

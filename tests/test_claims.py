@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from fakes import fake, noise
 
-from experiments.claims.langevin_learning import likelihood_bounds, log_z_error
-from experiments.claims.ledger import CLAIMS, Claim, Pool, judge
-from experiments.claims.pairing import after, by_seed, difference, last
-from experiments.claims.verdict import Finding, Margin, Verdict
-from experiments.published import names, published
-from experiments.record import Record
-from experiments.report.exhibits import catalogue
+from latticework.experiments.claims.langevin_learning import likelihood_bounds, log_z_error
+from latticework.experiments.claims.ledger import CLAIMS, Claim, Pool, judge
+from latticework.experiments.claims.pairing import after, by_seed, difference, last
+from latticework.experiments.claims.verdict import Finding, Margin, Verdict
+from latticework.experiments.report.exhibits import catalogue
+from latticework.experiments.results.published import names, published
+from latticework.experiments.results.record import Record
 
 SEEDS = range(5)
 KNOWN = catalogue()

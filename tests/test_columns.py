@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import Generator
 
-from models.base import EnergyModel
-from models.bayes_net import BayesNet
-from models.columns import FEW, LEAST, Columns, product
+from latticework.models.base import EnergyModel
+from latticework.models.bayes_net import BayesNet
+from latticework.models.columns import FEW, LEAST, Columns, product
 
 ROWS, CATEGORIES, HIDDEN = 97, LEAST + 8, 6
 

@@ -12,18 +12,18 @@ import re
 import subprocess
 
 import pytest
-from command import latticework
+from command import command_line
 from documented import PLACEHOLDERS, ROOT, Command, commands, typed
 from hydra import compose, initialize_config_dir
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import OverrideParseException
 
-import scripts.reproduce
-from experiments import resolvers
-from experiments.checks import checked
-from experiments.record import load_all
-from experiments.report.exhibits import catalogue
+import latticework.scripts.reproduce
+from latticework.experiments.config import resolvers
+from latticework.experiments.config.checks import checked
+from latticework.experiments.report.exhibits import catalogue
+from latticework.experiments.results.record import load_all
 
 CONF = ROOT / "conf"
 resolvers.register(CONF)
@@ -42,7 +42,7 @@ UNTESTED = {
 ALL = [c for c in commands() if not any(re.fullmatch(p, c.text) for p in UNTESTED)]
 # Pages on adding something name what is not there yet: test_adding.py follows them.
 PYTHON = [c for c in ALL if "run.py" in c.text and not c.page.startswith("docs/adding_")]
-SCRIPTS = [c for c in ALL if "python -m scripts." in c.text]
+SCRIPTS = [c for c in ALL if "python -m latticework.scripts." in c.text]
 MAKE = [c for c in ALL if c.text.startswith("make ")]
 
 # Left out of a smoke run: its size, and where it runs.
@@ -148,12 +148,12 @@ def test_a_command_runs_at_smoke_scale(command, tmp_path, monkeypatch, capfd):
     data = composed(first).data or {}
     local = {"root": "null", "download": "false"}
     given = [f"data.{key}={value}" for key, value in local.items() if key in data]
-    assert latticework(*words, *given, outputs=tmp_path / "outputs") == 0, capfd.readouterr()
+    assert command_line(*words, *given, outputs=tmp_path / "outputs") == 0, capfd.readouterr()
     assert load_all(tmp_path / "outputs")
 
 
 def test_the_help_lists_the_experiments(tmp_path, capsys):
-    assert latticework("--help", outputs=tmp_path) == 0
+    assert command_line("--help", outputs=tmp_path) == 0
     assert set(capsys.readouterr().out.split()) >= EXPERIMENTS
 
 
@@ -162,7 +162,7 @@ class ParsedError(Exception):
 
 
 def read(module, words, monkeypatch):
-    """Have `python -m scripts.<module>` read its words, and no more."""
+    """Have `python -m latticework.scripts.<module>` read its words, and no more."""
     if module == "figures":
         checked(composed(words))
         return
@@ -182,7 +182,7 @@ def read(module, words, monkeypatch):
             main(words)
     if module == "reproduce":
         names = [word for word in words if "=" not in word and word not in ("--scale", words[-1])]
-        made = scripts.reproduce.commands(catalogue(), names, "smoke", [])
+        made = latticework.scripts.reproduce.commands(catalogue(), names, "smoke", [])
         assert {w.removeprefix("experiment=") for w, *_ in made} <= EXPERIMENTS
         assert made
 

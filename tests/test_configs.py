@@ -13,9 +13,9 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.utils import get_class, get_method, instantiate
 from omegaconf import OmegaConf
 
-from experiments import resolvers
-from experiments.checks import checked
-from samplers.base import Sampler, UnsupportedModelError
+from latticework.experiments.config import resolvers
+from latticework.experiments.config.checks import checked
+from latticework.samplers.base import Sampler, UnsupportedModelError
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
 SCALES = ("paper", "quick", "smoke")
@@ -232,7 +232,7 @@ def test_bags_of_words_are_sampled_from_two_starts():
     assert set(config.hydra.sweeper.params.start.split(",")) == set(names("start"))
     for name in names("start"):
         start = composed("experiment=rates_fig3_words", f"start={name}").task.start
-        assert start._target_ == f"experiments.starts.{name}"
+        assert start._target_ == f"latticework.experiments.sampling.starts.{name}"
 
 
 def test_sample_penalization_has_no_decay_where_it_is_to_become_uniform():

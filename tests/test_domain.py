@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import Generator
 
-from models.chance import draw_categorical, uniform_like
-from models.domain import Binary, Categorical, Integer, Ordinal
+from latticework.models.chance import draw_categorical, uniform_like
+from latticework.models.domain import Binary, Categorical, Integer, Ordinal
 
 DOMAINS = [
     Binary(3),

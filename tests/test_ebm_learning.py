@@ -11,21 +11,21 @@ from torch import Generator
 from torch.optim import SGD, Adam
 from torch.optim.lr_scheduler import LinearLR
 
-from data.base import Dataset, some
-from experiments.context import Run
-from experiments.evaluations import CouplingError, Gap
-from experiments.figures.learning import learning
-from experiments.record import Record
-from experiments.starts import data_mean, uniform
-from experiments.tasks.ebm_learning import DivergedError, Learner, ebm_learning
-from models.ising import DenseIsing, Lattice, LearnedIsing
-from models.rbm import RBM
-from models.resnet import ResNet
-from samplers.base import Info
-from samplers.gibbs import Gibbs
-from samplers.hamming import HammingBall
-from samplers.langevin import DMALA, DULA
-from samplers.relaxed import RMALA
+from latticework.data.base import Dataset, some
+from latticework.experiments.figures.learning import learning
+from latticework.experiments.learning.evaluations import CouplingError, Gap
+from latticework.experiments.results.record import Record
+from latticework.experiments.running.run import Run
+from latticework.experiments.sampling.starts import data_mean, uniform
+from latticework.experiments.tasks.ebm_learning import DivergedError, Learner, ebm_learning
+from latticework.models.ising import DenseIsing, Lattice, LearnedIsing
+from latticework.models.rbm import RBM
+from latticework.models.resnet import ResNet
+from latticework.samplers.base import Info
+from latticework.samplers.gibbs import Gibbs
+from latticework.samplers.hamming import HammingBall
+from latticework.samplers.langevin import DMALA, DULA
+from latticework.samplers.relaxed import RMALA
 
 TRUTH, TRUTH_8 = Lattice((2, 3), 0.2), Lattice((2, 4), 0.2)
 

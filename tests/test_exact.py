@@ -7,12 +7,12 @@ import math
 import pytest
 import torch
 
-from experiments.exact import CHUNK, distribution, enumerated, exact
-from models.base import Function
-from models.domain import Binary, Categorical, Integer, Ordinal
-from models.ising import DenseIsing, Lattice
-from models.rbm import RBM
-from models.transfer import log_z
+from latticework.experiments.measures.exact import CHUNK, distribution, enumerated, exact
+from latticework.models.base import Function
+from latticework.models.domain import Binary, Categorical, Integer, Ordinal
+from latticework.models.ising import DenseIsing, Lattice
+from latticework.models.rbm import RBM
+from latticework.models.transfer import log_z
 
 
 def brute_force(model):

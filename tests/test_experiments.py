@@ -4,11 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
-from command import bundled_data, latticework
+from command import bundled_data, command_line
 from hydra import compose, initialize_config_dir
 
-from experiments import resolvers
-from experiments.record import load_all
+from latticework.experiments.config import resolvers
+from latticework.experiments.results.record import load_all
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
 resolvers.register(CONF)
@@ -19,7 +19,7 @@ def test_experiment(name, tmp_path, capfd):
     words = [f"experiment={name}", "scale=smoke"]
     with initialize_config_dir(str(CONF), version_base="1.3"):
         config = compose("config", words)
-    status = latticework(*words, *bundled_data(config), outputs=tmp_path)
+    status = command_line(*words, *bundled_data(config), outputs=tmp_path)
     failures = [file.read_text() for file in tmp_path.rglob("error.txt")]
     assert (status, failures) == (0, []), capfd.readouterr().out
 

@@ -5,18 +5,25 @@ import hashlib
 import matplotlib as mpl
 import numpy as np
 import pytest
-from command import latticework
+from command import command_line
 from fakes import fake
 from matplotlib import pyplot as plt
 
-import scripts.figures
-from experiments.claims.pairing import by_seed, labelled, last
-from experiments.figures import acceptance, curves, draw, ess, finals, images, isl, theory
-from experiments.figures.style import colour
-from experiments.grouping import UnlikeRecordsError, alone, by_sampler, groups, once
-from experiments.record import load_all
-from experiments.tables.bnn import predictions
-from experiments.tables.isl import final_isl
+import latticework.scripts.figures
+from latticework.experiments.claims.pairing import by_seed, labelled, last
+from latticework.experiments.figures import acceptance, curves, ess, finals, images, isl, theory
+from latticework.experiments.report import draw
+from latticework.experiments.results.grouping import (
+    UnlikeRecordsError,
+    alone,
+    by_sampler,
+    groups,
+    once,
+)
+from latticework.experiments.results.record import load_all
+from latticework.experiments.results.style import colour
+from latticework.experiments.tables.bnn import predictions
+from latticework.experiments.tables.isl import final_isl
 
 mpl.use("Agg")
 PART = ("experiment=ising_sampling", "scale=smoke")
@@ -82,7 +89,7 @@ def test_as_few_words_as_tell_the_lines_apart():
             choices={"data": data},
             config={
                 "task": {"metrics": [{"draws": size}]},
-                "data": {"_target_": "data.x.X", "kind": data * 2, "root": root},
+                "data": {"_target_": "latticework.data.x.X", "kind": data * 2, "root": root},
             },
         )
         for size, data, root in ((0.1, "a", "/1"), (0.2, "a", "/2"), (0.1, "b", "/3"))
@@ -296,12 +303,12 @@ def test_a_sweep_of_one_s_own_has_a_figure_of_its_own(
 ):
     """Beside fig3.png, which stays what it is: the runs that the experiment declares."""
     words = (*PART, *words, only_fig3())
-    assert latticework(*PART, "sampler=dmala", only_fig3(), outputs=tmp_path) == 0
+    assert command_line(*PART, "sampler=dmala", only_fig3(), outputs=tmp_path) == 0
     assert list(drawn["lines"]) == ["DMALA"]
     figure = folder(tmp_path) / "figures" / "fig3.png"
     before = hashlib.sha256(figure.read_bytes()).hexdigest(), figure.stat().st_mtime_ns
     capsys.readouterr()
-    assert latticework(*words, outputs=tmp_path) == 0
+    assert command_line(*words, outputs=tmp_path) == 0
     assert list(drawn["lines"]) == expected
     own = folder(tmp_path) / "figures" / "own" / place / "fig3.png"
     assert f"figure: {own}" in capsys.readouterr().out
@@ -309,13 +316,13 @@ def test_a_sweep_of_one_s_own_has_a_figure_of_its_own(
     assert (hashlib.sha256(figure.read_bytes()).hexdigest(), figure.stat().st_mtime_ns) == before
 
     # The experiment's own figure does not take them in either.
-    assert latticework(*PART, "sampler=dmala", only_fig3(), outputs=tmp_path) == 0
+    assert command_line(*PART, "sampler=dmala", only_fig3(), outputs=tmp_path) == 0
     assert list(drawn["lines"]) == ["DMALA"]
     assert hashlib.sha256(figure.read_bytes()).hexdigest() == before[0]
 
 
 def test_readme_s_sweep_alone_draws_two_lines_and_no_fig3(tmp_path, drawn):
-    assert latticework(*PART, *README, only_fig3(), outputs=tmp_path) == 0
+    assert command_line(*PART, *README, only_fig3(), outputs=tmp_path) == 0
     assert list(drawn["lines"]) == ["DMALA, step_size 0.1", "DMALA, step_size 0.4"]
     values = list(drawn["lines"].values())
     ends = {
@@ -329,8 +336,8 @@ def test_readme_s_sweep_alone_draws_two_lines_and_no_fig3(tmp_path, drawn):
     content = own.read_bytes()
     own.unlink()
     where = (*PART, only_fig3(), f"outputs={tmp_path}")
-    scripts.figures.main([*where, *README])
+    latticework.scripts.figures.main([*where, *README])
     assert own.read_bytes() == content
-    scripts.figures.main([*where])
+    latticework.scripts.figures.main([*where])
     assert list(drawn["lines"]) == ["DMALA"]
     assert drawn["lines"]["DMALA"] == ends[0.4]

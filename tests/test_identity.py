@@ -7,16 +7,16 @@ import shutil
 import signal
 
 import pytest
-from command import latticework
+from command import command_line
 from fakes import fake
 from test_survival import ended, start
 
-from experiments.budget import Budget
-from experiments.context import Run
-from experiments.folders import CLAIM, find, run_name
-from experiments.grouping import groups
-from experiments.identity import digest, same
-from experiments.record import load_all
+from latticework.experiments.config.budget import Budget
+from latticework.experiments.config.folders import CLAIM, find, run_name
+from latticework.experiments.config.identity import digest, same
+from latticework.experiments.results.grouping import groups
+from latticework.experiments.results.record import load_all
+from latticework.experiments.running.run import Run
 
 SMALL = ("model=ising", "model.shape=[3,3]", "scale=smoke", "sampler=dmala")
 
@@ -39,33 +39,33 @@ def test_four_spellings_give_one_record(tmp_path):
     """The tuned step size is 0.4: as 0.40, .4 and 4e-1, and not spelled out at all."""
     for step_size in ("0.40", ".4", "4e-1"):
         words = (*SMALL, f"sampler.step_size={step_size}")
-        assert latticework(*words, outputs=tmp_path) == 0
+        assert command_line(*words, outputs=tmp_path) == 0
     (record,) = records(tmp_path)
     assert "sampler.step_size=0.4," in record.path.name
     before = (record.path / "run.json").stat().st_mtime_ns
-    assert latticework(*SMALL, outputs=tmp_path) == 0
-    assert latticework("scale=smoke", "model.shape=[3, 3]", outputs=tmp_path) == 0  # all defaults
+    assert command_line(*SMALL, outputs=tmp_path) == 0
+    assert command_line("scale=smoke", "model.shape=[3, 3]", outputs=tmp_path) == 0  # all defaults
     (record,) = records(tmp_path)
     assert (record.path / "run.json").stat().st_mtime_ns == before
     assert folders(tmp_path) == [record.path.name]
-    assert latticework(*SMALL, "sampler.step_size=0.41", outputs=tmp_path) == 0
-    assert latticework(*SMALL, "seed=1", outputs=tmp_path) == 0
+    assert command_line(*SMALL, "sampler.step_size=0.41", outputs=tmp_path) == 0
+    assert command_line(*SMALL, "seed=1", outputs=tmp_path) == 0
     assert len(records(tmp_path)) == 3  # control: other settings and seeds are other records
 
 
 def test_a_sweep_runs_equal_settings_once(tmp_path):
     words = (*SMALL, "sampler.step_size=0.30,.3,3e-1,0.5", "--multirun")
-    assert latticework(*words, outputs=tmp_path) == 0
+    assert command_line(*words, outputs=tmp_path) == 0
     assert [r.config["sampler"]["step_size"] for r in records(tmp_path)] == [0.3, 0.5]
     assert len(folders(tmp_path)) == 2
 
 
 def test_a_record_made_before_folders_were_claimed_is_found(tmp_path):
-    assert latticework(*SMALL, "sampler.step_size=.3", outputs=tmp_path) == 0
+    assert command_line(*SMALL, "sampler.step_size=.3", outputs=tmp_path) == 0
     (record,) = records(tmp_path)
     old = as_before(record.path, record.path.name.replace("=0.3,", "=0.30,"))
     for step_size in (".3", "0.30"):
-        assert latticework(*SMALL, f"sampler.step_size={step_size}", outputs=tmp_path) == 0
+        assert command_line(*SMALL, f"sampler.step_size={step_size}", outputs=tmp_path) == 0
         assert folders(tmp_path) == [old.name]
 
 
@@ -82,13 +82,13 @@ def test_an_unfinished_run_goes_on_in_another_spelling(tmp_path, monkeypatch, ca
     words = (*SMALL, "hydra/job_logging=default")
     with monkeypatch.context() as patch:
         patch.setattr(Run, "log", interrupt)
-        status = latticework(*words, "sampler.step_size=0.3", outputs=tmp_path)
+        status = command_line(*words, "sampler.step_size=0.3", outputs=tmp_path)
         assert status == 128 + signal.SIGTERM
     (name,) = folders(tmp_path)
     if old:
         folder = tmp_path / "sampling" / "smoke" / name
         name = as_before(folder, name.replace("=0.3,", "=0.30,")).name
-    assert latticework(*words, "sampler.step_size=3e-1", outputs=tmp_path) == 0
+    assert command_line(*words, "sampler.step_size=3e-1", outputs=tmp_path) == 0
     assert folders(tmp_path) == [name]
     (record,) = records(tmp_path)
     assert list(record.metrics["step"]) == [0, 10, 20]
@@ -105,15 +105,15 @@ def test_two_processes_that_spell_it_differently_make_one_record(tmp_path):
 
 def test_a_changed_default_retires_the_record_that_bears_the_name(tmp_path):
     """Once it is what another record has already: no stale record is left to be counted."""
-    assert latticework(*SMALL, outputs=tmp_path) == 0
+    assert command_line(*SMALL, outputs=tmp_path) == 0
     (stale,) = records(tmp_path)
     sampler = {**stale.config["sampler"], "step_size": 0.7}  # what the default was
     document = {**stale.document, "config": {**stale.config, "sampler": sampler}}
     as_before(stale.path)
     (stale.path / "run.json").write_text(json.dumps(document))
-    assert latticework(*SMALL, "sampler.step_size=0.4", outputs=tmp_path) == 0
+    assert command_line(*SMALL, "sampler.step_size=0.4", outputs=tmp_path) == 0
     assert len(records(tmp_path)) == 2
-    assert latticework(*SMALL, outputs=tmp_path) == 0
+    assert command_line(*SMALL, outputs=tmp_path) == 0
     (record,) = records(tmp_path)
     assert record.config["sampler"]["step_size"] == 0.4
     assert len(list((tmp_path / "superseded").rglob("run.json"))) == 1
@@ -136,14 +136,17 @@ def test_names_are_readable_and_have_one_spelling():
 def test_the_identity_is_of_values_not_of_where_and_how():
     def config(**changes):
         return {
-            "task": {"steps": 10, "data": {"_target_": "data.images.MNIST", "root": "/a"}},
+            "task": {
+                "steps": 10,
+                "data": {"_target_": "latticework.data.images.MNIST", "root": "/a"},
+            },
             "sampler": {"step_size": 1.0}, "seed": 0, "budget": {"steps": 10}, "device": "cpu",
             **changes,
         }  # fmt: skip
 
     mine = digest(config())
     assert digest(config(sampler={"step_size": 1}, device="cuda", budget=None)) == mine
-    moved = {"steps": 10, "data": {"_target_": "data.images.MNIST", "root": "/b"}}
+    moved = {"steps": 10, "data": {"_target_": "latticework.data.images.MNIST", "root": "/b"}}
     assert digest(config(task=moved)) == mine
     assert digest(config(seed=1)) != mine
     assert digest(config(seed=1), seeds=False) == digest(config(), seeds=False)
@@ -181,14 +184,14 @@ def test_an_experiment_finds_the_record_of_an_older_layout(tmp_path):
     """ising_connectivity once had `iterations` and columns with `long` and `short`."""
     words = ("experiment=ising_connectivity", "scale=smoke", "sampler=gwg", "seed=0")
     words = (*words, "model.coupling=0.25", "~figures")
-    assert latticework(*words, outputs=tmp_path) == 0
+    assert command_line(*words, outputs=tmp_path) == 0
     (record,) = load_all(tmp_path)
     config = {**record.config, "iterations": {"gibbs": 50, "gwg": 20}}
     config["scales"] = {"smoke": {"chains": 4, "long": 50, "short": 20}}
     (record.path / CLAIM).unlink()
     document = {**record.document, "config": config, "mark": "older"}
     (record.path / "run.json").write_text(json.dumps(document))
-    assert latticework(*words, outputs=tmp_path) == 0
+    assert command_line(*words, outputs=tmp_path) == 0
     (record,) = load_all(tmp_path)
     assert record.document["mark"] == "older"
 
@@ -209,7 +212,12 @@ def test_a_finished_folder_goes_before_an_unfinished_one(tmp_path):
 def test_a_budget_counts_the_same_in_the_form_that_older_records_have():
     """A record made before `task.budget` was one node is found, labelled and read all the same."""
     counts = {"chains": 4, "steps": 20, "every": 10}
-    new = {"task": {"keep": 2, "budget": {"_target_": "experiments.budget.Budget", **counts}}}
+    new = {
+        "task": {
+            "keep": 2,
+            "budget": {"_target_": "latticework.experiments.config.budget.Budget", **counts},
+        }
+    }
     old = {"task": {"keep": 2, **counts}, "budget": counts}
     assert digest(new) == digest(old)
     assert same({"config": old}, new)

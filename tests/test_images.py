@@ -18,11 +18,11 @@ from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 from scipy.io import savemat
 
-from data import files
-from data.base import Dataset, binarize, derive, some
-from data.digits import Digits
-from data.files import DamagedFileError, MissingFileError, Source, find
-from data.images import MNIST, USPS, Caltech, Omniglot, OmniglotDerived
+from latticework.data import files
+from latticework.data.base import Dataset, binarize, derive, some
+from latticework.data.digits import Digits
+from latticework.data.files import DamagedFileError, MissingFileError, Source, find
+from latticework.data.images import MNIST, USPS, Caltech, Omniglot, OmniglotDerived
 
 CONF = Path(__file__).parents[1] / "conf" / "data"
 OPEN = urllib.request.urlopen
@@ -376,7 +376,9 @@ def test_yaml_keys_are_the_loaders_fields(path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setenv("LATTICEWORK_DATA", "somewhere")
     with initialize_config_dir(str(CONF.parent), version_base="1.3"):
         config = compose(f"data/{path.stem}").data
-    if not str(config.get("_target_")).startswith(("data.images.", "data.digits.")):
+    if not str(config.get("_target_")).startswith(
+        ("latticework.data.images.", "latticework.data.digits.")
+    ):
         pytest.skip("not an image set")
     loader = instantiate(config)
     assert {"_target_", *(field.name for field in fields(loader))} == set(config)

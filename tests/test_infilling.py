@@ -6,14 +6,14 @@ import pytest
 import torch
 from exactness import NoHostReads
 
-from data.wordpiece import learn
-from experiments.tasks.text_infilling import from_blanks
-from models.infilling import TextInfilling
-from models.masked_lm import EMBEDDED, MaskedLM, untrained
-from samplers.gibbs import Gibbs
-from samplers.gwg import GWG
-from samplers.langevin import DMALA, DULA
-from samplers.locally_balanced import LocallyBalanced
+from latticework.data.wordpiece import learn
+from latticework.experiments.tasks.text_infilling import from_blanks
+from latticework.models.infilling import TextInfilling
+from latticework.models.masked_lm import EMBEDDED, MaskedLM, untrained
+from latticework.samplers.gibbs import Gibbs
+from latticework.samplers.gwg import GWG
+from latticework.samplers.langevin import DMALA, DULA
+from latticework.samplers.locally_balanced import LocallyBalanced
 
 SENTENCES = [
     "the cat sat on the mat .", "a dog and a cat ran !", "the dogs were running on mats .",

@@ -10,18 +10,18 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 
-from experiments.figures.acceptance import against_size, step_term
-from experiments.figures.ess import ess_per_second, rates
-from experiments.figures.finals import final
-from experiments.figures.style import label, sampler_key
-from experiments.grouping import by_sampler
-from experiments.record import Record, load
+from latticework.experiments.figures.acceptance import against_size, step_term
+from latticework.experiments.figures.ess import ess_per_second, rates
+from latticework.experiments.figures.finals import final
+from latticework.experiments.results.grouping import by_sampler
+from latticework.experiments.results.record import Record, load
+from latticework.experiments.results.style import label, sampler_key
 
 mpl.use("Agg")
 CLASSES = {
-    "dmala": "samplers.langevin.DMALA",
-    "gwg": "samplers.gwg.GWG",
-    "gwg4": "samplers.gwg.GWG",
+    "dmala": "latticework.samplers.langevin.DMALA",
+    "gwg": "latticework.samplers.gwg.GWG",
+    "gwg4": "latticework.samplers.gwg.GWG",
     "mine": "elsewhere.Mine",
 }
 

@@ -10,11 +10,9 @@ import torch
 from fakes import fake
 from torch import Generator
 
-from data.base import Dataset, some
-from experiments.budget import Budget
-from experiments.chain import run_chain
-from experiments.context import Run
-from experiments.isl import (
+from latticework.data.base import Dataset, some
+from latticework.experiments.config.budget import Budget
+from latticework.experiments.measures.isl import (
     best_beta,
     curve,
     histograms,
@@ -24,17 +22,19 @@ from experiments.isl import (
     prefix_sizes,
     score,
 )
-from experiments.record import Record
-from experiments.starts import data_mean
-from experiments.tables.isl import final_isl
-from experiments.tables.models import models
-from experiments.tasks.isl import isl_curve
-from experiments.validation import ValidationISL
-from models.domain import Binary
-from models.rated_rbm import RatedRBM
-from models.rbm import RBM
-from samplers.block_gibbs import BlockGibbs
-from samplers.rates import RatesHerding
+from latticework.experiments.measures.validation_isl import ValidationISL
+from latticework.experiments.results.record import Record
+from latticework.experiments.running.run import Run
+from latticework.experiments.sampling.chain import run_chain
+from latticework.experiments.sampling.starts import data_mean
+from latticework.experiments.tables.isl import final_isl
+from latticework.experiments.tables.models import models
+from latticework.experiments.tasks.isl import isl_curve
+from latticework.models.domain import Binary
+from latticework.models.rated_rbm import RatedRBM
+from latticework.models.rbm import RBM
+from latticework.samplers.block_gibbs import BlockGibbs
+from latticework.samplers.rates import RatesHerding
 
 
 def bits(count, dim, seed=0, p=0.5):

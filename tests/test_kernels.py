@@ -17,16 +17,16 @@ from scipy.stats import binom, chi2, norm
 from targets import EVERY, INTEGER, TARGETS, Asymmetric, Target
 from torch import Generator
 
-from models.domain import Binary
-from samplers.base import Info, Sampler, State, UnsupportedModelError
-from samplers.block_gibbs import BlockGibbs
-from samplers.gibbs import Gibbs
-from samplers.gwg import GWG
-from samplers.hamming import HammingBall
-from samplers.langevin import DMALA, DULA
-from samplers.locally_balanced import LocallyBalanced
-from samplers.relaxed import RMALA
-from samplers.svgd import DiscreteSVGD
+from latticework.models.domain import Binary
+from latticework.samplers.base import Info, Sampler, State, UnsupportedModelError
+from latticework.samplers.block_gibbs import BlockGibbs
+from latticework.samplers.gibbs import Gibbs
+from latticework.samplers.gwg import GWG
+from latticework.samplers.hamming import HammingBall
+from latticework.samplers.langevin import DMALA, DULA
+from latticework.samplers.locally_balanced import LocallyBalanced
+from latticework.samplers.relaxed import RMALA
+from latticework.samplers.svgd import DiscreteSVGD
 
 
 def pairs(keep=lambda row: True):
@@ -220,7 +220,7 @@ def test_an_unadjusted_sampler_is_caught(name):
 
 @pytest.mark.parametrize("sampler", [DMALA(4.0), GWG(), GWG(2), LocallyBalanced(), RMALA(0.3, 0.5)])
 def test_a_sampler_that_accepts_always_is_caught(sampler, monkeypatch):
-    monkeypatch.setattr("samplers.base.acceptance", torch.ones_like)
+    monkeypatch.setattr("latticework.samplers.base.acceptance", torch.ones_like)
     assert invariance(sampler, TARGETS["binary"], TARGETS["binary"].law) < 1e-4
 
 

@@ -6,11 +6,17 @@ from scipy.stats import chisquare, kstest
 from torch import Generator
 from torch.nn.functional import softplus
 
-from models.chance import LARGE, TWO_STAGES_FROM, draw_categorical, softplus_sum, uniform_like
-from models.ising import Lattice
-from samplers.base import select_rows
-from samplers.flip import FlipState
-from samplers.gwg import GWG
+from latticework.models.chance import (
+    LARGE,
+    TWO_STAGES_FROM,
+    draw_categorical,
+    softplus_sum,
+    uniform_like,
+)
+from latticework.models.ising import Lattice
+from latticework.samplers.base import select_rows
+from latticework.samplers.flip import FlipState
+from latticework.samplers.gwg import GWG
 
 
 def rng(seed: int = 0) -> Generator:

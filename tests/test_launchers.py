@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
-from command import latticework
+from command import command_line
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
@@ -62,7 +62,7 @@ def test_joblib_runs_a_sweep_in_other_processes(
 ) -> None:
     """One of four runs fails: the others finish, the figure is drawn once, the status is 1."""
     pytest.importorskip(PLUGINS["joblib"])
-    status = latticework(
+    status = command_line(
         *QUICK, "model.coupling=0.1,0.3,wrong,0.5", "hydra/launcher=joblib",
         "hydra.launcher.n_jobs=2", "--multirun", outputs=tmp_path,
     )  # fmt: skip
@@ -78,7 +78,7 @@ def test_joblib_runs_a_sweep_in_other_processes(
 def test_submitit_runs_each_job_in_a_process(tmp_path: Path) -> None:
     pytest.importorskip(PLUGINS["submitit_local"])
     words = ("model.coupling=0.3", "hydra/launcher=submitit_local", "--multirun")
-    assert latticework(*QUICK, *words, outputs=tmp_path) == 0
+    assert command_line(*QUICK, *words, outputs=tmp_path) == 0
     assert finished(tmp_path, "0.3")["threads"] == 1
     (log,) = (tmp_path / "rates_sec3/smoke/.submitit").glob("*/*_log.out")
     assert "Job completed successfully" in log.read_text()
@@ -112,7 +112,7 @@ def test_slurm_is_asked_for_what_the_file_says(
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("SLURM_FOLDER", str(tmp_path))
-    status = latticework(
+    status = command_line(
         *QUICK, "model.coupling=0.3", "hydra/launcher=submitit_slurm", "threads=2",
         "hydra.launcher.partition=long", "hydra.launcher.timeout_min=90", "--multirun",
         outputs=tmp_path / "outputs",
@@ -130,6 +130,6 @@ def test_slurm_is_asked_for_what_the_file_says(
 def test_ray_runs_a_sweep(tmp_path: Path) -> None:
     pytest.importorskip(PLUGINS["ray"])
     words = ("model.coupling=0.1,0.3", "hydra/launcher=ray", "--multirun")
-    assert latticework(*QUICK, *words, outputs=tmp_path) == 0
+    assert command_line(*QUICK, *words, outputs=tmp_path) == 0
     for coupling in ("0.1", "0.3"):
         assert finished(tmp_path, coupling)["threads"] == 1

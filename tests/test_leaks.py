@@ -13,38 +13,38 @@ import torch
 from fakes import fake
 from torch import Generator
 
-import experiments.tasks.mlm_pretraining as pretraining
-from data.base import Dataset
-from data.corpus import Text
-from data.grey import Grey
-from data.sentences import Blanks, Infilling
-from data.splits import split
-from data.text import bag_of_words
-from data.wordpiece import SPECIAL
-from experiments.ais import linear
-from experiments.claims.rates import decay
-from experiments.context import Run
-from experiments.evaluations import Gap
-from experiments.negatives import Contrastive, Persistent
-from experiments.record import Record
-from experiments.starts import data_mean, uniform
-from experiments.tasks.ais import ais, log_odds
-from experiments.tasks.ebm_learning import ebm_learning
-from experiments.tasks.isl import isl_curve
-from experiments.tasks.regression import regression
-from experiments.tasks.text_infilling import from_blanks, text_infilling
-from experiments.tasks.train_rbm import pretrained, train_rbm
-from experiments.tasks.tune import tune
-from experiments.validation import ValidationISL
-from models.annealed import ScaledRBM
-from models.bayes_net import synthetic_bayes_net
-from models.infilling import TextInfilling
-from models.masked_lm import MaskedLM, untrained
-from models.rated_rbm import RatedRBM
-from models.rbm import RBM
-from samplers.block_gibbs import BlockGibbs
-from samplers.gibbs import Gibbs
-from samplers.langevin import DULA
+import latticework.experiments.tasks.mlm_pretraining as pretraining
+from latticework.data.base import Dataset
+from latticework.data.corpus import Text
+from latticework.data.grey import Grey
+from latticework.data.sentences import Blanks, Infilling
+from latticework.data.splits import split
+from latticework.data.text import bag_of_words
+from latticework.data.wordpiece import SPECIAL
+from latticework.experiments.claims.rates import decay
+from latticework.experiments.learning.evaluations import Gap
+from latticework.experiments.learning.negatives import Contrastive, Persistent
+from latticework.experiments.measures.validation_isl import ValidationISL
+from latticework.experiments.results.record import Record
+from latticework.experiments.running.run import Run
+from latticework.experiments.sampling.annealing import linear
+from latticework.experiments.sampling.starts import data_mean, uniform
+from latticework.experiments.tasks.ais import ais, log_odds
+from latticework.experiments.tasks.ebm_learning import ebm_learning
+from latticework.experiments.tasks.isl import isl_curve
+from latticework.experiments.tasks.regression import regression
+from latticework.experiments.tasks.text_infilling import from_blanks, text_infilling
+from latticework.experiments.tasks.train_rbm import pretrained, train_rbm
+from latticework.experiments.tasks.tune import tune
+from latticework.models.annealed import ScaledRBM
+from latticework.models.bayes_net import synthetic_bayes_net
+from latticework.models.infilling import TextInfilling
+from latticework.models.masked_lm import MaskedLM, untrained
+from latticework.models.rated_rbm import RatedRBM
+from latticework.models.rbm import RBM
+from latticework.samplers.block_gibbs import BlockGibbs
+from latticework.samplers.gibbs import Gibbs
+from latticework.samplers.langevin import DULA
 
 SITES = 8
 

@@ -7,22 +7,22 @@ from typing import Any
 import pandas as pd
 import pytest
 import torch
-from command import bundled_data, latticework
+from command import bundled_data, command_line
 from hydra import compose, initialize_config_dir
 from test_ais import DATA, rbm
 from test_configs import CONF
 
-from experiments.context import Run
-from experiments.figures.images import grid
-from experiments.learned import last, snapshots
-from experiments.memory import Memory
-from experiments.record import Record, load_all
-from experiments.tables.likelihood import table1
-from samplers.gwg import GWG
+from latticework.experiments.figures.images import grid
+from latticework.experiments.learning.snapshots import last, snapshots
+from latticework.experiments.results.record import Record, load_all
+from latticework.experiments.running.memory import Memory
+from latticework.experiments.running.run import Run
+from latticework.experiments.tables.likelihood import table1
+from latticework.samplers.gwg import GWG
 
 SETTINGS = {
-    "model": {"_target_": "models.rbm.RBM"},
-    "sampler": {"_target_": "samplers.gwg.GWG"},
+    "model": {"_target_": "latticework.models.rbm.RBM"},
+    "sampler": {"_target_": "latticework.samplers.gwg.GWG"},
     "data": {"seed": 0},
     "seed": 0,
     "model_seed": 0,
@@ -111,8 +111,8 @@ def test_ais_of_a_record_of_ebm_learning(tmp_path):
         words = ["scale=smoke", "data=caltech", "sampler=dula", "learning.snapshots=1"]
         data = bundled_data(compose("config", ["experiment=ais", *words]))
     learning = ["task.snapshots=1" if word.startswith("learning") else word for word in words]
-    assert latticework("experiment=ebm_learning", *learning, *data, outputs=tmp_path) == 0
-    assert latticework("experiment=ais", *words, *data, outputs=tmp_path) == 0
+    assert command_line("experiment=ebm_learning", *learning, *data, outputs=tmp_path) == 0
+    assert command_line("experiment=ais", *words, *data, outputs=tmp_path) == 0
     (record,) = load_all(tmp_path / "ais")
     found = record.document
     assert found["learned_by"].startswith("ebm_learning/smoke/")

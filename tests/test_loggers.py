@@ -4,12 +4,12 @@ import socket
 from pathlib import Path
 
 import pytest
-from command import latticework
+from command import command_line
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
-from experiments.context import Run
-from experiments.record import load_all
+from latticework.experiments.results.record import load_all
+from latticework.experiments.running.run import Run
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
 ROWS = [(0, {"error": 1.0}), (10, {"error": 0.5}), (20, {"error": 0.25})]
@@ -61,7 +61,7 @@ def test_wandb_writes_offline(tmp_path, monkeypatch):
 
 def test_a_run_writes_to_its_loggers_in_its_own_folder(tmp_path):
     words = ("model.shape=[2,2]", "scale=smoke", "logger=tensorboard")
-    assert latticework(*words, outputs=tmp_path) == 0
+    assert command_line(*words, outputs=tmp_path) == 0
     (record,) = load_all(tmp_path)
     assert list(record.path.glob("tensorboard/events*"))
     assert len(record.metrics) == 3

@@ -8,9 +8,8 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
-from experiments.chain import run_chain
-from experiments.diagnostics import convergence
-from experiments.metrics import (
+from latticework.experiments.measures.diagnostics import convergence
+from latticework.experiments.measures.metrics import (
     MMD,
     Acceptance,
     Changed,
@@ -21,12 +20,13 @@ from experiments.metrics import (
     Trace,
     needs,
 )
-from experiments.mmd import kernel, mmd_squared
-from experiments.truth import Reference
-from models.base import Function
-from models.domain import Binary, Categorical
-from samplers.base import Info
-from samplers.gibbs import Gibbs
+from latticework.experiments.measures.mmd import kernel, mmd_squared
+from latticework.experiments.measures.reference import Reference
+from latticework.experiments.sampling.chain import run_chain
+from latticework.models.base import Function
+from latticework.models.domain import Binary, Categorical
+from latticework.samplers.base import Info
+from latticework.samplers.gibbs import Gibbs
 
 
 class At(NamedTuple):

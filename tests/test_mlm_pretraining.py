@@ -6,13 +6,13 @@ import shutil
 import numpy as np
 import pytest
 import torch
-from command import latticework
+from command import command_line
 
-from data.wordpiece import Encoded
-from experiments.context import Run
-from experiments.record import load_all
-from experiments.tasks.mlm_pretraining import _plan, corrupt, pad, rate
-from models.masked_lm import MaskedLM
+from latticework.data.wordpiece import Encoded
+from latticework.experiments.results.record import load_all
+from latticework.experiments.running.run import Run
+from latticework.experiments.tasks.mlm_pretraining import _plan, corrupt, pad, rate
+from latticework.models.masked_lm import MaskedLM
 
 SMOKE = ("experiment=mlm_pretraining", "scale=smoke")
 
@@ -62,10 +62,10 @@ def test_the_learning_rate_rises_and_falls():
 
 def test_a_stopped_training_goes_on_to_the_same_numbers(tmp_path, monkeypatch):
     whole, parts = tmp_path / "whole", tmp_path / "parts"
-    assert latticework(*SMOKE, outputs=whole) == 0
+    assert command_line(*SMOKE, outputs=whole) == 0
     shutil.copytree(whole / "artifacts", parts / "artifacts")  # the vocabulary
 
-    import experiments.tasks.mlm_pretraining as module
+    import latticework.experiments.tasks.mlm_pretraining as module
 
     calls = []
 
@@ -76,9 +76,9 @@ def test_a_stopped_training_goes_on_to_the_same_numbers(tmp_path, monkeypatch):
         return corrupt(*args)
 
     monkeypatch.setattr(module, "corrupt", failing)
-    assert latticework(*SMOKE, "checkpoint=0", outputs=parts) == 130
+    assert command_line(*SMOKE, "checkpoint=0", outputs=parts) == 130
     monkeypatch.setattr(module, "corrupt", corrupt)
-    assert latticework(*SMOKE, "checkpoint=0", outputs=parts) == 0
+    assert command_line(*SMOKE, "checkpoint=0", outputs=parts) == 0
     assert len(calls) == 4
     (first,), (second,) = load_all(whole), load_all(parts)
     assert first.metrics.equals(second.metrics)

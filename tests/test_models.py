@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch import Generator
 
-from models.base import EnergyModel, Function
-from models.domain import Binary
-from models.ising import DenseIsing, Lattice, erdos_renyi
-from models.lattice import neighbour_sum, neighbour_table
-from models.rbm import RBM
+from latticework.models.base import EnergyModel, Function
+from latticework.models.domain import Binary
+from latticework.models.ising import DenseIsing, Lattice, erdos_renyi
+from latticework.models.lattice import neighbour_sum, neighbour_table
+from latticework.models.rbm import RBM
 
 SHAPES = [(1,), (2,), (5,), (2, 2), (2, 5), (3, 4), (2, 3, 3), (1, 3, 1)]
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from scripts.mutants import ROOT, Mutant, Outcome, load
+from latticework.scripts.mutants import ROOT, Mutant, Outcome, load
 
 MUTANTS = load()
 COVERED = [

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from models.base import EnergyModel, Function
-from models.ising import Lattice
-from models.potts import DensePotts, LatticePotts, random_potts
+from latticework.models.base import EnergyModel, Function
+from latticework.models.ising import Lattice
+from latticework.models.potts import DensePotts, LatticePotts, random_potts
 
 SHAPES = [(4,), (2, 3), (3, 3), (1, 5), (2, 3, 3)]
 

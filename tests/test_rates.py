@@ -7,13 +7,13 @@ import torch
 from exactness import NoHostReads
 from torch import Generator
 
-from models.ising import Lattice
-from models.rated_rbm import RatedRBM
-from models.rbm import RBM
-from samplers import rates
-from samplers.base import UnsupportedModelError, settled
-from samplers.block_gibbs import BlockGibbs
-from samplers.rates import RatesFPCD, RatesHerding, SamplePenalization, hidden_inputs
+from latticework.models.ising import Lattice
+from latticework.models.rated_rbm import RatedRBM
+from latticework.models.rbm import RBM
+from latticework.samplers import rates
+from latticework.samplers.base import UnsupportedModelError, settled
+from latticework.samplers.block_gibbs import BlockGibbs
+from latticework.samplers.rates import RatesFPCD, RatesHerding, SamplePenalization, hidden_inputs
 
 RATED = [
     RatesFPCD(0.05),

@@ -5,20 +5,20 @@ import re
 import numpy as np
 import pytest
 import test_kernels
-from command import latticework
+from command import command_line
 from documented import PAGES, ROOT, blocks, commands, typed
 from exactness import Row
 from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 from targets import TARGETS
 
-import scripts.figures
-from experiments import resolvers
-from experiments.exact import exact
-from experiments.record import load_all
-from samplers.block_gibbs import BlockGibbs
-from samplers.gibbs import Gibbs
-from scripts import samplers_table
+import latticework.scripts.figures
+from latticework.experiments.config import resolvers
+from latticework.experiments.measures.exact import exact
+from latticework.experiments.results.record import load_all
+from latticework.samplers.block_gibbs import BlockGibbs
+from latticework.samplers.gibbs import Gibbs
+from latticework.scripts import samplers_table
 
 CONF = ROOT / "conf"
 resolvers.register(CONF)
@@ -66,9 +66,9 @@ def test_the_library_example_samples_its_target(capsys):
 def test_figures_are_redrawn_by_the_readmes_command(tmp_path, capsys):
     words = ["experiment=ising_sampling"]  # what its command is checked for in test_commands.py
     part = [*words, "scale=smoke", "seed=0"]
-    assert latticework(*part, "sampler=dula", outputs=tmp_path) == 0
+    assert command_line(*part, "sampler=dula", outputs=tmp_path) == 0
     capsys.readouterr()
-    scripts.figures.main([*words, "scale=smoke", f"outputs={tmp_path}"])
+    latticework.scripts.figures.main([*words, "scale=smoke", f"outputs={tmp_path}"])
     assert "fig3.png" in capsys.readouterr().out
 
 
@@ -138,7 +138,7 @@ def test_the_documented_sampler_runs_from_outside_and_is_exact(tmp_path, monkeyp
     (command,) = [c for c in commands() if "<repository>" in c.text]
     _, _, *words = typed(command, tmp_path)
     words = [word.replace("=quick", "=smoke") for word in words]
-    assert latticework(*words, "seed=0", outputs=tmp_path / "outputs") == 0
+    assert command_line(*words, "seed=0", outputs=tmp_path / "outputs") == 0
     chosen = {record.choices["sampler"] for record in load_all(tmp_path / "outputs")}
     assert chosen == {"lazy_walk", "dmala"}
 

@@ -11,13 +11,13 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import torch
-from command import latticework
+from command import command_line
 from fakes import fake
 
-from experiments.context import Run
-from experiments.figures.curves import curve
-from experiments.figures.style import mark_substitute, new_figure
-from experiments.record import load, load_all
+from latticework.experiments.figures.curves import curve
+from latticework.experiments.results.record import load, load_all
+from latticework.experiments.results.style import mark_substitute, new_figure
+from latticework.experiments.running.run import Run
 
 ROOT = Path(__file__).resolve().parent.parent
 SMALL = ("model.shape=[3,3]", "scale=smoke", "sampler=gwg")
@@ -27,7 +27,7 @@ SMALL = ("model.shape=[3,3]", "scale=smoke", "sampler=gwg")
 def finished(tmp_path_factory):
     """The outputs of one finished run, not to be written to."""
     outputs = tmp_path_factory.mktemp("finished")
-    assert latticework(*SMALL, outputs=outputs) == 0
+    assert command_line(*SMALL, outputs=outputs) == 0
     return outputs
 
 
@@ -72,7 +72,7 @@ def test_run_json_says_what_was_run_with_what(finished):
     document = only(finished).document
     assert document["choices"]["sampler"] == "gwg"
     assert document["choices"]["model"] == "ising"
-    assert document["config"]["sampler"] == {"_target_": "samplers.gwg.GWG", "flips": 1}
+    assert document["config"]["sampler"] == {"_target_": "latticework.samplers.gwg.GWG", "flips": 1}
     assert document["config"]["seed"] == 0
     assert document["overrides"] == ["model.shape=[3,3]", "scale=smoke", "sampler=gwg"]
     assert {"python", "torch", "numpy", "hydra-core"} <= set(document["versions"])
@@ -107,7 +107,7 @@ def test_metrics_and_arrays_are_read_back(finished):
 
 def test_a_finished_run_is_skipped(outputs):
     before = content(outputs)
-    assert latticework(*SMALL, outputs=outputs) == 0
+    assert command_line(*SMALL, outputs=outputs) == 0
     after = content(outputs)
     assert {file: after[file] for file in before} == before
     assert not superseded(outputs)
@@ -115,7 +115,7 @@ def test_a_finished_run_is_skipped(outputs):
 
 def test_where_it_runs_does_not_make_it_another_run(outputs):
     before = content(only(outputs).path)
-    assert latticework(*SMALL, "threads=2", "device=cpu", "logger=files", outputs=outputs) == 0
+    assert command_line(*SMALL, "threads=2", "device=cpu", "logger=files", outputs=outputs) == 0
     assert content(only(outputs).path) == before
 
 
@@ -124,7 +124,7 @@ def test_another_scales_budget_does_not_make_it_another_run(outputs):
     scales = {**record.config["scales"], "paper": {"chains": 1, "steps": 1, "every": 1}}
     edit(record, config={**record.config, "scales": scales})
     before = content(record.path)
-    assert latticework(*SMALL, outputs=outputs) == 0
+    assert command_line(*SMALL, outputs=outputs) == 0
     assert content(record.path) == before
 
 
@@ -132,7 +132,7 @@ def test_force_runs_it_again_and_keeps_the_old_record(outputs):
     old = only(outputs)
     before = numbers(old)
     edit(old, mark="old")
-    assert latticework(*SMALL, "force=true", outputs=outputs) == 0
+    assert command_line(*SMALL, "force=true", outputs=outputs) == 0
     assert "mark" not in only(outputs).document
     assert numbers(only(outputs)) == before  # the same command, the same numbers
     (aside,) = superseded(outputs)
@@ -145,7 +145,7 @@ def test_a_changed_configuration_sets_the_old_record_aside(outputs):
     old = only(outputs)
     config = {**old.config, "sampler": {**old.config["sampler"], "flips": 2}}
     edit(old, config=config)
-    assert latticework(*SMALL, outputs=outputs) == 0
+    assert command_line(*SMALL, outputs=outputs) == 0
     assert only(outputs).config["sampler"]["flips"] == 1
     (aside,) = superseded(outputs)
     assert load(aside).config["sampler"]["flips"] == 2
@@ -159,14 +159,14 @@ def test_an_unfinished_run_starts_afresh(outputs):
     (record.path / "run.json").unlink()
     with pytest.raises(FileNotFoundError, match="no finished run"):
         load_all(outputs)
-    assert latticework(*SMALL, outputs=outputs) == 0
+    assert command_line(*SMALL, outputs=outputs) == 0
     assert list(only(outputs).metrics["step"]) == [0, 10, 20]
     assert not superseded(outputs)
 
 
 def test_another_seed_gives_other_numbers(finished, tmp_path):
     """Control of the comparisons above."""
-    assert latticework(*SMALL, "seed=1", outputs=tmp_path) == 0
+    assert command_line(*SMALL, "seed=1", outputs=tmp_path) == 0
     assert numbers(only(tmp_path)) != numbers(only(finished))
 
 
@@ -178,13 +178,13 @@ SWEEP = ("experiment=ising_sampling", "scale=smoke", "sampler=gwg,dula", "model.
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory):
     outputs = tmp_path_factory.mktemp("swept")
-    assert latticework(*SWEEP, outputs=outputs) == 0
+    assert command_line(*SWEEP, outputs=outputs) == 0
     return outputs
 
 
 def test_a_failing_run_does_not_stop_the_sweep(tmp_path, capsys):
     words = (*SMALL[:2], "sampler=block_gibbs,gwg", "--multirun")
-    assert latticework(*words, outputs=tmp_path) == 1
+    assert command_line(*words, outputs=tmp_path) == 1
     out = capsys.readouterr().out
     assert "1 failed:" in out
     assert only(tmp_path).choices["sampler"] == "gwg"
@@ -198,22 +198,22 @@ def test_a_failing_run_does_not_stop_the_sweep(tmp_path, capsys):
 
     # Asked for again: what finished is skipped, what failed is tried again and told again.
     before = content(only(tmp_path).path)
-    assert latticework(*words, outputs=tmp_path) == 1
+    assert command_line(*words, outputs=tmp_path) == 1
     assert content(only(tmp_path).path) == before
 
     # An old failure is not this command's.
-    assert latticework(*SMALL, outputs=tmp_path) == 0
+    assert command_line(*SMALL, outputs=tmp_path) == 0
 
 
 def test_a_run_that_succeeds_at_last_leaves_no_error(tmp_path):
-    assert latticework(*SMALL, "budget.every=7", outputs=tmp_path) == 1
+    assert command_line(*SMALL, "budget.every=7", outputs=tmp_path) == 1
     (error,) = tmp_path.rglob("error.txt")
     assert "multiple of every" in error.read_text()
     words = (*SMALL, "budget.every=5")
-    assert latticework(*words, outputs=tmp_path) == 0
+    assert command_line(*words, outputs=tmp_path) == 0
     error.rename(only(tmp_path).path / "error.txt")
     (only(tmp_path).path / "run.json").unlink()
-    assert latticework(*words, outputs=tmp_path) == 0
+    assert command_line(*words, outputs=tmp_path) == 0
     assert not list(tmp_path.rglob("error.txt"))
 
 
@@ -231,7 +231,7 @@ class NoTorch:
         if name.split(".")[0] == "torch":
             raise ImportError("torch is not to be imported here")
 sys.meta_path.insert(0, NoTorch())
-from scripts.figures import main
+from latticework.scripts.figures import main
 main(sys.argv[1:])
 """
 
@@ -264,7 +264,7 @@ DIGITS = ("model.shape=[2,2]", "scale=smoke", "data=mnist", "data.root=null", "d
 def test_a_substitute_is_marked_and_gives_way_to_the_data(tmp_path, monkeypatch):
     monkeypatch.delenv("LATTICEWORK_DATA", raising=False)
     words = (*DIGITS, f"data.cache={tmp_path / 'none'}")
-    assert latticework(*words, outputs=tmp_path) == 0
+    assert command_line(*words, outputs=tmp_path) == 0
     record = only(tmp_path)
     assert "digits" in record.substitute
     assert "in place of mnist" in record.substitute
@@ -277,15 +277,15 @@ def test_a_substitute_is_marked_and_gives_way_to_the_data(tmp_path, monkeypatch)
     assert texts[1] == []
 
     before = content(record.path)
-    assert latticework(*words, outputs=tmp_path) == 0
+    assert command_line(*words, outputs=tmp_path) == 0
     assert content(record.path) == before
 
     # The same folder, but the data may be somewhere else now: not finished for that.
     (tmp_path / "root").mkdir()
     elsewhere = [f"data.root={tmp_path / 'root'}" if "root" in w else w for w in words]
-    assert latticework(*elsewhere, outputs=tmp_path) == 0
+    assert command_line(*elsewhere, outputs=tmp_path) == 0
     assert len(superseded(tmp_path)) == 1
-    assert latticework(*elsewhere, "data.strict=true", outputs=tmp_path) == 1
+    assert command_line(*elsewhere, "data.strict=true", outputs=tmp_path) == 1
     (error,) = tmp_path.rglob("error.txt")
     assert error.read_text().startswith("MissingFileError")
 

@@ -7,21 +7,26 @@ import pandas as pd
 import pytest
 import torch
 
-from data.splits import split
-from data.tabular import bundled
-from experiments.budget import Budget
-from experiments.context import Run
-from experiments.figures.bnn import curves
-from experiments.predictive import calibration_error, coverage, mean_squared_errors, rmse
-from experiments.record import Record
-from experiments.starts import uniform
-from experiments.tables.bnn import extras, predictions
-from experiments.tasks.regression import regression
-from models.bayes_net import synthetic_bayes_net
-from models.regression import synthetic_regression
-from samplers.gibbs import Gibbs
-from samplers.langevin import DMALA, DULA
-from samplers.stochastic import StochasticDULA
+from latticework.data.splits import split
+from latticework.data.tabular import bundled
+from latticework.experiments.config.budget import Budget
+from latticework.experiments.figures.bnn import curves
+from latticework.experiments.measures.predictive import (
+    calibration_error,
+    coverage,
+    mean_squared_errors,
+    rmse,
+)
+from latticework.experiments.results.record import Record
+from latticework.experiments.running.run import Run
+from latticework.experiments.sampling.starts import uniform
+from latticework.experiments.tables.bnn import extras, predictions
+from latticework.experiments.tasks.regression import regression
+from latticework.models.bayes_net import synthetic_bayes_net
+from latticework.models.regression import synthetic_regression
+from latticework.samplers.gibbs import Gibbs
+from latticework.samplers.langevin import DMALA, DULA
+from latticework.samplers.stochastic import StochasticDULA
 
 MODEL = synthetic_bayes_net(1, 8)
 SETTINGS = {"burn_in": 20, "start": uniform, "points": 5}
@@ -172,9 +177,9 @@ def test_coverage():
 def record(path, data, sampler, seed=0, substitute=False, **changes):
     """A record as run.py leaves it."""
     settings = {
-        "dmala": {"_target_": "samplers.langevin.DMALA"},
-        "gibbs": {"_target_": "samplers.gibbs.Gibbs", "sites": 1},
-    }.get(sampler, {"_target_": "samplers.stochastic.StochasticDULA", "batch": sampler})
+        "dmala": {"_target_": "latticework.samplers.langevin.DMALA"},
+        "gibbs": {"_target_": "latticework.samplers.gibbs.Gibbs", "sites": 1},
+    }.get(sampler, {"_target_": "latticework.samplers.stochastic.StochasticDULA", "batch": sampler})
     kernel = DMALA(0.1) if isinstance(sampler, str) else StochasticDULA(0.1, sampler)
     run = sampled(path, kernel, table(data != "news"), seed, **changes)
     return Record(

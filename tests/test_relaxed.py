@@ -10,12 +10,12 @@ from dataclasses import dataclass
 import pytest
 import torch
 
-from models.base import Function
-from models.domain import Binary, Categorical
-from models.potts import LatticePotts
-from samplers.base import UnsupportedModelError
-from samplers.relaxed import RMALA, lift, surrogate, threshold
-from samplers.svgd import DiscreteSVGD, stein_direction
+from latticework.models.base import Function
+from latticework.models.domain import Binary, Categorical
+from latticework.models.potts import LatticePotts
+from latticework.samplers.base import UnsupportedModelError
+from latticework.samplers.relaxed import RMALA, lift, surrogate, threshold
+from latticework.samplers.svgd import DiscreteSVGD, stein_direction
 
 TEMPERATURE = 0.6
 EDGES = torch.tensor([-0.8, 0.0, 0.8])  # boxes of each coordinate

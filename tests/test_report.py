@@ -12,27 +12,27 @@ from pathlib import Path
 
 import pytest
 from browser import FOUND, Browser
-from command import latticework
+from command import command_line
 from fakes import fake
 from omegaconf import OmegaConf
 from test_bundle import at_the_papers_scale
 
-import scripts.bundle
-import scripts.report
-import scripts.reproduce
-from experiments.claims.verdict import Verdict
-from experiments.figures.draw import make_all
-from experiments.record import BUNDLES, load_all
-from experiments.report import committed
-from experiments.report.exhibits import catalogue
-from experiments.report.holdings import Holding, holding
-from experiments.report.page import html, markdown, write
-from experiments.report.results import results_page
-from experiments.report.sweeps import CONF, asked, declared, exists, kind
-from experiments.report.view import Report, duration, gather, number
-from experiments.tables.table import Estimate
-from experiments.tables.table import write as write_table
-from scripts.reproduce import commands
+import latticework.scripts.bundle
+import latticework.scripts.report
+import latticework.scripts.reproduce
+from latticework.experiments.claims.verdict import Verdict
+from latticework.experiments.report import committed
+from latticework.experiments.report.draw import make_all
+from latticework.experiments.report.exhibits import catalogue
+from latticework.experiments.report.holdings import Holding, holding
+from latticework.experiments.report.page import html, markdown, write
+from latticework.experiments.report.results import results_page
+from latticework.experiments.report.sweeps import CONF, asked, declared, exists, kind
+from latticework.experiments.report.view import Report, duration, gather, number
+from latticework.experiments.results.estimate import Estimate
+from latticework.experiments.results.estimate import write as write_table
+from latticework.experiments.results.record import BUNDLES, load_all
+from latticework.scripts.reproduce import commands
 
 ROOT = CONF.parent
 KNOWN = catalogue()
@@ -43,10 +43,10 @@ NOWHERE = Path("/nowhere")  # no bundles
 def outputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two experiments in full, a part of one, of which a run failed and another was stopped."""
     folder = tmp_path_factory.mktemp("outputs")
-    assert latticework("experiment=stochastic_proposal", "scale=smoke", outputs=folder) == 0
-    assert latticework("experiment=rates_sec3", "scale=smoke", outputs=folder) == 0
+    assert command_line("experiment=stochastic_proposal", "scale=smoke", outputs=folder) == 0
+    assert command_line("experiment=rates_sec3", "scale=smoke", outputs=folder) == 0
     part = ("experiment=ising_sampling", "scale=smoke", "sampler=gibbs,dmala")
-    assert latticework(*part, outputs=folder) == 0
+    assert command_line(*part, outputs=folder) == 0
     for sampler, error in (("gwg", "ValueError: too <large>\n\nTraceback"), ("dula", None)):
         run = folder / "ising_sampling" / "smoke" / f"sampler={sampler},seed=0"
         (run / ".hydra").mkdir(parents=True)
@@ -123,16 +123,16 @@ def test_a_failure_does_not_stop_the_others(monkeypatch, capsys):
         return subprocess.CompletedProcess(words, int("sampling" in words[2]))
 
     monkeypatch.setattr(subprocess, "run", run)
-    monkeypatch.setattr(scripts.report, "main", reported.append)
-    assert scripts.reproduce.main(["fig3", "fig7", "--scale", "smoke"]) == 1
+    monkeypatch.setattr(latticework.scripts.report, "main", reported.append)
+    assert latticework.scripts.reproduce.main(["fig3", "fig7", "--scale", "smoke"]) == 1
     assert ran == ["experiment=ising_sampling", "experiment=ising_connectivity"]
     assert "failed or missing" in capsys.readouterr().err
-    assert scripts.reproduce.main(["fig7", "outputs=here", "--scale=smoke"]) == 0
+    assert latticework.scripts.reproduce.main(["fig7", "outputs=here", "--scale=smoke"]) == 0
     assert reported == [[], ["--outputs", "here"]]
-    monkeypatch.setattr(scripts.reproduce, "exists", lambda name: False)
-    assert scripts.reproduce.main(["fig7"]) == 1  # nothing is there to be run
+    monkeypatch.setattr(latticework.scripts.reproduce, "exists", lambda name: False)
+    assert latticework.scripts.reproduce.main(["fig7"]) == 1  # nothing is there to be run
     with pytest.raises(SystemExit):
-        scripts.reproduce.main(["fig99"])
+        latticework.scripts.reproduce.main(["fig99"])
 
 
 # What there is of an experiment.
@@ -162,8 +162,8 @@ def test_failed_stopped_and_missing_runs_are_told_apart(outputs):
 
 def test_more_seeds_count_and_other_settings_do_not(tmp_path):
     words = ("experiment=ising_sampling", "scale=smoke", "sampler=dula")
-    assert latticework(*words, "seed=17", outputs=tmp_path) == 0
-    assert latticework(*words, "seed=0", "sampler.step_size=0.9", outputs=tmp_path) == 0
+    assert command_line(*words, "seed=17", outputs=tmp_path) == 0
+    assert command_line(*words, "seed=0", "sampler.step_size=0.9", outputs=tmp_path) == 0
     held = holding("ising_sampling", "smoke", tmp_path, bundles=NOWHERE)
     assert held is not None
     assert [record.config["seed"] for record in held.records] == [17]
@@ -176,7 +176,7 @@ def test_more_seeds_count_and_other_settings_do_not(tmp_path):
 def test_a_declared_run_counts_in_whatever_spelling_it_was_made(tmp_path):
     """A default spelled out is the declared run and is not missing; made twice, it counts once."""
     words = ("experiment=ising_sampling", "scale=smoke", "sampler=dmala", "seed=0")
-    assert latticework(*words, "sampler.step_size=.4", outputs=tmp_path) == 0
+    assert command_line(*words, "sampler.step_size=.4", outputs=tmp_path) == 0
     held = holding("ising_sampling", "smoke", tmp_path, bundles=NOWHERE)
     assert held is not None
     assert "sampler.step_size=0.4" in held.records[0].path.name
@@ -194,8 +194,8 @@ def test_a_declared_run_counts_in_whatever_spelling_it_was_made(tmp_path):
 def test_what_a_command_asks_for_is_found_by_name_or_by_identity(tmp_path):
     words = ("sampler=dula", "sampler.step_size=0.2,0.9", "seed=0")  # 0.2 is tuned
     part = ("experiment=ising_sampling", "scale=smoke")
-    assert latticework(*part, "sampler=dula", outputs=tmp_path) == 0
-    assert latticework(*part, *words, outputs=tmp_path) == 0
+    assert command_line(*part, "sampler=dula", outputs=tmp_path) == 0
+    assert command_line(*part, *words, outputs=tmp_path) == 0
     sweep = declared("ising_sampling", "smoke")
     command = asked(sweep.config, words)
     records = load_all(tmp_path)
@@ -354,7 +354,7 @@ def test_the_twin_says_the_same_and_its_figures_are_there(page, report):
 
 
 def test_the_report_is_made_by_its_command(outputs, capsys):
-    scripts.report.main(["--outputs", str(outputs), "--scale", "smoke"])
+    latticework.scripts.report.main(["--outputs", str(outputs), "--scale", "smoke"])
     assert f"report: {outputs / 'report' / 'index.html'}" in capsys.readouterr().out
     shutil.rmtree(outputs / "report")
 
@@ -402,7 +402,7 @@ def test_what_is_committed_is_made_from_bundles(outputs, tmp_path):
     at_the_papers_scale(outputs / "rates_sec3" / "smoke", tmp_path / "outputs")
     bundles = tmp_path / "bundles"
     words = ["rates_sec3", f"--outputs={tmp_path / 'outputs'}", f"--to={bundles}"]
-    assert scripts.bundle.main(words) == 0
+    assert latticework.scripts.bundle.main(words) == 0
     (tmp_path / "docs" / "results").mkdir(parents=True)
     for name in ("README.md", "docs/reproducing.md"):
         shutil.copy(ROOT / name, tmp_path / name)
@@ -433,7 +433,7 @@ def test_the_time_of_a_sweep_is_that_of_all_its_runs():
 
 
 def test_the_committed_ledger_is_that_of_the_committed_records():
-    """`python -m scripts.report --committed` was run after the last change."""
+    """`python -m latticework.scripts.report --committed` was run after the last change."""
     made = gather(None, scales=("paper",), drawing=False)
     assert (ROOT / "docs/results/ledger.md").read_text() == committed.ledger_page(made)
     for file, name, text in committed.blocks(made, KNOWN, ROOT, BUNDLES):
@@ -525,7 +525,7 @@ def test_the_page_in_a_browser(page, tmp_path):
 
 def test_records_of_earlier_settings_are_labelled(tmp_path):
     """Those that do not name a setting that the experiment has got since."""
-    assert latticework("experiment=rates_sec3", "scale=smoke", outputs=tmp_path) == 0
+    assert command_line("experiment=rates_sec3", "scale=smoke", outputs=tmp_path) == 0
 
     def labels(setting):
         known = replace(KNOWN, settings={"rates_sec3": setting} if setting else {})

@@ -8,11 +8,11 @@ from exactness import NoHostReads
 from torch import Generator, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from models.base import EnergyModel
-from models.resnet import ResNet
-from samplers.gibbs import Gibbs
-from samplers.gwg import GWG
-from samplers.langevin import DMALA, DULA
+from latticework.models.base import EnergyModel
+from latticework.models.resnet import ResNet
+from latticework.samplers.gibbs import Gibbs
+from latticework.samplers.gwg import GWG
+from latticework.samplers.langevin import DMALA, DULA
 
 
 def network(shape=(6, 4), maps=5, blocks=3, **settings):
@@ -111,7 +111,9 @@ class Convolutions(TorchDispatchMode):
 
 @pytest.mark.parametrize("form", ["forward", "plain"])
 def test_no_1x1_convolution_has_a_stride(form):
-    """oneDNN's corrupts the heap, on processors with AVX2 and no AVX-512: see models.resnet."""
+    """oneDNN's corrupts the heap, on processors with AVX2 and no AVX-512: see
+    latticework.models.resnet.
+    """
     model = network((8, 8), maps=4).requires_grad_(True)
     images = states(model).view(-1, 1, 8, 8).requires_grad_()
     with Convolutions() as convolutions:

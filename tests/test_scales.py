@@ -3,17 +3,17 @@
 from pathlib import Path
 
 import pytest
-from command import bundled_data, latticework
+from command import bundled_data, command_line
 from hydra import compose, initialize_config_dir
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
 from omegaconf.errors import InterpolationResolutionError
 
-from experiments import resolvers
-from experiments.checks import checked
-from experiments.identity import flat
-from experiments.mistakes import ConfigurationError
-from experiments.record import load_all
+from latticework.experiments.config import resolvers
+from latticework.experiments.config.checks import checked
+from latticework.experiments.config.errors import ConfigurationError
+from latticework.experiments.config.identity import flat
+from latticework.experiments.results.record import load_all
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
 resolvers.register(CONF)
@@ -64,7 +64,7 @@ def test_a_smoke_run_without_an_experiment_is_small(task, tmp_path, capfd):
     settings = flat(document["task"])
     work = {key: settings[key] for key in WORK & set(settings)}
     assert all(value is not None and value <= LARGEST for value in work.values()), work
-    assert latticework(*words, *bundled_data(config), outputs=tmp_path) == 0, capfd.readouterr()
+    assert command_line(*words, *bundled_data(config), outputs=tmp_path) == 0, capfd.readouterr()
     (record,) = load_all(tmp_path)
     assert 0 < len(record.metrics) <= LARGEST
 
@@ -100,7 +100,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("words", REFUSED, ids=" ".join)
 def test_a_task_says_what_it_needs(words, tmp_path, capsys):
-    assert latticework("scale=smoke", *words, outputs=tmp_path) == 1
+    assert command_line("scale=smoke", *words, outputs=tmp_path) == 1
     assert REFUSED[words] in capsys.readouterr().out
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from data.corpus import Corpus, sentences_of
-from data.files import MissingFileError
-from data.sentences import Blanks, Sentences, blanks_of, eligible, normalise
-from data.wordpiece import SPECIAL, encode, learn, tokenizer_of
+from latticework.data.corpus import Corpus, sentences_of
+from latticework.data.files import MissingFileError
+from latticework.data.sentences import Blanks, Sentences, blanks_of, eligible, normalise
+from latticework.data.wordpiece import SPECIAL, encode, learn, tokenizer_of
 
 FOLDER = "bert_gen_sentences"
 

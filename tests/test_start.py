@@ -8,19 +8,19 @@ from everyone import FEW, PAIRS
 from exactness import NoHostReads
 from torch import Generator
 
-from experiments.ais import anneal, linear
-from experiments.chain import run_chain
-from experiments.metrics import Acceptance
-from models.annealed import GeometricPath
-from models.base import EnergyModel, Function
-from models.domain import Binary, Categorical, Integer, Ordinal
-from samplers.gibbs import Gibbs
-from samplers.hamming import HammingBall
-from samplers.langevin import DMALA, DULA
-from samplers.locally_balanced import LocallyBalanced
-from samplers.rates import RatesFPCD, RatesHerding
-from samplers.stochastic import StochasticDULA
-from samplers.sweep import GibbsSweep
+from latticework.experiments.measures.metrics import Acceptance
+from latticework.experiments.sampling.annealing import anneal, linear
+from latticework.experiments.sampling.chain import run_chain
+from latticework.models.annealed import GeometricPath
+from latticework.models.base import EnergyModel, Function
+from latticework.models.domain import Binary, Categorical, Integer, Ordinal
+from latticework.samplers.gibbs import Gibbs
+from latticework.samplers.hamming import HammingBall
+from latticework.samplers.langevin import DMALA, DULA
+from latticework.samplers.locally_balanced import LocallyBalanced
+from latticework.samplers.rates import RatesFPCD, RatesHerding
+from latticework.samplers.stochastic import StochasticDULA
+from latticework.samplers.sweep import GibbsSweep
 
 CHAINS = 6
 

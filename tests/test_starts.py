@@ -3,12 +3,12 @@
 import torch
 from torch import Generator
 
-from data.base import Dataset
-from experiments.context import Run
-from experiments.starts import bernoulli, data_mean, uniform
-from experiments.truth import sampled
-from models.rbm import RBM
-from samplers.block_gibbs import BlockGibbs
+from latticework.data.base import Dataset
+from latticework.experiments.measures.reference import sampled
+from latticework.experiments.running.run import Run
+from latticework.experiments.sampling.starts import bernoulli, data_mean, uniform
+from latticework.models.rbm import RBM
+from latticework.samplers.block_gibbs import BlockGibbs
 
 CHAINS = 20_000
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command import latticework
+from command import command_line
 from kills import alive, ended, interrupted_by, start, until
 
-from experiments.record import DamagedRecordError, damage, load, load_all
+from latticework.experiments.results.record import DamagedRecordError, damage, load, load_all
 
 ROOT = Path(__file__).resolve().parent.parent
 SMALL = ("model.shape=[3,3]", "scale=smoke", "sampler=gwg")
@@ -66,7 +66,7 @@ def test_a_killed_task_ends_as_if_nothing_had_been(task, tmp_path):
     # A checkpoint after every iteration.
     words = (*COMMANDS[task], "scale=smoke", "checkpoint=0", "~figures", "~tables")
     chance = random.Random(task)
-    assert latticework(*words, outputs=tmp_path / "first") == 0  # imports what forks then have
+    assert command_line(*words, outputs=tmp_path / "first") == 0  # imports what forks then have
     accesses = interrupted_by(None, *words, outputs=tmp_path / "whole")
     for _ in range(2):
         at = max(1, int(chance.uniform(0.1, 0.9) * accesses))
@@ -162,7 +162,7 @@ def test_a_run_that_another_process_is_at_is_waited_for(tmp_path):
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     outputs = tmp_path_factory.mktemp("finished")
-    assert latticework(*SMALL, outputs=outputs) == 0
+    assert command_line(*SMALL, outputs=outputs) == 0
     return outputs
 
 
@@ -202,7 +202,7 @@ def test_a_damaged_record_is_named_set_aside_and_made_again(outputs, name, harm,
     assert told in damage(path)
     with pytest.raises(DamagedRecordError, match=f"is damaged: {told}"):
         load(path)
-    assert latticework(*SMALL, "hydra/job_logging=default", outputs=outputs) == 0
+    assert command_line(*SMALL, "hydra/job_logging=default", outputs=outputs) == 0
     assert f"is damaged: {told}" in (path / "run.log").read_text()
     assert results(only(outputs)) == before
     (aside,) = [file.parent for file in (outputs / "superseded").rglob("run.json")]
@@ -210,7 +210,7 @@ def test_a_damaged_record_is_named_set_aside_and_made_again(outputs, name, harm,
 
 
 def test_a_damaged_record_is_left_out_of_figures(outputs, caplog):
-    assert latticework(*SMALL, "seed=1", outputs=outputs) == 0
+    assert command_line(*SMALL, "seed=1", outputs=outputs) == 0
     first, second = load_all(outputs)
     cut_short(first.path / "metrics.csv")
     assert [record.path for record in load_all(outputs)] == [second.path]
@@ -225,7 +225,7 @@ def limited(size, *words, outputs):
     pid = os.fork()
     if pid == 0:
         resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
-        os._exit(latticework(*words, outputs=outputs))
+        os._exit(command_line(*words, outputs=outputs))
     return ended(pid)
 
 
@@ -237,7 +237,7 @@ def test_a_full_disk_is_told_and_harms_no_earlier_record(outputs, capfd):
     assert "File too large" in told.out + told.err
     assert "Traceback" not in told.out + told.err
     assert results(only(outputs)) == before
-    assert latticework(*words, outputs=outputs) == 0, "with room again"
+    assert command_line(*words, outputs=outputs) == 0, "with room again"
     assert len(load_all(outputs)) == 2
 
 
@@ -252,7 +252,7 @@ def test_where_not_even_the_error_can_be_written_the_command_says_so(outputs, ca
 
 def test_an_outputs_folder_that_cannot_be(tmp_path, capfd):
     (tmp_path / "file").write_text("no folder")
-    assert latticework(*SMALL, outputs=tmp_path / "file") != 0
+    assert command_line(*SMALL, outputs=tmp_path / "file") != 0
     told = capfd.readouterr()
     assert str(tmp_path / "file") in told.err
     assert "Traceback" not in told.err

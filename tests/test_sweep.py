@@ -6,13 +6,13 @@ from exactness import NoHostReads
 from test_kernels import p_value
 from torch import Generator
 
-from experiments.context import Run
-from experiments.generated import examples
-from models.ising import DenseIsing, Lattice
-from models.lattice import colouring, neighbour_table
-from samplers.base import UnsupportedModelError
-from samplers.gibbs import Gibbs
-from samplers.sweep import GibbsSweep
+from latticework.experiments.learning.generated import examples
+from latticework.experiments.running.run import Run
+from latticework.models.ising import DenseIsing, Lattice
+from latticework.models.lattice import colouring, neighbour_table
+from latticework.samplers.base import UnsupportedModelError
+from latticework.samplers.gibbs import Gibbs
+from latticework.samplers.sweep import GibbsSweep
 
 SHAPES = [(25, 25), (3, 3), (3, 4), (4, 4), (5, 2, 3), (1, 7), (2, 2), (1,), (2,), (3,)]
 

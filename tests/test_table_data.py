@@ -15,11 +15,11 @@ import torch
 from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 
-from data import files
-from data.files import DamagedFileError, MissingFileError
-from data.splits import split, unit_range
-from data.tables import COMPAS, Adult, Blog, News, NewsPartial
-from scripts.fetch_data import CONF, fetch
+from latticework.data import files
+from latticework.data.files import DamagedFileError, MissingFileError
+from latticework.data.splits import split, unit_range
+from latticework.data.tables import COMPAS, Adult, Blog, News, NewsPartial
+from latticework.scripts.fetch_data import CONF, fetch
 
 LOADERS = (COMPAS, Adult, News, NewsPartial, Blog)
 real_data = pytest.mark.skipif(
@@ -372,7 +372,7 @@ def test_the_real_tables(loader, settings, sizes, columns):
 
 
 def test_fetching_names_what_was_found(root, monkeypatch):
-    """scripts.fetch_data reads the parts of a table as it reads those of a data set."""
+    """latticework.scripts.fetch_data reads the parts of a table as it reads those of a data set."""
     monkeypatch.setenv("LATTICEWORK_DATA", str(root))
     monkeypatch.setattr(COMPAS, "shape", (60, 53))
     put(root, "compas", "compas-scores-two-years.csv", csv(compas()))

@@ -3,8 +3,8 @@
 import pandas as pd
 import pytest
 
-from experiments.published import published
-from experiments.tables.table import Estimate, estimate, write
+from latticework.experiments.results.estimate import Estimate, estimate, write
+from latticework.experiments.results.published import published
 
 
 def test_an_estimate_is_a_mean_with_the_spread_between_runs():

@@ -6,8 +6,8 @@ import lzma
 import numpy as np
 import pytest
 
-from data.files import DamagedFileError, MissingFileError
-from data.text import Reviews, bag_of_words, stem
+from latticework.data.files import DamagedFileError, MissingFileError
+from latticework.data.text import Reviews, bag_of_words, stem
 
 
 @pytest.fixture(autouse=True)

@@ -3,12 +3,12 @@
 import csv
 
 import pytest
-from command import latticework
+from command import command_line
 
-from experiments.figures.text import marked, sentences
-from experiments.record import load_all
-from experiments.tables.infilling import table3
-from experiments.tasks.text_infilling import perplexity, sentences_of
+from latticework.experiments.figures.text import marked, sentences
+from latticework.experiments.results.record import load_all
+from latticework.experiments.tables.infilling import table3
+from latticework.experiments.tasks.text_infilling import perplexity, sentences_of
 
 SMOKE = ("experiment=text_infilling", "scale=smoke", "data.root=null")
 ENTRY = {
@@ -25,7 +25,7 @@ def _no_data_root(monkeypatch):
 def test_a_text_of_ones_own_on_the_embedded_model(tmp_path):
     words = (*SMOKE, "model=mini_bert", "sampler=gibbs,dmala", "seed=0")
     text = "task.text='The [MASK] cat sat on the [MASK].'"
-    assert latticework(*words, text, outputs=tmp_path) == 0
+    assert command_line(*words, text, outputs=tmp_path) == 0
     for record in load_all(tmp_path):
         assert record.document["language"] == {
             "asked": "mini_bert", "used": "mini_bert", "substitute": False
@@ -41,7 +41,7 @@ def test_a_text_of_ones_own_on_the_embedded_model(tmp_path):
 
 
 def test_the_record_says_what_stood_in_and_serves_table_and_pages(tmp_path):
-    assert latticework(*SMOKE, "seed=0,1", "sampler=gwg", outputs=tmp_path) == 0
+    assert command_line(*SMOKE, "seed=0,1", "sampler=gwg", outputs=tmp_path) == 0
     records = load_all(tmp_path)
     for record in records:
         assert record.document["language"] == {

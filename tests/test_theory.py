@@ -8,27 +8,32 @@ import pytest
 import torch
 from targets import TARGETS, Asymmetric
 
-from experiments.budget import Budget
-from experiments.context import Run
-from experiments.occupancy import Occupancy, independent_floor, noise_floor, pooled_law
-from experiments.record import Record
-from experiments.stationary import (
+from latticework.experiments.config.budget import Budget
+from latticework.experiments.measures.occupancy import (
+    Occupancy,
+    independent_floor,
+    noise_floor,
+    pooled_law,
+)
+from latticework.experiments.measures.stationary import (
     bounds,
     enumerate_proposal,
     in_double,
     l1_distance,
     stationary_law,
 )
-from experiments.tasks.bias import bias
-from experiments.tasks.law import law
-from experiments.tasks.preconditioning import Halves, preconditioning
-from experiments.tasks.stochastic_proposal import stochastic_proposal
-from models.domain import Binary, Categorical, Ordinal
-from models.ising import Lattice
-from models.potts import random_potts
-from models.quadratic import LogQuadratic, Sine, quadratic_ising
-from samplers.base import State
-from samplers.langevin import DMALA, DULA
+from latticework.experiments.results.record import Record
+from latticework.experiments.running.run import Run
+from latticework.experiments.tasks.bias import bias
+from latticework.experiments.tasks.law import law
+from latticework.experiments.tasks.preconditioning import Halves, preconditioning
+from latticework.experiments.tasks.stochastic_proposal import stochastic_proposal
+from latticework.models.domain import Binary, Categorical, Ordinal
+from latticework.models.ising import Lattice
+from latticework.models.potts import random_potts
+from latticework.models.quadratic import LogQuadratic, Sine, quadratic_ising
+from latticework.samplers.base import State
+from latticework.samplers.langevin import DMALA, DULA
 
 W = [[0.3, -0.5, 0.1], [-0.5, -0.4, 0.2], [0.1, 0.2, 0.6]]
 B = [0.2, -0.3, 0.1]
@@ -70,7 +75,9 @@ def test_log_quadratic_is_its_formula():
 
 @pytest.mark.parametrize("low", [0.0, -1.0, -3.0])
 def test_ising_model_is_the_same_in_any_coordinates(low):
-    """The law is that of models.ising; the step size scales with the squared distance of a flip."""
+    """The law is that of latticework.models.ising; the step size scales with the squared distance
+    of a flip.
+    """
     reference, shape = Lattice([2, 3], 0.1, 0.2), [2, 3]
     other = quadratic_ising(shape, 0.1, 0.2, low=low)
     one = enumerate_proposal(DULA(0.4), in_double(reference))

@@ -6,25 +6,27 @@ from pathlib import Path
 
 import pytest
 
-import torchvision_ops
-from data.images import MNIST, USPS
+import latticework.torchvision_ops
+from latticework.data.images import MNIST, USPS
 
 ROOT = Path(__file__).resolve().parent.parent
 
 
 def test_operators_of_torchvision_are_declared_only_where_it_cannot_be_imported(monkeypatch):
-    monkeypatch.setattr(torchvision_ops, "_libraries", [])
-    assert torchvision_ops.ensure_importable() is False  # as loading transformers has left it
+    monkeypatch.setattr(latticework.torchvision_ops, "_libraries", [])
+    assert (
+        latticework.torchvision_ops.ensure_importable() is False
+    )  # as loading transformers has left it
     monkeypatch.setitem(sys.modules, "torchvision", None)  # not installed
-    assert torchvision_ops.ensure_importable() is False
+    assert latticework.torchvision_ops.ensure_importable() is False
 
     def broken(name):
         raise RuntimeError("of its own")
 
-    monkeypatch.setattr(torchvision_ops.importlib, "import_module", broken)
+    monkeypatch.setattr(latticework.torchvision_ops.importlib, "import_module", broken)
     with pytest.raises(RuntimeError, match="of its own"):
-        torchvision_ops.ensure_importable()
-    assert torchvision_ops._libraries == []
+        latticework.torchvision_ops.ensure_importable()
+    assert latticework.torchvision_ops._libraries == []
 
 
 def test_the_command_of_the_readme_imports_a_model_of_transformers():
@@ -41,7 +43,7 @@ def test_the_command_of_the_readme_imports_a_model_of_transformers():
 
 
 def test_checksums_and_addresses_are_those_of_torchvision():
-    torchvision_ops.ensure_importable()
+    latticework.torchvision_ops.ensure_importable()
     from torchvision import datasets
 
     theirs = dict(datasets.MNIST.resources)

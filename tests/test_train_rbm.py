@@ -7,16 +7,21 @@ import torch
 from torch import Generator
 from torch.optim import SGD
 
-from data.base import Dataset
-from experiments.context import Run
-from experiments.negatives import Contrastive, FastPersistent, Herding, Persistent
-from experiments.record import Record
-from experiments.tasks.train_rbm import pretrained, train, train_rbm
-from models.rated_rbm import RatedRBM
-from models.rbm import RBM
-from samplers.base import Info, Sampler
-from samplers.block_gibbs import BlockGibbs, BlockGibbsState
-from samplers.rates import RatesFPCD
+from latticework.data.base import Dataset
+from latticework.experiments.learning.negatives import (
+    Contrastive,
+    FastPersistent,
+    Herding,
+    Persistent,
+)
+from latticework.experiments.results.record import Record
+from latticework.experiments.running.run import Run
+from latticework.experiments.tasks.train_rbm import pretrained, train, train_rbm
+from latticework.models.rated_rbm import RatedRBM
+from latticework.models.rbm import RBM
+from latticework.samplers.base import Info, Sampler
+from latticework.samplers.block_gibbs import BlockGibbs, BlockGibbsState
+from latticework.samplers.rates import RatesFPCD
 
 GIBBS = BlockGibbs()
 EVERY = [

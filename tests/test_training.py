@@ -6,23 +6,23 @@ import shlex
 import numpy as np
 import pytest
 import torch
-from command import latticework
+from command import command_line
 from hydra import compose, initialize_config_dir
 from hydra.core.hydra_config import HydraConfig
 from hydra.utils import get_class
 from test_configs import CONF, composed, names, part, plain
 
-from experiments.artifacts import fingerprint
-from experiments.context import Run
-from experiments.mistakes import ConfigurationError
-from experiments.record import load_all
-from experiments.training import random, stored, trained
-from models.ising import Lattice, LearnedIsing
-from models.rated_rbm import RatedRBM
-from models.rbm import RBM
-from models.resnet import ResNet
-from samplers.base import UnsupportedModelError
-from samplers.rates import RatesFPCD
+from latticework.experiments.config.errors import ConfigurationError
+from latticework.experiments.learning.training import random, stored, trained
+from latticework.experiments.results.record import load_all
+from latticework.experiments.running.artifacts import fingerprint
+from latticework.experiments.running.run import Run
+from latticework.models.ising import Lattice, LearnedIsing
+from latticework.models.rated_rbm import RatedRBM
+from latticework.models.rbm import RBM
+from latticework.models.resnet import ResNet
+from latticework.samplers.base import UnsupportedModelError
+from latticework.samplers.rates import RatesFPCD
 
 OFFLINE = ("data.download=false", "data.root=null")  # the bundled digits, out loud
 LEARNED = {
@@ -38,7 +38,7 @@ LEARNED = {
 
 def refusal(capsys, *words, outputs):
     """What a command says that is refused, on one line, and the command that it names."""
-    assert latticework(*words, outputs=outputs) == 1
+    assert command_line(*words, outputs=outputs) == 1
     captured = capsys.readouterr()
     (line,) = re.findall(r"this \w+ has random weights .*", captured.out + captured.err)[-1:]
     (command,) = re.findall(r"`python run\.py (.*?)`", line)
@@ -95,7 +95,7 @@ def load_all_or_none(outputs):
 def test_the_command_that_is_named_trains_the_model(sampler, tmp_path, capsys):
     words = ["scale=smoke", "model=rbm_mnist", "data=mnist", f"sampler={sampler}", *OFFLINE]
     _, command = refusal(capsys, *words, outputs=tmp_path)
-    assert latticework(*command, outputs=tmp_path) == 0
+    assert command_line(*command, outputs=tmp_path) == 0
     (record,) = load_all(tmp_path)
     assert [name.partition("-")[0] for name in record.document["artifacts"]] == ["rbm"]
     assert "untrained" not in record.document
@@ -105,14 +105,14 @@ def test_a_data_set_is_named_where_there_is_none(tmp_path, capsys):
     words = ["scale=smoke", "model=rbm_usps", "model.hidden=5", "sampler=rates_fpcd"]
     _, command = refusal(capsys, *words, outputs=tmp_path)
     assert command == [*words, "pretrain=fpcd", "data=usps"]
-    assert latticework(*command, *OFFLINE, outputs=tmp_path) == 0
+    assert command_line(*command, *OFFLINE, outputs=tmp_path) == 0
 
 
 def test_a_plain_rbm_is_trained_by_contrastive_divergence(tmp_path, capsys):
     words = ["scale=smoke", "model=rbm", "model.hidden=5", "sampler=gwg"]
     _, command = refusal(capsys, *words, outputs=tmp_path)
     assert command == [*words, "pretrain=cd", "data=mnist"]
-    assert latticework(*command, *OFFLINE, outputs=tmp_path) == 0
+    assert command_line(*command, *OFFLINE, outputs=tmp_path) == 0
 
 
 SMALL = {
@@ -127,25 +127,25 @@ def test_a_learned_model_is_learned_by_the_command_and_loaded(name, fields, tmp_
     line, command = refusal(capsys, *words, outputs=tmp_path)
     assert command[0] == LEARNED[name]
     offline = OFFLINE if name == "resnet" else ()
-    assert latticework(*command, *offline, outputs=tmp_path) == 0
+    assert command_line(*command, *offline, outputs=tmp_path) == 0
     (file,) = tmp_path.rglob("model.safetensors")
     assert "pretrain=stored task.pretrain.file=<record>/model.safetensors" in line
     load = ["pretrain=stored", f"task.pretrain.file='{file}'"]
-    assert latticework(*words, *load, outputs=tmp_path / "used") == 0
+    assert command_line(*words, *load, outputs=tmp_path / "used") == 0
     (record,) = load_all(tmp_path / "used")
     assert record.document["loaded"]
 
 
 def test_random_weights_can_be_asked_for(tmp_path):
     words = ["scale=smoke", "model=rbm", "model.hidden=5", "sampler=gwg", "pretrain=random"]
-    assert latticework(*words, outputs=tmp_path) == 0
+    assert command_line(*words, outputs=tmp_path) == 0
     (record,) = load_all(tmp_path)
     assert record.document["untrained"]
 
 
 def test_rates_that_are_not_set_are_told_with_how_to_set_them(tmp_path, capsys):
     words = ["scale=smoke", "model=rbm_usps", "model.hidden=5", "sampler=rates_fpcd"]
-    assert latticework(*words, "pretrain=random", outputs=tmp_path) == 1
+    assert command_line(*words, "pretrain=random", outputs=tmp_path) == 1
     captured = capsys.readouterr()
     assert (
         "got a RatedRBM whose rates are not set: training sets them (pretrain=fpcd data=usps), "
@@ -155,7 +155,7 @@ def test_rates_that_are_not_set_are_told_with_how_to_set_them(tmp_path, capsys):
 
 def test_data_of_another_size_are_told(tmp_path, capsys):
     words = ["scale=smoke", "model=rbm_usps", "data=mnist", "sampler=gwg", "pretrain=cd", *OFFLINE]
-    assert latticework(*words, outputs=tmp_path) == 1
+    assert command_line(*words, outputs=tmp_path) == 1
     captured = capsys.readouterr()
     assert "RatedRBM has 256, the data have 784" in captured.out + captured.err
 
@@ -170,7 +170,7 @@ def test_every_recipe_composes(name):
 def test_models_that_are_made_and_not_learned_need_no_recipe(name, tmp_path):
     small = {"bayes_net": ["model.hidden=3"]}.get(name, [])
     words = ["scale=smoke", f"model={name}", *small, "sampler=gwg"]
-    assert latticework(*words, outputs=tmp_path) == 0
+    assert command_line(*words, outputs=tmp_path) == 0
 
 
 # As functions.

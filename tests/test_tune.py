@@ -15,22 +15,22 @@ import torch
 import yaml
 from torch import Generator, Tensor
 
-from experiments import starts
-from experiments.budget import Budget
-from experiments.context import Run
-from experiments.metrics import Acceptance, Changed, EnsembleError, Proposed
-from experiments.study import alone, best, complete, shared, startup
-from experiments.tasks import tune as task
-from experiments.tasks.sampling import sample
-from experiments.truth import Reference
-from experiments.tuning import check_space, suggest
-from models.ising import Lattice
-from samplers.base import Info, Sampler, evaluate
-from samplers.gibbs import Gibbs
-from samplers.gwg import GWG
-from samplers.langevin import DMALA
-from samplers.relaxed import RMALA
-from samplers.svgd import DiscreteSVGD
+from latticework.experiments.config.budget import Budget
+from latticework.experiments.measures.metrics import Acceptance, Changed, EnsembleError, Proposed
+from latticework.experiments.measures.reference import Reference
+from latticework.experiments.running.run import Run
+from latticework.experiments.sampling import starts
+from latticework.experiments.tasks import tune as task
+from latticework.experiments.tasks.sampling import sample
+from latticework.experiments.tuning.space import check_space, suggest
+from latticework.experiments.tuning.study import alone, best, complete, shared, startup
+from latticework.models.ising import Lattice
+from latticework.samplers.base import Info, Sampler, evaluate
+from latticework.samplers.gibbs import Gibbs
+from latticework.samplers.gwg import GWG
+from latticework.samplers.langevin import DMALA
+from latticework.samplers.relaxed import RMALA
+from latticework.samplers.svgd import DiscreteSVGD
 
 STEP_SIZE = {"step_size": {"low": 0.02, "high": 3.0, "log": True}}
 
@@ -286,7 +286,7 @@ def test_a_process_waits_for_the_last_trial_of_another(
         waited.append(seconds)
         search(first, slow)
 
-    monkeypatch.setattr("experiments.study.time.sleep", pause)
+    monkeypatch.setattr("latticework.experiments.tuning.study.time.sleep", pause)
     assert next(theirs, None) is None
     assert len(waited) == 1
     assert len(complete(second, 2)) == 2

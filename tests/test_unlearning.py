@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from targets import TARGETS
 
-from experiments.context import Run
-from experiments.record import Record
-from experiments.tasks.unlearning import (
+from latticework.experiments.results.record import Record
+from latticework.experiments.running.run import Run
+from latticework.experiments.tasks.unlearning import (
     distances,
     eigenvalues,
     largest,

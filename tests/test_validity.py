@@ -7,20 +7,20 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
-from experiments.budget import Budget
-from experiments.chain import Chain, run_chain
-from experiments.context import Run
-from experiments.record import Record
-from experiments.tasks.sampling import sample
-from experiments.validity import StuckError, Tally, Validity, watch
-from models.base import EnergyModel
-from models.domain import Binary, Categorical
-from samplers.flip import FlipState
-from samplers.gibbs import Gibbs
-from samplers.gwg import GWG
-from samplers.hamming import HammingBall
-from samplers.langevin import DMALA, DULA
-from samplers.locally_balanced import LocallyBalanced
+from latticework.experiments.config.budget import Budget
+from latticework.experiments.measures.nonfinite import StuckError, Tally, Validity, watch
+from latticework.experiments.results.record import Record
+from latticework.experiments.running.run import Run
+from latticework.experiments.sampling.chain import Chain, run_chain
+from latticework.experiments.tasks.sampling import sample
+from latticework.models.base import EnergyModel
+from latticework.models.domain import Binary, Categorical
+from latticework.samplers.flip import FlipState
+from latticework.samplers.gibbs import Gibbs
+from latticework.samplers.gwg import GWG
+from latticework.samplers.hamming import HammingBall
+from latticework.samplers.langevin import DMALA, DULA
+from latticework.samplers.locally_balanced import LocallyBalanced
 
 
 class Holed(EnergyModel):
@@ -106,7 +106,7 @@ def test_a_categorical_site_stays_where_its_law_is_unknown():
 
 
 def test_the_cached_step_of_a_lattice_counts_too():
-    from models.ising import Lattice
+    from latticework.models.ising import Lattice
 
     model = Lattice([3, 3], 0.2)
     chain = Chain(

@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from command import latticework
+from command import command_line
 
-from experiments import watch
-from experiments.record import load_all
+from latticework.experiments.results.record import load_all
+from latticework.experiments.running import watch
 
 ROOT = Path(__file__).resolve().parent.parent
 SEEDS = ("seed=0,1,2", "--multirun")  # 1 dies
@@ -41,7 +41,7 @@ def run_by_a_child(*words, outputs):
         status = 70
         try:
             sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w")
-            status = latticework(*words, outputs=outputs, watched=True)
+            status = command_line(*words, outputs=outputs, watched=True)
             sys.stdout.flush()
             sys.stderr.flush()
         finally:

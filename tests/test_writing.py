@@ -5,16 +5,16 @@ from contextlib import contextmanager
 
 import pytest
 import torch
-from command import latticework
+from command import command_line
 
-from data.wordpiece import SPECIAL, tokenizer_of
-from experiments import writing
-from experiments.artifacts import artifact
-from experiments.context import Run
-from experiments.mistakes import UnwritableError
-from experiments.record import load_all
-from experiments.tasks.mlm_pretraining import export
-from models.masked_lm import untrained
+from latticework.data.wordpiece import SPECIAL, tokenizer_of
+from latticework.experiments.config.errors import UnwritableError
+from latticework.experiments.results.record import load_all
+from latticework.experiments.running import writing
+from latticework.experiments.running.artifacts import artifact
+from latticework.experiments.running.run import Run
+from latticework.experiments.tasks.mlm_pretraining import export
+from latticework.models.masked_lm import untrained
 
 
 @contextmanager
@@ -100,10 +100,10 @@ COMMANDS = {
 @pytest.mark.parametrize("file", COMMANDS)
 def test_a_command_says_which_file_found_no_room_and_goes_on_with_room(file, tmp_path, capfd):
     words = ("scale=smoke", "data=digits", *COMMANDS[file], "~figures")
-    assert latticework("scale=smoke", "model.shape=[2,2]", outputs=tmp_path) == 0
+    assert command_line("scale=smoke", "model.shape=[2,2]", outputs=tmp_path) == 0
     before = tree(tmp_path)
     with full(20_000):
-        assert latticework(*words, "hydra/job_logging=stdout", outputs=tmp_path) == 1
+        assert command_line(*words, "hydra/job_logging=stdout", outputs=tmp_path) == 1
     said = "".join(capfd.readouterr())
     assert f"{file} (" in said or f"{file}: " in said
     assert "failed: could not write " in said
@@ -112,5 +112,5 @@ def test_a_command_says_which_file_found_no_room_and_goes_on_with_room(file, tmp
     assert tree(tmp_path).items() >= before.items()
     if file == "diverged.pt":
         return
-    assert latticework(*words, outputs=tmp_path) == 0, "with room again"
+    assert command_line(*words, outputs=tmp_path) == 0, "with room again"
     assert len(load_all(tmp_path)) == 2

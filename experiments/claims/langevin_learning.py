@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 from scipy import stats
 
-from experiments.claims.pairing import (
+from latticework.experiments.claims.pairing import (
     Seeds,
     after,
     by_seed,
@@ -18,11 +18,11 @@ from experiments.claims.pairing import (
     seconds_per_step,
     within,
 )
-from experiments.claims.verdict import LEVEL, Finding, Margin, Number
-from experiments.published import printed, published
-from experiments.record import Record
-from experiments.tables.bnn import method
-from experiments.tables.table import Estimate, estimate
+from latticework.experiments.claims.verdict import LEVEL, Finding, Margin, Number
+from latticework.experiments.results.estimate import Estimate, estimate
+from latticework.experiments.results.published import printed, published
+from latticework.experiments.results.record import Record
+from latticework.experiments.tables.bnn import method
 
 LANGEVIN = ("DULA", "DMALA")
 BERT = "bert_base"
@@ -268,8 +268,8 @@ def likelihood_bounds(record: Record) -> tuple[float, float]:
     """Lower and upper bound on the mean test log-likelihood, in nats.
 
     Forward AIS from independent sites bounds log Z from below, reverse AIS from training rows
-    bounds it from above (`experiments.ais`). Each bound is widened by its 95 % interval over
-    chains. Raises LookupError for a record without reverse AIS.
+    bounds it from above (`experiments.sampling.annealing`). Each bound is widened by its 95 %
+    interval over chains. Raises LookupError for a record without reverse AIS.
     """
     found = record.document
     if "log_z_upper" not in found:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from experiments.claims.pairing import (
+from latticework.experiments.claims.pairing import (
     after,
     at,
     by_seed,
@@ -18,12 +18,12 @@ from experiments.claims.pairing import (
     shortest,
     within,
 )
-from experiments.claims.verdict import Finding, Number
-from experiments.figures.ess import rates
-from experiments.figures.style import sampler_key
-from experiments.published import printed, published
-from experiments.record import Record
-from experiments.tables.table import Estimate, estimate
+from latticework.experiments.claims.verdict import Finding, Number
+from latticework.experiments.figures.ess import rates
+from latticework.experiments.results.estimate import Estimate, estimate
+from latticework.experiments.results.published import printed, published
+from latticework.experiments.results.record import Record
+from latticework.experiments.results.style import sampler_key
 
 BASELINES = ("Gibbs-1", "HB-10-1", "DSVGD", "R-MALA", "LB-1", "GWG-1", "GWG-4")
 EXACT = ("Gibbs-1", "HB-10-1", "LB-1", "GWG-1", "GWG-4")  # of them, and in Figure 2

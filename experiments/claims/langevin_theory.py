@@ -3,13 +3,13 @@
 import numpy as np
 import pandas as pd
 
-from experiments.claims.pairing import Value
-from experiments.claims.verdict import Finding, Margin, Number
-from experiments.figures.style import label
-from experiments.grouping import by_sampler
-from experiments.published import published
-from experiments.record import Record
-from experiments.tables.table import Estimate
+from latticework.experiments.claims.pairing import Value
+from latticework.experiments.claims.verdict import Finding, Margin, Number
+from latticework.experiments.results.estimate import Estimate
+from latticework.experiments.results.grouping import by_sampler
+from latticework.experiments.results.published import published
+from latticework.experiments.results.record import Record
+from latticework.experiments.results.style import label
 
 SLOPE = 0.01  # largest deviation of a fitted slope from -1
 
@@ -44,7 +44,7 @@ def fig1b_epsilon(records: list[Record]) -> Finding:
     """The bias increases with epsilon along the whole curve and stays below a bound.
 
     For a = 1, b = 0.1. The bound has the form of Theorem 5.2. The paper does not state its
-    constants; `experiments.stationary.bounds` derives them from the proof.
+    constants; `experiments.measures.stationary.bounds` derives them from the proof.
     """
     kept = [r for r in records if r.config["model"].get("a") and "epsilon" in r.config["model"]]
     table = _table(kept, "exact", lambda r: r.config["model"]["epsilon"])

@@ -8,9 +8,14 @@ settings) are indicative: without better records, the ledger shows their verdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from experiments.claims import langevin_learning, langevin_sampling, langevin_theory, rates
-from experiments.claims.verdict import Finding, Verdict
-from experiments.record import Record
+from latticework.experiments.claims import (
+    langevin_learning,
+    langevin_sampling,
+    langevin_theory,
+    rates,
+)
+from latticework.experiments.claims.verdict import Finding, Verdict
+from latticework.experiments.results.record import Record
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from experiments.claims.verdict import Margin
-from experiments.figures.style import label
-from experiments.grouping import alone, groups
-from experiments.record import Record
+from latticework.experiments.claims.verdict import Margin
+from latticework.experiments.results.grouping import alone, groups
+from latticework.experiments.results.record import Record
+from latticework.experiments.results.style import label
 
 Value = Callable[[Record], float]
 Seeds = Mapping[int, float]

@@ -6,7 +6,7 @@ from collections import defaultdict
 import numpy as np
 from scipy import stats
 
-from experiments.claims.pairing import (
+from latticework.experiments.claims.pairing import (
     Seeds,
     Value,
     at,
@@ -19,10 +19,10 @@ from experiments.claims.pairing import (
     shortest,
     within,
 )
-from experiments.claims.verdict import LEVEL, Finding, Margin, Number
-from experiments.published import printed, published
-from experiments.record import Record
-from experiments.tables.table import Estimate, estimate
+from latticework.experiments.claims.verdict import LEVEL, Finding, Margin, Number
+from latticework.experiments.results.estimate import Estimate, estimate
+from latticework.experiments.results.published import printed, published
+from latticework.experiments.results.record import Record
 
 FEW = 100  # samples: "100 samples from rates-FPCD"
 EARLY = (10, 100)  # samples, where the curves rise

@@ -17,7 +17,7 @@ from enum import StrEnum
 import numpy as np
 from scipy import stats
 
-from experiments.tables.table import Estimate
+from latticework.experiments.results.estimate import Estimate
 
 LEVEL = 0.95  # of an interval; not corrected for the number of claims
 MOST = 1000  # the largest number of seeds to recommend

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from experiments.figures.band import at_settings, line_and_band
-from experiments.figures.style import colour, new_figure, sampler_key
-from experiments.grouping import Group, alone, groups, named
-from experiments.published import published
-from experiments.record import Record
+from latticework.experiments.figures.band import at_settings, line_and_band
+from latticework.experiments.results.grouping import Group, alone, groups, named
+from latticework.experiments.results.published import published
+from latticework.experiments.results.record import Record
+from latticework.experiments.results.style import colour, new_figure, sampler_key
 
 NAMES = {"alpha": r"step size $\alpha$"}
 

@@ -8,10 +8,10 @@ import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from experiments.figures.band import at_readings, line_and_band
-from experiments.figures.style import colour, sampler_key
-from experiments.record import Record
-from experiments.tables.bnn import HEADINGS, grouped
+from latticework.experiments.figures.band import at_readings, line_and_band
+from latticework.experiments.results.record import Record
+from latticework.experiments.results.style import colour, sampler_key
+from latticework.experiments.tables.bnn import HEADINGS, grouped
 
 AXES = {"step": "steps", "seconds": "seconds"}
 

@@ -7,10 +7,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from experiments.figures.band import at_readings, line_and_band
-from experiments.figures.style import colour, dashes, new_figure
-from experiments.grouping import by_setting, groups
-from experiments.record import Record
+from latticework.experiments.figures.band import at_readings, line_and_band
+from latticework.experiments.results.grouping import by_setting, groups
+from latticework.experiments.results.record import Record
+from latticework.experiments.results.style import colour, dashes, new_figure
 
 AXES = {
     "step": "iterations",

@@ -4,9 +4,9 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from experiments.figures.style import colour, new_figure
-from experiments.grouping import groups
-from experiments.record import Record
+from latticework.experiments.results.grouping import groups
+from latticework.experiments.results.record import Record
+from latticework.experiments.results.style import colour, new_figure
 
 
 def ess_per_second(records: list[Record], samplers: list[str]) -> Figure:

@@ -5,9 +5,9 @@ import math
 import numpy as np
 from matplotlib.figure import Figure
 
-from experiments.figures.style import new_figure
-from experiments.grouping import groups, in_order
-from experiments.record import Record
+from latticework.experiments.results.grouping import groups, in_order
+from latticework.experiments.results.record import Record
+from latticework.experiments.results.style import new_figure
 
 
 def samples(records: list[Record], rows: int = 8) -> Figure:

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from experiments.figures.band import band
-from experiments.figures.style import colour, label, new_figure
-from experiments.grouping import alone, by_setting, groups, named
-from experiments.record import Record
+from latticework.experiments.figures.band import band
+from latticework.experiments.results.grouping import alone, by_setting, groups, named
+from latticework.experiments.results.record import Record
+from latticework.experiments.results.style import colour, label, new_figure
 
 LINES = ("-", "--", ":", "-.")
 

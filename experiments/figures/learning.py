@@ -4,10 +4,10 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from experiments.figures import curves, finals
-from experiments.figures.style import new_figure
-from experiments.grouping import groups
-from experiments.record import Record
+from latticework.experiments.figures import curves, finals
+from latticework.experiments.results.grouping import groups
+from latticework.experiments.results.record import Record
+from latticework.experiments.results.style import new_figure
 
 
 def learning(

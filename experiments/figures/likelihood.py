@@ -4,9 +4,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from experiments.figures.style import colour, label, new_figure, sampler_key
-from experiments.grouping import Group, groups
-from experiments.record import Record
+from latticework.experiments.results.grouping import Group, groups
+from latticework.experiments.results.record import Record
+from latticework.experiments.results.style import colour, label, new_figure, sampler_key
 
 
 def progress(records: list[Record]) -> Figure:

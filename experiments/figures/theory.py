@@ -12,10 +12,10 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from experiments.figures.band import Means, band, line_and_band
-from experiments.figures.style import colour, label, new_figure
-from experiments.grouping import alone, by_sampler, groups
-from experiments.record import Record
+from latticework.experiments.figures.band import Means, band, line_and_band
+from latticework.experiments.results.grouping import alone, by_sampler, groups
+from latticework.experiments.results.record import Record
+from latticework.experiments.results.style import colour, label, new_figure
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9")
 GREY = "#888888"

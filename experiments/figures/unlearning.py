@@ -3,9 +3,9 @@
 import numpy as np
 from matplotlib.figure import Figure
 
-from experiments.figures.style import new_figure
-from experiments.grouping import groups, named
-from experiments.record import Record
+from latticework.experiments.results.grouping import groups, named
+from latticework.experiments.results.record import Record
+from latticework.experiments.results.style import new_figure
 
 
 def unlearning(records: list[Record]) -> Figure:

@@ -7,14 +7,14 @@ import re
 from pathlib import Path
 from typing import Any
 
-from experiments.record import BUNDLES
-from experiments.report import page
-from experiments.report.exhibits import Catalogue, catalogue
-from experiments.report.holdings import Holding, holdings
-from experiments.report.results import results_page, stem
-from experiments.report.sweeps import CONF, declared
-from experiments.report.view import Report, duration, gather
-from experiments.tables.table import write
+from latticework.experiments.report import page
+from latticework.experiments.report.exhibits import Catalogue, catalogue
+from latticework.experiments.report.holdings import Holding, holdings
+from latticework.experiments.report.results import results_page, stem
+from latticework.experiments.report.sweeps import CONF, declared
+from latticework.experiments.report.view import Report, duration, gather
+from latticework.experiments.results.estimate import write
+from latticework.experiments.results.record import BUNDLES
 
 ROOT = CONF.parent
 UNKNOWN = "not measured"
@@ -69,9 +69,8 @@ def replaced(page_text: str, name: str, text: str) -> str:
 
 def ledger_page(report: Report) -> str:
     """The content of docs/results/ledger.md."""
-    head = (
-        "# Ledger\n\nMade by `python -m scripts.report --committed` from docs/results/records.\n\n"
-    )
+    command = "`python -m latticework.scripts.report --committed`"
+    head = f"# Ledger\n\nMade by {command} from docs/results/records.\n\n"
     return head + page.ledger(report).strip() + "\n"
 
 

@@ -12,11 +12,11 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
-from experiments.figures.draw import draw_all
-from experiments.folders import DRAWING, run_name
-from experiments.record import Record, load_all
-from experiments.report.exhibits import catalogue
-from experiments.report.sweeps import Sweep, asked, declared, exists
+from latticework.experiments.config.folders import DRAWING, run_name
+from latticework.experiments.report.draw import draw_all
+from latticework.experiments.report.exhibits import catalogue
+from latticework.experiments.report.sweeps import Sweep, asked, declared, exists
+from latticework.experiments.results.record import Record, load_all
 
 log = logging.getLogger(__name__)
 OWN = "own"

@@ -11,10 +11,10 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
-from experiments.claims.ledger import Pool
-from experiments.grouping import once
-from experiments.record import BUNDLES, Record, load_all
-from experiments.report.sweeps import declared, exists
+from latticework.experiments.claims.ledger import Pool
+from latticework.experiments.report.sweeps import declared, exists
+from latticework.experiments.results.grouping import once
+from latticework.experiments.results.record import BUNDLES, Record, load_all
 
 SCALES = ("paper", "quick", "smoke")  # the best first
 

@@ -9,9 +9,9 @@ import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from experiments.claims.ledger import Entry
-from experiments.claims.verdict import Margin, Verdict
-from experiments.report.view import Part, Report, cell, number, sort_key
+from latticework.experiments.claims.ledger import Entry
+from latticework.experiments.claims.verdict import Margin, Verdict
+from latticework.experiments.report.view import Part, Report, cell, number, sort_key
 
 HERE = Path(__file__).parent
 WIDTH, MIDDLE = 150, 8  # of the drawing of an interval

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pandas as pd
 
-from experiments.claims.ledger import Entry
-from experiments.claims.verdict import Number
-from experiments.report import page
-from experiments.report.exhibits import Exhibit
-from experiments.report.view import Part, Report, Section
+from latticework.experiments.claims.ledger import Entry
+from latticework.experiments.claims.verdict import Number
+from latticework.experiments.report import page
+from latticework.experiments.report.exhibits import Exhibit
+from latticework.experiments.report.view import Part, Report, Section
 
 HIDDEN = ("Scale", "Records")  # facts that are the same in every section
 BENCH_COLUMNS = ("turns", "ours_low", "ours_high", "plain_low", "plain_high")  # left out

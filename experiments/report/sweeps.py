@@ -20,10 +20,10 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from experiments import resolvers
-from experiments.folders import is_of_a_run, run_name
-from experiments.identity import SEEDS, digest
-from experiments.record import Record
+from latticework.experiments.config import resolvers
+from latticework.experiments.config.folders import is_of_a_run, run_name
+from latticework.experiments.config.identity import SEEDS, digest
+from latticework.experiments.results.record import Record
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 VARIANTS = {"data=news_partial": "data=news", "data=omniglot_derived": "data=omniglot"}

@@ -17,14 +17,14 @@ import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.figure import Figure
 
-from experiments.claims.ledger import Entry, judge
-from experiments.claims.verdict import Verdict
-from experiments.figures.draw import html_of, make_all, png
-from experiments.record import BUNDLES
-from experiments.report.exhibits import Catalogue, Exhibit, catalogue
-from experiments.report.holdings import SCALES, Holding, command, holdings, pools
-from experiments.report.sweeps import exists
-from experiments.tables.table import Estimate
+from latticework.experiments.claims.ledger import Entry, judge
+from latticework.experiments.claims.verdict import Verdict
+from latticework.experiments.report.draw import html_of, make_all, png
+from latticework.experiments.report.exhibits import Catalogue, Exhibit, catalogue
+from latticework.experiments.report.holdings import SCALES, Holding, command, holdings, pools
+from latticework.experiments.report.sweeps import exists
+from latticework.experiments.results.estimate import Estimate
+from latticework.experiments.results.record import BUNDLES
 
 DPI = 144
 

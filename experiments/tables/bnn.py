@@ -5,11 +5,11 @@ from collections import defaultdict
 import numpy as np
 import pandas as pd
 
-from experiments.figures.style import SAMPLERS, label, sampler_key
-from experiments.grouping import groups, named
-from experiments.published import published
-from experiments.record import Record
-from experiments.tables.table import Estimate, estimate
+from latticework.experiments.results.estimate import Estimate, estimate
+from latticework.experiments.results.grouping import groups, named
+from latticework.experiments.results.published import published
+from latticework.experiments.results.record import Record
+from latticework.experiments.results.style import SAMPLERS, label, sampler_key
 
 DATA = ("compas", "news", "news_partial", "adult", "blog")  # in the papers' order
 TWO_VALUED = ("compas", "adult")  # data sets with targets 0 and 1

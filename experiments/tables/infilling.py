@@ -4,11 +4,11 @@ from collections import defaultdict
 
 import pandas as pd
 
-from experiments.figures.style import SAMPLERS
-from experiments.grouping import groups, named
-from experiments.published import published
-from experiments.record import Record
-from experiments.tables.table import estimate
+from latticework.experiments.results.estimate import estimate
+from latticework.experiments.results.grouping import groups, named
+from latticework.experiments.results.published import published
+from latticework.experiments.results.record import Record
+from latticework.experiments.results.style import SAMPLERS
 
 COLUMNS = {  # of the scores in a record, in the paper's order
     "self_bleu": "self-BLEU",

@@ -3,10 +3,10 @@
 import numpy as np
 import pandas as pd
 
-from experiments.grouping import alone, groups
-from experiments.published import published
-from experiments.record import Record
-from experiments.tables.table import Estimate, estimate
+from latticework.experiments.results.estimate import Estimate, estimate
+from latticework.experiments.results.grouping import alone, groups
+from latticework.experiments.results.published import published
+from latticework.experiments.results.record import Record
 
 
 def final_isl(records: list[Record], data: str, few: int = 100) -> pd.DataFrame:

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from experiments.grouping import groups, in_order, once
-from experiments.published import published
-from experiments.record import Record
-from experiments.tables.table import Estimate
+from latticework.experiments.results.estimate import Estimate
+from latticework.experiments.results.grouping import groups, in_order, once
+from latticework.experiments.results.published import published
+from latticework.experiments.results.record import Record
 
 
 def likelihoods(records: list[Record]) -> pd.DataFrame:

@@ -2,8 +2,8 @@
 
 import pandas as pd
 
-from experiments.record import Record
-from experiments.tables.table import estimate
+from latticework.experiments.results.estimate import estimate
+from latticework.experiments.results.record import Record
 
 
 def models(records: list[Record]) -> pd.DataFrame:

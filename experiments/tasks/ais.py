@@ -17,8 +17,12 @@ from functools import partial
 import torch
 from torch import Generator, Tensor
 
-from data.base import Dataset, some
-from experiments.ais import (
+from latticework.data.base import Dataset, some
+from latticework.experiments.config.budget import Budget
+from latticework.experiments.learning.training import trained
+from latticework.experiments.running.memory import Memory
+from latticework.experiments.running.run import Run
+from latticework.experiments.sampling.annealing import (
     Annealing,
     LogNormaliser,
     anneal,
@@ -27,12 +31,8 @@ from experiments.ais import (
     start,
     stepper,
 )
-from experiments.budget import Budget
-from experiments.context import Run
-from experiments.memory import Memory
-from experiments.training import trained
-from models.base import AnnealedModel, EnergyModel
-from samplers.base import Sampler
+from latticework.models.base import AnnealedModel, EnergyModel
+from latticework.samplers.base import Sampler
 
 log = logging.getLogger(__name__)
 SMOOTHING = 0.01  # a site's frequency m becomes m (1 - 2 * 0.01) + 0.01
@@ -66,7 +66,7 @@ def ais(
     uniform, and there are neither log-likelihoods nor chains back. Results are noted in nats.
 
     Raises ValueError if the kernel is not exact, if a number of steps is no multiple of `every`, or
-    if the model should be learned and is not (`experiments.training`).
+    if the model should be learned and is not (`experiments.learning.training`).
     """
     kernel = kernel or sampler
     require_exact(kernel)

@@ -7,20 +7,20 @@ from math import nan
 import numpy as np
 from torch import Tensor
 
-from data.base import Dataset
-from experiments.budget import Budget
-from experiments.chain import run_chain
-from experiments.context import Run
-from experiments.occupancy import Occupancy, noise_floor, pooled_law
-from experiments.stationary import (
+from latticework.data.base import Dataset
+from latticework.experiments.config.budget import Budget
+from latticework.experiments.measures.occupancy import Occupancy, noise_floor, pooled_law
+from latticework.experiments.measures.stationary import (
     bounds,
     enumerate_proposal,
     in_double,
     l1_distance,
     stationary_law,
 )
-from models.base import EnergyModel
-from samplers.base import Sampler
+from latticework.experiments.running.run import Run
+from latticework.experiments.sampling.chain import run_chain
+from latticework.models.base import EnergyModel
+from latticework.samplers.base import Sampler
 
 ASYMPTOTIC = 1e-3  # biases below this follow the rate for step sizes near 0
 

@@ -31,18 +31,18 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from data.base import Dataset
-from experiments import writing
-from experiments.chain import block_of, capture
-from experiments.clock import Clock
-from experiments.context import Run
-from experiments.evaluations import Evaluation
-from experiments.memory import Memory, captured
-from experiments.metrics import Acceptance
-from experiments.truth import Reference
-from experiments.validity import Validity, watch
-from models.base import EnergyModel
-from samplers.base import Sampler
+from latticework.data.base import Dataset
+from latticework.experiments.learning.evaluations import Evaluation
+from latticework.experiments.measures.metrics import Acceptance
+from latticework.experiments.measures.nonfinite import Validity, watch
+from latticework.experiments.measures.reference import Reference
+from latticework.experiments.running import writing
+from latticework.experiments.running.memory import Memory, captured
+from latticework.experiments.running.run import Run
+from latticework.experiments.sampling.chain import block_of, capture
+from latticework.experiments.sampling.clock import Clock
+from latticework.models.base import EnergyModel
+from latticework.samplers.base import Sampler
 
 log = logging.getLogger(__name__)
 SHOWN = 100  # chains in each stored sample

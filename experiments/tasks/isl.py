@@ -1,4 +1,4 @@
-"""Task: score a sampler's samples, and the training set, by their indirect sampling likelihood."""
+"""Task: score a sampler's samples and the training set by indirect sampling likelihood (ISL)."""
 
 from collections.abc import Callable
 
@@ -6,16 +6,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from data.base import Dataset, some
-from experiments import isl
-from experiments.artifacts import artifact
-from experiments.budget import Budget
-from experiments.chain import seconds_per_step
-from experiments.context import Run
-from experiments.draws import consecutive
-from experiments.training import trained
-from models.base import EnergyModel
-from samplers.base import Sampler
+from latticework.data.base import Dataset, some
+from latticework.experiments.config.budget import Budget
+from latticework.experiments.learning.training import trained
+from latticework.experiments.measures import isl
+from latticework.experiments.running.artifacts import artifact
+from latticework.experiments.running.run import Run
+from latticework.experiments.sampling.chain import seconds_per_step
+from latticework.experiments.sampling.draws import consecutive
+from latticework.models.base import EnergyModel
+from latticework.samplers.base import Sampler
 
 
 def isl_curve(
@@ -31,15 +31,26 @@ def isl_curve(
     keep: int = 200,
     pretrain: Callable[..., EnergyModel] | None = None,
 ) -> None:
-    """ISL of test rows under the first n of `steps * chains` consecutive samples, n on a log scale.
+    """ISL of the test rows under the first n consecutive samples, for n on a log scale.
 
+    <<<<<<< HEAD
     Any sampler on any model of zeros and ones will do. beta is chosen on the validation rows with
     all samples (`isl`), or with the first n alone (`isl_own_beta`); `points` and
     `validation_points` limit both sets of rows, None takes all. `validation_isl` is the ISL of the
     validation rows under all samples, and settings are chosen by it. The training rows as centres,
     with a beta of their own, are the reference `parzen`, made once for all samplers. The last
     `keep` samples are stored in `sequence`. Raises ValueError without data, and for a model that is
-    meant to be learned and is not (`experiments.training`).
+    meant to be learned and is not (`experiments.learning.training`).
+    =======
+    The samples are all states of the chains of `budget`. Any sampler serves on a model of zeros and
+    ones. beta is chosen on the validation rows, by all samples (`isl`) or by the first n
+    (`isl_own_beta`). `points` and `validation_points` limit the test and validation rows; None
+    takes all. The reference `parzen`, made once for all samplers, takes the training rows as
+    centres, with its own beta. The last `keep` samples are stored in `sequence`.
+
+    Raises ValueError without data, and if the model should be learned and is not
+    (`experiments.learning.training`).
+    >>>>>>> xb
     """
     if data is None:
         raise ValueError("the ISL needs validation and test rows; give data, such as data=usps")
@@ -72,8 +83,8 @@ def isl_curve(
 def scored(samples: Tensor, valid: Tensor, test: Tensor, sizes: list[int]) -> dict[str, Tensor]:
     """The ISL of `test` under the first n `samples`, for each n of `sizes`.
 
-    `isl` is at the beta that all samples want on `valid`, `isl_own_beta` at the one that the first
-    n want, which is `own_beta`.
+    beta is the best on `valid`: for all samples in `isl`, for the first n in `isl_own_beta`.
+    `own_beta` is the latter beta.
     """
     betas, own = isl.own_beta_curve(samples, valid, test, sizes)
     one = isl.curve(samples, test, float(betas[-1]), sizes)
@@ -81,13 +92,13 @@ def scored(samples: Tensor, valid: Tensor, test: Tensor, sizes: list[int]) -> di
 
 
 def commonest_share(samples: Tensor) -> float:
-    """How much of the samples is one and the same state: near 1 for a chain that is stuck."""
+    """The share of the most frequent state among the samples; near 1 for a stuck chain."""
     _, counts = np.unique(np.packbits(samples.cpu().numpy(), axis=1), axis=0, return_counts=True)
     return float(counts.max() / len(samples))
 
 
 def _reference(data: Dataset, run: Run, valid: Tensor, test: Tensor) -> None:
-    """The training rows as samples, in a random order: `parzen` in the record, and its last ISL."""
+    """Store `parzen`: the ISL of the training rows, taken as samples in random order."""
     sizes = isl.prefix_sizes(len(data.train))
     spec = {
         "data": data.fingerprint, "valid": len(valid), "test": len(test), "sizes": len(sizes),

@@ -1,13 +1,18 @@
-"""Task: the law of a Langevin sampler's states against enumeration, as its chains run (App. B)."""
+"""Task: the distribution of a Langevin sampler's states against enumeration (App. B)."""
 
-from data.base import Dataset
-from experiments.budget import Budget
-from experiments.chain import run_chain
-from experiments.context import Run
-from experiments.occupancy import Occupancy, independent_floor, pooled_law
-from experiments.stationary import enumerate_proposal, in_double, l1_distance, stationary_law
-from models.base import EnergyModel
-from samplers.base import Sampler
+from latticework.data.base import Dataset
+from latticework.experiments.config.budget import Budget
+from latticework.experiments.measures.occupancy import Occupancy, independent_floor, pooled_law
+from latticework.experiments.measures.stationary import (
+    enumerate_proposal,
+    in_double,
+    l1_distance,
+    stationary_law,
+)
+from latticework.experiments.running.run import Run
+from latticework.experiments.sampling.chain import run_chain
+from latticework.models.base import EnergyModel
+from latticework.samplers.base import Sampler
 
 
 def law(
@@ -18,11 +23,12 @@ def law(
     run: Run,
     budget: Budget,
 ) -> None:
-    """Log how far the pooled states of all chains are from the target, at each reading.
+    """Log the distance of the pooled states of all chains to the target at each reading.
 
-    Total variation of the joint law to the target, to the stationary law of the unadjusted sampler
-    (what DULA converges to), and of as many independent draws to the target on average; and the
-    largest error of a marginal probability. Raises ValueError where a domain cannot be listed.
+    The columns are the total variation of the joint distribution to the target and to the
+    stationary distribution of the unadjusted sampler (the limit of DULA), the mean total variation
+    that as many independent draws would have, and the largest error of a marginal probability.
+    Raises ValueError if the domain cannot be enumerated.
     """
     proposal = enumerate_proposal(sampler, in_double(model))
     target, unadjusted = proposal.target, stationary_law(proposal.unadjusted)

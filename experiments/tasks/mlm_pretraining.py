@@ -20,14 +20,14 @@ from torch import Generator, Tensor
 from torch.nn.functional import cross_entropy
 from torch.nn.utils import clip_grad_norm_
 
-from data.corpus import Text
-from data.wordpiece import SPECIAL, Encoded, encode, learn, tokenizer_of
-from experiments import writing
-from experiments.artifacts import artifact
-from experiments.context import Run
-from experiments.memory import Memory
-from models.base import EnergyModel
-from samplers.base import Sampler
+from latticework.data.corpus import Text
+from latticework.data.wordpiece import SPECIAL, Encoded, encode, learn, tokenizer_of
+from latticework.experiments.running import writing
+from latticework.experiments.running.artifacts import artifact
+from latticework.experiments.running.memory import Memory
+from latticework.experiments.running.run import Run
+from latticework.models.base import EnergyModel
+from latticework.samplers.base import Sampler
 
 PAD, MASK, FIRST = SPECIAL.index("[PAD]"), SPECIAL.index("[MASK]"), len(SPECIAL)
 POOL = 64  # sentences are sorted by length within so many batches

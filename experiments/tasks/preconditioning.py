@@ -10,29 +10,29 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from data.base import Dataset
-from experiments.budget import Budget
-from experiments.chain import run_chain
-from experiments.context import Run
-from experiments.exact import exact as exact_moments
-from experiments.metrics import Metric
-from experiments.stationary import in_double
-from experiments.truth import Reference
-from models.base import EnergyModel
-from samplers.base import Info, Sampler
+from latticework.data.base import Dataset
+from latticework.experiments.config.budget import Budget
+from latticework.experiments.measures.exact import exact as exact_moments
+from latticework.experiments.measures.metrics import Metric
+from latticework.experiments.measures.reference import Reference
+from latticework.experiments.measures.stationary import in_double
+from latticework.experiments.running.run import Run
+from latticework.experiments.sampling.chain import run_chain
+from latticework.models.base import EnergyModel
+from latticework.samplers.base import Info, Sampler
 
 
 class Sums(NamedTuple):
-    total: Tensor  # [2, chains, *shape]: of the states after even, and after odd steps
+    total: Tensor  # [2, chains, *shape]: sums of the states after even and after odd steps
     steps: Tensor  # [1]
 
 
 @dataclass(frozen=True)
 class Halves(Metric):
-    """Sums of every other state, so that a mean over all steps can be told from one over half.
+    """Sums over every other state, besides those over all states.
 
-    A coordinate that flips at every step has the right mean over all steps without ever being
-    random; over every other step it stands still.
+    A coordinate that flips at every step has the right mean over all steps, although it is not
+    random at all. Over every other step it is constant.
     """
 
     def init(self, model: EnergyModel, state: Any, reference: Reference) -> Sums:
@@ -60,11 +60,11 @@ def preconditioning(
 ) -> None:
     """Log each chain's log RMSE of its running mean over sites, as quantiles over chains.
 
-    First the sampler alone at each of `step_sizes`, then `preconditioner` at the sampler's own step
-    size, read with each of `powers`; the column `power` is 0 without it. `thinned` is the median
-    log RMSE of the mean over every other step. `flip_0`, `flip_1` ... are the exact probabilities
-    that a step proposes to flip each site, averaged over all states. Raises ValueError unless
-    `budget.every` is even.
+    The sampler runs alone at each of `step_sizes`, then with `preconditioner` at its own step size,
+    once for each of `powers`. The column `power` is 0 without preconditioner. `thinned` is the
+    median log RMSE of the mean over every other step. `flip_0`, `flip_1` ... are the exact
+    probabilities that a step proposes to flip each site, averaged over all states. Raises
+    ValueError unless `budget.every` is even.
     """
     if budget.every % 2:
         raise ValueError(f"every must be even, got {budget.every}")

@@ -13,16 +13,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from data.splits import Rows, Table
-from experiments.budget import Budget
-from experiments.chain import Chain, seconds_per_step
-from experiments.context import Run
-from experiments.diagnostics import convergence
-from experiments.memory import Memory
-from experiments.predictive import calibration_error, coverage, mean_squared_errors, rmse
-from experiments.validity import Validity, watch
-from models.base import Predictor
-from samplers.base import Sampler
+from latticework.data.splits import Rows, Table
+from latticework.experiments.config.budget import Budget
+from latticework.experiments.measures.diagnostics import convergence
+from latticework.experiments.measures.nonfinite import Validity, watch
+from latticework.experiments.measures.predictive import (
+    calibration_error,
+    coverage,
+    mean_squared_errors,
+    rmse,
+)
+from latticework.experiments.running.memory import Memory
+from latticework.experiments.running.run import Run
+from latticework.experiments.sampling.chain import Chain, seconds_per_step
+from latticework.models.base import Predictor
+from latticework.samplers.base import Sampler
 
 FEWEST = 4  # draws that convergence diagnostics need
 

@@ -7,18 +7,18 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from data.base import Dataset
-from experiments.budget import Budget
-from experiments.chain import Chain, evaluations_per_step, seconds_per_step
-from experiments.context import Run
-from experiments.diagnostics import convergence
-from experiments.memory import Memory
-from experiments.metrics import Metric
-from experiments.training import trained
-from experiments.truth import Reference
-from experiments.validity import Validity, watch
-from models.base import EnergyModel
-from samplers.base import Sampler
+from latticework.data.base import Dataset
+from latticework.experiments.config.budget import Budget
+from latticework.experiments.learning.training import trained
+from latticework.experiments.measures.diagnostics import convergence
+from latticework.experiments.measures.metrics import Metric
+from latticework.experiments.measures.nonfinite import Validity, watch
+from latticework.experiments.measures.reference import Reference
+from latticework.experiments.running.memory import Memory
+from latticework.experiments.running.run import Run
+from latticework.experiments.sampling.chain import Chain, evaluations_per_step, seconds_per_step
+from latticework.models.base import EnergyModel
+from latticework.samplers.base import Sampler
 
 
 @dataclass(eq=False)
@@ -44,7 +44,7 @@ def sample(
     `pretrain` trains or loads the model (conf/pretrain); `truth` gives the reference values that
     metrics compare with. All samplers of an experiment start from the same states. Seconds are
     measured in a separate pass without metrics. Raises ValueError if the model should be learned
-    and is not (`experiments.training`).
+    and is not (`experiments.learning.training`).
     """
     model, reference = target(model, data, run, pretrain, truth)
     x = start(model, budget.chains, run.rng("start"), data)

@@ -1,4 +1,4 @@
-"""Task: how far noise in the gradient moves the Langevin proposal, exactly (Theorem 6.1).
+"""Task: the exact bias of the Langevin proposal with a noisy gradient (Theorem 6.1).
 
 R. Zhang, X. Liu and Q. Liu, "A Langevin-like Sampler for Discrete Distributions", ICML 2022.
 """
@@ -10,12 +10,12 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from data.base import Dataset
-from experiments.context import Run
-from experiments.stationary import in_double
-from models.base import EnergyModel
-from models.domain import Binary
-from samplers.base import Sampler
+from latticework.data.base import Dataset
+from latticework.experiments.measures.stationary import in_double
+from latticework.experiments.running.run import Run
+from latticework.models.base import EnergyModel
+from latticework.models.domain import Binary
+from latticework.samplers.base import Sampler
 
 
 class Shifted(EnergyModel):
@@ -46,13 +46,14 @@ def stochastic_proposal(
     outcomes: Sequence[float],
     probabilities: Sequence[float],
 ) -> None:
-    """Log |E[q-hat_i] - q_i|_1, the largest over all states and sites, for each alpha and sigma.
+    """Log the largest |E[q-hat_i] - q_i|_1 over all states and sites, for each alpha and sigma.
 
-    The gradient's noise takes the value sigma * `outcomes[k]` with `probabilities[k]`, so that the
-    expectation is a sum; L is the largest gradient entry that any state and outcome give. `theorem`
-    is 2 sigma exp(-1 / (2 alpha) + L). Appendix G leaves out the factor 1/2 that Eq. (2) gives the
-    gradient; with it the same argument gives sigma exp(-1 / (2 alpha) + L / 2), `with_half`.
-    Raises ValueError unless the domain is {0, 1}^dim and the outcomes have mean 0 and variance 1.
+    The gradient's noise is sigma * `outcomes[k]` with probability `probabilities[k]`, so the
+    expectation is a finite sum. L is the largest gradient entry over all states and outcomes. The
+    column `theorem` is 2 sigma exp(-1 / (2 alpha) + L). Appendix G omits the factor 1/2 of the
+    gradient in Eq. (2); with it, the same argument gives sigma exp(-1 / (2 alpha) + L / 2), the
+    column `with_half`. Raises ValueError unless the domain is {0, 1}^dim and the outcomes have mean
+    0 and variance 1.
     """
     if not (isinstance(model.domain, Binary) and model.domain.is_unit):
         raise ValueError(f"Theorem 6.1 is about {{0, 1}}^dim, got {model.domain}")

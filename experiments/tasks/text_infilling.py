@@ -9,17 +9,17 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import Generator, Tensor
 
-from data.base import Dataset
-from data.sentences import Blanks, Infilling, blanks_of
-from experiments.chain import Reading, run_chain
-from experiments.context import Run
-from experiments.memory import Memory
-from experiments.metrics import Acceptance, Changed
-from experiments.text_metrics import scores
-from experiments.validity import Validity, watch
-from models.chance import draw_categorical, softmax_weights
-from models.domain import one_hot
-from samplers.base import Sampler
+from latticework.data.base import Dataset
+from latticework.data.sentences import Blanks, Infilling, blanks_of
+from latticework.experiments.measures.metrics import Acceptance, Changed
+from latticework.experiments.measures.nonfinite import Validity, watch
+from latticework.experiments.measures.text import scores
+from latticework.experiments.running.memory import Memory
+from latticework.experiments.running.run import Run
+from latticework.experiments.sampling.chain import Reading, run_chain
+from latticework.models.chance import draw_categorical, softmax_weights
+from latticework.models.domain import one_hot
+from latticework.samplers.base import Sampler
 
 log = logging.getLogger(__name__)
 
@@ -107,7 +107,7 @@ def _filled(sampler: Sampler, target: Any, x: Tensor, run: Run, steps: int, numb
 
 
 def _entry(blank: Blanks, target: Any, x: Tensor) -> dict[str, Any]:
-    """What is stored of the chains `x` for one sentence, JSON values."""
+    """The stored entry of one sentence and the chains `x` on it, in JSON values."""
     written, log_prob = ranked(target, x)
     return {
         "words": list(blank.words), "masked": list(blank.masked), "origin": blank.origin,

@@ -1,7 +1,7 @@
 """Task: train a restricted Boltzmann machine; `pretrained` makes one as a shared artifact.
 
 Each update follows the gradient of mean log p(data) - mean log p(negatives). The source of the
-negatives makes it contrastive divergence, SML, FPCD or herding (`experiments.negatives`).
+negatives makes it contrastive divergence, SML, FPCD or herding (`experiments.learning.negatives`).
 """
 
 from collections.abc import Callable, Iterator
@@ -13,16 +13,16 @@ from torch import Generator, Tensor
 from torch.optim import Adam, Optimizer
 from torch.optim.lr_scheduler import LinearLR, LRScheduler
 
-from data.base import Dataset, some
-from experiments import isl
-from experiments.artifacts import artifact, fingerprint
-from experiments.context import Run
-from experiments.draws import consecutive
-from experiments.memory import Memory
-from experiments.negatives import Contrastive, Negatives
-from experiments.starts import data_mean
-from models.base import CarriesRates, EnergyModel
-from samplers.base import Sampler
+from latticework.data.base import Dataset, some
+from latticework.experiments.learning.negatives import Contrastive, Negatives
+from latticework.experiments.measures import isl
+from latticework.experiments.running.artifacts import artifact, fingerprint
+from latticework.experiments.running.memory import Memory
+from latticework.experiments.running.run import Run
+from latticework.experiments.sampling.draws import consecutive
+from latticework.experiments.sampling.starts import data_mean
+from latticework.models.base import CarriesRates, EnergyModel
+from latticework.samplers.base import Sampler
 
 VisibleBias = Literal["zero", "data"]
 ROWS = 1000  # training rows evaluated at once
@@ -103,7 +103,7 @@ def _choices(
     linear_decay: bool,
     visible_bias: VisibleBias,
 ) -> dict[str, Any]:
-    """What else names the artifact. Defaults add no key, so that earlier artifacts keep names."""
+    """Other settings in the name of the artifact. Defaults add no key, so old ones are found."""
     spec: dict[str, Any] = {}
     if optimiser is not Adam:
         spec["optimiser"] = str(optimiser)

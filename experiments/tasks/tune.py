@@ -16,18 +16,17 @@ import optuna
 from hydra.core.hydra_config import HydraConfig
 from torch import Tensor
 
-from data.base import Dataset
-from experiments import writing
-from experiments.budget import Budget
-from experiments.chain import Chain, seconds_per_step
-from experiments.context import Run
-from experiments.diagnostics import convergence
-from experiments.machine import ROOT
-from experiments.metrics import Metric, Trace
-from experiments.study import alone, best, complete, shared
-from experiments.tasks.sampling import stored, target
-from experiments.truth import Reference
-from experiments.tuning import (
+from latticework.data.base import Dataset
+from latticework.experiments.config.budget import Budget
+from latticework.experiments.measures.diagnostics import convergence
+from latticework.experiments.measures.metrics import Metric, Trace
+from latticework.experiments.measures.reference import Reference
+from latticework.experiments.running import writing
+from latticework.experiments.running.machine import ROOT
+from latticework.experiments.running.run import Run
+from latticework.experiments.sampling.chain import Chain, seconds_per_step
+from latticework.experiments.tasks.sampling import stored, target
+from latticework.experiments.tuning.space import (
     Space,
     as_yaml,
     check_replaceable,
@@ -37,8 +36,9 @@ from experiments.tuning import (
     rounded,
     suggest,
 )
-from models.base import EnergyModel
-from samplers.base import Sampler
+from latticework.experiments.tuning.study import alone, best, complete, shared
+from latticework.models.base import EnergyModel
+from latticework.samplers.base import Sampler
 
 Direction = Literal["minimize", "maximize"]
 DIRECTIONS: dict[str, Direction] = {

@@ -1,13 +1,13 @@
-"""Task: a chain that returns less to where it is keeps its law and mixes faster.
+"""Task: a chain that stays less often keeps its stationary distribution and mixes faster.
 
 O. Breuleux, Y. Bengio and P. Vincent (2011), Section 3. For a transition matrix A that leaves p
-invariant and 0 <= lambda <= min_i A_ii, lambda < 1, the chain that stays less,
+invariant, and for 0 <= lambda <= min_i A_ii with lambda < 1, the chain
 
     A_lambda = (A - lambda I) / (1 - lambda),
 
-leaves p invariant too, and an eigenvalue m of A becomes (m - lambda) / (1 - lambda), which is
-smaller. A here is random-scan Gibbs, whose eigenvalues are not negative: a site drawn at random is
-resampled from its conditional.
+leaves p invariant too. An eigenvalue m of A becomes (m - lambda) / (1 - lambda), which is smaller.
+Here A is random-scan Gibbs, which resamples a random site from its conditional; its eigenvalues are
+not negative.
 """
 
 from typing import Any
@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.context import Run
-from experiments.exact import distribution
-from models.base import EnergyModel
-from models.domain import Binary
+from latticework.experiments.measures.exact import distribution
+from latticework.experiments.running.run import Run
+from latticework.models.base import EnergyModel
+from latticework.models.domain import Binary
 
 Matrix = NDArray[np.float64]  # [states, states], rows sum to 1
 
@@ -26,11 +26,12 @@ Matrix = NDArray[np.float64]  # [states, states], rows sum to 1
 def unlearning(
     *, model: EnergyModel, sampler: object, data: object, run: Run, lambdas: int, steps: int
 ) -> None:
-    """Exactly, for `lambdas` values of lambda from 0 to its largest; `sampler` is not used.
+    """Log exact properties of A_lambda for `lambdas` values of lambda, from 0 to the largest.
 
-    `metrics` has the second eigenvalue, the smallest one, the total-variation distance of the
-    invariant law to p, and that of the law after `steps` steps from the least likely state. The
-    distance at every step, for lambda 0 and the largest, is in `mixing`.
+    The columns are the second and the smallest eigenvalue, the total variation of p after one step
+    to p itself (0 if p is invariant), and that of the distribution after `steps` steps from the
+    least likely state to p. `mixing` stores the latter after every step, for lambda 0 and the
+    largest. The run's sampler is not used. Raises ValueError for a model that is not binary.
     """
     states, law = distribution(model)
     p = law.cpu().numpy()
@@ -59,7 +60,7 @@ def unlearning(
 
 
 def random_scan_gibbs(domain: Any, states: NDArray, p: Matrix) -> Matrix:
-    """The transition matrix over `states` `[n, dim]` of a binary model with law `p` `[n]`."""
+    """Transition matrix over `states` `[n, dim]` of a binary model with probabilities `p` `[n]`."""
     if not isinstance(domain, Binary):
         raise ValueError(f"random-scan Gibbs is written for binary models, got {domain}")
     count, dim = states.shape
@@ -72,7 +73,7 @@ def random_scan_gibbs(domain: Any, states: NDArray, p: Matrix) -> Matrix:
 
 
 def largest(chain: Matrix) -> float:
-    """The largest lambda: the smallest probability to stay, less than 1."""
+    """The largest lambda: the smallest probability to stay, capped below 1."""
     return float(min(chain.diagonal().min(), 1 - 1e-9))
 
 
@@ -84,14 +85,14 @@ def staying_less(chain: Matrix, amount: float) -> Matrix:
 
 
 def eigenvalues(chain: Matrix, p: Matrix) -> Matrix:
-    """Of a chain reversible with respect to `p`, ascending: those of a symmetric matrix."""
+    """Eigenvalues in ascending order of a chain that is reversible with respect to `p`."""
     root = np.sqrt(p)
     symmetric = chain * root[:, None] / root
     return np.asarray(np.linalg.eigvalsh((symmetric + symmetric.T) / 2), dtype=np.float64)
 
 
 def distances(chain: Matrix, start: Matrix, p: Matrix, steps: int) -> Matrix:
-    """Total variation to `p` after 0, 1 .. `steps` steps from the law `start`."""
+    """Total variation to `p` after 0, 1 .. `steps` steps from the distribution `start`."""
     law, result = start, []
     for _ in range(steps + 1):
         result.append(np.abs(law - p).sum() / 2)

@@ -1,0 +1,1 @@
+"""Samplers for discrete distributions, and the experiments that compare them."""

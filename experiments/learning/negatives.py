@@ -1,0 +1,159 @@
+"""Negative samples for RBM training: CD, SML, fast PCD and herding.
+
+Each class is a frozen dataclass with four methods. `start` returns the memory that is kept between
+updates. `draw` returns the negative samples of one update and the new memory. `value` is the
+objective: training ascends its gradient at the data and descends it at the negatives. `learn`
+updates the memory once that gradient is known.
+
+O. Breuleux, Y. Bengio and P. Vincent, "Quickly Generating Representative Samples from an
+RBM-Derived Process", Neural Computation 2011, Section 2.
+"""
+
+import copy
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Generator, Tensor
+from torch.nn.functional import relu
+
+from latticework.models.base import EnergyModel
+from latticework.samplers.base import Sampler, require_count
+
+
+class Negatives(ABC):
+    """How one update of a model gets its negative samples."""
+
+    @abstractmethod
+    def start(self, model: EnergyModel, rng: Generator) -> Any:
+        """The memory before the first update."""
+
+    @abstractmethod
+    def draw(
+        self, memory: Any, model: EnergyModel, positive: Tensor, rng: Generator
+    ) -> tuple[Tensor, Any]:
+        """Negative samples `[n, visible]` and the memory after them; `positive` is the batch."""
+
+    def value(self, model: EnergyModel, x: Tensor) -> Tensor:
+        """The objective `[n]`, raised at the data and lowered at the negatives: log p(x)."""
+        return model(x)
+
+    def learn(self, memory: Any, model: EnergyModel) -> Any:
+        """The memory after the update. The model's `.grad` is the gradient of the loss."""
+        return memory
+
+
+@dataclass(frozen=True)
+class Contrastive(Negatives):
+    """CD-k: one step of `sampler` (BlockGibbs(k)) from the training batch. Hinton 2002."""
+
+    sampler: Sampler
+
+    def start(self, model: EnergyModel, rng: Generator) -> None:
+        return None
+
+    def draw(
+        self, memory: None, model: EnergyModel, positive: Tensor, rng: Generator
+    ) -> tuple[Tensor, None]:
+        state, _ = self.sampler.step(self.sampler.at(positive, model), model, rng)
+        return state.x, None
+
+
+@dataclass(frozen=True)
+class Persistent(Negatives):
+    """SML, or PCD: `particles` chains of `sampler` persist between updates. Tieleman 2008."""
+
+    sampler: Sampler
+    particles: int = 100
+
+    def __post_init__(self) -> None:
+        require_count(particles=self.particles)
+
+    def start(self, model: EnergyModel, rng: Generator) -> Any:
+        return self.sampler.init(model.domain.uniform(self.particles, rng), model)
+
+    def draw(
+        self, memory: Any, model: EnergyModel, positive: Tensor, rng: Generator
+    ) -> tuple[Tensor, Any]:
+        state, _ = self.sampler.step(self.sampler.refresh(memory, model), model, rng)
+        return state.x, state
+
+
+@dataclass(frozen=True)
+class FastPersistent(Negatives):
+    """FPCD: the chains run under theta + F. Tieleman and Hinton, ICML 2009.
+
+    After each update F <- `decay` F + `fast_step_size` g, where g is the gradient that theta
+    follows. All particles share one F.
+    """
+
+    sampler: Sampler
+    particles: int = 100
+    fast_step_size: float = 0.01
+    decay: float = 0.95
+
+    def __post_init__(self) -> None:
+        require_count(particles=self.particles)
+        if not (self.fast_step_size >= 0 and 0 <= self.decay <= 1):
+            raise ValueError(f"fast_step_size must be 0 or more and decay in [0, 1], got {self}")
+
+    def start(self, model: EnergyModel, rng: Generator) -> tuple[Any, EnergyModel, list[Tensor]]:
+        x = model.domain.uniform(self.particles, rng)
+        fast = [torch.zeros_like(parameter) for parameter in model.parameters()]
+        moved = copy.deepcopy(model).requires_grad_(False)
+        return self.sampler.init(x, moved), moved, fast
+
+    def draw(
+        self,
+        memory: tuple[Any, EnergyModel, list[Tensor]],
+        model: EnergyModel,
+        positive: Tensor,
+        rng: Generator,
+    ) -> tuple[Tensor, tuple[Any, EnergyModel, list[Tensor]]]:
+        state, moved, fast = memory
+        for target, own, change in zip(moved.parameters(), model.parameters(), fast, strict=True):
+            torch.add(own, change, out=target.data)
+        state, _ = self.sampler.step(self.sampler.refresh(state, moved), moved, rng)
+        return state.x, (state, moved, fast)
+
+    def learn(
+        self, memory: tuple[Any, EnergyModel, list[Tensor]], model: EnergyModel
+    ) -> tuple[Any, EnergyModel, list[Tensor]]:
+        for change, own in zip(memory[2], model.parameters(), strict=True):
+            assert own.grad is not None
+            change.mul_(self.decay).sub_(own.grad, alpha=self.fast_step_size)
+        return memory
+
+
+@dataclass(frozen=True)
+class Herding(Negatives):
+    """Herding: SML at temperature 0. Welling, ICML 2009 and UAI 2009.
+
+    `particles` chains climb log p(x, h). Each of `sweeps` sweeps sets h, then x, to its most likely
+    value given the other. The objective is max_h log p(x, h), at the data too; its gradient has
+    h = 1[input > 0]. The parameters do not converge, and the model is given by their last value.
+    Only the ratio of the learning rate to the initial weights matters; the paper's rate of 1 is one
+    choice. If the ratio is large, all hidden units stay alike.
+    """
+
+    particles: int = 100
+    sweeps: int = 5
+
+    def __post_init__(self) -> None:
+        require_count(particles=self.particles, sweeps=self.sweeps)
+
+    def start(self, model: EnergyModel, rng: Generator) -> Tensor:
+        return model.domain.uniform(self.particles, rng)
+
+    def draw(
+        self, memory: Tensor, model: Any, positive: Tensor, rng: Generator
+    ) -> tuple[Tensor, Tensor]:
+        x = memory
+        for _ in range(self.sweeps):
+            h = (model.hidden_inputs(x) > 0).to(x.dtype)
+            x = (model.visible_inputs(h) > 0).to(x.dtype)
+        return x, x
+
+    def value(self, model: Any, x: Tensor) -> Tensor:
+        return x @ model.visible_bias + relu(model.hidden_inputs(x)).sum(-1)

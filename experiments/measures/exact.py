@@ -1,0 +1,73 @@
+"""Exact normalisers and means of small models, as ground truth for estimates.
+
+    log Z = log sum_x exp(log_prob(x)),     mean = sum_x x exp(log_prob(x) - log Z)
+
+A model may exploit its structure in `EnergyModel.log_z_and_mean`: a lattice uses transfer matrices,
+an RBM sums over its hidden layer. Any other finite model is enumerated in chunks, so that memory
+does not grow with the number of states.
+"""
+
+from itertools import chain
+from math import prod
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from latticework.models.base import EnergyModel
+
+LARGEST = 2**26  # states; some tens of seconds
+CHUNK = 2**15  # states held at once
+
+
+class Exact(NamedTuple):
+    log_z: Tensor  # scalar, float64
+    mean: Tensor  # [*domain.shape], float64; of one-hot states: the probability of each value
+
+
+def exact(model: EnergyModel) -> Exact:
+    """The log normaliser and the mean of x: by the model's own method, else by enumeration.
+
+    Without such a method, raises ValueError for an infinite domain or more than 2^26 states.
+    """
+    own = model.log_z_and_mean()
+    return enumerated(model) if own is None else Exact(*own)
+
+
+@torch.no_grad()
+def enumerated(model: EnergyModel) -> Exact:
+    """The log normaliser and the mean by enumeration, `CHUNK` states at a time, in float64."""
+    domain, home = model.domain, _home(model)
+    values = domain.values()
+    count = len(values) ** domain.dim
+    if count > LARGEST:
+        raise ValueError(
+            f"enumeration is limited to 2^26 states, {domain} has {len(values)}^{domain.dim}; "
+            "estimate its means by sampling"
+        )
+    place = len(values) ** torch.arange(domain.dim - 1, -1, -1)  # the first site varies slowest
+    largest = torch.tensor(-torch.inf, dtype=torch.float64)
+    total = torch.zeros((), dtype=torch.float64)
+    weighted = torch.zeros(prod(domain.shape), dtype=torch.float64)
+    for start in range(0, count, CHUNK):
+        index = torch.arange(start, min(start + CHUNK, count)).unsqueeze(-1)
+        x = values[index // place % len(values)].to(home)
+        log_prob = model.log_prob(x).double().cpu()
+        shrink = (largest - (largest := torch.maximum(largest, log_prob.max()))).exp()
+        weight = (log_prob - largest).exp()
+        total = total * shrink + weight.sum()
+        weighted = weighted * shrink + weight @ x.double().cpu().flatten(1)
+    return Exact(largest + total.log(), (weighted / total).view(domain.shape))
+
+
+@torch.no_grad()
+def distribution(model: EnergyModel) -> tuple[Tensor, Tensor]:
+    """Every state `[states, *domain.shape]` and its probability `[states]`, float64."""
+    states = model.domain.enumerate().to(_home(model))
+    return states, model.log_prob(states).double().softmax(0)
+
+
+def _home(model: EnergyModel) -> Tensor:
+    """A tensor with the model's device and floating-point type."""
+    tensors = chain(model.parameters(), model.buffers())
+    return next((t for t in tensors if t.is_floating_point()), torch.empty(0))

@@ -1,0 +1,268 @@
+"""Online metrics: sums accumulated on the device while a chain runs, and read at intervals.
+
+A metric is a frozen dataclass of settings. What it accumulates is its carry, a NamedTuple of
+tensors, which can be part of a CUDA graph.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from latticework.experiments.measures.mmd import Within, mmd_squared, within
+from latticework.experiments.measures.reference import Reference
+from latticework.models.base import EnergyModel
+from latticework.models.domain import Binary
+from latticework.samplers.base import Info
+
+
+class Metric(ABC):
+    """`init` is called once, `update` after every step (on the device only), `read` on demand."""
+
+    @abstractmethod
+    def init(self, model: EnergyModel, state: Any, reference: Reference) -> Any: ...
+
+    def update(self, carry: Any, state: Any, info: Info) -> Any:
+        """The carry after a step. The old carry may be overwritten."""
+        return carry
+
+    @abstractmethod
+    def read(self, carry: Any) -> dict[str, Tensor]:
+        """Scalars by name."""
+
+    def arrays(self, carry: Any) -> dict[str, Tensor]:
+        """Arrays to store when the chain has ended, by name."""
+        return {}
+
+
+def needs(metric: Metric, what: Tensor | None, name: str) -> Tensor:
+    """Return `what`; raise ValueError if it is None, because the metric needs this reference."""
+    if what is None:
+        raise ValueError(
+            f"{type(metric).__name__} needs the reference `{name}`; "
+            "set task.truth to a function of experiments.measures.reference that gives it"
+        )
+    return what
+
+
+class MarginalSums(NamedTuple):
+    total: Tensor  # [chains, *shape], sum of the states since step 0
+    states: Tensor  # [], how many are in it
+    truth: Tensor  # [*shape]
+    scale: Tensor  # [], 2 for {0, 1}: the error is that of the mean spin
+
+
+@dataclass(frozen=True)
+class MarginalError(Metric):
+    """Log RMSE of each chain's running mean against the exact mean, over chains and sites.
+
+    Natural logarithm. On {0, 1} the mean is mapped to 2 mean - 1, the mean spin (Zhang et al. 2022,
+    Figure 3).
+    """
+
+    def init(self, model: EnergyModel, state: Any, reference: Reference) -> MarginalSums:
+        truth = needs(self, reference.mean, "mean")
+        unit = isinstance(model.domain, Binary) and model.domain.is_unit
+        one = truth.new_ones(())
+        return MarginalSums(state.x.clone(), one, truth, one * (2.0 if unit else 1.0))
+
+    def update(self, carry: MarginalSums, state: Any, info: Info) -> MarginalSums:
+        return carry._replace(total=carry.total.add_(state.x), states=carry.states.add_(1))
+
+    def read(self, carry: MarginalSums) -> dict[str, Tensor]:
+        error = (carry.total / carry.states - carry.truth) * carry.scale
+        return {"log_rmse": error.square().mean().sqrt().log()}
+
+
+class Ensemble(NamedTuple):
+    x: Tensor  # [chains, *shape], the current states
+    truth: Tensor  # [*shape]
+    scale: Tensor  # [], as in MarginalSums
+
+
+@dataclass(frozen=True)
+class EnsembleError(Metric):
+    """Log RMSE over sites of the mean of the current states of all chains, natural logarithm.
+
+    For interacting particles (Han et al. 2020): they converge to a fixed set, so averaging over
+    time does not reduce the error of that set. For comparison, n independent exact draws have an
+    error of about sd / sqrt(n), with sd the standard deviation of a site. On {0, 1} the error is
+    that of 2 mean - 1.
+    """
+
+    def init(self, model: EnergyModel, state: Any, reference: Reference) -> Ensemble:
+        sums = MarginalError().init(model, state, reference)
+        return Ensemble(state.x, sums.truth, sums.scale)
+
+    def update(self, carry: Ensemble, state: Any, info: Info) -> Ensemble:
+        return carry._replace(x=state.x)
+
+    def read(self, carry: Ensemble) -> dict[str, Tensor]:
+        error = (carry.x.mean(0) - carry.truth) * carry.scale
+        return {"log_rmse_ensemble": error.square().mean().sqrt().log()}
+
+
+class Average(NamedTuple):
+    total: Tensor  # []
+    steps: Tensor  # []
+
+
+@dataclass(frozen=True)
+class Acceptance(Metric):
+    """Mean acceptance probability since the start, over chains and steps."""
+
+    def init(self, model: EnergyModel, state: Any, reference: Reference) -> Average:
+        zero = torch.zeros((), device=state.x.device)
+        return Average(zero, zero.clone())
+
+    def update(self, carry: Average, state: Any, info: Info) -> Average:
+        return Average(carry.total.add_(info.accept_prob.mean()), carry.steps.add_(1))
+
+    def read(self, carry: Average) -> dict[str, Tensor]:
+        return {"acceptance": carry.total / carry.steps}
+
+
+@dataclass(frozen=True)
+class Unsettled(Metric):
+    """Fraction of steps since the start, over chains, at which the inner loop reached its bound.
+
+    An example of a bound is `sweeps` of rates-herding. NaN for samplers without an inner loop.
+    """
+
+    def init(self, model: EnergyModel, state: Any, reference: Reference) -> Average:
+        zero = torch.zeros((), device=state.x.device)
+        return Average(zero, zero.clone())
+
+    def update(self, carry: Average, state: Any, info: Info) -> Average:
+        if info.unsettled is None:
+            return carry
+        return Average(carry.total.add_(info.unsettled.mean()), carry.steps.add_(1))
+
+    def read(self, carry: Average) -> dict[str, Tensor]:
+        return {"unsettled": carry.total / carry.steps}
+
+
+class Changes(NamedTuple):
+    total: Tensor  # []
+    steps: Tensor  # []
+    x: Tensor  # the state one step ago
+
+
+@dataclass(frozen=True)
+class Changed(Metric):
+    """Mean number of sites that a step changes. A rejected step counts as 0."""
+
+    def init(self, model: EnergyModel, state: Any, reference: Reference) -> Changes:
+        zero = torch.zeros((), device=state.x.device)
+        return Changes(zero, zero.clone(), state.x.clone())
+
+    def update(self, carry: Changes, state: Any, info: Info) -> Changes:
+        moved = (state.x != carry.x).flatten(2).any(-1) if state.x.ndim > 2 else state.x != carry.x
+        total = carry.total.add_(moved.sum() / len(moved))
+        return Changes(total, carry.steps.add_(1), carry.x.copy_(state.x))
+
+    def read(self, carry: Changes) -> dict[str, Tensor]:
+        return {"changed": carry.total / carry.steps}
+
+
+@dataclass(frozen=True)
+class Proposed(Metric):
+    """Mean number of sites that a proposal changes, accepted or not, over the states visited.
+
+    For binary domains, computed from the logits in the sampler's state. With `draws=0`, each site
+    flips independently with probability sigmoid(logit) (DMALA). With `draws=X`, X sites are drawn
+    with replacement from softmax(logits), and each distinct one flips (GWG-X). `Changed`, in
+    contrast, counts a rejected step as 0.
+    """
+
+    draws: int = 0
+
+    def init(self, model: EnergyModel, state: Any, reference: Reference) -> Average:
+        if not (isinstance(model.domain, Binary) and hasattr(state, "logits")):
+            raise ValueError(
+                "Proposed needs a binary model and a sampler whose state has its proposal's logits "
+                f"(gwg, dmala, dula), got {type(state).__name__} on {model.domain}"
+            )
+        zero = torch.zeros((), device=state.x.device)
+        return Average(zero, zero.clone())
+
+    def update(self, carry: Average, state: Any, info: Info) -> Average:
+        if self.draws:
+            flipped = 1 - (1 - state.logits.softmax(-1)) ** self.draws
+        else:
+            flipped = state.logits.sigmoid()
+        return Average(carry.total.add_(flipped.sum(-1).mean()), carry.steps.add_(1))
+
+    def read(self, carry: Average) -> dict[str, Tensor]:
+        return {"proposed": carry.total / carry.steps}
+
+
+class Samples(NamedTuple):
+    x: Tensor  # the current states
+    truth: Tensor
+    within: Within  # of the truth
+    floor: tuple[Tensor, Tensor]  # V and U of ground-truth samples in place of the chains
+
+
+@dataclass(frozen=True)
+class MMD(Metric):
+    """Squared maximum mean discrepancy between the current states and ground-truth samples.
+
+    `mmd_v` is the V-statistic; its logarithm `log_mmd` is shown in Figure 4 of Zhang et al. (2022).
+    `mmd_u` is the unbiased U-statistic, which may be negative. `log_mmd_floor` is the value for
+    equally many independent ground-truth samples in place of the chains.
+    """
+
+    def init(self, model: EnergyModel, state: Any, reference: Reference) -> Samples:
+        truth = needs(self, reference.samples, "samples")
+        floor = needs(self, reference.floor, "floor")[: len(state.x)]
+        own = within(truth)
+        return Samples(state.x, truth, own, mmd_squared(floor, truth, own))
+
+    def update(self, carry: Samples, state: Any, info: Info) -> Samples:
+        return carry._replace(x=state.x)
+
+    def read(self, carry: Samples) -> dict[str, Tensor]:
+        biased, unbiased = mmd_squared(carry.x, carry.truth, carry.within)
+        return {
+            "log_mmd": biased.log(),
+            "mmd_v": biased,
+            "mmd_u": unbiased,
+            "log_mmd_floor": carry.floor[0].log(),
+            "mmd_u_floor": carry.floor[1],
+        }
+
+
+class Traces(NamedTuple):
+    buffer: Tensor  # [draws, chains, sites], in the dtype of `Trace.dtype`
+    position: Tensor  # [1]
+
+
+@dataclass(frozen=True)
+class Trace(Metric):
+    """The states of the last `draws` steps of the first `chains` chains, for ESS and R-hat.
+
+    Stored as the array `trace` `[draws, chains, *shape]`, one byte a site. States must be integers
+    in -128..127.
+    """
+
+    draws: int
+    chains: int = 4
+
+    def init(self, model: EnergyModel, state: Any, reference: Reference) -> Traces:
+        x = state.x[: self.chains]
+        buffer = torch.zeros((self.draws, *x.shape), dtype=torch.int8, device=x.device)
+        return Traces(buffer, torch.zeros(1, dtype=torch.long, device=x.device))
+
+    def update(self, carry: Traces, state: Any, info: Info) -> Traces:
+        row = state.x[: self.chains].to(torch.int8).unsqueeze(0)
+        carry.buffer.index_copy_(0, carry.position, row)
+        return Traces(carry.buffer, carry.position.add_(1).remainder_(self.draws))
+
+    def read(self, carry: Traces) -> dict[str, Tensor]:
+        return {}
+
+    def arrays(self, carry: Traces) -> dict[str, Tensor]:
+        return {"trace": carry.buffer.roll(-int(carry.position), 0)}

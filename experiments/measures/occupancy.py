@@ -1,0 +1,68 @@
+"""Count how often chains visit each state of a small target."""
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from latticework.experiments.measures.metrics import Metric
+from latticework.experiments.measures.reference import Reference
+from latticework.models.base import EnergyModel
+from latticework.samplers.base import Info
+
+
+class Visits(NamedTuple):
+    counts: Tensor  # [chains, states], in the order of `Domain.enumerate`
+    values: Tensor  # of one site, as in `Domain.values`
+    place: Tensor  # [dim], the place value of each site in the index of a state
+
+
+@dataclass(frozen=True)
+class Occupancy(Metric):
+    """Visits to each state after the start, which is not counted. Reports no scalar."""
+
+    def init(self, model: EnergyModel, state: Any, reference: Reference) -> Visits:
+        domain, device = model.domain, state.x.device
+        values = domain.values().to(state.x)
+        sites = torch.arange(domain.dim - 1, -1, -1, device=device)
+        counts = torch.zeros(len(state.x), len(values) ** domain.dim, dtype=torch.long)
+        return Visits(counts.to(device), values, len(values) ** sites)
+
+    def update(self, carry: Visits, state: Any, info: Info) -> Visits:
+        one_hot = carry.values.ndim > 1
+        digits = state.x.argmax(-1) if one_hot else _digits(carry.values, state.x)
+        index = (digits * carry.place).sum(-1, keepdim=True)
+        carry.counts.scatter_add_(1, index, torch.ones_like(index))
+        return carry
+
+    def read(self, carry: Visits) -> dict[str, Tensor]:
+        return {}
+
+
+def _digits(values: Tensor, x: Tensor) -> Tensor:
+    """Index of each entry in the sorted `values`. Faster than binary search for few values."""
+    return (x.unsqueeze(-1) > values[:-1]).sum(-1)
+
+
+def pooled_law(counts: Tensor) -> Tensor:
+    """Each state's fraction of all visits, `[states]`, float64."""
+    total = counts.sum(0).double()
+    return total / total.sum()
+
+
+def noise_floor(counts: Tensor) -> Tensor:
+    """Expected L1 distance between `pooled_law` and its expectation, due to sampling noise.
+
+    Chains are independent. So the spread between their histograms gives the standard error of each
+    frequency, even if states within a chain are correlated. A centred normal error has a mean
+    absolute value of sqrt(2 / pi) standard errors.
+    """
+    laws = counts.double() / counts.sum(-1, keepdim=True)
+    return math.sqrt(2 / math.pi) * (laws.std(0) / math.sqrt(len(laws))).sum()
+
+
+def independent_floor(law: Tensor, draws: int) -> Tensor:
+    """Expected L1 distance between `law` and the histogram of `draws` independent draws from it."""
+    return (2 / math.pi * law * (1 - law) / draws).sqrt().sum()

@@ -1,0 +1,153 @@
+"""Pack the finished records of an experiment into one small zip file that can be committed.
+
+A bundle keeps only what figures, tables and claims read: run.json, metrics.csv and some arrays.
+Curves of more than `ROWS` rows are thinned, and numbers are rounded to 7 digits. To find the arrays
+that are read, packing draws every figure and table and judges every claim on records that log
+each access. Equal records give equal bytes. Imports no torch.
+"""
+
+import json
+import zipfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from io import StringIO
+from pathlib import Path, PurePath
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+from omegaconf import DictConfig
+
+from latticework.experiments.claims.ledger import CLAIMS
+from latticework.experiments.report.draw import make_all
+from latticework.experiments.results.record import Record
+
+ROWS = 200  # of a curve
+LARGEST = 64 * 1024  # bytes of an array's file; larger ones are left out
+TARGET = 200_000  # bytes of a bundle
+EPOCH = (1980, 1, 1, 0, 0, 0)
+ELSEWHERE = ("outputs", "logger", "figures", "tables", "scales", "force")  # of the configuration
+SOURCES = ("root", "cache")  # of its `data`
+MACHINE = ("outputs", "device", "threads", "data.root", "data.cache")  # of the overrides
+
+
+@dataclass(frozen=True)
+class Noting(Record):
+    """A record that logs which of its arrays are opened."""
+
+    opened: set[str] = field(default_factory=set)
+
+    def arrays(self, name: str) -> dict[str, NDArray]:
+        self.opened.add(name)
+        return super().arrays(name)
+
+
+@dataclass(frozen=True)
+class Packed:
+    """Summary of a packed experiment."""
+
+    file: Path
+    size: int
+    runs: int
+    thinned: int  # records of which rows were left out
+    too_large: list[str]  # arrays that are read, but too large to keep
+
+
+def pack(records: Sequence[Record], config: DictConfig, target: Path) -> Packed:
+    """Write the bundle `target` of `records`, all of the experiment `config`."""
+    noting = [Noting(record.path, record.document) for record in records]
+    _open_all(noting, config)
+    files: dict[str, bytes] = {}
+    thinned, too_large = 0, []
+    for record in noting:
+        run = record.path.name
+        kept = []
+        for name in sorted(record.opened):
+            content = (record.path / f"{name}.npz").read_bytes()
+            if len(content) > LARGEST:
+                too_large.append(f"{run}/{name}.npz, {len(content)} bytes")
+                continue
+            files[f"{run}/{name}.npz"] = content
+            kept.append(name)
+        table = thin(record.metrics)
+        thinned += len(table) < len(record.metrics)
+        files[f"{run}/metrics.csv"] = _csv(table).encode()
+        files[f"{run}/run.json"] = _json(record, table, kept).encode()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial = target.with_suffix(".partial")
+    with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        for name in sorted(files):
+            entry = zipfile.ZipInfo(name, EPOCH)
+            entry.compress_type, entry.create_system = zipfile.ZIP_DEFLATED, 3
+            entry.external_attr = 0o644 << 16
+            archive.writestr(entry, files[name], compresslevel=9)
+    partial.replace(target)
+    return Packed(target, target.stat().st_size, len(records), thinned, too_large)
+
+
+def thin(table: pd.DataFrame) -> pd.DataFrame:
+    """At most `ROWS` rows of a curve: both ends, and rows evenly spaced in index and in log index.
+
+    A table that is not a curve is kept whole: its steps do not increase, or some rows lack values.
+    """
+    steps = table["step"].to_numpy() if "step" in table else np.zeros(len(table))
+    if len(table) <= ROWS or (np.diff(steps) <= 0).any() or table.isna().any(axis=None):
+        return table
+    even = np.linspace(0, len(table) - 1, ROWS // 2)
+    early = np.geomspace(1, len(table), ROWS // 2) - 1
+    return table.iloc[np.unique(np.concatenate([even, early]).round().astype(int))]
+
+
+def _open_all(records: Sequence[Record], config: DictConfig) -> None:
+    """Draw every figure and table and judge every claim, so that the records log what is read."""
+    for made in make_all(config, list(records)):
+        if isinstance(made.content, Figure):
+            plt.close(made.content)
+    for claim in CLAIMS:
+        if claim.experiment == config.name:
+            try:
+                claim.judge(list(records))
+            except (LookupError, FileNotFoundError):
+                continue
+
+
+def _csv(table: pd.DataFrame) -> str:
+    buffer = StringIO()
+    table.to_csv(buffer, index=False, float_format="%.7g", lineterminator="\n")
+    return buffer.getvalue()
+
+
+def _json(record: Record, table: pd.DataFrame, kept: list[str]) -> str:
+    """run.json without machine-specific paths; it lists the arrays that the bundle leaves out."""
+    config = {key: value for key, value in record.config.items() if key not in ELSEWHERE}
+    if isinstance(data := config.get("data"), dict):
+        config["data"] = {key: value for key, value in data.items() if key not in SOURCES}
+    there = {path.stem for path in _files(record) if path.suffix == ".npz"}
+    there |= set(record.document.get("left_out") or ())  # packed from a bundle
+    overrides = [o for o in record.document["overrides"] if o.split("=")[0] not in MACHINE]
+    document = {
+        **{key: value for key, value in record.document.items() if key != "files"},
+        "config": config,
+        "overrides": overrides,
+        "left_out": sorted(there - set(kept)),
+        "rows_kept": [len(table), len(record.metrics)],
+    }
+    return json.dumps(_without_paths(document), indent=1, sort_keys=True)
+
+
+def _files(record: Record) -> Iterator[PurePath]:
+    return (PurePath(path.name) for path in record.path.iterdir())
+
+
+def _without_paths(value: Any) -> Any:
+    """Replace each absolute path by its last part."""
+    if isinstance(value, dict):
+        return {key: _without_paths(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_without_paths(item) for item in value]
+    if isinstance(value, str) and PurePath(value).is_absolute():
+        return PurePath(value).name
+    return value

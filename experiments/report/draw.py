@@ -1,0 +1,96 @@
+"""Draw the figures and write the tables of an experiment from its records."""
+
+import io
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import matplotlib as mpl
+import pandas as pd
+from hydra.utils import instantiate
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+from omegaconf import DictConfig
+from PIL import Image
+
+from latticework.experiments.results.estimate import write
+from latticework.experiments.results.record import Record
+from latticework.experiments.results.style import mark_substitute
+
+log = logging.getLogger(__name__)
+
+
+class Made(NamedTuple):
+    """A figure or table of an experiment; `wanting` says why, if it could not be made."""
+
+    name: str
+    kind: str  # figures or tables
+    content: Figure | pd.DataFrame | None
+    wanting: str = ""
+
+
+def make_all(config: DictConfig, records: list[Record]) -> Iterator[Made]:
+    """Yield every figure, then every table, of the experiment `config`, made from `records`.
+
+    An entry of `config.figures` or `config.tables` is a function of the records with its settings.
+    It returns a Figure or a DataFrame. The caller must close the figures.
+    """
+    mpl.use("Agg")
+    for kind in ("figures", "tables"):
+        for name, spec in (config.get(kind) or {}).items():
+            try:
+                made = instantiate(spec, _convert_="all", _partial_=True)(records)
+            except (LookupError, FileNotFoundError) as error:  # the latter: left out of a bundle
+                yield Made(str(name), kind, None, str(error))
+                continue
+            if isinstance(made, Figure):
+                mark_substitute(made, records)
+            yield Made(str(name), kind, made)
+
+
+def html_of(figure: Figure) -> str:
+    """The web page of a figure of text (`experiments.figures.text.Page`); empty for others."""
+    return getattr(figure, "html", "")
+
+
+def png(figure: Figure, dpi: int) -> bytes:
+    """The figure as a PNG with a palette, which halves its size; a page of text shrinks tenfold."""
+    page = bool(html_of(figure))
+    for text in figure.findobj(Text) if page else []:
+        text.set_antialiased(False)
+    drawn, small = io.BytesIO(), io.BytesIO()
+    figure.savefig(drawn, dpi=dpi, facecolor="white")
+    with Image.open(drawn) as image:
+        few = image.convert("RGB").quantize(16 if page else 256, dither=Image.Dither.NONE)
+    few.save(small, "PNG", optimize=True)
+    return small.getvalue()
+
+
+def draw_all(
+    config: DictConfig, folder: Path, records: list[Record], within: str = ""
+) -> list[Path]:
+    """Write the figures and tables of the experiment `config`; return the paths of PNGs and CSVs.
+
+    Figures go to `folder/figures/<name>.{png,pdf}`, tables to `folder/tables/<name>.{csv,md,tex}`,
+    or to their subfolder `within`. If the records do not suffice for an entry, it is skipped with a
+    warning.
+    """
+    written = []
+    for name, kind, made, wanting in make_all(config, records):
+        if made is None:
+            log.warning("%s was not drawn: %s", name, wanting)
+            continue
+        place = folder / kind / within
+        place.mkdir(parents=True, exist_ok=True)
+        if isinstance(made, pd.DataFrame):
+            written.append(write(made, place / f"{name}.csv")[0])
+            continue
+        target = place / f"{name}.png"
+        target.write_bytes(png(made, dpi=160))
+        made.savefig(target.with_suffix(".pdf"))
+        if html := html_of(made):
+            target.with_suffix(".html").write_text(html, encoding="utf-8")
+        mpl.pyplot.close(made)
+        written.append(target)
+    return written

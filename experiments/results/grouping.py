@@ -1,0 +1,234 @@
+"""Group records for averaging: the records of a group differ only in their seed.
+
+Every figure, table and claim gets its records from here. Records that differ in anything else form
+separate groups, each drawn as its own line, box or row, with a label that names the difference. A
+figure whose x axis shows a setting lists it in `axes`: records that differ in an axis stay in one
+group. Where only one setting can be shown, `alone` raises an error for several. Imports no torch.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from latticework.experiments.config.identity import PARTS, SEEDS, SOURCES, canonical, flat
+from latticework.experiments.results.record import Record
+from latticework.experiments.results.style import SAMPLERS, label, sampler_key
+
+Settings = dict[str, str]  # dotted key of the configuration: value as JSON
+CHOICES = ("data", "model", "negatives")  # groups whose option's name may tell records apart
+TARGET = ("data", "model")  # parts that say what is sampled: a label names them where they differ
+LONGEST = 40  # characters of a value in a label
+
+
+class UnlikeRecordsError(LookupError):
+    """Records differ in more than their seed where only one setting can be shown."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Records that differ only in seed and axes.
+
+    `key` is the sampler's key (`style.sampler_key`), which gives its colour. `differs` names the
+    settings in which the group differs from the other groups; it is empty if there is no need. The
+    group is number `place` (from 0) of the sampler's `of` groups.
+    """
+
+    key: tuple[str, int]
+    differs: str
+    records: list[Record]
+    place: int = 0
+    of: int = 1
+
+    @property
+    def label(self) -> str:
+        """`DMALA`, or `DMALA, step_size 0.1`."""
+        return named(label(self.key), self.differs)
+
+
+def named(name: str, differs: str) -> str:
+    """`name`, followed by `differs` if it is not empty."""
+    return ", ".join(filter(None, (name, differs)))
+
+
+def groups(records: Iterable[Record], axes: Sequence[str] = ()) -> list[Group]:
+    """Group records that differ only in seed and `axes`. Samplers are in their usual order.
+
+    `axes` are dotted keys of the configuration, such as `model.coupling`; `task` includes every key
+    below it. Of several records with the same identity and data, only the first is used.
+    """
+    found = [_Part(some, settings(some[0], axes)) for some in by_setting(once(records), axes)]
+    targets = _telling(found, [k for k in _keys(found) if k.split(".")[0] in TARGET])
+    siblings: dict[tuple[str, int], list[_Part]] = {}
+    for part in found:
+        siblings.setdefault(sampler_key(part.records[0]), []).append(part)
+    result: list[Group] = []
+    for key in sorted(siblings, key=in_order):
+        some = siblings[key]
+        own = list(dict.fromkeys([*_telling(some, _keys(some)), *targets]))
+        some.sort(key=lambda part: [_ordered(part, name) for name in own])
+        texts = [", ".join(_words(name, part.value(name)) for name in own) for part in some]
+        result += [
+            Group(key, text, part.records, place, len(some))
+            for place, (part, text) in enumerate(zip(some, texts, strict=True))
+        ]
+    return result
+
+
+def by_setting(records: Iterable[Record], axes: Sequence[str] = ()) -> list[list[Record]]:
+    """Lists of records that agree in all `settings`, in the order of their first records."""
+    parts: dict[str, list[Record]] = {}
+    for record in records:
+        parts.setdefault(json.dumps(settings(record, axes), sort_keys=True), []).append(record)
+    return list(parts.values())
+
+
+def by_sampler(
+    records: Iterable[Record], axes: Sequence[str] = ()
+) -> dict[tuple[str, int], list[Record]]:
+    """The records of each sampler, where only one setting per sampler can be shown.
+
+    Raises UnlikeRecordsError if the records of a sampler differ in more than seed and `axes`.
+    """
+    found = groups(records, axes)
+    for group in found:
+        if group.of > 1:
+            alone((r for other in found if other.key == group.key for r in other.records), axes)
+    return {group.key: group.records for group in found}
+
+
+def alone(records: Iterable[Record], axes: Sequence[str] = ()) -> list[Record]:
+    """The records without duplicates, if they differ only in seed and `axes`.
+
+    Otherwise raises UnlikeRecordsError, which names the keys in which they differ.
+    """
+    kept = once(records)
+    found = groups(kept, axes)
+    if len(found) > 1:
+        parts = [_Part(group.records, settings(group.records[0], axes)) for group in found]
+        keys = _telling(parts, _keys(parts))
+        values = (
+            f"{key} ({', '.join(sorted({_text(p.value(key)) for p in parts}))})" for key in keys
+        )
+        raise UnlikeRecordsError(
+            f"records that differ in more than their seed are not averaged: {'; '.join(values)}"
+        )
+    return kept
+
+
+def once(records: Iterable[Record]) -> list[Record]:
+    """The first record of each identity and data, so that a repeated run counts once."""
+    first: dict[str, Record] = {}
+    for record in records:
+        seeds = {key: record.config.get(key) for key in SEEDS}
+        first.setdefault(json.dumps([settings(record), seeds], sort_keys=True), record)
+    return list(first.values())
+
+
+def settings(record: Record, axes: Sequence[str] = ()) -> Settings:
+    """The settings that determine the record's numbers, without seeds and `axes`, by dotted key.
+
+    Includes which data were found. A key that is null is left out, so that older records, which
+    lack the key, compare equal.
+    """
+    parts = {key: record.config.get(key) for key in PARTS}
+    parts["task"] = flat(parts["task"])
+    data = parts["data"]
+    if isinstance(data, dict):
+        parts["data"] = {key: value for key, value in data.items() if key not in SOURCES}
+    dotted = dict(_dotted(canonical(parts, SOURCES)))
+    for name, key in (("data", "variant"), ("language", "used")):
+        dotted[f"{name}.{key}"] = json.dumps((record.document.get(name) or {}).get(key))
+    return {
+        key: value
+        for key, value in dotted.items()
+        if value != "null" and not any(f"{key}.".startswith(f"{axis}.") for axis in axes)
+    }
+
+
+def _dotted(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    if isinstance(value, list) and any(isinstance(item, dict) for item in value):
+        value = dict(enumerate(value))
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from _dotted(item, f"{path}.{key}" if path else str(key))
+    else:
+        yield path, json.dumps(value)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Records of one setting, and the keys by which they may differ from others."""
+
+    records: list[Record]
+    settings: Settings
+
+    def value(self, key: str) -> str | None:
+        """The setting `key` as JSON, or the option chosen for a group."""
+        if key in CHOICES:
+            name = self.records[0].choices.get(key)
+            return None if name is None else json.dumps(name)
+        return self.settings.get(key)
+
+
+def _keys(parts: Sequence[_Part]) -> list[str]:
+    """The keys in which the parts differ, the most recognisable first.
+
+    The order is: keys set on the command line, choices of groups, other settings.
+    """
+    every = {key for part in parts for key in part.settings}
+    differ = [key for key in (*CHOICES, *every) if len({part.value(key) for part in parts}) > 1]
+    given = {
+        override.partition("=")[0].lstrip("+~")
+        for part in parts
+        for record in part.records
+        for override in record.document.get("overrides") or ()
+    } - set(CHOICES)
+
+    def rank(key: str) -> tuple[bool, bool, bool, bool, int, str]:
+        inner = "_target_" in key or any(word.isdigit() for word in key.split("."))
+        own = key.startswith("sampler.")
+        return key not in given, key not in CHOICES, inner, not own, key.count("."), key
+
+    return sorted(differ, key=rank)
+
+
+def _telling(parts: Sequence[_Part], keys: Sequence[str]) -> list[str]:
+    """A greedy subset of `keys`, in their order, that tells apart as many parts as all of them."""
+    chosen: list[str] = []
+
+    def classes(some: Sequence[str]) -> int:
+        return len({tuple(part.value(key) for key in some) for part in parts})
+
+    for key in keys:
+        if classes([*chosen, key]) > classes(chosen):
+            chosen.append(key)
+    return chosen
+
+
+def in_order(key: tuple[str, int]) -> tuple[int, int]:
+    """A sort key for legends: the sampler's place in SAMPLERS, unknown samplers last."""
+    names = list(SAMPLERS)
+    return names.index(key[0]) if key[0] in names else len(names), key[1]
+
+
+def _ordered(part: _Part, key: str) -> tuple[bool, float, str]:
+    """A sort key: numbers in increasing order, then text."""
+    value = json.loads(part.value(key) or "null")
+    is_number = isinstance(value, int | float)
+    return not is_number, float(value) if is_number else 0.0, str(value)
+
+
+def _words(key: str, value: str | None) -> str:
+    """A setting in words: `step_size 0.1` for the sampler, `model.coupling 0.3` for other parts."""
+    return f"{key.removeprefix('sampler.')} {_text(value)}"
+
+
+def _text(value: str | None) -> str:
+    if value is None:
+        return "null"
+    found = json.loads(value)
+    if isinstance(found, float):
+        return f"{found:g}"
+    text = found if isinstance(found, str) else value.replace(" ", "")
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."

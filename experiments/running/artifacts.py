@@ -1,0 +1,63 @@
+"""Expensive inputs that runs share: a trained model, its ground-truth samples, generated data.
+
+An artifact is a set of tensors. It is computed once and stored under
+`outputs/artifacts/<kind>-<hash>/`. The hash covers everything that determines the tensors;
+`spec.json` beside them holds that specification. If several runs need an artifact at the same time,
+one computes it and the others wait.
+"""
+
+import hashlib
+import json
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from filelock import FileLock
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from latticework.experiments.running import writing
+from latticework.experiments.running.run import Run
+
+log = logging.getLogger(__name__)
+PLAIN = (bool, int, float, str, tuple)
+
+
+def artifact(
+    run: Run, kind: str, spec: dict[str, Any], make: Callable[[], dict[str, Tensor]]
+) -> dict[str, Tensor]:
+    """The tensors that `make()` returns for `spec`, read from disk if they already exist.
+
+    `spec` must hold everything that the result depends on, as JSON values. The run's record notes
+    the artifact's name.
+    """
+    text = json.dumps(spec, indent=2, sort_keys=True)
+    name = f"{kind}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+    folder = run.outputs / "artifacts" / name
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / "tensors.safetensors"
+    with FileLock(folder / ".lock"):
+        if not file.exists():
+            log.info("computing the shared artifact %s", name)
+            tensors = make()
+            writing.write(folder / "spec.json", text)
+            writing.write(file, writing.tensors(tensors))
+    run.note(artifacts=[*run.notes.get("artifacts", []), name])
+    return load_file(file, device=str(run.device))
+
+
+def fingerprint(model: nn.Module) -> str:
+    """Hash of a model: its classes and their plain settings, its domain, parameters and buffers.
+
+    Targets given as functions (`models.base.Function`) on the same domain have the same hash.
+    """
+    digest = hashlib.sha256(str(getattr(model, "domain", "")).encode())
+    for name, module in model.named_modules():
+        settings = {k: v for k, v in vars(module).items() if isinstance(v, PLAIN)}
+        settings.pop("training")
+        settings.pop("untrained", None)  # the weights themselves are hashed
+        digest.update(f"{name} {type(module).__name__} {sorted(settings.items())}".encode())
+    for name, value in (*model.named_parameters(), *model.named_buffers()):
+        digest.update(name.encode())
+        digest.update(value.detach().contiguous().cpu().numpy().tobytes())
+    return digest.hexdigest()[:16]

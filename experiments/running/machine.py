@@ -1,0 +1,72 @@
+"""Facts about the machine and the code, for the record."""
+
+import os
+import platform
+import resource
+import subprocess
+import sys
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def find_device(name: str) -> torch.device:
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if name.startswith("cuda"):
+        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if (torch.device(name).index or 0) >= count:
+            seen = f"{count} CUDA device{'s' * (count > 1)}" if count else "no CUDA device"
+            raise ValueError(f"device={name} is not available: this PyTorch sees {seen}")
+    return torch.device(name)
+
+
+def peak_memory(device: torch.device) -> int:
+    """Peak memory of the process in bytes: an upper bound for this run.
+
+    On a GPU, the peak of the memory that PyTorch reserved there.
+    """
+    if device.type == "cuda":
+        return torch.cuda.max_memory_reserved(device)
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def device_name(device: torch.device) -> str:
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"{device.type} ({platform.machine()}, {os.cpu_count()} cores)"
+
+
+def versions() -> dict[str, str]:
+    versions = {"python": sys.version.split()[0]}
+    for package in ("latticework", "torch", "numpy", "hydra-core", "arviz"):
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:  # an un-installed checkout
+            continue
+    return versions
+
+
+@cache
+def commit() -> dict[str, Any]:
+    """The git commit, and whether the checkout had changes.
+
+    Read once per process: all runs of a sweep execute the code that was loaded at its start.
+    """
+
+    def git(*words: str) -> str:
+        done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True)
+        if done.returncode:
+            raise OSError(done.stderr)
+        return done.stdout.strip()
+
+    try:
+        return {"commit": git("rev-parse", "HEAD"), "dirty": bool(git("status", "--porcelain"))}
+    except OSError:  # no git, or not a checkout
+        return {"commit": None, "dirty": None}

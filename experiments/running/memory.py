@@ -1,0 +1,95 @@
+"""The memory of a loop: a dataclass that becomes a checkpoint and comes back from one.
+
+    @dataclass
+    class Training(Memory):
+        model: Module
+        stepper: Optimizer
+        rng: Generator
+        state: State
+        best: float = -math.inf
+
+Its fields are all that the loop changes. experiments/running/checkpoint.py says how a loop uses it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+import torch
+from torch import Generator, Tensor
+
+CPU = torch.device("cpu")
+
+
+@dataclass(eq=False)
+class Memory:
+    """Base of the dataclasses that hold what a loop changes. Memories may hold memories."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """The fields by name: references, as in PyTorch. `captured` makes copies."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def load_state_dict(self, saved: Mapping[str, Any], device: torch.device = CPU) -> None:
+        """Set every field to what `captured` stored of it, with tensors on `device`."""
+        for name, value in self.state_dict().items():
+            setattr(self, name, restored(value, saved[name], device))
+
+
+def captured(value: Any) -> Any:
+    """`value` as plain containers, numbers and tensors that share no memory with it.
+
+    Raises TypeError for anything that a checkpoint cannot hold.
+    """
+    if isinstance(value, Tensor):
+        return value.detach().cpu().clone()
+    if isinstance(value, Generator):
+        return value.get_state()
+    if hasattr(value, "load_state_dict"):
+        return captured(value.state_dict())
+    if isinstance(value, dict):
+        return {key: captured(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        items = [captured(item) for item in value]
+        return items if isinstance(value, list) else tuple(items)
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise TypeError(
+        f"a checkpoint holds tensors, numbers, text, containers of them, generators and objects "
+        f"with a state_dict, got {type(value).__name__}"
+    )
+
+
+def restored(value: Any, saved: Any, device: torch.device) -> Any:
+    """What `captured` stored of `value`; generators and objects are restored in place."""
+    if isinstance(value, Generator):
+        value.set_state(saved)
+        return value
+    if isinstance(value, Memory):
+        value.load_state_dict(saved, device)
+        return value
+    if hasattr(value, "load_state_dict"):
+        value.load_state_dict(saved)
+        return value
+    if isinstance(saved, dict):
+        known = value if isinstance(value, dict) else {}
+        return {key: restored(known.get(key), item, device) for key, item in saved.items()}
+    if isinstance(saved, list | tuple):
+        same = isinstance(value, list | tuple) and len(value) == len(saved)
+        olds = value if same else [None] * len(saved)
+        items = [restored(old, new, device) for old, new in zip(olds, saved, strict=True)]
+        return type(value)(*items) if hasattr(value, "_fields") else type(saved)(items)
+    return saved.to(device) if isinstance(saved, Tensor) else saved
+
+
+def described(value: Any) -> str:
+    """What a checkpoint must have in common with the run that takes it up.
+
+    The fields of a memory, the classes of its objects and the shapes of a module's tensors.
+    """
+    if isinstance(value, Memory):
+        inner = ", ".join(f"{k}: {described(v)}" for k, v in sorted(value.state_dict().items()))
+        return f"{type(value).__name__} {{{inner}}}"
+    if isinstance(value, torch.nn.Module):
+        state = value.state_dict()
+        return f"{type(value).__name__} { {k: list(v.shape) for k, v in state.items()} }"
+    return type(value).__name__ if hasattr(value, "load_state_dict") else ""

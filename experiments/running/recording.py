@@ -1,0 +1,264 @@
+"""Execute one run and write its record, safely with respect to crashes and concurrent processes.
+
+A record is a folder. `metrics.csv` grows during the run. `run.json` is written last: it marks the
+run as finished and holds the checksum of every other file. `error.txt` holds the traceback of a
+failed run. `checkpoints/` is removed when the run has finished. The running process holds `.lock`,
+a lock of the operating system that is released when the process ends. `.holder` names that process,
+and `.crash` says how it died if a signal killed it (experiments/running/watch.py).
+"""
+
+import json
+import logging
+import os
+import shutil
+import socket
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from filelock import FileLock, Timeout
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
+from hydra.utils import instantiate
+from omegaconf import DictConfig
+
+from latticework.experiments.config.checks import checked
+from latticework.experiments.config.errors import summary, wants_traceback
+from latticework.experiments.config.folders import CLAIM, find, identity_in, run_name
+from latticework.experiments.config.identity import digest, same
+from latticework.experiments.config.resolvers import resolved
+from latticework.experiments.results.record import checksums, damage
+from latticework.experiments.running import writing
+from latticework.experiments.running.checkpoint import Checkpoints, made_for
+from latticework.experiments.running.machine import (
+    commit,
+    device_name,
+    find_device,
+    peak_memory,
+    versions,
+)
+from latticework.experiments.running.run import Run
+from latticework.experiments.running.watch import HOLDER, cause, crash_noted
+
+log = logging.getLogger(__name__)
+LOCK = ".lock"
+
+
+def record(cfg: DictConfig, perform: Callable[[DictConfig, Run], None]) -> None:
+    """Execute `perform`, and write its record to the folder that Hydra's output folder names.
+
+    An existing record of the same resolved configuration is found however it was spelled
+    (`experiments.config.folders`). What happens depends on that record:
+
+    - Finished: it is kept. `force=true` runs it again.
+    - Damaged, or of another configuration under the same name: it is moved to `outputs/superseded`,
+      and the run starts from the beginning.
+    - Unfinished: it resumes from its checkpoint, or starts from the beginning without one.
+    - In use by another process: this process waits; in a sweep, it skips the run.
+
+    If a run fails, `error.txt` holds its traceback and the sweep continues. The callback at the end
+    of the sweep reports the failures.
+    """
+    asked = Path(HydraConfig.get().runtime.output_dir)
+    try:
+        config = _configuration(cfg)
+        path = _claimed(asked, config)
+    except Exception as error:  # noqa: BLE001 - whatever a run raises belongs in its record
+        _fail(asked, error)
+        return
+    with _held(path) as ours:
+        if ours:
+            _record(cfg, config, path, perform)
+
+
+def _configuration(cfg: DictConfig) -> dict[str, Any]:
+    """The run's own part of `cfg`, resolved and checked.
+
+    The configuration of a single run was checked before Hydra made its folder
+    (`experiments.report.finish.Finish`). In a sweep each run is checked here, so that a mistake in
+    one run leaves the others.
+    """
+    single = HydraConfig.get().mode == RunMode.RUN
+    return resolved(cfg) if single else checked(cfg)
+
+
+def _claimed(asked: Path, config: dict[str, Any]) -> Path:
+    """The folder for the record of `config`: an existing folder of that identity, or `asked`.
+
+    A lock makes the search and the claim atomic, so that concurrent processes agree.
+    """
+    mine, parent = digest(config), asked.parent
+    with FileLock(parent / LOCK):
+        path = find(parent, mine, asked.name) or _begun(parent, config) or asked
+        if path != asked:
+            _remove_if_unused(asked)
+        if not (path / CLAIM).exists() or identity_in(path) != mine:
+            (path / CLAIM).write_text(mine)
+        _retire(parent / _own_name(), path, Path(config["outputs"]).resolve())
+    return path
+
+
+def _own_name() -> str:
+    hydra = HydraConfig.get()
+    return run_name(hydra.overrides.task, hydra.job.config.override_dirname.exclude_keys)
+
+
+def _retire(named: Path, path: Path, outputs: Path) -> None:
+    """Move away the record in `named` if the record of this run is in another folder, `path`.
+
+    `named` is the folder named after this run. It holds another configuration if a default has
+    changed since.
+    """
+    if named == path:
+        return
+    log.info("%s has the same configuration as %s", named.name, path)
+    if (named / "run.json").exists():
+        with FileLock(named / LOCK):
+            _set_aside(named, outputs)
+
+
+def _begun(parent: Path, config: dict[str, Any]) -> Path | None:
+    """The folder of an unfinished run of `config` without an identity file (older versions)."""
+    for checkpoints in sorted(parent.glob("*/checkpoints")):
+        folder = checkpoints.parent
+        if identity_in(folder) is None:
+            earlier = made_for(checkpoints)
+            if earlier is not None and same(earlier, config):
+                return folder
+    return None
+
+
+def _remove_if_unused(folder: Path) -> None:
+    """Delete a folder that holds only the files that Hydra writes at the start of a run."""
+    if all(path.name == ".hydra" or path.suffix == ".log" for path in folder.iterdir()):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _record(
+    cfg: DictConfig,
+    config: dict[str, Any],
+    path: Path,
+    perform: Callable[[DictConfig, Run], None],
+) -> None:
+    try:
+        (path / "error.txt").unlink(missing_ok=True)
+        outputs = Path(config["outputs"]).resolve()
+        if (path / "run.json").exists():
+            fault = damage(path)
+            if not fault:
+                earlier = json.loads((path / "run.json").read_text())
+                if same(earlier, config) and not cfg.force:
+                    log.info("already finished: %s (force=true runs it again)", path)
+                    return
+            else:
+                log.warning("the record %s is damaged: %s; running it again", path, fault)
+            _set_aside(path, outputs)
+        _execute(cfg, config, path, outputs, perform)
+    except Exception as error:  # noqa: BLE001 - whatever a run raises belongs in its record
+        _fail(path, error)
+
+
+@contextmanager
+def _held(path: Path) -> Iterator[bool]:
+    """Hold the record's lock inside the block; yield whether it was acquired.
+
+    If another process holds the lock, wait for it; in a sweep, yield False at once. The operating
+    system releases the lock when the process dies.
+    """
+    lock, holder = FileLock(path / LOCK), path / HOLDER
+    try:
+        lock.acquire(blocking=False)
+    except Timeout:
+        who = holder.read_text() if holder.exists() else "another process"
+        if HydraConfig.get().mode == RunMode.MULTIRUN:
+            log.warning("skipped, %s is running it: %s", who, path)
+            yield False
+            return
+        log.warning("waiting for %s, which is running it: %s", who, path)
+        lock.acquire()
+    try:
+        if holder.exists():  # its process would have removed it
+            signal = cause(path) or "a signal that leaves no trace, such as SIGKILL"
+            log.warning("%s ran this before and died of %s", holder.read_text(), signal)
+        holder.write_text(f"process {os.getpid()} on {socket.gethostname()}")
+        with crash_noted(path):
+            yield True
+    finally:
+        holder.unlink(missing_ok=True)
+        lock.release()
+
+
+def _fail(path: Path, error: Exception) -> None:
+    """Log `error` and write its traceback to error.txt; exit if that cannot be written."""
+    cause, trace = summary(error), traceback.format_exc()
+    try:
+        (path / "error.txt").write_text(f"{cause}\n\n{trace}")
+    except OSError as unwritable:
+        raise SystemExit(
+            f"failed: {path}: {cause}; error.txt could not be written either: {unwritable}"
+        ) from error
+    log.error("failed: %s", cause)
+    log.error(trace if wants_traceback() else f"the traceback is in {path / 'error.txt'}")
+
+
+def _execute(
+    cfg: DictConfig,
+    config: dict[str, Any],
+    path: Path,
+    outputs: Path,
+    perform: Callable[[DictConfig, Run], None],
+) -> None:
+    if cfg.threads != "auto":
+        torch.set_num_threads(cfg.threads)
+    run = Run(
+        path,
+        device=find_device(cfg.device),
+        seed=cfg.seed,
+        model_seed=cfg.model_seed,
+        outputs=outputs,
+        loggers=[instantiate(logger) for logger in (cfg.logger or {}).values()],
+        config=config,
+        checkpoint=cfg.checkpoint,
+    )
+    run.take_up(config)
+    for logger in run.loggers:
+        logger.start(path, config)
+    try:
+        perform(cfg, run)
+    finally:
+        for logger in run.loggers:
+            logger.finish()
+    hydra = HydraConfig.get()
+    document = {
+        "config": config,
+        "choices": {k: v for k, v in hydra.runtime.choices.items() if not k.startswith("hydra")},
+        "overrides": list(hydra.overrides.task),
+        "seconds": run.seconds,
+        "device": device_name(run.device),
+        "threads": torch.get_num_threads(),
+        "peak_memory_bytes": peak_memory(run.device),
+        "versions": versions(),
+        **commit(),
+        **run.notes,
+        "files": checksums(path),
+    }
+    writing.write(path / "run.json", json.dumps(document, indent=2))
+    run.checkpoints.remove()
+    log.info("finished: %s", path)
+
+
+def _set_aside(path: Path, outputs: Path) -> None:
+    """Move the record to `superseded`; run.json last, so that an interrupted move is detected."""
+    moment = time.time_ns() % 10**9  # two within one second keep apart
+    stamp = f"{time.strftime('%Y%m%d-%H%M%S')}-{moment:09}"
+    target = outputs / "superseded" / f"{path.relative_to(outputs)}-{stamp}"
+    target.mkdir(parents=True)
+    Checkpoints(path / "checkpoints").remove()
+    for file in sorted(path.iterdir(), key=lambda file: file.name == "run.json"):
+        if file.is_file() and not file.name.startswith(".") and file.suffix != ".log":
+            file.rename(target / file.name)
+    log.info("an earlier record was moved to %s", target)

@@ -1,0 +1,265 @@
+"""The sampling loop: it combines a kernel with metrics, timing and CUDA graphs.
+
+The loop reuses memory: a step may overwrite the state it is given, and a metric its carry. A
+Reading is a copy and stays valid. Only `Chain.memory` exposes the buffers themselves.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from statistics import median
+from typing import Any, NamedTuple
+
+import torch
+from torch import Generator, Tensor
+from torch.utils import _pytree as pytree
+
+from latticework.experiments.measures.metrics import Metric
+from latticework.experiments.measures.reference import Reference
+from latticework.experiments.running.memory import Memory
+from latticework.experiments.sampling.poison import Poisoned, copied
+from latticework.models.base import EnergyModel
+from latticework.samplers.base import Sampler
+
+Block = Callable[[Any, list], tuple[Any, list]]
+
+
+class Reading(NamedTuple):
+    """What is read from the chains every `every` steps. Later steps do not change these copies."""
+
+    step: int
+    state: Any
+    values: dict[str, Tensor]  # scalars on the device, by name
+    carries: list[Any]  # one a metric
+
+
+def run_chain(
+    sampler: Sampler,
+    model: EnergyModel,
+    x: Tensor,
+    rng: Generator,
+    *,
+    steps: int,
+    every: int,
+    metrics: Sequence[Metric] = (),
+    reference: Reference | None = None,
+    debug: bool = False,
+) -> Iterator[Reading]:
+    """Advance all chains `steps` times from `x` `[chains, *shape]`, with a reading every `every`.
+
+    The first reading is that of step 0. Readings are copies, so `list(run_chain(...))` is safe. On
+    a GPU, `every` steps are captured as one CUDA graph. With `debug=True`, the old state is
+    overwritten with NaN after each step (`experiments.sampling.poison`), which reveals samplers and
+    metrics that still read it.
+
+    Raises ValueError if `x` is not a valid start (`samplers.checks`) or `every` is below 1, and
+    RuntimeError if a chain becomes NaN under `debug`.
+    """
+    if every < 1:
+        raise ValueError(f"every must be 1 or more, got {every}")
+    if debug:
+        sampler = Poisoned(sampler)
+    chain = Chain(sampler, model, x, rng, every=every, metrics=metrics, reference=reference)
+    yield chain.reading(0)
+    for step in range(every, steps + 1, every):
+        chain.advance()
+        if debug and chain.state.x.isnan().any():
+            raise RuntimeError(
+                f"a chain is NaN by step {step}: {sampler} or the model has read the memory of an "
+                "old state; copy what must outlive a step"
+            )
+        yield chain.reading(step)
+
+
+@dataclass(init=False, eq=False)
+class Chain(Memory):
+    """Chains that advance `every` steps at a time. A checkpoint stores the three fields.
+
+    The next `advance` may overwrite `state` and `carries`. `values` reads the metrics without
+    copying the state. A `reading` is a copy and safe to keep.
+    """
+
+    state: Any  # the sampler's
+    carries: list[Any]  # one a metric
+    rng: Generator
+
+    def __init__(
+        self,
+        sampler: Sampler,
+        model: EnergyModel,
+        x: Tensor,
+        rng: Generator,
+        *,
+        every: int,
+        metrics: Sequence[Metric] = (),
+        reference: Reference | None = None,
+    ) -> None:
+        self.metrics = metrics
+        with torch.no_grad():
+            state = sampler.init(x, model)
+            carries = [metric.init(model, state, reference or Reference()) for metric in metrics]
+        self.state, self.carries, self.rng = state, carries, rng
+        self._block = block_of(sampler, model, rng, every, metrics)
+        self._captured = not x.is_cuda
+
+    def advance(self) -> None:
+        with torch.no_grad():
+            if not self._captured:
+                self._block = capture(self._block, self.state, self.carries, self.rng)
+                self._captured = True
+            self.state, self.carries = self._block(self.state, self.carries)
+
+    def values(self) -> dict[str, Tensor]:
+        """Current values of the metrics by name, scalars on the device."""
+        pairs = zip(self.metrics, self.carries, strict=True)
+        with torch.no_grad():
+            readings = [metric.read(carry) for metric, carry in pairs]
+        return {name: value.clone() for reading in readings for name, value in reading.items()}
+
+    def reading(self, step: int) -> Reading:
+        """A copy of the state, the metrics' values and their carries, labelled with `step`."""
+        values = self.values()
+        return Reading(step, copied(self.state), values, copied(self.carries))
+
+
+def block_of(
+    sampler: Sampler, model: EnergyModel, rng: Generator, steps: int, metrics: Sequence[Metric]
+) -> Block:
+    """A function that takes a state and the metrics' carries through `steps` steps."""
+
+    def advance(state: Any, carries: list) -> tuple[Any, list]:
+        for _ in range(steps):
+            state, info = sampler.step(state, model, rng)
+            carries = [m.update(c, state, info) for m, c in zip(metrics, carries, strict=True)]
+        return state, carries
+
+    return advance
+
+
+def seconds_per_step(
+    sampler: Sampler, model: EnergyModel, x: Tensor, rng: Generator, *, steps: int, blocks: int = 5
+) -> float:
+    """Seconds for one step of all chains: the median over `blocks` blocks of `steps` steps.
+
+    The device is synchronised before and after each block. Metrics are not computed here, so the
+    time is that of sampling alone.
+    """
+    times = []
+    with torch.no_grad():
+        state = sampler.init(x, model)
+        advance = block_of(sampler, model, rng, steps, ())
+        if x.is_cuda:
+            advance = capture(advance, state, [], rng)
+        state, _ = advance(state, [])  # warm-up
+        for _ in range(blocks):
+            synchronise(x.device)
+            start = time.perf_counter()
+            state, _ = advance(state, [])
+            synchronise(x.device)
+            times.append((time.perf_counter() - start) / steps)
+    return median(times)
+
+
+def synchronise(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+# Methods that evaluate the whole model, and methods that evaluate a few sites.
+WHOLE = ("forward", "gradient", "log_prob_and_grad", "evaluate_with_cache", "evaluate_flipped")
+LOCAL = (
+    "log_odds", "conditional", "differences", "differences_after",
+    "block_log_probs", "site_log_probs",
+)  # fmt: skip
+
+
+class EvaluationCount(NamedTuple):
+    whole: int
+    local: int
+
+
+def evaluations_per_step(
+    sampler: Sampler, model: EnergyModel, x: Tensor, rng: Generator
+) -> EvaluationCount:
+    """How often one step evaluates the model, counted on the second step.
+
+    Only outermost calls count. For example, the default gradient calls `forward`; this is one
+    evaluation, of the gradient.
+    """
+    with torch.no_grad():
+        state, _ = sampler.step(sampler.init(x, model), model, rng)
+        with _counted(model) as calls:
+            sampler.step(state, model, rng)
+    return EvaluationCount(sum(c in WHOLE for c in calls), sum(c in LOCAL for c in calls))
+
+
+@contextmanager
+def _counted(model: EnergyModel) -> Iterator[list[str]]:
+    calls: list[str] = []
+    depth = 0
+
+    def counting(name: str) -> Callable:
+        method = getattr(model, name)
+
+        def wrapper(*args: Any) -> Any:
+            nonlocal depth
+            if depth == 0:
+                calls.append(name)
+            depth += 1
+            try:
+                return method(*args)
+            finally:
+                depth -= 1
+
+        return wrapper
+
+    names = (*WHOLE, *LOCAL)
+    wrappers = {name: counting(name) for name in names}
+    try:
+        for name, wrapper in wrappers.items():
+            setattr(model, name, wrapper)
+        yield calls
+    finally:
+        for name in names:
+            model.__dict__.pop(name, None)
+
+
+def capture(block: Block, state: Any, carries: list, rng: Generator) -> Block:
+    """Record `block` as one CUDA graph. The replayed chain equals the eager one bit for bit.
+
+    Any kernel can be captured: kernels read no device data on the host, and all randomness comes
+    from `rng`, whose state the graph advances on each replay. Warm-up and capture use separate
+    buffers.
+    """
+    buffers, spec = pytree.tree_flatten((state, carries))
+
+    def fresh() -> tuple[Any, list]:
+        return pytree.tree_unflatten([leaf.clone() for leaf in buffers], spec)
+
+    seed_state = rng.get_state()
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):  # autograd, cuBLAS and Triton allocate here
+        for _ in range(3):
+            block(*fresh())
+    torch.cuda.current_stream().wait_stream(stream)
+    rng.set_state(seed_state)
+
+    inputs = pytree.tree_unflatten([leaf.clone() for leaf in buffers], spec)
+    slots = pytree.tree_leaves(inputs)
+    graph = torch.cuda.CUDAGraph()
+    graph.register_generator_state(rng)
+    with torch.cuda.graph(graph):
+        outputs = pytree.tree_leaves(block(*inputs))
+        for slot, output in zip(slots, outputs, strict=True):
+            slot.copy_(output)
+
+    def replay(state: Any, carries: list) -> tuple[Any, list]:
+        for slot, leaf in zip(slots, pytree.tree_leaves((state, carries)), strict=True):
+            if slot is not leaf:
+                slot.copy_(leaf)
+        graph.replay()
+        return inputs
+
+    return replay

@@ -1,0 +1,53 @@
+"""Run chains and keep every state, for estimators that need all samples."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Generator, Tensor
+
+from latticework.experiments.measures.metrics import Unsettled
+from latticework.experiments.running.memory import Memory
+from latticework.experiments.running.run import Run
+from latticework.experiments.sampling.chain import Chain
+from latticework.models.base import EnergyModel
+from latticework.samplers.base import Sampler
+
+
+@dataclass(eq=False)
+class Drawing(Memory):
+    """The chains, and the states drawn so far."""
+
+    chain: Chain
+    drawn: Tensor  # [steps, chains, dim], uint8
+
+
+def consecutive(
+    sampler: Sampler,
+    model: EnergyModel,
+    x: Tensor,
+    rng: Generator,
+    steps: int,
+    run: Run | None = None,
+) -> Tensor:
+    """The states after each step from `x` `[chains, dim]`, uint8 `[steps * chains, dim]`.
+
+    States are in the order of the steps; the start is not included. With a `run`, the loop shows
+    its progress and can be resumed. If the sampler has an inner loop, the record then notes
+    `unsettled`, the fraction of steps at which that loop reached its bound. Raises ValueError for
+    states other than 0 and 1.
+    """
+    chain = Chain(sampler, model, x, rng, every=1, metrics=[] if run is None else [Unsettled()])
+    memory = Drawing(chain, torch.empty(steps, *x.shape, dtype=torch.uint8, device=x.device))
+    rounds = range(1, steps + 1)
+    for step in run.resumable(memory, "sampling", total=steps) if run is not None else rounds:
+        chain.advance()
+        memory.drawn[step - 1] = chain.state.x
+    last = chain.state.x
+    if last.isnan().any():
+        raise ValueError("a chain became NaN; look at the model: did its training diverge?")
+    if not ((last == 0) | (last == 1)).all():
+        raise ValueError("samples must be 0 or 1 here; set sampler.emit=sample")
+    if run is not None and not math.isnan(share := float(chain.reading(steps).values["unsettled"])):
+        run.note(unsettled=share)
+    return memory.drawn.flatten(0, 1)
