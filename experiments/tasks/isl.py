@@ -33,24 +33,15 @@ def isl_curve(
 ) -> None:
     """ISL of the test rows under the first n consecutive samples, for n on a log scale.
 
-    <<<<<<< HEAD
-    Any sampler on any model of zeros and ones will do. beta is chosen on the validation rows with
-    all samples (`isl`), or with the first n alone (`isl_own_beta`); `points` and
-    `validation_points` limit both sets of rows, None takes all. `validation_isl` is the ISL of the
-    validation rows under all samples, and settings are chosen by it. The training rows as centres,
-    with a beta of their own, are the reference `parzen`, made once for all samplers. The last
-    `keep` samples are stored in `sequence`. Raises ValueError without data, and for a model that is
-    meant to be learned and is not (`experiments.learning.training`).
-    =======
     The samples are all states of the chains of `budget`. Any sampler serves on a model of zeros and
     ones. beta is chosen on the validation rows, by all samples (`isl`) or by the first n
-    (`isl_own_beta`). `points` and `validation_points` limit the test and validation rows; None
+    (`isl_own_beta`). `validation_isl` is the ISL of the validation rows under all samples; settings
+    are chosen by it. `points` and `validation_points` limit the test and validation rows; None
     takes all. The reference `parzen`, made once for all samplers, takes the training rows as
     centres, with its own beta. The last `keep` samples are stored in `sequence`.
 
     Raises ValueError without data, and if the model should be learned and is not
     (`experiments.learning.training`).
-    >>>>>>> xb
     """
     if data is None:
         raise ValueError("the ISL needs validation and test rows; give data, such as data=usps")
