@@ -129,7 +129,7 @@ def test_a_scale_without_a_key_says_where_to_add_it(words, message):
     assert message in str(error.value)
     assert "raised while resolving" not in str(error.value)
     given = "+scales.mine={hidden: 3, cd: 1, epochs: 1, truth_samples: 8, truth_steps: 5}"
-    assert checked(composed(*MINE, given, *words))["task"]["chains"] == 4
+    assert checked(composed(*MINE, given, *words))["budget"]["chains"] == 4
 
 
 def test_a_number_may_depend_on_a_choice():
