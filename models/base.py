@@ -149,7 +149,7 @@ class EnergyModel(nn.Module, ABC):
         raise NotImplementedError(f"{type(self).__name__} cannot update differences after a flip")
 
     def log_odds(self, x: Tensor, cache: Cache, sites: Tensor) -> Tensor:
-        """log pi(site high | rest) - log pi(site low | rest), `[chains, n]`. Binary only."""
+        """Log pi(high | rest) - log pi(low | rest) of each site, `[chains, n]`. Binary only."""
         assert isinstance(self.domain, Binary)
         high = x.index_select(1, sites) == self.domain.high
         difference = self.differences(x, cache, sites)
@@ -225,7 +225,7 @@ class AnnealedModel(EnergyModel):
 
     @abstractmethod
     def log_ratio(self, known: Cache, beta: Tensor) -> Tensor:
-        """log pi at `beta` - log pi at the current beta, for the point of `known`.
+        """Log-ratio log pi at `beta` - log pi at the current beta, for the point of `known`.
 
         `[chains]`, float64.
         """

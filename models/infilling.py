@@ -96,7 +96,7 @@ class TextInfilling(EnergyModel):
         return torch.cat(log_prob), torch.cat(grad)
 
     def log_probs(self, x: Tensor) -> Tensor:
-        """log f of every word at every blank, in the target's context: `[chains, sites, values]`.
+        """Log f of every word at every blank, in the target's context: `[chains, sites, values]`.
 
         The context masks the blank, or nothing if `mask_each` is False.
         """
@@ -119,7 +119,7 @@ class TextInfilling(EnergyModel):
         return torch.cat([(p * self._masked(p)).sum((-2, -1)) for p in self._parts(x, masked=True)])
 
     def blank_log_probs(self) -> Tensor:
-        """log f of every word at every blank, with all blanks masked: `[sites, values]`."""
+        """Log f of every word at every blank, with all blanks masked: `[sites, values]`."""
         mask = self.fixed.index_select(0, self.places).unsqueeze(0)
         return self._ask(mask, lambda hidden: hidden.index_select(1, self.places)).squeeze(0)
 

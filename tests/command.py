@@ -15,7 +15,7 @@ QUIET = ("hydra/job_logging=none", "hydra/hydra_logging=none")
 
 
 def latticework(*words: str, outputs: Path) -> int:
-    """The exit status of `python run.py <words>`, its records under `outputs`."""
+    """Run `python run.py <words>` with records under `outputs`; return the exit status."""
     threads, root = torch.get_num_threads(), logging.getLogger()
     handlers, level = root.handlers[:], root.level
     with pytest.MonkeyPatch.context() as patch:

@@ -121,7 +121,7 @@ def within(module: str, allowed: str) -> bool:
 
 
 def rule(path: str) -> list[str]:
-    """What the file at `path` may import of ours."""
+    """The modules of the project that the file at `path` may import."""
     return MAY_IMPORT[max((r for r in MAY_IMPORT if covers(r, path)), key=len)]
 
 
@@ -241,7 +241,7 @@ def test_what_draws_figures_runs_without_torch():
 
 
 def test_the_block_holds():
-    """Control: what needs torch fails in it."""
+    """Control: a module that needs torch fails."""
     done = blocked(["experiments.mmd"])
     assert done.returncode != 0
     assert "torch is not to be imported here" in done.stderr

@@ -174,7 +174,7 @@ def test_more_seeds_count_and_other_settings_do_not(tmp_path):
 
 
 def test_a_declared_run_counts_in_whatever_spelling_it_was_made(tmp_path):
-    """A default spelled out is the declared run and is not missing; made twice, it counts once."""
+    """A run with a default spelled out is the declared run; made twice, it counts once."""
     words = ("experiment=ising_sampling", "scale=smoke", "sampler=dmala", "seed=0")
     assert latticework(*words, "sampler.step_size=.4", outputs=tmp_path) == 0
     held = holding("ising_sampling", "smoke", tmp_path, bundles=NOWHERE)
@@ -524,7 +524,7 @@ def test_the_page_in_a_browser(page, tmp_path):
 
 
 def test_records_of_earlier_settings_are_labelled(tmp_path):
-    """Those that do not name a setting that the experiment has got since."""
+    """Records that lack a setting which the experiment has now are outdated."""
     assert latticework("experiment=rates_sec3", "scale=smoke", outputs=tmp_path) == 0
 
     def labels(setting):

@@ -37,7 +37,7 @@ LEARNED = {
 
 
 def refusal(capsys, *words, outputs):
-    """What a command says that is refused, on one line, and the command that it names."""
+    """The one-line message of a refused command, and the command that the message recommends."""
     assert latticework(*words, outputs=outputs) == 1
     captured = capsys.readouterr()
     (line,) = re.findall(r"this \w+ has random weights .*", captured.out + captured.err)[-1:]
