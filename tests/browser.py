@@ -82,7 +82,7 @@ class Browser:
             self.events.append(self._next())
 
     def value(self, expression: str) -> Any:
-        """Of a JavaScript expression, waited for where it is a promise."""
+        """The value of a JavaScript expression; a promise is awaited."""
         result = self.call(
             "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
         )
@@ -96,7 +96,7 @@ class Browser:
         return bad + [e for e in self.events if e.get("method") == "Runtime.exceptionThrown"]
 
     def requested(self) -> list[str]:
-        """Every address asked for since the page was opened."""
+        """Every address requested since the page was opened."""
         sent = [e for e in self.events if e.get("method") == "Network.requestWillBeSent"]
         return [event["params"]["request"]["url"] for event in sent]
 

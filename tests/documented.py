@@ -41,7 +41,7 @@ def blocks(page: Path, language: str) -> list[str]:
 
 
 def printed(page: Path) -> list[str]:
-    """The lines of code blocks for a shell, and inline code, of which some are commands."""
+    """Lines of shell code blocks, and inline code. Some of them are commands."""
     text = page.read_text()
     if page.suffix == ".yaml":
         return comments(page, text)
@@ -53,7 +53,7 @@ def printed(page: Path) -> list[str]:
 
 
 def comments(page: Path, text: str) -> list[str]:
-    """The commands in a YAML file's comments; those of an experiment go without their beginning."""
+    """The commands in a YAML file's comments; an experiment's comments may omit the beginning."""
     if (ROOT / "conf" / "experiment" / page.name).exists():  # one, or the part of it
         joined = re.sub(r"\n#", "", "\n".join(re.findall(r"^#.*", text, re.MULTILINE)))
         found = [words.rstrip(".,;") for words in re.findall(SETTINGS, joined)]
@@ -73,7 +73,7 @@ def commands() -> list[Command]:
 
 
 def typed(command: Command, folder: Path) -> list[str]:
-    """What a shell in `folder` hands on: the program, `python` or `make`, and its words."""
+    """The words that a shell in `folder` passes on: the program (`python`, `make`) and the rest."""
     text = command.text
     for placeholder, value in PLACEHOLDERS.items():
         text = text.replace(placeholder, value)

@@ -13,7 +13,7 @@ from latticework.samplers.sweep import GibbsSweep
 
 
 def rated(visible: int = 5, hidden: int = 3) -> RatedRBM:
-    """An RBM with rates, of weights that are large enough to matter."""
+    """An RBM with rates, with weights that are large enough to have an effect."""
     rng = torch.Generator().manual_seed(3)
     model = RatedRBM(visible, hidden)
     for parameter in model.parameters():

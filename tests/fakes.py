@@ -52,7 +52,7 @@ def fake(
     stored: dict[str, Any] | None = None,
     **document: Any,
 ) -> Record:
-    """A record of `sampler` with the columns `metrics`, and what else is given."""
+    """A record of `sampler` with the columns `metrics`, and the other given parts."""
     target, own = TARGETS[sampler]
     content = {
         "config": {
@@ -74,7 +74,7 @@ def fake(
 
 
 def noise(seed: int, place: int = 0) -> float:
-    """A little, different for every seed and place, always the same."""
+    """A small deterministic number that differs between seeds and places."""
     return float(np.random.default_rng([seed, place]).normal(scale=0.01))
 
 

@@ -75,7 +75,7 @@ class Target:
         return digits @ self._radix ** np.arange(z.shape[1])
 
     def index(self, x: Tensor) -> np.ndarray:
-        """Which state each row of `x` is; AssertionError where it is none of them."""
+        """The index of each row of `x` among the states. AssertionError if it is not a state."""
         index = self._table[self._key(x.flatten(1).double().numpy())]
         assert (index >= 0).all(), "not a state of the domain"
         return index
@@ -99,7 +99,7 @@ def _rbm() -> RBM:
 
 
 def _local(model: Lattice) -> Lattice:
-    """The lattice computing as one of many sites does, by neighbours and not as one matrix."""
+    """The lattice with the code path of large ones: it sums over neighbours, without a matrix."""
     model.dense = None
     return model
 
@@ -112,7 +112,7 @@ def _symmetric(size: int, scale: float, block: int = 1) -> Tensor:
 
 
 def _by_neighbours(lattice: Lattice) -> Lattice:
-    """As a large lattice works: without its dense coupling."""
+    """Use the code path of large lattices, without a dense coupling."""
     lattice.dense = None
     return lattice
 

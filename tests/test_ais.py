@@ -53,7 +53,7 @@ def seeded(seed=11):  # not 0, whose numbers R-MALA lifts its starts by
 
 
 def path_of(name, kind=GeometricPath):
-    """A path to the target, from sites that are not uniform where that can be."""
+    """A path to the target, from non-uniform independent sites if the path supports it."""
     model = copy.deepcopy(TARGETS[name].model)
     odds = torch.linspace(-1.5, 0.5, model.domain.dim) if name in BINARY else None
     return kind(model, odds)
@@ -86,7 +86,7 @@ KERNELS = [
 
 @pytest.mark.parametrize(("kernel", "kind", "name"), KERNELS, ids=str)
 def test_log_z_is_met_from_both_sides(kernel, kind, name):
-    """By few betas and many chains, so that a wrong weight is many standard errors off."""
+    """Few betas and many chains, so that a wrong weight is off by many standard errors."""
     path, rng, truth = path_of(name, kind), seeded(), log_z(name)
     target, betas = TARGETS[name], linear(6)
     there = anneal(kernel, path, path.draw(6000, rng), betas, rng)
@@ -104,7 +104,7 @@ def test_log_z_is_met_from_both_sides(kernel, kind, name):
 
 
 def late(annealing, sampler, path, betas, rng):
-    """Off by one: the weight is taken where the step has gone."""
+    """Off by one: the weight is computed after the step."""
     stage = annealing.stage + 1
     path.move_to(betas[stage], annealing.kernel.x, annealing.known)
     state, _ = sampler.step(sampler.refresh(annealing.kernel, path), path, rng)
@@ -266,7 +266,7 @@ def test_a_path_says_what_it_cannot_do():
 )
 @pytest.mark.parametrize("name", ["binary", "rbm", "dense_ising"])
 def test_a_step_evaluates_the_model_once(kernel, local, name):
-    """Gibbs and LB-1, which price moves and no states, as well: for the weight."""
+    """Gibbs and LB-1 evaluate moves, not states; they need one evaluation for the weight, too."""
     path, rng, betas = path_of(name), seeded(), linear(4)
     with torch.no_grad():
         annealing = start(kernel, path, path.draw(10, rng), betas)
@@ -281,7 +281,7 @@ def test_a_step_evaluates_the_model_once(kernel, local, name):
 
 
 class Forgetful(GeometricPath):
-    """Evaluates wherever it is asked."""
+    """Evaluates the target at every call, without reusing results."""
 
     def _known(self, x):
         return ()
@@ -303,7 +303,7 @@ def test_what_is_remembered_is_what_an_evaluation_would_say(kernel, name, chains
 
 
 class Blind(DMALA):
-    """Goes where it has not evaluated the target."""
+    """Moves to a state at which it has not evaluated the target."""
 
     def step(self, state, model, rng):
         state, info = super().step(state, model, rng)
@@ -341,7 +341,7 @@ def test_nothing_is_read_on_the_host(kernel, kind):
 
 
 def test_the_table_of_samplers_knows_who_is_exact():
-    """That of the exactness tests, and that of README.md."""
+    """The functions of the exactness tests and of README.md."""
     for row in TABLE:
         assert row.sampler.exact == (row.leaves == "target"), row.sampler
     rows = {name.strip("`"): cells for name, *cells in table(ROOT / "README.md", "`sampler=`")}

@@ -93,7 +93,7 @@ def within(module: str, allowed: str) -> bool:
 
 
 def rule(path: str) -> list[str]:
-    """What the file at `path` may import of ours."""
+    """The modules of the project that the file at `path` may import."""
     return MAY_IMPORT[max((r for r in MAY_IMPORT if covers(r, path)), key=len)]
 
 

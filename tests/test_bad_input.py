@@ -104,7 +104,7 @@ def test_a_mistake_is_told_and_nothing_is_written(tmp_path, capsys, word):
     "text", ["The [MASK] cat sat.", 'A "[MASK]", she said', "It's [MASK], C:\\dir", "[MASK] cats"]
 )
 def test_a_text_given_as_the_message_says_is_read(text, tmp_path, capsys):
-    """What a shell hands on from the word in the message is the text that was meant."""
+    """A shell that reads the word in the message passes on the intended text."""
     message = told(capsys, *TINY, f"task.text={text}", outputs=tmp_path)
     *_, word = message.strip().split("inside quotes: ")
     (argument,) = shlex.split(word)
@@ -170,7 +170,7 @@ def test_the_configuration_of_a_run_is_checked_once(tmp_path, monkeypatch, words
 
 
 def failure(capsys, *command, outputs):
-    """The first line that a failed run leaves, which the command has shown too."""
+    """The first line of a failed run's error.txt; the command has printed it as well."""
     text = told(capsys, *command, outputs=outputs)
     (file,) = outputs.rglob("error.txt")
     line, *rest = file.read_text().splitlines()

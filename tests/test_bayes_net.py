@@ -87,7 +87,7 @@ def test_single_precision_is_double_rounded(chunk):
 
 
 def test_the_comparison_can_fail():
-    """Control: a gradient of a weight too large shows."""
+    """Control: the comparison detects a gradient that is too large in one weight."""
     model, x = net(), states(net())
     other = BayesNet(model.inputs[:, :-1], model.targets, HIDDEN, 30.01)
     with pytest.raises(AssertionError):

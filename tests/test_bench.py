@@ -81,7 +81,7 @@ STEPS = {"gibbs": plain.Gibbs(), "gwg": plain.gwg, "dmala": plain.dmala}
 
 @pytest.mark.parametrize("step", STEPS.values(), ids=STEPS.keys())
 def test_the_reference_samples_the_target(step):
-    """From exact draws it stays there: mean of each site, z < 5."""
+    """Started from exact draws, the mean of each site does not change: z < 5."""
     model = bench.model_named("ising-3x3")
     states = model.domain.enumerate()
     law = model(states).softmax(0)

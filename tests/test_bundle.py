@@ -176,7 +176,7 @@ def test_figures_are_redrawn_from_a_bundle(bundle, tmp_path, monkeypatch, capsys
 
 
 def test_a_bundle_writes_nothing_wherever_its_names_point(tmp_path):
-    """It is read in memory: there is no unpacking that could leave a folder."""
+    """A bundle is read in memory, so that no unpacked folder is left behind."""
     file = tmp_path / "in" / "evil.zip"
     file.parent.mkdir()
     with zipfile.ZipFile(file, "w") as archive:

@@ -107,7 +107,7 @@ def test_a_chain_of_no_steps_a_reading_is_refused():
 
 
 class Unread(Metric):
-    """Keeps the present state in its carry, and hands it out as a value."""
+    """Keeps the current state in its carry, and returns it as a value."""
 
     def init(self, model, state, reference):
         return (state.x[0, 0],)
@@ -130,7 +130,7 @@ def test_a_value_that_is_a_view_of_the_state_is_copied_too():
 
 
 def test_the_loop_itself_copies_nothing():
-    """A task that reads metrics alone pays for no copy: `Chain.values` leaves the state alone."""
+    """A task that only reads metrics copies nothing: `Chain.values` does not copy the state."""
     model = TARGETS["lattice"].model
     chain = Chain(Gibbs(), model, *start(model), every=2, metrics=[Acceptance()])
     address = chain.state.x.data_ptr()
@@ -175,7 +175,7 @@ class Position(NamedTuple):
 
 @dataclass(frozen=True)
 class Remembering(Sampler):
-    """Goes back to where it was two steps ago by a state that it should no longer have."""
+    """Returns to its position two steps ago, by keeping a state that it must not keep."""
 
     seen: list = field(default_factory=list)
 
@@ -203,7 +203,7 @@ class Last(NamedTuple):
 
 
 class Distance(Metric):
-    """How far a step moves; it keeps the state itself where it should keep a copy."""
+    """The distance that a step moves. Wrongly keeps the state itself instead of a copy."""
 
     def init(self, model, state, reference):
         return Last(torch.zeros(()), state.x)

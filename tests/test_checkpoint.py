@@ -30,7 +30,7 @@ CONFIG = {"name": "made up", "seed": 0}
 
 
 class CrashError(Exception):
-    """Stands for whatever ends a process."""
+    """Simulates the death of a process."""
 
 
 def begin(path, config=CONFIG, checkpoint=0.0):
@@ -131,7 +131,7 @@ def test_a_run_that_broke_off_ends_with_the_same_numbers(tmp_path, expected, at)
 
 
 def test_other_chance_gives_other_numbers(tmp_path, expected):
-    """Control: the comparison can fail."""
+    """Control: the comparison detects a difference."""
     run = Run(tmp_path, config=CONFIG, checkpoint=0.0, seed=1)
     assert content(run, work(run)) != expected
 
@@ -202,7 +202,7 @@ def test_loops_follow_one_another(tmp_path):
 
 @pytest.mark.parametrize(("first", "counts"), [(0, "1/4 2/4 3/4 4/4"), (1, "1/3 2/3 3/3")])
 def test_the_display_counts_rounds(tmp_path, monkeypatch, caplog, first, counts):
-    """Also after a stop, and where the reading at the start is a round."""
+    """Also after a stop, and if the reading at the start is an iteration (`first=0`)."""
     monkeypatch.setattr(progress, "PLAIN_EVERY", -1.0)
     caplog.set_level("INFO")
     for i in begin(tmp_path).resumable(One(), "work", total=3, first=first):
@@ -385,7 +385,7 @@ def test_a_signal_writes_a_checkpoint_and_leaves(tmp_path, expected, number, cap
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR2])
 def test_the_handler_of_a_launcher_is_called_after_the_checkpoint(tmp_path, expected, number):
-    """Submitit's: that of SIGTERM returns and the run goes on, that of SIGUSR2 leaves."""
+    """Like submitit: after SIGTERM's handler the run continues; SIGUSR2's handler exits."""
     called = []
 
     def handler(number, frame):
@@ -508,7 +508,7 @@ def test_a_stopped_command_leaves_with_its_status_and_goes_on(tmp_path, monkeypa
 
 
 def test_forcing_a_finished_run_starts_afresh(tmp_path):
-    """Checkpoints that a kill left beside run.json are not taken up by force=true."""
+    """With force=true, a run does not resume from checkpoints that a kill left beside run.json."""
     words = (*WORDS, "sampler=dula", "task.iterations=10")
     assert command_line(*words, outputs=tmp_path) == 0
     (record,) = load_all(tmp_path)

@@ -83,7 +83,7 @@ def test_an_undefined_value_decides_nothing(wrong):
 
 
 def test_one_of_many_margins_refutes_at_a_shared_level():
-    """A difference that alone would refute must be clearer among twenty."""
+    """A difference that would refute a single margin need not refute one of twenty margins."""
     slight = Margin("slight", (-1.0, -1.3, -0.2, -0.9))
     assert verdict(slight) is FAILS
     good = [Margin(str(place), (1.0, 1.1, 0.9)) for place in range(19)]
@@ -111,7 +111,7 @@ def test_pairs_are_of_equal_seeds():
 
 
 def test_a_run_that_the_machine_disturbed_does_not_count():
-    """Seconds a step are the median over runs: one slow run moves no sampler in time."""
+    """Seconds per step are the median over runs, so one slow run does not shift a sampler."""
     usual = curves({"dmala": -4.0, "gibbs": -3.0}, "log_rmse")
     slow = curves({"dmala": -4.0, "gibbs": -3.0}, "log_rmse")
     slow[0].metrics["seconds"] *= 50
@@ -183,7 +183,7 @@ def test_without_records_a_claim_has_not_been_run():
 
 
 def curves(level: dict[str, float], column: str, speed: dict[str, float] | None = None, **extra):
-    """A sampler's curve falls to its level, in as many seconds as it needs for 100 steps."""
+    """Each sampler's curve falls to its level within the seconds that it needs for 100 steps."""
     return [
         fake(
             {
@@ -289,7 +289,7 @@ def app_d(true: bool) -> list[Record]:
 
 
 def app_h(true: bool) -> list[Record]:
-    """At alpha = 10 a site flips at every step: right over all steps, stuck over every other."""
+    """At alpha = 10 a site flips at every step: its mean is right, but it is stuck."""
     scaled = -5.2 if true else 0.2
     rows = {"step": [10] * 3, "step_size": [1.0, 10.0, 0.001], "power": [1.0, 0.0, 0.0]}
     rows |= {"thinned": [scaled, -0.3466, -0.3465]}
@@ -311,7 +311,7 @@ def bound(column: str):
 
 
 def fig1b(true: bool) -> list[Record]:
-    """From the first epsilon to the last the bias rises either way, all along only if true."""
+    """The bias always rises from the first epsilon to the last, but monotonically only if true."""
     bias = {0.001: 0.001, 0.1: 0.1 if true else 1.5, 1.0: 1.0}
     return [
         fake(
@@ -323,7 +323,7 @@ def fig1b(true: bool) -> list[Record]:
 
 
 def fig5(true: bool) -> list[Record]:
-    """The Langevin samplers are ahead, by more with few steps, and need half the seconds to -5."""
+    """The Langevin samplers lead, by more with few steps, and reach -5 in half the seconds."""
     level = {(5, "gwg"): -3.0, (100, "gwg"): -5.1}
     for ours in ("dula", "dmala"):
         level |= {(5, ours): -5.0 if true else -2.9, (100, ours): -5.5 if true else -5.05}
@@ -477,7 +477,7 @@ def steps_chosen(true: bool) -> list[Record]:
 
 
 def sequence(share: float, seed: int, name: str, **settings: float) -> Record:
-    """A record of samples of which `share` of the pixels are on."""
+    """A record of samples with a fraction `share` of the pixels on."""
     x = (np.random.default_rng(seed).random((200, 64)) < share).astype(np.uint8)
     return fake(sampler=name, seed=seed, settings=settings, stored={"sequence": {"x": x}})
 
@@ -488,7 +488,7 @@ def bolder(true: bool) -> list[Record]:
 
 
 def uniform(true: bool) -> list[Record]:
-    """A sampler without decay; one with decay is there too and does not count."""
+    """Records of a sampler without decay, and one with decay, which must be ignored."""
     without = [
         sequence(0.5 if true else 0.1, seed, "sample_penalization", decay=1.0) for seed in SEEDS
     ]
@@ -496,7 +496,7 @@ def uniform(true: bool) -> list[Record]:
 
 
 def faster(least: float):
-    """Gibbs gets where 100 samples of rates-FPCD are in 1,000 seconds or in 1 second."""
+    """Gibbs reaches the ISL of 100 rates-FPCD samples in 1,000 seconds or in 1 second."""
 
     def made(true: bool) -> list[Record]:
         ours = isl({"rates_fpcd": [-200, -150, -130, -100, -80]}, seconds=1e-3)
@@ -518,7 +518,7 @@ def decay(true: bool) -> list[Record]:
 
 
 def words(true: bool) -> list[Record]:
-    """Where the claim is not true, Gibbs is 8 nats behind on models by CD and never stuck."""
+    """If the claim is not true, Gibbs is 8 nats behind on models by CD and never stuck."""
     records = []
     flows = [-400, -380, -330, -310, -300]
     for method, name, start in product(
@@ -534,7 +534,7 @@ def words(true: bool) -> list[Record]:
 
 
 def consistency(true: bool) -> list[Record]:
-    """Over models, Gibbs is lower by 20 nats and far more spread, or it is the other way round."""
+    """Gibbs has a mean 20 nats lower and a much larger spread over models, or the reverse."""
     records = []
     for method, name in product(("sml", "fpcd"), ("block_gibbs", "rates_fpcd")):
         worse = name == ("block_gibbs" if true else "rates_fpcd")
@@ -659,7 +659,7 @@ def test_a_sampler_that_was_not_run_leaves_the_comparison_open():
 
 
 def test_what_is_censored_is_a_lower_bound():
-    """Gibbs never gets there: a short run does not refute, a run that was long enough supports."""
+    """If Gibbs never reaches the level, a short run does not refute, and a long one supports."""
     (claim_,) = [one for one in CLAIMS if one.name == "rates-fig2-faster"]
     ours = isl({"rates_fpcd": [-200, -150, -130, -100, -80]}, seconds=1e-3)
     never = {"block_gibbs": [-200, -190, -180, -170, -160]}
@@ -763,7 +763,7 @@ def test_a_word_model_on_which_rates_fpcd_is_stuck_too_refutes(start):
 
 
 def test_isl_that_rises_is_not_stuck():
-    """Two starts that end apart are not enough: the ISL has to fall with more samples."""
+    """Two starts with different ends are not enough: the ISL must also fall with more samples."""
     records = words(True)
     for record in records:
         if record.choices["negatives"] == "cd" and record.choices["start"] == "data_mean":
@@ -780,7 +780,7 @@ def test_a_diverged_end_counts_as_the_largest_error():
 
 
 def test_records_that_no_ratio_can_be_made_of_are_named():
-    """A report of anybody's runs must not end in a traceback."""
+    """The report must not raise an error, whatever the records are."""
     zero = {"fast_step_size": 0.0}
     still = [fake(sampler=name, settings=zero) for name in ("rates_fpcd", "rates_herding")]
     with pytest.raises(LookupError, match="fast step size of 0"):

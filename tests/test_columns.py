@@ -80,7 +80,7 @@ def test_another_precision_makes_them_anew():
 
 
 def test_tables_that_fit_a_chunk_are_not_split():
-    """A minibatch is a new table a step: sorting its columns would cost more than it saves."""
+    """A minibatch is a new table at each step; sorting its columns would not pay off."""
     assert kept(net(None)) == 0
     assert kept(net().given(torch.arange(10))) == 0
     assert kept(net((ROWS + 1) * HIDDEN)) == 0

@@ -65,7 +65,7 @@ def words_of(command, folder):
 
 
 def sweeps(words):
-    """Each word with the values that it sweeps over, as words of their own."""
+    """Expand each word that sweeps over values to one word per value."""
     found = []
     for word, override in zip(words, OverridesParser.create().parse_overrides(words), strict=True):
         key = word.partition("=")[0]
@@ -158,7 +158,7 @@ def test_the_help_lists_the_experiments(tmp_path, capsys):
 
 
 class ParsedError(Exception):
-    """The words were read; the work that they ask for is not done."""
+    """Raised after a script has parsed its words, before it does any work."""
 
 
 def read(module, words, monkeypatch):
@@ -195,7 +195,7 @@ def test_a_script_reads_its_words(command, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("command", MAKE, ids=ids)
 def test_a_make_target_runs_what_there_is(command, tmp_path, monkeypatch):
-    """Its recipe is printed, not run: .venv is taken for made."""
+    """Print the recipe without running it, as if .venv existed."""
     made = ("-o", ".venv/.installed", "-o", ".venv/.installed-dev")
     recipe = subprocess.run(
         [*typed(command, tmp_path)[:1], "-n", *made, *typed(command, tmp_path)[1:]],

@@ -40,7 +40,7 @@ def part(group, name):
 
 
 def plain(config):
-    """The run's own part, resolved: an interpolation that leads nowhere fails here."""
+    """The configuration without `hydra`, resolved; an undefined interpolation fails here."""
     HydraConfig.instance().set_config(config)
     return checked(config)
 

@@ -90,7 +90,7 @@ def test_a_name_that_cannot_be_had_is_replaced_out_loud(caplog):
 
 @pytest.fixture(scope="module")
 def padded(folder, tmp_path_factory):
-    """The same checkpoint, its tables padded by 6 rows without a token, which the network likes."""
+    """A checkpoint with tables padded by 6 rows without a token, to which the network is biased."""
     path = tmp_path_factory.mktemp("padded")
     language = MaskedLM(str(folder))
     size = len(language.tokenizer)

@@ -225,7 +225,7 @@ def test_a_sampler_that_accepts_always_is_caught(sampler, monkeypatch):
 
 
 def test_relaxed_acceptance_is_biased():
-    """RMALA says of accept="relaxation" that its law is not the target."""
+    """RMALA with accept="relaxation" declares that it is not exact."""
     sampler = RMALA(0.3, 0.5, "relaxation")
     assert invariance(sampler, TARGETS["binary"], TARGETS["binary"].law, steps=20) < 1e-4
 
@@ -387,14 +387,14 @@ def test_a_model_that_cannot_be_served_is_refused(sampler, name):
 
 
 def test_unserved_pairs_are_not_in_the_table():
-    """A sampler that learns to serve a model leaves the list above."""
+    """A sampler that supports a model must not be in the list above."""
     served = {(type(row.sampler), name) for row in TABLE for name in row.targets}
     assert not {(type(s), n) for s, n in UNSERVED if not isinstance(s, GWG)} & served
 
 
 @pytest.mark.parametrize("name", INTEGER)
 def test_the_listed_box_holds_the_law(name):
-    """What an infinite domain's list leaves out is far below what a test could see."""
+    """The mass outside an infinite domain's listed states is too small for any test to detect."""
     target = TARGETS[name]
     outside = np.setdiff1d(np.arange(len(target.law)), target.inner)
     assert target.law[outside].sum() < 1e-7

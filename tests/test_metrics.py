@@ -30,7 +30,7 @@ from latticework.samplers.gibbs import Gibbs
 
 
 class At(NamedTuple):
-    """As much of a sampler's state as a metric may read."""
+    """The part of a sampler's state that a metric may read."""
 
     x: Tensor
     logits: Tensor | None = None
@@ -86,7 +86,7 @@ def test_the_ensemble_error_of_independent_draws_is_that_of_a_mean():
 
 
 def test_marginal_error_of_spins_is_in_their_units():
-    """The same chain in {-1, 1} has the same error: there it is that of the mean itself."""
+    """A chain has the same error in {-1, 1} as in {0, 1}: there the mean is the mean spin."""
     spins = [2 * torch.tensor(x) - 1 for x in STATES]
     errors = [
         follow(MarginalError(), states, domain=domain, reference=Reference(mean=mean))["log_rmse"]
@@ -126,7 +126,7 @@ def test_a_one_hot_site_changes_once():
 
 
 def test_changed_sees_a_state_that_is_overwritten_in_place():
-    """Gibbs updates its memory in place: the metric keeps a copy of what it compares with."""
+    """Gibbs updates its memory in place, so the metric must compare with a copy."""
     target, x = model(Binary(1)), torch.zeros(1, 1)
     metric = Changed()
     carry = metric.init(target, At(x), Reference())
@@ -260,7 +260,7 @@ def test_independent_draws_count_fully_and_sticky_ones_do_not():
 
 
 def test_a_stuck_coordinate_is_counted_and_has_no_ess():
-    """Even where the chains are stuck at different values; one that moves in one chain counts."""
+    """Also if chains are stuck at different values; a coordinate that moves in one chain counts."""
     trace = np.random.default_rng(0).integers(0, 2, (200, 4, 4))
     trace[:, :, 1] = 1
     trace[:, :, 2] = [0, 1, 0, 1]

@@ -60,7 +60,7 @@ def states(model, chains=6, seed=0):
 
 
 def close(ours, theirs):
-    """To the float32 that a lattice rounds its coefficients to when it is made."""
+    """Up to float32, since a lattice rounds its coefficients at construction."""
     torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-6)
 
 
@@ -142,7 +142,7 @@ def test_evaluation_after_flips_is_plain_evaluation(model, flips):
 
 @pytest.mark.parametrize("model", LATTICES.values(), ids=LATTICES.keys())
 def test_differences_after_a_flip(model):
-    """What it lists is exact, and what it leaves out has not changed."""
+    """The listed differences are exact, and the others have not changed."""
     x, rng = states(model), Generator().manual_seed(1)
     everywhere = torch.arange(model.domain.dim)
     known = model.differences(x, model.cache(x), everywhere)
@@ -234,7 +234,7 @@ def test_neighbour_table_is_the_neighbour_sum(shape, periodic):
 
 
 def test_periodic_and_open_lattices_differ():
-    """Control: the comparisons above can tell them apart."""
+    """Control: the comparisons above distinguish the models."""
     x = states(lattice())
     assert (lattice(periodic=True)(x) - lattice(periodic=False)(x)).abs().max() > 0.1
 
@@ -251,7 +251,7 @@ def tensor_numbers(model):
 
 
 def test_a_lattice_of_a_million_sites():
-    """It is built and evaluated, in memory linear in the sites: one with a dense J would not be."""
+    """Building and evaluating it takes memory linear in the sites; a dense J would not fit."""
     small, large = Lattice((100, 100), 0.1, 0.2), Lattice((1000, 1000), 0.1, 0.2)
     assert tensor_numbers(large) < 101 * tensor_numbers(small)
     x = large.domain.uniform(1, Generator().manual_seed(0))

@@ -104,7 +104,7 @@ def test_lattice_is_the_dense_model_of_its_edges(shape, periodic):
 
 
 def test_periodic_and_open_lattices_differ():
-    """Control: the comparison above can tell them apart."""
+    """Control: the comparison above distinguishes the models."""
     x = states(lattice(), chains=20)
     assert (lattice(periodic=True)(x) - dense_twin(lattice(periodic=False))(x)).abs().max() > 0.5
 

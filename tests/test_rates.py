@@ -152,7 +152,7 @@ def joint(model, before, x, h):
 
 
 def worst_flip(sampler, model):
-    """Over 60 steps: the largest gain in log p(x, h) from flipping one unit of where it ended."""
+    """The largest gain in log p(x, h), over 60 steps, from flipping one unit of a step's result."""
     worst, before = -math.inf, sampler.init(model.domain.uniform(1, rng(4)).double(), model)
     for state in chain(sampler, model, 60, chains=1):
         x = state.x[0]

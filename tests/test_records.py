@@ -49,7 +49,7 @@ def superseded(outputs):
 
 
 def content(folder):
-    """Every file's bytes, and when it was written; Hydra writes .hydra before it asks us."""
+    """Every file's bytes and time of writing, without .hydra, which Hydra always rewrites."""
     files = [f for f in sorted(folder.rglob("*")) if f.is_file() and ".hydra" not in f.parts]
     return {file: (file.read_bytes(), file.stat().st_mtime_ns) for file in files}
 
@@ -141,7 +141,7 @@ def test_force_runs_it_again_and_keeps_the_old_record(outputs):
 
 
 def test_a_changed_configuration_sets_the_old_record_aside(outputs):
-    """A default in a YAML was another one when the record was made; its folder is the same."""
+    """A default in a YAML file has changed since the record was made; its folder has not."""
     old = only(outputs)
     config = {**old.config, "sampler": {**old.config["sampler"], "flips": 2}}
     edit(old, config=config)
@@ -154,7 +154,7 @@ def test_a_changed_configuration_sets_the_old_record_aside(outputs):
 
 
 def test_an_unfinished_run_starts_afresh(outputs):
-    """Without run.json it did not finish: no row of it may be left among the new ones."""
+    """A record without run.json did not finish: none of its rows may be among the new ones."""
     record = only(outputs)
     (record.path / "run.json").unlink()
     with pytest.raises(FileNotFoundError, match="no finished run"):
@@ -280,7 +280,7 @@ def test_a_substitute_is_marked_and_gives_way_to_the_data(tmp_path, monkeypatch)
     assert command_line(*words, outputs=tmp_path) == 0
     assert content(record.path) == before
 
-    # The same folder, but the data may be somewhere else now: not finished for that.
+    # The folder matches, but the data may be elsewhere now, so the run does not count as finished.
     (tmp_path / "root").mkdir()
     elsewhere = [f"data.root={tmp_path / 'root'}" if "root" in w else w for w in words]
     assert command_line(*elsewhere, outputs=tmp_path) == 0
@@ -331,7 +331,7 @@ def test_rows_must_have_the_columns_of_the_first(tmp_path):
 
 
 def test_an_ensemble_of_particles_is_a_line_of_its_own():
-    """Of the sampler that has particles, where records hold its ensemble's error."""
+    """The figure shows the ensemble's error for the sampler with particles, if it is recorded."""
     curves = {"step": [0, 10], "log_rmse": [-1.0, -2.0]}
     particles = curves | {"log_rmse_ensemble": [-0.5, -1.9]}
     ensemble = {"sampler": "dsvgd", "metric": "log_rmse_ensemble"}

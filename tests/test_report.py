@@ -174,7 +174,7 @@ def test_more_seeds_count_and_other_settings_do_not(tmp_path):
 
 
 def test_a_declared_run_counts_in_whatever_spelling_it_was_made(tmp_path):
-    """A default spelled out is the declared run and is not missing; made twice, it counts once."""
+    """A run with a default spelled out is the declared run; made twice, it counts once."""
     words = ("experiment=ising_sampling", "scale=smoke", "sampler=dmala", "seed=0")
     assert command_line(*words, "sampler.step_size=.4", outputs=tmp_path) == 0
     held = holding("ising_sampling", "smoke", tmp_path, bundles=NOWHERE)

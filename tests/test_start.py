@@ -251,7 +251,7 @@ LOOKING = (GibbsSweep, RatesFPCD, RatesHerding)
 
 @each([pair for pair in PAIRS if not isinstance(pair[0], LOOKING)])
 def test_loops_are_not_checked(sampler, model):
-    """What PCD and AIS do at each update reads nothing on the host."""
+    """The update of a state in PCD and AIS reads nothing on the host."""
     x, rng = states(model), Generator().manual_seed(0)
     state, _ = sampler.step(sampler.init(x, model), model, rng)  # patterns are listed once
     with NoHostReads():

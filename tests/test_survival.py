@@ -40,7 +40,7 @@ COMMANDS = {
 
 
 def results(record):
-    """All that a record holds, but for clocks and for where it lies."""
+    """The content of a record, without timings and paths."""
     table = record.metrics.drop(columns=[c for c in CLOCKS if c in record.metrics])
     found = {"metrics": table.to_csv()}
     for file in sorted(record.path.rglob("*")):
@@ -96,7 +96,7 @@ SWEEP = ("model.shape=[2,2]", "scale=smoke", "sampler=dmala", "hydra.mode=MULTIR
 
 
 def swept(runs, workers, outputs, kills, chance):
-    """Two processes work at one sweep and are killed `kills` times; how many kills hit."""
+    """Run a sweep in two processes and kill them `kills` times; return how many kills hit."""
     words = (*SWEEP, f"seed=range({runs})")
     hits, pids = 0, [start(*words, outputs=outputs) for _ in range(workers)]
     for kill in range(kills):
@@ -221,7 +221,7 @@ def test_a_damaged_record_is_left_out_of_figures(outputs, caplog):
 
 
 def limited(size, *words, outputs):
-    """The command where no file may grow beyond `size` bytes, as on a disk that is full."""
+    """Run the command with files limited to `size` bytes, as on a full disk."""
     pid = os.fork()
     if pid == 0:
         resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))

@@ -280,7 +280,7 @@ def test_missing_files_are_replaced_out_loud_or_refused(root, caplog, loader):
 
 
 def test_splits_are_disjoint_random_and_of_the_stated_size():
-    """Of 6,172 rows: 4,889 to train on, 49 held out, 1,234 to test."""
+    """The 6,172 rows are split into 4,889 for training, 49 held out and 1,234 for testing."""
     features = np.arange(6_172.0)[:, None]
     targets = features[:, 0] / 6_171
     table = split(features, targets, ("row",), "rows", seed=0)

@@ -89,7 +89,7 @@ def test_ising_model_is_the_same_in_any_coordinates(low):
 
 
 def test_counterexample_has_no_gradient():
-    """Its law depends on epsilon; DULA's stays uniform, and the Metropolis test mends it."""
+    """The target depends on epsilon, DULA's law stays uniform; the Metropolis test corrects it."""
     for epsilon in (0.1, 1.0, 3.0):
         model = in_double(Sine(0, 0, epsilon))
         states = model.domain.enumerate().double()
@@ -200,7 +200,7 @@ def test_repaired_bound_holds(name):
 
 @pytest.mark.parametrize("low", [0, -1])
 def test_theorem_5_1_holds_on_the_papers_model(low):
-    """Its exponent is right on {0, 1}; on {-1, 1} the bias falls four times as fast."""
+    """The bound's exponent is right on {0, 1}; on {-1, 1} the bias decays four times as fast."""
     model = in_double(quadratic_ising([2, 2], 0.1, 0.2, low=low))
     bound, unit = bounds(model), (1 - low) ** 2
     assert bound.smallest_eigenvalue == pytest.approx(-0.2 * (4 if low == 0 else 1), rel=1e-5)
@@ -221,7 +221,7 @@ OTHER_TARGETS = {
 
 @pytest.mark.parametrize("case", OTHER_TARGETS)
 def test_theorem_5_1_fails_as_stated(case):
-    """Z changes with a constant in U and the bias does not, so the bound can be beaten."""
+    """Adding a constant to U changes Z but not the bias, so the bound can be violated."""
     weight, bias, domain, alpha = OTHER_TARGETS[case]
     model = in_double(LogQuadratic(weight, bias, domain=domain))
     chain, bound = enumerate_proposal(DULA(alpha), model), bounds(model)
@@ -353,7 +353,7 @@ def test_simulation_has_the_enumerated_law(tmp_path, low):
 
 @pytest.mark.parametrize("sampler", [DULA(1.0), DMALA(1.0)])
 def test_categorical_chains_find_their_law(tmp_path, sampler):
-    """DMALA the target, DULA its own law; each is the other's control."""
+    """DMALA converges to the target, DULA to its own law; each is the other's control."""
     model = random_potts(2, 3, 2.0)
     budget = Budget(chains=400, steps=400, every=80)
     law(model=model, sampler=sampler, data=None, run=Run(tmp_path), budget=budget)

@@ -113,7 +113,7 @@ drawn: list = []
 
 
 def test_herded_samples_have_the_statistics_of_the_data(tmp_path):
-    """The parameters do not converge, and what they draw on their way has the data's moments."""
+    """The parameters do not converge, but the samples drawn meanwhile have the data's moments."""
     drawn.clear()
     trained(Run(tmp_path), Watched(1), 4000, optimiser=SGD, learning_rate=0.001, batch=200)
     x, data = torch.cat(drawn[1000:]), DATA.train.float()
@@ -197,7 +197,7 @@ def pretrain(run, kind=RBM, **settings):
 
 
 def test_a_sampler_alone_means_contrastive_divergence(tmp_path):
-    """And its artifact is named by the same facts whatever else training can do by now."""
+    """The artifact's name does not depend on options that were added to training later."""
     names = []
 
     def made(**settings):

@@ -98,7 +98,7 @@ def test_the_direction_decides_which_end_is_chosen(tmp_path: Path, model: Lattic
 
 
 def test_an_ensemble_of_particles_is_tuned_by_its_own_error(tmp_path: Path, model: Lattice) -> None:
-    """Without a direction being given: a small error is sought."""
+    """Without a given direction, errors are minimised."""
     reference = Reference(mean=torch.full((9,), 0.6))
     run = run_tune(
         tmp_path,
@@ -192,7 +192,7 @@ def test_a_budget_of_seconds_gives_a_slow_setting_fewer_steps(
     steps: list[int] = []
 
     class Counted(task.Chain):
-        """Notes the steps that each trial makes, times the flips of one."""
+        """Record the number of steps of each trial, times the flips per step."""
 
         def __init__(self, sampler: GWG, *arguments: Any, every: int, **settings: Any) -> None:
             super().__init__(sampler, *arguments, every=every, **settings)
@@ -226,7 +226,7 @@ def storage(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 def opened(storage: str, run: Run, trials: int = 4) -> tuple[optuna.Study, Iterator[optuna.Trial]]:
-    """A study with the seeds of `run`, and what its process is given to do."""
+    """A study with the seeds of `run`, and the trials for its process."""
     return shared(
         "study", trials, storage=storage, record=run.path, outputs=run.outputs,
         seed=lambda slot: 100 * run.seed + slot, direction="minimize",
@@ -241,7 +241,7 @@ def search(study: optuna.Study, trial: optuna.Trial) -> float:
 
 
 def test_two_processes_share_the_trials_of_a_study(tmp_path: Path, storage: str) -> None:
-    """In turn, here: neither asks what the other has asked, and both see the same end."""
+    """Two searchers in turn: they never ask for the same point, and see the same final study."""
     (first, mine), (second, theirs) = (opened(storage, Run(tmp_path / name)) for name in "ab")
     points = []
     for _ in range(2):
@@ -276,7 +276,7 @@ def test_the_trial_of_a_process_that_died_is_run_again_by_another(
 def test_a_process_waits_for_the_last_trial_of_another(
     tmp_path: Path, storage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without that it would choose among fewer trials than the other."""
+    """Otherwise it would choose among fewer trials than the other process."""
     (first, mine), (second, theirs) = (opened(storage, Run(tmp_path / n), 2) for n in "ab")
     slow = next(mine)
     search(second, next(theirs))
@@ -302,7 +302,7 @@ def test_processes_of_one_study_need_one_outputs_folder(tmp_path: Path) -> None:
 
 
 def test_workers_end_with_one_choice_and_all_trials(tmp_path: Path, model: Lattice) -> None:
-    """Whoever comes last runs nothing, and its record is the same."""
+    """The last process runs no trial, and its record has the same result."""
     storage = f"sqlite:///{tmp_path / 'study.db'}"
     first, last = (
         run_tune(tmp_path / f"worker{n}", model, DMALA(1.0), storage=storage, worker=n, trials=4)
@@ -325,7 +325,7 @@ def test_the_same_seed_gives_the_same_choice(tmp_path: Path, model: Lattice) -> 
 def test_searches_of_two_models_or_samplers_do_not_begin_at_the_same_points(
     tmp_path: Path, model: Lattice, storage: str | None
 ) -> None:
-    """Else the best of the points drawn at random is the same for both."""
+    """Otherwise both searches would have the same best random point."""
     points = []
     for names in (("ising", "dmala"), ("potts", "dmala"), ("ising", "dula")):
         run = run_tune(
