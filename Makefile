@@ -33,6 +33,7 @@ test-avx2: $(READY_DEV) ## run the tests of the network, learning and AIS limite
 	$(AVX2) LD_PRELOAD=$$checked MALLOC_CHECK_=3 MALLOC_PERTURB_=165 $(BIN)/python -m pytest -q -n 2 $(NETWORK)
 
 lint: $(READY_DEV) ## ruff (rules and format) and mypy
+	@mkdir -p build/names && ln -sfn "$(CURDIR)" build/names/latticework
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
 
 mutants: $(READY_DEV) ## apply small mistakes to a copy of the code, one by one, and see tests fail (half an hour)

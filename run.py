@@ -1,17 +1,37 @@
 """Run one experiment: `python run.py experiment=rbm_sampling sampler=dmala scale=quick`."""
 
+import sys
+from importlib.util import find_spec
 from pathlib import Path
 
-import hydra
-from hydra.utils import instantiate
-from omegaconf import DictConfig
+HERE = Path(__file__).resolve().parent
+INSTALL = f"run `pip install -e . -c constraints.txt` in {HERE}, or use make, which does so"
 
-from latticework.experiments.config import errors, resolvers
-from latticework.experiments.running import watch
-from latticework.experiments.running.recording import record
-from latticework.experiments.running.run import Run
 
-CONF = Path(__file__).resolve().parent / "conf"
+def refusal() -> str:
+    """Why this file cannot run: nothing is installed, or another checkout is. "" if it can."""
+    spec = find_spec("latticework")
+    if spec is None or spec.origin is None:
+        return f"Latticework is not installed for {sys.executable}: {INSTALL}"
+    found = Path(spec.origin).resolve().parent
+    if found != HERE:
+        return f"{HERE} is not the Latticework that is installed, which is {found}: {INSTALL}"
+    return ""
+
+
+if reason := refusal():
+    sys.exit(reason)
+
+import hydra  # noqa: E402 - first of all it is said what to install
+from hydra.utils import instantiate  # noqa: E402
+from omegaconf import DictConfig  # noqa: E402
+
+from latticework.experiments.config import errors, resolvers  # noqa: E402
+from latticework.experiments.running import watch  # noqa: E402
+from latticework.experiments.running.recording import record  # noqa: E402
+from latticework.experiments.running.run import Run  # noqa: E402
+
+CONF = HERE / "conf"
 resolvers.register(CONF)
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -90,12 +92,32 @@ def test_ci_checks_the_heap_as_on_a_processor_without_avx512() -> None:
         assert (ROOT / file).is_file(), file
 
 
-def test_every_folder_of_code_and_yaml_is_packaged() -> None:
-    from setuptools import find_namespace_packages
-
+def test_every_folder_of_code_is_listed_as_a_package() -> None:
     tool = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
-    packages = set(find_namespace_packages(str(ROOT), **tool["packages"]["find"]))
-    for top in ("conf", "data", "experiments", "models", "samplers", "scripts"):
-        assert top in packages
-    assert tool["package-data"]["conf"] == ["**/*.yaml"]
-    assert not any(name.startswith(("data.cache", "tests", "outputs")) for name in packages)
+    tops = ("data", "experiments", "models", "samplers", "scripts")
+    folders = {f.parent.relative_to(ROOT) for top in tops for f in (ROOT / top).rglob("*.py")}
+    wanted = {f"latticework.{'.'.join(folder.parts)}" for folder in folders}
+    assert wanted | {"latticework", "latticework.conf"} == set(tool["packages"])
+
+
+def test_run_py_says_what_to_install():
+    """Without an installation, and beside one of another checkout."""
+    kept = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    alone = [sys.executable, "-I", "-S", str(ROOT / "run.py")]
+    done = subprocess.run(alone, capture_output=True, text=True, env=kept)
+    assert done.returncode == 1
+    assert "Latticework is not installed" in done.stderr
+    assert "pip install -e . -c constraints.txt" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_run_py_refuses_the_package_of_another_checkout(tmp_path):
+    other = tmp_path / "latticework"
+    other.mkdir()
+    (other / "__init__.py").touch()
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "run.py")],
+        capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(tmp_path)},
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert f"{ROOT} is not the Latticework that is installed, which is {other}" in done.stderr
