@@ -156,6 +156,8 @@ def test_calibration_error():
     targets = torch.tensor([1.0, 0, 0, 0, 1, 0])
     assert calibration_error(mean, targets) == pytest.approx(0.45 * 2 / 6)
     assert calibration_error(torch.tensor([1.0, 0.0]), torch.tensor([1.0, 0.0])) == 0
+    # Gaps of opposite signs in two bins do not cancel.
+    assert calibration_error(torch.tensor([0.25, 0.75]), torch.tensor([1.0, 0.0])) == 0.75
 
 
 def test_coverage():
