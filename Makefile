@@ -8,7 +8,7 @@ EXHIBIT = $(BIN)/python -m scripts.reproduce $@ --scale $(SCALE)
 READY := .venv/.installed
 READY_DEV := .venv/.installed-dev
 
-.PHONY: help demo test lint quick paper report bench data clean
+.PHONY: help demo test lint mutants quick paper report bench data clean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z][a-z% -]*):.*## (.*)/\1|\2/p' Makefile | awk -F'|' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -22,6 +22,9 @@ test: $(READY_DEV) ## run the tests; one thread for each of the two workers
 
 lint: $(READY_DEV) ## ruff (rules and format) and mypy
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
+
+mutants: $(READY_DEV) ## make small mistakes in the code, one by one, and see tests fail (half an hour)
+	@OMP_NUM_THREADS=1 $(BIN)/python -m scripts.mutants
 
 # One rule each: a rule of several patterns would take table3 for made once fig3 is.
 fig%: $(READY) ## run what a figure needs, then the report: make fig3 SCALE=paper
