@@ -27,9 +27,9 @@ PAGES = [
 ELSEWHERE = {
     r"PYTHONPATH=\. python <repository>/run.py .*": "from outside: tests/test_readme.py",
     r"ruff .*": "test_the_additions_are_clean, for all pages at once",
-    r"python -m scripts\.samplers_table": "in the fixture, where the page is followed",
-    r"python -m scripts\.report --committed": "minutes; the fixture adds the row that it would add",
-    r"python -m scripts\.figures": "inline, a remark",
+    r"python -m latticework\.scripts\.samplers_table": "in the fixture, where the page is followed",
+    r"python -m latticework\.scripts\.report --committed": "minutes; the fixture adds its row",
+    r"python -m latticework\.scripts\.figures": "inline, a remark",
     r"python run\.py --help": "inline, a remark",
 }
 STEP = re.compile(

@@ -249,12 +249,12 @@ def test_models_refuse_what_is_out_of_range(tmp_path, capsys, words, message):
     line = failure(
         capsys, "scale=smoke", "device=cpu", f"model={model}", f"model.{value}", outputs=tmp_path
     )
-    assert line.startswith("model (models.")
+    assert line.startswith("model (latticework.models.")
     assert message in line
 
 
 def test_a_target_that_is_not_there(tmp_path, capsys):
-    target = "task.start._target_=experiments.starts.unifrm"
+    target = "task.start._target_=latticework.experiments.sampling.starts.unifrm"
     line = failure(capsys, *TINY, target, outputs=tmp_path)
     assert line.startswith("task.start (latticework.experiments.sampling.starts.unifrm): ")
     assert "Error loading 'latticework.experiments.sampling.starts.unifrm'" in line

@@ -175,7 +175,7 @@ def read(module, words, monkeypatch):
         parse(parser, given)
         raise ParsedError
 
-    main = importlib.import_module(f"scripts.{module}").main
+    main = importlib.import_module(f"latticework.scripts.{module}").main
     with monkeypatch.context() as patch:
         patch.setattr(argparse.ArgumentParser, "parse_args", parsed)
         with pytest.raises(ParsedError):
@@ -190,7 +190,7 @@ def read(module, words, monkeypatch):
 @pytest.mark.parametrize("command", SCRIPTS, ids=ids)
 def test_a_script_reads_its_words(command, tmp_path, monkeypatch):
     _, _, module, *words = typed(command, tmp_path)
-    read(module.removeprefix("scripts."), words, monkeypatch)
+    read(module.removeprefix("latticework.scripts."), words, monkeypatch)
 
 
 @pytest.mark.parametrize("command", MAKE, ids=ids)
@@ -209,5 +209,5 @@ def test_a_make_target_runs_what_there_is(command, tmp_path, monkeypatch):
             _, *words = typed(Command(found[1], "Makefile"), tmp_path)
             if words[0] == "run.py":
                 checked(composed(words[1:]))
-            elif words[1].startswith("scripts."):
-                read(words[1].removeprefix("scripts."), words[2:], monkeypatch)
+            elif words[1].startswith("latticework.scripts."):
+                read(words[1].removeprefix("latticework.scripts."), words[2:], monkeypatch)
