@@ -1,7 +1,8 @@
 """Make small mistakes in the code, one at a time, and see the tests named for each of them fail.
 
 tests/mutants.toml lists the mistakes (mutants): a file, a text that stands in it exactly once, what
-replaces it, and the tests that must fail. Each mutant is made in a copy of the working tree. It is
+replaces it, and the tests that must fail. Each mutant is made in a copy of the working tree, which
+is imported as `latticework` in place of this one. It is
 
     killed        a test failed by its own assertion
     killed by ..  a test failed by another exception, which is named
@@ -14,6 +15,7 @@ unless every mutant is killed.
 """
 
 import argparse
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -37,7 +39,7 @@ LIBRARIES = (
     "pytest", "torch", "numpy", "scipy.stats", "scipy.optimize", "pandas", "hydra", "omegaconf",
     "optuna", "matplotlib.figure", "sklearn.datasets", "nltk.translate.bleu_score",
 )  # fmt: skip
-OWN = {"data", "models", "samplers", "experiments", "scripts", "run", "tests"}
+PACKAGE = "latticework"
 PATIENCE = 30  # seconds that a process may take to end once it has answered
 LONGEST = 900  # seconds that the tests of one mutant may take; a mistake can cause an endless loop
 
@@ -95,10 +97,7 @@ class Outcome:
 
 def run_pytest(folder: Path, tests: Sequence[str], answer: Connection) -> None:
     """In a process of its own: send what the `tests` of the tree in `folder` came to."""
-    for name in [name for name in sys.modules if name.partition(".")[0] in OWN]:
-        del sys.modules[name]  # those of this tree
-    sys.path[:] = [path for path in sys.path if Path(path).resolve() != ROOT]
-    os.environ["PYTHONPATH"] = str(folder)
+    import_from(folder)
     os.chdir(folder)
     log = os.open(folder / "mutant.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     os.dup2(log, 1), os.dup2(log, 2)
@@ -110,6 +109,23 @@ def run_pytest(folder: Path, tests: Sequence[str], answer: Connection) -> None:
         passed = code == pytest.ExitCode.OK and outcome.ran
         outcome.text = "survived" if passed else f"broken: pytest ended with {code!r}"
     answer.send(outcome.text)
+
+
+def import_from(folder: Path) -> None:
+    """Import `latticework`, here and in child processes, from `folder`, which has that name.
+
+    Raises ImportError if it would come from elsewhere, such as an installed checkout.
+    """
+    for name in [name for name in sys.modules if name.partition(".")[0] == PACKAGE]:
+        del sys.modules[name]  # imported from the working tree
+    kept = [path for path in sys.path if Path(path).resolve() != ROOT]
+    sys.path[:] = [str(folder.parent), *kept]
+    os.environ["PYTHONPATH"] = str(folder.parent)
+    importlib.invalidate_caches()
+    spec = importlib.util.find_spec(PACKAGE)
+    found = None if spec is None or spec.origin is None else Path(spec.origin).resolve().parent
+    if found != folder.resolve():
+        raise ImportError(f"expected to import {PACKAGE} from {folder}, found it in {found}")
 
 
 def outcome_of(folder: Path, tests: Sequence[str], context: Any) -> str:
@@ -174,7 +190,9 @@ def main() -> int:
     context.set_forkserver_preload(list(LIBRARIES))
     with tempfile.TemporaryDirectory() as folder:
         trees: SimpleQueue[Path] = SimpleQueue()
-        first, *others = (Path(folder).resolve() / str(i) for i in range(max(1, options.n)))
+        first, *others = (
+            Path(folder).resolve() / str(i) / PACKAGE for i in range(max(1, options.n))
+        )
         for tree in (first, *others):
             trees.put(copy_tree(tree))
         tests = sorted({test for mutant in mutants for test in mutant.tests})

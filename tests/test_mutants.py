@@ -4,28 +4,28 @@ Whether the tests fail is what `make mutants` says.
 """
 
 import re
+from multiprocessing import get_context
 from types import SimpleNamespace
 
 import pytest
 
-from latticework.scripts.mutants import ROOT, Mutant, Outcome, load
+from latticework.scripts.mutants import ROOT, Mutant, Outcome, load, outcome_of, write
 
 MUTANTS = load()
 COVERED = [
     *(ROOT / "samplers").glob("*.py"),
     *(ROOT / "models").glob("*.py"),
     *(ROOT / "experiments" / "claims").glob("*.py"),
-    *(
-        ROOT / "experiments" / f"{name}.py"
-        for name in (
-            "ais", "diagnostics", "exact", "isl", "metrics", "mmd", "negatives", "predictive",
-            "starts", "stationary", "text_metrics", "truth", "validation",
-        )
-    ),
+    *(ROOT / "experiments" / "measures").glob("*.py"),
+    ROOT / "experiments" / "learning" / "negatives.py",
+    ROOT / "experiments" / "sampling" / "annealing.py",
+    ROOT / "experiments" / "sampling" / "starts.py",
+    ROOT / "experiments" / "tasks" / "ais.py",
+    ROOT / "experiments" / "tasks" / "isl.py",
     ROOT / "data" / "base.py",
     ROOT / "data" / "grey.py",
     ROOT / "data" / "splits.py",
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
@@ -76,3 +76,37 @@ def test_how_a_test_failed_is_told_apart(raised, when, expected):
     assert outcome.ran == (when == "call" and not isinstance(raised, pytest.skip.Exception))
     outcome.pytest_collectreport(SimpleNamespace(failed=True, nodeid="test_it.py"))
     assert outcome.text == (expected or "broken: test_it.py cannot be collected")
+
+
+IN_THE_COPY = """
+import subprocess, sys
+
+def test_it():
+    import latticework.only_there
+    assert latticework.only_there.VALUE == 1
+
+def test_a_command():
+    command = [sys.executable, "-c", "import latticework.only_there"]
+    assert subprocess.run(command).returncode == 0
+"""
+
+
+def test_the_copy_is_imported_in_place_of_this_checkout(tmp_path):
+    """An import that the mutant breaks fails, in the test and in a command that it starts."""
+    tree = tmp_path / "latticework"
+    (tree / "tests").mkdir(parents=True)
+    (tree / "__init__.py").touch()
+    (tree / "tests" / "test_copy.py").write_text(IN_THE_COPY)
+
+    def outcome(text, test):
+        write(tree / "only_there.py", text)
+        return outcome_of(tree, [f"tests/test_copy.py::{test}"], get_context("forkserver"))
+
+    assert outcome("VALUE = 1\n", "test_it") == "survived"
+    assert outcome("VALUE = 1\n", "test_a_command") == "survived"
+    assert outcome("VALUE = 2\n", "test_it").startswith("killed (")
+    missing = "import latticework.nothing_of_that_name\n"
+    assert outcome(missing, "test_it").startswith("killed by ModuleNotFoundError")
+    assert outcome(missing, "test_a_command").startswith("killed (")
+    elsewhere = tree.rename(tmp_path / "another_name")
+    assert outcome_of(elsewhere, ["tests"], get_context("forkserver")).startswith("broken: ")

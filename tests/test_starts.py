@@ -14,7 +14,7 @@ CHAINS = 20_000
 
 
 def largest_z(x, mean):
-    """Of the sites' frequencies; where the mean is 0 or 1 they must be that."""
+    """Starts have the sites' frequencies; a mean of 0 or 1 leaves no choice."""
     spread = (mean * (1 - mean) / len(x)).sqrt()
     return ((x.mean(0) - mean).abs() / (spread + 1e-9)).max()
 
