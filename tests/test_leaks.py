@@ -74,6 +74,7 @@ def machine(kind=RBM, toward=LEFT, strength=1.0):
     torch.manual_seed(0)
     model = kind(SITES, 3)
     model.visible_bias.copy_(strength * (2.0 * toward - 1))
+    model.untrained = False
     return model
 
 
@@ -109,8 +110,8 @@ def test_the_state_for_ais_is_chosen_on_validation_rows(tmp_path):
     def task(run, data):
         ais(
             model=machine(), sampler=BlockGibbs(), data=data, run=run,
-            budget=Budget(20, 20, 10), path=ScaledRBM, betas=linear, back=5, burn_in=10, trial_steps=10,
-            candidates=lambda **_: states,
+            budget=Budget(20, 20, 10), path=ScaledRBM, betas=linear, back=5, burn_in=10,
+            trial_steps=10, candidates=lambda **_: states,
         )  # fmt: skip
         score = run.notes["log_likelihood"].pop("test")["mean"]
         return run.notes, score

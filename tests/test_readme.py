@@ -132,7 +132,7 @@ def test_the_documented_sampler_runs_from_outside_and_is_exact(tmp_path, monkeyp
     (yaml,) = blocks(page, "yaml")
     (tmp_path / "conf" / "sampler").mkdir(parents=True)
     (tmp_path / "lazy_walk.py").write_text(source)
-    outside = yaml.replace("samplers.lazy_walk", "lazy_walk")
+    outside = yaml.replace("latticework.samplers.lazy_walk", "lazy_walk")
     (tmp_path / "conf" / "sampler" / "lazy_walk.yaml").write_text(outside)
     monkeypatch.syspath_prepend(str(tmp_path))
     (command,) = [c for c in commands() if "<repository>" in c.text]
