@@ -22,6 +22,7 @@ from latticework.data.splits import split
 from latticework.data.text import bag_of_words
 from latticework.data.wordpiece import SPECIAL
 from latticework.experiments.claims.rates import decay
+from latticework.experiments.config.budget import Budget
 from latticework.experiments.learning.evaluations import Gap
 from latticework.experiments.learning.negatives import Contrastive, Persistent
 from latticework.experiments.measures.validation_isl import ValidationISL
@@ -73,6 +74,7 @@ def machine(kind=RBM, toward=LEFT, strength=1.0):
     torch.manual_seed(0)
     model = kind(SITES, 3)
     model.visible_bias.copy_(strength * (2.0 * toward - 1))
+    model.load_state_dict(model.state_dict())  # tasks refuse random weights that were not loaded
     return model
 
 
@@ -87,8 +89,8 @@ def test_the_betas_of_the_isl_are_chosen_on_validation_rows(tmp_path):
 
     def task(run, data):
         isl_curve(
-            model=machine(), sampler=BlockGibbs(), data=data, run=run, chains=1, steps=100,
-            start=data_mean,
+            model=machine(), sampler=BlockGibbs(), data=data, run=run,
+            budget=Budget(chains=1, steps=100), start=data_mean,
         )  # fmt: skip
         return run.notes
 
@@ -107,9 +109,9 @@ def test_the_state_for_ais_is_chosen_on_validation_rows(tmp_path):
 
     def task(run, data):
         ais(
-            model=machine(), sampler=BlockGibbs(), data=data, run=run, chains=20, steps=20,
-            every=10, path=ScaledRBM, betas=linear, back=5, burn_in=10, trial_steps=10,
-            candidates=lambda **_: states,
+            model=machine(), sampler=BlockGibbs(), data=data, run=run,
+            budget=Budget(chains=20, steps=20, every=10), path=ScaledRBM, betas=linear,
+            back=5, burn_in=10, trial_steps=10, candidates=lambda **_: states,
         )  # fmt: skip
         score = run.notes["log_likelihood"].pop("test")["mean"]
         return run.notes, score
@@ -191,7 +193,7 @@ def test_settings_are_tuned_on_validation_rows(tmp_path):
             model=machine(), sampler=DULA(0.1), data=data, run=run, objective="isl",
             names={"model": "rbm", "sampler": "dula"}, direction="maximize", goal=None, trials=3,
             search={"dula": {"step_size": {"low": 0.05, "high": 2.0, "log": True}}},
-            chains=2, steps=30, every=30, seconds=None, start=data_mean,
+            budget=Budget(chains=2, steps=30, every=30), seconds=None, start=data_mean,
             metrics=[ValidationISL(Loader(name), 30)],
         )  # fmt: skip
         facts = run.notes["tuning"]
@@ -236,7 +238,7 @@ def test_chains_of_a_regression_do_not_see_test_rows(tmp_path):
         run = run_in(tmp_path / name)
         regression(
             model=synthetic_bayes_net(3, 4), sampler=DULA(0.1), data=replace(table, **parts),
-            run=run, chains=3, steps=10, every=5, burn_in=5, start=uniform, points=5,
+            run=run, budget=Budget(chains=3, steps=10, every=5), burn_in=5, start=uniform, points=5,
         )  # fmt: skip
         record = Record(run.path, {})
         return record.arrays("last")["x"], record.metrics
