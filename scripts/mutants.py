@@ -40,6 +40,7 @@ LIBRARIES = (
     "optuna", "matplotlib.figure", "sklearn.datasets", "nltk.translate.bleu_score",
 )  # fmt: skip
 PACKAGE = "latticework"
+PATIENCE = 30  # seconds that a process may take to end once it has answered
 LONGEST = 900  # seconds that the tests of one mutant may take; a mistake can cause an endless loop
 
 
@@ -87,11 +88,11 @@ class Outcome:
         if call.excinfo is None or skipped or self.text:
             return
         if call.when != "call":
-            self.text = f"broken: {call.when} of {item.nodeid} failed ({call.excinfo.typename})"
+            self.text = f"broken: {call.when} of {item.name} failed ({call.excinfo.typename})"
         elif call.excinfo.errisinstance((AssertionError, pytest.fail.Exception)):
-            self.text = f"killed ({item.nodeid})"
+            self.text = f"killed ({item.name})"
         else:
-            self.text = f"killed by {call.excinfo.typename} ({item.nodeid})"
+            self.text = f"killed by {call.excinfo.typename} ({item.name})"
 
 
 def run_pytest(folder: Path, tests: Sequence[str], answer: Connection) -> None:
@@ -141,6 +142,7 @@ def outcome_of(folder: Path, tests: Sequence[str], context: Any) -> str:
         process.join()
         return f"broken: the process ended with {process.exitcode}"
     finally:
+        process.join(PATIENCE)
         process.kill()
         process.join()
 

@@ -261,6 +261,10 @@ def test_a_replay_buffer_moves_a_batch_at_a_time_and_puts_it_back(tmp_path):
     assert 0 < moved.sum() <= 10
     rest = {tuple(row) for row in negative.tolist()}
     assert all(tuple(row) in rest for row in made.memory.buffer[moved].tolist())
+    still = learner(Run(tmp_path), learned(), dataset(), Still(0.1), buffer=200)
+    before = still.memory.buffer.clone()
+    still.negative()
+    assert torch.equal(still.memory.buffer, before)  # each chain where it was taken from
 
 
 @pytest.mark.parametrize("sampler", [Gibbs(), HammingBall()], ids=repr)

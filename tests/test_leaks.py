@@ -74,7 +74,7 @@ def machine(kind=RBM, toward=LEFT, strength=1.0):
     torch.manual_seed(0)
     model = kind(SITES, 3)
     model.visible_bias.copy_(strength * (2.0 * toward - 1))
-    model.load_state_dict(model.state_dict())  # tasks refuse random weights that were not loaded
+    model.untrained = False
     return model
 
 
@@ -90,7 +90,7 @@ def test_the_betas_of_the_isl_are_chosen_on_validation_rows(tmp_path):
     def task(run, data):
         isl_curve(
             model=machine(), sampler=BlockGibbs(), data=data, run=run,
-            budget=Budget(chains=1, steps=100), start=data_mean,
+            budget=Budget(1, 100), start=data_mean,
         )  # fmt: skip
         return run.notes
 
@@ -110,8 +110,8 @@ def test_the_state_for_ais_is_chosen_on_validation_rows(tmp_path):
     def task(run, data):
         ais(
             model=machine(), sampler=BlockGibbs(), data=data, run=run,
-            budget=Budget(chains=20, steps=20, every=10), path=ScaledRBM, betas=linear,
-            back=5, burn_in=10, trial_steps=10, candidates=lambda **_: states,
+            budget=Budget(20, 20, 10), path=ScaledRBM, betas=linear, back=5, burn_in=10,
+            trial_steps=10, candidates=lambda **_: states,
         )  # fmt: skip
         score = run.notes["log_likelihood"].pop("test")["mean"]
         return run.notes, score
@@ -193,7 +193,7 @@ def test_settings_are_tuned_on_validation_rows(tmp_path):
             model=machine(), sampler=DULA(0.1), data=data, run=run, objective="isl",
             names={"model": "rbm", "sampler": "dula"}, direction="maximize", goal=None, trials=3,
             search={"dula": {"step_size": {"low": 0.05, "high": 2.0, "log": True}}},
-            budget=Budget(chains=2, steps=30, every=30), seconds=None, start=data_mean,
+            budget=Budget(2, 30, 30), seconds=None, start=data_mean,
             metrics=[ValidationISL(Loader(name), 30)],
         )  # fmt: skip
         facts = run.notes["tuning"]
@@ -238,7 +238,7 @@ def test_chains_of_a_regression_do_not_see_test_rows(tmp_path):
         run = run_in(tmp_path / name)
         regression(
             model=synthetic_bayes_net(3, 4), sampler=DULA(0.1), data=replace(table, **parts),
-            run=run, budget=Budget(chains=3, steps=10, every=5), burn_in=5, start=uniform, points=5,
+            run=run, budget=Budget(3, 10, 5), burn_in=5, start=uniform, points=5,
         )  # fmt: skip
         record = Record(run.path, {})
         return record.arrays("last")["x"], record.metrics
@@ -290,7 +290,7 @@ def test_bits_of_a_split_do_not_depend_on_another():
 
 
 def test_words_are_those_of_training_texts():
-    """Of 40 texts 32 are trained on: with what they share, they hold 35 stems."""
+    """32 of 40 texts are for training. They hold 35 stems, shared ones included."""
     texts = [f"common words of text{'x' * i}" for i in range(40)]
     splits, stems = bag_of_words(texts, 35, seed=0)
     trained = {len(stem) - len("text") for stem in stems if stem.startswith("text")}

@@ -67,7 +67,7 @@ def test_a_text_that_is_not_there_once_is_an_error():
     ],
 )
 def test_how_a_test_failed_is_told_apart(raised, when, expected):
-    outcome, item = Outcome(), SimpleNamespace(nodeid="test_it")
+    outcome, item = Outcome(), SimpleNamespace(name="test_it")
     info = (
         None if raised is None else pytest.ExceptionInfo.from_exc_info((type(raised), raised, None))
     )

@@ -107,6 +107,7 @@ def test_samplers_start_alike_and_a_run_is_repeatable(tmp_path):
 @pytest.mark.parametrize("sampler", [Gibbs(1, "random"), StochasticDULA(0.1, 10)], ids=repr)
 def test_a_run_that_was_stopped_goes_on_to_the_same_numbers(tmp_path, monkeypatch, sampler):
     data, given = table(), {"model": MODEL, "sampler": sampler, **SETTINGS}
+    given["budget"] = Budget(chains=6, steps=40, every=4)
     sampled(tmp_path / "whole", sampler, data)
     path = tmp_path / "stopped"
     path.mkdir()
@@ -163,6 +164,8 @@ def test_calibration_error():
     targets = torch.tensor([1.0, 0, 0, 0, 1, 0])
     assert calibration_error(mean, targets) == pytest.approx(0.45 * 2 / 6)
     assert calibration_error(torch.tensor([1.0, 0.0]), torch.tensor([1.0, 0.0])) == 0
+    # Gaps of opposite signs in two bins do not cancel.
+    assert calibration_error(torch.tensor([0.25, 0.75]), torch.tensor([1.0, 0.0])) == 0.75
 
 
 def test_coverage():
