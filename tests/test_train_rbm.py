@@ -74,7 +74,7 @@ def test_every_method_learns_that_there_are_two_modes(tmp_path, negatives, setti
 class Counting(Sampler):
     """A step adds 1, so that a state says how many steps it is away from where."""
 
-    def init(self, x, model):
+    def at(self, x, model):
         return BlockGibbsState(x)
 
     def step(self, state, model, rng):
