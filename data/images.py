@@ -18,7 +18,7 @@ import numpy as np
 
 from latticework.data.files import MissingFileError, Source, checksum, damaged
 from latticework.data.grey import Grey, hold_out
-from latticework.data.published import Images
+from latticework.data.published_images import Images
 from latticework.torchvision_ops import ensure_importable
 
 # ------------------------------------------------------------------------------------------- MNIST

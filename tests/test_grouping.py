@@ -23,7 +23,7 @@ from latticework.experiments.results.grouping import (
 from latticework.experiments.results.record import load_all
 from latticework.experiments.results.style import colour
 from latticework.experiments.tables.bnn import predictions
-from latticework.experiments.tables.isl import final_isl
+from latticework.experiments.tables.isl_scores import final_isl
 
 mpl.use("Agg")
 PART = ("experiment=ising_sampling", "scale=smoke")

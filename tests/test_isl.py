@@ -27,7 +27,7 @@ from latticework.experiments.results.record import Record
 from latticework.experiments.running.run import Run
 from latticework.experiments.sampling.chain import run_chain
 from latticework.experiments.sampling.starts import data_mean
-from latticework.experiments.tables.isl import final_isl
+from latticework.experiments.tables.isl_scores import final_isl
 from latticework.experiments.tables.models import models
 from latticework.experiments.tasks.isl import isl_curve
 from latticework.models.domain import Binary
