@@ -223,6 +223,7 @@ def test_the_task_records_both_betas_and_where_herding_was_cut_short(tmp_path):
     for parameter in model.parameters():
         parameter.normal_(generator=Generator().manual_seed(1))
     model.visible_bias.fill_(-1.0)
+    model.untrained = False
     model.set_rates([bits(30, 6, seed=1, p=0.1)])
     run, record = scored(tmp_path / "gibbs", BlockGibbs(), model)
     table, parzen = record.metrics, record.arrays("parzen")

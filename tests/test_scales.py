@@ -19,7 +19,7 @@ CONF = Path(__file__).resolve().parent.parent / "conf"
 resolvers.register(CONF)
 
 # Each task with the smallest command that it takes.
-RBM = ("model=rbm", "model.hidden=4", "data=digits")
+RBM = ("model=rbm", "model.hidden=4", "pretrain=random", "data=digits")
 TASKS = {
     "sampling": (),
     "tune": (),
