@@ -19,7 +19,7 @@ CONF = Path(__file__).resolve().parent.parent / "conf"
 resolvers.register(CONF)
 
 # Each task with the smallest command that it takes.
-RBM = ("model=rbm", "model.hidden=4", "pretrain=random", "data=digits")
+RBM = ("model=rbm", "model.hidden=4", "data=digits")
 TASKS = {
     "sampling": (),
     "tune": (),
@@ -31,7 +31,7 @@ TASKS = {
     "unlearning": ("model.shape=[2,3]",),
     "ebm_learning": RBM,
     "train_rbm": RBM,
-    "isl": RBM,
+    "isl": (*RBM, "pretrain=random"),
     "regression": ("model=bayes_net", "model.hidden=3", "data=compas"),
     "text_infilling": ("model=mini_bert", "data=sentences"),
     "mlm_pretraining": ("data=corpus",),

@@ -42,7 +42,7 @@ def curves(records: list[Record], panels: str | None = None, lines: str | None =
                 if all("isl_own_beta" in run.metrics for run in runs):
                     own = np.mean([run.metrics["isl_own_beta"][:rows] for run in runs], axis=0)
                     ax.plot(size, own, ":", color=ink, linewidth=0.8)
-        for some in by_setting(part, ["sampler", "task.pretrain"]):
+        for some in by_setting(part, ["sampler", "task.pretrain", "task.start"]):
             parzen = some[0].arrays("parzen")
             centres = {"color": "black", "linewidth": 0.8}
             ax.plot(parzen["size"], parzen["isl"], label="training set", **centres)

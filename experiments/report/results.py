@@ -89,7 +89,7 @@ def _shown(exhibit: Exhibit, part: Part, folder: Path) -> Shown:
         [name for name in pictures if (folder / f"{name}.html").exists()],
         [(name, (folder / f"{name}.md").read_text().strip()) for name in tables],
         [fact for fact in part.facts if fact[0] not in HIDDEN],
-        part.problems,
+        [text for text in part.problems if text not in part.drawn.wanting],
     )
 
 
