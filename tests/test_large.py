@@ -40,12 +40,23 @@ def test_uniform_like(shape):
     u = uniform_like(torch.empty(shape), rng())
     assert u.shape == shape
     assert u.dtype == torch.float32
-    assert ((u >= 0) & (u <= 1)).all()
+    assert ((u >= 0) & (u < 1)).all()
     u = u.flatten().double()
     assert kstest(u.numpy(), "uniform").pvalue > 1e-4
     neighbours = torch.corrcoef(torch.stack((u[:-1], u[1:])))[0, 1]  # halves of one integer
     assert abs(neighbours) * len(u) ** 0.5 < 5
     assert len(u.unique()) > 0.98 * len(u)
+
+
+@pytest.mark.parametrize("half", [0x7FFFFFFF, -(2**31)], ids=["largest", "smallest"])
+def test_uniform_numbers_of_extreme_bits_are_below_1(monkeypatch, half):
+    """Both halves of every random integer are `half`, as a signed number."""
+    bits = (half << 32) | (half & 0xFFFFFFFF)
+    monkeypatch.setattr(torch.Tensor, "random_", lambda self, *_, **__: self.fill_(bits))
+    u = uniform_like(torch.empty(LARGE), rng())
+    assert len(u.unique()) == 1
+    assert 0 <= u[0] < 1
+    assert (u[0] > 0.5) == (half > 0)
 
 
 @pytest.mark.parametrize("n", [TWO_STAGES_FROM - 1, TWO_STAGES_FROM, 529, 700])

@@ -9,12 +9,14 @@ from torch import Generator, Tensor
 
 from latticework.experiments.config.budget import Budget
 from latticework.experiments.measures.nonfinite import StuckError, Tally, Validity, watch
+from latticework.experiments.measures.reference import Reference
 from latticework.experiments.results.record import Record
 from latticework.experiments.running.run import Run
 from latticework.experiments.sampling.chain import Chain, run_chain
 from latticework.experiments.tasks.sampling import sample
-from latticework.models.base import EnergyModel
+from latticework.models.base import EnergyModel, Function
 from latticework.models.domain import Binary, Categorical
+from latticework.samplers.base import Info
 from latticework.samplers.flip import FlipState
 from latticework.samplers.gibbs import Gibbs
 from latticework.samplers.gwg import GWG
@@ -83,6 +85,17 @@ def test_what_was_rejected_so_is_counted(sampler):
     assert tallied(sampler, Holed(0.0), x).invalid == 0
 
 
+def test_only_a_ratio_of_nan_or_plus_infinity_is_invalid():
+    """A ratio of -infinity is a proposal of probability zero."""
+    metric, state = Validity(), GWG().init(torch.zeros(4, 4), Holed(0.0))
+    ratio = torch.tensor([0.0, -torch.inf, torch.inf, torch.nan])
+    carry = metric.init(Holed(0.0), state, Reference())
+    for _ in range(2):
+        carry = metric.update(carry, state, Info(torch.ones(4), ratio))
+    assert carry.invalid == 4
+    assert carry.valid.tolist() == [2, 2, 0, 0]
+
+
 def test_without_an_acceptance_test_a_chain_stays_where_it_cannot_be_priced():
     model, sampler = Holed(0.0), DULA(1.0)
     start = torch.tensor([[1.0, 1, 0, 0]]).expand(20, 4)
@@ -93,6 +106,30 @@ def test_without_an_acceptance_test_a_chain_stays_where_it_cannot_be_priced():
     chain.advance()
     assert torch.equal(chain.state.x, start)
     assert not chain.carries[0].valid.any()
+
+
+@pytest.mark.parametrize("sampler", [Gibbs(), Gibbs(2), HammingBall(3, 1)], ids=repr)
+def test_a_block_keeps_its_value_where_nothing_can_be_drawn(sampler):
+    domain, rng = Binary(4), Generator().manual_seed(0)
+    start = domain.uniform(50, rng)
+    unknown = Function(lambda x: x.sum(-1) * torch.nan, domain)
+    state, info = sampler.step(sampler.at(start, unknown), unknown, rng)
+    assert torch.equal(state.x, start)
+    assert info.log_ratio.isnan().all()
+    known = Function(lambda x: x.sum(-1), domain)  # control
+    state, info = sampler.step(sampler.at(start, known), known, rng)
+    assert not torch.equal(state.x, start)
+    assert info.log_ratio is None or not info.log_ratio.any()
+
+
+def test_a_state_whose_neighbours_have_probability_zero_is_valid():
+    """The chain cannot leave it. No energy is unknown there, so its steps count as valid."""
+    alone = Function(lambda x: torch.where(x.sum(-1) == 0, 0.0, -torch.inf), Binary(4))
+    sampler, start = LocallyBalanced(), torch.zeros(5, 4)
+    rng = Generator().manual_seed(0)
+    state, info = sampler.step(sampler.init(start, alone), alone, rng)
+    assert torch.equal(state.x, start)
+    assert (info.log_ratio == -torch.inf).all()
 
 
 def test_a_categorical_site_stays_where_its_law_is_unknown():
