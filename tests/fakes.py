@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from latticework.experiments.results.record import Record
+from latticework.experiments.running.memory import Memory
 
 TARGETS = {
     "gibbs": ("latticework.samplers.gibbs.Gibbs", {"sites": 1}),
@@ -78,13 +80,20 @@ def noise(seed: int, place: int = 0) -> float:
     return float(np.random.default_rng([seed, place]).normal(scale=0.01))
 
 
+@dataclass(eq=False)
+class Processes(Memory):
+    """The processes that have run iterations of `dying`."""
+
+    processes: list[int]
+
+
 def dying(*, run: Any, death: str, **_: Any) -> None:
-    """A task of three iterations. Seed 1 dies in the second unless it goes on from a checkpoint."""
-    memory: dict[str, Any] = {"processes": []}
+    """A task of three iterations. Seed 1 dies in the second unless it resumes from a checkpoint."""
+    memory = Processes([])
     for iteration in run.resumable(memory, "dying", total=3):
-        memory["processes"] = [*memory["processes"], os.getpid()]
-        run.log(iteration, processes=len(set(memory["processes"])))
-        if iteration == 2 and run.seed == 1 and len(set(memory["processes"])) == 1:
+        memory.processes = [*memory.processes, os.getpid()]
+        run.log(iteration, processes=len(set(memory.processes)))
+        if iteration == 2 and run.seed == 1 and len(set(memory.processes)) == 1:
             {
                 "SIGSEGV": lambda: ctypes.string_at(0),
                 "SIGABRT": os.abort,

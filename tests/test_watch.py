@@ -78,7 +78,7 @@ def test_a_sweep_tells_which_run_died_and_the_same_command_goes_on(death, words,
     assert (status, "died:" in text) == (0, False)
     log = (folder / "run.log").read_text()
     assert f"ran this before and died of {'a signal' if death == 'SIGKILL' else death}" in log
-    assert "dying goes on from iteration 1" in log
+    assert "dying resumes from iteration 1" in log
     for record in load_all(outputs):
         went_on = record.document["config"]["seed"] == 1
         assert record.metrics["processes"].tolist() == ([1, 2, 2] if went_on else [1, 1, 1])
@@ -88,26 +88,33 @@ def test_a_sweep_tells_which_run_died_and_the_same_command_goes_on(death, words,
 def test_joblib_tells_it_too(words, tmp_path):
     pytest.importorskip("hydra_plugins.hydra_joblib_launcher")
     command = (*words, "+task.death=SIGSEGV", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
-    status, text = run_by_a_child(*command, *SEEDS, outputs=tmp_path / "outputs")
-    assert status == 1
+    done = typed(*command, *SEEDS, folder=tmp_path)  # joblib cannot be used after a fork
+    text = done.stdout + done.stderr
+    assert done.returncode == 1
     assert "a process of the sweep died (SIGSEGV" in text
     assert f"  {record_of(1, tmp_path / 'outputs')}  killed by SIGSEGV" in text
     assert "The same command goes on" in text
     assert "Traceback" not in text
 
 
-def test_a_single_run_as_a_user_types_it(words, tmp_path):
-    done = subprocess.run(
-        [sys.executable, ROOT / "run.py", *words, "+task.death=SIGSEGV", "seed=1"],
+def typed(*words, folder):
+    """`python run.py <words>` in a process of its own, in `folder`, records in its outputs/."""
+    paths = [str(ROOT / "tests"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return subprocess.run(
+        [sys.executable, ROOT / "run.py", *words],
         env={
             **os.environ,
-            "PYTHONPATH": str(ROOT / "tests"),
-            "LATTICEWORK_OUTPUTS": str(tmp_path / "outputs"),
+            "PYTHONPATH": os.pathsep.join(paths),
+            "LATTICEWORK_OUTPUTS": str(folder / "outputs"),
         },
-        cwd=tmp_path,
+        cwd=folder,
         capture_output=True,
         text=True,
     )
+
+
+def test_a_single_run_as_a_user_types_it(words, tmp_path):
+    done = typed(*words, "+task.death=SIGSEGV", "seed=1", folder=tmp_path)
     assert done.returncode == -signal.SIGSEGV
     folder = record_of(1, tmp_path / "outputs")
     assert f"  {folder}  killed by SIGSEGV\n" in done.stderr

@@ -80,7 +80,7 @@ def flat(task: Any) -> Any:
 def canonical(value: Any, dropped: Collection[str] = ()) -> Any:
     """`value` with whole numbers as integers, and data sets without the keys `dropped`."""
     if isinstance(value, dict):
-        is_data = str(value.get("_target_")).startswith("data.")
+        is_data = str(value.get("_target_")).startswith("latticework.data.")
         return {
             str(key): canonical(item, dropped)
             for key, item in value.items()
