@@ -84,7 +84,7 @@ def composed(words):
 def test_commands_are_found():
     pages = {command.page for command in PYTHON}
     expected = {"README.md", "docs/scaling.md", "docs/tuning.md", "docs/reproducing.md"}
-    assert pages >= expected | {"docs/results/README.md", "conf/experiment/parts/rates_usps.yaml"}
+    assert pages >= expected | {"docs/results/README.md", "conf/experiment/tune_ising.yaml"}
     assert SCRIPTS
     assert MAKE
     for pattern in UNTESTED:
