@@ -11,7 +11,15 @@ from matplotlib import pyplot as plt
 
 import latticework.scripts.figures
 from latticework.experiments.claims.pairing import by_seed, labelled, last
-from latticework.experiments.figures import acceptance, curves, ess, finals, images, isl, theory
+from latticework.experiments.figures import (
+    acceptance,
+    curves,
+    ess,
+    finals,
+    images,
+    isl_curves,
+    theory,
+)
 from latticework.experiments.report import draw
 from latticework.experiments.results.grouping import (
     UnlikeRecordsError,
@@ -203,14 +211,14 @@ def test_boxes_images_and_isl_curves_have_one_a_setting():
     assert names == expected
     for figure in (images.samples(records, 2), images.grid(records, "data", 2)):
         assert [ax.get_title().replace("\n", " ") for ax in figure.axes] == expected
-    assert [ax.get_title(loc="left") for ax in isl.sequences(records, 1, 2).axes] == expected
-    assert {k: v for k, v in lines(isl.curves(records)).items() if k != "training set"} == {
+    assert [ax.get_title(loc="left") for ax in isl_curves.sequences(records, 1, 2).axes] == expected
+    assert {k: v for k, v in lines(isl_curves.curves(records)).items() if k != "training set"} == {
         "DMALA, step_size 0.1": 1.0, "DMALA, step_size 0.4": 3.0,
     }  # fmt: skip
     # in panels or lines of their own they need no words
-    panels = isl.curves(records, panels="sampler.step_size")
+    panels = isl_curves.curves(records, panels="sampler.step_size")
     assert [set(lines(panels, i)) for i in (0, 1)] == [{"DMALA", "training set"}] * 2
-    training = isl.training(records, lines="negatives")
+    training = isl_curves.training(records, lines="negatives")
     assert len(lines(training)) == 2
     plt.close("all")
 
