@@ -78,7 +78,8 @@ class RatesFPCD(_FastWeights):
 class SamplePenalization(_FastWeights):
     """`RatesFPCD` with rates R = 0: samples are only penalised. Works with any RBM.
 
-    With `decay=1`, the samples tend to uniform noise.
+    According to the paper, samples tend to uniform noise with `decay=1`. The claim `fig1-uniform`
+    of the ledger measures it.
     """
 
     fast_step_size: float = 0.001

@@ -34,7 +34,7 @@ MOVED = {
     "figures.style": "results.style",
     "generated": "learning.generated",
     "identity": "config.identity",
-    "isl": "measures.isl",
+    "isl": "measures.sampling_likelihood",
     "learned": "learning.snapshots",
     "loggers": "running.loggers",
     "machine": "running.machine",
@@ -93,8 +93,7 @@ def rewrite_json(content: bytes) -> bytes:
     """run.json with today's names, in the layout it had."""
     document = json.loads(content)
     indent = len(content.split(b"\n")[1]) - len(content.split(b"\n")[1].lstrip(b" "))
-    ordered = list(document) == sorted(document)
-    return json.dumps(brought_up(document), indent=indent, sort_keys=ordered).encode()
+    return json.dumps(brought_up(document), indent=indent).encode()
 
 
 def rewrite_folder(root: Path) -> int:

@@ -12,7 +12,7 @@ from torch import Generator
 
 from latticework.data.base import Dataset, some
 from latticework.experiments.config.budget import Budget
-from latticework.experiments.measures.isl import (
+from latticework.experiments.measures.sampling_likelihood import (
     best_beta,
     curve,
     histograms,

@@ -70,7 +70,7 @@ def test_a_sweep_tells_which_run_died_and_the_same_command_goes_on(death, words,
     assert death in line
     assert "1 run died:" in text
     assert TRIES[death] in text
-    assert "The same command goes on" in text
+    assert "The same command resumes" in text
     assert "Traceback" not in text
     assert ("string_at" in (folder / ".crash").read_text()) is (death == "SIGSEGV")
 
@@ -93,7 +93,7 @@ def test_joblib_tells_it_too(words, tmp_path):
     assert done.returncode == 1
     assert "a process of the sweep died (SIGSEGV" in text
     assert f"  {record_of(1, tmp_path / 'outputs')}  killed by SIGSEGV" in text
-    assert "The same command goes on" in text
+    assert "The same command resumes" in text
     assert "Traceback" not in text
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from latticework.data.base import some
-from latticework.experiments.measures import isl
+from latticework.experiments.measures import sampling_likelihood as isl
 from latticework.experiments.measures.metrics import Metric
 from latticework.experiments.measures.reference import Reference
 from latticework.models.base import EnergyModel

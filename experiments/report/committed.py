@@ -79,8 +79,8 @@ def summary(report: Report) -> str:
     count = report.counts
     return (
         f"Of {len(report.entries)} claims of the two papers, {count['holds']} hold here, "
-        f"{count['does not hold']} do not, {count['not decided']} are not decided and "
-        f"{count['not run']} have not been run: [ledger](docs/results/ledger.md)."
+        f"{count['does not hold']} do not, {count['not decided']} are not decided; "
+        f"not run: {count['not run']}. See the [ledger](docs/results/ledger.md)."
     )
 
 

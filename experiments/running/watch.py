@@ -30,7 +30,7 @@ SIGNALS = {
     "Floating point exception": "SIGFPE",
     "Illegal instruction": "SIGILL",
 }
-GOES_ON = "The same command goes on from the last checkpoints, or starts anew where there is none."
+GOES_ON = "The same command resumes from the last checkpoints; without one, a run starts again."
 CRASHED = (
     "This is a fault in compiled code, not in your command. If it happens again, put "
     "ONEDNN_MAX_CPU_ISA=SSE41 ATEN_CPU_CAPABILITY=default before the command, which takes slower "

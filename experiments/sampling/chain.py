@@ -1,7 +1,7 @@
 """The sampling loop: it combines a kernel with metrics, timing and CUDA graphs.
 
 The loop reuses memory: a step may overwrite the state it is given, and a metric its carry. A
-Reading is a copy and stays valid. Only `Chain.memory` exposes the buffers themselves.
+Reading is a copy and stays valid. `Chain.state` and `Chain.carries` are the buffers themselves.
 """
 
 import time

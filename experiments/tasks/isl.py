@@ -9,7 +9,7 @@ from torch import Tensor
 from latticework.data.base import Dataset, some
 from latticework.experiments.config.budget import Budget
 from latticework.experiments.learning.training import trained
-from latticework.experiments.measures import isl
+from latticework.experiments.measures import sampling_likelihood as isl
 from latticework.experiments.running.artifacts import artifact
 from latticework.experiments.running.run import Run
 from latticework.experiments.sampling.chain import seconds_per_step

@@ -15,7 +15,7 @@ from torch.optim.lr_scheduler import LinearLR, LRScheduler
 
 from latticework.data.base import Dataset, some
 from latticework.experiments.learning.negatives import Contrastive, Negatives
-from latticework.experiments.measures import isl
+from latticework.experiments.measures import sampling_likelihood as isl
 from latticework.experiments.running.artifacts import artifact, fingerprint
 from latticework.experiments.running.memory import Memory
 from latticework.experiments.running.run import Run
