@@ -15,6 +15,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from latticework.models.domain import Binary, Domain
+from latticework.models.forms import Form
 
 Cache = tuple[Tensor, ...]  # what a model remembers of a state, for its local methods
 
@@ -75,6 +76,13 @@ class EnergyModel(nn.Module, ABC):
         """A colouring of the sites, `[dim]` integers from 0, or None if there is no such structure.
 
         Sites of the same colour are conditionally independent given all other sites.
+        """
+        return None
+
+    def form(self) -> Form | None:
+        """The arrays for compiled kernels (`models.forms`), or None if there is no such form.
+
+        Called on the CPU in float32 only. The arrays may share memory with the parameters.
         """
         return None
 

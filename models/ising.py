@@ -11,11 +11,14 @@ its field.
 import math
 from collections.abc import Sequence
 
+import numpy as np
 import torch
+from scipy.special import expit
 from torch import Generator, Tensor
 
 from latticework.models.base import Cache, EnergyModel
 from latticework.models.domain import Binary
+from latticework.models.forms import LatticeForm, PairForm, array, neighbour_lists
 from latticework.models.lattice import colouring, neighbour_sum, neighbour_table, require_sides
 from latticework.models.rows import add_rows, flip_changes
 from latticework.models.transfer import log_z_and_mean
@@ -87,6 +90,7 @@ class Lattice(EnergyModel):
         }
         for name, value in derived.items():
             self.register_buffer(name, value, persistent=False)
+        self._form: LatticeForm | None = None
         # An upper bound on how much one flip changes the log-probability.
         self.flip_bound = float((2 * self.bias.abs() + 4 * abs(self.coupling) * degree).max())
 
@@ -100,6 +104,24 @@ class Lattice(EnergyModel):
 
     def colours(self) -> Tensor:
         return colouring(self.shape, self.periodic).to(self.bias.device)
+
+    def form(self) -> LatticeForm:
+        if self._form is None:
+            lists, degree = neighbour_lists(self.neighbours, self.exists)
+            offset = array(self.offset).astype(np.float64)
+            kinds, kind = np.unique(offset, return_inverse=True)
+            odds = kinds[:, None] + 8 * self.coupling * np.arange(lists.shape[1] + 1)
+            self._form = LatticeForm(
+                sides=np.array(self.shape),
+                periodic=self.periodic,
+                neighbours=lists,
+                degree=degree,
+                colours=array(self.colours().int()),
+                kind=kind.astype(np.int32),
+                odds=odds,
+                high=expit(odds),
+            )
+        return self._form
 
     def forward(self, x: Tensor) -> Tensor:
         spins = 2 * x - 1
@@ -179,6 +201,17 @@ class DenseIsing(EnergyModel):
     def matrix(self) -> Tensor:
         """J, `[d, d]`."""
         return self.coupling
+
+    def form(self) -> PairForm:
+        """In x, the gradient 2 b + 4 J s is (2 b - 4 J 1) + 8 J x."""
+        coupling, bias = self.coupling.detach(), self.bias.detach()
+        return PairForm(
+            matrix=array(8 * coupling),
+            offset=array(2 * bias - 4 * coupling.sum(1)),
+            diagonal=np.zeros(len(bias), np.float32),
+            low=0.0,
+            high=1.0,
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         spins = 2 * x - 1

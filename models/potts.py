@@ -20,6 +20,7 @@ from torch.linalg import vecdot
 
 from latticework.models.base import Cache, EnergyModel
 from latticework.models.domain import Categorical
+from latticework.models.forms import PottsLatticeForm, PottsPairForm, array, neighbour_lists
 from latticework.models.lattice import neighbour_sum, neighbour_table, require_sides
 
 
@@ -76,6 +77,10 @@ class LatticePotts(EnergyModel):
         neighbours, exists = neighbour_table(self.shape, periodic)
         self.register_buffer("neighbours", neighbours, persistent=False)
         self.register_buffer("exists", exists, persistent=False)
+
+    def form(self) -> PottsLatticeForm:
+        lists, degree = neighbour_lists(self.neighbours, self.exists)
+        return PottsLatticeForm(lists, degree, self.coupling, array(self.bias))
 
     def _pairs(self, x: Tensor) -> Tensor:
         return neighbour_sum(x, self.shape, self.periodic) * self.coupling
@@ -134,6 +139,9 @@ class DensePotts(EnergyModel):
         self.domain = Categorical(dim, num_values)
         self.coupling = torch.nn.Parameter(coupling.clone(), requires_grad=False)
         self.bias = torch.nn.Parameter(_bias(bias, dim, num_values), requires_grad=False)
+
+    def form(self) -> PottsPairForm:
+        return PottsPairForm(array(self.coupling), array(self.bias))
 
     def _pairs(self, x: Tensor) -> Tensor:
         return (x.flatten(1) @ self.coupling).view_as(x)

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from latticework.models.base import EnergyModel
 from latticework.models.domain import Binary, Categorical, Domain
+from latticework.models.forms import PairForm, array
 from latticework.models.ising import Lattice
 
 
@@ -64,6 +65,17 @@ class LogQuadratic(EnergyModel):
 
     def gradient(self, x: Tensor) -> Tensor:
         return torch.addmm(self.bias, x, self.weight, alpha=2)
+
+    def form(self) -> PairForm | None:
+        if not isinstance(self.domain, Binary):
+            return None
+        return PairForm(
+            matrix=array(2 * self.weight),
+            offset=array(self.bias),
+            diagonal=array(self.weight.diag()),
+            low=self.domain.low,
+            high=self.domain.high,
+        )
 
     def log_quadratic(self) -> "LogQuadratic":
         """The log-quadratic pi' that Theorem 5.2 compares this target with: itself."""

@@ -15,6 +15,7 @@ from torch.nn.functional import softplus
 from latticework.models.base import Cache, EnergyModel
 from latticework.models.chance import softplus_sum, uniform_like
 from latticework.models.domain import Binary
+from latticework.models.forms import RBMForm, array
 from latticework.models.rows import add_rows, flip_changes
 
 
@@ -48,6 +49,9 @@ class RBM(EnergyModel):
     def visible_inputs(self, h: Tensor) -> Tensor:
         """W h + b, the log-odds of each visible unit given h, `[chains, visible]`."""
         return torch.addmm(self.visible_bias, h, self.weight.T)
+
+    def form(self) -> RBMForm:
+        return RBMForm(array(self.weight), array(self.visible_bias), array(self.hidden_bias))
 
     def forward(self, x: Tensor) -> Tensor:
         return x @ self.visible_bias + softplus(self.hidden_inputs(x)).sum(-1)

@@ -16,10 +16,15 @@ from latticework.experiments.measures.reference import Reference
 from latticework.models.base import EnergyModel
 from latticework.models.domain import Binary
 from latticework.samplers.base import Info
+from latticework.samplers.sums import Sums, Wanted
 
 
 class Metric(ABC):
-    """`init` is called once, `update` after every step (on the device only), `read` on demand."""
+    """`init` is called once, `update` after every step (on the device only), `read` on demand.
+
+    Compiled chains make many steps in one call. They call `absorb` with the sums over these steps
+    in place of `update`. A metric without `absorb` makes a chain run eagerly.
+    """
 
     @abstractmethod
     def init(self, model: EnergyModel, state: Any, reference: Reference) -> Any: ...
@@ -27,6 +32,15 @@ class Metric(ABC):
     def update(self, carry: Any, state: Any, info: Info) -> Any:
         """The carry after a step. The old carry may be overwritten."""
         return carry
+
+    @property
+    def wanted(self) -> Wanted | None:
+        """The sums over steps that `absorb` reads, or None if the metric cannot use sums."""
+        return None
+
+    def absorb(self, carry: Any, state: Any, sums: Sums, steps: int) -> Any:
+        """The carry after `steps` steps that ended at `state`. The old one may be overwritten."""
+        raise NotImplementedError
 
     @abstractmethod
     def read(self, carry: Any) -> dict[str, Tensor]:
@@ -71,6 +85,14 @@ class MarginalError(Metric):
     def update(self, carry: MarginalSums, state: Any, info: Info) -> MarginalSums:
         return carry._replace(total=carry.total.add_(state.x), states=carry.states.add_(1))
 
+    @property
+    def wanted(self) -> Wanted:
+        return Wanted(total=True)
+
+    def absorb(self, carry: MarginalSums, state: Any, sums: Sums, steps: int) -> MarginalSums:
+        total = torch.from_numpy(sums.total).view_as(carry.total)
+        return carry._replace(total=carry.total.add_(total), states=carry.states.add_(steps))
+
     def read(self, carry: MarginalSums) -> dict[str, Tensor]:
         error = (carry.total / carry.states - carry.truth) * carry.scale
         return {"log_rmse": error.square().mean().sqrt().log()}
@@ -99,6 +121,13 @@ class EnsembleError(Metric):
     def update(self, carry: Ensemble, state: Any, info: Info) -> Ensemble:
         return carry._replace(x=state.x)
 
+    @property
+    def wanted(self) -> Wanted:
+        return Wanted()
+
+    def absorb(self, carry: Ensemble, state: Any, sums: Sums, steps: int) -> Ensemble:
+        return carry._replace(x=state.x)
+
     def read(self, carry: Ensemble) -> dict[str, Tensor]:
         error = (carry.x.mean(0) - carry.truth) * carry.scale
         return {"log_rmse_ensemble": error.square().mean().sqrt().log()}
@@ -120,6 +149,13 @@ class Acceptance(Metric):
     def update(self, carry: Average, state: Any, info: Info) -> Average:
         return Average(carry.total.add_(info.accept_prob.mean()), carry.steps.add_(1))
 
+    @property
+    def wanted(self) -> Wanted:
+        return Wanted()
+
+    def absorb(self, carry: Average, state: Any, sums: Sums, steps: int) -> Average:
+        return Average(carry.total.add_(sums.accept.mean()), carry.steps.add_(steps))
+
     def read(self, carry: Average) -> dict[str, Tensor]:
         return {"acceptance": carry.total / carry.steps}
 
@@ -139,6 +175,15 @@ class Unsettled(Metric):
         if info.unsettled is None:
             return carry
         return Average(carry.total.add_(info.unsettled.mean()), carry.steps.add_(1))
+
+    @property
+    def wanted(self) -> Wanted:
+        return Wanted()
+
+    def absorb(self, carry: Average, state: Any, sums: Sums, steps: int) -> Average:
+        if not len(sums.unsettled):
+            return carry
+        return Average(carry.total.add_(sums.unsettled.mean()), carry.steps.add_(steps))
 
     def read(self, carry: Average) -> dict[str, Tensor]:
         return {"unsettled": carry.total / carry.steps}
@@ -162,6 +207,14 @@ class Changed(Metric):
         moved = (state.x != carry.x).flatten(2).any(-1) if state.x.ndim > 2 else state.x != carry.x
         total = carry.total.add_(moved.sum() / len(moved))
         return Changes(total, carry.steps.add_(1), carry.x.copy_(state.x))
+
+    @property
+    def wanted(self) -> Wanted:
+        return Wanted()
+
+    def absorb(self, carry: Changes, state: Any, sums: Sums, steps: int) -> Changes:
+        total = carry.total.add_(sums.changed.mean())
+        return Changes(total, carry.steps.add_(steps), carry.x.copy_(state.x))
 
     def read(self, carry: Changes) -> dict[str, Tensor]:
         return {"changed": carry.total / carry.steps}
@@ -224,6 +277,13 @@ class MMD(Metric):
     def update(self, carry: Samples, state: Any, info: Info) -> Samples:
         return carry._replace(x=state.x)
 
+    @property
+    def wanted(self) -> Wanted:
+        return Wanted()
+
+    def absorb(self, carry: Samples, state: Any, sums: Sums, steps: int) -> Samples:
+        return carry._replace(x=state.x)
+
     def read(self, carry: Samples) -> dict[str, Tensor]:
         biased, unbiased = mmd_squared(carry.x, carry.truth, carry.within)
         return {
@@ -260,6 +320,17 @@ class Trace(Metric):
         row = state.x[: self.chains].to(torch.int8).unsqueeze(0)
         carry.buffer.index_copy_(0, carry.position, row)
         return Traces(carry.buffer, carry.position.add_(1).remainder_(self.draws))
+
+    @property
+    def wanted(self) -> Wanted:
+        return Wanted(draws=self.draws, traced=self.chains)
+
+    def absorb(self, carry: Traces, state: Any, sums: Sums, steps: int) -> Traces:
+        buffer, chains = carry.buffer, carry.buffer.shape[1]
+        rows = torch.from_numpy(sums.trace)[-self.draws :, :chains]
+        end = int(carry.position) + steps
+        buffer[torch.arange(end - len(rows), end) % self.draws] = rows.reshape(-1, *buffer.shape[1:])
+        return Traces(buffer, carry.position.fill_(end % self.draws))
 
     def read(self, carry: Traces) -> dict[str, Tensor]:
         return {}

@@ -17,6 +17,7 @@ from latticework.experiments.measures.reference import Reference
 from latticework.experiments.running.run import Run
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Info
+from latticework.samplers.sums import Sums, Wanted
 
 log = logging.getLogger(__name__)
 NOTE = "invalid_steps"  # in run.json, of all chains together
@@ -43,6 +44,14 @@ class Validity(Metric):
         valid = _finite(state) if info.log_ratio is None else info.log_ratio < torch.inf
         invalid = carry.invalid.add_((~valid).sum())
         return Tally(invalid, carry.valid.add_(valid))
+
+    @property
+    def wanted(self) -> Wanted:
+        return Wanted()
+
+    def absorb(self, carry: Tally, state: Any, sums: Sums, steps: int) -> Tally:
+        invalid = torch.from_numpy(sums.invalid)
+        return Tally(carry.invalid.add_(invalid.sum()), carry.valid.add_(steps - invalid))
 
     def read(self, carry: Tally) -> dict[str, Tensor]:
         return {}

@@ -18,9 +18,11 @@ from torch.utils import _pytree as pytree
 from latticework.experiments.measures.metrics import Metric
 from latticework.experiments.measures.reference import Reference
 from latticework.experiments.running.memory import Memory
+from latticework.experiments.sampling.engine import Engine, served
 from latticework.experiments.sampling.poison import Poisoned, copied
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
+from latticework.samplers.sums import ManySteps, Wanted
 
 Block = Callable[[Any, list], tuple[Any, list]]
 
@@ -44,12 +46,14 @@ def run_chain(
     every: int,
     metrics: Sequence[Metric] = (),
     reference: Reference | None = None,
+    engine: Engine = "eager",
     debug: bool = False,
 ) -> Iterator[Reading]:
     """Advance all chains `steps` times from `x` `[chains, *shape]`, with a reading every `every`.
 
     The first reading is that of step 0. Readings are copies, so `list(run_chain(...))` is safe. On
-    a GPU, `every` steps are captured as one CUDA graph. With `debug=True`, the old state is
+    a GPU, `every` steps are captured as one CUDA graph; compiled kernels make them in one call
+    (`experiments.sampling.engine`). With `debug=True`, the old state is
     overwritten with NaN after each step (`experiments.sampling.poison`), which reveals samplers and
     metrics that still read it.
 
@@ -59,8 +63,10 @@ def run_chain(
     if every < 1:
         raise ValueError(f"every must be 1 or more, got {every}")
     if debug:
-        sampler = Poisoned(sampler)
-    chain = Chain(sampler, model, x, rng, every=every, metrics=metrics, reference=reference)
+        sampler, engine = Poisoned(sampler), "eager"
+    chain = Chain(
+        sampler, model, x, rng, every=every, metrics=metrics, reference=reference, engine=engine
+    )
     yield chain.reading(0)
     for step in range(every, steps + 1, every):
         chain.advance()
@@ -94,8 +100,11 @@ class Chain(Memory):
         every: int,
         metrics: Sequence[Metric] = (),
         reference: Reference | None = None,
+        engine: Engine = "eager",
     ) -> None:
         self.metrics = metrics
+        sampler, self.why_eager = served(sampler, model, engine, metrics)
+        self.sampler = sampler
         with torch.no_grad():
             state = sampler.init(x, model)
             carries = [metric.init(model, state, reference or Reference()) for metric in metrics]
@@ -127,6 +136,18 @@ def block_of(
     sampler: Sampler, model: EnergyModel, rng: Generator, steps: int, metrics: Sequence[Metric]
 ) -> Block:
     """A function that takes a state and the metrics' carries through `steps` steps."""
+    if isinstance(sampler, ManySteps):
+        wanted = Wanted()
+        for metric in metrics:
+            assert metric.wanted is not None  # `engine.served` has seen to that
+            wanted |= metric.wanted
+
+        def in_one_call(state: Any, carries: list) -> tuple[Any, list]:
+            state, sums = sampler.advance(state, model, rng, steps, wanted)
+            pairs = zip(metrics, carries, strict=True)
+            return state, [m.absorb(c, state, sums, steps) for m, c in pairs]
+
+        return in_one_call
 
     def advance(state: Any, carries: list) -> tuple[Any, list]:
         for _ in range(steps):

@@ -1,0 +1,81 @@
+"""Forms: what a compiled kernel needs to know of a model, as plain arrays.
+
+A form is a NamedTuple of NumPy arrays that share memory with the model's tensors where they can.
+`EnergyModel.form()` returns one, or None. Models of one kind share a form, so a kernel is written
+for a form and serves all of them. States x are in the model's own coordinates.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+
+class LatticeForm(NamedTuple):
+    """Binary sites on a regular lattice, all edges with one coupling.
+
+    The log-odds of site i given the rest are `odds[kind[i], n]`, n the number of its neighbours at
+    1. Sites of one kind have the same bias and number of neighbours.
+    """
+
+    sides: NDArray[np.int64]  # [axes]
+    periodic: bool
+    neighbours: NDArray[np.int32]  # [sites, most neighbours], the first `degree` of each row
+    degree: NDArray[np.int32]  # [sites]
+    colours: NDArray[np.int32]  # [sites], classes of independent sites
+    kind: NDArray[np.int32]  # [sites]
+    odds: NDArray[np.float64]  # [kinds, most neighbours + 1]
+    high: NDArray[np.float64]  # the same as probabilities of 1
+
+
+class PairForm(NamedTuple):
+    """Binary sites with a dense quadratic log-probability; the gradient is offset + matrix x.
+
+    A flip of site i by c = y_i - x_i changes log pi by gradient_i c + diagonal_i c^2.
+    """
+
+    matrix: NDArray[np.float32]  # [sites, sites], symmetric
+    offset: NDArray[np.float32]  # [sites]
+    diagonal: NDArray[np.float32]  # [sites], half of the matrix's diagonal
+    low: float
+    high: float
+
+
+class PottsLatticeForm(NamedTuple):
+    """One-hot sites on a lattice. The field of site i is bias[i] + coupling * (neighbours at v)."""
+
+    neighbours: NDArray[np.int32]  # as in LatticeForm
+    degree: NDArray[np.int32]
+    coupling: float
+    bias: NDArray[np.float32]  # [sites, values]
+
+
+class PottsPairForm(NamedTuple):
+    """One-hot sites with a dense coupling. The field is bias + coupling x, x flattened."""
+
+    coupling: NDArray[np.float32]  # [sites * values, sites * values], symmetric
+    bias: NDArray[np.float32]  # [sites, values]
+
+
+class RBMForm(NamedTuple):
+    """A restricted Boltzmann machine: log p(x) = b'x + sum_j softplus(W'x + c)_j."""
+
+    weight: NDArray[np.float32]  # W, [visible, hidden]
+    visible_bias: NDArray[np.float32]
+    hidden_bias: NDArray[np.float32]
+
+
+Form = LatticeForm | PairForm | PottsLatticeForm | PottsPairForm | RBMForm
+
+
+def array(tensor: Tensor) -> NDArray[Any]:
+    """The tensor's memory as a contiguous array; a copy if it is not contiguous."""
+    return tensor.detach().contiguous().numpy()
+
+
+def neighbour_lists(neighbours: Tensor, exists: Tensor) -> tuple[NDArray, NDArray]:
+    """The table of `lattice.neighbour_table` with existing neighbours first, and their number."""
+    order = (1 - exists).argsort(stable=True, dim=1)
+    lists = neighbours.gather(1, order).int()
+    return array(lists), array(exists.sum(1).int())

@@ -1,0 +1,36 @@
+"""The twin of a sampler on a model, if there is one.
+
+`TWINS` lists the samplers that have compiled kernels. A module named there has a function
+`twin(sampler, form)` that returns the twin or a sentence that says why there is none. Modules are
+imported when they are needed, because numba takes a second to import.
+"""
+
+from importlib import import_module
+
+from latticework.models.base import EnergyModel
+from latticework.samplers.base import Sampler
+from latticework.samplers.compiled.twin import NoTwinError, Twin, form_of
+
+TWINS = {
+    "latticework.samplers.gibbs.Gibbs": "gibbs",
+    "latticework.samplers.langevin.DULA": "langevin",
+    "latticework.samplers.langevin.DMALA": "langevin",
+}
+
+
+def twin_of(sampler: Sampler, model: EnergyModel) -> Twin:
+    """The compiled kernel of `sampler` on `model`.
+
+    Raises NoTwinError, which says why, if there is none. A subclass of a sampler has none: it may
+    define another law.
+    """
+    kind = type(sampler)
+    name = f"{kind.__module__}.{kind.__qualname__}"
+    if name not in TWINS:
+        raise NoTwinError(f"{kind.__name__} has no compiled kernel")
+    form = form_of(model)
+    module = import_module(f"latticework.samplers.compiled.{TWINS[name]}")
+    twin = module.twin(sampler, form)
+    if isinstance(twin, str):
+        raise NoTwinError(f"{kind.__name__} has no compiled kernel {twin}")
+    return twin

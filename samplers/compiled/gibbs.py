@@ -1,0 +1,118 @@
+"""Gibbs-1 on binary sites: the twin of `samplers.gibbs.Gibbs` with one site a step."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from latticework.models.base import EnergyModel
+from latticework.models.forms import Form, LatticeForm, PairForm, RBMForm
+from latticework.samplers.blocks import Memory
+from latticework.samplers.compiled.jit import kernel, over_chains
+from latticework.samplers.compiled.philox import AHEAD, fill_ahead, thresholds, unit
+from latticework.samplers.compiled.scans import next_blocks, start_scan
+from latticework.samplers.compiled.sites import BINARY, bounds, flip, memory_of, probability
+from latticework.samplers.compiled.tally import finish, fresh, leave, record
+from latticework.samplers.compiled.twin import Sums, Twin
+from latticework.samplers.gibbs import Gibbs
+
+
+class SitesState(NamedTuple):
+    x: Tensor  # [chains, sites]
+    memory: Tensor  # [chains, ...], of the form (`compiled.sites`)
+    scan: Memory
+
+
+@dataclass(frozen=True)
+class SitesTwin(Twin):
+    """A twin that changes the sites of one block a step, with `sites` and `scan` of its sampler."""
+
+    def start(self, x: Tensor, form: LatticeForm | PairForm | RBMForm) -> SitesState:
+        scan = start_scan(self.sampler.scan, self.sampler.sites, x.shape[1])
+        return SitesState(x, memory_of(form, x), scan)
+
+    def refresh(self, state: SitesState, model: EnergyModel) -> SitesState:
+        return state._replace(memory=memory_of(model.form(), state.x))
+
+    def moved_to(self, x: Tensor, state: SitesState, model: EnergyModel) -> SitesState:
+        return self.at(x, model)._replace(scan=state.scan)
+
+
+@dataclass(frozen=True)
+class GibbsTwin(SitesTwin):
+    def run(
+        self,
+        state: SitesState,
+        form: LatticeForm | PairForm | RBMForm,
+        keys: NDArray[np.int64],
+        sums: Sums,
+    ) -> SitesState:
+        x, memory = state.x.numpy(), state.memory.numpy()
+        sites = next_blocks(self.sampler.scan, state.scan, 1, x.shape[1], keys)[:, 0].copy()
+        work = len(x) * len(keys) * (10.0 + memory.shape[1])
+        if isinstance(form, LatticeForm):
+            lattice = (form.neighbours, form.degree, form.kind, thresholds(form.high))
+            over_chains(gibbs_lattice, len(x), work, x, *lattice, keys, sites, sums)
+        else:
+            over_chains(gibbs, len(x), work, form, x, memory, keys, sites, sums)
+        sums.accept[:] += len(keys)
+        return state
+
+
+@kernel
+def gibbs(first, last, form, x, memory, keys, sites, sums):  # noqa: ANN001, ANN201
+    """Resample `sites[t]` of each chain in step t."""
+    steps, (low, high), start = keys.shape[0], bounds(form), first // 4 * 4
+    words = np.empty(((last + 3) // 4 * 4 - start, AHEAD), np.uint32)
+    total, changed, invalid = sums.total, sums.changed, sums.invalid
+    since = fresh(sums, first, last, x.shape[1])
+    for t in range(steps):
+        i, now = sites[t], t % AHEAD
+        if now == 0:
+            fill_ahead(words, keys[t : t + AHEAD], start, 0)
+        for c in range(first, last):
+            old, p = x[c, i], probability(form, x, memory, c, i)
+            if np.isnan(p):
+                invalid[c] += 1
+            else:
+                new = high if unit(words[c - start, now]) < p else low
+                if new != old:
+                    changed[c] += 1
+                    leave(total, since, first, c, i, old, t)
+                    flip(form, x, memory, c, i)
+        record(sums, first, last, x, t, steps)
+    finish(sums, since, first, x, steps)
+
+
+@kernel
+def gibbs_lattice(first, last, x, neighbours, degree, kind, threshold, keys, sites, sums):  # noqa: ANN001, ANN201
+    """`gibbs` with a table of probabilities, and without a branch on what is drawn."""
+    steps, start = keys.shape[0], first // 4 * 4
+    words = np.empty(((last + 3) // 4 * 4 - start, AHEAD), np.uint32)
+    total, changed = sums.total, sums.changed
+    since = fresh(sums, first, last, x.shape[1])
+    for t in range(steps):
+        i, now = sites[t], t % AHEAD
+        if now == 0:
+            fill_ahead(words, keys[t : t + AHEAD], start, 0)
+        near, table = neighbours[i, : degree[i]], threshold[kind[i]]
+        for c in range(first, last):
+            ones = np.float32(0)
+            for k in range(near.shape[0]):
+                ones += x[c, near[k]]
+            old, new = x[c, i], np.float32(words[c - start, now] < table[np.int64(ones)])
+            x[c, i] = new
+            changed[c] += np.int64(new != old)
+            leave(total, since, first, c, i, old, t)
+        record(sums, first, last, x, t, steps)
+    finish(sums, since, first, x, steps)
+
+
+def twin(sampler: Gibbs, form: Form) -> Twin | str:
+    if not isinstance(form, BINARY):
+        return "on sites with more than two values"
+    if sampler.sites > 1:
+        return "for more than one site a step"
+    return GibbsTwin(sampler)

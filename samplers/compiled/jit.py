@@ -1,0 +1,122 @@
+"""Compilation of kernels by numba: cached on disk, and run on several threads.
+
+A kernel is a function of arrays that advances the chains `first <= c < last`. It releases the GIL,
+so `over_chains` runs it on several threads, each with its own range of chains. A chain's numbers do
+not depend on the other chains, so neither do they depend on the number of threads.
+
+Compiled code is cached in `LATTICEWORK_CACHE` (default: `latticework` in the user's cache folder).
+The folder's name holds a hash of all kernels, because numba checks only the file of the function
+that it loads, and not the files of the functions that this one calls.
+"""
+
+import hashlib
+import logging
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numba
+import torch
+from numba.core import event
+
+log = logging.getLogger(__name__)
+ALONE = 50_000.0  # nanoseconds of work below which a second thread costs more than it saves
+# Sums may be reordered, so that they use vector registers. NaN and infinities keep their meaning.
+REORDERED = frozenset({"reassoc", "contract", "nsz", "arcp"})
+
+
+def cache_folder() -> Path:
+    """Where compiled kernels are kept: a folder for this version of their source."""
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    root = Path(os.environ.get("LATTICEWORK_CACHE") or Path(home) / "latticework")
+    here = Path(__file__).parent
+    source = b"".join(path.read_bytes() for path in sorted(here.glob("*.py")))
+    return root / f"kernels-{hashlib.sha256(source).hexdigest()[:16]}"
+
+
+def kernel(function: Callable) -> Callable:
+    """Compile a function of arrays when it is first called; it runs without the GIL."""
+    return _compiled(function, frozenset())
+
+
+def reordered(function: Callable) -> Callable:
+    """`kernel` for a function whose sums may be evaluated in any order."""
+    return _compiled(function, REORDERED)
+
+
+def inlined(function: Callable) -> Callable:
+    """Compile a small function into each kernel that calls it."""
+    return numba.njit(function, inline="always", error_model="numpy")
+
+
+def _compiled(function: Callable, fastmath: frozenset[str]) -> Callable:
+    before = numba.config.CACHE_DIR
+    numba.config.CACHE_DIR = str(_folder())
+    try:
+        return numba.njit(
+            function, cache=True, nogil=True, error_model="numpy", fastmath=set(fastmath)
+        )
+    finally:
+        numba.config.CACHE_DIR = before
+
+
+@cache
+def _folder() -> Path:
+    folder = cache_folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+class _Announce(event.Listener):
+    """Logs the compilation of our kernels, because it takes seconds; not that of their parts."""
+
+    depth = 0
+
+    def on_start(self, event: Any) -> None:
+        function = event.data["dispatcher"].py_func
+        if self.depth == 0 and function.__module__.startswith("latticework."):
+            log.info("compiling the kernel %s for this machine (once)", function.__qualname__)
+        self.depth += 1
+
+    def on_end(self, event: Any) -> None:
+        self.depth -= 1
+
+
+event.register("numba:compile", _Announce())
+
+
+# Threads.
+
+_pool: ThreadPoolExecutor | None = None
+
+
+def _forget() -> None:
+    """A forked process has no threads of the pool."""
+    global _pool
+    _pool = None
+
+
+os.register_at_fork(after_in_child=_forget)
+
+
+def over_chains(run: Callable, chains: int, nanoseconds: float, *args: Any) -> None:
+    """Call `run(first, last, *args)` for ranges of chains, on PyTorch's number of threads.
+
+    `nanoseconds` is a rough estimate of the work. Little work stays on one thread.
+    """
+    global _pool
+    threads = min(torch.get_num_threads(), chains, max(1, int(nanoseconds / ALONE)))
+    if threads == 1:
+        run(0, chains, *args)
+        return
+    if _pool is None or _pool._max_workers < threads - 1:
+        _pool = ThreadPoolExecutor(threads - 1, thread_name_prefix="chains")
+    ends = [chains * i // threads for i in range(threads + 1)]
+    ranges = list(zip(ends, ends[1:], strict=False))
+    others = [_pool.submit(run, first, last, *args) for first, last in ranges[1:]]
+    run(*ranges[0], *args)
+    for other in others:
+        other.result()

@@ -1,0 +1,12 @@
+"""DULA and DMALA: the twins of `samplers.langevin`, chosen by the form of the model."""
+
+from latticework.models.forms import Form, LatticeForm
+from latticework.samplers.compiled.langevin_lattice import LatticeTwin
+from latticework.samplers.compiled.twin import Twin
+from latticework.samplers.langevin import DMALA, DULA
+
+
+def twin(sampler: DULA | DMALA, form: Form) -> Twin | str:
+    if isinstance(form, LatticeForm):
+        return LatticeTwin(sampler)
+    return f"on models with a {type(form).__name__}"

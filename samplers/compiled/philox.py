@@ -1,0 +1,83 @@
+"""Random numbers of the compiled kernels: Philox4x32-10.
+
+J. Salmon, M. Moraes, R. Dror and D. Shaw, "Parallel Random Numbers: As Easy as 1, 2, 3", SC 2011.
+The generator has no memory. A 64-bit key and a 128-bit counter give four 32-bit words. The run's
+generator draws one key for each step. The counter holds the number of the chain, so each chain has
+its own stream, and its numbers do not depend on threads or on how many steps a call makes.
+
+    counter    (index of the four words, chain, stream, 0)
+"""
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Generator
+
+from latticework.samplers.compiled.jit import inlined, kernel
+
+MULTIPLIER_0, MULTIPLIER_2 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
+WEYL_0, WEYL_1 = np.uint32(0x9E3779B9), np.uint32(0xBB67AE85)
+HALF = np.uint64(32)
+ROUNDS = 10
+SCALE = 2.0**-32
+SHARED = np.uint32(0xFFFFFFFF)  # in place of a chain: numbers that all chains share
+ALL = np.uint32(0xFFFFFFFE)  # in place of a chain: four chains take a word each
+AHEAD = 16  # steps whose numbers are drawn together, so that vector registers are used
+
+
+def step_keys(steps: int, rng: Generator) -> NDArray[np.int64]:
+    """One key for each of the next `steps` steps. Two calls give what one call would."""
+    return torch.empty(steps, dtype=torch.int64).random_(-(2**63), None, generator=rng).numpy()
+
+
+@inlined
+def philox(c0, c1, c2, key):  # noqa: ANN001, ANN201
+    """Four words for the counter (c0, c1, c2, 0)."""
+    c3 = np.uint32(0)
+    k0, k1 = np.uint32(key), np.uint32(key >> HALF)
+    for _ in range(ROUNDS):
+        p0, p2 = MULTIPLIER_0 * np.uint64(c0), MULTIPLIER_2 * np.uint64(c2)
+        c0, c1, c2, c3 = (
+            np.uint32(p2 >> HALF) ^ c1 ^ k0,
+            np.uint32(p2),
+            np.uint32(p0 >> HALF) ^ c3 ^ k1,
+            np.uint32(p0),
+        )
+        k0, k1 = np.uint32(k0 + WEYL_0), np.uint32(k1 + WEYL_1)
+    return c0, c1, c2, c3
+
+
+@kernel
+def fill(out, key, chain, stream):  # noqa: ANN001, ANN201
+    """Fill `out`, a multiple of 4 words, for one chain and step."""
+    key, chain, stream = np.uint64(key), np.uint32(chain), np.uint32(stream)
+    quarter = out.shape[0] // 4
+    for i in range(quarter):
+        a, b, c, d = philox(np.uint32(i), chain, stream, key)
+        out[i], out[quarter + i], out[2 * quarter + i], out[3 * quarter + i] = a, b, c, d
+
+
+@kernel
+def fill_ahead(out, keys, first, stream):  # noqa: ANN001, ANN201
+    """One word a step for chains from `first`, a multiple of 4: `out` `[chains, steps ahead]`.
+
+    The number of chains in `out` is a multiple of 4. `keys` may hold fewer steps than `out`.
+    """
+    stream = np.uint32(stream)
+    for group in range(out.shape[0] // 4):
+        counter, four = np.uint32(first // 4 + group), out[4 * group : 4 * group + 4]
+        for t in range(keys.shape[0]):
+            a, b, c, d = philox(counter, ALL, stream, np.uint64(keys[t]))
+            four[0, t], four[1, t], four[2, t], four[3, t] = a, b, c, d
+
+
+@inlined
+def unit(word):  # noqa: ANN001, ANN201
+    """A word as a uniform number in (0, 1), float64."""
+    return (np.float64(word) + 0.5) * SCALE
+
+
+def thresholds(probability: NDArray[np.float64]) -> NDArray[np.uint32]:
+    """Words below these have the given probabilities, to within 2^-32; NaN gives 0."""
+    scaled = np.nan_to_num(probability * 2.0**32)
+    return np.clip(scaled, 0, 2**32 - 1).astype(np.uint32)

@@ -1,0 +1,89 @@
+"""Twins: compiled kernels behind the interface of a sampler.
+
+A twin samples the law of its eager sampler by numba code. It is a `Sampler` itself, so any loop can
+use it. Its own method `advance` makes many steps in one call, and returns sums over these steps.
+Random numbers differ from the eager sampler's; the transition probabilities are equal.
+"""
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Generator, Tensor
+
+from latticework.models.base import EnergyModel
+from latticework.models.forms import Form
+from latticework.samplers.base import Info
+from latticework.samplers.compiled.philox import step_keys
+from latticework.samplers.sums import NOTHING, ManySteps, Sums, Wanted, empty_sums
+
+
+@dataclass(frozen=True)
+class Twin(ManySteps):
+    """`sampler` by compiled code, on models with one kind of form."""
+
+    sampler: Any
+    loops = False  # whether a step has an inner loop that may end at a bound
+
+    @property
+    def exact(self) -> bool:  # type: ignore[override]
+        return self.sampler.exact
+
+    @property
+    def uses_gradient(self) -> bool:  # type: ignore[override]
+        return self.sampler.uses_gradient
+
+    def at(self, x: Tensor, model: EnergyModel) -> Any:
+        form = model.form()
+        assert form is not None
+        return self.start(x.clone(memory_format=torch.contiguous_format), form)
+
+    @abstractmethod
+    def start(self, x: Tensor, form: Any) -> Any:
+        """The state at `x` `[chains, *domain.shape]`, which the twin may overwrite."""
+
+    @abstractmethod
+    def run(self, state: Any, form: Any, keys: NDArray[np.int64], sums: Sums) -> Any:
+        """The state after one step for each of `keys`; adds to `sums`. May overwrite `state`."""
+
+    def advance(
+        self, state: Any, model: EnergyModel, rng: Generator, steps: int, wanted: Wanted = NOTHING
+    ) -> tuple[Any, Sums]:
+        sums = empty_sums(state.x, steps, wanted, self.loops)
+        state = self.run(state, model.form(), step_keys(steps, rng), sums)
+        return state, sums
+
+    def step(self, state: Any, model: EnergyModel, rng: Generator) -> tuple[Any, Info]:
+        state, sums = self.advance(state, model, rng, 1)
+        accept = torch.from_numpy(sums.accept).to(state.x.dtype)
+        log_ratio = accept.log().masked_fill_(torch.from_numpy(sums.invalid > 0), torch.nan)
+        unsettled = torch.from_numpy(sums.unsettled).to(accept) if self.loops else None
+        return state, Info(accept, log_ratio, unsettled)
+
+
+class NoTwinError(TypeError):
+    """A sampler has no compiled kernel for a model; the message says why."""
+
+
+def form_of(model: EnergyModel) -> Form:
+    """The model's form. Raises NoTwinError if it has none that describes it.
+
+    A subclass that overrides an evaluation may define another target than its parent's form.
+    """
+    name = type(model).__name__
+    owner = next(cls for cls in type(model).__mro__ if "form" in cls.__dict__)
+    below = type(model).__mro__[: type(model).__mro__.index(owner)]
+    evaluations = ("forward", "log_prob", "log_prob_and_grad", "gradient")
+    if any(method in cls.__dict__ for cls in below for method in evaluations):
+        raise NoTwinError(f"{name} changes the target of {owner.__name__} and has no form of its own")
+    tensors = [*model.parameters(), *model.buffers()]
+    floating = [t for t in tensors if t.is_floating_point()]
+    if any(t.is_cuda for t in tensors) or any(t.dtype != torch.float32 for t in floating):
+        raise NoTwinError("compiled kernels run on the CPU in float32")
+    form = model.form()
+    if form is None:
+        raise NoTwinError(f"{name} on {model.domain} has no form for compiled kernels")
+    return form

@@ -1,0 +1,65 @@
+"""Sums over the steps of one call, which compiled kernels keep and metrics read."""
+
+from abc import abstractmethod
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Generator, Tensor
+
+from latticework.models.base import EnergyModel
+from latticework.samplers.base import Sampler
+
+
+class Wanted(NamedTuple):
+    """Which sums a caller needs besides the cheap ones, which are always kept."""
+
+    total: bool = False  # the sum of the states
+    draws: int = 0  # the states of the last steps, at most this many
+    traced: int = 0  # for so many chains
+
+    def __or__(self, other: "Wanted") -> "Wanted":  # type: ignore[override]
+        return Wanted(*map(max, self, other))
+
+
+NOTHING = Wanted()
+
+
+class Sums(NamedTuple):
+    """Sums over the steps of one call. Arrays that are not wanted are empty."""
+
+    total: NDArray[np.float32]  # [chains, size], the sum of the states after each step
+    trace: NDArray[np.int8]  # [draws, traced, size], the states after the last steps
+    accept: NDArray[np.float64]  # [chains], the sum of the acceptance probabilities
+    changed: NDArray[np.int64]  # [chains], how many sites changed
+    invalid: NDArray[np.int64]  # [chains], steps that met a NaN or infinite energy
+    unsettled: NDArray[np.int64]  # [chains], steps whose inner loop ended at its bound; or empty
+
+
+class ManySteps(Sampler):
+    """A sampler that makes many steps in one call and returns sums over them."""
+
+    @abstractmethod
+    def advance(
+        self, state: Any, model: EnergyModel, rng: Generator, steps: int, wanted: Wanted = NOTHING
+    ) -> tuple[Any, Sums]:
+        """The state after `steps` steps. It does not depend on how steps are divided into calls."""
+
+
+def empty_sums(x: Tensor, steps: int, wanted: Wanted, loops: bool = False) -> Sums:
+    """Sums before the first of `steps` steps, for states like `x` `[chains, ...]`.
+
+    `loops` says whether the kernel has an inner loop that may end at a bound.
+    """
+    chains, size = len(x), x[0].numel()
+    draws = min(steps, wanted.draws)
+    traced = min(wanted.traced, chains) if draws else 0
+    counts = np.zeros((3, chains), np.int64)
+    return Sums(
+        total=np.zeros((chains if wanted.total else 0, size), np.float32),
+        trace=np.zeros((draws, traced, size), np.int8),
+        accept=np.zeros(chains),
+        changed=counts[0],
+        invalid=counts[1],
+        unsettled=counts[2] if loops else counts[2, :0],
+    )
