@@ -13,6 +13,9 @@ from latticework.samplers.compiled.twin import NoTwinError, Twin, form_of
 
 TWINS = {
     "latticework.samplers.gibbs.Gibbs": "gibbs",
+    "latticework.samplers.gwg.GWG": "flip",
+    "latticework.samplers.locally_balanced.LocallyBalanced": "flip",
+    "latticework.samplers.sweep.GibbsSweep": "sweep",
     "latticework.samplers.langevin.DULA": "langevin",
     "latticework.samplers.langevin.DMALA": "langevin",
 }

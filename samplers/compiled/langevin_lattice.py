@@ -14,7 +14,15 @@ from scipy.special import expit
 from torch import Tensor
 
 from latticework.models.forms import LatticeForm
-from latticework.samplers.compiled.jit import kernel, over_chains, reordered
+from latticework.samplers.compiled.jit import kernel, over_chains
+from latticework.samplers.compiled.lattice import (
+    add_bytes,
+    classify,
+    copy_bytes,
+    count_ones,
+    look_up,
+    table_sum,
+)
 from latticework.samplers.compiled.philox import fill, thresholds, unit
 from latticework.samplers.compiled.twin import Sums, Twin
 from latticework.samplers.langevin import DMALA
@@ -25,8 +33,9 @@ class LatticeState(NamedTuple):
 
 
 class Tables(NamedTuple):
-    """For each class of sites: 2 * (number of neighbours at 1) + value, after its kind's first."""
+    """What a step reads for each class of sites (`compiled.lattice`)."""
 
+    most: int  # neighbours of a site
     first: NDArray[np.int32]  # [sites], the first class of the site's kind
     flip: NDArray[np.uint32]  # [classes], words below this flip the site
     softplus: NDArray[np.float64]  # [classes], log(1 + exp(logit of the flip))
@@ -48,10 +57,11 @@ class LatticeTwin(Twin):
                 raise ValueError(f"preconditioner must have {len(kind)} entries, got {len(given)}")
             pairs, kind = np.unique(np.stack((kind, given)), axis=1, return_inverse=True)
             odds, scale = odds[pairs[0].astype(int)], pairs[1]
-        gains = np.stack((odds, -odds), -1)  # [kinds, neighbours at 1, value]
+        gains = np.stack((odds, -odds), 1)  # [kinds, value, neighbours at 1]
         logits = gains / 2 - (0.5 / sampler.step_size / scale)[:, None, None]
         width = gains[0].size
         return Tables(
+            most=odds.shape[1] - 1,
             first=(kind * width).astype(np.int32),
             flip=thresholds(expit(logits)).ravel(),
             softplus=np.logaddexp(0, logits).ravel(),
@@ -70,6 +80,7 @@ class LatticeTwin(Twin):
 @kernel
 def langevin(first, last, adjusted, sides, periodic, tables, x, keys, sums):  # noqa: ANN001, ANN201
     sites, steps = x.shape[1], keys.shape[0]
+    values = np.int32(tables.most + 1)
     words = np.empty(sites // 4 * 4 + 4, np.uint32)  # at least one more than the sites
     draws, limit = words[:sites], np.empty(sites, np.uint32)
     now, after = np.empty(sites, np.uint8), np.empty(sites, np.uint8)
@@ -79,14 +90,14 @@ def langevin(first, last, adjusted, sides, periodic, tables, x, keys, sums):  # 
         for i in range(sites):
             now[i] = np.uint8(x[c, i])
         count_ones(now, ones, sides, periodic)
-        classify(classes, tables.first, ones, now)
+        classify(classes, tables.first, ones, now, values)
         total = table_sum(tables.softplus, classes)
         for t in range(steps):
             fill(words, keys[t], c, 0)
             look_up(limit, tables.flip, classes)
             flips = propose(after, now, draws, limit)
             count_ones(after, ones, sides, periodic)
-            classify(proposed, tables.first, ones, after)
+            classify(proposed, tables.first, ones, after, values)
             accepted, probability = True, 1.0
             if adjusted:
                 # On a quadratic target, Eq. (3) is a ratio of the two normalisers.
@@ -108,47 +119,6 @@ def langevin(first, last, adjusted, sides, periodic, tables, x, keys, sums):  # 
 
 
 @kernel
-def count_ones(x, ones, sides, periodic):  # noqa: ANN001, ANN201
-    """The number of neighbours at 1 of each site, by shifts along each axis."""
-    sites = x.shape[0]
-    ones[:] = 0
-    stride = 1
-    for axis in range(sides.shape[0] - 1, -1, -1):
-        size = sides[axis]
-        block = size * stride
-        if size > 1:
-            # Shift the whole array, and undo it where it crosses from one block to the next.
-            for i in range(stride, sites):
-                ones[i] += x[i - stride]
-            for i in range(sites - stride):
-                ones[i] += x[i + stride]
-            for start in range(0, sites, block):
-                end = start + block
-                for i in range(stride):
-                    low, high = start + i, end - stride + i
-                    if start > 0:
-                        ones[low] -= x[low - stride]
-                    if end < sites:
-                        ones[high] -= x[high + stride]
-                    if periodic and size > 2:
-                        ones[low] += x[high]
-                        ones[high] += x[low]
-        stride = block
-
-
-@kernel
-def classify(classes, first, ones, x):  # noqa: ANN001, ANN201
-    for i in range(x.shape[0]):
-        classes[i] = first[i] + np.int32(ones[i]) + np.int32(ones[i]) + np.int32(x[i])
-
-
-@kernel
-def look_up(out, table, index):  # noqa: ANN001, ANN201
-    for i in range(out.shape[0]):
-        out[i] = table[np.uint32(index[i])]
-
-
-@kernel
 def propose(y, x, words, limit):  # noqa: ANN001, ANN201
     """Flip each site whose word is below its limit; returns how many."""
     flips = 0
@@ -157,23 +127,3 @@ def propose(y, x, words, limit):  # noqa: ANN001, ANN201
         y[i] = x[i] ^ flip
         flips += flip
     return flips
-
-
-@reordered
-def table_sum(table, index):  # noqa: ANN001, ANN201
-    total = 0.0
-    for i in range(index.shape[0]):
-        total += table[np.uint32(index[i])]
-    return total
-
-
-@kernel
-def add_bytes(total, x):  # noqa: ANN001, ANN201
-    for i in range(x.shape[0]):
-        total[i] += np.float32(x[i])
-
-
-@kernel
-def copy_bytes(out, x):  # noqa: ANN001, ANN201
-    for i in range(x.shape[0]):
-        out[i] = np.int8(x[i])

@@ -71,6 +71,15 @@ def fill_ahead(out, keys, first, stream):  # noqa: ANN001, ANN201
             four[0, t], four[1, t], four[2, t], four[3, t] = a, b, c, d
 
 
+@kernel
+def fill_steps(out, keys, chain, stream):  # noqa: ANN001, ANN201
+    """Four words a step for one chain: `out` `[4, steps ahead]`; `keys` may hold fewer steps."""
+    chain, stream = np.uint32(chain), np.uint32(stream)
+    for t in range(keys.shape[0]):
+        a, b, c, d = philox(np.uint32(0), chain, stream, np.uint64(keys[t]))
+        out[0, t], out[1, t], out[2, t], out[3, t] = a, b, c, d
+
+
 @inlined
 def unit(word):  # noqa: ANN001, ANN201
     """A word as a uniform number in (0, 1), float64."""

@@ -1,0 +1,151 @@
+"""GWG-1 and locally balanced on lattices with one coupling, at a cost that does not grow with size.
+
+On a quadratic target both draw a site with probability w_i / Z(x), w_i = exp(gain / 2), and accept
+with probability min(1, Z(x) / Z(y)) (`samplers.flip`). Sites of one class (`compiled.lattice`) have
+one weight. The sites are kept sorted by class, so a class is drawn first and then one of its sites,
+as in the n-fold way of A. Bortz, M. Kalos and J. Lebowitz (1975). A flip moves the site and its
+neighbours to other classes, by swaps at the boundaries between classes. Z comes from the number of
+sites in each class, so nothing drifts.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from latticework.models.forms import LatticeForm
+from latticework.samplers.compiled.jit import inlined, kernel, over_chains
+from latticework.samplers.compiled.lattice import classify, copy_bytes, count_ones
+from latticework.samplers.compiled.philox import AHEAD, fill_steps, unit
+from latticework.samplers.compiled.tally import finish, fresh, leave
+from latticework.samplers.compiled.twin import Sums, Twin
+
+MOST_CLASSES = 64  # a step looks at all of them
+
+
+class SortedState(NamedTuple):
+    x: Tensor  # [chains, sites]
+    order: Tensor  # [chains, sites], the sites sorted by class
+    place: Tensor  # [chains, sites], where each site is in `order`
+    kind: Tensor  # [chains, sites], the class of each site
+    starts: Tensor  # [chains, classes + 1], where each class begins in `order`
+
+
+@dataclass(frozen=True)
+class LatticeFlipTwin(Twin):
+    def start(self, x: Tensor, form: LatticeForm) -> SortedState:
+        chains, sites = x.shape
+        order, place, kind = (torch.empty(chains, sites, dtype=torch.int32) for _ in range(3))
+        starts = torch.empty(chains, 2 * form.odds.size + 1, dtype=torch.int32)
+        state = SortedState(x, order, place, kind, starts)
+        counts = np.int32(form.odds.shape[1])
+        lattice = form.sides, form.periodic, form.kind * (2 * counts), counts
+        arrays = [part.numpy() for part in state]
+        over_chains(sort, chains, 20.0 * x.numel(), *lattice, *arrays)
+        return state
+
+    def run(
+        self, state: SortedState, form: LatticeForm, keys: NDArray[np.int64], sums: Sums
+    ) -> SortedState:
+        odds = form.odds
+        weights = np.exp(np.stack((odds, -odds), 1) / 2).ravel()
+        lattice = form.neighbours, form.degree, odds.shape[1], weights
+        arrays = [part.numpy() for part in state]
+        over_chains(flip, len(state.x), 50.0 * len(state.x) * len(keys), *lattice, *arrays, keys, sums)
+        return state
+
+
+@kernel
+def sort(first, last, sides, periodic, firsts, counts, x, order, place, kind, starts):  # noqa: ANN001, ANN201
+    """Sort the sites of each chain by class."""
+    sites = x.shape[1]
+    now, ones = np.empty(sites, np.uint8), np.empty(sites, np.uint8)
+    for c in range(first, last):
+        for i in range(sites):
+            now[i] = np.uint8(x[c, i])
+        count_ones(now, ones, sides, periodic)
+        classify(kind[c], firsts, ones, now, counts)
+        starts[c, :] = 0
+        for i in range(sites):
+            starts[c, kind[c, i] + 1] += 1
+        for k in range(1, starts.shape[1]):
+            starts[c, k] += starts[c, k - 1]
+        free = starts[c].copy()
+        for i in range(sites):
+            place[c, i] = free[kind[c, i]]
+            order[c, place[c, i]] = i
+            free[kind[c, i]] += 1
+
+
+@kernel
+def flip(first, last, neighbours, degree, counts, weights, x, order, place, kind, starts, keys, sums):  # noqa: ANN001, ANN201, E501
+    steps, classes = keys.shape[0], weights.shape[0]
+    words = np.empty((4, AHEAD), np.uint32)
+    accept, changed, total, trace = sums.accept, sums.changed, sums.total, sums.trace
+    since = fresh(sums, first, last, x.shape[1])
+    for c in range(first, last):
+        here = normaliser(weights, starts, c)
+        for t in range(steps):
+            now = t % AHEAD
+            if now == 0:
+                fill_steps(words, keys[t : t + AHEAD], c, 0)
+            # A class in proportion to its size times its weight, then one of its sites.
+            level, k = unit(words[0, now]) * here, 0
+            while k < classes - 1:
+                level -= weights[k] * (starts[c, k + 1] - starts[c, k])
+                if level < 0:
+                    break
+                k += 1
+            while starts[c, k + 1] == starts[c, k]:  # rounding led to an empty class
+                k -= 1
+            size = starts[c, k + 1] - starts[c, k]
+            i = order[c, starts[c, k] + np.int64(unit(words[1, now]) * size)]
+            up = x[c, i] == 0
+            turned = k + counts if up else k - counts
+            there = here + weights[turned] - weights[k]
+            step = 1 if up else -1
+            for n in range(degree[i]):
+                old = kind[c, neighbours[i, n]]
+                there += weights[old + step] - weights[old]
+            probability = min(1.0, here / there)
+            accept[c] += probability
+            if unit(words[2, now]) < probability:
+                changed[c] += 1
+                leave(total, since, first, c, i, x[c, i], t)
+                x[c, i] = np.float32(1) if up else np.float32(0)
+                while k != turned:
+                    k = shift(order, place, starts, c, i, k, step)
+                kind[c, i] = turned
+                for n in range(degree[i]):
+                    j = neighbours[i, n]
+                    kind[c, j] = shift(order, place, starts, c, j, kind[c, j], step)
+                here = normaliser(weights, starts, c)
+            if c < trace.shape[1] and t >= steps - trace.shape[0]:
+                copy_bytes(trace[t - (steps - trace.shape[0]), c], x[c])
+    finish(sums, since, first, x, steps)
+
+
+@inlined
+def normaliser(weights, starts, c):  # noqa: ANN001, ANN201
+    """Z of chain `c`, from the sizes of the classes."""
+    total = 0.0
+    for k in range(weights.shape[0]):
+        total += weights[k] * (starts[c, k + 1] - starts[c, k])
+    return total
+
+
+@inlined
+def shift(order, place, starts, c, i, k, step):  # noqa: ANN001, ANN201
+    """Move site `i` from class `k` to the next (step 1) or the previous one (-1): one swap."""
+    boundary = starts[c, k + 1] - 1 if step > 0 else starts[c, k]
+    at, other = place[c, i], order[c, boundary]
+    order[c, at], order[c, boundary] = other, i
+    place[c, other], place[c, i] = at, boundary
+    if step > 0:
+        starts[c, k + 1] -= 1
+    else:
+        starts[c, k] += 1
+    return k + step

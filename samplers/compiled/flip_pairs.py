@@ -1,0 +1,132 @@
+"""GWG-1 and locally balanced on dense quadratic models, one flip a step.
+
+Site i is drawn with probability w_i / Z(x), w_i = exp(gain_i / 2). The gain is first-order in GWG,
+and exact in the locally balanced sampler; they differ by the diagonal. In both, the acceptance
+probability is min(1, Z(x) / Z(y)). A flip adds one row of the matrix to the gradient.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from latticework.models.forms import PairForm
+from latticework.samplers.compiled.arithmetic import exp32
+from latticework.samplers.compiled.jit import kernel, over_chains, reordered
+from latticework.samplers.compiled.lattice import copy_bytes
+from latticework.samplers.compiled.philox import AHEAD, fill_steps, unit
+from latticework.samplers.compiled.sites import memory_of
+from latticework.samplers.compiled.tally import finish, fresh, leave
+from latticework.samplers.compiled.twin import Sums, Twin
+from latticework.samplers.gwg import GWG
+
+GROUP = 32  # weights whose sum is kept, so that a draw looks at few numbers
+
+
+class PairState(NamedTuple):
+    x: Tensor  # [chains, sites]
+    gradient: Tensor  # [chains, sites]
+
+
+@dataclass(frozen=True)
+class PairFlipTwin(Twin):
+    def start(self, x: Tensor, form: PairForm) -> PairState:
+        return PairState(x, memory_of(form, x))
+
+    def run(
+        self, state: PairState, form: PairForm, keys: NDArray[np.int64], sums: Sums
+    ) -> PairState:
+        x, gradient = state.x.numpy(), state.gradient.numpy()
+        square = np.float32((form.high - form.low) ** 2)
+        beyond = np.zeros_like(form.diagonal) if isinstance(self.sampler, GWG) else form.diagonal
+        model = form.matrix, beyond * square, np.float32(form.low + form.high)
+        work = 2.0 * x.size * len(keys)
+        over_chains(flip, len(x), work, *model, x, gradient, keys, sums)
+        return state
+
+
+@kernel
+def flip(first, last, matrix, beyond, both, x, gradient, keys, sums):  # noqa: ANN001, ANN201
+    """`beyond` is what the gains have beyond the first order; `both` the sum of a site's values."""
+    steps, sites = keys.shape[0], x.shape[1]
+    words = np.empty((4, AHEAD), np.uint32)
+    accept, changed, invalid = sums.accept, sums.changed, sums.invalid
+    total, trace = sums.total, sums.trace
+    since = fresh(sums, first, last, sites)
+    padded = (sites + GROUP - 1) // GROUP * GROUP
+    weights, after = np.zeros(padded, np.float32), np.zeros(padded, np.float32)
+    groups, proposed = np.empty(padded // GROUP), np.empty(padded // GROUP)
+    row, moved = np.empty(sites, np.float32), np.empty(sites, np.float32)
+    for c in range(first, last):
+        row[:], moved[:] = x[c], gradient[c]
+        top, here = weigh(weights, groups, row, moved, beyond, both)
+        for t in range(steps):
+            now = t % AHEAD
+            if now == 0:
+                fill_steps(words, keys[t : t + AHEAD], c, 0)
+            probability = 0.0
+            if np.isfinite(here) and np.isfinite(top):
+                i = draw(weights, groups, unit(words[0, now]) * here, sites)
+                old = row[i]
+                step = both - old - old
+                for j in range(sites):
+                    moved[j] = gradient[c, j] + step * matrix[i, j]
+                row[i] = old + step
+                new_top, there = weigh(after, proposed, row, moved, beyond, both)
+                ratio = here / there * np.exp(np.float64(top - new_top))
+                if np.isfinite(ratio):
+                    probability = min(1.0, ratio)
+                else:
+                    invalid[c] += 1
+                if unit(words[1, now]) < probability:
+                    changed[c] += 1
+                    leave(total, since, first, c, i, old, t)
+                    x[c, i] = row[i]
+                    gradient[c] = moved
+                    weights, after, groups, proposed = after, weights, proposed, groups
+                    top, here = new_top, there
+                else:
+                    row[i] = old
+            else:
+                invalid[c] += 1
+            accept[c] += probability
+            if c < trace.shape[1] and t >= steps - trace.shape[0]:
+                copy_bytes(trace[t - (steps - trace.shape[0]), c], row)
+    finish(sums, since, first, x, steps)
+
+
+@reordered
+def weigh(weights, groups, x, gradient, beyond, both):  # noqa: ANN001, ANN201
+    """The weights exp((gain - largest gain) / 2), their sums by group, half the largest gain, Z."""
+    sites = x.shape[0]
+    top = np.float32(-np.inf)
+    for i in range(sites):
+        weights[i] = ((both - x[i] - x[i]) * gradient[i] + beyond[i]) * np.float32(0.5)
+    for i in range(sites):
+        top = max(top, weights[i])
+    for i in range(sites):
+        weights[i] = exp32(weights[i] - top)
+    total = 0.0
+    for g in range(groups.shape[0]):
+        part = np.float32(0)
+        for i in range(g * GROUP, (g + 1) * GROUP):
+            part += weights[i]
+        groups[g] = part
+        total += groups[g]
+    return top, total
+
+
+@kernel
+def draw(weights, groups, level, sites):  # noqa: ANN001, ANN201
+    """The site at which the cumulative weights pass `level`."""
+    g = 0
+    while g < groups.shape[0] - 1 and level >= groups[g]:
+        level -= groups[g]
+        g += 1
+    i, end = g * GROUP, min((g + 1) * GROUP, sites) - 1
+    while i < end and level >= weights[i]:
+        level -= weights[i]
+        i += 1
+    return i
