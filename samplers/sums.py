@@ -18,8 +18,13 @@ class Wanted(NamedTuple):
     draws: int = 0  # the states of the last steps, at most this many
     traced: int = 0  # for so many chains
 
-    def __or__(self, other: "Wanted") -> "Wanted":  # type: ignore[override]
-        return Wanted(*map(max, self, other))
+    def with_those_of(self, other: "Wanted") -> "Wanted":
+        """What either of the two wants."""
+        return Wanted(
+            self.total or other.total,
+            max(self.draws, other.draws),
+            max(self.traced, other.traced),
+        )
 
 
 NOTHING = Wanted()

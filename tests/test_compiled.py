@@ -59,6 +59,7 @@ def leaves(state) -> list[torch.Tensor]:
 @pytest.mark.parametrize(("row", "compiled", "target"), PAIRS)
 def test_many_steps_are_single_steps(row: Row, compiled: Row, target: Target):
     """One call of 7 steps, 7 calls of `step`, and calls of 2 and 5: the same bits."""
+
     def trial(calls: list[int]):
         state, _ = start(compiled, target, chains=6)
         rng = Generator().manual_seed(5)

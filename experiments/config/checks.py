@@ -28,6 +28,7 @@ SETTINGS: dict[str, Any] = {
     "seed": int,
     "model_seed": int,
     "threads": int | Literal["auto"],
+    "engine": Literal["auto", "eager", "compiled"],
     "checkpoint": float,
     "force": bool,
 }

@@ -55,6 +55,8 @@ def identity(config: dict[str, Any], sources: Collection[str] = ()) -> dict[str,
     if "task" in config:
         kept = {key: config[key] for key in (*PARTS, *SEEDS) if key in config}
         kept["task"] = flat(kept["task"])
+        if config.get("engine", "eager") != "eager":  # older records have no such key
+            kept["engine"] = config["engine"]
     else:
         kept = {key: value for key, value in config.items() if key not in ENVIRONMENT}
     dropped = set(SOURCES) - set(sources)

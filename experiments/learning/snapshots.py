@@ -61,6 +61,7 @@ def snapshots(
             outputs=run.outputs,
             config=wanted,
             checkpoint=run.checkpoint,
+            engine=run.engine,
         )
         part.path.mkdir(exist_ok=True)
         part.take_up(wanted)

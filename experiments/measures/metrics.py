@@ -329,7 +329,9 @@ class Trace(Metric):
         buffer, chains = carry.buffer, carry.buffer.shape[1]
         rows = torch.from_numpy(sums.trace)[-self.draws :, :chains]
         end = int(carry.position) + steps
-        buffer[torch.arange(end - len(rows), end) % self.draws] = rows.reshape(-1, *buffer.shape[1:])
+        buffer[torch.arange(end - len(rows), end) % self.draws] = rows.reshape(
+            -1, *buffer.shape[1:]
+        )
         return Traces(buffer, carry.position.fill_(end % self.draws))
 
     def read(self, carry: Traces) -> dict[str, Tensor]:

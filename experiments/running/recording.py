@@ -223,6 +223,7 @@ def _execute(
         loggers=[instantiate(logger) for logger in (cfg.logger or {}).values()],
         config=config,
         checkpoint=cfg.checkpoint,
+        engine=cfg.engine,
     )
     run.take_up(config)
     for logger in run.loggers:

@@ -50,9 +50,11 @@ class Run:
         loggers: Sequence[Logger] = (),
         config: dict[str, Any] | None = None,
         checkpoint: float = 300.0,
+        engine: str = "eager",
     ) -> None:
         self.path, self.device = path, torch.device(device)
         self.seed, self.model_seed = seed, model_seed
+        self.engine = engine  # experiments.sampling.engine
         self.outputs = outputs or path.parent
         self.loggers = loggers
         self.notes: dict[str, Any] = {}

@@ -18,7 +18,6 @@ from torch.utils import _pytree as pytree
 from latticework.experiments.measures.metrics import Metric
 from latticework.experiments.measures.reference import Reference
 from latticework.experiments.running.memory import Memory
-from latticework.experiments.sampling.engine import Engine, served
 from latticework.experiments.sampling.poison import Poisoned, copied
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
@@ -46,14 +45,13 @@ def run_chain(
     every: int,
     metrics: Sequence[Metric] = (),
     reference: Reference | None = None,
-    engine: Engine = "eager",
     debug: bool = False,
 ) -> Iterator[Reading]:
     """Advance all chains `steps` times from `x` `[chains, *shape]`, with a reading every `every`.
 
     The first reading is that of step 0. Readings are copies, so `list(run_chain(...))` is safe. On
-    a GPU, `every` steps are captured as one CUDA graph; compiled kernels make them in one call
-    (`experiments.sampling.engine`). With `debug=True`, the old state is
+    a GPU, `every` steps are captured as one CUDA graph; a compiled kernel
+    (`experiments.sampling.engine`) makes them in one call. With `debug=True`, the old state is
     overwritten with NaN after each step (`experiments.sampling.poison`), which reveals samplers and
     metrics that still read it.
 
@@ -63,10 +61,8 @@ def run_chain(
     if every < 1:
         raise ValueError(f"every must be 1 or more, got {every}")
     if debug:
-        sampler, engine = Poisoned(sampler), "eager"
-    chain = Chain(
-        sampler, model, x, rng, every=every, metrics=metrics, reference=reference, engine=engine
-    )
+        sampler = Poisoned(sampler)
+    chain = Chain(sampler, model, x, rng, every=every, metrics=metrics, reference=reference)
     yield chain.reading(0)
     for step in range(every, steps + 1, every):
         chain.advance()
@@ -100,11 +96,8 @@ class Chain(Memory):
         every: int,
         metrics: Sequence[Metric] = (),
         reference: Reference | None = None,
-        engine: Engine = "eager",
     ) -> None:
         self.metrics = metrics
-        sampler, self.why_eager = served(sampler, model, engine, metrics)
-        self.sampler = sampler
         with torch.no_grad():
             state = sampler.init(x, model)
             carries = [metric.init(model, state, reference or Reference()) for metric in metrics]
@@ -140,7 +133,7 @@ def block_of(
         wanted = Wanted()
         for metric in metrics:
             assert metric.wanted is not None  # `engine.served` has seen to that
-            wanted |= metric.wanted
+            wanted = wanted.with_those_of(metric.wanted)
 
         def in_one_call(state: Any, carries: list) -> tuple[Any, list]:
             state, sums = sampler.advance(state, model, rng, steps, wanted)

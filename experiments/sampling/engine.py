@@ -8,13 +8,16 @@ Both engines sample the same law. Their random numbers differ, so the engine bel
 of a run.
 """
 
+import logging
 from collections.abc import Sequence
 from typing import Literal, get_args
 
 from latticework.experiments.measures.metrics import Metric
+from latticework.experiments.running.run import Run
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
 
+log = logging.getLogger(__name__)
 Engine = Literal["auto", "eager", "compiled"]
 
 
@@ -28,10 +31,26 @@ def require_engine(engine: str) -> None:
         raise ValueError(f"engine must be one of {', '.join(get_args(Engine))}, got {engine!r}")
 
 
+def for_engine(
+    sampler: Sampler, model: EnergyModel, run: Run, metrics: Sequence[Metric] = ()
+) -> Sampler:
+    """The kernel that `run.engine` chooses; the record notes which engine it is, and why.
+
+    Pass it to whatever runs chains in place of `sampler`. Raises NotCompiledError for
+    `engine=compiled` if there is no compiled kernel.
+    """
+    chosen, why = served(sampler, model, run.engine, metrics)
+    run.note(engine="eager" if why else "compiled")
+    if why and run.engine == "auto":
+        run.note(engine_reason=why)
+        log.info("engine: eager, because %s", why)
+    return chosen
+
+
 def served(
-    sampler: Sampler, model: EnergyModel, engine: Engine, metrics: Sequence[Metric] = ()
+    sampler: Sampler, model: EnergyModel, engine: str, metrics: Sequence[Metric] = ()
 ) -> tuple[Sampler, str]:
-    """The kernel that runs the chain, and why it is not compiled ("" if it is).
+    """The kernel for an engine, and why it is not compiled ("" if it is).
 
     Raises NotCompiledError for `engine="compiled"` if there is no compiled kernel.
     """

@@ -31,6 +31,7 @@ from latticework.experiments.sampling.annealing import (
     start,
     stepper,
 )
+from latticework.experiments.sampling.engine import for_engine
 from latticework.models.base import AnnealedModel, EnergyModel
 from latticework.samplers.base import Sampler
 
@@ -76,6 +77,7 @@ def ais(
     states = candidates(model=model, sampler=sampler, data=data, run=run) if candidates else {}
     model = model.requires_grad_(False).to(run.device)
     annealed = path(model, log_odds(data)).to(run.device)
+    kernel = for_engine(kernel, annealed, run)
     annealer = Annealer(run, kernel, annealed, budget, float(annealed.log_z_start()))
     if states:
         trial = partial(_trial, annealer, model, data, betas(trial_steps), validation_points)

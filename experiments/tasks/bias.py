@@ -19,6 +19,7 @@ from latticework.experiments.measures.stationary import (
 )
 from latticework.experiments.running.run import Run
 from latticework.experiments.sampling.chain import run_chain
+from latticework.experiments.sampling.engine import for_engine
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
 
@@ -87,9 +88,9 @@ def _simulated(
     """How often each chain visits each state, `[chains, states]`, after a burn-in."""
     x = model.domain.uniform(budget.chains, run.rng(f"start/{size}"))
     rng = run.rng(f"chain/{size}")
+    metrics = (Occupancy(),)
+    kernel = for_engine(kernel, model, run, metrics)
     for count in (max(1, budget.steps // 4), budget.steps):
-        *_, last = run_chain(
-            kernel, model, x, rng, steps=count, every=count, metrics=(Occupancy(),)
-        )
+        *_, last = run_chain(kernel, model, x, rng, steps=count, every=count, metrics=metrics)
         x = last.state.x
     return last.carries[0].counts.cpu()

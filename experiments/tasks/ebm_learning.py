@@ -41,6 +41,7 @@ from latticework.experiments.running.memory import Memory, captured
 from latticework.experiments.running.run import Run
 from latticework.experiments.sampling.chain import block_of, capture
 from latticework.experiments.sampling.clock import Clock
+from latticework.experiments.sampling.engine import for_engine
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
 
@@ -161,12 +162,13 @@ class Learner:
         ema: float | None,
         chains: Tensor,
     ) -> None:
+        self.metrics = (Acceptance(), Validity())
+        sampler = for_engine(sampler, model, run, self.metrics)
         self.model, self.sampler, self.data, self.run = model, sampler, data, run
         self.batch, self.l1 = batch, l1
         self.largest_gradient, self.largest_loss = largest_gradient, largest_loss
         self.made, self.began = 0, 0.0  # updates of this process; seconds at TIMED[0]
         model.requires_grad_(False)
-        self.metrics = (Acceptance(), Validity())
         with torch.no_grad():
             state = sampler.init(chains[:batch], model)
             carries = self.fresh(state)

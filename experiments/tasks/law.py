@@ -11,6 +11,7 @@ from latticework.experiments.measures.stationary import (
 )
 from latticework.experiments.running.run import Run
 from latticework.experiments.sampling.chain import run_chain
+from latticework.experiments.sampling.engine import for_engine
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
 
@@ -33,14 +34,15 @@ def law(
     proposal = enumerate_proposal(sampler, in_double(model))
     target, unadjusted = proposal.target, stationary_law(proposal.unadjusted)
     run.note(states=len(target), unadjusted_bias=float(l1_distance(unadjusted, target)) / 2)
+    metrics = (Occupancy(),)
     readings = run_chain(
-        sampler,
+        for_engine(sampler, model, run, metrics),
         model,
         model.domain.uniform(budget.chains, run.rng("start")),
         run.rng("chain"),
         steps=budget.steps,
         every=budget.every,
-        metrics=(Occupancy(),),
+        metrics=metrics,
     )
     for reading in run.progress(readings, "sampling", total=budget.readings + 1):
         if reading.step == 0:

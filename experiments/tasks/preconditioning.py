@@ -18,6 +18,7 @@ from latticework.experiments.measures.reference import Reference
 from latticework.experiments.measures.stationary import in_double
 from latticework.experiments.running.run import Run
 from latticework.experiments.sampling.chain import run_chain
+from latticework.experiments.sampling.engine import for_engine
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Info, Sampler
 
@@ -77,14 +78,15 @@ def preconditioning(
     for number, kernel in enumerate([*plain, *scaled]):
         logits = kernel.at(model.domain.enumerate().double(), in_double(model)).logits
         flips = {f"flip_{i}": p for i, p in enumerate(logits.sigmoid().mean(0))}
+        metrics = (Halves(),)
         readings = run_chain(
-            kernel,
+            for_engine(kernel, model, run, metrics),
             model,
             model.domain.uniform(budget.chains, run.rng(f"start/{number}")),
             run.rng(f"chain/{number}"),
             steps=budget.steps,
             every=budget.every,
-            metrics=(Halves(),),
+            metrics=metrics,
         )
         for reading in run.progress(readings, f"sampling {number}", total=budget.readings + 1):
             if reading.step == 0:

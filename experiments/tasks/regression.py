@@ -26,6 +26,7 @@ from latticework.experiments.measures.predictive import (
 from latticework.experiments.running.memory import Memory
 from latticework.experiments.running.run import Run
 from latticework.experiments.sampling.chain import Chain, seconds_per_step
+from latticework.experiments.sampling.engine import for_engine
 from latticework.models.base import Predictor
 from latticework.samplers.base import Sampler
 
@@ -77,12 +78,13 @@ def regression(
     x = start(model, budget.chains, run.rng("start"), None)
     run.note(rows={"train": len(train), "test": len(test)}, dim=model.domain.dim)
 
-    every = budget.every
+    every, metrics = budget.every, (Validity(),)
+    sampler = for_engine(sampler, model, run, metrics)
     kept = [step for step in range(0, budget.steps + 1, every) if step > burn_in]
     block = max(1, min(budget.steps // 200, 1000))
     zeros = torch.zeros_like(test.targets)
     memory = Predictions(
-        Chain(sampler, model, x, run.rng("chain"), every=every, metrics=(Validity(),)),
+        Chain(sampler, model, x, run.rng("chain"), every=every, metrics=metrics),
         seconds_per_step(sampler, model, x, run.rng("timing"), steps=block),
         mean=zeros,
         averaged=zeros.clone(),

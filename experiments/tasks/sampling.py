@@ -17,6 +17,7 @@ from latticework.experiments.measures.reference import Reference
 from latticework.experiments.running.memory import Memory
 from latticework.experiments.running.run import Run
 from latticework.experiments.sampling.chain import Chain, evaluations_per_step, seconds_per_step
+from latticework.experiments.sampling.engine import for_engine
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
 
@@ -52,6 +53,7 @@ def sample(
     whole, local = evaluations_per_step(sampler, model, x, run.rng("timing"))
     metrics = [*metrics, Validity()]
     rng, every = run.rng("chain"), budget.every
+    sampler = for_engine(sampler, model, run, metrics)
     chain = Chain(sampler, model, x, rng, every=every, metrics=metrics, reference=reference)
     block = max(1, min(budget.steps // 50, 1000))
     memory = Sampling(chain, seconds_per_step(sampler, model, x, run.rng("timing"), steps=block))

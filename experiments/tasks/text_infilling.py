@@ -17,6 +17,7 @@ from latticework.experiments.measures.text import scores
 from latticework.experiments.running.memory import Memory
 from latticework.experiments.running.run import Run
 from latticework.experiments.sampling.chain import Reading, run_chain
+from latticework.experiments.sampling.engine import for_engine
 from latticework.models.chance import draw_categorical, softmax_weights
 from latticework.models.domain import one_hot
 from latticework.samplers.base import Sampler
@@ -101,6 +102,7 @@ def _filled(sampler: Sampler, target: Any, x: Tensor, run: Run, steps: int, numb
     """The last reading of chains of `target` from `x`."""
     metrics = Acceptance(), Changed(), Validity()
     rng = run.rng(f"chain {number}")
+    sampler = for_engine(sampler, target, run, metrics)
     *_, last = run_chain(sampler, target, x, rng, steps=steps, every=steps, metrics=metrics)
     watch(run, last.carries[-1], steps)
     return last

@@ -25,6 +25,7 @@ from latticework.experiments.running import writing
 from latticework.experiments.running.machine import ROOT
 from latticework.experiments.running.run import Run
 from latticework.experiments.sampling.chain import Chain, seconds_per_step
+from latticework.experiments.sampling.engine import for_engine
 from latticework.experiments.tasks.sampling import stored, target
 from latticework.experiments.tuning.space import (
     Space,
@@ -173,8 +174,9 @@ class Measurement:
         length, per_step = self._length(candidate, x, purpose)
         traced = [Trace(draws=length - length // 5, chains=self.budget.chains)]
         metrics = [*self.metrics, *(traced if self.objective.startswith("ess") else [])]
+        kernel = for_engine(candidate, self.model, run, metrics)
         chain = Chain(
-            candidate, self.model, x, run.rng(f"{purpose}/chain"),
+            kernel, self.model, x, run.rng(f"{purpose}/chain"),
             every=every, metrics=metrics, reference=self.reference,
         )  # fmt: skip
         for _ in range(length // every):
@@ -194,7 +196,8 @@ class Measurement:
         steps, every, per_step = self.budget.steps, self.budget.every, math.nan
         if self.seconds is not None or "per_second" in self.objective:
             rng, block = self.run.rng(f"{purpose}/timing"), max(1, steps // 50)
-            per_step = seconds_per_step(candidate, self.model, x, rng, steps=block)
+            served = for_engine(candidate, self.model, self.run, self.metrics)
+            per_step = seconds_per_step(served, self.model, x, rng, steps=block)
         if self.seconds is not None:
             steps = every * max(1, int(self.seconds / per_step / every))
         return steps, per_step

@@ -14,7 +14,7 @@ LN2_HIGH, LN2_LOW = F(0.693359375), F(-2.12194440e-4)  # ln 2 in two parts, to r
 
 
 @inlined
-def exp32(x):  # noqa: ANN001, ANN201
+def exp32(x):
     """exp(x) by x = n ln 2 + r and a polynomial of degree 7 in r (Cephes expf)."""
     x = min(max(x, F(-87.0)), F(87.0))
     n = np.floor(x * LOG2_E + F(0.5))
@@ -30,6 +30,6 @@ def exp32(x):  # noqa: ANN001, ANN201
 
 
 @inlined
-def sigmoid32(x):  # noqa: ANN001, ANN201
+def sigmoid32(x):
     """1 / (1 + exp(-x))."""
     return F(1.0) / (F(1.0) + exp32(-x))

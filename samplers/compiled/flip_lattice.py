@@ -54,12 +54,14 @@ class LatticeFlipTwin(Twin):
         weights = np.exp(np.stack((odds, -odds), 1) / 2).ravel()
         lattice = form.neighbours, form.degree, odds.shape[1], weights
         arrays = [part.numpy() for part in state]
-        over_chains(flip, len(state.x), 50.0 * len(state.x) * len(keys), *lattice, *arrays, keys, sums)
+        over_chains(
+            flip, len(state.x), 50.0 * len(state.x) * len(keys), *lattice, *arrays, keys, sums
+        )
         return state
 
 
 @kernel
-def sort(first, last, sides, periodic, firsts, counts, x, order, place, kind, starts):  # noqa: ANN001, ANN201
+def sort(first, last, sides, periodic, firsts, counts, x, order, place, kind, starts):
     """Sort the sites of each chain by class."""
     sites = x.shape[1]
     now, ones = np.empty(sites, np.uint8), np.empty(sites, np.uint8)
@@ -81,7 +83,9 @@ def sort(first, last, sides, periodic, firsts, counts, x, order, place, kind, st
 
 
 @kernel
-def flip(first, last, neighbours, degree, counts, weights, x, order, place, kind, starts, keys, sums):  # noqa: ANN001, ANN201, E501
+def flip(
+    first, last, neighbours, degree, counts, weights, x, order, place, kind, starts, keys, sums
+):
     steps, classes = keys.shape[0], weights.shape[0]
     words = np.empty((4, AHEAD), np.uint32)
     accept, changed, total, trace = sums.accept, sums.changed, sums.total, sums.trace
@@ -129,7 +133,7 @@ def flip(first, last, neighbours, degree, counts, weights, x, order, place, kind
 
 
 @inlined
-def normaliser(weights, starts, c):  # noqa: ANN001, ANN201
+def normaliser(weights, starts, c):
     """Z of chain `c`, from the sizes of the classes."""
     total = 0.0
     for k in range(weights.shape[0]):
@@ -138,7 +142,7 @@ def normaliser(weights, starts, c):  # noqa: ANN001, ANN201
 
 
 @inlined
-def shift(order, place, starts, c, i, k, step):  # noqa: ANN001, ANN201
+def shift(order, place, starts, c, i, k, step):
     """Move site `i` from class `k` to the next (step 1) or the previous one (-1): one swap."""
     boundary = starts[c, k + 1] - 1 if step > 0 else starts[c, k]
     at, other = place[c, i], order[c, boundary]

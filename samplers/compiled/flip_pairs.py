@@ -48,7 +48,7 @@ class PairFlipTwin(Twin):
 
 
 @kernel
-def flip(first, last, matrix, beyond, both, x, gradient, keys, sums):  # noqa: ANN001, ANN201
+def flip(first, last, matrix, beyond, both, x, gradient, keys, sums):
     """`beyond` is what the gains have beyond the first order; `both` the sum of a site's values."""
     steps, sites = keys.shape[0], x.shape[1]
     words = np.empty((4, AHEAD), np.uint32)
@@ -98,7 +98,7 @@ def flip(first, last, matrix, beyond, both, x, gradient, keys, sums):  # noqa: A
 
 
 @reordered
-def weigh(weights, groups, x, gradient, beyond, both):  # noqa: ANN001, ANN201
+def weigh(weights, groups, x, gradient, beyond, both):
     """The weights exp((gain - largest gain) / 2), their sums by group, half the largest gain, Z."""
     sites = x.shape[0]
     top = np.float32(-np.inf)
@@ -119,7 +119,7 @@ def weigh(weights, groups, x, gradient, beyond, both):  # noqa: ANN001, ANN201
 
 
 @kernel
-def draw(weights, groups, level, sites):  # noqa: ANN001, ANN201
+def draw(weights, groups, level, sites):
     """The site at which the cumulative weights pass `level`."""
     g = 0
     while g < groups.shape[0] - 1 and level >= groups[g]:

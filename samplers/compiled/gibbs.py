@@ -15,7 +15,7 @@ from latticework.samplers.compiled.philox import AHEAD, fill_ahead, thresholds, 
 from latticework.samplers.compiled.scans import next_blocks, start_scan
 from latticework.samplers.compiled.sites import BINARY, bounds, flip, memory_of, probability
 from latticework.samplers.compiled.tally import finish, fresh, leave, record
-from latticework.samplers.compiled.twin import Sums, Twin
+from latticework.samplers.compiled.twin import Sums, Twin, form_of
 from latticework.samplers.gibbs import Gibbs
 
 
@@ -34,7 +34,7 @@ class SitesTwin(Twin):
         return SitesState(x, memory_of(form, x), scan)
 
     def refresh(self, state: SitesState, model: EnergyModel) -> SitesState:
-        return state._replace(memory=memory_of(model.form(), state.x))
+        return state._replace(memory=memory_of(form_of(model), state.x))
 
     def moved_to(self, x: Tensor, state: SitesState, model: EnergyModel) -> SitesState:
         return self.at(x, model)._replace(scan=state.scan)
@@ -62,7 +62,7 @@ class GibbsTwin(SitesTwin):
 
 
 @kernel
-def gibbs(first, last, form, x, memory, keys, sites, sums):  # noqa: ANN001, ANN201
+def gibbs(first, last, form, x, memory, keys, sites, sums):
     """Resample `sites[t]` of each chain in step t."""
     steps, (low, high), start = keys.shape[0], bounds(form), first // 4 * 4
     words = np.empty(((last + 3) // 4 * 4 - start, AHEAD), np.uint32)
@@ -87,7 +87,7 @@ def gibbs(first, last, form, x, memory, keys, sites, sums):  # noqa: ANN001, ANN
 
 
 @kernel
-def gibbs_lattice(first, last, x, neighbours, degree, kind, threshold, keys, sites, sums):  # noqa: ANN001, ANN201
+def gibbs_lattice(first, last, x, neighbours, degree, kind, threshold, keys, sites, sums):
     """`gibbs` with a table of probabilities, and without a branch on what is drawn."""
     steps, start = keys.shape[0], first // 4 * 4
     words = np.empty(((last + 3) // 4 * 4 - start, AHEAD), np.uint32)

@@ -53,14 +53,15 @@ def inlined(function: Callable) -> Callable:
 
 
 def _compiled(function: Callable, fastmath: frozenset[str]) -> Callable:
-    before = numba.config.CACHE_DIR
-    numba.config.CACHE_DIR = str(_folder())
+    config: Any = numba.config
+    before = config.CACHE_DIR
+    config.CACHE_DIR = str(_folder())
     try:
         return numba.njit(
             function, cache=True, nogil=True, error_model="numpy", fastmath=set(fastmath)
         )
     finally:
-        numba.config.CACHE_DIR = before
+        config.CACHE_DIR = before
 
 
 @cache

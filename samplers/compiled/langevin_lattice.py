@@ -24,12 +24,8 @@ from latticework.samplers.compiled.lattice import (
     table_sum,
 )
 from latticework.samplers.compiled.philox import fill, thresholds, unit
-from latticework.samplers.compiled.twin import Sums, Twin
+from latticework.samplers.compiled.twin import Position, Sums, Twin
 from latticework.samplers.langevin import DMALA
-
-
-class LatticeState(NamedTuple):
-    x: Tensor  # [chains, sites]
 
 
 class Tables(NamedTuple):
@@ -43,14 +39,14 @@ class Tables(NamedTuple):
 
 @dataclass(frozen=True)
 class LatticeTwin(Twin):
-    def start(self, x: Tensor, form: LatticeForm) -> LatticeState:
+    def start(self, x: Tensor, form: LatticeForm) -> Position:
         self.tables(form)  # checks the preconditioner
-        return LatticeState(x)
+        return Position(x)
 
     def tables(self, form: LatticeForm) -> Tables:
         """Eq. (2) of Zhang et al. (2022): logit = gain / 2 - 1 / (2 alpha g)."""
-        sampler, kind, odds = self.sampler, form.kind, form.odds
-        scale = np.ones(1)
+        sampler, odds, scale = self.sampler, form.odds, np.ones(1)
+        kind: NDArray = form.kind
         if sampler.preconditioner is not None:
             given = np.array(sampler.preconditioner) ** sampler.preconditioner_power
             if len(given) != len(kind):
@@ -62,14 +58,14 @@ class LatticeTwin(Twin):
         width = gains[0].size
         return Tables(
             most=odds.shape[1] - 1,
-            first=(kind * width).astype(np.int32),
+            first=(kind * np.int32(width)).astype(np.int32),
             flip=thresholds(expit(logits)).ravel(),
             softplus=np.logaddexp(0, logits).ravel(),
         )
 
     def run(
-        self, state: LatticeState, form: LatticeForm, keys: NDArray[np.int64], sums: Sums
-    ) -> LatticeState:
+        self, state: Position, form: LatticeForm, keys: NDArray[np.int64], sums: Sums
+    ) -> Position:
         x, adjusted = state.x.numpy(), isinstance(self.sampler, DMALA)
         lattice = form.sides, form.periodic
         work = 2.0 * x.size * len(keys)
@@ -78,7 +74,7 @@ class LatticeTwin(Twin):
 
 
 @kernel
-def langevin(first, last, adjusted, sides, periodic, tables, x, keys, sums):  # noqa: ANN001, ANN201
+def langevin(first, last, adjusted, sides, periodic, tables, x, keys, sums):
     sites, steps = x.shape[1], keys.shape[0]
     values = np.int32(tables.most + 1)
     words = np.empty(sites // 4 * 4 + 4, np.uint32)  # at least one more than the sites
@@ -119,7 +115,7 @@ def langevin(first, last, adjusted, sides, periodic, tables, x, keys, sums):  # 
 
 
 @kernel
-def propose(y, x, words, limit):  # noqa: ANN001, ANN201
+def propose(y, x, words, limit):
     """Flip each site whose word is below its limit; returns how many."""
     flips = 0
     for i in range(x.shape[0]):

@@ -10,7 +10,7 @@ from latticework.samplers.compiled.jit import kernel, reordered
 
 
 @kernel
-def count_ones(x, ones, sides, periodic):  # noqa: ANN001, ANN201
+def count_ones(x, ones, sides, periodic):
     """The number of neighbours at 1 of each site, by shifts along each axis."""
     sites = x.shape[0]
     ones[:] = 0
@@ -39,20 +39,20 @@ def count_ones(x, ones, sides, periodic):  # noqa: ANN001, ANN201
 
 
 @kernel
-def classify(classes, first, ones, x, counts):  # noqa: ANN001, ANN201
+def classify(classes, first, ones, x, counts):
     """The class of each site; there are `counts` possible numbers of neighbours at 1."""
     for i in range(x.shape[0]):
         classes[i] = first[i] + np.int32(x[i]) * counts + np.int32(ones[i])
 
 
 @kernel
-def look_up(out, table, index):  # noqa: ANN001, ANN201
+def look_up(out, table, index):
     for i in range(out.shape[0]):
         out[i] = table[np.uint32(index[i])]
 
 
 @reordered
-def table_sum(table, index):  # noqa: ANN001, ANN201
+def table_sum(table, index):
     total = 0.0
     for i in range(index.shape[0]):
         total += table[np.uint32(index[i])]
@@ -60,12 +60,12 @@ def table_sum(table, index):  # noqa: ANN001, ANN201
 
 
 @kernel
-def add_bytes(total, x):  # noqa: ANN001, ANN201
+def add_bytes(total, x):
     for i in range(x.shape[0]):
         total[i] += np.float32(x[i])
 
 
 @kernel
-def copy_bytes(out, x):  # noqa: ANN001, ANN201
+def copy_bytes(out, x):
     for i in range(x.shape[0]):
         out[i] = np.int8(x[i])

@@ -31,7 +31,7 @@ def step_keys(steps: int, rng: Generator) -> NDArray[np.int64]:
 
 
 @inlined
-def philox(c0, c1, c2, key):  # noqa: ANN001, ANN201
+def philox(c0, c1, c2, key):
     """Four words for the counter (c0, c1, c2, 0)."""
     c3 = np.uint32(0)
     k0, k1 = np.uint32(key), np.uint32(key >> HALF)
@@ -48,7 +48,7 @@ def philox(c0, c1, c2, key):  # noqa: ANN001, ANN201
 
 
 @kernel
-def fill(out, key, chain, stream):  # noqa: ANN001, ANN201
+def fill(out, key, chain, stream):
     """Fill `out`, a multiple of 4 words, for one chain and step."""
     key, chain, stream = np.uint64(key), np.uint32(chain), np.uint32(stream)
     quarter = out.shape[0] // 4
@@ -58,7 +58,7 @@ def fill(out, key, chain, stream):  # noqa: ANN001, ANN201
 
 
 @kernel
-def fill_ahead(out, keys, first, stream):  # noqa: ANN001, ANN201
+def fill_ahead(out, keys, first, stream):
     """One word a step for chains from `first`, a multiple of 4: `out` `[chains, steps ahead]`.
 
     The number of chains in `out` is a multiple of 4. `keys` may hold fewer steps than `out`.
@@ -72,7 +72,7 @@ def fill_ahead(out, keys, first, stream):  # noqa: ANN001, ANN201
 
 
 @kernel
-def fill_steps(out, keys, chain, stream):  # noqa: ANN001, ANN201
+def fill_steps(out, keys, chain, stream):
     """Four words a step for one chain: `out` `[4, steps ahead]`; `keys` may hold fewer steps."""
     chain, stream = np.uint32(chain), np.uint32(stream)
     for t in range(keys.shape[0]):
@@ -81,7 +81,7 @@ def fill_steps(out, keys, chain, stream):  # noqa: ANN001, ANN201
 
 
 @inlined
-def unit(word):  # noqa: ANN001, ANN201
+def unit(word):
     """A word as a uniform number in (0, 1), float64."""
     return (np.float64(word) + 0.5) * SCALE
 

@@ -12,7 +12,6 @@ from latticework.samplers.compiled.jit import kernel
 from latticework.samplers.compiled.philox import SHARED, philox, unit
 
 
-
 def start_scan(scan: Scan, sites: int, dim: int) -> Memory:
     """The memory of a scan: the next position, and the order of the sites if they are shuffled."""
     if sites > dim:
@@ -37,7 +36,7 @@ def next_blocks(
 
 
 @kernel
-def systematic(blocks, position, dim):  # noqa: ANN001, ANN201
+def systematic(blocks, position, dim):
     """Consecutive sites, cyclically."""
     at = position[0]
     for t in range(blocks.shape[0]):
@@ -48,7 +47,7 @@ def systematic(blocks, position, dim):  # noqa: ANN001, ANN201
 
 
 @kernel
-def random(blocks, keys, order):  # noqa: ANN001, ANN201
+def random(blocks, keys, order):
     """Distinct sites by the first swaps of a Fisher-Yates shuffle of `order`, which are undone."""
     dim, sites = order.shape[0], blocks.shape[1]
     swapped = np.empty(sites, np.int64)
@@ -64,7 +63,7 @@ def random(blocks, keys, order):  # noqa: ANN001, ANN201
 
 
 @kernel
-def shuffled(blocks, keys, position, order):  # noqa: ANN001, ANN201
+def shuffled(blocks, keys, position, order):
     """Passes through all sites in random orders; a pass ends when too few sites are left."""
     dim, at = order.shape[0], position[0]
     for t in range(blocks.shape[0]):
@@ -77,5 +76,3 @@ def shuffled(blocks, keys, position, order):  # noqa: ANN001, ANN201
             blocks[t, k] = order[at]
             at += 1
     position[0] = at
-
-

@@ -2,7 +2,7 @@
 
 `memory` is a chain's row of a table that some forms keep up to date: the gradient of a PairForm;
 hidden inputs, sigmoid(inputs) and sigmoid(-inputs) of an RBMForm. `change` and `probability` read
-it, `flip` updates it. numba chooses the implementation by the form's type when it compiles a kernel.
+it, `flip` updates it. numba chooses the implementation by the form's type.
 """
 
 import math
@@ -31,22 +31,22 @@ def memory_of(form: Form, x: Tensor) -> Tensor:
     return x.new_empty(len(x), 0)
 
 
-def change(form, x, memory, c, i):  # noqa: ANN001, ANN201
+def change(form, x, memory, c, i):
     """The change in log-probability when site `i` flips, float64."""
     raise NotImplementedError
 
 
-def probability(form, x, memory, c, i):  # noqa: ANN001, ANN201
+def probability(form, x, memory, c, i):
     """The probability of the high value of site `i` given the rest, float64, or NaN."""
     raise NotImplementedError
 
 
-def flip(form, x, memory, c, i):  # noqa: ANN001, ANN201
+def flip(form, x, memory, c, i):
     """Flip site `i` of `x` and update `memory`."""
     raise NotImplementedError
 
 
-def bounds(form):  # noqa: ANN001, ANN201
+def bounds(form):
     """The two values of a site, float32."""
     raise NotImplementedError
 
@@ -55,26 +55,27 @@ def bounds(form):  # noqa: ANN001, ANN201
 
 
 @inlined
-def ones_around(form, x, c, i):  # noqa: ANN001, ANN201
+def ones_around(form, x, c, i):
     """How many neighbours of a lattice site are at 1."""
     count = np.float32(0)
     for k in range(form.degree[i]):
         count += x[c, form.neighbours[i, k]]
     return np.int64(count)
 
+
 @inlined
-def lattice_odds(form, x, c, i):  # noqa: ANN001, ANN201
+def lattice_odds(form, x, c, i):
     return form.odds[form.kind[i], ones_around(form, x, c, i)]
 
 
 @inlined
-def lattice_change(form, x, memory, c, i):  # noqa: ANN001, ANN201
+def lattice_change(form, x, memory, c, i):
     odds = lattice_odds(form, x, c, i)
     return -odds if x[c, i] == 1 else odds
 
 
 @inlined
-def lattice_flip(form, x, memory, c, i):  # noqa: ANN001, ANN201
+def lattice_flip(form, x, memory, c, i):
     x[c, i] = np.float32(1) - x[c, i]
 
 
@@ -82,13 +83,13 @@ def lattice_flip(form, x, memory, c, i):  # noqa: ANN001, ANN201
 
 
 @inlined
-def pair_change(form, x, memory, c, i):  # noqa: ANN001, ANN201
+def pair_change(form, x, memory, c, i):
     step = np.float32(form.low + form.high) - np.float32(2) * x[c, i]
     return np.float64(memory[c, i] * step + form.diagonal[i] * step * step)
 
 
 @kernel
-def pair_flip(form, x, memory, c, i):  # noqa: ANN001, ANN201
+def pair_flip(form, x, memory, c, i):
     step = np.float32(form.low + form.high) - np.float32(2) * x[c, i]
     x[c, i] += step
     row = form.matrix[i]
@@ -101,7 +102,7 @@ def pair_flip(form, x, memory, c, i):  # noqa: ANN001, ANN201
 
 
 @reordered
-def rbm_factors(form, memory, c, i, sign, start, stop):  # noqa: ANN001, ANN201
+def rbm_factors(form, memory, c, i, sign, start, stop):
     """The product of (1 + exp(input + sign w)) / (1 + exp(input)) over some hidden units."""
     hidden = form.weight.shape[1]
     row = form.weight[i]
@@ -113,7 +114,7 @@ def rbm_factors(form, memory, c, i, sign, start, stop):  # noqa: ANN001, ANN201
 
 
 @kernel
-def rbm_change(form, x, memory, c, i):  # noqa: ANN001, ANN201
+def rbm_change(form, x, memory, c, i):
     sign = np.float32(1) - np.float32(2) * x[c, i]
     hidden = form.weight.shape[1]
     total = np.float64(sign * form.visible_bias[i])
@@ -129,7 +130,7 @@ def rbm_change(form, x, memory, c, i):  # noqa: ANN001, ANN201
 
 
 @kernel
-def rbm_flip(form, x, memory, c, i):  # noqa: ANN001, ANN201
+def rbm_flip(form, x, memory, c, i):
     hidden = form.weight.shape[1]
     step = np.float32(1) - np.float32(2) * x[c, i]
     x[c, i] += step
@@ -149,23 +150,23 @@ FLIP = {LatticeForm: lattice_flip, PairForm: pair_flip, RBMForm: rbm_flip}
 
 
 @overload(change, inline="always")
-def _change(form, x, memory, c, i):  # noqa: ANN001, ANN202
+def _change(form, x, memory, c, i):
     implementation = CHANGE[form.instance_class]
     return lambda form, x, memory, c, i: implementation(form, x, memory, c, i)
 
 
 @overload(flip, inline="always")
-def _flip(form, x, memory, c, i):  # noqa: ANN001, ANN202
+def _flip(form, x, memory, c, i):
     implementation = FLIP[form.instance_class]
     return lambda form, x, memory, c, i: implementation(form, x, memory, c, i)
 
 
 @overload(probability, inline="always")
-def _probability(form, x, memory, c, i):  # noqa: ANN001, ANN202
+def _probability(form, x, memory, c, i):
     if form.instance_class is LatticeForm:
         return lambda form, x, memory, c, i: form.high[form.kind[i], ones_around(form, x, c, i)]
 
-    def sigmoid(form, x, memory, c, i):  # noqa: ANN001, ANN202
+    def sigmoid(form, x, memory, c, i):
         gain = change(form, x, memory, c, i)
         _, high = bounds(form)
         return 1.0 / (1.0 + math.exp(gain if x[c, i] == high else -gain))
@@ -174,7 +175,7 @@ def _probability(form, x, memory, c, i):  # noqa: ANN001, ANN202
 
 
 @overload(bounds, inline="always")
-def _bounds(form):  # noqa: ANN001, ANN202
+def _bounds(form):
     if form.instance_class is PairForm:
         return lambda form: (np.float32(form.low), np.float32(form.high))
     return lambda form: (np.float32(0), np.float32(1))

@@ -5,7 +5,6 @@ comparison with random words. Every site has one word a step.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,25 +14,25 @@ from latticework.models.forms import Form, LatticeForm
 from latticework.samplers.compiled.jit import kernel, over_chains
 from latticework.samplers.compiled.lattice import add_bytes, copy_bytes, count_ones
 from latticework.samplers.compiled.philox import fill, thresholds
-from latticework.samplers.compiled.twin import Sums, Twin
+from latticework.samplers.compiled.twin import Position, Sums, Twin
 from latticework.samplers.sweep import GibbsSweep
-
-
-class SweepState(NamedTuple):
-    x: Tensor  # [chains, sites]
 
 
 @dataclass(frozen=True)
 class SweepTwin(Twin):
-    def start(self, x: Tensor, form: LatticeForm) -> SweepState:
-        return SweepState(x)
+    def start(self, x: Tensor, form: LatticeForm) -> Position:
+        return Position(x)
 
     def run(
-        self, state: SweepState, form: LatticeForm, keys: NDArray[np.int64], sums: Sums
-    ) -> SweepState:
+        self, state: Position, form: LatticeForm, keys: NDArray[np.int64], sums: Sums
+    ) -> Position:
         x = state.x.numpy()
         counts = form.high.shape[1]
-        model = form.colours.astype(np.uint8), form.kind * np.int32(counts), thresholds(form.high).ravel()
+        model = (
+            form.colours.astype(np.uint8),
+            form.kind * np.int32(counts),
+            thresholds(form.high).ravel(),
+        )
         lattice = form.sides, form.periodic
         over_chains(sweep, len(x), 2.0 * x.size * len(keys), *lattice, *model, x, keys, sums)
         sums.accept[:] += len(keys)
@@ -45,7 +44,7 @@ def twin(sampler: GibbsSweep, form: Form) -> Twin | str:
 
 
 @kernel
-def sweep(first, last, sides, periodic, colours, firsts, table, x, keys, sums):  # noqa: ANN001, ANN201
+def sweep(first, last, sides, periodic, colours, firsts, table, x, keys, sums):
     """`table[firsts[i] + n]` is the threshold of site i with n neighbours at 1."""
     sites, steps, kinds = x.shape[1], keys.shape[0], colours.max() + 1
     words = np.empty((sites + 3) // 4 * 4, np.uint32)
@@ -69,13 +68,13 @@ def sweep(first, last, sides, periodic, colours, firsts, table, x, keys, sums): 
 
 
 @kernel
-def look_up_sum(out, table, firsts, ones):  # noqa: ANN001, ANN201
+def look_up_sum(out, table, firsts, ones):
     for i in range(out.shape[0]):
         out[i] = table[np.uint32(firsts[i]) + np.uint32(ones[i])]
 
 
 @kernel
-def resample(x, words, limit, colours, colour):  # noqa: ANN001, ANN201
+def resample(x, words, limit, colours, colour):
     """Draw the sites of one colour; returns how many changed."""
     changed = 0
     for i in range(x.shape[0]):

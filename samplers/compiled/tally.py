@@ -10,13 +10,13 @@ from latticework.samplers.compiled.jit import inlined, kernel
 
 
 @kernel
-def fresh(sums, first, last, sites):  # noqa: ANN001, ANN201
+def fresh(sums, first, last, sites):
     """`since` before the first step; empty if the total is not wanted."""
     return np.zeros((last - first if sums.total.shape[0] else 0, sites), np.int64)
 
 
 @inlined
-def leave(total, since, first, c, i, value, t):  # noqa: ANN001, ANN201
+def leave(total, since, first, c, i, value, t):
     """Before step `t` sets site `i` of chain `c`, which has this `value`, perhaps to another."""
     if since.shape[0]:
         total[c, i] += np.float32(t - since[c - first, i]) * value
@@ -24,7 +24,7 @@ def leave(total, since, first, c, i, value, t):  # noqa: ANN001, ANN201
 
 
 @kernel
-def finish(sums, since, first, x, steps):  # noqa: ANN001, ANN201
+def finish(sums, since, first, x, steps):
     """After the last of `steps` steps, which ended at `x`."""
     for c in range(since.shape[0]):
         for i in range(since.shape[1]):
@@ -32,21 +32,21 @@ def finish(sums, since, first, x, steps):  # noqa: ANN001, ANN201
 
 
 @inlined
-def record(sums, first, last, x, t, steps):  # noqa: ANN001, ANN201
+def record(sums, first, last, x, t, steps):
     """Store the states after step `t` of the chains that are traced."""
     if t >= steps - sums.trace.shape[0] and first < sums.trace.shape[1]:
         copy_states(sums.trace[t - (steps - sums.trace.shape[0])], first, last, x)
 
 
 @kernel
-def copy_states(out, first, last, x):  # noqa: ANN001, ANN201
+def copy_states(out, first, last, x):
     for c in range(first, min(last, out.shape[0])):
         for i in range(x.shape[1]):
             out[c, i] = np.int8(x[c, i])
 
 
 @kernel
-def add(sums, first, last, x):  # noqa: ANN001, ANN201
+def add(sums, first, last, x):
     """Add all states after a step to the total."""
     if sums.total.shape[0]:
         for c in range(first, last):

@@ -7,7 +7,7 @@ Random numbers differ from the eager sampler's; the transition probabilities are
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -19,6 +19,12 @@ from latticework.models.forms import Form
 from latticework.samplers.base import Info
 from latticework.samplers.compiled.philox import step_keys
 from latticework.samplers.sums import NOTHING, ManySteps, Sums, Wanted, empty_sums
+
+
+class Position(NamedTuple):
+    """The state of a twin that remembers nothing else."""
+
+    x: Tensor  # [chains, *domain.shape]
 
 
 @dataclass(frozen=True)
@@ -75,10 +81,14 @@ def form_of(model: EnergyModel) -> Form:
     """
     name = type(model).__name__
     owner = next(cls for cls in type(model).__mro__ if "form" in cls.__dict__)
+    if owner is EnergyModel:
+        raise NoTwinError(f"{name} has no form for compiled kernels")
     below = type(model).__mro__[: type(model).__mro__.index(owner)]
     evaluations = ("forward", "log_prob", "log_prob_and_grad", "gradient")
     if any(method in cls.__dict__ for cls in below for method in evaluations):
-        raise NoTwinError(f"{name} changes the target of {owner.__name__} and has no form of its own")
+        raise NoTwinError(
+            f"{name} changes the target of {owner.__name__} and has no form of its own"
+        )
     tensors = [*model.parameters(), *model.buffers()]
     floating = [t for t in tensors if t.is_floating_point()]
     if any(t.is_cuda for t in tensors) or any(t.dtype != torch.float32 for t in floating):
