@@ -3,7 +3,8 @@
 python -m latticework.scripts.samplers_table   # after adding a sampler or a model
 
 Each cell is decided by trial: `Sampler.init` on a small model either returns a state or raises
-UnsupportedModelError. The last column is `Sampler.exact`.
+UnsupportedModelError. `compiled on` lists the models with a compiled kernel. The last column is
+`Sampler.exact`.
 """
 
 import argparse
@@ -18,10 +19,14 @@ from latticework.experiments.config import resolvers
 from latticework.experiments.report.committed import replaced
 from latticework.models.base import EnergyModel, Function
 from latticework.models.domain import Binary, Categorical, Domain, Integer, Ordinal
+from latticework.models.ising import Lattice, erdos_renyi
+from latticework.models.potts import LatticePotts
 from latticework.models.rated_rbm import RatedRBM
 from latticework.models.rbm import RBM
 from latticework.models.regression import synthetic_regression
 from latticework.samplers.base import Sampler, UnsupportedModelError
+from latticework.samplers.compiled.choose import twin_of
+from latticework.samplers.compiled.twin import NoTwinError
 
 ROOT = Path(__file__).resolve().parent.parent
 DIM = 12  # sites of each small model; at least the largest block of any sampler
@@ -40,11 +45,16 @@ SMALL_LANGUAGE = {"checkpoint": "mini_bert", "words": ["the", "a", "of"]}
 
 def columns() -> dict[str, EnergyModel]:
     """A small model for each column of the table."""
-    rates = RatedRBM(DIM, 3)
-    rates.set_rates([torch.eye(DIM)])
     plain = {name: Function(quadratic, domain) for name, domain in DOMAINS.items()}
     rows = synthetic_regression(20, DIM)
-    return {**plain, "RBM": RBM(DIM, 3), "RBM with rates": rates, "data rows": rows}
+    return {**plain, "RBM": RBM(DIM, 3), "RBM with rates": rated_rbm(DIM, 3), "data rows": rows}
+
+
+def rated_rbm(visible: int, hidden: int) -> RatedRBM:
+    """An RBM with the rates of some rows."""
+    model = RatedRBM(visible, hidden)
+    model.set_rates([torch.eye(visible)])
+    return model
 
 
 def quadratic(x: torch.Tensor) -> torch.Tensor:
@@ -71,14 +81,34 @@ def supports(sampler: Sampler, model: EnergyModel) -> bool:
     return True
 
 
+def forms() -> dict[str, EnergyModel]:
+    """A small model of each form that compiled kernels are written for."""
+    return {
+        "lattices": Lattice((4, 3), 0.1),
+        "dense pairs": erdos_renyi(DIM, 3, 0.1),
+        "RBMs": rated_rbm(DIM, 3),
+        "Potts": LatticePotts((4, 3), 3, 0.1),
+    }
+
+
+def has_twin(sampler: Sampler, model: EnergyModel) -> bool:
+    """Whether the sampler has a compiled kernel on the model."""
+    try:
+        twin_of(sampler, model)
+    except NoTwinError:
+        return False
+    return True
+
+
 def samplers_table(conf: Path = ROOT / "conf") -> str:
     """One row per file of conf/sampler: the columns that it supports, and whether it is exact."""
-    models = columns()
-    rows = [["`sampler=`", *models, "leaves the target invariant"]]
+    models, structured = columns(), forms()
+    rows = [["`sampler=`", *models, "compiled on", "leaves the target invariant"]]
     for name, config in choices("sampler", conf).items():
         sampler = instantiate(config, _convert_="all")
         cells = ["yes" if supports(sampler, model) else "·" for model in models.values()]
-        rows.append([f"`{name}`", *cells, "yes" if sampler.exact else "no"])
+        compiled = ", ".join(kind for kind, model in structured.items() if has_twin(sampler, model))
+        rows.append([f"`{name}`", *cells, compiled or "·", "yes" if sampler.exact else "no"])
     return table(rows)
 
 

@@ -58,7 +58,7 @@ MAY_IMPORT = {
     ],
     "run.py": ["experiments.config", "experiments.running"],
     "scripts": ["scripts", "experiments"],
-    "scripts/samplers_table.py": ["experiments", "samplers.base", "models"],  # small models
+    "scripts/samplers_table.py": ["experiments", "samplers.base", "samplers.compiled", "models"],
     "scripts/bench.py": ["scripts", "experiments", "samplers", "models"],  # pairs, side by side
     "scripts/bench_learning.py": ["scripts", "experiments", "samplers", "models", "data.base"],
 }

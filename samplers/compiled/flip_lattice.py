@@ -38,7 +38,8 @@ class SortedState(NamedTuple):
 class LatticeFlipTwin(Twin):
     def start(self, x: Tensor, form: LatticeForm) -> SortedState:
         chains, sites = x.shape
-        order, place, kind = (torch.empty(chains, sites, dtype=torch.int32) for _ in range(3))
+        order, place = (torch.empty(chains, sites, dtype=torch.int32) for _ in range(2))
+        kind = torch.empty(chains, sites, dtype=torch.int8)
         starts = torch.empty(chains, 2 * form.odds.size + 1, dtype=torch.int32)
         state = SortedState(x, order, place, kind, starts)
         counts = np.int32(form.odds.shape[1])
@@ -65,11 +66,14 @@ def sort(first, last, sides, periodic, firsts, counts, x, order, place, kind, st
     """Sort the sites of each chain by class."""
     sites = x.shape[1]
     now, ones = np.empty(sites, np.uint8), np.empty(sites, np.uint8)
+    wide = np.empty(sites, np.int32)
     for c in range(first, last):
         for i in range(sites):
             now[i] = np.uint8(x[c, i])
         count_ones(now, ones, sides, periodic)
-        classify(kind[c], firsts, ones, now, counts)
+        classify(wide, firsts, ones, now, counts)
+        for i in range(sites):
+            kind[c, i] = wide[i]
         starts[c, :] = 0
         for i in range(sites):
             starts[c, kind[c, i] + 1] += 1
@@ -97,7 +101,7 @@ def flip(
             if now == 0:
                 fill_steps(words, keys[t : t + AHEAD], c, 0)
             # A class in proportion to its size times its weight, then one of its sites.
-            level, k = unit(words[0, now]) * here, 0
+            level, k = unit(words[0, now]) * here, np.int64(0)
             while k < classes - 1:
                 level -= weights[k] * (starts[c, k + 1] - starts[c, k])
                 if level < 0:

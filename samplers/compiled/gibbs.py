@@ -91,22 +91,30 @@ def gibbs_lattice(first, last, x, neighbours, degree, kind, threshold, keys, sit
     """`gibbs` with a table of probabilities, and without a branch on what is drawn."""
     steps, start = keys.shape[0], first // 4 * 4
     words = np.empty(((last + 3) // 4 * 4 - start, AHEAD), np.uint32)
-    total, changed = sums.total, sums.changed
+    total, changed, traced = sums.total, sums.changed, sums.trace.shape[0] > 0
     since = fresh(sums, first, last, x.shape[1])
+    near = np.empty(neighbours.shape[1], np.int64)
     for t in range(steps):
         i, now = sites[t], t % AHEAD
         if now == 0:
             fill_ahead(words, keys[t : t + AHEAD], start, 0)
-        near, table = neighbours[i, : degree[i]], threshold[kind[i]]
+        count, row = degree[i], kind[i]
+        for k in range(count):
+            near[k] = neighbours[i, k]
         for c in range(first, last):
-            ones = np.float32(0)
-            for k in range(near.shape[0]):
-                ones += x[c, near[k]]
-            old, new = x[c, i], np.float32(words[c - start, now] < table[np.int64(ones)])
+            if count == 4:  # a loop of unknown length takes longer
+                ones = x[c, near[0]] + x[c, near[1]] + x[c, near[2]] + x[c, near[3]]
+            else:
+                ones = np.float32(0)
+                for k in range(count):
+                    ones += x[c, near[k]]
+            new = np.float32(words[c - start, now] < threshold[row, np.uint32(ones)])
+            old = x[c, i]
             x[c, i] = new
             changed[c] += np.int64(new != old)
             leave(total, since, first, c, i, old, t)
-        record(sums, first, last, x, t, steps)
+        if traced:
+            record(sums, first, last, x, t, steps)
     finish(sums, since, first, x, steps)
 
 

@@ -1,7 +1,7 @@
 """Gibbs sweeps over the colours of a lattice: the twin of `samplers.sweep.GibbsSweep`.
 
-Each colour takes one pass over the lattice: neighbour counts, a table of probabilities, and a
-comparison with random words. Every site has one word a step.
+Sites are visited colour by colour. A site's probability is read from a table by the number of its
+neighbours at 1, and compared with one random word.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from latticework.models.forms import Form, LatticeForm
 from latticework.samplers.compiled.jit import kernel, over_chains
-from latticework.samplers.compiled.lattice import add_bytes, copy_bytes, count_ones
+from latticework.samplers.compiled.lattice import add_bytes, copy_bytes
 from latticework.samplers.compiled.philox import fill, thresholds
 from latticework.samplers.compiled.twin import Position, Sums, Twin
 from latticework.samplers.sweep import GibbsSweep
@@ -27,14 +27,11 @@ class SweepTwin(Twin):
         self, state: Position, form: LatticeForm, keys: NDArray[np.int64], sums: Sums
     ) -> Position:
         x = state.x.numpy()
-        counts = form.high.shape[1]
-        model = (
-            form.colours.astype(np.uint8),
-            form.kind * np.int32(counts),
-            thresholds(form.high).ravel(),
-        )
-        lattice = form.sides, form.periodic
-        over_chains(sweep, len(x), 2.0 * x.size * len(keys), *lattice, *model, x, keys, sums)
+        order = np.argsort(form.colours, kind="stable").astype(np.int32)
+        firsts = (form.kind * np.int32(form.high.shape[1]))[order]
+        lattice = order, form.neighbours[order], form.degree[order], firsts
+        work = 3.0 * x.size * len(keys)
+        over_chains(sweep, len(x), work, *lattice, thresholds(form.high).ravel(), x, keys, sums)
         sums.accept[:] += len(keys)
         return state
 
@@ -44,42 +41,48 @@ def twin(sampler: GibbsSweep, form: Form) -> Twin | str:
 
 
 @kernel
-def sweep(first, last, sides, periodic, colours, firsts, table, x, keys, sums):
-    """`table[firsts[i] + n]` is the threshold of site i with n neighbours at 1."""
-    sites, steps, kinds = x.shape[1], keys.shape[0], colours.max() + 1
-    words = np.empty((sites + 3) // 4 * 4, np.uint32)
-    now, ones = np.empty(sites, np.uint8), np.empty(sites, np.uint8)
-    limit = np.empty(sites, np.uint32)
+def sweep(first, last, order, neighbours, degree, firsts, table, x, keys, sums):
+    """Sites are in the order of their colours: `order[k]` has the neighbours `neighbours[k]`.
+
+    `table[firsts[k] + n]` is the threshold of that site with n neighbours at 1.
+    """
+    sites, steps = x.shape[1], keys.shape[0]
+    words, now = np.empty((sites + 3) // 4 * 4, np.uint32), np.empty(sites, np.uint8)
+    counted, kept = sums.total.shape[0] > 0, sums.trace.shape[0]
     for c in range(first, last):
         for i in range(sites):
             now[i] = np.uint8(x[c, i])
+        changed = 0
         for t in range(steps):
             fill(words, keys[t], c, 0)
-            for colour in range(kinds):
-                count_ones(now, ones, sides, periodic)
-                look_up_sum(limit, table, firsts, ones)
-                sums.changed[c] += resample(now, words, limit, colours, np.uint8(colour))
-            if sums.total.shape[0]:
+            changed += resample(now, words, order, neighbours, degree, firsts, table)
+            if counted:
                 add_bytes(sums.total[c], now)
-            if c < sums.trace.shape[1] and t >= steps - sums.trace.shape[0]:
-                copy_bytes(sums.trace[t - (steps - sums.trace.shape[0]), c], now)
+            if t >= steps - kept and c < sums.trace.shape[1]:
+                copy_bytes(sums.trace[t - (steps - kept), c], now)
+        sums.changed[c] += changed
         for i in range(sites):
             x[c, i] = now[i]
 
 
 @kernel
-def look_up_sum(out, table, firsts, ones):
-    for i in range(out.shape[0]):
-        out[i] = table[np.uint32(firsts[i]) + np.uint32(ones[i])]
-
-
-@kernel
-def resample(x, words, limit, colours, colour):
-    """Draw the sites of one colour; returns how many changed."""
+def resample(x, words, order, neighbours, degree, firsts, table):
+    """Draw every site in turn; returns how many changed. Unsigned indices need no checks."""
     changed = 0
-    for i in range(x.shape[0]):
-        new = np.uint8(words[i] < limit[i])
-        flipped = (x[i] ^ new) & np.uint8(colours[i] == colour)
-        x[i] ^= flipped
-        changed += flipped
+    for k in range(order.shape[0]):
+        if degree[k] == 4:
+            ones = (
+                x[np.uint32(neighbours[k, 0])]
+                + x[np.uint32(neighbours[k, 1])]
+                + x[np.uint32(neighbours[k, 2])]
+                + x[np.uint32(neighbours[k, 3])]
+            )
+        else:
+            ones = np.uint64(0)
+            for n in range(degree[k]):
+                ones += x[np.uint32(neighbours[k, n])]
+        i = np.uint32(order[k])
+        new = np.uint8(words[k] < table[np.uint32(firsts[k]) + ones])
+        changed += x[i] ^ new
+        x[i] = new
     return changed

@@ -1,0 +1,261 @@
+"""The choice between eager and compiled kernels, and what it leaves in a record."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from torch import Generator
+
+from latticework.experiments.config.identity import digest
+from latticework.experiments.measures.metrics import Acceptance, MarginalError, Proposed, Trace
+from latticework.experiments.running.run import Run
+from latticework.experiments.sampling.engine import NotCompiledError, for_engine, served
+from latticework.models.domain import Binary, Ordinal
+from latticework.models.ising import DenseIsing, Lattice
+from latticework.models.quadratic import LogQuadratic
+from latticework.samplers.compiled import jit
+from latticework.samplers.compiled.choose import twin_of
+from latticework.samplers.compiled.philox import (
+    ALL,
+    fill,
+    fill_ahead,
+    fill_steps,
+    step_keys,
+    thresholds,
+)
+from latticework.samplers.compiled.twin import NoTwinError, Twin
+from latticework.samplers.gibbs import Gibbs
+from latticework.samplers.langevin import DMALA
+from latticework.samplers.relaxed import RMALA
+
+LATTICE = Lattice((4, 3), 0.2, 0.1)
+
+
+class Halved(Lattice):
+    """Half of its parent's log-probability, without a form of its own."""
+
+    def forward(self, x):
+        return super().forward(x) / 2
+
+
+class Lazy(DMALA):
+    """A sampler derived from another, which may have another law."""
+
+
+# The choice.
+
+
+@pytest.mark.parametrize(
+    ("sampler", "model", "metrics", "why"),
+    [
+        (RMALA(0.3, 0.5), LATTICE, [], "RMALA has no compiled kernel"),
+        (Lazy(0.3), LATTICE, [], "Lazy has no compiled kernel"),
+        (DMALA(0.3), Halved((4, 3), 0.2), [], "Halved changes the target of Lattice"),
+        (DMALA(0.3), LATTICE, [Proposed()], "Proposed has to see every step"),
+        (DMALA(0.3), Lattice((4, 3), 0.2).double(), [], "float32"),
+        (
+            Gibbs(),
+            LogQuadratic([[0.1]], domain=Ordinal(1, 3)),
+            [],
+            "has no form for compiled kernels",
+        ),
+    ],
+)
+def test_auto_falls_back_and_compiled_refuses(sampler, model, metrics, why, tmp_path):
+    kernel, reason = served(sampler, model, "auto", metrics)
+    assert kernel is sampler
+    assert why in reason
+    with pytest.raises(NotCompiledError, match="engine=auto"):
+        served(sampler, model, "compiled", metrics)
+    run = Run(tmp_path, engine="auto")
+    assert for_engine(sampler, model, run, metrics) is sampler
+    assert run.notes["engine"] == "eager"
+    assert why in run.notes["engine_reason"]
+
+
+def test_the_record_says_what_ran(tmp_path):
+    for engine, kind, noted in (
+        ("auto", Twin, "compiled"),
+        ("compiled", Twin, "compiled"),
+        ("eager", Gibbs, "eager"),
+    ):
+        run = Run(tmp_path, engine=engine)
+        kernel = for_engine(Gibbs(), LATTICE, run, [MarginalError(), Acceptance(), Trace(5)])
+        assert isinstance(kernel, kind)
+        assert run.notes == {"engine": noted}
+
+
+def test_an_unknown_engine_is_refused():
+    with pytest.raises(ValueError, match="engine must be one of auto, eager, compiled"):
+        served(Gibbs(), LATTICE, "fast")
+
+
+def test_the_engine_belongs_to_the_identity_unless_it_is_eager():
+    config = {"task": {"_target_": "t"}, "model": {"_target_": "m"}, "seed": 0}
+    assert digest(config) == digest(config | {"engine": "eager"})
+    assert digest(config) != digest(config | {"engine": "auto"})
+    assert digest(config | {"engine": "compiled"}) != digest(config | {"engine": "auto"})
+
+
+# Random numbers.
+
+
+def reference_philox(counter, key):
+    """Philox4x32-10 in plain Python (Salmon et al. 2011)."""
+    c, k = list(counter), [key & 0xFFFFFFFF, key >> 32]
+    for _ in range(10):
+        p0, p2 = 0xD2511F53 * c[0], 0xCD9E8D57 * c[2]
+        low = 0xFFFFFFFF
+        c = [(p2 >> 32) ^ c[1] ^ k[0], p2 & low, (p0 >> 32) ^ c[3] ^ k[1], p0 & low]
+        k = [(k[0] + 0x9E3779B9) & low, (k[1] + 0xBB67AE85) & low]
+    return c
+
+
+def test_the_reference_gives_the_published_vectors():
+    assert reference_philox((0, 0, 0, 0), 0) == [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8]
+    ones = 0xFFFFFFFF
+    assert reference_philox((ones,) * 4, ones << 32 | ones) == [
+        0x408F276D,
+        0x41C83B0E,
+        0xA20BC7C6,
+        0x6D5451FD,
+    ]
+
+
+def test_philox_is_the_published_generator():
+    keys = step_keys(3, Generator().manual_seed(4))
+    key = int(np.uint64(keys[1]))
+    words = np.empty(24, np.uint32)
+    fill(words, keys[1], 9, 2)
+    expected = np.array([reference_philox((i, 9, 2, 0), key) for i in range(6)])
+    np.testing.assert_array_equal(words, expected.T.ravel())
+    ahead = np.empty((4, 3), np.uint32)
+    fill_steps(ahead, keys, 9, 2)
+    assert ahead[:, 1].tolist() == reference_philox((0, 9, 2, 0), key)
+    shared = np.empty((8, 3), np.uint32)
+    fill_ahead(shared, keys, 4, 2)
+    assert shared[:4, 1].tolist() == reference_philox((1, int(ALL), 2, 0), key)
+    assert shared[4:, 1].tolist() == reference_philox((2, int(ALL), 2, 0), key)
+
+
+def test_keys_do_not_depend_on_how_they_are_drawn():
+    whole = step_keys(40, Generator().manual_seed(3))
+    rng = Generator().manual_seed(3)
+    parts = [step_keys(n, rng) for n in (1, 17, 22)]
+    np.testing.assert_array_equal(whole, np.concatenate(parts))
+    assert len(set(whole.tolist())) == 40
+
+
+def test_thresholds_round_to_words():
+    found = thresholds(np.array([0.0, 0.5, 1.0, np.nan]))
+    assert found.tolist() == [0, 2**31, 2**32 - 1, 0]
+
+
+# Threads and the cache of compiled code.
+
+
+def test_ranges_cover_all_chains_once(monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+    seen = []
+    jit.over_chains(lambda first, last: seen.append((first, last)), 10, 1e9)
+    assert sorted(seen) == [(0, 3), (3, 6), (6, 10)]
+    seen.clear()
+    jit.over_chains(lambda first, last: seen.append((first, last)), 10, 1.0)
+    assert seen == [(0, 10)]
+
+
+def test_an_error_in_a_thread_is_raised(monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+
+    def fails(first, last):
+        if first:
+            raise RuntimeError("in a thread")
+
+    with pytest.raises(RuntimeError, match="in a thread"):
+        jit.over_chains(fails, 4, 1e9)
+
+
+def test_a_forked_process_makes_threads_of_its_own(monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    jit.over_chains(lambda first, last: None, 4, 1e9)
+    child = os.fork()
+    if child == 0:
+        try:
+            jit.over_chains(lambda first, last: None, 4, 1e9)
+            os._exit(0)
+        finally:
+            os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_the_cache_depends_on_the_kernels(monkeypatch, tmp_path):
+    monkeypatch.setenv("LATTICEWORK_CACHE", str(tmp_path))
+    before = jit.cache_folder()
+    assert before.parent == tmp_path
+    copy = tmp_path / "jit.py"
+    copy.write_text("changed")
+    monkeypatch.setattr(jit, "__file__", str(copy))
+    assert jit.cache_folder() != before
+
+
+def test_compilation_is_told_once(tmp_path):
+    code = (
+        "import logging, torch; logging.basicConfig(level=logging.INFO, format='%(message)s');"
+        "from latticework.models.ising import Lattice; from latticework.samplers.gibbs import Gibbs;"
+        "from latticework.samplers.compiled.choose import twin_of;"
+        "m = Lattice((3,), 0.1); t = twin_of(Gibbs(), m); g = torch.Generator();"
+        "t.advance(t.init(m.domain.uniform(2, g), m), m, g, 3)"
+    )
+    told = []
+    for _ in range(2):
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            env=os.environ | {"LATTICEWORK_CACHE": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        told.append(done.stderr.count("compiling the kernel"))
+    assert told[0] > 0
+    assert told[1] == 0
+
+
+# NaN.
+
+
+def test_parameters_that_became_nan_are_counted():
+    model = DenseIsing(torch.zeros(6, 6), 0.1)
+    for sampler in (Gibbs(),):
+        twin = twin_of(sampler, model)
+        state = twin.init(model.domain.uniform(5, Generator().manual_seed(0)), model)
+        broken = DenseIsing(torch.zeros(6, 6), 0.1)
+        broken.bias.data.fill_(torch.nan)
+        before = state.x.clone()
+        state = twin.refresh(state, broken)
+        state, sums = twin.advance(state, broken, Generator().manual_seed(1), 4)
+        assert (sums.invalid == 4).all()
+        assert torch.equal(state.x, before)
+
+
+def test_a_preconditioner_of_another_length_is_refused():
+    with pytest.raises(ValueError, match="preconditioner must have 12 entries, got 2"):
+        twin_of(DMALA(0.3, [1.0, 2.0]), LATTICE).init(torch.zeros(2, 12), LATTICE)
+
+
+def test_a_user_learns_why_there_is_no_twin():
+    with pytest.raises(NoTwinError, match="biases that differ"):
+        from latticework.samplers.gwg import GWG
+
+        twin_of(GWG(), Lattice((20,), 0.1, [float(i) for i in range(20)]))
+
+
+def test_domains_of_other_values():
+    """A dense model in spins gives spins."""
+    model = LogQuadratic(torch.zeros(3, 3), 0.2, domain=Binary(3, -1, 1))
+    twin = twin_of(Gibbs(), model)
+    x = model.domain.uniform(4, Generator().manual_seed(0))
+    state, _ = twin.advance(twin.init(x, model), model, Generator().manual_seed(1), 20)
+    assert set(state.x.unique().tolist()) == {-1.0, 1.0}
