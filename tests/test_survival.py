@@ -36,6 +36,7 @@ COMMANDS = {
     "stochastic_proposal": ("experiment=stochastic_proposal",),
     "tune": ("experiment=tune_ising", "sampler=rmala"),
     "unlearning": ("experiment=rates_sec3",),
+    "sampling, compiled": ("model=ising", "sampler=gwg", "engine=compiled"),
 }
 
 
