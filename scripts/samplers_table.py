@@ -18,6 +18,7 @@ from latticework.experiments.config import resolvers
 from latticework.experiments.report.committed import replaced
 from latticework.models.base import EnergyModel, Function
 from latticework.models.domain import Binary, Categorical, Domain, Integer, Ordinal
+from latticework.models.ising import Lattice
 from latticework.models.rated_rbm import RatedRBM
 from latticework.models.rbm import RBM
 from latticework.models.regression import synthetic_regression
@@ -44,7 +45,13 @@ def columns() -> dict[str, EnergyModel]:
     rates.set_rates([torch.eye(DIM)])
     plain = {name: Function(quadratic, domain) for name, domain in DOMAINS.items()}
     rows = synthetic_regression(20, DIM)
-    return {**plain, "RBM": RBM(DIM, 3), "RBM with rates": rates, "data rows": rows}
+    return {
+        **plain,
+        "Ising lattice": Lattice((3, DIM // 3), 0.2),
+        "RBM": RBM(DIM, 3),
+        "RBM with rates": rates,
+        "data rows": rows,
+    }
 
 
 def quadratic(x: torch.Tensor) -> torch.Tensor:
