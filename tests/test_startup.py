@@ -4,6 +4,8 @@ The modules are listed, not timed: each of those below takes tenths of a second 
 """
 
 import json
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -47,6 +49,22 @@ def test_a_small_run_imports_what_it_uses(tmp_path):
     assert list(tmp_path.rglob("run.json"))
     assert imported >= {"torch", "latticework.samplers.gibbs"}  # the list is a list
     assert not imported & {*DRAWING, *OTHERS, "latticework.samplers.svgd"}
+
+
+@pytest.mark.parametrize("own", [None, "ACTIVE"])
+def test_threads_that_wait_sleep_unless_the_user_says_otherwise(tmp_path, own):
+    """As the library says itself when it is loaded."""
+    environment = {k: v for k, v in os.environ.items() if k != "OMP_WAIT_POLICY"}
+    environment |= {"OMP_DISPLAY_ENV": "VERBOSE"} | ({"OMP_WAIT_POLICY": own} if own else {})
+    words = ("scale=smoke", "sampler.step_size=x")  # refused, but only after PyTorch is imported
+    done = subprocess.run(
+        [sys.executable, str(RUN), *words, f"outputs={tmp_path}"],
+        capture_output=True, text=True, env=environment,
+    )  # fmt: skip
+    spins = re.search(r"GOMP_SPINCOUNT = '(\w+)'", done.stderr)  # before a thread sleeps
+    if spins is None:
+        pytest.skip("this PyTorch's OpenMP library does not show its settings")
+    assert (spins[1] == "0") is (own is None)
 
 
 @pytest.mark.parametrize(
