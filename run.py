@@ -1,8 +1,12 @@
 """Run one experiment: `python run.py experiment=rbm_sampling sampler=dmala scale=quick`."""
 
+from __future__ import annotations
+
+import os
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 HERE = Path(__file__).resolve().parent
 INSTALL = f"run `pip install -e . -c constraints.txt` in {HERE}, or use make, which does so"
@@ -26,10 +30,11 @@ import hydra  # noqa: E402 - first of all it is said what to install
 from hydra.utils import instantiate  # noqa: E402
 from omegaconf import DictConfig  # noqa: E402
 
-from latticework.experiments.config import errors, resolvers  # noqa: E402
+from latticework.experiments.config import errors, groups, resolvers  # noqa: E402
 from latticework.experiments.running import watch  # noqa: E402
-from latticework.experiments.running.recording import record  # noqa: E402
-from latticework.experiments.running.run import Run  # noqa: E402
+
+if TYPE_CHECKING:
+    from latticework.experiments.running.run import Run
 
 CONF = HERE / "conf"
 resolvers.register(CONF)
@@ -57,11 +62,18 @@ def perform(cfg: DictConfig, run: Run) -> None:
 @hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")
 def job(cfg: DictConfig) -> None:
     """Execute one run, which may be part of a sweep."""
+    # Imports PyTorch, which --help and mistakes in a command's words do not need.
+    from latticework.experiments.running.recording import record
+
     record(cfg, perform)
 
 
 def main() -> None:
     """The command line."""
+    # Read when PyTorch is imported. Threads that wait for work sleep; OpenMP's default is to spin,
+    # which takes the time of other programs, and of the thread that is waited for.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    groups.list_quickly()
     with watch.watched(), errors.told():
         job()
 

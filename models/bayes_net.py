@@ -123,7 +123,7 @@ class BayesNet(Predictor):
         outputs = x.new_empty(len(x), len(inputs))
         for chains, rows in self._chunks(*outputs.shape):
             p = product(inputs[rows], first[chains]).sigmoid()
-            outputs[chains, rows] = offset[chains] + (p @ second[chains]).squeeze(2)
+            outputs[chains, rows] = summed(offset[chains], p, second[chains])
         return outputs
 
     @torch.no_grad()
@@ -142,8 +142,7 @@ class BayesNet(Predictor):
         below, rest = torch.zeros_like(whole), torch.zeros_like(few)
         for chains, rows in self._chunks(len(x), self.rows):
             p = columns.times(rows, whole[chains], few[chains]).sigmoid_()
-            prediction = torch.baddbmm(offset[chains].unsqueeze(2), p, second[chains]).sigmoid_()
-            prediction = prediction.squeeze(2)
+            prediction = summed(offset[chains], p, second[chains]).sigmoid_()
             error = prediction - self.targets[rows]
             errors[chains] += error.square().sum(1)
             g = error.mul_(prediction).mul_(1 - prediction).unsqueeze(1)  # less a factor
@@ -214,6 +213,16 @@ class BayesNet(Predictor):
         flips = new != x.index_select(1, sites)  # [chains, 1]
         outputs += change.mul_(flips)
         return outputs, torch.where(flips, after, log_prob.unsqueeze(1)).squeeze(1)
+
+
+def summed(offset: Tensor, p: Tensor, second: Tensor) -> Tensor:
+    """offset + p w, `[chains, rows]`, of p `[chains, rows, hidden]` and w `[chains, hidden, 1]`.
+
+    MKL's batched product takes six times as long as dot products, if there are several chains.
+    """
+    if len(p) == 1 or p.is_cuda:
+        return torch.baddbmm(offset.unsqueeze(2), p, second).squeeze(2)
+    return torch.linalg.vecdot(p, second.mT).add_(offset)
 
 
 def with_ones(features: Tensor) -> Tensor:

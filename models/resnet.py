@@ -17,12 +17,17 @@ from typing import Literal, cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import avg_pool2d, conv2d, conv_transpose2d, pad, pixel_unshuffle, silu
+from torch.nn.functional import avg_pool2d, conv_transpose2d, fold, pad, silu, unfold
 
 from latticework.models.base import Cache, EnergyModel
 from latticework.models.domain import Binary
 
 HALVING = 2  # number of blocks that halve the image
+
+convolution_backward = torch.ops.aten.convolution_backward
+silu_backward = torch.ops.aten.silu_backward  # of the derivative and of what was activated
+Kept = list[tuple[Tensor, Tensor]]  # what the two activations of each block were applied to
+Kernels = tuple[Tensor, Tensor]
 
 
 class Halved(nn.Conv2d):
@@ -50,11 +55,32 @@ class Block(nn.Module):
         self.second = nn.Conv2d(maps, maps, 3, 1, 1)
         self.shortcut = nn.Identity() if stride == 1 else Halved(maps)
 
-    def forward(self, z: Tensor) -> Tensor:
-        return self.rest(self.first(z), self.shortcut(z))
+    def forward(self, z: Tensor, kept: Kept | None = None) -> Tensor:
+        return self.rest(self.first(z), self.shortcut(z), kept)
 
-    def rest(self, first: Tensor, shortcut: Tensor) -> Tensor:
-        return silu(self.second(silu(first)) + shortcut)
+    def rest(self, first: Tensor, shortcut: Tensor, kept: Kept | None = None) -> Tensor:
+        """The block after its first convolution; appends what its two activations got to `kept`."""
+        total = self.second(silu(first)).add_(shortcut)
+        if kept is not None:
+            kept.append((first, total))
+        return silu(total)
+
+    def before(self, by_z: Tensor, first: Tensor, total: Tensor) -> tuple[Tensor, Tensor]:
+        """Derivatives by `first` and by the shortcut, from those by the block's output."""
+        by_total = silu_backward(by_z, total)
+        by_first = input_gradient(self.second, by_total, first)
+        return silu_backward.grad_input(by_first, first, grad_input=by_first), by_total
+
+    def pulled_back(self, by_z: Tensor, first: Tensor, total: Tensor, like: Tensor) -> Tensor:
+        """Derivatives by the block's input, of `like`'s shape; other arguments as in `before`."""
+        by_first, by_total = self.before(by_z, first, total)
+        result = input_gradient(self.first, by_first, like)
+        if isinstance(self.shortcut, Halved):
+            small = input_gradient(self.shortcut, by_total, by_total)
+            result[:, :, ::2, ::2].add_(small)
+        else:
+            result.add_(by_total)
+        return result
 
 
 class Network(nn.Module):
@@ -71,63 +97,124 @@ class Network(nn.Module):
         """The network by its definition. `forward` computes the same function faster."""
         return self.blocks(self.enter(images))
 
-    def forward(self, images: Tensor) -> Tensor:
-        """Compute the first convolution and both branches of the first block as one convolution.
+    def forward(
+        self, images: Tensor, slope: Tensor | None = None
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        """The feature maps; given `slope` `[maps]`, also a gradient, `[n, 1, height, width]`.
 
-        The first convolution is followed by two linear convolutions, that of the block's first
-        layer and that of its shortcut. The compositions are a 5x5 and a 3x3 convolution, both with
-        stride 2. On the quarter images of `pixel_unshuffle`, both fit into one 3x3 convolution with
-        stride 1. This avoids feature maps of full size, which were most of the work.
-
-        The border needs a correction. The output of the first convolution is padded by zeros, but
-        the composed 5x5 kernel computes values for row -1 and column -1. Copies of the input that
-        hold only the first row, the first column or the corner subtract them. A channel of ones
-        carries the biases.
+        It is the gradient with respect to the images of the sum of `maps.mean((2, 3)) @ slope`.
+        Autograd would give it as well. Sampling computes little else, so it is written out: no
+        derivatives by parameters, and sums and activations in place.
         """
-        quarters = pixel_unshuffle(images, 2)
-        ones = torch.ones_like(quarters[:, :1])  # [n, 1, h, w]
-        row, column = torch.zeros_like(ones[:1]), torch.zeros_like(ones[:1])
-        row[:, :, 0].fill_(1)
-        column[:, :, :, 0].fill_(1)
-        whole = torch.cat((quarters, ones), 1)
-        parts = torch.cat((whole, whole * row, whole * column, whole * (row * column)), 1)
-        with torch.autocast(images.device.type, enabled=False):  # once a call, and small
-            kernel = self._both().contiguous(memory_format=torch.channels_last)
-        both = conv2d(parts.contiguous(memory_format=torch.channels_last), kernel, padding=1)
-        first, shortcut = both.chunk(2, 1)
-        return self.blocks[1:](self._halving().rest(first, shortcut))
+        if slope is None:
+            return self._maps(patches(images), self._kernels(), images.shape)
+        with torch.no_grad():
+            kept: Kept = []
+            kernels = self._kernels()
+            maps = self._maps(patches(images), kernels, images.shape, kept)
+            by_z = (slope / maps[0, 0].numel()).to(maps.dtype).view(1, -1, 1, 1).expand_as(maps)
+            halving, *others = self._blocks()
+            for block in reversed(others):
+                first, total = kept.pop()
+                by_z = block.pulled_back(by_z, first, total, like=kept[-1][1])
+            both = halving.before(by_z, *kept.pop())
+            by_rows, by_fewer = (
+                kernel.to(by.dtype) @ by.permute(0, 2, 3, 1).flatten(1, 2).mT  # [n, rows, h * w]
+                for kernel, by in zip(kernels, both, strict=True)
+            )
+            by_rows[:, : by_fewer.shape[1]].add_(by_fewer)
+            return maps, pulled_to_images(by_rows.to(images.dtype), images)
 
-    def _halving(self) -> Block:
-        return cast(Block, self.blocks[0])
+    def _maps(
+        self, rows: Tensor, kernels: Kernels, shape: torch.Size, kept: Kept | None = None
+    ) -> Tensor:
+        """The feature maps of images of this shape, from their `patches`."""
+        size = shape[2] // 2, shape[3] // 2
+        first, shortcut = (
+            (rows[:, : len(kernel)].mT @ kernel).unflatten(1, size).permute(0, 3, 1, 2)
+            for kernel in kernels
+        )
+        halving, *others = self._blocks()
+        z = halving.rest(first, shortcut, kept)
+        for block in others:
+            z = block(z, kept)
+        return z
 
-    def _both(self) -> Tensor:
-        """The composed kernel of `forward`, `[2 maps, 20, 3, 3]`."""
-        block = self._halving()
+    def _blocks(self) -> list[Block]:
+        return cast(list[Block], list(self.blocks))
+
+    def _kernels(self) -> Kernels:
+        """The first convolution composed with those of the first block, as `patches` needs them.
+
+        Two matrices, of the block's first layer and of its shortcut, with a row for each row of
+        `patches`; the shortcut needs only those up to the first ones. `[rows, maps]`.
+        """
+        block = self._blocks()[0]
         (inner, bias), (outer, outer_bias), (short, short_bias) = (
             (cast(nn.Conv2d, layer).weight, cast(Tensor, layer.bias))
             for layer in (self.enter, block.first, block.shortcut)
         )
 
-        def part(up: Tensor, down: Tensor, space: tuple[int, int, int, int]) -> Tensor:
-            """Compose taps `up` of the second and `down` of the first convolution: [maps, 5, 3, 3].
+        def part(up: Tensor, down: Tensor, own: Tensor | float = 0.0, space: int = 0) -> Tensor:
+            """Taps `up` of the second and `down` of the first convolution, and the constant."""
+            taps = pad(conv_transpose2d(up, down), (space,) * 4).flatten(1)
+            return torch.cat((taps, (up.sum((2, 3)) @ bias + own).unsqueeze(1)), 1)
 
-            `space` pads the result on the left, right, top and bottom to offsets -2 to 3.
-            """
-            wide = pad(conv_transpose2d(up, down), space)  # [maps, 1, 6, 6]
-            taps = wide.view(-1, 3, 2, 3, 2).permute(0, 2, 4, 1, 3).flatten(1, 2)
-            constant = (up.sum((2, 3)) @ bias).view(-1, 1, 1, 1)
-            return torch.cat((taps, pad(constant, (1, 1, 1, 1))), 1)
+        with torch.autocast(inner.device.type, enabled=False):  # once a call, and small
+            first = (
+                part(outer, inner, outer_bias),
+                -part(outer[:, :, :1], inner[:, :, 2:]),
+                -part(outer[:, :, :, :1], inner[:, :, :, 2:]),
+                part(outer[:, :, :1, :1], inner[:, :, 2:, 2:]),
+            )
+            return torch.cat(first, 1).T, part(short, inner, short_bias, space=1).T
 
-        first = (
-            part(outer, inner, (0, 1, 0, 1)),
-            -part(outer[:, :, :1], inner[:, :, 2:], (0, 1, 2, 3)),
-            -part(outer[:, :, :, :1], inner[:, :, :, 2:], (2, 3, 0, 1)),
-            part(outer[:, :, :1, :1], inner[:, :, 2:, 2:], (2, 3, 2, 3)),
-        )
-        shortcut = part(short, inner, (1, 2, 1, 2))
-        kernel = torch.cat((torch.cat(first, 1), pad(shortcut, (0, 0, 0, 0, 0, 15))))
-        own = torch.cat((outer_bias, short_bias)).view(-1, 1, 1, 1)
-        return kernel + pad(own, (1, 1, 1, 1, 4, 15))
+
+def input_gradient(layer: nn.Conv2d, by_output: Tensor, like: Tensor) -> Tensor:
+    """Derivatives by the input of `layer` from those by its output; the input has `like`'s shape.
+
+    `torch.nn.grad.conv2d_input` does the same, but fills and copies a tensor of that shape.
+    """
+    weight = layer.weight.to(by_output.dtype)
+    where = layer.stride, layer.padding, layer.dilation, False, (0, 0), layer.groups
+    wanted = (True, False, False)
+    return convolution_backward(by_output, like, weight, None, *where, wanted)[0]
+
+
+def patches(images: Tensor) -> Tensor:
+    """What each site of the first block sees of the images, `[n, rows, h * w]`.
+
+    The compositions of the first convolution with those of the first block are a 5x5 and a 3x3
+    convolution, both with stride 2. The first rows are the pixels under the 5x5 kernel, followed by
+    ones for the biases. This avoids feature maps of full size, which were most of the work.
+
+    The border needs a correction. The output of the first convolution is padded by zeros, but the
+    composed kernel computes values for its row -1 and column -1. Rows that are zero except in the
+    first row, in the first column or in the corner, each with ones of its own, subtract them.
+    """
+    pixels = unfold(images, 5, padding=2, stride=2)  # [n, 25, h * w]
+    ones = torch.ones_like(pixels[:, :1])
+    parts = [torch.cat((pixels[:, taps], ones), 1) * mask for taps, mask in edges(images)]
+    return torch.cat((pixels, ones, *parts), 1)
+
+
+def pulled_to_images(by_rows: Tensor, images: Tensor) -> Tensor:
+    """Derivatives by `images` from those by their `patches`, which are overwritten."""
+    pixels, place = by_rows[:, :25], 26
+    for taps, mask in edges(images):
+        part = pixels[:, taps]
+        part.add_(by_rows[:, place : place + part.shape[1]] * mask)
+        place += part.shape[1] + 1
+    return fold(pixels, images.shape[2:], 5, padding=2, stride=2)
+
+
+def edges(images: Tensor) -> list[tuple[slice, Tensor]]:
+    """First row, first column and corner: their pixels of the 5x5, and ones there, `[h * w]`."""
+    row, column = images.new_zeros(2, images.shape[2] // 2, images.shape[3] // 2)
+    row[0].fill_(1)
+    column[:, 0].fill_(1)
+    masks = row.flatten(), column.flatten(), (row * column).flatten()
+    return list(zip((slice(10, 15), slice(2, 25, 5), slice(12, 13)), masks, strict=True))
 
 
 class ResNet(EnergyModel):
@@ -184,25 +271,25 @@ class ResNet(EnergyModel):
         precision: AbstractContextManager = torch.autocast(x.device.type, torch.bfloat16, low)
         with precision:
             maps = self.network(images)
+        return self._summed(maps, x)
+
+    def _summed(self, maps: Tensor, x: Tensor) -> Tensor:
         # These sums use the precision of x: they are cheap, and large terms cancel in ratios.
         return self.head(maps.to(x.dtype).mean((2, 3))).squeeze(-1) + x @ self.base
 
     def log_prob_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        low = self.bf16 is not None
-        with torch.enable_grad():
-            point = x.detach().requires_grad_()
-            log_prob = self._log_prob(point, low)
-            (grad,) = torch.autograd.grad(log_prob.sum(), point)
-        if self.bf16 == "gradient":
-            with torch.no_grad():
-                return self._log_prob(x, low=False), grad
-        return log_prob.detach(), grad
+        low, images = self.bf16 is not None, x.view(-1, 1, self.height, self.width)
+        with torch.autocast(x.device.type, torch.bfloat16, low):
+            maps, grad = self.network(images, self.head.weight[0])
+        with torch.no_grad():
+            log_prob = self.forward(x) if self.bf16 == "gradient" else self._summed(maps, x)
+        return log_prob, grad.view_as(x) + self.base
 
     def gradient(self, x: Tensor) -> Tensor:
-        with torch.enable_grad():
-            x = x.detach().requires_grad_()
-            (grad,) = torch.autograd.grad(self._log_prob(x, self.bf16 is not None).sum(), x)
-        return grad
+        images = x.view(-1, 1, self.height, self.width)
+        with torch.autocast(x.device.type, torch.bfloat16, self.bf16 is not None):
+            _, grad = self.network(images, self.head.weight[0])
+        return grad.view_as(x) + self.base
 
     # The cache is log pi(x), so that Gibbs sampling evaluates one neighbour per step.
 

@@ -47,7 +47,13 @@ def columns() -> dict[str, EnergyModel]:
     """A small model for each column of the table."""
     plain = {name: Function(quadratic, domain) for name, domain in DOMAINS.items()}
     rows = synthetic_regression(20, DIM)
-    return {**plain, "RBM": RBM(DIM, 3), "RBM with rates": rated_rbm(DIM, 3), "data rows": rows}
+    return {
+        **plain,
+        "Ising lattice": Lattice((3, DIM // 3), 0.2),
+        "RBM": RBM(DIM, 3),
+        "RBM with rates": rated_rbm(DIM, 3),
+        "data rows": rows,
+    }
 
 
 def rated_rbm(visible: int, hidden: int) -> RatedRBM:

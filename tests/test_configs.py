@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import importlib
 import inspect
 import re
 from pathlib import Path
@@ -195,6 +196,18 @@ def built(name):
     if "language" in config:
         config.language.checkpoint, config.language.words = "mini_bert", ["the", "a", "of"]
     return instantiate(config)
+
+
+def test_every_sampler_has_a_file():
+    for file in CONF.parent.glob("samplers/*.py"):
+        importlib.import_module(f"latticework.samplers.{file.stem}")
+    left, classes = [Sampler], set()
+    while left:
+        found = left.pop().__subclasses__()
+        left += found
+        classes |= {f for f in found if f.__module__.startswith("latticework.samplers.")}
+    named = {get_class(part("sampler", name)._target_) for name in names("sampler")}
+    assert {c for c in classes if not inspect.isabstract(c)} == named
 
 
 @pytest.mark.parametrize("model", names("model"))

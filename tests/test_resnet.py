@@ -71,14 +71,14 @@ def test_value_and_gradient_are_the_definitions(shape, blocks):
 def test_the_edges_need_what_takes_them_away(monkeypatch):
     """Control of the test above: without it the fast form is another function."""
     model = network().double()
-    both = model.network._both
+    kernels = model.network._kernels
 
     def without():
-        kernel = both()
-        kernel[:, 5:] = 0
-        return kernel
+        first, shortcut = kernels()
+        first[26:] = 0
+        return first, shortcut
 
-    monkeypatch.setattr(model.network, "_both", without)
+    monkeypatch.setattr(model.network, "_kernels", without)
     x = states(model).double()
     assert (model(x) - written_out(model, x)).abs().max() > 0.01
 
@@ -120,6 +120,34 @@ def test_no_1x1_convolution_has_a_stride(form):
         getattr(model.network, form)(images).sum().backward()
     assert {("forward", (3, 3), (2, 2)), ("backward", (3, 3), (2, 2))} <= set(convolutions.seen)
     assert not [call for call in convolutions.seen if call[1] == (1, 1) and call[2] != (1, 1)]
+
+
+@pytest.mark.parametrize("bf16", [None, "all"])
+def test_a_sampling_gradient_has_no_graph_and_no_strided_1x1_convolution(bf16):
+    """Written out: one backward pass a convolution, by its input alone."""
+    model = network((8, 8), maps=4, bf16=bf16).requires_grad_(True)
+    x = states(model)
+    with Convolutions() as convolutions:
+        value, grad = model.log_prob_and_grad(x)
+    assert not value.requires_grad
+    assert not grad.requires_grad
+    backward = [call[1:] for call in convolutions.seen if call[0] == "backward"]
+    strided = [((3, 3), (2, 2))]
+    assert sorted(backward) == sorted([((1, 1), (1, 1)), *strided, *[((3, 3), (1, 1))] * 4])
+    assert not [call for call in convolutions.seen if call[1] == (1, 1) and call[2] != (1, 1)]
+
+
+@pytest.mark.parametrize("maps", [1, 4, 16])
+@pytest.mark.parametrize("shape", [(28, 28), (30, 26)])
+def test_the_gradient_written_out_is_autograds_in_float32(shape, maps):
+    model = network(shape, maps, blocks=4)
+    x = states(model)
+    point = x.clone().requires_grad_()
+    (expected,) = torch.autograd.grad(model(point).sum(), point)
+    value, found = model.log_prob_and_grad(x)
+    assert torch.equal(value, model(x))
+    scale = float(expected.abs().max())
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5 * scale)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from scipy.optimize import minimize_scalar
 from torch import Tensor
 
 CELLS = 2**23  # pairs of a sample and a point held at once: some 150 MB
@@ -59,6 +58,8 @@ def best_beta(histogram: Tensor) -> float:
 
     def loss(log_odds: float) -> float:
         return -_score(*aligned, dim, 1 / (1 + np.exp(-log_odds)))
+
+    from scipy.optimize import minimize_scalar  # most runs that import this file need no SciPy
 
     grid = np.linspace(0, LARGEST_LOG_ODDS, GRID)
     best = int(np.argmin([loss(log_odds) for log_odds in grid]))

@@ -13,7 +13,6 @@ from pathlib import Path
 from omegaconf import DictConfig
 
 from latticework.experiments.config.folders import DRAWING, run_name
-from latticework.experiments.report.draw import draw_all
 from latticework.experiments.report.exhibits import catalogue
 from latticework.experiments.report.sweeps import Sweep, asked, declared, exists
 from latticework.experiments.results.record import Record, load_all
@@ -35,6 +34,8 @@ def drawn(
     """
     if not any(config.get(kind) for kind in DRAWING):
         return []
+    from latticework.experiments.report.draw import draw_all  # imports Matplotlib and pandas
+
     if records is None:
         try:
             records = load_all(folder)

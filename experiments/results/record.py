@@ -5,6 +5,8 @@ are in a zip file per experiment, a bundle, which contains smaller versions of t
 (experiments/report/bundle.py). A bundle is read without unpacking it.
 """
 
+from __future__ import annotations
+
 import hashlib
 import json
 import logging
@@ -13,14 +15,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from latticework.experiments.config.budget import Budget
 from latticework.experiments.config.identity import flat
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 log = logging.getLogger(__name__)
 BUNDLES = Path(__file__).resolve().parents[2] / "docs" / "results" / "records"
@@ -64,6 +68,8 @@ class Record:
     @cached_property
     def metrics(self) -> pd.DataFrame:
         """metrics.csv, one row a reading."""
+        import pandas as pd  # takes long to import, and runs, which use this module, need none
+
         return pd.read_csv(BytesIO((self.path / "metrics.csv").read_bytes()))
 
     def arrays(self, name: str) -> dict[str, NDArray]:

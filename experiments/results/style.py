@@ -12,6 +12,7 @@ from latticework.experiments.results.record import Record
 # Most colours are from the palette of Okabe and Ito, which colour-blind readers can distinguish.
 SAMPLERS = {
     "gibbs": ("Gibbs", "Gibbs", "#999999"),
+    "gibbs_sweep": ("GibbsSweep", "Gibbs sweep", "#76B7B2"),
     "block_gibbs": ("BlockGibbs", "Block Gibbs", "#444444"),
     "hamming_ball": ("HammingBall", "HB", "#F0E442"),
     "dsvgd": ("DiscreteSVGD", "DSVGD", "#8C6D46"),

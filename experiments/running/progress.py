@@ -6,8 +6,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sized
 from typing import TypeVar
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 PLAIN_EVERY = 15.0  # seconds between two lines where there is no terminal
@@ -36,6 +34,14 @@ def _bar(
     latest: Callable[[], dict[str, float]],
     before: int,
 ) -> Iterator[T]:
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),

@@ -1,0 +1,81 @@
+"""What a command imports: --help needs no torch, and a small run only what it uses.
+
+The modules are listed, not timed: each of those below takes tenths of a second to import.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hydra import initialize_config_dir
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.object_type import ObjectType
+
+from latticework.experiments.config import groups
+
+RUN = Path(__file__).resolve().parent.parent / "run.py"
+DRAWING = {"pandas", "matplotlib", "PIL"}
+OTHERS = {
+    "arviz", "nltk", "optuna", "rich", "scipy", "sklearn", "tensorboard",
+    "tokenizers", "torch._dynamo", "torch._inductor", "torchvision", "transformers", "wandb",
+}  # fmt: skip
+LISTED = """
+import atexit, json, runpy, sys
+atexit.register(lambda: print(json.dumps(sorted(sys.modules)), file=sys.stderr))
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+def modules(*words):
+    """The modules imported by `python run.py <words>`, which must succeed."""
+    command = [sys.executable, "-c", LISTED, str(RUN), *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return set(json.loads(done.stderr.splitlines()[-1]))
+
+
+def test_the_help_imports_no_torch():
+    assert not modules("--help") & {"torch", "numpy", *DRAWING, *OTHERS}
+
+
+def test_a_small_run_imports_what_it_uses(tmp_path):
+    words = ("model=ising", "sampler=gibbs", "scale=smoke", f"outputs={tmp_path}")
+    imported = modules(*words)
+    assert list(tmp_path.rglob("run.json"))
+    assert imported >= {"torch", "latticework.samplers.gibbs"}  # the list is a list
+    assert not imported & {*DRAWING, *OTHERS, "latticework.samplers.svgd"}
+
+
+@pytest.mark.parametrize("own", [None, "ACTIVE"])
+def test_threads_that_wait_sleep_unless_the_user_says_otherwise(tmp_path, own):
+    """As the library says itself when it is loaded."""
+    environment = {k: v for k, v in os.environ.items() if k != "OMP_WAIT_POLICY"}
+    environment |= {"OMP_DISPLAY_ENV": "VERBOSE"} | ({"OMP_WAIT_POLICY": own} if own else {})
+    words = ("scale=smoke", "sampler.step_size=x")  # refused, but only after PyTorch is imported
+    done = subprocess.run(
+        [sys.executable, str(RUN), *words, f"outputs={tmp_path}"],
+        capture_output=True, text=True, env=environment,
+    )  # fmt: skip
+    spins = re.search(r"GOMP_SPINCOUNT = '(\w+)'", done.stderr)  # before a thread sleeps
+    if spins is None:
+        pytest.skip("this PyTorch's OpenMP library does not show its settings")
+    assert (spins[1] == "0") is (own is None)
+
+
+@pytest.mark.parametrize(
+    "group", ["", "model", "sampler", "data/base", "hydra/launcher", "nothing"]
+)
+@pytest.mark.parametrize("kind", ["CONFIG", "GROUP"])
+def test_groups_are_listed_as_hydra_lists_them(group, kind, monkeypatch):
+    with initialize_config_dir(str(RUN.parent / "conf"), version_base="1.3"):
+        loader = GlobalHydra.instance().config_loader()
+        monkeypatch.setattr(ConfigLoaderImpl, "get_group_options", groups._hydras_own)
+        theirs = loader.get_group_options(group, ObjectType[kind])
+        groups.list_quickly()
+        assert loader.get_group_options(group, ObjectType[kind]) == theirs
+        assert ConfigLoaderImpl.get_group_options is not groups._hydras_own
