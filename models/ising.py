@@ -13,7 +13,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from scipy.special import expit
 from torch import Generator, Tensor
 
 from latticework.models.base import Cache, EnergyModel
@@ -119,7 +118,7 @@ class Lattice(EnergyModel):
                 colours=array(self.colours().int()),
                 kind=kind.astype(np.int32),
                 odds=odds,
-                high=expit(odds),
+                high=1 / (1 + np.exp(-odds)),
             )
         return self._form
 

@@ -28,6 +28,7 @@ from latticework.samplers.compiled.philox import (
 )
 from latticework.samplers.compiled.twin import NoTwinError, Twin
 from latticework.samplers.gibbs import Gibbs
+from latticework.samplers.gwg import GWG
 from latticework.samplers.langevin import DMALA
 from latticework.samplers.relaxed import RMALA
 
@@ -204,7 +205,8 @@ def test_the_cache_depends_on_the_kernels(monkeypatch, tmp_path):
 def test_compilation_is_told_once(tmp_path):
     code = (
         "import logging, torch; logging.basicConfig(level=logging.INFO, format='%(message)s');"
-        "from latticework.models.ising import Lattice; from latticework.samplers.gibbs import Gibbs;"
+        "from latticework.models.ising import Lattice;"
+        "from latticework.samplers.gibbs import Gibbs;"
         "from latticework.samplers.compiled.choose import twin_of;"
         "m = Lattice((3,), 0.1); t = twin_of(Gibbs(), m); g = torch.Generator();"
         "t.advance(t.init(m.domain.uniform(2, g), m), m, g, 3)"
@@ -246,10 +248,9 @@ def test_a_preconditioner_of_another_length_is_refused():
 
 
 def test_a_user_learns_why_there_is_no_twin():
+    model = Lattice((20,), 0.1, [float(i) for i in range(20)])
     with pytest.raises(NoTwinError, match="biases that differ"):
-        from latticework.samplers.gwg import GWG
-
-        twin_of(GWG(), Lattice((20,), 0.1, [float(i) for i in range(20)]))
+        twin_of(GWG(), model)
 
 
 def test_domains_of_other_values():

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
 from torch import Tensor
 
 from latticework.models.forms import LatticeForm
@@ -59,7 +58,7 @@ class LatticeTwin(Twin):
         return Tables(
             most=odds.shape[1] - 1,
             first=(kind * np.int32(width)).astype(np.int32),
-            flip=thresholds(expit(logits)).ravel(),
+            flip=thresholds(1 / (1 + np.exp(-logits))).ravel(),
             softplus=np.logaddexp(0, logits).ravel(),
         )
 
