@@ -5,6 +5,8 @@ under `vmap` over chains and `jit`. thrml's energy has every edge once, so its w
 the target log pi(x) = a s'As + b's of `models.ising.Lattice`.
 """
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -35,7 +37,7 @@ class Sweeps:
         self.key = random.key(seed)
         self.state = [jnp.asarray(x[:, sites], bool) for sites in self.classes]
 
-        def compiled(length: int):  # noqa: ANN202
+        def compiled(length: int) -> Callable[[Array, list[Array]], list[Array]]:
             schedule = SamplingSchedule(n_warmup=length, n_samples=1, steps_per_sample=1)
 
             def one(key: Array, state: list[Array]) -> list[Array]:
