@@ -1,13 +1,15 @@
-"""Benchmark samplers and models: steps per second, compared with a plain reference.
+"""Benchmark samplers: steps and effective samples per second of our kernels, peers and the limit.
 
-    python -m latticework.scripts.bench                 print the tables (some minutes)
-    python -m latticework.scripts.bench --out FILE.csv  also write FILE.csv, FILE_sites.csv,
-                                            FILE_sites.png and FILE_learning.csv
+    python -m latticework.scripts.bench                 print the tables (most of an hour)
+    python -m latticework.scripts.bench --quick         a rough result within a minute or two
+    python -m latticework.scripts.bench --out FILE.csv  also write FILE.csv, FILE_limit.png and
+                                                        FILE_learning.csv
+    python -m latticework.scripts.bench --only 5x5/100 rbm --contenders eager numba limit
 
-Our code and the plain reference (scripts/plain_reference.py) are timed alternately in one process.
-Each turn gives a ratio; tables report the median and quartiles of these ratios over turns. A
-slowdown of the machine affects both sides of a turn, so the ratio is robust to it. A second table
-shows the cost of a step against the number of sites of a lattice.
+For each workload (a model, a number of chains, a sampler), all contenders run in turns, each in a
+process of its own on the same cores. A turn gives one time of each contender, and ratios are those
+of one turn: a slowdown of the machine affects both sides. Tables have the median and the range over
+turns. docs/benchmarks.md says what the contenders and the limit are.
 """
 
 import argparse
@@ -16,231 +18,225 @@ import os
 import platform
 import shlex
 import sys
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from importlib.metadata import PackageNotFoundError, version
+from math import nan
 from pathlib import Path
-from statistics import median, quantiles
+from statistics import median
 from typing import Any
 
-import torch
 from rich.console import Console
 from rich.table import Table
-from torch import Generator, Tensor, nn
 
-from latticework.models.base import EnergyModel
-from latticework.models.bayes_net import BayesNet, synthetic_bayes_net
-from latticework.models.ising import Lattice
-from latticework.models.rbm import RBM
-from latticework.samplers.base import Sampler
-from latticework.samplers.gibbs import Gibbs
-from latticework.samplers.gwg import GWG
-from latticework.samplers.langevin import DMALA, DULA
-from latticework.scripts import bench_learning
-from latticework.scripts import plain_reference as plain
+from latticework.experiments.measures.diagnostics import convergence
+from latticework.scripts.bench_contenders import CONTENDERS, missing
+from latticework.scripts.bench_workers import RemoteWorker, cores
+from latticework.scripts.bench_workloads import TABLE, Workload, chosen
 
-Burst = Callable[[int], None]  # runs a number of steps of all chains
+LIBRARIES = ("torch", "numba", "jax", "thrml")
+OURS = ("compiled", "eager")  # the first that takes part is compared with all others
+SLOW = 1.0  # seconds a burst; fewer turns from there on
+QUICK = 10_000  # sites of all chains of a quick run
+TRACED = 16  # chains of a trace
+DRAWS = 1_000
+FEWEST = 100  # draws from which effective sample sizes are estimated
 
-# Each sampler, and a function that makes its plain step (Gibbs keeps a site between steps).
-SAMPLERS: dict[str, tuple[Sampler, Callable[[], plain.Step]]] = {
-    "gibbs-1": (Gibbs(), plain.Gibbs),
-    "gwg-1": (GWG(), lambda: plain.gwg),
-    "dula": (DULA(0.1), lambda: plain.dula),
-    "dmala": (DMALA(0.2), lambda: plain.dmala),
-}
-CHAINS = {
-    "ising-5x5": 100,
-    "ising-25x25": 256,
-    "ising-100x100": 100,
-    "rbm-784x500": 100,
-    "bnn-4889x13x500": 50,  # COMPAS
-}
-SLOW = ("ising-100x100", "bnn-4889x13x500")  # a step of the reference there takes seconds
-SCALING = ("gibbs-1", "gwg-1", "dmala")
-SCALING_SIDES = (10, 32, 100, 316, 1000)
-SCALING_CHAINS = 4
+
+@dataclass(frozen=True)
+class Effort:
+    """How long to measure. Seconds."""
+
+    turns: int
+    burst: float  # of one contender in a turn
+    trace: float  # of a sampler on a model; 0 for no effective sample sizes
 
 
 @dataclass(frozen=True)
 class Row:
-    """One comparison: medians and quartiles of steps (of all chains) per second, and the ratio."""
+    """One contender's result: medians, and the smallest and largest value over turns.
+
+    Steps are those of all chains. `of_limit` is the speed as a share of the limit's. `ours_ratio`
+    is our speed (of the compiled engine if there is one) divided by this contender's. Effective
+    samples are those of all chains; NaN where no trace was affordable.
+    """
 
     model: str
     chains: int
     sampler: str
     threads: int
+    contender: str
     turns: int
-    ours: float
-    ours_low: float
-    ours_high: float
-    plain: float
-    plain_low: float
-    plain_high: float
-    ratio: float
-    ratio_low: float
-    ratio_high: float
-
-
-@dataclass(frozen=True)
-class Cost:
-    """Microseconds of one step of `chains` chains on a square lattice: median and quartiles."""
-
-    sampler: str
-    sites: int
-    chains: int
-    threads: int
-    median: float
+    steps_per_second: float
     low: float
     high: float
-
-
-def model_named(name: str) -> EnergyModel:
-    """The model `ising-SIDExSIDE`, `rbm-VISIBLExHIDDEN` or `bnn-ROWSxFEATURESxHIDDEN`.
-
-    An RBM has random weights of the size of trained ones.
-    """
-    kind, sizes = name.split("-")
-    if kind == "bnn":
-        rows, features, hidden = map(int, sizes.split("x"))
-        return synthetic_bayes_net(features, hidden, rows=rows)
-    one, two = map(int, sizes.split("x"))
-    if kind == "ising":
-        return Lattice((one, two), coupling=0.1, bias=0.2)
-    model = RBM(one, two)
-    model.weight.normal_(0, 0.05, generator=Generator().manual_seed(0))
-    return model
-
-
-def plain_model(model: EnergyModel) -> nn.Module:
-    if isinstance(model, RBM):
-        return plain.PlainRBM(model.weight.data)
-    if isinstance(model, BayesNet):
-        features = model.inputs[:, :-1].contiguous()
-        return plain.PlainBayesNet(features, model.targets, model.hidden, model.scale)
-    assert isinstance(model, Lattice)
-    return plain.PlainIsing(model.coupling * model.adjacency(), float(model.bias[0]))
-
-
-def ours(sampler: Sampler, model: EnergyModel, x: Tensor) -> Burst:
-    """Bursts of our sampler, run as in `experiments.sampling.chain`."""
-    rng = Generator().manual_seed(1)
-    with torch.no_grad():
-        state: Any = sampler.init(x, model)
-
-    def burst(steps: int) -> None:
-        nonlocal state
-        with torch.no_grad():
-            for _ in range(steps):
-                state, _ = sampler.step(state, model, rng)
-
-    return burst
-
-
-def theirs(step: plain.Step, model: nn.Module, x: Tensor) -> Burst:
-    """Bursts of the plain reference."""
-
-    def burst(steps: int) -> None:
-        nonlocal x
-        for _ in range(steps):
-            x = step(x, model).detach()
-
-    return burst
-
-
-def seconds(burst: Burst, steps: int) -> float:
-    """Seconds per step, averaged over `steps` steps."""
-    start = time.perf_counter()
-    burst(steps)
-    return (time.perf_counter() - start) / steps
-
-
-def steps_in(burst: Burst, budget: float) -> int:
-    """The number of steps that take about `budget` seconds, at least 1. Also warms up."""
-    steps = 1
-    while (duration := seconds(burst, steps) * steps) < budget / 4:
-        steps *= 2
-    return max(1, round(steps * budget / duration))
+    of_limit: float
+    of_limit_low: float
+    of_limit_high: float
+    ours_ratio: float
+    ours_ratio_low: float
+    ours_ratio_high: float
+    energy_ess_per_second: float = nan
+    magnetisation_ess_per_second: float = nan
 
 
 def spread(values: list[float]) -> tuple[float, float, float]:
-    """Median, lower and upper quartile."""
-    low, _, high = quantiles(values, n=4, method="inclusive")
-    return median(values), low, high
+    """Median, smallest and largest; three NaN for no values."""
+    return (median(values), min(values), max(values)) if values else (nan, nan, nan)
 
 
-def compare(name: str, sampler: str, turns: int, budget: float) -> Row:
-    """One row, from `turns` turns. Each side of a turn takes about `budget` seconds or one step."""
-    model, chains = model_named(name), CHAINS[name]
-    kernel, make_step = SAMPLERS[sampler]
-    x = model.domain.uniform(chains, Generator().manual_seed(0))
-    sides = ours(kernel, model, x), theirs(make_step(), plain_model(model), x)
-    steps = [steps_in(side, budget) for side in sides]
-    times = [[seconds(side, n) for side, n in zip(sides, steps, strict=True)] for _ in range(turns)]
-    return Row(
-        name,
-        chains,
-        sampler,
-        torch.get_num_threads(),
-        turns,
-        *spread([1 / mine for mine, _ in times]),
-        *spread([1 / other for _, other in times]),
-        *spread([other / mine for mine, other in times]),
-    )
+def rows_of(work: Workload, threads: int, times: dict[str, list[float]]) -> list[Row]:
+    """A row for each contender, from its seconds per step in each turn."""
+    limit = times.get("limit", [])
+    mine = next((times[name] for name in OURS if name in times), [])
+    return [
+        Row(
+            work.model,
+            work.chains,
+            work.sampler,
+            threads,
+            name,
+            len(seconds),
+            *spread([1 / s for s in seconds]),
+            *spread([best / s for best, s in zip(limit, seconds, strict=False)]),
+            *spread([s / own for own, s in zip(mine, seconds, strict=False)]),
+        )
+        for name, seconds in times.items()
+    ]
 
 
-def costs(sampler: str, side: int, turns: int, budget: float) -> Cost:
-    model = model_named(f"ising-{side}x{side}")
-    x = model.domain.uniform(SCALING_CHAINS, Generator().manual_seed(0))
-    burst = ours(SAMPLERS[sampler][0], model, x)
-    steps = steps_in(burst, budget)
-    times = [1e6 * seconds(burst, steps) for _ in range(turns)]
-    return Cost(sampler, side * side, SCALING_CHAINS, torch.get_num_threads(), *spread(times))
+class Bench:
+    """Workers of all contenders for one number of threads, and what they measure."""
+
+    def __init__(self, contenders: list[str], threads: int, effort: Effort, log: Console) -> None:
+        self.threads, self.effort, self.log = threads, effort, log
+        self.contenders = contenders
+        self.workers: dict[str, RemoteWorker] = {}
+
+    def close(self) -> None:
+        for worker in self.workers.values():
+            worker.close()
+
+    def started(self, work: Workload) -> dict[str, RemoteWorker]:
+        """Workers with chains for `work`, by contender."""
+        result = {}
+        for name in self.contenders:
+            if not CONTENDERS[name].takes(work, self.threads):
+                continue
+            if name not in self.workers:
+                self.workers[name] = RemoteWorker(name, self.threads)
+            if reason := self.workers[name].start(work):
+                self.log.print(f"{name} declines {work.name}: {reason}", style="yellow")
+            else:
+                result[name] = self.workers[name]
+        return result
+
+    def compare(self, work: Workload) -> list[Row]:
+        """The rows of one workload: all contenders in turns."""
+        workers = self.started(work)
+        steps = {name: worker.steps_in(self.effort.burst) for name, worker in workers.items()}
+        times: dict[str, list[float]] = {name: [] for name in workers}
+        turns = self.effort.turns
+        for turn in range(turns):
+            for name, worker in workers.items():
+                times[name].append(worker.seconds(steps[name]))
+            slowest = max(seconds[-1] * steps[name] for name, seconds in times.items())
+            if slowest > SLOW and turn >= 2:
+                break
+        return rows_of(work, self.threads, times)
+
+    def efficiency(self, work: Workload, rows: list[Row]) -> tuple[float, float]:
+        """Effective samples of energy and magnetisation per step of one chain.
+
+        A property of the kernel, so the fastest contender makes the trace, of TRACED chains.
+        """
+        speeds = {row.contender: row.steps_per_second * row.chains for row in rows}
+        speeds.pop("limit", None)
+        if not self.effort.trace or not speeds:
+            return nan, nan
+        name = max(speeds, key=lambda each: speeds[each])
+        single = work.sampler in ("gibbs-1", "gwg-1")
+        every = max(1, work.sites // 4) if single else 1
+        fewer = replace(work, chains=TRACED)
+        self.workers[name].start(fewer)
+        trace = self.workers[name].trace(fewer, DRAWS, every, self.effort.trace)
+        if len(trace) < FEWEST:
+            return nan, nan
+        found = convergence(trace)["ess"]
+        energy, magnetisation = (float(ess) / (trace.shape[0] * TRACED * every) for ess in found)
+        return energy, magnetisation
+
+
+def with_ess(row: Row, per_step: tuple[float, float]) -> Row:
+    """The row with effective samples per second; the limit makes none."""
+    if row.contender == "limit":
+        return row
+    energy, magnetisation = (ess * row.chains * row.steps_per_second for ess in per_step)
+    return replace(row, energy_ess_per_second=energy, magnetisation_ess_per_second=magnetisation)
+
+
+def measure(
+    workloads: list[Workload],
+    contenders: list[str],
+    threads: list[int],
+    effort: Effort,
+    log: Console,
+) -> Iterator[Row]:
+    """Rows of all workloads. Effective samples per step are estimated once a model and sampler."""
+    known: dict[tuple[str, str], tuple[float, float]] = {}
+    for count in threads:
+        bench = Bench(contenders, count, effort, log)
+        try:
+            for work in workloads:
+                log.print(f"{count} thread(s): {work.name}", style="dim")
+                rows = bench.compare(work)
+                target = work.model, work.sampler
+                if target not in known:
+                    known[target] = bench.efficiency(work, rows)
+                yield from (with_ess(row, known[target]) for row in rows)
+        finally:
+            bench.close()
+
+
+# Output.
 
 
 def three_digits(value: float) -> str:
+    if value != value:
+        return ""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def table(rows: list[Row]) -> Table:
-    result = Table(title="steps of all chains per second, and their ratio (quartiles)")
-    for name in ("model", "chains", "sampler", "threads", "here", "plain", "ratio"):
-        is_text = name in ("model", "sampler")
-        result.add_column(name, justify="left" if is_text else "right", no_wrap=True)
-    for row in rows:
-        result.add_row(
-            row.model,
-            str(row.chains),
-            row.sampler,
-            str(row.threads),
-            three_digits(row.ours),
-            three_digits(row.plain),
-            f"{three_digits(row.ratio)} ({three_digits(row.ratio_low)}-"
-            f"{three_digits(row.ratio_high)})",
-        )
-    return result
-
-
-def cost_table(found: list[Cost]) -> Table:
-    result = Table(title=f"microseconds a step, {SCALING_CHAINS} chains on a square lattice")
-    for name in ("sampler", "sites", "threads", "median (quartiles)"):
-        result.add_column(name, justify="left" if name == "sampler" else "right")
-    for cost in found:
-        result.add_row(
-            cost.sampler,
-            f"{cost.sites:,}",
-            str(cost.threads),
-            f"{cost.median:,.1f} ({cost.low:,.1f}-{cost.high:,.1f})",
-        )
+def table(rows: list[Row], contenders: list[str]) -> Table:
+    """Steps a second of each contender, and our share of the limit."""
+    result = Table(title="steps of all chains per second, and ours as a share of the limit (range)")
+    contenders = [name for name in contenders if any(row.contender == name for row in rows)]
+    for name in ("model/chains/sampler", "threads", *contenders, "ours/limit"):
+        result.add_column(name, justify="left" if "model" in name else "right", no_wrap=True)
+    for key in dict.fromkeys((row.model, row.chains, row.sampler, row.threads) for row in rows):
+        mine = {r.contender: r for r in rows if (r.model, r.chains, r.sampler, r.threads) == key}
+        ours = next((mine[name] for name in OURS if name in mine), None)
+        speeds = [
+            three_digits(mine[name].steps_per_second) if name in mine else "" for name in contenders
+        ]
+        share = ""
+        if ours and ours.of_limit == ours.of_limit:
+            low, high = three_digits(ours.of_limit_low), three_digits(ours.of_limit_high)
+            share = f"{three_digits(ours.of_limit)} ({low}-{high})"
+        *names, threads = map(str, key)
+        result.add_row("/".join(names), threads, *speeds, share)
     return result
 
 
 def write(path: Path, rows: list[Any]) -> None:
     """Write a CSV. Its first line is a comment with the command and the machine."""
     command = shlex.join(["python", "-m", "latticework.scripts.bench", *sys.argv[1:]])
-    versions = f"torch {torch.__version__}, Python {platform.python_version()}"
+    versions = [f"{name} {found}" for name in LIBRARIES if (found := _version(name))]
+    versions.append(f"Python {platform.python_version()}")
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", newline="") as file:
-        file.write(f"# {command}; {versions}, {platform.machine()}, {os.cpu_count()} cores\n")
+        machine = f"{platform.machine()}, {os.cpu_count()} cores"
+        file.write(f"# {command}; {', '.join(versions)}, {machine}\n")
         writer = csv.DictWriter(file, list(asdict(rows[0])), lineterminator="\n")
         writer.writeheader()
         for row in rows:
@@ -248,97 +244,122 @@ def write(path: Path, rows: list[Any]) -> None:
             writer.writerow(numbers)
 
 
-def plot(path: Path, found: list[Cost]) -> None:
-    """Plot the cost of a step against the number of sites, on logarithmic axes."""
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""
+
+
+def plot(path: Path, rows: list[Row]) -> None:
+    """Speed as a share of the limit, against sites (few chains) and against chains (25x25)."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(5, 3.6), layout="constrained")
-    axes = figure.subplots()
-    for sampler in dict.fromkeys(cost.sampler for cost in found):
-        line = [cost for cost in found if cost.sampler == sampler]
-        middle = [cost.median for cost in line]
-        below = [cost.median - cost.low for cost in line]
-        above = [cost.high - cost.median for cost in line]
-        sites = [cost.sites for cost in line]
-        axes.errorbar(sites, middle, (below, above), marker="o", capsize=2, label=sampler)
-    largest = max(found, key=lambda cost: cost.median)
-    sites = sorted({cost.sites for cost in found})
-    linear = [largest.median * n / largest.sites for n in sites]
-    axes.plot(sites, linear, ":", color="grey", label="linear in the sites")
-    axes.set(xscale="log", yscale="log", xlabel="sites of the lattice", ylabel="µs a step")
-    axes.set_title(f"{found[0].chains} chains, {found[0].threads} thread(s)")
-    axes.legend(frameon=False)
+    shown = [r for r in rows if r.contender != "limit" and r.of_limit == r.of_limit]
+    shown = [r for r in shown if r.threads == min(row.threads for row in shown)]
+    lattices = [r for r in shown if r.model.startswith("ising")]
+    samplers = list(dict.fromkeys(row.sampler for row in lattices))
+    if not samplers:
+        return
+    figure = Figure(figsize=(3.2 * len(samplers), 6), layout="constrained")
+    panels = figure.subplots(2, len(samplers), squeeze=False, sharey="col")
+    for column, sampler in enumerate(samplers):
+        ours = [row for row in lattices if row.sampler == sampler]
+        fewest = min((r.chains for r in ours if r.chains >= 4), default=ours[0].chains)
+        _lines(panels[0][column], [r for r in ours if r.chains == fewest], _sites)
+        _lines(panels[1][column], [r for r in ours if r.model == "ising-25x25"], _chains)
+        panels[0][column].set(title=sampler, xlabel=f"sites ({fewest} chains)")
+        panels[1][column].set(xlabel="chains (25x25 sites)")
+    for row in panels:
+        row[0].set_ylabel("speed / limit")
+    panels[0][-1].legend(frameon=False, fontsize="small")
+    figure.suptitle(f"{shown[0].threads} thread(s): median and range over turns")
     figure.savefig(path, dpi=150)
 
 
-def pairs(only: list[str]) -> Iterator[tuple[str, str]]:
-    """The (model, sampler) pairs whose name contains any of `only`: `rbm`, `dmala`, `5x5/gwg`."""
-    for model in CHAINS:
-        for sampler in SAMPLERS:
-            name = f"{model}/{sampler}"
-            if not only or any(part in name for part in only):
-                yield model, sampler
+def _sites(row: Row) -> int:
+    return Workload(row.model, row.chains, row.sampler).sites
+
+
+def _chains(row: Row) -> int:
+    return row.chains
+
+
+def _lines(axes: Any, rows: list[Row], position: Any) -> None:
+    for index, name in enumerate(CONTENDERS):
+        line = sorted((r for r in rows if r.contender == name), key=position)
+        if line:
+            middle = [r.of_limit for r in line]
+            below = [r.of_limit - r.of_limit_low for r in line]
+            above = [r.of_limit_high - r.of_limit for r in line]
+            where = [position(r) for r in line]
+            style = {"marker": "o", "markersize": 3, "capsize": 2, "color": f"C{index}"}
+            axes.errorbar(where, middle, (below, above), label=name, **style)
+    axes.axhline(1, linestyle=":", color="grey")
+    axes.set(xscale="log", yscale="log")
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the benchmarks that the command line asks for."""
-    cores = os.cpu_count() or 1
+    available = len(cores())
     parser = argparse.ArgumentParser(
         prog="latticework.scripts.bench", description="Time the samplers."
     )
     parser.add_argument("--out", type=Path, help="CSV file to write; by default none is written")
-    parser.add_argument("--quick", action="store_true", help="a rough result within seconds")
+    parser.add_argument("--quick", action="store_true", help="small workloads, a rough result")
+    parser.add_argument("--all", action="store_true", help="the whole grid of sites and chains")
     parser.add_argument(
-        "--threads", type=int, nargs="+", default=sorted({1, cores}), help="PyTorch's thread counts"
+        "--threads", type=int, nargs="+", default=sorted({1, min(2, available)}), metavar="N"
+    )
+    parser.add_argument(
+        "--contenders", nargs="+", choices=CONTENDERS, default=list(CONTENDERS), metavar="NAME"
     )
     parser.add_argument(
         "--only",
         nargs="+",
         default=[],
-        help="parts of MODEL/SAMPLER names, or `sites`, or `learning`",
+        help="parts of MODEL/CHAINS/SAMPLER names, or `learning`",
     )
     options = parser.parse_args(arguments)
-    console = Console()
-    turns, budget = (3, 0.02) if options.quick else (7, 0.2)
-    chosen = list(pairs(options.only))
+    if not all(1 <= count <= available for count in options.threads):
+        parser.error(f"--threads must be between 1 and the {available} cores of this process")
+    console = Console() if sys.stdout.isatty() else Console(width=160)
+    effort = Effort(3, 0.02, 0) if options.quick else Effort(5, 0.2, 20.0)
+    workloads = list(chosen(options.only, options.all))
     if options.quick and not options.only:
-        chosen = [(model, sampler) for model, sampler in chosen if model not in SLOW]
-    scaling = not options.only or "sites" in options.only
+        workloads = [w for w in TABLE if w.kind == "ising" and w.sites * w.chains <= QUICK]
     learning = "learning" in options.only or not (options.only or options.quick)
-    if not chosen and not scaling and not learning:
-        parser.error(f"--only matches none of {', '.join('/'.join(pair) for pair in pairs([]))}")
+    if not workloads and not learning:
+        names = ", ".join(work.name for work in chosen([], options.all))
+        parser.error(f"--only matches none of {names}")
+    contenders = []
+    for name in options.contenders:
+        if absent := missing(name):
+            text = f"{name} is left out: {' and '.join(absent)} not installed"
+            console.print(text, style="yellow")
+        else:
+            contenders.append(name)
 
-    rows: list[Row] = []
-    for threads in options.threads:
-        torch.set_num_threads(threads)
-        for model, sampler in chosen:
-            console.print(f"{threads} thread(s): {model}, {sampler}", style="dim")
-            fewer = min(turns, 5) if model in SLOW else turns
-            rows.append(compare(model, sampler, fewer, budget))
-    found: list[Cost] = []
-    if scaling:
-        torch.set_num_threads(1)
-        sides = SCALING_SIDES[:-2] if options.quick else SCALING_SIDES
-        for sampler in SCALING:
-            console.print(f"cost of a step against the sites: {sampler}", style="dim")
-            found += [costs(sampler, side, turns, budget) for side in sides]
-    learned = list(bench_learning.rows(options.threads, min(turns, 5))) if learning else []
+    rows = list(measure(workloads, contenders, options.threads, effort, console))
     if rows:
-        console.print(table(rows))
-    if found:
-        console.print(cost_table(found))
-    if learned:
-        console.print(bench_learning.table(learned))
+        console.print(table(rows, contenders))
+    learned = _learned(options.threads, min(effort.turns, 5), console) if learning else []
     if options.out is None:
         return
-    sites = options.out.with_name(f"{options.out.stem}_sites.csv")
     if rows:
         write(options.out, rows)
+        plot(options.out.with_name(f"{options.out.stem}_limit.png"), rows)
     if learned:
         write(options.out.with_name(f"{options.out.stem}_learning.csv"), learned)
-    if found:
-        write(sites, found)
-        plot(sites.with_suffix(".png"), found)
+
+
+def _learned(threads: list[int], turns: int, console: Console) -> list[Any]:
+    """The benchmark of learning, which runs in this process."""
+    from latticework.scripts import bench_learning
+
+    found = list(bench_learning.rows(threads, turns))
+    console.print(bench_learning.table(found))
+    return found
 
 
 if __name__ == "__main__":

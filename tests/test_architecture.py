@@ -59,7 +59,8 @@ MAY_IMPORT = {
     "run.py": ["experiments.config", "experiments.running"],
     "scripts": ["scripts", "experiments"],
     "scripts/samplers_table.py": ["experiments", "samplers.base", "samplers.compiled", "models"],
-    "scripts/bench.py": ["scripts", "experiments", "samplers", "models"],  # pairs, side by side
+    "scripts/peers": ["scripts.peers"],  # what others would write
+    "scripts/bench_contenders.py": ["scripts", "experiments", "samplers", "models"],
     "scripts/bench_learning.py": ["scripts", "experiments", "samplers", "models", "data.base"],
 }
 WITHOUT_TORCH = (
@@ -74,6 +75,9 @@ WITHOUT_TORCH = (
     "experiments/figures",
     "experiments/claims",
     "experiments/report",
+    "scripts/bench.py",
+    "scripts/bench_workers.py",
+    "scripts/bench_workloads.py",
     "scripts/bundle.py",
     "scripts/figures.py",
     "scripts/report.py",

@@ -54,6 +54,7 @@ def results_page(report: Report, folder: Path) -> str:
         "results.md.jinja",
         pages=[_page(section, folder) for section in report.sections],
         benches=[_bench(file) for file in sorted(folder.glob("bench*.csv"))],
+        bench_pictures=[file.stem for file in sorted(folder.glob("bench*_limit.png"))],
         bench_note=_note(folder, "bench"),
     )
 
@@ -103,5 +104,19 @@ def _bench(file: Path) -> tuple[str, str, str]:
     head = file.read_text().splitlines()[0].removeprefix("# ")
     command, _, machine = head.partition("; ")
     frame = pd.read_csv(file, comment="#")
+    if "contender" in frame:
+        return file.name, f"{command}  # {machine}", _contenders(frame).to_markdown(index=False)
     frame = frame.drop(columns=[name for name in BENCH_COLUMNS if name in frame])
     return file.name, f"{command}  # {machine}", frame.to_markdown(index=False)
+
+
+def _contenders(frame: pd.DataFrame) -> pd.DataFrame:
+    """Steps per second with a column a contender, and our share of the limit."""
+    keys = ["model", "chains", "sampler", "threads"]
+    names = list(dict.fromkeys(frame["contender"]))
+    speeds = frame.pivot(index=keys, columns="contender", values="steps_per_second")[names]
+    own = "compiled" if "compiled" in names else "eager"
+    shares = frame[frame["contender"] == own].set_index(keys)["of_limit"]
+    wide = speeds.assign(**{f"{own} / limit": shares}).map(lambda value: f"{value:.4g}")
+    order = pd.MultiIndex.from_frame(frame[keys].drop_duplicates())
+    return wide.replace("nan", "").loc[order].reset_index()

@@ -1,0 +1,186 @@
+"""The peers of the benchmark sample the law that they are compared on."""
+
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import softplus
+
+from latticework.experiments.measures.exact import distribution
+from latticework.models.ising import Lattice
+from latticework.models.rbm import RBM
+from latticework.samplers.langevin import DULA
+from latticework.scripts.peers import limits
+from latticework.scripts.peers.plain_numba import Lattices
+
+A, B, ALPHA = 0.12, 0.15, 0.4
+CHAINS, STEPS = 20_000, 272  # 256 + 16: two lengths of scans
+SIDES = (3, 4)
+ON_LATTICES = ("gibbs-1", "gwg-1", "dula", "dmala", "sweep")
+ON_RBMS = ("gibbs-1", "gwg-1", "dula", "dmala", "block-gibbs")
+LATTICE = Lattice(SIDES, A, B)
+
+
+def small_rbm():
+    model = RBM(6, 4)
+    rng = torch.Generator().manual_seed(3)
+    for parameter, scale in ((model.weight, 0.8), (model.visible_bias, 0.5)):
+        parameter.normal_(0, scale, generator=rng)
+    model.hidden_bias.normal_(0, 0.5, generator=rng)
+    return model
+
+
+@cache
+def enumerated(model):
+    return distribution(model)
+
+
+def law(model, sampler):
+    """States and their probabilities: the target, or the biased law that DULA converges to."""
+    states, target = enumerated(model)
+    if sampler == "dula":
+        target = dula_law(model, states)
+    return states.numpy(), target.numpy()
+
+
+@cache
+def dula_law(model, states):
+    """The stationary law of DULA's transition matrix, by power iteration."""
+    logits = DULA(ALPHA).at(states, model).logits.double()
+    x = states.double()
+    # A move from x to y flips the sites where x + y - 2 x y is 1.
+    weight = (logits * x).sum(1, keepdim=True) + (logits * (1 - 2 * x)) @ x.T
+    step = (weight - softplus(logits).sum(1, keepdim=True)).exp()
+    now, before = step.mean(0), step[0]
+    while (now - before).abs().sum() > 1e-9:
+        now, before = now @ step, now
+    return now
+
+
+def largest_z(found, states, probability):
+    """Means and pair moments of independent draws `[chains, sites]`: the largest |z|."""
+    rows, columns = np.triu_indices(states.shape[1])
+    products, draws = (x[:, rows] * x[:, columns] for x in (states, found))  # means on the diagonal
+    mean = probability @ products
+    scale = np.sqrt(mean * (1 - mean) / len(found))
+    return np.abs((draws.mean(0) - mean) / scale).max()
+
+
+def starts(model):
+    rng = torch.Generator().manual_seed(5)
+    return model.domain.uniform(CHAINS, rng).numpy()
+
+
+def by_numba(sampler, a=A):
+    colours = LATTICE.colours().numpy()
+    return Lattices(sampler, starts(LATTICE), SIDES, colours, a, B, ALPHA, seed=1)
+
+
+@pytest.mark.parametrize("sampler", ON_LATTICES)
+def test_plain_numba_samples_the_target(sampler):
+    chains = by_numba(sampler)
+    chains.burst(200)
+    chains.burst(72)
+    assert largest_z(chains.states(), *law(LATTICE, sampler)) < 5
+
+
+def test_another_coupling_is_noticed():
+    """Control: the same comparison fails for a coupling that is a fifth larger."""
+    chains = by_numba("gibbs-1", 1.2 * A)
+    chains.burst(STEPS)
+    assert largest_z(chains.states(), *law(LATTICE, "gibbs-1")) > 8
+
+
+def test_the_bias_of_dula_is_noticed():
+    """Control: DULA's law is not the target, and the comparison sees the difference."""
+    chains = by_numba("dula")
+    chains.burst(STEPS)
+    assert largest_z(chains.states(), *law(LATTICE, "dmala")) > 8
+
+
+def test_plain_numba_refuses_sides_without_four_neighbours():
+    with pytest.raises(ValueError, match="at least 3"):
+        Lattices("dula", np.zeros((1, 6)), (2, 3), np.zeros(6, int), A, B, ALPHA, seed=0)
+
+
+@pytest.mark.parametrize("sampler", ON_LATTICES)
+def test_jax_samples_the_lattice(sampler):
+    scan = pytest.importorskip(
+        "latticework.scripts.peers.jax_scan",
+        reason="jax is in the extra `bench`",
+        exc_type=ImportError,
+    )
+    chains = scan.Scan(scan.lattice(sampler, SIDES, A, B, ALPHA), starts(LATTICE), seed=1)
+    chains.burst(STEPS)
+    assert largest_z(chains.states(), *law(LATTICE, sampler)) < 5
+
+
+@pytest.mark.parametrize("sampler", ON_RBMS)
+def test_jax_samples_the_rbm(sampler):
+    scan = pytest.importorskip(
+        "latticework.scripts.peers.jax_scan",
+        reason="jax is in the extra `bench`",
+        exc_type=ImportError,
+    )
+    model = small_rbm()
+    named = (model.weight, model.visible_bias, model.hidden_bias)
+    kernel = scan.rbm(sampler, *(parameter.numpy() for parameter in named), ALPHA)
+    chains = scan.Scan(kernel, starts(model), seed=1)
+    chains.burst(STEPS)
+    assert largest_z(chains.states(), *law(model, sampler)) < 5
+
+
+def test_thrml_samples_the_lattice():
+    thrml = pytest.importorskip(
+        "latticework.scripts.peers.thrml_sweep",
+        reason="thrml is in the extra `bench`",
+        exc_type=ImportError,
+    )
+    edges = LATTICE.adjacency().triu().nonzero().numpy()
+    chains = thrml.Sweeps(starts(LATTICE), edges, LATTICE.colours().numpy(), A, B, seed=1)
+    chains.burst(32)
+    assert largest_z(chains.states(), *law(LATTICE, "sweep")) < 5
+
+
+# The limits sample nothing, but they must do their work.
+
+
+def test_limits_decide_about_every_site_with_uniform_bits():
+    x = np.zeros((3, 5_000), np.uint8)
+    steps = 40
+    limits.flip_all(x, steps, 0)
+    once = limits.FLIP / 256
+    on = (1 - (1 - 2 * once) ** steps) / 2  # flipped an odd number of times
+    z = (x.mean(1) - on) / np.sqrt(on * (1 - on) / x.shape[1])
+    assert np.abs(z).max() < 5
+    assert (x[0] != x[1]).any()
+
+
+def test_limits_of_single_sites_reach_all_of_them():
+    x = np.zeros((30, 200), np.uint8)
+    limits.flip_in_turn(x, 3 * len(x), 0)
+    assert x.any(1).all()
+    y = np.zeros((200, 30), np.uint8)
+    limits.flip_anywhere(y, 2_000, 0)
+    assert y.any(0).all()
+
+
+@pytest.mark.parametrize("sampler", ["gibbs-1", "gwg-1", "dula"])
+@pytest.mark.parametrize(("chains", "threads"), [(1, 2), (5, 2), (5, 1)])
+def test_limits_share_the_work_among_threads(sampler, chains, threads):
+    limits.lattice(sampler, chains, 9, threads)(3)
+
+
+def test_work_is_split_completely():
+    assert limits.split(5, 2) == [3, 2]
+    assert limits.split(1, 2) == [1]
+    assert limits.grouped(5, 9).size == 45
+    assert limits.grouped(5, 10**5).shape == (5, 10**5)
+
+
+def test_products_have_the_shapes_of_the_models():
+    limits.rbm("gibbs-1", 4, torch.randn(6, 5))(2)
+    limits.rbm("dmala", 4, torch.randn(6, 5))(2)
+    limits.network(8, 3, 3, 2, low=False)(1)
+    limits.regression(2, 7, 3, 4)(1)
