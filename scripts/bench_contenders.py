@@ -119,37 +119,30 @@ class Eager:
         return self.state.x.numpy().copy()
 
 
-class Compiled:
-    """Our kernels by the compiled engine, `steps` steps in one call."""
+class Compiled(Eager):
+    """Our kernels by the compiled engine, the steps of a burst in one call."""
 
     def __init__(self, work: Workload, threads: int) -> None:
         import torch
 
+        from latticework.samplers.compiled.choose import twin_of
+        from latticework.samplers.compiled.twin import NoTwinError
+
         torch.set_num_threads(threads)
-        self.model, self.sampler, self.x = model_of(work), sampler_of(work), start(work)
+        self.model = model_of(work)
+        try:
+            self.twin = twin_of(sampler_of(work), self.model)
+        except NoTwinError as error:
+            raise DeclinedError(str(error)) from error
         self.rng = torch.Generator().manual_seed(SEED)
-        self.every = 0
-        self.chain: Any = None
-        self._chain(1)
-
-    def _chain(self, every: int) -> Any:
-        from latticework.experiments.sampling.chain import Chain
-
-        if every != self.every:
-            x = self.x if self.chain is None else self.chain.state.x
-            options: dict[str, Any] = {"every": every, "engine": "compiled"}
-            try:
-                self.chain = Chain(self.sampler, self.model, x, self.rng, **options)
-            except (TypeError, ValueError) as error:
-                raise DeclinedError(str(error)) from error
-            self.every = every
-        return self.chain
+        with torch.no_grad():
+            self.state = self.twin.init(start(work), self.model)
 
     def burst(self, steps: int) -> None:
-        self._chain(steps).advance()
+        import torch
 
-    def states(self) -> NDArray[np.float32]:
-        return self._chain(self.every).state.x.numpy().copy()
+        with torch.no_grad():
+            self.state, _ = self.twin.advance(self.state, self.model, self.rng, steps)
 
 
 # The peers.
@@ -273,7 +266,7 @@ def _square(work: Workload) -> bool:
 
 CONTENDERS = {
     "eager": Contender(Eager),
-    "compiled": Contender(Compiled, needs=("latticework.compiled",)),
+    "compiled": Contender(Compiled),
     "plain": Contender(
         Plain,
         lambda work, _: (
