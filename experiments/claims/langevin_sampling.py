@@ -97,6 +97,11 @@ def fig3_seconds(records: list[Record]) -> Finding:
     return _fig3(records, "seconds")
 
 
+def fig3_seconds_compiled(records: list[Record]) -> Finding:
+    """`fig3_seconds` among the samplers that have compiled kernels."""
+    return _first(records, "log_rmse", "log RMSE", "seconds", "DMALA", (*EXACT, "DULA"))
+
+
 def _fig3(records: list[Record], axis: str) -> Finding:
     """Compare DMALA with all others. DSVGD has two errors: of its time average and its ensemble."""
     rivals = (*BASELINES, "DULA")
