@@ -216,7 +216,7 @@ class BayesNet(Predictor):
 
 
 def summed(offset: Tensor, p: Tensor, second: Tensor) -> Tensor:
-    """Offset + p w, `[chains, rows]`, of p `[chains, rows, hidden]` and w `[chains, hidden, 1]`.
+    """`offset + p w`, `[chains, rows]`; p is `[chains, rows, hidden]`, w `[chains, hidden, 1]`.
 
     MKL's batched product takes six times as long as dot products, if there are several chains.
     """

@@ -43,12 +43,16 @@ def test_the_help_imports_no_torch():
     assert not modules("--help") & {"torch", "numpy", *DRAWING, *OTHERS}
 
 
-def test_a_small_run_imports_what_it_uses(tmp_path):
+@pytest.mark.parametrize(("engine", "its_own"), [("eager", set()), ("compiled", {"scipy"})])
+def test_a_small_run_imports_what_it_uses(engine, its_own, tmp_path):
+    """numba looks for BLAS in SciPy."""
     words = ("model=ising", "sampler=gibbs", "scale=smoke", f"outputs={tmp_path}")
+    words += (f"engine={engine}",)
     imported = modules(*words)
     assert list(tmp_path.rglob("run.json"))
     assert imported >= {"torch", "latticework.samplers.gibbs"}  # the list is a list
-    assert not imported & {*DRAWING, *OTHERS, "latticework.samplers.svgd"}
+    assert not imported & {*DRAWING, *OTHERS, "latticework.samplers.svgd"} - its_own
+    assert ("numba" in imported) is (engine == "compiled")
 
 
 @pytest.mark.parametrize("own", [None, "ACTIVE"])
