@@ -18,7 +18,7 @@ import os
 import platform
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from math import nan
@@ -252,29 +252,53 @@ def _version(package: str) -> str:
 
 
 def plot(path: Path, rows: list[Row]) -> None:
-    """Speed as a share of the limit, against sites (few chains) and against chains (25x25)."""
+    """Speed as a share of the limit, on the fewest threads that were measured.
+
+    Lattices against sites (few chains) and against chains (25x25 sites), a column a sampler; other
+    models by sampler, in a column of their own.
+    """
     from matplotlib.figure import Figure
 
     shown = [r for r in rows if r.contender != "limit" and r.of_limit == r.of_limit]
     shown = [r for r in shown if r.threads == min(row.threads for row in shown)]
-    lattices = [r for r in shown if r.model.startswith("ising")]
-    samplers = list(dict.fromkeys(row.sampler for row in lattices))
-    if not samplers:
+    if not shown:
         return
-    figure = Figure(figsize=(3.2 * len(samplers), 6), layout="constrained")
-    panels = figure.subplots(2, len(samplers), squeeze=False, sharey="col")
+    lattices = [r for r in shown if r.model.startswith("ising")]
+    others = [r for r in shown if r not in lattices]
+    samplers = list(dict.fromkeys(row.sampler for row in lattices))
+    columns = len(samplers) + bool(others)
+    figure = Figure(figsize=(3.2 * columns, 6), layout="constrained")
+    panels = figure.subplots(2, columns, squeeze=False, sharey="col")
     for column, sampler in enumerate(samplers):
-        ours = [row for row in lattices if row.sampler == sampler]
-        fewest = min((r.chains for r in ours if r.chains >= 4), default=ours[0].chains)
-        _lines(panels[0][column], [r for r in ours if r.chains == fewest], _sites)
-        _lines(panels[1][column], [r for r in ours if r.model == "ising-25x25"], _chains)
-        panels[0][column].set(title=sampler, xlabel=f"sites ({fewest} chains)")
-        panels[1][column].set(xlabel="chains (25x25 sites)")
+        of_it = [row for row in lattices if row.sampler == sampler]
+        fewest = min((r.chains for r in of_it if r.chains >= 4), default=of_it[0].chains)
+        _lines(panels[0][column], [r for r in of_it if r.chains == fewest], _sites, "o-")
+        _lines(panels[1][column], [r for r in of_it if r.model == "ising-25x25"], _chains, "o-")
+        panels[0][column].set(title=sampler, xscale="log", xlabel=f"sites ({fewest} chains)")
+        panels[1][column].set(xscale="log", xlabel="chains (25x25 sites)")
+    if others:
+        is_rbm = [r.model.startswith("rbm") for r in others]
+        _lines(
+            panels[0][-1], [r for r, rbm in zip(others, is_rbm, strict=True) if rbm], _sampler, "o"
+        )
+        _lines(
+            panels[1][-1], [r for r, rbm in zip(others, is_rbm, strict=True) if not rbm], _both, "o"
+        )
+        panels[0][-1].set_title("other models")
+        for axes in panels[:, -1]:
+            axes.tick_params("x", rotation=60, labelsize="small")
     for row in panels:
         row[0].set_ylabel("speed / limit")
-    panels[0][-1].legend(frameon=False, fontsize="small")
+    drawn = {
+        label: line for axes in panels.flat for line, label in zip(*_legend(axes), strict=True)
+    }
+    figure.legend(drawn.values(), drawn.keys(), loc="outside right upper", frameon=False)
     figure.suptitle(f"{shown[0].threads} thread(s): median and range over turns")
     figure.savefig(path, dpi=150)
+
+
+def _legend(axes: Any) -> tuple[list[Any], list[str]]:
+    return axes.get_legend_handles_labels()
 
 
 def _sites(row: Row) -> int:
@@ -285,18 +309,28 @@ def _chains(row: Row) -> int:
     return row.chains
 
 
-def _lines(axes: Any, rows: list[Row], position: Any) -> None:
+def _sampler(row: Row) -> str:
+    return row.sampler
+
+
+def _both(row: Row) -> str:
+    return f"{row.model.split('-')[0]}{' bf16' * row.model.endswith('bf16')} {row.sampler}"
+
+
+def _lines(axes: Any, rows: list[Row], position: Callable[[Row], Any], style: str) -> None:
     for index, name in enumerate(CONTENDERS):
-        line = sorted((r for r in rows if r.contender == name), key=position)
+        line = [r for r in rows if r.contender == name]
+        if style == "o-":
+            line.sort(key=position)
         if line:
             middle = [r.of_limit for r in line]
             below = [r.of_limit - r.of_limit_low for r in line]
             above = [r.of_limit_high - r.of_limit for r in line]
             where = [position(r) for r in line]
-            style = {"marker": "o", "markersize": 3, "capsize": 2, "color": f"C{index}"}
-            axes.errorbar(where, middle, (below, above), label=name, **style)
+            look = {"markersize": 3, "capsize": 2, "color": f"C{index}"}
+            axes.errorbar(where, middle, (below, above), fmt=style, label=name, **look)
     axes.axhline(1, linestyle=":", color="grey")
-    axes.set(xscale="log", yscale="log")
+    axes.set_yscale("log")
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -312,6 +346,13 @@ def main(arguments: list[str] | None = None) -> None:
         "--threads", type=int, nargs="+", default=sorted({1, min(2, available)}), metavar="N"
     )
     parser.add_argument(
+        "--ess",
+        type=float,
+        default=20.0,
+        metavar="SECONDS",
+        help="longest trace for effective samples of a sampler on a model; 0 for none",
+    )
+    parser.add_argument(
         "--contenders", nargs="+", choices=CONTENDERS, default=list(CONTENDERS), metavar="NAME"
     )
     parser.add_argument(
@@ -324,7 +365,7 @@ def main(arguments: list[str] | None = None) -> None:
     if not all(1 <= count <= available for count in options.threads):
         parser.error(f"--threads must be between 1 and the {available} cores of this process")
     console = Console() if sys.stdout.isatty() else Console(width=160)
-    effort = Effort(3, 0.02, 0) if options.quick else Effort(5, 0.2, 20.0)
+    effort = Effort(3, 0.02, 0) if options.quick else Effort(5, 0.2, options.ess)
     workloads = list(chosen(options.only, options.all))
     if options.quick and not options.only:
         workloads = [w for w in TABLE if w.kind == "ising" and w.sites * w.chains <= QUICK]

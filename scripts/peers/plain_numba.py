@@ -16,7 +16,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float32]
-Integers = NDArray[np.int64]
+Integers = NDArray[np.integer]
 Seeds = NDArray[np.uint64]  # one state of the generator for each chain, never 0
 
 
@@ -153,23 +153,42 @@ def flip_site(
 
 
 @njit(cache=True)
-def gwg(x: Floats, seeds: Seeds, steps: int, weight: NDArray[np.float64]) -> None:
-    """GWG-1 at a cost independent of the number of sites.
+def classify(
+    x: Floats, kind: Integers, place: Integers, members: Integers, count: Integers
+) -> None:
+    """Fill the classes of every chain: `kind[c, site]` is 2 n + x_i, one of ten.
 
-    Sites are kept in ten classes, 2 n + x_i, in which all have the same `weight`, exp(d / 2). A
-    class is drawn, then one of its members; acceptance needs the sums of weights alone.
+    `members[c, k]` are the `count[c, k]` sites of class k, and `place[c, site]` is a site's place
+    among them.
     """
     chains, rows, columns = x.shape
-    kind, place = np.empty(rows * columns, np.int64), np.empty(rows * columns, np.int64)
-    members = np.empty((10, rows * columns), np.int64)
     for c in range(chains):
-        state, grid = seeds[c], x[c]
-        count = np.zeros(10, np.int64)
         for site in range(rows * columns):
             i, j = divmod(site, columns)
-            k = 2 * near(grid, i, j) + int(grid[i, j])
-            kind[site], place[site], members[k, count[k]] = k, count[k], site
-            count[k] += 1
+            k = 2 * near(x[c], i, j) + int(x[c, i, j])
+            kind[c, site], place[c, site], members[c, k, count[c, k]] = k, count[c, k], site
+            count[c, k] += 1
+
+
+@njit(cache=True)
+def gwg(
+    x: Floats,
+    seeds: Seeds,
+    kinds: Integers,
+    places: Integers,
+    all_members: Integers,
+    counts: Integers,
+    steps: int,
+    weight: NDArray[np.float64],
+) -> None:
+    """GWG-1 at a cost independent of the number of sites.
+
+    All sites of a class have the same `weight`, exp(d / 2). A class is drawn, then one of its
+    members; acceptance needs the sums of weights alone.
+    """
+    for c in range(len(x)):
+        state, grid, kind, place = seeds[c], x[c], kinds[c], places[c]
+        members, count = all_members[c], counts[c]
         for _ in range(steps):
             here = 0.0
             for k in range(10):
@@ -224,6 +243,12 @@ class Lattices:
         self.flip = (1 / (1 + np.exp(-logits))).astype(np.float32)
         self.log_sum = np.logaddexp(0, logits).astype(np.float32)
         self.weight = np.exp(gains / 2).ravel()
+        if sampler == "gwg-1":
+            each = len(x), sides[0] * sides[1]
+            kind, place = np.empty(each, np.int32), np.empty(each, np.int32)
+            members, count = np.empty((len(x), 10, each[1]), np.int32), np.zeros((len(x), 10), int)
+            self.sorted = kind, place, members, count
+            classify(self.x, *self.sorted)
 
     def burst(self, steps: int) -> None:
         """Advance all chains `steps` times."""
@@ -234,7 +259,7 @@ class Lattices:
         elif self.sampler == "sweep":
             sweep(x, seeds, self.colours, self.classes, steps, self.on)
         elif self.sampler == "gwg-1":
-            gwg(x, seeds, steps, self.weight)
+            gwg(x, seeds, *self.sorted, steps, self.weight)
         else:
             langevin(x, seeds, steps, self.flip, self.log_sum, self.sampler == "dmala")
 
