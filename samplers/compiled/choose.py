@@ -12,7 +12,8 @@ from latticework.samplers.base import Sampler
 from latticework.samplers.compiled.twin import NoTwinError, Twin, form_of
 
 TWINS = {
-    "latticework.samplers.gibbs.Gibbs": "gibbs",
+    "latticework.samplers.gibbs.Gibbs": "blocks",
+    "latticework.samplers.hamming.HammingBall": "blocks",
     "latticework.samplers.langevin.DULA": "langevin",
     "latticework.samplers.langevin.DMALA": "langevin",
 }
