@@ -14,6 +14,7 @@ from latticework.samplers.compiled.twin import NoTwinError, Twin, form_of
 TWINS = {
     "latticework.samplers.gibbs.Gibbs": "blocks",
     "latticework.samplers.hamming.HammingBall": "blocks",
+    "latticework.samplers.gwg.GWG": "gwg",
     "latticework.samplers.langevin.DULA": "langevin",
     "latticework.samplers.langevin.DMALA": "langevin",
 }
