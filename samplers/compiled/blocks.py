@@ -19,8 +19,10 @@ from latticework.samplers.compiled import gibbs
 from latticework.samplers.compiled.arithmetic import exp32
 from latticework.samplers.compiled.conditional import draw
 from latticework.samplers.compiled.gibbs import SitesState, SitesTwin
+from latticework.samplers.compiled.gibbs_potts import PottsTwin
 from latticework.samplers.compiled.jit import inlined, kernel, over_chains, reordered
 from latticework.samplers.compiled.philox import AHEAD, fill_ahead, unit
+from latticework.samplers.compiled.potts import POTTS
 from latticework.samplers.compiled.scans import next_blocks
 from latticework.samplers.compiled.sites import BINARY, GROUP, change, flip, other
 from latticework.samplers.compiled.tally import finish, fresh, leave, record
@@ -312,6 +314,8 @@ def _turn(form, coupling, step, own, row, to, k):  # noqa: ANN001, ANN202
 
 
 def twin(sampler: Gibbs | HammingBall, form: Form) -> Twin | str:
+    if isinstance(sampler, Gibbs) and isinstance(form, POTTS):
+        return PottsTwin(sampler)
     if isinstance(sampler, Gibbs) and sampler.sites == 1:
         return gibbs.twin(sampler, form)
     if not isinstance(form, BINARY):

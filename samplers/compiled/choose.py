@@ -15,6 +15,7 @@ TWINS = {
     "latticework.samplers.gibbs.Gibbs": "blocks",
     "latticework.samplers.hamming.HammingBall": "blocks",
     "latticework.samplers.gwg.GWG": "gwg",
+    "latticework.samplers.locally_balanced.LocallyBalanced": "gwg",
     "latticework.samplers.langevin.DULA": "langevin",
     "latticework.samplers.langevin.DMALA": "langevin",
 }
