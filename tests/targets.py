@@ -16,6 +16,7 @@ from latticework.models.bayes_net import synthetic_bayes_net
 from latticework.models.domain import Binary, Categorical, Domain, Integer, Ordinal
 from latticework.models.ising import DenseIsing, Lattice
 from latticework.models.potts import DensePotts, LatticePotts
+from latticework.models.quadratic import LogQuadratic
 from latticework.models.rbm import RBM
 from latticework.models.regression import synthetic_regression
 
@@ -111,6 +112,12 @@ def _symmetric(size: int, scale: float, block: int = 1) -> Tensor:
     return upper + upper.T
 
 
+def _quadratic() -> LogQuadratic:
+    """Spins with dense couplings, and a diagonal that changes the gradient only."""
+    weight = _symmetric(3, 0.4) + torch.diag(torch.tensor([0.3, -0.2, 0.5]))
+    return LogQuadratic(weight, [0.3, -0.1, 0.2], domain=Binary(3, -1, 1))
+
+
 def _by_neighbours(lattice: Lattice) -> Lattice:
     """Use the code path of large lattices, without a dense coupling."""
     lattice.dense = None
@@ -129,6 +136,7 @@ TARGETS = {
     "sheet": Target(_local(Lattice((2, 3), 0.25, [0.3, 0.1, -0.2, 0.0, 0.1, -0.4], False))),
     "grid": Target(_by_neighbours(Lattice((2, 3), 0.25, [0.3, -0.2, 0.1, 0, 0.4, -0.1], False))),
     "dense_ising": Target(DenseIsing(_symmetric(3, 0.5), torch.tensor([0.2, -0.3, 0.1]))),
+    "quadratic": Target(_quadratic()),
     "rbm": Target(_rbm()),
     "regression": Target(synthetic_regression(5, 3)),
     "bayes_net": Target(synthetic_bayes_net(1, 2, rows=5, scale=8.0)),
@@ -136,7 +144,7 @@ TARGETS = {
     "dense_potts": Target(DensePotts(_symmetric(6, 0.8, block=3), 3, torch.tensor([0.5, 0, -0.2]))),
 }
 ISING = ("lattice", "ring", "sheet", "dense_ising")
-BINARY = ("binary", "spins", "rbm", *ISING)
+BINARY = ("binary", "spins", "rbm", "quadratic", *ISING)
 CATEGORICAL = ("categorical", "lattice_potts", "dense_potts")
 INTEGER = ("integers", "naturals")
 FINITE = (*BINARY, *CATEGORICAL, "ordinal")

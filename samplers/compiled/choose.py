@@ -12,9 +12,10 @@ from latticework.samplers.base import Sampler
 from latticework.samplers.compiled.twin import NoTwinError, Twin, form_of
 
 TWINS = {
-    "latticework.samplers.gibbs.Gibbs": "gibbs",
-    "latticework.samplers.gwg.GWG": "flip",
-    "latticework.samplers.locally_balanced.LocallyBalanced": "flip",
+    "latticework.samplers.gibbs.Gibbs": "blocks",
+    "latticework.samplers.hamming.HammingBall": "blocks",
+    "latticework.samplers.gwg.GWG": "gwg",
+    "latticework.samplers.locally_balanced.LocallyBalanced": "gwg",
     "latticework.samplers.sweep.GibbsSweep": "sweep",
     "latticework.samplers.langevin.DULA": "langevin",
     "latticework.samplers.langevin.DMALA": "langevin",

@@ -23,8 +23,6 @@ from latticework.samplers.compiled.philox import AHEAD, fill_steps, unit
 from latticework.samplers.compiled.tally import finish, fresh, leave
 from latticework.samplers.compiled.twin import Sums, Twin
 
-MOST_CLASSES = 64  # a step looks at all of them
-
 
 class SortedState(NamedTuple):
     x: Tensor  # [chains, sites]

@@ -121,6 +121,4 @@ def gibbs_lattice(first, last, x, neighbours, degree, kind, threshold, keys, sit
 def twin(sampler: Gibbs, form: Form) -> Twin | str:
     if not isinstance(form, BINARY):
         return "on sites with more than two values"
-    if sampler.sites > 1:
-        return "for more than one site a step"
     return GibbsTwin(sampler)

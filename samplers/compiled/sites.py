@@ -82,16 +82,23 @@ def lattice_flip(form, x, memory, c, i):
 # Dense pairs.
 
 
+@kernel
+def other(value, low, high):
+    """The other value of a site. low + high - value could be off by a rounding error."""
+    return np.float32(low) if value == np.float32(high) else np.float32(high)
+
+
 @inlined
 def pair_change(form, x, memory, c, i):
-    step = np.float32(form.low + form.high) - np.float32(2) * x[c, i]
+    step = other(x[c, i], form.low, form.high) - x[c, i]
     return np.float64(memory[c, i] * step + form.diagonal[i] * step * step)
 
 
 @kernel
 def pair_flip(form, x, memory, c, i):
-    step = np.float32(form.low + form.high) - np.float32(2) * x[c, i]
-    x[c, i] += step
+    new = other(x[c, i], form.low, form.high)
+    step = new - x[c, i]
+    x[c, i] = new
     row = form.matrix[i]
     own = memory[c]
     for j in range(own.shape[0]):

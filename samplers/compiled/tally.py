@@ -38,6 +38,14 @@ def record(sums, first, last, x, t, steps):
         copy_states(sums.trace[t - (steps - sums.trace.shape[0])], first, last, x)
 
 
+@inlined
+def record_chain(trace, x, c, t):
+    """Store the state of chain `c`, if it is traced, after step `t` from the end (-1: the last)."""
+    if c < trace.shape[1] and t + trace.shape[0] >= 0:
+        for i in range(x.shape[1]):
+            trace[t + trace.shape[0], c, i] = np.int8(x[c, i])
+
+
 @kernel
 def copy_states(out, first, last, x):
     for c in range(first, min(last, out.shape[0])):

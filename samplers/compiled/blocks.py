@@ -1,0 +1,323 @@
+"""Gibbs-X and the Hamming ball sampler: the twins of `samplers.gibbs` and `samplers.hamming`.
+
+Given the other sites, a block follows a small model of its own. Its patterns are listed depth
+first. Each is one flip away from its parent, whose memory stays in a row of its own: nothing is
+undone, so nothing drifts. The chain itself makes only the flips to the pattern that is drawn.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numba.extending import overload
+from numpy.typing import NDArray
+
+from latticework.models.forms import Form, LatticeForm, PairForm, RBMForm
+from latticework.samplers.compiled import gibbs
+from latticework.samplers.compiled.arithmetic import exp32
+from latticework.samplers.compiled.conditional import draw
+from latticework.samplers.compiled.gibbs import SitesState, SitesTwin
+from latticework.samplers.compiled.gibbs_potts import PottsTwin
+from latticework.samplers.compiled.jit import inlined, kernel, over_chains, reordered
+from latticework.samplers.compiled.philox import AHEAD, fill_ahead, unit
+from latticework.samplers.compiled.potts import POTTS
+from latticework.samplers.compiled.scans import next_blocks
+from latticework.samplers.compiled.sites import BINARY, GROUP, change, flip, other
+from latticework.samplers.compiled.tally import finish, fresh, leave, record
+from latticework.samplers.compiled.twin import Sums, Twin
+from latticework.samplers.gibbs import Gibbs
+from latticework.samplers.hamming import HammingBall
+
+
+class Ball(NamedTuple):
+    """The sets of at most `radius` of a block's sites, depth first. Set 0 is empty."""
+
+    site: NDArray[np.int32]  # [sets], the last site of each set
+    parent: NDArray[np.int32]  # [sets], the set without that site
+    size: NDArray[np.int32]  # [sets]
+    inner: NDArray[np.bool_]  # [sets], whether the set is a parent
+
+
+@lru_cache(maxsize=8)
+def ball(sites: int, radius: int) -> Ball:
+    rows = [(0, 0, 0)]
+
+    def extend(parent: int, size: int, first: int) -> None:
+        for site in range(first, sites if size < radius else first):
+            rows.append((site, parent, size + 1))
+            extend(len(rows) - 1, size + 1, site + 1)
+
+    extend(0, 0, 0)
+    site, parent, size = np.array(rows, np.int32).T.copy()
+    inner = np.zeros(len(rows), np.bool_)
+    inner[parent[1:]] = True
+    return Ball(site, parent, size, inner)
+
+
+@dataclass(frozen=True)
+class BlockTwin(SitesTwin):
+    """Gibbs-X, and the Hamming ball sampler around a centre that is drawn first."""
+
+    def run(
+        self,
+        state: SitesState,
+        form: LatticeForm | PairForm | RBMForm,
+        keys: NDArray[np.int64],
+        sums: Sums,
+    ) -> SitesState:
+        x, memory, sampler = state.x.numpy(), state.memory.numpy(), self.sampler
+        blocks = next_blocks(sampler.scan, state.scan, sampler.sites, x.shape[1], keys)
+        centred = isinstance(sampler, HammingBall) and sampler.radius < sampler.sites
+        sets = ball(sampler.sites, sampler.radius if centred else sampler.sites)
+        work = len(x) * len(keys) * len(sets.site) * (10.0 + memory.shape[1])
+        over_chains(resample, len(x), work, form, x, memory, sets, centred, keys, blocks, sums)
+        sums.accept[:] += len(keys)
+        return state
+
+
+@kernel
+def resample(first, last, form, x, memory, ball, centred, keys, blocks, sums):
+    """Resample `blocks[t]` of each chain in step t."""
+    (steps, sites), sets, start = blocks.shape, len(ball.site), first // 4 * 4
+    site, parent, size, inner = ball.site, ball.parent, ball.size, ball.inner
+    words = np.empty(((last + 3) // 4 * 4 - start, AHEAD), np.uint32)
+    centres = np.zeros_like(words)
+    # Row r: the block after r flips from the centre.
+    step = np.empty((size.max() + 1, sites), np.float32)
+    own = np.empty((size.max() + 1, width(form, memory, sites)), np.float32)
+    log_probs, weights = np.zeros(sets), np.empty(sets, np.float32)
+    flipped = np.empty(sites, np.bool_)
+    total, changed, invalid = sums.total, sums.changed, sums.invalid
+    since = fresh(sums, first, last, x.shape[1])
+    for t in range(steps):
+        block, now = blocks[t], t % AHEAD
+        bias, coupling = inside(form, block)
+        if now == 0:
+            fill_ahead(words, keys[t : t + AHEAD], start, 0)
+            if centred:
+                fill_ahead(centres, keys[t : t + AHEAD], start, 1)
+        for c in range(first, last):
+            for k in range(sites):
+                step[0, k] = pace(form, x[c, block[k]])
+                flipped[k] = False
+            look(form, x, memory, c, block, own)
+            log_probs[0] = 0.0
+            if centred:
+                s = np.int64(unit(centres[c - start, now]) * sets)
+                while s > 0:
+                    flipped[site[s]] = True
+                    log_probs[0] += gain(form, bias, coupling, step, own, 0, site[s])
+                    turn(form, coupling, step, own, 0, 0, site[s])
+                    s = parent[s]
+            for s in range(1, sets):
+                k, row = site[s], size[s] - 1
+                log_probs[s] = log_probs[parent[s]] + gain(form, bias, coupling, step, own, row, k)
+                if inner[s]:
+                    turn(form, coupling, step, own, row, row + 1, k)
+            s, unknown = draw(log_probs, weights, unit(words[c - start, now]))
+            if s < 0 or unknown:
+                invalid[c] += 1
+            if s >= 0:
+                while s > 0:
+                    flipped[site[s]] ^= True
+                    s = parent[s]
+                for k in range(sites):
+                    if flipped[k]:
+                        i = block[k]
+                        changed[c] += 1
+                        leave(total, since, first, c, i, x[c, i], t)
+                        flip(form, x, memory, c, i)
+        record(sums, first, last, x, t, steps)
+    finish(sums, since, first, x, steps)
+
+
+# The model inside a block. `step` `[rows, sites]` is what a flip would add to each site, and
+# `own` `[rows, width]` is the memory: the gain of each flip of a pairwise model; sigmoid(inputs)
+# and sigmoid(-inputs) of an RBM's hidden units.
+
+
+def inside(form, block):
+    """Biases and couplings of the sites in `block`, which all chains share."""
+    raise NotImplementedError
+
+
+def width(form, memory, sites):
+    raise NotImplementedError
+
+
+def pace(form, value):
+    """What a flip adds to this value."""
+    raise NotImplementedError
+
+
+def look(form, x, memory, c, block, own):
+    """Write the memory of chain `c` to row 0."""
+    raise NotImplementedError
+
+
+def gain(form, bias, coupling, step, own, row, k):
+    """The change in log-probability when site `k` of the block flips, float64."""
+    raise NotImplementedError
+
+
+def turn(form, coupling, step, own, row, to, k):
+    """Write what follows from `row` by a flip of site `k` to the row `to`."""
+    raise NotImplementedError
+
+
+# Pairwise models. Coupling: what two flips gain together beyond their own gains, over both steps.
+
+
+@kernel
+def lattice_inside(form, block):
+    coupling = np.zeros((1, block.shape[0], block.shape[0]), np.float32)
+    for k, i in enumerate(block):
+        for edge in range(form.degree[i]):
+            for m in range(block.shape[0]):
+                if form.neighbours[i, edge] == block[m]:
+                    slope = form.odds[form.kind[i], 1] - form.odds[form.kind[i], 0]
+                    coupling[0, k, m] += np.float32(slope)
+    return np.empty(0, np.float32), coupling
+
+
+@kernel
+def pair_inside(form, block):
+    coupling = np.empty((1, block.shape[0], block.shape[0]), np.float32)
+    for k, i in enumerate(block):
+        for m, j in enumerate(block):
+            coupling[0, k, m] = form.matrix[i, j]
+    return np.empty(0, np.float32), coupling
+
+
+@inlined
+def pair_look(form, x, memory, c, block, own):
+    for k in range(block.shape[0]):
+        own[0, k] = np.float32(change(form, x, memory, c, block[k]))
+
+
+@kernel
+def pair_turn(coupling, step, own, row, to, k):
+    pace, gained = step[row, k], own[row, k]
+    for m in range(step.shape[1]):
+        own[to, m] = own[row, m] + coupling[0, k, m] * pace * step[row, m]
+        step[to, m] = step[row, m]
+    own[to, k], step[to, k] = -gained, -pace
+
+
+# RBMs. Coupling: exp(-w) and exp(w), for flips to 0 and to 1.
+
+
+@kernel
+def rbm_inside(form, block):
+    hidden = form.weight.shape[1]
+    coupling = np.empty((2, block.shape[0], hidden), np.float32)
+    for k, i in enumerate(block):
+        for j in range(hidden):
+            coupling[0, k, j] = exp32(-form.weight[i, j])
+            coupling[1, k, j] = exp32(form.weight[i, j])
+    return form.visible_bias[block], coupling
+
+
+@inlined
+def rbm_look(form, x, memory, c, block, own):
+    own[0] = memory[c, form.weight.shape[1] :]
+
+
+@reordered
+def rbm_factors(on, off, rise):
+    """The product of (1 + exp(input + w)) / (1 + exp(input)) over some hidden units."""
+    product = 1.0
+    for j in range(rise.shape[0]):
+        product *= np.float64(off[j] + on[j] * rise[j])
+    return product
+
+
+@kernel
+def rbm_gain(bias, coupling, step, own, row, k):
+    hidden, pace = coupling.shape[2], step[row, k]
+    on, off, rise = own[row, :hidden], own[row, hidden:], coupling[np.int64(pace > 0), k]
+    result = np.float64(pace * bias[k])
+    for start in range(0, hidden, GROUP):
+        stop = min(start + GROUP, hidden)
+        product = rbm_factors(on[start:stop], off[start:stop], rise[start:stop])
+        if 1e-300 < product < 1e300:
+            result += math.log(product)
+        else:  # too large or too small for double precision, or NaN
+            for j in range(start, stop):
+                result += math.log(np.float64(off[j] + on[j] * rise[j]))
+    return result
+
+
+@kernel
+def rbm_turn(coupling, step, own, row, to, k):
+    hidden, pace = coupling.shape[2], step[row, k]
+    rise, on, off = coupling[np.int64(pace > 0), k], own[row, :hidden], own[row, hidden:]
+    new_on, new_off = own[to, :hidden], own[to, hidden:]
+    for j in range(hidden):
+        risen, rest = on[j] * rise[j], off[j]
+        scale = np.float32(1) / (risen + rest)
+        new_on[j], new_off[j] = risen * scale, rest * scale
+    for m in range(step.shape[1]):
+        step[to, m] = step[row, m]
+    step[to, k] = -pace
+
+
+# The choice by type.
+
+INSIDE = {LatticeForm: lattice_inside, PairForm: pair_inside, RBMForm: rbm_inside}
+LOOK = {LatticeForm: pair_look, PairForm: pair_look, RBMForm: rbm_look}
+
+
+@overload(inside, inline="always")
+def _inside(form, block):
+    implementation = INSIDE[form.instance_class]
+    return lambda form, block: implementation(form, block)
+
+
+@overload(width, inline="always")
+def _width(form, memory, sites):
+    if form.instance_class is RBMForm:
+        return lambda form, memory, sites: 2 * form.weight.shape[1]
+    return lambda form, memory, sites: sites
+
+
+@overload(pace, inline="always")
+def _pace(form, value):
+    if form.instance_class is PairForm:
+        return lambda form, value: other(value, form.low, form.high) - value
+    return lambda form, value: np.float32(1) - np.float32(2) * value
+
+
+@overload(look, inline="always")
+def _look(form, x, memory, c, block, own):
+    implementation = LOOK[form.instance_class]
+    return lambda form, x, memory, c, block, own: implementation(form, x, memory, c, block, own)
+
+
+@overload(gain, inline="always")
+def _gain(form, bias, coupling, step, own, row, k):
+    if form.instance_class is RBMForm:
+        return lambda form, bias, coupling, step, own, row, k: rbm_gain(
+            bias, coupling, step, own, row, k
+        )
+    return lambda form, bias, coupling, step, own, row, k: np.float64(own[row, k])
+
+
+@overload(turn, inline="always")
+def _turn(form, coupling, step, own, row, to, k):
+    implementation = rbm_turn if form.instance_class is RBMForm else pair_turn
+    return lambda form, coupling, step, own, row, to, k: implementation(
+        coupling, step, own, row, to, k
+    )
+
+
+def twin(sampler: Gibbs | HammingBall, form: Form) -> Twin | str:
+    if isinstance(sampler, Gibbs) and isinstance(form, POTTS):
+        return PottsTwin(sampler)
+    if isinstance(sampler, Gibbs) and sampler.sites == 1:
+        return gibbs.twin(sampler, form)
+    if not isinstance(form, BINARY):
+        return "on sites with more than two values"
+    return BlockTwin(sampler)

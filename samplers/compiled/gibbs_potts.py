@@ -1,0 +1,142 @@
+"""Gibbs-X on Potts models: the twin of `samplers.gibbs` on one-hot sites.
+
+All joint values of a block are listed, the last site fastest. Row k of `fields` holds the fields of
+the block's sites when the first k have their values, so each joint value costs a few additions.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numba.extending import overload
+from numpy.typing import NDArray
+from torch import Tensor
+
+from latticework.models.base import EnergyModel
+from latticework.models.forms import PottsLatticeForm, PottsPairForm
+from latticework.samplers.blocks import Memory
+from latticework.samplers.compiled.conditional import draw
+from latticework.samplers.compiled.jit import kernel, over_chains
+from latticework.samplers.compiled.philox import AHEAD, fill_ahead, unit
+from latticework.samplers.compiled.potts import field, memory_of, move, set_value, values_of
+from latticework.samplers.compiled.scans import next_blocks, start_scan
+from latticework.samplers.compiled.tally import finish, fresh, record
+from latticework.samplers.compiled.twin import Sums, Twin
+
+
+class PottsState(NamedTuple):
+    x: Tensor  # [chains, sites, q]
+    values: Tensor  # [chains, sites]
+    memory: Tensor  # [chains, sites * q], or empty
+    scan: Memory
+
+
+@dataclass(frozen=True)
+class PottsTwin(Twin):
+    def start(self, x: Tensor, form: PottsLatticeForm | PottsPairForm) -> PottsState:
+        scan = start_scan(self.sampler.scan, self.sampler.sites, x.shape[1])
+        return PottsState(x, values_of(x), memory_of(form, x), scan)
+
+    def refresh(self, state: PottsState, model: EnergyModel) -> PottsState:
+        return state._replace(memory=memory_of(model.form(), state.x))
+
+    def moved_to(self, x: Tensor, state: PottsState, model: EnergyModel) -> PottsState:
+        return self.at(x, model)._replace(scan=state.scan)
+
+    def run(
+        self,
+        state: PottsState,
+        form: PottsLatticeForm | PottsPairForm,
+        keys: NDArray[np.int64],
+        sums: Sums,
+    ) -> PottsState:
+        chains, sites, q = state.x.shape
+        x, values, memory = state.x.view(chains, -1), state.values, state.memory
+        arrays = x.numpy(), values.numpy(), memory.numpy()
+        blocks = next_blocks(self.sampler.scan, state.scan, self.sampler.sites, sites, keys)
+        work = chains * len(keys) * (5.0 * q**self.sampler.sites + memory.shape[1])
+        over_chains(resample, chains, work, form, *arrays, keys, blocks, sums)
+        sums.accept[:] += len(keys)
+        return state
+
+
+@kernel
+def resample(first, last, form, x, values, memory, keys, blocks, sums):
+    """Resample `blocks[t]` of each chain in step t."""
+    (steps, sites), q, start = blocks.shape, form.bias.shape[1], first // 4 * 4
+    words = np.empty(((last + 3) // 4 * 4 - start, AHEAD), np.uint32)
+    fields = np.empty((sites, sites, q), np.float32)
+    inside = np.zeros((sites, q, sites, q), np.float32)
+    log_probs, weights = np.empty(q**sites), np.empty(q**sites, np.float32)
+    now, before = np.empty(sites, np.int64), np.zeros(sites + 1)
+    total, changed, invalid = sums.total, sums.changed, sums.invalid
+    since = fresh(sums, first, last, x.shape[1])
+    for t in range(steps):
+        block, ahead = blocks[t], t % AHEAD
+        if sites > 1:
+            couple(form, block, inside)
+        if ahead == 0:
+            fill_ahead(words, keys[t : t + AHEAD], start, 0)
+        for c in range(first, last):
+            for k in range(sites):
+                field(form, values, memory, c, block[k], fields[0, k])
+            for k in range(sites if sites > 1 else 0):
+                fields[0] -= inside[k, values[c, block[k]]]
+            now[:] = 0
+            k = 0
+            for s in range(len(log_probs)):
+                while k < sites:  # the sites whose values have changed since the last joint value
+                    before[k + 1] = before[k] + fields[k, k, now[k]]
+                    if k + 1 < sites:
+                        fields[k + 1] = fields[k] + inside[k, now[k]]
+                    k += 1
+                log_probs[s] = before[sites]
+                while k > 0:
+                    k -= 1
+                    now[k] += 1
+                    if now[k] < q:
+                        break
+                    now[k] = 0
+            s, unknown = draw(log_probs, weights, unit(words[c - start, ahead]))
+            if s < 0 or unknown:
+                invalid[c] += 1
+            for k in range(sites - 1, -1, -1):
+                i = np.int64(block[k])
+                old, new = values[c, i], s % q
+                s //= q
+                if s >= 0 and new != old:
+                    set_value(x, values, total, changed, since, first, c, i, new, q, t)
+                    move(form, memory, c, i, old, new)
+        record(sums, first, last, x, t, steps)
+    finish(sums, since, first, x, steps)
+
+
+def couple(form, block, inside):
+    """Write the coupling inside a block, `[sites, q, sites, q]`."""
+    raise NotImplementedError
+
+
+@kernel
+def lattice_couple(form, block, inside):
+    inside[:] = 0
+    for k, i in enumerate(block):
+        for edge in range(form.degree[i]):
+            for m in range(block.shape[0]):
+                if form.neighbours[i, edge] == block[m]:
+                    for v in range(inside.shape[1]):
+                        inside[k, v, m, v] += np.float32(form.coupling)
+
+
+@kernel
+def pair_couple(form, block, inside):
+    q = inside.shape[1]
+    for k, i in enumerate(block):
+        for m, j in enumerate(block):
+            inside[k, :, m] = form.coupling[i * q : (i + 1) * q, j * q : (j + 1) * q]
+
+
+@overload(couple, inline="always")
+def _couple(form, block, inside):
+    lattice = form.instance_class is PottsLatticeForm
+    implementation = lattice_couple if lattice else pair_couple
+    return lambda form, block, inside: implementation(form, block, inside)

@@ -1,0 +1,277 @@
+"""GWG-X with several flips a step: the twin of `samplers.gwg` on pairwise models.
+
+A site is drawn by its weight exp(d / 2) in two stages: first a block of consecutive sites by the
+sum of its weights, then a site in it. On a lattice, flips change the weights of the flipped sites
+and their neighbours. These and the sums of their blocks are computed afresh from x, so nothing
+drifts, and the cost of a step grows with the square root of the number of sites.
+"""
+
+import math
+from dataclasses import dataclass
+from math import isqrt
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from latticework.models.forms import LatticeForm, PairForm
+from latticework.samplers.compiled.arithmetic import exp32
+from latticework.samplers.compiled.jit import kernel, over_chains, reordered
+from latticework.samplers.compiled.philox import fill, unit
+from latticework.samplers.compiled.sites import memory_of, ones_around, other
+from latticework.samplers.compiled.tally import finish, fresh, leave, record_chain
+from latticework.samplers.compiled.twin import Sums, Twin
+
+
+class WeightsState(NamedTuple):
+    x: Tensor  # [chains, sites]
+    memory: Tensor  # [chains, ...], of the form (`compiled.sites`)
+    weights: Tensor  # [chains, blocks * width], exp(d / 2 - top), padded with zeros
+    sums: Tensor  # [chains, blocks], of the weights, float64
+    top: Tensor  # [chains], float64
+
+
+def empty_state(x: Tensor, memory: Tensor, dtype: torch.dtype) -> WeightsState:
+    """A state without weights. Blocks have about as many sites as there are blocks."""
+    chains, sites = x.shape
+    width = isqrt(sites)
+    blocks = -(-sites // width)
+    weights = x.new_zeros(chains, blocks * width, dtype=dtype)
+    sums = x.new_zeros(chains, blocks, dtype=torch.float64)
+    return WeightsState(x, memory, weights, sums, sums.new_zeros(chains))
+
+
+@kernel
+def draw_site(weights, sums, total, uniform):
+    """A site in proportion to its weight, never one of weight 0 unless all are."""
+    rest, block, site, width = uniform * total, 0, 0, weights.shape[0] // sums.shape[0]
+    level = rest
+    for b in range(sums.shape[0]):
+        if sums[b] > 0:
+            block, level = b, rest
+            rest -= sums[b]
+            if rest < 0:
+                break
+    for i in range(block * width, (block + 1) * width):
+        if weights[i] > 0:
+            site = i
+            level -= weights[i]
+            if level < 0:
+                break
+    return site
+
+
+@kernel
+def accepts(c, log_ratio, uniform, accept, invalid):
+    """Metropolis-Hastings. A ratio of NaN or infinity rejects."""
+    if log_ratio < np.inf:
+        probability = math.exp(min(log_ratio, 0.0))
+        accept[c] += probability
+        return uniform < probability
+    invalid[c] += 1
+    return False
+
+
+@kernel
+def distinct(drawn):
+    """Move each different entry to the front, in order; returns how many there are."""
+    count = 0
+    for k in range(drawn.shape[0]):
+        new = True
+        for m in range(count):
+            new &= drawn[m] != drawn[k]
+        if new:
+            drawn[count], drawn[k] = drawn[k], drawn[count]
+            count += 1
+    return count
+
+
+# Lattices.
+
+
+@dataclass(frozen=True)
+class LatticeTwin(Twin):
+    def start(self, x: Tensor, form: LatticeForm) -> WeightsState:
+        state = empty_state(x, x.new_empty(len(x), 0), torch.float64)
+        x, _, weights, sums, _ = (field.numpy() for field in state)
+        over_chains(weigh_lattice, len(x), 5.0 * x.size, form, self.table(form), x, weights, sums)
+        return state
+
+    def table(self, form: LatticeForm) -> NDArray[np.float64]:
+        """exp(d / 2) by a site's kind, the number of its neighbours at 1, and its value."""
+        return np.exp(np.stack((form.odds, -form.odds), -1) / 2)
+
+    def run(
+        self, state: WeightsState, form: LatticeForm, keys: NDArray[np.int64], sums: Sums
+    ) -> WeightsState:
+        arrays, flips = tuple(field.numpy() for field in state[:4]), self.sampler.flips
+        chains, work = len(state.x), len(state.x) * len(keys) * 100.0 * flips
+        over_chains(flip_lattice, chains, work, form, self.table(form), flips, *arrays, keys, sums)
+        return state
+
+
+@kernel
+def weigh_lattice(first, last, form, table, x, weights, sums):
+    width = weights.shape[1] // sums.shape[1]
+    for c in range(first, last):
+        for i in range(x.shape[1]):
+            weights[c, i] = table[form.kind[i], ones_around(form, x, c, i), np.int64(x[c, i])]
+        for b in range(sums.shape[1]):
+            sums[c, b] = sum_of(weights[c, b * width : (b + 1) * width])
+
+
+@kernel
+def flip_lattice(first, last, form, table, flips, x, memory, weights, sums, keys, out):
+    steps = keys.shape[0]
+    words, drawn = np.empty(flips // 4 * 4 + 4, np.uint32), np.empty(flips, np.int64)
+    all_drawn = np.empty(flips, np.int64)
+    since = fresh(out, first, last, x.shape[1])
+    kind, odds, total, changed = form.kind, form.odds, out.total, out.changed
+    for c in range(first, last):
+        now = sum_of(sums[c])
+        for t in range(steps):
+            fill(words, keys[t], c, 0)
+            log_ratio, ratio = 0.0, 1.0
+            for k in range(flips):
+                drawn[k] = draw_site(weights[c], sums[c], now, unit(words[k]))
+                all_drawn[k] = drawn[k]
+                ratio /= weights[c, drawn[k]]
+            count = distinct(drawn)
+            for k in range(count):
+                i = drawn[k]
+                change = odds[kind[i], ones_around(form, x, c, i)]
+                log_ratio += change if x[c, i] == 0 else -change
+                leave(total, since, first, c, i, x[c, i], t)
+                x[c, i] = np.float32(1) - x[c, i]
+            reweigh(form, table, x, weights, sums, c, drawn[:count])
+            after = sum_of(sums[c])
+            for k in range(flips):
+                ratio *= weights[c, all_drawn[k]]
+            log_ratio += math.log(ratio) + flips * math.log(now / after)
+            if accepts(c, log_ratio, unit(words[flips]), out.accept, out.invalid):
+                now = after
+                changed[c] += count
+            else:
+                for k in range(count):
+                    x[c, drawn[k]] = np.float32(1) - x[c, drawn[k]]
+                reweigh(form, table, x, weights, sums, c, drawn[:count])
+            record_chain(out.trace, x, c, t - steps)
+    finish(out, since, first, x, steps)
+
+
+@kernel
+def reweigh(form, table, x, weights, sums, c, flipped):
+    """Compute the weights of flipped sites and their neighbours afresh, and their blocks' sums."""
+    kind, degree, neighbours = form.kind, form.degree, form.neighbours
+    width, previous = weights.shape[1] // sums.shape[1], -1
+    for k in range(flipped.shape[0]):
+        i = flipped[k]
+        for edge in range(-1, degree[i]):
+            j = i if edge < 0 else np.int64(neighbours[i, edge])
+            weights[c, j] = table[kind[j], ones_around(form, x, c, j), np.int64(x[c, j])]
+    for k in range(flipped.shape[0]):
+        i = flipped[k]
+        for edge in range(-1, degree[i]):
+            j = i if edge < 0 else np.int64(neighbours[i, edge])
+            b = j // width
+            if b != previous:
+                sums[c, b] = sum_of(weights[c, b * width : (b + 1) * width])
+                previous = b
+
+
+@reordered
+def sum_of(numbers):
+    result = 0.0
+    for i in range(numbers.shape[0]):
+        result += np.float64(numbers[i])
+    return result
+
+
+# Dense pairs. The first-order gain leaves out the diagonal, which the ratio has.
+
+
+@dataclass(frozen=True)
+class PairTwin(Twin):
+    def start(self, x: Tensor, form: PairForm) -> WeightsState:
+        state = empty_state(x, memory_of(form, x), torch.float32)
+        arrays, both = tuple(field.numpy() for field in state), form.low + form.high
+        over_chains(weigh_pairs, len(x), 3.0 * x.numel(), both, *arrays)
+        return state
+
+    def run(
+        self, state: WeightsState, form: PairForm, keys: NDArray[np.int64], sums: Sums
+    ) -> WeightsState:
+        arrays, flips = tuple(field.numpy() for field in state), self.sampler.flips
+        work = state.x.numel() * len(keys) * (2.0 + 0.2 * flips)
+        over_chains(flip_pairs, len(state.x), work, form, flips, *arrays, keys, sums)
+        return state
+
+
+@kernel
+def weigh_pairs(first, last, both, x, memory, weights, sums, top):
+    for c in range(first, last):
+        top[c] = weigh(weights[c], sums[c], x[c], memory[c], np.float32(both))
+
+
+@kernel
+def flip_pairs(first, last, form, flips, x, memory, weights, sums, top, keys, out):
+    steps, sites, both = keys.shape[0], x.shape[1], np.float32(form.low + form.high)
+    matrix, diagonal = form.matrix, form.diagonal
+    words, drawn = np.empty(flips // 4 * 4 + 4, np.uint32), np.empty(flips, np.int64)
+    all_drawn, old = np.empty(flips, np.int64), np.empty(flips, np.float32)
+    own, new_weights = np.empty(sites, np.float32), np.zeros(weights.shape[1], np.float32)
+    new_sums = np.empty(sums.shape[1])
+    since = fresh(out, first, last, sites)
+    total, changed = out.total, out.changed
+    for c in range(first, last):
+        now = sum_of(sums[c])
+        for t in range(steps):
+            fill(words, keys[t], c, 0)
+            log_ratio = 0.0
+            for k in range(flips):
+                i = draw_site(weights[c], sums[c], now, unit(words[k]))
+                drawn[k] = all_drawn[k] = i
+                log_ratio -= 0.5 * memory[c, i] * (both - 2 * x[c, i])
+            own[:] = memory[c]
+            count = distinct(drawn)
+            for k in range(count):
+                i = drawn[k]
+                old[k] = x[c, i]
+                new = other(old[k], form.low, form.high)
+                step = new - old[k]
+                log_ratio += own[i] * step + diagonal[i] * step * step
+                leave(total, since, first, c, i, old[k], t)
+                x[c, i] = new
+                for j in range(sites):
+                    own[j] += step * matrix[i, j]
+            for k in range(flips):
+                i = all_drawn[k]
+                log_ratio += 0.5 * own[i] * (both - 2 * x[c, i])
+            new_top = weigh(new_weights, new_sums, x[c], own, both)
+            after = sum_of(new_sums)
+            log_ratio += flips * (math.log(now / after) + top[c] - new_top)
+            if accepts(c, log_ratio, unit(words[flips]), out.accept, out.invalid):
+                memory[c], weights[c], sums[c], top[c] = own, new_weights, new_sums, new_top
+                now = after
+                changed[c] += count
+            else:
+                for k in range(count):
+                    x[c, drawn[k]] = old[k]
+            record_chain(out.trace, x, c, t - steps)
+    finish(out, since, first, x, steps)
+
+
+@kernel
+def weigh(weights, sums, x, gradient, both):
+    """Write exp(d / 2 - top) and their sums over blocks; returns the largest d / 2, `top`."""
+    top, width = np.float32(-np.inf), weights.shape[0] // sums.shape[0]
+    for i in range(x.shape[0]):
+        weights[i] = np.float32(0.5) * gradient[i] * (both - x[i] - x[i])
+        top = max(top, weights[i])
+    for i in range(x.shape[0]):
+        weights[i] = exp32(weights[i] - top)
+    for b in range(sums.shape[0]):
+        sums[b] = sum_of(weights[b * width : (b + 1) * width])
+    return np.float64(top)

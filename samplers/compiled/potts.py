@@ -1,0 +1,94 @@
+"""Potts models inside kernels: values as integers, the field of a site, and a change of value.
+
+The field of a site is its log-probabilities given the rest. `memory` is a chain's row of a table
+that dense models keep up to date: the field of all sites. Outside, states are one-hot `x`
+`[chains, sites * q]`; a change of value writes both.
+"""
+
+import numpy as np
+import torch
+from numba.extending import overload
+from torch import Tensor
+
+from latticework.models.forms import Form, PottsLatticeForm, PottsPairForm
+from latticework.samplers.compiled.jit import inlined, kernel
+from latticework.samplers.compiled.tally import leave
+
+POTTS = (PottsLatticeForm, PottsPairForm)
+
+
+def values_of(x: Tensor) -> Tensor:
+    return x.argmax(-1).int()
+
+
+def memory_of(form: Form, x: Tensor) -> Tensor:
+    """The memory of all chains at `x` `[chains, sites, q]`, from scratch."""
+    if isinstance(form, PottsPairForm):
+        bias, coupling = torch.from_numpy(form.bias), torch.from_numpy(form.coupling)
+        return torch.addmm(bias.flatten(), x.flatten(1), coupling)
+    return x.new_empty(len(x), 0)
+
+
+def field(form, values, memory, c, i, out):
+    """Write the log-probabilities of site `i` given the rest, up to a constant, to `out` `[q]`."""
+    raise NotImplementedError
+
+
+def move(form, memory, c, i, old, new):
+    """Update `memory` after site `i` changed its value."""
+    raise NotImplementedError
+
+
+@inlined
+def lattice_field(form, values, memory, c, i, out):
+    for v in range(out.shape[0]):
+        out[v] = form.bias[i, v]
+    for k in range(form.degree[i]):
+        out[values[c, form.neighbours[i, k]]] += np.float32(form.coupling)
+
+
+@inlined
+def lattice_move(form, memory, c, i, old, new):
+    pass
+
+
+@inlined
+def pair_field(form, values, memory, c, i, out):
+    for v in range(out.shape[0]):
+        out[v] = memory[c, i * out.shape[0] + v]
+
+
+@kernel
+def pair_move(form, memory, c, i, old, new):
+    own, q = memory[c], form.bias.shape[1]
+    gained, lost = form.coupling[i * q + new], form.coupling[i * q + old]
+    for j in range(own.shape[0]):
+        own[j] += gained[j] - lost[j]
+
+
+@inlined
+def set_value(x, values, total, changed, since, first, c, i, new, q, t):
+    """Set site `i` of chain `c` in step `t`, and keep the sums."""
+    old = values[c, i]
+    leave(total, since, first, c, i * q + old, np.float32(1), t)
+    leave(total, since, first, c, i * q + new, np.float32(0), t)
+    x[c, i * q + old] = 0
+    x[c, i * q + new] = 1
+    values[c, i] = new
+    changed[c] += 1
+
+
+FIELD = {PottsLatticeForm: lattice_field, PottsPairForm: pair_field}
+MOVE = {PottsLatticeForm: lattice_move, PottsPairForm: pair_move}
+
+
+@overload(field, inline="always")
+def _field(form, values, memory, c, i, out):
+    implementation = FIELD[form.instance_class]
+    return lambda form, values, memory, c, i, out: implementation(form, values, memory, c, i, out)
+
+
+@overload(move, inline="always")
+def _move(form, memory, c, i, old, new):
+    implementation = MOVE[form.instance_class]
+    return lambda form, memory, c, i, old, new: implementation(form, memory, c, i, old, new)
