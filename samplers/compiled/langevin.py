@@ -1,7 +1,8 @@
 """DULA and DMALA: the twins of `samplers.langevin`, chosen by the form of the model."""
 
-from latticework.models.forms import Form, LatticeForm
+from latticework.models.forms import Form, LatticeForm, RBMForm
 from latticework.samplers.compiled.langevin_lattice import LatticeTwin
+from latticework.samplers.compiled.rbm_langevin import RBMDMALATwin, RBMDULATwin
 from latticework.samplers.compiled.twin import Twin
 from latticework.samplers.langevin import DMALA, DULA
 
@@ -9,4 +10,6 @@ from latticework.samplers.langevin import DMALA, DULA
 def twin(sampler: DULA | DMALA, form: Form) -> Twin | str:
     if isinstance(form, LatticeForm):
         return LatticeTwin(sampler)
+    if isinstance(form, RBMForm):
+        return (RBMDMALATwin if isinstance(sampler, DMALA) else RBMDULATwin)(sampler)
     return f"on models with a {type(form).__name__}"
