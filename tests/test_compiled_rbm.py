@@ -12,6 +12,7 @@ from torch import Generator, Tensor
 from latticework.models.annealed import ScaledRBM
 from latticework.models.rbm import RBM
 from latticework.samplers.base import Sampler
+from latticework.samplers.block_gibbs import BlockGibbs
 from latticework.samplers.compiled import rbm
 from latticework.samplers.compiled.choose import twin_of
 from latticework.samplers.compiled.twin import Twin
@@ -20,7 +21,12 @@ from latticework.samplers.langevin import DMALA, DULA
 VISIBLE, HIDDEN = 45, 26  # no multiples of the widths of vector registers
 SCALE = np.linspace(0.5, 2.0, VISIBLE).tolist()
 LANGEVIN = [DULA(0.4), DULA(math.inf), DULA(0.3, SCALE, 2), DMALA(0.4), DMALA(math.inf)]
-KEEPING = [*LANGEVIN, DMALA(0.3, SCALE)]  # samplers whose state holds more than x
+KEEPING = [
+    *LANGEVIN,
+    DMALA(0.3, SCALE),
+    BlockGibbs(),
+    BlockGibbs(3),
+]  # samplers whose state holds more than x
 
 
 def brief(sampler: Sampler) -> str:
@@ -71,6 +77,17 @@ def test_flips_have_the_probabilities_of_the_eager_sampler(sampler: Sampler):
         assert (means[0] - means[1]).abs().max() < 5 * error
 
 
+def test_block_gibbs_draws_each_unit_with_its_probability():
+    """The mean of x after a step from one state, given h = 0 or 1 for certain."""
+    model, replicas = machine(), 20_000
+    model.hidden_bias.copy_(torch.tensor([-60.0, 60.0]).repeat(HIDDEN // 2))
+    x = start(1).expand(replicas, -1).contiguous()
+    twin = twin_of(BlockGibbs(), model)
+    state, _ = twin.step(twin.init(x, model), model, rng())
+    probability = model.visible_inputs((model.hidden_bias > 0).float()[None]).sigmoid()[0]
+    assert largest_z(state.x.sum(0).numpy(), replicas, probability.double().numpy()) < 5
+
+
 @pytest.mark.parametrize("sampler", KEEPING, ids=brief)
 def test_kept_values_are_those_of_the_position(sampler: Sampler):
     """After accepted and rejected steps, with rows and products, before and after FRESH steps."""
@@ -94,7 +111,7 @@ def test_inputs_are_computed_afresh_at_the_same_steps_in_all_calls(sampler: Samp
     assert all(map(torch.equal, leaves(one), leaves(two)))
 
 
-@pytest.mark.parametrize("sampler", [DULA(0.4), DMALA(0.4)], ids=brief)
+@pytest.mark.parametrize("sampler", [DULA(0.4), DMALA(0.4), BlockGibbs(2)], ids=brief)
 def test_rows_and_products_give_the_same_chain(sampler: Sampler, monkeypatch):
     model, twin = machine(), twin_of(sampler, machine())
     states = []
@@ -118,7 +135,7 @@ def test_refresh_takes_up_new_parameters(sampler: Sampler):
     assert all(map(torch.equal, *map(leaves, results)))
 
 
-@pytest.mark.parametrize("sampler", [DMALA(0.4)], ids=brief)
+@pytest.mark.parametrize("sampler", [DMALA(0.4), BlockGibbs()], ids=brief)
 def test_a_path_of_machines_is_served(sampler: Sampler):
     path = ScaledRBM(machine())
     twin = twin_of(sampler, path)
@@ -132,7 +149,12 @@ def test_a_path_of_machines_is_served(sampler: Sampler):
 
 @pytest.mark.parametrize(
     ("sampler", "value"),
-    [(DULA(0.4), math.nan), (DMALA(0.4), math.nan), (DMALA(0.4), math.inf)],
+    [
+        (DULA(0.4), math.nan),
+        (DMALA(0.4), math.nan),
+        (DMALA(0.4), math.inf),
+        (BlockGibbs(2), math.nan),
+    ],
 )
 def test_chains_without_finite_energies_stay_and_are_counted(sampler: Sampler, value: float):
     """One weight reaches all gradients."""
@@ -145,7 +167,7 @@ def test_chains_without_finite_energies_stay_and_are_counted(sampler: Sampler, v
     assert (sums.invalid == 8).all()
 
 
-@pytest.mark.parametrize("sampler", [DULA(0.4), DMALA(0.4)], ids=brief)
+@pytest.mark.parametrize("sampler", [DULA(0.4), DMALA(0.4), BlockGibbs(2)], ids=brief)
 def test_chunks_and_threads_change_nothing(sampler: Sampler, monkeypatch):
     """Products are made for chunks of chains, which do not depend on threads."""
     monkeypatch.setattr("latticework.samplers.compiled.jit.ALONE", 1.0)

@@ -16,13 +16,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from latticework.models.forms import RBMForm
+from latticework.samplers.compiled import tally
 from latticework.samplers.compiled.arithmetic import exp32, sigmoid32
 from latticework.samplers.compiled.jit import inlined, kernel, reordered
-from latticework.samplers.compiled.tally import add, record
+from latticework.samplers.sums import Sums
 
 FRESH = 256  # steps
-ROWS = 0.3  # of the visible units: where this share flips, the product is as fast as rows
-CHUNK = 2**16  # units of all chains of a chunk: they fit the cache
+ROWS = 0.3  # of the visible units: if this share flips, the product is as fast as rows
+CHUNK = 2**17  # units of all chains of a chunk: they fit the cache
 FACTORS = 512  # between 1 and 2, multiplied before a logarithm is taken: float64 holds 2^1023
 
 
@@ -65,9 +66,14 @@ def no_flips(chains: int, visible: int) -> Flips:
     return Flips(np.empty((chains, visible), np.int32), np.zeros(chains, np.int64))
 
 
+def most_rows(visible: int) -> int:
+    """The number of flips of a chain above which `follow` makes the product of its chunk."""
+    return int(ROWS * visible)
+
+
 def follow(layers: Layers, x: Tensor, flips: Flips, inputs: Tensor) -> None:
     """Update the hidden inputs of a chunk of chains after the flips that led to `x`."""
-    if flips.count.sum() > ROWS * x.numel():
+    if flips.count.max() > most_rows(x.shape[1]):
         layers.hidden_inputs(x, inputs)
     else:
         add_rows(layers.weight.numpy(), x.numpy(), *flips, inputs.numpy())
@@ -97,6 +103,30 @@ def add_rows(weight, x, sites, count, inputs):  # noqa: ANN001, ANN201
 def sign(x, c, i):  # noqa: ANN001, ANN201
     """The change that led to x: 1 if the site is now at 1, else -1."""
     return np.float32(2) * x[c, i] - np.float32(1)
+
+
+@kernel
+def collect(flip, sites, c):  # noqa: ANN001, ANN201
+    """List the sites that flip in a row of `sites`; returns how many.
+
+    `flip` has a byte for each site, and zeros up to a multiple of 8 bytes.
+    """
+    count, flips = 0, np.uint32(0)
+    for i in range(flip.shape[0]):
+        flips += np.uint32(flip[i])
+    if flips > flip.shape[0] // 16:
+        for i in range(sites.shape[1]):  # without a branch, which many flips would mislead
+            sites[c, count] = i
+            count += np.int64(flip[i])
+        return count
+    eights = flip.view(np.uint64)
+    for eight in range(eights.shape[0]):
+        if eights[eight]:
+            for i in range(8 * eight, 8 * eight + 8):
+                if flip[i]:
+                    sites[c, count] = i
+                    count += 1
+    return count
 
 
 @kernel
@@ -131,8 +161,13 @@ def sigmoids_of(z, h):  # noqa: ANN001, ANN201
     return np.float64(above) + np.log(product)
 
 
+def record(sums: Sums, first: int, last: int, x: NDArray[np.float32], t: int, steps: int) -> None:
+    """Add the states of chains `first` to `last` of `x` after step `t` to the sums, if wanted."""
+    if sums.total.size or sums.trace.size:
+        record_states(first, last, sums, x, t, steps)
+
+
 @kernel
-def record_states(sums, first, last, x, t, steps):  # noqa: ANN001, ANN201
-    """Add the states of chains `first` to `last` of `x` after step `t` to the sums."""
-    add(sums, first, last, x)
-    record(sums, first, last, x, t, steps)
+def record_states(first, last, sums, x, t, steps):  # noqa: ANN001, ANN201
+    tally.add(sums, first, last, x)
+    tally.record(sums, first, last, x, t, steps)

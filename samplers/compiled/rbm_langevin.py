@@ -17,16 +17,17 @@ from latticework.models.base import EnergyModel
 from latticework.models.forms import RBMForm
 from latticework.samplers.compiled.arithmetic import exp32, sigmoid32
 from latticework.samplers.compiled.jit import kernel, over_chunks, reordered
-from latticework.samplers.compiled.philox import fill, unit
+from latticework.samplers.compiled.philox import below, fill, unit
 from latticework.samplers.compiled.rbm import (
     FACTORS,
     FRESH,
     chunk_size,
+    collect,
     follow,
     layers,
     nanoseconds,
     no_flips,
-    record_states,
+    record,
     sigmoids,
     sigmoids_and_softplus,
 )
@@ -88,18 +89,19 @@ class RBMDULATwin(RBMLangevinTwin):
         x, inputs = state.x[first:last], state.inputs[first:last]
         h, gradient = torch.empty_like(inputs), torch.empty_like(x)
         flips = no_flips(*x.shape)
-        forward, uniform, bad = np.empty((3, len(x)))
+        forward, uniform = np.empty((2, len(x)))
+        here = x.numpy(), gradient.numpy(), price, *flips, forward, uniform
+        sums.accept[first:last] += len(keys)
         for t, key in enumerate(keys):
             if (age + t) % FRESH == 0:
                 net.hidden_inputs(x, inputs)
             sigmoids(inputs.numpy(), h.numpy())
             net.visible_inputs(h, gradient)
-            flip_sites(first, key, x.numpy(), gradient.numpy(), price, *flips, forward, uniform)
+            flip_sites(first, key, *here)
             follow(net, x, flips, inputs)
-            sums.accept[first:last] += 1
             sums.changed[first:last] += flips.count
             sums.invalid[first:last] += np.isnan(forward)
-            record_states(sums, first, last, state.x.numpy(), t, len(keys))
+            record(sums, first, last, state.x.numpy(), t, len(keys))
 
 
 @dataclass(frozen=True)
@@ -143,7 +145,7 @@ class RBMDMALATwin(RBMLangevinTwin):
             there = proposed_inputs.numpy(), proposed_gradient.numpy(), proposed_balance
             counts = (s[first:last] for s in (sums.accept, sums.changed, sums.invalid))
             correct(x.numpy(), price, *flips, forward, uniform, *here, *there, *counts)
-            record_states(sums, first, last, state.x.numpy(), t, len(keys))
+            record(sums, first, last, state.x.numpy(), t, len(keys))
 
 
 @kernel
@@ -156,27 +158,21 @@ def flip_sites(first, key, x, gradient, price, sites, count, forward, uniform): 
     visible = x.shape[1]
     words = np.empty(visible // 4 * 4 + 4, np.uint32)  # at least one more than the sites
     logits, flip = np.empty(visible, np.float32), np.zeros(visible // 8 * 8 + 8, np.uint8)
-    eights = flip.view(np.uint64)
     for c in range(x.shape[0]):
         fill(words, key, first + c, 0)
         uniform[c] = unit(words[visible])
         unknown = np.uint32(0)
         for i in range(visible):
             logit = (np.float32(0.5) - x[c, i]) * gradient[c, i] - price[i]
-            below = sigmoid32(logit) * np.float32(2.0**32)
-            flip[i] = np.float32(words[i]) + np.float32(0.5) < below
+            flip[i] = below(words[i], sigmoid32(logit))
             logits[i] = logit
             unknown |= np.uint32(logit != logit)
-        k, weight = 0, 0.0
-        for eight in range(eights.shape[0]):
-            if eights[eight]:  # few sites flip
-                for i in range(8 * eight, 8 * eight + 8):
-                    if flip[i]:
-                        sites[c, k] = i
-                        k += 1
-                        weight += logits[i]
-                        x[c, i] = np.float32(1) - x[c, i]
-        count[c], forward[c] = k, np.nan if unknown else weight
+        count[c] = collect(flip, sites, c)
+        forward[c] = np.nan if unknown else 0.0
+        for k in range(count[c]):
+            i = sites[c, k]
+            forward[c] += logits[i]
+            x[c, i] = np.float32(1) - x[c, i]
 
 
 @kernel
