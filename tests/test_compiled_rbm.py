@@ -1,5 +1,6 @@
 """Compiled kernels on restricted Boltzmann machines that are too large to enumerate."""
 
+import copy
 import math
 
 import numpy as np
@@ -13,9 +14,10 @@ from latticework.models.annealed import ScaledRBM
 from latticework.models.rbm import RBM
 from latticework.samplers.base import Sampler
 from latticework.samplers.block_gibbs import BlockGibbs
-from latticework.samplers.compiled import rbm
+from latticework.samplers.compiled import rbm, sites
 from latticework.samplers.compiled.choose import twin_of
 from latticework.samplers.compiled.twin import Twin
+from latticework.samplers.gibbs import Gibbs
 from latticework.samplers.langevin import DMALA, DULA
 
 VISIBLE, HIDDEN = 45, 26  # no multiples of the widths of vector registers
@@ -88,6 +90,51 @@ def test_block_gibbs_draws_each_unit_with_its_probability():
     assert largest_z(state.x.sum(0).numpy(), replicas, probability.double().numpy()) < 5
 
 
+@pytest.mark.parametrize("scale", [0.4, 200.0], ids=["moderate", "beyond double precision"])
+def test_gibbs_resamples_a_site_with_its_conditional_probability(scale: float):
+    model, replicas = machine(scale), 20_000
+    x = start(1).expand(replicas, -1).contiguous()
+    twin = twin_of(Gibbs(), model)
+    for site in (0, 7, VISIBLE - 1):
+        state = twin.init(x, model)
+        state.scan[0].fill_(site)
+        state, _ = twin.step(state, model, rng(site))
+        log_odds = model.log_odds(x[:1], model.cache(x[:1]), torch.tensor([site]))
+        count = state.x[:, site].sum().numpy()
+        assert largest_z(count, replicas, log_odds.double().sigmoid()[0, 0].numpy()) < 5
+        assert torch.equal(state.x[:, :site], x[:, :site])
+
+
+def test_the_memory_of_gibbs_follows_its_flips_and_is_renewed_at_site_0():
+    model, twin = machine(), twin_of(Gibbs(), machine())
+    state, _ = advanced(twin, model, [3 * VISIBLE + 5])
+    assert not torch.equal(state.x, start())
+    expected = sites.memory_of(model.form(), state.x)
+    torch.testing.assert_close(state.memory, expected, rtol=0, atol=5e-6)
+    state.memory[:, :HIDDEN] += 0.5  # a large rounding error
+    state, _ = twin.advance(state, model, rng(), VISIBLE - 6)
+    wrong = (state.memory - sites.memory_of(model.form(), state.x)).abs()
+    assert (wrong[:, :HIDDEN].amax(1) > 0.4).all()  # control: site 0 comes next
+    state, _ = twin.advance(state, model, rng(), 2)
+    expected = sites.memory_of(model.form(), state.x)
+    torch.testing.assert_close(state.memory, expected, rtol=0, atol=5e-6)
+
+
+def test_the_change_of_one_flip():
+    """What other kernels that change a few sites ask of an RBM."""
+    model = machine()
+    form, x = model.form(), start()
+    memory, every = sites.memory_of(form, x), torch.arange(VISIBLE)
+    exact = copy.deepcopy(model).double()
+    changes = exact.differences(x.double(), exact.cache(x.double()), every)
+    for chain, site in ((0, 0), (1, 20), (5, VISIBLE - 1)):
+        change = sites.rbm_change(form, x.numpy(), memory.numpy(), chain, site)
+        assert change == pytest.approx(changes[chain, site].item(), abs=1e-5)
+        sites.rbm_flip(form, x.numpy(), memory.numpy(), chain, site)
+    assert (x != start()).sum() == 3
+    torch.testing.assert_close(memory, sites.memory_of(form, x), rtol=0, atol=2e-6)
+
+
 @pytest.mark.parametrize("sampler", KEEPING, ids=brief)
 def test_kept_values_are_those_of_the_position(sampler: Sampler):
     """After accepted and rejected steps, with rows and products, before and after FRESH steps."""
@@ -135,7 +182,7 @@ def test_refresh_takes_up_new_parameters(sampler: Sampler):
     assert all(map(torch.equal, *map(leaves, results)))
 
 
-@pytest.mark.parametrize("sampler", [DMALA(0.4), BlockGibbs()], ids=brief)
+@pytest.mark.parametrize("sampler", [DMALA(0.4), BlockGibbs(), Gibbs()], ids=brief)
 def test_a_path_of_machines_is_served(sampler: Sampler):
     path = ScaledRBM(machine())
     twin = twin_of(sampler, path)
