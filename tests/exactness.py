@@ -228,6 +228,7 @@ TABLE = [
     Row(DMALA(inf), EVERY, dmala),
     Row(DMALA(0.4, preconditioner=[0.5, 3.0]), ("categorical", "ordinal", "naturals"), dmala),
     Row(DMALA(0.4, [0.5, 3.0, 1.5], 2), ("binary", "spins", "quadratic", "lattice_potts"), dmala),
+    Row(DMALA(0.4, [0.5, 3.0, 1.5, 1.0], 2), ("rbm",), dmala),
     Row(DULA(0.4), EVERY, dula, "own", reversible=False),
     Row(DULA(1.0), EVERY, dula, "own", reversible=False),
     Row(
@@ -237,6 +238,7 @@ TABLE = [
         "own",
         reversible=False,
     ),
+    Row(DULA(0.4, [0.5, 3.0, 1.5, 1.0]), ("rbm",), dula, "own", reversible=False),
     Row(
         StochasticDULA(1.5, batch=2),
         ("regression",),

@@ -24,11 +24,13 @@ from latticework.samplers.compiled.jit import inlined, kernel, over_chains, reor
 from latticework.samplers.compiled.philox import AHEAD, fill_ahead, unit
 from latticework.samplers.compiled.potts import POTTS
 from latticework.samplers.compiled.scans import next_blocks
-from latticework.samplers.compiled.sites import BINARY, GROUP, change, flip, other
+from latticework.samplers.compiled.sites import BINARY, change, flip, other
 from latticework.samplers.compiled.tally import finish, fresh, leave, record
 from latticework.samplers.compiled.twin import Sums, Twin
 from latticework.samplers.gibbs import Gibbs
 from latticework.samplers.hamming import HammingBall
+
+GROUP = 256  # factors that are multiplied before a logarithm is taken
 
 
 class Ball(NamedTuple):

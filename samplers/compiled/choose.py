@@ -12,6 +12,7 @@ from latticework.samplers.base import Sampler
 from latticework.samplers.compiled.twin import NoTwinError, Twin, form_of
 
 TWINS = {
+    "latticework.samplers.block_gibbs.BlockGibbs": "block_gibbs",
     "latticework.samplers.gibbs.Gibbs": "blocks",
     "latticework.samplers.hamming.HammingBall": "blocks",
     "latticework.samplers.gwg.GWG": "gwg",

@@ -10,6 +10,7 @@ from torch import Tensor
 from latticework.models.base import EnergyModel
 from latticework.models.forms import Form, LatticeForm, PairForm, RBMForm
 from latticework.samplers.blocks import Memory
+from latticework.samplers.compiled.gibbs_rbm import gibbs_rbm
 from latticework.samplers.compiled.jit import kernel, over_chains
 from latticework.samplers.compiled.philox import AHEAD, fill_ahead, thresholds, unit
 from latticework.samplers.compiled.scans import next_blocks, start_scan
@@ -55,6 +56,8 @@ class GibbsTwin(SitesTwin):
         if isinstance(form, LatticeForm):
             lattice = (form.neighbours, form.degree, form.kind, thresholds(form.high))
             over_chains(gibbs_lattice, len(x), work, x, *lattice, keys, sites, sums)
+        elif isinstance(form, RBMForm):
+            over_chains(gibbs_rbm, len(x), work, *form, x, memory, keys, sites, sums)
         else:
             over_chains(gibbs, len(x), work, form, x, memory, keys, sites, sums)
         sums.accept[:] += len(keys)

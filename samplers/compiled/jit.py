@@ -14,7 +14,7 @@ import logging
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -108,16 +108,39 @@ def over_chains(run: Callable, chains: int, nanoseconds: float, *args: Any) -> N
 
     `nanoseconds` is a rough estimate of the work. Little work stays on one thread.
     """
-    global _pool
     threads = min(torch.get_num_threads(), chains, max(1, int(nanoseconds / ALONE)))
-    if threads == 1:
-        run(0, chains, *args)
-        return
-    if _pool is None or _pool._max_workers < threads - 1:
-        _pool = ThreadPoolExecutor(threads - 1, thread_name_prefix="chains")
     ends = [chains * i // threads for i in range(threads + 1)]
-    ranges = list(zip(ends, ends[1:], strict=False))
-    others = [_pool.submit(run, first, last, *args) for first, last in ranges[1:]]
-    run(*ranges[0], *args)
+    _share([partial(run, *ends[i : i + 2], *args) for i in range(threads)], threads)
+
+
+def over_chunks(run: Callable, chains: int, most: int, nanoseconds: float, *args: Any) -> None:
+    """`over_chains` for a `run` that calls BLAS: in chunks of at most `most` chains.
+
+    How a product is rounded depends on its number of rows, and on the threads that share it. So
+    chunks do not depend on the number of threads, and a product runs on one thread.
+    """
+    chunks = -(-chains // most)
+    ends = [chains * i // chunks for i in range(chunks + 1)]
+    calls = [partial(run, *ends[i : i + 2], *args) for i in range(chunks)]
+    allowed = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        _share(calls, min(allowed, chunks, max(1, int(nanoseconds / ALONE))))
+    finally:
+        torch.set_num_threads(allowed)
+
+
+def _share(calls: list[Callable[[], Any]], threads: int) -> None:
+    """Make all calls, thread i those numbered i, i + threads, ..."""
+    global _pool
+    if threads > 1 and (_pool is None or _pool._max_workers < threads - 1):
+        _pool = ThreadPoolExecutor(threads - 1, "chains", torch.set_num_threads, (1,))
+
+    def part(thread: int) -> None:
+        for call in calls[thread::threads]:
+            call()
+
+    others = [_pool.submit(part, i) for i in range(1, threads)] if _pool else []
+    part(0)
     for other in others:
         other.result()

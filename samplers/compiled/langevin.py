@@ -1,19 +1,19 @@
 """DULA and DMALA: the twins of `samplers.langevin`, chosen by the form of the model."""
 
-from latticework.models.forms import Form, LatticeForm, PairForm
+from latticework.models.forms import Form, LatticeForm, PairForm, RBMForm
 from latticework.samplers.compiled.langevin_lattice import LatticeTwin
 from latticework.samplers.compiled.langevin_pair import PairTwin
 from latticework.samplers.compiled.langevin_potts import PottsTwin
-from latticework.samplers.compiled.potts import POTTS
+from latticework.samplers.compiled.rbm_langevin import RBMDMALATwin, RBMDULATwin
 from latticework.samplers.compiled.twin import Twin
 from latticework.samplers.langevin import DMALA, DULA
 
 
-def twin(sampler: DULA | DMALA, form: Form) -> Twin | str:
+def twin(sampler: DULA | DMALA, form: Form) -> Twin:
     if isinstance(form, LatticeForm):
         return LatticeTwin(sampler)
     if isinstance(form, PairForm):
         return PairTwin(sampler)
-    if isinstance(form, POTTS):
-        return PottsTwin(sampler)
-    return f"on models with a {type(form).__name__}"
+    if isinstance(form, RBMForm):
+        return (RBMDMALATwin if isinstance(sampler, DMALA) else RBMDULATwin)(sampler)
+    return PottsTwin(sampler)

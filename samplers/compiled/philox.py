@@ -86,6 +86,12 @@ def unit(word):
     return (np.float64(word) + 0.5) * SCALE
 
 
+@inlined
+def below(word, probability):
+    """True with a probability in float32, to within 2^-25 of it; False for NaN."""
+    return np.float32(word) + np.float32(0.5) < probability * np.float32(2.0**32)
+
+
 def thresholds(probability: NDArray[np.float64]) -> NDArray[np.uint32]:
     """Words below these have the given probabilities, to within 2^-32; NaN gives 0."""
     scaled = np.nan_to_num(probability * 2.0**32)

@@ -13,11 +13,11 @@ from numba.extending import overload
 from torch import Tensor
 
 from latticework.models.forms import Form, LatticeForm, PairForm, RBMForm
-from latticework.samplers.compiled.arithmetic import exp32, sigmoid32
+from latticework.samplers.compiled.arithmetic import exp32
 from latticework.samplers.compiled.jit import inlined, kernel, reordered
 
 BINARY = (LatticeForm, PairForm, RBMForm)
-GROUP = 256  # factors that are multiplied before a logarithm is taken
+LARGEST = np.float32(80)  # weight of an RBM whose exponential is used
 
 
 def memory_of(form: Form, x: Tensor) -> Tensor:
@@ -108,46 +108,71 @@ def pair_flip(form, x, memory, c, i):
 # RBMs.
 
 
-@reordered
-def rbm_factors(form, memory, c, i, sign, start, stop):
-    """The product of (1 + exp(input + sign w)) / (1 + exp(input)) over some hidden units."""
-    hidden = form.weight.shape[1]
-    row = form.weight[i]
-    on, off = memory[c, hidden : 2 * hidden], memory[c, 2 * hidden :]
-    product = 1.0
-    for j in range(start, stop):
-        product *= np.float64(off[j] + on[j] * exp32(sign * row[j]))
-    return product
+# Loops run over whole slices: of an index into a longer array, numba would check the sign.
 
 
 @kernel
 def rbm_change(form, x, memory, c, i):
-    sign = np.float32(1) - np.float32(2) * x[c, i]
-    hidden = form.weight.shape[1]
-    total = np.float64(sign * form.visible_bias[i])
-    for start in range(0, hidden, GROUP):
-        stop = min(start + GROUP, hidden)
-        product = rbm_factors(form, memory, c, i, sign, start, stop)
-        if 1e-300 < product < 1e300:
-            total += math.log(product)
-        else:  # too large or too small for double precision, or NaN
-            for j in range(start, stop):
-                total += math.log(rbm_factors(form, memory, c, i, sign, j, j + 1))
-    return total
+    sign, odds = np.float32(1) - np.float32(2) * x[c, i], np.empty_like(form.hidden_bias)
+    exponentials(form.weight[i], sign, odds)
+    change = softplus_change(memory[c], odds, form.weight[i], sign)
+    return np.float64(sign * form.visible_bias[i]) + change
 
 
 @kernel
 def rbm_flip(form, x, memory, c, i):
-    hidden = form.weight.shape[1]
-    step = np.float32(1) - np.float32(2) * x[c, i]
-    x[c, i] += step
-    row = form.weight[i]
-    own = memory[c]
-    inputs, on, off = own[:hidden], own[hidden : 2 * hidden], own[2 * hidden :]
+    sign = np.float32(1) - np.float32(2) * x[c, i]
+    x[c, i] += sign
+    shift(memory[c], form.weight[i], sign)
+
+
+@kernel
+def exponentials(row, sign, odds):
+    """exp(sign * row), or NaN where it does not fit float32."""
+    for j in range(row.shape[0]):
+        odds[j] = exp32(sign * row[j]) if abs(row[j]) < LARGEST else np.float32(np.nan)
+
+
+@kernel
+def softplus_change(own, odds, row, sign):
+    """The change of sum_j softplus(input_j) when sign * row is added to the inputs of a chain.
+
+    `own` is the chain's memory, and `odds` are `exponentials(row, sign)`.
+    """
+    hidden = row.shape[0]
+    product = factors(own[hidden : 2 * hidden], own[2 * hidden :], odds)
+    if 1e-300 < product < 1e300:
+        return math.log(product)
+    total = 0.0  # beyond double precision, or NaN
     for j in range(hidden):
-        inputs[j] += step * row[j]
-        on[j] = sigmoid32(inputs[j])
-        off[j] = sigmoid32(-inputs[j])
+        before = np.float64(own[j])
+        after = before + np.float64(sign * row[j])
+        total += max(after, 0.0) + math.log1p(math.exp(-abs(after)))
+        total -= max(before, 0.0) + math.log1p(math.exp(-abs(before)))
+    return total
+
+
+@reordered
+def factors(on, off, odds):
+    """The product of (1 + odds_j exp(input_j)) / (1 + exp(input_j))."""
+    product = 1.0
+    for j in range(on.shape[0]):
+        product *= np.float64(off[j] + on[j] * odds[j])
+    return product
+
+
+@kernel
+def shift(own, row, step):
+    """Add a multiple of a row of weights to a chain's hidden inputs, and update its memory."""
+    hidden = row.shape[0]
+    inputs, on, off = own[:hidden], own[hidden : 2 * hidden], own[2 * hidden :]
+    for j in range(inputs.shape[0]):
+        z = inputs[j] + step * row[j]
+        small = exp32(-abs(z))
+        share = np.float32(1) / (np.float32(1) + small)
+        inputs[j] = z
+        on[j] = share if z >= 0 else small * share
+        off[j] = small * share if z >= 0 else share
 
 
 # The choice by type.

@@ -1,0 +1,62 @@
+"""Gibbs-1 on restricted Boltzmann machines.
+
+All chains visit the same site, so the exponentials of its row of W are shared. The change of the
+softplus sum is then the logarithm of a product (`compiled.sites`). Hidden inputs follow the flips;
+each visit of site 0 computes them from scratch, so rounding errors do not add up.
+"""
+
+import numpy as np
+
+from latticework.samplers.compiled.jit import kernel
+from latticework.samplers.compiled.philox import AHEAD, fill_ahead, unit
+from latticework.samplers.compiled.sites import exponentials, shift, softplus_change
+from latticework.samplers.compiled.tally import finish, fresh, leave, record
+
+
+@kernel
+def gibbs_rbm(first, last, weight, visible_bias, hidden_bias, x, memory, keys, sites, sums):
+    """Resample `sites[t]` of each chain in step t."""
+    steps, hidden, start = keys.shape[0], weight.shape[1], first // 4 * 4
+    words = np.empty(((last + 3) // 4 * 4 - start, AHEAD), np.uint32)
+    total, changed, invalid = sums.total, sums.changed, sums.invalid
+    since = fresh(sums, first, last, x.shape[1])
+    odds = np.empty((2, hidden), np.float32)  # of a flip to 1 and of a flip to 0
+    for t in range(steps):
+        i, now = sites[t], t % AHEAD
+        if now == 0:
+            fill_ahead(words, keys[t : t + AHEAD], start, 0)
+        row = weight[i]
+        exponentials(row, np.float32(1), odds[0])
+        exponentials(row, np.float32(-1), odds[1])
+        for c in range(first, last):
+            if i == 0:
+                renew(weight, hidden_bias, x, memory, c)
+            old, own = x[c, i], memory[c]
+            sign = np.float32(1) - np.float32(2) * old
+            gain = softplus_change(own, odds[np.int64(old)], row, sign)
+            log_odds = visible_bias[i] + sign * gain
+            p = 1.0 / (1.0 + np.exp(-log_odds))
+            if np.isnan(p):
+                invalid[c] += 1
+                continue
+            new = np.float32(unit(words[c - start, now]) < p)
+            if new != old:
+                changed[c] += 1
+                leave(total, since, first, c, i, old, t)
+                x[c, i] = new
+                shift(own, row, sign)
+        record(sums, first, last, x, t, steps)
+    finish(sums, since, first, x, steps)
+
+
+@kernel
+def renew(weight, hidden_bias, x, memory, c):
+    """The memory of a chain, from scratch."""
+    inputs = memory[c, : hidden_bias.shape[0]]
+    inputs[:] = hidden_bias
+    for i in range(x.shape[1]):
+        if x[c, i] == 1:
+            row = weight[i]
+            for j in range(inputs.shape[0]):
+                inputs[j] += row[j]
+    shift(memory[c], hidden_bias, np.float32(0))
