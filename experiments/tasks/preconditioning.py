@@ -23,7 +23,7 @@ from latticework.models.base import EnergyModel
 from latticework.samplers.base import Info, Sampler
 
 
-class Sums(NamedTuple):
+class HalfSums(NamedTuple):
     total: Tensor  # [2, chains, *shape]: sums of the states after even and after odd steps
     steps: Tensor  # [1]
 
@@ -36,15 +36,15 @@ class Halves(Metric):
     random at all. Over every other step it is constant.
     """
 
-    def init(self, model: EnergyModel, state: Any, reference: Reference) -> Sums:
+    def init(self, model: EnergyModel, state: Any, reference: Reference) -> HalfSums:
         total = torch.zeros(2, *state.x.shape, device=state.x.device)
-        return Sums(total, torch.zeros(1, dtype=torch.long, device=state.x.device))
+        return HalfSums(total, torch.zeros(1, dtype=torch.long, device=state.x.device))
 
-    def update(self, carry: Sums, state: Any, info: Info) -> Sums:
+    def update(self, carry: HalfSums, state: Any, info: Info) -> HalfSums:
         steps = carry.steps.add_(1)
-        return Sums(carry.total.index_add_(0, steps % 2, state.x.unsqueeze(0)), steps)
+        return HalfSums(carry.total.index_add_(0, steps % 2, state.x.unsqueeze(0)), steps)
 
-    def read(self, carry: Sums) -> dict[str, Tensor]:
+    def read(self, carry: HalfSums) -> dict[str, Tensor]:
         return {}
 
 

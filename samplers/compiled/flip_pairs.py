@@ -25,19 +25,19 @@ from latticework.samplers.gwg import GWG
 GROUP = 32  # weights whose sum is kept, so that a draw looks at few numbers
 
 
-class PairState(NamedTuple):
+class PairFlipState(NamedTuple):
     x: Tensor  # [chains, sites]
     gradient: Tensor  # [chains, sites]
 
 
 @dataclass(frozen=True)
 class PairFlipTwin(Twin):
-    def start(self, x: Tensor, form: PairForm) -> PairState:
-        return PairState(x, memory_of(form, x))
+    def start(self, x: Tensor, form: PairForm) -> PairFlipState:
+        return PairFlipState(x, memory_of(form, x))
 
     def run(
-        self, state: PairState, form: PairForm, keys: NDArray[np.int64], sums: Sums
-    ) -> PairState:
+        self, state: PairFlipState, form: PairForm, keys: NDArray[np.int64], sums: Sums
+    ) -> PairFlipState:
         x, gradient = state.x.numpy(), state.gradient.numpy()
         square = np.float32((form.high - form.low) ** 2)
         beyond = np.zeros_like(form.diagonal) if isinstance(self.sampler, GWG) else form.diagonal

@@ -32,7 +32,7 @@ class PottsState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class PottsTwin(Twin):
+class GibbsPottsTwin(Twin):
     def start(self, x: Tensor, form: PottsLatticeForm | PottsPairForm) -> PottsState:
         scan = start_scan(self.sampler.scan, self.sampler.sites, x.shape[1])
         return PottsState(x, values_of(x), memory_of(form, x), scan)

@@ -10,12 +10,12 @@ MOST_CLASSES = 64  # of sites on a lattice; a step looks at all of them
 ONE_FLIP: dict[type, type[Twin]] = {
     LatticeForm: flip_lattice.LatticeFlipTwin,
     PairForm: flip_pairs.PairFlipTwin,
-    PottsLatticeForm: one_site_potts.LatticeTwin,
-    PottsPairForm: one_site_potts.PairTwin,
+    PottsLatticeForm: one_site_potts.OneSitePottsLatticeTwin,
+    PottsPairForm: one_site_potts.OneSitePottsPairTwin,
 }
 SEVERAL: dict[type, type[Twin]] = {
-    LatticeForm: gwg_several.LatticeTwin,
-    PairForm: gwg_several.PairTwin,
+    LatticeForm: gwg_several.SeveralLatticeTwin,
+    PairForm: gwg_several.SeveralPairTwin,
 }
 
 

@@ -92,7 +92,7 @@ def distinct(drawn):
 
 
 @dataclass(frozen=True)
-class LatticeTwin(Twin):
+class SeveralLatticeTwin(Twin):
     def start(self, x: Tensor, form: LatticeForm) -> WeightsState:
         state = empty_state(x, x.new_empty(len(x), 0), torch.float64)
         x, _, weights, sums, _ = (field.numpy() for field in state)
@@ -193,7 +193,7 @@ def sum_of(numbers):
 
 
 @dataclass(frozen=True)
-class PairTwin(Twin):
+class SeveralPairTwin(Twin):
     def start(self, x: Tensor, form: PairForm) -> WeightsState:
         state = empty_state(x, memory_of(form, x), torch.float32)
         arrays, both = tuple(field.numpy() for field in state), form.low + form.high

@@ -37,7 +37,7 @@ class Tables(NamedTuple):
 
 
 @dataclass(frozen=True)
-class LatticeTwin(Twin):
+class LangevinLatticeTwin(Twin):
     def start(self, x: Tensor, form: LatticeForm) -> Position:
         self.tables(form)  # checks the preconditioner
         return Position(x)
