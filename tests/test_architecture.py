@@ -27,7 +27,7 @@ TABLES = ["experiments.tables", *RESULTS]
 FIGURES = ["experiments.figures", *TABLES]
 CLAIMS = ["experiments.claims", *FIGURES]
 MAY_IMPORT = {
-    "__init__.py": [],
+    "__init__.py": ["experiments.sampling.sample"],
     "torchvision_ops.py": [],
     "data": ["data", "torchvision_ops"],
     "models": ["models", "torchvision_ops"],

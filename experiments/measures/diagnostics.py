@@ -30,3 +30,30 @@ def convergence(trace: NDArray) -> dict[str, NDArray]:
         r_hat = arviz.rhat(data, method="split")["x"].to_numpy()
     ess, r_hat = (np.where(constant, np.nan, values) for values in (ess, r_hat))
     return {"ess": ess, "r_hat": r_hat, "constant": np.asarray(constant.sum())}
+
+
+def quantities(draws: NDArray) -> dict[str, NDArray]:
+    """Mean, error and mixing of each quantity of `draws` `[chains, draws, quantities]`.
+
+    `ess_bulk`, `ess_tail`, `r_hat` (rank-normalised, folded) and `mcse_mean` are ArviZ's. `stuck`
+    is true for a quantity that is constant within every chain; its diagnostics are NaN.
+    """
+    logging.getLogger("arviz").setLevel(logging.WARNING)
+    import arviz
+
+    draws = draws.astype(np.float64)
+    stuck = (draws == draws[:, :1]).all(axis=(0, 1))
+    found = {"mean": draws.mean((0, 1)), "sd": draws.std((0, 1))}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        warnings.filterwarnings("ignore", "More chains")
+        data = arviz.convert_to_dataset({"x": draws})
+        measured = {
+            "mcse_mean": arviz.mcse(data, method="mean"),
+            "ess_bulk": arviz.ess(data, method="bulk"),
+            "ess_tail": arviz.ess(data, method="tail"),
+            "r_hat": arviz.rhat(data, method="rank"),
+        }
+    for name, dataset in measured.items():
+        found[name] = np.where(stuck, np.nan, dataset["x"].to_numpy())
+    return {**found, "stuck": stuck}
