@@ -21,7 +21,8 @@ RUNNING = ["experiments.running", "experiments.config", "experiments.results"]
 MEASURES = ["experiments.measures", *RUNNING, *KERNELS, "data"]
 SAMPLING = ["experiments.sampling", *MEASURES]
 LEARNING = ["experiments.learning", *SAMPLING]
-TUNING = ["experiments.tuning", *KERNELS]
+EXACTNESS = ["experiments.exactness", *SAMPLING]
+TUNING = ["experiments.tuning", *SAMPLING]
 RESULTS = ["experiments.results", "experiments.measures.diagnostics"]
 TABLES = ["experiments.tables", *RESULTS]
 FIGURES = ["experiments.figures", *TABLES]
@@ -41,6 +42,8 @@ MAY_IMPORT = {
     "experiments/measures": MEASURES,
     "experiments/measures/diagnostics.py": [],
     "experiments/sampling": SAMPLING,
+    "experiments/exactness": EXACTNESS,
+    "experiments/exactness/targets.py": ["experiments.exactness", *KERNELS, "models.rbm"],
     "experiments/learning": LEARNING,
     "experiments/tuning": TUNING,
     "experiments/tasks": ["experiments.tasks", *LEARNING, *TUNING],
