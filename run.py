@@ -1,6 +1,7 @@
 """Run one experiment: `python run.py experiment=rbm_sampling sampler=dmala scale=quick`."""
 
 import sys
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -32,6 +33,7 @@ from latticework.experiments.running.recording import record  # noqa: E402
 from latticework.experiments.running.run import Run  # noqa: E402
 
 CONF = HERE / "conf"
+COMMANDS = ("check", "race", "trace", "why")  # scripts that are also `latticework NAME ...`
 resolvers.register(CONF)
 
 
@@ -61,7 +63,11 @@ def job(cfg: DictConfig) -> None:
 
 
 def main() -> None:
-    """The command line."""
+    """The command line: one of COMMANDS, or else an experiment."""
+    if sys.argv[1:2] and sys.argv[1] in COMMANDS:
+        script = import_module(f"latticework.scripts.{sys.argv[1]}")
+        with errors.told():
+            sys.exit(script.main(sys.argv[2:]))
     with watch.watched(), errors.told():
         job()
 

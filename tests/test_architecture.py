@@ -56,7 +56,7 @@ MAY_IMPORT = {
         "experiments.running.watch",
         *CLAIMS,
     ],
-    "run.py": ["experiments.config", "experiments.running"],
+    "run.py": ["experiments.config", "experiments.running", "scripts"],
     "scripts": ["scripts", "experiments"],
     "scripts/samplers_table.py": ["experiments", "samplers.base", "models"],  # small models
     "scripts/bench.py": ["scripts", "experiments", "samplers", "models"],  # pairs, side by side

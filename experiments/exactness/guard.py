@@ -24,8 +24,11 @@ class NoHostReads(TorchDispatchMode):
         "unique",
         "multinomial",
         "lift_fresh",
+        "aten::equal",
+        "allclose",
+        "repeat_interleave.Tensor",
+        "bincount",
     )
-    READS += ("aten::equal", "allclose", "repeat_interleave.Tensor", "bincount")
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = func.name()

@@ -21,6 +21,10 @@ from latticework.models.rbm import RBM
 class Asymmetric(EnergyModel):
     """log pi(x) = b'z + z'Jz + 0.6 cos(2 c'z) - width |z|^2, with z = x flattened."""
 
+    linear: Tensor
+    pair: Tensor
+    wave: Tensor
+
     def __init__(self, domain: Domain, scale: float = 1.0, width: float = 0.0, seed: int = 7):
         super().__init__()
         self.domain, self.width = domain, width
@@ -102,6 +106,11 @@ class Target:
         """Independent draws from a law over the states, `[count, *shape]`."""
         drawn = torch.multinomial(torch.from_numpy(law), count, replacement=True, generator=rng)
         return self.states[drawn]
+
+    def is_free(self, site: int) -> bool:
+        """Whether the target gives some probability to several values of the site."""
+        values = self.z.reshape(len(self.z), self.domain.dim, -1)[:, site]
+        return len(np.unique(values[self.law > 1e-3], axis=0)) > 1
 
     def sites_changed(self, x: int, y: int) -> list[int]:
         """The sites at which two states differ."""
