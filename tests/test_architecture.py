@@ -78,6 +78,8 @@ WITHOUT_TORCH = (
     "scripts/figures.py",
     "scripts/report.py",
     "scripts/reproduce.py",
+    "scripts/trace.py",
+    "scripts/why.py",
 )
 
 

@@ -158,7 +158,7 @@ def test_entries_of_one_hot_states_have_two_indices():
 
 
 def test_independent_draws_have_full_size():
-    """Of a flat target, DMALA without the step term draws independently."""
+    """DMALA without the step term draws independently from a flat target."""
     found = draw(lambda x: x.sum(-1) * 0, DMALA(torch.inf), steps=1000)
     sizes = found.summary().loc["x[0]":, "ess_bulk"]
     assert sizes.between(3000, 5200).all()
