@@ -14,24 +14,21 @@ import argparse
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
-from latticework.experiments.config.loading import loaded, settings
-from latticework.experiments.config.options import option
+from latticework.experiments.config.loading import loaded, sampler_named, settings
 from latticework.experiments.exactness.suite import (
     CHECKS,
     Examination,
     Flow,
     Outcome,
     decisions_of,
-    serves,
 )
 from latticework.experiments.exactness.targets import SMALL, Target
-from latticework.experiments.sampling.targets import as_model, parsed_domain
+from latticework.experiments.sampling.targets import as_model, parsed_domain, unsupported
 
 LARGEST = 1024  # states of a target: all pairs of them are counted
 COLOURS = {"ok": "green", "fails": "bold red", "no": "yellow", "-": "dim"}
@@ -44,7 +41,9 @@ def main(words: list[str] | None = None) -> int:
     sampler = sampler_named(chosen.sampler, settings(chosen.settings))
     law = loaded(chosen.law) if chosen.law else None
     offered = targets(chosen)
-    refused = {name: why for name, target in offered.items() if (why := serves(sampler, target))}
+    refused = {
+        name: why for name, target in offered.items() if (why := unsupported(sampler, target.model))
+    }
     served = {name: target for name, target in offered.items() if name not in refused}
     if not served:
         reason = next(iter(refused.values()))
@@ -104,20 +103,6 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--json", type=Path, help="also write the outcomes to this file")
     return made
-
-
-def sampler_named(text: str, fields: dict[str, Any]) -> Any:
-    """The sampler `file.py:Name`, or that of conf/sampler/<name>.yaml, with the given fields."""
-    from hydra.utils import instantiate
-
-    if ".py:" not in text:
-        return instantiate(option("sampler", text), _convert_="all", **fields)
-    found = loaded(text)
-    if isinstance(found, type):
-        return found(**fields)
-    if fields:
-        raise ValueError(f"{text} is no class, so it takes no settings: {', '.join(fields)}")
-    return found
 
 
 def targets(chosen: argparse.Namespace) -> dict[str, Target]:

@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from latticework.experiments.config.errors import nearest
+from latticework.experiments.config.options import option
 
 
 def loaded(text: str) -> Any:
@@ -25,6 +26,24 @@ def loaded(text: str) -> Any:
         own = [key for key in vars(module) if not key.startswith("_")]
         raise ValueError(f"{place} has no {name}: {nearest(name, own)}")
     return getattr(module, name)
+
+
+def sampler_named(text: str, fields: dict[str, Any] | None = None) -> Any:
+    """The sampler `file.py:Name`, or that of conf/sampler/<name>.yaml, with the given fields.
+
+    A class is called with the fields; an object takes none, which raises ValueError.
+    """
+    from hydra.utils import instantiate
+
+    fields = fields or {}
+    if ".py:" not in text:
+        return instantiate(option("sampler", text), _convert_="all", **fields)
+    found = loaded(text)
+    if isinstance(found, type):
+        return found(**fields)
+    if fields:
+        raise ValueError(f"{text} is no class, so it takes no settings: {', '.join(fields)}")
+    return found
 
 
 def settings(words: Sequence[str]) -> dict[str, Any]:

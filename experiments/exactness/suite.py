@@ -37,7 +37,7 @@ from latticework.experiments.exactness.targets import Target
 from latticework.experiments.running.memory import captured
 from latticework.experiments.sampling.chain import Chain
 from latticework.experiments.sampling.poison import Poisoned
-from latticework.samplers.base import Sampler, UnsupportedModelError
+from latticework.samplers.base import Sampler
 
 Status = Literal["ok", "fails", "no", "-"]  # "no": does not hold and need not; "-": not examined
 LATER = 8  # steps after which invariance is tested a second time
@@ -161,18 +161,6 @@ def decisions_of(target: Target, law: bool) -> int:
     """The number of decisions on counts for one target."""
     size = len(target.z)
     return 2 * (size + 1) + size * (size - 1) // 2 + (len(target.inner) * size if law else 0)
-
-
-def serves(sampler: Sampler, target: Target) -> str:
-    """Why the sampler does not support the target; "" if it does."""
-    try:
-        with torch.no_grad():
-            copy.deepcopy(sampler).init(target.states[:2].clone(), target.model)
-    except UnsupportedModelError as error:
-        return str(error)
-    except Exception:  # noqa: BLE001 - it is told as the failure of a check
-        return ""
-    return ""
 
 
 # The checks. Each returns its outcome, or raises.

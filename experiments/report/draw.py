@@ -105,11 +105,15 @@ def draw_all(
         if isinstance(made, pd.DataFrame):
             written.append(write(made, place / f"{name}.csv")[0])
             continue
-        target = place / f"{name}.png"
-        target.write_bytes(png(made, dpi=160))
-        made.savefig(target.with_suffix(".pdf"), metadata=pdf_metadata(made))
-        if html := html_of(made):
-            target.with_suffix(".html").write_text(html, encoding="utf-8")
-        mpl.pyplot.close(made)
-        written.append(target)
+        written.append(save(made, place / f"{name}.png"))
     return written
+
+
+def save(figure: Figure, target: Path) -> Path:
+    """Write the figure as PNG to `target` and as PDF beside it, with its proof; then close it."""
+    target.write_bytes(png(figure, dpi=160))
+    figure.savefig(target.with_suffix(".pdf"), metadata=pdf_metadata(figure))
+    if html := html_of(figure):
+        target.with_suffix(".html").write_text(html, encoding="utf-8")
+    mpl.pyplot.close(figure)
+    return target

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Generator, Tensor, nn
 
-from latticework.experiments.config.options import names, option
+from latticework.experiments.config.loading import sampler_named
+from latticework.experiments.config.options import names
 from latticework.experiments.measures.diagnostics import quantities
 from latticework.experiments.measures.metrics import Metric
 from latticework.experiments.measures.reference import Reference
 from latticework.experiments.running.machine import find_device
 from latticework.experiments.sampling.chain import Chain, evaluations_per_step, synchronise
-from latticework.experiments.sampling.targets import as_model, check_rows, domain_of
+from latticework.experiments.sampling.targets import as_model, check_target, domain_of
 from latticework.models.base import EnergyModel, Function
 from latticework.models.domain import Domain
 from latticework.samplers.base import Info, Sampler, require_count
@@ -185,9 +186,7 @@ def sample(
 def sampler_of(sampler: Sampler | str) -> Sampler:
     """The sampler itself, or that of conf/sampler/<name>.yaml. Raises TypeError for a class."""
     if isinstance(sampler, str):
-        from hydra.utils import instantiate
-
-        return instantiate(option("sampler", sampler), _convert_="all")
+        return sampler_named(sampler)
     if not isinstance(sampler, Sampler):
         made = sampler.__name__ if isinstance(sampler, type) else None
         raise TypeError(
@@ -221,7 +220,7 @@ def _checked(sampler: Sampler, model: EnergyModel, x: Tensor) -> tuple[int, int]
     with torch.no_grad():
         sampler.init(x, model)
     if isinstance(model, Function):
-        check_rows(model, x)
+        check_target(model, x)
     count = evaluations_per_step(sampler, model, x, Generator(x.device).manual_seed(0))
     return count.whole, count.local
 

@@ -1,5 +1,6 @@
 """Targets from what a user has: a function of a tensor, a module, or an EnergyModel."""
 
+import copy
 from collections.abc import Callable, Sequence
 
 import torch
@@ -7,6 +8,8 @@ from torch import Tensor, nn
 
 from latticework.models.base import EnergyModel, Function
 from latticework.models.domain import Binary, Categorical, Domain, Integer, Ordinal
+from latticework.samplers.base import Sampler, UnsupportedModelError
+from latticework.samplers.checks import check_start
 
 WRITTEN: dict[str, Callable[..., Domain]] = {  # domains as words of a command line
     "binary": Binary,
@@ -96,12 +99,27 @@ def parsed_domain(text: str) -> Domain:
         ) from error
 
 
-def check_rows(model: EnergyModel, x: Tensor) -> None:
-    """Raise ValueError unless the first chain's log-probability is the same without the others.
+def unsupported(sampler: Sampler, model: EnergyModel) -> str:
+    """Why the sampler does not support the model; "" if it does, or fails in another way."""
+    x = model.domain.uniform(2, torch.Generator().manual_seed(0))
+    try:
+        with torch.no_grad():
+            copy.deepcopy(sampler).init(x, model)
+    except UnsupportedModelError as error:
+        return str(error)
+    except Exception:  # noqa: BLE001 - the caller will meet it again
+        return ""
+    return ""
 
-    This finds a function that mixes the chains, such as `x.sum(0)` when there are as many chains as
-    sites. Two evaluations. `x` is `[chains, *domain.shape]`.
+
+def check_target(model: EnergyModel, x: Tensor) -> None:
+    """Raise ValueError unless chains can begin at `x`, each with a value of its own.
+
+    The checks are those of `samplers.checks`, and that the first chain's log-probability is the
+    same without the others. This finds a function that mixes the chains, such as `x.sum(0)` when
+    there are as many chains as sites. Three evaluations. `x` is `[chains, *domain.shape]`.
     """
+    check_start(x, model, gradient=False)
     more = x if len(x) > 1 else torch.cat((x, x))
     with torch.no_grad():
         together, alone = model.log_prob(more), model.log_prob(x[:1])
