@@ -86,7 +86,7 @@ def test_same_seed_same_draws():
 def test_the_mean_is_the_exact_one():
     found = draw(chains=100, steps=100, burn_in=50)
     truth = exact(Function(linear, Binary(5))).mean.float()
-    summary = found.summary()
+    summary = found.summary(digits=None)
     mean, error = (summary[name].to_numpy()[1:] for name in ("mean", "mcse_mean"))
     assert np.abs((mean - truth.numpy()) / error).max() < 4.5
     assert np.abs((mean - 0.5) / error).max() > 10  # control: the uniform start's mean
@@ -150,6 +150,15 @@ def test_the_summary_names_stuck_sites():
     assert summary.loc["x[0]", ["ess_bulk", "r_hat"]].isna().all()
     assert summary.loc["x[1]", ["ess_bulk", "ess_tail", "r_hat", "mcse_mean"]].notna().all()
     assert list(summary.index) == ["log_prob", *(f"x[{site}]" for site in range(5))]
+
+
+def test_the_summary_fits_a_terminal():
+    found = draw(steps=100)
+    lines = str(found.summary()).splitlines()
+    assert "ess_bulk" in lines[0]
+    assert max(map(len, lines)) <= 80
+    exact_one = found.summary(digits=None)
+    assert (exact_one.round(4)["mean"] == found.summary()["mean"]).all()
 
 
 def test_entries_of_one_hot_states_have_two_indices():

@@ -59,12 +59,13 @@ class SampleResult:
             attrs={"created_by": "latticework", **attributes},
         )
 
-    def summary(self) -> "pd.DataFrame":
+    def summary(self, digits: int | None = 4) -> "pd.DataFrame":
         """One row for the log-probability and one for each entry of x, with its diagnostics.
 
         Columns: mean, sd, mcse_mean, ess_bulk, ess_tail, r_hat (Vehtari et al. 2021) and stuck. An
         entry is stuck if it is constant within every chain; its mixing cannot be judged, and its
-        diagnostics are NaN. `attrs["stuck"]` lists the stuck entries.
+        diagnostics are NaN. `attrs["stuck"]` lists the stuck entries. Numbers are rounded to
+        `digits` decimals and sizes to whole numbers, or not at all with `digits=None`.
         """
         import pandas as pd
 
@@ -80,6 +81,8 @@ class SampleResult:
         frame = pd.DataFrame(
             quantities(values.numpy()), index=["log_prob", *(f"x{entry}" for entry in entries)]
         )
+        if digits is not None:
+            frame = frame.round({**dict.fromkeys(frame, digits), "ess_bulk": 0, "ess_tail": 0})
         frame.attrs["stuck"] = list(frame.index[frame["stuck"]])
         return frame
 
