@@ -292,6 +292,19 @@ def test_tails_are_the_smaller_of_both_sides():
     assert found[1] > 0.5
 
 
+@pytest.mark.parametrize("name", SMALL)
+def test_states_are_located(name):
+    target = SMALL[name]()
+    order = torch.randperm(len(target.states), generator=torch.Generator().manual_seed(0))
+    assert (target.locate(target.states[order]) == order.numpy()).all()
+    outside = torch.stack(
+        (target.states[1] + 0.5, target.states[1] - 30, target.states[1] * 0 + 30)
+    )
+    assert (target.locate(outside) == -1).all()
+    with pytest.raises(AssertionError, match="not a listed state"):
+        target.index(outside)
+
+
 def test_the_documented_sampler_passes(tmp_path, capsys):
     source, _, _ = blocks(ROOT / "docs" / "adding_a_sampler.md", "python")
     (tmp_path / "lazy_walk.py").write_text(source)
