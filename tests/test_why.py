@@ -150,7 +150,7 @@ def test_a_record_in_a_bundle(capsys):
     ],
 )
 def test_what_is_no_record_is_refused(place, match):
-    with pytest.raises(FileNotFoundError, match=match):
+    with pytest.raises(ValueError, match=match):
         why.main([str(place), str(place)])
 
 

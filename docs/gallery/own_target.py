@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Your own target
 #
-# Choose about 5 of 20 items, preferably valuable ones. A target is a function of states `[chains, 20]`
-# that returns `[chains]`.
+# Choose about 5 of 20 items, preferably valuable ones. A target is a function of states
+# `[chains, 20]` that returns `[chains]`.
 
 # %%
 import torch

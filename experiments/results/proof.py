@@ -122,7 +122,7 @@ def _state(name: str, known: str, folders: Sequence[Path]) -> str:
     for folder in [BUNDLES] if bundled else folders:
         try:
             record = opened(folder / name)
-        except (FileNotFoundError, ValueError):
+        except ValueError:  # also a run.json that cannot be read
             continue
         fault = damage(record.path) if isinstance(record.path, Path) else ""
         if not fault and fingerprint(record) == known:

@@ -165,7 +165,7 @@ def _bundled(file: Path) -> list[Record]:
 def opened(place: str | Path) -> Record:
     """The finished record that a user names: its folder, its run.json, or `<bundle>.zip/<run>`.
 
-    Its checksums are not verified; `damage` does so. Raises FileNotFoundError if there is none.
+    Its checksums are not verified; `damage` does so. Raises ValueError if there is none.
     """
     path = Path(place)
     path = path.parent if path.name == "run.json" else path
@@ -174,9 +174,9 @@ def opened(place: str | Path) -> Record:
         inside = zipfile.Path(zipfile.ZipFile(bundle)) / run
         if (inside / "run.json").exists():
             return Record(inside, json.loads((inside / "run.json").read_text()))
-        raise FileNotFoundError(f"{bundle} holds no run {run}")
+        raise ValueError(f"{bundle} holds no run {run}")
     if not (path / "run.json").is_file():
-        raise FileNotFoundError(
+        raise ValueError(
             f"{path} is no finished record: it has no run.json; give the folder of a run, as in "
             "outputs/<experiment>/<scale>/<run>, or <bundle>.zip/<run>"
         )
