@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from latticework.experiments.running.run import Run
 
 CONF = HERE / "conf"
+COMMANDS = ("check", "race", "trace", "why")  # scripts that are also `latticework NAME ...`
 resolvers.register(CONF)
 
 
@@ -69,10 +71,14 @@ def job(cfg: DictConfig) -> None:
 
 
 def main() -> None:
-    """The command line."""
+    """The command line: one of COMMANDS, or else an experiment."""
     # Read when PyTorch is imported. Threads that wait for work sleep; OpenMP's default is to spin,
     # which takes the time of other programs, and of the thread that is waited for.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    if sys.argv[1:2] and sys.argv[1] in COMMANDS:
+        script = import_module(f"latticework.scripts.{sys.argv[1]}")
+        with errors.told():
+            sys.exit(script.main(sys.argv[2:]))
     groups.list_quickly()
     with watch.watched(), errors.told():
         job()

@@ -15,12 +15,20 @@ def check_start(x: Tensor, model: EnergyModel, gradient: bool) -> None:
     finite ratio leads out. Costs one evaluation of the model, and reads the host.
     """
     _check_states(x, model)
-    with torch.no_grad():
-        if gradient:
-            log_prob, grad = model.log_prob_and_grad(x)
-        else:
-            log_prob, grad = model.log_prob(x), None
     name = type(model).__name__
+    try:
+        with torch.no_grad():
+            if gradient:
+                log_prob, grad = model.log_prob_and_grad(x)
+            else:
+                log_prob, grad = model.log_prob(x), None
+    except (RuntimeError, IndexError, TypeError) as error:
+        if isinstance(error, torch.OutOfMemoryError | NotImplementedError):
+            raise
+        raise ValueError(
+            f"{name} could not evaluate x of shape {list(x.shape)} ({type(error).__name__}: "
+            f"{error}); it must map [chains, {', '.join(map(str, x.shape[1:]))}] to [chains]"
+        ) from error
     _check_log_prob(log_prob, len(x), name)
     if grad is None:
         return

@@ -11,11 +11,10 @@ import argparse
 from pathlib import Path
 
 import torch
-from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 
-from latticework.experiments.config import resolvers
+from latticework.experiments.config.options import names, option
 from latticework.experiments.report.committed import replaced
 from latticework.models.base import EnergyModel, Function
 from latticework.models.domain import Binary, Categorical, Domain, Integer, Ordinal
@@ -70,10 +69,7 @@ def quadratic(x: torch.Tensor) -> torch.Tensor:
 
 def choices(group: str, conf: Path) -> dict[str, DictConfig]:
     """The files of a configuration group, composed, in alphabetical order."""
-    resolvers.register(conf)
-    names = sorted(file.stem for file in (conf / group).glob("*.yaml"))
-    with initialize_config_dir(str(conf), version_base="1.3"):
-        return {name: compose(f"{group}/{name}")[group] for name in names}
+    return {name: option(group, name, conf) for name in names(group, conf)}
 
 
 def supports(sampler: Sampler, model: EnergyModel) -> bool:

@@ -9,13 +9,20 @@ import itertools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from math import inf, isinf
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 import torch
-from targets import BINARY, EVERY, FINITE, Target
-from torch.utils._python_dispatch import TorchDispatchMode
+from targets import BINARY, EVERY, FINITE
 
+from latticework.experiments.exactness.law import (
+    Law,
+    Matrix,
+    metropolis,
+    normalised,
+    one_site_proposal,
+)
+from latticework.experiments.exactness.targets import Target
 from latticework.samplers.base import Sampler
 from latticework.samplers.block_gibbs import BlockGibbs
 from latticework.samplers.gibbs import Gibbs
@@ -27,35 +34,7 @@ from latticework.samplers.relaxed import RMALA
 from latticework.samplers.stochastic import StochasticDULA
 from latticework.samplers.svgd import DiscreteSVGD
 
-Matrix = np.ndarray  # [states, states], rows sum to 1
-
-
-class Law(NamedTuple):
-    """What a sampler does from `init`: its transition matrix after 1, 2, ... steps."""
-
-    after: list[Matrix]
-    acceptance: np.ndarray | None = None  # [states], the mean of accept_prob in the first step
-
-
 # Proposals and their correction.
-
-
-def metropolis(proposal: Matrix, target: Target) -> Law:
-    """Eq. (3) of Zhang et al.: accept y with probability min(1, pi(y) q(x|y) / pi(x) q(y|x))."""
-    law, size = target.law, len(proposal)
-    matrix, acceptance = np.zeros((size, size)), np.zeros(size)
-    for x in range(size):
-        for y in np.flatnonzero(proposal[x]):
-            ratio = law[y] * proposal[y, x] / (law[x] * proposal[x, y])
-            accepted = proposal[x, y] * min(1.0, ratio)
-            matrix[x, y] += accepted
-            matrix[x, x] += proposal[x, y] - accepted
-            acceptance[x] += accepted
-    return Law([matrix], acceptance)
-
-
-def normalised(weights: Matrix) -> Matrix:
-    return weights / weights.sum(-1, keepdims=True)
 
 
 def langevin_proposal(sampler: DULA | DMALA, target: Target) -> Matrix:
@@ -97,16 +76,6 @@ def stochastic_dula(sampler: StochasticDULA, target: Target) -> Law:
 
 def dmala(sampler: DMALA, target: Target) -> Law:
     return metropolis(langevin_proposal(sampler, target), target)
-
-
-def one_site_proposal(change: Matrix, target: Target) -> Matrix:
-    """Proportional to exp(change / 2) over the states that differ at one site."""
-    weights = np.zeros_like(change)
-    for x, y in itertools.permutations(range(len(change)), 2):
-        near = np.abs(target.z[y] - target.z[x]).max() <= getattr(target.domain, "window", inf)
-        if near and len(target.sites_changed(x, y)) == 1:
-            weights[x, y] = np.exp(change[x, y] / 2)
-    return normalised(weights)
 
 
 def locally_balanced(sampler: LocallyBalanced, target: Target) -> Law:
@@ -281,30 +250,3 @@ TABLE = [
     Row(RMALA(0.3, 0.5, "relaxation"), BINARY, None, "none", memory=RELAXED),
     Row(DiscreteSVGD(0.1, 0.5), BINARY, None, "none", memory=("position",)),
 ]
-
-
-class NoHostReads(TorchDispatchMode):
-    """Fails on any operation that makes the host wait for the device, or copies to it."""
-
-    READS = (
-        "_local_scalar_dense",
-        "nonzero",
-        "masked_select",
-        "unique",
-        "multinomial",
-        "lift_fresh",
-    )
-    READS += ("aten::equal", "allclose", "repeat_interleave.Tensor", "bincount")
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # noqa: ANN001, ANN204
-        name = func.name()
-        masks = (
-            [t for t in args[1] if t is not None]
-            if name.startswith("aten::index") and isinstance(args[1], (list, tuple))
-            else []
-        )
-        reads = any(read in name for read in self.READS) or any(
-            t.dtype == torch.bool for t in masks
-        )
-        assert not reads, f"{name} reads device data on the host"
-        return func(*args, **(kwargs or {}))

@@ -6,13 +6,14 @@ import math
 
 import pytest
 import torch
-from exactness import TABLE, NoHostReads
+from exactness import TABLE
 from targets import TARGETS
 from test_readme import ROOT, names, sampler_of, table
 from torch import Generator
 
 from latticework.data.base import Dataset
 from latticework.experiments.config.budget import Budget
+from latticework.experiments.exactness.guard import NoHostReads
 from latticework.experiments.figures.likelihood import progress
 from latticework.experiments.measures.exact import exact
 from latticework.experiments.results.record import Record

@@ -22,13 +22,14 @@ RUNNING = ["experiments.running", "experiments.config", "experiments.results"]
 MEASURES = ["experiments.measures", *RUNNING, *KERNELS, "data"]
 SAMPLING = ["experiments.sampling", *MEASURES]
 LEARNING = ["experiments.learning", *SAMPLING]
-TUNING = ["experiments.tuning", *KERNELS]
+EXACTNESS = ["experiments.exactness", *SAMPLING]
+TUNING = ["experiments.tuning", *SAMPLING]
 RESULTS = ["experiments.results", "experiments.measures.diagnostics"]
 TABLES = ["experiments.tables", *RESULTS]
 FIGURES = ["experiments.figures", *TABLES]
 CLAIMS = ["experiments.claims", *FIGURES]
 MAY_IMPORT = {
-    "__init__.py": [],
+    "__init__.py": ["experiments.sampling.sample"],
     "torchvision_ops.py": [],
     "data": ["data", "torchvision_ops"],
     "models": ["models", "torchvision_ops"],
@@ -44,6 +45,8 @@ MAY_IMPORT = {
     "experiments/measures/diagnostics.py": [],
     "experiments/sampling": SAMPLING,
     "experiments/sampling/engine.py": [*SAMPLING, "samplers.compiled"],
+    "experiments/exactness": EXACTNESS,
+    "experiments/exactness/targets.py": ["experiments.exactness", *KERNELS, "models.rbm"],
     "experiments/learning": LEARNING,
     "experiments/tuning": TUNING,
     "experiments/tasks": ["experiments.tasks", *LEARNING, *TUNING],
@@ -56,7 +59,7 @@ MAY_IMPORT = {
         "experiments.running.watch",
         *CLAIMS,
     ],
-    "run.py": ["experiments.config", "experiments.running"],
+    "run.py": ["experiments.config", "experiments.running", "scripts"],
     "scripts": ["scripts", "experiments"],
     "scripts/samplers_table.py": ["experiments", "samplers.base", "samplers.compiled", "models"],
     "scripts/peers": ["scripts.peers"],  # what others would write
@@ -82,6 +85,8 @@ WITHOUT_TORCH = (
     "scripts/figures.py",
     "scripts/report.py",
     "scripts/reproduce.py",
+    "scripts/trace.py",
+    "scripts/why.py",
 )
 
 

@@ -4,9 +4,9 @@ import logging
 
 import pytest
 import torch
-from exactness import NoHostReads
 
 from latticework.data.wordpiece import learn
+from latticework.experiments.exactness.guard import NoHostReads
 from latticework.experiments.tasks.text_infilling import from_blanks
 from latticework.models.infilling import TextInfilling
 from latticework.models.masked_lm import EMBEDDED, MaskedLM, untrained

@@ -12,11 +12,14 @@ import exactness
 import numpy as np
 import pytest
 import torch
-from exactness import TABLE, Law, NoHostReads, Row
-from scipy.stats import binom, chi2, norm
-from targets import EVERY, INTEGER, TARGETS, Asymmetric, Target
+from exactness import TABLE, Row
+from targets import EVERY, INTEGER, TARGETS
 from torch import Generator
 
+from latticework.experiments.exactness.counting import counts, largest_z, p_value
+from latticework.experiments.exactness.guard import NoHostReads
+from latticework.experiments.exactness.law import Law
+from latticework.experiments.exactness.targets import Asymmetric, Target
 from latticework.models.domain import Binary
 from latticework.samplers.base import Info, Sampler, State, UnsupportedModelError
 from latticework.samplers.block_gibbs import BlockGibbs
@@ -53,23 +56,6 @@ def stationary(matrix: np.ndarray) -> np.ndarray:
     size = len(matrix)
     equations = np.vstack([matrix.T - np.eye(size), np.ones(size)])
     return np.linalg.lstsq(equations, np.append(np.zeros(size), 1.0), rcond=None)[0].clip(0)
-
-
-def largest_z(count: np.ndarray, trials: int, probability: np.ndarray) -> float:
-    """The largest deviation of binomial counts, as the z-score of its exact tail probability."""
-    probability = probability.clip(0, 1)
-    below, above = (binom.cdf(count, trials, probability), binom.sf(count - 1, trials, probability))
-    return float(norm.isf(np.minimum(below, above).min()))
-
-
-def p_value(count: np.ndarray, law: np.ndarray) -> float:
-    """Chi-square test; states expected fewer than 5 times are pooled."""
-    expected = law * count.sum()
-    few = expected < 5
-    if few.any():
-        count = np.append(count[~few], count[few].sum())
-        expected = np.append(expected[~few], max(expected[few].sum(), 1e-9))
-    return float(chi2.sf(((count - expected) ** 2 / expected).sum(), len(count) - 1))
 
 
 def start(row: Row, target: Target, chains: int = 256, seed: int = 1):
@@ -128,28 +114,11 @@ def test_langevin_density_is_equation_1(name, step_size):
 # Real steps.
 
 
-def counts(row: Row, target: Target, steps: int, replicas: int) -> tuple[list[np.ndarray], Info]:
-    """Where `replicas` chains from each inner state are after 1, 2, ... steps; the first Info."""
-    rng, size = Generator().manual_seed(0), len(target.inner)
-    calls, repeats = (replicas, 1) if row.shared else (1, replicas)
-    x = target.states[target.inner].repeat_interleave(repeats, 0)
-    found = np.zeros((steps, size * len(target.z)), dtype=int)
-    source = np.arange(size).repeat(repeats) * len(target.z)
-    infos = []
-    for _ in range(calls):
-        state = row.sampler.init(x, target.model)
-        for step in range(steps):
-            state, info = row.sampler.step(state, target.model, rng)
-            infos.append(info)
-            found[step] += np.bincount(source + target.index(state.x), minlength=found.shape[1])
-    return list(found.reshape(steps, size, -1)), infos[0]
-
-
 @pairs(lambda row: row.law is not None)
 def test_steps_follow_the_enumerated_law(row, target):
     law = exact_law(row, target)
     replicas = 400 if row.shared else 100_000 // len(target.inner)
-    found, info = counts(row, target, len(law.after), replicas)
+    found, info = counts(row.sampler, target, len(law.after), replicas, row.shared)
     for count, after in zip(found, law.after, strict=True):
         assert largest_z(count, replicas, after[target.inner]) < 5
     if law.acceptance is None:
@@ -165,7 +134,7 @@ def test_the_step_test_can_fail(wrong):
     """Controls: a step size 4 % off, and the correction left out."""
     target = TARGETS["binary"]
     (after,) = exactness.dmala(DMALA(0.5), target).after
-    (count,), _ = counts(Row(wrong, ("binary",), None), target, 1, 50_000)
+    (count,), _ = counts(wrong, target, 1, 50_000)
     assert largest_z(count, 50_000, after) > 5
 
 

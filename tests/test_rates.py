@@ -4,9 +4,9 @@ import math
 
 import pytest
 import torch
-from exactness import NoHostReads
 from torch import Generator
 
+from latticework.experiments.exactness.guard import NoHostReads
 from latticework.models.ising import Lattice
 from latticework.models.rated_rbm import RatedRBM
 from latticework.models.rbm import RBM

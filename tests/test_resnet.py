@@ -4,10 +4,10 @@ import copy
 
 import pytest
 import torch
-from exactness import NoHostReads
 from torch import Generator, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from latticework.experiments.exactness.guard import NoHostReads
 from latticework.models.base import EnergyModel
 from latticework.models.resnet import ResNet
 from latticework.samplers.gibbs import Gibbs

@@ -5,9 +5,9 @@ import copy
 import pytest
 import torch
 from everyone import FEW, PAIRS
-from exactness import NoHostReads
 from torch import Generator
 
+from latticework.experiments.exactness.guard import NoHostReads
 from latticework.experiments.measures.metrics import Acceptance
 from latticework.experiments.sampling.annealing import anneal, linear
 from latticework.experiments.sampling.chain import run_chain

@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from exactness import NoHostReads
 from test_kernels import p_value
 from torch import Generator
 
+from latticework.experiments.exactness.guard import NoHostReads
 from latticework.experiments.learning.generated import examples
 from latticework.experiments.running.run import Run
 from latticework.models.ising import DenseIsing, Lattice

@@ -6,9 +6,10 @@ import math
 import numpy as np
 import pytest
 import torch
-from targets import TARGETS, Asymmetric
+from targets import TARGETS
 
 from latticework.experiments.config.budget import Budget
+from latticework.experiments.exactness.targets import Asymmetric
 from latticework.experiments.measures.occupancy import (
     Occupancy,
     independent_floor,

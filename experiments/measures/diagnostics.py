@@ -6,6 +6,8 @@ functions of NumPy arrays; no torch.
 
 import logging
 import warnings
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,16 +19,48 @@ def convergence(trace: NDArray) -> dict[str, NDArray]:
     Both are NaN for a coordinate that is constant within every chain, because its mixing cannot be
     judged. `constant` counts such coordinates.
     """
+    draws = trace.reshape(*trace.shape[:2], -1).transpose(1, 0, 2).astype(np.float64)
+    constant, found = _measured(
+        draws,
+        lambda arviz, data: {
+            "ess": arviz.ess(data, method="mean"),
+            "r_hat": arviz.rhat(data, method="split"),
+        },
+    )
+    return {**found, "constant": np.asarray(constant.sum())}
+
+
+def quantities(draws: NDArray) -> dict[str, NDArray]:
+    """Mean, error and mixing of each quantity of `draws` `[chains, draws, quantities]`.
+
+    `ess_bulk`, `ess_tail`, `r_hat` (rank-normalised, folded) and `mcse_mean` are ArviZ's. `stuck`
+    is true for a quantity that is constant within every chain; its diagnostics are NaN.
+    """
+    draws = draws.astype(np.float64)
+    stuck, found = _measured(
+        draws,
+        lambda arviz, data: {
+            "mcse_mean": arviz.mcse(data, method="mean"),
+            "ess_bulk": arviz.ess(data, method="bulk"),
+            "ess_tail": arviz.ess(data, method="tail"),
+            "r_hat": arviz.rhat(data, method="rank"),
+        },
+    )
+    return {"mean": draws.mean((0, 1)), "sd": draws.std((0, 1)), **found, "stuck": stuck}
+
+
+def _measured(
+    draws: NDArray, measures: Callable[[Any, Any], dict[str, Any]]
+) -> tuple[NDArray, dict[str, NDArray]]:
+    """Which quantities are constant within every chain, and ArviZ's measures; NaN for those."""
     logging.getLogger("arviz").setLevel(logging.WARNING)  # which of its parts are there
     import arviz  # takes seconds to import, and most runs need none of it
 
-    draws = trace.reshape(*trace.shape[:2], -1).transpose(1, 0, 2).astype(np.float64)
     constant = (draws == draws[:, :1]).all(axis=(0, 1))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # constant coordinates divide by zero
         warnings.filterwarnings("ignore", "More chains")  # [chains, draws] it is all the same
-        data = arviz.convert_to_dataset({"x": draws})
-        ess = arviz.ess(data, method="mean")["x"].to_numpy()
-        r_hat = arviz.rhat(data, method="split")["x"].to_numpy()
-    ess, r_hat = (np.where(constant, np.nan, values) for values in (ess, r_hat))
-    return {"ess": ess, "r_hat": r_hat, "constant": np.asarray(constant.sum())}
+        found = measures(arviz, arviz.convert_to_dataset({"x": draws}))
+    return constant, {
+        name: np.where(constant, np.nan, values["x"].to_numpy()) for name, values in found.items()
+    }

@@ -2,7 +2,8 @@
 
 import io
 import logging
-from collections.abc import Iterator
+import shlex
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,6 +16,7 @@ from omegaconf import DictConfig
 from PIL import Image
 
 from latticework.experiments.results.estimate import write
+from latticework.experiments.results.proof import Proof, attach, pdf_metadata, png_metadata
 from latticework.experiments.results.record import Record
 from latticework.experiments.results.style import mark_substitute
 
@@ -30,7 +32,9 @@ class Made(NamedTuple):
     wanting: str = ""
 
 
-def make_all(config: DictConfig, records: list[Record]) -> Iterator[Made]:
+def make_all(
+    config: DictConfig, records: list[Record], words: Sequence[str] = ()
+) -> Iterator[Made]:
     """Yield every figure, then every table, of the experiment `config`, made from `records`.
 
     An entry of `config.figures` or `config.tables` is a function of the records with its settings.
@@ -46,7 +50,18 @@ def make_all(config: DictConfig, records: list[Record]) -> Iterator[Made]:
                 continue
             if isinstance(made, Figure):
                 mark_substitute(made, records)
+                attach(made, Proof.of(str(name), command(config, words), records))
             yield Made(str(name), kind, made)
+
+
+def command(config: DictConfig, words: Sequence[str] = ()) -> str:
+    """The command that draws the figures of `config` from its records again.
+
+    `words` are the overrides of a command with its own settings.
+    """
+    shown = [f"experiment={config.name}", f"scale={config.get('scale', 'paper')}"]
+    shown += [word for word in words if not word.startswith(("experiment=", "scale="))]
+    return shlex.join(["python", "-m", "latticework.scripts.figures", *shown])
 
 
 def html_of(figure: Figure) -> str:
@@ -63,21 +78,25 @@ def png(figure: Figure, dpi: int) -> bytes:
     figure.savefig(drawn, dpi=dpi, facecolor="white")
     with Image.open(drawn) as image:
         few = image.convert("RGB").quantize(16 if page else 256, dither=Image.Dither.NONE)
-    few.save(small, "PNG", optimize=True)
+    few.save(small, "PNG", optimize=True, pnginfo=png_metadata(figure))
     return small.getvalue()
 
 
 def draw_all(
-    config: DictConfig, folder: Path, records: list[Record], within: str = ""
+    config: DictConfig,
+    folder: Path,
+    records: list[Record],
+    within: str = "",
+    words: Sequence[str] = (),
 ) -> list[Path]:
     """Write the figures and tables of the experiment `config`; return the paths of PNGs and CSVs.
 
     Figures go to `folder/figures/<name>.{png,pdf}`, tables to `folder/tables/<name>.{csv,md,tex}`,
-    or to their subfolder `within`. If the records do not suffice for an entry, it is skipped with a
-    warning.
+    or to their subfolder `within`. `words` are the overrides of a command with its own settings.
+    If the records do not suffice for an entry, it is skipped with a warning.
     """
     written = []
-    for name, kind, made, wanting in make_all(config, records):
+    for name, kind, made, wanting in make_all(config, records, words):
         if made is None:
             log.warning("%s was not drawn: %s", name, wanting)
             continue
@@ -86,11 +105,15 @@ def draw_all(
         if isinstance(made, pd.DataFrame):
             written.append(write(made, place / f"{name}.csv")[0])
             continue
-        target = place / f"{name}.png"
-        target.write_bytes(png(made, dpi=160))
-        made.savefig(target.with_suffix(".pdf"))
-        if html := html_of(made):
-            target.with_suffix(".html").write_text(html, encoding="utf-8")
-        mpl.pyplot.close(made)
-        written.append(target)
+        written.append(save(made, place / f"{name}.png"))
     return written
+
+
+def save(figure: Figure, target: Path) -> Path:
+    """Write the figure as PNG to `target` and as PDF beside it, with its proof; then close it."""
+    target.write_bytes(png(figure, dpi=160))
+    figure.savefig(target.with_suffix(".pdf"), metadata=pdf_metadata(figure))
+    if html := html_of(figure):
+        target.with_suffix(".html").write_text(html, encoding="utf-8")
+    mpl.pyplot.close(figure)
+    return target

@@ -50,7 +50,7 @@ def drawn(
     declares_all = bool(command.runs) and command.kinds <= sweep.kinds
     if declares_all or (wanted and {id(r) for r in wanted} <= {id(r) for r in mine}):
         return draw_all(config, folder, mine)
-    return draw_all(config, folder, wanted, f"{OWN}/{run_name(words, command.skipped)}")
+    return draw_all(config, folder, wanted, f"{OWN}/{run_name(words, command.skipped)}", words)
 
 
 def _experiment(config: DictConfig) -> Sweep:

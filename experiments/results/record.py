@@ -166,3 +166,38 @@ def _bundled(file: Path) -> list[Record]:
     root = zipfile.Path(archive)
     names = sorted(name for name in archive.namelist() if name.count("/") == 1)
     return [load(root / name.split("/")[0]) for name in names if name.endswith("/run.json")]
+
+
+def opened(place: str | Path) -> Record:
+    """The finished record that a user names: its folder, its run.json, or `<bundle>.zip/<run>`.
+
+    Its checksums are not verified; `damage` does so. Raises ValueError if there is none.
+    """
+    path = Path(place)
+    path = path.parent if path.name == "run.json" else path
+    bundle, run = path.parent, path.name
+    if bundle.suffix == ".zip" and bundle.is_file():
+        inside = zipfile.Path(zipfile.ZipFile(bundle)) / run
+        if (inside / "run.json").exists():
+            return Record(inside, json.loads((inside / "run.json").read_text()))
+        raise ValueError(f"{bundle} holds no run {run}")
+    if not (path / "run.json").is_file():
+        raise ValueError(
+            f"{path} is no finished record: it has no run.json; give the folder of a run, as in "
+            "outputs/<experiment>/<scale>/<run>, or <bundle>.zip/<run>"
+        )
+    return Record(path, json.loads((path / "run.json").read_text()))
+
+
+def fingerprint(record: Record) -> str:
+    """SHA-256 of a record: of run.json, which holds the checksums of the other files.
+
+    In a bundle, whose run.json holds none, and in records from before there were any, the other
+    files are hashed as well.
+    """
+    digest = hashlib.sha256((record.path / "run.json").read_bytes())
+    if "files" not in record.document:
+        for name in sorted(file.name for file in record.path.iterdir()):
+            if name.endswith(RESULTS):
+                digest.update(name.encode() + (record.path / name).read_bytes())
+    return digest.hexdigest()

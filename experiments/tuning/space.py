@@ -8,12 +8,21 @@ import dataclasses
 from pathlib import Path
 from typing import Any, get_type_hints
 
+from omegaconf import OmegaConf
 from optuna import Trial
 
+from latticework.experiments.config.options import CONF
 from latticework.samplers.base import Sampler
 
 Space = dict[str, dict[str, Any]]
+TUNE = CONF / "task" / "tune.yaml"
 MARK = "Tuned by task=tune"  # marks files that may be overwritten
+
+
+def spaces() -> dict[str, Space]:
+    """The search space of each sampler, by its name in conf/sampler: those of task=tune."""
+    task: Any = OmegaConf.load(TUNE)
+    return OmegaConf.to_container(task.search)  # type: ignore[return-value]
 
 
 def check_space(sampler: Sampler, space: Space, name: str) -> None:

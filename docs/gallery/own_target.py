@@ -1,0 +1,35 @@
+# %% [markdown]
+# # Your own target
+#
+# Choose about 5 of 20 items, preferably valuable ones. A target is a function of states
+# `[chains, 20]` that returns `[chains]`.
+
+# %%
+import torch
+
+import latticework
+
+values = torch.linspace(-2, 2, 20)
+
+
+def log_prob(x):
+    return x @ values - (x.sum(-1) - 5) ** 2 / 2
+
+
+# %% [markdown]
+# Chains start at random and take 500 steps before the first draw.
+
+# %%
+result = latticework.sample(log_prob, "dmala", sites=20, chains=8, steps=1500, burn_in=500)
+print(result)
+
+# %% [markdown]
+# R-hat near 1 says that the chains agree. ESS says how many independent draws they are worth.
+
+# %%
+summary = result.summary()
+print(summary.iloc[[0, 1, 10, 20]])
+
+# %%
+chosen = result.draws.sum(-1).mean()
+print(f"items chosen on average: {chosen:.2f}")

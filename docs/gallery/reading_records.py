@@ -1,0 +1,33 @@
+# %% [markdown]
+# # Reading records with pandas
+#
+# The runs behind each figure are committed as a bundle. `load_all` reads a bundle, or a folder of
+# outputs.
+
+# %%
+import pandas as pd
+
+from latticework.experiments.results.record import BUNDLES, load_all
+
+records = load_all(BUNDLES / "ising_sampling.zip")
+print(len(records), "runs; the first has the columns", list(records[0].metrics.columns))
+
+# %% [markdown]
+# One table of all runs, with the sampler and the seed of each.
+
+# %%
+table = pd.concat(
+    [
+        record.metrics.assign(sampler=record.choices["sampler"], seed=record.config["seed"])
+        for record in records
+    ]
+)
+
+# %% [markdown]
+# The final error of each sampler: mean and standard deviation over seeds (Zhang et al. 2022, Figure
+# 3).
+
+# %%
+final = table[table["step"] == table["step"].max()]
+ranking = final.groupby("sampler")["log_rmse"].agg(["mean", "std", "count"]).sort_values("mean")
+print(ranking.round(3))

@@ -1,0 +1,72 @@
+"""Objects in a user's own files, named on a command line as `file.py:Name`. Imports no torch."""
+
+import importlib.util
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from latticework.experiments.config.errors import nearest
+from latticework.experiments.config.options import option
+
+
+def loaded(text: str) -> Any:
+    """The object that `file.py:Name` names.
+
+    The file is executed as a module; files beside it can be imported. Raises ValueError if the
+    text has another form, there is no such file, or the file has no such name.
+    """
+    place, separator, name = text.rpartition(":")
+    if not separator or not place.endswith(".py"):
+        raise ValueError(f"{text!r} does not name an object in a file; write file.py:Name")
+    module = _module(Path(place).resolve())
+    if not hasattr(module, name):
+        own = [key for key in vars(module) if not key.startswith("_")]
+        raise ValueError(f"{place} has no {name}: {nearest(name, own)}")
+    return getattr(module, name)
+
+
+def sampler_named(text: str, fields: dict[str, Any] | None = None) -> Any:
+    """The sampler `file.py:Name`, or that of conf/sampler/<name>.yaml, with the given fields.
+
+    A class is called with the fields; an object takes none, which raises ValueError.
+    """
+    from hydra.utils import instantiate
+
+    fields = fields or {}
+    if ".py:" not in text:
+        return instantiate(option("sampler", text), _convert_="all", **fields)
+    found = loaded(text)
+    if isinstance(found, type):
+        return found(**fields)
+    if fields:
+        raise ValueError(f"{text} is no class, so it takes no settings: {', '.join(fields)}")
+    return found
+
+
+def settings(words: Sequence[str]) -> dict[str, Any]:
+    """The words `key=value` as a dictionary; values are read as YAML, with .inf for infinity."""
+    found = {}
+    for word in words:
+        key, separator, value = word.partition("=")
+        if not separator:
+            raise ValueError(f"{word!r} is not a setting; write key=value")
+        found[key] = yaml.safe_load(value)
+    return found
+
+
+def _module(file: Path) -> Any:
+    if not file.is_file():
+        raise ValueError(f"there is no file {file}")
+    name = f"_of_the_user_{file.stem}"
+    spec = importlib.util.spec_from_file_location(name, file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look their module up
+    if str(file.parent) not in sys.path:
+        sys.path.insert(0, str(file.parent))
+    spec.loader.exec_module(module)
+    return module

@@ -1,0 +1,45 @@
+"""A guard against steps that read device data on the host."""
+
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+
+class HostReadError(AssertionError):
+    """A step read device data on the host."""
+
+
+class NoHostReads(TorchDispatchMode):
+    """A context that raises HostReadError for an operation that reads device data on the host.
+
+    Such an operation makes the host wait for the device, or copies to it. It cannot be part of a
+    captured CUDA graph.
+    """
+
+    READS = (
+        "_local_scalar_dense",
+        "nonzero",
+        "masked_select",
+        "unique",
+        "multinomial",
+        "lift_fresh",
+        "aten::equal",
+        "allclose",
+        "repeat_interleave.Tensor",
+        "bincount",
+    )
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = func.name()
+        masks = (
+            [t for t in args[1] if t is not None]
+            if name.startswith("aten::index") and isinstance(args[1], (list, tuple))
+            else []
+        )
+        reads = any(read in name for read in self.READS) or any(
+            t.dtype == torch.bool for t in masks
+        )
+        if reads:
+            raise HostReadError(f"{name} reads device data on the host")
+        return func(*args, **(kwargs or {}))

@@ -1,0 +1,50 @@
+"""The exact law of one step, written as a transition matrix over the listed states of a target.
+
+The functions here build such matrices in NumPy and float64 from a paper's formulas. They share
+nothing with `samplers` and `models.domain`, so that a test can compare the two.
+"""
+
+import itertools
+from math import inf
+from typing import NamedTuple
+
+import numpy as np
+
+from latticework.experiments.exactness.targets import Target
+
+Matrix = np.ndarray  # [states, states], rows sum to 1
+
+
+class Law(NamedTuple):
+    """What a sampler does from `init`: its transition matrix after 1, 2, ... steps."""
+
+    after: list[Matrix]
+    acceptance: np.ndarray | None = None  # [states], the mean of accept_prob in the first step
+
+
+def metropolis(proposal: Matrix, target: Target) -> Law:
+    """Eq. (3) of Zhang et al.: accept y with probability min(1, pi(y) q(x|y) / pi(x) q(y|x))."""
+    law, size = target.law, len(proposal)
+    matrix, acceptance = np.zeros((size, size)), np.zeros(size)
+    for x in range(size):
+        for y in np.flatnonzero(proposal[x]):
+            ratio = law[y] * proposal[y, x] / (law[x] * proposal[x, y])
+            accepted = proposal[x, y] * min(1.0, ratio)
+            matrix[x, y] += accepted
+            matrix[x, x] += proposal[x, y] - accepted
+            acceptance[x] += accepted
+    return Law([matrix], acceptance)
+
+
+def normalised(weights: Matrix) -> Matrix:
+    return weights / weights.sum(-1, keepdims=True)
+
+
+def one_site_proposal(change: Matrix, target: Target) -> Matrix:
+    """Proportional to exp(change / 2) over the states that differ at one site."""
+    weights = np.zeros_like(change)
+    for x, y in itertools.permutations(range(len(change)), 2):
+        near = np.abs(target.z[y] - target.z[x]).max() <= getattr(target.domain, "window", inf)
+        if near and len(target.sites_changed(x, y)) == 1:
+            weights[x, y] = np.exp(change[x, y] / 2)
+    return normalised(weights)

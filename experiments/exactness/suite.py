@@ -1,0 +1,430 @@
+"""The exactness suite for any sampler on any target whose states can be listed.
+
+What must hold (Robert and Casella, "Monte Carlo Statistical Methods", 2004, Chapter 6): a step
+leaves the target pi invariant, and every site moves. Detailed balance is reported, because a
+sweep over the sites is exact without it. With `law`, the transition matrix of one step written from
+a paper, the step from every state is compared with it. The other checks are the rules of
+`samplers.base`.
+
+Chains start from exact draws of pi, so the counts are binomial and their tests are exact:
+
+    invariance        the number of chains in state y after a step is Binomial(chains, pi(y))
+    detailed balance  of the chains that moved between x and y, Binomial(n, 1/2) moved from x to y
+    law of one step   of the chains from x, Binomial(n, P(x, y)) are in y after a step
+
+Each decision compares a two-sided tail probability with `level`. Chains of a call may share random
+numbers, such as the block of a random scan, if a step is exact for each value of them.
+"""
+
+import copy
+import io
+import random
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Generator, Tensor
+from torch.utils import _pytree as pytree
+
+from latticework.experiments.exactness.counting import counts, tails
+from latticework.experiments.exactness.guard import HostReadError, NoHostReads
+from latticework.experiments.exactness.law import Law
+from latticework.experiments.exactness.targets import Target
+from latticework.experiments.running.memory import captured
+from latticework.experiments.sampling.chain import Chain
+from latticework.experiments.sampling.poison import Poisoned
+from latticework.samplers.base import Sampler
+
+Status = Literal["ok", "fails", "no", "-"]  # "no": does not hold and need not; "-": not examined
+LATER = 8  # steps after which invariance is tested a second time
+FEW = 1000  # chains of a sampler that is not exact; some cost chains^2
+SEARCH = (1024, 64)  # chains and steps in which every site must change
+
+
+@dataclass(frozen=True)
+class Flow:
+    """Chains that move from one state to another in a step: the expected and the observed share."""
+
+    x: list
+    y: list
+    expected: float
+    observed: float
+    z: float
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The outcome of a check, with its details and the flow that shows a wrong step."""
+
+    check: str
+    status: Status
+    detail: str = ""
+    flow: Flow | None = None
+
+
+@dataclass(frozen=True)
+class Examination:
+    """A sampler on a target, and how much is counted.
+
+    `level` is the probability at which one count of a right sampler is called wrong.
+    """
+
+    sampler: Sampler
+    target: Target
+    level: float
+    law: Callable[[Sampler, Target], Law | np.ndarray] | None = None
+    chains: int = 200_000
+    seed: int = 0
+
+    @property
+    def exact(self) -> bool:
+        return self.sampler.exact
+
+    @property
+    def counted(self) -> int:
+        """The number of chains that are counted; few for a sampler that is not said to be exact."""
+        return self.chains if self.exact else min(self.chains, FEW)
+
+    def outcomes(self) -> Iterator[Outcome]:
+        """Every check in turn. An exception in a check is its failure."""
+        for name, check in CHECKS.items():
+            try:
+                with torch.no_grad():
+                    yield check(self, name)
+            except Exception as error:  # noqa: BLE001 - whatever a user's sampler raises
+                yield Outcome(
+                    name, "fails", f"raised {type(error).__name__}: {error}{where(error)}"
+                )
+
+    def rng(self, purpose: int = 0) -> Generator:
+        return Generator().manual_seed(self.seed * 1000 + purpose)
+
+    def start(self, chains: int = 64) -> Tensor:
+        """Exact draws from the target, `[chains, *shape]`."""
+        return self.target.draw(self.target.law, chains, self.rng(1))
+
+    def fresh(self) -> Sampler:
+        """A copy of the sampler as it was given."""
+        return copy.deepcopy(self.sampler)
+
+    def after(self, x: Tensor, steps: int, sampler: Sampler | None = None, purpose: int = 2) -> Any:
+        """The state after `steps` steps from `x`."""
+        sampler, rng = sampler or self.fresh(), self.rng(purpose)
+        state = sampler.init(x, self.target.model)
+        for _ in range(steps):
+            state, _ = sampler.step(state, self.target.model, rng)
+        return state
+
+    @cached_property
+    def moves(self) -> list[np.ndarray]:
+        """The indices of the states of all chains at the start, after 1 and after LATER steps.
+
+        Index -1 is a state that is not listed, such as one outside the domain.
+        """
+        with torch.no_grad():
+            sampler, rng = self.fresh(), self.rng(3)
+            x = self.target.draw(self.target.law, self.counted, rng)
+            state = sampler.init(x.clone(), self.target.model)
+            found = [self.target.index(x)]
+            for step in range(1, LATER + 1):
+                state, _ = sampler.step(state, self.target.model, rng)
+                if step in (1, LATER):
+                    found.append(self.target.locate(state.x))
+        return found
+
+    @cached_property
+    def balance(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Pairs x < y between which chains moved, `[pairs, 2]`; moves x to y and y to x, `[pairs]`.
+
+        The pairs are ordered by the number of sites in which their states differ.
+        """
+        size, (before, after, _) = len(self.target.z), self.moves
+        listed = after >= 0
+        moved = np.bincount(before[listed] * size + after[listed], minlength=size * size)
+        moved = moved.reshape(size, size)
+        pairs = np.argwhere(np.triu(moved + moved.T, 1))
+        distance = [len(self.target.sites_changed(x, y)) for x, y in pairs]
+        pairs = pairs[np.argsort(distance, kind="stable")]
+        x, y = pairs.T
+        return pairs, moved[x, y], moved[y, x]
+
+    def flow(self, x: int, y: int, expected: float, observed: float, z: float) -> Flow:
+        states = self.target.states
+        return Flow(states[x].tolist(), states[y].tolist(), expected, observed, z)
+
+
+def decisions_of(target: Target, law: bool) -> int:
+    """The number of decisions on counts for one target."""
+    size = len(target.z)
+    return 2 * (size + 1) + size * (size - 1) // 2 + (len(target.inner) * size if law else 0)
+
+
+# The checks. Each returns its outcome, or raises.
+
+
+def valid(case: Examination, name: str) -> Outcome:
+    """States in the domain, of the shape of x, and acceptance probabilities in [0, 1]."""
+    sampler, x, rng = case.fresh(), case.start(), case.rng(2)
+    state = sampler.init(x, case.target.model)
+    for step in range(1, 11):
+        state, info = sampler.step(state, case.target.model, rng)
+        if state.x.shape != x.shape:
+            return Outcome(
+                name,
+                "fails",
+                f"state.x must have the shape {list(x.shape)}, got {list(state.x.shape)}",
+            )
+        case.target.domain.check(state.x)
+        accept = info.accept_prob
+        if accept.shape != (len(x),) or not ((accept >= 0) & (accept <= 1)).all():
+            return Outcome(
+                name,
+                "fails",
+                f"info.accept_prob must be [{len(x)}] numbers in [0, 1], got "
+                f"{list(accept.shape)} with {accept.min():g} to {accept.max():g} in step {step}",
+            )
+    return Outcome(name, "ok")
+
+
+def one_step(case: Examination, name: str) -> Outcome:
+    """The step from every state against the given transition matrix."""
+    if case.law is None:
+        return Outcome(name, "-", "no --law was given")
+    law = case.law(case.sampler, case.target)
+    matrix = np.asarray(law.after[0] if isinstance(law, Law) else law)
+    size, inner = len(case.target.z), case.target.inner
+    if matrix.shape != (size, size) or not np.allclose(matrix.sum(1), 1):
+        raise ValueError(
+            f"the law must be a matrix [{size}, {size}] whose rows sum to 1, got {matrix.shape}"
+        )
+    each = max(1, case.chains // len(inner))
+    (count,), _ = counts(case.fresh(), case.target, 1, each)
+    p = 2 * tails(count, each, matrix[inner])
+    if p.min() >= case.level:
+        return Outcome(name, "ok", f"{each} steps from each of {len(inner)} states")
+    cells = np.argwhere(p < case.level)
+    distance = np.array([len(case.target.sites_changed(inner[row], y)) or size for row, y in cells])
+    row, y = cells[np.lexsort((p[tuple(cells.T)], distance))[0]]
+    x, expected = inner[row], matrix[inner[row], y]
+    z = (count[row, y] - each * expected) / np.sqrt(max(each * expected * (1 - expected), 1e-12))
+    pi = case.target.law[x]
+    flow = case.flow(x, y, pi * expected, pi * count[row, y] / each, float(z))
+    return Outcome(name, "fails", f"{len(cells)} of {p.size} transitions differ from the law", flow)
+
+
+def invariance(case: Examination, name: str) -> Outcome:
+    """Chains that start from exact draws are still such draws after a step, and after LATER."""
+    law = np.append(case.target.law / case.target.law.sum(), 0.0)  # the last entry: not listed
+    for steps, index in zip((1, LATER), case.moves[1:], strict=True):
+        count = np.bincount(index % len(law), minlength=len(law))
+        p = 2 * tails(count, case.counted, law)
+        if p.min() >= case.level:
+            continue
+        worst = int(p.argmin())
+        state = "outside the listed states"
+        if worst < len(case.target.states):
+            state = f"at {case.target.states[worst].tolist()}"
+        distance = np.abs(count / case.counted - law).sum() / 2
+        bias = f"total variation distance from the target {distance:.2g}"
+        if not case.exact:
+            return Outcome(name, "no", f"{bias} after {steps} step{'s' * (steps > 1)}")
+        detail = (
+            f"after {steps} step{'s' * (steps > 1)} from exact draws, {count[worst]} of "
+            f"{case.counted} chains are {state}, expected {case.counted * law[worst]:.1f}; {bias}"
+        )
+        return Outcome(name, "fails", detail, unbalanced(case))
+    return Outcome(name, "ok", f"{case.counted} chains, after 1 and {LATER} steps")
+
+
+def detailed_balance(case: Examination, name: str) -> Outcome:
+    """As many chains move from x to y as from y to x, in the first step from exact draws."""
+    flow = unbalanced(case)
+    pairs, *_ = case.balance
+    if flow is None:
+        return Outcome(name, "ok", f"{len(pairs)} pairs of states")
+    return Outcome(name, "no", "need not hold: a sweep is exact without it", flow)
+
+
+def unbalanced(case: Examination) -> Flow | None:
+    """The pair with the fewest differing sites whose two flows differ, and of those the worst."""
+    pairs, there, back = case.balance
+    if not len(pairs):
+        return None
+    p = 2 * tails(there, there + back, np.full(len(there), 0.5))
+    wrong = np.flatnonzero(p < case.level)
+    if not len(wrong):
+        return None
+    sites = np.array([len(case.target.sites_changed(*pair)) for pair in pairs[wrong]])
+    worst = wrong[np.lexsort((p[wrong], sites))[0]]
+    total = there[worst] + back[worst]
+    z = (there[worst] - back[worst]) / np.sqrt(total)
+    share = 1 / case.counted
+    x, y = pairs[worst]
+    return case.flow(x, y, float(total / 2 * share), float(there[worst] * share), float(z))
+
+
+def moving(case: Examination, name: str) -> Outcome:
+    """Every site changes in some chain, from starts all over the domain."""
+    chains, steps = SEARCH
+    possible = np.isfinite(case.target.log_prob)
+    possible = np.isin(np.arange(len(possible)), case.target.inner) & possible
+    sampler, rng = case.fresh(), case.rng(4)
+    x = case.target.draw(possible / possible.sum(), chains, rng)
+    state, before = sampler.init(x.clone(), case.target.model), x
+    changed = torch.zeros(case.target.domain.dim, dtype=torch.bool)
+    for _ in range(steps):
+        state, _ = sampler.step(state, case.target.model, rng)
+        different = (state.x != before).view(chains, len(changed), -1)
+        changed |= different.any(-1).any(0)
+        before = state.x.clone()
+    stuck = [site for site in np.flatnonzero(~changed.numpy()) if case.target.is_free(int(site))]
+    if not stuck:
+        return Outcome(name, "ok", f"{chains} chains, {steps} steps")
+    sites = ", ".join(map(str, stuck))
+    return Outcome(
+        name, "fails", f"{chains} chains never changed these sites in {steps} steps: {sites}"
+    )
+
+
+def cached(case: Examination, name: str) -> Outcome:
+    """A state's `log_prob` and `grad` are those of its x after steps."""
+    state, model = case.after(case.start(), 10), case.target.model
+    fields = {"log_prob", "grad"} & set(getattr(state, "_fields", ()))
+    values = {"log_prob": model.log_prob(state.x)}
+    if case.sampler.uses_gradient:
+        values["grad"] = model.log_prob_and_grad(state.x)[1]
+    fields &= set(values)
+    if not fields:
+        return Outcome(name, "-", "the state holds neither log_prob nor grad")
+    for field in sorted(fields):
+        error = (getattr(state, field) - values[field]).abs().max()
+        if not error <= 1e-3 * (1 + values[field].abs().max()):
+            return Outcome(
+                name, "fails", f"state.{field} is off by {error:.3g} from that of state.x"
+            )
+    return Outcome(name, "ok", ", ".join(sorted(fields)))
+
+
+def aliasing(case: Examination, name: str) -> Outcome:
+    """`init` leaves x as it is, and no step reads the memory of an earlier state."""
+    x = case.start()
+    given = x.clone()
+    plain = case.after(x, 10)
+    if not torch.equal(x, given):
+        return Outcome(
+            name,
+            "fails",
+            "a step changed the x given to init; copy it in `at` if steps overwrite state.x",
+        )
+    poisoned = case.after(x, 10, Poisoned(case.fresh()))
+    if not alike(plain, poisoned):
+        return Outcome(
+            name,
+            "fails",
+            "other draws when each old state is overwritten after the step: some step reads the "
+            "memory of an earlier state; copy what must outlive a step into the new state",
+        )
+    return Outcome(name, "ok")
+
+
+def host_reads(case: Examination, name: str) -> Outcome:
+    """A step makes no host read, so it can be captured as a CUDA graph."""
+    sampler, rng, model = case.fresh(), case.rng(2), case.target.model
+    state = sampler.init(case.start(8), model)
+    try:
+        with NoHostReads():
+            model.log_prob(case.target.states)
+    except HostReadError as error:
+        return Outcome(name, "-", f"the target itself reads: {error}{where(error)}")
+    try:
+        with NoHostReads():
+            for _ in range(2):
+                state, _ = sampler.step(state, model, rng)
+    except HostReadError as error:
+        return Outcome(name, "fails", f"{error}{where(error)}")
+    return Outcome(name, "ok")
+
+
+def where(error: Exception) -> str:
+    """The line of code that raised `error`, outside PyTorch and this package's checks."""
+    lines = [
+        line
+        for line in traceback.extract_tb(error.__traceback__)
+        if not any(part in line.filename for part in ("/torch/", "/exactness/"))
+    ]
+    return f" (line {lines[-1].lineno} of {lines[-1].filename}: {lines[-1].line})" if lines else ""
+
+
+def seeded(case: Examination, name: str) -> Outcome:
+    """All chance comes from the generator passed last."""
+    found = []
+    before = random.getstate(), np.random.get_state()  # noqa: NPY002 - whether it is touched
+    with torch.random.fork_rng(devices=[]):
+        for seed in (1, 2):
+            torch.manual_seed(seed)
+            untouched = torch.get_rng_state()
+            found.append(case.after(case.start(), 5))
+            if not torch.equal(untouched, torch.get_rng_state()):
+                return Outcome(
+                    name,
+                    "fails",
+                    "a step draws from PyTorch's global generator; pass generator=rng",
+                )
+    after = random.getstate(), np.random.get_state()  # noqa: NPY002
+    if repr(before) != repr(after):
+        return Outcome(name, "fails", "a step draws from Python's or NumPy's global generator")
+    if not alike(*found):
+        return Outcome(name, "fails", "two runs with the same seed differ")
+    return Outcome(name, "ok")
+
+
+def resumes(case: Examination, name: str) -> Outcome:
+    """Chains restored from a checkpoint, with a new sampler object, go on bit for bit."""
+    x, model = case.start(), case.target.model
+
+    def chain(seed: int) -> Chain:
+        return Chain(case.fresh(), model, x, Generator().manual_seed(seed), every=1)
+
+    whole = chain(5)
+    for _ in range(3):
+        whole.advance()
+    buffer = io.BytesIO()
+    torch.save(captured(whole), buffer)
+    buffer.seek(0)
+    again = chain(6)
+    again.load_state_dict(torch.load(buffer, weights_only=True))
+    for _ in range(3):
+        whole.advance()
+        again.advance()
+    if alike(whole.state, again.state):
+        return Outcome(name, "ok")
+    return Outcome(
+        name,
+        "fails",
+        "chains restored from a checkpoint continue differently; keep all memory in the state "
+        "and none on self",
+    )
+
+
+def alike(one: Any, other: Any) -> bool:
+    """Whether two states have equal bits."""
+    pairs = zip(pytree.tree_leaves(one), pytree.tree_leaves(other), strict=True)
+    return all(torch.equal(a, b) for a, b in pairs)
+
+
+CHECKS: dict[str, Callable[[Examination, str], Outcome]] = {
+    "valid states": valid,
+    "law of one step": one_step,
+    "invariance": invariance,
+    "detailed balance": detailed_balance,
+    "every site moves": moving,
+    "cached values": cached,
+    "states not aliased": aliasing,
+    "no host reads": host_reads,
+    "chance from rng": seeded,
+    "resumes exactly": resumes,
+}

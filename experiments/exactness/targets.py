@@ -1,0 +1,139 @@
+"""Small targets whose states can be listed: asymmetric, not quadratic, one on every domain.
+
+On such a target no sampler is exact by accident, and everything a test needs of it is known in
+float64 from `forward` alone: log-probabilities, their autograd gradient, the law.
+"""
+
+import copy
+import itertools
+from collections.abc import Callable
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Generator, Tensor
+
+from latticework.models.base import EnergyModel
+from latticework.models.domain import Binary, Categorical, Domain, Integer, Ordinal
+from latticework.models.rbm import RBM
+
+
+class Asymmetric(EnergyModel):
+    """log pi(x) = b'z + z'Jz + 0.6 cos(2 c'z) - width |z|^2, with z = x flattened."""
+
+    linear: Tensor
+    pair: Tensor
+    wave: Tensor
+
+    def __init__(self, domain: Domain, scale: float = 1.0, width: float = 0.0, seed: int = 7):
+        super().__init__()
+        self.domain, self.width = domain, width
+        size, rng = int(np.prod(domain.shape)), Generator().manual_seed(seed)
+        self.register_buffer("linear", torch.randn(size, generator=rng) * scale)
+        self.register_buffer("pair", torch.randn(size, size, generator=rng) * 0.6 * scale**2)
+        self.register_buffer("wave", torch.randn(size, generator=rng) * scale)
+
+    def forward(self, x: Tensor) -> Tensor:
+        z = x.flatten(1)
+        smooth = z @ self.linear + ((z @ self.pair - self.width * z) * z).sum(-1)
+        return smooth + 0.6 * torch.cos(2 * z @ self.wave)
+
+
+class Target:
+    """A model with its states, `[n, *shape]`, and its values there as NumPy arrays in float64.
+
+    `inner` lists the states from which one step cannot leave the list. That is all of them but on
+    an infinite domain, of which only a `box` of values is listed, whose edge has next to no mass.
+    """
+
+    def __init__(self, model: EnergyModel, box: range | None = None) -> None:
+        self.model, self.domain = model, model.domain
+        dim = self.domain.dim
+        values = self.domain.values() if box is None else torch.tensor(box).float()
+        index = torch.tensor(list(itertools.product(range(len(values)), repeat=dim)))
+        self.states = values[index]
+        self.inner = np.arange(len(self.states))
+        if box is not None and isinstance(self.domain, Integer):
+            reach = 2 * self.domain.window  # LB-1 looks a window beyond the state it proposes
+            low, high = self.states.amin(-1) - reach, self.states.amax(-1) + reach
+            bounded = self.domain.low is not None
+            inside = ((low >= box[0]) | bounded) & (high <= box[-1])
+            self.inner = np.flatnonzero(inside.numpy())
+
+        self.log_prob = self._evaluated().detach().double().numpy()
+        self.law = torch.from_numpy(self.log_prob).softmax(0).numpy()
+        self.z = self.states.double().flatten(1).numpy()  # flat states, as the formulas read them
+        self._least, self._radix = self.z.min(), int(self.z.max() - self.z.min()) + 1
+        keys = self._keys(self.z)
+        self._order = keys.argsort()
+        self._sorted = keys[self._order]
+
+    def _evaluated(self, x: Tensor | None = None) -> Tensor:
+        """The log-probability at `x`, float64; of a function that takes only float32, in that."""
+        x = self.states.double() if x is None else x
+        try:
+            return copy.deepcopy(self.model).double()(x)
+        except RuntimeError:
+            return self.model(x.float())
+
+    @cached_property
+    def grad(self) -> np.ndarray:
+        """The gradient at each state, flat, `[states, dim]`."""
+        x = self.states.double().requires_grad_()
+        (grad,) = torch.autograd.grad(self._evaluated(x).sum(), x)
+        return grad.flatten(1).numpy()
+
+    def locate(self, x: Tensor) -> np.ndarray:
+        """The index of each row of `x` among the states; -1 for a row that is not listed."""
+        keys = self._keys(x.flatten(1).double().numpy())
+        place = np.searchsorted(self._sorted, keys).clip(max=len(self._sorted) - 1)
+        return np.where(self._sorted[place] == keys, self._order[place], -1)
+
+    def _keys(self, z: np.ndarray) -> np.ndarray:
+        """A whole number for each row of `z` that tells listed states apart; -1 for other rows."""
+        digits = z - self._least
+        listed = (digits == digits.round()) & (digits >= 0) & (digits < self._radix)
+        whole = np.where(listed, digits, 0).astype(np.int64)
+        return np.where(listed.all(1), whole @ self._radix ** np.arange(z.shape[1]), -1)
+
+    def index(self, x: Tensor) -> np.ndarray:
+        """As `locate`. AssertionError if a row is not listed."""
+        index = self.locate(x)
+        assert (index >= 0).all(), "not a listed state of the domain"
+        return index
+
+    def draw(self, law: np.ndarray, count: int, rng: Generator) -> Tensor:
+        """Independent draws from a law over the states, `[count, *shape]`."""
+        drawn = torch.multinomial(torch.from_numpy(law), count, replacement=True, generator=rng)
+        return self.states[drawn]
+
+    def is_free(self, site: int) -> bool:
+        """Whether the target gives some probability to several values of the site."""
+        values = self.z.reshape(len(self.z), self.domain.dim, -1)[:, site]
+        return len(np.unique(values[self.law > 1e-3], axis=0)) > 1
+
+    def sites_changed(self, x: int, y: int) -> list[int]:
+        """The sites at which two states differ."""
+        different = (self.z[x] != self.z[y]).reshape(self.domain.dim, -1)
+        return list(np.flatnonzero(different.any(-1)))
+
+
+def _rbm() -> RBM:
+    model, rng = RBM(4, 3), Generator().manual_seed(2)
+    for parameter in model.parameters():
+        parameter.normal_(generator=rng)
+    return model
+
+
+# A target of each kind of state space, made when asked for.
+SMALL: dict[str, Callable[[], Target]] = {
+    "binary": lambda: Target(Asymmetric(Binary(3))),
+    "spins": lambda: Target(Asymmetric(Binary(3, -1, 1), scale=0.7)),
+    "categorical": lambda: Target(Asymmetric(Categorical(2, 3))),
+    "ordinal": lambda: Target(Asymmetric(Ordinal(2, 4), scale=0.6, width=0.3)),
+    "integers": lambda: Target(
+        Asymmetric(Integer(1, window=2), scale=0.8, width=0.6), range(-11, 12)
+    ),
+    "naturals": lambda: Target(Asymmetric(Integer(2, low=0), scale=0.6, width=0.6), range(9)),
+    "rbm": lambda: Target(_rbm()),
+}

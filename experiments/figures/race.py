@@ -1,0 +1,34 @@
+"""The figure of a race: effective samples a second and an evaluation, with intervals."""
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from latticework.experiments.results.style import SAMPLERS, colour, new_figure
+
+UNITS = {"second": "effective samples a second", "evaluation": "effective samples an evaluation"}
+
+
+def race(table: pd.DataFrame, title: str) -> Figure:
+    """One row a ranked sampler, best at the top; a dot is the mean over seeds, a bar its interval.
+
+    `table` has the columns sampler, rank, and for each of UNITS ess_per_<unit>, _low and _high.
+    """
+    shown = table[table["rank"] != "-"].iloc[::-1]
+    figure, axes = new_figure(2, height=0.8 + 0.32 * max(2, len(shown)))
+    for ax, (unit, label) in zip(axes, UNITS.items(), strict=True):
+        for place, row in enumerate(shown.to_dict("records")):
+            mean, low, high = (row[f"ess_per_{unit}{part}"] for part in ("", "_low", "_high"))
+            error = [[mean - low], [high - mean]]
+            own = colour((row["sampler"], 0))
+            ax.errorbar(mean, place, xerr=error, fmt="o", color=own, capsize=3, markersize=5)
+        names = [SAMPLERS.get(name, ("", name, ""))[1] for name in shown["sampler"]]
+        labels = [f"{rank}  {name}" for rank, name in zip(shown["rank"], names, strict=True)]
+        ax.set_yticks(range(len(shown)), labels if ax is axes[0] else [])
+        ax.set_ylim(-0.6, max(1, len(shown)) - 0.4)
+        if len(shown):
+            ax.set_xscale("log")
+        ax.tick_params(which="both", labelsize=8)
+        ax.set_xlabel(label, fontsize=8)
+        ax.grid(axis="x", linewidth=0.4)
+    figure.suptitle(title, fontsize=9)
+    return figure

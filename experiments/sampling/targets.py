@@ -1,0 +1,137 @@
+"""Targets from what a user has: a function of a tensor, a module, or an EnergyModel."""
+
+import copy
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from latticework.models.base import EnergyModel, Function
+from latticework.models.domain import Binary, Categorical, Domain, Integer, Ordinal
+from latticework.samplers.base import Sampler, UnsupportedModelError
+from latticework.samplers.checks import check_start
+
+WRITTEN: dict[str, Callable[..., Domain]] = {  # domains as words of a command line
+    "binary": Binary,
+    "spins": lambda sites: Binary(sites, -1, 1),
+    "categorical": Categorical,
+    "ordinal": Ordinal,
+    "integers": Integer,
+    "naturals": lambda sites, window=1: Integer(sites, window, 0),
+}
+HOW = (
+    "give domain=, such as domain=Binary(20), or sites=20, with values=(-1, 1) for spins, "
+    "values=3 for three categories (one-hot), values=range(5) for the numbers 0..4"
+)
+
+
+def as_model(
+    target: EnergyModel | nn.Module | Callable[[Tensor], Tensor], domain: Domain | None
+) -> EnergyModel:
+    """The target as an EnergyModel on `domain`.
+
+    A function or module maps `[chains, *domain.shape]` to `[chains]`. An EnergyModel has its own
+    domain. Raises ValueError if the domain is missing or another one, TypeError for anything else.
+    """
+    if isinstance(target, EnergyModel):
+        if domain not in (None, target.domain):
+            raise ValueError(
+                f"{type(target).__name__} has the domain {target.domain}, got {domain}; "
+                "leave domain, sites and values out"
+            )
+        return target
+    if not callable(target):
+        raise TypeError(
+            "the target must be a function of a tensor, an nn.Module or an EnergyModel, "
+            f"got {type(target).__name__}"
+        )
+    if domain is None:
+        raise ValueError(f"the states of {named(target)} are not known: {HOW}")
+    return Function(target, domain)
+
+
+def named(target: object) -> str:
+    """The name of a function, or the class of an object."""
+    return getattr(target, "__name__", type(target).__name__)
+
+
+def domain_of(
+    domain: Domain | None, sites: int | None, values: int | Sequence[float] | None
+) -> Domain | None:
+    """The domain that the three arguments of `sample` describe; None if all are None.
+
+    `values` are two numbers (Binary), 0, 1, .., k - 1 (Ordinal), or the number k of categories
+    (Categorical, one-hot). Raises ValueError for anything else.
+    """
+    if domain is not None and not isinstance(domain, Domain):
+        raise ValueError(f"domain must be a Domain, got {type(domain).__name__}; {HOW}")
+    if sites is None:
+        if values is not None:
+            raise ValueError(f"values needs sites, the number of sites; {HOW}")
+        return domain
+    if domain is not None:
+        raise ValueError("give either domain or sites, not both")
+    if values is None:
+        return Binary(sites)
+    if isinstance(values, int):
+        return Categorical(sites, values)
+    numbers = [float(value) for value in values]
+    if numbers == list(range(len(numbers))) and len(numbers) > 2:
+        return Ordinal(sites, len(numbers))
+    if len(numbers) == 2:
+        return Binary(sites, *sorted(numbers))
+    raise ValueError(f"values {numbers} are no domain of this library; {HOW}")
+
+
+def parsed_domain(text: str) -> Domain:
+    """The domain that a command line writes as `binary:20`, `categorical:10,3` or `integers:5`.
+
+    The numbers are the sites, then the values of a site (categorical, ordinal) or the window
+    (integers, naturals). Raises ValueError for anything else.
+    """
+    kind, _, numbers = text.partition(":")
+    try:
+        return WRITTEN[kind](*[int(number) for number in numbers.split(",")])
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"{text!r} is not a domain; write binary:SITES, spins:SITES, categorical:SITES,VALUES, "
+            "ordinal:SITES,VALUES, integers:SITES or naturals:SITES"
+        ) from error
+
+
+def unsupported(sampler: Sampler, model: EnergyModel) -> str:
+    """Why the sampler does not support the model; "" if it does, or fails in another way."""
+    x = model.domain.uniform(2, torch.Generator().manual_seed(0))
+    try:
+        with torch.no_grad():
+            copy.deepcopy(sampler).init(x, model)
+    except UnsupportedModelError as error:
+        return str(error)
+    except Exception:  # noqa: BLE001 - the caller will meet it again
+        return ""
+    return ""
+
+
+def check_target(model: EnergyModel, x: Tensor) -> None:
+    """Raise ValueError unless chains can begin at `x`, each with a value of its own.
+
+    The checks are those of `samplers.checks`, and that the first chain's log-probability is the
+    same without the others. This finds a function that mixes the chains, such as `x.sum(0)` when
+    there are as many chains as sites. Three evaluations. `x` is `[chains, *domain.shape]`.
+    """
+    check_start(x, model, gradient=False)
+    more = x if len(x) > 1 else torch.cat((x, x))
+    with torch.no_grad():
+        together, alone = model.log_prob(more), model.log_prob(x[:1])
+    if together.shape != (len(more),) or alone.shape != (1,):
+        raise ValueError(
+            "the target must give one number a chain, [chains, ...] -> [chains]; it gave "
+            f"{list(together.shape)} for {len(more)} chains and {list(alone.shape)} for one chain; "
+            "sum over the sites (-1) and not over the chains (0)"
+        )
+    if not torch.allclose(together[:1], alone, rtol=1e-3, atol=1e-3):
+        raise ValueError(
+            f"the log-probability of the first chain is {float(together[0]):.6g} among {len(more)} "
+            f"chains and {float(alone[0]):.6g} alone; each chain's must depend on its own row of x "
+            "only, so sum over the sites (-1) and not over the chains (0)"
+        )

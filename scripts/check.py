@@ -1,0 +1,160 @@
+"""Check a sampler: is it exact, and does it keep the rules of a step?
+
+latticework check my_sampler.py:MySampler                      # a class, with its default values
+latticework check my_sampler.py:MySampler step_size=0.4        # with other values
+latticework check dmala                                        # a sampler of conf/sampler
+latticework check my_sampler.py:MySampler --target my_model.py:model
+latticework check my_sampler.py:MySampler --law my_law.py:law  # a matrix for the step
+
+Without --target, the sampler is checked on a small target of each state space that it supports.
+The exit status is 0 if everything holds, 1 if something fails, and 2 if nothing could be checked.
+"""
+
+import argparse
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table as Grid
+from rich.text import Text
+
+from latticework.experiments.config.loading import loaded, sampler_named, settings
+from latticework.experiments.exactness.suite import (
+    CHECKS,
+    Examination,
+    Flow,
+    Outcome,
+    decisions_of,
+)
+from latticework.experiments.exactness.targets import SMALL, Target
+from latticework.experiments.sampling.targets import as_model, parsed_domain, unsupported
+
+LARGEST = 1024  # states of a target: all pairs of them are counted
+COLOURS = {"ok": "green", "fails": "bold red", "no": "yellow", "-": "dim"}
+
+
+def main(words: list[str] | None = None) -> int:
+    """Return the exit status."""
+    chosen = parser().parse_args(words)
+    console = Console()
+    sampler = sampler_named(chosen.sampler, settings(chosen.settings))
+    law = loaded(chosen.law) if chosen.law else None
+    offered = targets(chosen)
+    refused = {
+        name: why for name, target in offered.items() if (why := unsupported(sampler, target.model))
+    }
+    served = {name: target for name, target in offered.items() if name not in refused}
+    if not served:
+        reason = next(iter(refused.values()))
+        console.print(
+            f"{sampler} supports none of the targets {', '.join(refused)} ({reason}); give one "
+            "that it supports by --target file.py:Name",
+            highlight=False,
+        )
+        return 2
+    decisions = sum(decisions_of(target, law is not None) for target in served.values())
+    level = chosen.error / decisions  # Bonferroni
+    found = {
+        name: list(Examination(sampler, target, level, law, chosen.chains, chosen.seed).outcomes())
+        for name, target in sorted(served.items(), key=lambda item: len(item[1].z))
+    }
+    failed = [outcome for each in found.values() for outcome in each if outcome.status == "fails"]
+    report(console, found)
+    console.print(
+        f"{sampler}: {f'failures: {len(failed)}' if failed else 'everything holds'}, on "
+        f"{', '.join(found)}." + (f" Not supported: {', '.join(refused)}." if refused else ""),
+        highlight=False,
+    )
+    if sampler.exact:
+        told = (
+            f"{decisions} counts were tested with {chosen.chains} chains and seed {chosen.seed}; "
+            f"for an exact sampler, the probability that any of them fails is below "
+            f"{chosen.error:g}."
+        )
+    else:
+        told = "It declares exact = False, so its bias is reported and is no failure."
+    console.print(told, highlight=False)
+    if chosen.json:
+        content = {name: [asdict(outcome) for outcome in each] for name, each in found.items()}
+        chosen.json.write_text(json.dumps({"sampler": str(sampler), "outcomes": content}, indent=2))
+    return 1 if failed else 0
+
+
+def parser() -> argparse.ArgumentParser:
+    lines = (__doc__ or "").split("\n")
+    made = argparse.ArgumentParser(
+        prog="latticework check",
+        description=lines[0],
+        epilog="\n".join(lines[2:]),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    made.add_argument("sampler", help="file.py:Name, or a name of conf/sampler")
+    made.add_argument("settings", nargs="*", help="key=value, for the sampler's fields")
+    made.add_argument("--target", help="file.py:Name, a model or a function (with --domain)")
+    made.add_argument(
+        "--domain", help=f"of a function, such as binary:3; else one of {', '.join(SMALL)}"
+    )
+    made.add_argument("--law", help="file.py:Name, (sampler, target) -> [states, states]")
+    made.add_argument("--chains", type=int, default=200_000, help="default 200000")
+    made.add_argument("--seed", type=int, default=0)
+    made.add_argument(
+        "--error", type=float, default=1e-6, help="probability of a false alarm, default 1e-6"
+    )
+    made.add_argument("--json", type=Path, help="also write the outcomes to this file")
+    return made
+
+
+def targets(chosen: argparse.Namespace) -> dict[str, Target]:
+    """The targets to check on, by name."""
+    if chosen.target is None:
+        if chosen.domain not in (None, *SMALL):
+            raise ValueError(f"--domain is one of {', '.join(SMALL)}, got {chosen.domain}")
+        names = SMALL if chosen.domain is None else [chosen.domain]
+        return {name: SMALL[name]() for name in names}
+    found = loaded(chosen.target)
+    found = found() if isinstance(found, type) else found
+    model = as_model(found, None if chosen.domain is None else parsed_domain(chosen.domain))
+    count = len(model.domain.values()) ** model.domain.dim
+    if count > LARGEST:
+        raise ValueError(
+            f"{chosen.target} has {count} states; give a target of at most {LARGEST}, all of whose "
+            "transitions are counted"
+        )
+    return {chosen.target.rpartition(":")[2]: Target(model.requires_grad_(False))}
+
+
+def report(console: Console, found: dict[str, list[Outcome]]) -> None:
+    """One page: a table of all checks, then the details of what does not hold.
+
+    The details are those on the smallest target that shows it.
+    """
+    grid = Grid("check", *found, box=None, pad_edge=False)
+    for row, name in enumerate(CHECKS):
+        cells = [each[row].status for each in found.values()]
+        grid.add_row(name, *[Text(cell, COLOURS[cell]) for cell in cells])
+    console.print(grid)
+    console.print()
+    for row, name in enumerate(CHECKS):
+        shown = [(target, each[row]) for target, each in found.items()]
+        shown.sort(key=lambda pair: pair[1].status != "fails")
+        target, outcome = next((p for p in shown if p[1].status in ("fails", "no")), shown[0])
+        if outcome.status in ("fails", "no"):
+            verb = "fails" if outcome.status == "fails" else "does not hold"
+            console.print(Text.assemble((name, COLOURS[outcome.status]), f" {verb} on {target}:"))
+            console.print(Text(f"  {outcome.detail}"))
+            if outcome.flow:
+                console.print(pair_of(outcome.flow))
+            console.print()
+
+
+def pair_of(flow: Flow) -> Grid:
+    """The pair of states that shows it: the share of all chains that make this move in a step."""
+    pair = Grid("  state", "next state", "expected flow", "observed", "z", box=None)
+    numbers = (f"{flow.expected:.5f}", f"{flow.observed:.5f}", f"{flow.z:+.1f}")
+    pair.add_row(Text(f"  {flow.x}"), Text(f"{flow.y}"), *numbers)
+    return pair
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,246 @@
+"""Race samplers on your target, each tuned under an equal budget.
+
+latticework race target.py:log_prob --domain binary:20
+latticework race target.py:Model --budget 20000evaluations --seeds 6
+latticework race target.py:log_prob --domain spins:10 --samplers dmala,gwg,my_sampler.py:Mine
+
+Without --samplers, every exact sampler of conf/sampler that supports the target takes part. Each
+spends half of the budget on tuning, and half on fresh chains. The table, the figure and the records
+go to <outputs>/race/<target>/<number>.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import shlex
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, get_args
+
+import pandas as pd
+import torch
+from omegaconf import OmegaConf
+from rich.console import Console
+from rich.table import Table as Grid
+
+from latticework.experiments.config.loading import loaded, sampler_named
+from latticework.experiments.config.options import CONF, names
+from latticework.experiments.figures import race as drawing
+from latticework.experiments.report.draw import save
+from latticework.experiments.results.proof import Proof, attach
+from latticework.experiments.results.record import checksums, opened
+from latticework.experiments.running import writing
+from latticework.experiments.running.machine import commit, device_name, versions
+from latticework.experiments.sampling.targets import (
+    as_model,
+    check_target,
+    parsed_domain,
+    unsupported,
+)
+from latticework.experiments.tuning.race import (
+    MIXED,
+    Allowance,
+    Entrant,
+    Race,
+    Unit,
+    fitted,
+    ranked,
+)
+from latticework.experiments.tuning.space import spaces
+
+
+def main(words: list[str] | None = None) -> int:
+    """Return the exit status: 1 if no sampler could be ranked."""
+    words = sys.argv[1:] if words is None else words
+    chosen = parser().parse_args(words)
+    console, began = Console(), time.perf_counter()
+    budget = Allowance.read(chosen.budget)
+    model = target(chosen)
+    race = Race(model, budget, chosen.chains, range(chosen.seeds), chosen.trials)
+    samplers, left = entered(chosen.samplers, model)
+    if not samplers:
+        raise ValueError(f"no sampler supports {model.domain}: {'; '.join(left.values())}")
+    spent = f"{budget} for each of {len(samplers)} samplers, {chosen.chains} chains"
+    print(f"{spent}; {chosen.seeds} seeds", file=sys.stderr)
+    entrants = race.run(samplers, spaces(), lambda line: print(f"  {line}", file=sys.stderr))
+    table = tabulated(entrants, budget)
+    config = {
+        "name": "race",
+        "target": chosen.target.rpartition("/")[2],
+        "target_sha256": hashlib.sha256(file_of(chosen.target).read_bytes()).hexdigest(),
+        "domain": str(model.domain),
+        "budget": asdict(budget),
+        "chains": chosen.chains,
+        "seeds": chosen.seeds,
+        "trials": chosen.trials,
+        "samplers": {each.name: str(each.sampler) for each in entrants},
+        "steps": {each.name: each.laps[0].steps for each in entrants if each.laps},
+    }
+    seconds = time.perf_counter() - began
+    command = shlex.join(["latticework", "race", *words])
+    folder = written(chosen, config, table, entrants, command, seconds)
+    console.print(shown(table, budget.unit))
+    console.print()
+    for line in remarks(table, left):
+        console.print(line, highlight=False, markup=False)
+    console.print(f"\ntable, figure and records: {folder}", highlight=False, soft_wrap=True)
+    return 0 if (table["rank"] != "-").any() else 1
+
+
+def parser() -> argparse.ArgumentParser:
+    lines = (__doc__ or "").split("\n")
+    made = argparse.ArgumentParser(
+        prog="latticework race",
+        description=lines[0],
+        epilog="\n".join(lines[2:]),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    made.add_argument("target", help="file.py:Name, a function, an nn.Module or an EnergyModel")
+    made.add_argument("--domain", help="of a function: binary:20, spins:20, categorical:10,3 ...")
+    made.add_argument(
+        "--budget", default="20seconds", help="for each sampler: 20seconds, 50000evaluations"
+    )
+    made.add_argument("--chains", type=int, default=8)
+    made.add_argument("--seeds", type=int, default=4, help="runs of each sampler, for intervals")
+    made.add_argument("--trials", type=int, default=8, help="settings that tuning tries")
+    made.add_argument("--samplers", help="names of conf/sampler or file.py:Name, with commas")
+    made.add_argument("--outputs", type=Path, help="the folder of the records")
+    return made
+
+
+def file_of(text: str) -> Path:
+    return Path(text.rpartition(":")[0])
+
+
+def target(chosen: argparse.Namespace) -> Any:
+    """The target as a model, checked on uniform states."""
+    found = loaded(chosen.target)
+    found = found() if isinstance(found, type) else found
+    model = as_model(found, None if chosen.domain is None else parsed_domain(chosen.domain))
+    model.requires_grad_(False)
+    check_target(model, model.domain.uniform(4, torch.Generator().manual_seed(0)))
+    return model
+
+
+def entered(text: str | None, model: Any) -> tuple[dict[str, Any], dict[str, str]]:
+    """The samplers that take part, by name, and why others do not.
+
+    Without names, a file of conf/sampler that only changes fields of another is left out: tuning
+    covers it.
+    """
+    offered = text.split(",") if text else [n for n in names("sampler") if not is_variant(n)]
+    taken, left = {}, {}
+    for name in offered:
+        sampler, _ = fitted(sampler_named(name), {}, model)
+        short = name.rpartition(":")[2]
+        if not sampler.exact and not text:
+            left[short] = "does not leave the target invariant"
+            continue
+        if reason := unsupported(sampler, model):
+            left[short] = reason
+            continue
+        taken[short] = sampler
+    return taken, left
+
+
+def is_variant(name: str) -> bool:
+    return "defaults" in OmegaConf.load(CONF / "sampler" / f"{name}.yaml")
+
+
+def shown(table: pd.DataFrame, unit: Unit) -> Grid:
+    """The table for the terminal."""
+    first = unit.removesuffix("s")
+    grid = Grid(box=None, pad_edge=False)
+    for column in ("rank", "sampler", "ESS a second", "ESS an evaluation", "R-hat"):
+        mark = " *" if column.endswith(first) else ""
+        grid.add_column(column + mark, no_wrap=True)
+    for row in table[table["note"] == ""].to_dict("records"):
+        rates = [
+            f"{figures(row[key])} [{figures(row[key + '_low'])}, {figures(row[key + '_high'])}]"
+            for key in ("ess_per_second", "ess_per_evaluation")
+        ]
+        grid.add_row(row["rank"], row["sampler"], *rates, f"{row['r_hat']:.3f}")
+    return grid
+
+
+def figures(value: float) -> str:
+    """Three figures, without an exponent from 0.0001 to a million."""
+    return f"{value:,.0f}" if 100 <= value < 1e6 else f"{value:.3g}"
+
+
+def remarks(table: pd.DataFrame, left: dict[str, str]) -> list[str]:
+    """What the table means, and what is not in it."""
+    lines = [
+        f"* ranked by this. Geometric means over seeds with 95 % intervals; = is a tie, - has no "
+        f"rank because its chains did not mix (R-hat above {MIXED}, or stuck)."
+    ]
+    chosen = [f"{row.sampler} ({row.settings})" for row in table.itertuples() if row.settings]
+    if chosen:
+        lines.append(f"tuned: {'; '.join(chosen)}")
+    lines += [f"{row.sampler}: {row.note}" for row in table.itertuples() if row.note]
+    reasons: dict[str, list[str]] = {}
+    for name, reason in left.items():
+        reasons.setdefault(reason, []).append(name)
+    lines += [f"left out: {', '.join(some)} ({reason})" for reason, some in reasons.items()]
+    return lines
+
+
+def tabulated(entrants: list[Entrant], budget: Allowance) -> pd.DataFrame:
+    """One row a sampler, best first."""
+    rows = []
+    for rank, each in ranked(entrants, budget.unit):
+        settings = ", ".join(f"{key}={value}" for key, value in each.fields.items())
+        rates = {
+            f"ess_per_{unit.removesuffix('s')}{part}": value
+            for unit in get_args(Unit)
+            for part, value in zip(("", "_low", "_high"), each.interval(unit), strict=True)
+        }
+        row = {"rank": rank, "sampler": each.name, "settings": settings}
+        rows.append({**row, **rates, "r_hat": each.r_hat, "note": each.note})
+    return pd.DataFrame(rows)
+
+
+def written(
+    chosen: argparse.Namespace,
+    config: dict[str, Any],
+    table: pd.DataFrame,
+    entrants: list[Entrant],
+    command: str,
+    seconds: float,
+) -> Path:
+    """Write the record and its figure to the first free folder; return it."""
+    outputs = chosen.outputs or Path(os.environ.get("LATTICEWORK_OUTPUTS", "outputs"))
+    parent = outputs / "race" / chosen.target.rpartition(":")[2]
+    number = 1
+    while (parent / str(number)).exists():
+        number += 1
+    folder = parent / str(number)
+    folder.mkdir(parents=True)
+    runs = [{"sampler": each.name, **asdict(lap)} for each in entrants for lap in each.laps]
+    writing.write(folder / "race.csv", table.to_csv(index=False))
+    writing.write(folder / "metrics.csv", pd.DataFrame(runs).to_csv(index=False))
+    document = {
+        "config": config,
+        "choices": {},
+        "overrides": [],
+        "command": command,
+        "seconds": seconds,
+        "device": device_name(torch.device("cpu")),
+        "threads": torch.get_num_threads(),
+        "versions": versions(),
+        **commit(),
+        "files": checksums(folder),
+    }
+    writing.write(folder / "run.json", json.dumps(document, indent=2))
+    title = f"{config['target']}, {chosen.budget} for each sampler"
+    figure = drawing.race(table, title)
+    attach(figure, Proof.of("race", command, [opened(folder)]))
+    save(figure, folder / "race.png")
+    return folder
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,70 @@
+"""Why do two records differ, and were they to be equal?
+
+latticework why outputs/sampling/quick/seed=0 outputs/sampling/quick/seed=1
+latticework why docs/results/records/ais.zip/seed=0 outputs/ais/paper/seed=0
+
+The exit status is 1 for a fault: the numbers differ although nothing that decides them does, or a
+file was changed after its run.
+"""
+
+import argparse
+
+from rich.console import Console
+from rich.table import Table as Grid
+from rich.text import Text
+
+from latticework.experiments.results.comparison import Comparison, compare
+from latticework.experiments.results.record import opened
+
+
+def main(words: list[str] | None = None) -> int:
+    """Return the exit status."""
+    lines = (__doc__ or "").split("\n")
+    parser = argparse.ArgumentParser(
+        prog="latticework why",
+        description=lines[0],
+        epilog="\n".join(lines[2:]),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    for name in ("A", "B"):
+        parser.add_argument(name, help="the folder of a record, or <bundle>.zip/<run>")
+    chosen = parser.parse_args(words)
+    found = compare(opened(chosen.A), opened(chosen.B))
+    console = Console()
+    if found.differences:
+        grid = Grid("what differs", "A", "B", "may change the numbers", box=None, pad_edge=False)
+        for each in found.differences:
+            cells = (each.what, each.one, each.other, each.decides)
+            grid.add_row(*[Text(str(cell)) for cell in cells])
+        console.print(grid)
+    else:
+        console.print("Configuration, seeds, versions, code and machine are the same.")
+    console.print()
+    for line in verdict(found):
+        console.print(Text(line))
+    return 1 if found.is_fault else 0
+
+
+def verdict(found: Comparison) -> list[str]:
+    """What the comparison means, in sentences."""
+    lines = [f"Changed after the run: {fault}." for fault in found.damaged]
+    if found.numbers:
+        lines.append(f"The numbers differ: {found.numbers}.")
+    else:
+        lines.append("The numbers are equal, apart from the clock's.")
+    if found.reasons:
+        lines.append(f"Equal bits were not to be expected, because of: {', '.join(found.reasons)}.")
+    elif found.doubts:
+        doubts = ", ".join(found.doubts)
+        lines.append(f"Equal bits are certain only for the same code; what differs: {doubts}.")
+    elif found.numbers and found.damaged:
+        lines.append("Equal bits were to be expected; a changed file accounts for it.")
+    elif found.numbers:
+        lines.append("Equal bits were to be expected: this difference is a fault.")
+    else:
+        lines.append("Equal bits were to be expected.")
+    return lines
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

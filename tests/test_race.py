@@ -1,0 +1,249 @@
+"""`latticework race`: samplers tuned and measured under an equal budget, ranked with ties."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from targets import TARGETS
+from torch import Generator
+
+from latticework.experiments.measures.diagnostics import convergence
+from latticework.experiments.results.record import opened
+from latticework.experiments.sampling.sample import sample
+from latticework.experiments.tuning.race import (
+    Allowance,
+    Entrant,
+    Lap,
+    Race,
+    evaluations_of_step,
+    fitted,
+    quality,
+    ranked,
+)
+from latticework.experiments.tuning.space import spaces
+from latticework.models.base import Function
+from latticework.models.domain import Binary, Categorical
+from latticework.samplers.gibbs import Gibbs
+from latticework.samplers.gwg import GWG
+from latticework.samplers.hamming import HammingBall
+from latticework.samplers.langevin import DMALA
+from latticework.samplers.locally_balanced import LocallyBalanced
+from latticework.scripts import race, trace, why
+
+FILE = """
+import torch
+from latticework.models.ising import Lattice
+
+WEIGHTS = torch.linspace(-1, 1, 6)
+
+def linear(x):
+    return x @ WEIGHTS
+
+def potts(x):  # [chains, 4, 3]
+    return (x[:, 1:] * x[:, :-1]).sum((1, 2))
+
+class Ising(Lattice):
+    def __init__(self):
+        super().__init__((2, 3), 0.1, 0.1)
+"""
+TINY = ("--chains", "4", "--seeds", "2", "--trials", "2")
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("user")
+    (folder / "target.py").write_text(FILE)
+    return f"{folder}/target.py"
+
+
+def asked(capsys, outputs, *words, budget=3000):
+    """The exit status, the page in one line, and the folder of the records."""
+    few = ("--budget", f"{budget}evaluations", *TINY)
+    status = race.main([*words, *few, "--outputs", str(outputs)])
+    page = " ".join(capsys.readouterr().out.split())
+    return status, page, sorted(outputs.glob("race/*/*"))[-1]
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "budget"),
+    [
+        ("linear", ("--domain", "binary:6", "--samplers", "dmala,gibbs"), 3000),
+        ("potts", ("--domain", "categorical:4,3", "--samplers", "dmala,gwg"), 6000),
+        ("Ising", ("--samplers", "dmala,hamming_ball"), 3000),
+    ],
+)
+def test_a_race_on_a_target(name, words, budget, file, tmp_path, capsys):
+    status, page, folder = asked(capsys, tmp_path, f"{file}:{name}", *words, budget=budget)
+    assert status == 0
+    table = pd.read_csv(folder / "race.csv", dtype={"rank": str})
+    assert len(table) == 2
+    ranks = table[table["rank"] != "-"]
+    assert ranks["rank"].iloc[0] in ("1", "=1")
+    assert (ranks["ess_per_evaluation_low"] <= ranks["ess_per_evaluation"]).all()
+    assert (ranks["ess_per_evaluation"] <= ranks["ess_per_evaluation_high"]).all()
+    assert ranks["ess_per_evaluation"].between(1e-6, 2).all()
+    spent = opened(folder).metrics.groupby("sampler")["evaluations"].sum()
+    assert (spent <= 4 * budget / 2).all()  # half of the budget, for each of 4 chains
+    assert "table, figure and records:" in page
+    assert (folder / "race.pdf").exists()
+
+
+def test_every_exact_sampler_takes_part_by_default(file, tmp_path, capsys):
+    """With a budget for nothing else than to be listed."""
+    status, page, folder = asked(
+        capsys, tmp_path, f"{file}:linear", "--domain", "binary:6", budget=60
+    )
+    assert status == 1  # none is ranked
+    table = pd.read_csv(folder / "race.csv")
+    exact = {"dmala", "gibbs", "gwg", "hamming_ball", "locally_balanced", "rmala"}
+    assert set(table["sampler"]) == exact
+    assert "left out: block_gibbs (BlockGibbs needs" in page
+    assert "left out: dsvgd, dula, " in page
+    assert "locally_balanced: the budget allows 2 steps a run, too few to judge" in page
+
+
+def test_a_race_can_be_traced_and_compared(file, tmp_path, capsys):
+    """Two equal races have the same numbers; the figure's record is verified."""
+    words = (f"{file}:linear", "--domain", "binary:6", "--samplers", "dmala")
+    _, _, one = asked(capsys, tmp_path, *words)
+    _, _, other = asked(capsys, tmp_path, *words)
+    assert one != other
+    assert opened(one).config == opened(other).config
+    numbers = [opened(each).metrics.drop(columns="seconds") for each in (one, other)]
+    pd.testing.assert_frame_equal(*numbers)
+    why.main([str(one), str(other)])
+    assert "first differs" not in capsys.readouterr().out
+    assert trace.main([str(one / "race.png")]) == 0
+    (one / "metrics.csv").write_text("changed")
+    assert trace.main([str(one / "race.png")]) == 1
+    capsys.readouterr()
+
+
+def test_a_sampler_of_the_users_own_takes_part(file, tmp_path, capsys):
+    (tmp_path / "mine.py").write_text(
+        "from latticework.samplers.langevin import DMALA\n\nclass Mine(DMALA):\n    pass\n"
+        "\nmine = DMALA(0.7)\n"
+    )
+    words = ("--domain", "binary:6", "--samplers", f"{tmp_path}/mine.py:mine")
+    *_, folder = asked(capsys, tmp_path, f"{file}:linear", *words)
+    assert "step_size=0.7" in opened(folder).config["samplers"]["mine"]
+
+
+@pytest.mark.parametrize(
+    ("words", "match"),
+    [
+        (("--domain", "binary:6", "--budget", "5minutes"), "budget '5minutes' is not known"),
+        ((), "the states of linear are not known"),
+        (("--domain", "binary:6", "--seeds", "1"), "two seeds or more"),
+        (("--domain", "binary:6", "--samplers", "block_gibbs"), "no sampler supports"),
+        (("--domain", "binary:6", "--samplers", "dmalla"), "did you mean dmala"),
+        (("--domain", "binary:7"), "Function could not evaluate x of shape"),
+    ],
+)
+def test_mistakes_are_told(words, match, file, tmp_path):
+    with pytest.raises(ValueError, match=match):
+        race.main([f"{file}:linear", *words, "--outputs", str(tmp_path)])
+
+
+# Parts.
+
+
+def entrant(name, *rates, r_hat=1.0):
+    laps = [Lap(seed, 100, rate, 1.0, 10.0) for seed, rate in enumerate(rates)]
+    return Entrant(name, Gibbs(), {}, laps, r_hat)
+
+
+def test_ranks_and_ties():
+    """An entrant ranks below those whose whole interval is above its own."""
+    found = ranked(
+        [
+            entrant("slow", 10, 11, 10.5),
+            entrant("fast", 100, 110, 105),
+            entrant("stuck", 0, 500, 500),
+            entrant("as fast", 90, 120, 104),
+            entrant("apart", 900, 900, 900, r_hat=1.3),
+        ],
+        "seconds",
+    )
+    assert [(rank, each.name) for rank, each in found] == [
+        ("=1", "fast"),
+        ("=1", "as fast"),
+        ("3", "slow"),
+        ("-", "stuck"),
+        ("-", "apart"),
+    ]
+
+
+def test_the_interval_is_students_of_the_logarithm():
+    mean, low, high = entrant("x", 1.0, math.e, math.e**2).interval("seconds")
+    half = 4.302652729749 / math.sqrt(3)  # the 97.5 % point of Student's t, 2 degrees of freedom
+    assert np.log([mean, low, high]) == pytest.approx([1, 1 - half, 1 + half])
+    assert entrant("x", 10.0, 10.0).interval("evaluations") == pytest.approx((1, 1, 1))
+
+
+@pytest.mark.parametrize(
+    ("sampler", "domain", "expected"),
+    [
+        (DMALA(0.4), Binary(5), 1),  # value and gradient together
+        (Gibbs(), Binary(5), 2),  # each value of the site
+        (Gibbs(2), Binary(5), 4),
+        (LocallyBalanced(), Binary(5), 6),  # itself and its neighbours
+        (Gibbs(), Categorical(5, 3), 3),
+        (HammingBall(3, 1), Binary(5), 4),
+    ],
+    ids=str,
+)
+def test_evaluations_of_a_step(sampler, domain, expected):
+    model = Function(lambda x: x.flatten(1).sum(-1), domain)
+    x = domain.uniform(7, Generator().manual_seed(0))
+    assert evaluations_of_step(sampler, model, x, Generator().manual_seed(1)) == 7 * expected
+
+
+def test_closed_forms_count_one():
+    model = TARGETS["rbm"].model
+    x = model.domain.uniform(7, Generator().manual_seed(0))
+    for sampler in (DMALA(0.4), GWG()):
+        assert evaluations_of_step(sampler, model, x, Generator().manual_seed(1)) == 7
+
+
+def test_quality_is_that_of_the_worst_entry():
+    result = sample(lambda x: 3 * x[:, 0], "gibbs", sites=3, steps=300, chains=4)
+    ess, r_hat = quality(result)
+    trace = torch.cat((result.draws, result.log_prob.unsqueeze(-1)), -1).transpose(0, 1)
+    found = convergence(trace.numpy())
+    assert ess == pytest.approx(found["ess"].min())
+    assert r_hat == pytest.approx(found["r_hat"].max())
+    frozen = sample(lambda x: 99 * x[:, 0], "gibbs", x=torch.ones(4, 3), sites=3, steps=90)
+    assert quality(frozen) == (0, math.inf)
+
+
+def test_the_search_avoids_a_bad_setting():
+    """Independent draws come with an infinite step; small steps are slow."""
+    model = Function(lambda x: x.sum(-1) * 0, Binary(4))
+    contest = Race(model, Allowance(8000, "evaluations"), 4, range(2), 6)
+    entrant = contest.enter("dmala", DMALA(0.2), {"step_size": {"choices": [0.02, 20.0]}})
+    assert entrant.fields == {"step_size": 20.0}
+    assert all(lap.ess > 0 for lap in entrant.laps)
+
+
+def test_blocks_fit_the_target():
+    space = {"sites": {"low": 2, "high": 16}}
+    small = Function(lambda x: x.flatten(1).sum(-1), Binary(4))
+    sampler, found = fitted(HammingBall(), space, small)
+    assert (sampler.sites, found["sites"]) == (4, {"low": 2, "high": 4})
+    many = Function(lambda x: x.flatten(1).sum(-1), Categorical(9, 5))
+    sampler, found = fitted(Gibbs(), space, many)
+    assert 5 ** found["sites"]["high"] <= 1024
+    assert fitted(DMALA(0.4), {}, small) == (DMALA(0.4), {})
+
+
+def test_the_search_spaces_are_those_of_the_task():
+    assert spaces()["dmala"] == {"step_size": {"low": 0.02, "high": 2, "log": True}}
+
+
+def test_budgets_are_read():
+    assert Allowance.read("5s") == Allowance(5, "seconds")
+    assert Allowance.read("2e4evaluations") == Allowance(20000, "evaluations")
+    assert Allowance.read("1e") == Allowance(1, "evaluations")

@@ -1,0 +1,183 @@
+"""`latticework why`: what differs between two records, and whether it may."""
+
+import json
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+from command import command_line
+
+from latticework.experiments.results.comparison import compare, first_difference, leaves
+from latticework.experiments.results.record import BUNDLES, checksums, load_all, opened
+from latticework.scripts import why
+
+SMALL = ("model.shape=[3,3]", "scale=smoke", "sampler=gwg")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Records of seeds 0 and 1, and seed 0 made again elsewhere."""
+    folders = {}
+    for name, seed in (("zero", 0), ("one", 1), ("again", 0)):
+        outputs = tmp_path_factory.mktemp(name)
+        assert command_line(*SMALL, f"seed={seed}", outputs=outputs) == 0
+        (record,) = load_all(outputs)
+        folders[name] = record.path
+    return folders
+
+
+@pytest.fixture
+def copies(made, tmp_path):
+    """Copies of them, to be written to, without uncommitted changes."""
+    found = {}
+    for name, path in made.items():
+        found[name] = shutil.copytree(path, tmp_path / name)
+        edit(found[name], dirty=False)
+    return found
+
+
+def edit(folder, **facts):
+    """Change facts of run.json, as another run would have written them."""
+    file = folder / "run.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | facts))
+
+
+def change_row(folder):
+    """Change a number in metrics.csv."""
+    file = folder / "metrics.csv"
+    table = pd.read_csv(file)
+    table.loc[1, "acceptance"] += 1e-6
+    table.to_csv(file, index=False)
+
+
+def rewritten(folder):
+    """The record of a run that came to another number, checksum and all."""
+    change_row(folder)
+    edit(folder, files=checksums(folder))
+
+
+def asked(capsys, *records):
+    """The exit status, and the page in one line."""
+    status = why.main([str(record) for record in records])
+    return status, " ".join(capsys.readouterr().out.split())
+
+
+def test_the_same_run_made_twice(copies, capsys):
+    status, page = asked(capsys, copies["zero"], copies["again"])
+    assert status == 0
+    assert "The numbers are equal, apart from the clock's. Equal bits were to be expected." in page
+
+
+def test_different_seeds(copies, capsys):
+    status, page = asked(capsys, copies["zero"], copies["one"])
+    assert status == 0
+    assert "seed 0 1 yes" in page
+    assert "metrics.csv first differs in row " in page
+    assert "Equal bits were not to be expected, because of: seed." in page
+    assert [d.what for d in compare(opened(copies["zero"]), opened(copies["one"])).differences] == [
+        "seed",
+        "outputs",
+    ]
+
+
+def test_a_row_that_was_edited(copies, capsys):
+    """The checksum tells."""
+    change_row(copies["again"])
+    status, page = asked(capsys, copies["zero"], copies["again"])
+    assert status == 1
+    assert "metrics.csv is changed" in page
+    assert "first differs in row 2 (step 10), column acceptance" in page
+
+
+def test_a_difference_without_a_reason_is_a_fault(copies, capsys):
+    rewritten(copies["again"])
+    status, page = asked(capsys, copies["zero"], copies["again"])
+    assert status == 1
+    assert "row 2 (step 10), column acceptance" in page
+    assert "this difference is a fault" in page
+
+
+def test_arrays_that_differ_are_named(copies, capsys):
+    np.savez(copies["again"] / "last.npz", x=np.zeros(3))
+    edit(copies["again"], files=checksums(copies["again"]))
+    status, page = asked(capsys, copies["zero"], copies["again"])
+    assert status == 1
+    assert "files that differ: last.npz" in page
+
+
+@pytest.mark.parametrize(
+    ("facts", "told"),
+    [
+        ({"versions": {"torch": "1.0"}}, "because of: version of"),
+        ({"device": "NVIDIA H100"}, "because of: device"),
+        ({"threads": 7}, "because of: threads"),
+        ({"data": {"fingerprint": "x"}}, "because of: data.fingerprint"),
+        ({"commit": "0" * 40}, "certain only for the same code; what differs: commit"),
+        ({"dirty": True}, "same code; what differs: uncommitted changes"),
+    ],
+)
+def test_reasons_for_a_difference(copies, capsys, facts, told):
+    rewritten(copies["again"])
+    edit(copies["again"], **facts)
+    status, page = asked(capsys, copies["zero"], copies["again"])
+    assert status == 0
+    assert told in page
+
+
+def test_keys_of_the_machine_do_not_decide(copies):
+    config = json.loads((copies["again"] / "run.json").read_text())["config"]
+    edit(copies["again"], config=config | {"checkpoint": 7})
+    found = compare(opened(copies["zero"]), opened(copies["again"]))
+    decided = {d.what: d.decides for d in found.differences}
+    assert decided["checkpoint"] == "no"
+    assert found.same_expected
+
+
+def test_a_record_in_a_bundle(capsys):
+    bundle = BUNDLES / "ising_sampling.zip"
+    status, page = asked(capsys, bundle / "sampler=dmala,seed=0", bundle / "sampler=gwg,seed=0")
+    assert status == 0
+    assert "sampler._target_" in page
+    assert asked(capsys, *[bundle / "sampler=dmala,seed=0"] * 2)[1].startswith("Configuration")
+
+
+@pytest.mark.parametrize(
+    ("place", "match"),
+    [
+        (".", "is no finished record: it has no run.json"),
+        (BUNDLES / "ising_sampling.zip" / "seed=99", "holds no run seed=99"),
+    ],
+)
+def test_what_is_no_record_is_refused(place, match):
+    with pytest.raises(ValueError, match=match):
+        why.main([str(place), str(place)])
+
+
+# Parts.
+
+TABLE = pd.DataFrame({"step": [0, 1, 2], "seconds": [0.0, 1.0, 2.0], "a": [1.0, 2.0, np.nan]})
+
+
+def test_first_difference():
+    assert first_difference(TABLE, TABLE.copy()) == ""
+    assert first_difference(TABLE, TABLE.assign(seconds=5.0)) == ""
+    told = first_difference(TABLE, TABLE.assign(a=[1.0, 2.5, np.nan]))
+    assert told == "metrics.csv first differs in row 2 (step 1), column a: 2.0 and 2.5"
+    assert "3 and 2 rows; the first 2 are equal" in first_difference(TABLE, TABLE[:2])
+    assert "columns of metrics.csv" in first_difference(TABLE, TABLE.assign(b=1))
+
+
+def test_rounded_tables_are_compared_to_six_digits_on_common_steps():
+    near = TABLE.assign(a=TABLE.a * (1 + 1e-7))[1:]
+    assert first_difference(TABLE, near, rounded=True) == ""
+    assert first_difference(TABLE, TABLE.assign(a=TABLE.a * (1 + 1e-7))) != ""
+    assert first_difference(TABLE, TABLE.assign(a=TABLE.a * 1.001), rounded=True) != ""
+
+
+def test_leaves():
+    assert leaves({"a": {"b": 1, "c": [1, 2]}, "d": [{"e": 2}]}) == {
+        "a.b": 1,
+        "a.c": [1, 2],
+        "d.0.e": 2,
+    }
