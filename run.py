@@ -28,7 +28,7 @@ from omegaconf import DictConfig  # noqa: E402
 
 from latticework.experiments.config import errors, resolvers  # noqa: E402
 from latticework.experiments.running import watch  # noqa: E402
-from latticework.experiments.running.recording import record  # noqa: E402
+from latticework.experiments.running.recording import Outcome, record  # noqa: E402
 from latticework.experiments.running.run import Run  # noqa: E402
 
 CONF = HERE / "conf"
@@ -55,9 +55,9 @@ def perform(cfg: DictConfig, run: Run) -> None:
 
 
 @hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")
-def job(cfg: DictConfig) -> None:
+def job(cfg: DictConfig) -> Outcome:
     """Execute one run, which may be part of a sweep."""
-    record(cfg, perform)
+    return record(cfg, perform)
 
 
 def main() -> None:

@@ -17,7 +17,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import torch
 from filelock import FileLock, Timeout
@@ -48,7 +48,14 @@ log = logging.getLogger(__name__)
 LOCK = ".lock"
 
 
-def record(cfg: DictConfig, perform: Callable[[DictConfig, Run], None]) -> None:
+class Outcome(NamedTuple):
+    """How a run ended, and the folder of its record."""
+
+    path: Path
+    how: Literal["finished", "finished before", "failed", "skipped"]
+
+
+def record(cfg: DictConfig, perform: Callable[[DictConfig, Run], None]) -> Outcome:
     """Execute `perform`, and write its record to the folder that Hydra's output folder names.
 
     An existing record of the same resolved configuration is found however it was spelled
@@ -68,11 +75,9 @@ def record(cfg: DictConfig, perform: Callable[[DictConfig, Run], None]) -> None:
         config = _configuration(cfg)
         path = _claimed(asked, config)
     except Exception as error:  # noqa: BLE001 - whatever a run raises belongs in its record
-        _fail(asked, error)
-        return
+        return _fail(asked, error)
     with _held(path) as ours:
-        if ours:
-            _record(cfg, config, path, perform)
+        return _record(cfg, config, path, perform) if ours else Outcome(path, "skipped")
 
 
 def _configuration(cfg: DictConfig) -> dict[str, Any]:
@@ -143,7 +148,7 @@ def _record(
     config: dict[str, Any],
     path: Path,
     perform: Callable[[DictConfig, Run], None],
-) -> None:
+) -> Outcome:
     try:
         (path / "error.txt").unlink(missing_ok=True)
         outputs = Path(config["outputs"]).resolve()
@@ -153,13 +158,14 @@ def _record(
                 earlier = json.loads((path / "run.json").read_text())
                 if same(earlier, config) and not cfg.force:
                     log.info("already finished: %s (force=true runs it again)", path)
-                    return
+                    return Outcome(path, "finished before")
             else:
                 log.warning("the record %s is damaged: %s; running it again", path, fault)
             _set_aside(path, outputs)
         _execute(cfg, config, path, outputs, perform)
+        return Outcome(path, "finished")
     except Exception as error:  # noqa: BLE001 - whatever a run raises belongs in its record
-        _fail(path, error)
+        return _fail(path, error)
 
 
 @contextmanager
@@ -192,8 +198,11 @@ def _held(path: Path) -> Iterator[bool]:
         lock.release()
 
 
-def _fail(path: Path, error: Exception) -> None:
-    """Log `error` and write its traceback to error.txt; exit if that cannot be written."""
+def _fail(path: Path, error: Exception) -> Outcome:
+    """Write the traceback of `error` to error.txt, and log it in a sweep.
+
+    Exits if error.txt cannot be written.
+    """
     cause, trace = summary(error), traceback.format_exc()
     try:
         (path / "error.txt").write_text(f"{cause}\n\n{trace}")
@@ -201,8 +210,11 @@ def _fail(path: Path, error: Exception) -> None:
         raise SystemExit(
             f"failed: {path}: {cause}; error.txt could not be written either: {unwritable}"
         ) from error
-    log.error("failed: %s", cause)
-    log.error(trace if wants_traceback() else f"the traceback is in {path / 'error.txt'}")
+    if HydraConfig.get().mode == RunMode.MULTIRUN:  # `Finish` tells of a single run
+        log.error("failed: %s", cause)
+    if wants_traceback():
+        log.error(trace)
+    return Outcome(path, "failed")
 
 
 def _execute(
