@@ -26,7 +26,7 @@ import hydra  # noqa: E402 - first of all it is said what to install
 from hydra.utils import instantiate  # noqa: E402
 from omegaconf import DictConfig  # noqa: E402
 
-from latticework.experiments.config import errors, resolvers  # noqa: E402
+from latticework.experiments.config import asking, errors, resolvers  # noqa: E402
 from latticework.experiments.running import watch  # noqa: E402
 from latticework.experiments.running.recording import Outcome, record  # noqa: E402
 from latticework.experiments.running.run import Run  # noqa: E402
@@ -62,6 +62,8 @@ def job(cfg: DictConfig) -> Outcome:
 
 def main() -> None:
     """The command line."""
+    if asking.answered(sys.argv[1:]):
+        return
     with watch.watched(), errors.told():
         job()
 
