@@ -67,7 +67,7 @@ def test_a_run_that_cannot_be_shown_is_finished_all_the_same(tmp_path, capsys, m
 
     monkeypatch.setattr(latticework.experiments.report.finish, "show_run", broken)
     assert command_line(*TINY, outputs=tmp_path) == 0
-    assert "complete, but cannot be shown: RuntimeError: no terminal" in capsys.readouterr().out
+    assert "complete, but could not be shown: RuntimeError: no terminal" in capsys.readouterr().out
 
 
 def test_ais_shows_log_z_its_bounds_and_the_exact_value(tmp_path, capsys):

@@ -16,6 +16,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.utils import JobReturn
 from hydra.experimental.callback import Callback
+from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from latticework.experiments.config import errors
@@ -112,7 +113,7 @@ def _shown(show: Callable[..., str | None], *args: Any) -> str:
     except Exception as error:  # noqa: BLE001 - a display must not make a good run fail
         if errors.wants_traceback():
             traceback.print_exception(error)
-        print(f"the results are complete, but cannot be shown: {errors.summary(error)}")
+        print(f"the results are complete, but could not be shown: {errors.summary(error)}")
         return ""
 
 
@@ -161,11 +162,21 @@ def check_sweep(config: DictConfig) -> None:
 
 def _drawn(config: DictConfig, folder: Path, records: Sequence[Record]) -> bool:
     try:
-        for file in drawn(config, config.hydra.overrides.task, folder, records or None):
+        files = drawn(config, config.hydra.overrides.task, folder, records or None)
+        for file in files:
             print(f"{file.relative_to(folder).parts[0][:-1]}: {file}")
     except Exception as error:  # noqa: BLE001 - the failures are to be told all the same
         if errors.wants_traceback():
             traceback.print_exception(error)
         print(f"figures and tables: {errors.summary(error)}")
         return False
+    if files:
+        _shown(_track, config, folder, files)
     return True
+
+
+def _track(config: DictConfig, folder: Path, files: Sequence[Path]) -> None:
+    """Give the figures and tables to the trackers (`experiments.running.loggers`)."""
+    plain = {"name": config.name, "scale": config.scale}
+    for logger in (config.get("logger") or {}).values():
+        instantiate(logger).show(files, folder, plain)

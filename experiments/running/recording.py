@@ -31,9 +31,11 @@ from latticework.experiments.config.errors import summary, wants_traceback
 from latticework.experiments.config.folders import CLAIM, find, identity_in, run_name
 from latticework.experiments.config.identity import digest, same
 from latticework.experiments.config.resolvers import resolved
-from latticework.experiments.results.record import checksums, damage
+from latticework.experiments.results.headline import headline
+from latticework.experiments.results.record import checksums, damage, load
 from latticework.experiments.running import writing
 from latticework.experiments.running.checkpoint import Checkpoints, made_for
+from latticework.experiments.running.loggers import About, forgiven
 from latticework.experiments.running.machine import (
     commit,
     device_name,
@@ -237,18 +239,30 @@ def _execute(
         checkpoint=cfg.checkpoint,
     )
     run.take_up(config)
+    hydra = HydraConfig.get()
+    choices = {k: v for k, v in hydra.runtime.choices.items() if not k.startswith("hydra")}
+    step = run.latest().get("step")
     for logger in run.loggers:
-        logger.start(path, config)
+        logger.start(About(path, config, choices, None if step is None else int(step)))
     try:
         perform(cfg, run)
+        _finish(cfg, config, path, run, choices)
+        for logger in run.loggers:
+            with forgiven("the run is finished, but its tracker did not get the results"):
+                logger.result(headline(load(path)))
     finally:
         for logger in run.loggers:
             logger.finish()
-    hydra = HydraConfig.get()
+
+
+def _finish(
+    cfg: DictConfig, config: dict[str, Any], path: Path, run: Run, choices: dict[str, str]
+) -> None:
+    """Write run.json, which marks the run as finished."""
     document = {
         "config": config,
-        "choices": {k: v for k, v in hydra.runtime.choices.items() if not k.startswith("hydra")},
-        "overrides": list(hydra.overrides.task),
+        "choices": choices,
+        "overrides": list(HydraConfig.get().overrides.task),
         "seconds": run.seconds,
         "device": device_name(run.device),
         "threads": torch.get_num_threads(),
