@@ -95,7 +95,9 @@ class WandB:
             self._run.summary[name] = value
         rows = [[one.label, one.value, one.error, _beside(one)] for one in numbers]
         columns: list[str | int] = ["result", "value", "error", "compare with"]
-        self._run.summary["results"] = wandb.Table(columns=columns, data=rows, allow_mixed_types=True)
+        self._run.summary["results"] = wandb.Table(
+            columns=columns, data=rows, allow_mixed_types=True
+        )
         if self.artifacts:
             record = wandb.Artifact(f"record-{self._run.id}", type="record")
             for file in sorted(self._path.iterdir()):

@@ -291,6 +291,7 @@ class Found:
         return {
             "model": model,
             "objective": str(search.aim),
+            "direction": search.aim.direction,
             "search_value": self.value,
             "held_out": measurement.value(replaced(search.sampler, self.fields), "held-out"),
             "budget": f"{search.trials} trials of {measurement.cost}",
