@@ -27,12 +27,13 @@ from hydra.utils import instantiate  # noqa: E402
 from omegaconf import DictConfig  # noqa: E402
 
 from latticework.experiments.config import asking, errors, resolvers  # noqa: E402
-from latticework.experiments.running import watch  # noqa: E402
+from latticework.experiments.running import ray_launcher, watch  # noqa: E402
 from latticework.experiments.running.recording import Outcome, record  # noqa: E402
 from latticework.experiments.running.run import Run  # noqa: E402
 
 CONF = HERE / "conf"
 resolvers.register(CONF)
+ray_launcher.register()
 
 
 def perform(cfg: DictConfig, run: Run) -> None:
