@@ -31,15 +31,17 @@ import hydra  # noqa: E402 - first of all it is said what to install
 from hydra.utils import instantiate  # noqa: E402
 from omegaconf import DictConfig  # noqa: E402
 
-from latticework.experiments.config import errors, groups, resolvers  # noqa: E402
-from latticework.experiments.running import watch  # noqa: E402
+from latticework.experiments.config import asking, errors, groups, resolvers  # noqa: E402
+from latticework.experiments.running import ray_launcher, watch  # noqa: E402
 
 if TYPE_CHECKING:
+    from latticework.experiments.running.recording import Outcome
     from latticework.experiments.running.run import Run
 
 CONF = HERE / "conf"
 COMMANDS = ("check", "race", "trace", "why")  # scripts that are also `latticework NAME ...`
 resolvers.register(CONF)
+ray_launcher.register()
 
 
 def perform(cfg: DictConfig, run: Run) -> None:
@@ -62,12 +64,12 @@ def perform(cfg: DictConfig, run: Run) -> None:
 
 
 @hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")
-def job(cfg: DictConfig) -> None:
+def job(cfg: DictConfig) -> Outcome:
     """Execute one run, which may be part of a sweep."""
     # Imports PyTorch, which --help and mistakes in a command's words do not need.
     from latticework.experiments.running.recording import record
 
-    record(cfg, perform)
+    return record(cfg, perform)
 
 
 def main() -> None:
@@ -79,6 +81,8 @@ def main() -> None:
         script = import_module(f"latticework.scripts.{sys.argv[1]}")
         with errors.told():
             sys.exit(script.main(sys.argv[2:]))
+    if asking.answered(sys.argv[1:]):
+        return
     groups.list_quickly()
     with watch.watched(), errors.told():
         job()

@@ -22,6 +22,9 @@ WHERE = ("experiment", "scale", "outputs", "figures", "tables")
 
 
 def main(overrides: list[str]) -> None:
+    if {"-h", "--help"} & set(overrides):
+        print((__doc__ or "").strip())
+        return
     resolvers.register(CONF)
     about = [word for word in overrides if _is_no_run_s(word)]
     with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):

@@ -8,16 +8,19 @@ Words that contain "=" are passed to run.py.
 """
 
 import argparse
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import latticework.scripts.report
+from latticework.experiments.report.endings import show_table
 from latticework.experiments.report.exhibits import Catalogue, catalogue
 from latticework.experiments.report.holdings import SCALES
 from latticework.experiments.report.sweeps import exists
 
 ROOT = Path(__file__).resolve().parent.parent
+OUTPUTS = Path(os.environ.get("LATTICEWORK_OUTPUTS", "outputs"))
 
 
 def commands(
@@ -32,6 +35,16 @@ def commands(
     return result
 
 
+def tables(known: Catalogue, names: list[str], scale: str, outputs: Path) -> list[Path]:
+    """The written tables of the exhibits `names`, as Markdown; none for `all`."""
+    found = []
+    for name in names if names != ["all"] else []:
+        for experiment, shown in known[name].of.items():
+            files = sorted((outputs / experiment / scale / "tables").glob("*.md"))
+            found += [file for file in files if shown is None or file.stem in shown]
+    return found
+
+
 def main(words: list[str] | None = None) -> int:
     """Return the exit status: 1 if an experiment failed or does not exist."""
     parser = argparse.ArgumentParser(
@@ -41,10 +54,9 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--scale", choices=SCALES, default="paper")
     chosen = parser.parse_args(words)
     overrides = [word for word in chosen.words if "=" in word]
+    names = [word for word in chosen.words if "=" not in word]
     try:
-        todo = commands(
-            catalogue(), [w for w in chosen.words if "=" not in w], chosen.scale, overrides
-        )
+        todo = commands(catalogue(), names, chosen.scale, overrides)
     except KeyError as error:
         parser.error(error.args[0])
     failed = []
@@ -59,6 +71,8 @@ def main(words: list[str] | None = None) -> int:
             failed.append(text)
     outputs = [w.partition("=")[2] for w in overrides if w.startswith("outputs=")]
     latticework.scripts.report.main(["--outputs", outputs[-1]] if outputs else [])
+    for file in tables(catalogue(), names, chosen.scale, Path(outputs[-1]) if outputs else OUTPUTS):
+        show_table(file)
     if failed:
         print("\nfailed or missing:", *failed, sep="\n  ", file=sys.stderr)
     return int(bool(failed))

@@ -62,7 +62,7 @@ MISTAKES = {
     "a^b=[": "'a^b=[' cannot be read (",
     "task.text=The [MASK] sat.": """inside quotes: 'task.text="The [MASK] sat."'\n""",
     "data=null": "Got NoneType, in data=null: a group such as data takes the name of one",
-    "seed=1,2": "To sweep over it, add --multirun",
+    "seed=1,2": "which is a sweep and needs --multirun: python run.py --multirun",
     "~zzz": "Could not delete from config. 'zzz' does not exist.",
     "hydra.job.chdir=abc": "hydra.job.chdir: Value 'abc' is not a valid bool",
     # Types.

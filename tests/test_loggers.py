@@ -1,45 +1,37 @@
 """The optional trackers write what the record's metrics.csv holds, and need no network."""
 
+import signal
 import socket
 from pathlib import Path
 
 import pytest
 from command import command_line
 from hydra.utils import instantiate
+from kills import ended, start
 from omegaconf import OmegaConf
+from trackers import of_wandb
 
+from latticework.experiments.results.estimate import Estimate
+from latticework.experiments.results.headline import KeyNumber
 from latticework.experiments.results.record import load_all
+from latticework.experiments.running.loggers import About, flat
 from latticework.experiments.running.run import Run
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
 ROWS = [(0, {"error": 1.0}), (10, {"error": 0.5}), (20, {"error": 0.25})]
+CHOICES = {"model": "ising", "data": None, "sampler": "dmala", "task": "sampling"}
+CONFIG = {"seed": 0, "name": "mine", "scale": "smoke", "sampler": {"step_size": 0.4}}
+NUMBERS = [
+    KeyNumber("error", 0.25, 0.01, "chains", beside={"exact": Estimate(0.2)}),
+    KeyNumber("chosen scan", "random"),
+    KeyNumber("undefined", float("nan")),
+]
+FINAL = {"error": 0.25, "error_error": 0.01, "error_exact": 0.2, "chosen_scan": "random"}
 
 
-def logged(name, path):
-    """Log ROWS through the tracker of conf/logger/<name>.yaml."""
-    (logger,) = (
-        instantiate(spec) for spec in OmegaConf.load(CONF / "logger" / f"{name}.yaml").values()
-    )
-    path.mkdir()
-    logger.start(path, {"seed": 0})
-    run = Run(path, loggers=[logger])
-    for step, values in ROWS:
-        run.log(step, **values)
-    logger.finish()
-
-
-def test_tensorboard_writes_the_metrics(tmp_path):
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    logged("tensorboard", tmp_path / "run")
-    events = EventAccumulator(str(tmp_path / "run" / "tensorboard"))
-    events.Reload()
-    read = [(event.step, event.value) for event in events.Scalars("error")]
-    assert read == [(step, values["error"]) for step, values in ROWS]
-
-
-def test_wandb_writes_offline(tmp_path, monkeypatch):
-    """With every address but this machine's own out of reach, and nothing asked of a key."""
+@pytest.fixture(autouse=True)
+def _offline(tmp_path, monkeypatch):
+    """Every address but this machine's own is out of reach, and no key is asked for."""
     monkeypatch.setenv("WANDB_SILENT", "true")
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
     for key in ("WANDB_CACHE_DIR", "WANDB_CONFIG_DIR", "WANDB_DATA_DIR"):
@@ -51,20 +43,148 @@ def test_wandb_writes_offline(tmp_path, monkeypatch):
 
     found = socket.getaddrinfo
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
-    logged("wandb", tmp_path / "run")
+
+
+def tracker(name, **settings):
+    (spec,) = OmegaConf.load(CONF / "logger" / f"{name}.yaml").values()
+    return instantiate(spec, **settings)
+
+
+def logged(name, path, *, last_step=None, rows=ROWS, **settings):
+    """Log `rows` and NUMBERS through the tracker of conf/logger/<name>.yaml."""
+    logger = tracker(name, **settings)
+    path.mkdir(exist_ok=True)
+    logger.start(About(path, CONFIG, CHOICES, last_step))
+    run = Run(path, loggers=[logger])
+    for step, values in rows:
+        run.log(step, **values)
+    logger.result(NUMBERS)
+    logger.finish()
+
+
+def written_by_wandb(folder):
+    """The runs in the files below `folder`, the earliest first."""
     import wandb
 
     wandb.teardown()  # waits for the process that writes the file, some time after `finish`
+    return [of_wandb(file) for file in sorted(folder.rglob("*.wandb"), key=str)]
+
+
+def events_of(folder):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(folder / "tensorboard"))
+    events.Reload()
+    return events
+
+
+def scalars(folder, name):
+    return [(event.step, event.value) for event in events_of(folder).Scalars(name)]
+
+
+def test_the_headline_is_flat_without_what_is_undefined():
+    assert flat(NUMBERS) == FINAL
+
+
+def test_tensorboard_writes_the_metrics_and_the_settings_with_the_results(tmp_path):
+    logged("tensorboard", tmp_path / "run")
+    assert scalars(tmp_path / "run", "error") == [(step, row["error"]) for step, row in ROWS]
+    assert [value for _, value in scalars(tmp_path / "run", "final/error")] == [0.25]
+    plugins = events_of(tmp_path / "run").summary_metadata
+    assert "_hparams_/session_start_info" in plugins
+    written = b"".join(file.read_bytes() for file in (tmp_path / "run").rglob("events*"))
+    assert b"sampler.step_size" in written
+    assert b"choice/sampler" in written
+
+
+def test_tensorboard_hides_rows_that_a_resumed_run_logs_again(tmp_path):
+    """The earlier process logged up to step 20; its checkpoint was at step 0."""
+    logged("tensorboard", tmp_path / "run")
+    logged("tensorboard", tmp_path / "run", last_step=0, rows=[(10, {"error": 7.0})])
+    assert scalars(tmp_path / "run", "error") == [(0, 1.0), (10, 7.0)]
+
+
+def test_wandb_writes_offline(tmp_path):
+    """With group, job type, tags and the final numbers as summary."""
+    logged("wandb", tmp_path / "run")
+    (run,) = written_by_wandb(tmp_path / "run")
+    assert (run["group"], run["job"], run["tags"]) == ("mine/smoke", "sampling", {"ising", "dmala"})
+    assert {step: row["error"] for step, row in run["rows"].items()} == {0: 1, 10: 0.5, 20: 0.25}
+    assert {name: run["summary"][name] for name in FINAL} == FINAL
+    assert run["summary"]["results"]["_type"] == "table-file"
+    assert run["exit"] == 0
+    assert not list((tmp_path / "run").rglob("*artifact*"))
+
+
+def test_wandb_stores_the_files_of_the_record_if_asked(tmp_path):
+    logged("wandb", tmp_path / "run", artifacts=True)
+    written_by_wandb(tmp_path / "run")
     (file,) = (tmp_path / "run").rglob("*.wandb")
-    assert b"error" in file.read_bytes()
+    assert b"metrics.csv" in file.read_bytes()
+    assert b"record-" in file.read_bytes()
 
 
-def test_a_run_writes_to_its_loggers_in_its_own_folder(tmp_path):
-    words = ("model.shape=[2,2]", "scale=smoke", "logger=tensorboard")
+def test_a_run_writes_to_both_trackers_in_its_own_folder(tmp_path):
+    words = ("model.shape=[2,2]", "scale=smoke", "logger=[wandb,tensorboard]")
     assert command_line(*words, outputs=tmp_path) == 0
     (record,) = load_all(tmp_path)
-    assert list(record.path.glob("tensorboard/events*"))
-    assert len(record.metrics) == 3
+    (run,) = written_by_wandb(record.path)
+    metrics = record.metrics.set_index("step")["acceptance"]
+    assert set(run["rows"]) == {0, 10, 20}
+    assert run["rows"][20]["acceptance"] == pytest.approx(metrics[20])
+    assert run["summary"]["mean_exact"] == pytest.approx(record.document["mean_exact"])
+    assert scalars(record.path, "acceptance")[-1] == (20, pytest.approx(metrics[20]))
+
+
+def test_the_figures_of_a_command_are_media(tmp_path):
+    words = ("experiment=rates_sec3", "scale=smoke", "task.steps=5", "task.lambdas=3")
+    single = ("model.coupling=0.3", "logger=[wandb,tensorboard]")
+    assert command_line(*words, *single, outputs=tmp_path) == 0
+    folder = tmp_path / "rates_sec3" / "smoke"
+    *_, figures = sorted(written_by_wandb(folder), key=lambda run: run["job"] == "figures")
+    assert figures["job"] == "figures"
+    assert figures["group"] == "rates_sec3/smoke"
+    assert figures["rows"][0]["figures/sec3/_type"] == "image-file"
+    assert events_of(folder).Tags()["images"] == ["figures/sec3"]
+
+
+def test_a_tracker_that_fails_at_the_end_leaves_the_run_finished(tmp_path, monkeypatch, capfd):
+    def broken(*_):
+        raise RuntimeError("no server")
+
+    target = "latticework.experiments.running.loggers.TensorBoard.result"
+    monkeypatch.setattr(target, broken)
+    words = ("model.shape=[2,2]", "scale=smoke", "logger=tensorboard")
+    assert command_line(*words, outputs=tmp_path) == 0
+    assert load_all(tmp_path)
+    assert "tracker did not get the results: RuntimeError: no server" in capfd.readouterr().err
+
+
+def test_trackers_go_on_after_a_kill(tmp_path):
+    """SIGKILL in the second of three iterations: W&B keeps its id, TensorBoard each step once."""
+    folder = tmp_path / "conf" / "task"
+    folder.mkdir(parents=True)
+    folder.joinpath("dying.yaml").write_text("_target_: fakes.dying\n_partial_: true\n")
+    words = (
+        f"hydra.searchpath=[file://{folder.parent}]", "task=dying", "model.shape=[2,2]",
+        "+task.death=SIGKILL", "seed=1", "checkpoint=0", "logger=[wandb,tensorboard]",
+    )  # fmt: skip
+    outputs = tmp_path / "outputs"
+    assert ended(start(*words, outputs=outputs)) == -signal.SIGKILL
+    assert ended(start(*words, outputs=outputs)) == 0
+    (record,) = load_all(outputs)
+    assert record.metrics["processes"].tolist() == [1, 2, 2]
+    *_, after = written_by_wandb(record.path)
+    names = sorted(path.name for path in record.path.glob("wandb/offline-run-*"))
+    assert [name.rpartition("-")[2] for name in names] == [after["id"]] * 2
+    assert set(after["rows"]) == {2, 3}
+    assert after["exit"] == 0
+    assert [step for step, _ in scalars(record.path, "processes")] == [1, 2, 3]
+
+    # Made again, it is another run.
+    assert ended(start(*words, "seed=2", "force=true", outputs=outputs)) == 0
+    one, other = (load_all(outputs)[i].path / "wandb_id.txt" for i in (0, 1))
+    assert one.read_text() != other.read_text()
 
 
 @pytest.mark.parametrize("name", ["files"])

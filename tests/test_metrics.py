@@ -19,6 +19,7 @@ from latticework.experiments.measures.metrics import (
     Proposed,
     Trace,
     needs,
+    second_half,
 )
 from latticework.experiments.measures.mmd import kernel, mmd_squared
 from latticework.experiments.measures.reference import Reference
@@ -245,6 +246,55 @@ def test_trace_keeps_the_last_draws_in_order():
     assert trace[:, 0, 0].tolist() == [2, 3, 4]
 
 
+@pytest.mark.parametrize("thin", [1, 2, 3])
+@pytest.mark.parametrize("steps", [6, 7, 8, 12, 13])
+def test_a_thinned_trace_keeps_states_of_equal_distance(thin, steps):
+    """The last draw is that of the last step; the others end the windows of `thin` steps."""
+    metric = Trace(draws=2, chains=1, thin=thin)
+    carry = metric.init(model(Binary(2)), At(torch.zeros(2, 2)), Reference())
+    for step in range(1, steps + 1):
+        carry = metric.update(carry, At(torch.full((2, 2), float(step))), Info(torch.ones(2)))
+    ends = [*range(thin, steps, thin), steps]
+    assert metric.arrays(carry)["trace"][:, 0, 0].tolist() == ends[-2:]
+
+
+@pytest.mark.parametrize(
+    ("steps", "trace"),
+    [
+        (1, Trace(1, 4, 1)),
+        (20, Trace(10, 4, 1)),
+        (2000, Trace(1000, 4, 1)),
+        (10_000, Trace(1000, 4, 5)),
+        (10_500, Trace(875, 4, 6)),
+    ],
+)
+def test_the_second_half_of_a_run_is_kept_in_a_thousand_draws(steps, trace):
+    assert second_half(steps) == trace
+    assert trace.draws * trace.thin <= max(1, steps / 2)
+
+
+def test_a_trace_that_would_fill_the_memory_is_refused():
+    large = Trace(draws=2**25, chains=4)
+    with pytest.raises(ValueError, match=r"2\.[0-9] GB; keep fewer draws, thin more"):
+        large.init(model(Binary(16)), At(torch.zeros(4, 16)), Reference())
+
+
+def test_the_error_of_log_rmse_over_chains_is_that_of_repeated_runs():
+    """The standard deviation of log RMSE over 400 repetitions of 50 chains, and its estimate."""
+    target, generator = model(Binary(4)), Generator().manual_seed(0)
+    truth = Reference(mean=torch.full((4,), 0.5))
+    metric, values, errors = MarginalError(), [], []
+    for _ in range(400):
+        states = torch.rand((50, 4), generator=generator).lt(0.5).float()
+        carry = metric.init(target, At(states), truth)
+        for _ in range(9):
+            states = torch.rand((50, 4), generator=generator).lt(0.5).float()
+            carry = metric.update(carry, At(states), Info(torch.ones(50)))
+        values.append(float(metric.read(carry)["log_rmse"]))
+        errors.append(float(metric.errors(carry)["log_rmse"]))
+    assert np.mean(errors) == pytest.approx(np.std(values), rel=0.15)
+
+
 def test_independent_draws_count_fully_and_sticky_ones_do_not():
     """ESS of 4 x 1,000 coins is 4,000 to a few standard errors; a chain that repeats each draw ten
     times has a tenth of it."""
@@ -257,6 +307,14 @@ def test_independent_draws_count_fully_and_sticky_ones_do_not():
     np.testing.assert_allclose(repeated["ess"], 400, rtol=0.35)
     assert (found["r_hat"] < 1.01).all()
     assert found["constant"] == 0
+
+
+def test_the_error_of_the_mean_is_that_of_independent_draws():
+    coins = np.random.default_rng(0).integers(0, 2, (1000, 4, 5))
+    found = convergence(coins)
+    assert found["mean"] == pytest.approx(coins.mean())
+    assert found["mean_error"] == pytest.approx(np.sqrt(0.25 / coins.size), rel=0.1)
+    assert np.isnan(convergence(np.ones((8, 2, 3)))["mean_error"])
 
 
 def test_a_stuck_coordinate_is_counted_and_has_no_ess():

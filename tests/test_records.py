@@ -100,9 +100,11 @@ def test_metrics_and_arrays_are_read_back(finished):
     last = record.arrays("last")["x"]
     assert last.shape == (4, 9)
     assert last.dtype == np.uint8
-    assert not record.has("trace")
-    with pytest.raises(FileNotFoundError, match="trace"):
-        record.arrays("trace")
+    assert record.arrays("trace")["trace"].shape == (10, 4, 9)  # the second half of 20 steps
+    assert {"ess", "r_hat", "mean", "mean_error"} <= set(record.arrays("convergence"))
+    assert not record.has("samples")
+    with pytest.raises(FileNotFoundError, match="samples"):
+        record.arrays("samples")
 
 
 def test_a_finished_run_is_skipped(outputs):

@@ -28,8 +28,9 @@ from latticework.experiments.report.holdings import Holding, holding
 from latticework.experiments.report.page import html, markdown, write
 from latticework.experiments.report.results import results_page
 from latticework.experiments.report.sweeps import CONF, asked, declared, exists, kind
-from latticework.experiments.report.view import Report, duration, gather, number
-from latticework.experiments.results.estimate import Estimate
+from latticework.experiments.report.view import Report, gather
+from latticework.experiments.results.duration import duration
+from latticework.experiments.results.estimate import Estimate, number
 from latticework.experiments.results.estimate import write as write_table
 from latticework.experiments.results.record import BUNDLES, load_all
 from latticework.scripts.reproduce import commands
@@ -384,8 +385,10 @@ def test_numbers_have_as_many_digits_as_make_sense(value, text):
 
 
 def test_durations_are_told_in_words():
-    found = [duration(seconds) for seconds in (0.05, 42.3, 754, 9000)]
-    assert found == ["0.05 s", "42 s", "13 min", "2.5 h"]
+    found = [duration(seconds) for seconds in (0.05, 7.2, 9.96, 42.3, 99.7, 754, 9000, 3e5)]
+    assert found == [
+        "0.05 s", "7.2 s", "10 s", "42 s", "2 min", "13 min", "2.5 h", "3.5 days",
+    ]  # fmt: skip
 
 
 # What is committed.

@@ -1,5 +1,6 @@
 """Every task keeps to its scale without an experiment: a smoke run takes seconds."""
 
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,8 @@ def test_a_smoke_run_without_an_experiment_is_small(task, tmp_path, capfd):
     assert command_line(*words, *bundled_data(config), outputs=tmp_path) == 0, capfd.readouterr()
     (record,) = load_all(tmp_path)
     assert 0 < len(record.metrics) <= LARGEST
+    module = import_module(record.config["task"]["_target_"].rpartition(".")[0])
+    assert module.headline(record), "the task declares what its runs show at their end"
 
 
 with initialize_config_dir(str(CONF), version_base="1.3"):

@@ -26,11 +26,17 @@ from hydra.errors import (
     MissingConfigException,
     OverrideParseException,
 )
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
+
+from latticework.experiments.config.asking import program
 
 # The settings of conf/hydra/launcher are checked against those of the plugin of the same name.
 warnings.filterwarnings("ignore", message=r"\s*'hydra/launcher/\w+' is validated against")
+
+TWICE = (
+    r"Multiple values for (\S+)\. To override|(\S+) appears more than once in the final defaults"
+)
 
 
 class ConfigurationError(ValueError):
@@ -139,8 +145,14 @@ def _explained(error: Exception, command: list[str]) -> str:
             f"{error.override!r} cannot be read ({lines[-2:][0]}): "
             f"overrides are key=value, {_quoting(str(error.override))}"
         )
+    if twice := re.match(TWICE, str(error)):
+        name = twice[1] or twice[2]
+        meant = [word.lstrip("+") for word in command if word.startswith(f"+{name}=")]
+        return f"{name} is there already, so it takes no +: {_again(command, f'+{name}=', meant)}"
+    if "Ambiguous value for argument" in str(error):
+        return _swept(error, command)
     if isinstance(error, ConfigCompositionException) and error.__cause__:
-        return _not_applied(error, error.__cause__)
+        return _not_applied(error, error.__cause__, command)
     if isinstance(error, MissingConfigException | ConfigCompositionException):
         return str(error).partition("\nConfig search path")[0].strip()
     if "Config group override" in str(error):
@@ -164,6 +176,30 @@ def _explained(error: Exception, command: list[str]) -> str:
     return f"{summary(error)}\nHYDRA_FULL_ERROR=1 shows where this was raised."
 
 
+def _again(command: list[str], start: str, meant: Iterable[str]) -> str:
+    """The command with the words `meant` in place of those that begin with `start`."""
+    kept = [word for word in command if not word.startswith(start)]
+    return f"{program()} {shlex.join([*kept, *meant])}"
+
+
+def _swept(error: Exception, command: list[str]) -> str:
+    """What to write instead of several values where Hydra expects one."""
+    (given,) = re.findall(r"'(.*)'", str(error).partition("\n")[0])
+    key, _, values = given.partition("=")
+    if key == "logger":
+        return several_loggers(values, command)
+    return (
+        f"{given} gives several values, which is a sweep and needs --multirun: "
+        f"{program()} --multirun {shlex.join(command)}"
+    )
+
+
+def several_loggers(values: str, command: list[str]) -> str:
+    """What to write to log to several trackers at once."""
+    meant = _again(command, "logger=", [f"logger=[{values}]"])
+    return f"logger={values} would run everything once a tracker; both at once: {meant}"
+
+
 def _quoting(override: str) -> str:
     """How to quote a value: in quotes for Hydra, and those in quotes for the shell."""
     key, _, value = override.partition("=")
@@ -179,11 +215,37 @@ def _is_no_name(text: str) -> bool:
     return bool(re.fullmatch(r"(?i)[-+]?[\d.]\S*|[-+]?inf|nan|true|false|null", text))
 
 
-def _not_applied(error: Exception, cause: BaseException) -> str:
+def _places(name: str, node: Any) -> list[str]:
+    """Keys of the configuration around `node` that end in `name`, in the fewest dots.
+
+    `budget.steps` for `steps`. Not those of `scales`, which hold a value for each scale.
+    """
+    root = node._get_root() if node is not None else None
+    if not isinstance(root, DictConfig):
+        return []
+    document = OmegaConf.to_container(root, resolve=False)
+    found = [key for key in _keys(document) if key.rpartition(".")[2] == name]
+    fewest = min((key.count(".") for key in found), default=0)
+    return [key for key in found if key.count(".") == fewest]
+
+
+def _keys(value: Any, path: str = "") -> Iterator[str]:
+    """The dotted keys of the nested dictionary `value`, below `budget` and the parts of a run."""
+    for key, inner in value.items() if isinstance(value, dict) else ():
+        if path or key in ("budget", "data", "model", "sampler", "task"):
+            yield f"{path}{key}"
+            yield from _keys(inner, f"{path}{key}.")
+
+
+def _not_applied(error: Exception, cause: BaseException, command: list[str]) -> str:
     """Why an override could not be applied to the configuration."""
     if isinstance(cause, ConfigKeyError | ConfigAttributeError):
         place, _, name = str(cause.full_key).rpartition(".")
         fields = cause.parent_node if isinstance(cause.parent_node, DictConfig) else ()
-        known = nearest(name, [key for key in fields if key != "hydra"])
-        return f"{place or 'the configuration'} has no field {name}: {known}"
+        where = f"{place or 'the configuration'} has no field {name}"
+        if elsewhere := _places(name, cause.parent_node):
+            given = [word for word in command if word.partition("=")[0] == str(cause.full_key)]
+            value = given[-1].partition("=")[2] if given else "..."
+            return f"{where}: did you mean {' or '.join(f'{key}={value}' for key in elsewhere)}?"
+        return f"{where}: {nearest(name, [key for key in fields if key != 'hydra'])}"
     return f"{_cut(str(error))}. {in_a_line(cause)}"

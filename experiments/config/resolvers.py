@@ -2,9 +2,11 @@
 
 - `${scaled:steps}`: a number of the experiment, from the column of `scales` for this run.
 - `${at_scale:100,20,4}`: a default of a task or data set, at scale=paper, quick and smoke.
-- `${folder:}` and `${experiments:}`: a run's folder, and the list of experiments in --help.
+- `${folder:}`: a run's folder.
+- `${groups:}` and `${experiments:}`: the lists of groups and experiments in --help.
 """
 
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from latticework.experiments.config.asking import is_helper
 from latticework.experiments.config.folders import find, run_name
 from latticework.experiments.config.identity import digest
 
@@ -92,10 +95,32 @@ def register(conf: Path) -> None:
         width = max((len(file.stem) for file in files), default=0)
         return "\n".join(f"  {file.stem:{width}}  {_summary(file)}" for file in files)
 
+    def groups() -> str:
+        """The groups with their options, without helpers and experiments, for --help."""
+        folders = (folder for folder in sorted(conf.rglob("*/")) if folder.name != "__pycache__")
+        found = {
+            str(f.relative_to(conf)): sorted(x.stem for x in f.glob("*.yaml")) for f in folders
+        }
+        shown = {
+            name: options
+            for name, options in found.items()
+            if options and name != "experiment" and not is_helper(name)
+        }
+        width = max(map(len, shown), default=0)
+        lines = (f"{name:{width}}  {', '.join(options)}" for name, options in shown.items())
+        return "\n".join(wrap for line in lines for wrap in _wrapped(line, width + 2))
+
+    OmegaConf.register_new_resolver("groups", groups, replace=True)
     OmegaConf.register_new_resolver("folder", folder, replace=True)
     OmegaConf.register_new_resolver("scaled", scaled, replace=True)
     OmegaConf.register_new_resolver("at_scale", at_scale, replace=True)
     OmegaConf.register_new_resolver("experiments", experiments, replace=True)
+
+
+def _wrapped(line: str, indent: int) -> list[str]:
+    return textwrap.wrap(
+        line, 100, initial_indent="  ", subsequent_indent=" " * (indent + 2), break_on_hyphens=False
+    )
 
 
 def _summary(file: Path) -> str:

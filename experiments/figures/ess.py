@@ -49,5 +49,5 @@ def rates(record: Record) -> NDArray:
     """
     stored = record.arrays("convergence")
     share = stored["chains"] / record.budget.chains
-    seconds = record.document["seconds_per_step"] * stored["draws"] * share
+    seconds = record.document["seconds_per_step"] * stored.get("steps", stored["draws"]) * share
     return stored["ess"].ravel() / seconds

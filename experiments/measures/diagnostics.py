@@ -12,12 +12,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+FEWEST = 4  # draws that the diagnostics need
+
 
 def convergence(trace: NDArray) -> dict[str, NDArray]:
     """ESS (of the mean) and R-hat of each coordinate of `trace` `[draws, chains, *shape]`.
 
     Both are NaN for a coordinate that is constant within every chain, because its mixing cannot be
-    judged. `constant` counts such coordinates.
+    judged. `constant` counts such coordinates. `mean` is the average over draws, chains and
+    coordinates, and `mean_error` its Monte Carlo standard error over chains and draws; NaN if the
+    average over coordinates never changes.
     """
     draws = trace.reshape(*trace.shape[:2], -1).transpose(1, 0, 2).astype(np.float64)
     constant, found = _measured(
@@ -27,7 +31,14 @@ def convergence(trace: NDArray) -> dict[str, NDArray]:
             "r_hat": arviz.rhat(data, method="split"),
         },
     )
-    return {**found, "constant": np.asarray(constant.sum())}
+    overall = draws.mean(-1, keepdims=True)
+    _, error = _measured(overall, lambda arviz, data: {"mcse": arviz.mcse(data)})
+    return {
+        **found,
+        "constant": np.asarray(constant.sum()),
+        "mean": np.asarray(overall.mean()),
+        "mean_error": np.asarray(error["mcse"][0]),
+    }
 
 
 def quantities(draws: NDArray) -> dict[str, NDArray]:

@@ -18,6 +18,8 @@ from latticework.models.domain import Binary
 from latticework.samplers.base import Info
 from latticework.samplers.sums import Sums, Wanted
 
+LARGEST_TRACE = 2**30  # bytes
+
 
 class Metric(ABC):
     """`init` is called once, `update` after every step (on the device only), `read` on demand.
@@ -45,6 +47,10 @@ class Metric(ABC):
     @abstractmethod
     def read(self, carry: Any) -> dict[str, Tensor]:
         """Scalars by name."""
+
+    def errors(self, carry: Any) -> dict[str, Tensor]:
+        """Standard errors over chains of the scalars that `read` gives, where they are known."""
+        return {}
 
     def arrays(self, carry: Any) -> dict[str, Tensor]:
         """Arrays to store when the chain has ended, by name."""
@@ -96,6 +102,12 @@ class MarginalError(Metric):
     def read(self, carry: MarginalSums) -> dict[str, Tensor]:
         error = (carry.total / carry.states - carry.truth) * carry.scale
         return {"log_rmse": error.square().mean().sqrt().log()}
+
+    def errors(self, carry: MarginalSums) -> dict[str, Tensor]:
+        """The delta method: log RMSE = log(mean over chains of each chain's MSE) / 2."""
+        error = (carry.total / carry.states - carry.truth) * carry.scale
+        mse = error.square().flatten(1).mean(-1)  # [chains]
+        return {"log_rmse": mse.std() / len(mse) ** 0.5 / mse.mean() / 2}
 
 
 class Ensemble(NamedTuple):
@@ -302,24 +314,33 @@ class Traces(NamedTuple):
 
 @dataclass(frozen=True)
 class Trace(Metric):
-    """The states of the last `draws` steps of the first `chains` chains, for ESS and R-hat.
+    """The last `draws` states of the first `chains` chains, `thin` steps apart, for ESS and R-hat.
 
     Stored as the array `trace` `[draws, chains, *shape]`, one byte a site. States must be integers
-    in -128..127.
+    in -128..127. Where `thin` does not divide the number of steps, the last two states are closer.
+    Raises ValueError if the trace would have more than LARGEST_TRACE bytes.
     """
 
     draws: int
     chains: int = 4
+    thin: int = 1
 
     def init(self, model: EnergyModel, state: Any, reference: Reference) -> Traces:
         x = state.x[: self.chains]
+        if (size := self.draws * x.numel()) > LARGEST_TRACE:
+            raise ValueError(
+                f"a trace of {self.draws} draws of {len(x)} chains of {model.domain} would have "
+                f"{size / 1e9:.1f} GB; keep fewer draws, thin more, or leave Trace out of "
+                "task.metrics"
+            )
         buffer = torch.zeros((self.draws, *x.shape), dtype=torch.int8, device=x.device)
         return Traces(buffer, torch.zeros(1, dtype=torch.long, device=x.device))
 
     def update(self, carry: Traces, state: Any, info: Info) -> Traces:
         row = state.x[: self.chains].to(torch.int8).unsqueeze(0)
-        carry.buffer.index_copy_(0, carry.position, row)
-        return Traces(carry.buffer, carry.position.add_(1).remainder_(self.draws))
+        place = carry.position if self.thin == 1 else carry.position // self.thin
+        carry.buffer.index_copy_(0, place, row)
+        return Traces(carry.buffer, carry.position.add_(1).remainder_(self.draws * self.thin))
 
     @property
     def wanted(self) -> Wanted:
@@ -338,4 +359,15 @@ class Trace(Metric):
         return {}
 
     def arrays(self, carry: Traces) -> dict[str, Tensor]:
-        return {"trace": carry.buffer.roll(-int(carry.position), 0)}
+        oldest = -(-int(carry.position) // self.thin)  # the row that was not written for longest
+        return {"trace": carry.buffer.roll(-oldest, 0)}
+
+
+def second_half(steps: int, draws: int = 1000, chains: int = 4) -> Trace:
+    """A trace of the second half of `steps` steps, thinned to at most `draws` states a chain.
+
+    The first half is left out as burn-in.
+    """
+    kept = max(1, steps // 2)
+    thin = -(-kept // draws)
+    return Trace(max(1, kept // thin), chains, thin)

@@ -1,32 +1,44 @@
 """What happens at the start and at the end of a run or a sweep.
 
-At the start, the configuration is checked before anything is written. At the end, figures are drawn
-from the records, and failures are reported.
+At the start, the configuration is checked before anything is written. At the end of a run, its
+headline is shown. At the end of a command, figures are drawn from the records, a sweep's runs are
+compared in a table, and failures are reported.
 """
 
 import time
 import traceback
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.utils import JobReturn
 from hydra.experimental.callback import Callback
+from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from latticework.experiments.config import errors
 from latticework.experiments.config.checks import checked
 from latticework.experiments.report.drawing import drawn
+from latticework.experiments.report.endings import run_line, show_run, show_sweep
+from latticework.experiments.report.sweep_clock import SweepClock
+from latticework.experiments.report.sweeps import asked
+from latticework.experiments.results.record import Record, load, load_all
 from latticework.experiments.running import watch
+
+DONE = ("finished", "finished before")  # experiments.running.recording.Outcome
 
 
 class Finish(Callback):
-    """Hydra callback: checks the configuration, then draws figures and tables; reports failures.
+    """Hydra callback: checks the configuration; shows results, draws figures, reports failures.
 
     Exits with status 1 if a run failed. Hydra turns exceptions raised here into warnings, so the
     methods raise SystemExit instead.
     """
+
+    clock: SweepClock | None = None  # of a sweep
 
     def on_run_start(self, config: DictConfig, **kwargs: Any) -> None:
         self.started = time.time()
@@ -44,22 +56,65 @@ class Finish(Callback):
             check_sweep(config)
         except errors.ConfigurationError as error:
             errors.end(error)
+        runs = asked(config, config.hydra.overrides.task).runs
+        self.clock = SweepClock.started(_folder(config), len(runs))
+
+    def on_job_end(self, config: DictConfig, job_return: JobReturn, **kwargs: Any) -> None:
+        """Show the headline of a run that has ended: a table, or a line in a sweep.
+
+        In a sweep this happens in the process of the run, which has a copy of this object.
+        """
+        path, how = job_return._return_value or ("", "failed")
+        record = load(Path(path)) if how in DONE else None
+        if self.clock is None:
+            if record is not None:
+                _shown(show_run, record)
+            return
+        line = _shown(run_line, record) if record else how
+        print(f"{self.clock.ended(how in ('finished', 'failed'))}: {line}", flush=True)
 
     def on_run_end(self, config: DictConfig, **kwargs: Any) -> None:
         folder = _folder(config)
-        undrawn = not _drawn(config, folder)
+        records = _records(folder)
+        undrawn = not _drawn(config, folder, records)
+        if self.clock is not None:
+            self.clock.remove()
+            _shown(_show_sweep, config, records, self.started)
         failed = [
             path for path in folder.rglob("error.txt") if path.stat().st_mtime >= self.started
         ]
-        if failed:
-            width = max(len(str(path.parent)) for path in failed)
-            print(f"\n{len(failed)} failed:")
-            for path in failed:
-                print(f"  {str(path.parent):{width}}  {path.read_text().splitlines()[0]}")
+        _tell(failed, sweep=self.clock is not None)
         if failed or undrawn:
             raise SystemExit(1)
 
     on_multirun_end = on_run_end
+
+
+def _tell(failed: Sequence[Path], *, sweep: bool) -> None:
+    """Say which runs failed and why, from their error.txt."""
+    causes = {path: path.read_text().splitlines()[0] for path in failed}
+    if not sweep:
+        for path, cause in causes.items():
+            print(f"failed: {cause}\nthe traceback is in {path}")
+        return
+    if failed:
+        print(f"\n{len(failed)} failed:")
+    width = max((len(str(path.parent)) for path in failed), default=0)
+    for path, cause in causes.items():
+        print(f"  {str(path.parent):{width}}  {cause}")
+    if failed:
+        print("the traceback of each is in its error.txt")
+
+
+def _shown(show: Callable[..., str | None], *args: Any) -> str:
+    """What `show` returns. If it fails, say so: the results themselves are written already."""
+    try:
+        return show(*args) or ""
+    except Exception as error:  # noqa: BLE001 - a display must not make a good run fail
+        if errors.wants_traceback():
+            traceback.print_exception(error)
+        print(f"the results are complete, but could not be shown: {errors.summary(error)}")
+        return ""
 
 
 def _folder(config: DictConfig) -> Path:
@@ -67,26 +122,61 @@ def _folder(config: DictConfig) -> Path:
     return Path(config.outputs) / config.name / config.scale
 
 
+def _records(folder: Path) -> list[Record]:
+    """The finished runs in the folder, if there are any."""
+    try:
+        return load_all(folder)
+    except FileNotFoundError:
+        return []
+
+
+def _show_sweep(config: DictConfig, records: Sequence[Record], started: float) -> None:
+    """Show the table of the command's runs; of a search, those that have ended since `started`."""
+    command = asked(config, config.hydra.overrides.task)
+    if command.runs:
+        mine = command.found(records)
+    else:
+        mine = [r for r in records if Path(str(r.path), "run.json").stat().st_mtime >= started]
+    if len(mine) > 1:
+        show_sweep(mine)
+    for record in mine if len(mine) == 1 else []:
+        show_run(record)
+
+
 def check_sweep(config: DictConfig) -> None:
-    """Raise ConfigurationError if one of the sweeps in `config` is empty."""
+    """Raise ConfigurationError for an empty sweep in `config`, and for a sweep over trackers."""
     params = OmegaConf.select(config, "hydra.sweeper.params") or {}
     words = [*(f"{k}={v}" for k, v in params.items()), *config.hydra.overrides.task]
     parser = OverridesParser.create(config_loader=GlobalHydra.instance().config_loader())
     last = {override.get_key_element(): override for override in parser.parse_overrides(words)}
-    for override in last.values():
+    for key, override in last.items():
+        if key == "logger" and override.is_sweep_override():
+            values = ",".join(override.sweep_string_iterator())
+            command = list(config.hydra.overrides.task)
+            raise errors.ConfigurationError(errors.several_loggers(values, command))
         if override.is_discrete_sweep() and next(override.sweep_string_iterator(), None) is None:
             raise errors.ConfigurationError(
                 f"{override.input_line} is an empty sweep: give it one value or more"
             )
 
 
-def _drawn(config: DictConfig, folder: Path) -> bool:
+def _drawn(config: DictConfig, folder: Path, records: Sequence[Record]) -> bool:
     try:
-        for file in drawn(config, config.hydra.overrides.task, folder):
+        files = drawn(config, config.hydra.overrides.task, folder, records or None)
+        for file in files:
             print(f"{file.relative_to(folder).parts[0][:-1]}: {file}")
     except Exception as error:  # noqa: BLE001 - the failures are to be told all the same
         if errors.wants_traceback():
             traceback.print_exception(error)
         print(f"figures and tables: {errors.summary(error)}")
         return False
+    if files:
+        _shown(_track, config, folder, files)
     return True
+
+
+def _track(config: DictConfig, folder: Path, files: Sequence[Path]) -> None:
+    """Give the figures and tables to the trackers (`experiments.running.loggers`)."""
+    plain = {"name": config.name, "scale": config.scale}
+    for logger in (config.get("logger") or {}).values():
+        instantiate(logger).show(files, folder, plain)

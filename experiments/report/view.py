@@ -23,7 +23,8 @@ from latticework.experiments.report.draw import html_of, make_all, png
 from latticework.experiments.report.exhibits import Catalogue, Exhibit, catalogue
 from latticework.experiments.report.holdings import SCALES, Holding, command, holdings, pools
 from latticework.experiments.report.sweeps import exists
-from latticework.experiments.results.estimate import Estimate
+from latticework.experiments.results.duration import duration
+from latticework.experiments.results.estimate import Estimate, number
 from latticework.experiments.results.record import BUNDLES
 
 DPI = 144
@@ -301,25 +302,6 @@ def _peak(document: dict[str, Any]) -> bool:
 def _commit(document: dict[str, Any]) -> str:
     commit = document.get("commit")
     return f"{commit[:8]}{'+changes' if document.get('dirty') else ''}" if commit else "unknown"
-
-
-def duration(seconds: float) -> str:
-    """`75 s`, `12 min`, `3.4 h`."""
-    if seconds < 100:
-        return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
-
-
-def number(value: Estimate | None) -> str:
-    """`-6.85 ± 0.13 (5)`, with two digits of the spread."""
-    if value is None:
-        return ""
-    if not value.spread or not math.isfinite(value.spread):
-        runs = f" ({value.runs})" if value.runs and value.runs > 1 else ""
-        return f"{value.mean:,.4g}{runs}" if abs(value.mean) < 1e4 else f"{value.mean:,.0f}{runs}"
-    digits = max(0, min(6, 1 - math.floor(math.log10(value.spread))))
-    runs = f" ({value.runs})" if value.runs else ""
-    return f"{value.mean:,.{digits}f} ± {value.spread:,.{digits}f}{runs}"
 
 
 def cell(value: Any) -> str:

@@ -34,6 +34,18 @@ class Estimate(NamedTuple):
         return f"{self.mean:,.{places}f} ± {self.spread:,.{places}f}{runs}"
 
 
+def number(value: Estimate | None) -> str:
+    """`-6.85 ± 0.13 (5)`, with two digits of the spread."""
+    if value is None:
+        return ""
+    if not value.spread or not math.isfinite(value.spread):
+        runs = f" ({value.runs})" if value.runs and value.runs > 1 else ""
+        return f"{value.mean:,.4g}{runs}" if abs(value.mean) < 1e4 else f"{value.mean:,.0f}{runs}"
+    digits = max(0, min(6, 1 - math.floor(math.log10(value.spread))))
+    runs = f" ({value.runs})" if value.runs else ""
+    return f"{value.mean:,.{digits}f} ± {value.spread:,.{digits}f}{runs}"
+
+
 def estimate(values: Any) -> Estimate:
     """Mean and spread of `values`, one per run. A single run has no spread."""
     values = np.asarray(list(values), dtype=float)

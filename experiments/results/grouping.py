@@ -75,6 +75,26 @@ def groups(records: Iterable[Record], axes: Sequence[str] = ()) -> list[Group]:
     return result
 
 
+def differing(records: Iterable[Record]) -> tuple[list[str], list[tuple[list[str], list[Record]]]]:
+    """Headings and rows of a table of the settings of `records`, one row a setting.
+
+    The headings are the sampler, if there are several, and the keys of further settings that tell
+    the rows apart. A row has a text for each heading, and its records, which differ in their seed.
+    """
+    parts = [_Part(some, settings(some[0])) for some in by_setting(once(records))]
+    parts.sort(key=lambda part: in_order(sampler_key(part.records[0])))
+    names = [label(sampler_key(part.records[0])) for part in parts]
+    keys = _telling(parts, _keys(parts), names)
+    several = len(set(names)) > 1
+    rows = []
+    for name in dict.fromkeys(names):
+        some = [part for part, own in zip(parts, names, strict=True) if own == name]
+        for part in sorted(some, key=lambda part: [_ordered(part, key) for key in keys]):
+            texts = ["" if (v := part.value(key)) is None else _text(v) for key in keys]
+            rows.append(([name, *texts] if several else texts, part.records))
+    return (["sampler", *keys] if several else keys), rows
+
+
 def by_setting(records: Iterable[Record], axes: Sequence[str] = ()) -> list[list[Record]]:
     """Lists of records that agree in all `settings`, in the order of their first records."""
     parts: dict[str, list[Record]] = {}
@@ -193,12 +213,19 @@ def _keys(parts: Sequence[_Part]) -> list[str]:
     return sorted(differ, key=rank)
 
 
-def _telling(parts: Sequence[_Part], keys: Sequence[str]) -> list[str]:
-    """A greedy subset of `keys`, in their order, that tells apart as many parts as all of them."""
+def _telling(
+    parts: Sequence[_Part], keys: Sequence[str], names: Sequence[str] | None = None
+) -> list[str]:
+    """A greedy subset of `keys`, in their order, that tells apart as many parts as all of them.
+
+    `names`, if given, are told apart already, one a part.
+    """
     chosen: list[str] = []
+    known = names or [""] * len(parts)
 
     def classes(some: Sequence[str]) -> int:
-        return len({tuple(part.value(key) for key in some) for part in parts})
+        own = (tuple(part.value(key) for key in some) for part in parts)
+        return len(set(zip(known, own, strict=True)))
 
     for key in keys:
         if classes([*chosen, key]) > classes(chosen):

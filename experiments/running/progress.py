@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sized
 from typing import TypeVar
 
+from latticework.experiments.results.duration import duration
+
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 PLAIN_EVERY = 15.0  # seconds between two lines where there is no terminal
@@ -34,28 +36,22 @@ def _bar(
     latest: Callable[[], dict[str, float]],
     before: int,
 ) -> Iterator[T]:
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[rate]} {task.fields[metrics]}"),
+        TextColumn("{task.fields[rate]} {task.fields[left]} {task.fields[metrics]}"),
     )
     started = time.monotonic()
     with Progress(*columns, transient=True) as bar:
-        task = bar.add_task(what, total=total, completed=before, rate="", metrics="")
+        task = bar.add_task(what, total=total, completed=before, rate="", left="", metrics="")
         for done, item in enumerate(items, start=1):
             yield item
-            rate = _rate(done / (time.monotonic() - started))
-            bar.update(task, advance=1, rate=rate, metrics=_short(latest()))
+            each = (time.monotonic() - started) / done
+            left = _left(each, before + done, total)
+            bar.update(task, advance=1, rate=_rate(1 / each), left=left, metrics=_short(latest()))
 
 
 def _lines(
@@ -71,13 +67,19 @@ def _lines(
         now = time.monotonic()
         if now - last > PLAIN_EVERY:
             last = now
-            rate = _rate(done / (now - started))
+            each = (now - started) / done
+            left = _left(each, before + done, total)
             count = (before + done, total or "?")
-            log.info("%s %d/%s  %s  %s", what, *count, rate, _short(latest()))
+            log.info("%s %d/%s  %s  %s  %s", what, *count, _rate(1 / each), left, _short(latest()))
 
 
 def _rate(rate: float) -> str:
     return f"{rate:.0f}/s" if rate >= 10 else f"{rate:.2g}/s"
+
+
+def _left(each: float, done: int, total: int | None) -> str:
+    """The time to go, at `each` seconds an item: `2 min to go`."""
+    return f"{duration(each * (total - done))} to go" if total and done < total else ""
 
 
 def _short(row: dict[str, float]) -> str:

@@ -17,7 +17,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import torch
 from filelock import FileLock, Timeout
@@ -31,9 +31,11 @@ from latticework.experiments.config.errors import summary, wants_traceback
 from latticework.experiments.config.folders import CLAIM, find, identity_in, run_name
 from latticework.experiments.config.identity import digest, same
 from latticework.experiments.config.resolvers import resolved
-from latticework.experiments.results.record import checksums, damage
+from latticework.experiments.results.headline import headline
+from latticework.experiments.results.record import checksums, damage, load
 from latticework.experiments.running import writing
 from latticework.experiments.running.checkpoint import Checkpoints, made_for
+from latticework.experiments.running.loggers import About, forgiven
 from latticework.experiments.running.machine import (
     commit,
     device_name,
@@ -48,7 +50,14 @@ log = logging.getLogger(__name__)
 LOCK = ".lock"
 
 
-def record(cfg: DictConfig, perform: Callable[[DictConfig, Run], None]) -> None:
+class Outcome(NamedTuple):
+    """How a run ended, and the folder of its record."""
+
+    path: Path
+    how: Literal["finished", "finished before", "failed", "skipped"]
+
+
+def record(cfg: DictConfig, perform: Callable[[DictConfig, Run], None]) -> Outcome:
     """Execute `perform`, and write its record to the folder that Hydra's output folder names.
 
     An existing record of the same resolved configuration is found however it was spelled
@@ -68,11 +77,9 @@ def record(cfg: DictConfig, perform: Callable[[DictConfig, Run], None]) -> None:
         config = _configuration(cfg)
         path = _claimed(asked, config)
     except Exception as error:  # noqa: BLE001 - whatever a run raises belongs in its record
-        _fail(asked, error)
-        return
+        return _fail(asked, error)
     with _held(path) as ours:
-        if ours:
-            _record(cfg, config, path, perform)
+        return _record(cfg, config, path, perform) if ours else Outcome(path, "skipped")
 
 
 def _configuration(cfg: DictConfig) -> dict[str, Any]:
@@ -143,7 +150,7 @@ def _record(
     config: dict[str, Any],
     path: Path,
     perform: Callable[[DictConfig, Run], None],
-) -> None:
+) -> Outcome:
     try:
         (path / "error.txt").unlink(missing_ok=True)
         outputs = Path(config["outputs"]).resolve()
@@ -153,13 +160,14 @@ def _record(
                 earlier = json.loads((path / "run.json").read_text())
                 if same(earlier, config) and not cfg.force:
                     log.info("already finished: %s (force=true runs it again)", path)
-                    return
+                    return Outcome(path, "finished before")
             else:
                 log.warning("the record %s is damaged: %s; running it again", path, fault)
             _set_aside(path, outputs)
         _execute(cfg, config, path, outputs, perform)
+        return Outcome(path, "finished")
     except Exception as error:  # noqa: BLE001 - whatever a run raises belongs in its record
-        _fail(path, error)
+        return _fail(path, error)
 
 
 @contextmanager
@@ -192,8 +200,11 @@ def _held(path: Path) -> Iterator[bool]:
         lock.release()
 
 
-def _fail(path: Path, error: Exception) -> None:
-    """Log `error` and write its traceback to error.txt; exit if that cannot be written."""
+def _fail(path: Path, error: Exception) -> Outcome:
+    """Write the traceback of `error` to error.txt, and log it in a sweep.
+
+    Exits if error.txt cannot be written.
+    """
     cause, trace = summary(error), traceback.format_exc()
     try:
         (path / "error.txt").write_text(f"{cause}\n\n{trace}")
@@ -201,8 +212,11 @@ def _fail(path: Path, error: Exception) -> None:
         raise SystemExit(
             f"failed: {path}: {cause}; error.txt could not be written either: {unwritable}"
         ) from error
-    log.error("failed: %s", cause)
-    log.error(trace if wants_traceback() else f"the traceback is in {path / 'error.txt'}")
+    if HydraConfig.get().mode == RunMode.MULTIRUN:  # `Finish` tells of a single run
+        log.error("failed: %s", cause)
+    if wants_traceback():
+        log.error(trace)
+    return Outcome(path, "failed")
 
 
 def _execute(
@@ -226,18 +240,30 @@ def _execute(
         engine=cfg.engine,
     )
     run.take_up(config)
+    hydra = HydraConfig.get()
+    choices = {k: v for k, v in hydra.runtime.choices.items() if not k.startswith("hydra")}
+    step = run.latest().get("step")
     for logger in run.loggers:
-        logger.start(path, config)
+        logger.start(About(path, config, choices, None if step is None else int(step)))
     try:
         perform(cfg, run)
+        _finish(cfg, config, path, run, choices)
+        for logger in run.loggers:
+            with forgiven("the run is finished, but its tracker did not get the results"):
+                logger.result(headline(load(path)))
     finally:
         for logger in run.loggers:
             logger.finish()
-    hydra = HydraConfig.get()
+
+
+def _finish(
+    cfg: DictConfig, config: dict[str, Any], path: Path, run: Run, choices: dict[str, str]
+) -> None:
+    """Write run.json, which marks the run as finished."""
     document = {
         "config": config,
-        "choices": {k: v for k, v in hydra.runtime.choices.items() if not k.startswith("hydra")},
-        "overrides": list(hydra.overrides.task),
+        "choices": choices,
+        "overrides": list(HydraConfig.get().overrides.task),
         "seconds": run.seconds,
         "device": device_name(run.device),
         "threads": torch.get_num_threads(),

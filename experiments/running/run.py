@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -21,19 +21,12 @@ from torch import Tensor
 from latticework.experiments.config.identity import same
 from latticework.experiments.running import writing
 from latticework.experiments.running.checkpoint import Checkpoints, Document, noticed
+from latticework.experiments.running.loggers import Logger
 from latticework.experiments.running.memory import Memory, captured, described
 from latticework.experiments.running.progress import progress
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
-
-
-class Logger(Protocol):
-    """An experiment tracker that receives metrics in addition to the record."""
-
-    def start(self, path: Path, config: dict[str, Any]) -> None: ...
-    def log(self, step: int, values: dict[str, float]) -> None: ...
-    def finish(self) -> None: ...
 
 
 class Run:

@@ -20,6 +20,10 @@ from torch import Generator, Tensor
 from latticework.data.base import Dataset, some
 from latticework.experiments.config.budget import Budget
 from latticework.experiments.learning.training import trained
+from latticework.experiments.results.duration import duration
+from latticework.experiments.results.estimate import Estimate
+from latticework.experiments.results.headline import KeyNumber, noted
+from latticework.experiments.results.record import Record
 from latticework.experiments.running.memory import Memory
 from latticework.experiments.running.run import Run
 from latticework.experiments.sampling.annealing import (
@@ -93,6 +97,25 @@ def ais(
         _backwards(annealer, data, ladder, back, burn_in)
 
 
+def headline(record: Record) -> list[KeyNumber]:
+    """Log Z with its bounds, and the log-likelihood of the test rows, all in nats.
+
+    Errors are over chains; that of the log-likelihood is the error of log Z.
+    """
+    document = record.document
+    exact = document["log_z_exact"]
+    beside = {} if exact is None else {"exact": Estimate(exact)}
+    numbers = [noted(record, "log_z", over="chains", beside=beside)]
+    for bound in ("log_z_lower", "log_z_upper"):
+        if bound in document:
+            numbers.append(noted(record, bound, over="chains"))
+    if "log_likelihood" in document:
+        test, error = document["log_likelihood"]["test"]["mean"], document["log_z_error"]
+        numbers.append(KeyNumber("test_log_likelihood", test, error, "chains", "higher"))
+    chains = Estimate(record.budget.chains)
+    return [*numbers, KeyNumber("effective_chains", document["ess"], beside={"of": chains})]
+
+
 def _require_multiples(every: int, **numbers: int) -> None:
     for name, number in numbers.items():
         if number % every:
@@ -153,7 +176,7 @@ class Stopwatch:
     def foretell(self, name: str, block: int, total: int) -> None:
         if block == self.first:
             seconds = time.perf_counter() - self.began
-            log.info("%s: about %.1f minutes to go", name, seconds * (total - block) / 60)
+            log.info("%s: about %s to go", name, duration(seconds * (total - block)))
 
 
 def _forwards(annealer: Annealer, model: EnergyModel, ladder: Tensor) -> float:

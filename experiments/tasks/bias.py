@@ -17,6 +17,8 @@ from latticework.experiments.measures.stationary import (
     l1_distance,
     stationary_law,
 )
+from latticework.experiments.results.headline import KeyNumber, noted
+from latticework.experiments.results.record import Record
 from latticework.experiments.running.run import Run
 from latticework.experiments.sampling.chain import run_chain
 from latticework.experiments.sampling.engine import for_engine
@@ -80,6 +82,14 @@ def bias(
             distances.append(small)
     if len(rates) > 1:
         run.note(slope=float(np.polyfit(rates, np.log(distances), 1)[0]), slope_points=len(rates))
+
+
+def headline(record: Record) -> list[KeyNumber]:
+    """The rate of Theorem 5.1, and the bias at the largest step size, also simulated if it was."""
+    slope = [noted(record, "slope")] if "slope" in record.document else []
+    largest = record.metrics.iloc[-1].dropna()
+    names = ("exact", "simulated", "noise")
+    return [*slope, *(KeyNumber(f"bias {n}", float(largest[n])) for n in names if n in largest)]
 
 
 def _simulated(

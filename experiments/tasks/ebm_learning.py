@@ -36,6 +36,9 @@ from latticework.experiments.learning.evaluations import Evaluation
 from latticework.experiments.measures.metrics import Acceptance
 from latticework.experiments.measures.nonfinite import Validity, watch
 from latticework.experiments.measures.reference import Reference
+from latticework.experiments.results.duration import duration
+from latticework.experiments.results.headline import KeyNumber, readings
+from latticework.experiments.results.record import Record
 from latticework.experiments.running import writing
 from latticework.experiments.running.memory import Memory, captured
 from latticework.experiments.running.run import Run
@@ -113,6 +116,15 @@ def ebm_learning(
             run.save_tensors(f"ema_{iteration:06}", learner.best().state_dict())
             run.save(f"samples_{iteration:06}", x=learner.memory.buffer[:SHOWN])
     learner.store()
+
+
+def headline(record: Record) -> list[KeyNumber]:
+    """The last readings of the evaluations, and the acceptance of the negatives' chains."""
+    costs = ("step", "seconds", "loss", "gradient", "acceptance")
+    evaluations = [name for name in record.metrics if name not in costs]
+    lower = ("log_rmse",)
+    numbers = (*evaluations, "acceptance")
+    return readings(record, {name: "lower" if name in lower else None for name in numbers})
 
 
 def _checked(data: Dataset | None, batch: int, buffer: int) -> Dataset:
@@ -267,7 +279,7 @@ class Learner:
             self.began = self.memory.clock.seconds
         if self.made == TIMED[1]:
             each = (self.memory.clock.seconds - self.began) / (TIMED[1] - TIMED[0])
-            log.info("%.3g s an update: about %.3g minutes left", each, each * left / 60)
+            log.info("%s an update: about %s to go", duration(each), duration(each * left))
             self.run.note(seconds_per_update=each)
 
     def store(self) -> None:

@@ -11,6 +11,9 @@ from latticework.experiments.config.budget import Budget
 from latticework.experiments.learning.training import trained
 from latticework.experiments.measures import sampling_likelihood as isl
 from latticework.experiments.measures.metrics import Unsettled
+from latticework.experiments.results.estimate import Estimate
+from latticework.experiments.results.headline import KeyNumber, noted
+from latticework.experiments.results.record import Record
 from latticework.experiments.running.artifacts import artifact
 from latticework.experiments.running.run import Run
 from latticework.experiments.sampling.chain import seconds_per_step
@@ -72,6 +75,16 @@ def isl_curve(
     for i, size in enumerate(sizes):
         row = {name: curve[i] for name, curve in curves.items()}
         run.log(size, **row, seconds=size / budget.chains * per_step)
+
+
+def headline(record: Record) -> list[KeyNumber]:
+    """The ISL of the test rows, beside that of the training rows, and of the validation rows."""
+    training = Estimate(record.document["parzen"])
+    return [
+        noted(record, "isl", better="higher", beside={"training rows": training}),
+        noted(record, "validation_isl", better="higher"),
+        noted(record, "commonest_share"),
+    ]
 
 
 def scored(samples: Tensor, valid: Tensor, test: Tensor, sizes: list[int]) -> dict[str, Tensor]:

@@ -9,6 +9,9 @@ from latticework.experiments.measures.stationary import (
     l1_distance,
     stationary_law,
 )
+from latticework.experiments.results.estimate import Estimate
+from latticework.experiments.results.headline import KeyNumber, last
+from latticework.experiments.results.record import Record
 from latticework.experiments.running.run import Run
 from latticework.experiments.sampling.chain import run_chain
 from latticework.experiments.sampling.engine import for_engine
@@ -56,3 +59,13 @@ def law(
             independent=independent_floor(target, budget.chains * reading.step) / 2,
             marginal_error=marginals.abs().max(),
         )
+
+
+def headline(record: Record) -> list[KeyNumber]:
+    """Distance of the chains' law to the target, beside that of independent draws."""
+    distance, floor = (last(record, name) for name in ("total_variation", "independent"))
+    beside = {"independent draws": Estimate(floor)}
+    return [
+        KeyNumber("total_variation", distance, better="lower", beside=beside),
+        KeyNumber("marginal_error", last(record, "marginal_error"), better="lower"),
+    ]

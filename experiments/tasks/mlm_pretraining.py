@@ -22,6 +22,8 @@ from torch.nn.utils import clip_grad_norm_
 
 from latticework.data.corpus import Text
 from latticework.data.wordpiece import SPECIAL, Encoded, encode, learn, tokenizer_of
+from latticework.experiments.results.headline import KeyNumber, readings
+from latticework.experiments.results.record import Record
 from latticework.experiments.running import writing
 from latticework.experiments.running.artifacts import artifact
 from latticework.experiments.running.memory import Memory
@@ -83,6 +85,12 @@ def mlm_pretraining(
             run.log(update, loss=memory.loss / (update % every or every), **readings)
             memory.loss.zero_()
             export(bert, tokenizer, run.path / "model")
+
+
+def headline(record: Record) -> list[KeyNumber]:
+    """The last loss, and how well masked words of each held-out set are predicted."""
+    names = [name for name in record.metrics if name != "step"]
+    return readings(record, {name: "higher" if "accuracy" in name else "lower" for name in names})
 
 
 @dataclass(eq=False)

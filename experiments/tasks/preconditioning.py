@@ -16,6 +16,8 @@ from latticework.experiments.measures.exact import exact as exact_moments
 from latticework.experiments.measures.metrics import Metric
 from latticework.experiments.measures.reference import Reference
 from latticework.experiments.measures.stationary import in_double
+from latticework.experiments.results.headline import KeyNumber
+from latticework.experiments.results.record import Record
 from latticework.experiments.running.run import Run
 from latticework.experiments.sampling.chain import run_chain
 from latticework.experiments.sampling.engine import for_engine
@@ -105,6 +107,18 @@ def preconditioning(
                 thinned=_log_rmse(total[0] / (reading.step // 2), truth).median(),
                 **flips,
             )
+
+
+def headline(record: Record) -> list[KeyNumber]:
+    """The last log RMSE: at the best step size, and with each power of the preconditioner."""
+    last = record.metrics.groupby(["step_size", "power"], as_index=False).last()
+    standard = float(last.loc[last["power"] == 0, "log_rmse"].min())
+    numbers = [KeyNumber("standard", standard, better="lower")]
+    for power, row in last[last["power"] > 0].set_index("power").iterrows():
+        numbers.append(
+            KeyNumber(f"preconditioned_{power:g}", float(row["log_rmse"]), better="lower")
+        )
+    return numbers
 
 
 def _log_rmse(mean: Tensor, truth: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from latticework.data.splits import Rows, Table
 from latticework.experiments.config.budget import Budget
-from latticework.experiments.measures.diagnostics import convergence
+from latticework.experiments.measures.diagnostics import FEWEST, convergence
 from latticework.experiments.measures.nonfinite import Validity, watch
 from latticework.experiments.measures.predictive import (
     calibration_error,
@@ -23,14 +23,14 @@ from latticework.experiments.measures.predictive import (
     mean_squared_errors,
     rmse,
 )
+from latticework.experiments.results.headline import KeyNumber, readings
+from latticework.experiments.results.record import Record
 from latticework.experiments.running.memory import Memory
 from latticework.experiments.running.run import Run
 from latticework.experiments.sampling.chain import Chain, seconds_per_step
 from latticework.experiments.sampling.engine import for_engine
 from latticework.models.base import Predictor
 from latticework.samplers.base import Sampler
-
-FEWEST = 4  # draws that convergence diagnostics need
 
 
 @dataclass(eq=False)
@@ -103,6 +103,19 @@ def regression(
         scores = _scores(memory, fitted, train.targets, predictions, test.targets)
         run.log(step, seconds=step * memory.per_step, **scores)
     _store(memory, test.targets, run)
+
+
+def headline(record: Record) -> list[KeyNumber]:
+    """How well the last states, and averages over the chains, predict the table."""
+    return readings(
+        record,
+        {
+            "train_log_likelihood": "higher",
+            "test_rmse": "lower",
+            "test_rmse_averaged": "lower",
+            "calibration_error": "lower",
+        },
+    )
 
 
 def _check(model: Predictor, data: Table, budget: Budget, burn_in: int) -> None:

@@ -1,7 +1,8 @@
 """Task: run a sampler on a fixed target and record its metrics against steps and seconds."""
 
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -10,16 +11,30 @@ from torch import Tensor
 from latticework.data.base import Dataset
 from latticework.experiments.config.budget import Budget
 from latticework.experiments.learning.training import trained
-from latticework.experiments.measures.diagnostics import convergence
-from latticework.experiments.measures.metrics import Metric
+from latticework.experiments.measures.diagnostics import FEWEST, convergence
+from latticework.experiments.measures.exact import cheap
+from latticework.experiments.measures.metrics import Metric, Trace
 from latticework.experiments.measures.nonfinite import Validity, watch
 from latticework.experiments.measures.reference import Reference
+from latticework.experiments.results.estimate import Estimate
+from latticework.experiments.results.headline import Better, KeyNumber, last, readings
+from latticework.experiments.results.record import Record
 from latticework.experiments.running.memory import Memory
 from latticework.experiments.running.run import Run
 from latticework.experiments.sampling.chain import Chain, evaluations_per_step, seconds_per_step
 from latticework.experiments.sampling.engine import for_engine
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
+
+BETTER: dict[str, Better] = {
+    "log_rmse": "lower",
+    "log_rmse_ensemble": "lower",
+    "log_mmd": "lower",
+    "acceptance": None,
+    "changed": None,
+    "proposed": None,
+    "unsettled": None,
+}
 
 
 @dataclass(eq=False)
@@ -68,18 +83,95 @@ def sample(
         seconds_per_step=memory.per_step,
         evaluations_per_step=whole,
         local_evaluations_per_step=local,
+        errors=errors(metrics, chain.carries),
     )
     run.save("last", x=chain.state.x)
-    store(stored(metrics, chain.carries), run)
+    if store(metrics, chain.carries, run) and not is_one_hot(model):
+        run.note(mean_exact=exact_mean(model, reference))
 
 
-def store(arrays: dict[str, Tensor], run: Run) -> None:
-    """Save the metrics' arrays, and the convergence diagnostics of a trace."""
-    if "trace" in arrays:
+def headline(record: Record) -> list[KeyNumber]:
+    """Errors at the last reading; the mean state, ESS and R-hat of the trace; rates.
+
+    `mean` is the average of x over sites, chains and draws.
+    """
+    found = record.document.get("errors", {})
+    numbers = [
+        replace(n, error=found.get(n.name), over="chains" if n.name in found else "")
+        for n in readings(record, BETTER)
+    ]
+    if "log_mmd_floor" in record.metrics:
+        floor = {"independent draws": Estimate(last(record, "log_mmd_floor"))}
+        numbers = [replace(n, beside=floor) if n.name == "log_mmd" else n for n in numbers]
+    traced = [*mean_of(record), *mixing_of(record)] if record.has("convergence") else []
+    rates = [one for one in numbers if one.better is None]
+    return [*(one for one in numbers if one.better), *traced, *rates]
+
+
+def mean_of(record: Record) -> list[KeyNumber]:
+    """The mean state of the trace, beside the exact one if it is known."""
+    found, exact = record.arrays("convergence"), record.document.get("mean_exact")
+    if exact is None or "mean" not in found:
+        return []
+    beside = {"exact": Estimate(exact)}
+    return [
+        KeyNumber("mean", float(found["mean"]), float(found["mean_error"]), "draws", None, beside)
+    ]
+
+
+def mixing_of(record: Record) -> list[KeyNumber]:
+    """ESS of the worst and the median site, and the largest R-hat, of the sites that changed."""
+    found = record.arrays("convergence")
+    ess, r_hat = (found[name][~np.isnan(found[name])] for name in ("ess", "r_hat"))
+    kept = {"draws": Estimate(float(found["draws"] * found["chains"]))}
+    numbers = []
+    if len(ess):
+        numbers = [
+            KeyNumber("ess_worst", float(ess.min()), better="higher", beside=kept),
+            KeyNumber("ess_median", float(np.median(ess)), better="higher", beside=kept),
+            KeyNumber("largest_r_hat", float(r_hat.max()), beside={"converged": Estimate(1.0)}),
+        ]
+    stuck = int(found["constant"])
+    sites = {"sites": Estimate(len(found["ess"]))}
+    return [*numbers, *([KeyNumber("sites_never_changed", stuck, beside=sites)] if stuck else [])]
+
+
+def store(metrics: Sequence[Metric], carries: Sequence[Any], run: Run) -> bool:
+    """Save the metrics' arrays, and the diagnostics of a trace if it is long enough for them.
+
+    Returns whether diagnostics were saved.
+    """
+    arrays = stored(metrics, carries)
+    diagnosed = len(arrays.get("trace", ())) >= FEWEST
+    if diagnosed:
         trace = arrays["trace"].cpu().numpy()
-        shape = {"draws": np.asarray(trace.shape[0]), "chains": np.asarray(trace.shape[1])}
-        run.save("convergence", **convergence(trace), **shape)
+        thin = next(metric.thin for metric in metrics if isinstance(metric, Trace))
+        draws, chains = trace.shape[:2]
+        shape = {"draws": draws, "chains": chains, "steps": draws * thin}
+        named = {name: np.asarray(count) for name, count in shape.items()}
+        run.save("convergence", **convergence(trace), **named)
     run.save_all(arrays)
+    return diagnosed
+
+
+def errors(metrics: Sequence[Metric], carries: Sequence[Any]) -> dict[str, float]:
+    """The standard errors over chains of the last readings, by name, where they are known."""
+    parts = [metric.errors(carry) for metric, carry in zip(metrics, carries, strict=True)]
+    found = {name: float(value) for part in parts for name, value in part.items()}
+    return {name: value for name, value in found.items() if math.isfinite(value)}
+
+
+def is_one_hot(model: EnergyModel) -> bool:
+    """Whether the average of x over its entries is the same for every state."""
+    return len(model.domain.shape) > 1
+
+
+def exact_mean(model: EnergyModel, reference: Reference) -> float | None:
+    """The exact average of E[x] over sites; None if it is not known and takes long to compute."""
+    mean = reference.mean
+    if mean is None and (found := cheap(model)) is not None:
+        mean = found.mean
+    return None if mean is None else float(mean.mean())
 
 
 def target(

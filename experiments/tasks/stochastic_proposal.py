@@ -12,6 +12,8 @@ from torch import Tensor
 
 from latticework.data.base import Dataset
 from latticework.experiments.measures.stationary import in_double
+from latticework.experiments.results.headline import KeyNumber
+from latticework.experiments.results.record import Record
 from latticework.experiments.running.run import Run
 from latticework.models.base import EnergyModel
 from latticework.models.domain import Binary
@@ -83,3 +85,12 @@ def stochastic_proposal(
             with_half=sigma * math.exp(-1 / (2 * alpha) + limit / 2),
             largest_gradient=limit,
         )
+
+
+def headline(record: Record) -> list[KeyNumber]:
+    """The largest bias, and the largest share of its bound; Theorem 6.1 says at most 1."""
+    rows = record.metrics
+    return [
+        KeyNumber("largest_bias", float(rows["bias"].max())),
+        KeyNumber("largest_share_of_the_bound", float((rows["bias"] / rows["theorem"]).max())),
+    ]

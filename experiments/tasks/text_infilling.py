@@ -14,6 +14,8 @@ from latticework.data.sentences import Blanks, Infilling, blanks_of
 from latticework.experiments.measures.metrics import Acceptance, Changed
 from latticework.experiments.measures.nonfinite import Validity, watch
 from latticework.experiments.measures.text import scores
+from latticework.experiments.results.headline import KeyNumber
+from latticework.experiments.results.record import Record
 from latticework.experiments.running.memory import Memory
 from latticework.experiments.running.run import Run
 from latticework.experiments.sampling.chain import Reading, run_chain
@@ -88,6 +90,17 @@ def text_infilling(
             **reading.values,
         )
     _report(memory.generated, data, keep, run)
+
+
+def headline(record: Record) -> list[KeyNumber]:
+    """Diversity and quality of the kept sentences; percent, except the perplexity."""
+    scores = record.document["scores"]
+    return [
+        KeyNumber("self_bleu", scores["self_bleu"], better="lower"),
+        KeyNumber("self_2", scores["self_2"], better="higher"),
+        KeyNumber("corpus_bleu", scores["corpus_bleu"], better="higher"),
+        KeyNumber("perplexity", scores["perplexity"], better="lower"),
+    ]
 
 
 def _check(model: Any, data: Infilling) -> None:

@@ -16,6 +16,8 @@ from torch.optim.lr_scheduler import LinearLR, LRScheduler
 from latticework.data.base import Dataset, some
 from latticework.experiments.learning.negatives import Contrastive, Negatives
 from latticework.experiments.measures import sampling_likelihood as isl
+from latticework.experiments.results.headline import KeyNumber, readings
+from latticework.experiments.results.record import Record
 from latticework.experiments.running.artifacts import artifact, fingerprint
 from latticework.experiments.running.memory import Memory
 from latticework.experiments.running.run import Run
@@ -246,6 +248,11 @@ def train_rbm(
         score = isl.score(counted, beta)
         run.log(update // per_epoch, isl=score, beta=beta, **_exact(model, valid))
     run.save("model", **model.state_dict())
+
+
+def headline(record: Record) -> list[KeyNumber]:
+    """The last validation ISL, and the exact log-likelihood if the model has one."""
+    return readings(record, {"isl": "higher", "log_likelihood": "higher"})
 
 
 def _exact(model: EnergyModel, rows: Tensor) -> dict[str, Tensor]:

@@ -21,6 +21,8 @@ from latticework.experiments.config.budget import Budget
 from latticework.experiments.measures.diagnostics import convergence
 from latticework.experiments.measures.metrics import Metric, Trace
 from latticework.experiments.measures.reference import Reference
+from latticework.experiments.results.headline import Better, KeyNumber
+from latticework.experiments.results.record import Record
 from latticework.experiments.running import writing
 from latticework.experiments.running.machine import ROOT
 from latticework.experiments.running.run import Run
@@ -113,6 +115,24 @@ def tune(
     if apply:
         home.parent.mkdir(parents=True, exist_ok=True)
         writing.write(home, text)
+
+
+def headline(record: Record) -> list[KeyNumber]:
+    """The chosen values, and the objective with them: with fresh chains, and in the search."""
+    facts, task = record.document["tuning"], record.config["task"]
+    aim = Objective.of(task["objective"], task["direction"], task["goal"])
+    side: Better = "lower" if aim.direction == "minimize" else "higher"
+    better = side if aim.goal is None else None
+    return [
+        *(KeyNumber(f"chosen {name}", _plain(v)) for name, v in record.document["tuned"].items()),
+        KeyNumber(f"{aim.name}_held_out", facts["held_out"], better=better),
+        KeyNumber(f"{aim.name}_in_the_search", facts["search_value"], better=better),
+    ]
+
+
+def _plain(value: Any) -> float | str:
+    """A chosen value as a number, or else as text."""
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
 
 
 @dataclass(frozen=True)
@@ -274,6 +294,7 @@ class Found:
         return {
             "model": model,
             "objective": str(search.aim),
+            "direction": search.aim.direction,
             "search_value": self.value,
             "held_out": measurement.value(replaced(search.sampler, self.fields), "held-out"),
             "budget": f"{search.trials} trials of {measurement.cost}",

@@ -16,6 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latticework.experiments.measures.exact import distribution
+from latticework.experiments.results.headline import KeyNumber
+from latticework.experiments.results.record import Record
 from latticework.experiments.running.run import Run
 from latticework.models.base import EnergyModel
 from latticework.models.domain import Binary
@@ -57,6 +59,15 @@ def unlearning(
             for name, amount in (("chain", 0.0), ("staying_less", grid[-1]))
         },
     )
+
+
+def headline(record: Record) -> list[KeyNumber]:
+    """The second eigenvalue of the chain, and that of the chain that stays least often."""
+    first, *_, last = record.metrics["second_eigenvalue"]
+    return [
+        KeyNumber("second_eigenvalue", first),
+        KeyNumber("second_eigenvalue_staying_less", last),
+    ]
 
 
 def random_scan_gibbs(domain: Any, states: NDArray, p: Matrix) -> Matrix:

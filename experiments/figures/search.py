@@ -1,0 +1,120 @@
+"""Searches by task=tune: their history, and which fields mattered, computed by Optuna.
+
+A study is rebuilt from the trials of a record, so the figures need no storage.
+"""
+
+from typing import Any
+
+import numpy as np
+import optuna
+from matplotlib.figure import Figure
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
+from optuna.importance import FanovaImportanceEvaluator, get_param_importances
+
+from latticework.experiments.results.grouping import groups
+from latticework.experiments.results.record import Record
+from latticework.experiments.results.style import colour, new_figure
+
+FEWEST = 2  # trials of which an importance can be computed
+
+
+def history(records: list[Record]) -> Figure:
+    """The value of each trial (dots) and the best so far (lines), one colour a search.
+
+    Raises LookupError if no record is of a search.
+    """
+    figure, ax = new_figure(width=5)
+    for place, (key, name, study) in enumerate(found := _searches(records)):
+        same = [other for other, (own, _, _) in enumerate(found) if own == key]
+        shade = colour(key, same.index(place), len(same))
+        values = np.array([trial.value for trial in study.trials])
+        lowest = study.direction == optuna.study.StudyDirection.MINIMIZE
+        best = (np.minimum if lowest else np.maximum).accumulate(values)
+        trials = range(1, len(values) + 1)
+        ax.plot(trials, values, "o", color=shade, markersize=3, alpha=0.6)
+        ax.plot(trials, best, color=shade, drawstyle="steps-post", label=name)
+    ax.xaxis.get_major_locator().set_params(integer=True)
+    ax.set_xlabel("trial", fontsize=9)
+    ax.set_ylabel(_aim(records), fontsize=9)
+    ax.legend(fontsize=8, frameon=False)
+    return figure
+
+
+def importance(records: list[Record]) -> Figure:
+    """The share of each field in the variance of the objective, one panel a search (fANOVA).
+
+    F. Hutter, H. Hoos and K. Leyton-Brown, "An Efficient Approach for Assessing Hyperparameter
+    Importance", ICML 2014. Raises LookupError if no search has FEWEST different values.
+    """
+    found = [each for each in _searches(records) if len({t.value for t in each[2].trials}) > 1]
+    if not found:
+        raise LookupError(f"an importance needs {FEWEST} trials of different value")
+    figure, panels = new_figure(len(found))
+    for ax, (key, name, study) in zip(figure.axes, found, strict=True):
+        shares = get_param_importances(study, evaluator=FanovaImportanceEvaluator(seed=0))
+        ax.barh(list(shares)[::-1], list(shares.values())[::-1], color=colour(key))
+        ax.set_xlim(0, 1)
+        ax.set_title(name, fontsize=9)
+        ax.set_xlabel("share of the variance", fontsize=8)
+    return figure
+
+
+def _searches(records: list[Record]) -> list[tuple[tuple[str, int], str, optuna.Study]]:
+    """The sampler's key, a label and the study of each search. Raises LookupError without any."""
+    found = []
+    for group in groups([record for record in records if "tuning" in record.document]):
+        for record in group.records:
+            several = len(group.records) > 1
+            name = f"{group.label}, seed {record.config['seed']}" if several else group.label
+            found.append((group.key, name, _study(record, name)))
+    if not found:
+        raise LookupError("no record is of a search; run task=tune")
+    return found
+
+
+def _study(record: Record, name: str) -> optuna.Study:
+    """A study in memory with the trials of metrics.csv, without those whose value is NaN."""
+    task = record.config["task"]
+    space = {
+        field: _distribution(bounds, record.metrics[field].tolist())
+        for field, bounds in task["search"][record.choices["sampler"]].items()
+    }
+    goal = task["goal"]
+    study = optuna.create_study(direction=record.document["tuning"]["direction"], study_name=name)
+    for _, row in record.metrics.dropna(subset="value").iterrows():
+        value = row["value"] if goal is None else abs(row["value"] - goal)
+        params = {field: _within(row[field], kind) for field, kind in space.items()}
+        study.add_trial(
+            optuna.trial.create_trial(params=params, distributions=space, value=float(value))
+        )
+    return study
+
+
+def _distribution(bounds: dict[str, Any], values: list[float]) -> BaseDistribution:
+    """The range of a field. A choice is given by its index, as in metrics.csv."""
+    if "choices" in bounds:
+        return CategoricalDistribution(range(len(bounds["choices"])))
+    numbers = [bounds["low"], bounds["high"], *values]
+    if all(float(number).is_integer() for number in numbers):
+        return IntDistribution(int(bounds["low"]), int(bounds["high"]), bounds.get("log", False))
+    return FloatDistribution(bounds["low"], bounds["high"], bounds.get("log", False))
+
+
+def _within(value: float, kind: BaseDistribution) -> float | int:
+    """`value` within the range, from which rounding to three digits may have taken it."""
+    if isinstance(kind, CategoricalDistribution):
+        return int(value)
+    assert isinstance(kind, IntDistribution | FloatDistribution)
+    inside = min(max(value, kind.low), kind.high)
+    return int(inside) if isinstance(kind, IntDistribution) else float(inside)
+
+
+def _aim(records: list[Record]) -> str:
+    """The objective, as a label of an axis."""
+    aims = {r.document["tuning"]["objective"] for r in records if "tuning" in r.document}
+    return ", ".join(sorted(aims)).replace("_", " ")

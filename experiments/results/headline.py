@@ -1,0 +1,131 @@
+"""The headline of a run: the few numbers that say how it went.
+
+A task declares its own. Its module defines `headline(record)`, which returns a list of `KeyNumber`.
+The table at the end of a run, the table at the end of a sweep and the experiment trackers show
+them. An experiment names the papers' numbers beside them under `published` in its YAML. Imports no
+torch, except by importing the task of a record.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from importlib import import_module
+from typing import Any, Literal
+
+from latticework.experiments.results.estimate import Estimate
+from latticework.experiments.results.published import published
+from latticework.experiments.results.record import Record
+
+MOST = 5  # numbers of a task that declares none
+Better = Literal["higher", "lower"] | None
+COSTS = ("step", "seconds", "evaluations")  # columns of metrics.csv that are no results
+
+
+@dataclass(frozen=True)
+class KeyNumber:
+    """One number of a run's headline.
+
+    `error` is its standard error within the run, and `over` says over what: chains, test rows.
+    `better` tells which of several runs is best; None if neither direction is. `beside` holds
+    what the number is compared with, by name: the exact value, the value of independent draws.
+    """
+
+    name: str
+    value: float | str
+    error: float | None = None
+    over: str = ""
+    better: Better = None
+    beside: Mapping[str, Estimate] = field(default_factory=dict)
+
+    @property
+    def label(self) -> str:
+        """The name in words: `log_rmse` becomes `log RMSE`. A name with blanks stays as it is."""
+        if " " in self.name:
+            return self.name
+        return " ".join(WORDS.get(word, word) for word in self.name.split("_"))
+
+    @property
+    def estimate(self) -> Estimate | None:
+        """The value with its error; None for a text."""
+        return None if isinstance(self.value, str) else Estimate(self.value, self.error)
+
+
+WORDS = {"rmse": "RMSE", "mmd": "MMD", "isl": "ISL", "ess": "ESS", "r": "R", "z": "Z"}
+WORDS |= {"hat": "hat", "bleu": "BLEU"}
+
+
+def headline(record: Record) -> list[KeyNumber]:
+    """The numbers that the record's task declares, with the papers' beside them.
+
+    Without a declaration, or for an older record that lacks what the declaration reads, these are
+    the last readings of metrics.csv.
+    """
+    try:
+        numbers = _declared(record)(record)
+    except LookupError:
+        numbers = last_row(record)
+    paths = record.config.get("published") or {}
+    return [_with_paper(n, paths[n.name], record) if n.name in paths else n for n in numbers]
+
+
+def _declared(record: Record) -> Callable[[Record], list[KeyNumber]]:
+    """The function `headline` of the task's module, or `last_row` if there is none."""
+    module = str(record.config["task"]["_target_"]).rpartition(".")[0]
+    try:
+        return getattr(import_module(module), "headline", last_row)
+    except ImportError:  # a task that was removed or renamed
+        return last_row
+
+
+def last_row(record: Record) -> list[KeyNumber]:
+    """The last readings of the first columns of metrics.csv, without costs."""
+    names = [name for name in columns(record) if name not in COSTS]
+    return [KeyNumber(name, last(record, name)) for name in names[:MOST]]
+
+
+def columns(record: Record) -> list[str]:
+    """The columns of metrics.csv; none if the task logs nothing."""
+    try:
+        return list(record.metrics.columns)
+    except (FileNotFoundError, KeyError):  # the latter: not in a bundle
+        return []
+
+
+def last(record: Record, name: str) -> float:
+    """The last reading of a column of metrics.csv. Raises KeyError if there is none."""
+    return float(record.metrics[name].iloc[-1])
+
+
+def readings(record: Record, better: Mapping[str, Better]) -> list[KeyNumber]:
+    """The last readings of the columns that `better` names, as far as the record has them."""
+    there = (name for name in better if name in columns(record))
+    return [KeyNumber(name, last(record, name), better=better[name]) for name in there]
+
+
+def noted(record: Record, name: str, **more: Any) -> KeyNumber:
+    """The fact `name` of run.json, with `name_error` as its error if that is there.
+
+    Raises KeyError if the record has no such fact.
+    """
+    return KeyNumber(name, record.document[name], record.document.get(f"{name}_error"), **more)
+
+
+def _with_paper(number: KeyNumber, path: list[Any], record: Record) -> KeyNumber:
+    """`number` with the paper's beside it, unless the data of the run are substitutes."""
+    if record.substitute is not None or any(key is None for key in path):
+        return number
+    found = published(*map(str, path))
+    beside = number.beside if found is None else {**number.beside, "paper": found}
+    return replace(number, beside=beside)
+
+
+def costs(record: Record) -> dict[str, float]:
+    """What the run cost: `seconds`, and evaluations a chain if the task counts them.
+
+    `evaluations` are those of the whole model, `local_evaluations` those of the change of a site.
+    """
+    found = {"seconds": float(record.document["seconds"])}
+    if "evaluations" in columns(record):
+        found["evaluations"] = last(record, "evaluations")
+        local = record.document.get("local_evaluations_per_step") or 0
+        found["local_evaluations"] = local * last(record, "step")
+    return found

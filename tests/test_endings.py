@@ -1,0 +1,294 @@
+"""What a command shows at its end: a run, the comparison of a sweep, and its progress."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from command import command_line
+from fakes import fake
+
+import latticework.experiments.report.finish
+from latticework.experiments.report.endings import run_line, show_run, show_sweep, show_table
+from latticework.experiments.report.exhibits import catalogue
+from latticework.experiments.report.sweep_clock import SweepClock
+from latticework.experiments.results.best import BEST, TIE, marks
+from latticework.experiments.results.estimate import Estimate, number
+from latticework.experiments.results.estimate import write as write_table
+from latticework.experiments.results.grouping import differing
+from latticework.experiments.results.headline import KeyNumber, headline
+from latticework.experiments.results.record import load_all
+from latticework.scripts.reproduce import tables
+
+TINY = ("model.shape=[2,2]", "scale=smoke")
+
+
+def shown(capsys, show, *args):
+    """What `show` prints, line by line."""
+    capsys.readouterr()
+    show(*args)
+    return [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+
+
+def row(lines, first):
+    """The cells of the row whose first cell is `first`."""
+    (found,) = [cells for line in lines if (cells := re.split(r" {2,}", line.strip()))[0] == first]
+    return found
+
+
+# A run.
+
+
+@pytest.fixture(scope="module")
+def outputs(tmp_path_factory):
+    return tmp_path_factory.mktemp("outputs")
+
+
+def test_a_run_ends_with_its_numbers_their_errors_and_the_exact_value(outputs, capsys):
+    assert command_line(*TINY, outputs=outputs) == 0
+    lines = capsys.readouterr().out.splitlines()
+    (record,) = load_all(outputs)
+    found, exact = record.arrays("convergence"), record.document["mean_exact"]
+    mean = Estimate(float(found["mean"]), float(found["mean_error"]))
+    assert row(lines, "mean") == ["mean", number(mean), f"exact {exact:.4g}"]
+    assert row(lines, "ESS worst")[1] == f"{found['ess'].min():.4g}"
+    assert any("20 evaluations a chain" in line for line in lines)
+    assert any(line.startswith("sampling, ising, dmala, seed 0") for line in lines)
+
+
+def test_a_finished_run_is_shown_again(outputs, capsys):
+    assert command_line(*TINY, outputs=outputs) == 0
+    assert row(capsys.readouterr().out.splitlines(), "acceptance")
+
+
+def test_a_run_that_cannot_be_shown_is_finished_all_the_same(tmp_path, capsys, monkeypatch):
+    def broken(_):
+        raise RuntimeError("no terminal")
+
+    monkeypatch.setattr(latticework.experiments.report.finish, "show_run", broken)
+    assert command_line(*TINY, outputs=tmp_path) == 0
+    assert "complete, but could not be shown: RuntimeError: no terminal" in capsys.readouterr().out
+
+
+def test_ais_shows_log_z_its_bounds_and_the_exact_value(tmp_path, capsys):
+    assert command_line(*TINY, "task=ais", outputs=tmp_path) == 0
+    lines = capsys.readouterr().out.splitlines()
+    (record,) = load_all(tmp_path)
+    facts = record.document
+    log_z = number(Estimate(facts["log_z"], facts["log_z_error"]))
+    assert row(lines, "log Z") == ["log Z", log_z, f"exact {facts['log_z_exact']:.4g}"]
+    assert row(lines, "log Z lower")[1].startswith(f"{facts['log_z_lower']:.1f}"[:3])
+    assert any("standard error over chains" in line for line in lines)
+
+
+def test_a_search_shows_what_it_chose(tmp_path, capsys):
+    assert command_line(*TINY, "task=tune", "task.objective=acceptance", "task.goal=0.5",
+                        outputs=tmp_path) == 0  # fmt: skip
+    lines = capsys.readouterr().out.splitlines()
+    (record,) = load_all(tmp_path)
+    chosen = record.document["tuned"]["step_size"]
+    assert row(lines, "chosen step_size")[1] == f"{chosen:.4g}"
+    held_out = record.document["tuning"]["held_out"]
+    assert row(lines, "acceptance held out")[1] == f"{held_out:.4g}"
+
+
+def test_a_single_failure_is_told_once(tmp_path, capsys):
+    assert command_line(*TINY, "sampler=block_gibbs", outputs=tmp_path) == 1
+    told = capsys.readouterr()
+    assert (told.out + told.err).count("BlockGibbs needs a restricted Boltzmann machine") == 1
+    assert "the traceback is in" in told.out
+
+
+# The headline of a record.
+
+
+def measured(value, *, sampler="dmala", seed=0, **more):
+    """A record of task=sampling with this log RMSE and acceptance."""
+    task = {"_target_": "latticework.experiments.tasks.sampling.sample", "steps": 20}
+    columns = {"step": [0, 20], "log_rmse": [0.0, value], "acceptance": [1.0, 0.5]}
+    config = {"task": task, "model_seed": 0, **more.pop("config", {})}
+    return fake(columns, sampler=sampler, seed=seed, config=config, **more)
+
+
+def test_the_papers_number_stands_beside_ours():
+    config = {"published": {"log_rmse": ["fig4", "dmala"], "acceptance": ["fig4", "nothing"]}}
+    first, second = headline(measured(-2.0, config=config))
+    assert first.beside == {"paper": Estimate(-6.5)}
+    assert second.beside == {}
+
+
+def test_substitute_data_have_no_published_numbers():
+    config = {"published": {"log_rmse": ["fig4", "dmala"]}}
+    data = {"variant": "digits", "substitute": True}
+    assert headline(measured(-2.0, config=config, data=data))[0].beside == {}
+
+
+def test_a_task_without_a_declaration_shows_its_last_readings():
+    task = {"_target_": "elsewhere.of_ones_own"}
+    record = fake({"step": [0, 1], "seconds": [0, 1], "error": [2.0, 1.0]}, config={"task": task})
+    assert headline(record) == [KeyNumber("error", 1.0)]
+
+
+def test_an_older_record_that_lacks_a_fact_shows_its_last_readings():
+    task = {"_target_": "latticework.experiments.tasks.ais.ais"}
+    assert headline(fake({"step": [1], "ess": [3.0]}, config={"task": task})) == [
+        KeyNumber("ess", 3.0)
+    ]
+
+
+def test_a_task_that_logs_nothing_has_no_headline(tmp_path):
+    (tmp_path / "run.json").write_text(
+        json.dumps({"config": {"task": {"_target_": "elsewhere.silent"}}, "files": {}})
+    )
+    (record,) = load_all(tmp_path)
+    assert headline(record) == []
+
+
+# Several runs.
+
+
+def test_a_sweep_has_a_row_a_setting_and_marks_the_best_and_its_ties(capsys):
+    means = {"gwg": -2.0, "dula": -2.95, "dmala": -3.0}
+    spread = (0.0, 0.1, -0.1)
+    records = [
+        measured(mean + off, sampler=sampler, seed=seed)
+        for sampler, mean in means.items()
+        for seed, off in enumerate(spread)
+    ]
+    lines = shown(capsys, show_sweep, records)
+    assert row(lines, "sampler")[0] == "sampler"
+    assert row(lines, "GWG-1")[1] == "-2.00 ± 0.10"
+    assert row(lines, "DULA")[1] == "-2.95 ± 0.10 ="
+    assert row(lines, "DMALA")[1] == "-3.00 ± 0.10 *"
+    assert any("over 3 seeds" in line for line in lines)
+
+
+def test_with_one_seed_and_no_error_nothing_is_marked(capsys):
+    lines = shown(capsys, show_sweep, [measured(-2, sampler="gwg"), measured(-3)])
+    assert row(lines, "DMALA")[1] == "-3"
+    assert any("No best is marked" in line for line in lines)
+
+
+def test_runs_on_different_targets_are_not_compared(capsys):
+    records = [
+        measured(mean + 0.01 * seed, seed=seed, config={"model": {"coupling": coupling}})
+        for coupling, mean in ((0.1, -3.0), (0.3, -2.0))
+        for seed in range(3)
+    ]
+    lines = shown(capsys, show_sweep, records)
+    assert [row(lines, c)[1][-1] for c in ("0.1", "0.3")] == ["0", "0"]
+    assert not any("*" in line for line in lines)
+
+
+def test_the_seeds_of_one_setting_have_a_row_each_and_one_for_all(capsys):
+    lines = shown(capsys, show_sweep, [measured(-2.0 - seed, seed=seed) for seed in (3, 1)])
+    assert row(lines, "1")[1] == "-3"
+    assert row(lines, "3")[1] == "-5"
+    assert row(lines, "all")[1] == "-4.0 ± 1.4"
+    assert not any("*" in line for line in lines)
+
+
+def test_settings_that_differ_are_columns_and_a_missing_one_is_blank():
+    small, large = ({"step_size": size} for size in (0.1, 0.5))
+    records = [
+        measured(-1, sampler="gwg"), measured(-2, settings=large), measured(-3, settings=small),
+        measured(-3, settings=small, seed=1),
+    ]  # fmt: skip
+    headings, rows = differing(records)
+    assert headings == ["sampler", "sampler.step_size"]
+    assert [texts for texts, _ in rows] == [["GWG-1", ""], ["DMALA", "0.1"], ["DMALA", "0.5"]]
+    assert [len(some) for _, some in rows] == [1, 2, 1]
+
+
+def test_a_table_that_is_too_wide_leaves_out_its_last_numbers(capsys, monkeypatch):
+    monkeypatch.setattr(latticework.experiments.report.endings, "WIDTH", 32)
+    lines = shown(capsys, show_sweep, [measured(-2, sampler="gwg"), measured(-3)])
+    assert row(lines, "DMALA") == ["DMALA", "-3", "1 s"]
+    assert "…" not in "".join(lines)
+
+
+def test_a_sweep_tells_its_progress_and_compares_its_runs(tmp_path, capsys):
+    words = (*TINY, "sampler=gwg,block_gibbs,dmala", "--multirun")
+    assert command_line(*words, outputs=tmp_path) == 1
+    told = capsys.readouterr().out
+    assert re.search(r"1 of 3 runs, about .* to go: mean ", told)
+    assert re.search(r"2 of 3 runs, about .* to go: failed", told)
+    assert "3 of 3 runs: mean " in told
+    lines = told.splitlines()
+    assert len(row(lines, "GWG-1")) == len(row(lines, "DMALA")) > 4
+    assert not list(tmp_path.rglob(".sweep-*"))
+
+
+def test_a_line_of_a_run_holds_its_first_numbers_and_its_time():
+    assert run_line(measured(-2.5)) == "log RMSE -2.5, acceptance 0.5, 1 s"
+
+
+def test_only_runs_that_worked_tell_how_long_the_rest_takes(tmp_path, monkeypatch):
+    """One of 5 runs was there before, two took 40 s together: the last two take 40 s."""
+    clock = SweepClock.started(tmp_path, 5)
+    monkeypatch.setattr("time.time", lambda: clock.began + 20)
+    assert clock.ended(executed=False) == "1 of 5 runs"
+    assert clock.ended(executed=True) == "2 of 5 runs, about 60 s to go"
+    monkeypatch.setattr("time.time", lambda: clock.began + 40)
+    assert clock.ended(executed=True) == "3 of 5 runs, about 40 s to go"
+    clock.ended(executed=True)
+    assert clock.ended(executed=True) == "5 of 5 runs"
+
+
+def test_a_search_without_a_number_of_runs_counts_them(tmp_path):
+    assert SweepClock.started(tmp_path, 0).ended(executed=True) == "1 runs so far"
+
+
+# Which is best.
+
+
+@pytest.mark.parametrize(
+    ("estimates", "better", "found"),
+    [
+        ([Estimate(1, 0.1, 5), Estimate(2, 0.1, 5)], "higher", ["", BEST]),
+        ([Estimate(1, 0.1, 5), Estimate(2, 0.1, 5)], "lower", [BEST, ""]),
+        ([Estimate(1, 0.1, 5), Estimate(1.05, 0.1, 5)], "lower", [BEST, TIE]),
+        ([Estimate(1, 0.1), Estimate(1.3, 0.1)], "lower", [BEST, ""]),  # z = 2.1
+        ([Estimate(1, 0.1), Estimate(1.27, 0.1)], "lower", [BEST, TIE]),  # z = 1.9
+        ([Estimate(1, 0.1, 2), Estimate(1.3, 0.1, 2)], "lower", [BEST, TIE]),  # 2 degrees
+        ([Estimate(1, 0.0, 3), Estimate(1, 0.0, 3)], "lower", [BEST, TIE]),
+        ([Estimate(1, 0.0, 3), Estimate(2, 0.0, 3)], "lower", [BEST, ""]),
+        ([Estimate(1, None, 1), Estimate(2, 0.1, 5)], "lower", ["", ""]),
+        ([Estimate(1, 0.1, 5), None, Estimate(float("nan"), 0.1, 5)], "lower", ["", "", ""]),
+        ([Estimate(1, 0.1, 5), None, Estimate(3, 0.1, 5)], "lower", [BEST, "", ""]),
+        ([Estimate(1, 0.1, 5), Estimate(2, 0.1, 5)], None, ["", ""]),
+    ],
+)
+def test_the_best_is_marked_where_differences_can_be_judged(estimates, better, found):
+    assert marks(estimates, better) == found
+
+
+# Tables of the papers.
+
+
+def test_a_papers_table_is_shown_as_wide_as_fits(tmp_path, capsys):
+    import pandas as pd
+
+    frame = pd.DataFrame([{"data": "compas", "RMSE": Estimate(0.5, 0.1, 3), "budget": "x" * 120}])
+    write_table(frame, tmp_path / "table2.csv")
+    lines = shown(capsys, show_table, tmp_path / "table2.md")
+    assert row(lines, "compas") == ["compas", "0.50 ± 0.10 (3)"]
+    assert any("Further columns: budget" in line for line in lines)
+
+
+def test_make_shows_the_tables_that_it_was_asked_for(tmp_path):
+    for name in ("bnn/quick/tables/table2.md", "bnn/quick/tables/more.md", "bnn/paper/tables/a.md"):
+        file = tmp_path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("")
+    found = tables(catalogue(), ["table2"], "quick", tmp_path)
+    assert [file.name for file in found] == ["more.md", "table2.md"]
+    assert tables(catalogue(), ["all"], "quick", tmp_path) == []
+    assert tables(catalogue(), ["fig3"], "quick", tmp_path) == []
+
+
+def test_a_record_is_shown_whatever_its_values(capsys):
+    """Texts, and values that are not finite."""
+    record = measured(float("nan"))
+    assert row(shown(capsys, show_run, record), "log RMSE")[1] == "nan"
+    assert Path(str(record.path)).name == "dmala-0"

@@ -1,0 +1,92 @@
+"""The figures of a search are drawn from its trials in the record, by Optuna's own studies."""
+
+import numpy as np
+import pytest
+from fakes import fake
+
+from latticework.experiments.figures.search import _searches, history, importance
+
+SPACE = {
+    "step_size": {"low": 0.01, "high": 1.0, "log": True},
+    "flips": {"low": 1, "high": 9},
+    "scan": {"choices": ["random", "systematic"]},
+}
+
+
+def searched(value, *, sampler="dmala", goal=None, direction="minimize", seed=0):
+    """A search of 30 trials whose objective is `value` of its fields."""
+    rng = np.random.default_rng(seed)
+    fields = {
+        "step_size": np.exp(rng.uniform(np.log(0.01), 0, 30)),
+        "flips": rng.integers(1, 10, 30),
+        "scan": rng.integers(0, 2, 30),
+    }
+    metrics = {"step": range(30), "value": value(**fields), **fields}
+    return fake(
+        metrics,
+        sampler=sampler,
+        seed=seed,
+        config={"task": {"search": {sampler: SPACE}, "goal": goal}},
+        tuning={"direction": direction, "objective": "log_rmse"},
+    )
+
+
+def curves(figure):
+    """The lines of the best so far."""
+    return [line.get_ydata() for line in figure.axes[0].lines if line.get_label()[0] != "_"]
+
+
+@pytest.mark.parametrize(("direction", "best"), [("minimize", np.min), ("maximize", np.max)])
+def test_the_history_ends_at_the_best_trial(direction, best):
+    record = searched(lambda step_size, **_: step_size, direction=direction)
+    (curve,) = curves(history([record]))
+    values = record.metrics["value"]
+    assert curve[0] == values[0]
+    assert curve[-1] == best(values)
+
+
+def test_with_a_goal_the_history_is_of_the_distance_to_it():
+    record = searched(lambda step_size, **_: step_size, goal=0.5)
+    (curve,) = curves(history([record]))
+    assert curve[-1] == np.abs(record.metrics["value"] - 0.5).min()
+
+
+def test_each_search_has_a_line_and_a_panel():
+    records = [searched(lambda step_size, **_: step_size, sampler=s) for s in ("gwg", "dmala")]
+    assert len(curves(history(records))) == 2
+    assert [ax.get_title() for ax in importance(records).axes] == ["GWG-1", "DMALA"]
+
+
+@pytest.mark.parametrize("field", SPACE)
+def test_the_field_that_decides_has_nearly_all_of_the_variance(field):
+    record = searched(lambda **fields: np.log(fields[field] + 1.0))
+    (ax,) = importance([record]).axes
+    shares = dict(
+        zip(
+            [label.get_text() for label in ax.get_yticklabels()],
+            [bar.get_width() for bar in ax.patches],
+            strict=True,
+        )
+    )
+    assert set(shares) == set(SPACE)
+    assert shares[field] > 0.8
+
+
+def test_trials_without_a_value_are_left_out():
+    record = searched(lambda step_size, **_: np.where(np.arange(30) == 3, np.nan, step_size))
+    ((_, _, study),) = _searches([record])
+    assert len(study.trials) == 29
+
+
+def test_a_value_that_was_rounded_out_of_its_range_is_taken_back():
+    record = searched(lambda step_size, **_: step_size)
+    record.metrics["step_size"] = [1.004, *record.metrics["step_size"][1:]]
+    ((_, _, study),) = _searches([record])
+    assert study.trials[0].params["step_size"] == 1.0
+
+
+def test_without_a_search_there_is_no_figure():
+    with pytest.raises(LookupError, match="run task=tune"):
+        history([fake()])
+    with pytest.raises(LookupError, match="different value"):
+        importance([searched(lambda step_size, **_: 0 * step_size)])
