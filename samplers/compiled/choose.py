@@ -14,8 +14,10 @@ from latticework.samplers.compiled.twin import NoTwinError, Twin, form_of
 TWINS = {
     "latticework.samplers.block_gibbs.BlockGibbs": "block_gibbs",
     "latticework.samplers.gibbs.Gibbs": "gibbs",
+    "latticework.samplers.gwg.GWG": "one_site",
     "latticework.samplers.langevin.DULA": "langevin",
     "latticework.samplers.langevin.DMALA": "langevin",
+    "latticework.samplers.locally_balanced.LocallyBalanced": "one_site",
 }
 
 
