@@ -18,6 +18,9 @@ TWINS = {
     "latticework.samplers.langevin.DULA": "langevin",
     "latticework.samplers.langevin.DMALA": "langevin",
     "latticework.samplers.locally_balanced.LocallyBalanced": "one_site",
+    "latticework.samplers.rates.RatesFPCD": "rates",
+    "latticework.samplers.rates.RatesHerding": "rates",
+    "latticework.samplers.rates.SamplePenalization": "rates",
 }
 
 
