@@ -18,11 +18,14 @@ from latticework.samplers.compiled import rbm, sites
 from latticework.samplers.compiled.choose import twin_of
 from latticework.samplers.compiled.twin import Twin
 from latticework.samplers.gibbs import Gibbs
+from latticework.samplers.gwg import GWG
 from latticework.samplers.langevin import DMALA, DULA
+from latticework.samplers.locally_balanced import LocallyBalanced
 
 VISIBLE, HIDDEN = 45, 26  # no multiples of the widths of vector registers
 SCALE = np.linspace(0.5, 2.0, VISIBLE).tolist()
 LANGEVIN = [DULA(0.4), DULA(math.inf), DULA(0.3, SCALE, 2), DMALA(0.4), DMALA(math.inf)]
+ONE_SITE = [GWG(), GWG(5), LocallyBalanced()]
 KEEPING = [
     *LANGEVIN,
     DMALA(0.3, SCALE),
@@ -90,6 +93,29 @@ def test_block_gibbs_draws_each_unit_with_its_probability():
     assert largest_z(state.x.sum(0).numpy(), replicas, probability.double().numpy()) < 5
 
 
+@pytest.mark.parametrize("sampler", ONE_SITE, ids=brief)
+@pytest.mark.parametrize("scale", [0.4, 12.0])
+def test_one_site_samplers_propose_and_accept_as_the_eager_sampler(sampler: Sampler, scale: float):
+    """The flips made from one state, and the mean acceptance. Some weights of the
+    larger scale are beyond those whose exponentials are multiplied in single precision."""
+    model, replicas = machine(scale), 20_000
+    x = start(1).expand(replicas, -1).contiguous()
+    twin, eager = twin_of(sampler, model), sampler.init(x, model)
+    state, info = twin.step(twin.init(x, model), model, rng())
+    _, other = sampler.step(eager, model, rng(1))
+    ours, theirs = info.accept_prob.double(), other.accept_prob.double()
+    error = ((ours.var() + theirs.var()) / replicas).sqrt() + 1e-4
+    assert abs(ours.mean() - theirs.mean()) < 5 * error
+    if sampler.flips == 1:  # accepted flips, from the enumerated neighbours
+        y = x[0].repeat(VISIBLE, 1)
+        y[range(VISIBLE), range(VISIBLE)] = 1 - x[0]
+        here, there = sampler.at(x[:VISIBLE], model), sampler.at(y, model)
+        ratio = sampler.log_ratio(here, there, torch.arange(VISIBLE)[:, None], model).double()
+        probability = here.logits[0].double().softmax(0) * ratio.clamp(max=0).exp()
+        count = (state.x != x).sum(0).numpy()
+        assert largest_z(count, replicas, probability.numpy()) < 5
+
+
 @pytest.mark.parametrize("scale", [0.4, 200.0], ids=["moderate", "beyond double precision"])
 def test_gibbs_resamples_a_site_with_its_conditional_probability(scale: float):
     model, replicas = machine(scale), 20_000
@@ -149,6 +175,16 @@ def test_kept_values_are_those_of_the_position(sampler: Sampler):
             logits = sampler.logits(state.x, grad, model.domain)
             balance = model(state.x) - model.domain.log_normaliser(logits)
             torch.testing.assert_close(state.balance.float(), balance, rtol=1e-5, atol=1e-4)
+        if sampler in ONE_SITE:
+            eager = sampler.at(state.x, model)
+            expected = eager.log_normaliser
+            if isinstance(sampler, GWG):
+                balance = eager.log_prob - sampler.flips * expected
+                torch.testing.assert_close(state.balance.float(), balance, rtol=1e-5, atol=1e-4)
+            else:
+                torch.testing.assert_close(
+                    state.log_normaliser.float(), expected, rtol=1e-5, atol=1e-5
+                )
 
 
 @pytest.mark.parametrize("sampler", KEEPING, ids=brief)
@@ -158,7 +194,7 @@ def test_inputs_are_computed_afresh_at_the_same_steps_in_all_calls(sampler: Samp
     assert all(map(torch.equal, leaves(one), leaves(two)))
 
 
-@pytest.mark.parametrize("sampler", [DULA(0.4), DMALA(0.4), BlockGibbs(2)], ids=brief)
+@pytest.mark.parametrize("sampler", [DULA(0.4), DMALA(0.4), BlockGibbs(2), GWG(3)], ids=brief)
 def test_rows_and_products_give_the_same_chain(sampler: Sampler, monkeypatch):
     model, twin = machine(), twin_of(sampler, machine())
     states = []
@@ -182,7 +218,7 @@ def test_refresh_takes_up_new_parameters(sampler: Sampler):
     assert all(map(torch.equal, *map(leaves, results)))
 
 
-@pytest.mark.parametrize("sampler", [DMALA(0.4), BlockGibbs(), Gibbs()], ids=brief)
+@pytest.mark.parametrize("sampler", [DMALA(0.4), BlockGibbs(), Gibbs(), *ONE_SITE], ids=brief)
 def test_a_path_of_machines_is_served(sampler: Sampler):
     path = ScaledRBM(machine())
     twin = twin_of(sampler, path)
@@ -214,7 +250,7 @@ def test_chains_without_finite_energies_stay_and_are_counted(sampler: Sampler, v
     assert (sums.invalid == 8).all()
 
 
-@pytest.mark.parametrize("sampler", [DULA(0.4), DMALA(0.4), BlockGibbs(2)], ids=brief)
+@pytest.mark.parametrize("sampler", [DULA(0.4), DMALA(0.4), BlockGibbs(2), GWG(3)], ids=brief)
 def test_chunks_and_threads_change_nothing(sampler: Sampler, monkeypatch):
     """Products are made for chunks of chains, which do not depend on threads."""
     monkeypatch.setattr("latticework.samplers.compiled.jit.ALONE", 1.0)

@@ -6,7 +6,7 @@ error below 2e-7. NaN gives NaN. Arguments beyond +-87 give the value at +-87.
 
 import numpy as np
 
-from latticework.samplers.compiled.jit import inlined
+from latticework.samplers.compiled.jit import inlined, kernel
 
 F = np.float32
 LOG2_E = F(1.4426950408889634)
@@ -33,3 +33,14 @@ def exp32(x):
 def sigmoid32(x):
     """1 / (1 + exp(-x))."""
     return F(1.0) / (F(1.0) + exp32(-x))
+
+
+@kernel
+def largest32(x):
+    """The largest of some numbers, at least -inf; NaN if one is NaN with a sign bit of 0."""
+    top = np.int32(-(2**31))
+    for i in range(x.shape[0]):
+        bits = np.float32(x[i]).view(np.int32)
+        order = bits ^ np.int32((bits >> np.int32(31)) & np.int32(0x7FFFFFFF))  # as x is ordered
+        top = max(top, order)
+    return np.int32(top ^ ((top >> np.int32(31)) & np.int32(0x7FFFFFFF))).view(np.float32)

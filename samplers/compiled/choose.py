@@ -14,12 +14,15 @@ from latticework.samplers.compiled.twin import NoTwinError, Twin, form_of
 TWINS = {
     "latticework.samplers.block_gibbs.BlockGibbs": "block_gibbs",
     "latticework.samplers.gibbs.Gibbs": "blocks",
-    "latticework.samplers.hamming.HammingBall": "blocks",
     "latticework.samplers.gwg.GWG": "gwg",
-    "latticework.samplers.locally_balanced.LocallyBalanced": "gwg",
-    "latticework.samplers.sweep.GibbsSweep": "sweep",
-    "latticework.samplers.langevin.DULA": "langevin",
+    "latticework.samplers.hamming.HammingBall": "blocks",
     "latticework.samplers.langevin.DMALA": "langevin",
+    "latticework.samplers.langevin.DULA": "langevin",
+    "latticework.samplers.locally_balanced.LocallyBalanced": "gwg",
+    "latticework.samplers.rates.RatesFPCD": "rates",
+    "latticework.samplers.rates.RatesHerding": "rates",
+    "latticework.samplers.rates.SamplePenalization": "rates",
+    "latticework.samplers.sweep.GibbsSweep": "sweep",
 }
 
 

@@ -161,6 +161,35 @@ def sigmoids_of(z, h):
     return np.float64(above) + np.log(product)
 
 
+@kernel
+def accept_flips(
+    x, sites, count, forward, backward, uniform,
+    inputs, logits, balance, new_inputs, new_logits, new_balance,
+    accept, changed, invalid,
+):  # noqa: ANN001, ANN201  # fmt: skip
+    """Accept the flips of each chain by Eq. (3) of Zhang et al. (2022), or undo them.
+
+    The logs of q(y given x) and q(x given y) are `forward` and `backward` - the log normalisers.
+    The latter are part of `balance`, log pi - log normaliser. Accepted chains take the new values
+    over. A ratio of NaN or infinity rejects.
+    """
+    for c in range(x.shape[0]):
+        log_ratio = new_balance[c] - balance[c] + backward[c] - forward[c]
+        valid = log_ratio < np.inf  # not NaN either
+        probability = np.exp(min(log_ratio, 0.0)) if valid else 0.0
+        accept[c] += probability
+        invalid[c] += not valid
+        if uniform[c] < probability:
+            changed[c] += count[c]
+            balance[c] = new_balance[c]
+            inputs[c, :] = new_inputs[c, :]
+            logits[c, :] = new_logits[c, :]
+        else:
+            for k in range(count[c]):
+                i = sites[c, k]
+                x[c, i] = np.float32(1) - x[c, i]
+
+
 def record(sums: Sums, first: int, last: int, x: NDArray[np.float32], t: int, steps: int) -> None:
     """Add the states of chains `first` to `last` of `x` after step `t` to the sums, if wanted."""
     if sums.total.size or sums.trace.size:

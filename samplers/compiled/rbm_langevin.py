@@ -21,6 +21,7 @@ from latticework.samplers.compiled.philox import below, fill, unit
 from latticework.samplers.compiled.rbm import (
     FACTORS,
     FRESH,
+    accept_flips,
     chunk_size,
     collect,
     follow,
@@ -126,7 +127,12 @@ class RBMDMALATwin(RBMLangevinTwin):
         balance = state.balance[first:last].numpy()
         h, proposed_inputs, proposed_gradient = map(torch.empty_like, (inputs, inputs, gradient))
         flips = no_flips(*x.shape)
-        forward, uniform, total, proposed_balance = np.empty((4, len(x)))
+        forward, backward, uniform, total, proposed_balance = np.empty((5, len(x)))
+        here = x.numpy(), gradient.numpy(), price, *flips, forward, uniform
+        there = x.numpy(), proposed_gradient.numpy()
+        new = proposed_inputs.numpy(), proposed_gradient.numpy(), proposed_balance
+        kept = inputs.numpy(), gradient.numpy(), balance, *new
+        counts = tuple(s[first:last] for s in (sums.accept, sums.changed, sums.invalid))
 
         def evaluate(inputs: Tensor, gradient: Tensor, balance: NDArray[np.float64]) -> None:
             sigmoids_and_softplus(inputs.numpy(), h.numpy(), total)
@@ -137,14 +143,12 @@ class RBMDMALATwin(RBMLangevinTwin):
             if (age + t) % FRESH == 0:
                 net.hidden_inputs(x, inputs)
                 evaluate(inputs, gradient, balance)
-            flip_sites(first, key, x.numpy(), gradient.numpy(), price, *flips, forward, uniform)
+            flip_sites(first, key, *here)
             proposed_inputs.copy_(inputs)
             follow(net, x, flips, proposed_inputs)
             evaluate(proposed_inputs, proposed_gradient, proposed_balance)
-            here = inputs.numpy(), gradient.numpy(), balance
-            there = proposed_inputs.numpy(), proposed_gradient.numpy(), proposed_balance
-            counts = (s[first:last] for s in (sums.accept, sums.changed, sums.invalid))
-            correct(x.numpy(), price, *flips, forward, uniform, *here, *there, *counts)
+            log_weights(*there, price, *flips, backward)
+            accept_flips(x.numpy(), *flips, forward, backward, uniform, *kept, *counts)
             record(sums, first, last, state.x.numpy(), t, len(keys))
 
 
@@ -198,28 +202,10 @@ def balance_of(x, gradient, bias, price):
 
 
 @kernel
-def correct(
-    x, price, sites, count, forward, uniform,
-    inputs, gradient, balance, new_inputs, new_gradient, new_balance,
-    accept, changed, invalid,
-):  # noqa: ANN001, ANN201  # fmt: skip
-    """Accept each chain's flips by Eq. (3), or undo them."""
+def log_weights(x, gradient, price, sites, count, out):
+    """The sum of the logits of the listed flips from x."""
     for c in range(x.shape[0]):
-        backward = 0.0
+        out[c] = 0.0
         for k in range(count[c]):
             i = sites[c, k]
-            backward += (np.float32(0.5) - x[c, i]) * new_gradient[c, i] - price[i]
-        log_ratio = new_balance[c] - balance[c] + backward - forward[c]
-        valid = log_ratio < np.inf  # not NaN either
-        probability = np.exp(min(log_ratio, 0.0)) if valid else 0.0
-        accept[c] += probability
-        invalid[c] += not valid
-        if uniform[c] < probability:
-            changed[c] += count[c]
-            balance[c] = new_balance[c]
-            inputs[c, :] = new_inputs[c, :]
-            gradient[c, :] = new_gradient[c, :]
-        else:
-            for k in range(count[c]):
-                i = sites[c, k]
-                x[c, i] = np.float32(1) - x[c, i]
+            out[c] += (np.float32(0.5) - x[c, i]) * gradient[c, i] - price[i]

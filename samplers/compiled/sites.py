@@ -17,7 +17,7 @@ from latticework.samplers.compiled.arithmetic import exp32
 from latticework.samplers.compiled.jit import inlined, kernel, reordered
 
 BINARY = (LatticeForm, PairForm, RBMForm)
-LARGEST = np.float32(80)  # weight of an RBM whose exponential is used
+LARGEST = np.float32(20)  # weight of an RBM: four exponentials of it fit float32
 
 
 def memory_of(form: Form, x: Tensor) -> Tensor:
@@ -128,7 +128,7 @@ def rbm_flip(form, x, memory, c, i):
 
 @kernel
 def exponentials(row, sign, odds):
-    """exp(sign * row), or NaN where it does not fit float32."""
+    """exp(sign * row), or NaN for a weight that `factors` cannot serve."""
     for j in range(row.shape[0]):
         odds[j] = exp32(sign * row[j]) if abs(row[j]) < LARGEST else np.float32(np.nan)
 
@@ -143,9 +143,15 @@ def softplus_change(own, odds, row, sign):
     product = factors(own[hidden : 2 * hidden], own[2 * hidden :], odds)
     if 1e-300 < product < 1e300:
         return math.log(product)
-    total = 0.0  # beyond double precision, or NaN
-    for j in range(hidden):
-        before = np.float64(own[j])
+    return exact_change(own, row, sign)  # beyond double precision, or NaN
+
+
+@kernel
+def exact_change(inputs, row, sign):
+    """`softplus_change` from the inputs, which `inputs` begins with."""
+    total = 0.0
+    for j in range(row.shape[0]):
+        before = np.float64(inputs[j])
         after = before + np.float64(sign * row[j])
         total += max(after, 0.0) + math.log1p(math.exp(-abs(after)))
         total -= max(before, 0.0) + math.log1p(math.exp(-abs(before)))
@@ -154,9 +160,20 @@ def softplus_change(own, odds, row, sign):
 
 @reordered
 def factors(on, off, odds):
-    """The product of (1 + odds_j exp(input_j)) / (1 + exp(input_j))."""
+    """The product of (1 + odds_j exp(input_j)) / (1 + exp(input_j)).
+
+    Four factors at a time are multiplied in single precision.
+    """
+    n = on.shape[0] // 4
+    on0, on1, on2, on3 = on[:n], on[n : 2 * n], on[2 * n : 3 * n], on[3 * n : 4 * n]
+    off0, off1, off2, off3 = off[:n], off[n : 2 * n], off[2 * n : 3 * n], off[3 * n : 4 * n]
+    w0, w1, w2, w3 = odds[:n], odds[n : 2 * n], odds[2 * n : 3 * n], odds[3 * n : 4 * n]
     product = 1.0
-    for j in range(on.shape[0]):
+    for j in range(n):
+        two = (off0[j] + on0[j] * w0[j]) * (off1[j] + on1[j] * w1[j])
+        more = (off2[j] + on2[j] * w2[j]) * (off3[j] + on3[j] * w3[j])
+        product *= np.float64(two * more)
+    for j in range(4 * n, on.shape[0]):
         product *= np.float64(off[j] + on[j] * odds[j])
     return product
 

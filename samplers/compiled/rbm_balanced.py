@@ -1,0 +1,176 @@
+"""The locally balanced sampler on restricted Boltzmann machines.
+
+The exact change of log pi by the flip of a site is the logarithm of a product over the hidden
+units, sigmoid(-z_j) + sigmoid(z_j) exp(+-W_ij). It is needed for every site, so the exponentials
+are computed once a call. A row of them serves several chains while it is in the cache. Four factors
+are multiplied in single precision; the hidden units are divided into four parts for that.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from latticework.models.base import EnergyModel
+from latticework.models.forms import RBMForm
+from latticework.samplers.compiled.arithmetic import exp32, largest32, sigmoid32
+from latticework.samplers.compiled.jit import kernel, over_chains, reordered
+from latticework.samplers.compiled.philox import fill, unit
+from latticework.samplers.compiled.rbm import FRESH, record_states
+from latticework.samplers.compiled.rbm_gwg import invert
+from latticework.samplers.compiled.sites import exact_change, exponentials
+from latticework.samplers.compiled.twin import Sums, Twin
+
+TOGETHER = 8  # chains
+
+
+class RBMBalancedState(NamedTuple):
+    x: Tensor  # [chains, visible]
+    inputs: Tensor  # [chains, hidden], W'x + c
+    age: Tensor  # [1], steps since the start; inputs are computed afresh where FRESH divides it
+    weights: Tensor  # [chains, visible], of the flips, the largest 1
+    log_normaliser: Tensor  # [chains], float64
+
+
+@dataclass(frozen=True)
+class RBMBalancedTwin(Twin):
+    def start(self, x: Tensor, form: RBMForm) -> RBMBalancedState:
+        inputs, zero = x.new_empty(len(x), len(form.hidden_bias)), torch.zeros(1, dtype=torch.long)
+        log_normaliser = x.new_empty(len(x), dtype=torch.float64)
+        return RBMBalancedState(x, inputs, zero, torch.empty_like(x), log_normaliser)
+
+    def refresh(self, state: RBMBalancedState, model: EnergyModel) -> RBMBalancedState:
+        return state._replace(age=torch.zeros_like(state.age))
+
+    def run(
+        self, state: RBMBalancedState, form: RBMForm, keys: NDArray[np.int64], sums: Sums
+    ) -> RBMBalancedState:
+        chains, age = len(state.x), int(state.age)
+        visible, hidden = form.weight.shape
+        odds = np.empty((2, visible, 4, (hidden + 3) // 4), np.float32)
+        tabulate(form.weight, odds)
+        kept = (s.numpy() for s in (state.x, state.inputs, state.weights, state.log_normaliser))
+        work = 0.2 * form.weight.size * chains * len(keys)
+        over_chains(balanced, chains, work, form, odds, *kept, age, keys, sums)
+        return state._replace(age=state.age + len(keys))
+
+
+@kernel
+def tabulate(weight, odds):
+    """The exponentials of W and -W, in four parts padded with 1."""
+    width = odds.shape[3]
+    row = np.empty(weight.shape[1], np.float32)
+    odds[:] = 1
+    for sign in range(2):
+        for i in range(weight.shape[0]):
+            exponentials(weight[i], np.float32(1 - 2 * sign), row)
+            for j in range(row.shape[0]):
+                odds[sign, i, j // width, j % width] = row[j]
+
+
+@kernel
+def balanced(first, last, form, odds, x, inputs, weights, log_z, age, keys, sums):
+    steps, (visible, hidden) = keys.shape[0], form.weight.shape
+    new_inputs = np.empty((TOGETHER, hidden), np.float32)
+    new_weights, new_log_z = np.empty((TOGETHER, visible), np.float32), np.empty(TOGETHER)
+    words, site, uniform = np.empty(4, np.uint32), np.empty(1, np.int64), np.empty(TOGETHER)
+    sites = np.empty(TOGETHER, np.int64)
+    for start in range(first, last, TOGETHER):
+        end = min(start + TOGETHER, last)
+        here = slice(start, end)
+        for t in range(steps):
+            if (age + t) % FRESH == 0:
+                hidden_inputs(form, x[here], inputs[here])
+                weigh_flips(form, odds, x[here], inputs[here], weights[here], log_z[here])
+            for c in range(start, end):
+                fill(words, keys[t], c, 0)
+                uniform[c - start] = unit(words[1])
+                invert(weights[c], words[:1], site)
+                i = sites[c - start] = site[0]
+                sign = np.float32(1) - np.float32(2) * x[c, i]
+                x[c, i] += sign
+                for j in range(hidden):
+                    new_inputs[c - start, j] = inputs[c, j] + sign * form.weight[i, j]
+            weigh_flips(form, odds, x[here], new_inputs, new_weights, new_log_z)
+            for c in range(start, end):
+                log_ratio, i = log_z[c] - new_log_z[c - start], sites[c - start]
+                valid = log_ratio < np.inf  # not NaN either
+                probability = np.exp(min(log_ratio, 0.0)) if valid else 0.0
+                sums.accept[c] += probability
+                sums.invalid[c] += not valid
+                if uniform[c - start] < probability:
+                    sums.changed[c] += 1
+                    inputs[c, :] = new_inputs[c - start, :]
+                    weights[c, :] = new_weights[c - start, :]
+                    log_z[c] = new_log_z[c - start]
+                else:
+                    x[c, i] = np.float32(1) - x[c, i]
+            record_states(start, end, sums, x, t, steps)
+
+
+@kernel
+def hidden_inputs(form, x, inputs):
+    """W'x + c, from scratch."""
+    for c in range(x.shape[0]):
+        inputs[c, :] = form.hidden_bias
+        for i in range(x.shape[1]):
+            if x[c, i] == 1:
+                for j in range(inputs.shape[1]):
+                    inputs[c, j] += form.weight[i, j]
+
+
+@kernel
+def weigh_flips(form, odds, x, inputs, weights, log_z):
+    """The weights sqrt(pi(y) / pi(x)) of all flips, the largest 1, and the log of their true sum.
+
+    A neighbour whose probability is NaN is never proposed.
+    """
+    width = odds.shape[3]
+    on = np.zeros((x.shape[0], 4, width), np.float32)
+    off = np.ones((x.shape[0], 4, width), np.float32)
+    product = np.empty(x.shape[0])
+    for c in range(x.shape[0]):
+        for j in range(inputs.shape[1]):
+            on[c, j // width, j % width] = sigmoid32(inputs[c, j])
+            off[c, j // width, j % width] = sigmoid32(-inputs[c, j])
+    for i in range(x.shape[1]):
+        row = form.weight[i]
+        factors(on, off, odds[0, i], odds[1, i], x[:, i], product)
+        for c in range(x.shape[0]):
+            sign = np.float32(1) - np.float32(2) * x[c, i]
+            if 1e-300 < product[c] < 1e300:
+                change = np.log(product[c])
+            else:  # beyond double precision, or NaN
+                change = exact_change(inputs[c], row, sign)
+            change += np.float64(sign * form.visible_bias[i])
+            weights[c, i] = np.float32(-np.inf if np.isnan(change) else change / 2)
+    for c in range(x.shape[0]):
+        log_z[c] = exponentiate(weights[c])
+
+
+@reordered
+def factors(on, off, up, down, x, product):
+    """The products over hidden units for one site, of several chains."""
+    for c in range(x.shape[0]):
+        total = 1.0
+        w = up if x[c] == 0 else down
+        for j in range(w.shape[1]):
+            two = (off[c, 0, j] + on[c, 0, j] * w[0, j]) * (off[c, 1, j] + on[c, 1, j] * w[1, j])
+            more = (off[c, 2, j] + on[c, 2, j] * w[2, j]) * (off[c, 3, j] + on[c, 3, j] * w[3, j])
+            total *= np.float64(two * more)
+        product[c] = total
+
+
+@reordered
+def exponentiate(logits):
+    """Replace logits by weights, the largest 1; returns the log of their sum, perhaps infinite."""
+    top, total = largest32(logits), 0.0
+    if abs(top) == np.inf:
+        return np.float64(top)
+    for i in range(logits.shape[0]):
+        logits[i] = exp32(logits[i] - top)
+        total += np.float64(logits[i])
+    return np.log(total) + np.float64(top)
