@@ -80,7 +80,7 @@ class BlockGibbsTwin(Twin):
                 net.visible_inputs(h, visible_inputs)
                 draw_visible(first, key, 2 * update + 1, *visible)
                 follow(net, x, flips, inputs)
-            changed = flips.count if before is None else (x.numpy() != before).sum(1)
+            changed = flips.number if before is None else (x.numpy() != before).sum(1)
             sums.changed[first:last] += changed
             sums.invalid[first:last] += invalid
             invalid[:] = False

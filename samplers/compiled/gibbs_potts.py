@@ -21,7 +21,7 @@ from latticework.samplers.compiled.philox import AHEAD, fill_ahead, unit
 from latticework.samplers.compiled.potts import field, memory_of, move, set_value, values_of
 from latticework.samplers.compiled.scans import next_blocks, start_scan
 from latticework.samplers.compiled.tally import finish, fresh, record
-from latticework.samplers.compiled.twin import Sums, Twin
+from latticework.samplers.compiled.twin import Sums, Twin, form_of
 
 
 class PottsState(NamedTuple):
@@ -38,7 +38,7 @@ class GibbsPottsTwin(Twin):
         return PottsState(x, values_of(x), memory_of(form, x), scan)
 
     def refresh(self, state: PottsState, model: EnergyModel) -> PottsState:
-        return state._replace(memory=memory_of(model.form(), state.x))
+        return state._replace(memory=memory_of(form_of(model), state.x))
 
     def moved_to(self, x: Tensor, state: PottsState, model: EnergyModel) -> PottsState:
         return self.at(x, model)._replace(scan=state.scan)

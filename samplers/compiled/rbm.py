@@ -56,10 +56,10 @@ def nanoseconds(form: RBMForm, chains: int, steps: int) -> float:
 
 
 class Flips(NamedTuple):
-    """The sites that a step flips; the first `count` of each row of `sites`."""
+    """The sites that a step flips; the first `number` of each row of `sites`."""
 
     sites: NDArray[np.int32]  # [chains, visible]
-    count: NDArray[np.int64]  # [chains]
+    number: NDArray[np.int64]  # [chains]
 
 
 def no_flips(chains: int, visible: int) -> Flips:
@@ -73,7 +73,7 @@ def most_rows(visible: int) -> int:
 
 def follow(layers: Layers, x: Tensor, flips: Flips, inputs: Tensor) -> None:
     """Update the hidden inputs of a chunk of chains after the flips that led to `x`."""
-    if flips.count.max() > most_rows(x.shape[1]):
+    if flips.number.max() > most_rows(x.shape[1]):
         layers.hidden_inputs(x, inputs)
     else:
         add_rows(layers.weight.numpy(), x.numpy(), *flips, inputs.numpy())

@@ -72,7 +72,7 @@ class RBMGWGTwin(Twin):
         balance = state.balance[first:last].numpy()
         h, proposed_inputs, proposed_gradient = map(torch.empty_like, (inputs, inputs, gradient))
         flips, drawn = no_flips(*x.shape), no_flips(len(x), draws)
-        drawn.count[:] = draws
+        drawn.number[:] = draws
         forward, backward, uniform, total, proposed_balance = np.empty((5, len(x)))
         new = proposed_inputs.numpy(), proposed_gradient.numpy(), proposed_balance
         kept = inputs.numpy(), gradient.numpy(), balance, *new

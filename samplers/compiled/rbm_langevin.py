@@ -5,6 +5,7 @@ The gradient is b + W E[h given x]: one product a step. The hidden inputs follow
 log normaliser, and the correction of Eq. (3).
 """
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -64,6 +65,18 @@ class RBMLangevinTwin(Twin):
                 raise ValueError(f"preconditioner must have {visible} entries, got {len(scale)}")
         return (0.5 / sampler.step_size / scale).astype(np.float32)
 
+    @abstractmethod
+    def advance_chunk(
+        self,
+        first: int,
+        last: int,
+        state: Any,
+        form: RBMForm,
+        keys: NDArray[np.int64],
+        sums: Sums,
+    ) -> None:
+        """Advance the chains `first <= c < last` by one step for each key."""
+
     def run(self, state: Any, form: RBMForm, keys: NDArray[np.int64], sums: Sums) -> Any:
         chains, work = len(state.x), nanoseconds(form, len(state.x), len(keys))
         over_chunks(self.advance_chunk, chains, chunk_size(form), work, state, form, keys, sums)
@@ -100,7 +113,7 @@ class RBMDULATwin(RBMLangevinTwin):
             net.visible_inputs(h, gradient)
             flip_sites(first, key, *here)
             follow(net, x, flips, inputs)
-            sums.changed[first:last] += flips.count
+            sums.changed[first:last] += flips.number
             sums.invalid[first:last] += np.isnan(forward)
             record(sums, first, last, state.x.numpy(), t, len(keys))
 
