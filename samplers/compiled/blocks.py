@@ -19,7 +19,7 @@ from latticework.samplers.compiled import gibbs
 from latticework.samplers.compiled.arithmetic import exp32
 from latticework.samplers.compiled.conditional import draw
 from latticework.samplers.compiled.gibbs import SitesState, SitesTwin
-from latticework.samplers.compiled.gibbs_potts import PottsTwin
+from latticework.samplers.compiled.gibbs_potts import GibbsPottsTwin
 from latticework.samplers.compiled.jit import inlined, kernel, over_chains, reordered
 from latticework.samplers.compiled.philox import AHEAD, fill_ahead, unit
 from latticework.samplers.compiled.potts import POTTS
@@ -315,7 +315,7 @@ def _turn(form, coupling, step, own, row, to, k):  # noqa: ANN001, ANN202
 
 def twin(sampler: Gibbs | HammingBall, form: Form) -> Twin | str:
     if isinstance(sampler, Gibbs) and isinstance(form, POTTS):
-        return PottsTwin(sampler)
+        return GibbsPottsTwin(sampler)
     if isinstance(sampler, Gibbs) and sampler.sites == 1:
         return gibbs.twin(sampler, form)
     if not isinstance(form, BINARY):

@@ -9,11 +9,11 @@ from latticework.samplers.locally_balanced import LocallyBalanced
 
 def twin(sampler: GWG | LocallyBalanced, form: Form) -> Twin | str:
     if sampler.flips == 1 and isinstance(form, PottsLatticeForm):
-        return one_site_potts.LatticeTwin(sampler)
+        return one_site_potts.OneSiteLatticeTwin(sampler)
     if sampler.flips == 1 and isinstance(form, PottsPairForm):
-        return one_site_potts.PairTwin(sampler)
+        return one_site_potts.OneSitePairTwin(sampler)
     if sampler.flips > 1 and isinstance(form, LatticeForm):
-        return gwg_several.LatticeTwin(sampler)
+        return gwg_several.SeveralLatticeTwin(sampler)
     if sampler.flips > 1 and isinstance(form, PairForm):
-        return gwg_several.PairTwin(sampler)
+        return gwg_several.SeveralPairTwin(sampler)
     return f"with flips={sampler.flips} on models with a {type(form).__name__}"

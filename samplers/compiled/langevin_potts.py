@@ -33,7 +33,7 @@ SMALL = 256  # sites times values up to which sums of rows are faster than a mat
 GROUP = 64  # sites whose normalisers, from 1 to q, are multiplied before a logarithm is taken
 
 
-class PottsState(NamedTuple):
+class LangevinPottsState(NamedTuple):
     x: Tensor  # [chains, sites, q]
     values: Tensor  # [chains, sites]
     ladder: Tensor  # [chains, q * sites],: cumulative probabilities of a site's values
@@ -56,11 +56,11 @@ def by_value(form: PottsLatticeForm | PottsPairForm) -> PottsLatticeForm | Potts
 
 
 @dataclass(frozen=True)
-class PottsTwin(Twin):
-    def start(self, x: Tensor, form: PottsLatticeForm | PottsPairForm) -> PottsState:
+class LangevinPottsTwin(Twin):
+    def start(self, x: Tensor, form: PottsLatticeForm | PottsPairForm) -> LangevinPottsState:
         chains, sites, q = x.shape
         values, ladder = values_of(x), x.new_empty(chains, sites * q)
-        state = PottsState(x, values, ladder, ladder.new_empty(chains, dtype=torch.float64))
+        state = LangevinPottsState(x, values, ladder, ladder.new_empty(chains, dtype=torch.float64))
         price, arrays = self.prices(form), (values.numpy(), ladder.numpy(), state[3].numpy())
         over_chains(weigh_all, chains, 5.0 * x.numel(), by_value(form), price, *arrays)
         return state
@@ -77,11 +77,11 @@ class PottsTwin(Twin):
 
     def run(
         self,
-        state: PottsState,
+        state: LangevinPottsState,
         form: PottsLatticeForm | PottsPairForm,
         keys: NDArray[np.int64],
         sums: Sums,
-    ) -> PottsState:
+    ) -> LangevinPottsState:
         adjusted, price, form = isinstance(self.sampler, DMALA), self.prices(form), by_value(form)
         chains, sites, q = state.x.shape
         x = state.x.view(chains, -1)

@@ -29,7 +29,7 @@ from latticework.samplers.compiled.twin import Sums, Twin
 from latticework.samplers.locally_balanced import LocallyBalanced
 
 
-class MoveState(NamedTuple):
+class PottsMoveState(NamedTuple):
     x: Tensor  # [chains, sites, q]
     values: Tensor  # [chains, sites]
     memory: Tensor  # [chains, sites * q], the field of a dense model; or empty
@@ -38,17 +38,17 @@ class MoveState(NamedTuple):
     top: Tensor  # [chains], float64
 
 
-def empty_state(x: Tensor, memory: Tensor, dtype: torch.dtype) -> MoveState:
+def empty_state(x: Tensor, memory: Tensor, dtype: torch.dtype) -> PottsMoveState:
     """A state without weights. Blocks hold whole sites."""
     chains, sites, q = x.shape
     width = isqrt(sites)
     blocks = -(-sites // width)
     weights = x.new_zeros(chains, blocks * width * q, dtype=dtype)
     sums = x.new_zeros(chains, blocks, dtype=torch.float64)
-    return MoveState(x, values_of(x), memory, weights, sums, sums.new_zeros(chains))
+    return PottsMoveState(x, values_of(x), memory, weights, sums, sums.new_zeros(chains))
 
 
-def flat(state: MoveState) -> tuple[NDArray, ...]:
+def flat(state: PottsMoveState) -> tuple[NDArray, ...]:
     """The fields as arrays, x as `[chains, sites * q]`."""
     return state.x.view(len(state.x), -1).numpy(), *(field.numpy() for field in state[1:])
 
@@ -56,7 +56,7 @@ def flat(state: MoveState) -> tuple[NDArray, ...]:
 # Lattices.
 
 
-class Tables(NamedTuple):
+class PottsTables(NamedTuple):
     """The weight of value v is field[i, v] * near[v] / (the same for the present value)."""
 
     field: NDArray[np.float64]  # [sites, q], exp(bias / 2)
@@ -64,8 +64,8 @@ class Tables(NamedTuple):
 
 
 @dataclass(frozen=True)
-class LatticeTwin(Twin):
-    def start(self, x: Tensor, form: PottsLatticeForm) -> MoveState:
+class OneSiteLatticeTwin(Twin):
+    def start(self, x: Tensor, form: PottsLatticeForm) -> PottsMoveState:
         state = empty_state(x, memory_of(form, x), torch.float64)
         balanced = isinstance(self.sampler, LocallyBalanced)
         _, values, _, weights, sums, _ = flat(state)
@@ -73,13 +73,13 @@ class LatticeTwin(Twin):
         over_chains(weigh_lattice, len(x), 10.0 * x.numel(), *args)
         return state
 
-    def tables(self, form: PottsLatticeForm) -> Tables:
+    def tables(self, form: PottsLatticeForm) -> PottsTables:
         numbers = np.arange(form.neighbours.shape[1] + 1)
-        return Tables(np.exp(form.bias.astype(float) / 2), np.exp(form.coupling * numbers / 2))
+        return PottsTables(np.exp(form.bias.astype(float) / 2), np.exp(form.coupling * numbers / 2))
 
     def run(
-        self, state: MoveState, form: PottsLatticeForm, keys: NDArray[np.int64], sums: Sums
-    ) -> MoveState:
+        self, state: PottsMoveState, form: PottsLatticeForm, keys: NDArray[np.int64], sums: Sums
+    ) -> PottsMoveState:
         balanced, tables = isinstance(self.sampler, LocallyBalanced), self.tables(form)
         x, values, _, weights, block_sums, _ = flat(state)
         work = 300.0 * len(x) * len(keys)
@@ -164,16 +164,16 @@ def move_lattice(first, last, form, tables, balanced, x, values, weights, sums, 
 
 
 @dataclass(frozen=True)
-class PairTwin(Twin):
-    def start(self, x: Tensor, form: PottsPairForm) -> MoveState:
+class OneSitePairTwin(Twin):
+    def start(self, x: Tensor, form: PottsPairForm) -> PottsMoveState:
         state = empty_state(x, memory_of(form, x), torch.float32)
         balanced = isinstance(self.sampler, LocallyBalanced)
         over_chains(weigh_pairs, len(x), 4.0 * x.numel(), balanced, *flat(state)[1:])
         return state
 
     def run(
-        self, state: MoveState, form: PottsPairForm, keys: NDArray[np.int64], sums: Sums
-    ) -> MoveState:
+        self, state: PottsMoveState, form: PottsPairForm, keys: NDArray[np.int64], sums: Sums
+    ) -> PottsMoveState:
         balanced, work = isinstance(self.sampler, LocallyBalanced), 4.0 * state.x.numel()
         args = form, balanced, *flat(state), keys, sums
         over_chains(move_pairs, len(state.x), work * len(keys), *args)
