@@ -197,7 +197,7 @@ def pair_look(form, x, memory, c, block, own):  # noqa: ANN001, ANN201
         own[0, k] = np.float32(change(form, x, memory, c, block[k]))
 
 
-@kernel
+@inlined
 def pair_turn(coupling, step, own, row, to, k):  # noqa: ANN001, ANN201
     pace, gained = step[row, k], own[row, k]
     for m in range(step.shape[1]):
