@@ -33,7 +33,7 @@ def spins():
 @pytest.mark.parametrize("sampler", LANGEVIN, ids=str)
 @pytest.mark.parametrize("model", [erdos_renyi(30, 4, 0.2), spins()], ids=["graph", "spins"])
 def test_rows_and_matrix_product_agree(sampler, model, monkeypatch):
-    """The same random numbers, so the same states: only rounding could tell them apart."""
+    """With equal random numbers, states are equal: only rounding could tell them apart."""
     x = model.domain.uniform(20, Generator().manual_seed(2))
     wanted = Wanted(total=True, draws=10, traced=7)
     one, sums = advance(sampler, model, x, 50, wanted)

@@ -42,7 +42,7 @@ def test_memory_is_that_of_the_state(sampler, model):
 
 @pytest.mark.parametrize("sampler", [DULA(0.5), DMALA(0.5), DMALA(0.3, [1.0, 2.0] * 6)], ids=str)
 def test_rows_and_matrix_product_agree(sampler, monkeypatch):
-    """The same random numbers, so the same states: only rounding could tell them apart."""
+    """With equal random numbers, states are equal: only rounding could tell them apart."""
     x = MODELS[1].domain.uniform(20, Generator().manual_seed(2))
     wanted = Wanted(total=True, draws=10, traced=7)
     one, sums = advance(sampler, MODELS[1], x, 50, wanted)

@@ -199,7 +199,7 @@ def pair_look(form, x, memory, c, block, own):
         own[0, k] = np.float32(change(form, x, memory, c, block[k]))
 
 
-@kernel
+@inlined
 def pair_turn(coupling, step, own, row, to, k):
     pace, gained = step[row, k], own[row, k]
     for m in range(step.shape[1]):

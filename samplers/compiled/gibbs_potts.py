@@ -24,7 +24,7 @@ from latticework.samplers.compiled.tally import finish, fresh, record
 from latticework.samplers.compiled.twin import Sums, Twin, form_of
 
 
-class PottsState(NamedTuple):
+class GibbsPottsState(NamedTuple):
     x: Tensor  # [chains, sites, q]
     values: Tensor  # [chains, sites]
     memory: Tensor  # [chains, sites * q], or empty
@@ -33,23 +33,23 @@ class PottsState(NamedTuple):
 
 @dataclass(frozen=True)
 class GibbsPottsTwin(Twin):
-    def start(self, x: Tensor, form: PottsLatticeForm | PottsPairForm) -> PottsState:
+    def start(self, x: Tensor, form: PottsLatticeForm | PottsPairForm) -> GibbsPottsState:
         scan = start_scan(self.sampler.scan, self.sampler.sites, x.shape[1])
-        return PottsState(x, values_of(x), memory_of(form, x), scan)
+        return GibbsPottsState(x, values_of(x), memory_of(form, x), scan)
 
-    def refresh(self, state: PottsState, model: EnergyModel) -> PottsState:
+    def refresh(self, state: GibbsPottsState, model: EnergyModel) -> GibbsPottsState:
         return state._replace(memory=memory_of(form_of(model), state.x))
 
-    def moved_to(self, x: Tensor, state: PottsState, model: EnergyModel) -> PottsState:
+    def moved_to(self, x: Tensor, state: GibbsPottsState, model: EnergyModel) -> GibbsPottsState:
         return self.at(x, model)._replace(scan=state.scan)
 
     def run(
         self,
-        state: PottsState,
+        state: GibbsPottsState,
         form: PottsLatticeForm | PottsPairForm,
         keys: NDArray[np.int64],
         sums: Sums,
-    ) -> PottsState:
+    ) -> GibbsPottsState:
         chains, sites, q = state.x.shape
         x, values, memory = state.x.view(chains, -1), state.values, state.memory
         arrays = x.numpy(), values.numpy(), memory.numpy()

@@ -19,8 +19,8 @@ MOST_CLASSES = 64  # of sites on a lattice; a step looks at all of them
 ONE_FLIP: dict[type, type[Twin]] = {
     LatticeForm: flip_lattice.LatticeFlipTwin,
     PairForm: flip_pairs.PairFlipTwin,
-    PottsLatticeForm: one_site_potts.OneSitePottsLatticeTwin,
-    PottsPairForm: one_site_potts.OneSitePottsPairTwin,
+    PottsLatticeForm: one_site_potts.OneSiteLatticeTwin,
+    PottsPairForm: one_site_potts.OneSitePairTwin,
 }
 SEVERAL: dict[type, type[Twin]] = {
     LatticeForm: gwg_several.SeveralLatticeTwin,

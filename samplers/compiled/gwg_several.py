@@ -25,7 +25,7 @@ from latticework.samplers.compiled.tally import finish, fresh, leave, record_cha
 from latticework.samplers.compiled.twin import Sums, Twin
 
 
-class WeightsState(NamedTuple):
+class SeveralState(NamedTuple):
     x: Tensor  # [chains, sites]
     memory: Tensor  # [chains, ...], of the form (`compiled.sites`)
     weights: Tensor  # [chains, blocks * width], exp(d / 2 - top), padded with zeros
@@ -33,14 +33,14 @@ class WeightsState(NamedTuple):
     top: Tensor  # [chains], float64
 
 
-def empty_state(x: Tensor, memory: Tensor, dtype: torch.dtype) -> WeightsState:
+def empty_state(x: Tensor, memory: Tensor, dtype: torch.dtype) -> SeveralState:
     """A state without weights. Blocks have about as many sites as there are blocks."""
     chains, sites = x.shape
     width = isqrt(sites)
     blocks = -(-sites // width)
     weights = x.new_zeros(chains, blocks * width, dtype=dtype)
     sums = x.new_zeros(chains, blocks, dtype=torch.float64)
-    return WeightsState(x, memory, weights, sums, sums.new_zeros(chains))
+    return SeveralState(x, memory, weights, sums, sums.new_zeros(chains))
 
 
 @kernel
@@ -93,11 +93,10 @@ def distinct(drawn):
 
 @dataclass(frozen=True)
 class SeveralLatticeTwin(Twin):
-    def start(self, x: Tensor, form: LatticeForm) -> WeightsState:
+    def start(self, x: Tensor, form: LatticeForm) -> SeveralState:
         state = empty_state(x, x.new_empty(len(x), 0), torch.float64)
-        bits, _, weights, sums, _ = (field.numpy() for field in state)
-        work, table = 5.0 * bits.size, self.table(form)
-        over_chains(weigh_lattice, len(bits), work, form, table, bits, weights, sums)
+        x, _, weights, sums, _ = (field.numpy() for field in state)
+        over_chains(weigh_lattice, len(x), 5.0 * x.size, form, self.table(form), x, weights, sums)
         return state
 
     def table(self, form: LatticeForm) -> NDArray[np.float64]:
@@ -105,8 +104,8 @@ class SeveralLatticeTwin(Twin):
         return np.exp(np.stack((form.odds, -form.odds), -1) / 2)
 
     def run(
-        self, state: WeightsState, form: LatticeForm, keys: NDArray[np.int64], sums: Sums
-    ) -> WeightsState:
+        self, state: SeveralState, form: LatticeForm, keys: NDArray[np.int64], sums: Sums
+    ) -> SeveralState:
         arrays, flips = tuple(field.numpy() for field in state[:4]), self.sampler.flips
         chains, work = len(state.x), len(state.x) * len(keys) * 100.0 * flips
         over_chains(flip_lattice, chains, work, form, self.table(form), flips, *arrays, keys, sums)
@@ -195,15 +194,15 @@ def sum_of(numbers):
 
 @dataclass(frozen=True)
 class SeveralPairTwin(Twin):
-    def start(self, x: Tensor, form: PairForm) -> WeightsState:
+    def start(self, x: Tensor, form: PairForm) -> SeveralState:
         state = empty_state(x, memory_of(form, x), torch.float32)
         arrays, both = tuple(field.numpy() for field in state), form.low + form.high
         over_chains(weigh_pairs, len(x), 3.0 * x.numel(), both, *arrays)
         return state
 
     def run(
-        self, state: WeightsState, form: PairForm, keys: NDArray[np.int64], sums: Sums
-    ) -> WeightsState:
+        self, state: SeveralState, form: PairForm, keys: NDArray[np.int64], sums: Sums
+    ) -> SeveralState:
         arrays, flips = tuple(field.numpy() for field in state), self.sampler.flips
         work = state.x.numel() * len(keys) * (2.0 + 0.2 * flips)
         over_chains(flip_pairs, len(state.x), work, form, flips, *arrays, keys, sums)

@@ -28,7 +28,7 @@ SMALL = 256  # sites up to which sums of rows in the cache are faster than a mat
 GROUP = 512  # factors from 1 to 2 that are multiplied before a logarithm is taken
 
 
-class FieldState(NamedTuple):
+class LangevinPairState(NamedTuple):
     x: Tensor  # [chains, sites]
     flip: Tensor  # [chains, sites], the probability that a site flips
     normaliser: Tensor  # [chains], sum of log(1 + exp(logit)), float64
@@ -36,7 +36,7 @@ class FieldState(NamedTuple):
 
 @dataclass(frozen=True)
 class LangevinPairTwin(Twin):
-    def start(self, x: Tensor, form: PairForm) -> FieldState:
+    def start(self, x: Tensor, form: PairForm) -> LangevinPairState:
         flip, normaliser = torch.empty_like(x), torch.empty(len(x), dtype=torch.float64)
         matrix, offset = torch.from_numpy(form.matrix), torch.from_numpy(form.offset)
         gradient = torch.addmm(offset, x, matrix).numpy()
@@ -44,7 +44,7 @@ class LangevinPairTwin(Twin):
         work = 3.0 * x.numel()
         arrays = x.numpy(), gradient, flip.numpy(), normaliser.numpy()
         over_chains(weigh_all, len(x), work, *site, *arrays)
-        return FieldState(x, flip, normaliser)
+        return LangevinPairState(x, flip, normaliser)
 
     def prices(self, form: PairForm) -> NDArray[np.float32]:
         """What Eq. (2) subtracts for the distance of a flip, `[sites]`."""
@@ -57,8 +57,8 @@ class LangevinPairTwin(Twin):
         return (0.5 / sampler.step_size * (form.high - form.low) ** 2 / scale).astype(np.float32)
 
     def run(
-        self, state: FieldState, form: PairForm, keys: NDArray[np.int64], sums: Sums
-    ) -> FieldState:
+        self, state: LangevinPairState, form: PairForm, keys: NDArray[np.int64], sums: Sums
+    ) -> LangevinPairState:
         adjusted = isinstance(self.sampler, DMALA)
         arrays = tuple(field.numpy() for field in state)
         chains, sites = state.x.shape

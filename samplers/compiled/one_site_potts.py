@@ -64,7 +64,7 @@ class PottsTables(NamedTuple):
 
 
 @dataclass(frozen=True)
-class OneSitePottsLatticeTwin(Twin):
+class OneSiteLatticeTwin(Twin):
     def start(self, x: Tensor, form: PottsLatticeForm) -> PottsMoveState:
         state = empty_state(x, memory_of(form, x), torch.float64)
         balanced = isinstance(self.sampler, LocallyBalanced)
@@ -164,7 +164,7 @@ def move_lattice(first, last, form, tables, balanced, x, values, weights, sums, 
 
 
 @dataclass(frozen=True)
-class OneSitePottsPairTwin(Twin):
+class OneSitePairTwin(Twin):
     def start(self, x: Tensor, form: PottsPairForm) -> PottsMoveState:
         state = empty_state(x, memory_of(form, x), torch.float32)
         balanced = isinstance(self.sampler, LocallyBalanced)
