@@ -6,10 +6,13 @@ import math
 import numpy as np
 import pytest
 import torch
+from targets import TARGETS
 from test_compiled import leaves
 from test_kernels import largest_z
 from torch import Generator, Tensor
 
+from latticework.experiments.learning.negatives import Persistent
+from latticework.experiments.sampling.annealing import anneal, estimate_log_normaliser, linear
 from latticework.models.annealed import ScaledRBM
 from latticework.models.rbm import RBM
 from latticework.samplers.base import Sampler
@@ -228,6 +231,32 @@ def test_a_path_of_machines_is_served(sampler: Sampler):
     state, _ = twin.advance(twin.refresh(state, path), path, rng(), 5)
     same, _ = advanced(twin, machine(), [5], seed=0)
     assert all(map(torch.equal, leaves(state), leaves(same)))
+
+
+@pytest.mark.parametrize("sampler", [*ONE_SITE, DMALA(0.4), BlockGibbs(), Gibbs()], ids=brief)
+def test_annealing_estimates_the_normaliser(sampler: Sampler):
+    target, path = TARGETS["rbm"], ScaledRBM(TARGETS["rbm"].model)
+    truth = np.logaddexp.reduce(target.log_prob) - float(path.log_z_start())
+    path.move_to(torch.tensor(0.0))
+    twin, generator = twin_of(sampler, path), rng()
+    x = path.draw(3000, generator)
+    log_weight = anneal(twin, path, x, linear(25), generator).log_weight
+    estimate = estimate_log_normaliser(log_weight, generator)
+    assert abs(estimate.value - truth) < 5 * estimate.error
+
+
+def test_persistent_chains_follow_the_model_as_it_learns():
+    """PCD: after each change of the parameters, chains move under the new ones."""
+    model = machine()
+    twin = twin_of(BlockGibbs(), model)
+    negatives = Persistent(twin, particles=7)
+    memory, generator = negatives.start(model, rng()), rng(1)
+    for bias in (60.0, -60.0):
+        model.visible_bias.fill_(bias)
+        model.weight.mul_(0.9)
+        x, memory = negatives.draw(memory, model, start(), generator)
+        assert (x == float(bias > 0)).all()
+        torch.testing.assert_close(memory.inputs, model.hidden_inputs(x), rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize(
