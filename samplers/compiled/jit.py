@@ -12,7 +12,7 @@ that it loads, and not the files of the functions that this one calls.
 import hashlib
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 from pathlib import Path
@@ -129,7 +129,7 @@ def over_chunks(run: Callable, chains: int, most: int, nanoseconds: float, *args
         torch.set_num_threads(allowed)
 
 
-def _share(calls: list[Callable[[], Any]], threads: int) -> None:
+def _share(calls: Sequence[Callable[[], Any]], threads: int) -> None:
     """Make all calls, thread i those numbered i, i + threads, ..."""
     global _pool
     if threads > 1 and (_pool is None or _pool._max_workers < threads - 1):

@@ -72,7 +72,7 @@ class RBMGWGTwin(Twin):
         balance = state.balance[first:last].numpy()
         h, proposed_inputs, proposed_gradient = map(torch.empty_like, (inputs, inputs, gradient))
         flips, drawn = no_flips(*x.shape), no_flips(len(x), draws)
-        drawn.count[:] = draws
+        drawn.number[:] = draws
         forward, backward, uniform, total, proposed_balance = np.empty((5, len(x)))
         new = proposed_inputs.numpy(), proposed_gradient.numpy(), proposed_balance
         kept = inputs.numpy(), gradient.numpy(), balance, *new
@@ -92,7 +92,8 @@ class RBMGWGTwin(Twin):
             log_weights(x.numpy(), gradient.numpy(), free, *drawn, forward)
             flip_drawn(x.numpy(), drawn.sites, *flips)
             proposed_inputs.copy_(inputs)
-            follow(net, x, flips, proposed_inputs)
+            if not follow(net, x, flips, proposed_inputs):
+                net.hidden_inputs(x, proposed_inputs)
             evaluate(proposed_inputs, proposed_gradient, proposed_balance)
             log_weights(x.numpy(), proposed_gradient.numpy(), free, *drawn, backward)
             accept_flips(x.numpy(), *flips, forward, backward, uniform, *kept, *counts)
