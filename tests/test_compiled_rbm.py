@@ -6,10 +6,13 @@ import math
 import numpy as np
 import pytest
 import torch
+from targets import TARGETS
 from test_compiled import leaves
 from test_kernels import largest_z
 from torch import Generator, Tensor
 
+from latticework.experiments.learning.negatives import Persistent
+from latticework.experiments.sampling.annealing import anneal, estimate_log_normaliser, linear
 from latticework.models.annealed import ScaledRBM
 from latticework.models.rbm import RBM
 from latticework.samplers.base import Sampler
@@ -162,8 +165,9 @@ def test_the_change_of_one_flip():
 
 
 @pytest.mark.parametrize("sampler", KEEPING, ids=brief)
-def test_kept_values_are_those_of_the_position(sampler: Sampler):
-    """After accepted and rejected steps, with rows and products, before and after FRESH steps."""
+def test_kept_values_are_those_of_the_position(sampler: Sampler, monkeypatch):
+    """After accepted and rejected steps, before and after FRESH of them, all by rows."""
+    monkeypatch.setattr(rbm, "ROWS", 1.0)
     model, twin = machine(), twin_of(sampler, machine())
     for steps in (1, rbm.FRESH - 1, rbm.FRESH + 3):
         state, _ = advanced(twin, model, [steps])
@@ -191,6 +195,7 @@ def test_kept_values_are_those_of_the_position(sampler: Sampler):
 def test_inputs_are_computed_afresh_at_the_same_steps_in_all_calls(sampler: Sampler):
     model, twin, steps = machine(), twin_of(sampler, machine()), rbm.FRESH + 5
     one, two = (advanced(twin, model, calls)[0] for calls in ([steps], [100, steps - 101, 1]))
+    assert not torch.equal(one.x, start())
     assert all(map(torch.equal, leaves(one), leaves(two)))
 
 
@@ -201,8 +206,13 @@ def test_rows_and_products_give_the_same_chain(sampler: Sampler, monkeypatch):
     for share in (0.0, 2.0):
         monkeypatch.setattr(rbm, "ROWS", share)
         states.append(advanced(twin, model, [20])[0])
-    assert torch.equal(states[0].x, states[1].x)
-    assert not torch.equal(states[0].inputs, states[1].inputs)  # control: rounded differently
+    products, rows = states
+    assert torch.equal(products.x, rows.x)
+    if isinstance(sampler, DMALA | GWG):
+        assert not torch.equal(products.inputs, rows.inputs)  # control: rounded differently
+    else:
+        assert (products.age == 0).all()  # the next product is due
+        assert (rows.age > 0).all()
 
 
 @pytest.mark.parametrize("sampler", KEEPING, ids=brief)
@@ -228,6 +238,31 @@ def test_a_path_of_machines_is_served(sampler: Sampler):
     state, _ = twin.advance(twin.refresh(state, path), path, rng(), 5)
     same, _ = advanced(twin, machine(), [5], seed=0)
     assert all(map(torch.equal, leaves(state), leaves(same)))
+
+
+@pytest.mark.parametrize("sampler", [*ONE_SITE, DMALA(0.4), BlockGibbs(), Gibbs()], ids=brief)
+def test_annealing_estimates_the_normaliser(sampler: Sampler):
+    target, path = TARGETS["rbm"], ScaledRBM(TARGETS["rbm"].model)
+    truth = np.logaddexp.reduce(target.log_prob) - float(path.log_z_start())
+    path.move_to(torch.tensor(0.0))
+    twin, generator = twin_of(sampler, path), rng()
+    x = path.draw(3000, generator)
+    log_weight = anneal(twin, path, x, linear(25), generator).log_weight
+    estimate = estimate_log_normaliser(log_weight, generator)
+    assert abs(estimate.value - truth) < 5 * estimate.error
+
+
+def test_persistent_chains_follow_the_model_as_it_learns():
+    """PCD: after each change of the parameters, chains move under the new ones."""
+    model = machine()
+    twin = twin_of(BlockGibbs(), model)
+    negatives = Persistent(twin, particles=7)
+    memory, generator = negatives.start(model, rng()), rng(1)
+    for bias in (60.0, -60.0):
+        model.visible_bias.fill_(bias)
+        model.weight.mul_(0.9)
+        x, memory = negatives.draw(memory, model, start(), generator)
+        assert (x == float(bias > 0)).all()
 
 
 @pytest.mark.parametrize(

@@ -35,14 +35,14 @@ from latticework.samplers.compiled.twin import Sums, Twin
 class BlockGibbsTwinState(NamedTuple):
     x: Tensor  # [chains, visible]
     inputs: Tensor  # [chains, hidden], W'x + c
-    age: Tensor  # [1], steps since the start; inputs are computed afresh where FRESH divides it
+    age: Tensor  # [chains], updates since inputs were computed; 0 or FRESH: they are due
 
 
 @dataclass(frozen=True)
 class BlockGibbsTwin(Twin):
     def start(self, x: Tensor, form: RBMForm) -> BlockGibbsTwinState:
         inputs = x.new_empty(len(x), len(form.hidden_bias))
-        return BlockGibbsTwinState(x, inputs, torch.zeros(1, dtype=torch.long))
+        return BlockGibbsTwinState(x, inputs, torch.zeros(len(x), dtype=torch.long))
 
     def refresh(self, state: BlockGibbsTwinState, model: EnergyModel) -> BlockGibbsTwinState:
         return state._replace(age=torch.zeros_like(state.age))
@@ -53,7 +53,7 @@ class BlockGibbsTwin(Twin):
         chains, updates = len(state.x), len(keys) * self.sampler.steps
         work = nanoseconds(form, chains, updates)
         over_chunks(self.advance_chunk, chains, chunk_size(form), work, state, form, keys, sums)
-        return state._replace(age=state.age + updates)
+        return state
 
     def advance_chunk(
         self,
@@ -64,7 +64,7 @@ class BlockGibbsTwin(Twin):
         keys: NDArray[np.int64],
         sums: Sums,
     ) -> None:
-        net, age, steps = layers(form), int(state.age), self.sampler.steps
+        net, age, steps = layers(form), int(state.age[first]), self.sampler.steps
         x, inputs = state.x[first:last], state.inputs[first:last]
         h, visible_inputs = torch.empty_like(inputs), torch.empty_like(x)
         flips, invalid = no_flips(*x.shape), np.zeros(len(x), np.bool_)
@@ -74,17 +74,18 @@ class BlockGibbsTwin(Twin):
         for t, key in enumerate(keys):
             before = x.numpy().copy() if steps > 1 else None
             for update in range(steps):
-                if (age + t * steps + update) % FRESH == 0:
+                if age % FRESH == 0:
                     net.hidden_inputs(x, inputs)
                 draw_hidden(first, key, 2 * update, *hidden)
                 net.visible_inputs(h, visible_inputs)
                 draw_visible(first, key, 2 * update + 1, *visible)
-                follow(net, x, flips, inputs)
+                age = age + 1 if follow(net, x, flips, inputs) else 0
             changed = flips.number if before is None else (x.numpy() != before).sum(1)
             sums.changed[first:last] += changed
             sums.invalid[first:last] += invalid
             invalid[:] = False
             record(sums, first, last, state.x.numpy(), t, len(keys))
+        state.age[first:last] = age
 
 
 @kernel

@@ -5,7 +5,7 @@ Products of a step run by BLAS, for a chunk of chains. Everything else is in ker
 
 The hidden inputs W'x + c of a chain are kept. When sites flip, only the rows of W of these sites
 are added, unless so many flip that the product is faster (`follow`). Each addition rounds, so all
-inputs are computed from scratch every `FRESH` steps. A counter in the state says when.
+inputs are computed from scratch every `FRESH` steps. A counter in the state, `age`, says when.
 """
 
 from typing import NamedTuple
@@ -56,7 +56,7 @@ def nanoseconds(form: RBMForm, chains: int, steps: int) -> float:
 
 
 class Flips(NamedTuple):
-    """The sites that a step flips; the first `number` of each row of `sites`."""
+    """The sites that a step flips: the first `number` of each row of `sites`."""
 
     sites: NDArray[np.int32]  # [chains, visible]
     number: NDArray[np.int64]  # [chains]
@@ -67,16 +67,20 @@ def no_flips(chains: int, visible: int) -> Flips:
 
 
 def most_rows(visible: int) -> int:
-    """The number of flips of a chain above which `follow` makes the product of its chunk."""
+    """The number of flips of a chain up to which rows are added."""
     return int(ROWS * visible)
 
 
-def follow(layers: Layers, x: Tensor, flips: Flips, inputs: Tensor) -> None:
-    """Update the hidden inputs of a chunk of chains after the flips that led to `x`."""
+def follow(layers: Layers, x: Tensor, flips: Flips, inputs: Tensor) -> bool:
+    """Update the hidden inputs of a chunk of chains after the flips that led to `x`.
+
+    Returns False if so many sites flip that the product is faster. It is then due before the inputs
+    are used again.
+    """
     if flips.number.max() > most_rows(x.shape[1]):
-        layers.hidden_inputs(x, inputs)
-    else:
-        add_rows(layers.weight.numpy(), x.numpy(), *flips, inputs.numpy())
+        return False
+    add_rows(layers.weight.numpy(), x.numpy(), *flips, inputs.numpy())
+    return True
 
 
 @reordered

@@ -92,7 +92,8 @@ class RBMGWGTwin(Twin):
             log_weights(x.numpy(), gradient.numpy(), free, *drawn, forward)
             flip_drawn(x.numpy(), drawn.sites, *flips)
             proposed_inputs.copy_(inputs)
-            follow(net, x, flips, proposed_inputs)
+            if not follow(net, x, flips, proposed_inputs):
+                net.hidden_inputs(x, proposed_inputs)
             evaluate(proposed_inputs, proposed_gradient, proposed_balance)
             log_weights(x.numpy(), proposed_gradient.numpy(), free, *drawn, backward)
             accept_flips(x.numpy(), *flips, forward, backward, uniform, *kept, *counts)

@@ -39,7 +39,7 @@ from latticework.samplers.compiled.twin import Sums, Twin
 class DULAState(NamedTuple):
     x: Tensor  # [chains, visible]
     inputs: Tensor  # [chains, hidden], W'x + c
-    age: Tensor  # [1], steps since the start; inputs are computed afresh where FRESH divides it
+    age: Tensor  # [chains], steps since inputs were computed; 0 or FRESH: they are due
 
 
 class DMALAState(NamedTuple):
@@ -80,7 +80,13 @@ class RBMLangevinTwin(Twin):
     def run(self, state: Any, form: RBMForm, keys: NDArray[np.int64], sums: Sums) -> Any:
         chains, work = len(state.x), nanoseconds(form, len(state.x), len(keys))
         over_chunks(self.advance_chunk, chains, chunk_size(form), work, state, form, keys, sums)
-        return state._replace(age=state.age + len(keys))
+        return state
+
+    @abstractmethod
+    def advance_chunk(
+        self, first: int, last: int, state: Any, form: RBMForm, keys: NDArray[np.int64], sums: Sums
+    ) -> None:
+        """Advance the chains `first` to `last` by a step for each of `keys`."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +94,7 @@ class RBMDULATwin(RBMLangevinTwin):
     def start(self, x: Tensor, form: RBMForm) -> DULAState:
         self.price(form)  # checks the preconditioner
         inputs = x.new_empty(len(x), len(form.hidden_bias))
-        return DULAState(x, inputs, torch.zeros(1, dtype=torch.long))
+        return DULAState(x, inputs, torch.zeros(len(x), dtype=torch.long))
 
     def advance_chunk(
         self,
@@ -99,7 +105,7 @@ class RBMDULATwin(RBMLangevinTwin):
         keys: NDArray[np.int64],
         sums: Sums,
     ) -> None:
-        net, price, age = layers(form), self.price(form), int(state.age)
+        net, price, age = layers(form), self.price(form), int(state.age[first])
         x, inputs = state.x[first:last], state.inputs[first:last]
         h, gradient = torch.empty_like(inputs), torch.empty_like(x)
         flips = no_flips(*x.shape)
@@ -107,22 +113,23 @@ class RBMDULATwin(RBMLangevinTwin):
         here = x.numpy(), gradient.numpy(), price, *flips, forward, uniform
         sums.accept[first:last] += len(keys)
         for t, key in enumerate(keys):
-            if (age + t) % FRESH == 0:
+            if age % FRESH == 0:
                 net.hidden_inputs(x, inputs)
             sigmoids(inputs.numpy(), h.numpy())
             net.visible_inputs(h, gradient)
             flip_sites(first, key, *here)
-            follow(net, x, flips, inputs)
+            age = age + 1 if follow(net, x, flips, inputs) else 0
             sums.changed[first:last] += flips.number
             sums.invalid[first:last] += np.isnan(forward)
             record(sums, first, last, state.x.numpy(), t, len(keys))
+        state.age[first:last] = age
 
 
 @dataclass(frozen=True)
 class RBMDMALATwin(RBMLangevinTwin):
     def start(self, x: Tensor, form: RBMForm) -> DMALAState:
         self.price(form)
-        inputs, zero = x.new_empty(len(x), len(form.hidden_bias)), torch.zeros(1, dtype=torch.long)
+        inputs, zero = x.new_empty(len(x), len(form.hidden_bias)), torch.zeros(len(x)).long()
         balance = x.new_empty(len(x), dtype=torch.float64)
         return DMALAState(x, inputs, zero, torch.empty_like(x), balance)
 
@@ -135,7 +142,7 @@ class RBMDMALATwin(RBMLangevinTwin):
         keys: NDArray[np.int64],
         sums: Sums,
     ) -> None:
-        net, price, age = layers(form), self.price(form), int(state.age)
+        net, price, age = layers(form), self.price(form), int(state.age[first])
         x, inputs, gradient = (s[first:last] for s in (state.x, state.inputs, state.gradient))
         balance = state.balance[first:last].numpy()
         h, proposed_inputs, proposed_gradient = map(torch.empty_like, (inputs, inputs, gradient))
@@ -158,11 +165,13 @@ class RBMDMALATwin(RBMLangevinTwin):
                 evaluate(inputs, gradient, balance)
             flip_sites(first, key, *here)
             proposed_inputs.copy_(inputs)
-            follow(net, x, flips, proposed_inputs)
+            if not follow(net, x, flips, proposed_inputs):
+                net.hidden_inputs(x, proposed_inputs)
             evaluate(proposed_inputs, proposed_gradient, proposed_balance)
             log_weights(*there, price, *flips, backward)
             accept_flips(x.numpy(), *flips, forward, backward, uniform, *kept, *counts)
             record(sums, first, last, state.x.numpy(), t, len(keys))
+        state.age[first:last] += len(keys)
 
 
 @kernel
