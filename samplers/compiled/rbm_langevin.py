@@ -65,18 +65,6 @@ class RBMLangevinTwin(Twin):
                 raise ValueError(f"preconditioner must have {visible} entries, got {len(scale)}")
         return (0.5 / sampler.step_size / scale).astype(np.float32)
 
-    @abstractmethod
-    def advance_chunk(
-        self,
-        first: int,
-        last: int,
-        state: Any,
-        form: RBMForm,
-        keys: NDArray[np.int64],
-        sums: Sums,
-    ) -> None:
-        """Advance the chains `first <= c < last` by one step for each key."""
-
     def run(self, state: Any, form: RBMForm, keys: NDArray[np.int64], sums: Sums) -> Any:
         chains, work = len(state.x), nanoseconds(form, len(state.x), len(keys))
         over_chunks(self.advance_chunk, chains, chunk_size(form), work, state, form, keys, sums)
