@@ -6,12 +6,15 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor
 
-from latticework.experiments.measures.metrics import Unsettled
+from latticework.experiments.measures.metrics import Trace, Unsettled
 from latticework.experiments.running.memory import Memory
 from latticework.experiments.running.run import Run
 from latticework.experiments.sampling.chain import Chain
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
+
+BLOCK = 100  # steps at most between two readings
+METRICS = (Unsettled(),)  # besides the trace
 
 
 @dataclass(eq=False)
@@ -37,12 +40,16 @@ def consecutive(
     `unsettled`, the fraction of steps at which that loop reached its bound. Raises ValueError for
     states other than 0 and 1.
     """
-    chain = Chain(sampler, model, x, rng, every=1, metrics=[] if run is None else [Unsettled()])
+    every = next(block for block in range(min(BLOCK, steps), 0, -1) if steps % block == 0)
+    trace = Trace(draws=every, chains=len(x))
+    chain = Chain(sampler, model, x, rng, every=every, metrics=METRICS + (trace,))
     memory = Drawing(chain, torch.empty(steps, *x.shape, dtype=torch.uint8, device=x.device))
-    rounds = range(1, steps + 1)
-    for step in run.resumable(memory, "sampling", total=steps) if run is not None else rounds:
+    total = steps // every
+    blocks = run.resumable(memory, "sampling", total=total) if run else range(1, total + 1)
+    for block in blocks:
         chain.advance()
-        memory.drawn[step - 1] = chain.state.x
+        states = trace.arrays(chain.carries[-1])["trace"]
+        memory.drawn[(block - 1) * every : block * every] = states
     last = chain.state.x
     if last.isnan().any():
         raise ValueError("a chain became NaN; look at the model: did its training diverge?")

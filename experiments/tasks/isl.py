@@ -10,14 +10,13 @@ from latticework.data.base import Dataset, some
 from latticework.experiments.config.budget import Budget
 from latticework.experiments.learning.training import trained
 from latticework.experiments.measures import sampling_likelihood as isl
-from latticework.experiments.measures.metrics import Unsettled
 from latticework.experiments.results.estimate import Estimate
 from latticework.experiments.results.headline import KeyNumber, noted
 from latticework.experiments.results.record import Record
 from latticework.experiments.running.artifacts import artifact
 from latticework.experiments.running.run import Run
 from latticework.experiments.sampling.chain import seconds_per_step
-from latticework.experiments.sampling.draws import consecutive
+from latticework.experiments.sampling.draws import METRICS, consecutive
 from latticework.experiments.sampling.engine import for_engine
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
@@ -55,7 +54,7 @@ def isl_curve(
     _reference(data, run, valid, test)
 
     x = start(model, budget.chains, run.rng("start"), data)
-    sampler = for_engine(sampler, model, run, [Unsettled()])
+    sampler = for_engine(sampler, model, run, METRICS)
     per_step = seconds_per_step(
         sampler, model, x, run.rng("timing"), steps=max(1, min(budget.steps // 50, 500))
     )

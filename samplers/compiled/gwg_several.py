@@ -95,8 +95,9 @@ def distinct(drawn):
 class SeveralLatticeTwin(Twin):
     def start(self, x: Tensor, form: LatticeForm) -> SeveralState:
         state = empty_state(x, x.new_empty(len(x), 0), torch.float64)
-        x, _, weights, sums, _ = (field.numpy() for field in state)
-        over_chains(weigh_lattice, len(x), 5.0 * x.size, form, self.table(form), x, weights, sums)
+        bits, _, weights, sums, _ = (field.numpy() for field in state)
+        work, table = 5.0 * bits.size, self.table(form)
+        over_chains(weigh_lattice, len(bits), work, form, table, bits, weights, sums)
         return state
 
     def table(self, form: LatticeForm) -> NDArray[np.float64]:
