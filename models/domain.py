@@ -18,8 +18,9 @@ Two families of proposals are built from such logits:
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
+import numpy as np
 import torch
 from torch import Generator, Tensor
 
@@ -173,7 +174,17 @@ class Binary(Domain):
         _require_values(x, self.values(), self.shape, f"{self.low:g} or {self.high:g}")
 
     def flip(self, x: Tensor) -> Tensor:
-        return (self.low + self.high) - x
+        """The other value of each site, exactly: low + high - x may be off by a rounding error."""
+        if self.sums_exactly:
+            return (self.low + self.high) - x
+        return torch.where(x == x.new_tensor(self.low), self.high, self.low).to(x.dtype)
+
+    @cached_property
+    def sums_exactly(self) -> bool:
+        """Whether low + high - x is the other value in float32 (on {0, 1} and {-1, 1} it is)."""
+        low, high = np.float32(self.low), np.float32(self.high)
+        both = np.float32(self.low + self.high)
+        return bool(both - low == high and both - high == low)
 
     def gains(self, x: Tensor, grad: Tensor) -> Tensor:
         """d_i = g_i (flipped x_i - x_i), which is (1 - 2 x_i) g_i on {0, 1}."""
@@ -195,7 +206,9 @@ class Binary(Domain):
         flips = logits.sigmoid().sub_(uniform).ceil_().nan_to_num_()
         if self.is_unit:
             return flips.sub_(x).abs_()
-        return torch.addcmul(x, flips, self.flip(x).sub_(x))
+        if self.sums_exactly:
+            return torch.addcmul(x, flips, self.flip(x).sub_(x))
+        return torch.where(flips > 0, self.flip(x), x)
 
     def log_normaliser(self, logits: Tensor) -> Tensor:
         return softplus_sum(logits)

@@ -27,7 +27,7 @@ def draw_value(log_probs: Tensor, rng: Generator) -> tuple[Tensor, Invalid]:
     """The index of a value, `[chains, values] -> [chains]`, and which chains were invalid."""
     weights = softmax_weights(without_unknown(log_probs))
     choice = draw_categorical(weights, rng).squeeze(-1)
-    return choice, Invalid(weights[:, 0].isnan(), log_probs.isnan().any(1))
+    return choice, Invalid(weights.isnan().any(1), log_probs.isnan().any(1))
 
 
 def draw_bit(probability: Tensor, rng: Generator) -> tuple[Tensor, Invalid | None]:

@@ -35,7 +35,7 @@ PAIRS = compiled_pairs()
 def test_steps_follow_the_enumerated_law(row: Row, compiled: Row, target: Target):
     law = exact_law(row, target)
     replicas = 400 if row.shared else 100_000 // len(target.inner)
-    found, info = counts(compiled, target, len(law.after), replicas)
+    found, info = counts(compiled.sampler, target, len(law.after), replicas, shared=row.shared)
     for count, after in zip(found, law.after, strict=True):
         assert largest_z(count, replicas, after[target.inner]) < 5
     if law.acceptance is None:

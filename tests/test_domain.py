@@ -74,3 +74,14 @@ def test_what_cannot_be_listed_is_refused():
         Integer(2).enumerate()
     with pytest.raises(ValueError, match="2\\^22"):
         Binary(23).enumerate()
+
+
+@pytest.mark.parametrize("values", [(0.0, 1.0), (-1.0, 1.0), (-0.3, 0.7), (0.1, 0.7)])
+def test_a_flip_gives_exactly_the_other_value(values):
+    """In float32, low + high - x is off by a rounding error for the last two."""
+    domain = Binary(2, *values)
+    low, high = domain.values()
+    x = torch.stack((low, high)).unsqueeze(0)
+    assert torch.equal(domain.flip(x), x.flip(1))
+    certain = torch.full((1, 2), torch.inf)
+    assert torch.equal(domain.move_all(x, certain, Generator().manual_seed(0)), x.flip(1))

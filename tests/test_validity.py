@@ -17,6 +17,7 @@ from latticework.experiments.tasks.sampling import sample
 from latticework.models.base import EnergyModel, Function
 from latticework.models.domain import Binary, Categorical
 from latticework.samplers.base import Info
+from latticework.samplers.conditional import draw_value
 from latticework.samplers.flip import FlipState
 from latticework.samplers.gibbs import Gibbs
 from latticework.samplers.gwg import GWG
@@ -120,6 +121,14 @@ def test_a_block_keeps_its_value_where_nothing_can_be_drawn(sampler):
     state, info = sampler.step(sampler.at(start, known), known, rng)
     assert not torch.equal(state.x, start)
     assert info.log_ratio is None or not info.log_ratio.any()
+
+
+def test_an_infinite_value_makes_a_chain_stay_wherever_it_is():
+    """A log-probability of +infinity cannot be drawn from, first value or not."""
+    log_probs = torch.zeros(3, 4)
+    log_probs[0, 0] = log_probs[1, 2] = torch.inf
+    _, invalid = draw_value(log_probs, Generator().manual_seed(0))
+    assert invalid.stay.tolist() == [True, True, False]
 
 
 def test_a_state_whose_neighbours_have_probability_zero_is_valid():

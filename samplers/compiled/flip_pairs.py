@@ -41,16 +41,16 @@ class PairFlipTwin(Twin):
         x, gradient = state.x.numpy(), state.gradient.numpy()
         square = np.float32((form.high - form.low) ** 2)
         beyond = np.zeros_like(form.diagonal) if isinstance(self.sampler, GWG) else form.diagonal
-        model = form.matrix, beyond * square, np.float32(form.low + form.high)
+        model = form.matrix, beyond * square, np.float32(form.low), np.float32(form.high)
         work = 2.0 * x.size * len(keys)
         over_chains(flip, len(x), work, *model, x, gradient, keys, sums)
         return state
 
 
 @kernel
-def flip(first, last, matrix, beyond, both, x, gradient, keys, sums):
-    """`beyond` is what the gains have beyond the first order; `both` the sum of a site's values."""
-    steps, sites = keys.shape[0], x.shape[1]
+def flip(first, last, matrix, beyond, low, high, x, gradient, keys, sums):
+    """`beyond` is what the gains have beyond the first order."""
+    steps, sites, both = keys.shape[0], x.shape[1], low + high
     words = np.empty((4, AHEAD), np.uint32)
     accept, changed, invalid = sums.accept, sums.changed, sums.invalid
     total, trace = sums.total, sums.trace
@@ -70,10 +70,11 @@ def flip(first, last, matrix, beyond, both, x, gradient, keys, sums):
             if np.isfinite(here) and np.isfinite(top):
                 i = draw(weights, groups, unit(words[0, now]) * here, sites)
                 old = row[i]
-                step = both - old - old
+                new = low if old == high else high
+                step = new - old
                 for j in range(sites):
                     moved[j] = gradient[c, j] + step * matrix[i, j]
-                row[i] = old + step
+                row[i] = new
                 new_top, there = weigh(after, proposed, row, moved, beyond, both)
                 ratio = here / there * np.exp(np.float64(top - new_top))
                 if np.isfinite(ratio):
