@@ -1,11 +1,16 @@
 """Print where the time of a sampler's step goes: PyTorch's operations by their share.
 
     python -m latticework.scripts.profile_step --chains 100 model=resnet sampler=dmala
+    python -m latticework.scripts.profile_step --page docs/performance.md    all tables of the page
 
-The words after the options are overrides of conf/, as for run.py. The device is the CPU.
+The words after the options are overrides of conf/, as for run.py. The device is the CPU. In a page,
+a table stands between the lines `<!-- profile: WORDS -->` and `<!-- /profile -->`, where WORDS are
+what follows `profile_step`.
 """
 
 import argparse
+import re
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -57,7 +62,18 @@ def table(rows: Sequence[Row], shown: int) -> str:
     return "\n".join([*head, *lines, f"| all products and convolutions | | {products:.1%} |"])
 
 
-def main(words: list[str] | None = None) -> None:
+def filled(page: str) -> str:
+    """The page with each of its tables measured again."""
+
+    def measured(found: re.Match) -> str:
+        given = arguments().parse_args(shlex.split(found[1]))
+        rows = shares(given.overrides, given.chains, given.steps)
+        return f"<!-- profile: {found[1]} -->\n\n{table(rows, given.shown)}\n\n<!-- /profile -->"
+
+    return re.sub(r"<!-- profile: (.*?) -->.*?<!-- /profile -->", measured, page, flags=re.DOTALL)
+
+
+def arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m latticework.scripts.profile_step",
         description=(__doc__ or "").split("\n")[0],
@@ -66,9 +82,17 @@ def main(words: list[str] | None = None) -> None:
     parser.add_argument("--steps", type=int, default=20, help="steps that are profiled")
     parser.add_argument("--shown", type=int, default=8, help="rows of the table")
     parser.add_argument("--threads", type=int, default=1, help="PyTorch's threads")
+    parser.add_argument("--page", type=Path, help="measure the tables of this page again")
     parser.add_argument("overrides", nargs="*", help="model=... sampler=..., as for run.py")
-    given = parser.parse_args(words)
+    return parser
+
+
+def main(words: list[str] | None = None) -> None:
+    given = arguments().parse_args(words)
     torch.set_num_threads(given.threads)
+    if given.page is not None:
+        given.page.write_text(filled(given.page.read_text()))
+        return
     print(table(shares(given.overrides, given.chains, given.steps), given.shown))
 
 

@@ -4,7 +4,6 @@ import exactness
 import numpy as np
 import pytest
 import torch
-from exactness import Row
 from targets import TARGETS
 from test_compiled import leaves
 from test_kernels import counts, largest_z
@@ -50,7 +49,7 @@ def test_without_a_step_size_it_has_the_law_of_block_gibbs(steps: int, statistic
     twin = twin_of(SamplePenalization(0.0, 0.9, steps, statistics), target.model)
     replicas = 100_000 // len(target.z)
     for found, law in zip(
-        counts(Row(twin, ("rbm",), None), target, 2, replicas)[0],
+        counts(twin, target, 2, replicas)[0],
         (after, after @ after),
         strict=True,
     ):
