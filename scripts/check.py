@@ -22,9 +22,9 @@ from rich.text import Text
 from latticework.experiments.config.loading import loaded, sampler_named, settings
 from latticework.experiments.exactness.suite import (
     CHECKS,
+    CheckOutcome,
     Examination,
     Flow,
-    Outcome,
     decisions_of,
 )
 from latticework.experiments.exactness.targets import SMALL, Target
@@ -124,7 +124,7 @@ def targets(chosen: argparse.Namespace) -> dict[str, Target]:
     return {chosen.target.rpartition(":")[2]: Target(model.requires_grad_(False))}
 
 
-def report(console: Console, found: dict[str, list[Outcome]]) -> None:
+def report(console: Console, found: dict[str, list[CheckOutcome]]) -> None:
     """One page: a table of all checks, then the details of what does not hold.
 
     The details are those on the smallest target that shows it.

@@ -205,7 +205,8 @@ def test_every_sampler_has_a_file():
     while left:
         found = left.pop().__subclasses__()
         left += found
-        classes |= {f for f in found if f.__module__.startswith("latticework.samplers.")}
+        ours = {f for f in found if f.__module__.startswith("latticework.samplers.")}
+        classes |= {f for f in ours if ".compiled." not in f.__module__}
     named = {get_class(part("sampler", name)._target_) for name in names("sampler")}
     assert {c for c in classes if not inspect.isabstract(c)} == named
 

@@ -106,7 +106,8 @@ def test_experiments_come_in_an_order_that_works():
 
 def test_an_exhibit_is_made_by_these_commands():
     assert commands(KNOWN, ["fig3"], "quick", ["device=cpu"]) == [
-        ["experiment=ising_sampling", "scale=quick", "device=cpu"]
+        ["experiment=ising_sampling", "scale=quick", "device=cpu"],
+        ["experiment=ising_sampling_compiled", "scale=quick", "device=cpu"],
     ]
     cost = commands(KNOWN, ["rates-cost"], "paper", [])
     assert [words[2:] for words in cost] == [[], ["model=rbm_usps", "data=usps"]]
@@ -126,7 +127,11 @@ def test_a_failure_does_not_stop_the_others(monkeypatch, capsys):
     monkeypatch.setattr(subprocess, "run", run)
     monkeypatch.setattr(latticework.scripts.report, "main", reported.append)
     assert latticework.scripts.reproduce.main(["fig3", "fig7", "--scale", "smoke"]) == 1
-    assert ran == ["experiment=ising_sampling", "experiment=ising_connectivity"]
+    assert ran == [
+        "experiment=ising_sampling",
+        "experiment=ising_sampling_compiled",
+        "experiment=ising_connectivity",
+    ]
     assert "failed or missing" in capsys.readouterr().err
     assert latticework.scripts.reproduce.main(["fig7", "outputs=here", "--scale=smoke"]) == 0
     assert reported == [[], ["--outputs", "here"]]
@@ -325,7 +330,7 @@ def test_the_page_opens_with_the_ledger_and_shows_every_exhibit(page, report):
 def test_what_failed_stopped_or_is_missing_is_told_with_its_command(page, report):
     (section,) = [one for one in report.sections if one.exhibit.name == "fig3"]
     assert section.state == "in part"
-    (part,) = section.parts
+    part, _ = section.parts  # the second is the companion with compiled kernels
     assert part.command == "python run.py experiment=ising_sampling scale=smoke"
     text = "\n".join(part.problems)
     assert "sampler=gwg,seed=0 failed: ValueError: too <large>" in text

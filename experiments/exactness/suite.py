@@ -57,7 +57,7 @@ class Flow:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CheckOutcome:
     """The outcome of a check, with its details and the flow that shows a wrong step."""
 
     check: str
@@ -89,14 +89,14 @@ class Examination:
         """The number of chains that are counted; few for a sampler that is not said to be exact."""
         return self.chains if self.exact else min(self.chains, FEW)
 
-    def outcomes(self) -> Iterator[Outcome]:
+    def outcomes(self) -> Iterator[CheckOutcome]:
         """Every check in turn. An exception in a check is its failure."""
         for name, check in CHECKS.items():
             try:
                 with torch.no_grad():
                     yield check(self, name)
             except Exception as error:  # noqa: BLE001 - whatever a user's sampler raises
-                yield Outcome(
+                yield CheckOutcome(
                     name, "fails", f"raised {type(error).__name__}: {error}{where(error)}"
                 )
 
@@ -166,14 +166,14 @@ def decisions_of(target: Target, law: bool) -> int:
 # The checks. Each returns its outcome, or raises.
 
 
-def valid(case: Examination, name: str) -> Outcome:
+def valid(case: Examination, name: str) -> CheckOutcome:
     """States in the domain, of the shape of x, and acceptance probabilities in [0, 1]."""
     sampler, x, rng = case.fresh(), case.start(), case.rng(2)
     state = sampler.init(x, case.target.model)
     for step in range(1, 11):
         state, info = sampler.step(state, case.target.model, rng)
         if state.x.shape != x.shape:
-            return Outcome(
+            return CheckOutcome(
                 name,
                 "fails",
                 f"state.x must have the shape {list(x.shape)}, got {list(state.x.shape)}",
@@ -181,19 +181,19 @@ def valid(case: Examination, name: str) -> Outcome:
         case.target.domain.check(state.x)
         accept = info.accept_prob
         if accept.shape != (len(x),) or not ((accept >= 0) & (accept <= 1)).all():
-            return Outcome(
+            return CheckOutcome(
                 name,
                 "fails",
                 f"info.accept_prob must be [{len(x)}] numbers in [0, 1], got "
                 f"{list(accept.shape)} with {accept.min():g} to {accept.max():g} in step {step}",
             )
-    return Outcome(name, "ok")
+    return CheckOutcome(name, "ok")
 
 
-def one_step(case: Examination, name: str) -> Outcome:
+def one_step(case: Examination, name: str) -> CheckOutcome:
     """The step from every state against the given transition matrix."""
     if case.law is None:
-        return Outcome(name, "-", "no --law was given")
+        return CheckOutcome(name, "-", "no --law was given")
     law = case.law(case.sampler, case.target)
     matrix = np.asarray(law.after[0] if isinstance(law, Law) else law)
     size, inner = len(case.target.z), case.target.inner
@@ -205,7 +205,7 @@ def one_step(case: Examination, name: str) -> Outcome:
     (count,), _ = counts(case.fresh(), case.target, 1, each)
     p = 2 * tails(count, each, matrix[inner])
     if p.min() >= case.level:
-        return Outcome(name, "ok", f"{each} steps from each of {len(inner)} states")
+        return CheckOutcome(name, "ok", f"{each} steps from each of {len(inner)} states")
     cells = np.argwhere(p < case.level)
     distance = np.array([len(case.target.sites_changed(inner[row], y)) or size for row, y in cells])
     row, y = cells[np.lexsort((p[tuple(cells.T)], distance))[0]]
@@ -213,10 +213,12 @@ def one_step(case: Examination, name: str) -> Outcome:
     z = (count[row, y] - each * expected) / np.sqrt(max(each * expected * (1 - expected), 1e-12))
     pi = case.target.law[x]
     flow = case.flow(x, y, pi * expected, pi * count[row, y] / each, float(z))
-    return Outcome(name, "fails", f"{len(cells)} of {p.size} transitions differ from the law", flow)
+    return CheckOutcome(
+        name, "fails", f"{len(cells)} of {p.size} transitions differ from the law", flow
+    )
 
 
-def invariance(case: Examination, name: str) -> Outcome:
+def invariance(case: Examination, name: str) -> CheckOutcome:
     """Chains that start from exact draws are still such draws after a step, and after LATER."""
     law = np.append(case.target.law / case.target.law.sum(), 0.0)  # the last entry: not listed
     for steps, index in zip((1, LATER), case.moves[1:], strict=True):
@@ -231,22 +233,22 @@ def invariance(case: Examination, name: str) -> Outcome:
         distance = np.abs(count / case.counted - law).sum() / 2
         bias = f"total variation distance from the target {distance:.2g}"
         if not case.exact:
-            return Outcome(name, "no", f"{bias} after {steps} step{'s' * (steps > 1)}")
+            return CheckOutcome(name, "no", f"{bias} after {steps} step{'s' * (steps > 1)}")
         detail = (
             f"after {steps} step{'s' * (steps > 1)} from exact draws, {count[worst]} of "
             f"{case.counted} chains are {state}, expected {case.counted * law[worst]:.1f}; {bias}"
         )
-        return Outcome(name, "fails", detail, unbalanced(case))
-    return Outcome(name, "ok", f"{case.counted} chains, after 1 and {LATER} steps")
+        return CheckOutcome(name, "fails", detail, unbalanced(case))
+    return CheckOutcome(name, "ok", f"{case.counted} chains, after 1 and {LATER} steps")
 
 
-def detailed_balance(case: Examination, name: str) -> Outcome:
+def detailed_balance(case: Examination, name: str) -> CheckOutcome:
     """As many chains move from x to y as from y to x, in the first step from exact draws."""
     flow = unbalanced(case)
     pairs, *_ = case.balance
     if flow is None:
-        return Outcome(name, "ok", f"{len(pairs)} pairs of states")
-    return Outcome(name, "no", "need not hold: a sweep is exact without it", flow)
+        return CheckOutcome(name, "ok", f"{len(pairs)} pairs of states")
+    return CheckOutcome(name, "no", "need not hold: a sweep is exact without it", flow)
 
 
 def unbalanced(case: Examination) -> Flow | None:
@@ -267,7 +269,7 @@ def unbalanced(case: Examination) -> Flow | None:
     return case.flow(x, y, float(total / 2 * share), float(there[worst] * share), float(z))
 
 
-def moving(case: Examination, name: str) -> Outcome:
+def moving(case: Examination, name: str) -> CheckOutcome:
     """Every site changes in some chain, from starts all over the domain."""
     chains, steps = SEARCH
     possible = np.isfinite(case.target.log_prob)
@@ -283,14 +285,14 @@ def moving(case: Examination, name: str) -> Outcome:
         before = state.x.clone()
     stuck = [site for site in np.flatnonzero(~changed.numpy()) if case.target.is_free(int(site))]
     if not stuck:
-        return Outcome(name, "ok", f"{chains} chains, {steps} steps")
+        return CheckOutcome(name, "ok", f"{chains} chains, {steps} steps")
     sites = ", ".join(map(str, stuck))
-    return Outcome(
+    return CheckOutcome(
         name, "fails", f"{chains} chains never changed these sites in {steps} steps: {sites}"
     )
 
 
-def cached(case: Examination, name: str) -> Outcome:
+def cached(case: Examination, name: str) -> CheckOutcome:
     """A state's `log_prob` and `grad` are those of its x after steps."""
     state, model = case.after(case.start(), 10), case.target.model
     fields = {"log_prob", "grad"} & set(getattr(state, "_fields", ()))
@@ -299,39 +301,39 @@ def cached(case: Examination, name: str) -> Outcome:
         values["grad"] = model.log_prob_and_grad(state.x)[1]
     fields &= set(values)
     if not fields:
-        return Outcome(name, "-", "the state holds neither log_prob nor grad")
+        return CheckOutcome(name, "-", "the state holds neither log_prob nor grad")
     for field in sorted(fields):
         error = (getattr(state, field) - values[field]).abs().max()
         if not error <= 1e-3 * (1 + values[field].abs().max()):
-            return Outcome(
+            return CheckOutcome(
                 name, "fails", f"state.{field} is off by {error:.3g} from that of state.x"
             )
-    return Outcome(name, "ok", ", ".join(sorted(fields)))
+    return CheckOutcome(name, "ok", ", ".join(sorted(fields)))
 
 
-def aliasing(case: Examination, name: str) -> Outcome:
+def aliasing(case: Examination, name: str) -> CheckOutcome:
     """`init` leaves x as it is, and no step reads the memory of an earlier state."""
     x = case.start()
     given = x.clone()
     plain = case.after(x, 10)
     if not torch.equal(x, given):
-        return Outcome(
+        return CheckOutcome(
             name,
             "fails",
             "a step changed the x given to init; copy it in `at` if steps overwrite state.x",
         )
     poisoned = case.after(x, 10, Poisoned(case.fresh()))
     if not alike(plain, poisoned):
-        return Outcome(
+        return CheckOutcome(
             name,
             "fails",
             "other draws when each old state is overwritten after the step: some step reads the "
             "memory of an earlier state; copy what must outlive a step into the new state",
         )
-    return Outcome(name, "ok")
+    return CheckOutcome(name, "ok")
 
 
-def host_reads(case: Examination, name: str) -> Outcome:
+def host_reads(case: Examination, name: str) -> CheckOutcome:
     """A step makes no host read, so it can be captured as a CUDA graph."""
     sampler, rng, model = case.fresh(), case.rng(2), case.target.model
     state = sampler.init(case.start(8), model)
@@ -339,14 +341,14 @@ def host_reads(case: Examination, name: str) -> Outcome:
         with NoHostReads():
             model.log_prob(case.target.states)
     except HostReadError as error:
-        return Outcome(name, "-", f"the target itself reads: {error}{where(error)}")
+        return CheckOutcome(name, "-", f"the target itself reads: {error}{where(error)}")
     try:
         with NoHostReads():
             for _ in range(2):
                 state, _ = sampler.step(state, model, rng)
     except HostReadError as error:
-        return Outcome(name, "fails", f"{error}{where(error)}")
-    return Outcome(name, "ok")
+        return CheckOutcome(name, "fails", f"{error}{where(error)}")
+    return CheckOutcome(name, "ok")
 
 
 def where(error: Exception) -> str:
@@ -359,7 +361,7 @@ def where(error: Exception) -> str:
     return f" (line {lines[-1].lineno} of {lines[-1].filename}: {lines[-1].line})" if lines else ""
 
 
-def seeded(case: Examination, name: str) -> Outcome:
+def seeded(case: Examination, name: str) -> CheckOutcome:
     """All chance comes from the generator passed last."""
     found = []
     before = random.getstate(), np.random.get_state()  # noqa: NPY002 - whether it is touched
@@ -369,20 +371,20 @@ def seeded(case: Examination, name: str) -> Outcome:
             untouched = torch.get_rng_state()
             found.append(case.after(case.start(), 5))
             if not torch.equal(untouched, torch.get_rng_state()):
-                return Outcome(
+                return CheckOutcome(
                     name,
                     "fails",
                     "a step draws from PyTorch's global generator; pass generator=rng",
                 )
     after = random.getstate(), np.random.get_state()  # noqa: NPY002
     if repr(before) != repr(after):
-        return Outcome(name, "fails", "a step draws from Python's or NumPy's global generator")
+        return CheckOutcome(name, "fails", "a step draws from Python's or NumPy's global generator")
     if not alike(*found):
-        return Outcome(name, "fails", "two runs with the same seed differ")
-    return Outcome(name, "ok")
+        return CheckOutcome(name, "fails", "two runs with the same seed differ")
+    return CheckOutcome(name, "ok")
 
 
-def resumes(case: Examination, name: str) -> Outcome:
+def resumes(case: Examination, name: str) -> CheckOutcome:
     """Chains restored from a checkpoint, with a new sampler object, go on bit for bit."""
     x, model = case.start(), case.target.model
 
@@ -401,8 +403,8 @@ def resumes(case: Examination, name: str) -> Outcome:
         whole.advance()
         again.advance()
     if alike(whole.state, again.state):
-        return Outcome(name, "ok")
-    return Outcome(
+        return CheckOutcome(name, "ok")
+    return CheckOutcome(
         name,
         "fails",
         "chains restored from a checkpoint continue differently; keep all memory in the state "
@@ -416,7 +418,7 @@ def alike(one: Any, other: Any) -> bool:
     return all(torch.equal(a, b) for a, b in pairs)
 
 
-CHECKS: dict[str, Callable[[Examination, str], Outcome]] = {
+CHECKS: dict[str, Callable[[Examination, str], CheckOutcome]] = {
     "valid states": valid,
     "law of one step": one_step,
     "invariance": invariance,

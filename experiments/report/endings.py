@@ -13,7 +13,6 @@ from latticework.experiments.config.identity import SEEDS
 from latticework.experiments.results.best import BEST, TIE, marks
 from latticework.experiments.results.duration import duration
 from latticework.experiments.results.estimate import Estimate, estimate, number
-from latticework.experiments.results.grouping import TARGET, differing
 from latticework.experiments.results.headline import KeyNumber, costs, headline
 from latticework.experiments.results.record import Record
 
@@ -62,6 +61,9 @@ def show_sweep(records: Sequence[Record]) -> None:
     If there is one setting, there is a row for each seed and one for all of them. The table has as
     many numbers of the headline as fit. Rows are compared if they have the same data and model.
     """
+    # Late: it imports Matplotlib, which a single run does not need.
+    from latticework.experiments.results.grouping import TARGET, differing
+
     headings, rows = differing(records)
     places = [place for place, key in enumerate(headings) if key.split(".")[0] in TARGET]
     targets = [tuple(texts[place] for place in places) for texts, _ in rows]

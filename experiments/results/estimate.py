@@ -5,12 +5,16 @@ CSV, which is for programs, an estimate takes up to three columns, in full preci
 formats are for readers.
 """
 
+from __future__ import annotations
+
 import math
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import pandas as pd
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class Estimate(NamedTuple):
@@ -83,4 +87,6 @@ def _long(frame: pd.DataFrame) -> pd.DataFrame:
             values = [getattr(c, part) if isinstance(c, Estimate) else None for c in cells]
             if part == "mean" or any(value is not None for value in values):
                 columns[str(name) if part == "mean" else f"{name} ({part})"] = values
+    import pandas as pd  # late: most runs write no table
+
     return pd.DataFrame(columns)
