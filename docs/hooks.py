@@ -12,11 +12,12 @@ from pathlib import Path
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).resolve().parents[1]
 SHOWN = (
     "*.md", "CITATION.cff", "LICENSE", "models/mini_bert/README.md",
-    "docs/*.md", "docs/gallery/*", "examples/**/*",
+    "docs/*.md", "docs/gallery/*.*", "examples/*.*", "examples/conf/*/*.yaml",
     "docs/results/README.md", "docs/results/ledger.md", "docs/results/*.[!m]*",
     "docs/results/records/*",
 )  # fmt: skip
@@ -42,11 +43,12 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     return Files([*kept, *(File.generated(config, name, content=made[name]) for name in made)])
 
 
-def on_page_markdown(markdown: str, **_: object) -> str:
+def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
     """Without badges. Links to a notebook lead to its page, those to a folder to its README."""
-    page = re.sub(r"^\[!\[.*\n", "", markdown, flags=re.MULTILINE)
-    page = re.sub(r"\]\(((?:docs/gallery/)?\w+)\.py\)", r"](\1.md)", page)
-    return re.sub(r"\]\(([^):]+/)\)", r"](\1README.md)", page)
+    text = re.sub(r"^\[!\[.*\n", "", markdown, flags=re.MULTILINE)
+    if page.file.src_uri == "docs/gallery/README.md":
+        text = re.sub(r"\]\((\w+)\.py\)", r"](\1.md)", text)
+    return re.sub(r"\]\(([^):]+/)\)", r"](\1README.md)", text)
 
 
 def found(pattern: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 import re
 import sys
+from types import SimpleNamespace
 
 import pytest
 from documented import ROOT
@@ -62,10 +63,14 @@ def test_a_notebook_becomes_a_page_with_its_output(hooks, tmp_path):
 
 
 def test_links_to_notebooks_and_folders_lead_to_pages(hooks):
-    text = "[a](own.py) [b](docs/gallery/own.py) [c](records/) [d](a.png) [e](https://a.b/)"
-    assert hooks.on_page_markdown(text) == (
-        "[a](own.md) [b](docs/gallery/own.md) [c](records/README.md) [d](a.png) [e](https://a.b/)"
-    )
+    def shown(name: str) -> str:
+        page = SimpleNamespace(file=SimpleNamespace(src_uri=name))
+        return hooks.on_page_markdown(
+            "[![CI](a.svg)](b)\n[a](own.py) [b](records/) [c](a.png)", page
+        )
+
+    assert shown("docs/gallery/README.md") == "[a](own.md) [b](records/README.md) [c](a.png)"
+    assert shown("examples/README.md") == "[a](own.py) [b](records/README.md) [c](a.png)"
 
 
 def test_the_reference_names_modules_that_have_a_docstring(hooks):
