@@ -8,8 +8,12 @@ EXHIBIT = $(BIN)/python -m latticework.scripts.reproduce $@ --scale $(SCALE)
 READY := .venv/.installed
 READY_DEV := .venv/.installed-dev
 READY_BENCH := .venv/.installed-bench
+READY_DOCS := .venv/.installed-docs
 
-.PHONY: help demo test test-avx2 lint mutants quick paper report bench data clean
+# The package's name for tools that read files: a link to this folder.
+NAMES := mkdir -p build/names && ln -sfn "$(CURDIR)" build/names/latticework
+
+.PHONY: help demo test test-avx2 lint docs mutants quick paper report bench data clean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z][a-z0-9% -]*):.*## (.*)/\1|\2/p' Makefile | awk -F'|' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -34,8 +38,12 @@ test-avx2: $(READY_DEV) ## run the tests of the network, learning and AIS limite
 	$(AVX2) LD_PRELOAD=$$checked MALLOC_CHECK_=3 MALLOC_PERTURB_=165 $(BIN)/python -m pytest -q -n 2 $(NETWORK)
 
 lint: $(READY_DEV) ## ruff (rules and format) and mypy
-	@mkdir -p build/names && ln -sfn "$(CURDIR)" build/names/latticework
+	@$(NAMES)
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
+
+docs: $(READY_DOCS) ## build the documentation site in build/site; runs the gallery (half a minute)
+	@$(NAMES)
+	@OMP_NUM_THREADS=1 NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
 
 mutants: $(READY_DEV) ## apply small mistakes to a copy of the code, one by one, and see tests fail (half an hour)
 	@OMP_NUM_THREADS=1 $(BIN)/python -m latticework.scripts.mutants
@@ -81,4 +89,8 @@ $(READY_DEV): $(READY)
 
 $(READY_BENCH): $(READY)
 	@$(BIN)/python -m pip install -e ".[bench]" -c constraints.txt
+	@touch $@
+
+$(READY_DOCS): $(READY)
+	@$(BIN)/python -m pip install -e ".[docs]" -c constraints.txt
 	@touch $@

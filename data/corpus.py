@@ -51,8 +51,7 @@ class Corpus:
 
     Args:
         files: the user's text files instead: `.jsonl.xz` with a key `text`, else plain text with
-        one
-            paragraph on each line.
+            one paragraph on each line.
         repeats: how often each reference sentence of another length occurs among the training
             sentences. They are few, and resemble the sentences that the experiment fills in.
         limit: number of texts read, of the reviews or of all `files`; None for all.

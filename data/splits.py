@@ -39,7 +39,9 @@ class Table:
     """The result of a loader of `data.tables`.
 
     Args:
-        train, valid, test: the parts, which the module's docstring defines.
+        train: the rows for training; the module's docstring defines the three parts.
+        valid: the rows for choosing settings.
+        test: the rows for the reported scores.
         columns: the names of the features.
         variant: the exact name of the data used, for records and tables.
         substitute: whether other data replace the ones asked for.

@@ -1,13 +1,16 @@
-"""Play the transcripts of docs/commands.md: make its files, run its commands, take their output.
+"""Play the transcripts of pages: make their files, run their commands, take the output.
 
-`python tests/transcripts.py` writes the page with the output of now.
+A block of code after "Create `file`:" is a file. A `console` block holds commands after `$`, and
+what they print. `python tests/transcripts.py` writes the pages with the output of now.
 """
 
 import contextlib
 import io
 import os
 import re
+import runpy
 import shlex
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -19,7 +22,8 @@ from documented import ROOT
 import latticework.run
 from latticework.experiments.running import recording
 
-PAGE = ROOT / "docs" / "commands.md"
+NAMES = ("docs/commands.md", "docs/library.md", "docs/logging.md", "examples/README.md")
+PAGES = [ROOT / name for name in NAMES]
 BLOCK = re.compile(
     r"(?:Create `(?P<file>[^`]+)`:\n\n)?^```(?P<kind>\w+)\n(?P<content>.*?)^```$",
     re.MULTILINE | re.DOTALL,
@@ -27,28 +31,36 @@ BLOCK = re.compile(
 
 
 def said(command: str) -> str:
-    """What `latticework ...` prints, in lines of 80 columns."""
-    out = io.StringIO()
-    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out):
-        patch.setattr(sys, "argv", shlex.split(command))
+    """What `latticework ...` or `python file.py` prints, in lines of at most 80 columns."""
+    words = shlex.split(os.path.expandvars(command))
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch:
         patch.setenv("COLUMNS", "80")
-        with contextlib.redirect_stderr(io.StringIO()), contextlib.suppress(SystemExit):
-            latticework.run.main()
-    return "\n".join(line.rstrip() for line in out.getvalue().strip().splitlines())
+        if words[0] == "PYTHONPATH=.":
+            patch.syspath_prepend(Path.cwd())
+            del words[0]
+        program, first, *_ = words
+        patch.setattr(sys, "argv", words)
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            if program == "python":
+                runpy.run_path(first, run_name="__main__")
+            elif first in latticework.run.COMMANDS:
+                with contextlib.suppress(SystemExit):
+                    latticework.run.main()
+            else:
+                status = command_line(*words[1:], outputs=Path("outputs"))
+                assert status == 0, err.getvalue()
+    shown = out.getvalue().replace(f"{Path.cwd()}/", "")
+    return "\n".join(line.rstrip() for line in shown.strip().splitlines())
 
 
-def played(text: str, folder: Path) -> str:
+def played(page: Path, folder: Path) -> str:
     """The page with the output that its commands have in `folder`."""
 
     def block(found: re.Match) -> str:
         content = found["content"]
         if found["file"]:
             (folder / found["file"]).write_text(content)
-        elif found["kind"] == "sh":
-            (line,) = content.splitlines()
-            _, script, *words = shlex.split(line)
-            assert script == "run.py"
-            assert command_line(*words, outputs=folder / "outputs") == 0
         elif found["kind"] == "console":
             commands = [line[2:] for line in content.splitlines() if line.startswith("$ ")]
             shown = "\n\n".join(f"$ {command}\n{said(command)}" for command in commands)
@@ -56,16 +68,20 @@ def played(text: str, folder: Path) -> str:
         return found[0]
 
     before = Path.cwd()
+    if page.parent.name == "examples":
+        shutil.copytree(page.parent, folder, dirs_exist_ok=True)
     os.chdir(folder)
     try:
         with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("PWD", str(folder))
             patch.setenv("LATTICEWORK_OUTPUTS", "outputs")
             patch.setattr(recording, "commit", lambda: {"commit": "0" * 40, "dirty": False})
-            return BLOCK.sub(block, text)
+            return BLOCK.sub(block, page.read_text())
     finally:
         os.chdir(before)
 
 
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory() as place:
-        PAGE.write_text(played(PAGE.read_text(), Path(place)))
+    for page in [ROOT / name for name in sys.argv[1:]] or PAGES:
+        with tempfile.TemporaryDirectory() as place:
+            page.write_text(played(page, Path(place)))
