@@ -36,14 +36,14 @@ def at_settings(values: Mapping[float, Sequence[float]]) -> Means:
     return Means(np.array(x), mean, spread)
 
 
-def line_and_band(ax: Axes, means: Means, style: str = "-", *, ink: Any, **line: Any) -> Line2D:
-    """Draw the means as a line in the colour `ink` and one standard deviation as a band.
+def line_and_band(ax: Axes, means: Means, **line: Any) -> Line2D:
+    """Draw the means as a line and one standard deviation as a band.
 
-    `line` is passed to the line, which is returned.
+    `line` is passed to `Axes.plot`; the line is returned.
     """
     x, mean, spread = means
-    band(ax, x, mean - spread, mean + spread, ink)
-    (drawn,) = ax.plot(x, mean, style, color=ink, **{"linewidth": 1.4, **line})
+    (drawn,) = ax.plot(x, mean, **{"linewidth": 1.4, "markersize": 4, **line})
+    band(ax, x, mean - spread, mean + spread, drawn.get_color())
     return drawn
 
 
