@@ -50,11 +50,12 @@ def curves(records: list[Record], panels: str | None = None, lines: str | None =
                 rows = min(len(run.metrics) for run in runs)
                 size = runs[0].metrics["step"][:rows]
                 score = np.array([run.metrics["isl"][:rows] for run in runs])
-                ax.plot(size, score.mean(0), label=text, linewidth=1.4, **style)
-                band(ax, size, score.min(0), score.max(0), ink, alpha=0.15)
+                (drawn,) = ax.plot(size, score.mean(0), label=text, linewidth=1.4, **style)
+                band(ax, drawn, score.min(0), score.max(0))
                 if all("isl_own_beta" in run.metrics for run in runs):
                     own = np.mean([run.metrics["isl_own_beta"][:rows] for run in runs], axis=0)
-                    ax.plot(size, own, ":", color=ink, linewidth=0.8)
+                    thin = {"color": ink, "linewidth": 0.8, "label": f"_{text}, own beta"}
+                    ax.plot(size, own, ":", **thin)
                     own_beta = True
         for some in by_setting(part, ["sampler", "task.pretrain", "task.start"]):
             parzen = some[0].arrays("parzen")

@@ -49,5 +49,7 @@ def _lines(ax: Axes, group: Group, style: dict[str, Any]) -> None:
         directions = ((1, forth, record.budget.chains), (0, back, record.config["task"]["back"]))
         for forward, style, chains in directions:
             part = record.metrics[record.metrics["forward"] == forward]
-            name = group.differs if forward and record is group.records[0] else None
+            first = forward and record is group.records[0]
+            way = "forward" if forward else "reverse"
+            name = group.differs if first else f"_{group.differs} {way} {record.config['seed']}"
             ax.plot(part["beta"], part["ess"] / chains, linestyle=style, label=name, **points)

@@ -12,7 +12,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from latticework.experiments.figures.band import Means, band, line_and_band
+from latticework.experiments.figures.band import Means, band, line_and_band, remember
 from latticework.experiments.results.grouping import alone, by_sampler, groups
 from latticework.experiments.results.record import Record
 from latticework.experiments.results.style import (
@@ -43,7 +43,8 @@ def _dots(ax: Axes, table: pd.DataFrame, x: str, **style: Any) -> None:
     found = table.dropna(subset="simulated").groupby(x)["simulated"].agg(["mean", "std"])
     spread = found["std"].fillna(0)
     look = {"marker": "o", "markersize": 3.5, "linestyle": "none", **style}
-    ax.errorbar(found.index, found["mean"], yerr=spread, **look)
+    bars = ax.errorbar(found.index, found["mean"], yerr=spread, **look)
+    remember(bars.lines[0], found["mean"] - spread, found["mean"] + spread)
 
 
 def bias_against_step_size(records: list[Record]) -> Figure:
@@ -70,7 +71,7 @@ def bias_against_step_size(records: list[Record]) -> Figure:
         rate = 1 / (2 * exact["step_size"])
         text = f"{name}: slope {np.mean(slopes):.3f}"
         right.plot(rate, np.log(exact["closed_form"]), label=text, **{**style, "linewidth": 1.4})
-        right.plot(rate, np.log(exact["theorem"]), "--", **style)
+        right.plot(rate, np.log(exact["theorem"]), "--", label=f"_{name}: Theorem 5.1", **style)
     left.set(xscale="log", yscale="log", ylim=(1e-12, 100))
     left.set_xlabel(r"step size $\alpha$ on {0, 1} ($4\alpha$ on {-1, 1})", fontsize=9)
     left.set_ylabel(r"$\|\pi_\alpha - \pi\|_1$", fontsize=9)
@@ -104,8 +105,10 @@ def bias_against_epsilon(records: list[Record]) -> Figure:
             text = rf"DULA, $\alpha$ = {alpha / unit:g}"
             width = 1.2 + 1.5 * (len(curves) - number - 1)  # curves that agree stay visible
             ax.plot(exact.index, exact["exact"], lw=width, label=text, color=style["color"])
-            ax.plot(exact.index, exact["theorem"], "--", lw=0.8, color=style["color"])
-            _dots(ax, table, "epsilon", color=style["color"], marker=style["marker"])
+            thin = {"lw": 0.8, "color": style["color"], "label": f"_{text}, Theorem 5.2"}
+            ax.plot(exact.index, exact["theorem"], "--", **thin)
+            dots = {"marker": style["marker"], "label": f"_{text}, simulated"}
+            _dots(ax, table, "epsilon", color=style["color"], **dots)
         ax.set(xscale="log", yscale="log", ylim=(3e-4, 300), title=f"a = {a:g}, b = {b:g}")
         ax.title.set_fontsize(9)
         ax.set_xlabel(r"$\epsilon$", fontsize=9)
@@ -145,8 +148,8 @@ def _with_bounds(ax: Axes, x: pd.Series, rows: pd.DataFrame, text: str, number: 
     """The bias against `x` as a solid line, and its two bounds."""
     style = {**series(number), "markersize": 4}
     ax.plot(x, rows["bias"], label=text, **style)
-    ax.plot(x, rows["theorem"], "--", lw=0.8, **style)
-    ax.plot(x, rows["with_half"], ":", lw=0.8, **style)
+    ax.plot(x, rows["theorem"], "--", lw=0.8, label=f"_{text}, Theorem 6.1", **style)
+    ax.plot(x, rows["with_half"], ":", lw=0.8, label=f"_{text}, with 1/2", **style)
 
 
 def preconditioning(records: list[Record]) -> Figure:
@@ -162,14 +165,15 @@ def preconditioning(records: list[Record]) -> Figure:
         shift = 1.06**number  # keeps equal points visible
         x = plain.index * shift
         dots = {"color": tint, "marker": line(key)["marker"], "markersize": 4}
-        left.plot(x, plain["log_rmse"], label=f"{name}, every step", **dots)
-        band(left, x, plain["log_rmse_low"], plain["log_rmse_high"], tint)
+        (drawn,) = left.plot(x, plain["log_rmse"], label=f"{name}, every step", **dots)
+        band(left, drawn, plain["log_rmse_low"], plain["log_rmse_high"])
         left.plot(x, plain["thinned"], "--", label=f"{name}, every other step", **dots)
         for power, dash in ((1, "-."), (2, ":")):
             scaled = table[table["power"] == power].set_index("step")
             text = f"{name}, preconditioned, $2\\alpha{{}}g{'^2' if power == 2 else ''}$"
-            right.plot(scaled["log_rmse"], dash, label=text, lw=1.4, markevery=0.1, **dots)
-            band(right, scaled.index, scaled["log_rmse_low"], scaled["log_rmse_high"], tint)
+            thick = {"lw": 1.4, "markevery": 0.1, **dots}
+            (drawn,) = right.plot(scaled["log_rmse"], dash, label=text, **thick)
+            band(right, drawn, scaled["log_rmse_low"], scaled["log_rmse_high"])
             left.axhline(scaled["log_rmse"].iloc[-1], color=tint, ls=dash, lw=0.8)
     steps = np.array(sorted(table["step"].unique()))
     right.plot(steps, -np.log(steps) / 2, color="black", lw=0.8, label="independent draws")

@@ -26,7 +26,8 @@ def unlearning(records: list[Record]) -> Figure:
         metrics, mixing = record.metrics, record.arrays("mixing")
         left.plot(metrics["lambda"], metrics["second_eigenvalue"], label=text, **series(i))
         for name, style in (("chain", "-"), ("staying_less", "--")):
-            right.plot(np.maximum(mixing[name], 1e-16), style, linewidth=1.4, **series(i))
+            look = {"label": f"_{text}, {name}", "linewidth": 1.4, **series(i)}
+            right.plot(np.maximum(mixing[name], 1e-16), style, **look)
     left.set_xlabel(r"$\lambda$", fontsize=9)
     left.set_ylabel(r"second eigenvalue of $A_\lambda$", fontsize=9)
     right.set_yscale("log")

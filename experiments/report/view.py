@@ -22,6 +22,8 @@ from latticework.experiments.claims.verdict import Verdict
 from latticework.experiments.report.draw import html_of, make_all, png
 from latticework.experiments.report.exhibits import Catalogue, Exhibit, catalogue
 from latticework.experiments.report.holdings import SCALES, Holding, command, holdings, pools
+from latticework.experiments.report.kept import memory, trim
+from latticework.experiments.report.plotted import csv
 from latticework.experiments.report.sweeps import exists
 from latticework.experiments.results.duration import duration
 from latticework.experiments.results.estimate import Estimate, number
@@ -39,6 +41,7 @@ class Picture:
     width: int
     height: int
     alt: str
+    csv: str = ""  # its numbers; none for images and text
     html: str = ""  # of a page of text
 
 
@@ -91,20 +94,24 @@ def gather(
     bundles: Path = BUNDLES,
     known: Catalogue | None = None,
     drawing: bool = True,
+    keep: Path | None = None,
 ) -> Report:
     """The report from the records in `outputs` and those committed in `bundles`.
 
-    With `drawing=False`, it has the ledger and the facts, but no figures or tables.
+    With `drawing=False`, it has the ledger and the facts, but no figures or tables. With a folder
+    `keep`, the figures of unchanged records are taken from there.
     """
-    known = known or catalogue()
-    held = holdings(known.experiments(), outputs, known.also, bundles, scales)
+    known, kept = known or catalogue(), memory(keep)
+    held = holdings(known.experiments(), outputs, known.also, bundles, scales, kept)
     entries = judge(pools(held))
+    drawer = kept.cache(draw, ignore=["held"])
     drawn = {
-        (one.experiment, one.scale): draw(one)
+        (one.experiment, one.scale): drawer(one, one.stamp)
         for some in held.values()
         for one in some
         if one.shown and drawing
     }
+    trim(kept)
     sections = [_section(exhibit, entries, held, drawn, known) for exhibit in known.exhibits]
     all_records = [r for some in held.values() for one in some for r in (*one.records, *one.others)]
     return Report(
@@ -117,8 +124,11 @@ def gather(
     )
 
 
-def draw(held: Holding) -> Drawn:
-    """Draw every figure and table of the experiment from the records to be shown."""
+def draw(held: Holding, stamp: str = "") -> Drawn:
+    """Draw every figure and table of the experiment from the records to be shown.
+
+    `stamp` stands for `held` where results are kept.
+    """
     made = Drawn()
     for name, _, content, wanting in make_all(held.config, held.shown):
         if isinstance(content, Figure):
@@ -148,7 +158,7 @@ def picture(name: str, figure: Figure) -> Picture:
         panels.append(shorten(unescape(text), 600))
     alt = f"{name}. {'; '.join(panels)}".replace("$", "").replace("\\", "").replace("\n", " ")
     short = name.partition(": ")[2]
-    return Picture(short, png(figure, DPI), round(wide), round(tall), alt, written)
+    return Picture(short, png(figure, DPI), round(wide), round(tall), alt, csv(figure), written)
 
 
 def _section(
