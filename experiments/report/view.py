@@ -19,6 +19,7 @@ from matplotlib.figure import Figure
 
 from latticework.experiments.claims.ledger import Entry, judge
 from latticework.experiments.claims.verdict import Verdict
+from latticework.experiments.report.deciding import deciding
 from latticework.experiments.report.draw import html_of, make_all, png
 from latticework.experiments.report.exhibits import Catalogue, Exhibit, catalogue
 from latticework.experiments.report.holdings import SCALES, Holding, command, holdings, pools
@@ -85,6 +86,7 @@ class Report:
     counts: dict[str, int]
     records: int
     commits: list[str]
+    deciding: dict[str, str]  # by claim, the command that would decide it
 
 
 def gather(
@@ -121,6 +123,9 @@ def gather(
         counts={str(v): sum(entry.verdict is v for entry in entries) for v in Verdict},
         records=len(all_records),
         commits=sorted({_commit(record.document) for record in all_records}),
+        deciding={
+            e.claim.name: deciding(e, known.also.get(e.claim.experiment, ())) for e in entries
+        },
     )
 
 

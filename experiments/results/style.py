@@ -59,7 +59,7 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 DASHES = ("-", "--", "-.", ":")
 SPACING = 0.15  # between the markers of a line, as a share of the panel's diagonal
 COINCIDE = 0.01  # mean distance of two lines, as a share of the panel's height: a line's width
-PHONE = 4.6  # inches of a figure that a phone shows; a legend is not wider
+PHONE = 4.4  # inches of a figure that a phone shows; a legend is not wider
 LINE = 0.15  # inches of a line of a legend
 GREY = "#666666"
 
