@@ -26,7 +26,7 @@ def test_lines_have_their_bands_and_names():
     right.plot([7], [8])  # has no name
     right.set(xlabel="steps", ylabel="error")
     table = plotted(figure)
-    assert table["panel"].tolist() == ["1: one"] * 2 + ["2: error against steps"] * 2
+    assert table["panel"].tolist() == ["1 one"] * 2 + ["2 steps"] * 2
     assert table["series"].tolist() == ["GWG-1", "GWG-1", "a bound", "a bound"]
     assert table["x"].tolist() == [0, 5, 1, 2]
     assert table["y"].tolist() == [1, 3, 3, 4]

@@ -471,7 +471,9 @@ def test_the_command_names_the_seeds_that_would_decide():
     count = near.seeds_needed()
     assert count is not None
     assert 5 < count < 30
-    command = deciding(entry(sure, near))
+    nearer = Margin("nearer", (0.1, -0.03, 0.12, 0.02, 0.1))
+    assert nearer.seeds_needed() < count
+    command = deciding(entry(sure, near, nearer))
     assert command == f"python run.py experiment=ising_sampling 'seed=range({count})'"
     words = shlex.split(command)[3:]
     runs = asked(declared("ising_sampling", "paper").config, words).runs

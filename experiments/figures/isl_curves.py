@@ -54,20 +54,19 @@ def curves(records: list[Record], panels: str | None = None, lines: str | None =
                 band(ax, drawn, score.min(0), score.max(0))
                 if all("isl_own_beta" in run.metrics for run in runs):
                     own = np.mean([run.metrics["isl_own_beta"][:rows] for run in runs], axis=0)
-                    thin = {"color": ink, "linewidth": 0.8, "label": f"_{text}, own beta"}
-                    ax.plot(size, own, ":", **thin)
+                    ax.plot(size, own, ":", color=ink, linewidth=0.8, label=f"_{text}, own beta")
                     own_beta = True
         for some in by_setting(part, ["sampler", "task.pretrain", "task.start"]):
             parzen = some[0].arrays("parzen")
-            centres = {"color": "black", "linewidth": 0.8}
+            centres: dict[str, Any] = {"color": "black", "linewidth": 0.8}
             ax.plot(parzen["size"], parzen["isl"], label="training set", **centres)
             ax.axhline(parzen["isl"][-1], linestyle=":", label="all training rows", **centres)
         ax.set_xscale("log")
         ax.set_xlabel("samples", fontsize=9)
         ax.set_title(title, fontsize=9)
     axes[0].set_ylabel("ISL of the test set (nats)", fontsize=9)
-    thin = key_of_dashes(**{"beta chosen for each number of samples": ":"}) if own_beta else ()
-    explain(figure, spread_over(records, "smallest to largest"), thin)
+    thin = {"beta chosen for each number of samples": ":"} if own_beta else {}
+    explain(figure, spread_over(records, "smallest to largest"), key_of_dashes(**thin))
     return figure
 
 

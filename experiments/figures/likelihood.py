@@ -47,9 +47,9 @@ def _lines(ax: Axes, group: Group, style: dict[str, Any]) -> None:
     forth, back = DIRECTIONS.values()
     for record in group.records:
         directions = ((1, forth, record.budget.chains), (0, back, record.config["task"]["back"]))
-        for forward, style, chains in directions:
+        for forward, dash, chains in directions:
             part = record.metrics[record.metrics["forward"] == forward]
             first = forward and record is group.records[0]
             way = "forward" if forward else "reverse"
             name = group.differs if first else f"_{group.differs} {way} {record.config['seed']}"
-            ax.plot(part["beta"], part["ess"] / chains, linestyle=style, label=name, **points)
+            ax.plot(part["beta"], part["ess"] / chains, linestyle=dash, label=name, **points)

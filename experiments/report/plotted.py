@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.container import BarContainer, ErrorbarContainer
@@ -16,7 +17,7 @@ COLUMNS = ("panel", "series", "x", "y", "low", "high")
 def plotted(figure: Figure) -> pd.DataFrame:
     """One row a point: its panel, its series, x, y, and the ends of its band or error bar.
 
-    Series are named lines, also those that a name with a leading underscore keeps out of the
+    A panel has its number and title, or its x axis. Series are named lines, also those that a name with a leading underscore keeps out of the
     legend. Empty for images and pages of text.
     """
     rows = [
@@ -28,14 +29,13 @@ def plotted(figure: Figure) -> pd.DataFrame:
 
 
 def csv(figure: Figure) -> str:
-    """`plotted` as CSV text with six digits; empty if there are no numbers."""
+    """`plotted` as CSV text with five digits; empty if there are no numbers."""
     table = plotted(figure)
-    return "" if table.empty else table.to_csv(index=False, float_format="%.6g")
+    return "" if table.empty else table.to_csv(index=False, float_format="%.5g")
 
 
 def _title(ax: Axes, number: int) -> str:
-    words = ax.get_title() or f"{ax.get_ylabel()} against {ax.get_xlabel()}".strip()
-    return f"{number}: {words}".replace("\n", " ")
+    return f"{number} {ax.get_title() or ax.get_xlabel()}".replace("\n", " ").strip()
 
 
 def _lines(ax: Axes) -> Iterator[tuple[Any, ...]]:
@@ -45,7 +45,7 @@ def _lines(ax: Axes) -> Iterator[tuple[Any, ...]]:
         if name.startswith(("_child", "_nolegend")):
             continue
         low, high = edges(line)
-        x, y = line.get_data()
+        x, y = (np.asarray(part) for part in line.get_data())
         for place in range(len(x)):
             ends = (part[place] if len(part) else None for part in (low, high))
             yield name.lstrip("_"), x[place], y[place], *ends
@@ -60,4 +60,4 @@ def _bars(ax: Axes) -> Iterator[tuple[Any, ...]]:
         for bar in bars:
             middle = bar.get_center()[0 if upright else 1]
             end = bar.get_y() + bar.get_height() if upright else bar.get_x() + bar.get_width()
-            yield bars.get_label().lstrip("_"), name(middle), end, None, None
+            yield str(bars.get_label()).lstrip("_"), name(middle), end, None, None

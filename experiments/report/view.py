@@ -147,17 +147,17 @@ def draw(held: Holding, stamp: str = "") -> Drawn:
 
 
 def picture(name: str, figure: Figure) -> Picture:
-    """The PNG of a figure, with what its axes and legends say as alternative text."""
+    """The PNG of a figure, with what its axes and its legend say as alternative text."""
     wide, tall = figure.get_size_inches() * DPI
     panels = []
     for ax in figure.axes:
         words = f"{ax.get_ylabel()} against {ax.get_xlabel()}" if ax.get_xlabel() else ""
         words = " ".join(filter(None, (ax.get_title() or ax.get_title("left"), words))).strip()
-        legend = ax.get_legend()
-        names = [text.get_text() for text in legend.texts] if legend else []
-        words += f" ({', '.join(names)})" if names else ""
         if words and words not in panels:
             panels.append(words)
+    for legend in figure.legends:
+        names = ", ".join(text.get_text() for text in legend.texts)
+        panels.append(f"{names}. {legend.get_title().get_text()}".lstrip(". "))
     if written := html_of(figure):  # its first words
         text = re.sub(r"<style>.*?</style>|<[^>]+>", " ", written, flags=re.DOTALL)
         panels.append(shorten(unescape(text), 600))

@@ -151,7 +151,7 @@ def wrapped(count: int, across: int = 2, **size: float) -> tuple[Figure, list[Ax
 def key_of_dashes(**names: str) -> list[Line2D]:
     """Entries of a legend that say what dashes mean: `key_of_dashes(forward="-", reverse="--")`."""
     return [
-        Line2D([], [], color=GREY, linestyle=dash, label=text.replace("_", " "))
+        Line2D([], [], color=GREY, ls=dash, label=text.replace("_", " "))
         for text, dash in names.items()
     ]
 
