@@ -257,7 +257,9 @@ def plot(path: Path, rows: list[Row]) -> None:
     Lattices against sites (few chains) and against chains (25x25 sites), a column a sampler; other
     models by sampler, in a column of their own.
     """
-    from matplotlib.figure import Figure
+    import matplotlib.pyplot as plt
+
+    from latticework.experiments.results.style import explain, key_of_dashes, new_figure
 
     shown = [r for r in rows if r.contender != "limit" and r.of_limit == r.of_limit]
     shown = [r for r in shown if r.threads == min(row.threads for row in shown)]
@@ -267,38 +269,38 @@ def plot(path: Path, rows: list[Row]) -> None:
     others = [r for r in shown if r not in lattices]
     samplers = list(dict.fromkeys(row.sampler for row in lattices))
     columns = len(samplers) + bool(others)
-    figure = Figure(figsize=(3.2 * columns, 6), layout="constrained")
-    panels = figure.subplots(2, columns, squeeze=False, sharey="col")
+    figure, axes = new_figure(columns, width=3.2, height=3, rows=2)
+    panels = axes.reshape(2, columns)
     for column, sampler in enumerate(samplers):
         of_it = [row for row in lattices if row.sampler == sampler]
         fewest = min((r.chains for r in of_it if r.chains >= 4), default=of_it[0].chains)
-        _lines(panels[0][column], [r for r in of_it if r.chains == fewest], _sites, "o-")
-        _lines(panels[1][column], [r for r in of_it if r.model == "ising-25x25"], _chains, "o-")
+        _lines(panels[0][column], [r for r in of_it if r.chains == fewest], _sites, "-")
+        _lines(panels[1][column], [r for r in of_it if r.model == "ising-25x25"], _chains, "-")
         panels[0][column].set(title=sampler, xscale="log", xlabel=f"sites ({fewest} chains)")
         panels[1][column].set(xscale="log", xlabel="chains (25x25 sites)")
     if others:
         is_rbm = [r.model.startswith("rbm") for r in others]
         _lines(
-            panels[0][-1], [r for r, rbm in zip(others, is_rbm, strict=True) if rbm], _sampler, "o"
+            panels[0][-1],
+            [r for r, rbm in zip(others, is_rbm, strict=True) if rbm],
+            _sampler,
+            "none",
         )
         _lines(
-            panels[1][-1], [r for r, rbm in zip(others, is_rbm, strict=True) if not rbm], _both, "o"
+            panels[1][-1],
+            [r for r, rbm in zip(others, is_rbm, strict=True) if not rbm],
+            _both,
+            "none",
         )
         panels[0][-1].set_title("other models")
         for axes in panels[:, -1]:
             axes.tick_params("x", rotation=60, labelsize="small")
     for row in panels:
         row[0].set_ylabel("speed / limit")
-    drawn = {
-        label: line for axes in panels.flat for line, label in zip(*_legend(axes), strict=True)
-    }
-    figure.legend(drawn.values(), drawn.keys(), loc="outside right upper", frameon=False)
-    figure.suptitle(f"{shown[0].threads} thread(s): median and range over turns")
+    note = f"Median over turns; bar: smallest to largest. {shown[0].threads} thread(s)."
+    explain(figure, note, key_of_dashes(limit=":"))
     figure.savefig(path, dpi=150)
-
-
-def _legend(axes: Any) -> tuple[list[Any], list[str]]:
-    return axes.get_legend_handles_labels()
+    plt.close(figure)
 
 
 def _sites(row: Row) -> int:
@@ -318,18 +320,20 @@ def _both(row: Row) -> str:
 
 
 def _lines(axes: Any, rows: list[Row], position: Callable[[Row], Any], style: str) -> None:
+    from latticework.experiments.results.style import GREY, series
+
     for index, name in enumerate(CONTENDERS):
         line = [r for r in rows if r.contender == name]
-        if style == "o-":
+        if style == "-":
             line.sort(key=position)
         if line:
             middle = [r.of_limit for r in line]
             below = [r.of_limit - r.of_limit_low for r in line]
             above = [r.of_limit_high - r.of_limit for r in line]
             where = [position(r) for r in line]
-            look = {"markersize": 3, "capsize": 2, "color": f"C{index}"}
-            axes.errorbar(where, middle, (below, above), fmt=style, label=name, **look)
-    axes.axhline(1, linestyle=":", color="grey")
+            look = {**series(index), "markevery": None, "markersize": 4, "capsize": 2}
+            axes.errorbar(where, middle, (below, above), linestyle=style, label=name, **look)
+    axes.axhline(1, linestyle=":", color=GREY)
     axes.set_yscale("log")
 
 

@@ -5,7 +5,8 @@ python -m latticework.scripts.report --scale quick   # only records at that scal
 python -m latticework.scripts.report --committed     # docs/results and the pages that quote it
 
 Reads only records: those in the outputs folder and, for experiments without paper-scale records
-there, those committed in docs/results/records.
+there, those committed in docs/results/records. Figures of unchanged records are not drawn again:
+they are kept in outputs/report/kept.
 """
 
 import argparse
@@ -33,9 +34,11 @@ def main(words: list[str] | None = None) -> None:
             print(f"written: {file}")
         return
     outputs = chosen.outputs or Path(os.environ.get("LATTICEWORK_OUTPUTS", "outputs"))
-    report = gather(outputs, scales=[chosen.scale] if chosen.scale else SCALES)
+    folder = outputs / "report"
+    scales = [chosen.scale] if chosen.scale else SCALES
+    report = gather(outputs, scales=scales, keep=folder / "kept")
     print("; ".join(f"{count} {verdict}" for verdict, count in report.counts.items()))
-    for file in write(report, outputs / "report"):
+    for file in write(report, folder):
         print(f"report: {file}")
 
 

@@ -24,7 +24,7 @@ def test_the_band_is_one_standard_deviation_over_runs():
             ((2.0, 1), (4.0, 2), (9.0, 60))]  # fmt: skip
     means = band.at_readings(runs, "y", "step", slice(0, 2))
     figure, ax = plt.subplots()
-    line = band.line_and_band(ax, means, "--", ink="red", label="some")
+    line = band.line_and_band(ax, means, linestyle="--", color="red", label="some")
     assert (line.get_label(), line.get_linestyle()) == ("some", "--")
     np.testing.assert_allclose(line.get_data(), [[0, 5], [1, 5]])
     x, low, high = edges(ax)

@@ -213,12 +213,14 @@ def test_boxes_images_and_isl_curves_have_one_a_setting():
     for figure in (images.samples(records, 2), images.grid(records, "data", 2)):
         assert [ax.get_title().replace("\n", " ") for ax in figure.axes] == expected
     assert [ax.get_title(loc="left") for ax in isl_curves.sequences(records, 1, 2).axes] == expected
-    assert {k: v for k, v in lines(isl_curves.curves(records)).items() if k != "training set"} == {
+    found = lines(isl_curves.curves(records))
+    centres = {"training set", "all training rows"}
+    assert {name: last for name, last in found.items() if name not in centres} == {
         "DMALA, step_size 0.1": 1.0, "DMALA, step_size 0.4": 3.0,
     }  # fmt: skip
     # in panels or lines of their own they need no words
     panels = isl_curves.curves(records, panels="sampler.step_size")
-    assert [set(lines(panels, i)) for i in (0, 1)] == [{"DMALA", "training set"}] * 2
+    assert [set(lines(panels, i)) for i in (0, 1)] == [{"DMALA", *centres}] * 2
     training = isl_curves.training(records, lines="negatives")
     assert len(lines(training)) == 2
     plt.close("all")

@@ -86,7 +86,7 @@ def test_acceptance_is_the_last_reading_averaged_over_seeds(tmp_path: Path) -> N
     ]
     settings = {"dmala": ["step_size", "alpha"]}
     figure = against_size(records, settings)
-    x, y = line(figure, "acceptance")
+    x, y = line(figure, "acceptance of DMALA")
     assert x == [0.2, 0.6]
     assert y == pytest.approx([0.9, 0.6])
     with pytest.raises(LookupError, match="no record of gwg"):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import math
 import re
+import shlex
 import shutil
 import subprocess
 from dataclasses import replace
@@ -20,8 +23,10 @@ from test_bundle import at_the_papers_scale
 import latticework.scripts.bundle
 import latticework.scripts.report
 import latticework.scripts.reproduce
-from latticework.experiments.claims.verdict import Verdict
-from latticework.experiments.report import committed
+from latticework.experiments.claims.ledger import CLAIMS, Entry
+from latticework.experiments.claims.verdict import Finding, Margin, Verdict
+from latticework.experiments.report import axis, committed, kept, view
+from latticework.experiments.report.deciding import deciding
 from latticework.experiments.report.draw import make_all
 from latticework.experiments.report.exhibits import catalogue
 from latticework.experiments.report.holdings import Holding, holding
@@ -269,7 +274,7 @@ def test_a_run_notes_its_memory(outputs):
 class Reader(HTMLParser):
     """Tags that are opened and closed in order, images, addresses and ids."""
 
-    VOID = {"meta", "link", "img", "line", "circle", "br"}
+    VOID = {"meta", "link", "img", "line", "circle", "path", "br"}
 
     def __init__(self) -> None:
         super().__init__()
@@ -310,6 +315,9 @@ def test_the_page_holds_everything_in_itself(page):
         assert len(image["alt"]) > 20
         assert int(image["width"]) > 100
     assert all(one.startswith(("#", "data:")) for one in reader.addresses)
+    files = [one.partition("base64,")[2] for one in reader.addresses if "text/csv" in one]
+    texts = [base64.b64decode(one).decode() for one in files]
+    assert sum(text.startswith("panel,series,x,y") for text in texts) == len(reader.images)
     assert "http" not in re.sub(r"base64,[\w+/=]+", "", text)
     assert "url(" not in text
     assert "@import" not in text
@@ -394,6 +402,125 @@ def test_durations_are_told_in_words():
     assert found == [
         "0.05 s", "7.2 s", "10 s", "42 s", "2 min", "13 min", "2.5 h", "3.5 days",
     ]  # fmt: skip
+
+
+# What is kept.
+
+
+def test_only_what_changed_is_drawn_again(outputs, tmp_path, monkeypatch):
+    """A new record redraws the figures of its experiment, a new version of the code all figures."""
+    shutil.copytree(outputs, tmp_path / "outputs")
+    drawn = []
+
+    def noted(config, *rest):
+        drawn.append(config.name)
+        return make_all(config, *rest)
+
+    monkeypatch.setattr(view, "make_all", noted)
+
+    def made():
+        drawn.clear()
+        report = gather(tmp_path / "outputs", bundles=NOWHERE, keep=tmp_path / "kept")
+        return sorted(drawn), html(report)
+
+    every = ["ising_sampling", "rates_sec3", "stochastic_proposal"]
+    first = made()
+    assert first[0] == every
+    assert made() == ([], first[1])
+    words = ("experiment=ising_sampling", "scale=smoke", "sampler=gibbs", "seed=1")
+    assert command_line(*words, outputs=tmp_path / "outputs") == 0
+    names, page = made()
+    assert names == ["ising_sampling"]
+    assert page != first[1]
+    assert "seeds 0-1" in figure_titles(tmp_path / "outputs")
+    assert page == html(gather(tmp_path / "outputs", bundles=NOWHERE))  # nothing is kept
+    monkeypatch.setattr(kept, "drawing", lambda: "other code")
+    assert made()[0] == every
+
+
+def figure_titles(outputs):
+    """The heads of the legends of Figure 3."""
+    held = holding("ising_sampling", "smoke", outputs, bundles=NOWHERE)
+    made = next(make_all(held.config, held.shown))
+    return " ".join(legend.get_title().get_text() for legend in made.content.legends)
+
+
+def test_the_stamp_changes_with_a_file_of_the_code(tmp_path, monkeypatch):
+    monkeypatch.setattr(kept, "SOURCES", (tmp_path,))
+    stamps = []
+    for text in ("a = 1", "a = 2", "a = 1"):
+        (tmp_path / "some.py").write_text(text)
+        kept.drawing.cache_clear()
+        stamps.append(kept.stamp([]))
+    kept.drawing.cache_clear()
+    assert stamps[0] == stamps[2] != stamps[1]
+
+
+# What would decide.
+
+
+def entry(*margins, basis="paper", indication=None, experiment="ising_sampling"):
+    claim = next(one for one in CLAIMS if one.experiment == experiment)
+    finding = Finding(margins)
+    return Entry(claim, finding.verdict()[0], basis, finding, indication=indication)
+
+
+def test_the_command_names_the_seeds_that_would_decide():
+    near = Margin("near", (0.1, -0.05, 0.12, 0.02, 0.1))
+    sure = Margin("sure", (1.0, 1.1, 0.9, 1.0, 1.2))
+    count = near.seeds_needed()
+    assert count is not None
+    assert 5 < count < 30
+    nearer = Margin("nearer", (0.1, -0.03, 0.12, 0.02, 0.1))
+    assert nearer.seeds_needed() < count
+    command = deciding(entry(sure, near, nearer))
+    assert command == f"python run.py experiment=ising_sampling 'seed=range({count})'"
+    words = shlex.split(command)[3:]
+    runs = asked(declared("ising_sampling", "paper").config, words).runs
+    assert len(runs) == 9 * count
+    assert deciding(entry(Margin("one", (1.0,)))).endswith("'seed=range(5)'")
+    assert deciding(entry(sure)) == "python run.py experiment=ising_sampling"
+
+
+def test_where_seeds_would_not_decide_there_is_no_command():
+    for margin in (
+        Margin("even", (1.0, -1.0)),
+        Margin("bounded", (0.1,), limits=(-1.0, 1.0)),
+        Margin("low", (-1.0, -1.1), at_least=True),
+        Margin("undefined", (math.nan, 1.0)),
+    ):
+        assert deciding(entry(margin, Margin("one", (1.0,)))) == ""
+
+
+def test_records_that_cannot_decide_are_replaced_by_the_papers_runs():
+    found = entry(Margin("one", (1.0,)), basis="quick", indication=Verdict.OPEN)
+    assert deciding(found) == "python run.py experiment=ising_sampling"
+    both = deciding(replace(found, claim=CLAIMS[-1]), KNOWN.also["rates_cost"])
+    assert both == (
+        "python run.py experiment=rates_cost && "
+        "python run.py experiment=rates_cost model=rbm_usps data=usps"
+    )
+
+
+def test_intervals_share_one_axis():
+    """Zero is at the same place for all; a bar reaches it exactly if the claim is not decided."""
+
+    def bar(*values, **more):
+        found = axis.interval(Margin("a", values, **more))
+        zero = re.search(r'class="zero" x1="([\d.]+)"', found)[1]
+        ends = re.search(r'class="bar" x1="([\d.]+)" x2="([\d.]+)"', found)
+        return float(zero), *(map(float, ends.groups()) if ends else ())
+
+    zero, low, high = bar(1.0, 1.1, 0.9)
+    assert zero == axis.WIDTH / 2 < low < high
+    assert bar(1000.0, 1100.0, 900.0) == (zero, low, high)  # whatever the unit
+    assert bar(-1.0, -1.1, -0.9) == pytest.approx((zero, 2 * zero - high, 2 * zero - low))
+    _, low, high = bar(0.1, -0.1, 0.2)
+    assert low < zero < high
+    _, low, high = bar(5.0, limits=(0.0, 10.0))
+    assert low == zero
+    assert bar(1.0) == bar(1.0, exact=True) == (zero,)  # of a single run; of no length
+    assert axis.interval(Margin("a", (math.nan,))) == ""
 
 
 # What is committed.
@@ -509,6 +636,12 @@ def test_the_page_in_a_browser(page, tmp_path):
             shades[width, dark] = browser.value(paint.format("body"))
             assert browser.value(paint.format("querySelector('figure')")) == "rgb(255, 255, 255)"
             assert browser.errors() == []
+            wide = (
+                "[...document.querySelectorAll('.scroll')].map(s => s.scrollWidth - s.clientWidth)"
+            )
+            assert (
+                width > 400 or max(browser.value(wide)) <= 0
+            )  # every column is on a phone's screen
             assert all(one.startswith(("file:", "data:")) for one in browser.requested())
         assert shades[1280, False] == shades[390, False] != shades[1280, True]
 
@@ -525,6 +658,32 @@ def test_the_page_in_a_browser(page, tmp_path):
         assert down == up[::-1]
         sorts = "document.querySelector('.ledger th').getAttribute('aria-sort')"
         assert browser.value(sorts) == "descending"
+
+        rows = "[...document.querySelectorAll('.ledger tbody tr')].filter(r => r.offsetHeight > 0)"
+        count = browser.value(f"{rows}.length")
+        box = "document.querySelector('.tally [data-verdict=\"not run\"]')"
+        few = int(browser.value(f"{box}.querySelector('b').innerText"))
+        assert 0 < few < count
+        browser.value(f"{box}.click()")
+        assert browser.value(f"{rows}.length") == few
+        assert browser.value(f"{rows}.every(r => r.innerText.includes('not run'))")
+        assert browser.value("document.getElementById('filtered').innerText").startswith("Shown: ")
+        browser.value(f"{box}.click()")
+        assert browser.value(f"{rows}.length") == count
+
+        heard = "document.execCommand = () => { window.heard = document.activeElement.value }"
+        refuse = "navigator.clipboard.writeText = text => { throw Error('refused') }"
+        button = "document.querySelector('#claim-fig7-connectivity .copy')"
+        browser.value(f"{heard}; {refuse}; {button}.click()")
+        command = "python run.py experiment=ising_connectivity"
+        assert browser.value("new Promise(r => setTimeout(() => r(window.heard), 50))") == command
+        assert browser.value(f"{button}.innerText") == "copied"
+
+        browser.call("Emulation.setEmulatedMedia", media="print")
+        shown = "getComputedStyle(document.querySelector('{}')).display"
+        assert browser.value(shown.format(".ledger thead")) == "table-header-group"  # repeated
+        assert browser.value(shown.format(".copy")) == "none"
+        browser.call("Emulation.setEmulatedMedia", media="")
         with pytest.raises(AssertionError):  # control: an error would be seen
             browser.value("nothing.at.all")
     finally:

@@ -60,7 +60,7 @@ def test_the_record_says_what_stood_in_and_serves_table_and_pages(tmp_path):
     assert theirs["self-BLEU"].iloc[3].mean == 72.59
 
     folder = tmp_path / "text_infilling" / "smoke"
-    for name in ("fig6", "fig10"):
+    for name in ("fig6", "fig10d"):
         page = (folder / "figures" / f"{name}.html").read_text()
         assert "in place of bert-base-uncased" in page
         assert 'class="written"' in page

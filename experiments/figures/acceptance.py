@@ -10,7 +10,15 @@ from latticework.experiments.figures.band import at_settings, line_and_band
 from latticework.experiments.results.grouping import Group, alone, groups, named
 from latticework.experiments.results.published import published
 from latticework.experiments.results.record import Record
-from latticework.experiments.results.style import colour, new_figure, sampler_key
+from latticework.experiments.results.style import (
+    colour,
+    explain,
+    look,
+    new_figure,
+    sampler_key,
+    seeds,
+    spread_over,
+)
 
 NAMES = {"alpha": r"step size $\alpha$"}
 
@@ -32,42 +40,37 @@ def against_size(records: list[Record], settings: dict[str, list[str]]) -> Figur
         sites = ax.twinx()
         sites.spines["top"].set_visible(False)
         sites.tick_params(labelsize=8)
-        lines = []
         # The size is also a setting of the metric Proposed.
         for group in groups(of[name], [f"sampler.{field}", "task.metrics"]):
             ink = colour((name, 0), group.place, group.of)
             grey = "#444444" if group.of == 1 else ink
-            lines += [
-                _line(ax, group, field, "acceptance", ink, "-", "acceptance"),
-                _line(sites, group, field, "proposed", grey, "--", "sites proposed"),
-                _line(sites, group, field, "changed", grey, ":", "sites changed"),
-            ]
+            text = f"acceptance of {name.upper()}"
+            _line(ax, group, field, "acceptance", text, color=ink, marker=look(name).marker)
+            _line(sites, group, field, "proposed", "sites proposed", color=grey, linestyle="--")
+            _line(sites, group, field, "changed", "sites changed", color=grey, linestyle=":")
         size, rate, moved = (published("fig2", name, k) for k in ("size", "acceptance", "changed"))
         if size and rate:
-            cross = {"marker": "x", "s": 42, "zorder": 3, "linewidths": 1.6}
-            paper = ax.scatter(size.mean, rate.mean, color=colour((name, 0)), **cross)
-            paper.set_label("the paper")
-            lines.append(paper)
+            cross = {"marker": "x", "linestyle": "none", "markeredgewidth": 1.6}
+            text = f"the paper: acceptance of {name.upper()}"
+            ax.plot(size.mean, rate.mean, color=colour((name, 0)), label=text, **cross)
             if moved:
-                sites.scatter(size.mean, moved.mean, color="#444444", **cross)
+                text = "the paper: sites proposed"
+                sites.plot(size.mean, moved.mean, color="#444444", label=text, **cross)
         ax.set_xlabel(f"{name.upper()}, {NAMES.get(symbol, f'${symbol}$')}", fontsize=9)
         ax.set_ylim(0, 1.05)
         sites.set_ylim(0, 10)
-        ax.legend(handles=lines, frameon=False, fontsize=7, loc="upper center", ncols=2)
     np.atleast_1d(panels)[0].set_ylabel("acceptance rate", fontsize=9)
     sites.set_ylabel("sites", fontsize=9)
+    explain(figure, spread_over([record for some in of.values() for record in some]))
     return figure
 
 
-def _line(
-    ax: Any, group: Group, field: str, metric: str, color: Any, style: str, label: str
-) -> Any:
+def _line(ax: Any, group: Group, field: str, metric: str, label: str, **style: Any) -> None:
     """Plot the final `metric` of one group against `config.sampler.<field>`, with its band."""
     values: dict[float, list[float]] = defaultdict(list)
     for record in group.records:
         values[record.config["sampler"][field]].append(record.metrics[metric].iloc[-1])
-    text = named(label, group.differs)
-    return line_and_band(ax, at_settings(values), style, ink=color, label=text)
+    line_and_band(ax, at_settings(values), label=named(label, group.differs), **style)
 
 
 def step_term(records: list[Record]) -> Figure:
@@ -88,8 +91,9 @@ def step_term(records: list[Record]) -> Figure:
     names, mean = list(of), np.array([np.mean(values) for values in rates])
     paper = [found.mean for name in names if (found := published("appD", name))]
     floor = min(paper) / 100  # a lower bar is not visible; its number is
-    ax.bar(names, np.maximum(mean, floor) - floor, 0.5, floor, color=colour(("dmala", 0)))
-    ax.scatter(names, paper, marker="x", color="black", zorder=3, label="the paper")
+    ink = colour(("dmala", 0))
+    ax.bar(names, np.maximum(mean, floor) - floor, 0.5, floor, color=ink, label="here")
+    ax.plot(names, paper, "x", color="black", label="the paper")
     for place, (ours, theirs) in enumerate(zip(mean, paper, strict=True)):
         text = f"here {100 * ours:.3g} %\npaper {100 * theirs:.3g} %"
         ax.annotate(text, (place + 0.28, max(ours, theirs)), fontsize=8, va="top")
@@ -98,5 +102,5 @@ def step_term(records: list[Record]) -> Figure:
     ax.set_xlim(-0.4, 1.9)
     ax.set_xlabel("the step-size term", fontsize=9)
     ax.set_ylabel("acceptance rate of DMALA", fontsize=9)
-    ax.legend(frameon=False, fontsize=7)
+    explain(figure, f"Mean over steps and {seeds(records)}.")
     return figure

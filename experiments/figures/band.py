@@ -36,19 +36,28 @@ def at_settings(values: Mapping[float, Sequence[float]]) -> Means:
     return Means(np.array(x), mean, spread)
 
 
-def line_and_band(ax: Axes, means: Means, style: str = "-", *, ink: Any, **line: Any) -> Line2D:
-    """Draw the means as a line in the colour `ink` and one standard deviation as a band.
+def line_and_band(ax: Axes, means: Means, **line: Any) -> Line2D:
+    """Draw the means as a line and one standard deviation as a band.
 
-    `line` is passed to the line, which is returned.
+    `line` is passed to `Axes.plot`; the line is returned.
     """
     x, mean, spread = means
-    band(ax, x, mean - spread, mean + spread, ink)
-    (drawn,) = ax.plot(x, mean, style, color=ink, **{"linewidth": 1.4, **line})
+    (drawn,) = ax.plot(x, mean, **{"linewidth": 1.4, "markersize": 4, **line})
+    band(ax, drawn, mean - spread, mean + spread)
     return drawn
 
 
-def band(
-    ax: Axes, x: ArrayLike, low: ArrayLike, high: ArrayLike, ink: Any, alpha: float = 0.2
-) -> None:
-    """Fill the area between `low` and `high`."""
-    ax.fill_between(x, low, high, color=ink, alpha=alpha, lw=0)
+def band(ax: Axes, line: Line2D, low: ArrayLike, high: ArrayLike) -> None:
+    """Fill the area between `low` and `high`, at the places and in the colour of `line`."""
+    ax.fill_between(line.get_xdata(), low, high, color=line.get_color(), alpha=0.2, lw=0)
+    remember(line, low, high)
+
+
+def remember(line: Line2D, low: ArrayLike, high: ArrayLike) -> None:
+    """Keep the ends of the band or bars of `line` with it, for `edges`."""
+    line.band = np.asarray(low), np.asarray(high)  # type: ignore[attr-defined]
+
+
+def edges(line: Line2D) -> tuple[NDArray, NDArray]:
+    """The ends of the band of `line`; empty if it has none."""
+    return getattr(line, "band", (np.empty(0), np.empty(0)))

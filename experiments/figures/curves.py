@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from latticework.experiments.figures.band import at_readings, line_and_band
 from latticework.experiments.results.grouping import by_setting, groups
 from latticework.experiments.results.record import Record
-from latticework.experiments.results.style import colour, dashes, new_figure
+from latticework.experiments.results.style import explain, line, new_figure, spread_over
 
 AXES = {
     "step": "iterations",
@@ -53,8 +53,7 @@ def curve(
         if log_x:
             ax.set_xscale("log")
     np.atleast_1d(panels)[0].set_ylabel(title, fontsize=9)
-    legend = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)}  # beside the last panel
-    np.atleast_1d(panels)[-1].legend(frameon=False, fontsize=7, **legend)
+    explain(figure, spread_over(records))
     return figure
 
 
@@ -73,11 +72,12 @@ def lines(
     `suffix` is appended to the labels; `style` replaces the sampler's line style.
     """
     for group in groups(records):
-        some, ink = group.records, colour(group.key, group.place, group.of)
+        some = group.records
         if all((record.metrics[axis] == 0).all() for record in some):
             continue  # such evaluations are not counted for this sampler
         rows = min(len(record.metrics) for record in some)
         shown = slice(1 if log_x else 0, rows)  # the start is at 0
-        dash = style or dashes(group.key, group.place)
+        drawn = line(group.key, group.place, group.of)
+        drawn |= {"linestyle": style} if style else {}
         means = at_readings(some, metric, axis, shown)
-        line_and_band(ax, means, dash, ink=ink, label=group.label + suffix)
+        line_and_band(ax, means, label=group.label + suffix, **drawn)

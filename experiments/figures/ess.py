@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 
 from latticework.experiments.results.grouping import groups
 from latticework.experiments.results.record import Record
-from latticework.experiments.results.style import colour, new_figure
+from latticework.experiments.results.style import colour, explain, look, new_figure, seeds
 
 
 def ess_per_second(records: list[Record], samplers: list[str]) -> Figure:
@@ -24,6 +24,7 @@ def ess_per_second(records: list[Record], samplers: list[str]) -> Figure:
         raise LookupError(f"the runs differ in their number of chains: {sorted(chains)}")
     figure, ax = new_figure(width=4.6)
     names = []
+    budget = f"{chains.pop()} chains"
     for place, group in enumerate(groups(kept)):
         by_seed = np.array([rates(record) for record in group.records])  # [seeds, coordinates]
         undefined = np.isnan(by_seed)
@@ -33,11 +34,16 @@ def ess_per_second(records: list[Record], samplers: list[str]) -> Figure:
         box = ax.boxplot(
             middle, positions=[place], widths=0.6, patch_artist=True, flierprops={"markersize": 3}
         )
-        box["boxes"][0].set_facecolor(colour(group.key, group.place, group.of))
+        ink = colour(group.key, group.place, group.of)
+        box["boxes"][0].set(facecolor="white", edgecolor=ink)
         box["medians"][0].set_color("black")
+        side = np.full(len(middle), place + 0.4)
+        dots = {"color": ink, "marker": look(group.key[0]).marker, "linestyle": "none"}
+        ax.plot(side, middle, markersize=3, label=group.label, **dots)
     ax.set_xticks(range(len(names)), names)
     ax.set_ylim(bottom=0)
-    ax.set_ylabel(f"ESS per second, {chains.pop()} chains", fontsize=9)
+    ax.set_ylabel(f"ESS per second, {budget}", fontsize=9)
+    explain(figure, f"One value a coordinate, the median over {seeds(kept)}; boxes: quartiles.")
     return figure
 
 

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from latticework.experiments.figures.band import at_settings, line_and_band
 from latticework.experiments.results.grouping import groups
 from latticework.experiments.results.record import Record
-from latticework.experiments.results.style import colour, dashes, new_figure
+from latticework.experiments.results.style import explain, line, new_figure, spread_over
 
 
 def final(records: list[Record], metrics: dict[str, str], setting: str, axis: str) -> Figure:
@@ -28,7 +28,7 @@ def final(records: list[Record], metrics: dict[str, str], setting: str, axis: st
         lines(ax, records, metric, setting)
         ax.set_xlabel(axis, fontsize=9)
         ax.set_ylabel(title, fontsize=9)
-    np.atleast_1d(panels)[0].legend(frameon=False, fontsize=7)
+    explain(figure, spread_over(records))
     return figure
 
 
@@ -36,12 +36,10 @@ def lines(ax: Axes, records: list[Record], metric: str, setting: str) -> None:
     """One line per sampler and setting: means over seeds, with bands of one standard deviation."""
     for group in groups(records, [setting]):
         values: dict[float, list[float]] = defaultdict(list)
-        ink = colour(group.key, group.place, group.of)
         for record in group.records:
             values[value_of(record, setting)].append(record.metrics[metric].iloc[-1])
-        points = {"marker": "o", "markersize": 3, "label": group.label}
-        style = dashes(group.key, group.place)
-        line_and_band(ax, at_settings(values), style, ink=ink, **points)
+        drawn = line(group.key, group.place, group.of) | {"markevery": None}
+        line_and_band(ax, at_settings(values), label=group.label, **drawn)
 
 
 def value_of(record: Record, setting: str) -> float:

@@ -1,13 +1,14 @@
 """Grids of sampled images per sampler: Figures 8 and 9 of Zhang et al. (2022)."""
 
 import math
+from collections.abc import Iterable
 
 import numpy as np
 from matplotlib.figure import Figure
 
-from latticework.experiments.results.grouping import groups, in_order
+from latticework.experiments.results.grouping import Group, groups, in_order
 from latticework.experiments.results.record import Record
-from latticework.experiments.results.style import new_figure
+from latticework.experiments.results.style import explain, new_figure, seeds, wrapped
 
 
 def samples(records: list[Record], rows: int = 8) -> Figure:
@@ -18,12 +19,13 @@ def samples(records: list[Record], rows: int = 8) -> Figure:
     found = groups(record for record in records if record.has("last"))
     if not found:
         raise LookupError("no record holds the chains' last states")
-    figure, panels = new_figure(len(found), width=2.2, height=2.4)
-    for ax, group in zip(np.atleast_1d(panels), found, strict=True):
+    figure, panels = wrapped(len(found), across=3, width=2.2, height=2.4)
+    for ax, group in zip(panels, found, strict=True):
         image = tile(group.records[0].arrays("last")["x"], rows)
         ax.imshow(image, cmap="gray", interpolation="nearest")
         ax.set_title(group.label.replace(", ", ",\n"), fontsize=9)
         ax.set_axis_off()
+    explain(figure, f"Last states of {rows * rows} chains, {seeds(_first(found))}.")
     return figure
 
 
@@ -60,7 +62,14 @@ def grid(records: list[Record], rows: str, side: int = 6) -> Figure:
                 ax.imshow(image, cmap="gray", interpolation="nearest")
     for ax, label in zip(panels[0], columns, strict=True):
         ax.set_title(label.replace(", ", ",\n"), fontsize=9)
+    shown = _first(group for line in found.values() for group in line.values())
+    explain(figure, f"Last states of {side * side} chains, {seeds(shown)}.")
     return figure
+
+
+def _first(found: Iterable[Group]) -> list[Record]:
+    """The record of each group that is shown."""
+    return [group.records[0] for group in found]
 
 
 def tile(x: np.ndarray, rows: int) -> np.ndarray:

@@ -10,9 +10,19 @@ from matplotlib.figure import Figure
 from latticework.experiments.figures.band import band
 from latticework.experiments.results.grouping import alone, by_setting, groups, named
 from latticework.experiments.results.record import Record
-from latticework.experiments.results.style import colour, label, new_figure
-
-LINES = ("-", "--", ":", "-.")
+from latticework.experiments.results.style import (
+    DASHES,
+    colour,
+    explain,
+    key_of_dashes,
+    label,
+    line,
+    new_figure,
+    seeds,
+    series,
+    spread_over,
+    wrapped,
+)
 
 
 def curves(records: list[Record], panels: str | None = None, lines: str | None = None) -> Figure:
@@ -28,30 +38,35 @@ def curves(records: list[Record], panels: str | None = None, lines: str | None =
     if not records:
         raise LookupError("no record holds an ISL curve; run task=isl")
     split = _grouped(records, panels)
-    figure, axes = new_figure(len(split))
-    for ax, (title, part) in zip(np.atleast_1d(axes), split.items(), strict=True):
-        for (value, some), style in zip(_grouped(part, lines).items(), LINES, strict=False):
+    own_beta = False
+    figure, axes = wrapped(len(split))
+    for ax, (title, part) in zip(axes, split.items(), strict=True):
+        for (value, some), dash in zip(_grouped(part, lines).items(), DASHES, strict=False):
             for group in groups(some):
                 ink, runs = colour(group.key, group.place, group.of), group.records
+                style = line(group.key, group.place, group.of) | {"markersize": 4}
+                style |= {} if lines is None else {"linestyle": dash}
                 text = named(named(label(group.key), value), group.differs)
                 rows = min(len(run.metrics) for run in runs)
                 size = runs[0].metrics["step"][:rows]
                 score = np.array([run.metrics["isl"][:rows] for run in runs])
-                ax.plot(size, score.mean(0), style, color=ink, label=text, linewidth=1.4)
-                band(ax, size, score.min(0), score.max(0), ink, alpha=0.15)
+                (drawn,) = ax.plot(size, score.mean(0), label=text, linewidth=1.4, **style)
+                band(ax, drawn, score.min(0), score.max(0))
                 if all("isl_own_beta" in run.metrics for run in runs):
                     own = np.mean([run.metrics["isl_own_beta"][:rows] for run in runs], axis=0)
-                    ax.plot(size, own, ":", color=ink, linewidth=0.8)
+                    ax.plot(size, own, ":", color=ink, linewidth=0.8, label=f"_{text}, own beta")
+                    own_beta = True
         for some in by_setting(part, ["sampler", "task.pretrain", "task.start"]):
             parzen = some[0].arrays("parzen")
-            centres = {"color": "black", "linewidth": 0.8}
+            centres: dict[str, Any] = {"color": "black", "linewidth": 0.8}
             ax.plot(parzen["size"], parzen["isl"], label="training set", **centres)
-            ax.axhline(parzen["isl"][-1], linestyle=":", **centres)
+            ax.axhline(parzen["isl"][-1], linestyle=":", label="all training rows", **centres)
         ax.set_xscale("log")
         ax.set_xlabel("samples", fontsize=9)
         ax.set_title(title, fontsize=9)
-    np.atleast_1d(axes)[0].set_ylabel("ISL of the test set (nats)", fontsize=9)
-    np.atleast_1d(axes)[-1].legend(frameon=False, fontsize=7)
+    axes[0].set_ylabel("ISL of the test set (nats)", fontsize=9)
+    thin = {"beta chosen for each number of samples": ":"} if own_beta else {}
+    explain(figure, spread_over(records, "smallest to largest"), key_of_dashes(**thin))
     return figure
 
 
@@ -65,17 +80,20 @@ def training(records: list[Record], lines: str, panels: str | None = None) -> Fi
     if not records:
         raise LookupError("no record holds an ISL; run task=train_rbm")
     split = _grouped(records, panels)
-    figure, axes = new_figure(len(split))
-    for ax, (title, part) in zip(np.atleast_1d(axes), split.items(), strict=True):
+    figure, axes = wrapped(len(split))
+    order: dict[str, int] = {}  # of the names, the same in all panels
+    for ax, (title, part) in zip(axes, split.items(), strict=True):
         values = [(v, group) for v, some in _grouped(part, lines).items() for group in groups(some)]
-        for i, (value, group) in enumerate(values):
+        for value, group in values:
             score = np.mean([run.metrics["isl"] for run in group.records], axis=0)
             text, step = named(value, group.differs), group.records[0].metrics["step"]
-            ax.plot(step, score, label=text, color=f"C{i}", linewidth=1.4)
+            number = order.setdefault(text, len(order))
+            style = {"linewidth": 1.4, "markersize": 4, **series(number)}
+            ax.plot(step, score, label=text, **style)
         ax.set_xlabel("epochs", fontsize=9)
         ax.set_title(title, fontsize=9)
-    np.atleast_1d(axes)[0].set_ylabel("ISL of the validation set (nats)", fontsize=9)
-    np.atleast_1d(axes)[-1].legend(frameon=False, fontsize=7)
+    axes[0].set_ylabel("ISL of the validation set (nats)", fontsize=9)
+    explain(figure, f"Mean over {seeds(records)}; no band.")
     return figure
 
 
@@ -103,6 +121,7 @@ def sequences(records: list[Record], rows: int = 5, columns: int = 20) -> Figure
         ax.imshow(grid, cmap="gray_r", interpolation="nearest")
         ax.set_title(group.label, fontsize=8, loc="left")
         ax.set_axis_off()
+    explain(figure, f"One chain, {seeds([group.records[0] for group in found])}.")
     return figure
 
 
@@ -113,8 +132,8 @@ def cost(records: list[Record], panels: str | None = None) -> Figure:
     """
     records = [record for record in records if "seconds_per_step" in record.document]
     split = _grouped(records, panels)
-    figure, axes = new_figure(max(len(split), 1))
-    for ax, (title, part) in zip(np.atleast_1d(axes), split.items(), strict=True):
+    figure, axes = wrapped(max(len(split), 1))
+    for ax, (title, part) in zip(axes, split.items(), strict=len(split) > 0):
         found = groups(part)
         seconds = [
             float(np.median([record.document["seconds_per_step"] for record in group.records]))
@@ -134,6 +153,7 @@ def cost(records: list[Record], panels: str | None = None) -> Figure:
         ax.margins(x=0.4)
         ax.set_xlabel("time per sample / block Gibbs", fontsize=9)
         ax.set_title(title, fontsize=9)
+    explain(figure, f"Median over {seeds(records)}.")
     return figure
 
 

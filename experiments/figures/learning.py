@@ -1,13 +1,12 @@
 """The accuracy of a model learned with each sampler: Figure 5 of Zhang et al. (2022)."""
 
-from typing import Any
-
 from matplotlib.figure import Figure
 
 from latticework.experiments.figures import curves, finals
 from latticework.experiments.results.grouping import groups
+from latticework.experiments.results.published import printed
 from latticework.experiments.results.record import Record
-from latticework.experiments.results.style import new_figure
+from latticework.experiments.results.style import explain, new_figure, spread_over
 
 
 def learning(
@@ -17,12 +16,15 @@ def learning(
     setting: str,
     axis: str,
     shown: float | None = None,
+    paper: str | None = None,
 ) -> Figure:
     """`metric` against iterations, against seconds, and its final value against `setting`.
 
     `setting` is a dotted key of the configuration, labelled `axis`. The first two panels show the
     runs in which it equals `shown`; the default is the largest value that all samplers have. Lines
-    are means over seeds and bands one standard deviation. Raises LookupError if no record fits.
+    are means over seeds and bands one standard deviation. `paper` names an entry of published.yaml
+    with a `log_rmse` and the `seconds` in which DMALA reaches it, which a cross shows. Raises
+    LookupError if no record fits.
     """
     records = [record for record in records if metric in record.metrics]
     if not records:
@@ -40,8 +42,11 @@ def learning(
     finals.lines(panels[2], records, metric, setting)
     panels[2].set_xlabel(axis, fontsize=9)
     panels[0].set_ylabel(title, fontsize=9)
-    legend: dict[str, Any] = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)}
-    panels[2].legend(frameon=False, fontsize=7, **legend)  # the panel that holds every sampler
+    if paper is not None:
+        there = printed(paper, "seconds", "dmala"), printed(paper, "log_rmse")
+        cross = {"color": "black", "marker": "x", "linestyle": "none"}
+        panels[1].plot(*there, label="the paper: DULA, DMALA", **cross)
+    explain(figure, spread_over(records))
     return figure
 
 

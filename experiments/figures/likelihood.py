@@ -1,12 +1,23 @@
 """Diagnostics of annealed importance sampling: the effective sample size along the path."""
 
-import numpy as np
+from typing import Any
+
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from latticework.experiments.results.grouping import Group, groups
 from latticework.experiments.results.record import Record
-from latticework.experiments.results.style import colour, label, new_figure, sampler_key
+from latticework.experiments.results.style import (
+    explain,
+    key_of_dashes,
+    label,
+    sampler_key,
+    seeds,
+    series,
+    wrapped,
+)
+
+DIRECTIONS = {"forward_AIS": "-", "reverse_AIS": "--"}
 
 
 def progress(records: list[Record]) -> Figure:
@@ -18,25 +29,27 @@ def progress(records: list[Record]) -> Figure:
     if not records:
         raise LookupError("no record has the effective number of chains; run task=ais")
     keys = list(dict.fromkeys(group.key for group in groups(records)))
-    figure, axes = new_figure(len(keys))
-    for ax, key in zip(np.atleast_1d(axes), keys, strict=True):
-        found = groups(record for record in records if sampler_key(record) == key)
-        for group in found:
-            _lines(ax, group)
-        if len(found) > 1:
-            ax.legend(frameon=False, fontsize=7)
+    figure, axes = wrapped(len(keys))
+    order: dict[str, int] = {}  # of the settings, the same in all panels
+    for ax, key in zip(axes, keys, strict=True):
+        for group in groups(record for record in records if sampler_key(record) == key):
+            _lines(ax, group, series(order.setdefault(group.differs, len(order))))
         ax.set_title(label(key), fontsize=9)
         ax.set_xlabel("beta", fontsize=9)
         ax.set_ylim(0, 1.02)
-    np.atleast_1d(axes)[0].set_ylabel("effective fraction of chains", fontsize=9)
+    axes[0].set_ylabel("effective fraction of chains", fontsize=9)
+    explain(figure, f"One line a run, {seeds(records)}.", key_of_dashes(**DIRECTIONS))
     return figure
 
 
-def _lines(ax: Axes, group: Group) -> None:
-    ink, text = colour(group.key, group.place, group.of), group.differs
+def _lines(ax: Axes, group: Group, style: dict[str, Any]) -> None:
+    points = style | {"markersize": 4, "linewidth": 1.2}
+    forth, back = DIRECTIONS.values()
     for record in group.records:
-        directions = ((1, "-", record.budget.chains), (0, "--", record.config["task"]["back"]))
-        for forward, style, chains in directions:
+        directions = ((1, forth, record.budget.chains), (0, back, record.config["task"]["back"]))
+        for forward, dash, chains in directions:
             part = record.metrics[record.metrics["forward"] == forward]
-            name = text if forward and record is group.records[0] else None
-            ax.plot(part["beta"], part["ess"] / chains, style, color=ink, label=name, linewidth=1.2)
+            first = forward and record is group.records[0]
+            way = "forward" if forward else "reverse"
+            name = group.differs if first else f"_{group.differs} {way} {record.config['seed']}"
+            ax.plot(part["beta"], part["ess"] / chains, linestyle=dash, label=name, **points)

@@ -3,7 +3,7 @@
 import pandas as pd
 from matplotlib.figure import Figure
 
-from latticework.experiments.results.style import SAMPLERS, colour, new_figure
+from latticework.experiments.results.style import explain, look, new_figure
 
 UNITS = {"second": "effective samples a second", "evaluation": "effective samples an evaluation"}
 
@@ -19,9 +19,10 @@ def race(table: pd.DataFrame, title: str) -> Figure:
         for place, row in enumerate(shown.to_dict("records")):
             mean, low, high = (row[f"ess_per_{unit}{part}"] for part in ("", "_low", "_high"))
             error = [[mean - low], [high - mean]]
-            own = colour((row["sampler"], 0))
-            ax.errorbar(mean, place, xerr=error, fmt="o", color=own, capsize=3, markersize=5)
-        names = [SAMPLERS.get(name, ("", name, ""))[1] for name in shown["sampler"]]
+            own = look(row["sampler"])
+            style = {"color": own.colour, "marker": own.marker, "markersize": 5, "capsize": 3}
+            ax.errorbar(mean, place, xerr=error, linestyle="none", **style)
+        names = [look(name).label for name in shown["sampler"]]
         labels = [f"{rank}  {name}" for rank, name in zip(shown["rank"], names, strict=True)]
         ax.set_yticks(range(len(shown)), labels if ax is axes[0] else [])
         ax.set_ylim(-0.6, max(1, len(shown)) - 0.4)
@@ -31,4 +32,5 @@ def race(table: pd.DataFrame, title: str) -> Figure:
         ax.set_xlabel(label, fontsize=8)
         ax.grid(axis="x", linewidth=0.4)
     figure.suptitle(title, fontsize=9)
+    explain(figure, "Mean over seeds; bar: its interval.")
     return figure

@@ -18,7 +18,7 @@ from optuna.importance import FanovaImportanceEvaluator, get_param_importances
 
 from latticework.experiments.results.grouping import groups
 from latticework.experiments.results.record import Record
-from latticework.experiments.results.style import colour, new_figure
+from latticework.experiments.results.style import colour, explain, look, new_figure, seeds
 
 FEWEST = 2  # trials of which an importance can be computed
 
@@ -36,12 +36,13 @@ def history(records: list[Record]) -> Figure:
         lowest = study.direction == optuna.study.StudyDirection.MINIMIZE
         best = (np.minimum if lowest else np.maximum).accumulate(values)
         trials = range(1, len(values) + 1)
-        ax.plot(trials, values, "o", color=shade, markersize=3, alpha=0.6)
+        dots = {"color": shade, "marker": look(key[0]).marker, "linestyle": "none"}
+        ax.plot(trials, values, markersize=3, **dots)
         ax.plot(trials, best, color=shade, drawstyle="steps-post", label=name)
     ax.xaxis.get_major_locator().set_params(integer=True)
     ax.set_xlabel("trial", fontsize=9)
     ax.set_ylabel(_aim(records), fontsize=9)
-    ax.legend(fontsize=8, frameon=False)
+    explain(figure, f"Dots: trials; lines: the best so far. {seeds(records)}.")
     return figure
 
 

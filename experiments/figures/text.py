@@ -17,10 +17,10 @@ from latticework.experiments.results.record import Record
 from latticework.experiments.results.style import label
 from latticework.experiments.tables.infilling import by_language, filled
 
-COLOURS = {"given": "#222222", "written": "#0072B2", "repeated": "#D55E00"}
+COLOURS = {"given": "#222222", "written": "#0072B2", "repeated": "#B04600"}
 WIDTH = 104  # characters of a line
 STYLE = """body {font: 15px/1.5 sans-serif; max-width: 60em; margin: 2em auto; color: #222}
-.written {color: #0072B2} .repeated {color: #D55E00; text-decoration: underline}
+.written {color: #0072B2} .repeated {color: #B04600; text-decoration: underline}
 h3 {margin-bottom: 0} p {margin: .2em 0} .source {color: #666}"""
 
 
@@ -143,6 +143,7 @@ def _draw(parts: Sequence[tuple[str, dict[str, dict[str, Any]]]], each: int, tit
                 word.text,
                 color=COLOURS[word.kind],
                 family="monospace",
+                weight="bold" if word.kind == "repeated" else "normal",
                 fontsize=9,
                 parse_math=False,
             )

@@ -12,13 +12,22 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from latticework.experiments.figures.band import Means, band, line_and_band
+from latticework.experiments.figures.band import Means, band, line_and_band, remember
 from latticework.experiments.results.grouping import alone, by_sampler, groups
 from latticework.experiments.results.record import Record
-from latticework.experiments.results.style import colour, label, new_figure
-
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9")
-GREY = "#888888"
+from latticework.experiments.results.style import (
+    GREY,
+    INKS,
+    colour,
+    explain,
+    key_of_dashes,
+    label,
+    line,
+    new_figure,
+    seeds,
+    series,
+    spread_over,
+)
 
 
 def _table(records: list[Record], column: str) -> pd.DataFrame:
@@ -33,7 +42,9 @@ def _dots(ax: Axes, table: pd.DataFrame, x: str, **style: Any) -> None:
     """Mean and standard deviation over seeds of `simulated`."""
     found = table.dropna(subset="simulated").groupby(x)["simulated"].agg(["mean", "std"])
     spread = found["std"].fillna(0)
-    ax.errorbar(found.index, found["mean"], yerr=spread, fmt="o", markersize=3.5, **style)
+    look = {"marker": "o", "markersize": 3.5, "linestyle": "none", **style}
+    bars = ax.errorbar(found.index, found["mean"], yerr=spread, **look)
+    remember(bars.lines[0], found["mean"] - spread, found["mean"] + spread)
 
 
 def bias_against_step_size(records: list[Record]) -> Figure:
@@ -46,27 +57,28 @@ def bias_against_step_size(records: list[Record]) -> Figure:
     alpha = one["step_size"] / one["unit"]
     left.plot(alpha, one["exact"], color="black", lw=1.4, label="enumerated")
     every = pd.concat(units.values()).assign(alpha=lambda t: t["step_size"] / t["unit"])
-    _dots(left, every, "alpha", color=COLOURS[0], label="simulated, with spread over seeds")
+    _dots(left, every, "alpha", color=INKS[0], label="simulated, with spread over seeds")
     noise = every.dropna(subset="noise").groupby("alpha")["noise"].mean()
     left.plot(noise.index, noise, ":", color=GREY, lw=1, label="distance due to sampling noise")
-    left.plot(alpha, one["repaired"], "--", color=COLOURS[2], lw=1, label="bound, any coordinates")
-    for (unit, table), tint in zip(units.items(), COLOURS, strict=False):
+    left.plot(alpha, one["repaired"], "-.", color=INKS[2], lw=1, label="bound, any coordinates")
+    for number, (unit, table) in enumerate(units.items()):
+        style = {**series(number), "markersize": 4, "linewidth": 1}
         exact = table.groupby("step_size").first().reset_index()
         name = _coordinates(unit)
         scaled = exact["step_size"] / unit
-        left.plot(scaled, exact["theorem"], "--", color=tint, lw=1, label=f"Theorem 5.1 on {name}")
+        left.plot(scaled, exact["theorem"], "--", **style, label=f"Theorem 5.1 on {name}")
         slopes = [r.document["slope"] for r in records if r.metrics["unit"][0] == unit]
         rate = 1 / (2 * exact["step_size"])
         text = f"{name}: slope {np.mean(slopes):.3f}"
-        right.plot(rate, np.log(exact["closed_form"]), color=tint, lw=1.4, label=text)
-        right.plot(rate, np.log(exact["theorem"]), "--", color=tint, lw=1)
+        right.plot(rate, np.log(exact["closed_form"]), label=text, **{**style, "linewidth": 1.4})
+        right.plot(rate, np.log(exact["theorem"]), "--", label=f"_{name}: Theorem 5.1", **style)
     left.set(xscale="log", yscale="log", ylim=(1e-12, 100))
     left.set_xlabel(r"step size $\alpha$ on {0, 1} ($4\alpha$ on {-1, 1})", fontsize=9)
     left.set_ylabel(r"$\|\pi_\alpha - \pi\|_1$", fontsize=9)
     right.set_xlabel(r"$1 / (2 \alpha)$, $\alpha$ in the coordinates' own units", fontsize=9)
-    right.set_ylabel(r"$\log \|\pi_\alpha - \pi\|_1$ (dashed: Theorem 5.1)", fontsize=9)
-    for ax in (left, right):
-        ax.legend(frameon=False, fontsize=7)
+    right.set_ylabel(r"$\log \|\pi_\alpha - \pi\|_1$", fontsize=9)
+    note = f"Lines are exact; simulations have {seeds(records)}."
+    explain(figure, note, key_of_dashes(**{"Theorem 5.1": "--"}))
     return figure
 
 
@@ -89,22 +101,23 @@ def bias_against_epsilon(records: list[Record]) -> Figure:
     for ax, ((a, b), tables) in zip(np.atleast_1d(axes), ordered, strict=True):
         curves = pd.concat(tables).groupby(["unit", "step_size"])
         for number, ((unit, alpha), table) in enumerate(curves):
-            exact, tint = table.groupby("epsilon").first(), COLOURS[number]
-            text = rf"DULA, $\alpha = {alpha / unit:g}$"
+            exact, style = table.groupby("epsilon").first(), series(number)
+            text = rf"DULA, $\alpha$ = {alpha / unit:g}"
             width = 1.2 + 1.5 * (len(curves) - number - 1)  # curves that agree stay visible
-            ax.plot(exact.index, exact["exact"], color=tint, lw=width, label=text)
-            ax.plot(exact.index, exact["theorem"], "--", color=tint, lw=0.8)
-            _dots(ax, table, "epsilon", color=tint)
-        worst = max(table["adjusted"].max() for table in tables)
-        ax.plot([], [], "--", color=GREY, lw=0.8, label="Theorem 5.2, its proof's constants")
-        ax.plot([], [], "o", color=GREY, markersize=3.5, label="simulated")
-        ax.plot([], [], " ", label=f"DMALA, enumerated: at most {worst:.0e}")
+            ax.plot(exact.index, exact["exact"], lw=width, label=text, color=style["color"])
+            thin = {"lw": 0.8, "color": style["color"], "label": f"_{text}, Theorem 5.2"}
+            ax.plot(exact.index, exact["theorem"], "--", **thin)
+            dots = {"marker": style["marker"], "label": f"_{text}, simulated"}
+            _dots(ax, table, "epsilon", color=style["color"], **dots)
         ax.set(xscale="log", yscale="log", ylim=(3e-4, 300), title=f"a = {a:g}, b = {b:g}")
         ax.title.set_fontsize(9)
         ax.set_xlabel(r"$\epsilon$", fontsize=9)
-        ax.legend(frameon=False, fontsize=6.5, loc="upper left", ncols=2)
     first = np.atleast_1d(axes)[0]
     first.set_ylabel(r"$\|\pi_\alpha - \pi\|_1$ ($\alpha$ in {0, 1} units)", fontsize=9)
+    worst = max(table["adjusted"].max() for tables in panels.values() for table in tables)
+    note = f"Lines are exact; markers are simulated, with the spread over {seeds(records)}."
+    note += f" The enumerated bias of DMALA is at most {worst:.0e}."
+    explain(figure, note, key_of_dashes(**{"Theorem 5.2, its proof's constants": "--"}))
     return figure
 
 
@@ -114,27 +127,29 @@ def proposal_bias(
     """Theorem 6.1: |E[q-hat_i] - q_i|_1 and its bounds against sigma and against 1 / (2 alpha)."""
     table = _table(alone(r for r in records if "with_half" in r.metrics), "with_half")
     figure, (left, right) = new_figure(2, width=4.0, height=3.2)
-    for alpha, tint in zip(step_sizes, COLOURS, strict=False):
+    for number, alpha in enumerate(step_sizes):
         rows = table[table["step_size"] == alpha].sort_values("sigma")
-        left.plot(rows["sigma"], rows["bias"], color=tint, label=rf"$\alpha = {alpha:g}$")
-        left.plot(rows["sigma"], rows["theorem"], "--", color=tint, lw=0.8)
-        left.plot(rows["sigma"], rows["with_half"], ":", color=tint, lw=0.8)
-    for sigma, tint in zip(deviations, COLOURS, strict=False):
+        _with_bounds(left, rows["sigma"], rows, rf"$\alpha$ = {alpha:g}", number)
+    for number, sigma in enumerate(deviations, len(step_sizes)):
         rows = table[table["sigma"] == sigma].sort_values("step_size")
         rate = 1 / (2 * rows["step_size"])
-        right.plot(rate, rows["bias"], color=tint, label=rf"$\sigma = {sigma:g}$")
-        right.plot(rate, rows["theorem"], "--", color=tint, lw=0.8)
-        right.plot(rate, rows["with_half"], ":", color=tint, lw=0.8)
-    left.plot([], [], "--", color=GREY, lw=0.8, label="Theorem 6.1")
-    left.plot([], [], ":", color=GREY, lw=0.8, label="Theorem 6.1 with Eq. (2)'s 1/2")
+        _with_bounds(right, rate, rows, rf"$\sigma$ = {sigma:g}", number)
     left.set(xscale="log", yscale="log", ylim=(1e-9, 1e6))
     right.set(yscale="log")
     left.set_xlabel(r"standard deviation of the gradient, $\sigma$", fontsize=9)
     right.set_xlabel(r"$1 / (2 \alpha)$", fontsize=9)
     left.set_ylabel(r"largest $\|E[\hat q_i] - q_i\|_1$", fontsize=9)
-    for ax in (left, right):
-        ax.legend(frameon=False, fontsize=7, ncols=2, loc="upper right")
+    bounds = {"Theorem 6.1": "--", "Theorem 6.1 with Eq. (2)'s 1/2": ":"}
+    explain(figure, "Exact: no seeds, no bands.", key_of_dashes(**bounds))
     return figure
+
+
+def _with_bounds(ax: Axes, x: pd.Series, rows: pd.DataFrame, text: str, number: int) -> None:
+    """The bias against `x` as a solid line, and its two bounds."""
+    style = {**series(number), "markersize": 4}
+    ax.plot(x, rows["bias"], label=text, **style)
+    ax.plot(x, rows["theorem"], "--", lw=0.8, label=f"_{text}, Theorem 6.1", **style)
+    ax.plot(x, rows["with_half"], ":", lw=0.8, label=f"_{text}, with 1/2", **style)
 
 
 def preconditioning(records: list[Record]) -> Figure:
@@ -149,25 +164,26 @@ def preconditioning(records: list[Record]) -> Figure:
         plain = last[last["power"] == 0].groupby("step_size").first()
         shift = 1.06**number  # keeps equal points visible
         x = plain.index * shift
-        left.plot(x, plain["log_rmse"], "o-", color=tint, ms=3, label=f"{name}, every step")
-        band(left, x, plain["log_rmse_low"], plain["log_rmse_high"], tint)
-        left.plot(x, plain["thinned"], "s--", color=tint, ms=3, label=f"{name}, every other step")
-        for power, dash in ((1, "-"), (2, ":")):
+        dots = {"color": tint, "marker": line(key)["marker"], "markersize": 4}
+        (drawn,) = left.plot(x, plain["log_rmse"], label=f"{name}, every step", **dots)
+        band(left, drawn, plain["log_rmse_low"], plain["log_rmse_high"])
+        left.plot(x, plain["thinned"], "--", label=f"{name}, every other step", **dots)
+        for power, dash in ((1, "-."), (2, ":")):
             scaled = table[table["power"] == power].set_index("step")
-            text = f"{name}, preconditioned, $2 \\alpha g{'^2' if power == 2 else ''}$"
-            right.plot(scaled["log_rmse"], dash, color=tint, label=text, lw=1.4)
-            band(right, scaled.index, scaled["log_rmse_low"], scaled["log_rmse_high"], tint)
-            left.axhline(scaled["log_rmse"].iloc[-1], color=tint, ls=dash, lw=0.8, label=text)
+            text = f"{name}, preconditioned, $2\\alpha{{}}g{'^2' if power == 2 else ''}$"
+            thick = {"lw": 1.4, "markevery": 0.1, **dots}
+            (drawn,) = right.plot(scaled["log_rmse"], dash, label=text, **thick)
+            band(right, drawn, scaled["log_rmse_low"], scaled["log_rmse_high"])
+            left.axhline(scaled["log_rmse"].iloc[-1], color=tint, ls=dash, lw=0.8)
     steps = np.array(sorted(table["step"].unique()))
     right.plot(steps, -np.log(steps) / 2, color="black", lw=0.8, label="independent draws")
     for ax in (left, right):
-        ax.axhline(math.log(0.5) / 2, color=GREY, lw=0.8, ls="-.", label="one of two sites stuck")
+        ax.axhline(math.log(0.5) / 2, color=GREY, lw=0.8, label="one of two sites stuck")
         ax.set_xscale("log")
     left.set_xlabel(r"step size $\alpha$ without preconditioner", fontsize=9)
     right.set_xlabel("iterations", fontsize=9)
     left.set_ylabel("log RMSE of the mean", fontsize=9)
-    for ax in (left, right):
-        ax.legend(frameon=False, fontsize=6.5)
+    explain(figure, f"One run, {seeds(records)}; band: the middle 80 % of the chains.")
     return figure
 
 
@@ -182,32 +198,35 @@ def law_against_iterations(records: list[Record]) -> Figure:
             sizes.setdefault(record.document["states"], []).append(record)
     if not sizes:
         raise LookupError("no record holds the column to_unadjusted")
-    figure, axes = new_figure(2 * len(sizes), width=3.2, height=3.0)
+    figure, axes = new_figure(2, rows=len(sizes))
     for (joint, marginal), (states, some) in zip(
         axes.reshape(-1, 2), sorted(sizes.items()), strict=True
     ):
         for group in groups(some):
-            tint, name = colour(group.key, group.place, group.of), group.label
+            style, name = line(group.key, group.place, group.of), group.label
             table = _table(group.records, "total_variation")
-            _band(joint, table, "total_variation", "-", tint, name)
-            _band(marginal, table, "marginal_error", "-", tint, name)
+            _band(joint, table, "total_variation", name, style)
+            _band(marginal, table, "marginal_error", name, style)
             if group.key[0] == "dula":
-                _band(joint, table, "to_unadjusted", "--", tint, f"{name}, to its own law")
+                dashed = {**style, "linestyle": "--"}
+                _band(joint, table, "to_unadjusted", f"{name}, to its own law", dashed)
                 own = group.records[0].document["unadjusted_bias"]
-                joint.axhline(own, color=tint, ls=":", lw=1, label=f"{name}'s own law")
-        joint.plot(table.groupby("step")["independent"].mean(), "k", lw=0.8, label="independent")
+                joint.axhline(own, color=style["color"], ls=":", label=f"{name}'s own law")
+        joint.plot(
+            table.groupby("step")["independent"].mean(), "k", lw=0.8, label="independent draws"
+        )
         for ax in (joint, marginal):
             ax.set(xscale="log", yscale="log", title=f"{states} states")
             ax.title.set_fontsize(9)
             ax.set_xlabel("iterations", fontsize=9)
         joint.set_ylabel("total variation to the target", fontsize=9)
         marginal.set_ylabel("largest error of a marginal", fontsize=9)
-    axes[0].legend(frameon=False, fontsize=6.5)
+    explain(figure, spread_over([record for some in sizes.values() for record in some]))
     return figure
 
 
-def _band(ax: Axes, table: pd.DataFrame, column: str, dash: str, tint: str, text: str) -> None:
+def _band(ax: Axes, table: pd.DataFrame, column: str, text: str, style: dict[str, Any]) -> None:
     """Mean over seeds of a column against steps, and one standard deviation."""
     found = table.groupby("step")[column].agg(["mean", "std"]).fillna(0)
     means = Means(found.index.to_numpy(), found["mean"].to_numpy(), found["std"].to_numpy())
-    line_and_band(ax, means, dash, ink=tint, label=text)
+    line_and_band(ax, means, label=text, **style)

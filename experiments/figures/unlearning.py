@@ -5,7 +5,7 @@ from matplotlib.figure import Figure
 
 from latticework.experiments.results.grouping import groups, named
 from latticework.experiments.results.record import Record
-from latticework.experiments.results.style import new_figure
+from latticework.experiments.results.style import explain, key_of_dashes, new_figure, series
 
 
 def unlearning(records: list[Record]) -> Figure:
@@ -24,14 +24,15 @@ def unlearning(records: list[Record]) -> Figure:
     }
     for i, (text, record) in enumerate(chains.items()):
         metrics, mixing = record.metrics, record.arrays("mixing")
-        left.plot(metrics["lambda"], metrics["second_eigenvalue"], color=f"C{i}", label=text)
+        left.plot(metrics["lambda"], metrics["second_eigenvalue"], label=text, **series(i))
         for name, style in (("chain", "-"), ("staying_less", "--")):
-            right.plot(np.maximum(mixing[name], 1e-16), style, color=f"C{i}", linewidth=1.4)
+            look = {"label": f"_{text}, {name}", "linewidth": 1.4, **series(i)}
+            right.plot(np.maximum(mixing[name], 1e-16), style, **look)
     left.set_xlabel(r"$\lambda$", fontsize=9)
     left.set_ylabel(r"second eigenvalue of $A_\lambda$", fontsize=9)
-    left.legend(frameon=False, fontsize=7)
     right.set_yscale("log")
     right.set_xlabel("steps", fontsize=9)
     right.set_ylabel("total variation to the stationary law", fontsize=9)
-    right.set_title(r"solid $\lambda = 0$, dashed the largest", fontsize=8)
+    dashes = key_of_dashes(**{r"$\lambda = 0$": "-", r"the largest $\lambda$": "--"})
+    explain(figure, "Exact: no seeds, no bands.", dashes)
     return figure

@@ -33,9 +33,10 @@ def refresh(root: Path = ROOT, bundles: Path = BUNDLES) -> list[Path]:
                 target = results / f"{stem(section.exhibit, part.experiment, picture.name)}.png"
                 target.write_bytes(picture.png)
                 written.append(target)
-                if picture.html:
-                    written.append(target.with_suffix(".html"))
-                    written[-1].write_text(picture.html, encoding="utf-8")
+                for suffix, text in ((".csv", picture.csv), (".html", picture.html)):
+                    if text:
+                        written.append(target.with_suffix(suffix))
+                        written[-1].write_text(text, encoding="utf-8")
             for name, frame in part.drawn.tables:
                 file = results / f"{stem(section.exhibit, part.experiment, name)}.csv"
                 written += write(frame, file)

@@ -9,9 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from joblib import Memory
 from omegaconf import DictConfig
 
 from latticework.experiments.claims.ledger import Pool
+from latticework.experiments.report.kept import memory, stamp
 from latticework.experiments.report.sweeps import declared, exists
 from latticework.experiments.results.grouping import once
 from latticework.experiments.results.record import BUNDLES, Record, load_all
@@ -33,6 +35,11 @@ class Holding:
     failed: dict[str, str] = field(default_factory=dict)  # run: the first line of its error
     stopped: list[str] = field(default_factory=list)  # begun and not finished
     done: frozenset[str] = frozenset()  # those of `runs` that have a record
+
+    @property
+    def stamp(self) -> str:
+        """Changes with whatever decides what is drawn of the holding."""
+        return f"{self.experiment} {self.scale} {stamp(self.shown)}"
 
     @property
     def missing(self) -> list[str]:
@@ -70,10 +77,12 @@ def holding(
     outputs: Path | None,
     also: Sequence[Sequence[str]] = (),
     bundles: Path = BUNDLES,
+    kept: Memory | None = None,
 ) -> Holding | None:
     """The runs in `outputs`; if none finished there, those of the bundle (paper scale only).
 
-    None if there is no trace of the experiment. With `outputs=None`, only the bundle is read.
+    None if there is no trace of the experiment. With `outputs=None`, only the bundle is read. How
+    the records were sorted into those that count and others is kept in `kept`.
     """
     folder = None if outputs is None else outputs / experiment / scale
     bundle = bundles / f"{experiment}.zip"
@@ -86,12 +95,29 @@ def holding(
     failed, stopped = _unfinished(folder) if folder is not None else ({}, [])
     if not (found or failed or stopped):
         return None
-    sweep = declared(experiment, scale, also)
-    mine, others = sweep.divided(once(found))
+    sort = (kept or memory(None)).cache(_sorted, ignore=["found"])
+    config, runs, places, done = sort(experiment, scale, also, found, stamp(found))
+    mine, others = ([found[place] for place in some] for some in places)
+    return Holding(experiment, scale, config, place, runs, mine, others, failed, stopped, done)
+
+
+def _sorted(
+    experiment: str,
+    scale: str,
+    also: Sequence[Sequence[str]],
+    found: list[Record],
+    stamp: str,
+) -> tuple[DictConfig, tuple[str, ...], tuple[list[int], list[int]], frozenset[str]]:
+    """The sweep's configuration and runs; which of the records `found` count, which are others.
+
+    The last are the runs that have a record. `stamp` stands for the records where results are kept.
+    """
+    sweep, unique = declared(experiment, scale, also), once(found)
+    mine, others = sweep.divided(unique)
+    numbers = {id(record): number for number, record in enumerate(found)}
     done = frozenset().union(*(sweep.stands_for(record) or () for record in mine))
-    return Holding(
-        experiment, scale, sweep.config, place, sweep.runs, mine, others, failed, stopped, done
-    )  # fmt: skip
+    places = [numbers[id(record)] for record in mine], [numbers[id(record)] for record in others]
+    return sweep.config, sweep.runs, places, done
 
 
 def _finished(folder: Path) -> list[Record]:
@@ -119,6 +145,7 @@ def holdings(
     also: dict[str, list[list[str]]] | None = None,
     bundles: Path = BUNDLES,
     scales: Sequence[str] = SCALES,
+    kept: Memory | None = None,
 ) -> dict[str, list[Holding]]:
     """For each experiment, its holdings at all scales that have any, the best scale first."""
     result: dict[str, list[Holding]] = {}
@@ -126,7 +153,7 @@ def holdings(
         if not exists(name):
             continue
         extra = (also or {}).get(name, ())
-        found = [holding(name, scale, outputs, extra, bundles) for scale in scales]
+        found = [holding(name, scale, outputs, extra, bundles, kept) for scale in scales]
         result[name] = [one for one in found if one is not None]
     return result
 

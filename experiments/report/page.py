@@ -10,11 +10,12 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from latticework.experiments.claims.ledger import Entry
-from latticework.experiments.claims.verdict import Margin, Verdict
+from latticework.experiments.claims.verdict import Verdict
+from latticework.experiments.report.axis import axis, interval
 from latticework.experiments.report.view import Part, Report, cell, number, sort_key
+from latticework.experiments.results.estimate import csv
 
 HERE = Path(__file__).parent
-WIDTH, MIDDLE = 150, 8  # of the drawing of an interval
 
 
 def write(report: Report, folder: Path) -> tuple[Path, Path]:
@@ -35,7 +36,7 @@ def html(report: Report) -> str:
     """The HTML page. Images, style and script are embedded, so it loads no other file."""
     style, script = ((HERE / f"page.{suffix}").read_text() for suffix in ("css", "js"))
     template = _environment(escape=True).get_template("page.html.jinja")
-    return template.render(report=report, style=Markup(style), script=Markup(script))
+    return template.render(report=report, axis=axis(), style=Markup(style), script=Markup(script))
 
 
 def markdown(report: Report) -> str:
@@ -64,10 +65,11 @@ def _environment(*, escape: bool) -> Environment:
     )
     environment.filters |= {
         "anchor": lambda name: name.lower().replace(".", ""),
-        "base64": lambda content: base64.b64encode(content).decode(),
+        "address": _address,
         "cell": cell,
+        "csv": csv,
         "file": file_name,
-        "interval": _interval,
+        "interval": interval,
         "markdown": _markdown,
         "number": number,
         "order": lambda verdict: list(Verdict).index(verdict),
@@ -78,25 +80,10 @@ def _environment(*, escape: bool) -> Environment:
     return environment
 
 
-def _interval(margin: Margin) -> Markup:
-    """An SVG of the margin: a dot with its interval, and a line at zero."""
-    low, high = margin.interval()
-    known = not math.isinf(low)
-    if not math.isfinite(margin.mean):
-        return Markup("")
-    ends = (low, high, 0.0) if known else (margin.mean, 0.0)
-    reach = max(abs(end) for end in ends) * 1.08 or 1.0
-
-    def place(value: float) -> float:
-        return round(WIDTH / 2 * (1 + value / reach), 1)
-
-    bar = Markup('<line x1="{}" x2="{}" y1="{}" y2="{}" stroke="currentColor" stroke-width="3"/>')
-    drawn = bar.format(place(low), place(high), MIDDLE, MIDDLE) if known else Markup("")
-    return Markup(
-        '<svg viewBox="0 0 {} 16" role="img" aria-label="{}">'
-        '<line class="zero" x1="{}" x2="{}" y1="0" y2="16"/>{}'
-        '<circle cx="{}" cy="{}" r="4" fill="currentColor"/></svg>'
-    ).format(WIDTH, margin.text(), WIDTH / 2, WIDTH / 2, drawn, place(margin.mean), MIDDLE)
+def _address(content: bytes | str, kind: str) -> str:
+    """A data: address that holds `content` of the media type `kind`."""
+    raw = content.encode() if isinstance(content, str) else content
+    return f"data:{kind};base64,{base64.b64encode(raw).decode()}"
 
 
 def _strength(entry: Entry) -> str:

@@ -26,6 +26,7 @@ class Shown:
     command: str
     pictures: list[str]
     pages: list[str]
+    numbers: list[str]  # those of `pictures` with a CSV file
     tables: list[tuple[str, str]]  # name, Markdown
     facts: list[tuple[str, str]]
     problems: list[str]
@@ -88,6 +89,7 @@ def _shown(exhibit: Exhibit, part: Part, folder: Path) -> Shown:
         part.command,
         pictures,
         [name for name in pictures if (folder / f"{name}.html").exists()],
+        [name for name in pictures if (folder / f"{name}.csv").exists()],
         [(name, (folder / f"{name}.md").read_text().strip()) for name in tables],
         [fact for fact in part.facts if fact[0] not in HIDDEN],
         [text for text in part.problems if text not in part.drawn.wanting],

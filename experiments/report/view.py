@@ -19,9 +19,12 @@ from matplotlib.figure import Figure
 
 from latticework.experiments.claims.ledger import Entry, judge
 from latticework.experiments.claims.verdict import Verdict
+from latticework.experiments.report.deciding import deciding
 from latticework.experiments.report.draw import html_of, make_all, png
 from latticework.experiments.report.exhibits import Catalogue, Exhibit, catalogue
 from latticework.experiments.report.holdings import SCALES, Holding, command, holdings, pools
+from latticework.experiments.report.kept import memory, trim
+from latticework.experiments.report.plotted import csv
 from latticework.experiments.report.sweeps import exists
 from latticework.experiments.results.duration import duration
 from latticework.experiments.results.estimate import Estimate, number
@@ -39,6 +42,7 @@ class Picture:
     width: int
     height: int
     alt: str
+    csv: str = ""  # its numbers; none for images and text
     html: str = ""  # of a page of text
 
 
@@ -82,6 +86,7 @@ class Report:
     counts: dict[str, int]
     records: int
     commits: list[str]
+    deciding: dict[str, str]  # by claim, the command that would decide it
 
 
 def gather(
@@ -91,20 +96,24 @@ def gather(
     bundles: Path = BUNDLES,
     known: Catalogue | None = None,
     drawing: bool = True,
+    keep: Path | None = None,
 ) -> Report:
     """The report from the records in `outputs` and those committed in `bundles`.
 
-    With `drawing=False`, it has the ledger and the facts, but no figures or tables.
+    With `drawing=False`, it has the ledger and the facts, but no figures or tables. With a folder
+    `keep`, the figures of unchanged records are taken from there.
     """
-    known = known or catalogue()
-    held = holdings(known.experiments(), outputs, known.also, bundles, scales)
+    known, kept = known or catalogue(), memory(keep)
+    held = holdings(known.experiments(), outputs, known.also, bundles, scales, kept)
     entries = judge(pools(held))
+    drawer = kept.cache(draw, ignore=["held"])
     drawn = {
-        (one.experiment, one.scale): draw(one)
+        (one.experiment, one.scale): drawer(one, one.stamp)
         for some in held.values()
         for one in some
         if one.shown and drawing
     }
+    trim(kept)
     sections = [_section(exhibit, entries, held, drawn, known) for exhibit in known.exhibits]
     all_records = [r for some in held.values() for one in some for r in (*one.records, *one.others)]
     return Report(
@@ -114,11 +123,17 @@ def gather(
         counts={str(v): sum(entry.verdict is v for entry in entries) for v in Verdict},
         records=len(all_records),
         commits=sorted({_commit(record.document) for record in all_records}),
+        deciding={
+            e.claim.name: deciding(e, known.also.get(e.claim.experiment, ())) for e in entries
+        },
     )
 
 
-def draw(held: Holding) -> Drawn:
-    """Draw every figure and table of the experiment from the records to be shown."""
+def draw(held: Holding, stamp: str = "") -> Drawn:
+    """Draw every figure and table of the experiment from the records to be shown.
+
+    `stamp` stands for `held` where results are kept.
+    """
     made = Drawn()
     for name, _, content, wanting in make_all(held.config, held.shown):
         if isinstance(content, Figure):
@@ -132,23 +147,23 @@ def draw(held: Holding) -> Drawn:
 
 
 def picture(name: str, figure: Figure) -> Picture:
-    """The PNG of a figure, with what its axes and legends say as alternative text."""
+    """The PNG of a figure, with what its axes and its legend say as alternative text."""
     wide, tall = figure.get_size_inches() * DPI
     panels = []
     for ax in figure.axes:
         words = f"{ax.get_ylabel()} against {ax.get_xlabel()}" if ax.get_xlabel() else ""
         words = " ".join(filter(None, (ax.get_title() or ax.get_title("left"), words))).strip()
-        legend = ax.get_legend()
-        names = [text.get_text() for text in legend.texts] if legend else []
-        words += f" ({', '.join(names)})" if names else ""
         if words and words not in panels:
             panels.append(words)
+    for legend in figure.legends:
+        names = ", ".join(text.get_text() for text in legend.texts)
+        panels.append(f"{names}. {legend.get_title().get_text()}".lstrip(". "))
     if written := html_of(figure):  # its first words
         text = re.sub(r"<style>.*?</style>|<[^>]+>", " ", written, flags=re.DOTALL)
         panels.append(shorten(unescape(text), 600))
     alt = f"{name}. {'; '.join(panels)}".replace("$", "").replace("\\", "").replace("\n", " ")
     short = name.partition(": ")[2]
-    return Picture(short, png(figure, DPI), round(wide), round(tall), alt, written)
+    return Picture(short, png(figure, DPI), round(wide), round(tall), alt, csv(figure), written)
 
 
 def _section(

@@ -8,7 +8,7 @@ from latticework.experiments.results.estimate import estimate
 from latticework.experiments.results.grouping import groups, named
 from latticework.experiments.results.published import published
 from latticework.experiments.results.record import Record
-from latticework.experiments.results.style import SAMPLERS
+from latticework.experiments.results.style import look
 
 COLUMNS = {  # of the scores in a record, in the paper's order
     "self_bleu": "self-BLEU",
@@ -71,4 +71,4 @@ def table3(records: list[Record]) -> pd.DataFrame:
 
 
 def _sampler(name: str) -> str:
-    return SAMPLERS[name][1] if name in SAMPLERS else name
+    return look(name).label

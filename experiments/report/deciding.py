@@ -1,0 +1,24 @@
+"""The command that would decide a claim. Imports no torch."""
+
+import shlex
+from collections.abc import Sequence
+
+from latticework.experiments.claims.ledger import Entry
+from latticework.experiments.claims.verdict import Verdict
+
+
+def deciding(entry: Entry, also: Sequence[Sequence[str]] = ()) -> str:
+    """The shell command of the runs that would decide `entry`, or that decided it.
+
+    Without sufficient runs at the paper's scale, these are the runs of the experiment, with each of
+    the sets of overrides `also`; finished ones are skipped. If more seeds would decide, the command
+    names them. Empty if seeds would not.
+    """
+    words: list[str] = []
+    if entry.verdict is Verdict.OPEN and entry.finding and entry.indication is None:
+        seeds = entry.finding.seeds_needed()
+        if seeds is None:
+            return ""
+        words = [f"seed=range({seeds})"]
+    base = ["python", "run.py", f"experiment={entry.claim.experiment}"]
+    return " && ".join(shlex.join([*base, *extra, *words]) for extra in ((), *also))

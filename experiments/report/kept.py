@@ -1,0 +1,49 @@
+"""What the report keeps from one call to the next, so that only what changed is made again.
+
+joblib keeps the results by a stamp. The stamp changes with the records, the configuration in conf/,
+the code and numbers in experiments/, and the versions of the packages that draw. Imports no torch.
+"""
+
+import hashlib
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+
+from joblib import Memory
+
+from latticework.experiments.report.sweeps import CONF
+from latticework.experiments.results.proof import place, versions
+from latticework.experiments.results.record import Record, fingerprint
+
+SOURCES = (CONF, CONF.parent / "experiments")
+FILES = (".py", ".yaml")  # of SOURCES, which decide how records are sorted and drawn
+MOST = 300  # results to keep
+
+
+def memory(folder: Path | None) -> Memory:
+    """Results are kept in `folder`; with None, nothing is kept."""
+    return Memory(folder, verbose=0)
+
+
+def trim(kept: Memory) -> None:
+    """Delete the oldest results beyond `MOST`."""
+    if kept.location is not None:
+        kept.reduce_size(items_limit=MOST)
+
+
+def stamp(records: Iterable[Record]) -> str:
+    """A hash of the records and of everything else that decides how they are drawn."""
+    prints = sorted(f"{place(record)} {fingerprint(record)}" for record in records)
+    return _digest([drawing(), *prints])
+
+
+@cache
+def drawing() -> str:
+    """A hash of `SOURCES` and of the versions; constant while the process runs."""
+    files = sorted(file for folder in SOURCES for file in folder.rglob("*") if file.suffix in FILES)
+    prints = [f"{file} {hashlib.sha256(file.read_bytes()).hexdigest()}" for file in files]
+    return _digest([str(versions()), *prints])
+
+
+def _digest(texts: Iterable[str]) -> str:
+    return hashlib.sha256("\n".join(texts).encode()).hexdigest()
