@@ -277,7 +277,7 @@ def test_every_allowance_is_kept():
 
 def test_a_compiled_course_draws_from_the_same_law():
     model = Lattice((2, 3), 0.2, 0.3)
-    stint = Course(model, 8, "compiled").drawn(DMALA(0.4), 4000, 0)
+    stint = Course(model, 8, "compiled", kept=4000).drawn(DMALA(0.4), 4000, 0)
     assert stint.burn_in + stint.thin * stint.result.draws.shape[1] == stint.steps == 4000
     error = quality(stint.result).ess ** -0.5 / 2
     gap = stint.result.draws.mean((0, 1)) - exact(model).mean
@@ -285,10 +285,9 @@ def test_a_compiled_course_draws_from_the_same_law():
     assert 0.3 < stint.result.acceptance.mean() < 1
 
 
-def test_draws_are_evenly_spaced(monkeypatch):
-    monkeypatch.setattr(course, "KEPT", 10)
-    monkeypatch.setattr(course, "NUMBERS", 10)
-    stint = Course(Function(lambda x: x.sum(-1), Binary(4)), 3).drawn(DMALA(0.2), 93, 0)
+def test_draws_are_evenly_spaced():
+    contest = Course(Function(lambda x: x.sum(-1), Binary(4)), 3, kept=10)
+    stint = contest.drawn(DMALA(0.2), 93, 0)
     assert (stint.thin, stint.burn_in, stint.steps) == (7, 14, 91)
     assert stint.result.draws.shape == (3, 11, 4)
 

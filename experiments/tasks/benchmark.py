@@ -6,6 +6,7 @@ error of the means over time. See docs/benchmark.md.
 """
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 
 import torch
@@ -24,6 +25,7 @@ from latticework.experiments.sampling.targets import unsupported
 from latticework.experiments.tasks.sampling import target
 from latticework.experiments.tuning.course import (
     FEWEST,
+    KEPT,
     WARM_UP,
     Allowance,
     Course,
@@ -34,6 +36,8 @@ from latticework.experiments.tuning.course import (
 from latticework.experiments.tuning.space import Space, from_numbers, numbers, replaced, spaces
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
+
+NUMBERS = 200_000  # numbers of a chain that are kept where that allows more than KEPT draws
 
 
 def benchmark(
@@ -61,7 +65,8 @@ def benchmark(
         absent(run, reason)
         return
     model, reference = target(model, data, run, pretrain, truth)
-    course = Course(model, chains, run.engine)  # type: ignore[arg-type]
+    kept = max(KEPT, NUMBERS // prod(model.domain.shape))
+    course = Course(model, chains, run.engine, kept)  # type: ignore[arg-type]
     sampler, space = fitted(sampler, spaces().get(name) or {}, model)
     fields = shared_fields(run, course, name, sampler, space, tuning, trials) if space else {}
     chosen = replaced(sampler, fields)

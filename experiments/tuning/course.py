@@ -5,6 +5,7 @@ The score of a setting is the effective sample size of the worst site, or of the
 that is worse, of all chains together, for each unit of the allowance.
 """
 
+import dataclasses
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -26,8 +27,7 @@ from latticework.experiments.tuning.study import alone
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler, UnsupportedModelError
 
-KEPT = 1000  # draws of a chain that diagnostics read, at most
-NUMBERS = 500_000  # numbers of a chain that are kept where that allows more draws
+KEPT = 1000  # draws of a chain that diagnostics read, at most, unless a course says otherwise
 FEWEST = 40  # draws of a chain, at least
 DIAGNOSED = 512  # sites that diagnostics read, at most
 PATTERNS = 1024  # joint values of a block that Gibbs evaluates, at most
@@ -90,6 +90,7 @@ class Course:
     model: EnergyModel
     chains: int
     engine: Engine = "eager"
+    kept: int = KEPT  # draws of a chain, at most; a search keeps KEPT
 
     def tuned(
         self,
@@ -128,7 +129,7 @@ class Course:
             steps = self.steps(candidate, allowed)
             if steps * (1 - WARM_UP) < FEWEST / 2:
                 return 0.0
-            stint = self.drawn(candidate, steps, seed)
+            stint = dataclasses.replace(self, kept=KEPT).drawn(candidate, steps, seed)
         except (UnsupportedModelError, ValueError):
             return 0.0
         return quality(stint.result).worst / (steps * self.cost(candidate, allowed[0].unit))
@@ -148,8 +149,7 @@ class Course:
 
     def drawn(self, sampler: Sampler, steps: int, seed: int) -> Stint:
         """A run of at most `steps` steps from uniform states; its draws are evenly spaced."""
-        most = max(KEPT, NUMBERS // self.model.domain.uniform(1, Generator()).numel())
-        thin = max(1, int(steps * (1 - WARM_UP)) // most)
+        thin = max(1, int(steps * (1 - WARM_UP)) // self.kept)
         burn_in = (
             int(steps * WARM_UP) // thin * thin
         )  # so that a compiled kernel makes `thin` a call
