@@ -11,6 +11,8 @@ from torch import Generator
 
 from latticework.experiments.measures.exact import exact
 from latticework.experiments.results.record import opened
+from latticework.experiments.sampling.chain import seconds_per_step
+from latticework.experiments.sampling.engine import served
 from latticework.experiments.sampling.sample import sample
 from latticework.experiments.tuning import course
 from latticework.experiments.tuning.course import (
@@ -31,6 +33,7 @@ from latticework.samplers.gwg import GWG
 from latticework.samplers.hamming import HammingBall
 from latticework.samplers.langevin import DMALA
 from latticework.samplers.locally_balanced import LocallyBalanced
+from latticework.samplers.sweep import GibbsSweep
 from latticework.scripts import race, trace, why
 
 FILE = """
@@ -229,7 +232,18 @@ def test_chains_that_are_stuck_have_no_effective_samples():
     assert (alone.still, alone.ess > 0, math.isfinite(alone.r_hat)) == (1, True, True)
     apart = sample(lambda x: 0 * x.sum(-1), DMALA(1e-9), sites=3, steps=90, chains=4)
     assert apart.draws.var(1).max() == 0
-    assert quality(apart)[:4] == pytest.approx((0, 0, math.nan, math.inf), nan_ok=True)
+    found = quality(apart)
+    assert (found.ess, found.ess_median, found.score, found.r_hat) == (0, 0, 0, math.inf)
+    assert math.isnan(found.ess_energy)
+
+
+def test_a_stuck_site_beside_one_that_moves_leaves_no_effective_samples():
+    """Two sites that are locked together, in half of the chains at 0 and in the others at 1."""
+    x = torch.tensor([[0.0, 0.0, 0.0], [1.0, 1.0, 0.0]]).repeat(2, 1)
+    locked = sample(lambda x: 99 * (x[:, 0] == x[:, 1]) + x[:, 2], "gibbs", x=x, sites=3, steps=90)
+    found = quality(locked)
+    assert (found.ess, found.worst, found.r_hat, found.still) == (0, 0, math.inf, 0)
+    assert found.score > 0  # a search still prefers that the third site moves
 
 
 def test_quality_of_many_sites_is_that_of_evenly_spaced_ones(monkeypatch):
@@ -299,6 +313,27 @@ def test_the_search_avoids_a_bad_setting():
     entrant = contest.enter("dmala", DMALA(0.2), {"step_size": {"choices": [0.02, 20.0]}})
     assert entrant.fields == {"step_size": 20.0}
     assert all(lap.ess > 0 for lap in entrant.laps)
+
+
+def test_the_search_prefers_what_moves_where_a_site_is_stuck_in_every_trial():
+    """The first two sites are equal in every chain's life; the third is free."""
+    lock = torch.tensor([[0.0, 40, 0], [40, 0, 0], [0, 0, 0]])
+    contest = Course(DenseIsing(lock), 8)
+    fields, rate = contest.tuned(
+        "dmala", DMALA(1e-3), {"step_size": {"choices": [1e-3, 2.0]}},
+        [Allowance(1200, "evaluations")], 6, seed=1,
+    )  # fmt: skip
+    assert fields == {"step_size": 2.0}
+    assert 0 < rate < 1e-3
+
+
+def test_a_compiled_step_is_timed_without_the_call_that_makes_it():
+    """A call costs many times a step; a block of steps costs nearly its steps alone."""
+    contest = Course(Lattice((3, 3), 0.1), 1, "compiled")
+    kernel, _ = served(GibbsSweep(), contest.model, "compiled", [])
+    x, rng = contest.model.domain.uniform(1, Generator()), Generator()
+    single = seconds_per_step(kernel, contest.model, x, rng, steps=1)
+    assert contest.cost(GibbsSweep(), "seconds") < single / 3
 
 
 def test_blocks_fit_the_target():

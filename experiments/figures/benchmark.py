@@ -1,11 +1,13 @@
 """Figures of the benchmark: which sampler for which target, errors over time, growth with size."""
 
 import math
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from matplotlib.ticker import NullFormatter
 
 from latticework.experiments.figures.band import at_readings, at_settings, line_and_band
 from latticework.experiments.results.record import Record
@@ -20,6 +22,8 @@ from latticework.experiments.tables.benchmark import (
 )
 
 AXES = {"seconds": "seconds", "evaluations": "evaluations by each chain", "step": "iterations"}
+MIDDLE: dict[str, Any] = {"ha": "center", "va": "center"}
+LIGHT = 0.4  # the share of the best above which text is white
 WORST = -2.0  # log10 of the share of the best that the darkest colour stands for
 
 
@@ -44,7 +48,10 @@ def heat_map(records: list[Record], unit: str, quantity: str = "min") -> Figure:
             row = samplers.index(cell.sampler)
             if cell.mixed and best:
                 shares[row, column] = cell.interval(quantity, unit).middle / best
-            _write(ax, cell, places, row, column)
+                ink = "white" if shares[row, column] > LIGHT else "black"
+                ax.text(column, row, places[cell.sampler], color=ink, **MIDDLE, fontsize=7)
+            elif not cell.absent:
+                _disagree(ax, cell, row, column)
     with np.errstate(divide="ignore"):
         image = ax.imshow(np.log10(shares), cmap="YlGn", vmin=WORST, vmax=0, aspect="auto")
     ax.set_facecolor("white")
@@ -58,16 +65,11 @@ def heat_map(records: list[Record], unit: str, quantity: str = "min") -> Figure:
     return figure
 
 
-def _write(ax: Axes, cell: Cell, places: dict[str, str], row: int, column: int) -> None:
-    """The rank, or R-hat on grey; nothing in a cell that was not measured."""
-    if cell.absent:
-        return
-    if cell.mixed:
-        ax.text(column, row, places[cell.sampler], ha="center", va="center", fontsize=7)
-        return
+def _disagree(ax: Axes, cell: Cell, row: int, column: int) -> None:
+    """R-hat on grey."""
     ax.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, color="#dddddd", linewidth=0))
     text = "stuck" if math.isinf(cell.r_hat) else f"R-hat {cell.r_hat:.2f}"
-    ax.text(column, row, text, ha="center", va="center", fontsize=5)
+    ax.text(column, row, text, **MIDDLE, fontsize=5)
 
 
 def errors(records: list[Record], against: str) -> Figure:
@@ -91,6 +93,7 @@ def errors(records: list[Record], against: str) -> Figure:
             means = at_readings(cell.records, "log_rmse", against, slice(0, rows))
             labels[cell.label] = line_and_band(ax, means, ink=colour((cell.sampler, 0)))
         ax.set_xscale("log")
+        ax.xaxis.set_minor_formatter(NullFormatter())
         ax.set_title(target, fontsize=8)
         ax.set_xlabel(AXES[against], fontsize=8)
     np.atleast_1d(panels)[0].set_ylabel("log RMSE of the means", fontsize=8)

@@ -2,7 +2,8 @@
 
 What a sampler may spend is an allowance of seconds, or of evaluations of the target by each chain.
 The score of a setting is the effective sample size of the worst site, or of the log-probability if
-that is worse, of all chains together, for each unit of the allowance.
+that is worse, of all chains together, for each unit of the allowance. Where that is 0 for every
+setting, because a site is stuck in each, the average over sites decides.
 """
 
 import dataclasses
@@ -32,7 +33,8 @@ FEWEST = 40  # draws of a chain, at least
 DIAGNOSED = 512  # sites that diagnostics read, at most
 PATTERNS = 1024  # joint values of a block that Gibbs evaluates, at most
 WARM_UP = 0.2  # the part of a run that is left out at its start
-TIMED = 20  # steps of a block whose time is taken
+TIMED = 0.05  # seconds of a block of steps whose time is taken, so that a call's own time is small
+TIE = 1e-6  # weight of the average site in a score
 Unit = Literal["seconds", "evaluations"]
 
 
@@ -63,6 +65,7 @@ class Quality(NamedTuple):
 
     ess: float  # of the worst site; 0 if chains are stuck at different values
     ess_median: float  # of the median site
+    ess_mean: float  # averaged over sites; a stuck site counts 0
     ess_energy: float  # of the log-probability; NaN if the target is flat
     r_hat: float  # the largest
     still: int  # sites at which all draws of all chains are alike, which say nothing
@@ -71,6 +74,11 @@ class Quality(NamedTuple):
     def worst(self) -> float:
         """The ESS of the worst quantity."""
         return self.ess if math.isnan(self.ess_energy) else min(self.ess, self.ess_energy)
+
+    @property
+    def score(self) -> float:
+        """What a search maximises: the worst quantity, and between equals the average site."""
+        return self.worst + TIE * self.ess_mean
 
 
 @dataclass(frozen=True)
@@ -104,7 +112,7 @@ class Course:
         """The fields with the best rate in `trials` runs that share `allowed`, and that rate.
 
         The sampler's own values come first, then those of Optuna's TPE. No fields and a rate of 0,
-        if every trial was stuck or too short.
+        if no trial moved or all were too short.
         """
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         study, asked = alone(name, trials, seed=seed, direction="maximize")
@@ -121,9 +129,9 @@ class Course:
         return fields, best
 
     def rate(self, candidate: Sampler, allowed: Sequence[Allowance], seed: int) -> float:
-        """Effective samples for each unit of the first allowance.
+        """The score for each unit of the first allowance.
 
-        0 if the run is stuck, too short or not supported.
+        0 if nothing moves, or the run is too short or not supported.
         """
         try:
             steps = self.steps(candidate, allowed)
@@ -132,7 +140,7 @@ class Course:
             stint = dataclasses.replace(self, kept=KEPT).drawn(candidate, steps, seed)
         except (UnsupportedModelError, ValueError):
             return 0.0
-        return quality(stint.result).worst / (steps * self.cost(candidate, allowed[0].unit))
+        return quality(stint.result).score / (steps * self.cost(candidate, allowed[0].unit))
 
     def steps(self, sampler: Sampler, allowed: Sequence[Allowance]) -> int:
         """The steps that every allowance pays for."""
@@ -145,7 +153,9 @@ class Course:
         if unit == "evaluations":
             return evaluations_of_step(sampler, self.model, x, rng) / self.chains
         kernel, _ = served(sampler, self.model, self.engine, [ChainAcceptance()])
-        return seconds_per_step(kernel, self.model, x, rng, steps=TIMED, blocks=3)
+        about = seconds_per_step(kernel, self.model, x, rng, steps=5, blocks=1)
+        steps = max(5, int(TIMED / about))
+        return seconds_per_step(kernel, self.model, x, rng, steps=steps, blocks=5)
 
     def drawn(self, sampler: Sampler, steps: int, seed: int) -> Stint:
         """A run of at most `steps` steps from uniform states; its draws are evenly spaced."""
@@ -210,15 +220,15 @@ def quality(*results: SampleResult) -> Quality:
     energy = mixing(log_prob.numpy())
     flat = bool(log_prob.min() == log_prob.max())
     r_hat = np.append(found["r_hat"], [] if flat else energy["r_hat"])
-    ess = found["ess"]
-    if not len(ess) or np.isnan(r_hat).any():
-        return Quality(0.0, 0.0, math.nan if flat else 0.0, math.inf, int(still.sum()))
+    ess = np.nan_to_num(found["ess"]) if len(found["ess"]) else np.zeros(1)
+    stuck = not len(found["ess"]) or bool(np.isnan(r_hat).any())
     return Quality(
-        float(ess.min()),
-        float(np.median(ess)),
-        math.nan if flat else float(energy["ess"][0]),
-        float(r_hat.max()),
-        int(still.sum()),
+        ess=float(ess.min()),
+        ess_median=float(np.median(ess)),
+        ess_mean=float(ess.mean()),
+        ess_energy=math.nan if flat else float(np.nan_to_num(energy["ess"][0])),
+        r_hat=math.inf if stuck else float(r_hat.max()),
+        still=int(still.sum()),
     )
 
 
