@@ -27,6 +27,7 @@ from latticework.experiments.tables.benchmark import (
     left_out,
     placed,
     rate,
+    winners,
 )
 from latticework.experiments.tasks import benchmark
 from latticework.experiments.tuning.course import Stint
@@ -74,6 +75,19 @@ def test_cells_that_intervals_do_not_tell_apart_are_ties():
     ]
     (found,) = by_target(records).values()
     assert placed(found, "min", "second") == {"dmala": "=1", "gwg": "=1", "gibbs": "3"}
+
+
+def test_all_of_the_first_rank_win_and_disagreeing_chains_do_not():
+    records = [
+        *some("dmala", sizes=(100.0, 110.0, 105.0)),
+        *some("gwg", sizes=(90.0, 120.0, 104.0)),
+        *some("gibbs", sizes=(10.0, 11.0, 10.5)),
+        *some("rmala", sizes=(900.0,) * 3, r_hat=1.3),
+        *some("gibbs", "b", r_hat=1.3),
+    ]
+    table = winners(records)
+    assert list(table["most effective samples/second"]) == ["GWG, DMALA", "none"]
+    assert list(table["chains agree"]) == ["3 of 4", "0 of 1"]
 
 
 def test_what_was_not_measured_is_named_and_left_out_of_comparisons():

@@ -144,6 +144,23 @@ def efficiency(records: list[Record]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def winners(records: list[Record]) -> pd.DataFrame:
+    """Which sampler for which target: those of rank 1 for an evaluation and for a second.
+
+    `chains agree` counts the samplers that can be ranked, of those that support the target.
+    """
+    rows = []
+    for target, some in by_target(records).items():
+        row: dict[str, object] = {"target": target}
+        for unit in ("evaluation", "second"):
+            places = placed(some, "min", unit)
+            first = [one.label for one in some if places.get(one.sampler, "").strip("=") == "1"]
+            row[f"most effective samples/{unit}"] = ", ".join(first) or "none"
+        row["chains agree"] = f"{sum(one.mixed for one in some)} of {len(some)}"
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
 def left_out(records: list[Record]) -> pd.DataFrame:
     """Samplers that were not measured on a target, and why."""
     some = [cell for cell in cells(records) if cell.absent]
