@@ -37,7 +37,7 @@ from latticework.experiments.tuning.space import Space, from_numbers, numbers, r
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
 
-NUMBERS = 200_000  # numbers of a chain that are kept where that allows more than KEPT draws
+NUMBERS = 500_000  # numbers of a chain that are kept where that allows more than KEPT draws
 
 
 def benchmark(
