@@ -323,3 +323,26 @@ def erdos_renyi(dim: int, mean_degree: float, coupling: float, seed: int = 0) ->
     edges = torch.rand(dim, dim, generator=rng).triu(1)
     upper = ((edges > 0) & (edges < mean_degree / (dim - 1))).float() * coupling
     return DenseIsing(upper + upper.T)
+
+
+def critical_lattice(
+    shape: Sequence[int], relative: float = 1.0, bias: float = 0.0, periodic: bool = True
+) -> Lattice:
+    """A lattice whose coupling is `relative` times the critical one of the infinite square lattice.
+
+    That is ln(1 + sqrt(2)) / 2 an edge (L. Onsager, 1944), and half of it in s'Js.
+    """
+    return Lattice(shape, relative * math.log(1 + math.sqrt(2)) / 4, bias, periodic)
+
+
+def sherrington_kirkpatrick(dim: int, beta: float, seed: int = 0) -> DenseIsing:
+    """A spin glass: log pi = beta sum_(i<j) g_ij s_i s_j, g_ij from N(0, 1 / dim), without a field.
+
+    D. Sherrington and S. Kirkpatrick, 1975. In the limit of many sites, the glass is below
+    temperature 1, at `beta` above 1.
+    """
+    if dim < 2 or not beta > 0:
+        raise ValueError(f"dim must be at least 2 and beta positive, got {dim} and {beta}")
+    rng = Generator().manual_seed(seed)
+    upper = torch.randn(dim, dim, generator=rng).triu(1) * (beta / math.sqrt(dim) / 2)
+    return DenseIsing(upper + upper.T)

@@ -209,3 +209,15 @@ def random_potts(dim: int, num_values: int, scale: float, seed: int = 0) -> Dens
     flat = upper.transpose(1, 2).reshape(dim * num_values, -1)
     bias = torch.randn(dim, num_values, generator=rng) * scale / math.sqrt(dim)
     return DensePotts(flat + flat.T, num_values, bias)
+
+
+def critical_potts(
+    shape: Sequence[int], num_values: int, relative: float = 1.0, periodic: bool = True
+) -> LatticePotts:
+    """A lattice whose coupling is `relative` times the critical one of the infinite square lattice.
+
+    That is ln(1 + sqrt(num_values)) (R. B. Potts, 1952). The transition is continuous for up to 4
+    values, and of first order for more.
+    """
+    coupling = relative * math.log(1 + math.sqrt(num_values))
+    return LatticePotts(shape, num_values, coupling, periodic=periodic)

@@ -31,6 +31,7 @@ from latticework.experiments.config.options import CONF, names
 from latticework.experiments.figures import race as drawing
 from latticework.experiments.report.draw import save
 from latticework.experiments.results.proof import Proof, attach
+from latticework.experiments.results.ranking import MIXED
 from latticework.experiments.results.record import checksums, opened
 from latticework.experiments.running import writing
 from latticework.experiments.running.machine import commit, device_name, versions
@@ -40,15 +41,8 @@ from latticework.experiments.sampling.targets import (
     parsed_domain,
     unsupported,
 )
-from latticework.experiments.tuning.race import (
-    MIXED,
-    Allowance,
-    Entrant,
-    Race,
-    Unit,
-    fitted,
-    ranked,
-)
+from latticework.experiments.tuning.course import Allowance, Unit, fitted
+from latticework.experiments.tuning.race import Entrant, Race, ranked
 from latticework.experiments.tuning.space import spaces
 
 

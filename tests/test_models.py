@@ -10,7 +10,14 @@ from torch import Generator
 
 from latticework.models.base import EnergyModel, Function
 from latticework.models.domain import Binary
-from latticework.models.ising import DenseIsing, Lattice, erdos_renyi
+from latticework.models.fhmm import synthetic_fhmm
+from latticework.models.ising import (
+    DenseIsing,
+    Lattice,
+    critical_lattice,
+    erdos_renyi,
+    sherrington_kirkpatrick,
+)
 from latticework.models.lattice import neighbour_sum, neighbour_table
 from latticework.models.rbm import RBM
 
@@ -51,6 +58,8 @@ MODELS = {
     "dense": dense(),
     "random graph": erdos_renyi(9, 3, 0.4).double(),
     "rbm": rbm(),
+    "fhmm": synthetic_fhmm(4, 3, 0.5, 0.1, 0.9).double(),
+    "fhmm of one time": synthetic_fhmm(1, 3, 0.5, 0.1, 0.9).double(),
 }
 every_model = pytest.mark.parametrize("model", MODELS.values(), ids=MODELS.keys())
 
@@ -199,6 +208,28 @@ def test_an_rbm_starts_from_the_data_mean_away_from_its_ends():
     torch.testing.assert_close(model.visible_bias.sigmoid(), expected)
 
 
+def test_the_critical_lattice_is_self_dual():
+    """H. Kramers and G. Wannier, 1941: sinh(2 K) = 1, K the coupling of an edge."""
+    assert math.isclose(math.sinh(2 * 2 * critical_lattice((3, 3)).coupling), 1, rel_tol=1e-9)
+    twice = critical_lattice((3, 3), relative=2.0, bias=0.3)
+    assert math.isclose(twice.coupling, 2 * critical_lattice((3, 3)).coupling)
+    torch.testing.assert_close(twice.bias, torch.full((9,), 0.3))
+
+
+def test_the_spin_glass_by_its_definition():
+    """Every pair counts once, and g_ij has variance 1 / dim."""
+    dim, beta = 60, 1.5
+    model = sherrington_kirkpatrick(dim, beta, seed=4)
+    g = 2 * model.matrix() / beta
+    pairs = g[torch.triu_indices(dim, dim, 1).unbind()]
+    error = (2 / len(pairs)) ** 0.5  # of the variance, relative
+    assert abs(float(pairs.var()) * dim - 1) < 4.5 * error
+    x = model.domain.uniform(3, Generator().manual_seed(0))
+    spins = 2 * x - 1
+    by_pairs = sum(beta * g[i, j] * spins[:, i] * spins[:, j] for i in range(dim) for j in range(i))
+    torch.testing.assert_close(model(x), by_pairs)
+
+
 def adjacency(shape, periodic):
     """Site by site from the coordinates, edges once: an axis of length two joins its ends once."""
     where = list(itertools.product(*map(range, shape)))
@@ -276,6 +307,8 @@ def test_a_lattice_of_a_million_sites():
         (lambda: erdos_renyi(5, 9, 0.1), r"mean_degree must be in \(0, 4\], got 9"),
         (lambda: RBM(3, 0), "needs visible and hidden units"),
         (lambda: Binary(2, 1, 0), "low < high"),
+        (lambda: sherrington_kirkpatrick(1, 1.0), "dim must be at least 2"),
+        (lambda: sherrington_kirkpatrick(4, 0.0), "beta positive, got 4 and 0.0"),
     ],
 )
 def test_bad_arguments_say_so(make, message):

@@ -1,11 +1,13 @@
 """Potts models: closed forms against plain evaluation, the lattice against dense J and Ising."""
 
+import math
+
 import pytest
 import torch
 
 from latticework.models.base import EnergyModel, Function
-from latticework.models.ising import Lattice
-from latticework.models.potts import DensePotts, LatticePotts, random_potts
+from latticework.models.ising import Lattice, critical_lattice
+from latticework.models.potts import DensePotts, LatticePotts, critical_potts, random_potts
 
 SHAPES = [(4,), (2, 3), (3, 3), (1, 5), (2, 3, 3)]
 
@@ -132,3 +134,13 @@ def test_two_values_are_an_ising_model():
 def test_bad_arguments_say_so(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize("values", [2, 3, 6])
+def test_the_critical_lattice_is_self_dual(values):
+    """(exp(K) - 1)^2 = q; with two values it is the critical Ising model, K / 4."""
+    coupling = critical_potts((3, 3), values).coupling
+    assert math.isclose(math.expm1(coupling) ** 2, values, rel_tol=1e-9)
+    assert math.isclose(critical_potts((3, 3), values, 0.5).coupling, coupling / 2)
+    if values == 2:
+        assert math.isclose(coupling / 4, critical_lattice((3, 3)).coupling)

@@ -9,27 +9,31 @@ import torch
 from targets import TARGETS
 from torch import Generator
 
-from latticework.experiments.measures.diagnostics import convergence
+from latticework.experiments.measures.exact import exact
 from latticework.experiments.results.record import opened
+from latticework.experiments.sampling.chain import seconds_per_step
+from latticework.experiments.sampling.engine import served
 from latticework.experiments.sampling.sample import sample
-from latticework.experiments.tuning.race import (
+from latticework.experiments.tuning import course
+from latticework.experiments.tuning.course import (
     Allowance,
-    Entrant,
-    Lap,
-    Race,
+    Course,
     evaluations_of_step,
     fitted,
     quality,
-    ranked,
 )
+from latticework.experiments.tuning.race import Entrant, Lap, Race, ranked
 from latticework.experiments.tuning.space import spaces
 from latticework.models.base import Function
 from latticework.models.domain import Binary, Categorical
+from latticework.models.ising import DenseIsing, Lattice
+from latticework.samplers.block_gibbs import BlockGibbs
 from latticework.samplers.gibbs import Gibbs
 from latticework.samplers.gwg import GWG
 from latticework.samplers.hamming import HammingBall
 from latticework.samplers.langevin import DMALA
 from latticework.samplers.locally_balanced import LocallyBalanced
+from latticework.samplers.sweep import GibbsSweep
 from latticework.scripts import race, trace, why
 
 FILE = """
@@ -208,15 +212,98 @@ def test_closed_forms_count_one():
         assert evaluations_of_step(sampler, model, x, Generator().manual_seed(1)) == 7
 
 
-def test_quality_is_that_of_the_worst_entry():
+def test_quality_is_arvizs_of_the_worst_and_the_median_site_and_of_the_energy():
     result = sample(lambda x: 3 * x[:, 0], "gibbs", sites=3, steps=300, chains=4)
-    ess, r_hat = quality(result)
-    trace = torch.cat((result.draws, result.log_prob.unsqueeze(-1)), -1).transpose(0, 1)
-    found = convergence(trace.numpy())
-    assert ess == pytest.approx(found["ess"].min())
-    assert r_hat == pytest.approx(found["r_hat"].max())
+    found = quality(result)
+    table = result.summary(digits=None)
+    sites = table.drop("log_prob")
+    assert found.ess == pytest.approx(sites["ess_bulk"].min())
+    assert found.ess_median == pytest.approx(sites["ess_bulk"].median())
+    assert found.ess_energy == pytest.approx(table["ess_bulk"]["log_prob"])
+    assert found.r_hat == pytest.approx(table["r_hat"].max())
+    assert found.worst == min(found.ess, found.ess_energy)
+
+
+def test_chains_that_are_stuck_have_no_effective_samples():
+    """At one value or at several; a site at which all draws of all chains agree is left out."""
     frozen = sample(lambda x: 99 * x[:, 0], "gibbs", x=torch.ones(4, 3), sites=3, steps=90)
-    assert quality(frozen) == (0, math.inf)
+    assert frozen.draws[..., 1].var() > 0
+    alone = quality(frozen)
+    assert (alone.still, alone.ess > 0, math.isfinite(alone.r_hat)) == (1, True, True)
+    apart = sample(lambda x: 0 * x.sum(-1), DMALA(1e-9), sites=3, steps=90, chains=4)
+    assert apart.draws.var(1).max() == 0
+    found = quality(apart)
+    assert (found.ess, found.ess_median, found.score, found.r_hat) == (0, 0, 0, math.inf)
+    assert math.isnan(found.ess_energy)
+
+
+def test_a_stuck_site_beside_one_that_moves_leaves_no_effective_samples():
+    """Two sites that are locked together, in half of the chains at 0 and in the others at 1."""
+    x = torch.tensor([[0.0, 0.0, 0.0], [1.0, 1.0, 0.0]]).repeat(2, 1)
+    locked = sample(lambda x: 99 * (x[:, 0] == x[:, 1]) + x[:, 2], "gibbs", x=x, sites=3, steps=90)
+    found = quality(locked)
+    assert (found.ess, found.worst, found.r_hat, found.still) == (0, 0, math.inf, 0)
+    assert found.score > 0  # a search still prefers that the third site moves
+
+
+def test_quality_of_many_sites_is_that_of_evenly_spaced_ones(monkeypatch):
+    result = sample(lambda x: 2 * x[:, 3], "gibbs", sites=7, steps=300, chains=4)
+    table = result.summary(digits=None)
+    monkeypatch.setattr(course, "DIAGNOSED", 3)
+    some = table.loc[["x[0]", "x[3]", "x[6]"], "ess_bulk"]
+    assert quality(result).ess == pytest.approx(some.min())
+    assert quality(result).ess_median == pytest.approx(some.median())
+
+
+@pytest.mark.parametrize(
+    ("sampler", "expected"),
+    [(Gibbs(), 1 / 6), (Gibbs(2), 4 * 2 / 6), (LocallyBalanced(), 1), (HammingBall(3, 1), 4 / 2)],
+    ids=str,
+)
+def test_a_local_change_counts_as_the_sites_it_evaluates(sampler, expected):
+    """Sites over all sites, for each pattern of a block."""
+    model = DenseIsing(torch.zeros(6, 6), 0.1)
+    x = model.domain.uniform(7, Generator().manual_seed(0))
+    found = evaluations_of_step(sampler, model, x, Generator().manual_seed(1))
+    assert found == pytest.approx(7 * expected)
+
+
+def test_a_step_that_knows_the_differences_of_all_sites_counts_one():
+    """Also where a lattice updates only those around a flip."""
+    model = TARGETS["ring"].model
+    x = model.domain.uniform(7, Generator().manual_seed(0))
+    assert evaluations_of_step(GWG(), model, x, Generator().manual_seed(1)) == 7
+
+
+def test_a_step_without_counted_calls_counts_one():
+    model = TARGETS["rbm"].model
+    x = model.domain.uniform(7, Generator().manual_seed(0))
+    assert evaluations_of_step(BlockGibbs(), model, x, Generator().manual_seed(1)) == 7
+
+
+def test_every_allowance_is_kept():
+    """The first that is spent ends a run; the cost of a step does not include what reads it."""
+    contest = Course(Function(lambda x: x.sum(-1) * 0, Binary(4)), 4)
+    plenty = [Allowance(500, "evaluations"), Allowance(900, "seconds")]
+    assert contest.steps(DMALA(0.2), plenty) == 500
+    assert contest.steps(DMALA(0.2), [*plenty, Allowance(1e-9, "seconds")]) == 0
+
+
+def test_a_compiled_course_draws_from_the_same_law():
+    model = Lattice((2, 3), 0.2, 0.3)
+    stint = Course(model, 8, "compiled", kept=4000).drawn(DMALA(0.4), 4000, 0)
+    assert stint.burn_in + stint.thin * stint.result.draws.shape[1] == stint.steps == 4000
+    error = quality(stint.result).ess ** -0.5 / 2
+    gap = stint.result.draws.mean((0, 1)) - exact(model).mean
+    assert gap.abs().max() < 4.5 * error
+    assert 0.3 < stint.result.acceptance.mean() < 1
+
+
+def test_draws_are_evenly_spaced():
+    contest = Course(Function(lambda x: x.sum(-1), Binary(4)), 3, kept=10)
+    stint = contest.drawn(DMALA(0.2), 93, 0)
+    assert (stint.thin, stint.burn_in, stint.steps) == (7, 14, 91)
+    assert stint.result.draws.shape == (3, 11, 4)
 
 
 def test_the_search_avoids_a_bad_setting():
@@ -226,6 +313,27 @@ def test_the_search_avoids_a_bad_setting():
     entrant = contest.enter("dmala", DMALA(0.2), {"step_size": {"choices": [0.02, 20.0]}})
     assert entrant.fields == {"step_size": 20.0}
     assert all(lap.ess > 0 for lap in entrant.laps)
+
+
+def test_the_search_prefers_what_moves_where_a_site_is_stuck_in_every_trial():
+    """The first two sites are equal in every chain's life; the third is free."""
+    lock = torch.tensor([[0.0, 40, 0], [40, 0, 0], [0, 0, 0]])
+    contest = Course(DenseIsing(lock), 8)
+    fields, rate = contest.tuned(
+        "dmala", DMALA(1e-3), {"step_size": {"choices": [1e-3, 2.0]}},
+        [Allowance(1200, "evaluations")], 6, seed=1,
+    )  # fmt: skip
+    assert fields == {"step_size": 2.0}
+    assert 0 < rate < 1e-3
+
+
+def test_a_compiled_step_is_timed_without_the_call_that_makes_it():
+    """A call costs many times a step; a block of steps costs nearly its steps alone."""
+    contest = Course(Lattice((3, 3), 0.1), 1, "compiled")
+    kernel, _ = served(GibbsSweep(), contest.model, "compiled", [])
+    x, rng = contest.model.domain.uniform(1, Generator()), Generator()
+    single = seconds_per_step(kernel, contest.model, x, rng, steps=1)
+    assert contest.cost(GibbsSweep(), "seconds") < single / 3
 
 
 def test_blocks_fit_the_target():

@@ -23,6 +23,7 @@ resolvers.register(CONF)
 RBM = ("model=rbm", "model.hidden=4", "data=digits")
 TASKS = {
     "sampling": (),
+    "benchmark": (),
     "tune": (),
     "ais": (),
     "bias": ("model=quadratic_ising", "sampler=dula"),

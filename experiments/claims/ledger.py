@@ -1,4 +1,4 @@
-"""The claims of the two papers, and their verdicts. Imports no torch.
+"""The claims of the papers, and their verdicts. Imports no torch.
 
 A claim is judged on finished runs at the paper's scale, on the data asked for, with the settings of
 its experiment. Only such runs decide. Other records (a smaller scale, substitute data, other
@@ -12,6 +12,7 @@ from latticework.experiments.claims import (
     langevin_learning,
     langevin_sampling,
     langevin_theory,
+    later_samplers,
     rates,
 )
 from latticework.experiments.claims.verdict import Finding, Verdict
@@ -310,6 +311,32 @@ CLAIMS = (
         "rates-cost", "rates-cost", "rates_cost",
         "A sample of Gibbs is about 2 (USPS) and 7 (MNIST) times cheaper than one of rates-FPCD",
         f"{RATES}, Section 5.1", rates.cost,
+    ),
+    Claim(
+        "later-paths", "benchmark", "benchmark",
+        "Path-auxiliary samplers and DLMC have more effective samples for an iteration than GWG "
+        "and DMALA",
+        "Sun et al. (ICLR 2022; AISTATS 2023)", later_samplers.later_paths,
+    ),
+    Claim(
+        "later-cyclical", "benchmark", "benchmark",
+        "On a multimodal RBM, ACS has the smaller error at equal iterations than DMALA",
+        "Pynadath et al. (2024)", later_samplers.later_cyclical,
+    ),
+    Claim(
+        "later-preconditioned", "benchmark", "benchmark",
+        "PAVG accepts every move on a quadratic target",
+        "Rhodes and Gutmann (2022)", later_samplers.later_preconditioned,
+    ),
+    Claim(
+        "later-linear", "benchmark-scaling", "benchmark_scaling",
+        "DHAMS accepts every move where the log-probability is linear",
+        "Zhou and Tan (2025)", later_samplers.later_linear,
+    ),
+    Claim(
+        "later-scaling", "benchmark-scaling", "benchmark_scaling",
+        "On independent sites, locally balanced samplers gain a factor N^(2/3) over a random walk",
+        "Sun et al. (NeurIPS 2022)", later_samplers.later_scaling,
     ),
 )  # fmt: skip
 

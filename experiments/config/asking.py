@@ -14,7 +14,8 @@ from pathlib import Path
 from hydra.plugins.completion_plugin import CompletionPlugin
 
 ROOT = Path(__file__).resolve().parents[2]
-HELPERS = ("data/base", "experiment/parts", "tuned")  # folders of conf that hold no options
+# Folders of conf that hold no options.
+HELPERS = ("data/base", "experiment/parts", "target/parts", "tuned")
 NOT_GIVEN = ("figures", "published", "scales", "tables")  # keys that experiments set
 FLAGS = {"-m": "--multirun", "--multirun": "--multirun", "-r": "--run", "--run": "--run"}
 

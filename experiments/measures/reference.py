@@ -31,6 +31,42 @@ def exact(model: EnergyModel, run: Run) -> Reference:
     return Reference(mean=exact_moments(model).mean.float().to(run.device))
 
 
+def symmetric(model: EnergyModel, run: Run) -> Reference:
+    """The means of a target that treats all values of a site alike: their average.
+
+    Examples are Ising and Potts models without a field. It holds for the target and not for a chain
+    that stays in one of several equal modes.
+    """
+    mean = model.domain.values().mean(0)
+    return Reference(mean=mean.expand(model.domain.shape).to(run.device))
+
+
+def averaged(
+    model: EnergyModel, run: Run, *, sampler: Sampler, chains: int, steps: int
+) -> Reference:
+    """Means over the second half of long chains of a trusted sampler, which start uniformly."""
+
+    def make() -> dict[str, Tensor]:
+        rng = run.shared_rng("averaged truth")
+        with torch.no_grad():
+            state = sampler.init(model.domain.uniform(chains, rng), model)
+            total = torch.zeros(model.domain.shape, dtype=torch.float64, device=run.device)
+            for step in run.progress(range(steps), "reference means"):
+                state, _ = sampler.step(state, model, rng)
+                if step >= steps // 2:
+                    total += state.x.mean(0)
+        return {"mean": (total / (steps - steps // 2)).float()}
+
+    spec = {
+        "model": fingerprint(model),
+        "sampler": repr(sampler),
+        "chains": chains,
+        "steps": steps,
+        "seed": run.model_seed,
+    }
+    return Reference(mean=artifact(run, "averages", spec, make)["mean"])
+
+
 def sampled(
     model: EnergyModel, run: Run, *, sampler: Sampler, samples: int, floor: int, steps: int
 ) -> Reference:

@@ -16,6 +16,7 @@ from latticework.experiments.report.view import Report, gather
 from latticework.experiments.results.duration import duration
 from latticework.experiments.results.estimate import write
 from latticework.experiments.results.record import BUNDLES
+from latticework.experiments.tables.benchmark import winners
 
 ROOT = CONF.parent
 UNKNOWN = "not measured"
@@ -55,6 +56,7 @@ def blocks(
     return [
         (root / "README.md", "ledger", summary(report)),
         (root / "docs" / "reproducing.md", "times", times(known, bundles)),
+        (root / "docs" / "benchmark.md", "winners", best_samplers(known, bundles)),
     ]
 
 
@@ -80,10 +82,18 @@ def summary(report: Report) -> str:
     """The ledger in a sentence."""
     count = report.counts
     return (
-        f"Of {len(report.entries)} claims of the two papers, {count['holds']} hold here, "
+        f"Of {len(report.entries)} claims of the papers, {count['holds']} hold here, "
         f"{count['does not hold']} do not, {count['not decided']} are not decided; "
         f"not run: {count['not run']}. See the [ledger](docs/results/ledger.md)."
     )
+
+
+def best_samplers(known: Catalogue, bundles: Path = BUNDLES) -> str:
+    """A table of the best samplers of each target of the benchmark, at the paper's scale."""
+    held = holdings(["benchmark"], None, known.also, bundles, ("paper",))["benchmark"]
+    if not (held and held[0].records):
+        return "No records are committed yet: `python run.py experiment=benchmark` makes them."
+    return winners(held[0].records).to_markdown(index=False, disable_numparse=True)
 
 
 def times(known: Catalogue, bundles: Path = BUNDLES) -> str:

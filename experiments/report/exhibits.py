@@ -8,6 +8,11 @@ from typing import Any
 from omegaconf import OmegaConf
 
 FILE = Path(__file__).with_name("exhibits.yaml")
+CITED = {
+    "langevin": "Zhang et al. (2022)",
+    "rates": "Breuleux et al. (2011)",
+    "later": "Later samplers",
+}
 
 
 @dataclass(frozen=True)
@@ -20,6 +25,11 @@ class Exhibit:
     title: str
     says: str
     of: dict[str, list[str] | None]
+
+    @property
+    def cited(self) -> str:
+        """The paper as a text cites it."""
+        return CITED[self.paper]
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,12 @@ from latticework.experiments.measures.metrics import Metric
 from latticework.experiments.measures.reference import Reference
 from latticework.experiments.running.machine import find_device
 from latticework.experiments.sampling.chain import Chain, evaluations_per_step, synchronise
+from latticework.experiments.sampling.engine import Engine, served
 from latticework.experiments.sampling.targets import as_model, check_target, domain_of
 from latticework.models.base import EnergyModel, Function
 from latticework.models.domain import Domain
 from latticework.samplers.base import Info, Sampler, require_count
+from latticework.samplers.sums import Sums, Wanted
 
 if TYPE_CHECKING:
     import arviz
@@ -101,6 +103,13 @@ class ChainAcceptance(Metric):
     def update(self, carry: ChainSums, state: Any, info: Info) -> ChainSums:
         return ChainSums(carry.total.add_(info.accept_prob))
 
+    @property
+    def wanted(self) -> Wanted:
+        return Wanted()
+
+    def absorb(self, carry: ChainSums, state: Any, sums: Sums, steps: int) -> ChainSums:
+        return ChainSums(carry.total.add_(torch.from_numpy(sums.accept)))
+
     def read(self, carry: ChainSums) -> dict[str, Tensor]:
         return {}
 
@@ -119,6 +128,7 @@ def sample(
     thin: int = 1,
     seed: int = 0,
     device: torch.device | str = "cpu",
+    engine: Engine = "eager",
 ) -> SampleResult:
     """Sample `target` with `sampler`; the same arguments give the same draws.
 
@@ -136,10 +146,13 @@ def sample(
         thin: steps from one draw to the next; there are `steps / thin` draws.
         seed: seeds the starts and all moves.
         device: cpu, cuda, cuda:1 ...; auto takes a GPU if there is one.
+        engine: eager; compiled, which needs a kernel for this sampler and target; or auto, which
+            takes such a kernel if there is one. The draws of the two engines differ.
 
     Raises:
         ValueError: if the domain is missing, `x` is no start in it, or the target does not give one
             finite number a chain. The message says what was expected and what was given.
+            NotCompiledError is one too: there is no compiled kernel for engine="compiled".
         UnsupportedModelError: if the sampler does not support the domain or model.
     """
     sampler = sampler_of(sampler)
@@ -155,7 +168,9 @@ def sample(
     whole, local = _checked(sampler, model, x)
 
     every = gcd(burn_in, thin)
-    chain = Chain(sampler, model, x, rng, every=every, metrics=[ChainAcceptance()])
+    metrics = [ChainAcceptance()]
+    kernel, _ = served(sampler, model, engine, metrics)
+    chain = Chain(kernel, model, x, rng, every=every, metrics=metrics)
     draws = torch.empty(steps // thin, *x.shape, dtype=x.dtype)
     log_prob = torch.empty(steps // thin, len(x))
     synchronise(place)

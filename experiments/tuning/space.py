@@ -70,6 +70,18 @@ def numbers(fields: dict[str, Any], space: Space) -> dict[str, float]:
     return {name: float(value) for name, value in (fields | index).items()}
 
 
+def from_numbers(values: dict[str, float], sampler: Sampler, space: Space) -> dict[str, Any]:
+    """The fields that `numbers` gave."""
+    hints = get_type_hints(type(sampler))
+    fields: dict[str, Any] = {}
+    for name, value in values.items():
+        if "choices" in space[name]:
+            fields[name] = space[name]["choices"][int(value)]
+        else:
+            fields[name] = int(value) if hints[name] is int else value
+    return fields
+
+
 def check_replaceable(file: Path) -> None:
     """Raise ValueError if `file` exists and was not written by task=tune."""
     if file.exists() and MARK not in file.read_text():

@@ -1,0 +1,178 @@
+"""Task: tune a sampler on a target, then measure it with fresh chains and frozen settings.
+
+The settings are searched once for each target and sampler, with random numbers of their own, and
+shared by all seeds as an artifact. Each run then measures effective sample sizes, R-hat and the
+error of the means over time. See docs/benchmark.md.
+"""
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from latticework.data.base import Dataset
+from latticework.experiments.measures.reference import Reference
+from latticework.experiments.results.headline import KeyNumber
+from latticework.experiments.results.ranking import MIXED
+from latticework.experiments.results.record import Record
+from latticework.experiments.running.artifacts import artifact, fingerprint
+from latticework.experiments.running.run import Run
+from latticework.experiments.sampling.engine import for_engine
+from latticework.experiments.sampling.sample import ChainAcceptance
+from latticework.experiments.sampling.targets import unsupported
+from latticework.experiments.tasks.sampling import target
+from latticework.experiments.tuning.course import (
+    FEWEST,
+    KEPT,
+    WARM_UP,
+    Allowance,
+    Course,
+    Stint,
+    fitted,
+    quality,
+)
+from latticework.experiments.tuning.space import Space, from_numbers, numbers, replaced, spaces
+from latticework.models.base import EnergyModel
+from latticework.samplers.base import Sampler
+
+NUMBERS = 500_000  # numbers of a chain that are kept where that allows more than KEPT draws
+
+
+def benchmark(
+    *,
+    model: EnergyModel,
+    sampler: Sampler,
+    data: Dataset | None,
+    run: Run,
+    name: str,
+    chains: int,
+    trials: int,
+    tuning: Sequence[str],
+    measuring: Sequence[str],
+    points: int,
+    pretrain: Callable[..., EnergyModel] | None = None,
+    truth: Callable[..., Reference] | None = None,
+) -> None:
+    """Measure `sampler`, whose option in conf/sampler is `name`, with the best fields found.
+
+    `tuning` and `measuring` are allowances (`20000evaluations`, `10seconds`); the first that is
+    spent ends a search or a run. The error is logged at `points` readings. A sampler that does not
+    support the target, or for which the allowance is too small, leaves a record that says so.
+    """
+    if reason := unsupported(sampler, model):
+        absent(run, reason)
+        return
+    model, reference = target(model, data, run, pretrain, truth)
+    kept = max(KEPT, NUMBERS // prod(model.domain.shape))
+    course = Course(model, chains, run.engine, kept)  # type: ignore[arg-type]
+    sampler, space = fitted(sampler, spaces().get(name) or {}, model)
+    fields = shared_fields(run, course, name, sampler, space, tuning, trials) if space else {}
+    chosen = replaced(sampler, fields)
+    for_engine(chosen, model, run, [ChainAcceptance()])
+    steps = course.steps(chosen, [Allowance.read(text) for text in measuring])
+    if steps * (1 - WARM_UP) < FEWEST:
+        absent(run, f"the budget allows {steps} steps, too few to judge")
+        return
+    costs = {unit: course.cost(chosen, unit) for unit in ("evaluations", "seconds")}
+    stint = course.drawn(chosen, steps, run.rng("benchmark", "cpu").initial_seed() % 2**31)
+    for step, error in errors(stint, reference.mean, points):
+        spent = {unit: step * cost for unit, cost in costs.items()}
+        run.log(step, **spent, **error)
+    found = quality(stint.result)
+    run.note(
+        tuned=fields,
+        steps=stint.steps,
+        acceptance=float(stint.result.acceptance.mean()),
+        seconds_per_step=costs["seconds"],
+        evaluations_per_step=costs["evaluations"],
+        sites=model.domain.dim,
+        ess={"min": found.ess, "median": found.ess_median, "energy": finite(found.ess_energy)},
+        r_hat=finite(found.r_hat),
+        still_sites=found.still,
+    )
+
+
+def absent(run: Run, reason: str) -> None:
+    """Record that there is nothing to measure, and why."""
+    run.note(absent=reason)
+    run.log(0)
+
+
+def finite(value: float) -> float | None:
+    """The value, or None in place of one that JSON cannot hold."""
+    return value if abs(value) < float("inf") else None
+
+
+def shared_fields(
+    run: Run,
+    course: Course,
+    name: str,
+    sampler: Sampler,
+    space: Space,
+    tuning: Sequence[str],
+    trials: int,
+) -> dict[str, Any]:
+    """The fields that the search chooses, read from disk if an earlier run has searched."""
+    rng = run.shared_rng("benchmark/tuning", "cpu")
+    allowed = [Allowance.read(text) for text in tuning]
+
+    def make() -> dict[str, Tensor]:
+        fields, rate = course.tuned(
+            name, sampler, space, allowed, trials, rng.initial_seed() % 2**31
+        )
+        found = {f"field/{key}": value for key, value in numbers(fields, space).items()}
+        return {k: torch.tensor(v, dtype=torch.float64) for k, v in {"rate": rate, **found}.items()}
+
+    spec = {
+        "model": fingerprint(course.model),
+        "sampler": repr(sampler),
+        "space": space,
+        "chains": course.chains,
+        "engine": course.engine,
+        "budget": [str(each) for each in allowed],
+        "trials": trials,
+        "seed": run.model_seed,
+    }
+    found = artifact(run, "tuned", spec, make)
+    run.note(tuned_rate=float(found.pop("rate")))
+    values = {key.removeprefix("field/"): float(value) for key, value in found.items()}
+    return from_numbers(values, sampler, space)
+
+
+def errors(stint: Stint, mean: Tensor | None, points: int) -> list[tuple[int, dict[str, float]]]:
+    """Log RMSE over sites of the mean of all draws so far, at up to `points` numbers of steps.
+
+    The readings are evenly spaced in the logarithm of the number of draws. Draws of the burn-in do
+    not count, but their steps do. Without a known `mean`, the steps alone.
+    """
+    draws = stint.result.draws
+    count = draws.shape[1]
+    places = torch.logspace(0, 1, points, base=count).round().long().unique().tolist()
+    steps = [stint.burn_in + stint.thin * place for place in places]
+    if mean is None:
+        return [(step, {}) for step in steps]
+    running = draws.mean(0, dtype=torch.float64).cumsum(0)
+    found = [running[place - 1] / place - mean.cpu() for place in places]
+    return [
+        (step, {"log_rmse": float(gap.square().mean().sqrt().log())})
+        for step, gap in zip(steps, found, strict=True)
+    ]
+
+
+def headline(record: Record) -> list[KeyNumber]:
+    """Effective samples of the worst site for a second and an evaluation, or why there are none."""
+    if reason := record.document.get("absent"):
+        return [KeyNumber("not measured", str(reason))]
+    r_hat = record.document["r_hat"]
+    if r_hat is None or r_hat > MIXED:
+        return [KeyNumber("chains disagree, R-hat", "infinite" if r_hat is None else r_hat)]
+    found, document = record.document["ess"], record.document
+    evaluations = document["steps"] * document["evaluations_per_step"]
+    seconds = document["steps"] * document["seconds_per_step"]
+    return [
+        KeyNumber("ess_per_second", found["min"] / seconds, better="higher"),
+        KeyNumber("ess_per_evaluation_of_a_chain", found["min"] / evaluations, better="higher"),
+        KeyNumber("largest_r_hat", r_hat),
+    ]

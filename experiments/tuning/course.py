@@ -1,0 +1,294 @@
+"""How a sampler is tuned and measured on one target: the code that races and the benchmark share.
+
+What a sampler may spend is an allowance of seconds, or of evaluations of the target by each chain.
+The score of a setting is the effective sample size of the worst site, or of the log-probability if
+that is worse, of all chains together, for each unit of the allowance. Where that is 0 for every
+setting, because a site is stuck in each, the average over sites decides.
+"""
+
+import dataclasses
+import math
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import optuna
+import torch
+from torch import Generator
+
+from latticework.experiments.measures.diagnostics import mixing
+from latticework.experiments.sampling.chain import LOCAL, WHOLE, seconds_per_step
+from latticework.experiments.sampling.engine import Engine, served
+from latticework.experiments.sampling.sample import ChainAcceptance, SampleResult, sample
+from latticework.experiments.tuning.space import Space, replaced, suggest
+from latticework.experiments.tuning.study import alone
+from latticework.models.base import EnergyModel
+from latticework.samplers.base import Sampler, UnsupportedModelError
+
+KEPT = 1000  # draws of a chain that diagnostics read, at most, unless a course says otherwise
+FEWEST = 40  # draws of a chain, at least
+DIAGNOSED = 512  # sites that diagnostics read, at most
+PATTERNS = 1024  # joint values of a block that Gibbs evaluates, at most
+WARM_UP = 0.2  # the part of a run that is left out at its start
+TIMED = 0.05  # seconds of a block of steps whose time is taken, so that a call's own time is small
+TIE = 1e-6  # weight of the average site in a score
+Unit = Literal["seconds", "evaluations"]
+
+
+@dataclass(frozen=True)
+class Allowance:
+    """What a sampler may spend: seconds, or evaluations of the target by each chain."""
+
+    amount: float
+    unit: Unit
+
+    @classmethod
+    def read(cls, text: str) -> "Allowance":
+        """From `5seconds`, `5s`, `20000evaluations` or `20000e`. Raises ValueError otherwise."""
+        found = re.fullmatch(r"([\d.]+(?:e\d+)?)\s*(s|seconds?|e|evaluations?)", text)
+        if not found or not float(found[1]) > 0:
+            raise ValueError(f"budget {text!r} is not known; write 10seconds or 20000evaluations")
+        return cls(float(found[1]), "seconds" if found[2].startswith("s") else "evaluations")
+
+    def part(self, share: float) -> "Allowance":
+        return Allowance(self.amount * share, self.unit)
+
+    def __str__(self) -> str:
+        return f"{self.amount:g} {self.unit}"
+
+
+class Quality(NamedTuple):
+    """Rank-normalised diagnostics over the chains of a run (Vehtari et al. 2021)."""
+
+    ess: float  # of the worst site; 0 if chains are stuck at different values
+    ess_median: float  # of the median site
+    ess_mean: float  # averaged over sites; a stuck site counts 0
+    ess_energy: float  # of the log-probability; NaN if the target is flat
+    r_hat: float  # the largest
+    still: int  # sites at which all draws of all chains are alike, which say nothing
+
+    @property
+    def worst(self) -> float:
+        """The ESS of the worst quantity."""
+        return self.ess if math.isnan(self.ess_energy) else min(self.ess, self.ess_energy)
+
+    @property
+    def score(self) -> float:
+        """What a search maximises: the worst quantity, and between equals the average site."""
+        return self.worst + TIE * self.ess_mean
+
+
+@dataclass(frozen=True)
+class Stint:
+    """The draws of a run, and all its steps."""
+
+    result: SampleResult
+    burn_in: int
+    thin: int
+    steps: int  # with the burn-in
+
+
+@dataclass(frozen=True)
+class Course:
+    """A target, how many chains run on it, and by which engine."""
+
+    model: EnergyModel
+    chains: int
+    engine: Engine = "eager"
+    kept: int = KEPT  # draws of a chain, at most; a search keeps KEPT
+
+    def tuned(
+        self,
+        name: str,
+        sampler: Sampler,
+        space: Space,
+        allowed: Sequence[Allowance],
+        trials: int,
+        seed: int,
+    ) -> tuple[dict[str, Any], float]:
+        """The fields with the best rate in `trials` runs that share `allowed`, and that rate.
+
+        The sampler's own values come first, then those of Optuna's TPE. No fields and a rate of 0,
+        if no trial moved or all were too short.
+        """
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        study, asked = alone(name, trials, seed=seed, direction="maximize")
+        study.enqueue_trial(own(sampler, space))
+        best: float = 0.0
+        fields: dict[str, Any] = {}
+        each = [one.part(1 / trials) for one in allowed]
+        for trial in asked:
+            candidate = suggest(trial, sampler, space)
+            rate = self.rate(replaced(sampler, candidate), each, seed)
+            study.tell(trial, rate)
+            if rate > best:
+                best, fields = rate, candidate
+        return fields, best
+
+    def rate(self, candidate: Sampler, allowed: Sequence[Allowance], seed: int) -> float:
+        """The score for each unit of the first allowance.
+
+        0 if nothing moves, or the run is too short or not supported.
+        """
+        try:
+            steps = self.steps(candidate, allowed)
+            if steps * (1 - WARM_UP) < FEWEST / 2:
+                return 0.0
+            stint = dataclasses.replace(self, kept=KEPT).drawn(candidate, steps, seed)
+        except (UnsupportedModelError, ValueError):
+            return 0.0
+        return quality(stint.result).score / (steps * self.cost(candidate, allowed[0].unit))
+
+    def steps(self, sampler: Sampler, allowed: Sequence[Allowance]) -> int:
+        """The steps that every allowance pays for."""
+        return min(int(each.amount / self.cost(sampler, each.unit)) for each in allowed)
+
+    def cost(self, sampler: Sampler, unit: Unit) -> float:
+        """Seconds of a step of all chains, without diagnostics; or evaluations by each chain."""
+        rng = Generator().manual_seed(0)
+        x = self.model.domain.uniform(self.chains, rng)
+        if unit == "evaluations":
+            return evaluations_of_step(sampler, self.model, x, rng) / self.chains
+        kernel, _ = served(sampler, self.model, self.engine, [ChainAcceptance()])
+        about = seconds_per_step(kernel, self.model, x, rng, steps=5, blocks=1)
+        steps = max(5, int(TIMED / about))
+        return seconds_per_step(kernel, self.model, x, rng, steps=steps, blocks=5)
+
+    def drawn(self, sampler: Sampler, steps: int, seed: int) -> Stint:
+        """A run of at most `steps` steps from uniform states; its draws are evenly spaced."""
+        thin = max(1, int(steps * (1 - WARM_UP)) // self.kept)
+        burn_in = (
+            int(steps * WARM_UP) // thin * thin
+        )  # so that a compiled kernel makes `thin` a call
+        kept = (steps - burn_in) // thin * thin
+        result = sample(
+            self.model, sampler, chains=self.chains, steps=kept, burn_in=burn_in, thin=thin,
+            seed=seed, engine=self.engine,
+        )  # fmt: skip
+        return Stint(result, burn_in, thin, burn_in + kept)
+
+
+def own(sampler: Sampler, space: Space) -> dict[str, Any]:
+    """The sampler's own values of the fields in `space`, where in range: the first trial."""
+
+    def within(value: Any, bounds: dict[str, Any]) -> bool:
+        if "choices" in bounds:
+            return value in bounds["choices"]
+        return bounds["low"] <= value <= bounds["high"]
+
+    values = {name: getattr(sampler, name) for name in space}
+    return {name: value for name, value in values.items() if within(value, space[name])}
+
+
+def fitted(sampler: Sampler, space: Space, model: EnergyModel) -> tuple[Sampler, Space]:
+    """The sampler and its search space with blocks that fit the target.
+
+    A block has at most all sites; Gibbs, which evaluates every joint value of a block, has at most
+    PATTERNS of them.
+    """
+    sites = getattr(sampler, "sites", None)
+    if sites is None:
+        return sampler, space
+    most = model.domain.dim
+    if not hasattr(sampler, "radius"):
+        most = min(most, max(1, int(math.log(PATTERNS, len(model.domain.values())))))
+    sampler = replaced(sampler, {"sites": min(sites, most)})
+    if "sites" in space:
+        bounds = space["sites"]
+        low, high = min(bounds["low"], most), min(bounds["high"], most)
+        space = {**space, "sites": {**bounds, "low": low, "high": high}}
+    return sampler, space
+
+
+def quality(*results: SampleResult) -> Quality:
+    """The diagnostics over the chains of all `results`, of at most DIAGNOSED sites evenly spaced.
+
+    A site at which all draws of all chains are alike is left out: its law may be that narrow, and
+    chains that start at random states are not stuck at one value. R-hat is infinite and the ESS 0
+    if a site or the log-probability is constant within every chain and differs between chains.
+    """
+    draws = torch.cat([result.draws for result in results])
+    if (sites := draws.shape[2]) > DIAGNOSED:
+        draws = draws[:, :, torch.linspace(0, sites - 1, DIAGNOSED).long()]
+    draws = draws.flatten(2)
+    still = (draws == draws[:1, :1]).all(0).all(0)
+    log_prob = torch.cat([result.log_prob for result in results]).unsqueeze(-1)
+    found = mixing(draws[:, :, ~still].numpy())
+    energy = mixing(log_prob.numpy())
+    flat = bool(log_prob.min() == log_prob.max())
+    r_hat = np.append(found["r_hat"], [] if flat else energy["r_hat"])
+    ess = np.nan_to_num(found["ess"]) if len(found["ess"]) else np.zeros(1)
+    stuck = not len(found["ess"]) or bool(np.isnan(r_hat).any())
+    return Quality(
+        ess=float(ess.min()),
+        ess_median=float(np.median(ess)),
+        ess_mean=float(ess.mean()),
+        ess_energy=math.nan if flat else float(np.nan_to_num(energy["ess"][0])),
+        r_hat=math.inf if stuck else float(r_hat.max()),
+        still=int(still.sum()),
+    )
+
+
+def evaluations_of_step(
+    sampler: Sampler, model: EnergyModel, x: torch.Tensor, rng: Generator
+) -> float:
+    """States whose log-probability a step of all chains evaluates, counted on the second step.
+
+    Each row passed to the model's `forward` counts. A call of another method that needs none counts
+    one a chain if it evaluates the whole target by a closed form, and the part that its sites are
+    of all sites, for each pattern or value, if it evaluates a local change. A step that calls no
+    such method, such as that of block Gibbs, counts one a chain.
+    """
+    with torch.no_grad():
+        state, _ = sampler.step(sampler.init(x, model), model, rng)
+        with _counted(model, len(x)) as total:
+            sampler.step(state, model, rng)
+    return total[0] or float(len(x))
+
+
+def _part(name: str, words: Sequence[Any], model: EnergyModel) -> float:
+    """The part of an evaluation that one chain pays for a call of `name`."""
+    if name in WHOLE or name == "differences_after":  # it brings the differences of all up to date
+        return 1.0
+    sites = words[2].shape[-1]
+    values = {
+        "block_log_probs": lambda: words[3].shape[1],
+        "site_log_probs": lambda: len(model.domain.values()),
+    }.get(name, lambda: 1)()
+    return sites * values / model.domain.dim
+
+
+@contextmanager
+def _counted(model: EnergyModel, chains: int) -> Iterator[list[float]]:
+    total, depth, rows = [0.0], 0, 0
+
+    def counting(name: str) -> Callable:
+        method = getattr(model, name)
+
+        def wrapper(*words: Any) -> Any:
+            nonlocal depth, rows
+            if name == "forward":
+                rows += len(words[0])
+            depth += 1
+            try:
+                return method(*words)
+            finally:
+                depth -= 1
+                if depth == 0:
+                    total[0] += rows or chains * _part(name, words, model)
+                    rows = 0
+
+        return wrapper
+
+    names = (*WHOLE, *LOCAL)
+    wrappers = {name: counting(name) for name in names}
+    try:
+        for name, wrapper in wrappers.items():
+            setattr(model, name, wrapper)
+        yield total
+    finally:
+        for name in names:
+            model.__dict__.pop(name, None)
