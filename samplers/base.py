@@ -13,6 +13,7 @@ million sites. After `state, info = sampler.step(state, model, rng)`, the old st
 """
 
 from abc import ABC, abstractmethod
+from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
 import torch
@@ -152,6 +153,12 @@ def select_rows(chosen: Tensor, new: AnyState, old: AnyState) -> AnyState:
         return bits.bitwise_xor_(other).bitwise_and_(-rows.int()).bitwise_xor_(other).view(a.dtype)
 
     return type(new)(*map(pick, new, old))
+
+
+@lru_cache(maxsize=32)
+def on_device(numbers: tuple[float, ...], device: torch.device, dtype: torch.dtype) -> Tensor:
+    """The numbers as a tensor, copied to the device once: a step may not wait for the host."""
+    return torch.tensor(numbers, device=device, dtype=dtype)
 
 
 def settled(done: Tensor) -> bool:
