@@ -46,6 +46,8 @@ class Sampler(ABC):
 
     exact: bool = True  # whether a step leaves the target invariant, which AIS must rely on
     uses_gradient: bool = False  # whether the target's gradient is read: `init` then checks it
+    scale: str | None = None  # the field that sets how far a step goes, if acceptance may choose it
+    target_acceptance: str = "locally_balanced"  # whose optimal acceptance the scale aims at
 
     def init(self, x: Tensor, model: EnergyModel) -> Any:
         """The initial state at `x`, `[chains, *domain.shape]`.

@@ -31,6 +31,7 @@ from latticework.samplers.base import require_positive
 class _Jumps(AllSites):
     """What both forms share. `balancing` is sqrt, g(t) = sqrt(t), or barker, g(t) = t / (1 + t)."""
 
+    scale = "time"
     time: float  # tau
     balancing: Literal["sqrt", "barker"] = "sqrt"
 

@@ -95,5 +95,7 @@ class DMALA(_Langevin, AllSites):
     against the logits of the moves, and Eq. (3) becomes a ratio of the two normalisers.
     """
 
+    scale = "step_size"
+
     def cancels(self, model: EnergyModel) -> bool:
         return model.quadratic

@@ -44,6 +44,7 @@ class PAFS(Sampler):
     The order of the sites is a Plackett-Luce draw, made by adding Gumbel noise to the logits.
     """
 
+    scale = "length"
     uses_gradient = True
     length: int  # U, the mean of R
 
@@ -112,6 +113,7 @@ class PAFSWithReplacement(Sampler):
     On every domain. A step computes the weights of all moves 2 (2 `length` - 1) times.
     """
 
+    scale = "length"
     uses_gradient = True
     length: int  # U, the mean of R
 

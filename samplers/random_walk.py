@@ -24,6 +24,8 @@ class WalkState(NamedTuple):
 class RandomWalk(Sampler):
     """Change R distinct uniform sites, R uniform on 1 .. 2 `length` - 1; on finite domains."""
 
+    scale = "length"
+    target_acceptance = "random_walk"
     length: int = 1  # the mean of R
 
     def __post_init__(self) -> None:
