@@ -25,7 +25,7 @@ import torch
 from torch import Generator, Tensor
 
 from latticework.models.base import EnergyModel
-from latticework.models.chance import draw_categorical, softmax_weights
+from latticework.models.chance import draw_categorical, softmax_weights, uniform_like
 from latticework.models.domain import Domain
 from latticework.samplers.base import Info, Sampler, State, evaluate, metropolis, require_count
 from latticework.samplers.paths import moves_in_use, repeated
@@ -59,7 +59,7 @@ class PAFS(Sampler):
     def step(self, state: PathState, model: EnergyModel, rng: Generator) -> tuple[PathState, Info]:
         x, domain = state.x, model.domain
         weights = _of_sites(state.logits)
-        noise = torch.empty_like(weights).exponential_(generator=rng).log_()
+        noise = uniform_like(weights, rng).log_().neg_().log_()  # the negative of Gumbel's
         sites = (weights - noise).topk(min(2 * self.length - 1, domain.dim)).indices
         index = _draw_moves(state.logits, sites, rng)
         used = moves_in_use(index, rng)
