@@ -25,7 +25,7 @@ from latticework.samplers.base import Sampler, require_count
 
 # Acceptance rates that are optimal on product targets as the number of sites grows: H. Sun, H. Dai
 # and D. Schuurmans, "Optimal Scaling for Locally Balanced Proposals in Discrete Spaces", NeurIPS
-# 2022, Theorems 3.1 and 3.2.
+# 2022.
 OPTIMAL = {"locally_balanced": 0.574, "random_walk": 0.234}
 GAIN, DECAY = 2.0, 0.6  # of the steps n^-DECAY of stochastic approximation
 
