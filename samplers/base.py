@@ -13,6 +13,7 @@ million sites. After `state, info = sampler.step(state, model, rng)`, the old st
 """
 
 from abc import ABC, abstractmethod
+from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
 import torch
@@ -45,6 +46,8 @@ class Sampler(ABC):
 
     exact: bool = True  # whether a step leaves the target invariant, which AIS must rely on
     uses_gradient: bool = False  # whether the target's gradient is read: `init` then checks it
+    scale: str | None = None  # the field that sets how far a step goes, if acceptance may choose it
+    target_acceptance: str = "locally_balanced"  # whose optimal acceptance the scale aims at
 
     def init(self, x: Tensor, model: EnergyModel) -> Any:
         """The initial state at `x`, `[chains, *domain.shape]`.
@@ -152,6 +155,12 @@ def select_rows(chosen: Tensor, new: AnyState, old: AnyState) -> AnyState:
         return bits.bitwise_xor_(other).bitwise_and_(-rows.int()).bitwise_xor_(other).view(a.dtype)
 
     return type(new)(*map(pick, new, old))
+
+
+@lru_cache(maxsize=32)
+def on_device(numbers: tuple[float, ...], device: torch.device, dtype: torch.dtype) -> Tensor:
+    """The numbers as a tensor, copied to the device once: a step may not wait for the host."""
+    return torch.tensor(numbers, device=device, dtype=dtype)
 
 
 def settled(done: Tensor) -> bool:

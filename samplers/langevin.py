@@ -8,20 +8,19 @@ Equation numbers are the paper's.
     U(theta)              model.log_prob(x)
     alpha                 step_size
 
-All sites move at once and independently. The state keeps the proposal's logits and the terms of
-the acceptance ratio at the current position, so a step costs one evaluation of the model.
+All sites move at once and independently. The state keeps the proposal's logits at the current
+position, so a step costs one evaluation of the model. `samplers.all_sites` corrects DMALA.
 """
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Literal, NamedTuple
 
-import torch
 from torch import Generator, Tensor
 
 from latticework.models.base import EnergyModel
 from latticework.models.domain import Domain
-from latticework.samplers.base import Info, Sampler, metropolis, require_positive
+from latticework.samplers.all_sites import AllSites
+from latticework.samplers.base import Info, Sampler, on_device, require_positive
 
 
 class LangevinState(NamedTuple):
@@ -29,20 +28,6 @@ class LangevinState(NamedTuple):
 
     x: Tensor  # [chains, *domain.shape]
     logits: Tensor  # [chains, *moves], those of Eq. (2)
-
-
-class AdjustedState(NamedTuple):
-    """A position, the logits of the proposal from it, and its term of the acceptance ratio."""
-
-    x: Tensor  # [chains, *domain.shape]
-    logits: Tensor  # [chains, *moves]
-    balance: Tensor  # [chains], log pi(x) - log normaliser; without log pi(x) on a quadratic model
-
-
-@lru_cache(maxsize=8)
-def _on_device(numbers: tuple[float, ...], device: torch.device, dtype: torch.dtype) -> Tensor:
-    """The numbers as a tensor, copied to the device once: a step may not wait for the host."""
-    return torch.tensor(numbers, device=device, dtype=dtype)
 
 
 @dataclass(frozen=True)
@@ -75,7 +60,7 @@ class _Langevin(Sampler):
         price = 0.5 / self.step_size
         if self.preconditioner is None:
             return logits.sub_(distances, alpha=price)
-        scale = _on_device(tuple(self.preconditioner), x.device, x.dtype)
+        scale = on_device(tuple(self.preconditioner), x.device, x.dtype)
         if len(scale) != x.shape[1]:
             raise ValueError(f"preconditioner must have {x.shape[1]} entries, got {len(scale)}")
         scale = scale.pow(self.preconditioner_power).view(-1, *[1] * (logits.ndim - 2))
@@ -103,28 +88,14 @@ class DULA(_Langevin):
 
 
 @dataclass(frozen=True)
-class DMALA(_Langevin):
+class DMALA(_Langevin, AllSites):
     """Discrete Metropolis-adjusted Langevin algorithm: Eq. (2), corrected by Eq. (3).
 
     If log pi is quadratic, log pi(y) - log pi(x) = (grad(x) + grad(y))'(y - x) / 2. This cancels
     against the logits of the moves, and Eq. (3) becomes a ratio of the two normalisers.
     """
 
-    def at(self, x: Tensor, model: EnergyModel) -> AdjustedState:
-        if model.quadratic:
-            logits = self.logits(x, model.gradient(x), model.domain)
-            return AdjustedState(x, logits, model.domain.log_normaliser(logits).neg_())
-        log_prob, grad = model.log_prob_and_grad(x)
-        logits = self.logits(x, grad, model.domain)
-        return AdjustedState(x, logits, log_prob - model.domain.log_normaliser(logits))
+    scale = "step_size"
 
-    def step(
-        self, state: AdjustedState, model: EnergyModel, rng: Generator
-    ) -> tuple[AdjustedState, Info]:
-        x, y = state.x, model.domain.move_all(state.x, state.logits, rng)
-        proposed = self.at(y, model)
-        # log [ pi(y) q(x given y) ] - log [ pi(x) q(y given x) ]
-        log_ratio = proposed.balance - state.balance
-        if not model.quadratic:
-            log_ratio += model.domain.log_weight_ratio(x, y, state.logits, proposed.logits)
-        return metropolis(state, proposed, log_ratio, rng)
+    def cancels(self, model: EnergyModel) -> bool:
+        return model.quadratic

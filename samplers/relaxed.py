@@ -84,6 +84,7 @@ class RMALA(Sampler):
       x is then *biased*: rho's mass of each orthant, which is not pi.
     """
 
+    scale = "step_size"
     uses_gradient = True
     step_size: float  # alpha, in squared units of the position
     temperature: float  # of the sigmoid; smaller is closer to the threshold and steeper

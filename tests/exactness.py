@@ -13,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 import torch
-from targets import BINARY, EVERY, FINITE
+from targets import BINARY, EVERY, FINITE, INTEGER
 
 from latticework.experiments.exactness.law import (
     Law,
@@ -21,15 +21,20 @@ from latticework.experiments.exactness.law import (
     metropolis,
     normalised,
     one_site_proposal,
+    one_site_weights,
 )
 from latticework.experiments.exactness.targets import Target
+from latticework.samplers.acs import ACS
 from latticework.samplers.base import Sampler
 from latticework.samplers.block_gibbs import BlockGibbs
+from latticework.samplers.dlmc import DLMC, DLMCf
 from latticework.samplers.gibbs import Gibbs
 from latticework.samplers.gwg import GWG
 from latticework.samplers.hamming import HammingBall
 from latticework.samplers.langevin import DMALA, DULA
 from latticework.samplers.locally_balanced import LocallyBalanced
+from latticework.samplers.path_auxiliary import PAFS, PAFSWithReplacement
+from latticework.samplers.random_walk import RandomWalk
 from latticework.samplers.relaxed import RMALA
 from latticework.samplers.stochastic import StochasticDULA
 from latticework.samplers.svgd import DiscreteSVGD
@@ -78,6 +83,11 @@ def dmala(sampler: DMALA, target: Target) -> Law:
     return metropolis(langevin_proposal(sampler, target), target)
 
 
+def gains_of(target: Target) -> Matrix:
+    """The first-order change of log pi from x to y, summed over the sites that differ."""
+    return np.einsum("xyd,xd->xy", target.z - target.z[:, None], target.grad)
+
+
 def locally_balanced(sampler: LocallyBalanced, target: Target) -> Law:
     """Eq. (4) of Zhang et al. with g = sqrt: the exact change of log pi."""
     return metropolis(one_site_proposal(target.log_prob - target.log_prob[:, None], target), target)
@@ -85,8 +95,7 @@ def locally_balanced(sampler: LocallyBalanced, target: Target) -> Law:
 
 def gwg(sampler: GWG, target: Target) -> Law:
     """Grathwohl et al.: the first-order change; with several flips, a sum over ordered draws."""
-    gain = np.einsum("xyd,xd->xy", target.z - target.z[:, None], target.grad)
-    single = one_site_proposal(gain, target)
+    single = one_site_proposal(gains_of(target), target)
     if sampler.flips == 1:
         return metropolis(single, target)
 
@@ -110,6 +119,156 @@ def gwg(sampler: GWG, target: Target) -> Law:
         matrix[x, x] += forward - accepted
         acceptance[x] += accepted
     return Law([matrix], acceptance)
+
+
+# Several sites, or all of them.
+
+
+def replacing(target: Target, x: int, other: int, sites: Iterable[int]) -> int:
+    """The index of the state `x` with the values of `other` at `sites`."""
+    z = target.z[x].reshape(target.domain.dim, -1).copy()
+    z[list(sites)] = target.z[other].reshape(target.domain.dim, -1)[list(sites)]
+    return int(np.flatnonzero((target.z == z.ravel()).all(-1))[0])
+
+
+def lengths(sampler: RandomWalk | PAFS, target: Target) -> range:
+    return range(1, min(2 * sampler.length - 1, target.domain.dim) + 1)
+
+
+def random_walk(sampler: RandomWalk, target: Target) -> Law:
+    """Uniform over the states that differ from x at R sites, R uniform."""
+    size = len(target.z)
+    changed = np.array(
+        [[len(target.sites_changed(x, y)) for y in range(size)] for x in range(size)]
+    )
+    shares = [normalised((changed == number).astype(float)) for number in lengths(sampler, target)]
+    return metropolis(np.mean(shares, axis=0), target)
+
+
+def accepted_paths(paths: Iterable[tuple[int, int, float, float]], target: Target) -> Law:
+    """The law of steps that accept each path (x, y, its probability, that of the path back)."""
+    size, law = len(target.z), target.law
+    matrix, acceptance = np.zeros((size, size)), np.zeros(size)
+    for x, y, forward, backward in paths:
+        accepted = forward * min(1.0, law[y] * backward / (law[x] * forward))
+        matrix[x, y] += accepted
+        matrix[x, x] += forward - accepted
+        acceptance[x] += accepted
+    return Law([matrix], acceptance)
+
+
+def pafs(sampler: PAFS, target: Target) -> Law:
+    """Sun et al. without replacement: a Plackett-Luce order of the sites, then a value of each."""
+    size, dim = len(target.z), target.domain.dim
+    weights = one_site_weights(gains_of(target), target)
+    site = np.full((size, size), -1)
+    for x, y in zip(*np.nonzero(weights), strict=True):
+        (site[x, y],) = target.sites_changed(x, y)
+    of_sites = np.array([[weights[x, site[x] == i].sum() for i in range(dim)] for x in range(size)])
+
+    def probability(x: int, moves: list[int]) -> float:
+        found, left = 1.0, of_sites[x].sum()
+        for y in moves:
+            found *= weights[x, y] / left
+            left -= of_sites[x, site[x, y]]
+        return found
+
+    def paths() -> Iterable[tuple[int, int, float, float]]:
+        numbers = lengths(sampler, target)
+        for x in range(size):
+            for number in numbers:
+                for moves in itertools.permutations(np.flatnonzero(weights[x]), number):
+                    sites = [site[x, y] for y in moves]
+                    if len(set(sites)) < number:
+                        continue
+                    end = x
+                    for y, i in zip(moves, sites, strict=True):
+                        end = replacing(target, end, y, [i])
+                    back = [replacing(target, end, x, [i]) for i in reversed(sites)]
+                    forward = probability(x, list(moves)) / len(numbers)
+                    yield x, end, forward, probability(end, back) / len(numbers)
+
+    return accepted_paths(paths(), target)
+
+
+def pafs_with_replacement(sampler: PAFSWithReplacement, target: Target) -> Law:
+    """Sun et al. with replacement: gains along the path use the gradient at its start."""
+    steps = range(2 * sampler.length - 1)
+    size, numbers = len(target.z), len(steps)
+    under = []  # under[s][x, y]: the one-move law with the gradient at s
+    for s in range(size):
+        change = (target.z - target.z[:, None]) @ target.grad[s]
+        under.append(one_site_proposal(change, target))
+
+    def onward(path: list[int]) -> Iterable[list[int]]:
+        yield path
+        if len(path) <= numbers:
+            for y in np.flatnonzero(under[path[0]][path[-1]]):
+                yield from onward([*path, int(y)])
+
+    def paths() -> Iterable[tuple[int, int, float, float]]:
+        for x in range(size):
+            for path in onward([x]):
+                moves = list(itertools.pairwise(path))
+                if moves:
+                    forward = np.prod([under[x][a, b] for a, b in moves])
+                    backward = np.prod([under[path[-1]][b, a] for a, b in moves])
+                    yield x, path[-1], forward / numbers, backward / numbers
+
+    return accepted_paths(paths(), target)
+
+
+def independent_sites(target: Target, of_site: Callable[[np.ndarray, int], np.ndarray]) -> Matrix:
+    """The proposal whose sites move on their own.
+
+    `of_site(gains, here)` is the law of a site's value, given the first-order gains of all values
+    and the index of the current one; a gain is -inf where a value is out of reach.
+    """
+    size, dim = len(target.z), target.domain.dim
+    z, grad = (a.reshape(size, dim, -1) for a in (target.z, target.grad))
+    values = np.unique(z.reshape(size * dim, -1), axis=0)
+    place = np.array([[int(np.flatnonzero((values == v).all(-1))[0]) for v in row] for row in z])
+    proposal = np.ones((size, size))
+    for x, i in itertools.product(range(size), range(dim)):
+        gains = (values - z[x, i]) @ grad[x, i]
+        gains[np.abs(values - z[x, i]).max(-1) > getattr(target.domain, "window", inf)] = -inf
+        proposal[x] *= of_site(gains, place[x, i])[place[:, i]]
+    return proposal
+
+
+def dlmc(sampler: DLMC | DLMCf, target: Target) -> Law:
+    """Sun et al. 2023: nu_v (1 - exp(-tau w_v / nu_v)) or min(tau w_v, nu_v) for every other v."""
+
+    def of_site(gains: np.ndarray, here: int) -> np.ndarray:
+        odds = np.exp(gains)  # of a value to the current one
+        nu = odds / odds.sum()
+        w = np.sqrt(odds) if sampler.balancing == "sqrt" else odds / (1 + odds)
+        if isinstance(sampler, DLMC):
+            with np.errstate(divide="ignore", invalid="ignore"):
+                law = np.where(nu > 0, nu * (1 - np.exp(-sampler.time * w / nu)), 0)
+        else:
+            law = np.minimum(sampler.time * w, nu)
+        law[here] = 0
+        law[here] = 1 - law.sum()
+        return law
+
+    return metropolis(independent_sites(target, of_site), target)
+
+
+def acs(sampler: ACS, target: Target) -> Law:
+    """Pynadath et al.: step k has the step size a_k and the balance b_k."""
+    cosines = (np.cos(np.pi * np.arange(sampler.period) / sampler.period) + 1) / 2
+    steps = np.maximum(sampler.smallest_step, sampler.largest_step * cosines)
+    balances = sampler.balances or 0.5 + (sampler.largest_balance - 0.5) * cosines
+    distances = ((target.z - target.z[:, None]) ** 2).sum(-1)
+    near = np.abs(target.z - target.z[:, None]).max(-1) <= getattr(target.domain, "window", inf)
+    gains = gains_of(target)
+    kernels = []
+    for a, b in zip(steps, balances, strict=True):
+        proposal = normalised(np.exp(b * gains - distances / (2 * a)) * near)
+        kernels.append(metropolis(proposal, target))
+    after = list(itertools.accumulate((kernel.after[0] for kernel in kernels), np.matmul))
+    return Law(after, kernels[0].acceptance)
 
 
 # Blocks resampled from their conditional.
@@ -189,6 +348,8 @@ class Row:
     memory: tuple[str, ...] = ()
 
 
+FEW_SITES = ("binary", "spins", "rbm", "categorical")
+CYCLE = {"memory": ("phase",), "reversible": False}
 SCAN = {"memory": ("scan",), "reversible": False}
 RELAXED = ("position", "log_density", "score")
 TABLE = [
@@ -220,6 +381,17 @@ TABLE = [
     Row(GWG(2), BINARY, gwg),
     Row(GWG(4), ("binary", "dense_ising", "rbm"), gwg),
     Row(LocallyBalanced(), (*EVERY, "bayes_net"), locally_balanced),
+    Row(RandomWalk(2), ("binary", "spins", "categorical", "ordinal", "lattice"), random_walk),
+    Row(PAFS(1), INTEGER, pafs),
+    Row(PAFS(2), (*FEW_SITES, "naturals", "ordinal", "lattice"), pafs),
+    Row(PAFSWithReplacement(1), ("integers",), pafs_with_replacement),
+    Row(PAFSWithReplacement(2), (*FEW_SITES, "ordinal", "dense_ising"), pafs_with_replacement),
+    Row(DLMC(0.5), (*FEW_SITES, *INTEGER, "ordinal", "lattice", "dense_potts"), dlmc),
+    Row(DLMC(0.5, "barker"), (*FEW_SITES, "ordinal", "naturals", "sheet"), dlmc),
+    Row(DLMCf(0.5), (*FEW_SITES, "ordinal", "integers", "ring"), dlmc),
+    Row(DLMCf(0.5, "barker"), (*FEW_SITES, "ordinal", "naturals"), dlmc),
+    Row(ACS(2.0, 0.2, 4), (*FEW_SITES, "ordinal", "naturals", "lattice"), acs, **CYCLE),
+    Row(ACS(2.0, 0.2, 3, balances=[0.9, 0.6, 0.8]), ("binary", "integers"), acs, **CYCLE),
     Row(Gibbs(), (*FINITE, "bayes_net"), gibbs, **SCAN),
     Row(Gibbs(2), FINITE, gibbs, **SCAN),
     Row(

@@ -44,6 +44,7 @@ MAY_IMPORT = {
     "experiments/measures": MEASURES,
     "experiments/measures/diagnostics.py": [],
     "experiments/sampling": SAMPLING,
+    "experiments/sampling/cycle.py": [*SAMPLING, "samplers.acs"],
     "experiments/sampling/engine.py": [*SAMPLING, "samplers.compiled"],
     "experiments/exactness": EXACTNESS,
     "experiments/exactness/targets.py": ["experiments.exactness", *KERNELS, "models.rbm"],

@@ -123,7 +123,7 @@ def test_every_experiment_has_a_line_in_the_help(experiment):
     assert len(line.split()) > 3
 
 
-GROUPS = ["data", "logger", "model", "sampler", "task"]
+GROUPS = ["adapt", "data", "logger", "model", "sampler", "task"]
 
 
 @pytest.mark.parametrize("choice", [(g, n) for g in GROUPS for n in names(g)], ids="=".join)

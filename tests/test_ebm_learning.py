@@ -21,10 +21,13 @@ from latticework.experiments.tasks.ebm_learning import DivergedError, Learner, e
 from latticework.models.ising import DenseIsing, Lattice, LearnedIsing
 from latticework.models.rbm import RBM
 from latticework.models.resnet import ResNet
+from latticework.samplers.acs import ACS
 from latticework.samplers.base import Info
+from latticework.samplers.dlmc import DLMC
 from latticework.samplers.gibbs import Gibbs
 from latticework.samplers.hamming import HammingBall
 from latticework.samplers.langevin import DMALA, DULA
+from latticework.samplers.path_auxiliary import PAFS
 from latticework.samplers.relaxed import RMALA
 
 TRUTH, TRUTH_8 = Lattice((2, 3), 0.2), Lattice((2, 4), 0.2)
@@ -283,7 +286,19 @@ def test_a_scan_goes_on_from_one_batch_to_the_next(sampler):
     assert torch.equal(x, moved.x) or x.data_ptr() != moved.x.data_ptr()
 
 
-@pytest.mark.parametrize("sampler", [DMALA(0.2), RMALA(0.1, 1.0)], ids=repr)
+def test_a_cycle_goes_on_from_one_batch_to_the_next():
+    model, sampler = Lattice((3, 4), 0.2), ACS(2.0, 0.2, 4)
+    rng = Generator().manual_seed(0)
+    state = sampler.init(model.domain.uniform(5, rng), model)
+    for _ in range(3):
+        state, _ = sampler.step(state, model, rng)
+    x = model.domain.uniform(5, rng)
+    moved = sampler.moved_to(x, state, model)
+    assert moved.phase.item() == 3
+    torch.testing.assert_close(moved.log_prob, model.log_prob(x))
+
+
+@pytest.mark.parametrize("sampler", [DMALA(0.2), PAFS(2), DLMC(0.2), RMALA(0.1, 1.0)], ids=repr)
 def test_others_begin_anew_where_they_are_put(sampler):
     model = Lattice((3, 4), 0.2)
     rng = Generator().manual_seed(0)

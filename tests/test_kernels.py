@@ -21,13 +21,17 @@ from latticework.experiments.exactness.guard import NoHostReads
 from latticework.experiments.exactness.law import Law
 from latticework.experiments.exactness.targets import Asymmetric, Target
 from latticework.models.domain import Binary
+from latticework.samplers.acs import ACS
 from latticework.samplers.base import Info, Sampler, State, UnsupportedModelError
 from latticework.samplers.block_gibbs import BlockGibbs
+from latticework.samplers.dlmc import DLMC, DLMCf
 from latticework.samplers.gibbs import Gibbs
 from latticework.samplers.gwg import GWG
 from latticework.samplers.hamming import HammingBall
 from latticework.samplers.langevin import DMALA, DULA
 from latticework.samplers.locally_balanced import LocallyBalanced
+from latticework.samplers.path_auxiliary import PAFS, PAFSWithReplacement
+from latticework.samplers.random_walk import RandomWalk
 from latticework.samplers.relaxed import RMALA
 from latticework.samplers.svgd import DiscreteSVGD
 
@@ -187,7 +191,23 @@ def test_an_unadjusted_sampler_is_caught(name):
     assert invariance(DULA(4.0), TARGETS[name], TARGETS[name].law) < 1e-4
 
 
-@pytest.mark.parametrize("sampler", [DMALA(4.0), GWG(), GWG(2), LocallyBalanced(), RMALA(0.3, 0.5)])
+METROPOLIS = [
+    DMALA(0.5),
+    DMALA(4.0),
+    GWG(),
+    GWG(2),
+    LocallyBalanced(),
+    RMALA(0.3, 0.5),
+    RandomWalk(2),
+    PAFS(2),
+    PAFSWithReplacement(2),
+    DLMC(0.5),
+    DLMCf(0.5, "barker"),
+    ACS(2.0, 0.2, 4),
+]
+
+
+@pytest.mark.parametrize("sampler", METROPOLIS[1:], ids=str)
 def test_a_sampler_that_accepts_always_is_caught(sampler, monkeypatch):
     monkeypatch.setattr("latticework.samplers.base.acceptance", torch.ones_like)
     assert invariance(sampler, TARGETS["binary"], TARGETS["binary"].law) < 1e-4
@@ -246,7 +266,7 @@ def test_refresh_reads_the_new_target(row, target):
     for name in set(state._fields) - set(row.memory):
         for cached, value in both(state, fresh, name):
             torch.testing.assert_close(cached, value)
-    for name in {"scan", "position"} & set(row.memory):
+    for name in {"scan", "position", "phase"} & set(row.memory):
         assert all(map(torch.equal, flat([getattr(state, name)]), memory[name]))
 
 
@@ -305,7 +325,6 @@ class Forbidding(Asymmetric):
 
 
 EXACT = [row.sampler for row in TABLE if row.leaves == "target" and "binary" in row.targets]
-METROPOLIS = [DMALA(0.5), DMALA(4.0), GWG(), GWG(2), LocallyBalanced(), RMALA(0.3, 0.5)]
 
 
 @pytest.mark.parametrize(
@@ -342,6 +361,7 @@ UNSERVED = [
     (GWG(2), "naturals"),
     (HammingBall(2, 1), "ordinal"),
     (HammingBall(2, 1), "categorical"),
+    (RandomWalk(), "integers"),
     (RMALA(0.3, 0.5), "categorical"),
     (RMALA(0.3, 0.5), "naturals"),
     (DiscreteSVGD(0.1, 0.5), "ordinal"),

@@ -15,6 +15,12 @@ from latticework.experiments.measures.diagnostics import quantities
 from latticework.experiments.measures.metrics import Metric
 from latticework.experiments.measures.reference import Reference
 from latticework.experiments.running.machine import find_device
+from latticework.experiments.sampling.adaptation import (
+    AcceptanceControl,
+    Adaptation,
+    Adapted,
+    adapted,
+)
 from latticework.experiments.sampling.chain import Chain, evaluations_per_step, synchronise
 from latticework.experiments.sampling.engine import Engine, served
 from latticework.experiments.sampling.targets import as_model, check_target, domain_of
@@ -30,17 +36,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class SampleResult:
-    """Draws of several chains, with what they cost. All tensors are on the CPU."""
+    """Draws of several chains, with what they cost. All tensors are on the CPU.
+
+    Costs are those of all steps, with burn-in and adaptation.
+    """
 
     draws: Tensor  # [chains, draws, *domain.shape]
     log_prob: Tensor  # [chains, draws], of the target, up to its constant
     acceptance: Tensor  # [chains], mean acceptance probability after the burn-in
-    evaluations: int  # of the whole target, for all chains at once, in all steps with burn-in
+    evaluations: int  # of the whole target, for all chains at once, in all steps
     local_evaluations: int  # of a few sites of it, likewise
-    seconds: float  # of all steps, with burn-in
+    seconds: float
     sampler: Sampler
     domain: Domain
     seed: int
+    adapted: Adapted | None = None  # what `adapt` chose, with its trajectory
 
     def __repr__(self) -> str:
         chains, draws = self.log_prob.shape
@@ -125,6 +135,7 @@ def sample(
     chains: int | None = None,
     steps: int = 1000,
     burn_in: int = 0,
+    adapt: Adaptation | float | str | None = None,
     thin: int = 1,
     seed: int = 0,
     device: torch.device | str = "cpu",
@@ -143,6 +154,8 @@ def sample(
         chains: the number of chains, 4 unless `x` says it.
         steps: steps of each chain after the burn-in, a multiple of `thin`.
         burn_in: steps before the first draw, which are left out.
+        adapt: chooses the sampler's scale before the burn-in and then freezes it: the acceptance to
+            aim at, `"locally_balanced"` (0.574), `"random_walk"` (0.234), or an `Adaptation`.
         thin: steps from one draw to the next; there are `steps / thin` draws.
         seed: seeds the starts and all moves.
         device: cpu, cuda, cuda:1 ...; auto takes a GPU if there is one.
@@ -151,8 +164,9 @@ def sample(
 
     Raises:
         ValueError: if the domain is missing, `x` is no start in it, or the target does not give one
-            finite number a chain. The message says what was expected and what was given.
-            NotCompiledError is one too: there is no compiled kernel for engine="compiled".
+            finite number a chain, or `adapt` does not support the sampler. The message says what
+            was expected and what was given. NotCompiledError is one too: there is no compiled
+            kernel for engine="compiled".
         UnsupportedModelError: if the sampler does not support the domain or model.
     """
     sampler = sampler_of(sampler)
@@ -166,6 +180,14 @@ def sample(
     model, rng = model.to(place), Generator(place).manual_seed(seed)
     x = _start(model, x, chains, rng, place)
     whole, local = _checked(sampler, model, x)
+    synchronise(place)
+    began, spent = time.perf_counter(), 0.0
+    found, total = None, burn_in + steps
+    if adapt is not None:
+        rule = adapt if isinstance(adapt, Adaptation) else AcceptanceControl(adapt)
+        found = adapted(rule, sampler, model, x, rng, engine)
+        sampler, x = found.sampler, found.x
+        total += rule.steps * rule.blocks(sampler)
 
     every = gcd(burn_in, thin)
     metrics = [ChainAcceptance()]
@@ -173,8 +195,6 @@ def sample(
     chain = Chain(kernel, model, x, rng, every=every, metrics=metrics)
     draws = torch.empty(steps // thin, *x.shape, dtype=x.dtype)
     log_prob = torch.empty(steps // thin, len(x))
-    synchronise(place)
-    began, spent = time.perf_counter(), 0.0
     for _ in range(burn_in // every):
         chain.advance()
     before = chain.carries[0].total.clone()
@@ -187,7 +207,6 @@ def sample(
         spent += time.perf_counter() - paused
     seconds = time.perf_counter() - began - spent
     accepted = (chain.carries[0].total - before) / steps
-    total = burn_in + steps
     return SampleResult(
         draws.transpose(0, 1).contiguous(),
         log_prob.T.contiguous(),
@@ -198,6 +217,7 @@ def sample(
         sampler,
         model.domain,
         seed,
+        found,
     )
 
 

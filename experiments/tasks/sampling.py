@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from latticework.experiments.results.headline import Better, KeyNumber, last, re
 from latticework.experiments.results.record import Record
 from latticework.experiments.running.memory import Memory
 from latticework.experiments.running.run import Run
+from latticework.experiments.sampling.adaptation import Adaptation, adapted
 from latticework.experiments.sampling.chain import Chain, evaluations_per_step, seconds_per_step
 from latticework.experiments.sampling.engine import for_engine
 from latticework.models.base import EnergyModel
@@ -54,16 +56,21 @@ def sample(
     metrics: Sequence[Metric],
     pretrain: Callable[..., EnergyModel] | None = None,
     truth: Callable[..., Reference] | None = None,
+    adapt: Adaptation | None = None,
 ) -> None:
     """Run the chains of `budget` and log the metrics at each reading.
 
     `pretrain` trains or loads the model (conf/pretrain); `truth` gives the reference values that
-    metrics compare with. All samplers of an experiment start from the same states. Seconds are
-    measured in a separate pass without metrics. Raises ValueError if the model should be learned
-    and is not (`experiments.learning.training`).
+    metrics compare with. All samplers of an experiment start from the same states. `adapt` chooses
+    fields of the sampler in a burn-in (conf/adapt), which is not measured; the chains go on from
+    there with frozen fields. Seconds are measured in a separate pass without metrics. Raises
+    ValueError if the model should be learned and is not (`experiments.learning.training`), or if
+    `adapt` does not support the sampler.
     """
     model, reference = target(model, data, run, pretrain, truth)
     x = start(model, budget.chains, run.rng("start"), data)
+    if adapt is not None:
+        sampler, x = burnt_in(adapt, sampler, model, x, run)
 
     whole, local = evaluations_per_step(sampler, model, x, run.rng("timing"))
     metrics = [*metrics, Validity()]
@@ -88,6 +95,17 @@ def sample(
     run.save("last", x=chain.state.x)
     if store(metrics, chain.carries, run) and not is_one_hot(model):
         run.note(mean_exact=exact_mean(model, reference))
+
+
+def burnt_in(
+    rule: Adaptation, sampler: Sampler, model: EnergyModel, x: Tensor, run: Run
+) -> tuple[Sampler, Tensor]:
+    """The frozen sampler and the states after the burn-in, which the record describes."""
+    blocks = partial(run.resumable, what="adaptation")
+    found = adapted(rule, sampler, model, x, run.rng("adaptation"), run.engine, blocks)
+    run.save("adaptation", **{name: np.asarray(v) for name, v in found.trajectory.items()})
+    run.note(frozen=found.fields)
+    return found.sampler, found.x
 
 
 def headline(record: Record) -> list[KeyNumber]:

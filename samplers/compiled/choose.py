@@ -13,6 +13,8 @@ from latticework.samplers.compiled.twin import NoTwinError, Twin, form_of
 
 TWINS = {
     "latticework.samplers.block_gibbs.BlockGibbs": "block_gibbs",
+    "latticework.samplers.dlmc.DLMC": "dlmc",
+    "latticework.samplers.dlmc.DLMCf": "dlmc",
     "latticework.samplers.gibbs.Gibbs": "blocks",
     "latticework.samplers.gwg.GWG": "gwg",
     "latticework.samplers.hamming.HammingBall": "blocks",

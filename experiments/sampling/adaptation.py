@@ -1,0 +1,183 @@
+"""Adaptation: a sampler's fields are chosen in burn-in from its acceptance, and then frozen.
+
+Burn-in runs in blocks of steps. After each block the mean acceptance over chains and steps is read,
+and a rule chooses the fields of the next block. A rule is a pure function of the sampler as given
+and of the acceptances so far, so a resumed run repeats it bit for bit, and it cannot act after the
+last block. A block runs a frozen sampler of its own, eagerly or compiled.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, get_type_hints
+
+import torch
+from torch import Generator, Tensor
+
+from latticework.experiments.measures.metrics import Acceptance
+from latticework.experiments.measures.reference import Reference
+from latticework.experiments.running.memory import Memory
+from latticework.experiments.sampling.chain import block_of
+from latticework.experiments.sampling.engine import served
+from latticework.models.base import EnergyModel
+from latticework.samplers.base import Sampler, require_count
+
+# Acceptance rates that are optimal on product targets as the number of sites grows: H. Sun, H. Dai
+# and D. Schuurmans, "Optimal Scaling for Locally Balanced Proposals in Discrete Spaces", NeurIPS
+# 2022.
+OPTIMAL = {"locally_balanced": 0.574, "random_walk": 0.234}
+GAIN, DECAY = 2.0, 0.6  # of the steps n^-DECAY of stochastic approximation
+
+
+class Adapted(NamedTuple):
+    """What a burn-in has chosen."""
+
+    sampler: Sampler  # frozen
+    x: Tensor  # [chains, *domain.shape], where the chains are after the last block
+    fields: dict[str, Any]  # that were chosen, as they are frozen
+    trajectory: dict[str, list[float]]  # a number for each block: the acceptance, and the fields
+
+
+class Adaptation(ABC):
+    """A rule that chooses the fields of a sampler from the acceptances of `blocks` blocks."""
+
+    steps: int  # of a block
+
+    @abstractmethod
+    def blocks(self, sampler: Sampler) -> int:
+        """The number of blocks. Raises ValueError if the rule does not support the sampler."""
+
+    @abstractmethod
+    def chosen(self, sampler: Sampler) -> tuple[str, ...]:
+        """The names of the fields that the rule chooses."""
+
+    @abstractmethod
+    def trial(self, sampler: Sampler, model: EnergyModel, acceptances: Sequence[float]) -> Sampler:
+        """The sampler of the block that follows `acceptances`, one of each block before."""
+
+    @abstractmethod
+    def frozen(self, sampler: Sampler, model: EnergyModel, acceptances: Sequence[float]) -> Sampler:
+        """The sampler after all blocks."""
+
+
+@dataclass(frozen=True)
+class AcceptanceControl(Adaptation):
+    """Drive the mean acceptance to `target` by the sampler's scale, the field `Sampler.scale`.
+
+    After block n the logarithm of the scale moves by 2 n^-0.6 (acceptance - target), from the
+    sampler's own value (Robbins and Monro 1951). The frozen scale is the geometric mean over the
+    last half of the blocks (Polyak and Juditsky 1992). A scale that counts sites keeps a real
+    value between 1 and the number of sites, and is rounded where it is used.
+
+    `target` is an acceptance, a name of OPTIMAL, or None for the optimum of the sampler's kind.
+    """
+
+    target: float | str | None = None
+    rounds: int = 60  # blocks
+    steps: int = 20
+
+    def __post_init__(self) -> None:
+        require_count(rounds=self.rounds, steps=self.steps)
+        if isinstance(self.target, str) and self.target not in OPTIMAL:
+            raise ValueError(
+                f"target must be a number or one of {', '.join(OPTIMAL)}, got {self.target!r}"
+            )
+        if isinstance(self.target, float | int) and not 0 < self.target < 1:
+            raise ValueError(f"target must be between 0 and 1, got {self.target}")
+
+    def blocks(self, sampler: Sampler) -> int:
+        if sampler.scale is None:
+            raise ValueError(
+                f"{type(sampler).__name__} has no scale that its acceptance could choose; "
+                "leave adapt out, or choose a sampler with one"
+            )
+        if not math.isfinite(value := getattr(sampler, sampler.scale)):
+            raise ValueError(f"adaptation starts from a finite {sampler.scale}, got {value}")
+        return self.rounds
+
+    def chosen(self, sampler: Sampler) -> tuple[str, ...]:
+        return (str(sampler.scale),)
+
+    def trial(self, sampler: Sampler, model: EnergyModel, acceptances: Sequence[float]) -> Sampler:
+        return self._scaled(sampler, model, self._logs(sampler, model, acceptances)[-1])
+
+    def frozen(self, sampler: Sampler, model: EnergyModel, acceptances: Sequence[float]) -> Sampler:
+        logs = self._logs(sampler, model, acceptances)[1:]
+        late = logs[len(logs) // 2 :]
+        return self._scaled(sampler, model, sum(late) / len(late))
+
+    def _logs(
+        self, sampler: Sampler, model: EnergyModel, acceptances: Sequence[float]
+    ) -> list[float]:
+        """Logarithms of the scale: the sampler's own, then that after each block."""
+        target = sampler.target_acceptance if self.target is None else self.target
+        goal = OPTIMAL[target] if isinstance(target, str) else target
+        logs = [math.log(getattr(sampler, str(sampler.scale)))]
+        for number, acceptance in enumerate(acceptances, 1):
+            value = logs[-1] + GAIN * number**-DECAY * (acceptance - goal)
+            if _counts_sites(sampler):
+                value = min(max(value, 0.0), math.log(model.domain.dim))
+            logs.append(value)
+        return logs
+
+    def _scaled(self, sampler: Sampler, model: EnergyModel, value: float) -> Sampler:
+        """The sampler with this logarithm of its scale."""
+        scale = math.exp(value)
+        found = round(scale) if _counts_sites(sampler) else scale
+        return replace(sampler, **{str(sampler.scale): found})  # type: ignore[type-var]
+
+
+def _counts_sites(sampler: Sampler) -> bool:
+    """Whether the scale is a whole number, by its annotation: `DMALA(1)` has a real one."""
+    return get_type_hints(type(sampler))[str(sampler.scale)] is int
+
+
+@dataclass(eq=False)
+class BurnIn(Memory):
+    """What the blocks change."""
+
+    state: Any  # of the sampler
+    rng: Generator
+    acceptances: list[float]  # one of each block
+
+
+def adapted(
+    rule: Adaptation,
+    sampler: Sampler,
+    model: EnergyModel,
+    x: Tensor,
+    rng: Generator,
+    engine: str = "eager",
+    resumable: Callable[..., Iterable[int]] = lambda memory, total: range(total),
+) -> Adapted:
+    """Run the blocks of `rule` from `x` `[chains, *shape]`, and freeze the sampler.
+
+    `resumable(memory, total=blocks)` yields once for each block; a task gives `Run.resumable`.
+    Raises ValueError if the rule does not support the sampler or `x` is no start.
+    """
+    blocks, metric = rule.blocks(sampler), Acceptance()
+
+    def kernel(acceptances: Sequence[float]) -> Sampler:
+        return served(rule.trial(sampler, model, acceptances), model, engine, [metric])[0]
+
+    with torch.no_grad():
+        memory = BurnIn(kernel([]).init(x, model), rng, [])
+        for _ in resumable(memory, total=blocks):
+            current = kernel(memory.acceptances)
+            state = current.refresh(memory.state, model)
+            carry = metric.init(model, state, Reference())
+            advance = block_of(current, model, memory.rng, rule.steps, [metric])
+            memory.state, (carry,) = advance(state, [carry])
+            memory.acceptances.append(float(metric.read(carry)["acceptance"]))
+    found = rule.frozen(sampler, model, memory.acceptances)
+    trials = [rule.trial(sampler, model, memory.acceptances[:n]) for n in range(blocks)]
+    trajectory = {"acceptance": memory.acceptances, **_numbers(trials, rule.chosen(sampler))}
+    fields = {name: getattr(found, name) for name in rule.chosen(sampler)}
+    return Adapted(found, memory.state.x, fields, trajectory)
+
+
+def _numbers(trials: Sequence[Sampler], names: Sequence[str]) -> dict[str, list[float]]:
+    """The values of these fields in all trials, by name, if they are numbers."""
+    found = {name: [getattr(trial, name) for trial in trials] for name in names}
+    return {n: v for n, v in found.items() if all(isinstance(one, int | float) for one in v)}

@@ -1,0 +1,54 @@
+"""Random walk Metropolis: uniform sites move to uniform other values, without any gradient.
+
+The proposal is symmetric, so a step accepts with probability min(1, pi(y) / pi(x)).
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Generator, Tensor
+
+from latticework.models.base import EnergyModel
+from latticework.models.domain import Binary, Categorical, Domain, Ordinal
+from latticework.samplers.base import Info, Sampler, metropolis, require_count, require_domain
+from latticework.samplers.paths import moves_in_use, repeated
+
+
+class WalkState(NamedTuple):
+    x: Tensor  # [chains, *domain.shape]
+    log_prob: Tensor  # [chains]
+
+
+@dataclass(frozen=True)
+class RandomWalk(Sampler):
+    """Change R distinct uniform sites, R uniform on 1 .. 2 `length` - 1; on finite domains."""
+
+    scale = "length"
+    target_acceptance = "random_walk"
+    length: int = 1  # the mean of R
+
+    def __post_init__(self) -> None:
+        require_count(length=self.length)
+
+    def at(self, x: Tensor, model: EnergyModel) -> WalkState:
+        require_domain(self, model, Binary, Categorical, Ordinal)
+        return WalkState(x, model.log_prob(x))
+
+    def step(self, state: WalkState, model: EnergyModel, rng: Generator) -> tuple[WalkState, Info]:
+        x, domain = state.x, model.domain
+        keys = torch.rand(len(x), domain.dim, generator=rng, device=x.device)
+        sites = keys.topk(min(2 * self.length - 1, domain.dim)).indices
+        index = _elsewhere(x, sites, domain, rng)
+        y = domain.move_one(x, repeated(index, moves_in_use(index, rng)))
+        proposed = self.at(y, model)
+        return metropolis(state, proposed, proposed.log_prob - state.log_prob, rng)
+
+
+def _elsewhere(x: Tensor, sites: Tensor, domain: Domain, rng: Generator) -> Tensor:
+    """Flat indices of moves of `sites` `[chains, n]` to uniform other values."""
+    if not isinstance(domain, Categorical | Ordinal):
+        return sites
+    values = domain.moves
+    ahead = torch.randint(1, values, sites.shape, generator=rng, device=x.device)
+    return sites * values + (domain.taken(x, x).gather(1, sites) + ahead) % values

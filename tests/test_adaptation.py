@@ -1,0 +1,268 @@
+"""Scales that are chosen by acceptance in burn-in: the optimum is found, and then frozen."""
+
+import csv
+import math
+from dataclasses import FrozenInstanceError, replace
+
+import numpy as np
+import pytest
+import torch
+from targets import TARGETS
+from torch import Generator
+
+from latticework.experiments.config.budget import Budget
+from latticework.experiments.measures.metrics import Acceptance
+from latticework.experiments.running.run import Run
+from latticework.experiments.sampling.adaptation import OPTIMAL, AcceptanceControl, adapted
+from latticework.experiments.sampling.chain import Chain
+from latticework.experiments.sampling.cycle import CycleControl, constant
+from latticework.experiments.sampling.sample import sample
+from latticework.experiments.sampling.starts import uniform
+from latticework.experiments.tasks import sampling
+from latticework.models.base import EnergyModel
+from latticework.models.domain import Binary
+from latticework.samplers.acs import ACS
+from latticework.samplers.gibbs import Gibbs
+from latticework.samplers.gwg import GWG
+from latticework.samplers.langevin import DMALA, DULA
+from latticework.samplers.path_auxiliary import PAFS
+from latticework.samplers.random_walk import RandomWalk
+from latticework.samplers.relaxed import RMALA
+
+
+class Product(EnergyModel):
+    """Independent sites with normal log-odds."""
+
+    def __init__(self, dim: int = 200) -> None:
+        super().__init__()
+        self.domain = Binary(dim)
+        self.odds = 1.5 * torch.randn(dim, generator=Generator().manual_seed(0))
+
+    def forward(self, x):
+        return x @ self.odds
+
+    def draw(self, chains: int, rng: Generator):
+        return torch.bernoulli(self.odds.sigmoid().expand(chains, -1), generator=rng)
+
+
+PRODUCT = Product()
+LATTICE = TARGETS["lattice"].model
+
+
+def adaptation(sampler, seed=0, rule=None):
+    rng = Generator().manual_seed(seed)
+    return adapted(rule or AcceptanceControl(), sampler, PRODUCT, PRODUCT.draw(32, rng), rng)
+
+
+def jumps(sampler, steps=60):
+    """Mean acceptance, and the expected number of sites that a step changes, from the target."""
+    rng = Generator().manual_seed(1)
+    state = sampler.init(PRODUCT.draw(64, rng), PRODUCT)
+    accepted = changed = 0.0
+    for _ in range(steps):
+        before = state.x.clone()
+        state, info = sampler.step(state, PRODUCT, rng)
+        accepted += float(info.accept_prob.mean()) / steps
+        changed += float((state.x != before).sum(1).float().mean()) / steps
+    return accepted, changed
+
+
+@pytest.mark.parametrize(
+    "sampler",
+    [DMALA(0.01), DMALA(20.0), PAFS(1), RandomWalk(1), RandomWalk(40)],
+    ids=str,
+)
+def test_the_optimum_of_product_targets_is_found(sampler):
+    """The acceptance of fresh chains is the target, where a step changes the most sites."""
+    found = adaptation(sampler).sampler
+    goal = OPTIMAL[sampler.target_acceptance]
+    scale = getattr(found, found.scale)
+    whole = isinstance(scale, int)
+    accepted, changed = jumps(found)
+    # A whole number cannot meet the target: its neighbours enclose it.
+    slack = 0.03 if not whole or scale > 20 else 0.06
+    assert abs(accepted - goal) < slack
+    factors = (0.25, 0.5, 2.0, 4.0)
+    others = [scale * factor for factor in factors]
+    others = [max(1, round(other)) for other in others] if whole else others
+    distances = [jumps(replace(found, **{found.scale: other}))[1] for other in others]
+    assert changed > 0.9 * max(distances)
+    assert changed > 1.3 * max(distances[0], distances[-1])  # control: far scales are worse
+
+
+@pytest.mark.parametrize("target", ["random_walk", 0.8])
+def test_a_named_target_or_a_number_is_met(target):
+    found = adaptation(DMALA(1.0), rule=AcceptanceControl(target)).sampler
+    assert abs(jumps(found)[0] - OPTIMAL.get(target, target)) < 0.03
+
+
+def test_nothing_adapts_after_the_burn_in():
+    """The draws are those of one frozen sampler from where the burn-in ended, bit for bit."""
+    result = sample(PRODUCT, DMALA(3.0), chains=4, steps=30, burn_in=10, adapt=0.574, seed=5)
+    assert result.sampler == result.adapted.sampler != DMALA(3.0)
+    with pytest.raises(FrozenInstanceError):
+        result.sampler.step_size = 1.0
+
+    rng = Generator().manual_seed(5)
+    start = PRODUCT.domain.uniform(4, rng)
+    found = adapted(AcceptanceControl(0.574), DMALA(3.0), PRODUCT, start, rng)
+    assert found.sampler == result.sampler
+    chain = Chain(found.sampler, PRODUCT, found.x, rng, every=1)
+    for step in range(40):
+        chain.advance()
+        if step >= 10:
+            assert torch.equal(chain.state.x, result.draws[:, step - 10])
+
+
+def test_the_start_is_not_forgotten():
+    """Blocks that meet the target leave the scale where it started."""
+    rule, start = AcceptanceControl(0.5), DMALA(0.3)
+    for blocks in range(5):
+        trial = rule.trial(start, PRODUCT, [0.5] * blocks)
+        assert trial.step_size == pytest.approx(0.3)
+    assert rule.trial(start, PRODUCT, [0.6]).step_size == pytest.approx(0.3 * math.exp(0.2))
+    assert rule.trial(start, PRODUCT, [0.6, 0.5]).step_size == pytest.approx(0.3 * math.exp(0.2))
+    second = 0.2 - 2 * 2**-0.6 * 0.1
+    assert rule.trial(start, PRODUCT, [0.6, 0.4]).step_size == pytest.approx(0.3 * math.exp(second))
+
+
+def test_the_frozen_scale_is_the_geometric_mean_of_the_last_half():
+    rule, acceptances = AcceptanceControl(0.5), [0.9, 0.2, 0.7, 0.4]
+    late = [rule.trial(DMALA(1.0), PRODUCT, acceptances[:n]).step_size for n in (3, 4)]
+    frozen = rule.frozen(DMALA(1.0), PRODUCT, acceptances).step_size
+    assert frozen == pytest.approx(math.sqrt(late[0] * late[1]))
+
+
+def test_runs_have_trajectories_of_their_own():
+    """From one start, each seed has its own random numbers."""
+    rule, x = AcceptanceControl(rounds=10), torch.zeros(8, PRODUCT.domain.dim)
+
+    def trajectory(seed):
+        rng = Generator().manual_seed(seed)
+        return adapted(rule, DMALA(0.3), PRODUCT, x, rng).trajectory
+
+    one, same, other = map(trajectory, (1, 1, 2))
+    assert one == same
+    assert one["step_size"][0] == other["step_size"][0] == pytest.approx(0.3)
+    assert not set(one["acceptance"]) & set(other["acceptance"])
+
+
+def test_a_scale_that_counts_sites_stays_within_them():
+    rule, model = AcceptanceControl(), TARGETS["binary"].model  # of three sites
+    assert rule.trial(PAFS(2), model, [1.0] * 10) == PAFS(3)
+    assert rule.trial(PAFS(2), model, [0.0] * 10) == PAFS(1)
+    assert rule.trial(PAFS(2), model, [1.0] * 10 + [0.0] * 9) == PAFS(1)  # bounds hold nothing back
+    assert rule.trial(DMALA(1), model, [1.0]).step_size not in (1, 2, 3)  # given as an integer
+
+
+@pytest.mark.parametrize("sampler", [Gibbs(), DULA(0.1), GWG(), ACS(2.0, 0.2, 4)], ids=str)
+def test_a_sampler_without_a_scale_is_refused(sampler):
+    with pytest.raises(ValueError, match=f"{type(sampler).__name__} has no scale"):
+        sample(PRODUCT, sampler, steps=2, adapt="locally_balanced")
+
+
+def test_wrong_settings_are_refused():
+    with pytest.raises(ValueError, match="one of locally_balanced, random_walk, got 'best'"):
+        AcceptanceControl("best")
+    with pytest.raises(ValueError, match="between 0 and 1, got 1.5"):
+        AcceptanceControl(1.5)
+    with pytest.raises(ValueError, match="finite step_size, got inf"):
+        AcceptanceControl().blocks(DMALA(math.inf))
+    with pytest.raises(ValueError, match="cycle of ACS, got DMALA; use adapt=acceptance"):
+        CycleControl().blocks(DMALA(0.2))
+
+
+class CrashError(Exception):
+    """Simulates the death of a process."""
+
+
+def record(path, sampler, rule, crash_after=None, engine="eager"):
+    """Run the task of sampling in `path`; resumes what is there."""
+    path.mkdir(exist_ok=True)
+    run = Run(path, config={"name": "made up", "seed": 0}, checkpoint=0.0, engine=engine)
+    run.take_up(run.config)
+    loop = run.resumable
+
+    def crashing(memory, what, total, first=1):
+        for number in loop(memory, what, total=total, first=first):
+            yield number
+            if what == "adaptation" and number == crash_after:
+                raise CrashError
+
+    run.resumable = crashing
+    budget = Budget(chains=4, steps=20, every=10)
+    metrics = [Acceptance()]
+    sampling.sample(
+        model=LATTICE, sampler=sampler, data=None, run=run, budget=budget, start=uniform,
+        metrics=metrics, adapt=rule,
+    )  # fmt: skip
+    with (path / "metrics.csv").open() as file:
+        rows = [row["acceptance"] for row in csv.DictReader(file)]
+    with np.load(path / "adaptation.npz") as arrays, np.load(path / "last.npz") as last:
+        return run.notes["frozen"], {**arrays}, last["x"], rows
+
+
+@pytest.mark.parametrize(
+    ("sampler", "rule", "engine"),
+    [
+        (DMALA(0.3), AcceptanceControl(rounds=6), "eager"),
+        (DMALA(0.3), AcceptanceControl(rounds=6), "compiled"),
+        (PAFS(2), AcceptanceControl(rounds=6), "eager"),
+        (RMALA(0.3, 0.5), AcceptanceControl(rounds=6), "eager"),
+        (ACS(4.0, 0.1, 2), CycleControl(sizes=2, balances=2), "eager"),
+    ],
+    ids=str,
+)
+def test_an_interrupted_burn_in_resumes_bit_for_bit(tmp_path, sampler, rule, engine):
+    whole = record(tmp_path / "whole", sampler, rule, engine=engine)
+    with pytest.raises(CrashError):
+        record(tmp_path / "killed", sampler, rule, crash_after=4, engine=engine)
+    killed = record(tmp_path / "killed", sampler, rule, engine=engine)
+    frozen, trajectory, last, rows = whole
+    assert killed[0] == frozen
+    assert set(frozen) == set(rule.chosen(sampler))
+    assert set(trajectory) == set(killed[1]) >= {"acceptance"}
+    for name, values in trajectory.items():
+        np.testing.assert_array_equal(values, killed[1][name])
+        assert len(values) == rule.blocks(sampler)
+    np.testing.assert_array_equal(last, killed[2])
+    assert rows == killed[3]
+
+
+# The cycle of ACS.
+
+CYCLE = ACS(largest_step=8.0, smallest_step=1.0, period=2, largest_balance=0.9)
+RULE = CycleControl(
+    target=0.5, sizes=4, balances=3
+)  # step sizes 1, 2, 4, 8; balances 0.5, 0.7, 0.9
+
+
+def test_blocks_of_the_cycle_try_one_step_and_one_balance_each():
+    down, up = [0.1, 0.6, 0.2, 0.9], [0.9, 0.8, 0.3, 0.9]
+    tries = [RULE.trial(CYCLE, LATTICE, (down + up + [0.0] * 6)[:n]) for n in range(14)]
+    assert RULE.blocks(CYCLE) == len(tries)
+    steps, balances = [8, 4, 2, 1, 1, 2, 4, 8, 4, 4, 4, 2, 2, 2], [0.9] * 4 + [0.5] * 4
+    balances += [0.5, 0.7, 0.9] * 2
+    for trial, step, balance in zip(tries, steps, balances, strict=True):
+        (size,), (found,) = trial.cycle_of_steps(), trial.cycle_of_balances()
+        assert (size, found) == (pytest.approx(step), pytest.approx(balance))
+
+
+def test_the_cycle_is_bounded_by_acceptance_and_has_the_best_balances():
+    down, up = [0.1, 0.6, 0.2, 0.9], [0.9, 0.8, 0.3, 0.9]
+    found = RULE.frozen(CYCLE, LATTICE, [*down, *up, 0.1, 0.3, 0.2, 0.6, 0.5, 0.4])
+    assert found.largest_step == pytest.approx(4)  # the first from above that is accepted enough
+    assert found.smallest_step == pytest.approx(2)  # the last before one is not
+    assert found.balances == pytest.approx([0.7, 0.5])
+    none = RULE.frozen(CYCLE, LATTICE, [0.0] * 8 + [1.0] * 6)
+    assert none.largest_step == none.smallest_step == pytest.approx(1)
+
+
+def test_a_tuned_cycle_is_accepted_as_it_was_tried():
+    """Real chains: each step of the frozen cycle with its balance, at least at the target."""
+    rule = CycleControl(sizes=6, balances=4)
+    found = adaptation(ACS(5.0, 0.01, 4), rule=rule).sampler
+    assert 0.01 < found.smallest_step < found.largest_step
+    for step, balance in zip(found.cycle_of_steps(), found.cycle_of_balances(), strict=True):
+        assert jumps(constant(found, step, balance))[0] > rule.target - 0.03
+    assert jumps(constant(found, found.largest_step, 0.5))[0] < rule.target  # not by any balance
