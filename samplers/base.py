@@ -104,7 +104,9 @@ def require_unit_binary(sampler: Sampler, model: EnergyModel) -> None:
 
 
 def evaluate(model: EnergyModel, x: Tensor) -> State:
-    return State(x, *model.log_prob_and_grad(x))
+    """The state at `x`. Its gradient is a tensor of its own, which `select_rows` may overwrite."""
+    log_prob, grad = model.log_prob_and_grad(x)
+    return State(x, log_prob, grad.contiguous())
 
 
 AnyState = TypeVar("AnyState", bound=tuple)

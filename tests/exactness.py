@@ -23,6 +23,7 @@ from latticework.experiments.exactness.law import (
     one_site_proposal,
 )
 from latticework.experiments.exactness.targets import Target
+from latticework.samplers.avg import AVG
 from latticework.samplers.base import Sampler
 from latticework.samplers.block_gibbs import BlockGibbs
 from latticework.samplers.gibbs import Gibbs
@@ -110,6 +111,60 @@ def gwg(sampler: GWG, target: Target) -> Law:
         matrix[x, x] += forward - accepted
         acceptance[x] += accepted
     return Law([matrix], acceptance)
+
+
+# Moves of all sites that are driven by Gaussian noise, integrated over it.
+
+GRID = {1: 201, 2: 41, 3: 21}  # points of an axis, by the number of axes; from -5 to 5
+Noise = np.ndarray  # [points, dim]
+
+
+def driven(
+    target: Target,
+    logits: Callable[[int, Noise], np.ndarray],
+    shift: Callable[[int, int], np.ndarray],
+) -> Law:
+    """One step from x with noise n ~ N(0, I), corrected on the joint law of x and n.
+
+    `logits(x, n)` `[points, states]` are those of the proposals from x, and `shift(x, y)` is what
+    the reverse move subtracts from n. With n = m + shift / 2 both directions are sums over the same
+    points m, so the matrix is reversible exactly, whatever the error of the sums.
+    """
+    size, dim = target.z.shape
+    axis = np.linspace(-5, 5, GRID[dim])
+    middle = np.stack(np.meshgrid(*[axis] * dim, indexing="ij"), -1).reshape(-1, dim)
+    cell = (axis[1] - axis[0]) ** dim
+
+    def density(x: int, y: int) -> np.ndarray:
+        noise = middle + shift(x, y) / 2
+        gaussian = np.exp(-(noise**2).sum(-1) / 2) * cell / (2 * np.pi) ** (dim / 2)
+        exponent = logits(x, noise)
+        if hasattr(target.domain, "window"):
+            far = np.abs(target.z - target.z[x]).max(-1) > target.domain.window
+            exponent = np.where(far, -inf, exponent)
+        return gaussian * normalised(np.exp(exponent - exponent.max(-1, keepdims=True)))[:, y]
+
+    matrix, stays = np.zeros((size, size)), np.zeros(size)
+    for x, y in itertools.combinations(range(size), 2):
+        flows = target.law[x] * density(x, y), target.law[y] * density(y, x)
+        matrix[x, y] = matrix[y, x] = np.minimum(*flows).sum()
+    matrix /= target.law[:, None]
+    for x in range(size):
+        stays[x] = density(x, x).sum()
+        matrix[x, x] = 1 - matrix[x].sum()
+    return Law([matrix], matrix.sum(-1) - matrix.diagonal() + stays)
+
+
+def avg(sampler: AVG, target: Target) -> Law:
+    """Rhodes and Gutmann: z ~ N(k x, I), then exp(grad'y) N(z; k y, I) over the states y."""
+    k = np.sqrt(2 / sampler.step_size)
+
+    def logits(x: int, noise: Noise) -> np.ndarray:
+        z = k * target.z[x] + noise
+        distance = ((z[:, None] - k * target.z) ** 2).sum(-1)
+        return target.z @ target.grad[x] - distance / 2
+
+    return driven(target, logits, lambda x, y: k * (target.z[y] - target.z[x]))
 
 
 # Blocks resampled from their conditional.
@@ -220,6 +275,8 @@ TABLE = [
     Row(GWG(2), BINARY, gwg),
     Row(GWG(4), ("binary", "dense_ising", "rbm"), gwg),
     Row(LocallyBalanced(), (*EVERY, "bayes_net"), locally_balanced),
+    Row(AVG(0.8), ("binary", "spins", "ordinal", "integers"), avg),
+    Row(AVG(2.0), ("categorical", "naturals", "rbm", "quadratic", "lattice_potts"), None),
     Row(Gibbs(), (*FINITE, "bayes_net"), gibbs, **SCAN),
     Row(Gibbs(2), FINITE, gibbs, **SCAN),
     Row(

@@ -21,6 +21,7 @@ from latticework.experiments.exactness.guard import NoHostReads
 from latticework.experiments.exactness.law import Law
 from latticework.experiments.exactness.targets import Asymmetric, Target
 from latticework.models.domain import Binary
+from latticework.samplers.avg import AVG
 from latticework.samplers.base import Info, Sampler, State, UnsupportedModelError
 from latticework.samplers.block_gibbs import BlockGibbs
 from latticework.samplers.gibbs import Gibbs
@@ -187,7 +188,9 @@ def test_an_unadjusted_sampler_is_caught(name):
     assert invariance(DULA(4.0), TARGETS[name], TARGETS[name].law) < 1e-4
 
 
-@pytest.mark.parametrize("sampler", [DMALA(4.0), GWG(), GWG(2), LocallyBalanced(), RMALA(0.3, 0.5)])
+@pytest.mark.parametrize(
+    "sampler", [DMALA(4.0), GWG(), GWG(2), LocallyBalanced(), RMALA(0.3, 0.5), AVG(0.8)], ids=str
+)
 def test_a_sampler_that_accepts_always_is_caught(sampler, monkeypatch):
     monkeypatch.setattr("latticework.samplers.base.acceptance", torch.ones_like)
     assert invariance(sampler, TARGETS["binary"], TARGETS["binary"].law) < 1e-4
@@ -305,7 +308,7 @@ class Forbidding(Asymmetric):
 
 
 EXACT = [row.sampler for row in TABLE if row.leaves == "target" and "binary" in row.targets]
-METROPOLIS = [DMALA(0.5), DMALA(4.0), GWG(), GWG(2), LocallyBalanced(), RMALA(0.3, 0.5)]
+METROPOLIS = [DMALA(0.5), DMALA(4.0), GWG(), GWG(2), LocallyBalanced(), RMALA(0.3, 0.5), AVG(0.8)]
 
 
 @pytest.mark.parametrize(

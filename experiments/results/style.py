@@ -21,6 +21,7 @@ SAMPLERS = {
     "gwg": ("GWG", "GWG", "#0072B2"),
     "dula": ("DULA", "DULA", "#E69F00"),
     "dmala": ("DMALA", "DMALA", "#D55E00"),
+    "avg": ("AVG", "AVG", "#882255"),
     "sample_penalization": ("SamplePenalization", "SP", "#CC79A7"),
     "rates_herding": ("RatesHerding", "rates-herding", "#009E73"),
     "rates_fpcd": ("RatesFPCD", "rates-FPCD", "#661100"),
