@@ -13,6 +13,7 @@ import torch
 from torch import Generator, Tensor
 
 from latticework.models.domain import Domain
+from latticework.samplers.base import own_generator
 
 
 def normal_like(x: Tensor, rng: Generator) -> Tensor:
@@ -22,10 +23,9 @@ def normal_like(x: Tensor, rng: Generator) -> Tensor:
 def fixed_normal(x: Tensor) -> Tensor:
     """Standard normal numbers in the shape of `x`, always the same.
 
-    `Sampler.at` has no generator. It takes the initial noise from this table, as independent of the
-    draws of a run as if it had one. Chains differ.
+    `Sampler.at` has no generator and takes the initial noise from this table. Chains differ.
     """
-    return normal_like(x, Generator(x.device).manual_seed(0))
+    return normal_like(x, own_generator(x.device))
 
 
 def logits(x: Tensor, drive: Tensor, price: float | Tensor, domain: Domain) -> Tensor:

@@ -45,6 +45,8 @@ class Sampler(ABC):
 
     exact: bool = True  # whether a step leaves the target invariant, which AIS must rely on
     uses_gradient: bool = False  # whether the target's gradient is read: `init` then checks it
+    stationary_start: bool = True  # whether chains from the target are stationary at once; else
+    #                                the rest of the state needs a burn-in first, and AIS refuses
 
     def init(self, x: Tensor, model: EnergyModel) -> Any:
         """The initial state at `x`, `[chains, *domain.shape]`.
@@ -163,7 +165,16 @@ def settled(done: Tensor) -> bool:
     CPU such a loop can end early. On other devices the test would be a host read, so the loop runs
     to its bound, as a captured CUDA graph must.
     """
-    return done.device.type == "cpu" and bool(done.all())
+    return done.device.type == "cpu" and bool(done.numpy().all())
+
+
+def own_generator(device: torch.device) -> Generator:
+    """A generator for what a sampler draws before its first step, when it has no other.
+
+    Its seed is always the same, and one that no run has by chance: a run with the same seed would
+    repeat these numbers in its first step.
+    """
+    return Generator(device).manual_seed(0x1A77_1CE5_EED5)
 
 
 def require_positive(**values: float) -> None:

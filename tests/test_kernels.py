@@ -24,13 +24,18 @@ from latticework.models.domain import Binary
 from latticework.samplers.avg import AVG
 from latticework.samplers.base import Info, Sampler, State, UnsupportedModelError
 from latticework.samplers.block_gibbs import BlockGibbs
+from latticework.samplers.dhams import DHAMS
+from latticework.samplers.edlp import EDLP
 from latticework.samplers.gibbs import Gibbs
 from latticework.samplers.gwg import GWG
 from latticework.samplers.hamming import HammingBall
 from latticework.samplers.langevin import DMALA, DULA
 from latticework.samplers.locally_balanced import LocallyBalanced
+from latticework.samplers.pavg import PAVG
+from latticework.samplers.pt_dmala import PTDMALA
 from latticework.samplers.relaxed import RMALA
 from latticework.samplers.svgd import DiscreteSVGD
+from latticework.samplers.swendsen_wang import SwendsenWang
 
 
 def pairs(keep=lambda row: True):
@@ -149,9 +154,12 @@ def invariance(
 ) -> float:
     """P-value of the law after some steps of chains that start from it exactly.
 
-    Chains of different `calls` are independent, whatever those of one call share.
+    Chains of different `calls` are independent, whatever those of one call share. Where the rest of
+    the state does not start from its law, the chains settle first.
     """
     rng, count = Generator().manual_seed(3), np.zeros(len(law), dtype=int)
+    if not sampler.stationary_start:
+        steps, chains = SETTLING, chains // 5
     for _ in range(calls):
         state = sampler.init(target.draw(law, chains, rng), target.model)
         state = run(sampler, state, target.model, rng, steps)
@@ -161,7 +169,8 @@ def invariance(
 
 @pairs(lambda row: row.leaves != "none")
 def test_invariance(row, target):
-    law = target.law if row.leaves == "target" else stationary(exact_law(row, target).after[0])
+    own = row.leaves == "own"
+    law = stationary(exact_law(row, target).after[0]) if own else target.law
     # Chains that share a block leave the target invariant whatever the block is; chains that share
     # a minibatch keep their own law only in the mean over minibatches: one chain a call.
     alone = row.shared and row.leaves == "own"
@@ -169,6 +178,9 @@ def test_invariance(row, target):
     assert invariance(row.sampler, target, law / law.sum(), **sizes) > 1e-4
     if alone:
         assert invariance(row.sampler, target, target.law, **sizes) < 1e-4
+
+
+SETTLING = 40  # steps; the start is forgotten by then
 
 
 class Identity(Sampler):
@@ -189,7 +201,12 @@ def test_an_unadjusted_sampler_is_caught(name):
 
 
 @pytest.mark.parametrize(
-    "sampler", [DMALA(4.0), GWG(), GWG(2), LocallyBalanced(), RMALA(0.3, 0.5), AVG(0.8)], ids=str
+    "sampler",
+    [
+        *(DMALA(4.0), GWG(), GWG(2), LocallyBalanced(), RMALA(0.3, 0.5)),
+        *(AVG(2.0), PAVG(3.0, 0), DHAMS(1.5), EDLP(2.0, 0.7), EDLP(0.6, 0.7, 0.5)),
+    ],
+    ids=str,
 )
 def test_a_sampler_that_accepts_always_is_caught(sampler, monkeypatch):
     monkeypatch.setattr("latticework.samplers.base.acceptance", torch.ones_like)
@@ -249,7 +266,7 @@ def test_refresh_reads_the_new_target(row, target):
     for name in set(state._fields) - set(row.memory):
         for cached, value in both(state, fresh, name):
             torch.testing.assert_close(cached, value)
-    for name in {"scan", "position"} & set(row.memory):
+    for name in {"scan", "position", "root", "momentum", "guide", "turn"} & set(row.memory):
         assert all(map(torch.equal, flat([getattr(state, name)]), memory[name]))
 
 
@@ -307,8 +324,10 @@ class Forbidding(Asymmetric):
         return super().forward(x).masked_fill(x[:, 0] * x[:, 1] > 0.5, self.value)
 
 
-EXACT = [row.sampler for row in TABLE if row.leaves == "target" and "binary" in row.targets]
-METROPOLIS = [DMALA(0.5), DMALA(4.0), GWG(), GWG(2), LocallyBalanced(), RMALA(0.3, 0.5), AVG(0.8)]
+EXACT = [row.sampler for row in TABLE if row.sampler.exact and "binary" in row.targets]
+EXTENDED = [AVG(0.8), PAVG(0.8, 20), DHAMS(0.7), EDLP(0.6, 0.7), EDLP(0.6, 0.7, 0.5)]
+METROPOLIS = [DMALA(0.5), DMALA(4.0), GWG(), GWG(2), LocallyBalanced(), RMALA(0.3, 0.5)]
+METROPOLIS += [*EXTENDED, PTDMALA(0.5, [1.0, 0.5], 20)]
 
 
 @pytest.mark.parametrize(
@@ -317,7 +336,7 @@ METROPOLIS = [DMALA(0.5), DMALA(4.0), GWG(), GWG(2), LocallyBalanced(), RMALA(0.
         *[
             (sampler, -np.inf)
             for sampler in EXACT
-            if not isinstance(sampler, DMALA) or not sampler.preconditioner
+            if not getattr(sampler, "preconditioner", None) and not getattr(sampler, "matrix", None)
         ],
         *[(sampler, np.nan) for sampler in METROPOLIS],
     ],
@@ -348,6 +367,8 @@ UNSERVED = [
     (RMALA(0.3, 0.5), "categorical"),
     (RMALA(0.3, 0.5), "naturals"),
     (DiscreteSVGD(0.1, 0.5), "ordinal"),
+    (SwendsenWang(), "ring"),
+    (SwendsenWang(), "dense_ising"),
 ]
 
 

@@ -36,11 +36,16 @@ class Annealing(NamedTuple):
 
 
 def require_exact(sampler: Sampler) -> None:
-    """Raise ValueError for a sampler that does not leave its target invariant."""
+    """Raise ValueError for a sampler whose chains do not keep the target's law from the start."""
     if not sampler.exact:
         raise ValueError(
             "annealed importance sampling needs a kernel that leaves its target invariant, and "
             f"{sampler} does not; choose another, such as gwg, dmala, gibbs or block_gibbs"
+        )
+    if not sampler.stationary_start:
+        raise ValueError(
+            "annealed importance sampling starts from exact draws, and the state of "
+            f"{sampler} needs a burn-in besides; choose another, such as gwg, dmala or gibbs"
         )
 
 
