@@ -50,7 +50,11 @@ def require_exact(sampler: Sampler) -> None:
 
 
 def start(sampler: Sampler, path: AnnealedModel, x: Tensor, betas: Tensor) -> Annealing:
-    """Start chains at `x` `[chains, *shape]`, which are draws from the target at betas[0]."""
+    """Start chains at `x` `[chains, *shape]`, which are draws from the target at betas[0].
+
+    Raises ValueError unless the sampler is exact from the start, or if `x` is no valid start.
+    """
+    require_exact(sampler)
     path.move_to(betas[0])
     check_start(x, path, sampler.uses_gradient)
     path.move_to(betas[0])  # again: the path remembers the evaluations made since
@@ -82,11 +86,7 @@ def stepper(
     rng: Generator,
     steps: int,
 ) -> Callable[[Annealing], Annealing]:
-    """A function that advances chains by `steps` betas; one CUDA graph on a GPU.
-
-    Raises ValueError unless the sampler is exact.
-    """
-    require_exact(sampler)
+    """A function that advances chains by `steps` betas; one CUDA graph on a GPU."""
 
     def block(state: Any, carries: list) -> tuple[Any, list]:
         for _ in range(steps):
