@@ -34,6 +34,7 @@ class AVG(Sampler):
     A step costs one evaluation with gradient.
     """
 
+    scale = "step_size"
     uses_gradient = True
     step_size: float  # epsilon, in squared units of the domain's values
 

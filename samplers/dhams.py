@@ -48,6 +48,7 @@ class DHAMS(Sampler):
     evaluation with gradient.
     """
 
+    scale = "step_size"
     uses_gradient = True
     step_size: float  # delta, in units of the domain's values, not squared
     persistence: float = 0.9  # epsilon, in [0, 1); 0 draws the momentum afresh in each step

@@ -52,6 +52,7 @@ class EDLP(Sampler):
     costs one evaluation with gradient.
     """
 
+    scale = "step_size"
     uses_gradient = True
     step_size: float  # alpha, in squared units of the domain's values
     variance: float  # eta, likewise

@@ -59,6 +59,7 @@ class PTDMALA(Sampler):
     burn-in, even if they start with it. A step costs one evaluation with gradient of all replicas.
     """
 
+    scale = "step_size"
     uses_gradient = True
     stationary_start = False
     step_size: float  # alpha, in squared units of the domain's values
