@@ -33,7 +33,6 @@ from latticework.samplers.base import (
     Info,
     Sampler,
     UnsupportedModelError,
-    require_count,
     settled,
 )
 
@@ -46,15 +45,10 @@ class ClusterState(NamedTuple):
 class SwendsenWang(Sampler):
     """Draw bonds between equal neighbours, then a value for each cluster. Ferromagnetic lattices.
 
-    Labelling takes at most `rounds` rounds. A chain whose clusters are not found by then stays
+    Labelling takes at most `most_rounds` rounds. A chain whose clusters are not found by then stays
     where it is, which leaves the target invariant too, and is counted in `Info.unsettled`. On the
     CPU the loop ends with the last change.
     """
-
-    rounds: int = 50
-
-    def __post_init__(self) -> None:
-        require_count(rounds=self.rounds)
 
     def at(self, x: Tensor, model: EnergyModel) -> ClusterState:
         if not isinstance(model, Lattice | LatticePotts) or model.coupling < 0:
@@ -72,7 +66,7 @@ class SwendsenWang(Sampler):
         values = x if x.ndim == 2 else x.argmax(-1).to(x.dtype)
         one, other = values.index_select(1, edges[0]), values.index_select(1, edges[1])
         bonds = (one == other) & (uniform_like(one, rng) < -torch.expm1(-price))
-        labels, found = clusters(edges, bonds, values.shape[1], self.rounds)
+        labels, found = clusters(edges, bonds, values.shape[1])
 
         index = labels.unsqueeze(-1).expand(-1, -1, fields.shape[1])
         total = torch.zeros_like(index, dtype=x.dtype)
@@ -99,14 +93,19 @@ def interactions(model: Lattice | LatticePotts) -> tuple[Tensor, Tensor, Tensor]
     return edges, model.coupling * exists.flatten(), model.bias
 
 
-def clusters(edges: Tensor, bonds: Tensor, sites: int, rounds: int) -> tuple[Tensor, Tensor]:
+def most_rounds(sites: int) -> int:
+    """More rounds than any bonds were seen to need, a path in random order being the worst."""
+    return 2 * sites.bit_length() + 4
+
+
+def clusters(edges: Tensor, bonds: Tensor, sites: int) -> tuple[Tensor, Tensor]:
     """The smallest site of each site's cluster `[chains, sites]`, and whether it is, `[chains]`.
 
     `edges` `[2, n]` are joined where `bonds` `[chains, n]`.
     """
     labels = torch.arange(sites, device=bonds.device).expand(len(bonds), -1)
     found = torch.zeros_like(bonds[:, 0])
-    for _ in range(rounds):
+    for _ in range(most_rounds(sites)):
         before = labels
         one, other = labels.index_select(1, edges[0]), labels.index_select(1, edges[1])
         high = torch.maximum(one, other)

@@ -418,8 +418,7 @@ TABLE = [
         memory=TEMPERED,
     ),
     Row(PTDMALA(0.5, [1.0, 0.7, 0.2], 50), ("naturals",), None, "settled", memory=TEMPERED),
-    Row(SwendsenWang(), ("sheet", "lattice_potts"), swendsen_wang),
-    Row(SwendsenWang(rounds=2), ("lattice",), None),
+    Row(SwendsenWang(), ("lattice", "sheet", "lattice_potts"), swendsen_wang),
     Row(Gibbs(), (*FINITE, "bayes_net"), gibbs, **SCAN),
     Row(Gibbs(2), FINITE, gibbs, **SCAN),
     Row(

@@ -14,6 +14,7 @@ from torch import Generator
 
 from latticework.experiments.exactness.counting import p_value
 from latticework.experiments.exactness.suite import CHECKS, Examination
+from latticework.experiments.exactness.targets import Target
 from latticework.experiments.sampling.annealing import anneal, estimate_log_normaliser, linear
 from latticework.experiments.sampling.chain import evaluations_per_step
 from latticework.models.annealed import GeometricPath
@@ -354,7 +355,7 @@ def test_clusters_are_the_connected_components(shape, share):
     edges, price, _ = interactions(Lattice(shape, 1.0, periodic=len(shape) == 2))
     sites, rng = int(edges.max()) + 1, Generator().manual_seed(0)
     bonds = (torch.rand(20, edges.shape[1], generator=rng) < share) & (price > 0)
-    labels, found = clusters(edges, bonds, sites, 50)
+    labels, found = clusters(edges, bonds, sites)
     assert found.all()
     for row, label in zip(bonds, labels, strict=True):
         ends = edges[:, row].numpy()
@@ -365,27 +366,49 @@ def test_clusters_are_the_connected_components(shape, share):
 
 
 @pytest.mark.parametrize("order", ["in line", "shuffled"])
-def test_a_long_chain_of_bonds_needs_few_rounds(order):
+def test_a_long_chain_of_bonds_needs_few_rounds(order, monkeypatch):
     sites = torch.arange(3000)
     path = sites if order == "in line" else torch.randperm(3000, generator=Generator())
     edges = torch.stack((path[:-1], path[1:]))
     bonds = torch.ones(1, 2999, dtype=torch.bool)
-    labels, found = clusters(edges, bonds, 3000, 25)
+    labels, found = clusters(edges, bonds, 3000)
     assert found.all()
     assert not labels.any()
-    labels, found = clusters(edges, bonds, 3000, 5)
-    assert not found.any()
+    monkeypatch.setattr("latticework.samplers.swendsen_wang.most_rounds", lambda sites: 5)
+    assert not clusters(edges, bonds, 3000)[1].any()
 
 
+@pytest.fixture
+def three_rounds(monkeypatch):
+    monkeypatch.setattr("latticework.samplers.swendsen_wang.most_rounds", lambda sites: 3)
+
+
+@pytest.mark.usefixtures("three_rounds")
 def test_a_chain_whose_clusters_are_not_found_stays():
     model, rng = Lattice((8, 8), 0.1), Generator().manual_seed(0)
-    sampler = SwendsenWang(rounds=3)
+    sampler = SwendsenWang()
     x = model.domain.uniform(200, rng)
     state, info = sampler.step(sampler.init(x, model), model, rng)
     lost = info.unsettled == 1
     assert 0 < lost.sum() < 200
     assert torch.equal(state.x[lost], x[lost])
     assert (state.x[~lost] != x[~lost]).any(1).all()
+
+
+@pytest.mark.usefixtures("three_rounds")
+def test_staying_is_exact():
+    """Whether a chain stays depends on its bonds alone."""
+    model = Lattice((3, 3), 0.25, [0.3, -0.2, 0.1, 0.0, 0.4, -0.1, 0.2, 0.1, -0.3])
+    target, rng = Target(model), Generator().manual_seed(5)
+    sampler = SwendsenWang()
+    state = sampler.init(target.draw(target.law, 20_000, rng), model)
+    stays = 0.0
+    for _ in range(4):
+        state, info = sampler.step(state, model, rng)
+        stays += float(info.unsettled.mean()) / 4
+    assert 0.03 < stays < 0.9
+    count = np.bincount(target.index(state.x), minlength=len(target.law))
+    assert p_value(count, target.law) > 1e-4
 
 
 @pytest.mark.parametrize("periodic", [True, False])
