@@ -48,6 +48,8 @@ class Sampler(ABC):
     uses_gradient: bool = False  # whether the target's gradient is read: `init` then checks it
     scale: str | None = None  # the field that sets how far a step goes, if acceptance may choose it
     target_acceptance: str = "locally_balanced"  # whose optimal acceptance the scale aims at
+    stationary_start: bool = True  # whether chains from the target are stationary at once; else
+    #                                the rest of the state needs a burn-in first, and AIS refuses
 
     def init(self, x: Tensor, model: EnergyModel) -> Any:
         """The initial state at `x`, `[chains, *domain.shape]`.
@@ -107,7 +109,9 @@ def require_unit_binary(sampler: Sampler, model: EnergyModel) -> None:
 
 
 def evaluate(model: EnergyModel, x: Tensor) -> State:
-    return State(x, *model.log_prob_and_grad(x))
+    """The state at `x`. Its gradient is a tensor of its own, which `select_rows` may overwrite."""
+    log_prob, grad = model.log_prob_and_grad(x)
+    return State(x, log_prob, grad.contiguous())
 
 
 AnyState = TypeVar("AnyState", bound=tuple)
@@ -170,7 +174,16 @@ def settled(done: Tensor) -> bool:
     CPU such a loop can end early. On other devices the test would be a host read, so the loop runs
     to its bound, as a captured CUDA graph must.
     """
-    return done.device.type == "cpu" and bool(done.all())
+    return done.device.type == "cpu" and bool(done.numpy().all())
+
+
+def own_generator(device: torch.device) -> Generator:
+    """A generator for what a sampler draws before its first step, when it has no other.
+
+    Its seed is always the same, and one that no run has by chance: a run with the same seed would
+    repeat these numbers in its first step.
+    """
+    return Generator(device).manual_seed(0x1A77_1CE5_EED5)
 
 
 def require_positive(**values: float) -> None:

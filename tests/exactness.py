@@ -9,7 +9,8 @@ import itertools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from math import inf, isinf
-from typing import Literal
+from types import SimpleNamespace
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -25,19 +26,25 @@ from latticework.experiments.exactness.law import (
 )
 from latticework.experiments.exactness.targets import Target
 from latticework.samplers.acs import ACS
+from latticework.samplers.avg import AVG
 from latticework.samplers.base import Sampler
 from latticework.samplers.block_gibbs import BlockGibbs
+from latticework.samplers.dhams import DHAMS
 from latticework.samplers.dlmc import DLMC, DLMCf
+from latticework.samplers.edlp import EDLP
 from latticework.samplers.gibbs import Gibbs
 from latticework.samplers.gwg import GWG
 from latticework.samplers.hamming import HammingBall
 from latticework.samplers.langevin import DMALA, DULA
 from latticework.samplers.locally_balanced import LocallyBalanced
 from latticework.samplers.path_auxiliary import PAFS, PAFSWithReplacement
+from latticework.samplers.pavg import PAVG
+from latticework.samplers.pt_dmala import PTDMALA
 from latticework.samplers.random_walk import RandomWalk
 from latticework.samplers.relaxed import RMALA
 from latticework.samplers.stochastic import StochasticDULA
 from latticework.samplers.svgd import DiscreteSVGD
+from latticework.samplers.swendsen_wang import SwendsenWang
 
 # Proposals and their correction.
 
@@ -271,6 +278,131 @@ def acs(sampler: ACS, target: Target) -> Law:
     return Law(after, kernels[0].acceptance)
 
 
+# Moves of all sites that are driven by Gaussian noise, integrated over it.
+
+GRID = {1: 201, 2: 41, 3: 21}  # points of an axis, by the number of axes; from -5 to 5
+Noise = np.ndarray  # [points, dim]
+
+
+def driven(
+    target: Target,
+    logits: Callable[[int, Noise], np.ndarray],
+    shift: Callable[[int, int], np.ndarray],
+) -> Law:
+    """One step from x with noise n ~ N(0, I), corrected on the joint law of x and n.
+
+    `logits(x, n)` `[points, states]` are those of the proposals from x, and `shift(x, y)` is what
+    the reverse move subtracts from n. With n = m + shift / 2 both directions are sums over the same
+    points m, so the matrix is reversible exactly, whatever the error of the sums.
+    """
+    size, dim = target.z.shape
+    axis = np.linspace(-5, 5, GRID[dim])
+    middle = np.stack(np.meshgrid(*[axis] * dim, indexing="ij"), -1).reshape(-1, dim)
+    cell = (axis[1] - axis[0]) ** dim
+
+    def density(x: int, y: int) -> np.ndarray:
+        noise = middle + shift(x, y) / 2
+        gaussian = np.exp(-(noise**2).sum(-1) / 2) * cell / (2 * np.pi) ** (dim / 2)
+        exponent = logits(x, noise)
+        if hasattr(target.domain, "window"):
+            far = np.abs(target.z - target.z[x]).max(-1) > target.domain.window
+            exponent = np.where(far, -inf, exponent)
+        return gaussian * normalised(np.exp(exponent - exponent.max(-1, keepdims=True)))[:, y]
+
+    matrix, stays = np.zeros((size, size)), np.zeros(size)
+    for x, y in itertools.combinations(range(size), 2):
+        flows = target.law[x] * density(x, y), target.law[y] * density(y, x)
+        matrix[x, y] = matrix[y, x] = np.minimum(*flows).sum()
+    matrix /= target.law[:, None]
+    for x in range(size):
+        stays[x] = density(x, x).sum()
+        matrix[x, x] = 1 - matrix[x].sum()
+    return Law([matrix], matrix.sum(-1) - matrix.diagonal() + stays)
+
+
+def avg(sampler: AVG, target: Target) -> Law:
+    """Rhodes and Gutmann: z ~ N(k x, I), then exp(grad'y) N(z; k y, I) over the states y."""
+    k = np.sqrt(2 / sampler.step_size)
+
+    def logits(x: int, noise: Noise) -> np.ndarray:
+        z = k * target.z[x] + noise
+        distance = ((z[:, None] - k * target.z) ** 2).sum(-1)
+        return target.z @ target.grad[x] - distance / 2
+
+    return driven(target, logits, lambda x, y: k * (target.z[y] - target.z[x]))
+
+
+def pavg(sampler: PAVG, target: Target) -> Law:
+    """Rhodes and Gutmann: z ~ N(R x, I), then exp((grad - M x + R z)'y - delta / 2 |y|^2)."""
+    matrix = np.array(sampler.matrix)
+    values, vectors = np.linalg.eigh(matrix)
+    delta = 2 / sampler.step_size - min(0, values[0])
+    root = vectors @ np.diag(np.sqrt(values + delta)) @ vectors.T
+
+    def logits(x: int, noise: Noise) -> np.ndarray:
+        z = root @ target.z[x] + noise
+        linear = target.grad[x] - matrix @ target.z[x] + z @ root
+        return linear @ target.z.T - delta / 2 * (target.z**2).sum(-1)
+
+    return driven(target, logits, lambda x, y: root @ (target.z[y] - target.z[x]))
+
+
+def dhams(sampler: DHAMS, target: Target) -> Law:
+    """Zhou and Tan: z = x + delta u, then exp(grad'y) N(z; y, delta^2 I)."""
+    delta = sampler.step_size
+
+    def logits(x: int, noise: Noise) -> np.ndarray:
+        z = target.z[x] + delta * noise
+        distance = ((z[:, None] - target.z) ** 2).sum(-1)
+        return target.z @ target.grad[x] - distance / (2 * delta**2)
+
+    def shift(x: int, y: int) -> np.ndarray:
+        turned = sampler.correction * (target.grad[y] - target.grad[x])
+        return (target.z[y] - target.z[x]) / delta + turned
+
+    return driven(target, logits, shift)
+
+
+def edlp(sampler: EDLP, target: Target) -> Law:
+    """Mohanty et al., Gibbs-like: a ~ N(x, eta I), then DMALA with grad - (x - a) / eta."""
+    spread, alpha = np.sqrt(sampler.variance), sampler.step_size
+
+    def logits(x: int, noise: Noise) -> np.ndarray:
+        guide = target.z[x] + spread * noise
+        slope = target.grad[x] - (target.z[x] - guide) / sampler.variance
+        mean = target.z[x] + alpha / 2 * slope
+        return -((target.z - mean[:, None]) ** 2).sum(-1) / (2 * alpha)
+
+    return driven(target, logits, lambda x, y: (target.z[y] - target.z[x]) / spread)
+
+
+# Several replicas.
+
+
+def tempered(target: Target, b: float) -> Any:
+    """What a proposal and its correction read of the target pi^b."""
+    weights = np.exp(b * (target.log_prob - target.log_prob.max()))
+    law = weights / weights.sum()
+    return SimpleNamespace(z=target.z, domain=target.domain, grad=b * target.grad, law=law)
+
+
+def pt_dmala(sampler: PTDMALA, target: Target) -> Law:
+    """Two replicas that both start at x: DMALA of each, then a swap in every other step."""
+    first, second = (tempered(target, b) for b in sampler.ladder)
+    moves = [metropolis(langevin_proposal(DMALA(sampler.step_size), t), t) for t in (first, second)]
+    size = len(target.z)
+    move = np.kron(*(law.after[0] for law in moves))
+    swap = np.eye(size**2)
+    for x, y in itertools.permutations(range(size), 2):
+        ratio = first.law[y] * second.law[x] / (first.law[x] * second.law[y])
+        here, there = x * size + y, y * size + x
+        swap[here, there] = min(1.0, ratio)
+        swap[here, here] -= min(1.0, ratio)
+    once = move[np.arange(size) * (size + 1)] @ swap
+    both = [once, once @ move, once @ move @ move @ swap]
+    return Law([p.reshape(size, size, size).sum(-1) for p in both], moves[0].acceptance)
+
+
 # Blocks resampled from their conditional.
 
 
@@ -327,6 +459,47 @@ def block_gibbs(sampler: BlockGibbs, target: Target) -> Law:
     return Law([np.linalg.matrix_power(once, sampler.steps)])
 
 
+def swendsen_wang(sampler: SwendsenWang, target: Target) -> Law:
+    """Fortuin and Kasteleyn: bonds between equal neighbours, then a value for each cluster.
+
+    The prices K of edges and the fields b are second and first differences of log pi.
+    """
+    size, dim = len(target.z), target.domain.dim
+    parts = target.z.reshape(size, dim, -1)
+    codes = (parts.argmax(-1) if parts.shape[-1] > 1 else parts[..., 0]).astype(int)
+    log_prob = {tuple(code): value for code, value in zip(codes, target.log_prob, strict=True)}
+    count = codes.max() + 1
+
+    def at(**values: int) -> float:
+        return log_prob[tuple(values.get(f"site{i}", 0) for i in range(dim))]
+
+    price = np.zeros((dim, dim))
+    for i, j in itertools.combinations(range(dim), 2):
+        one, other = {f"site{i}": 1}, {f"site{j}": 1}
+        price[i, j] = price[j, i] = (at(**one, **other) - at(**one) - at(**other) + at()) / 2
+    field = np.array([[at(**{f"site{i}": v}) - at() for v in range(count)] for i in range(dim)])
+    field[:, 1:] += price.sum(-1, keepdims=True)  # all neighbours had the value 0
+
+    matrix = np.zeros((size, size))
+    edges = [pair for pair in itertools.combinations(range(dim), 2) if price[pair] > 1e-9]
+    for x, code in enumerate(codes):
+        equal = [(i, j) for i, j in edges if code[i] == code[j]]
+        for chosen in itertools.product([False, True], repeat=len(equal)):
+            share, label = 1.0, np.arange(dim)
+            for (i, j), bond in zip(equal, chosen, strict=True):
+                share *= -np.expm1(-price[i, j]) if bond else np.exp(-price[i, j])
+                if bond:
+                    label[label == label[i]] = label[j]
+            reached = np.full(size, share)
+            for root in np.unique(label):
+                sites = np.flatnonzero(label == root)
+                weights = np.exp(field[sites].sum(0))
+                alike = (codes[:, sites] == codes[:, sites[:1]]).all(-1)
+                reached *= alike * (weights / weights.sum())[codes[:, sites[0]]]
+            matrix[x] += reached
+    return Law([matrix])
+
+
 # The table.
 
 
@@ -335,14 +508,15 @@ class Row:
     """A sampler and the targets it must serve.
 
     `law` enumerates its step (None where it moves in a continuum). `leaves` says which law it
-    keeps: the target, its own, or none. `shared`: chains share random numbers, so the replicas of
+    keeps: the target, the target once the rest of its state has settled (`stationary_start` is
+    False), its own, or none. `shared`: chains share random numbers, so the replicas of
     one call are not independent. `memory` names the fields of its state that are no function of x.
     """
 
     sampler: Sampler
     targets: tuple[str, ...]
     law: Callable[..., Law] | None
-    leaves: Literal["target", "own", "none"] = "target"
+    leaves: Literal["target", "settled", "own", "none"] = "target"
     reversible: bool = True
     shared: bool = False
     memory: tuple[str, ...] = ()
@@ -352,6 +526,8 @@ FEW_SITES = ("binary", "spins", "rbm", "categorical")
 CYCLE = {"memory": ("phase",), "reversible": False}
 SCAN = {"memory": ("scan",), "reversible": False}
 RELAXED = ("position", "log_density", "score")
+MOMENTUM, TEMPERED = ("momentum",), ("replicas", "ladder", "turn")
+MATRIX = [[0.3, -0.4, 0.0], [-0.4, 0.0, 0.5], [0.0, 0.5, -0.2]]
 TABLE = [
     Row(DMALA(0.5), (*EVERY, "bayes_net"), dmala),
     Row(DMALA(4.0), EVERY, dmala),
@@ -392,6 +568,29 @@ TABLE = [
     Row(DLMCf(0.5, "barker"), (*FEW_SITES, "ordinal", "naturals"), dlmc),
     Row(ACS(2.0, 0.2, 4), (*FEW_SITES, "ordinal", "naturals", "lattice"), acs, **CYCLE),
     Row(ACS(2.0, 0.2, 3, balances=[0.9, 0.6, 0.8]), ("binary", "integers"), acs, **CYCLE),
+    Row(AVG(0.8), ("binary", "spins", "ordinal", "integers"), avg),
+    Row(AVG(2.0), ("categorical", "naturals", "rbm", "quadratic", "lattice_potts"), None),
+    Row(PAVG(0.8, matrix=MATRIX), ("binary", "spins"), pavg, memory=("root", "price")),
+    Row(
+        PAVG(1.0, burn_in=20),
+        ("binary", "categorical", "ordinal", "naturals", "rbm", "quadratic"),
+        None,
+        memory=("root", "price"),
+    ),
+    Row(DHAMS(0.7, 0.8, 0.3), ("binary", "spins", "ordinal", "integers"), dhams, memory=MOMENTUM),
+    Row(DHAMS(1.0, 0.5), ("categorical", "naturals", "rbm"), None, memory=MOMENTUM),
+    Row(EDLP(0.6, 0.7), ("binary", "spins", "ordinal", "integers"), edlp, memory=("guide",)),
+    Row(EDLP(0.6, 0.7, 0.5), ("binary", "categorical", "naturals"), None, memory=("guide",)),
+    Row(
+        PTDMALA(0.5, [1.0, 0.4]),
+        ("binary", "categorical", "ordinal"),
+        pt_dmala,
+        "settled",
+        reversible=False,
+        memory=TEMPERED,
+    ),
+    Row(PTDMALA(0.5, [1.0, 0.7, 0.2], 50), ("naturals",), None, "settled", memory=TEMPERED),
+    Row(SwendsenWang(), ("lattice", "sheet", "lattice_potts"), swendsen_wang),
     Row(Gibbs(), (*FINITE, "bayes_net"), gibbs, **SCAN),
     Row(Gibbs(2), FINITE, gibbs, **SCAN),
     Row(

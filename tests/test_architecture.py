@@ -36,6 +36,7 @@ MAY_IMPORT = {
     "samplers": ["samplers", "models.base", "models.chance", "models.domain"],
     "samplers/compiled": ["samplers", "models.base", "models.domain", "models.forms"],
     "samplers/block_gibbs.py": ["samplers.base", "models.base", "models.rbm"],
+    "samplers/swendsen_wang.py": ["samplers.base", "models"],
     "samplers/rates.py": ["samplers.base", "models.base", "models.rbm", "models.rated_rbm"],
     "experiments/config": ["experiments.config"],
     "experiments/results": ["experiments.results", "experiments.config"],

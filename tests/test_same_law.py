@@ -26,6 +26,7 @@ from latticework.samplers.gwg import GWG
 from latticework.samplers.hamming import HammingBall
 from latticework.samplers.langevin import DMALA, DULA
 from latticework.samplers.locally_balanced import LocallyBalanced
+from latticework.samplers.swendsen_wang import SwendsenWang
 
 CHAINS = 2000
 
@@ -59,6 +60,7 @@ CASES = [
     *[(DMALA(0.3), name, 15) for name in ("graph", "potts", "dense potts")],
     *[(DMALA(inf), name, 15) for name in ("spins", "potts")],
     (DMALA(0.6, PRECONDITIONER, 2), "spins", 15),
+    *[(SwendsenWang(), name, 4) for name in ("lattice", "potts")],
     *[(GWG(3), name, 40) for name in ("lattice", "graph", "spins")],
     *[(kind, name, 60) for kind in (GWG(), LocallyBalanced()) for name in ("potts", "dense potts")],
 ]

@@ -41,6 +41,7 @@ from latticework.samplers.base import Sampler
 
 Status = Literal["ok", "fails", "no", "-"]  # "no": does not hold and need not; "-": not examined
 LATER = 8  # steps after which invariance is tested a second time
+SETTLING = 100  # steps before it where the start of a sampler is not stationary
 FEW = 1000  # chains of a sampler that is not exact; some cost chains^2
 SEARCH = (1024, 64)  # chains and steps in which every site must change
 
@@ -123,13 +124,16 @@ class Examination:
     def moves(self) -> list[np.ndarray]:
         """The indices of the states of all chains at the start, after 1 and after LATER steps.
 
+        Chains whose start is not stationary make SETTLING steps first, which forget it.
         Index -1 is a state that is not listed, such as one outside the domain.
         """
         with torch.no_grad():
             sampler, rng = self.fresh(), self.rng(3)
             x = self.target.draw(self.target.law, self.counted, rng)
             state = sampler.init(x.clone(), self.target.model)
-            found = [self.target.index(x)]
+            for _ in range(0 if sampler.stationary_start else SETTLING):
+                state, _ = sampler.step(state, self.target.model, rng)
+            found = [self.target.index(state.x)]
             for step in range(1, LATER + 1):
                 state, _ = sampler.step(state, self.target.model, rng)
                 if step in (1, LATER):

@@ -11,7 +11,13 @@ from matplotlib.ticker import NullFormatter
 
 from latticework.experiments.figures.band import at_readings, at_settings, line_and_band
 from latticework.experiments.results.record import Record
-from latticework.experiments.results.style import colour, new_figure
+from latticework.experiments.results.style import (
+    explain,
+    line,
+    new_figure,
+    spread_over,
+    wrapped,
+)
 from latticework.experiments.tables.benchmark import (
     QUANTITIES,
     Cell,
@@ -85,19 +91,18 @@ def errors(records: list[Record], against: str) -> Figure:
     parts = {target: some for target, some in parts.items() if some}
     if not parts:
         raise LookupError("no record holds the metric log_rmse")
-    figure, panels = new_figure(len(parts), width=2.9)
-    labels = {}
-    for ax, (target, some) in zip(np.atleast_1d(panels), parts.items(), strict=True):
+    figure, panels = wrapped(len(parts), across=3, width=2.6, height=2.3)
+    for ax, (target, some) in zip(panels, parts.items(), strict=True):
         for cell in some:
             rows = min(len(record.metrics) for record in cell.records)
             means = at_readings(cell.records, "log_rmse", against, slice(0, rows))
-            labels[cell.label] = line_and_band(ax, means, ink=colour((cell.sampler, 0)))
+            line_and_band(ax, means, label=cell.label, **line((cell.sampler, 0)))
         ax.set_xscale("log")
         ax.xaxis.set_minor_formatter(NullFormatter())
         ax.set_title(target, fontsize=8)
         ax.set_xlabel(AXES[against], fontsize=8)
-    np.atleast_1d(panels)[0].set_ylabel("log RMSE of the means", fontsize=8)
-    figure.legend(labels.values(), labels, loc="outside right center", frameon=False, fontsize=7)
+        ax.set_ylabel("log RMSE of the means", fontsize=8)
+    explain(figure, spread_over(records))
     return figure
 
 
@@ -107,17 +112,16 @@ def scaling(records: list[Record], unit: str) -> Figure:
     if not found:
         raise LookupError("no chains of the benchmark agree")
     targets = list(dict.fromkeys(one.target for one in found))
-    figure, panels = new_figure(len(targets), width=3.2)
-    labels = {}
-    for ax, target in zip(np.atleast_1d(panels), targets, strict=True):
+    figure, panels = wrapped(len(targets), width=3.2)
+    for ax, target in zip(panels, targets, strict=True):
         for one in (one for one in found if one.target == target):
             means = at_settings({n: list(c.values()) for n, c in one.costs.items()})
-            ink = colour((one.sampler, 0))
-            labels[one.label] = line_and_band(ax, means, "o-", ink=ink, markersize=3)
+            drawn = line((one.sampler, 0)) | {"markevery": None}
+            line_and_band(ax, means, label=one.label, **drawn)
         ax.set_xscale("log")
         ax.set_yscale("log")
         ax.set_title(target, fontsize=8)
         ax.set_xlabel("sites", fontsize=8)
-    np.atleast_1d(panels)[0].set_ylabel(f"{unit}s for an effective sample", fontsize=8)
-    figure.legend(labels.values(), labels, loc="outside right center", frameon=False, fontsize=7)
+        ax.set_ylabel(f"{unit}s for an effective sample", fontsize=8)
+    explain(figure, spread_over(records))
     return figure

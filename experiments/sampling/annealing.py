@@ -36,16 +36,25 @@ class Annealing(NamedTuple):
 
 
 def require_exact(sampler: Sampler) -> None:
-    """Raise ValueError for a sampler that does not leave its target invariant."""
+    """Raise ValueError for a sampler whose chains do not keep the target's law from the start."""
     if not sampler.exact:
         raise ValueError(
             "annealed importance sampling needs a kernel that leaves its target invariant, and "
             f"{sampler} does not; choose another, such as gwg, dmala, gibbs or block_gibbs"
         )
+    if not sampler.stationary_start:
+        raise ValueError(
+            "annealed importance sampling starts from exact draws, and the state of "
+            f"{sampler} needs a burn-in besides; choose another, such as gwg, dmala or gibbs"
+        )
 
 
 def start(sampler: Sampler, path: AnnealedModel, x: Tensor, betas: Tensor) -> Annealing:
-    """Start chains at `x` `[chains, *shape]`, which are draws from the target at betas[0]."""
+    """Start chains at `x` `[chains, *shape]`, which are draws from the target at betas[0].
+
+    Raises ValueError unless the sampler is exact from the start, or if `x` is no valid start.
+    """
+    require_exact(sampler)
     path.move_to(betas[0])
     check_start(x, path, sampler.uses_gradient)
     path.move_to(betas[0])  # again: the path remembers the evaluations made since
@@ -77,11 +86,7 @@ def stepper(
     rng: Generator,
     steps: int,
 ) -> Callable[[Annealing], Annealing]:
-    """A function that advances chains by `steps` betas; one CUDA graph on a GPU.
-
-    Raises ValueError unless the sampler is exact.
-    """
-    require_exact(sampler)
+    """A function that advances chains by `steps` betas; one CUDA graph on a GPU."""
 
     def block(state: Any, carries: list) -> tuple[Any, list]:
         for _ in range(steps):

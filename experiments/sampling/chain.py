@@ -196,21 +196,23 @@ class EvaluationCount(NamedTuple):
 def evaluations_per_step(
     sampler: Sampler, model: EnergyModel, x: Tensor, rng: Generator
 ) -> EvaluationCount:
-    """How often one step evaluates the model, counted on the second step.
+    """How often one step of a chain evaluates the model, counted on the second step.
 
     Only outermost calls count. For example, the default gradient calls `forward`; this is one
-    evaluation, of the gradient.
+    evaluation, of the gradient. A call on several states a chain counts as often.
     """
     with torch.no_grad():
         state, _ = sampler.step(sampler.init(x, model), model, rng)
         with _counted(model) as calls:
             sampler.step(state, model, rng)
-    return EvaluationCount(sum(c in WHOLE for c in calls), sum(c in LOCAL for c in calls))
+    whole = sum(states for name, states in calls if name in WHOLE)
+    return EvaluationCount(whole // len(x), sum(name in LOCAL for name, _ in calls))
 
 
 @contextmanager
-def _counted(model: EnergyModel) -> Iterator[list[str]]:
-    calls: list[str] = []
+def _counted(model: EnergyModel) -> Iterator[list[tuple[str, int]]]:
+    """The names of the outermost calls, each with the number of states it is given."""
+    calls: list[tuple[str, int]] = []
     depth = 0
 
     def counting(name: str) -> Callable:
@@ -219,7 +221,7 @@ def _counted(model: EnergyModel) -> Iterator[list[str]]:
         def wrapper(*args: Any) -> Any:
             nonlocal depth
             if depth == 0:
-                calls.append(name)
+                calls.append((name, next(len(a) for a in args if isinstance(a, Tensor))))
             depth += 1
             try:
                 return method(*args)

@@ -35,6 +35,10 @@ class Poisoned(Sampler):
     def uses_gradient(self) -> bool:  # type: ignore[override]
         return self.sampler.uses_gradient
 
+    @property
+    def stationary_start(self) -> bool:  # type: ignore[override]
+        return self.sampler.stationary_start
+
     def at(self, x: Tensor, model: EnergyModel) -> Any:
         return self.sampler.at(x.clone(), model)
 

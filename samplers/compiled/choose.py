@@ -25,6 +25,7 @@ TWINS = {
     "latticework.samplers.rates.RatesHerding": "rates",
     "latticework.samplers.rates.SamplePenalization": "rates",
     "latticework.samplers.sweep.GibbsSweep": "sweep",
+    "latticework.samplers.swendsen_wang.SwendsenWang": "swendsen_wang",
 }
 
 

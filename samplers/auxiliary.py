@@ -1,0 +1,44 @@
+"""What AVG, PAVG, EDLP and DHAMS share: moves of all sites, driven by a Gaussian variable.
+
+Each of them extends the state x by standard normal noise n in the space of x. Given the noise, all
+sites move independently, site i to v with probability proportional to
+
+    exp(drive_i'(v - x_i) - price |v - x_i|^2)
+
+where the drive is the gradient plus a linear function of the noise. At the proposal y, the noise of
+the reverse move is n - shift. The samplers differ in drive, price and shift.
+"""
+
+import torch
+from torch import Generator, Tensor
+
+from latticework.models.domain import Domain
+from latticework.samplers.base import own_generator
+
+
+def normal_like(x: Tensor, rng: Generator) -> Tensor:
+    return torch.empty_like(x).normal_(generator=rng)
+
+
+def fixed_normal(x: Tensor) -> Tensor:
+    """Standard normal numbers in the shape of `x`, always the same.
+
+    `Sampler.at` has no generator and takes the initial noise from this table. Chains differ.
+    """
+    return normal_like(x, own_generator(x.device))
+
+
+def logits(x: Tensor, drive: Tensor, price: float | Tensor, domain: Domain) -> Tensor:
+    """Logits of every move of each site, `[chains, *moves]`."""
+    return domain.gains(x, drive).sub_(domain.distances(x) * price)
+
+
+def log_noise_ratio(noise: Tensor, shift: Tensor) -> Tensor:
+    """Log N(noise - shift; 0, I) - log N(noise; 0, I), `[chains]`."""
+    return torch.linalg.vecdot(shift.flatten(1), (noise - shift / 2).flatten(1))
+
+
+def log_proposal_ratio(x: Tensor, y: Tensor, there: Tensor, back: Tensor, domain: Domain) -> Tensor:
+    """Log q(x given y) - log q(y given x), `[chains]`; `there` are the logits at x, `back` at y."""
+    normalisers = domain.log_normaliser(there) - domain.log_normaliser(back)
+    return domain.log_weight_ratio(x, y, there, back) + normalisers

@@ -1,0 +1,171 @@
+"""Swendsen-Wang on lattices: the twin of `samplers.swendsen_wang.SwendsenWang`.
+
+Clusters are found by union-find, which needs no rounds, so no chain stays. Values are small
+integers inside, in {0, 1} on an Ising lattice.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from latticework.models.forms import Form, LatticeForm, PottsLatticeForm
+from latticework.samplers.compiled.jit import inlined, kernel, over_chains
+from latticework.samplers.compiled.philox import SCALE, fill, thresholds
+from latticework.samplers.compiled.twin import Position, Twin
+from latticework.samplers.sums import Sums
+from latticework.samplers.swendsen_wang import SwendsenWang
+
+
+class Bonds(NamedTuple):
+    """What the kernel reads of a form."""
+
+    price: float  # K, of an edge with unequal ends
+    fields: NDArray[np.float64]  # [sites, values]
+    edges: NDArray[np.int32]  # [edges, 2]
+
+
+@dataclass(frozen=True)
+class SwendsenWangTwin(Twin):
+    loops = True  # as in the eager sampler; union-find always ends
+
+    def start(self, x: Tensor, form: Form) -> Position:
+        return Position(x)
+
+    def run(self, state: Position, form: Form, keys: NDArray[np.int64], sums: Sums) -> Position:
+        one_hot = state.x.ndim == 3
+        values = (state.x.argmax(-1) if one_hot else state.x).to(torch.int32).numpy()
+        price, fields, edges = bonds_of(form)
+        threshold = thresholds(np.array(-np.expm1(-price)))[()]
+        flat = state.x.view(len(values), -1).numpy()
+        work = 30.0 * values.size * len(keys)
+        arrays = threshold, fields, edges, values, flat, keys, sums
+        over_chains(swendsen_wang, len(values), work, *arrays)
+        sums.accept[:] += len(keys)
+        return state
+
+
+def bonds_of(form: Form) -> Bonds:
+    """The prices, fields and edges of a lattice.
+
+    A neighbour at 1 instead of 0 adds 2 K to the log-odds of an Ising site.
+    """
+    assert isinstance(form, LatticeForm | PottsLatticeForm)
+    sites, slots = form.neighbours.shape
+    rows = np.arange(sites).repeat(slots).reshape(sites, slots)
+    once = (np.arange(slots) < form.degree[:, None]) & (form.neighbours > rows)
+    edges = np.stack((rows[once], form.neighbours[once]), -1).astype(np.int32)
+    if isinstance(form, PottsLatticeForm):
+        return Bonds(form.coupling, form.bias.astype(np.float64), edges)
+    price = float(form.odds[0, 1] - form.odds[0, 0]) / 2 if form.odds.shape[1] > 1 else 0.0
+    high = form.odds[form.kind, 0] + price * form.degree
+    return Bonds(price, np.stack((np.zeros(sites), high), -1), edges)
+
+
+def twin(sampler: SwendsenWang, form: Form) -> Twin | str:
+    if not isinstance(form, LatticeForm | PottsLatticeForm):
+        return "but on lattices"
+    if bonds_of(form).price < 0:
+        return "for a negative coupling"
+    return SwendsenWangTwin(sampler)
+
+
+@kernel
+def swendsen_wang(first, last, threshold, fields, edges, values, x, keys, sums):
+    sites, q = fields.shape
+    width = x.shape[1] // sites  # 1, or q on one-hot states
+    words = np.empty((edges.shape[0] + 3) // 4 * 4, np.uint32)
+    draws = np.empty((sites + 3) // 4 * 4, np.uint32)
+    parent, total = np.empty(sites, np.int32), np.empty((sites, q), np.float64)
+    steps, kept = keys.shape[0], sums.trace.shape[0]
+    for c in range(first, last):
+        now = values[c]
+        for t in range(steps):
+            fill(words, keys[t], c, 0)
+            fill(draws, keys[t], c, 1)
+            join(parent, now, words, threshold, edges)
+            sums.changed[c] += redraw(now, parent, total, fields, draws)
+            if sums.total.shape[0] or (t >= steps - kept and c < sums.trace.shape[1]):
+                write(x[c], now, width)
+            if sums.total.shape[0]:
+                for i in range(x.shape[1]):
+                    sums.total[c, i] += x[c, i]
+            if t >= steps - kept and c < sums.trace.shape[1]:
+                for i in range(x.shape[1]):
+                    sums.trace[t - (steps - kept), c, i] = np.int8(x[c, i])
+        write(x[c], now, width)
+
+
+@kernel
+def join(parent, now, words, threshold, edges):
+    """Draw the bonds and join the clusters of their ends. `parent` then leads to the roots."""
+    for i in range(parent.shape[0]):
+        parent[i] = i
+    for k in range(edges.shape[0]):
+        i, j = edges[k, 0], edges[k, 1]
+        if now[i] == now[j] and words[k] < threshold:
+            i, j = root(parent, i), root(parent, j)
+            if i < j:
+                parent[j] = i
+            else:
+                parent[i] = j
+
+
+@inlined
+def root(parent, i):
+    """The root of `i`; halves the path to it."""
+    while parent[i] != i:
+        parent[i] = parent[parent[i]]
+        i = parent[i]
+    return i
+
+
+@kernel
+def redraw(now, parent, total, fields, draws):
+    """Draw the value of every cluster; returns how many sites changed.
+
+    A root has the smallest index of its cluster, so it comes before its members.
+    """
+    sites, q = fields.shape
+    total[:] = 0
+    for i in range(sites):
+        parent[i] = root(parent, i)
+        for v in range(q):
+            total[parent[i], v] += fields[i, v]
+    changed = 0
+    for i in range(sites):
+        old = now[i]
+        if parent[i] == i:
+            now[i] = draw(total[i], (draws[i] + 0.5) * SCALE)
+        else:
+            now[i] = now[parent[i]]
+        changed += now[i] != old
+    return changed
+
+
+@kernel
+def draw(log_weights, uniform):
+    """An index drawn in proportion to exp(log_weights)."""
+    top, mass = log_weights.max(), 0.0
+    for v in range(log_weights.shape[0]):
+        mass += np.exp(log_weights[v] - top)
+    level = uniform * mass
+    for v in range(log_weights.shape[0] - 1):
+        level -= np.exp(log_weights[v] - top)
+        if level < 0:
+            return v
+    return log_weights.shape[0] - 1
+
+
+@kernel
+def write(x, now, width):
+    """Write the values to a chain's state, one-hot if its `width` is above 1."""
+    for i in range(now.shape[0]):
+        if width == 1:
+            x[i] = now[i]
+        else:
+            for v in range(width):
+                x[i * width + v] = v == now[i]

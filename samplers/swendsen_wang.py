@@ -1,0 +1,118 @@
+"""Swendsen-Wang: whole clusters of equal sites change their value together.
+
+R. H. Swendsen and J.-S. Wang, "Nonuniversal critical dynamics in Monte Carlo simulations", PRL
+1987, in the form of R. G. Edwards and A. D. Sokal, PRD 1988.
+
+On a lattice where an edge with equal ends has weight exp(K) and each site a field b_i(value):
+
+1. Every edge with equal ends becomes a bond with probability 1 - exp(-K).
+2. Every cluster, a connected component of bonds, draws one value for all its sites, with
+   probability proportional to exp(sum of its sites' b_i(value)).
+
+Both draws are Gibbs updates of the joint law of values and bonds, so nothing is rejected. The
+second sums over the bonds to a ghost spin, the usual treatment of a field.
+
+Clusters are found by labels. Each site has a label, at first itself. In a round, the two labels of
+a bond's ends are joined under the smaller one and every label is replaced by its own label. This
+is algorithm "P" of S. C. Liu and R. E. Tarjan, "Simple concurrent labeling algorithms for connected
+components", 2019; on lattices the number of rounds grows with the logarithm of the sites.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Generator, Tensor
+
+from latticework.models.base import EnergyModel
+from latticework.models.chance import draw_categorical, softmax_weights, uniform_like
+from latticework.models.domain import Binary, one_hot
+from latticework.models.ising import Lattice
+from latticework.models.potts import LatticePotts
+from latticework.samplers.base import (
+    Info,
+    Sampler,
+    UnsupportedModelError,
+    settled,
+)
+
+
+class ClusterState(NamedTuple):
+    x: Tensor  # [chains, *domain.shape]
+
+
+@dataclass(frozen=True)
+class SwendsenWang(Sampler):
+    """Draw bonds between equal neighbours, then a value for each cluster. Ferromagnetic lattices.
+
+    Labelling takes at most `most_rounds` rounds. A chain whose clusters are not found by then stays
+    where it is, which leaves the target invariant too, and is counted in `Info.unsettled`. On the
+    CPU the loop ends with the last change.
+    """
+
+    def at(self, x: Tensor, model: EnergyModel) -> ClusterState:
+        if not isinstance(model, Lattice | LatticePotts) or model.coupling < 0:
+            raise UnsupportedModelError(
+                self, model, "an Ising or Potts lattice with a coupling of 0 or more"
+            )
+        return ClusterState(x)
+
+    def step(
+        self, state: ClusterState, model: EnergyModel, rng: Generator
+    ) -> tuple[ClusterState, Info]:
+        assert isinstance(model, Lattice | LatticePotts)
+        x = state.x
+        edges, price, fields = interactions(model)
+        values = x if x.ndim == 2 else x.argmax(-1).to(x.dtype)
+        one, other = values.index_select(1, edges[0]), values.index_select(1, edges[1])
+        bonds = (one == other) & (uniform_like(one, rng) < -torch.expm1(-price))
+        labels, found = clusters(edges, bonds, values.shape[1])
+
+        index = labels.unsqueeze(-1).expand(-1, -1, fields.shape[1])
+        total = torch.zeros_like(index, dtype=x.dtype)
+        total.scatter_add_(1, index, fields.expand_as(total))
+        drawn = draw_categorical(softmax_weights(total), rng).squeeze(-1)  # used at the labels
+        new = drawn.gather(1, labels)
+        y = new.to(x.dtype) if x.ndim == 2 else one_hot(new, fields.shape[1]).to(x.dtype)
+        y = torch.where(found.view(-1, *[1] * (x.ndim - 1)), y, x)
+        return ClusterState(y), Info(x.new_ones(len(x)), unsettled=(~found).to(x.dtype))
+
+
+def interactions(model: Lattice | LatticePotts) -> tuple[Tensor, Tensor, Tensor]:
+    """Edges `[2, n]`; the price K of each with unequal ends, 0 for no edge `[n]`; fields b.
+
+    Fields are `[sites, values]`. An Ising edge counts twice in log pi and its product of spins
+    changes by 2, so K is 4 times the coupling.
+    """
+    near, exists = model.neighbours[:, 1::2], model.exists[:, 1::2]  # one direction of each axis
+    sites = torch.arange(len(near), device=near.device).unsqueeze(1).expand_as(near)
+    edges = torch.stack((sites.flatten(), near.flatten()))
+    if isinstance(model.domain, Binary):
+        price = 4 * model.coupling * exists.flatten()
+        return edges, price, torch.stack((-model.bias, model.bias), -1)
+    return edges, model.coupling * exists.flatten(), model.bias
+
+
+def most_rounds(sites: int) -> int:
+    """More rounds than any bonds were seen to need, a path in random order being the worst."""
+    return 2 * sites.bit_length() + 4
+
+
+def clusters(edges: Tensor, bonds: Tensor, sites: int) -> tuple[Tensor, Tensor]:
+    """The smallest site of each site's cluster `[chains, sites]`, and whether it is, `[chains]`.
+
+    `edges` `[2, n]` are joined where `bonds` `[chains, n]`.
+    """
+    labels = torch.arange(sites, device=bonds.device).expand(len(bonds), -1)
+    found = torch.zeros_like(bonds[:, 0])
+    for _ in range(most_rounds(sites)):
+        before = labels
+        one, other = labels.index_select(1, edges[0]), labels.index_select(1, edges[1])
+        high = torch.maximum(one, other)
+        low = torch.where(bonds, torch.minimum(one, other), high)  # no bond: joined to itself
+        labels = labels.scatter_reduce(1, high, low, "amin")
+        labels = labels.gather(1, labels)
+        found = (labels == before).all(1)
+        if settled(found):
+            break
+    return labels, found
