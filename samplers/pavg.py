@@ -33,6 +33,7 @@ from latticework.samplers.avg import AVG
 from latticework.samplers.base import (
     Info,
     Sampler,
+    UnsupportedModelError,
     evaluate,
     metropolis,
     own_generator,
@@ -40,6 +41,7 @@ from latticework.samplers.base import (
 )
 
 PILOTS = 256  # chains that learn M
+LARGEST = 4096  # numbers of a state: M of more would take hours
 RIDGE = 1e-3  # of the regression, as a share of the mean variance of an entry
 
 
@@ -62,8 +64,8 @@ class PAVG(Sampler):
       of `burn_in` steps of AVG, whose chains and random numbers are its own.
 
     `init` finds M and the state keeps it: steps, and `refresh` after a change of the target, use it
-    as it is. M takes memory n^2, and its root a time of order n^3. A step costs one evaluation with
-    gradient and three products of a vector and R.
+    as it is. M takes memory n^2 and its root a time of order n^3, so n is at most `LARGEST`. A step
+    costs one evaluation with gradient and three products of a vector and R.
     """
 
     uses_gradient = True
@@ -81,6 +83,10 @@ class PAVG(Sampler):
                 raise ValueError(f"matrix must be square and symmetric, got {self.matrix}")
 
     def at(self, x: Tensor, model: EnergyModel) -> PreconditionedState:
+        if (size := x[0].numel()) > LARGEST:
+            raise UnsupportedModelError(
+                self, model, f"states of at most {LARGEST:,} numbers", f"{size:,}; use avg"
+            )
         root, price = self._prepared(self._matrix(x, model))
         return self._at(x, root, price, model)
 

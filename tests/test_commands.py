@@ -1,9 +1,8 @@
 """Every command that the pages print: a shell reads it, it composes, and it runs at smoke scale.
 
 Each command goes through a shell as it is typed. What it says to run.py is composed, with every
-value of a sweep, and checked as a run checks it. Then it is run in this process with `scale=smoke`
-and substitute data: README's commands whole, others with the first value of each sweep. Words that
-make a run larger are left out for that.
+value of a sweep, and checked as a run checks it. README's commands are then run in this process with
+`scale=smoke` and substitute data. Words that make a run larger are left out for that.
 """
 
 import argparse
@@ -114,22 +113,16 @@ def test_a_command_composes_with_every_value_of_its_sweeps(command, tmp_path):
 def smoke(command, folder):
     """The words of a small run of `command`, or nothing where test_experiments.py makes it."""
     words = [word for word in words_of(command, folder) if not LARGE.fullmatch(word)]
-    if len(words) == 1 and words[0].removeprefix("experiment=") in EXPERIMENTS:
-        return []
-    if command.page == "README.md":
-        return words
-    first = [values[0] for values in sweeps([word for word in words if word != "--multirun"])]
-    return [*first, "hydra.mode=RUN"]
+    alone = len(words) == 1 and words[0].removeprefix("experiment=") in EXPERIMENTS
+    return [] if alone else words
 
 
 def distinct():
-    """Commands whose small runs differ."""
+    """README's commands whose small runs differ."""
     found = {}
     for command in PYTHON:
-        if command.text.endswith("--help"):
-            continue  # run below
-        if "task.apply" in command.text:
-            continue  # writes conf/tuned; test_tune.py does that elsewhere
+        if command.page != "README.md" or command.text.endswith("--help"):
+            continue  # the help is run below
         try:
             words = smoke(command, ROOT / "docs")
         except (AssertionError, OverrideParseException):
