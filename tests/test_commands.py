@@ -1,8 +1,8 @@
 """Every command that the pages print: a shell reads it, it composes, and it runs at smoke scale.
 
 Each command goes through a shell as it is typed. What it says to run.py is composed, with every
-value of a sweep, and checked as a run checks it. README's commands are then run in this process with
-`scale=smoke` and substitute data. Words that make a run larger are left out for that.
+value of a sweep, and checked as a run checks it. README's commands are then run in this process
+with `scale=smoke` and substitute data. Words that make a run larger are left out for that.
 """
 
 import argparse

@@ -495,7 +495,8 @@ def test_where_seeds_would_not_decide_there_is_no_command():
 def test_records_that_cannot_decide_are_replaced_by_the_papers_runs():
     found = entry(Margin("one", (1.0,)), basis="quick", indication=Verdict.OPEN)
     assert deciding(found) == "python run.py experiment=ising_sampling"
-    both = deciding(replace(found, claim=CLAIMS[-1]), KNOWN.also["rates_cost"])
+    (cost,) = (claim for claim in CLAIMS if claim.experiment == "rates_cost")
+    both = deciding(replace(found, claim=cost), KNOWN.also["rates_cost"])
     assert both == (
         "python run.py experiment=rates_cost && "
         "python run.py experiment=rates_cost model=rbm_usps data=usps"
@@ -539,7 +540,7 @@ def test_what_is_committed_is_made_from_bundles(outputs, tmp_path):
     words = ["rates_sec3", f"--outputs={tmp_path / 'outputs'}", f"--to={bundles}"]
     assert latticework.scripts.bundle.main(words) == 0
     (tmp_path / "docs" / "results").mkdir(parents=True)
-    for name in ("README.md", "docs/reproducing.md"):
+    for name in ("README.md", "docs/reproducing.md", "docs/benchmark.md"):
         shutil.copy(ROOT / name, tmp_path / name)
     committed.refresh(tmp_path, bundles)
     results = tmp_path / "docs" / "results"
