@@ -299,7 +299,7 @@ def plot(path: Path, rows: list[Row]) -> None:
         row[0].set_ylabel("speed / limit")
     note = f"Median over turns; bar: smallest to largest. {shown[0].threads} thread(s)."
     explain(figure, note, key_of_dashes(limit=":"))
-    figure.savefig(path, dpi=150)
+    figure.savefig(path, dpi=110)
     plt.close(figure)
 
 
