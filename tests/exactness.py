@@ -522,9 +522,9 @@ class Row:
     memory: tuple[str, ...] = ()
 
 
-FEW_SITES = ("binary", "spins", "rbm", "categorical")
-CYCLE = {"memory": ("phase",), "reversible": False}
 SCAN = {"memory": ("scan",), "reversible": False}
+CYCLE = {"memory": ("phase",), "reversible": False}
+FEW_SITES = ("binary", "spins", "rbm", "categorical")
 RELAXED = ("position", "log_density", "score")
 MOMENTUM, TEMPERED = ("momentum",), ("replicas", "ladder", "turn")
 MATRIX = [[0.3, -0.4, 0.0], [-0.4, 0.0, 0.5], [0.0, 0.5, -0.2]]
