@@ -29,7 +29,7 @@ from latticework.experiments.sampling.annealing import (
     sigmoid,
     start,
 )
-from latticework.experiments.sampling.chain import _counted
+from latticework.experiments.sampling.chain import counted
 from latticework.experiments.tables.likelihood import likelihoods
 from latticework.experiments.tasks.ais import ais, log_odds
 from latticework.models.annealed import GeometricPath, ScaledRBM
@@ -272,10 +272,10 @@ def test_a_step_evaluates_the_model_once(kernel, local, name):
     with torch.no_grad():
         annealing = start(kernel, path, path.draw(10, rng), betas)
         annealing = advance(annealing, kernel, path, betas, rng)
-        with _counted(path.model) as calls:
+        with counted(path.model) as calls:
             for _ in range(2):
                 annealing = advance(annealing, kernel, path, betas, rng)
-    names = [name for name, _ in calls]
+    names = [call.name for call in calls]
     whole = [name for name in names if name in ("forward", "log_prob_and_grad")]
     whole += [name for name in names if name.startswith("evaluate")]
     assert len(whole) == 2

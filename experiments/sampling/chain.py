@@ -203,28 +203,44 @@ def evaluations_per_step(
     """
     with torch.no_grad():
         state, _ = sampler.step(sampler.init(x, model), model, rng)
-        with _counted(model) as calls:
+        with counted(model) as calls:
             sampler.step(state, model, rng)
-    whole = sum(states for name, states in calls if name in WHOLE)
-    return EvaluationCount(whole // len(x), sum(name in LOCAL for name, _ in calls))
+    whole = sum(call.states for call in calls if call.name in WHOLE)
+    return EvaluationCount(whole // len(x), sum(call.name in LOCAL for call in calls))
+
+
+@dataclass
+class Call:
+    """An outermost call of a method of WHOLE or LOCAL."""
+
+    name: str
+    words: tuple[Any, ...]  # its arguments; only their shapes last
+    rows: int = 0  # states that `forward` evaluated, in it or in calls that it made
+
+    @property
+    def states(self) -> int:
+        """How many states it was given."""
+        return next(len(word) for word in self.words if isinstance(word, Tensor))
 
 
 @contextmanager
-def _counted(model: EnergyModel) -> Iterator[list[tuple[str, int]]]:
-    """The names of the outermost calls, each with the number of states it is given."""
-    calls: list[tuple[str, int]] = []
+def counted(model: EnergyModel) -> Iterator[list[Call]]:
+    """The outermost calls of the model's methods of WHOLE and LOCAL, as they are made."""
+    calls: list[Call] = []
     depth = 0
 
     def counting(name: str) -> Callable:
         method = getattr(model, name)
 
-        def wrapper(*args: Any) -> Any:
+        def wrapper(*words: Any) -> Any:
             nonlocal depth
             if depth == 0:
-                calls.append((name, next(len(a) for a in args if isinstance(a, Tensor))))
+                calls.append(Call(name, words))
+            if name == "forward":
+                calls[-1].rows += len(words[0])
             depth += 1
             try:
-                return method(*args)
+                return method(*words)
             finally:
                 depth -= 1
 

@@ -9,8 +9,7 @@ setting, because a site is stuck in each, the average over sites decides.
 import dataclasses
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -20,7 +19,7 @@ import torch
 from torch import Generator
 
 from latticework.experiments.measures.diagnostics import mixing
-from latticework.experiments.sampling.chain import LOCAL, WHOLE, seconds_per_step
+from latticework.experiments.sampling.chain import WHOLE, counted, seconds_per_step
 from latticework.experiments.sampling.engine import Engine, served
 from latticework.experiments.sampling.sample import ChainAcceptance, SampleResult, sample
 from latticework.experiments.tuning.space import Space, replaced, suggest
@@ -244,9 +243,10 @@ def evaluations_of_step(
     """
     with torch.no_grad():
         state, _ = sampler.step(sampler.init(x, model), model, rng)
-        with _counted(model, len(x)) as total:
+        with counted(model) as calls:
             sampler.step(state, model, rng)
-    return total[0] or float(len(x))
+    spent = sum(call.rows or len(x) * _part(call.name, call.words, model) for call in calls)
+    return float(spent or len(x))
 
 
 def _part(name: str, words: Sequence[Any], model: EnergyModel) -> float:
@@ -259,36 +259,3 @@ def _part(name: str, words: Sequence[Any], model: EnergyModel) -> float:
         "site_log_probs": lambda: len(model.domain.values()),
     }.get(name, lambda: 1)()
     return sites * values / model.domain.dim
-
-
-@contextmanager
-def _counted(model: EnergyModel, chains: int) -> Iterator[list[float]]:
-    total, depth, rows = [0.0], 0, 0
-
-    def counting(name: str) -> Callable:
-        method = getattr(model, name)
-
-        def wrapper(*words: Any) -> Any:
-            nonlocal depth, rows
-            if name == "forward":
-                rows += len(words[0])
-            depth += 1
-            try:
-                return method(*words)
-            finally:
-                depth -= 1
-                if depth == 0:
-                    total[0] += rows or chains * _part(name, words, model)
-                    rows = 0
-
-        return wrapper
-
-    names = (*WHOLE, *LOCAL)
-    wrappers = {name: counting(name) for name in names}
-    try:
-        for name, wrapper in wrappers.items():
-            setattr(model, name, wrapper)
-        yield total
-    finally:
-        for name in names:
-            model.__dict__.pop(name, None)

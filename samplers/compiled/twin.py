@@ -42,6 +42,10 @@ class Twin(ManySteps):
     def uses_gradient(self) -> bool:  # type: ignore[override]
         return self.sampler.uses_gradient
 
+    @property
+    def stationary_start(self) -> bool:  # type: ignore[override]
+        return self.sampler.stationary_start
+
     def at(self, x: Tensor, model: EnergyModel) -> Any:
         form = model.form()
         assert form is not None

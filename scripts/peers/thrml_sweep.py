@@ -6,6 +6,7 @@ the target log pi(x) = a s'As + b's of `models.ising.Lattice`.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -27,12 +28,12 @@ class Sweeps:
     def __init__(
         self, x: NDArray, edges: NDArray, colours: NDArray, a: float, b: float, seed: int
     ) -> None:
-        nodes = [SpinNode() for _ in colours]
+        nodes: list[Any] = [SpinNode() for _ in colours]
         pairs = [(nodes[i], nodes[j]) for i, j in edges]
         biases, weights = jnp.full(len(nodes), b), jnp.full(len(pairs), 2 * a)
         model = IsingEBM(nodes, pairs, biases, weights, jnp.array(1.0))
         self.classes = [np.flatnonzero(colours == c) for c in np.unique(colours)]
-        blocks = [Block([nodes[site] for site in sites]) for sites in self.classes]
+        blocks: list[Any] = [Block([nodes[site] for site in sites]) for sites in self.classes]
         program = IsingSamplingProgram(model, blocks, clamped_blocks=[])
         self.key = random.key(seed)
         self.state = [jnp.asarray(x[:, sites], bool) for sites in self.classes]
