@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from importlib.metadata import requires
 from pathlib import Path
@@ -186,3 +187,30 @@ def test_ray_installs_beside_the_pinned_packages() -> None:
         needed = Requirement(text)
         if needed.marker is None or needed.marker.evaluate({"extra": ""}):
             assert needed.specifier.contains(pins[needed.name.lower()]), needed
+
+
+WITHOUT_PLUGINS = """
+import importlib.machinery as machinery
+import sys
+
+find = machinery.PathFinder.find_spec
+
+def hidden(name, *rest):
+    return None if name == "hydra_plugins" else find(name, *rest)
+
+machinery.PathFinder.find_spec = staticmethod(hidden)
+sys.argv = ["latticework", "--info", "plugins"]
+import latticework.run
+
+latticework.run.main()
+"""
+
+
+def test_the_command_starts_where_no_plugin_is_installed():
+    """Installed as `make demo` does it: without the extras that bring Hydra's plugins."""
+    ran = subprocess.run(
+        [sys.executable, "-c", WITHOUT_PLUGINS], capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert "RayLauncher" in ran.stdout
+    assert "JoblibLauncher" not in ran.stdout

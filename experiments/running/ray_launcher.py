@@ -120,6 +120,8 @@ def register() -> None:
     place of a second package of ours.
     """
     if find_spec(PLUGINS) is None:
-        sys.modules[PLUGINS] = ModuleType(PLUGINS)
+        package = ModuleType(PLUGINS)
+        package.__path__ = []  # Hydra looks for further plugins there
+        sys.modules[PLUGINS] = package
     sys.modules[RayLauncher.__module__] = sys.modules[__name__]
     Plugins.instance().register(RayLauncher)
