@@ -19,6 +19,7 @@ from latticework.models.base import Cache, EnergyModel
 from latticework.models.domain import Binary
 from latticework.models.forms import LatticeForm, PairForm, array, neighbour_lists
 from latticework.models.lattice import colouring, neighbour_sum, neighbour_table, require_sides
+from latticework.models.product import affine
 from latticework.models.rows import add_rows, flip_changes
 from latticework.models.transfer import log_z_and_mean
 
@@ -240,7 +241,7 @@ class DenseIsing(EnergyModel):
 
     def cache(self, x: Tensor) -> Cache:
         """The field b + 2 J s, `[chains, d]`."""
-        return (torch.addmm(self.bias, _spins(x), self.coupling, alpha=2),)
+        return (affine(self.bias, _spins(x).mul_(2), self.coupling),)
 
     def moved(self, cache: Cache, x: Tensor, sites: Tensor, new: Tensor) -> Cache:
         change = new - x.index_select(1, sites)

@@ -19,6 +19,7 @@ from latticework.models.base import EnergyModel
 from latticework.models.domain import Binary, Categorical, Domain
 from latticework.models.forms import PairForm, array
 from latticework.models.ising import Lattice
+from latticework.models.product import affine
 
 
 class LogQuadratic(EnergyModel):
@@ -59,12 +60,12 @@ class LogQuadratic(EnergyModel):
 
     def log_prob_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """The gradient is 2 W x + b."""
-        field = torch.addmm(self.bias, x, self.weight)
+        field = affine(self.bias, x, self.weight)
         log_prob = torch.linalg.vecdot(x, field)
         return log_prob, field.mul_(2).sub_(self.bias)
 
     def gradient(self, x: Tensor) -> Tensor:
-        return torch.addmm(self.bias, x, self.weight, alpha=2)
+        return affine(self.bias, 2 * x, self.weight)
 
     def form(self) -> PairForm | None:
         if not isinstance(self.domain, Binary):

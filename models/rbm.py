@@ -16,6 +16,7 @@ from latticework.models.base import Cache, EnergyModel
 from latticework.models.chance import softplus_sum, uniform_like
 from latticework.models.domain import Binary
 from latticework.models.forms import RBMForm, array
+from latticework.models.product import affine
 from latticework.models.rows import add_rows, flip_changes
 
 
@@ -44,11 +45,11 @@ class RBM(EnergyModel):
 
     def hidden_inputs(self, x: Tensor) -> Tensor:
         """W'x + c, the log-odds of each hidden unit given x, `[chains, hidden]`."""
-        return torch.addmm(self.hidden_bias, x, self.weight)
+        return affine(self.hidden_bias, x, self.weight)
 
     def visible_inputs(self, h: Tensor) -> Tensor:
         """W h + b, the log-odds of each visible unit given h, `[chains, visible]`."""
-        return torch.addmm(self.visible_bias, h, self.weight.T)
+        return affine(self.visible_bias, h, self.weight.T)
 
     def form(self) -> RBMForm:
         return RBMForm(array(self.weight), array(self.visible_bias), array(self.hidden_bias))

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from latticework.models.forms import PairForm
+from latticework.models.product import affine
 from latticework.samplers.compiled.arithmetic import exp32
 from latticework.samplers.compiled.jit import inlined, kernel, over_chains, reordered
 from latticework.samplers.compiled.philox import SCALE, fill, unit
@@ -39,7 +40,7 @@ class LangevinPairTwin(Twin):
     def start(self, x: Tensor, form: PairForm) -> LangevinPairState:
         flip, normaliser = torch.empty_like(x), torch.empty(len(x), dtype=torch.float64)
         matrix, offset = torch.from_numpy(form.matrix), torch.from_numpy(form.offset)
-        gradient = torch.addmm(offset, x, matrix).numpy()
+        gradient = affine(offset, x, matrix).numpy()
         site = form.low, form.high, self.prices(form)
         work = 3.0 * x.numel()
         arrays = x.numpy(), gradient, flip.numpy(), normaliser.numpy()
@@ -74,7 +75,7 @@ class LangevinPairTwin(Twin):
         work = 3.0 * chains * sites
         for t in range(-1, len(keys)):
             if t >= 0:
-                torch.addmm(offset, y, matrix, out=gradient)
+                affine(offset, y, matrix, gradient)
             step = adjusted, t, keys, *site
             over_chains(large, chains, work, *step, *arrays, *proposal, *drawn, *sums[:5])
         return state

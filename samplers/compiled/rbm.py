@@ -1,7 +1,7 @@
 """What the compiled kernels of restricted Boltzmann machines share.
 
-Products of a step run by BLAS, for a chunk of chains. Everything else is in kernels over the chunk:
-`x`, `inputs`, ... are the rows of chains `first` to `first + len(x)`.
+Products of a step run by a library (`models.product`), for a chunk of chains. Everything else is in
+kernels over the chunk: `x`, `inputs`, ... are the rows of chains `first` to `first + len(x)`.
 
 The hidden inputs W'x + c of a chain are kept. When sites flip, only the rows of W of these sites
 are added, unless so many flip that the product is faster (`follow`). Each addition rounds, so all
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from latticework.models.forms import RBMForm
+from latticework.models.product import affine
 from latticework.samplers.compiled import tally
 from latticework.samplers.compiled.arithmetic import exp32, sigmoid32
 from latticework.samplers.compiled.jit import inlined, kernel, reordered
@@ -28,17 +29,17 @@ FACTORS = 512  # between 1 and 2, multiplied before a logarithm is taken: float6
 
 
 class Layers(NamedTuple):
-    """The form's arrays as tensors, for BLAS."""
+    """The form's arrays as tensors, for products."""
 
     weight: Tensor  # [visible, hidden]
     visible_bias: Tensor
     hidden_bias: Tensor
 
     def hidden_inputs(self, x: Tensor, out: Tensor) -> None:
-        torch.addmm(self.hidden_bias, x, self.weight, out=out)
+        affine(self.hidden_bias, x, self.weight, out)
 
     def visible_inputs(self, h: Tensor, out: Tensor) -> None:
-        torch.addmm(self.visible_bias, h, self.weight.T, out=out)
+        affine(self.visible_bias, h, self.weight.T, out)
 
 
 def layers(form: RBMForm) -> Layers:

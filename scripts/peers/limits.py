@@ -22,6 +22,8 @@ from torch import Tensor
 from torch.nn.functional import conv2d, softplus
 from torch.nn.grad import conv2d_input
 
+from latticework.models.product import affine
+
 Burst = Callable[[int], None]  # does the work of a number of steps
 Bytes = NDArray[np.uint8]
 
@@ -145,10 +147,11 @@ def rbm(sampler: str, chains: int, weight: Tensor) -> Burst:
 
         return repeated(single)
     up, down = torch.empty_like(z), torch.empty_like(x)
+    zero_up, zero_down = torch.zeros(hidden), torch.zeros(visible)
 
     def both() -> None:
-        torch.mm(x, weight, out=up)
-        torch.mm(z, weight.T, out=down)
+        affine(zero_up, x, weight, up)
+        affine(zero_down, z, weight.T, down)
 
     return repeated(both)
 

@@ -1,0 +1,56 @@
+"""Products of float32 matrices on the CPU, by the faster of PyTorch's two libraries.
+
+PyTorch calls MKL, which does not use AVX-512 on processors that Intel did not make. oneDNN, which
+PyTorch calls for convolutions, does: there a product of more than `LEAST` multiplications takes
+about half the time.
+"""
+
+import platform
+from functools import cache
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+LEAST = 1_000_000  # multiplications; below, oneDNN's start costs more than it gains
+
+
+def affine(bias: Tensor, x: Tensor, weight: Tensor, out: Tensor | None = None) -> Tensor:
+    """The rows x W + b, `[rows, out]`, for x `[rows, in]`, W `[in, out]` and b `[out]`.
+
+    They are written to `out` if it is given.
+    """
+    if x.numel() * weight.shape[1] >= LEAST and _served(bias, x, weight) and mkl_is_slow():
+        result = _linear(x, weight, bias)
+        return result if out is None else out.copy_(result)
+    return torch.addmm(bias, x, weight, out=out)
+
+
+def _linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    # PyTorch has no public function for it. `mkl_is_slow` checks that it is there.
+    return torch.ops.mkldnn._linear_pointwise(x, weight.T, bias, "none", [], "")
+
+
+def _served(*tensors: Tensor) -> bool:
+    """Whether oneDNN's operation, which has no derivative, can take the place of PyTorch's."""
+    derived = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+    return not derived and all(t.dtype == torch.float32 and t.device.type == "cpu" for t in tensors)
+
+
+@cache
+def mkl_is_slow() -> bool:
+    """Whether the processor has AVX-512 that MKL does not use, and oneDNN is there to use it."""
+    return (
+        torch.backends.cpu.get_cpu_capability() == "AVX512"
+        and "GenuineIntel" not in _processor()
+        and torch.backends.mkl.is_available()
+        and torch.backends.mkldnn.is_available()
+        and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+    )
+
+
+def _processor() -> str:
+    try:
+        return Path("/proc/cpuinfo").read_text()
+    except OSError:  # not Linux
+        return platform.processor()

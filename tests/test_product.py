@@ -1,0 +1,93 @@
+"""models.product: equal numbers from both libraries, and derivatives where they are asked for."""
+
+import pytest
+import torch
+
+from latticework.models import product
+from latticework.models.product import LEAST, affine
+
+SHAPES = [(130, 96, 88), (2, 1000, 600), (60, 784, 25)]  # rows, in, out; above LEAST
+
+
+@pytest.fixture
+def onednn(monkeypatch):
+    """oneDNN on any processor that has it; the calls that it gets."""
+    if not torch.backends.mkldnn.is_available():
+        pytest.skip("PyTorch without oneDNN")
+    monkeypatch.setattr(product, "mkl_is_slow", lambda: True)
+    calls = []
+    inner = product._linear
+
+    def counted(x, weight, bias):
+        calls.append(x.shape)
+        return inner(x, weight, bias)
+
+    monkeypatch.setattr(product, "_linear", counted)
+    return calls
+
+
+def case(rows, width, out, seed=0):
+    rng = torch.Generator().manual_seed(seed)
+    draw = lambda *shape: torch.randn(shape, generator=rng)  # noqa: E731
+    return draw(out), draw(rows, width), draw(width, out)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("transposed", [False, True])
+def test_onednn_gives_the_affine_map(onednn, shape, transposed):
+    bias, x, weight = case(*shape)
+    if transposed:  # as W of an RBM is for the visible units
+        weight = weight.T.contiguous().T
+    expected = (x.double() @ weight.double() + bias).float()
+    out = torch.full_like(expected, torch.nan)
+    torch.testing.assert_close(affine(bias, x, weight), expected, rtol=1e-5, atol=2e-4)
+    assert affine(bias, x, weight, out) is out
+    torch.testing.assert_close(out, expected, rtol=1e-5, atol=2e-4)
+    assert len(onednn) == 2
+
+
+def test_a_row_does_not_depend_on_the_others(onednn):
+    bias, x, weight = case(200, 300, 100)
+    torch.testing.assert_close(
+        affine(bias, x[:100].clone(), weight), affine(bias, x, weight)[:100], rtol=0, atol=0
+    )
+    assert len(onednn) == 2
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_other_numbers_are_left_to_pytorch(onednn, dtype):
+    bias, x, weight = (t.to(dtype) for t in case(130, 96, 88))
+    assert affine(bias, x, weight).dtype == dtype
+    assert not onednn
+
+
+def test_small_products_are_left_to_pytorch(onednn):
+    affine(*case(10, 99, LEAST // 1000))
+    assert not onednn
+
+
+def test_derivatives_are_kept(onednn):
+    bias, x, weight = case(130, 96, 88)
+    x.requires_grad_()
+    affine(bias, x, weight).sum().backward()
+    torch.testing.assert_close(x.grad, weight.sum(1).expand_as(x))
+    assert not onednn
+    with torch.no_grad():
+        affine(bias, x, weight)
+    assert len(onednn) == 1
+
+
+@pytest.mark.parametrize(
+    ("capability", "processor", "slow"),
+    [
+        ("AVX512", "vendor_id : AuthenticAMD", True),
+        ("AVX512", "vendor_id : GenuineIntel", False),
+        ("AVX2", "vendor_id : AuthenticAMD", False),
+    ],
+)
+def test_which_processors(monkeypatch, capability, processor, slow):
+    if not (torch.backends.mkl.is_available() and torch.backends.mkldnn.is_available()):
+        pytest.skip("PyTorch without MKL or oneDNN")
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
+    monkeypatch.setattr(product, "_processor", lambda: processor)
+    assert product.mkl_is_slow.__wrapped__() == slow
