@@ -9,7 +9,14 @@ from command import command_line
 from fakes import fake
 
 import latticework.experiments.report.finish
-from latticework.experiments.report.endings import run_line, show_run, show_sweep, show_table
+from latticework.experiments.report.endings import (
+    _cell,
+    _text,
+    run_line,
+    show_run,
+    show_sweep,
+    show_table,
+)
 from latticework.experiments.report.exhibits import catalogue
 from latticework.experiments.report.sweep_clock import SweepClock
 from latticework.experiments.results.best import BEST, TIE, marks
@@ -292,3 +299,14 @@ def test_a_record_is_shown_whatever_its_values(capsys):
     record = measured(float("nan"))
     assert row(shown(capsys, show_run, record), "log RMSE")[1] == "nan"
     assert Path(str(record.path)).name == "dmala-0"
+
+
+def test_texts_over_seeds_are_short():
+    """Where chains of a benchmark disagree, each seed has its own R-hat, which may be infinite."""
+
+    def text(*values):
+        return _text(_cell([KeyNumber("R-hat", value) for value in values]))
+
+    assert text("infinite", 1.23456789) == "1.235, infinite"
+    assert text("infinite", "infinite") == "infinite"
+    assert text("infinite", 20.2601, 40.351, 3.2) == "20.26 and 3 others"

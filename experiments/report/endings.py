@@ -151,7 +151,8 @@ def _cell(numbers: Sequence[KeyNumber]) -> Cell:
         return None
     values = [one.value for one in numbers]
     if any(isinstance(value, str) for value in values):
-        return ", ".join(sorted({str(value) for value in values}))
+        texts = sorted({v if isinstance(v, str) else number(Estimate(v)) for v in values})
+        return ", ".join(texts) if len(texts) < 3 else f"{texts[0]} and {len(texts) - 1} others"
     if len(numbers) == 1:
         return Estimate(float(values[0]), numbers[0].error)
     return estimate(values)
