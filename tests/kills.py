@@ -46,7 +46,7 @@ def until(condition: Callable[[], Any], *pids: int) -> None:
     """Wait for the condition. Raises AssertionError if one of the processes ends before."""
     while not condition():
         assert all(map(alive, pids)), "it ended too early"
-        time.sleep(0.01)
+        time.sleep(0.05)
 
 
 @dataclass
