@@ -180,7 +180,7 @@ def test_invariance(row, target):
     # Chains that share a block leave the target invariant whatever the block is; chains that share
     # a minibatch keep their own law only in the mean over minibatches: one chain a call.
     alone = row.shared and row.leaves == "own"
-    sizes = {"chains": 1, "calls": 4000} if alone else {}
+    sizes = {"chains": 1, "calls": 2000} if alone else {}
     if row.law is None and row.sampler.stationary_start:  # no other test of its law
         sizes = {"chains": 50_000}
     assert invariance(row.sampler, target, law / law.sum(), **sizes) > 1e-4
