@@ -22,8 +22,9 @@ demo: $(READY) ## DMALA on an RBM of MNIST in a minute or two: numbers, records,
 	@$(RUN) experiment=rbm_sampling sampler=dmala scale=quick
 	@echo "At the paper's scale: $(RUN) experiment=rbm_sampling sampler=dmala"
 
+# A worker runs whole files, so that it compiles the kernels and lists the laws of each file once.
 test: $(READY_DEV) ## run the tests; one thread for each of the two workers
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile
 
 # Limits PyTorch to AVX2, as on a processor without AVX-512. If glibc's checking malloc is available, a
 # write outside an allocation aborts the test; otherwise the tests run without this check.

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import bz2
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
@@ -134,18 +135,26 @@ class USPS(Images):
 
     def read(self) -> Grey:
         paths = [self.path(self.sources[split]) for split in ("train", "test")]
-        reconstructed = checksum(paths[0]) == _USPS_RECONSTRUCTED
-        train, valid = hold_out(_read_libsvm(paths[0]), self.counts[1], self.seed)
+        sums = [checksum(path) for path in paths]
+        train, test = map(_read_libsvm, paths, sums)
+        reconstructed = sums[0] == _USPS_RECONSTRUCTED
         name = f"{self.name} (reconstructed training file)" if reconstructed else self.name
-        return Grey(name, train, valid, _read_libsvm(paths[1]))
+        return Grey(name, *hold_out(train, self.counts[1], self.seed), test)
 
 
-def _read_libsvm(path: Path) -> np.ndarray:
-    """Grey images from lines of "label 1:value ... 256:value", all values given, in [-1, 1]."""
+@lru_cache(maxsize=2)
+def _read_libsvm(path: Path, md5: str) -> np.ndarray:
+    """Grey images from lines of "label 1:value ... 256:value", all values given, in [-1, 1].
+
+    Cached, because the runs of a sweep read the same files, and unpacking takes seconds. `md5` is
+    that of the file, so another file at the same path is read.
+    """
     with bz2.open(path) as file:
         numbers = np.fromstring(file.read().replace(b":", b" "), dtype=np.float32, sep=" ")
     values = numbers.reshape(-1, 1 + 2 * 256)[:, 2::2]
-    return np.rint((values + 1) * 127.5).astype(np.uint8)
+    grey = np.rint((values + 1) * 127.5).astype(np.uint8)
+    grey.flags.writeable = False
+    return grey
 
 
 # ---------------------------------------------------------------------------------------- Omniglot

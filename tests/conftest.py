@@ -1,5 +1,6 @@
 """Tests ask no hub for a checkpoint: set before `huggingface_hub`, which reads it, is imported."""
 
+import gc
 import os
 import sys
 from collections.abc import Iterator
@@ -7,6 +8,17 @@ from collections.abc import Iterator
 import pytest
 
 os.environ["HF_HUB_OFFLINE"] = "1"
+
+
+def pytest_configure() -> None:
+    """Collect no garbage while modules are imported: they stay."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Leave modules and tests out of later collections, each of which would visit all of them."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)

@@ -4,12 +4,14 @@ No test may depend on how fast the machine is. So a process dies by its own hand
 to a file of its records, and what waits for another process waits as long as that one lives.
 """
 
-import mmap
 import os
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +20,12 @@ from command import command_line
 ACCESSES = ("open", "os.rename", "os.remove", "os.mkdir")
 
 
-def start(*words: str, outputs: Path, before: Callable[[], None] | None = None) -> int:
+def start(*words: str, outputs: Path) -> int:
     """Start the command in a fork, as importing torch takes seconds; the process."""
     pid = os.fork()
     if pid == 0:
         status = 70
         try:
-            if before:
-                before()
             status = command_line(*words, outputs=outputs)
         finally:
             os._exit(status)
@@ -46,30 +46,59 @@ def until(condition: Callable[[], Any], *pids: int) -> None:
     """Wait for the condition. Raises AssertionError if one of the processes ends before."""
     while not condition():
         assert all(map(alive, pids)), "it ended too early"
-        time.sleep(0.01)
+        time.sleep(0.05)
 
 
-def interrupted_by(access: int | None, *words: str, outputs: Path) -> int | None:
-    """Run the command and kill it (SIGKILL) at that access to a file below `outputs`.
+@dataclass
+class Watch:
+    """Counts accesses to files below `outputs`; the process dies (SIGKILL) at the one named."""
 
-    Returns how many accesses there were where nothing killed it, and None where it was killed.
-    """
-    done = mmap.mmap(-1, 8)  # shared with the fork
+    outputs: Path
+    dies_at: int | None = None
+    count: int = 0
 
-    def count() -> None:
-        def hook(event: str, args: tuple[Any, ...]) -> None:
-            if event not in ACCESSES or not isinstance(args[0], str | bytes | os.PathLike):
-                return
-            if str(outputs) in os.fsdecode(args[0]):
-                number = int.from_bytes(done[:]) + 1
-                done[:] = number.to_bytes(8)
-                if number == access:
-                    os.kill(os.getpid(), signal.SIGKILL)
+    def see(self, event: str, args: tuple[Any, ...]) -> None:
+        if event not in ACCESSES or not isinstance(args[0], str | bytes | os.PathLike):
+            return
+        if str(self.outputs) in os.fsdecode(args[0]):
+            self.count += 1
+            if self.count == self.dies_at:
+                os.kill(os.getpid(), signal.SIGKILL)
 
-        sys.addaudithook(hook)
 
-    status = ended(start(*words, outputs=outputs, before=count))
-    if status == -signal.SIGKILL:
-        return None
-    assert status == 0
-    return int.from_bytes(done[:])
+_watching: list[Watch] = []
+
+
+@cache
+def _listen() -> None:
+    """An audit hook stays for good, so there is one."""
+    sys.addaudithook(lambda event, args: [watch.see(event, args) for watch in _watching])
+
+
+@contextmanager
+def watching(watch: Watch) -> Iterator[None]:
+    _listen()
+    _watching.append(watch)
+    try:
+        yield
+    finally:
+        _watching.remove(watch)
+
+
+def accesses(*words: str, outputs: Path) -> int:
+    """Run the command in this process: how many accesses there are to files below `outputs`."""
+    with watching(watch := Watch(outputs)):
+        assert command_line(*words, outputs=outputs) == 0
+    return watch.count
+
+
+def killed(access: int, *words: str, outputs: Path) -> None:
+    """Run the command in a fork and kill it at that access. AssertionError if it ends before."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            with watching(Watch(outputs, access)):
+                command_line(*words, outputs=outputs)
+        finally:
+            os._exit(70)
+    assert ended(pid) == -signal.SIGKILL

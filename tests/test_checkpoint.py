@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 from command import command_line
-from kills import ended, interrupted_by, start
+from kills import accesses, ended, killed, start
 
 from latticework.experiments.results.record import load_all
 from latticework.experiments.running import progress
@@ -469,22 +469,22 @@ def arrays(record):
 
 def test_killed_at_any_moment_it_ends_with_the_same_numbers(tmp_path):
     words = [*WORDS, "sampler=gibbs"]
-    accesses = interrupted_by(None, *words, outputs=tmp_path / "whole")
+    remaining = accesses(*words, outputs=tmp_path / "whole")
     chance = random.Random(0)
     for _ in range(3):
-        at = int(chance.uniform(0.1, 0.6) * accesses)
-        accesses -= at
-        assert interrupted_by(at, *words, outputs=tmp_path / "killed") is None
+        at = int(chance.uniform(0.1, 0.6) * remaining)
+        remaining -= at
+        killed(at, *words, outputs=tmp_path / "killed")
         left = {file.name for file in (tmp_path / "killed").rglob("*.pt")}
         assert any(name.startswith("learning-") for name in left)
     assert ended(start(*words, outputs=tmp_path / "killed")) == 0
-    (whole,), (killed,) = load_all(tmp_path / "whole"), load_all(tmp_path / "killed")
-    assert numbers(killed) == numbers(whole)
+    (whole,), (resumed,) = load_all(tmp_path / "whole"), load_all(tmp_path / "killed")
+    assert numbers(resumed) == numbers(whole)
     assert len(numbers(whole)) == 200 // 7 + 2
-    assert arrays(killed) == arrays(whole)
+    assert arrays(resumed) == arrays(whole)
     expected = {"buffer.npz", "ema.safetensors", "ema_000200.safetensors", "samples_000100.npz"}
     assert expected <= set(arrays(whole))
-    assert not (killed.path / "checkpoints").exists()
+    assert not (resumed.path / "checkpoints").exists()
 
 
 def test_a_stopped_command_leaves_with_its_status_and_goes_on(tmp_path, monkeypatch, capfd):

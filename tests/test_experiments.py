@@ -13,12 +13,15 @@ from latticework.experiments.results.record import load_all
 CONF = Path(__file__).resolve().parent.parent / "conf"
 resolvers.register(CONF)
 
+# A part of a sweep that shows all of its figures; `benchmark` runs all samplers by the same task.
+PART = {"benchmark_scaling": ("sampler=dmala,random_walk,hamming_ball",)}
+
 
 @pytest.mark.parametrize("name", sorted(file.stem for file in CONF.glob("experiment/*.yaml")))
 def test_experiment(name, tmp_path, capfd):
-    words = [f"experiment={name}", "scale=smoke"]
+    words = [f"experiment={name}", "scale=smoke", *PART.get(name, ())]
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        config = compose("config", words)
+        config = compose("config", words[:2])
     status = command_line(*words, *bundled_data(config), outputs=tmp_path)
     failures = [file.read_text() for file in tmp_path.rglob("error.txt")]
     assert (status, failures) == (0, []), capfd.readouterr().out

@@ -266,8 +266,8 @@ def test_static_mnist_is_the_same_packed_and_as_text(
     assert packed.variant == "mnist, Larochelle's static binarization"
 
 
-def test_usps_text_and_held_out_images(empty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    values = np.random.default_rng(1).uniform(-1, 1, (5, 256)).round(6)
+def usps_of(values: np.ndarray, root: Path, monkeypatch: pytest.MonkeyPatch) -> USPS:
+    """A loader of the grey values `[5, 256]`, the last of them for testing."""
     lines = [
         "7 " + " ".join(f"{i}:{v:.6f}" for i, v in enumerate(row, 1)) + " \n" for row in values
     ]
@@ -277,15 +277,28 @@ def test_usps_text_and_held_out_images(empty: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(USPS, "sources", sources)
     monkeypatch.setattr(USPS, "counts", (3, 1, 1))
     for split, content in packed.items():
-        put(empty, sources[split], content, folder=1)
+        put(root, sources[split], content, folder=1)
+    return USPS(root=str(root), strict=True)
 
-    data = USPS(root=str(empty), strict=True).load()
+
+def test_usps_text_and_held_out_images(empty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    values = np.random.default_rng(1).uniform(-1, 1, (5, 256)).round(6)
+    data = usps_of(values, empty, monkeypatch).load()
     expected = {tuple(row) for row in (values > 0).astype(int).tolist()}
     found = {tuple(row) for row in torch.cat([data.train, data.valid, data.test]).tolist()}
     assert found == expected
     assert np.array_equal(data.test[0], values[4] > 0)
     other = {tuple(USPS(root=str(empty), seed=s).load().valid[0].tolist()) for s in range(20)}
     assert len(other) == 4  # every training image is held out by some seed
+
+
+def test_another_usps_file_in_the_same_place_is_read(
+    empty: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for seed in (1, 2):
+        values = np.random.default_rng(seed).uniform(-1, 1, (5, 256)).round(6)
+        data = usps_of(values, empty, monkeypatch).load()
+        assert np.array_equal(data.test[0], values[4] > 0)
 
 
 def test_columns_become_rows_and_silhouettes_are_on(

