@@ -60,6 +60,7 @@ class LatticePotts(EnergyModel):
     bias: Tensor
     neighbours: Tensor
     exists: Tensor
+    quadratic = True
 
     def __init__(
         self,
@@ -121,6 +122,8 @@ class DensePotts(EnergyModel):
     and symmetric, its size is a multiple of the number of values, and its blocks J_ii are zero
     (they would only repeat the bias).
     """
+
+    quadratic = True
 
     def __init__(self, coupling: Tensor, num_values: int, bias: Tensor | float = 0.0) -> None:
         super().__init__()

@@ -21,6 +21,7 @@ class BinaryRegression(DataModel):
 
     features: Tensor
     targets: Tensor
+    quadratic = True
 
     def __init__(self, features: Tensor, targets: Tensor, scale: float = 1.0) -> None:
         super().__init__()
