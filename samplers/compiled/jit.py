@@ -47,18 +47,28 @@ def reordered(function: Callable) -> Callable:
     return _compiled(function, REORDERED)
 
 
+def lean(function: Callable) -> Callable:
+    """`kernel` for a function that makes no arrays. It counts no references, which takes time."""
+    return _compiled(function, frozenset(), _nrt=False)
+
+
 def inlined(function: Callable) -> Callable:
     """Compile a small function into each kernel that calls it."""
     return numba.njit(function, inline="always", error_model="numpy")
 
 
-def _compiled(function: Callable, fastmath: frozenset[str]) -> Callable:
+def _compiled(function: Callable, fastmath: frozenset[str], **options: bool) -> Callable:
     config: Any = numba.config
     before = config.CACHE_DIR
     config.CACHE_DIR = str(_folder())
     try:
         return numba.njit(
-            function, cache=True, nogil=True, error_model="numpy", fastmath=set(fastmath)
+            function,
+            cache=True,
+            nogil=True,
+            error_model="numpy",
+            fastmath=set(fastmath),
+            **options,
         )
     finally:
         config.CACHE_DIR = before

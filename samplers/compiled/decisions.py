@@ -1,0 +1,97 @@
+"""Decisions that take one random byte each.
+
+A site flips with probability p = (T + f) / 256, T a whole number and 0 <= f < 1. It flips if its
+byte is below T. If the byte is T, which is a tie, it flips if a further word of 32 bits is below
+f 2^32. So p is met to within 2^-40, and 255 of 256 decisions take 8 bits.
+
+Bytes come from Philox: four words for each 16 bytes of a chain's row. The words of ties are of
+another stream, with the site as the index. So the numbers of a site depend on the key of the step,
+on its chain and on its place in the row.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latticework.samplers.compiled.jit import kernel, lean
+from latticework.samplers.compiled.lattice import ALONE, BLOCK
+from latticework.samplers.compiled.philox import HALF, LOW, fill_lanes
+
+LANE = 16  # bytes of one call of Philox
+BYTES, TIES = 0, 1  # streams
+TIED = np.uint64(0x0202020202020202)  # the bit of a tie, in eight bytes
+
+
+def split(probability: NDArray[np.float64]) -> tuple[NDArray[np.uint8], NDArray[np.uint64]]:
+    """T and f 2^32 of each probability. 1 is (255, 2^32), which is always below. NaN gives 0."""
+    scaled = np.clip(np.nan_to_num(probability), 0, 1) * 256
+    whole = np.minimum(np.floor(scaled), 255)
+    return whole.astype(np.uint8), np.rint((scaled - whole) * 2.0**32).astype(np.uint64)
+
+
+@lean
+def number_lanes(counters, row, size, chain):
+    """The counters of a tile of `size` bytes whose first chain is number `chain`, repeatedly."""
+    lanes, each = size // LANE, row // LANE
+    for j in range(counters.shape[0]):
+        lane = j % lanes
+        counters[j] = np.uint64(lane % each) | (np.uint64(chain + lane // each) << HALF)
+
+
+@lean
+def key_lanes(lane_keys, keys, t, ahead):
+    """The keys of all lanes, for the steps from `t` on."""
+    lanes = lane_keys.shape[0] // ahead
+    for s in range(min(ahead, keys.shape[0] - t)):
+        key = np.uint64(keys[t + s])
+        for j in range(s * lanes, (s + 1) * lanes):
+            lane_keys[np.uint64(j)] = key
+
+
+@lean
+def compare(flips, drawn, limit, start, stop, at):
+    """1 where a byte is below the limit, 2 where it is a tie. Bytes are `drawn` from `at` on."""
+    at = np.uint64(at)
+    for i in range(np.uint64(start), np.uint64(stop)):
+        byte = drawn[i - np.uint64(start) + at]
+        flips[i] = np.uint8(byte < limit[i]) | (np.uint8(byte == limit[i]) << 1)
+
+
+@lean
+def find_words(found, words, start, stop):
+    """List the words of eight flips that hold a tie; returns how many. Nothing branches on them."""
+    hits = np.uint64(0)
+    for j in range(np.uint64(start // 8), np.uint64(stop // 8)):
+        found[hits] = j
+        hits += np.uint64((words[j] & TIED) != 0)
+    return hits
+
+
+@lean
+def find_ties(tied, flips, found, hits, classes):
+    """List the ties in these words, and set them to 0; returns how many.
+
+    Sites that are left alone are not listed: they do not flip.
+    """
+    ties = np.uint64(0)
+    for k in range(np.uint64(8) * hits):
+        i = np.uint64(8) * found[k >> np.uint64(3)] + (k & np.uint64(7))
+        tied[ties] = i
+        ties += np.uint64(flips[i] >> 1) & np.uint64(classes[i] < ALONE)
+        flips[i] &= 1
+    return ties
+
+
+@lean
+def break_ties(
+    flips, tied, found, words, keys, counters, classes, fraction, base, row, chain, key
+):
+    """Decide about the sites that are listed in `tied`, each by a word of its own."""
+    for k in range(found):
+        i = tied[k]
+        counters[k] = np.uint64(i % row) | (np.uint64(chain + i // row) << HALF)
+        keys[k] = np.uint64(key)
+    lanes = (found + 7) // 8 * 8  # whole vectors; the last lanes draw for nothing
+    fill_lanes(words, keys, counters, lanes, TIES)
+    for k in range(found):
+        i = tied[k]
+        flips[i] = (words[2 * k] & LOW) < fraction[base[i % row] + classes[i]]
