@@ -18,27 +18,21 @@ from torch import Tensor
 from latticework.models.forms import LatticeForm
 from latticework.samplers.compiled.decisions import (
     BYTES,
+    FEW,
+    GROUP,
     LANE,
     break_ties,
     compare,
     find_ties,
     find_words,
     key_lanes,
+    look_up,
+    look_up_few,
     number_lanes,
     split,
 )
 from latticework.samplers.compiled.jit import kernel, lean, over_chains, reordered
-from latticework.samplers.compiled.lattice import (
-    ALONE,
-    BLOCK,
-    FEW,
-    GROUP,
-    classify,
-    copy_bytes,
-    look_up,
-    look_up_any,
-    tile_of,
-)
+from latticework.samplers.compiled.lattice import ALONE, BLOCK, classify, copy_bytes, tile_of
 from latticework.samplers.compiled.philox import AHEAD, HALF, fill_lanes, unit
 from latticework.samplers.compiled.twin import Position, Sums, Twin
 
@@ -55,7 +49,7 @@ class Tables(NamedTuple):
     values: int  # numbers of neighbours at 1
     few: bool
     first: NDArray[np.uint8]  # [passes, sites]; ALONE for the sites of other passes
-    base: NDArray[np.int64]  # [sites]
+    base: NDArray[np.uint64]  # [sites]
     limit: NDArray[np.uint8]  # [classes], of the probability of a flip, as by `decisions.split`
     fraction: NDArray[np.uint64]  # [classes]
     softplus: NDArray[np.float64]  # [classes], log(1 + exp(logit of the flip))
@@ -86,7 +80,7 @@ def tables_of(
         values=logits.shape[2],
         few=few,
         first=first.astype(np.uint8),
-        base=np.zeros(len(kind), np.int64) if few else start.astype(np.int64),
+        base=(0 * start if few else start).astype(np.uint64),
         limit=np.pad(limit, (0, -len(limit) % GROUP)),
         fraction=fraction,
         softplus=np.logaddexp(0, logits).ravel(),
@@ -120,89 +114,121 @@ def flip_all(first, last, adjusted, shifts, joins, tables, x, keys, sums):
     """Advance the chains `first <= c < last`, as many together as a tile holds."""
     sites, steps, passes = x.shape[1], keys.shape[0], tables.first.shape[0]
     values, few, firsts, base, limits, fraction, softplus, excess = tables
-    padded, margin, row, size, firsts, joined = tile_of(sites, last - first, firsts, shifts, joins)
-    now = padded[margin : margin + size]
-    now_words = now.view(np.uint64)
-    rows, block = max(1, size // row), min(size, BLOCK)
-    ahead = max(1, min(AHEAD, BLOCK // size))
+    total, trace, accepted, changed = sums.total, sums.trace, sums.accept, sums.changed
+    tile = tile_of(sites, last - first, firsts, shifts, joins)
+    padded, margin, row, size, firsts, joins = tile
+    rows, block, ahead = max(1, size // row), min(size, BLOCK), max(1, min(AHEAD, BLOCK // size))
     lanes = block // LANE
-    drawn_words, lane_keys = np.empty(ahead * block // 8, np.uint64), np.empty(ahead * lanes, np.uint64)
-    drawn, counters = drawn_words.view(np.uint8), np.empty(ahead * size // LANE, np.uint64)
-    found, tied, tie_words = np.empty(block, np.uint64), np.empty(block, np.uint64), np.empty(2 * block, np.uint64)
-    tie_keys, tie_counters = np.empty(block, np.uint64), np.empty(block, np.uint64)
-    flip_words = np.empty(size // 8, np.uint64)
-    class_words, proposed_words = np.empty(size // 8, np.uint64), np.empty(size // 8, np.uint64)
-    limit_words, new_limit_words = np.empty(size // 8, np.uint64), np.empty(size // 8, np.uint64)
-    changed_words, seen_words = np.zeros(size // 8, np.uint64), np.zeros(size // 8, np.uint64)
-    flips = flip_words.view(np.uint8)
-    classes, proposed = class_words.view(np.uint8), proposed_words.view(np.uint8)
-    limit, new_limit = limit_words.view(np.uint8), new_limit_words.view(np.uint8)
-    changed, seen = changed_words.view(np.uint8), seen_words.view(np.uint8)
-    totals = np.empty(rows)
+
+    now = padded[margin : margin + size]
+    flips, classes, proposed, limit = bytes_of(size), bytes_of(size), bytes_of(size), bytes_of(size)
+    flipped, seen = bytes_of(size), bytes_of(size)
+    drawn, lane_keys = bytes_of(ahead * block), words_of(ahead * lanes)
+    counters = words_of(ahead * size // LANE)
+    found, tied = words_of(block), words_of(block)
+    tie_words, tie_keys, tie_counters = words_of(2 * block), words_of(block), words_of(block)
+    now_words, flip_words, class_words = words(now), words(flips), words(classes)
+    proposed_words, flipped_words, seen_words = words(proposed), words(flipped), words(seen)
+    drawn_words, totals = words(drawn), np.empty(rows)
+
     for start in range(first, last, rows):
         chains = min(rows, last - start)
         load(now, row, x, start, chains)
         number_lanes(counters, row, size, start)
-        if adjusted:
-            prepare(classes, limit, padded, margin, firsts, 0, joined, shifts, values, few, limits, base, row, size)
-            for r in range(chains):
-                totals[r] = table_sum(softplus, base, classes, r * row)
         for t in range(steps):
             if t % ahead == 0:
                 key_lanes(lane_keys, keys, t, ahead)
-                if size <= BLOCK:
+                if size == block:
                     fill_lanes(drawn_words, lane_keys, counters, ahead * lanes, BYTES)
             at = t % ahead * size
             for turn in range(passes):
-                if not adjusted:
-                    prepare(classes, limit, padded, margin, firsts, turn, joined, shifts, values, few, limits, base, row, size)
+                if t == 0 or not adjusted:
+                    for left in range(0, size, BLOCK):
+                        right = min(left + BLOCK, size)
+                        classify(classes, padded, margin, firsts, turn, joins, shifts, values, left, right)
+                if t == 0 and adjusted:
+                    add_tables(totals, softplus, base, classes, row)
                 for left in range(0, size, BLOCK):
                     right = min(left + BLOCK, size)
-                    if size > BLOCK:
-                        fill_lanes(drawn_words, lane_keys, counters[left // LANE:], (right - left) // LANE, BYTES)
-                        at = 0
-                    compare(flips, drawn, limit, left, right, at)
+                    if size > block:
+                        part = counters[left // LANE :]
+                        fill_lanes(drawn_words, lane_keys, part, (right - left) // LANE, BYTES)
+                    if few:
+                        look_up_few(limit, limits, classes, left, right)
+                    else:
+                        look_up(limit, limits, base, classes, row, left, right)
+                    compare(flips, limit, drawn, left, right, at)
                     hits = find_words(found, flip_words, left, right)
                     if hits:
                         ties = find_ties(tied, flips, found, hits, classes)
                         break_ties(flips, tied, ties, tie_words, tie_keys, tie_counters, classes, fraction, base, row, start, keys[t])
-                    end = at - left
-                exclusive(now_words, flip_words, 0, size)
-                if not adjusted:
-                    add_words(changed_words, flip_words, 0, size)
+                apply(now_words, flipped_words, flip_words)
             if adjusted:
-                # The target is quadratic, so log pi(y) - log pi(x) is half the sum over the flips
-                # of the gain at x minus that at y. It cancels against the halved gains in logits.
-                prepare(proposed, new_limit, padded, margin, firsts, 0, joined, shifts, values, few, limits, base, row, size)
-                for r in range(chains):
-                    c, i = start + r, r * row
-                    normaliser = table_sum(softplus, base, proposed, i)
-                    log_ratio = totals[r] - normaliser
-                    if excess.shape[0]:
-                        log_ratio += change(excess, base, proposed, classes, flips, i)
-                    probability = np.exp(min(log_ratio, 0.0))
-                    word = drawn_words[(end + i + row) // 8 - 1] >> HALF
-                    sums.accept[c] += probability
-                    if unit(word) < probability:
-                        totals[r] = normaliser
-                        copy_words(class_words, proposed_words, i, i + row)
-                        copy_words(limit_words, new_limit_words, i, i + row)
-                        add_words(changed_words, flip_words, i, i + row)
-                    else:
-                        exclusive(now_words, flip_words, i, i + row)
-            if sums.total.shape[0]:
-                add_words(seen_words, now_words, 0, size)
+                for left in range(0, size, BLOCK):
+                    right = min(left + BLOCK, size)
+                    classify(proposed, padded, margin, firsts, 0, joins, shifts, values, left, right)
+                # The acceptance words are the ends of the rows, in the last block.
+                ends = at - (size - 1) // BLOCK * BLOCK
+                judge(
+                    totals, softplus, excess, base, classes, proposed, flips, drawn_words, ends, row,
+                    class_words, proposed_words, now_words, flipped_words, flip_words,
+                    accepted[start : start + chains],
+                )
+            if total.shape[0]:
+                add_words(seen_words, now_words)
             if (t + 1) % LONGEST == 0 or t == steps - 1:
-                flush(sums, changed, seen, row, start, chains)
-            if t >= steps - sums.trace.shape[0]:
-                for r in range(min(chains, sums.trace.shape[1] - start)):
-                    copy_bytes(
-                        sums.trace[t - (steps - sums.trace.shape[0]), start + r],
-                        now[r * row : r * row + sites],
-                    )
+                flush(changed, total, flipped, seen, row, start, chains)
+            if t >= steps - trace.shape[0]:
+                for r in range(min(chains, trace.shape[1] - start)):
+                    state = now[r * row : r * row + sites]
+                    copy_bytes(trace[t - (steps - trace.shape[0]), start + r], state)
         if not adjusted:
-            sums.accept[start : start + chains] += steps
+            accepted[start : start + chains] += steps
         store(x, start, chains, now, row)
+
+
+@kernel
+def bytes_of(size):
+    return np.zeros(size, np.uint8)
+
+
+@kernel
+def words_of(size):
+    return np.zeros(size, np.uint64)
+
+
+@kernel
+def words(x):
+    """The memory of some bytes, in words of eight."""
+    return x.view(np.uint64)
+
+
+@lean
+def judge(
+    totals, softplus, excess, base, classes, proposed, flips, drawn, ends, row,
+    class_words, proposed_words, now_words, flipped_words, flip_words, accepted,
+):  # fmt: skip
+    """Accept the proposals of some chains or take them back.
+
+    The target is quadratic, so log pi(y) - log pi(x) is half the sum over the flips of the gain at
+    x minus that at y. It cancels against the halved gains in logits.
+    """
+    for r in range(accepted.shape[0]):
+        start, stop = r * row, (r + 1) * row
+        normaliser = table_sum(softplus, base, proposed, start)
+        log_ratio = totals[r] - normaliser
+        if excess.shape[0]:
+            log_ratio += change(excess, base, proposed, classes, flips, start)
+        probability = np.exp(min(log_ratio, 0.0))
+        accepted[r] += probability
+        if unit(drawn[(ends + stop) // 8 - 1] >> HALF) < probability:
+            totals[r] = normaliser
+            for j in range(np.uint64(start // 8), np.uint64(stop // 8)):
+                class_words[j] = proposed_words[j]
+        else:
+            for j in range(np.uint64(start // 8), np.uint64(stop // 8)):
+                now_words[j] ^= flip_words[j]
+                flipped_words[j] -= flip_words[j]
 
 
 @lean
@@ -220,66 +246,51 @@ def store(x, start, chains, here, row):
 
 
 @lean
-def prepare(classes, limit, x, margin, firsts, turn, joins, shifts, values, few, limits, base, row, size):
-    """The classes and the limits of all sites, block by block."""
-    for start in range(0, size, BLOCK):
-        stop = min(start + BLOCK, size)
-        classify(classes, x, margin, firsts, turn, joins, shifts, values, start, stop)
-        if few:
-            look_up(limit, limits, classes, start, stop)
-        else:
-            look_up_any(limit, limits, base, classes, row, start, stop)
+def apply(x, flipped, flips):
+    for j in range(flips.shape[0]):
+        x[j] ^= flips[j]
+        flipped[j] += flips[j]
 
 
 @lean
-def exclusive(x, y, start, stop):
-    """x ^= y, eight bytes at a time."""
-    for j in range(np.uint64(start // 8), np.uint64(stop // 8)):
-        x[j] ^= y[j]
+def add_words(total, x):
+    for j in range(x.shape[0]):
+        total[j] += x[j]
 
 
 @lean
-def add_words(x, y, start, stop):
-    for j in range(np.uint64(start // 8), np.uint64(stop // 8)):
-        x[j] += y[j]
-
-
-@lean
-def copy_words(x, y, start, stop):
-    for j in range(np.uint64(start // 8), np.uint64(stop // 8)):
-        x[j] = y[j]
+def add_tables(totals, table, base, classes, row):
+    for r in range(totals.shape[0]):
+        totals[r] = table_sum(table, base, classes, r * row)
 
 
 @reordered
 def table_sum(table, base, classes, start):
     """The sum of `table` over the sites of the row that begins at `start`."""
-    total = 0.0
-    for i in range(base.shape[0]):
-        total += table[np.uint64(base[i]) + np.uint64(classes[start + i])]
+    total, start = 0.0, np.uint64(start)
+    for i in range(np.uint64(base.shape[0])):
+        total += table[base[i] + np.uint64(classes[start + i])]
     return total
 
 
 @reordered
 def change(table, base, new, old, flips, start):
     """The sum of `table` over the sites that flip, at the new classes minus at the old ones."""
-    total = 0.0
-    for i in range(base.shape[0]):
-        first = np.uint64(base[i])
-        after, before = np.uint64(new[start + i]), np.uint64(old[start + i])
-        total += flips[start + i] * (table[first + after] - table[first + before])
+    total, start = 0.0, np.uint64(start)
+    for i in range(np.uint64(base.shape[0])):
+        after, before = base[i] + np.uint64(new[start + i]), base[i] + np.uint64(old[start + i])
+        total += flips[start + i] * (table[after] - table[before])
     return total
 
 
 @lean
-def flush(sums, flipped, seen, row, start, chains):
+def flush(changed, total, flipped, seen, row, start, chains):
     """Add the bytes to the sums, and set them to 0."""
     for r in range(chains):
-        changed = 0
         for i in range(r * row, (r + 1) * row):
-            changed += flipped[i]
-        sums.changed[start + r] += changed
-        if sums.total.shape[0]:
-            for i in range(sums.total.shape[1]):
-                sums.total[start + r, i] += np.float32(seen[r * row + i])
+            changed[start + r] += flipped[i]
+        if total.shape[0]:
+            for i in range(total.shape[1]):
+                total[start + r, i] += np.float32(seen[r * row + i])
     flipped[:] = 0
     seen[:] = 0

@@ -17,6 +17,8 @@ from latticework.samplers.compiled.lattice import ALONE, BLOCK
 from latticework.samplers.compiled.philox import HALF, LOW, fill_lanes
 
 LANE = 16  # bytes of one call of Philox
+FEW = 40  # classes up to which a table is read by comparisons
+GROUP = 10  # classes that are compared with at a time
 BYTES, TIES = 0, 1  # streams
 TIED = np.uint64(0x0202020202020202)  # the bit of a tie, in eight bytes
 
@@ -48,12 +50,46 @@ def key_lanes(lane_keys, keys, t, ahead):
 
 
 @lean
-def compare(flips, drawn, limit, start, stop, at):
+def compare(flips, limit, drawn, start, stop, at):
     """1 where a byte is below the limit, 2 where it is a tie. Bytes are `drawn` from `at` on."""
-    at = np.uint64(at)
+    shift = np.uint64(at - start)  # perhaps below 0: unsigned numbers go round
     for i in range(np.uint64(start), np.uint64(stop)):
-        byte = drawn[i - np.uint64(start) + at]
+        byte = drawn[i + shift]
         flips[i] = np.uint8(byte < limit[i]) | (np.uint8(byte == limit[i]) << 1)
+
+
+@lean
+def look_up(limit, table, base, classes, row, start, stop):
+    """The limits of any number of classes, site by site; 0 for sites that are left alone."""
+    for i in range(np.uint64(start), np.uint64(stop)):
+        c = classes[i]
+        limit[i] = table[base[i % np.uint64(row)] + np.uint64(c)] if c < ALONE else np.uint8(0)
+
+
+@lean
+def look_up_few(limit, table, classes, start, stop):
+    """`look_up` by comparisons, ten classes at a time, if `base` is 0 everywhere."""
+    for i in range(np.uint64(start), np.uint64(stop)):
+        limit[i] = 0
+    for k in range(0, table.shape[0], GROUP):
+        c0, c1, c2, c3 = np.uint8(k), np.uint8(k + 1), np.uint8(k + 2), np.uint8(k + 3)
+        c4, c5, c6, c7 = np.uint8(k + 4), np.uint8(k + 5), np.uint8(k + 6), np.uint8(k + 7)
+        c8, c9 = np.uint8(k + 8), np.uint8(k + 9)
+        t0, t1, t2, t3, t4 = table[k], table[k + 1], table[k + 2], table[k + 3], table[k + 4]
+        t5, t6, t7, t8, t9 = table[k + 5], table[k + 6], table[k + 7], table[k + 8], table[k + 9]
+        for i in range(np.uint64(start), np.uint64(stop)):
+            c, v = classes[i], limit[i]
+            v = t0 if c == c0 else v
+            v = t1 if c == c1 else v
+            v = t2 if c == c2 else v
+            v = t3 if c == c3 else v
+            v = t4 if c == c4 else v
+            v = t5 if c == c5 else v
+            v = t6 if c == c6 else v
+            v = t7 if c == c7 else v
+            v = t8 if c == c8 else v
+            v = t9 if c == c9 else v
+            limit[i] = v
 
 
 @lean
@@ -86,12 +122,13 @@ def break_ties(
     flips, tied, found, words, keys, counters, classes, fraction, base, row, chain, key
 ):
     """Decide about the sites that are listed in `tied`, each by a word of its own."""
+    row, chain = np.uint64(row), np.uint64(chain)
     for k in range(found):
-        i = tied[k]
-        counters[k] = np.uint64(i % row) | (np.uint64(chain + i // row) << HALF)
+        counters[k] = tied[k] % row | (chain + tied[k] // row) << HALF
         keys[k] = np.uint64(key)
-    lanes = (found + 7) // 8 * 8  # whole vectors; the last lanes draw for nothing
+    lanes = (found + np.uint64(7)) // np.uint64(8) * np.uint64(8)  # whole vectors
     fill_lanes(words, keys, counters, lanes, TIES)
     for k in range(found):
         i = tied[k]
-        flips[i] = (words[2 * k] & LOW) < fraction[base[i % row] + classes[i]]
+        word = words[np.uint64(2) * k] & LOW
+        flips[i] = word < fraction[base[i % row] + np.uint64(classes[i])]

@@ -18,9 +18,7 @@ from latticework.samplers.compiled.jit import kernel, lean
 
 BLOCK = 4096  # bytes that are handled together, so that they stay in the cache
 VECTOR = 64  # tiles are multiples of it
-FEW = 32  # classes up to which a table is read by comparisons
 ALONE = np.uint8(128)  # a class that a step leaves alone, and those above it
-GROUP = 10  # classes that are compared with at a time
 
 
 class Tile(NamedTuple):
@@ -71,38 +69,6 @@ def classify(classes, x, margin, first, turn, joins, shifts, values, start, stop
             ones = (x[at - near] & joined) + (x[at + near] & (joined >> 1))
             ones += (x[at + far] & (joined >> 2)) + (x[at - far] & (joined >> 3))
             classes[i] += ones
-
-
-@lean
-def look_up(out, table, classes, start, stop):
-    """`table[class]` by comparisons, ten classes at a time; 0 for sites that are left alone."""
-    out[start:stop] = 0
-    for k in range(0, table.shape[0], GROUP):
-        c0, c1, c2, c3, c4 = np.uint8(k), np.uint8(k + 1), np.uint8(k + 2), np.uint8(k + 3), np.uint8(k + 4)
-        c5, c6, c7, c8, c9 = np.uint8(k + 5), np.uint8(k + 6), np.uint8(k + 7), np.uint8(k + 8), np.uint8(k + 9)
-        t0, t1, t2, t3, t4 = table[k], table[k + 1], table[k + 2], table[k + 3], table[k + 4]
-        t5, t6, t7, t8, t9 = table[k + 5], table[k + 6], table[k + 7], table[k + 8], table[k + 9]
-        for i in range(np.uint64(start), np.uint64(stop)):
-            c, v = classes[i], out[i]
-            v = t0 if c == c0 else v
-            v = t1 if c == c1 else v
-            v = t2 if c == c2 else v
-            v = t3 if c == c3 else v
-            v = t4 if c == c4 else v
-            v = t5 if c == c5 else v
-            v = t6 if c == c6 else v
-            v = t7 if c == c7 else v
-            v = t8 if c == c8 else v
-            v = t9 if c == c9 else v
-            out[i] = v
-
-
-@lean
-def look_up_any(out, table, base, classes, row, start, stop):
-    """`look_up` of any number of classes, site by site."""
-    for i in range(np.uint64(start), np.uint64(stop)):
-        c = classes[i]
-        out[i] = table[base[i % np.uint64(row)] + c] if c < ALONE else np.uint8(0)
 
 
 @kernel
