@@ -75,7 +75,7 @@ def tables_of(
     start = kind * logits[0].size
     few = logits.size <= FEW
     first = np.where(passes == np.arange(passes.max() + 1)[:, None], start if few else 0, ALONE)
-    limit, fraction = split(1 / (1 + np.exp(-logits.ravel())))
+    limit, fraction = split(np.exp(-np.logaddexp(0, -logits.ravel())))
     return Tables(
         values=logits.shape[2],
         few=few,
@@ -145,7 +145,18 @@ def flip_all(first, last, adjusted, shifts, joins, tables, x, keys, sums):
                 if t == 0 or not adjusted:
                     for left in range(0, size, BLOCK):
                         right = min(left + BLOCK, size)
-                        classify(classes, padded, margin, firsts, turn, joins, shifts, values, left, right)
+                        classify(
+                            classes,
+                            padded,
+                            margin,
+                            firsts,
+                            turn,
+                            joins,
+                            shifts,
+                            values,
+                            left,
+                            right,
+                        )
                 if t == 0 and adjusted:
                     add_tables(totals, softplus, base, classes, row)
                 for left in range(0, size, BLOCK):
@@ -161,17 +172,45 @@ def flip_all(first, last, adjusted, shifts, joins, tables, x, keys, sums):
                     hits = find_words(found, flip_words, left, right)
                     if hits:
                         ties = find_ties(tied, flips, found, hits, classes)
-                        break_ties(flips, tied, ties, tie_words, tie_keys, tie_counters, classes, fraction, base, row, start, keys[t])
+                        break_ties(
+                            flips,
+                            tied,
+                            ties,
+                            tie_words,
+                            tie_keys,
+                            tie_counters,
+                            classes,
+                            fraction,
+                            base,
+                            row,
+                            start,
+                            keys[t],
+                        )
                 apply(now_words, flipped_words, flip_words)
             if adjusted:
                 for left in range(0, size, BLOCK):
                     right = min(left + BLOCK, size)
-                    classify(proposed, padded, margin, firsts, 0, joins, shifts, values, left, right)
+                    classify(
+                        proposed, padded, margin, firsts, 0, joins, shifts, values, left, right
+                    )
                 # The acceptance words are the ends of the rows, in the last block.
                 ends = at - (size - 1) // BLOCK * BLOCK
                 judge(
-                    totals, softplus, excess, base, classes, proposed, flips, drawn_words, ends, row,
-                    class_words, proposed_words, now_words, flipped_words, flip_words,
+                    totals,
+                    softplus,
+                    excess,
+                    base,
+                    classes,
+                    proposed,
+                    flips,
+                    drawn_words,
+                    ends,
+                    row,
+                    class_words,
+                    proposed_words,
+                    now_words,
+                    flipped_words,
+                    flip_words,
                     accepted[start : start + chains],
                 )
             if total.shape[0]:

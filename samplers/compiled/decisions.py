@@ -12,8 +12,8 @@ on its chain and on its place in the row.
 import numpy as np
 from numpy.typing import NDArray
 
-from latticework.samplers.compiled.jit import kernel, lean
-from latticework.samplers.compiled.lattice import ALONE, BLOCK
+from latticework.samplers.compiled.jit import lean
+from latticework.samplers.compiled.lattice import ALONE
 from latticework.samplers.compiled.philox import HALF, LOW, fill_lanes
 
 LANE = 16  # bytes of one call of Philox
@@ -118,9 +118,7 @@ def find_ties(tied, flips, found, hits, classes):
 
 
 @lean
-def break_ties(
-    flips, tied, found, words, keys, counters, classes, fraction, base, row, chain, key
-):
+def break_ties(flips, tied, found, words, keys, counters, classes, fraction, base, row, chain, key):
     """Decide about the sites that are listed in `tied`, each by a word of its own."""
     row, chain = np.uint64(row), np.uint64(chain)
     for k in range(found):
