@@ -30,12 +30,14 @@ from latticework.samplers.compiled.decisions import (
     look_up_few,
     number_lanes,
     split,
+    ties_of,
 )
 from latticework.samplers.compiled.jit import kernel, lean, over_chains, reordered
 from latticework.samplers.compiled.lattice import ALONE, BLOCK, classify, copy_bytes, tile_of
 from latticework.samplers.compiled.philox import AHEAD, HALF, fill_lanes, unit
 from latticework.samplers.compiled.twin import Position, Sums, Twin
 
+Bytes, Words = NDArray[np.uint8], NDArray[np.uint64]
 LONGEST = 255  # steps whose sums of zeros and ones fit into a byte
 
 
@@ -109,114 +111,100 @@ class AllSitesLatticeTwin(Twin):
         return state
 
 
+class Work(NamedTuple):
+    """What a step writes: bytes `[size of the tile]`, and the same memory in words of eight."""
+
+    now: Bytes  # states, inside of `Tile.x`
+    flips: Bytes
+    classes: Bytes  # of the present states
+    proposed: Bytes  # classes of the proposed states
+    limit: Bytes
+    flipped: Bytes  # sums of flips since they were last added to `Sums`
+    seen: Bytes  # sums of states
+    drawn: Bytes  # random bytes of a block, or of several steps of a small tile
+    now_words: Words
+    flip_words: Words
+    class_words: Words
+    proposed_words: Words
+    flipped_words: Words
+    seen_words: Words
+    drawn_words: Words
+    keys: Words  # [lanes], of Philox, which fill `drawn`
+    counters: Words
+    totals: NDArray[np.float64]  # [chains], sum of `Tables.softplus` at the present states
+
+
+@kernel
+def work_of(tile, ahead):
+    size, block = tile.size, min(tile.size, BLOCK)
+    now = tile.x[tile.margin : tile.margin + size].view(np.uint64)
+    flips, classes, proposed = words_of(size), words_of(size), words_of(size)
+    limit, flipped, seen = words_of(size), words_of(size), words_of(size)
+    drawn = np.empty(ahead * block // 8, np.uint64)
+    keys = np.empty(ahead * block // LANE, np.uint64)
+    counters = np.empty(ahead * size // LANE, np.uint64)
+    return Work(
+        now.view(np.uint8),
+        flips.view(np.uint8),
+        classes.view(np.uint8),
+        proposed.view(np.uint8),
+        limit.view(np.uint8),
+        flipped.view(np.uint8),
+        seen.view(np.uint8),
+        drawn.view(np.uint8),
+        now,
+        flips,
+        classes,
+        proposed,
+        flipped,
+        seen,
+        drawn,
+        keys,
+        counters,
+        np.empty(max(1, size // tile.row)),
+    )
+
+
+@kernel
+def words_of(size):
+    return np.zeros(size // 8, np.uint64)
+
+
 @kernel
 def flip_all(first, last, adjusted, shifts, joins, tables, x, keys, sums):
     """Advance the chains `first <= c < last`, as many together as a tile holds."""
-    sites, steps, passes = x.shape[1], keys.shape[0], tables.first.shape[0]
-    values, few, firsts, base, limits, fraction, softplus, excess = tables
+    sites, steps = x.shape[1], keys.shape[0]
     total, trace, accepted, changed = sums.total, sums.trace, sums.accept, sums.changed
-    tile = tile_of(sites, last - first, firsts, shifts, joins)
-    padded, margin, row, size, firsts, joins = tile
-    rows, block, ahead = max(1, size // row), min(size, BLOCK), max(1, min(AHEAD, BLOCK // size))
-    lanes = block // LANE
-
-    now = padded[margin : margin + size]
-    flips, classes, proposed, limit = bytes_of(size), bytes_of(size), bytes_of(size), bytes_of(size)
-    flipped, seen = bytes_of(size), bytes_of(size)
-    drawn, lane_keys = bytes_of(ahead * block), words_of(ahead * lanes)
-    counters = words_of(ahead * size // LANE)
-    found, tied = words_of(block), words_of(block)
-    tie_words, tie_keys, tie_counters = words_of(2 * block), words_of(block), words_of(block)
-    now_words, flip_words, class_words = words(now), words(flips), words(classes)
-    proposed_words, flipped_words, seen_words = words(proposed), words(flipped), words(seen)
-    drawn_words, totals = words(drawn), np.empty(rows)
-
+    tile = tile_of(sites, last - first, tables.first, shifts, joins)
+    size, row, rows = tile.size, tile.row, max(1, tile.size // tile.row)
+    ahead = max(1, min(AHEAD, BLOCK // size))
+    work, ties = work_of(tile, ahead), ties_of(size)
+    now, seen, now_words = work.now, work.seen_words, work.now_words
     for start in range(first, last, rows):
         chains = min(rows, last - start)
         load(now, row, x, start, chains)
-        number_lanes(counters, row, size, start)
+        number_lanes(work.counters, row, size, start)
         for t in range(steps):
             if t % ahead == 0:
-                key_lanes(lane_keys, keys, t, ahead)
-                if size == block:
-                    fill_lanes(drawn_words, lane_keys, counters, ahead * lanes, BYTES)
+                draw_ahead(work, size, keys, t, ahead)
             at = t % ahead * size
-            for turn in range(passes):
-                if t == 0 or not adjusted:
-                    for left in range(0, size, BLOCK):
-                        right = min(left + BLOCK, size)
-                        classify(
-                            classes,
-                            padded,
-                            margin,
-                            firsts,
-                            turn,
-                            joins,
-                            shifts,
-                            values,
-                            left,
-                            right,
-                        )
-                if t == 0 and adjusted:
-                    add_tables(totals, softplus, base, classes, row)
-                for left in range(0, size, BLOCK):
-                    right = min(left + BLOCK, size)
-                    if size > block:
-                        part = counters[left // LANE :]
-                        fill_lanes(drawn_words, lane_keys, part, (right - left) // LANE, BYTES)
-                    if few:
-                        look_up_few(limit, limits, classes, left, right)
-                    else:
-                        look_up(limit, limits, base, classes, row, left, right)
-                    compare(flips, limit, drawn, left, right, at)
-                    hits = find_words(found, flip_words, left, right)
-                    if hits:
-                        ties = find_ties(tied, flips, found, hits, classes)
-                        break_ties(
-                            flips,
-                            tied,
-                            ties,
-                            tie_words,
-                            tie_keys,
-                            tie_counters,
-                            classes,
-                            fraction,
-                            base,
-                            row,
-                            start,
-                            keys[t],
-                        )
-                apply(now_words, flipped_words, flip_words)
             if adjusted:
-                for left in range(0, size, BLOCK):
-                    right = min(left + BLOCK, size)
-                    classify(
-                        proposed, padded, margin, firsts, 0, joins, shifts, values, left, right
-                    )
+                if t == 0:
+                    classify_all(work.classes, tile, 0, shifts, tables.values)
+                    add_tables(work.totals, tables, work.classes, row)
+                decide(work, ties, tile, tables, start, keys[t], at)
+                classify_all(work.proposed, tile, 0, shifts, tables.values)
                 # The acceptance words are the ends of the rows, in the last block.
                 ends = at - (size - 1) // BLOCK * BLOCK
-                judge(
-                    totals,
-                    softplus,
-                    excess,
-                    base,
-                    classes,
-                    proposed,
-                    flips,
-                    drawn_words,
-                    ends,
-                    row,
-                    class_words,
-                    proposed_words,
-                    now_words,
-                    flipped_words,
-                    flip_words,
-                    accepted[start : start + chains],
-                )
+                judge(work, tables, row, ends, accepted[start : start + chains])
+            else:
+                for turn in range(tables.first.shape[0]):
+                    classify_all(work.classes, tile, turn, shifts, tables.values)
+                    decide(work, ties, tile, tables, start, keys[t], at)
             if total.shape[0]:
-                add_words(seen_words, now_words)
+                add_words(seen, now_words)
             if (t + 1) % LONGEST == 0 or t == steps - 1:
-                flush(changed, total, flipped, seen, row, start, chains)
+                flush(changed, total, work, row, start, chains)
             if t >= steps - trace.shape[0]:
                 for r in range(min(chains, trace.shape[1] - start)):
                     state = now[r * row : r * row + sites]
@@ -226,27 +214,43 @@ def flip_all(first, last, adjusted, shifts, joins, tables, x, keys, sums):
         store(x, start, chains, now, row)
 
 
-@kernel
-def bytes_of(size):
-    return np.zeros(size, np.uint8)
-
-
-@kernel
-def words_of(size):
-    return np.zeros(size, np.uint64)
-
-
-@kernel
-def words(x):
-    """The memory of some bytes, in words of eight."""
-    return x.view(np.uint64)
+@lean
+def draw_ahead(work, size, keys, t, ahead):
+    """The keys of the steps from `t` on; also their bytes, if the tile is one block."""
+    key_lanes(work.keys, keys, t, ahead)
+    if size <= BLOCK:
+        fill_lanes(work.drawn_words, work.keys, work.counters, work.keys.shape[0], BYTES)
 
 
 @lean
-def judge(
-    totals, softplus, excess, base, classes, proposed, flips, drawn, ends, row,
-    class_words, proposed_words, now_words, flipped_words, flip_words, accepted,
-):  # fmt: skip
+def classify_all(classes, tile, turn, shifts, values):
+    for start in range(0, tile.size, BLOCK):
+        classify(classes, tile, turn, shifts, values, start, min(start + BLOCK, tile.size))
+
+
+@lean
+def decide(work, ties, tile, tables, chain, key, at):
+    """Flip the sites, block by block. The bytes of a tile of one block are drawn, from `at` on."""
+    flips, classes, limit, size, row = work.flips, work.classes, work.limit, tile.size, tile.row
+    for start in range(0, size, BLOCK):
+        stop = min(start + BLOCK, size)
+        if size > BLOCK:
+            counters, lanes = work.counters[start // LANE :], (stop - start) // LANE
+            fill_lanes(work.drawn_words, work.keys, counters, lanes, BYTES)
+        if tables.few:
+            look_up_few(limit, tables.limit, classes, start, stop)
+        else:
+            look_up(limit, tables.limit, tables.base, classes, row, start, stop)
+        compare(flips, limit, work.drawn, start, stop, at)
+        hits = find_words(ties.found, work.flip_words, start, stop)
+        if hits:
+            count = find_ties(ties, flips, hits, classes)
+            break_ties(ties, count, flips, classes, tables, row, chain, key)
+    apply(work.now_words, work.flipped_words, work.flip_words)
+
+
+@lean
+def judge(work, tables, row, ends, accepted):
     """Accept the proposals of some chains or take them back.
 
     The target is quadratic, so log pi(y) - log pi(x) is half the sum over the flips of the gain at
@@ -254,20 +258,21 @@ def judge(
     """
     for r in range(accepted.shape[0]):
         start, stop = r * row, (r + 1) * row
-        normaliser = table_sum(softplus, base, proposed, start)
-        log_ratio = totals[r] - normaliser
-        if excess.shape[0]:
-            log_ratio += change(excess, base, proposed, classes, flips, start)
+        normaliser = table_sum(tables.softplus, tables.base, work.proposed, start)
+        log_ratio = work.totals[r] - normaliser
+        if tables.excess.shape[0]:
+            log_ratio += change(tables, work.proposed, work.classes, work.flips, start)
         probability = np.exp(min(log_ratio, 0.0))
         accepted[r] += probability
-        if unit(drawn[(ends + stop) // 8 - 1] >> HALF) < probability:
-            totals[r] = normaliser
-            for j in range(np.uint64(start // 8), np.uint64(stop // 8)):
-                class_words[j] = proposed_words[j]
+        words = range(np.uint64(start // 8), np.uint64(stop // 8))
+        if unit(work.drawn_words[(ends + stop) // 8 - 1] >> HALF) < probability:
+            work.totals[r] = normaliser
+            for j in words:
+                work.class_words[j] = work.proposed_words[j]
         else:
-            for j in range(np.uint64(start // 8), np.uint64(stop // 8)):
-                now_words[j] ^= flip_words[j]
-                flipped_words[j] -= flip_words[j]
+            for j in words:
+                work.now_words[j] ^= work.flip_words[j]
+                work.flipped_words[j] -= work.flip_words[j]
 
 
 @lean
@@ -298,9 +303,9 @@ def add_words(total, x):
 
 
 @lean
-def add_tables(totals, table, base, classes, row):
+def add_tables(totals, tables, classes, row):
     for r in range(totals.shape[0]):
-        totals[r] = table_sum(table, base, classes, r * row)
+        totals[r] = table_sum(tables.softplus, tables.base, classes, r * row)
 
 
 @reordered
@@ -312,9 +317,10 @@ def table_sum(table, base, classes, start):
     return total
 
 
-@reordered
-def change(table, base, new, old, flips, start):
-    """The sum of `table` over the sites that flip, at the new classes minus at the old ones."""
+@lean
+def change(tables, new, old, flips, start):
+    """The sum of `excess` over the sites that flip, at the new classes minus at the old ones."""
+    table, base = tables.excess, tables.base
     total, start = 0.0, np.uint64(start)
     for i in range(np.uint64(base.shape[0])):
         after, before = base[i] + np.uint64(new[start + i]), base[i] + np.uint64(old[start + i])
@@ -323,8 +329,9 @@ def change(table, base, new, old, flips, start):
 
 
 @lean
-def flush(changed, total, flipped, seen, row, start, chains):
+def flush(changed, total, work, row, start, chains):
     """Add the bytes to the sums, and set them to 0."""
+    flipped, seen = work.flipped, work.seen
     for r in range(chains):
         for i in range(r * row, (r + 1) * row):
             changed[start + r] += flipped[i]

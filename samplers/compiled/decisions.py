@@ -9,11 +9,13 @@ another stream, with the site as the index. So the numbers of a site depend on t
 on its chain and on its place in the row.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
-from latticework.samplers.compiled.jit import lean
-from latticework.samplers.compiled.lattice import ALONE
+from latticework.samplers.compiled.jit import kernel, lean
+from latticework.samplers.compiled.lattice import ALONE, BLOCK
 from latticework.samplers.compiled.philox import HALF, LOW, fill_lanes
 
 LANE = 16  # bytes of one call of Philox
@@ -28,6 +30,22 @@ def split(probability: NDArray[np.float64]) -> tuple[NDArray[np.uint8], NDArray[
     scaled = np.clip(np.nan_to_num(probability), 0, 1) * 256
     whole = np.minimum(np.floor(scaled), 255)
     return whole.astype(np.uint8), np.rint((scaled - whole) * 2.0**32).astype(np.uint64)
+
+
+class Ties(NamedTuple):
+    """Room for the ties of a block."""
+
+    found: NDArray[np.uint64]  # words of eight flips with a tie
+    places: NDArray[np.uint64]  # in the tile
+    keys: NDArray[np.uint64]
+    counters: NDArray[np.uint64]
+    words: NDArray[np.uint64]  # two for each
+
+
+@kernel
+def ties_of(size):
+    found, places, keys, counters = np.zeros((4, min(size, BLOCK)), np.uint64)
+    return Ties(found, places, keys, counters, np.empty(2 * len(keys), np.uint64))
 
 
 @lean
@@ -103,30 +121,30 @@ def find_words(found, words, start, stop):
 
 
 @lean
-def find_ties(tied, flips, found, hits, classes):
-    """List the ties in these words, and set them to 0; returns how many.
+def find_ties(ties, flips, hits, classes):
+    """List the ties in the words that `find_words` found, and set them to 0; returns how many.
 
     Sites that are left alone are not listed: they do not flip.
     """
-    ties = np.uint64(0)
+    count = np.uint64(0)
     for k in range(np.uint64(8) * hits):
-        i = np.uint64(8) * found[k >> np.uint64(3)] + (k & np.uint64(7))
-        tied[ties] = i
-        ties += np.uint64(flips[i] >> 1) & np.uint64(classes[i] < ALONE)
+        i = np.uint64(8) * ties.found[k >> np.uint64(3)] + (k & np.uint64(7))
+        ties.places[count] = i
+        count += np.uint64(flips[i] >> 1) & np.uint64(classes[i] < ALONE)
         flips[i] &= 1
-    return ties
+    return count
 
 
 @lean
-def break_ties(flips, tied, found, words, keys, counters, classes, fraction, base, row, chain, key):
-    """Decide about the sites that are listed in `tied`, each by a word of its own."""
+def break_ties(ties, count, flips, classes, tables, row, chain, key):
+    """Decide about the sites that are listed, each by a word of its own."""
     row, chain = np.uint64(row), np.uint64(chain)
-    for k in range(found):
-        counters[k] = tied[k] % row | (chain + tied[k] // row) << HALF
-        keys[k] = np.uint64(key)
-    lanes = (found + np.uint64(7)) // np.uint64(8) * np.uint64(8)  # whole vectors
-    fill_lanes(words, keys, counters, lanes, TIES)
-    for k in range(found):
-        i = tied[k]
-        word = words[np.uint64(2) * k] & LOW
-        flips[i] = word < fraction[base[i % row] + np.uint64(classes[i])]
+    for k in range(count):
+        ties.counters[k] = ties.places[k] % row | (chain + ties.places[k] // row) << HALF
+        ties.keys[k] = np.uint64(key)
+    lanes = (count + np.uint64(7)) // np.uint64(8) * np.uint64(8)  # whole vectors
+    fill_lanes(ties.words, ties.keys, ties.counters, lanes, TIES)
+    for k in range(count):
+        i = ties.places[k]
+        word = ties.words[np.uint64(2) * k] & LOW
+        flips[i] = word < tables.fraction[tables.base[i % row] + np.uint64(classes[i])]

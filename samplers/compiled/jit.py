@@ -49,7 +49,7 @@ def reordered(function: Callable) -> Callable:
 
 def lean(function: Callable) -> Callable:
     """`kernel` for a function that makes no arrays. It counts no references, which takes time."""
-    return _compiled(function, frozenset(), _nrt=False)
+    return _compiled(function, frozenset(), _nrt=False, forceinline=True)
 
 
 def inlined(function: Callable) -> Callable:

@@ -57,12 +57,13 @@ def up_to_vectors(size):
 
 
 @lean
-def classify(classes, x, margin, first, turn, joins, shifts, values, start, stop):
+def classify(classes, tile, turn, shifts, values, start, stop):
     """The classes of the sites from `start` to `stop`, in pass `turn`.
 
     `values` is how many numbers of neighbours at 1 are possible.
     """
-    here, values = np.uint64(margin), np.uint8(values)
+    x, first, joins = tile.x, tile.first, tile.joins
+    here, values = np.uint64(tile.margin), np.uint8(values)
     for i in range(np.uint64(start), np.uint64(stop)):
         classes[i] = first[turn, i] + x[here + i] * values
     for axis in range(shifts.shape[0]):
