@@ -37,7 +37,8 @@ from latticework.samplers.compiled.lattice import ALONE, BLOCK, classify, copy_b
 from latticework.samplers.compiled.philox import AHEAD, HALF, fill_lanes, unit
 from latticework.samplers.compiled.twin import Position, Sums, Twin
 
-Bytes, Words = NDArray[np.uint8], NDArray[np.uint64]
+Bytes = NDArray[np.uint8]
+Words = NDArray[np.uint64]
 LONGEST = 255  # steps whose sums of zeros and ones fit into a byte
 
 

@@ -48,7 +48,11 @@ def reordered(function: Callable) -> Callable:
 
 
 def lean(function: Callable) -> Callable:
-    """`kernel` for a function that makes no arrays. It counts no references, which takes time."""
+    """`kernel` for a part of a kernel that makes no arrays.
+
+    It is compiled into its callers and counts no references: a call and a count each take as long
+    as a short loop.
+    """
     return _compiled(function, frozenset(), _nrt=False, forceinline=True)
 
 
@@ -57,7 +61,7 @@ def inlined(function: Callable) -> Callable:
     return numba.njit(function, inline="always", error_model="numpy")
 
 
-def _compiled(function: Callable, fastmath: frozenset[str], **options: bool) -> Callable:
+def _compiled(function: Callable, fastmath: frozenset[str], **options: Any) -> Callable:
     config: Any = numba.config
     before = config.CACHE_DIR
     config.CACHE_DIR = str(_folder())
