@@ -19,8 +19,8 @@ class LatticeForm(NamedTuple):
     1. Sites of one kind have the same bias and number of neighbours.
     """
 
-    sides: NDArray[np.int64]  # [axes]
-    periodic: bool
+    shifts: NDArray[np.int64]  # [axes, 2], distance to the next site and to the other end
+    joins: NDArray[np.uint8]  # [axes, sites], which of these are neighbours (`lattice.joins`)
     neighbours: NDArray[np.int32]  # [sites, most neighbours], the first `degree` of each row
     degree: NDArray[np.int32]  # [sites]
     colours: NDArray[np.int32]  # [sites], classes of independent sites

@@ -18,7 +18,13 @@ from torch import Generator, Tensor
 from latticework.models.base import Cache, EnergyModel
 from latticework.models.domain import Binary
 from latticework.models.forms import LatticeForm, PairForm, array, neighbour_lists
-from latticework.models.lattice import colouring, neighbour_sum, neighbour_table, require_sides
+from latticework.models.lattice import (
+    colouring,
+    joins,
+    neighbour_sum,
+    neighbour_table,
+    require_sides,
+)
 from latticework.models.product import affine
 from latticework.models.rows import add_rows, flip_changes
 from latticework.models.transfer import log_z_and_mean
@@ -108,12 +114,13 @@ class Lattice(EnergyModel):
     def form(self) -> LatticeForm:
         if self._form is None:
             lists, degree = neighbour_lists(self.neighbours, self.exists)
+            shifts, bits = joins(self.shape, self.periodic)
             offset = array(self.offset).astype(np.float64)
             kinds, kind = np.unique(offset, return_inverse=True)
             odds = kinds[:, None] + 8 * self.coupling * np.arange(lists.shape[1] + 1)
             self._form = LatticeForm(
-                sides=np.array(self.shape),
-                periodic=self.periodic,
+                shifts=array(shifts),
+                joins=array(bits),
                 neighbours=lists,
                 degree=degree,
                 colours=array(self.colours().int()),

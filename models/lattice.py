@@ -4,6 +4,7 @@ Two sites are neighbours when they differ by one along one axis; `periodic` join
 axis longer than two. The adjacency is binary: a periodic axis of length two has one edge, not two.
 """
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -65,3 +66,25 @@ def neighbour_table(shape: tuple[int, ...], periodic: bool) -> tuple[Tensor, Ten
             columns.append(torch.where(exists, sites.roll(-step, axis), sites).flatten())
             weights.append(exists.flatten())
     return torch.stack(columns, -1), torch.stack(weights, -1).float()
+
+
+def joins(shape: tuple[int, ...], periodic: bool) -> tuple[Tensor, Tensor]:
+    """The lattice as shifts of the row-major array of sites, of each axis longer than one.
+
+    `shifts` `[axes, 2]` are the distances to the next site along an axis and from its first site to
+    its last one. `bits` `[axes, sites]`, bytes, say where site i has neighbours: bit 0 at
+    i - next, bit 1 at i + next, bit 2 at i + last, bit 3 at i - last.
+    """
+    shifts, bits = [], []
+    for axis, size in enumerate(shape):
+        if size == 1:
+            continue
+        stride = torch.Size(shape[axis + 1 :]).numel()
+        along = torch.full((size,), 0b0011, dtype=torch.uint8)
+        around = periodic and size > 2
+        along[0], along[-1] = (0b0110, 0b1001) if around else (0b0010, 0b0001)
+        shifts.append([stride, (size - 1) * stride])
+        bits.append(along.view(-1, *[1] * (len(shape) - axis - 1)).expand(shape).flatten())
+    if not shifts:
+        return torch.empty(0, 2, dtype=torch.long), torch.empty(0, math.prod(shape)).byte()
+    return torch.tensor(shifts), torch.stack(bits)

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latticework.models.forms import Form, LatticeForm
-from latticework.samplers.compiled.langevin_lattice import (
+from latticework.samplers.compiled.all_sites_lattice import (
     AllSitesLatticeTwin,
     Tables,
     gains_of,
@@ -18,6 +18,8 @@ from latticework.samplers.dlmc import DLMC, DLMCf
 
 @dataclass(frozen=True)
 class DLMCLatticeTwin(AllSitesLatticeTwin):
+    adjusted = True
+
     def tables(self, form: LatticeForm) -> Tables:
         gains = gains_of(form.odds)
         logits = flip_logits(self.sampler, gains)

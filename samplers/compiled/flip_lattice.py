@@ -18,7 +18,7 @@ from torch import Tensor
 
 from latticework.models.forms import LatticeForm
 from latticework.samplers.compiled.jit import inlined, kernel, over_chains
-from latticework.samplers.compiled.lattice import classify, copy_bytes, count_ones
+from latticework.samplers.compiled.lattice import copy_bytes
 from latticework.samplers.compiled.philox import AHEAD, fill_steps, unit
 from latticework.samplers.compiled.tally import finish, fresh, leave
 from latticework.samplers.compiled.twin import Sums, Twin
@@ -41,7 +41,7 @@ class LatticeFlipTwin(Twin):
         starts = torch.empty(chains, 2 * form.odds.size + 1, dtype=torch.int32)
         state = SortedState(x, order, place, kind, starts)
         counts = np.int32(form.odds.shape[1])
-        lattice = form.sides, form.periodic, form.kind * (2 * counts), counts
+        lattice = form.neighbours, form.degree, form.kind * (2 * counts), counts
         arrays = [part.numpy() for part in state]
         over_chains(sort, chains, 20.0 * x.numel(), *lattice, *arrays)
         return state
@@ -60,18 +60,15 @@ class LatticeFlipTwin(Twin):
 
 
 @kernel
-def sort(first, last, sides, periodic, firsts, counts, x, order, place, kind, starts):
+def sort(first, last, neighbours, degree, firsts, counts, x, order, place, kind, starts):
     """Sort the sites of each chain by class."""
     sites = x.shape[1]
-    now, ones = np.empty(sites, np.uint8), np.empty(sites, np.uint8)
-    wide = np.empty(sites, np.int32)
     for c in range(first, last):
         for i in range(sites):
-            now[i] = np.uint8(x[c, i])
-        count_ones(now, ones, sides, periodic)
-        classify(wide, firsts, ones, now, counts)
-        for i in range(sites):
-            kind[c, i] = wide[i]
+            ones = 0
+            for n in range(degree[i]):
+                ones += np.int64(x[c, neighbours[i, n]])
+            kind[c, i] = firsts[i] + np.int64(x[c, i]) * counts + ones
         starts[c, :] = 0
         for i in range(sites):
             starts[c, kind[c, i] + 1] += 1

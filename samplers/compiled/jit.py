@@ -47,18 +47,32 @@ def reordered(function: Callable) -> Callable:
     return _compiled(function, REORDERED)
 
 
+def lean(function: Callable) -> Callable:
+    """`kernel` for a part of a kernel that makes no arrays.
+
+    It is compiled into its callers and counts no references: a call and a count each take as long
+    as a short loop.
+    """
+    return _compiled(function, frozenset(), _nrt=False, forceinline=True)
+
+
 def inlined(function: Callable) -> Callable:
     """Compile a small function into each kernel that calls it."""
     return numba.njit(function, inline="always", error_model="numpy")
 
 
-def _compiled(function: Callable, fastmath: frozenset[str]) -> Callable:
+def _compiled(function: Callable, fastmath: frozenset[str], **options: Any) -> Callable:
     config: Any = numba.config
     before = config.CACHE_DIR
     config.CACHE_DIR = str(_folder())
     try:
         return numba.njit(
-            function, cache=True, nogil=True, error_model="numpy", fastmath=set(fastmath)
+            function,
+            cache=True,
+            nogil=True,
+            error_model="numpy",
+            fastmath=set(fastmath),
+            **options,
         )
     finally:
         config.CACHE_DIR = before

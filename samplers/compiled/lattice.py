@@ -1,68 +1,78 @@
-"""What kernels on lattices share: states as bytes, neighbour counts, and classes of sites.
+"""What kernels on lattices share: tiles of chains as bytes, and classes of sites.
 
 The class of a site is its kind (`LatticeForm.kind`), its value and the number of its neighbours at
 1, in this order. All that a step needs to know of a site depends on its class only.
+
+A tile is one array of bytes with a row for each of its chains. Rows are padded to a multiple of 16
+bytes, with room for a word that decides about a whole chain. Neighbours are at fixed distances in
+the tile, so all its sites are handled by the same few instructions on vectors of bytes. Bits of
+`joins` say which of these neighbours a site has. Padding has none, and is left alone.
 """
 
+from typing import NamedTuple
+
 import numpy as np
+from numpy.typing import NDArray
 
-from latticework.samplers.compiled.jit import kernel, reordered
+from latticework.samplers.compiled.jit import kernel, lean
+
+BLOCK = 4096  # bytes that are handled together, so that they stay in the cache
+VECTOR = 64  # tiles are multiples of it
+ALONE = np.uint8(128)  # a class that a step leaves alone, and those above it
 
 
-@kernel
-def count_ones(x, ones, sides, periodic):
-    """The number of neighbours at 1 of each site, by shifts along each axis."""
-    sites = x.shape[0]
-    ones[:] = 0
-    stride = 1
-    for axis in range(sides.shape[0] - 1, -1, -1):
-        size = sides[axis]
-        block = size * stride
-        if size > 1:
-            # Shift the whole array, and undo it where it crosses from one block to the next.
-            for i in range(stride, sites):
-                ones[i] += x[i - stride]
-            for i in range(sites - stride):
-                ones[i] += x[i + stride]
-            for start in range(0, sites, block):
-                end = start + block
-                for i in range(stride):
-                    low, high = start + i, end - stride + i
-                    if start > 0:
-                        ones[low] -= x[low - stride]
-                    if end < sites:
-                        ones[high] -= x[high + stride]
-                    if periodic and size > 2:
-                        ones[low] += x[high]
-                        ones[high] += x[low]
-        stride = block
+class Tile(NamedTuple):
+    """`x` has `margin` bytes on both sides, so that neighbours that do not exist can be read."""
+
+    x: NDArray[np.uint8]  # [margin + size + margin]
+    margin: int
+    row: int  # bytes of a chain
+    size: int
+    first: NDArray[np.uint8]  # [passes, size], see `Tables`
+    joins: NDArray[np.uint8]  # [axes, size], as in `LatticeForm`
 
 
 @kernel
-def classify(classes, first, ones, x, counts):
-    """The class of each site; there are `counts` possible numbers of neighbours at 1."""
-    for i in range(x.shape[0]):
-        classes[i] = first[i] + np.int32(x[i]) * counts + np.int32(ones[i])
+def tile_of(sites, chains, first, shifts, joins):
+    """An empty tile for at most so many chains."""
+    row, margin = (sites + 4 + 15) // 16 * 16, np.int64(0)
+    rows = min(chains, max(1, BLOCK // row))
+    for axis in range(shifts.shape[0]):
+        margin = max(margin, shifts[axis, 0], shifts[axis, 1])
+    margin = up_to_vectors(margin)
+    size = up_to_vectors(rows * row)
+    firsts = np.full((first.shape[0], size), ALONE, np.uint8)
+    joined = np.zeros((joins.shape[0], size), np.uint8)
+    for r in range(rows):
+        for k in range(first.shape[0]):
+            firsts[k, r * row : r * row + sites] = first[k]
+        for axis in range(joins.shape[0]):
+            joined[axis, r * row : r * row + sites] = joins[axis]
+    return Tile(np.zeros(size + 2 * margin, np.uint8), margin, row, size, firsts, joined)
 
 
 @kernel
-def look_up(out, table, index):
-    for i in range(out.shape[0]):
-        out[i] = table[np.uint32(index[i])]
+def up_to_vectors(size):
+    return (size + VECTOR - 1) // VECTOR * VECTOR
 
 
-@reordered
-def table_sum(table, index):
-    total = 0.0
-    for i in range(index.shape[0]):
-        total += table[np.uint32(index[i])]
-    return total
+@lean
+def classify(classes, tile, turn, shifts, values, start, stop):
+    """The classes of the sites from `start` to `stop`, in pass `turn`.
 
-
-@kernel
-def add_bytes(total, x):
-    for i in range(x.shape[0]):
-        total[i] += np.float32(x[i])
+    `values` is how many numbers of neighbours at 1 are possible.
+    """
+    x, first, joins = tile.x, tile.first, tile.joins
+    here, values = np.uint64(tile.margin), np.uint8(values)
+    for i in range(np.uint64(start), np.uint64(stop)):
+        classes[i] = first[turn, i] + x[here + i] * values
+    for axis in range(shifts.shape[0]):
+        near, far = np.uint64(shifts[axis, 0]), np.uint64(shifts[axis, 1])
+        for i in range(np.uint64(start), np.uint64(stop)):
+            at, joined = here + i, joins[axis, i]
+            ones = (x[at - near] & joined) + (x[at + near] & (joined >> 1))
+            ones += (x[at + far] & (joined >> 2)) + (x[at - far] & (joined >> 3))
+            classes[i] += ones
 
 
 @kernel

@@ -13,11 +13,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Generator
 
-from latticework.samplers.compiled.jit import inlined, kernel
+from latticework.samplers.compiled.jit import inlined, kernel, lean
 
 MULTIPLIER_0, MULTIPLIER_2 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
-WEYL_0, WEYL_1 = np.uint32(0x9E3779B9), np.uint32(0xBB67AE85)
-HALF = np.uint64(32)
+WEYL_0, WEYL_1 = np.uint64(0x9E3779B9), np.uint64(0xBB67AE85)
+HALF, LOW = np.uint64(32), np.uint64(0xFFFFFFFF)
 ROUNDS = 10
 SCALE = 2.0**-32
 SHARED = np.uint32(0xFFFFFFFF)  # in place of a chain: numbers that all chains share
@@ -32,19 +32,17 @@ def step_keys(steps: int, rng: Generator) -> NDArray[np.int64]:
 
 @inlined
 def philox(c0, c1, c2, key):
-    """Four words for the counter (c0, c1, c2, 0)."""
-    c3 = np.uint32(0)
-    k0, k1 = np.uint32(key), np.uint32(key >> HALF)
+    """Four words for the counter (c0, c1, c2, 0).
+
+    Words are computed in the lower halves of 64 bits: every vector unit multiplies those.
+    """
+    c0, c1, c2, c3 = np.uint64(c0), np.uint64(c1), np.uint64(c2), np.uint64(0)
+    k0, k1 = key & LOW, key >> HALF
     for _ in range(ROUNDS):
-        p0, p2 = MULTIPLIER_0 * np.uint64(c0), MULTIPLIER_2 * np.uint64(c2)
-        c0, c1, c2, c3 = (
-            np.uint32(p2 >> HALF) ^ c1 ^ k0,
-            np.uint32(p2),
-            np.uint32(p0 >> HALF) ^ c3 ^ k1,
-            np.uint32(p0),
-        )
-        k0, k1 = np.uint32(k0 + WEYL_0), np.uint32(k1 + WEYL_1)
-    return c0, c1, c2, c3
+        p0, p2 = MULTIPLIER_0 * c0, MULTIPLIER_2 * c2
+        c0, c1, c2, c3 = (p2 >> HALF) ^ c1 ^ k0, p2 & LOW, (p0 >> HALF) ^ c3 ^ k1, p0 & LOW
+        k0, k1 = (k0 + WEYL_0) & LOW, (k1 + WEYL_1) & LOW
+    return np.uint32(c0), np.uint32(c1), np.uint32(c2), np.uint32(c3)
 
 
 @kernel
@@ -78,6 +76,19 @@ def fill_steps(out, keys, chain, stream):
     for t in range(keys.shape[0]):
         a, b, c, d = philox(np.uint32(0), chain, stream, np.uint64(keys[t]))
         out[0, t], out[1, t], out[2, t], out[3, t] = a, b, c, d
+
+
+@lean
+def fill_lanes(out, keys, counters, lanes, stream):
+    """Two words of 64 bits a lane: `out` `[2 * lanes]`, each lane with its own key and counter.
+
+    `counters` hold the index in their lower half and the chain in the upper one.
+    """
+    stream = np.uint32(stream)
+    for j in range(lanes):
+        a, b, c, d = philox(counters[j] & LOW, counters[j] >> HALF, stream, keys[j])
+        out[2 * j] = np.uint64(a) | (np.uint64(b) << HALF)
+        out[2 * j + 1] = np.uint64(c) | (np.uint64(d) << HALF)
 
 
 @inlined

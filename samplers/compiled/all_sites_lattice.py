@@ -1,0 +1,343 @@
+"""Steps that decide about every site, on lattices with one coupling.
+
+A step makes one pass or more over the sites. In a pass, some sites flip independently, with
+probabilities that depend on their class only (`compiled.lattice`) and are read from tables. A sweep
+has a pass for each colour of the lattice; proposals that flip all sites have a single pass, after
+which the whole step may be rejected. `samplers.compiled.langevin_lattice`, `dlmc` and `sweep` fill
+the tables.
+"""
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from latticework.models.forms import LatticeForm
+from latticework.samplers.compiled.decisions import (
+    BYTES,
+    FEW,
+    GROUP,
+    LANE,
+    break_ties,
+    compare,
+    find_ties,
+    find_words,
+    key_lanes,
+    look_up,
+    look_up_few,
+    number_lanes,
+    split,
+    ties_of,
+)
+from latticework.samplers.compiled.jit import kernel, lean, over_chains, reordered
+from latticework.samplers.compiled.lattice import ALONE, BLOCK, classify, copy_bytes, tile_of
+from latticework.samplers.compiled.philox import AHEAD, HALF, fill_lanes, unit
+from latticework.samplers.compiled.twin import Position, Sums, Twin
+
+Bytes = NDArray[np.uint8]
+Words = NDArray[np.uint64]
+LONGEST = 255  # steps whose sums of zeros and ones fit into a byte
+
+
+class Tables(NamedTuple):
+    """What a step reads for each class of sites.
+
+    Site i of kind k has the classes from `base[i] + first[., i]` on. These are bytes, so `base` is
+    0 only if there are few classes.
+    """
+
+    values: int  # numbers of neighbours at 1
+    few: bool
+    first: NDArray[np.uint8]  # [passes, sites]; ALONE for the sites of other passes
+    base: NDArray[np.uint64]  # [sites]
+    limit: NDArray[np.uint8]  # [classes], of the probability of a flip, as by `decisions.split`
+    fraction: NDArray[np.uint64]  # [classes]
+    softplus: NDArray[np.float64]  # [classes], log(1 + exp(logit of the flip))
+    excess: NDArray[np.float64]  # [classes], logit - gain / 2; empty if it is a constant
+
+
+def gains_of(odds: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The gain of a flip, `[kinds, value, neighbours at 1]`, from the log-odds of each kind."""
+    return np.stack((odds, -odds), 1)
+
+
+def tables_of(
+    kind: NDArray,
+    logits: NDArray[np.float64],
+    excess: NDArray[np.float64],
+    passes: NDArray[np.integer] | None = None,
+) -> Tables:
+    """The tables for the flips with these `logits`, `[kinds, value, neighbours at 1]`.
+
+    `passes` `[sites]` numbers the pass of each site; by default there is one.
+    """
+    passes = np.zeros_like(kind) if passes is None else passes
+    start = kind * logits[0].size
+    few = logits.size <= FEW
+    first = np.where(passes == np.arange(passes.max() + 1)[:, None], start if few else 0, ALONE)
+    limit, fraction = split(np.exp(-np.logaddexp(0, -logits.ravel())))
+    return Tables(
+        values=logits.shape[2],
+        few=few,
+        first=first.astype(np.uint8),
+        base=(0 * start if few else start).astype(np.uint64),
+        limit=np.pad(limit, (0, -len(limit) % GROUP)),
+        fraction=fraction,
+        softplus=np.logaddexp(0, logits).ravel(),
+        excess=excess.ravel(),
+    )
+
+
+@dataclass(frozen=True)
+class AllSitesLatticeTwin(Twin):
+    adjusted = False  # whether a step may be rejected
+
+    def start(self, x: Tensor, form: LatticeForm) -> Position:
+        self.tables(form)  # checks the settings
+        return Position(x)
+
+    @abstractmethod
+    def tables(self, form: LatticeForm) -> Tables:
+        """What the kernel reads."""
+
+    def run(
+        self, state: Position, form: LatticeForm, keys: NDArray[np.int64], sums: Sums
+    ) -> Position:
+        x, tables = state.x.numpy(), self.tables(form)
+        work, lattice = 0.5 * x.size * len(keys), (form.shifts, form.joins)
+        over_chains(flip_all, len(x), work, self.adjusted, *lattice, tables, x, keys, sums)
+        return state
+
+
+class Work(NamedTuple):
+    """What a step writes: bytes `[size of the tile]`, and the same memory in words of eight."""
+
+    now: Bytes  # states, inside of `Tile.x`
+    flips: Bytes
+    classes: Bytes  # of the present states
+    proposed: Bytes  # classes of the proposed states
+    limit: Bytes
+    flipped: Bytes  # sums of flips since they were last added to `Sums`
+    seen: Bytes  # sums of states
+    drawn: Bytes  # random bytes of a block, or of several steps of a small tile
+    now_words: Words
+    flip_words: Words
+    class_words: Words
+    proposed_words: Words
+    flipped_words: Words
+    seen_words: Words
+    drawn_words: Words
+    keys: Words  # [lanes], of Philox, which fill `drawn`
+    counters: Words
+    totals: NDArray[np.float64]  # [chains], sum of `Tables.softplus` at the present states
+
+
+@kernel
+def work_of(tile, ahead):
+    size, block = tile.size, min(tile.size, BLOCK)
+    now = tile.x[tile.margin : tile.margin + size].view(np.uint64)
+    flips, classes, proposed = words_of(size), words_of(size), words_of(size)
+    limit, flipped, seen = words_of(size), words_of(size), words_of(size)
+    drawn = np.empty(ahead * block // 8, np.uint64)
+    keys = np.empty(ahead * block // LANE, np.uint64)
+    counters = np.empty(ahead * size // LANE, np.uint64)
+    return Work(
+        now.view(np.uint8),
+        flips.view(np.uint8),
+        classes.view(np.uint8),
+        proposed.view(np.uint8),
+        limit.view(np.uint8),
+        flipped.view(np.uint8),
+        seen.view(np.uint8),
+        drawn.view(np.uint8),
+        now,
+        flips,
+        classes,
+        proposed,
+        flipped,
+        seen,
+        drawn,
+        keys,
+        counters,
+        np.empty(max(1, size // tile.row)),
+    )
+
+
+@kernel
+def words_of(size):
+    return np.zeros(size // 8, np.uint64)
+
+
+@kernel
+def flip_all(first, last, adjusted, shifts, joins, tables, x, keys, sums):
+    """Advance the chains `first <= c < last`, as many together as a tile holds."""
+    sites, steps = x.shape[1], keys.shape[0]
+    total, trace, accepted, changed = sums.total, sums.trace, sums.accept, sums.changed
+    tile = tile_of(sites, last - first, tables.first, shifts, joins)
+    size, row, rows = tile.size, tile.row, max(1, tile.size // tile.row)
+    ahead = max(1, min(AHEAD, BLOCK // size))
+    work, ties = work_of(tile, ahead), ties_of(size)
+    now, seen, now_words = work.now, work.seen_words, work.now_words
+    for start in range(first, last, rows):
+        chains = min(rows, last - start)
+        load(now, row, x, start, chains)
+        number_lanes(work.counters, row, size, start)
+        for t in range(steps):
+            if t % ahead == 0:
+                draw_ahead(work, size, keys, t, ahead)
+            at = t % ahead * size
+            if adjusted:
+                if t == 0:
+                    classify_all(work.classes, tile, 0, shifts, tables.values)
+                    add_tables(work.totals, tables, work.classes, row)
+                decide(work, ties, tile, tables, start, keys[t], at)
+                classify_all(work.proposed, tile, 0, shifts, tables.values)
+                # The acceptance words are the ends of the rows, in the last block.
+                ends = at - (size - 1) // BLOCK * BLOCK
+                judge(work, tables, row, ends, accepted[start : start + chains])
+            else:
+                for turn in range(tables.first.shape[0]):
+                    classify_all(work.classes, tile, turn, shifts, tables.values)
+                    decide(work, ties, tile, tables, start, keys[t], at)
+            if total.shape[0]:
+                add_words(seen, now_words)
+            if (t + 1) % LONGEST == 0 or t == steps - 1:
+                flush(changed, total, work, row, start, chains)
+            if t >= steps - trace.shape[0]:
+                for r in range(min(chains, trace.shape[1] - start)):
+                    state = now[r * row : r * row + sites]
+                    copy_bytes(trace[t - (steps - trace.shape[0]), start + r], state)
+        if not adjusted:
+            accepted[start : start + chains] += steps
+        store(x, start, chains, now, row)
+
+
+@lean
+def draw_ahead(work, size, keys, t, ahead):
+    """The keys of the steps from `t` on; also their bytes, if the tile is one block."""
+    key_lanes(work.keys, keys, t, ahead)
+    if size <= BLOCK:
+        fill_lanes(work.drawn_words, work.keys, work.counters, work.keys.shape[0], BYTES)
+
+
+@lean
+def classify_all(classes, tile, turn, shifts, values):
+    for start in range(0, tile.size, BLOCK):
+        classify(classes, tile, turn, shifts, values, start, min(start + BLOCK, tile.size))
+
+
+@lean
+def decide(work, ties, tile, tables, chain, key, at):
+    """Flip the sites, block by block. The bytes of a tile of one block are drawn, from `at` on."""
+    flips, classes, limit, size, row = work.flips, work.classes, work.limit, tile.size, tile.row
+    for start in range(0, size, BLOCK):
+        stop = min(start + BLOCK, size)
+        if size > BLOCK:
+            counters, lanes = work.counters[start // LANE :], (stop - start) // LANE
+            fill_lanes(work.drawn_words, work.keys, counters, lanes, BYTES)
+        if tables.few:
+            look_up_few(limit, tables.limit, classes, start, stop)
+        else:
+            look_up(limit, tables.limit, tables.base, classes, row, start, stop)
+        compare(flips, limit, work.drawn, start, stop, at)
+        hits = find_words(ties.found, work.flip_words, start, stop)
+        if hits:
+            count = find_ties(ties, flips, hits, classes)
+            break_ties(ties, count, flips, classes, tables, row, chain, key)
+    apply(work.now_words, work.flipped_words, work.flip_words)
+
+
+@lean
+def judge(work, tables, row, ends, accepted):
+    """Accept the proposals of some chains or take them back.
+
+    The target is quadratic, so log pi(y) - log pi(x) is half the sum over the flips of the gain at
+    x minus that at y. It cancels against the halved gains in logits.
+    """
+    for r in range(accepted.shape[0]):
+        start, stop = r * row, (r + 1) * row
+        normaliser = table_sum(tables.softplus, tables.base, work.proposed, start)
+        log_ratio = work.totals[r] - normaliser
+        if tables.excess.shape[0]:
+            log_ratio += change(tables, work.proposed, work.classes, work.flips, start)
+        probability = np.exp(min(log_ratio, 0.0))
+        accepted[r] += probability
+        words = range(np.uint64(start // 8), np.uint64(stop // 8))
+        if unit(work.drawn_words[(ends + stop) // 8 - 1] >> HALF) < probability:
+            work.totals[r] = normaliser
+            for j in words:
+                work.class_words[j] = work.proposed_words[j]
+        else:
+            for j in words:
+                work.now_words[j] ^= work.flip_words[j]
+                work.flipped_words[j] -= work.flip_words[j]
+
+
+@lean
+def load(here, row, x, start, chains):
+    for r in range(chains):
+        for i in range(x.shape[1]):
+            here[r * row + i] = np.uint8(x[start + r, i])
+
+
+@lean
+def store(x, start, chains, here, row):
+    for r in range(chains):
+        for i in range(x.shape[1]):
+            x[start + r, i] = here[r * row + i]
+
+
+@lean
+def apply(x, flipped, flips):
+    for j in range(flips.shape[0]):
+        x[j] ^= flips[j]
+        flipped[j] += flips[j]
+
+
+@lean
+def add_words(total, x):
+    for j in range(x.shape[0]):
+        total[j] += x[j]
+
+
+@lean
+def add_tables(totals, tables, classes, row):
+    for r in range(totals.shape[0]):
+        totals[r] = table_sum(tables.softplus, tables.base, classes, r * row)
+
+
+@reordered
+def table_sum(table, base, classes, start):
+    """The sum of `table` over the sites of the row that begins at `start`."""
+    total, start = 0.0, np.uint64(start)
+    for i in range(np.uint64(base.shape[0])):
+        total += table[base[i] + np.uint64(classes[start + i])]
+    return total
+
+
+@lean
+def change(tables, new, old, flips, start):
+    """The sum of `excess` over the sites that flip, at the new classes minus at the old ones."""
+    table, base = tables.excess, tables.base
+    total, start = 0.0, np.uint64(start)
+    for i in range(np.uint64(base.shape[0])):
+        after, before = base[i] + np.uint64(new[start + i]), base[i] + np.uint64(old[start + i])
+        total += flips[start + i] * (table[after] - table[before])
+    return total
+
+
+@lean
+def flush(changed, total, work, row, start, chains):
+    """Add the bytes to the sums, and set them to 0."""
+    flipped, seen = work.flipped, work.seen
+    for r in range(chains):
+        for i in range(r * row, (r + 1) * row):
+            changed[start + r] += flipped[i]
+        if total.shape[0]:
+            for i in range(total.shape[1]):
+                total[start + r, i] += np.float32(seen[r * row + i])
+    flipped[:] = 0
+    seen[:] = 0
