@@ -83,7 +83,7 @@ def tables_of(
         values=logits.shape[2],
         few=few,
         first=first.astype(np.uint8),
-        base=(0 * start if few else start).astype(np.uint64),
+        base=np.zeros(len(kind), np.uint64) if few else start.astype(np.uint64),
         limit=np.pad(limit, (0, -len(limit) % GROUP)),
         fraction=fraction,
         softplus=np.logaddexp(0, logits).ravel(),
