@@ -255,6 +255,7 @@ def test_a_search_without_a_number_of_runs_counts_them(tmp_path):
         ([Estimate(1, 0.1, 5), Estimate(2, 0.1, 5)], "higher", ["", BEST]),
         ([Estimate(1, 0.1, 5), Estimate(2, 0.1, 5)], "lower", [BEST, ""]),
         ([Estimate(1, 0.1, 5), Estimate(1.05, 0.1, 5)], "lower", [BEST, TIE]),
+        ([Estimate(1, 0.1, 5), Estimate(1.2, 0.1, 5)], "lower", [BEST, ""]),  # standard errors
         ([Estimate(1, 0.1), Estimate(1.3, 0.1)], "lower", [BEST, ""]),  # z = 2.1
         ([Estimate(1, 0.1), Estimate(1.27, 0.1)], "lower", [BEST, TIE]),  # z = 1.9
         ([Estimate(1, 0.1, 2), Estimate(1.3, 0.1, 2)], "lower", [BEST, TIE]),  # 2 degrees
