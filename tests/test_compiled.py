@@ -11,6 +11,7 @@ from test_kernels import counts, exact_law, invariance, largest_z, run, start, s
 from torch import Generator
 
 from latticework.samplers.compiled.choose import twin_of
+from latticework.samplers.compiled.jit import SHORT
 from latticework.samplers.compiled.twin import NoTwinError
 
 
@@ -103,7 +104,7 @@ def test_threads_change_nothing(row: Row, compiled: Row, target: Target, monkeyp
     results = []
     for threads in (1, 2):
         monkeypatch.setattr(torch, "get_num_threads", lambda threads=threads: threads)
-        state, rng = start(compiled, target, chains=11)
+        state, rng = start(compiled, target, chains=2 * SHORT + 3)
         state, _ = compiled.sampler.advance(state, target.model, rng, 20)
         results.append(leaves(state))
     assert all(map(torch.equal, *results))

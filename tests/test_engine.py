@@ -168,6 +168,14 @@ def test_ranges_cover_all_chains_once(monkeypatch):
     assert seen == [(0, 10)]
 
 
+def test_a_thread_gets_the_fewest_chains_that_pay(monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    seen = []
+    for chains in (15, 16):
+        jit.over_chains(lambda first, last: seen.append((first, last)), chains, 1e9, fewest=8)
+    assert sorted(seen) == [(0, 8), (0, 15), (8, 16)]
+
+
 def test_an_error_in_a_thread_is_raised(monkeypatch):
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
 

@@ -13,6 +13,7 @@ SETTINGS = OmegaConf.to_container(OmegaConf.load(FILE).settings)["values"]
 configuration = functools.cache(lambda words: composed(*words.split()))
 OURS = (
     "Tuned by task=tune",
+    "Tuned by adapt=",
     "Chosen for",
     "Not in the paper",
     "The paper does not state it",

@@ -32,7 +32,7 @@ from latticework.samplers.compiled.decisions import (
     split,
     ties_of,
 )
-from latticework.samplers.compiled.jit import kernel, lean, over_chains, reordered
+from latticework.samplers.compiled.jit import SHORT, kernel, lean, over_chains, reordered
 from latticework.samplers.compiled.lattice import ALONE, BLOCK, classify, copy_bytes, tile_of
 from latticework.samplers.compiled.philox import AHEAD, HALF, fill_lanes, unit
 from latticework.samplers.compiled.twin import Position, Sums, Twin
@@ -108,7 +108,8 @@ class AllSitesLatticeTwin(Twin):
     ) -> Position:
         x, tables = state.x.numpy(), self.tables(form)
         work, lattice = 0.5 * x.size * len(keys), (form.shifts, form.joins)
-        over_chains(flip_all, len(x), work, self.adjusted, *lattice, tables, x, keys, sums)
+        args = self.adjusted, *lattice, tables, x, keys, sums
+        over_chains(flip_all, len(x), work, *args, fewest=SHORT if x.shape[1] < BLOCK else 1)
         return state
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from latticework.models.forms import LatticeForm
-from latticework.samplers.compiled.jit import inlined, kernel, over_chains
+from latticework.samplers.compiled.jit import SHORT, inlined, kernel, over_chains
 from latticework.samplers.compiled.lattice import copy_bytes
 from latticework.samplers.compiled.philox import AHEAD, fill_steps, unit
 from latticework.samplers.compiled.tally import finish, fresh, leave
@@ -53,9 +53,8 @@ class LatticeFlipTwin(Twin):
         weights = np.exp(np.stack((odds, -odds), 1) / 2).ravel()
         lattice = form.neighbours, form.degree, odds.shape[1], weights
         arrays = [part.numpy() for part in state]
-        over_chains(
-            flip, len(state.x), 50.0 * len(state.x) * len(keys), *lattice, *arrays, keys, sums
-        )
+        chains, args = len(state.x), (*lattice, *arrays, keys, sums)
+        over_chains(flip, chains, 50.0 * chains * len(keys), *args, fewest=SHORT)
         return state
 
 

@@ -11,7 +11,7 @@ from latticework.models.base import EnergyModel
 from latticework.models.forms import Form, LatticeForm, PairForm, RBMForm
 from latticework.samplers.blocks import Memory
 from latticework.samplers.compiled.gibbs_rbm import gibbs_rbm
-from latticework.samplers.compiled.jit import kernel, over_chains
+from latticework.samplers.compiled.jit import SHORT, kernel, over_chains
 from latticework.samplers.compiled.philox import AHEAD, fill_ahead, thresholds, unit
 from latticework.samplers.compiled.scans import next_blocks, start_scan
 from latticework.samplers.compiled.sites import BINARY, bounds, flip, memory_of, probability
@@ -55,7 +55,8 @@ class GibbsTwin(SitesTwin):
         work = len(x) * len(keys) * (10.0 + memory.shape[1])
         if isinstance(form, LatticeForm):
             lattice = (form.neighbours, form.degree, form.kind, thresholds(form.high))
-            over_chains(gibbs_lattice, len(x), work, x, *lattice, keys, sites, sums)
+            args = x, *lattice, keys, sites, sums
+            over_chains(gibbs_lattice, len(x), work, *args, fewest=SHORT)
         elif isinstance(form, RBMForm):
             over_chains(gibbs_rbm, len(x), work, *form, x, memory, keys, sites, sums)
         else:

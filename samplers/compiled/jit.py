@@ -24,6 +24,7 @@ from numba.core import event
 
 log = logging.getLogger(__name__)
 ALONE = 50_000.0  # nanoseconds of work below which a second thread costs more than it saves
+SHORT = 8  # chains of a thread, where a step of a chain is short: `over_chains`
 # Sums may be reordered, so that they use vector registers. NaN and infinities keep their meaning.
 REORDERED = frozenset({"reassoc", "contract", "nsz", "arcp"})
 
@@ -117,12 +118,18 @@ def _forget() -> None:
 os.register_at_fork(after_in_child=_forget)
 
 
-def over_chains(run: Callable, chains: int, nanoseconds: float, *args: Any) -> None:
+def over_chains(
+    run: Callable, chains: int, nanoseconds: float, *args: Any, fewest: int = 1
+) -> None:
     """Call `run(first, last, *args)` for ranges of chains, on PyTorch's number of threads.
 
-    `nanoseconds` is a rough estimate of the work. Little work stays on one thread.
+    `nanoseconds` is a rough estimate of the work. Little work stays on one thread. A thread gets at
+    least `fewest` chains. Sums of neighbouring chains share cache lines, and two threads that write
+    to one line wait for each other. Where a step takes less than a microsecond, that costs more
+    than a second thread saves.
     """
-    threads = min(torch.get_num_threads(), chains, max(1, int(nanoseconds / ALONE)))
+    most = min(max(1, chains // fewest), max(1, int(nanoseconds / ALONE)))
+    threads = min(torch.get_num_threads(), most)
     ends = [chains * i // threads for i in range(threads + 1)]
     _share([partial(run, *ends[i : i + 2], *args) for i in range(threads)], threads)
 

@@ -47,7 +47,10 @@ def layers(form: RBMForm) -> Layers:
 
 
 def chunk_size(form: RBMForm) -> int:
-    """The number of chains whose products are made together."""
+    """The number of chains whose products are made together.
+
+    Half as many are up to 15 % slower on one thread, and let two threads share 100 chains.
+    """
     return max(16, CHUNK // sum(form.weight.shape))
 
 
