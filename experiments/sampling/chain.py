@@ -214,7 +214,7 @@ class Call:
     """An outermost call of a method of WHOLE or LOCAL."""
 
     name: str
-    words: tuple[Any, ...]  # its arguments; only their shapes last
+    words: tuple[Any, ...]  # its arguments; later calls may overwrite their values
     rows: int = 0  # states that `forward` evaluated, in it or in calls that it made
 
     @property
