@@ -13,8 +13,13 @@ from latticework.experiments.results.record import load_all
 CONF = Path(__file__).resolve().parent.parent / "conf"
 resolvers.register(CONF)
 
-# A part of a sweep that shows all of its figures; `benchmark` runs all samplers by the same task.
-PART = {"benchmark_scaling": ("sampler=dmala,random_walk,hamming_ball",)}
+# A part of a sweep that shows all of its figures and tables. The rest is run elsewhere: all samplers
+# by `benchmark`, all trainings by `rates_models`, whose data are quicker to read.
+PART = {
+    "benchmark_scaling": ("sampler=dmala,random_walk,hamming_ball",),
+    "rates_models_mnist": ("negatives=cd,fpcd",),
+    "rates_models_reviews": ("negatives=cd,fpcd",),
+}
 
 
 @pytest.mark.parametrize("name", sorted(file.stem for file in CONF.glob("experiment/*.yaml")))
