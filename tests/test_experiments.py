@@ -13,8 +13,8 @@ from latticework.experiments.results.record import load_all
 CONF = Path(__file__).resolve().parent.parent / "conf"
 resolvers.register(CONF)
 
-# A part of a sweep that shows all of its figures and tables. The rest is run elsewhere: all samplers
-# by `benchmark`, all trainings by `rates_models`, whose data are quicker to read.
+# A part of a sweep that shows all of its figures and tables. The rest runs elsewhere: the samplers
+# by `benchmark`, the trainings by `rates_models`, whose data are quicker to read.
 PART = {
     "benchmark_scaling": ("sampler=dmala,random_walk,hamming_ball",),
     "rates_models_mnist": ("negatives=cd,fpcd",),
