@@ -18,7 +18,7 @@ from latticework.experiments.report.sweeps import declared, exists
 from latticework.experiments.results.grouping import once
 from latticework.experiments.results.record import BUNDLES, Record, load_all
 
-SCALES = ("paper", "quick", "smoke")  # the best first
+SCALES = ("paper", "cpu", "quick", "smoke")  # the best first
 
 
 @dataclass(frozen=True)
