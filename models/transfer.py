@@ -8,7 +8,8 @@ Cut across its longest axis, the lattice is a chain of L layers r_1 .. r_L, each
     periodic   Z = trace( D_1 K D_2 K ... K D_L K )  K(r, r') = exp(2 a r'r'), two layers
 
 A lattice of 2^25 states then costs a few products of 32 x 32 matrices. The mean of s is the
-gradient of log Z with respect to b, computed by autograd.
+gradient of log Z with respect to b, computed by autograd. Without a coupling, sites are independent
+and the lattice may have any size.
 """
 
 import math
@@ -27,8 +28,8 @@ def log_z_and_mean(
 ) -> tuple[Tensor, Tensor]:
     """The exact log Z (scalar) and the mean of x = (1 + s) / 2 `[sites]`, both float64.
 
-    `bias` is `[sites]` in row-major order. Raises ValueError when a layer across the longest axis
-    has more than 10 sites.
+    `bias` is `[sites]` in row-major order. Raises ValueError when sites are coupled and a layer
+    across the longest axis has more than 10 of them.
     """
     with torch.enable_grad():
         bias = bias.detach().double().requires_grad_()
@@ -39,6 +40,8 @@ def log_z_and_mean(
 
 def log_z(shape: tuple[int, ...], coupling: float, bias: Tensor, periodic: bool) -> Tensor:
     """The exact log Z as a differentiable function of the bias `[sites]`, float64."""
+    if coupling == 0:
+        return torch.logaddexp(bias, -bias).sum()
     axis = max(range(len(shape)), key=lambda a: shape[a])
     length, layer = shape[axis], (*shape[:axis], *shape[axis + 1 :])
     if math.prod(layer) > LARGEST_LAYER:

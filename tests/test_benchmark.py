@@ -1,6 +1,8 @@
 """The benchmark: its cells, ranks and guard on made-up records, and its task on small targets."""
 
 import math
+from ast import literal_eval
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ import torch
 from command import command_line
 from fakes import measured
 from hydra import compose, initialize_config_dir
+from hydra.utils import instantiate
 from test_configs import CONF, names
 
 from latticework.experiments.figures.benchmark import errors, heat_map, scaling
@@ -255,3 +258,18 @@ def test_targets_and_samplers_of_the_sweep_are_options(experiment, scale):
     listed = {key: {w.strip() for w in params[key].split(",")} for key in ("target", "sampler")}
     for group, chosen in listed.items():
         assert chosen <= set(names(group))
+
+
+@pytest.mark.parametrize("target", ["product", "ising_warm"])
+@pytest.mark.parametrize("scale", ["paper", "quick"])
+def test_the_truth_is_known_at_every_size(target, scale):
+    words = ["experiment=benchmark_scaling", f"scale={scale}", f"target={target}"]
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        config = compose("config", words, return_hydra_config=True)
+        shapes = literal_eval(config.hydra.sweeper.params["model.shape"])
+        assert len(shapes) >= 3
+        for shape in shapes:
+            one = compose("config", [*words, f"model.shape={shape}"])
+            model = instantiate(one.model)
+            truth = instantiate(one.task.truth)(model=model, run=SimpleNamespace(device="cpu"))
+            assert truth.mean.shape == (math.prod(shape),)

@@ -65,6 +65,13 @@ def test_log_z_differentiates_to_the_mean():
     torch.testing.assert_close(2 * exact(model).mean - 1, slopes, rtol=0, atol=1e-6)
 
 
+def test_without_coupling_a_lattice_of_any_size_is_exact():
+    """Independent sites: log Z is a sum, and E[x] = sigmoid(2 b)."""
+    small, large = exact(lattice((3, 4), True, 0.0)), exact(lattice((16, 16), True, 0.0))
+    assert small.log_z.item() == pytest.approx(brute_force(lattice((3, 4), True, 0.0))[0])
+    torch.testing.assert_close(large.mean, (2 * lattice((16, 16), True).bias.double()).sigmoid())
+
+
 @pytest.mark.parametrize("coupling", [-3.0, 3.0])
 def test_strong_coupling_stays_finite(coupling):
     """Z of 64 sites at coupling 3 is beyond float64."""
