@@ -33,11 +33,13 @@ from latticework.experiments.tables.benchmark import (
     winners,
 )
 from latticework.experiments.tasks import benchmark
-from latticework.experiments.tuning.course import Stint
+from latticework.experiments.tuning.course import Course, Stint, quality
 from latticework.experiments.tuning.space import from_numbers, numbers
 from latticework.models.ising import Lattice
 from latticework.models.potts import LatticePotts
+from latticework.samplers.dlmc import DLMC
 from latticework.samplers.gwg import GWG
+from latticework.samplers.langevin import DMALA
 from latticework.samplers.sweep import GibbsSweep
 
 SEEDS = range(3)
@@ -222,6 +224,20 @@ def test_fields_survive_their_storage_as_numbers():
     space = {"flips": {"low": 1, "high": 9}, "balance": {"choices": ["sqrt", "barker"]}}
     fields = {"flips": 4, "balance": "barker"}
     assert from_numbers(numbers(fields, space), GWG(), space) == fields
+
+
+def test_thinning_hides_no_effective_samples():
+    """DLMC for a long time draws independent sites afresh, so every step is an effective sample."""
+    course = Course(Lattice((3, 3), 0.0, 0.3), chains=4, kept=100)
+    stint, found = course.measured(DLMC(time=50.0), 2000, seed=0)
+    thinned = quality(stint.result)
+    assert stint.thin == 16
+    assert thinned.ess_median < 1.5 * 4 * 100
+    assert found.ess_median == pytest.approx(4 * 1600, rel=0.25)
+    assert found.ess_energy == pytest.approx(4 * 1600, rel=0.5)
+    assert found.r_hat == thinned.r_hat
+    slow = course.measured(DMALA(step_size=0.05), 2000, seed=0)
+    assert slow[1] == quality(slow[0].result)  # the draws are dense enough
 
 
 WORDS = ("experiment=benchmark", "scale=smoke", "target=sk_16", "task.chains=4")

@@ -31,7 +31,6 @@ from latticework.experiments.tuning.course import (
     Course,
     Stint,
     fitted,
-    quality,
 )
 from latticework.experiments.tuning.space import Space, from_numbers, numbers, replaced, spaces
 from latticework.models.base import EnergyModel
@@ -76,11 +75,11 @@ def benchmark(
         absent(run, f"the budget allows {steps} steps, too few to judge")
         return
     costs = {unit: course.cost(chosen, unit) for unit in ("evaluations", "seconds")}
-    stint = course.drawn(chosen, steps, run.rng("benchmark", "cpu").initial_seed() % 2**31)
+    seed = run.rng("benchmark", "cpu").initial_seed() % 2**31
+    stint, found = course.measured(chosen, steps, seed)
     for step, error in errors(stint, reference.mean, points):
         spent = {unit: step * cost for unit, cost in costs.items()}
         run.log(step, **spent, **error)
-    found = quality(stint.result)
     run.note(
         tuned=fields,
         steps=stint.steps,

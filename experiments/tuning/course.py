@@ -33,6 +33,7 @@ DIAGNOSED = 512  # sites that diagnostics read, at most
 PATTERNS = 1024  # joint values of a block that Gibbs evaluates, at most
 WARM_UP = 0.2  # the part of a run that is left out at its start
 TIMED = 0.05  # seconds of a block of steps whose time is taken, so that a call's own time is small
+CROWDED = 0.25  # effective samples for a draw, above which the steps between draws hold more
 TIE = 1e-6  # weight of the average site in a score
 Unit = Literal["seconds", "evaluations"]
 
@@ -80,6 +81,9 @@ class Quality(NamedTuple):
         return self.worst + TIE * self.ess_mean
 
 
+ESS = tuple(name for name in Quality._fields if name.startswith("ess"))
+
+
 @dataclass(frozen=True)
 class Stint:
     """The draws of a run, and all its steps."""
@@ -88,6 +92,11 @@ class Stint:
     burn_in: int
     thin: int
     steps: int  # with the burn-in
+
+    @property
+    def measuring(self) -> int:
+        """The steps after the burn-in."""
+        return self.steps - self.burn_in
 
 
 @dataclass(frozen=True)
@@ -156,18 +165,44 @@ class Course:
         steps = max(5, int(TIMED / about))
         return seconds_per_step(kernel, self.model, x, rng, steps=steps, blocks=5)
 
-    def drawn(self, sampler: Sampler, steps: int, seed: int) -> Stint:
-        """A run of at most `steps` steps from uniform states; its draws are evenly spaced."""
+    def measured(self, sampler: Sampler, steps: int, seed: int) -> tuple[Stint, Quality]:
+        """A run of at most `steps` steps and its diagnostics; those of an ESS count all its steps.
+
+        A run keeps few of its draws, and has at most about one effective sample for each. Where a
+        quantity comes near this, its ESS is that of a shorter run with finer thinning, which starts
+        at the last draws, times the ratio of their lengths.
+        """
+        stint = self.drawn(sampler, steps, seed)
+        found = quality(stint.result)
+        near, close, names = stint, found, set(ESS)
+        while near.thin > 1 and (names := crowded(close, near, names)):
+            fewer = math.ceil(self.kept * (near.thin // 4 or 1) / (1 - WARM_UP))
+            seed = (seed + 1) % 2**31
+            near = self.drawn(sampler, fewer, seed, near.result.draws[:, -1].contiguous())
+            close, longer = quality(near.result), stint.measuring / near.measuring
+            found = found._replace(**{name: longer * getattr(close, name) for name in names})
+        return stint, found
+
+    def drawn(
+        self, sampler: Sampler, steps: int, seed: int, x: torch.Tensor | None = None
+    ) -> Stint:
+        """A run of at most `steps` steps from `x`, or uniform states; draws are evenly spaced."""
         thin = max(1, int(steps * (1 - WARM_UP)) // self.kept)
         burn_in = (
             int(steps * WARM_UP) // thin * thin
         )  # so that a compiled kernel makes `thin` a call
         kept = (steps - burn_in) // thin * thin
         result = sample(
-            self.model, sampler, chains=self.chains, steps=kept, burn_in=burn_in, thin=thin,
+            self.model, sampler, x=x, chains=self.chains, steps=kept, burn_in=burn_in, thin=thin,
             seed=seed, engine=self.engine,
         )  # fmt: skip
         return Stint(result, burn_in, thin, burn_in + kept)
+
+
+def crowded(found: Quality, stint: Stint, names: set[str]) -> set[str]:
+    """Those of the ESS `names` that have more than CROWDED effective samples for a draw."""
+    chains, draws = stint.result.draws.shape[:2]
+    return {name for name in names if getattr(found, name) > CROWDED * chains * draws}
 
 
 def own(sampler: Sampler, space: Space) -> dict[str, Any]:

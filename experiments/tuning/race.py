@@ -102,18 +102,18 @@ class Race:
             note = f"the budget allows {steps} steps a run, too few to judge"
             return Entrant(name, chosen, fields, [], note=note)
         evaluations = course.cost(chosen, "evaluations") * self.chains
-        stints = [course.drawn(chosen, steps, seed) for seed in self.seeds]
+        runs = [course.measured(chosen, steps, seed) for seed in self.seeds]
         laps = [
             Lap(
                 seed,
                 stint.steps,
-                quality(stint.result).worst,
+                found.worst,
                 stint.result.seconds,
                 evaluations * stint.steps,
             )
-            for seed, stint in zip(self.seeds, stints, strict=True)
+            for seed, (stint, found) in zip(self.seeds, runs, strict=True)
         ]
-        r_hat = quality(*[stint.result for stint in stints]).r_hat
+        r_hat = quality(*[stint.result for stint, _ in runs]).r_hat
         return Entrant(name, chosen, fields, laps, r_hat)
 
 
