@@ -558,6 +558,7 @@ TABLE = [
     Row(GWG(4), ("binary", "dense_ising", "rbm"), gwg),
     Row(LocallyBalanced(), (*EVERY, "bayes_net"), locally_balanced),
     Row(RandomWalk(2), ("binary", "spins", "categorical", "ordinal", "lattice"), random_walk),
+    Row(RandomWalk(2), ("rbm", "ring", "dense_ising", "quadratic"), random_walk),
     Row(PAFS(1), INTEGER, pafs),
     Row(PAFS(2), (*FEW_SITES, "naturals", "ordinal", "lattice"), pafs),
     Row(PAFSWithReplacement(1), ("integers",), pafs_with_replacement),
