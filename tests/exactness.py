@@ -561,6 +561,7 @@ TABLE = [
     Row(RandomWalk(2), ("rbm", "ring", "dense_ising", "quadratic"), random_walk),
     Row(PAFS(1), INTEGER, pafs),
     Row(PAFS(2), (*FEW_SITES, "naturals", "ordinal", "lattice"), pafs),
+    Row(PAFS(2), ("ring", "dense_ising", "quadratic"), pafs),
     Row(PAFSWithReplacement(1), ("integers",), pafs_with_replacement),
     Row(PAFSWithReplacement(2), (*FEW_SITES, "ordinal", "dense_ising"), pafs_with_replacement),
     Row(DLMC(0.5), (*FEW_SITES, *INTEGER, "ordinal", "lattice", "dense_potts"), dlmc),

@@ -13,9 +13,10 @@ from latticework.models.domain import Binary
 from latticework.models.ising import DenseIsing, Lattice
 from latticework.models.quadratic import LogQuadratic
 from latticework.models.rbm import RBM
-from latticework.samplers.compiled import random_walk
+from latticework.samplers.compiled import path_auxiliary, random_walk
 from latticework.samplers.compiled.choose import twin_of
 from latticework.samplers.compiled.sites import memory_of
+from latticework.samplers.path_auxiliary import PAFS
 from latticework.samplers.random_walk import RandomWalk
 
 
@@ -113,3 +114,56 @@ def test_a_walk_never_flips_a_site_without_energy(model):
     assert (state.x != x).any(0).tolist() == [True, False, True, True, True, True]
     assert abs(sums.invalid.sum() / (200 * 60) - 1 / 6) < 0.02
     assert (sums.accept <= 60 - sums.invalid).all()
+
+
+# Paths in Plackett-Luce order.
+
+
+@pytest.mark.parametrize("name", ["lattice", "spins"])
+def test_weights_are_those_of_the_state(name):
+    """After many accepted and rejected paths."""
+    model = MODELS[name]
+    x = model.domain.uniform(20, Generator().manual_seed(2))
+    state, sums = advance(PAFS(5), model, x, 200)
+    assert (sums.accept < 190).all()
+    assert (state.x != x).any(0).all()
+    fresh = twin_of(PAFS(5), model).at(state.x, model)
+    exact = name == "lattice"  # nothing is incremented
+    tolerance = {"rtol": 0, "atol": 0} if exact else {"rtol": 1e-4, "atol": 1e-5}
+    for kept, computed in zip(state, fresh, strict=True):
+        torch.testing.assert_close(kept, computed, **tolerance)
+
+
+def test_totals_are_right_after_the_sites_that_carry_nearly_all_of_them():
+    """Numbers that a difference of two totals would lose."""
+    weights = np.exp(np.array([-300.0, 1, 0, 2, 250, -1, 0, 3, 600, 0, -600, 1]))
+    sums, path = weights.reshape(4, 3).sum(1), np.empty(12, np.int64)
+    before, taken, totals = weights.copy(), np.empty(12), np.empty(12)
+    words = np.arange(12, dtype=np.uint32) << np.uint32(28)
+    path_auxiliary.draw_path(weights, sums, words, path, taken, totals)
+    assert sorted(path) == list(range(12))
+    assert list(path[:2]) == [8, 4]
+    assert list(path[-2:]) == [0, 10]
+    left = [before[path[k:]].sum() for k in range(12)]
+    np.testing.assert_allclose(totals, left, rtol=1e-12)
+    np.testing.assert_array_equal(taken, before[path])
+    assert not weights.any()
+
+    path, kept = np.array([8, 10, 4, 0]), np.empty(4)
+    back = [np.log(np.delete(before, path[k + 1 :]).sum()) for k in range(4)]
+    weights, sums = before.copy(), before.reshape(4, 3).sum(1)
+    found = path_auxiliary.log_ratio_of(weights, sums, path, np.ones(4), np.empty(4), kept)
+    assert found == pytest.approx(-sum(back), rel=1e-12)
+    np.testing.assert_array_equal(weights, before)
+
+
+def test_weights_beyond_single_precision_order_the_path():
+    """Gains up to 1200; the first flips are certain, the others have moderate weights."""
+    bias = torch.tensor([600.0, 1.0, -400.0, 3.0, 0.0, -2.0, 2.0, -1.0])
+    model, chains = DenseIsing(torch.zeros(8, 8), bias), 20_000
+    x = (bias < 0).float().expand(chains, -1).contiguous()  # all sites would better flip
+    state, _ = advance(PAFS(3), model, x, 1)
+    eager, _ = PAFS(3).step(PAFS(3).at(x, model), model, Generator().manual_seed(3))
+    ours, theirs = (s.x.double().mean(0) for s in (state, eager))
+    error = ((ours * (1 - ours) + theirs * (1 - theirs)) / chains).sqrt() + 1e-6
+    assert ((ours - theirs).abs() / error).max() < 5

@@ -27,6 +27,7 @@ from latticework.samplers.gwg import GWG
 from latticework.samplers.hamming import HammingBall
 from latticework.samplers.langevin import DMALA, DULA
 from latticework.samplers.locally_balanced import LocallyBalanced
+from latticework.samplers.path_auxiliary import PAFS
 from latticework.samplers.random_walk import RandomWalk
 from latticework.samplers.swendsen_wang import SwendsenWang
 
@@ -65,6 +66,7 @@ CASES = [
     *[(SwendsenWang(), name, 4) for name in ("lattice", "potts")],
     *[(RandomWalk(3), name, 60) for name in ("lattice", "graph", "spins", "rbm")],
     *[(GWG(3), name, 40) for name in ("lattice", "graph", "spins")],
+    *[(PAFS(5), name, 20) for name in ("lattice", "graph", "spins")],
     *[(kind, name, 60) for kind in (GWG(), LocallyBalanced()) for name in ("potts", "dense potts")],
 ]
 
@@ -153,6 +155,7 @@ BROKEN = {
     ),
     "gradients 20 % off": (walk, "memory_of", _louder, RandomWalk(3), "graph", 60),
     "weights to the power 1.1": (SEVERAL, "table", _colder, GWG(3), "lattice", 40),
+    "weights of paths to the power 1.1": (SEVERAL, "table", _colder, PAFS(5), "lattice", 20),
     "a coupling 10 % off": (ONE_SITE, "tables", _with_less_coupling, GWG(), "potts", 60),
 }  # fmt: skip
 
