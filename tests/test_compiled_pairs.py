@@ -15,6 +15,7 @@ from latticework.samplers.compiled.choose import twin_of
 from latticework.samplers.compiled.gwg_several import distinct, draw_site
 from latticework.samplers.gwg import GWG
 from latticework.samplers.langevin import DMALA, DULA
+from latticework.samplers.path_auxiliary import PAFS
 from latticework.samplers.sums import Wanted
 
 LANGEVIN = [DULA(1.0), DMALA(1.0), DMALA(inf), DMALA(0.6, [0.5 + i / 30 for i in range(30)])]
@@ -47,14 +48,17 @@ def test_rows_and_matrix_product_agree(sampler, model, monkeypatch):
 
 
 BIAS = [0.2, nan, -0.1, 0.3, 0.0, 0.1]
-DENSE = DenseIsing(torch.zeros(6, 6), torch.tensor(BIAS))
+DENSE, ON_LATTICE = DenseIsing(torch.zeros(6, 6), torch.tensor(BIAS)), Lattice((6,), 0.1, BIAS)
 
 
 @pytest.mark.parametrize("small", [0, 256])
 @pytest.mark.parametrize(
     ("sampler", "model"),
-    [(DMALA(0.5), DENSE), (GWG(3), DENSE), (GWG(3), Lattice((6,), 0.1, BIAS))],
-    ids=["dmala", "gwg", "gwg on a lattice"],
+    [
+        (DMALA(0.5), DENSE),
+        *[(kind, model) for kind in (GWG(3), PAFS(2)) for model in (DENSE, ON_LATTICE)],
+    ],
+    ids=["dmala", "gwg", "gwg on a lattice", "pafs", "pafs on a lattice"],
 )
 def test_a_site_without_energy_stops_its_chain(sampler, model, small, monkeypatch):
     """A NaN bias: the ratio is NaN, so every proposal is rejected and counted."""

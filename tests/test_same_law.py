@@ -20,12 +20,15 @@ from latticework.models.rbm import RBM
 from latticework.samplers.base import Sampler
 from latticework.samplers.compiled import blocks, gwg_several, langevin_pair, langevin_potts
 from latticework.samplers.compiled import one_site_potts as one_site
+from latticework.samplers.compiled import random_walk as walk
 from latticework.samplers.compiled.choose import twin_of
 from latticework.samplers.gibbs import Gibbs
 from latticework.samplers.gwg import GWG
 from latticework.samplers.hamming import HammingBall
 from latticework.samplers.langevin import DMALA, DULA
 from latticework.samplers.locally_balanced import LocallyBalanced
+from latticework.samplers.path_auxiliary import PAFS
+from latticework.samplers.random_walk import RandomWalk
 from latticework.samplers.swendsen_wang import SwendsenWang
 
 CHAINS = 2000
@@ -61,7 +64,9 @@ CASES = [
     *[(DMALA(inf), name, 15) for name in ("spins", "potts")],
     (DMALA(0.6, PRECONDITIONER, 2), "spins", 15),
     *[(SwendsenWang(), name, 4) for name in ("lattice", "potts")],
+    *[(RandomWalk(3), name, 60) for name in ("lattice", "graph", "spins", "rbm")],
     *[(GWG(3), name, 40) for name in ("lattice", "graph", "spins")],
+    *[(PAFS(5), name, 20) for name in ("lattice", "graph", "spins")],
     *[(kind, name, 60) for kind in (GWG(), LocallyBalanced()) for name in ("potts", "dense potts")],
 ]
 
@@ -125,6 +130,10 @@ def _with_less_coupling(self: object, form: object) -> one_site.PottsTables:
     return tables._replace(near=tables.near**0.9)
 
 
+def _louder(form: object, x: Tensor) -> Tensor:
+    return MEMORY(form, x) * 1.2
+
+
 def _without_last_neighbour(form: object) -> object:
     form = BY_VALUE(form)
     form.neighbours[-1] = len(form.degree)
@@ -135,6 +144,7 @@ WHOLE_BALL = blocks.ball
 PAIRS, SEVERAL = langevin_pair.LangevinPairTwin, gwg_several.SeveralLatticeTwin
 ONE_SITE = one_site.OneSiteLatticeTwin
 PRICES, BY_VALUE = PAIRS.prices, langevin_potts.by_value
+MEMORY = walk.memory_of
 TABLE, TABLES = SEVERAL.table, ONE_SITE.tables
 BROKEN = {
     "a pattern left out": (blocks, "ball", _without_last_set, Gibbs(3), "lattice", 60),
@@ -143,7 +153,9 @@ BROKEN = {
     "a neighbour left out": (
         langevin_potts, "by_value", _without_last_neighbour, DMALA(0.3), "potts", 15
     ),
+    "gradients 20 % off": (walk, "memory_of", _louder, RandomWalk(3), "graph", 60),
     "weights to the power 1.1": (SEVERAL, "table", _colder, GWG(3), "lattice", 40),
+    "weights of paths to the power 1.1": (SEVERAL, "table", _colder, PAFS(5), "lattice", 20),
     "a coupling 10 % off": (ONE_SITE, "tables", _with_less_coupling, GWG(), "potts", 60),
 }  # fmt: skip
 

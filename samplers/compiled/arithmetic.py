@@ -30,6 +30,15 @@ def exp32(x):
 
 
 @inlined
+def wide_exp(x):
+    """exp(x) as a float64 with the relative error of `exp32`, for arguments up to +-700."""
+    x = min(max(x, F(-700.0)), F(700.0))
+    n = np.floor(x * LOG2_E + F(0.5))
+    power = np.int64((np.int64(n) + np.int64(1023)) << np.int64(52)).view(np.float64)
+    return np.float64(exp32(x - n * LN2_HIGH - n * LN2_LOW)) * power
+
+
+@inlined
 def sigmoid32(x):
     """1 / (1 + exp(-x))."""
     return F(1.0) / (F(1.0) + exp32(-x))

@@ -21,6 +21,8 @@ TWINS = {
     "latticework.samplers.langevin.DMALA": "langevin",
     "latticework.samplers.langevin.DULA": "langevin",
     "latticework.samplers.locally_balanced.LocallyBalanced": "gwg",
+    "latticework.samplers.path_auxiliary.PAFS": "path_auxiliary",
+    "latticework.samplers.random_walk.RandomWalk": "random_walk",
     "latticework.samplers.rates.RatesFPCD": "rates",
     "latticework.samplers.rates.RatesHerding": "rates",
     "latticework.samplers.rates.SamplePenalization": "rates",

@@ -1,0 +1,221 @@
+"""Random walk Metropolis on binary sites: the twin of `samplers.random_walk`.
+
+The change in log-probability of a whole path comes from x and the memory before it, so a rejected
+path leaves nothing to undo. Each accepted flip rounds the memory, so a chain computes its memory
+from scratch after as many flips as it has sites.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numba.extending import overload
+from numpy.typing import NDArray
+from torch import Tensor
+
+from latticework.models.forms import Form, LatticeForm, PairForm, RBMForm
+from latticework.samplers.compiled import gibbs_rbm
+from latticework.samplers.compiled.gwg_several import accepts
+from latticework.samplers.compiled.jit import SHORT, inlined, kernel, lean, over_chains
+from latticework.samplers.compiled.philox import AHEAD, fill, fill_steps, unit
+from latticework.samplers.compiled.sites import (
+    BINARY,
+    exponentials,
+    flip,
+    lattice_change,
+    lattice_flip,
+    memory_of,
+    other,
+    shift,
+    softplus_change,
+)
+from latticework.samplers.compiled.tally import finish, fresh, leave, record_chain
+from latticework.samplers.compiled.twin import Sums, Twin
+from latticework.samplers.random_walk import RandomWalk
+
+
+class SiteWalkState(NamedTuple):
+    x: Tensor  # [chains, sites]
+    memory: Tensor  # [chains, ...], of the form (`compiled.sites`)
+    flips: Tensor  # [chains], since the memory was computed from scratch
+
+
+@dataclass(frozen=True)
+class RandomWalkTwin(Twin):
+    def start(self, x: Tensor, form: LatticeForm | PairForm | RBMForm) -> SiteWalkState:
+        return SiteWalkState(x, memory_of(form, x), torch.zeros(len(x), dtype=torch.long))
+
+    def run(
+        self,
+        state: SiteWalkState,
+        form: LatticeForm | PairForm | RBMForm,
+        keys: NDArray[np.int64],
+        sums: Sums,
+    ) -> SiteWalkState:
+        chains, sites = state.x.shape
+        longest = min(2 * self.sampler.length - 1, sites)
+        hidden = len(form.hidden_bias) if isinstance(form, RBMForm) else 0
+        work = chains * len(keys) * (30.0 + longest * (10.0 + hidden))
+        arrays = [field.numpy() for field in state]
+        args = form, longest, hidden, *arrays, keys, sums
+        over_chains(walk, chains, work, *args, fewest=SHORT)
+        return state
+
+
+@kernel
+def walk(first, last, form, longest, hidden, x, memory, flips, keys, sums):
+    steps, sites, total, changed = keys.shape[0], x.shape[1], sums.total, sums.changed
+    words, more = np.empty((4, AHEAD), np.uint32), np.empty((longest + 1) // 4 * 4, np.uint32)
+    order, swapped = np.arange(sites), np.empty(longest, np.int64)
+    room = np.empty((2, hidden), np.float32)
+    since = fresh(sums, first, last, sites)
+    for c in range(first, last):
+        for t in range(steps):
+            now = t % AHEAD
+            if now == 0:
+                fill_steps(words, keys[t : t + AHEAD], c, 0)
+            number = 1 + np.int64(unit(words[0, now]) * longest)
+            if number > 2:
+                fill(more[: (number + 1) // 4 * 4], keys[t], c, 1)
+            for k in range(number):  # the first swaps of a shuffle, which are undone
+                word = words[2 + k, now] if k < 2 else more[k - 2]
+                swapped[k] = k + np.int64(unit(word) * (sites - k))
+                order[k], order[swapped[k]] = order[swapped[k]], order[k]
+            path = order[:number]
+            gain = path_change(form, x, memory, c, path, room)
+            if accepts(c, gain, unit(words[1, now]), sums.accept, sums.invalid):
+                changed[c] += number
+                for k in range(number):
+                    leave(total, since, first, c, path[k], x[c, path[k]], t)
+                path_flip(form, x, memory, c, path, room)
+                flips[c] += number
+                if flips[c] >= sites:
+                    renew(form, x, memory, c)
+                    flips[c] = 0
+            for k in range(number - 1, -1, -1):
+                order[k], order[swapped[k]] = order[swapped[k]], order[k]
+            record_chain(sums.trace, x, c, t - steps)
+    finish(sums, since, first, x, steps)
+
+
+# What the kernel asks of a form, besides what `compiled.sites` has.
+
+
+def path_change(form, x, memory, c, path, room):
+    """The change in log-probability when the distinct sites of `path` flip, float64.
+
+    `room` `[2, hidden]` is for RBMs: the change of the inputs, and its exponentials.
+    """
+    raise NotImplementedError
+
+
+def path_flip(form, x, memory, c, path, room):
+    """Flip the sites of `path` and update `memory`, right after `path_change`."""
+    raise NotImplementedError
+
+
+def renew(form, x, memory, c):
+    """Compute the memory of a chain from scratch."""
+    raise NotImplementedError
+
+
+@inlined
+def lattice_path_change(form, x, memory, c, path, room):
+    """Flip all sites but the last, one after another, and flip them back."""
+    gain, last = 0.0, path.shape[0] - 1
+    for k in range(last):
+        gain += lattice_change(form, x, memory, c, path[k])
+        lattice_flip(form, x, memory, c, path[k])
+    gain += lattice_change(form, x, memory, c, path[last])
+    for k in range(last):
+        lattice_flip(form, x, memory, c, path[k])
+    return gain
+
+
+@lean
+def pair_path_change(form, x, memory, c, path, room):
+    """The changes of the single flips, and the couplings between them."""
+    gain = 0.0
+    for k in range(path.shape[0]):
+        i = path[k]
+        step = other(x[c, i], form.low, form.high) - x[c, i]
+        slope = memory[c, i] + form.diagonal[i] * step
+        for m in range(k):
+            j = path[m]
+            slope += form.matrix[i, j] * (other(x[c, j], form.low, form.high) - x[c, j])
+        gain += np.float64(slope * step)
+    return gain
+
+
+@lean
+def rbm_path_change(form, x, memory, c, path, room):
+    """The rows of all sites are added first, so there is one exponential for each hidden unit."""
+    inputs, odds, gain = room[0], room[1], 0.0
+    inputs[:] = 0
+    for k in range(path.shape[0]):
+        i = path[k]
+        sign, row = np.float32(1) - np.float32(2) * x[c, i], form.weight[i]
+        gain += np.float64(sign * form.visible_bias[i])
+        for j in range(inputs.shape[0]):
+            inputs[j] += sign * row[j]
+    exponentials(inputs, np.float32(1), odds)
+    return gain + softplus_change(memory[c], odds, inputs, np.float32(1))
+
+
+@lean
+def rbm_path_flip(form, x, memory, c, path, room):
+    for k in range(path.shape[0]):
+        x[c, path[k]] = np.float32(1) - x[c, path[k]]
+    shift(memory[c], room[0], np.float32(1))
+
+
+@inlined
+def path_flip_by_sites(form, x, memory, c, path, room):
+    for k in range(path.shape[0]):
+        flip(form, x, memory, c, path[k])
+
+
+@kernel
+def renew_pairs(form, x, memory, c):
+    own = memory[c]
+    own[:] = form.offset
+    for i in range(x.shape[1]):
+        value, row = x[c, i], form.matrix[i]
+        for j in range(own.shape[0]):
+            own[j] += value * row[j]
+
+
+CHANGE = {
+    LatticeForm: lattice_path_change,
+    PairForm: pair_path_change,
+    RBMForm: rbm_path_change,
+}
+
+
+@overload(path_change, inline="always")
+def _path_change(form, x, memory, c, path, room):
+    implementation = CHANGE[form.instance_class]
+    return lambda form, x, memory, c, path, room: implementation(form, x, memory, c, path, room)
+
+
+@overload(path_flip, inline="always")
+def _path_flip(form, x, memory, c, path, room):
+    rbm = form.instance_class is RBMForm
+    implementation = rbm_path_flip if rbm else path_flip_by_sites
+    return lambda form, x, memory, c, path, room: implementation(form, x, memory, c, path, room)
+
+
+@overload(renew, inline="always")
+def _renew(form, x, memory, c):
+    if form.instance_class is LatticeForm:
+        return lambda form, x, memory, c: None
+    if form.instance_class is PairForm:
+        return lambda form, x, memory, c: renew_pairs(form, x, memory, c)
+    return lambda form, x, memory, c: gibbs_rbm.renew(form.weight, form.hidden_bias, x, memory, c)
+
+
+def twin(sampler: RandomWalk, form: Form) -> Twin | str:
+    if not isinstance(form, BINARY):
+        return "on sites with more than two values"
+    return RandomWalkTwin(sampler)
