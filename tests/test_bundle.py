@@ -7,6 +7,7 @@ import shutil
 import zipfile
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -131,6 +132,15 @@ def test_large_arrays_are_left_out_and_told(outputs, tmp_path, capsys):
     assert made["fig3"].content is not None
     assert made["fig2_right"].content is None
     assert "holds no convergence.npz" in made["fig2_right"].wanting
+
+
+def test_a_figure_of_null_is_left_out(bundle):
+    config = declared("ising_sampling", "paper").config.copy()
+    config.figures.fig3 = None
+    names = [made.name for made in make_all(config, load_all(bundle))]
+    plt.close("all")
+    assert "fig2_right" in names
+    assert "fig3" not in names
 
 
 def test_curves_are_thinned_and_nothing_else():

@@ -38,11 +38,14 @@ def make_all(
     """Yield every figure, then every table, of the experiment `config`, made from `records`.
 
     An entry of `config.figures` or `config.tables` is a function of the records with its settings.
-    It returns a Figure or a DataFrame. The caller must close the figures.
+    It returns a Figure or a DataFrame. An entry of null is left out. The caller must close the
+    figures.
     """
     mpl.use("Agg")
     for kind in ("figures", "tables"):
         for name, spec in (config.get(kind) or {}).items():
+            if spec is None:
+                continue
             try:
                 made = instantiate(spec, _convert_="all", _partial_=True)(records)
             except (LookupError, FileNotFoundError) as error:  # the latter: left out of a bundle

@@ -64,7 +64,7 @@ def headline(record: Record) -> list[KeyNumber]:
     except LookupError:
         numbers = last_row(record)
     paths = record.config.get("published") or {}
-    return [_with_paper(n, paths[n.name], record) if n.name in paths else n for n in numbers]
+    return [_with_paper(n, paths[n.name], record) if paths.get(n.name) else n for n in numbers]
 
 
 def _declared(record: Record) -> Callable[[Record], list[KeyNumber]]:
