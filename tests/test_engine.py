@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from functools import cache
 
 import numpy as np
 import pytest
@@ -185,6 +186,16 @@ def test_an_error_in_a_thread_is_raised(monkeypatch):
 
     with pytest.raises(RuntimeError, match="in a thread"):
         jit.over_chains(fails, 4, 1e9)
+
+
+def test_kernels_are_compiled_without_a_cache_that_can_be_written(tmp_path, monkeypatch, caplog):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("LATTICEWORK_CACHE", str(tmp_path / "file" / "cache"))
+    unkept = cache(jit._folder.__wrapped__)
+    monkeypatch.setattr(jit, "_folder", unkept)
+    double, half = jit.kernel(lambda x: 2 * x), jit.kernel(lambda x: x / 2)
+    assert double(half(3.0)) == 3.0
+    assert caplog.text.count("set LATTICEWORK_CACHE to a folder that can be written") == 1
 
 
 def test_a_forked_process_makes_threads_of_its_own(monkeypatch):

@@ -4,7 +4,8 @@ A kernel is a function of arrays that advances the chains `first <= c < last`. I
 so `over_chains` runs it on several threads, each with its own range of chains. A chain's numbers do
 not depend on the other chains, so neither do they depend on the number of threads.
 
-Compiled code is cached in `LATTICEWORK_CACHE` (default: `latticework` in the user's cache folder).
+Compiled code is cached in `LATTICEWORK_CACHE` (default: `latticework` in the user's cache folder),
+if that can be written.
 The folder's name holds a hash of all kernels, because numba checks only the file of the function
 that it loads, and not the files of the functions that this one calls.
 """
@@ -64,12 +65,12 @@ def inlined(function: Callable) -> Callable:
 
 def _compiled(function: Callable, fastmath: frozenset[str], **options: Any) -> Callable:
     config: Any = numba.config
-    before = config.CACHE_DIR
-    config.CACHE_DIR = str(_folder())
+    before, folder = config.CACHE_DIR, _folder()
+    config.CACHE_DIR = str(folder or "")
     try:
         return numba.njit(
             function,
-            cache=True,
+            cache=folder is not None,
             nogil=True,
             error_model="numpy",
             fastmath=set(fastmath),
@@ -80,9 +81,20 @@ def _compiled(function: Callable, fastmath: frozenset[str], **options: Any) -> C
 
 
 @cache
-def _folder() -> Path:
+def _folder() -> Path | None:
+    """The cache folder, or None if it cannot be written. The log then says so, once."""
     folder = cache_folder()
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK):
+            raise PermissionError(f"{folder} is read-only")
+    except OSError as error:
+        log.warning(
+            "compiled kernels are not kept, so each process compiles them again: %s; "
+            "set LATTICEWORK_CACHE to a folder that can be written",
+            error,
+        )
+        return None
     return folder
 
 
