@@ -9,7 +9,7 @@ which the whole step may be rejected. `samplers.compiled.langevin_lattice`, `dlm
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -95,7 +95,7 @@ def tables_of(
 class AllSitesLatticeTwin(Twin):
     adjusted = False  # whether a step may be rejected
 
-    def start(self, x: Tensor, form: LatticeForm) -> Position:
+    def start(self, x: Tensor, form: LatticeForm) -> Any:
         self.tables(form)  # checks the settings
         return Position(x)
 
@@ -103,9 +103,7 @@ class AllSitesLatticeTwin(Twin):
     def tables(self, form: LatticeForm) -> Tables:
         """What the kernel reads."""
 
-    def run(
-        self, state: Position, form: LatticeForm, keys: NDArray[np.int64], sums: Sums
-    ) -> Position:
+    def run(self, state: Any, form: LatticeForm, keys: NDArray[np.int64], sums: Sums) -> Any:
         self.flip(state.x.numpy(), form, 0, keys, sums)
         return state
 
