@@ -569,6 +569,7 @@ TABLE = [
     Row(DLMCf(0.5), (*FEW_SITES, "ordinal", "integers", "ring"), dlmc),
     Row(DLMCf(0.5, "barker"), (*FEW_SITES, "ordinal", "naturals"), dlmc),
     Row(ACS(2.0, 0.2, 4), (*FEW_SITES, "ordinal", "naturals", "lattice"), acs, **CYCLE),
+    Row(ACS(2.0, 0.2, 4), ("ring", "sheet"), acs, **CYCLE),
     Row(ACS(2.0, 0.2, 3, balances=[0.9, 0.6, 0.8]), ("binary", "integers"), acs, **CYCLE),
     Row(AVG(0.8), ("binary", "spins", "ordinal", "integers"), avg),
     Row(AVG(2.0), ("categorical", "naturals", "rbm", "quadratic", "lattice_potts"), None),

@@ -624,7 +624,7 @@ def later_linear(true: bool) -> list[Record]:
 
 def later_scaling(true: bool) -> list[Record]:
     """A random walk's cost grows as N, that of the others as N^(1/3), or as N too."""
-    powers = {"random_walk": 1.0, "pafs": 1 / 3, "dlmc": 1 / 3 if true else 1.0}
+    powers = {"random_walk": 1.0, "pafs": 1 / 3 if true else 1.0, "dlmc": 0.0}
     return [
         measured(
             name, "product", seed, ess=1e4 * sites**-power * (1 + noise(seed, sites)), sites=sites

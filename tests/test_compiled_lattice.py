@@ -14,6 +14,7 @@ from torch import Generator
 
 from latticework.models.ising import Lattice
 from latticework.models.lattice import joins, neighbour_table
+from latticework.samplers.acs import ACS
 from latticework.samplers.compiled.choose import twin_of
 from latticework.samplers.compiled.decisions import BYTES, TIES, split
 from latticework.samplers.compiled.lattice import BLOCK
@@ -24,7 +25,7 @@ from latticework.samplers.sweep import GibbsSweep
 
 # Rows of 16 bytes and of more, exactly full or not, one site, several blocks of one chain.
 SHAPES = [(5, 5), (12,), (13,), (1,), (2,), (2, 1, 3), (4, 4), (3, 4, 5), (2, 2, 2, 2), (70, 71)]
-SAMPLERS = [DULA(0.4), DMALA(0.3), DMALA(inf), GibbsSweep()]
+SAMPLERS = [DULA(0.4), DMALA(0.3), DMALA(inf), ACS(2.0, 0.2, 3), GibbsSweep()]
 
 
 def row_bytes(key: int, chain: int, sites: int) -> NDArray[np.uint8]:
@@ -64,26 +65,41 @@ class Loop:
         field = self.bias + 2 * self.coupling * (spins[self.neighbours] * self.exists).sum(1)
         return -2 * spins * field
 
-    def logits(self, x: NDArray) -> NDArray:
+    def log_prob(self, x: NDArray) -> float:
+        spins = 2.0 * x - 1
+        field = self.bias + self.coupling * (spins[self.neighbours] * self.exists).sum(1)
+        return spins @ field
+
+    def logits(self, x: NDArray, t: int) -> NDArray:
+        if isinstance(self.sampler, ACS):
+            cycle, k = self.sampler, t % self.sampler.period
+            price = 0.5 / cycle.cycle_of_steps()[k]
+            return cycle.cycle_of_balances()[k] * self.gains(x) - price
         return self.gains(x) / 2 - 0.5 / self.sampler.step_size / self.scale
 
-    def step(self, x: NDArray, key: int, chain: int) -> NDArray:
+    def log_q(self, x: NDArray, flips: NDArray, t: int) -> float:
+        """The log-probability that just these sites flip."""
+        logits = self.logits(x, t)
+        return logits[flips].sum() - np.logaddexp(0, logits).sum()
+
+    def step(self, x: NDArray, key: int, chain: int, t: int) -> NDArray:
         drawn = uniforms(key, chain, len(x))
         if isinstance(self.sampler, GibbsSweep):
             for colour in range(self.colours.max() + 1):
                 flips = drawn < 1 / (1 + np.exp(-self.gains(x)))
                 x = x ^ (flips & (self.colours == colour))
             return x
-        y = x ^ (drawn < 1 / (1 + np.exp(-self.logits(x))))
-        if isinstance(self.sampler, DMALA):
+        y = x ^ (drawn < 1 / (1 + np.exp(-self.logits(x, t))))
+        if isinstance(self.sampler, DMALA | ACS):
             word = row_bytes(key, chain, len(x))[-4:].view(np.uint32)[0]
-            ratio = np.logaddexp(0, self.logits(x)).sum() - np.logaddexp(0, self.logits(y)).sum()
+            ratio = self.log_prob(y) - self.log_prob(x)
+            ratio += self.log_q(y, x != y, t) - self.log_q(x, x != y, t)
             return y if log((word + 0.5) / 2**32) < ratio else x
         return y
 
     def run(self, x: NDArray, keys: NDArray[np.int64]) -> NDArray:
-        for key in keys:
-            x = np.stack([self.step(row, key, chain) for chain, row in enumerate(x)])
+        for t, key in enumerate(keys):
+            x = np.stack([self.step(row, key, chain, t) for chain, row in enumerate(x)])
         return x
 
 
@@ -125,6 +141,21 @@ def test_neither_threads_nor_calls_nor_tiles_change_the_numbers(sampler, calls, 
     monkeypatch.setattr("latticework.samplers.compiled.jit.ALONE", 1.0)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     check(sampler, Lattice((5, 5), 0.15, 0.1), 2 * BLOCK // 32 + 5, calls)
+
+
+def test_a_cycle_goes_on_where_it_was():
+    """After new parameters (`refresh`) and from new positions (`moved_to`)."""
+    model, sampler = Lattice((4, 5), 0.15, 0.1), ACS(2.0, 0.2, 3)
+    twin, x = twin_of(sampler, model), model.domain.uniform(5, Generator().manual_seed(1))
+    state, _ = twin.advance(twin.init(x, model), model, Generator().manual_seed(2), 7)
+    assert state.phase.item() == 7 % 3
+    assert twin.refresh(state, model).phase.item() == 7 % 3
+    moved = twin.moved_to(x, state, model)
+    assert moved.phase.item() == 7 % 3
+    assert torch.equal(moved.x, x)
+    given = x.clone()
+    twin.advance(moved, model, Generator().manual_seed(3), 5)
+    assert torch.equal(x, given)
 
 
 def mean_flips(probability: float, steps: int) -> float:

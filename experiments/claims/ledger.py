@@ -335,7 +335,7 @@ CLAIMS = (
     ),
     Claim(
         "later-scaling", "benchmark-scaling", "benchmark_scaling",
-        "On independent sites, locally balanced samplers gain a factor N^(2/3) over a random walk",
+        "On independent sites, PAFS gains a factor N^(2/3) over a random walk",
         "Sun et al. (NeurIPS 2022)", later_samplers.later_scaling,
     ),
 )  # fmt: skip

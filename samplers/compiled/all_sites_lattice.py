@@ -3,13 +3,13 @@
 A step makes one pass or more over the sites. In a pass, some sites flip independently, with
 probabilities that depend on their class only (`compiled.lattice`) and are read from tables. A sweep
 has a pass for each colour of the lattice; proposals that flip all sites have a single pass, after
-which the whole step may be rejected. `samplers.compiled.langevin_lattice`, `dlmc` and `sweep` fill
-the tables.
+which the whole step may be rejected. `samplers.compiled.langevin_lattice`, `dlmc`, `acs` and
+`sweep` fill the tables. The steps of a cycle have a row of the tables each.
 """
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +32,7 @@ from latticework.samplers.compiled.decisions import (
     split,
     ties_of,
 )
-from latticework.samplers.compiled.jit import SHORT, kernel, lean, over_chains, reordered
+from latticework.samplers.compiled.jit import SHORT, inlined, kernel, lean, over_chains, reordered
 from latticework.samplers.compiled.lattice import ALONE, BLOCK, classify, copy_bytes, tile_of
 from latticework.samplers.compiled.philox import AHEAD, HALF, fill_lanes, unit
 from latticework.samplers.compiled.twin import Position, Sums, Twin
@@ -53,10 +53,10 @@ class Tables(NamedTuple):
     few: bool
     first: NDArray[np.uint8]  # [passes, sites]; ALONE for the sites of other passes
     base: NDArray[np.uint64]  # [sites]
-    limit: NDArray[np.uint8]  # [classes], of the probability of a flip, as by `decisions.split`
-    fraction: NDArray[np.uint64]  # [classes]
-    softplus: NDArray[np.float64]  # [classes], log(1 + exp(logit of the flip))
-    excess: NDArray[np.float64]  # [classes], logit - gain / 2; empty if it is a constant
+    limit: NDArray[np.uint8]  # [period, classes], of the probability of a flip, as by `split`
+    fraction: NDArray[np.uint64]  # [period, classes]
+    softplus: NDArray[np.float64]  # [period, classes], log(1 + exp(logit of the flip))
+    excess: NDArray[np.float64]  # [period, classes], logit - gain / 2; empty if it is a constant
 
 
 def gains_of(odds: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -84,10 +84,10 @@ def tables_of(
         few=few,
         first=first.astype(np.uint8),
         base=np.zeros(len(kind), np.uint64) if few else start.astype(np.uint64),
-        limit=np.pad(limit, (0, -len(limit) % GROUP)),
-        fraction=fraction,
-        softplus=np.logaddexp(0, logits).ravel(),
-        excess=excess.ravel(),
+        limit=np.pad(limit, (0, -len(limit) % GROUP))[None],
+        fraction=fraction[None],
+        softplus=np.logaddexp(0, logits).reshape(1, -1),
+        excess=excess.reshape(1, -1),
     )
 
 
@@ -95,7 +95,7 @@ def tables_of(
 class AllSitesLatticeTwin(Twin):
     adjusted = False  # whether a step may be rejected
 
-    def start(self, x: Tensor, form: LatticeForm) -> Position:
+    def start(self, x: Tensor, form: LatticeForm) -> Any:
         self.tables(form)  # checks the settings
         return Position(x)
 
@@ -103,14 +103,22 @@ class AllSitesLatticeTwin(Twin):
     def tables(self, form: LatticeForm) -> Tables:
         """What the kernel reads."""
 
-    def run(
-        self, state: Position, form: LatticeForm, keys: NDArray[np.int64], sums: Sums
-    ) -> Position:
-        x, tables = state.x.numpy(), self.tables(form)
-        work, lattice = 0.5 * x.size * len(keys), (form.shifts, form.joins)
-        args = self.adjusted, *lattice, tables, x, keys, sums
-        over_chains(flip_all, len(x), work, *args, fewest=SHORT if x.shape[1] < BLOCK else 1)
+    def run(self, state: Any, form: LatticeForm, keys: NDArray[np.int64], sums: Sums) -> Any:
+        self.flip(state.x.numpy(), form, 0, keys, sums)
         return state
+
+    def flip(
+        self,
+        x: NDArray[np.float32],
+        form: LatticeForm,
+        phase: int,
+        keys: NDArray[np.int64],
+        sums: Sums,
+    ) -> None:
+        """Overwrite `x`. The first step reads row `phase` of the tables."""
+        work, lattice = 0.5 * x.size * len(keys), (form.shifts, form.joins)
+        args = self.adjusted, *lattice, self.tables(form), phase, x, keys, sums
+        over_chains(flip_all, len(x), work, *args, fewest=SHORT if x.shape[1] < BLOCK else 1)
 
 
 class Work(NamedTuple):
@@ -173,9 +181,9 @@ def words_of(size):
 
 
 @kernel
-def flip_all(first, last, adjusted, shifts, joins, tables, x, keys, sums):
+def flip_all(first, last, adjusted, shifts, joins, cycle, phase, x, keys, sums):
     """Advance the chains `first <= c < last`, as many together as a tile holds."""
-    sites, steps = x.shape[1], keys.shape[0]
+    sites, steps, period, tables = x.shape[1], keys.shape[0], cycle.limit.shape[0], row_of(cycle, 0)
     total, trace, accepted, changed = sums.total, sums.trace, sums.accept, sums.changed
     tile = tile_of(sites, last - first, tables.first, shifts, joins)
     size, row, rows = tile.size, tile.row, max(1, tile.size // tile.row)
@@ -190,9 +198,12 @@ def flip_all(first, last, adjusted, shifts, joins, tables, x, keys, sums):
             if t % ahead == 0:
                 draw_ahead(work, size, keys, t, ahead)
             at = t % ahead * size
+            if period > 1:
+                tables = row_of(cycle, (phase + t) % period)
             if adjusted:
                 if t == 0:
                     classify_all(work.classes, tile, 0, shifts, tables.values)
+                if t == 0 or period > 1:
                     add_tables(work.totals, tables, work.classes, row)
                 decide(work, ties, tile, tables, start, keys[t], at)
                 classify_all(work.proposed, tile, 0, shifts, tables.values)
@@ -214,6 +225,13 @@ def flip_all(first, last, adjusted, shifts, joins, tables, x, keys, sums):
         if not adjusted:
             accepted[start : start + chains] += steps
         store(x, start, chains, now, row)
+
+
+@inlined
+def row_of(cycle, k):
+    """The tables of step `k` of the cycle, without the axis of the period."""
+    sites = cycle.values, cycle.few, cycle.first, cycle.base
+    return Tables(*sites, cycle.limit[k], cycle.fraction[k], cycle.softplus[k], cycle.excess[k])
 
 
 @lean

@@ -12,6 +12,7 @@ from latticework.samplers.base import Sampler
 from latticework.samplers.compiled.twin import NoTwinError, Twin, form_of
 
 TWINS = {
+    "latticework.samplers.acs.ACS": "acs",
     "latticework.samplers.block_gibbs.BlockGibbs": "block_gibbs",
     "latticework.samplers.dlmc.DLMC": "dlmc",
     "latticework.samplers.dlmc.DLMCf": "dlmc",
