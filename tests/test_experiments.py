@@ -39,6 +39,6 @@ def test_experiment(name, tmp_path, capfd):
     for figure in config.figures:
         for suffix in ("png", "pdf"):
             assert (folder / "figures" / f"{figure}.{suffix}").stat().st_size > 1000
-    for table in config.tables:
+    for table in filter(config.tables.get, config.tables):  # null leaves one out
         for suffix in ("csv", "md", "tex"):
             assert (folder / "tables" / f"{table}.{suffix}").stat().st_size > 100
