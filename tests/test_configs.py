@@ -65,6 +65,13 @@ def test_every_experiment_composes_at_each_scale(experiment, scale):
     }
 
 
+@pytest.mark.parametrize("experiment", ["ebm_learning", "ais", "ebm_samples"])
+def test_experiments_on_networks_compose_at_the_scale_of_a_core(experiment):
+    document = plain(composed(f"experiment={experiment}", "scale=cpu"))
+    assert document["model"]["maps"] < 64
+    assert set(document["scales"]["cpu"]) >= set(document["scales"]["paper"])
+
+
 def test_a_number_reaches_its_field_in_one_hop():
     """Whatever stands in a column of `scales` is read by `${scaled:...}`, and in no other way.
 

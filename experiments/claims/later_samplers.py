@@ -121,8 +121,8 @@ def later_scaling(records: list[Record]) -> Finding:
     """How much faster a random walk's cost grows than that of PAFS.
 
     The theorem is about proposals of several moves by one set of weights, which PAFS makes. DLMC
-    moves all sites at once and is shown beside it: on independent binary sites its proposal is
-    exact, so its cost does not grow.
+    moves all sites at once and is shown beside it: on independent binary sites it accepts every
+    move.
     """
     found = {one.sampler: one for one in growths(records, "iteration") if one.target == LINEAR}
     walk, gains = exponents(found, "random_walk"), {}
