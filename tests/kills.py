@@ -28,8 +28,15 @@ def start(*words: str, outputs: Path) -> int:
         try:
             status = command_line(*words, outputs=outputs)
         finally:
+            _end_wandb()
             os._exit(status)
     return pid
+
+
+def _end_wandb() -> None:
+    """Wait until its files are written, as at a normal exit: os._exit skips the exit handlers."""
+    if "wandb" in sys.modules:
+        sys.modules["wandb"].teardown()
 
 
 def ended(pid: int) -> int:

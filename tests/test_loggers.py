@@ -2,6 +2,7 @@
 
 import signal
 import socket
+import time
 from pathlib import Path
 
 import pytest
@@ -171,6 +172,7 @@ def test_trackers_go_on_after_a_kill(tmp_path):
     )  # fmt: skip
     outputs = tmp_path / "outputs"
     assert ended(start(*words, outputs=outputs)) == -signal.SIGKILL
+    time.sleep(1)  # wandb names its folders by the second
     assert ended(start(*words, outputs=outputs)) == 0
     (record,) = load_all(outputs)
     assert record.metrics["processes"].tolist() == [1, 2, 2]
