@@ -134,10 +134,28 @@ class PAVG(Sampler):
 
     def _prepared(self, matrix: Tensor) -> tuple[Tensor, Tensor]:
         """R and delta / 2, computed in double precision."""
-        values, vectors = torch.linalg.eigh(matrix.double())
+        values, vectors = _eigen(matrix)
         delta = 2 / self.step_size - values.amin().clamp(max=0)
         root = vectors * (values + delta).sqrt() @ vectors.T
         return root.to(matrix), (delta / 2).to(matrix)
+
+
+_latest: list[tuple[Tensor, Tensor, Tensor]] = []  # one matrix, its eigenvalues and eigenvectors
+
+
+def _eigen(matrix: Tensor) -> tuple[Tensor, Tensor]:
+    """Eigenvalues and eigenvectors in double precision; those of the latest matrix are kept.
+
+    A search over step sizes, and runs over seeds, ask for those of one matrix. They take minutes on
+    thousands of sites.
+    """
+    if not (_latest and _same(_latest[0][0], matrix)):
+        _latest[:] = [(matrix, *torch.linalg.eigh(matrix.double()))]
+    return _latest[0][1:]
+
+
+def _same(one: Tensor, other: Tensor) -> bool:
+    return one.device == other.device and one.dtype == other.dtype and torch.equal(one, other)
 
 
 def _times(root: Tensor, x: Tensor) -> Tensor:

@@ -4,6 +4,8 @@ The table of enumerated matrices holds the law of x alone. Here chains start fro
 joint law, and the joint counts are compared with it after some steps.
 """
 
+from itertools import product
+
 import numpy as np
 import pytest
 import torch
@@ -27,7 +29,7 @@ from latticework.samplers.avg import AVG
 from latticework.samplers.base import UnsupportedModelError, acceptance
 from latticework.samplers.dhams import DHAMS
 from latticework.samplers.edlp import EDLP
-from latticework.samplers.pavg import PAVG, learnt_hessian
+from latticework.samplers.pavg import PAVG, hessian, learnt_hessian
 from latticework.samplers.pt_dmala import PTDMALA
 from latticework.samplers.swendsen_wang import SwendsenWang, clusters, interactions
 
@@ -206,6 +208,24 @@ def test_the_hessian_is_learnt():
     torch.testing.assert_close(learnt, 8 * exact.coupling, rtol=0.02, atol=0.02)
     assert least_acceptance(PAVG(1.0, burn_in=40), model) > 0.9
     assert not learnt_hessian(model, AVG(1.0), 0, torch.zeros(1, 12)).any()
+
+
+def test_eigenvectors_are_found_once_for_a_matrix(monkeypatch):
+    """A search changes the step size on one model; another model has another matrix."""
+    found, exact = [], torch.linalg.eigh
+    monkeypatch.setattr(torch.linalg, "eigh", lambda matrix: found.append(1) or exact(matrix))
+    models = [Lattice((3, 4), coupling, 0.1) for coupling in (0.31, 0.32)]
+    starts = [
+        PAVG(step_size).init(torch.ones(2, 12), model)
+        for model in models
+        for step_size in (0.5, 2.0)
+    ]
+    assert len(found) == 2
+    for (model, step_size), start in zip(product(models, (0.5, 2.0)), starts, strict=True):
+        delta = 2 * start.price
+        square = hessian(model, start.x) + delta * torch.eye(12)
+        torch.testing.assert_close(start.root @ start.root, square, rtol=1e-4, atol=1e-4)
+        assert delta > 2 / step_size
 
 
 def test_the_matrix_is_frozen():
