@@ -56,6 +56,20 @@ def test_what_the_seeds_do_not_settle_is_not_decided_and_says_how_many_would():
     assert verdict(Margin("the gap", tuple(spread))) is HOLDS
 
 
+def test_one_of_several_margins_needs_more_seeds_to_fail():
+    """Its interval has to be below 0 at the corrected level."""
+    margin = Margin("the gap", (-0.135, -0.2, -0.07, -0.1, -0.03))
+    others = tuple(Margin("a", (1.0, 1.1, 0.9)) for _ in range(11))
+    assert verdict(margin) is FAILS
+    assert verdict(margin, *others) is OPEN
+    seeds = Finding((margin, *others)).seeds_needed()
+    assert seeds == margin.seeds_needed(12)
+    low, high = (np.resize(margin.values, 5 * times) for times in (1, 2))
+    assert len(low) < seeds <= len(high)
+    assert f"about {seeds} seeds" in Finding((margin, *others)).verdict()[1]
+    assert verdict(Margin("the gap", tuple(high)), *others) is FAILS
+
+
 def test_a_single_run_decides_only_where_it_is_exact():
     assert verdict(Margin("a", (5.0,))) is OPEN
     assert "more seeds" in Finding((Margin("a", (5.0,)),)).verdict()[1]

@@ -10,7 +10,7 @@ two samplers at equal seeds; this is the paired t test. A claim
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -65,9 +65,10 @@ class Margin:
         reach = stats.t.ppf((1 + level) / 2, count - 1) * values.std(ddof=1) / math.sqrt(count)
         return self.mean - float(reach), self.mean + float(reach)
 
-    def seeds_needed(self) -> int | None:
+    def seeds_needed(self, margins: int = 1) -> int | None:
         """Seeds that would decide if mean and spread stayed the same; `FEW` after a single run.
 
+        `margins` is their number in the claim: one below 0 has to be so at the corrected level.
         None if more than `MOST` are needed, or if seeds do not decide: the margin is undefined, a
         lower bound below 0, or has limits of its own.
         """
@@ -77,8 +78,9 @@ class Margin:
         if len(self.values) < 2:
             return FEW
         spread = float(np.std(self.values, ddof=1))
+        level = LEVEL if self.mean > 0 else corrected(margins)
         for count in range(max(2, len(self.values)), MOST + 1):
-            if stats.t.ppf((1 + LEVEL) / 2, count - 1) * spread / math.sqrt(count) < abs(self.mean):
+            if stats.t.ppf((1 + level) / 2, count - 1) * spread / math.sqrt(count) < abs(self.mean):
                 return count
         return None
 
@@ -127,7 +129,8 @@ class Finding:
 
     def seeds_needed(self) -> int | None:
         """Seeds that would decide every margin that is not above 0; None if seeds would not."""
-        counts = [m.seeds_needed() for m in self.margins if not m.interval()[0] > 0]
+        count = len(self.margins)
+        counts = [m.seeds_needed(count) for m in self.margins if not m.interval()[0] > 0]
         known = [count for count in counts if count is not None]
         return max(known) if known and len(known) == len(counts) else None
 
@@ -136,17 +139,22 @@ class Finding:
         intervals = [margin.interval() for margin in self.margins]
         if all(low > 0 for low, _ in intervals):
             return Verdict.HOLDS, ""
-        shared = 1 - (1 - LEVEL) / len(self.margins)
+        shared = corrected(len(self.margins))
         for margin in self.margins:
             below = margin.interval(shared)[1] < 0 or (margin.exact and margin.mean <= 0)
             if below and not margin.at_least:
                 return Verdict.FAILS, ""
-        return Verdict.OPEN, _needs(m for m in self.margins if not m.interval()[0] > 0)
+        return Verdict.OPEN, _needs(self.margins)
 
 
-def _needs(margins: Iterable[Margin]) -> str:
+def corrected(margins: int) -> float:
+    """The Bonferroni-corrected level of each of `margins` intervals."""
+    return 1 - (1 - LEVEL) / margins
+
+
+def _needs(margins: Sequence[Margin]) -> str:
     reasons = []
-    for margin in margins:
+    for margin in (m for m in margins if not m.interval()[0] > 0):
         if not np.isfinite(margin.values).all():
             reasons.append(f"{margin.what} is undefined in some runs")
         elif margin.limits is not None:
@@ -158,7 +166,7 @@ def _needs(margins: Iterable[Margin]) -> str:
         elif len(margin.values) < 2:
             reasons.append(f"{margin.what} has a single run: more seeds")
         else:
-            seeds = margin.seeds_needed()
+            seeds = margin.seeds_needed(len(margins))
             count = f"about {seeds} seeds" if seeds else f"more than {MOST} seeds"
             reasons.append(f"{margin.text()}: {count}")
     more = f"; and {len(reasons) - 2} similar ones" if len(reasons) > 2 else ""
