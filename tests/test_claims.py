@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -420,7 +421,7 @@ def table4(true: bool, data: str) -> list[Record]:
     ]
 
 
-def table3(true: bool) -> list[Record]:
+def table3(true: bool, model: str = "bert_base") -> list[Record]:
     columns = ("self_2", "self_3", "wt103_2", "wt103_3", "tbc_2", "tbc_3")
     records = []
     for name, seed in product(("gibbs", "gwg", "dula", "dmala"), SEEDS):
@@ -428,7 +429,7 @@ def table3(true: bool) -> list[Record]:
         scores = {column: (30.0 if ours == true else 20.0) + noise(seed) for column in columns}
         scores["self_bleu"] = (70.0 if ours == true else 80.0) + noise(seed, 1)
         scores["corpus_bleu"] = 22.0 + ours * (0.5 if true else -5) + noise(seed, 2)
-        choices = {"model": "bert_base"}
+        choices = {"model": model}
         records.append(fake(sampler=name, seed=seed, choices=choices, scores=scores))
     return records
 
@@ -672,6 +673,8 @@ RECORDS: dict[str, Callable[[bool], list[Record]]] = {
     "fig5-gibbs": fig5_gibbs,
     "table3-diversity": table3,
     "table3-quality": table3,
+    "table3-diversity-mini": partial(table3, model="mini_bert"),
+    "table3-quality-mini": partial(table3, model="mini_bert"),
     "appD-acceptance": app_d,
     "appH-preconditioner": app_h,
     "rates-sec3-unlearning": unlearning,

@@ -31,7 +31,7 @@ from latticework.experiments.report.draw import make_all
 from latticework.experiments.report.exhibits import catalogue
 from latticework.experiments.report.holdings import Holding, holding
 from latticework.experiments.report.page import html, markdown, write
-from latticework.experiments.report.results import results_page
+from latticework.experiments.report.results import results_page, stem
 from latticework.experiments.report.sweeps import CONF, asked, declared, exists, kind
 from latticework.experiments.report.view import Report, gather
 from latticework.experiments.results.duration import duration
@@ -576,6 +576,21 @@ def test_the_committed_ledger_is_that_of_the_committed_records():
         assert file.read_text() == committed.replaced(file.read_text(), name, text), file.name
     page = results_page(made, ROOT / "docs" / "results")
     assert (ROOT / "docs/results/README.md").read_text() == page
+
+
+def test_no_figure_or_table_of_an_exhibit_overwrites_another():
+    for exhibit in KNOWN.exhibits:
+        written = []
+        for name, wanted in exhibit.of.items() if len(exhibit.of) > 1 else ():
+            config = declared(name, "paper").config
+            for what in ("figures", "tables"):
+                drawn = [one for one, how in (config.get(what) or {}).items() if how]
+                files = {stem(exhibit, name, one) for one in drawn if one in (wanted or drawn)}
+                written += [(what, file) for file in files]
+        assert len(set(written)) == len(written)
+        if exhibit.name == "fig3":
+            expected = ("fig3", "ising_sampling_compiled-fig3", "fig3_dula")
+            assert written == [("figures", file) for file in expected]
 
 
 def test_every_note_belongs_to_an_exhibit():

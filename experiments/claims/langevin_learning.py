@@ -25,7 +25,6 @@ from latticework.experiments.results.record import Record
 from latticework.experiments.tables.bnn import method
 
 LANGEVIN = ("DULA", "DMALA")
-BERT = "bert_base"
 SIMILAR = 2.5  # BLEU points, about the difference between methods in the paper's Table 3
 FEW_EFFECTIVE = 10  # effective chains; if there are fewer, the ledger reports it
 COLUMNS = ("self_bleu", "self_2", "self_3", "wt103_2", "wt103_3", "tbc_2", "tbc_3")  # of Table 3
@@ -309,49 +308,57 @@ def _effective(record: Record) -> str:
     return f"{found['ess']:.1f} of {record.config['task']['chains']} chains effective"
 
 
-def table3_diversity(records: list[Record]) -> Finding:
-    """DULA and DMALA have lower self-BLEU and more unique n-grams than Gibbs and GWG."""
-    margins, found = [], {column: _scores(records, column) for column in COLUMNS}
-    for column, ends in found.items():
+def table3_diversity(model: str) -> Callable[[list[Record]], Finding]:
+    """With `model`, DULA and DMALA have lower self-BLEU and more unique n-grams than the others."""
+
+    def judge(records: list[Record]) -> Finding:
+        margins, found = [], {column: _scores(records, model, column) for column in COLUMNS}
+        for column, ends in found.items():
+            for ours in ("dula", "dmala"):
+                for theirs in ("gibbs", "gwg"):
+                    more, fewer = (theirs, ours) if column == "self_bleu" else (ours, theirs)
+                    what = f"{column}, {more} - {fewer}"
+                    margins.append(difference(what, ends[more], ends[fewer]))
+        return Finding(tuple(margins), _table3_numbers(model, found))
+
+    return judge
+
+
+def table3_quality(model: str) -> Callable[[list[Record]], Finding]:
+    """With `model`, the corpus BLEU of DULA and DMALA is similar to that of Gibbs and GWG."""
+
+    def judge(records: list[Record]) -> Finding:
+        ends = _scores(records, model, "corpus_bleu")
+        margins: list[Margin] = []
         for ours in ("dula", "dmala"):
             for theirs in ("gibbs", "gwg"):
-                more, fewer = (theirs, ours) if column == "self_bleu" else (ours, theirs)
-                what = f"{column}, {more} - {fewer}"
-                margins.append(difference(what, ends[more], ends[fewer]))
-    return Finding(tuple(margins), _table3_numbers(found))
+                seeds = common(ends[ours], ends[theirs])
+                gap = {seed: ends[ours][seed] - ends[theirs][seed] for seed in seeds}
+                margins += within(f"corpus BLEU, {ours} - {theirs},", gap, 0.0, SIMILAR)
+        numbers = _table3_numbers(model, {"corpus_bleu": ends})
+        return Finding(tuple(margins), numbers, f"similar: within {SIMILAR:g} points")
+
+    return judge
 
 
-def table3_quality(records: list[Record]) -> Finding:
-    """The corpus BLEU of DULA and DMALA is similar to that of Gibbs and GWG."""
-    ends = _scores(records, "corpus_bleu")
-    margins: list[Margin] = []
-    for ours in ("dula", "dmala"):
-        for theirs in ("gibbs", "gwg"):
-            seeds = common(ends[ours], ends[theirs])
-            gap = {seed: ends[ours][seed] - ends[theirs][seed] for seed in seeds}
-            margins += within(f"corpus BLEU, {ours} - {theirs},", gap, 0.0, SIMILAR)
-    numbers = _table3_numbers({"corpus_bleu": ends})
-    return Finding(tuple(margins), numbers, f"similar: within {SIMILAR:g} points")
-
-
-def _scores(records: list[Record], column: str) -> dict[str, Seeds]:
-    """A column of Table 3 for BERT base, by sampler and seed."""
+def _scores(records: list[Record], model: str, column: str) -> dict[str, Seeds]:
+    """A column of Table 3 for `model`, by sampler and seed."""
     groups: dict[str, list[Record]] = {name: [] for name in ("gibbs", "gwg", "dula", "dmala")}
     for record in records:
-        if column in (record.document.get("scores") or {}) and record.choices["model"] == BERT:
+        if column in (record.document.get("scores") or {}) and record.choices["model"] == model:
             groups.setdefault(record.choices["sampler"], []).append(record)
     if missing := [name for name, group in groups.items() if not group]:
-        raise LookupError(f"no record of {', '.join(missing)} with {BERT}")
+        raise LookupError(f"no record of {', '.join(missing)} with {model}")
     return {
         name: by_seed(group, lambda record: float(record.document["scores"][column]))
         for name, group in groups.items()
     }
 
 
-def _table3_numbers(found: dict[str, dict[str, Seeds]]) -> tuple[Number, ...]:
+def _table3_numbers(model: str, found: dict[str, dict[str, Seeds]]) -> tuple[Number, ...]:
     return tuple(
         Number(
-            f"{column}: {name}", estimate(seeds.values()), published("table3", BERT, name, column)
+            f"{column}: {name}", estimate(seeds.values()), published("table3", model, name, column)
         )
         for column, ends in found.items()
         for name, seeds in ends.items()

@@ -45,8 +45,14 @@ class ExhibitPage:
 
 
 def stem(exhibit: Exhibit, experiment: str, name: str) -> str:
-    """File name of a figure or table in docs/results, without the suffix."""
-    return name if exhibit.paper == "langevin" else f"{experiment}-{name}"
+    """File name of a figure or table in docs/results, without the suffix.
+
+    Names of the first paper are kept. Where several experiments of an exhibit have one name, the
+    first keeps it.
+    """
+    sharing = [other for other, names in exhibit.of.items() if name in (names or ())]
+    kept = exhibit.paper == "langevin" and sharing[:1] in ([], [experiment])
+    return name if kept else f"{experiment}-{name}"
 
 
 def results_page(report: Report, folder: Path) -> str:
