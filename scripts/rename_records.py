@@ -11,9 +11,10 @@ folder and in bundles, and changes nothing else. Records that have today's names
 import argparse
 import json
 import re
-import zipfile
 from pathlib import Path
 from typing import Any
+
+from latticework.experiments.results.archive import open_archive, write_archive
 
 # Where the modules of `experiments` have gone. Everything else only gained the package's name.
 MOVED = {
@@ -112,18 +113,14 @@ def rewrite_folder(root: Path) -> int:
 def rewrite_bundle(file: Path) -> int:
     """Rewrite the run.json of every record in the bundle `file`; the number that changed."""
     changed = 0
-    partial = file.with_suffix(".partial")
-    with zipfile.ZipFile(file) as source, zipfile.ZipFile(partial, "w") as target:
-        for entry in source.infolist():
-            content = old = source.read(entry)
-            if entry.filename.endswith("/run.json"):
-                content = rewrite_json(old)
-                changed += content != old
-            target.writestr(entry, content, zipfile.ZIP_DEFLATED, compresslevel=9)
+    with open_archive(file) as archive:
+        files = {name: archive.read(name) for name in archive.namelist()}
+    for name, old in files.items():
+        if name.endswith("/run.json"):
+            files[name] = rewrite_json(old)
+            changed += files[name] != old
     if changed:
-        partial.replace(file)
-    else:
-        partial.unlink()
+        write_archive(file, files)
     return changed
 
 

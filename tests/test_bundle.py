@@ -18,7 +18,8 @@ import latticework.scripts.figures
 from latticework.experiments.report.bundle import LARGEST, ROWS, pack, thin
 from latticework.experiments.report.draw import make_all
 from latticework.experiments.report.holdings import declared, holding
-from latticework.experiments.results import record
+from latticework.experiments.results import archive, record
+from latticework.experiments.results.archive import write_archive
 from latticework.experiments.results.record import checksums, load_all, load_experiment
 
 
@@ -189,10 +190,9 @@ def test_a_bundle_writes_nothing_wherever_its_names_point(tmp_path):
     """A bundle is read in memory, so that no unpacked folder is left behind."""
     file = tmp_path / "in" / "evil.zip"
     file.parent.mkdir()
-    with zipfile.ZipFile(file, "w") as archive:
-        for name in ("../out/run.json", "/abs/run.json", "good/run.json"):
-            archive.writestr(name, json.dumps({"config": {}, "choices": {}}))
-        archive.writestr("../out/metrics.csv", "step\n0\n")
+    names = ("../out/run.json", "/abs/run.json", "good/run.json")
+    files = dict.fromkeys(names, json.dumps({"config": {}, "choices": {}}).encode())
+    write_archive(file, files | {"../out/metrics.csv": b"step\n0\n"})
     found = load_all(file)
     assert "good" in [one.path.name for one in found]
     assert [path.name for path in tmp_path.iterdir()] == ["in"]
@@ -200,11 +200,18 @@ def test_a_bundle_writes_nothing_wherever_its_names_point(tmp_path):
 
 
 def test_a_bundle_that_would_fill_the_memory_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(record, "LARGEST", 1000)
-    with zipfile.ZipFile(tmp_path / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("a/run.json", "0" * 10_000)
-    with pytest.raises(ValueError, match="holds 10000 bytes"):
+    monkeypatch.setattr(archive, "LARGEST", 1000)
+    write_archive(tmp_path / "bomb.zip", {"a/run.json": b"0" * 10_000})
+    assert (tmp_path / "bomb.zip").stat().st_size < 1000
+    with pytest.raises(ValueError, match=r"holds 10\d\d\d bytes"):
         load_all(tmp_path / "bomb.zip")
+
+
+def test_another_zip_file_is_no_bundle(tmp_path):
+    with zipfile.ZipFile(tmp_path / "other.zip", "w") as other:
+        other.writestr("a/run.json", "{}")
+    with pytest.raises(ValueError, match=r"no bundle, which holds records\.zip"):
+        load_all(tmp_path / "other.zip")
 
 
 def test_a_changed_verdict_is_told(outputs, bundle):

@@ -1,10 +1,10 @@
 """Records made before 0.2 get the classes' present names, and nothing else changes."""
 
 import json
-import zipfile
 
 import pytest
 
+from latticework.experiments.results.archive import open_archive, write_archive
 from latticework.scripts.rename_records import main, renamed
 
 OLD = {
@@ -49,11 +49,10 @@ def test_a_record_is_renamed_once(tmp_path, capsys, indent):
 
 def test_a_bundle_is_renamed(tmp_path):
     bundle = tmp_path / "sampling.zip"
-    with zipfile.ZipFile(bundle, "w") as archive:
-        archive.writestr("a/run.json", json.dumps(OLD, indent=1))
-        archive.writestr("a/metrics.csv", "step\n0\n")
+    old = json.dumps(OLD, indent=1).encode()
+    write_archive(bundle, {"a/run.json": old, "a/metrics.csv": b"step\n0\n"})
     main([str(bundle)])
-    with zipfile.ZipFile(bundle) as archive:
+    with open_archive(bundle) as archive:
         assert json.loads(archive.read("a/run.json")) == NEW
         assert archive.read("a/metrics.csv") == b"step\n0\n"
     assert [file.name for file in tmp_path.iterdir()] == ["sampling.zip"]

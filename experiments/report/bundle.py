@@ -1,4 +1,4 @@
-"""Pack the finished records of an experiment into one small zip file that can be committed.
+"""Pack the finished records of an experiment into one small file that can be committed.
 
 A bundle keeps only what figures, tables and claims read: run.json, metrics.csv and some arrays.
 Curves of more than `ROWS` rows are thinned, and numbers are rounded to 7 digits. To find the arrays
@@ -7,7 +7,6 @@ each access. Equal records give equal bytes. Imports no torch.
 """
 
 import json
-import zipfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from io import StringIO
@@ -23,12 +22,12 @@ from omegaconf import DictConfig
 
 from latticework.experiments.claims.ledger import CLAIMS
 from latticework.experiments.report.draw import make_all
+from latticework.experiments.results.archive import write_archive
 from latticework.experiments.results.record import Record
 
 ROWS = 200  # of a curve
 LARGEST = 64 * 1024  # bytes of an array's file; larger ones are left out
 TARGET = 200_000  # bytes of a bundle
-EPOCH = (1980, 1, 1, 0, 0, 0)
 ELSEWHERE = ("outputs", "logger", "figures", "tables", "scales", "force")  # of the configuration
 SOURCES = ("root", "cache")  # of its `data`
 MACHINE = ("outputs", "device", "threads", "data.root", "data.cache")  # of the overrides
@@ -77,14 +76,7 @@ def pack(records: Sequence[Record], config: DictConfig, target: Path) -> Packed:
         files[f"{run}/metrics.csv"] = _csv(table).encode()
         files[f"{run}/run.json"] = _json(record, table, kept).encode()
     target.parent.mkdir(parents=True, exist_ok=True)
-    partial = target.with_suffix(".partial")
-    with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
-        for name in sorted(files):
-            entry = zipfile.ZipInfo(name, EPOCH)
-            entry.compress_type, entry.create_system = zipfile.ZIP_DEFLATED, 3
-            entry.external_attr = 0o644 << 16
-            archive.writestr(entry, files[name], compresslevel=9)
-    partial.replace(target)
+    write_archive(target, files)
     return Packed(target, target.stat().st_size, len(records), thinned, too_large)
 
 

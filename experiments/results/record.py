@@ -1,8 +1,8 @@
 """Records: the files that a run writes, and how figures read them. Imports no torch.
 
 Each record of an experiment is a folder, `outputs/<experiment>/<scale>/<run>/`. Committed records
-are in a zip file per experiment, a bundle, which contains smaller versions of these folders
-(experiments/report/bundle.py). A bundle is read without unpacking it.
+are in a file per experiment, a bundle (`results.archive`), which contains smaller versions of these
+folders (experiments/report/bundle.py). A bundle is read in memory.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from latticework.experiments.config.budget import Budget
 from latticework.experiments.config.identity import flat
+from latticework.experiments.results.archive import open_archive
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 BUNDLES = Path(__file__).resolve().parents[2] / "docs" / "results" / "records"
 RESULTS = (".csv", ".npz", ".safetensors", ".yaml")  # what a record keeps besides run.json
-LARGEST = 100 * 2**20  # bytes that the files of a bundle may have, unpacked
 
 
 @dataclass(frozen=True)
@@ -159,10 +159,7 @@ def load_experiment(outputs: Path, name: str, scale: str) -> list[Record]:
 
 
 def _bundled(file: Path) -> list[Record]:
-    archive = zipfile.ZipFile(file)
-    size = sum(entry.file_size for entry in archive.infolist())
-    if size > LARGEST:
-        raise ValueError(f"{file} holds {size} bytes; a bundle may hold {LARGEST}")
+    archive = open_archive(file)
     root = zipfile.Path(archive)
     names = sorted(name for name in archive.namelist() if name.count("/") == 1)
     return [load(root / name.split("/")[0]) for name in names if name.endswith("/run.json")]
@@ -177,7 +174,7 @@ def opened(place: str | Path) -> Record:
     path = path.parent if path.name == "run.json" else path
     bundle, run = path.parent, path.name
     if bundle.suffix == ".zip" and bundle.is_file():
-        inside = zipfile.Path(zipfile.ZipFile(bundle)) / run
+        inside = zipfile.Path(open_archive(bundle)) / run
         if (inside / "run.json").exists():
             return Record(inside, json.loads((inside / "run.json").read_text()))
         raise ValueError(f"{bundle} holds no run {run}")

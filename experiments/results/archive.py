@@ -1,0 +1,51 @@
+"""The file format of bundles: many small files with equal parts in one small file.
+
+A bundle is a zip file with a single entry, `records.zip`, which stores the files of all records
+without compression. The outer file compresses them together, so what records have in common is kept
+once. It is unpacked in memory. Imports no torch.
+"""
+
+import zipfile
+from collections.abc import Mapping
+from io import BytesIO
+from pathlib import Path
+
+INNER = "records.zip"
+LARGEST = 100 * 2**20  # bytes that the files of a bundle may have, unpacked
+EPOCH = (1980, 1, 1, 0, 0, 0)
+
+
+def write_archive(file: Path, files: Mapping[str, bytes]) -> None:
+    """Write `files`, contents by name, to the bundle `file`. Equal contents give equal bytes."""
+    inner = BytesIO()
+    with zipfile.ZipFile(inner, "w") as archive:
+        for name in sorted(files):
+            archive.writestr(_entry(name), files[name])
+    partial = file.with_suffix(".partial")
+    with zipfile.ZipFile(partial, "w") as archive:
+        archive.writestr(_entry(INNER), inner.getvalue(), zipfile.ZIP_LZMA)
+    partial.replace(file)
+
+
+def open_archive(file: Path) -> zipfile.ZipFile:
+    """The records of the bundle `file`, named after it.
+
+    Raises ValueError for another zip file, and for one that would fill the memory.
+    """
+    with zipfile.ZipFile(file) as outer:
+        if outer.namelist() != [INNER]:
+            raise ValueError(
+                f"{file} is no bundle, which holds {INNER} and nothing else; make it with "
+                "python -m latticework.scripts.bundle"
+            )
+        if (size := outer.getinfo(INNER).file_size) > LARGEST:
+            raise ValueError(f"{file} holds {size} bytes; a bundle may hold {LARGEST}")
+        archive = zipfile.ZipFile(BytesIO(outer.read(INNER)))
+    archive.filename = str(file)
+    return archive
+
+
+def _entry(name: str) -> zipfile.ZipInfo:
+    entry = zipfile.ZipInfo(name, EPOCH)
+    entry.create_system, entry.external_attr = 3, 0o644 << 16
+    return entry
