@@ -113,6 +113,7 @@ def test_an_exhibit_is_made_by_these_commands():
     assert commands(KNOWN, ["fig3"], "quick", ["device=cpu"]) == [
         ["experiment=ising_sampling", "scale=quick", "device=cpu"],
         ["experiment=ising_sampling_compiled", "scale=quick", "device=cpu"],
+        ["experiment=ising_dula", "scale=quick", "device=cpu"],
     ]
     cost = commands(KNOWN, ["rates-cost"], "paper", [])
     assert [words[2:] for words in cost] == [[], ["model=rbm_usps", "data=usps"]]
@@ -135,6 +136,7 @@ def test_a_failure_does_not_stop_the_others(monkeypatch, capsys):
     assert ran == [
         "experiment=ising_sampling",
         "experiment=ising_sampling_compiled",
+        "experiment=ising_dula",
         "experiment=ising_connectivity",
     ]
     assert "failed or missing" in capsys.readouterr().err
@@ -338,7 +340,7 @@ def test_the_page_opens_with_the_ledger_and_shows_every_exhibit(page, report):
 def test_what_failed_stopped_or_is_missing_is_told_with_its_command(page, report):
     (section,) = [one for one in report.sections if one.exhibit.name == "fig3"]
     assert section.state == "in part"
-    part, _ = section.parts  # the second is the companion with compiled kernels
+    part, *_ = section.parts  # the others are its companions
     assert part.command == "python run.py experiment=ising_sampling scale=smoke"
     text = "\n".join(part.problems)
     assert "sampler=gwg,seed=0 failed: ValueError: too <large>" in text
