@@ -565,7 +565,8 @@ def test_the_time_of_a_sweep_is_that_of_all_its_runs():
         for count in (2, 4)
     )
     assert committed.time_of(half, {}, gpu=False) == "8 min, extrapolated from 2 runs"
-    assert committed.time_of(whole, {}, gpu=False) == "8 min, measured"
+    assert committed.time_of(half, {"cpu": "60 h, projected"}, gpu=False) == "60 h, projected"
+    assert committed.time_of(whole, {"cpu": "60 h, projected"}, gpu=False) == "8 min, measured"
     assert committed.time_of(whole, {"gpu": "1 min, projected"}, gpu=True) == "1 min, projected"
     assert committed.time_of(None, {}, gpu=False) == committed.UNKNOWN
 

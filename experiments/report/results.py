@@ -50,9 +50,9 @@ def stem(exhibit: Exhibit, experiment: str, name: str) -> str:
     Names of the first paper are kept. Where several experiments of an exhibit have one name, the
     first keeps it.
     """
-    sharing = [other for other, names in exhibit.of.items() if name in (names or ())]
-    kept = exhibit.paper == "langevin" and sharing[:1] in ([], [experiment])
-    return name if kept else f"{experiment}-{name}"
+    sharing = (other for other, names in exhibit.of.items() if name in (names or ()))
+    first = next(sharing, experiment)
+    return name if exhibit.paper == "langevin" and experiment == first else f"{experiment}-{name}"
 
 
 def results_page(report: Report, folder: Path) -> str:
