@@ -72,20 +72,6 @@ def test_the_memory_of_a_walk_is_that_of_its_state(name):
     assert (sums.changed > 0).all()
 
 
-def test_the_memory_of_a_walk_is_renewed():
-    """A large error is gone once a chain has flipped as many sites as it has."""
-    for model in (DenseIsing(torch.zeros(30, 30), torch.zeros(30)), _rbm(0.01)):
-        twin = twin_of(RandomWalk(3), model)
-        state = twin.at(model.domain.uniform(40, Generator().manual_seed(2)), model)
-        state.memory[:, :21] += 0.5
-        state, sums = twin.advance(state, model, Generator().manual_seed(1), 12)
-        wrong = (state.memory - memory_of(model.form(), state.x))[:, :21].abs().amax(1)
-        renewed = torch.from_numpy(sums.changed) > state.flips
-        assert (wrong[renewed] < 1e-5).all()
-        assert (wrong[~renewed] > 0.4).all()
-        assert 0 < renewed.sum() < 40
-
-
 @pytest.mark.parametrize(("length", "longest"), [(1, 1), (2, 3), (3, 5), (9, 6)])
 def test_a_walk_changes_a_uniform_number_of_uniform_sites(length, longest):
     """Without energies every path is accepted. On 6 sites, no path has more."""

@@ -24,7 +24,7 @@ from latticework.samplers.compiled.jit import inlined, kernel, over_chains, reor
 from latticework.samplers.compiled.philox import AHEAD, fill_ahead, unit
 from latticework.samplers.compiled.potts import POTTS
 from latticework.samplers.compiled.scans import next_blocks
-from latticework.samplers.compiled.sites import BINARY, change, flip, other
+from latticework.samplers.compiled.sites import BINARY, change, flip, other, renew, renewals
 from latticework.samplers.compiled.tally import finish, fresh, leave, record
 from latticework.samplers.compiled.twin import Sums, Twin
 from latticework.samplers.gibbs import Gibbs
@@ -92,7 +92,7 @@ def resample(first, last, form, x, memory, ball, centred, keys, blocks, sums):
     log_probs, weights = np.zeros(sets), np.empty(sets, np.float32)
     flipped = np.empty(sites, np.bool_)
     total, changed, invalid = sums.total, sums.changed, sums.invalid
-    since = fresh(sums, first, last, x.shape[1])
+    since, mask = fresh(sums, first, last, x.shape[1]), renewals(x.shape[1])
     for t in range(steps):
         block, now = blocks[t], t % AHEAD
         bias, coupling = inside(form, block)
@@ -101,6 +101,8 @@ def resample(first, last, form, x, memory, ball, centred, keys, blocks, sums):
             if centred:
                 fill_ahead(centres, keys[t : t + AHEAD], start, 1)
         for c in range(first, last):
+            if keys[t] & mask == 0:
+                renew(form, x, memory, c)
             for k in range(sites):
                 step[0, k] = pace(form, x[c, block[k]])
                 flipped[k] = False

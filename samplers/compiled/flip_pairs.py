@@ -17,7 +17,7 @@ from latticework.samplers.compiled.arithmetic import exp32
 from latticework.samplers.compiled.jit import kernel, over_chains, reordered
 from latticework.samplers.compiled.lattice import copy_bytes
 from latticework.samplers.compiled.philox import AHEAD, fill_steps, unit
-from latticework.samplers.compiled.sites import memory_of
+from latticework.samplers.compiled.sites import memory_of, renew, renewals
 from latticework.samplers.compiled.tally import finish, fresh, leave
 from latticework.samplers.compiled.twin import Sums, Twin
 from latticework.samplers.gwg import GWG
@@ -41,16 +41,17 @@ class PairFlipTwin(Twin):
         x, gradient = state.x.numpy(), state.gradient.numpy()
         square = np.float32((form.high - form.low) ** 2)
         beyond = np.zeros_like(form.diagonal) if isinstance(self.sampler, GWG) else form.diagonal
-        model = form.matrix, beyond * square, np.float32(form.low), np.float32(form.high)
         work = 2.0 * x.size * len(keys)
-        over_chains(flip, len(x), work, *model, x, gradient, keys, sums)
+        over_chains(flip, len(x), work, form, beyond * square, x, gradient, keys, sums)
         return state
 
 
 @kernel
-def flip(first, last, matrix, beyond, low, high, x, gradient, keys, sums):
+def flip(first, last, form, beyond, x, gradient, keys, sums):
     """`beyond` is what the gains have beyond the first order."""
-    steps, sites, both = keys.shape[0], x.shape[1], low + high
+    steps, sites, matrix = keys.shape[0], x.shape[1], form.matrix
+    low, high = np.float32(form.low), np.float32(form.high)
+    both, mask = low + high, renewals(sites)
     words = np.empty((4, AHEAD), np.uint32)
     accept, changed, invalid = sums.accept, sums.changed, sums.invalid
     total, trace = sums.total, sums.trace
@@ -66,6 +67,9 @@ def flip(first, last, matrix, beyond, low, high, x, gradient, keys, sums):
             now = t % AHEAD
             if now == 0:
                 fill_steps(words, keys[t : t + AHEAD], c, 0)
+            if keys[t] & mask == 0:
+                renew(form, x, gradient, c)
+                top, here = weigh(weights, groups, row, gradient[c], beyond, both)
             probability = 0.0
             if np.isfinite(here) and np.isfinite(top):
                 i = draw(weights, groups, unit(words[0, now]) * here, sites)

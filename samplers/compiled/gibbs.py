@@ -14,7 +14,15 @@ from latticework.samplers.compiled.gibbs_rbm import gibbs_rbm
 from latticework.samplers.compiled.jit import SHORT, kernel, over_chains
 from latticework.samplers.compiled.philox import AHEAD, fill_ahead, thresholds, unit
 from latticework.samplers.compiled.scans import next_blocks, start_scan
-from latticework.samplers.compiled.sites import BINARY, bounds, flip, memory_of, probability
+from latticework.samplers.compiled.sites import (
+    BINARY,
+    bounds,
+    flip,
+    memory_of,
+    probability,
+    renew,
+    renewals,
+)
 from latticework.samplers.compiled.tally import finish, fresh, leave, record
 from latticework.samplers.compiled.twin import Sums, Twin, form_of
 from latticework.samplers.gibbs import Gibbs
@@ -58,7 +66,7 @@ class GibbsTwin(SitesTwin):
             args = x, *lattice, keys, sites, sums
             over_chains(gibbs_lattice, len(x), work, *args, fewest=SHORT)
         elif isinstance(form, RBMForm):
-            over_chains(gibbs_rbm, len(x), work, *form, x, memory, keys, sites, sums)
+            over_chains(gibbs_rbm, len(x), work, form, x, memory, keys, sites, sums)
         else:
             over_chains(gibbs, len(x), work, form, x, memory, keys, sites, sums)
         sums.accept[:] += len(keys)
@@ -71,12 +79,14 @@ def gibbs(first, last, form, x, memory, keys, sites, sums):
     steps, (low, high), start = keys.shape[0], bounds(form), first // 4 * 4
     words = np.empty(((last + 3) // 4 * 4 - start, AHEAD), np.uint32)
     total, changed, invalid = sums.total, sums.changed, sums.invalid
-    since = fresh(sums, first, last, x.shape[1])
+    since, mask = fresh(sums, first, last, x.shape[1]), renewals(x.shape[1])
     for t in range(steps):
         i, now = sites[t], t % AHEAD
         if now == 0:
             fill_ahead(words, keys[t : t + AHEAD], start, 0)
         for c in range(first, last):
+            if keys[t] & mask == 0:
+                renew(form, x, memory, c)
             old, p = x[c, i], probability(form, x, memory, c, i)
             if np.isnan(p):
                 invalid[c] += 1

@@ -18,8 +18,16 @@ from latticework.samplers.blocks import Memory
 from latticework.samplers.compiled.conditional import draw
 from latticework.samplers.compiled.jit import kernel, over_chains
 from latticework.samplers.compiled.philox import AHEAD, fill_ahead, unit
-from latticework.samplers.compiled.potts import field, memory_of, move, set_value, values_of
+from latticework.samplers.compiled.potts import (
+    field,
+    memory_of,
+    move,
+    renew,
+    set_value,
+    values_of,
+)
 from latticework.samplers.compiled.scans import next_blocks, start_scan
+from latticework.samplers.compiled.sites import renewals
 from latticework.samplers.compiled.tally import finish, fresh, record
 from latticework.samplers.compiled.twin import Sums, Twin, form_of
 
@@ -70,7 +78,7 @@ def resample(first, last, form, x, values, memory, keys, blocks, sums):
     log_probs, weights = np.empty(q**sites), np.empty(q**sites, np.float32)
     now, before = np.empty(sites, np.int64), np.zeros(sites + 1)
     total, changed, invalid = sums.total, sums.changed, sums.invalid
-    since = fresh(sums, first, last, x.shape[1])
+    since, mask = fresh(sums, first, last, x.shape[1]), renewals(values.shape[1])
     for t in range(steps):
         block, ahead = blocks[t], t % AHEAD
         if sites > 1:
@@ -78,6 +86,8 @@ def resample(first, last, form, x, values, memory, keys, blocks, sums):
         if ahead == 0:
             fill_ahead(words, keys[t : t + AHEAD], start, 0)
         for c in range(first, last):
+            if keys[t] & mask == 0:
+                renew(form, values, memory, c)
             for k in range(sites):
                 field(form, values, memory, c, block[k], fields[0, k])
             for k in range(sites if sites > 1 else 0):

@@ -9,13 +9,14 @@ import numpy as np
 
 from latticework.samplers.compiled.jit import kernel
 from latticework.samplers.compiled.philox import AHEAD, fill_ahead, unit
-from latticework.samplers.compiled.sites import exponentials, shift, softplus_change
+from latticework.samplers.compiled.sites import exponentials, rbm_renew, shift, softplus_change
 from latticework.samplers.compiled.tally import finish, fresh, leave, record
 
 
 @kernel
-def gibbs_rbm(first, last, weight, visible_bias, hidden_bias, x, memory, keys, sites, sums):
+def gibbs_rbm(first, last, form, x, memory, keys, sites, sums):
     """Resample `sites[t]` of each chain in step t."""
+    weight, visible_bias = form.weight, form.visible_bias
     steps, hidden, start = keys.shape[0], weight.shape[1], first // 4 * 4
     words = np.empty(((last + 3) // 4 * 4 - start, AHEAD), np.uint32)
     total, changed, invalid = sums.total, sums.changed, sums.invalid
@@ -30,7 +31,7 @@ def gibbs_rbm(first, last, weight, visible_bias, hidden_bias, x, memory, keys, s
         exponentials(row, np.float32(-1), odds[1])
         for c in range(first, last):
             if i == 0:
-                renew(weight, hidden_bias, x, memory, c)
+                rbm_renew(form, x, memory, c)
             old, own = x[c, i], memory[c]
             sign = np.float32(1) - np.float32(2) * old
             gain = softplus_change(own, odds[np.int64(old)], row, sign)
@@ -47,16 +48,3 @@ def gibbs_rbm(first, last, weight, visible_bias, hidden_bias, x, memory, keys, s
                 shift(own, row, sign)
         record(sums, first, last, x, t, steps)
     finish(sums, since, first, x, steps)
-
-
-@kernel
-def renew(weight, hidden_bias, x, memory, c):
-    """The memory of a chain, from scratch."""
-    inputs = memory[c, : hidden_bias.shape[0]]
-    inputs[:] = hidden_bias
-    for i in range(x.shape[1]):
-        if x[c, i] == 1:
-            row = weight[i]
-            for j in range(inputs.shape[0]):
-                inputs[j] += row[j]
-    shift(memory[c], hidden_bias, np.float32(0))

@@ -20,7 +20,7 @@ from latticework.models.forms import LatticeForm, PairForm
 from latticework.samplers.compiled.arithmetic import exp32
 from latticework.samplers.compiled.jit import kernel, over_chains, reordered
 from latticework.samplers.compiled.philox import fill, unit
-from latticework.samplers.compiled.sites import memory_of, ones_around, other
+from latticework.samplers.compiled.sites import memory_of, ones_around, other, renew, renewals
 from latticework.samplers.compiled.tally import finish, fresh, leave, record_chain
 from latticework.samplers.compiled.twin import Sums, Twin
 
@@ -224,12 +224,16 @@ def flip_pairs(first, last, form, flips, x, memory, weights, sums, top, keys, ou
     all_drawn, old = np.empty(flips, np.int64), np.empty(flips, np.float32)
     own, new_weights = np.empty(sites, np.float32), np.zeros(weights.shape[1], np.float32)
     new_sums = np.empty(sums.shape[1])
-    since = fresh(out, first, last, sites)
+    since, mask = fresh(out, first, last, sites), renewals(sites)
     total, changed = out.total, out.changed
     for c in range(first, last):
         now = sum_of(sums[c])
         for t in range(steps):
             fill(words, keys[t], c, 0)
+            if keys[t] & mask == 0:
+                renew(form, x, memory, c)
+                top[c] = weigh(weights[c], sums[c], x[c], memory[c], both)
+                now = sum_of(sums[c])
             log_ratio = 0.0
             for k in range(flips):
                 i = draw_site(weights[c], sums[c], now, unit(words[k]))

@@ -23,7 +23,8 @@ from latticework.samplers.compiled.arithmetic import exp32
 from latticework.samplers.compiled.gwg_several import accepts, draw_site, sum_of
 from latticework.samplers.compiled.jit import kernel, over_chains
 from latticework.samplers.compiled.philox import fill, unit
-from latticework.samplers.compiled.potts import memory_of, set_value, values_of
+from latticework.samplers.compiled.potts import memory_of, renew, set_value, values_of
+from latticework.samplers.compiled.sites import renewals
 from latticework.samplers.compiled.tally import finish, fresh, record_chain
 from latticework.samplers.compiled.twin import Sums, Twin
 from latticework.samplers.locally_balanced import LocallyBalanced
@@ -212,7 +213,7 @@ def weigh(balanced, weights, sums, values, fields):
 @kernel
 def move_pairs(first, last, form, balanced, x, values, memory, weights, sums, top, keys, out):
     steps, q, size = keys.shape[0], form.bias.shape[1], x.shape[1]
-    coupling, words = form.coupling, np.empty(4, np.uint32)
+    coupling, words, mask = form.coupling, np.empty(4, np.uint32), renewals(values.shape[1])
     own, new_weights = np.empty(size, np.float32), np.zeros(weights.shape[1], np.float32)
     new_sums = np.empty(sums.shape[1])
     since = fresh(out, first, last, size)
@@ -221,6 +222,10 @@ def move_pairs(first, last, form, balanced, x, values, memory, weights, sums, to
         now = sum_of(sums[c])
         for t in range(steps):
             fill(words, keys[t], c, 0)
+            if keys[t] & mask == 0:
+                renew(form, values, memory, c)
+                top[c] = weigh(balanced, weights[c], sums[c], values[c], memory[c])
+                now = sum_of(sums[c])
             move = draw_site(weights[c], sums[c], now, unit(words[0]))
             i, new = move // q, move % q
             old = values[c, i]

@@ -33,7 +33,7 @@ from latticework.samplers.compiled.gwg_several import (
 )
 from latticework.samplers.compiled.jit import kernel, lean, over_chains
 from latticework.samplers.compiled.philox import fill, unit
-from latticework.samplers.compiled.sites import memory_of, other
+from latticework.samplers.compiled.sites import memory_of, other, renew, renewals
 from latticework.samplers.compiled.tally import finish, fresh, leave, record_chain
 from latticework.samplers.compiled.twin import Sums, Twin
 from latticework.samplers.path_auxiliary import PAFS
@@ -179,10 +179,13 @@ def walk_pairs(first, last, form, longest, x, memory, weights, sums, top, keys, 
     before, kept = np.empty((2, sums.shape[1]))
     old, halves = np.empty(longest, np.float32), np.empty(width, np.float32)
     gradient = np.empty(width, np.float32)
-    since = fresh(out, first, last, width)
+    since, mask = fresh(out, first, last, width), renewals(width)
     for c in range(first, last):
         for t in range(steps):
             fill(words, keys[t], c, 0)
+            if keys[t] & mask == 0:
+                renew(form, x, memory, c)
+                top[c] = weigh(weights[c], sums[c], halves, x[c], memory[c], both)
             number = 1 + np.int64(unit(words[0]) * longest)
             path = sites[:number]
             before[:], gradient[:] = sums[c], memory[c]

@@ -1,8 +1,9 @@
 """Potts models inside kernels: values as integers, the field of a site, and a change of value.
 
 The field of a site is its log-probabilities given the rest. `memory` is a chain's row of a table
-that dense models keep up to date: the field of all sites. Outside, states are one-hot `x`
-`[chains, sites * q]`; a change of value writes both.
+that dense models keep up to date: the field of all sites. `renew` computes it from scratch in the
+steps that `sites.renewals` names. Outside, states are one-hot `x` `[chains, sites * q]`; a change
+of value writes both.
 """
 
 import numpy as np
@@ -39,6 +40,11 @@ def move(form, memory, c, i, old, new):
     raise NotImplementedError
 
 
+def renew(form, values, memory, c):
+    """Compute the memory of chain `c` from scratch."""
+    raise NotImplementedError
+
+
 @inlined
 def lattice_field(form, values, memory, c, i, out):
     for v in range(out.shape[0]):
@@ -49,6 +55,11 @@ def lattice_field(form, values, memory, c, i, out):
 
 @inlined
 def lattice_move(form, memory, c, i, old, new):
+    pass
+
+
+@inlined
+def lattice_renew(form, values, memory, c):
     pass
 
 
@@ -66,6 +77,18 @@ def pair_move(form, memory, c, i, old, new):
         own[j] += gained[j] - lost[j]
 
 
+@kernel
+def pair_renew(form, values, memory, c):
+    own, q = memory[c], form.bias.shape[1]
+    for i in range(values.shape[1]):
+        for v in range(q):
+            own[i * q + v] = form.bias[i, v]
+    for i in range(values.shape[1]):
+        row = form.coupling[i * q + values[c, i]]
+        for j in range(own.shape[0]):
+            own[j] += row[j]
+
+
 @inlined
 def set_value(x, values, total, changed, since, first, c, i, new, q, t):
     """Set site `i` of chain `c` in step `t`, and keep the sums."""
@@ -80,6 +103,7 @@ def set_value(x, values, total, changed, since, first, c, i, new, q, t):
 
 FIELD = {PottsLatticeForm: lattice_field, PottsPairForm: pair_field}
 MOVE = {PottsLatticeForm: lattice_move, PottsPairForm: pair_move}
+RENEW = {PottsLatticeForm: lattice_renew, PottsPairForm: pair_renew}
 
 
 @overload(field, inline="always")
@@ -92,3 +116,9 @@ def _field(form, values, memory, c, i, out):
 def _move(form, memory, c, i, old, new):
     implementation = MOVE[form.instance_class]
     return lambda form, memory, c, i, old, new: implementation(form, memory, c, i, old, new)
+
+
+@overload(renew, inline="always")
+def _renew(form, values, memory, c):
+    implementation = RENEW[form.instance_class]
+    return lambda form, values, memory, c: implementation(form, values, memory, c)

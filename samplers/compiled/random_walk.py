@@ -1,21 +1,18 @@
 """Random walk Metropolis on binary sites: the twin of `samplers.random_walk`.
 
 The change in log-probability of a whole path comes from x and the memory before it, so a rejected
-path leaves nothing to undo. Each accepted flip rounds the memory, so a chain computes its memory
-from scratch after as many flips as it has sites.
+path leaves nothing to undo.
 """
 
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from numba.extending import overload
 from numpy.typing import NDArray
 from torch import Tensor
 
 from latticework.models.forms import Form, LatticeForm, PairForm, RBMForm
-from latticework.samplers.compiled import gibbs_rbm
 from latticework.samplers.compiled.gwg_several import accepts
 from latticework.samplers.compiled.jit import SHORT, inlined, kernel, lean, over_chains
 from latticework.samplers.compiled.philox import AHEAD, fill, fill_steps, unit
@@ -27,6 +24,8 @@ from latticework.samplers.compiled.sites import (
     lattice_flip,
     memory_of,
     other,
+    renew,
+    renewals,
     shift,
     softplus_change,
 )
@@ -38,13 +37,12 @@ from latticework.samplers.random_walk import RandomWalk
 class SiteWalkState(NamedTuple):
     x: Tensor  # [chains, sites]
     memory: Tensor  # [chains, ...], of the form (`compiled.sites`)
-    flips: Tensor  # [chains], since the memory was computed from scratch
 
 
 @dataclass(frozen=True)
 class RandomWalkTwin(Twin):
     def start(self, x: Tensor, form: LatticeForm | PairForm | RBMForm) -> SiteWalkState:
-        return SiteWalkState(x, memory_of(form, x), torch.zeros(len(x), dtype=torch.long))
+        return SiteWalkState(x, memory_of(form, x))
 
     def run(
         self,
@@ -57,22 +55,23 @@ class RandomWalkTwin(Twin):
         longest = min(2 * self.sampler.length - 1, sites)
         hidden = len(form.hidden_bias) if isinstance(form, RBMForm) else 0
         work = chains * len(keys) * (30.0 + longest * (10.0 + hidden))
-        arrays = [field.numpy() for field in state]
-        args = form, longest, hidden, *arrays, keys, sums
+        args = form, longest, hidden, state.x.numpy(), state.memory.numpy(), keys, sums
         over_chains(walk, chains, work, *args, fewest=SHORT)
         return state
 
 
 @kernel
-def walk(first, last, form, longest, hidden, x, memory, flips, keys, sums):
+def walk(first, last, form, longest, hidden, x, memory, keys, sums):
     steps, sites, total, changed = keys.shape[0], x.shape[1], sums.total, sums.changed
     words, more = np.empty((4, AHEAD), np.uint32), np.empty((longest + 1) // 4 * 4, np.uint32)
     order, swapped = np.arange(sites), np.empty(longest, np.int64)
     room = np.empty((2, hidden), np.float32)
-    since = fresh(sums, first, last, sites)
+    since, mask = fresh(sums, first, last, sites), renewals(sites)
     for c in range(first, last):
         for t in range(steps):
             now = t % AHEAD
+            if keys[t] & mask == 0:
+                renew(form, x, memory, c)
             if now == 0:
                 fill_steps(words, keys[t : t + AHEAD], c, 0)
             number = 1 + np.int64(unit(words[0, now]) * longest)
@@ -89,10 +88,6 @@ def walk(first, last, form, longest, hidden, x, memory, flips, keys, sums):
                 for k in range(number):
                     leave(total, since, first, c, path[k], x[c, path[k]], t)
                 path_flip(form, x, memory, c, path, room)
-                flips[c] += number
-                if flips[c] >= sites:
-                    renew(form, x, memory, c)
-                    flips[c] = 0
             for k in range(number - 1, -1, -1):
                 order[k], order[swapped[k]] = order[swapped[k]], order[k]
             record_chain(sums.trace, x, c, t - steps)
@@ -112,11 +107,6 @@ def path_change(form, x, memory, c, path, room):
 
 def path_flip(form, x, memory, c, path, room):
     """Flip the sites of `path` and update `memory`, right after `path_change`."""
-    raise NotImplementedError
-
-
-def renew(form, x, memory, c):
-    """Compute the memory of a chain from scratch."""
     raise NotImplementedError
 
 
@@ -176,16 +166,6 @@ def path_flip_by_sites(form, x, memory, c, path, room):
         flip(form, x, memory, c, path[k])
 
 
-@kernel
-def renew_pairs(form, x, memory, c):
-    own = memory[c]
-    own[:] = form.offset
-    for i in range(x.shape[1]):
-        value, row = x[c, i], form.matrix[i]
-        for j in range(own.shape[0]):
-            own[j] += value * row[j]
-
-
 CHANGE = {
     LatticeForm: lattice_path_change,
     PairForm: pair_path_change,
@@ -204,15 +184,6 @@ def _path_flip(form, x, memory, c, path, room):
     rbm = form.instance_class is RBMForm
     implementation = rbm_path_flip if rbm else path_flip_by_sites
     return lambda form, x, memory, c, path, room: implementation(form, x, memory, c, path, room)
-
-
-@overload(renew, inline="always")
-def _renew(form, x, memory, c):
-    if form.instance_class is LatticeForm:
-        return lambda form, x, memory, c: None
-    if form.instance_class is PairForm:
-        return lambda form, x, memory, c: renew_pairs(form, x, memory, c)
-    return lambda form, x, memory, c: gibbs_rbm.renew(form.weight, form.hidden_bias, x, memory, c)
 
 
 def twin(sampler: RandomWalk, form: Form) -> Twin | str:

@@ -2,7 +2,8 @@
 
 `memory` is a chain's row of a table that some forms keep up to date: the gradient of a PairForm;
 hidden inputs, sigmoid(inputs) and sigmoid(-inputs) of an RBMForm. `change` and `probability` read
-it, `flip` updates it. numba chooses the implementation by the form's type.
+it, `flip` updates it. Each flip rounds the memory, so `renew` computes it from scratch in the steps
+that `renewals` names. numba chooses the implementation by the form's type.
 """
 
 import math
@@ -17,6 +18,7 @@ from latticework.samplers.compiled.arithmetic import exp32
 from latticework.samplers.compiled.jit import inlined, kernel, reordered
 
 BINARY = (LatticeForm, PairForm, RBMForm)
+APART = 64  # steps a site, at least, between two renewals of the memory on average
 LARGEST = np.float32(20)  # weight of an RBM: four exponentials of it fit float32
 
 
@@ -46,9 +48,28 @@ def flip(form, x, memory, c, i):
     raise NotImplementedError
 
 
+def renew(form, x, memory, c):
+    """Compute the memory of chain `c` from scratch."""
+    raise NotImplementedError
+
+
 def bounds(form):
     """The two values of a site, float32."""
     raise NotImplementedError
+
+
+@inlined
+def renewals(sites):
+    """A mask: the memory is computed from scratch in steps with `key & mask == 0`.
+
+    Keys are random, so this takes no counter, and does not depend on how steps are divided into
+    calls. A renewal costs as much as one flip of each site, and comes once in 64 to 128 steps a
+    site.
+    """
+    mask = 1
+    while mask < APART * sites:
+        mask *= 2
+    return np.int64(mask - 1)
 
 
 # Lattices.
@@ -79,6 +100,11 @@ def lattice_flip(form, x, memory, c, i):
     x[c, i] = np.float32(1) - x[c, i]
 
 
+@inlined
+def lattice_renew(form, x, memory, c):
+    pass
+
+
 # Dense pairs.
 
 
@@ -105,6 +131,16 @@ def pair_flip(form, x, memory, c, i):
         own[j] += step * row[j]
 
 
+@kernel
+def pair_renew(form, x, memory, c):
+    own = memory[c]
+    own[:] = form.offset
+    for i in range(x.shape[1]):
+        value, row = x[c, i], form.matrix[i]
+        for j in range(own.shape[0]):
+            own[j] += value * row[j]
+
+
 # RBMs.
 
 
@@ -124,6 +160,18 @@ def rbm_flip(form, x, memory, c, i):
     sign = np.float32(1) - np.float32(2) * x[c, i]
     x[c, i] += sign
     shift(memory[c], form.weight[i], sign)
+
+
+@kernel
+def rbm_renew(form, x, memory, c):
+    inputs = memory[c, : form.hidden_bias.shape[0]]
+    inputs[:] = form.hidden_bias
+    for i in range(x.shape[1]):
+        if x[c, i] == 1:
+            row = form.weight[i]
+            for j in range(inputs.shape[0]):
+                inputs[j] += row[j]
+    shift(memory[c], form.hidden_bias, np.float32(0))
 
 
 @kernel
@@ -196,6 +244,7 @@ def shift(own, row, step):
 
 CHANGE = {LatticeForm: lattice_change, PairForm: pair_change, RBMForm: rbm_change}
 FLIP = {LatticeForm: lattice_flip, PairForm: pair_flip, RBMForm: rbm_flip}
+RENEW = {LatticeForm: lattice_renew, PairForm: pair_renew, RBMForm: rbm_renew}
 
 
 @overload(change, inline="always")
@@ -208,6 +257,12 @@ def _change(form, x, memory, c, i):
 def _flip(form, x, memory, c, i):
     implementation = FLIP[form.instance_class]
     return lambda form, x, memory, c, i: implementation(form, x, memory, c, i)
+
+
+@overload(renew, inline="always")
+def _renew(form, x, memory, c):
+    implementation = RENEW[form.instance_class]
+    return lambda form, x, memory, c: implementation(form, x, memory, c)
 
 
 @overload(probability, inline="always")

@@ -1,0 +1,72 @@
+"""What kernels remember of the state is computed from scratch again and again.
+
+Each flip rounds it, and rounding errors would add up without a bound.
+"""
+
+import pytest
+import torch
+from torch import Generator
+
+from latticework.models.ising import erdos_renyi
+from latticework.models.potts import random_potts
+from latticework.models.rbm import RBM
+from latticework.samplers.compiled import sites
+from latticework.samplers.compiled.choose import twin_of
+from latticework.samplers.gibbs import Gibbs
+from latticework.samplers.gwg import GWG
+from latticework.samplers.hamming import HammingBall
+from latticework.samplers.locally_balanced import LocallyBalanced
+from latticework.samplers.path_auxiliary import PAFS
+from latticework.samplers.random_walk import RandomWalk
+
+SITES = 12
+BLOCKS = [Gibbs(), Gibbs(3, "random"), HammingBall(5, 2)]
+ONE_SITE = [GWG(), LocallyBalanced()]
+DUE = 1024  # steps between renewals, on average: the power of two above 64 * 12
+
+
+def small_rbm() -> RBM:
+    model, rng = RBM(SITES, 7), Generator().manual_seed(0)
+    for parameter in model.parameters():
+        parameter.normal_(0, 0.5, generator=rng)
+    return model
+
+
+MODELS = {
+    "pairs": (erdos_renyi(SITES, 5, 0.37), [*BLOCKS, *ONE_SITE, GWG(4), PAFS(3), RandomWalk(2)]),
+    "rbm": (small_rbm(), [*BLOCKS, RandomWalk(2)]),
+    "potts": (random_potts(SITES, 3, 1.0), [Gibbs(), Gibbs(2, "random"), *ONE_SITE]),
+}
+CASES = [
+    pytest.param(model, sampler, id=f"{name}-{sampler}")
+    for name, (model, samplers) in MODELS.items()
+    for sampler in samplers
+]
+
+
+@pytest.mark.parametrize(("model", "sampler"), CASES)
+def test_an_error_in_the_memory_does_not_stay(model, sampler):
+    x = model.domain.uniform(5, Generator().manual_seed(2))
+    twin, rng = twin_of(sampler, model), Generator().manual_seed(1)
+    state = twin.at(x, model)
+    memory = getattr(state, "memory", getattr(state, "gradient", None))
+    memory += 0.25
+    assert not same(state, twin.at(state.x, model))
+    state, _ = twin.advance(state, model, rng, 25 * DUE)
+    assert same(state, twin.at(state.x, model))
+
+
+def same(state, fresh) -> bool:
+    """Whether two states agree up to rounding, apart from the scan, which goes its own way."""
+    names = set(state._fields) - {"scan"}
+    return all(
+        torch.allclose(getattr(state, name), getattr(fresh, name), rtol=1e-4, atol=1e-4)
+        for name in names
+    )
+
+
+def test_renewals_come_once_in_64_to_128_steps_a_site():
+    for count in (1, 2, 12, 64, 1000):
+        mask = int(sites.renewals(count))
+        assert mask & (mask + 1) == 0  # all ones
+        assert 64 * count <= mask + 1 < 128 * count
