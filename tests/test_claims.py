@@ -352,6 +352,23 @@ def fig5(true: bool) -> list[Record]:
     return records
 
 
+def test_a_level_that_is_never_reached_refutes_the_time_to_reach_it():
+    """DULA stays at -4.9 and DMALA gets to -5.5. With fewer steps than Gibbs needs, it is open."""
+    records = fig5(True)
+    for record in records:
+        if record.choices["sampler"] == "dula" and record.config["task"]["steps"] == 100:
+            record.metrics["log_rmse"] += 0.6
+    finding = the("fig5-ratio").judge(records)
+    assert finding.verdict()[0] is FAILS
+    assert finding.binding.what == "-5 - lowest log RMSE of DULA"
+    assert [margin.what for margin in finding.margins if "seconds" in margin.what] == [
+        "log(GWG-1's seconds / DMALA's) - log 1.75"
+    ]
+    few = [record for record in records if record.config["task"]["steps"] < 100]
+    with pytest.raises(LookupError, match="with 100 sampling steps"):
+        the("fig5-ratio").judge(few)
+
+
 def fig5_gibbs(true: bool) -> list[Record]:
     """With 5 sampling steps the error grows, or falls; with 100 it falls."""
     return [
@@ -365,12 +382,25 @@ def fig5_gibbs(true: bool) -> list[Record]:
     ]
 
 
-def learned(name: str, data: str, mean: float, below: float, above: float, ess: float) -> Record:
+def learned(
+    name: str,
+    data: str,
+    mean: float,
+    below: float,
+    above: float,
+    ess: float,
+    seed: int = 0,
+    rate: float = 1e-4,
+) -> Record:
     """A test log-likelihood of `mean` nats by AIS, between mean - below and mean + above."""
     return fake(
         sampler=name,
+        seed=seed,
         choices={"data": data},
-        config={"task": {"chains": 50, "steps": 100, "back": 50}},
+        config={
+            "task": {"chains": 50, "steps": 100, "back": 50},
+            "learning": {"optimiser": {"lr": rate}},
+        },
         log_likelihood={"test": {"mean": mean}},
         log_z=100.0,
         log_z_error=0.1,
@@ -385,6 +415,27 @@ def learned(name: str, data: str, mean: float, below: float, above: float, ess: 
 def table1(true: bool, data: str) -> list[Record]:
     score = {"gibbs": -117.0, "gwg": -80.0, "dula": -81.0, "dmala": -79.0 if true else -85.0}
     return [learned(name, data, value, 0.4, 0.2, 40.0) for name, value in score.items()]
+
+
+def table1_small(true: bool, data: str, best: bool) -> list[Record]:
+    """Seeds of the four samplers, at the rate that they share and at the best one of each.
+
+    One reading is as `true` says, the other the opposite.
+    """
+    records = []
+    for seed, rate in product(SEEDS, (1e-4, 3e-4, 1e-3)):
+        judged = (rate > 1e-4) == best
+        score = -79.0 if true == judged else -85.0
+        scores = {"gwg": -80.0, "dula": -81.0, "dmala": score}
+        rates = {"gwg": 3e-4, "dula": 1e-3, "dmala": 1e-3, "gibbs": 1e-4}
+        if rate == 1e-4:
+            scores["gibbs"] = -117.0
+        records += [
+            learned(name, data, value + noise(seed) / 10, 0.4, 0.2, 40.0, seed, rate)
+            for name, value in scores.items()
+            if rate in (1e-4, rates[name])
+        ]
+    return records
 
 
 def table2(true: bool, data: str) -> list[Record]:
@@ -701,7 +752,13 @@ RECORDS: dict[str, Callable[[bool], list[Record]]] = {
     "later-linear": later_linear,
     "later-scaling": later_scaling,
 }
-for kind, make in (("table1", table1), ("table2", table2), ("table4", table4)):
+for kind, make in (
+    ("table1", table1),
+    ("table1-small", partial(table1_small, best=False)),
+    ("table1-small-best", partial(table1_small, best=True)),
+    ("table2", table2),
+    ("table4", table4),
+):
     for found in CLAIMS:
         if found.name.startswith(f"{kind}-"):
             name = found.name.removeprefix(f"{kind}-")
@@ -787,6 +844,33 @@ def test_a_likelihood_is_higher_only_where_the_bounds_by_ais_say_so():
         learned("dmala", "caltech", -116.2, 1.0, 1.0, 30.0),
     ]
     assert the("table1-caltech").judge([*others, *tight]).verdict()[0] is HOLDS
+
+
+def test_models_of_several_seeds_are_compared_in_the_mean_and_not_one_by_one():
+    """A lead of 1 nat on average is not decided if it changes sign from seed to seed."""
+    leads = dict(zip(SEEDS, (5.0, -4.0, 1.0, 4.0, -1.0), strict=True))
+    records = [
+        learned(name, "caltech", -80.0 + (name == "dmala") * lead, 0.1, 0.1, 30.0, seed)
+        for seed, lead in leads.items()
+        for name in ("gibbs", "gwg", "dula", "dmala")
+    ]
+    finding = the("table1-small-best-caltech").judge(records)
+    assert finding.verdict()[0] is OPEN
+    (margin, *_) = finding.margins
+    assert margin.mean == pytest.approx(1.0)
+    exact = Margin("", tuple(leads.values())).interval()
+    reach = 0.25  # both bounds, a little wider
+    assert margin.interval()[0] == pytest.approx(exact[0], abs=reach)
+    assert margin.interval()[0] < exact[0] - 0.2 < exact[1] + 0.2 < margin.interval()[1]
+    with pytest.raises(LookupError, match="several models of gibbs on caltech have the seed"):
+        the("table1-small-best-caltech").judge([*records, learned("gibbs", "caltech", 0, 0, 0, 9)])
+
+
+def test_one_rate_needs_a_rate_that_all_samplers_share():
+    rates = {"gibbs": 1e-4, "gwg": 3e-4, "dula": 1e-3, "dmala": 1e-3}
+    records = [learned(*(name, "caltech", -80.0, 0, 0, 9, 0), r) for name, r in rates.items()]
+    with pytest.raises(LookupError, match="no learning rate in common"):
+        the("table1-small-caltech").judge(records)
 
 
 def test_bounds_of_a_likelihood_are_those_of_log_z_turned_round():

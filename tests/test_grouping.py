@@ -117,6 +117,17 @@ def test_where_it_ran_and_keys_that_are_null_do_not_tell_records_apart():
     assert len(groups([old, fake(seed=1, settings={"preconditioner": [1.0]})])) == 2
 
 
+def test_the_variant_of_the_data_tells_how_they_were_split():
+    """A record from before `data.split` existed has the split that is the default now."""
+    table = {"_target_": "latticework.data.tables.Blog"}
+    old = fake(seed=0, config={"data": table}, data={"variant": "blog"})
+    new = fake(seed=1, config={"data": table | {"split": "random"}}, data={"variant": "blog"})
+    assert len(groups([old, new])) == 1
+    own = {"variant": "blog, split as published"}
+    other = fake(seed=1, config={"data": table | {"split": "published"}}, data=own)
+    assert len(groups([old, other])) == 2
+
+
 def test_substitutes_are_not_averaged_with_the_data():
     real = fake(seed=0, data={"variant": "mnist", "substitute": False})
     other = fake(seed=1, data={"variant": "digits", "substitute": True})

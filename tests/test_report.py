@@ -106,7 +106,8 @@ def test_experiments_come_in_an_order_that_works():
     order = KNOWN.experiments()
     assert len(order) == len(set(order))
     assert order.index("ebm_learning") < order.index("ais")
-    assert KNOWN.experiments([KNOWN["fig9"]]) == ["ebm_learning", "ebm_samples"]
+    fig9 = ["ebm_learning", "ebm_samples", "ebm_samples_small"]
+    assert KNOWN.experiments([KNOWN["fig9"]]) == fig9
 
 
 def test_an_exhibit_is_made_by_these_commands():
@@ -358,6 +359,13 @@ def test_what_failed_stopped_or_is_missing_is_told_with_its_command(page, report
     assert facts["Runs"] == "1 of 1"
 
 
+def test_successive_seeds_are_a_span():
+    documents = [{"config": {"seed": seed, "model_seed": 3}} for seed in (9, 0, 2, 1, 7, 0, 5, 6)]
+    assert view._seeds(documents) == "0 to 2, 5 to 7, 9"
+    documents = [{"config": {"seed": None, "model_seed": seed}} for seed in (0, 1)]
+    assert view._seeds(documents) == "models 0, 1"
+
+
 def test_the_twin_says_the_same_and_its_figures_are_there(page, report):
     text = (page.parent / "report.md").read_text()
     assert text == markdown(report)
@@ -560,10 +568,14 @@ def test_the_time_of_a_sweep_is_that_of_all_its_runs():
     done = [fake(seed=seed, device="cpu") for seed in range(4)]
     for record, seconds in zip(done, (60, 180, 120, 120), strict=True):
         record.document["seconds"] = seconds
-    half, whole = (
-        Holding("ising_sampling", "paper", OmegaConf.create(), "a bundle", runs, done[:count])
-        for count in (2, 4)
-    )
+
+    def held(records, there):
+        parts = "ising_sampling", "paper", OmegaConf.create(), "a bundle", runs, records
+        return Holding(*parts, done=frozenset(there))
+
+    half, whole = held(done[:2], runs[:2]), held(done, runs)
+    more = held(done, runs[:2])  # the other half has seeds that were not declared
+    assert committed.time_of(more, {}, gpu=False) == "8 min, extrapolated from 4 runs"
     assert committed.time_of(half, {}, gpu=False) == "8 min, extrapolated from 2 runs"
     assert committed.time_of(half, {"cpu": "60 h, projected"}, gpu=False) == "60 h, projected"
     assert committed.time_of(whole, {"cpu": "60 h, projected"}, gpu=False) == "8 min, measured"

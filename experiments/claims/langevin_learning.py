@@ -1,7 +1,7 @@
 """Claims of Zhang et al. (2022), Section 7.3 to 7.5 and App. I: learning. Imports no torch."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -27,6 +27,7 @@ from latticework.experiments.tables.bnn import method
 LANGEVIN = ("DULA", "DMALA")
 SIMILAR = 2.5  # BLEU points, about the difference between methods in the paper's Table 3
 FEW_EFFECTIVE = 10  # effective chains; if there are fewer, the ledger reports it
+Models = dict[str, list[Record]]  # learned models by sampler
 COLUMNS = ("self_bleu", "self_2", "self_3", "wt103_2", "wt103_3", "tbc_2", "tbc_3")  # of Table 3
 
 
@@ -55,12 +56,24 @@ def fig5_fewer(records: list[Record]) -> Finding:
 
 
 def fig5_ratio(records: list[Record]) -> Finding:
-    """GWG takes longer than DULA and DMALA to reach the paper's log RMSE, by the paper's ratio."""
-    level, baseline, ours = (
+    """DULA and DMALA reach the paper's log RMSE, and GWG takes longer by at least its ratio.
+
+    Judged with the sampling steps that Gibbs needs, because the paper compares with Gibbs. A run
+    that never reaches the level has the distance to its lowest log RMSE as a negative margin.
+    """
+    level, needs, baseline, ours = (
         printed("fig5", *keys)
-        for keys in (("log_rmse",), ("seconds", "baselines_more_than"), ("seconds", "dmala"))
+        for keys in (
+            ("log_rmse",),
+            ("gibbs_needs",),
+            ("seconds", "baselines_more_than"),
+            ("seconds", "dmala"),
+        )
     )
-    groups = labelled(_with(records, _sizes(records)[-1]), [*LANGEVIN, "GWG-1"], ["log_rmse"])
+    size = _sizes(records)[-1]
+    if size < needs:
+        raise LookupError(f"no records of DULA, DMALA and GWG-1 with {needs:g} sampling steps")
+    groups = labelled(_with(records, size), [*LANGEVIN, "GWG-1"], ["log_rmse"])
     pace = {name: seconds_per_step(group) for name, group in groups.items()}
     times = {
         name: by_seed(groups[name], partial(_reached, level=level, pace=pace[name]))
@@ -70,9 +83,12 @@ def fig5_ratio(records: list[Record]) -> Finding:
     ends = {seed: step * pace["GWG-1"] for seed, step in steps.items()}
     margins, numbers = [], []
     for name in LANGEVIN:
+        lowest = by_seed(groups[name], lambda record: float(record.metrics["log_rmse"].min()))
+        what = f"{level:g} - lowest log RMSE of {name}"
+        margins.append(Margin(what, tuple(level - lowest[seed] for seed in sorted(lowest))))
         seeds = common(times[name], times["GWG-1"])
         if any(math.isinf(times[name][seed]) for seed in seeds):
-            raise LookupError(f"log RMSE {level:g} was not reached with {name}")
+            continue
         censored = any(math.isinf(times["GWG-1"][seed]) for seed in seeds)
         ratios = [min(times["GWG-1"][seed], ends[seed]) / times[name][seed] for seed in seeds]
         what = f"log(GWG-1's seconds / {name}'s) - log {baseline / ours:g}"
@@ -81,7 +97,7 @@ def fig5_ratio(records: list[Record]) -> Finding:
         text = f"seconds to log RMSE {level:g}: GWG-1 over {name}"
         here = estimate(ratios)
         numbers.append(Number(text + ", at least" * censored, here, Estimate(baseline / ours)))
-    return Finding(tuple(margins), tuple(numbers))
+    return Finding(tuple(margins), tuple(numbers), f"{size:g} sampling steps each")
 
 
 def fig5_gibbs(records: list[Record]) -> Finding:
@@ -216,51 +232,109 @@ def _words(metric: str) -> str:
     return {"train_log_likelihood": "training log-likelihood", "test_rmse": "test RMSE"}[metric]
 
 
-def table1(data: str) -> Callable[[list[Record]], Finding]:
+def table1(
+    data: str, chosen: Callable[[Models], Models] | None = None
+) -> Callable[[list[Record]], Finding]:
     """On the images `data`, the model learned with DMALA has the highest test log-likelihood.
 
     Judged by both bounds on log Z: the claim needs DMALA's lower bound on the log-likelihood to
-    exceed the upper bound of every other sampler. The point estimates do not decide: with few
-    effective chains, the estimate of log Z is close to its lower bound, and its standard error is
-    too small.
+    exceed the upper bound of every other sampler, in the mean over seeds if there are several. The
+    point estimates do not decide: with few effective chains, the estimate of log Z is close to its
+    lower bound, and its standard error is too small. `chosen` selects among models that were
+    learned at several rates (`best_rates`, `one_rate`).
     """
 
     def judge(records: list[Record]) -> Finding:
         names = ("gibbs", "gwg", "dula", "dmala")
-        found: dict[str, Record] = {}
+        found: Models = {name: [] for name in names}
         for record in records:
             if record.choices.get("data") == data and "log_likelihood" in record.document:
-                if record.choices["sampler"] in found:
-                    raise LookupError(f"several models of {data} learned with the same sampler")
-                found[record.choices["sampler"]] = record
-        if missing := [name for name in names if name not in found]:
+                found.setdefault(record.choices["sampler"], []).append(record)
+        if missing := [name for name in names if not found[name]]:
             raise LookupError(f"no record of {', '.join(missing)} on {data}")
-        intervals = {name: likelihood_bounds(found[name]) for name in names}
-        chains = {name: _effective(found[name]) for name in names}
-        margins = []
-        for name in names[:-1]:
-            gap = _test(found["dmala"]) - _test(found[name])
-            ours, theirs = intervals["dmala"], intervals[name]
-            limits = ours[0] - theirs[1], ours[1] - theirs[0]
-            few = [f"{one} has {chains[one]}" for one in ("dmala", name) if _few(found[one])]
-            basis = "; ".join(["AIS bounds, one model each", *few])
-            margins.append(Margin(f"nats, DMALA - {name}", (gap,), limits=limits, basis=basis))
-        numbers = tuple(
-            Number(
-                f"test log-likelihood: {name}, between {intervals[name][0]:.1f} and "
-                f"{intervals[name][1]:.1f}, {chains[name]}",
-                Estimate(_test(found[name]), log_z_error(found[name])),
-                published("table1", data, name),
-            )
-            for name in names
+        models = {name: _by_seed(some) for name, some in (chosen or dict)(found).items()}
+        margins = tuple(
+            _likelihood_margin(name, models["dmala"], models[name]) for name in names[:-1]
         )
+        numbers = []
+        for name in names:
+            own = list(models[name].values())
+            bounds = np.mean([likelihood_bounds(record) for record in own], axis=0)
+            known = f"between {bounds[0]:.1f} and {bounds[1]:.1f}, {_effective(own)}"
+            paper = published("table1", data, name) if chosen is None else None
+            number = estimate([_test(record) for record in own])
+            if len(own) == 1:
+                number = Estimate(number.mean, log_z_error(own[0]))
+            numbers.append(Number(f"test log-likelihood: {name}, {known}", number, paper))
         note = (
-            "one model each; limits are the AIS bounds, each widened by its 95 % interval; the "
-            "standard error of an estimate accounts for its effective number of chains"
+            "limits are the AIS bounds, each widened by its 95 % interval, and over several seeds "
+            "by the interval of their mean; ± is over seeds, or for one model the standard error "
+            "of log Z, which accounts for its effective number of chains"
         )
-        return Finding(tuple(margins), numbers, note)
+        return Finding(margins, tuple(numbers), note)
 
     return judge
+
+
+def best_rates(models: Models) -> Models:
+    """The models learned at the largest learning rate of each sampler.
+
+    It is the sampler's best one: rates above it were unstable, and lower ones learn more slowly.
+    """
+    return {name: _at_rate(some, max(map(_rate, some))) for name, some in models.items()}
+
+
+def one_rate(models: Models) -> Models:
+    """The models learned at the largest learning rate that all samplers have in common.
+
+    Raises LookupError if there is none.
+    """
+    shared = set.intersection(*({_rate(record) for record in some} for some in models.values()))
+    if not shared:
+        raise LookupError("the samplers have no learning rate in common")
+    return {name: _at_rate(some, max(shared)) for name, some in models.items()}
+
+
+def _rate(record: Record) -> float:
+    return float(record.config["learning"]["optimiser"]["lr"])
+
+
+def _at_rate(records: list[Record], rate: float) -> list[Record]:
+    return [record for record in records if _rate(record) == rate]
+
+
+def _by_seed(records: list[Record]) -> dict[int, Record]:
+    found: dict[int, Record] = {}
+    for record in records:
+        if found.setdefault(record.config["seed"], record) is not record:
+            where = f"{record.choices['sampler']} on {record.choices['data']}"
+            raise LookupError(f"several models of {where} have the seed {record.config['seed']}")
+    return found
+
+
+def _likelihood_margin(
+    name: str, ours: Mapping[int, Record], theirs: Mapping[int, Record]
+) -> Margin:
+    """DMALA's test log-likelihood - that of the sampler `name`, between the bounds by AIS."""
+    seeds = common(ours, theirs)
+    gaps = tuple(_test(ours[seed]) - _test(theirs[seed]) for seed in seeds)
+    least, most = [], []
+    for seed in seeds:
+        own, other = likelihood_bounds(ours[seed]), likelihood_bounds(theirs[seed])
+        least.append(own[0] - other[1])
+        most.append(own[1] - other[0])
+    limits = least[0], most[0]
+    count = "one model each"
+    if len(seeds) > 1:
+        count = f"{len(seeds)} models each"
+        limits = Margin("", tuple(least)).interval()[0], Margin("", tuple(most)).interval()[1]
+    few = [
+        f"{one} has {_effective(some)}"
+        for one, models in (("dmala", ours), (name, theirs))
+        if _few(some := [models[seed] for seed in seeds])
+    ]
+    basis = "; ".join([f"AIS bounds, {count}", *few])
+    return Margin(f"nats, DMALA - {name}", gaps, limits=limits, basis=basis)
 
 
 def likelihood_bounds(record: Record) -> tuple[float, float]:
@@ -299,13 +373,14 @@ def _test(record: Record) -> float:
     return float(record.document["log_likelihood"]["test"]["mean"])
 
 
-def _few(record: Record) -> bool:
-    return record.document["ess"] < FEW_EFFECTIVE
+def _few(records: list[Record]) -> bool:
+    return min(record.document["ess"] for record in records) < FEW_EFFECTIVE
 
 
-def _effective(record: Record) -> str:
-    found = record.document
-    return f"{found['ess']:.1f} of {record.config['task']['chains']} chains effective"
+def _effective(records: list[Record]) -> str:
+    """The smallest effective number of chains of the `records`."""
+    least = min(records, key=lambda record: record.document["ess"])
+    return f"{least.document['ess']:.1f} of {least.config['task']['chains']} chains effective"
 
 
 def table3_diversity(model: str) -> Callable[[list[Record]], Finding]:

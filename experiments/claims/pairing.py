@@ -49,7 +49,7 @@ def difference(what: str, larger: Seeds, smaller: Seeds) -> Margin:
     return Margin(what, tuple(larger[key] - smaller[key] for key in common(larger, smaller)))
 
 
-def common(*values: Seeds) -> list[int]:
+def common(*values: Mapping[int, object]) -> list[int]:
     """The seeds that all `values` share. Raises LookupError if there are none."""
     if not (seeds := sorted(set.intersection(*(set(one) for one in values)))):
         raise LookupError("the runs share no seed")

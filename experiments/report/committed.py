@@ -136,17 +136,18 @@ def _data(config: Any) -> str:
 def time_of(held: Holding | None, noted: dict[str, str], *, gpu: bool) -> str:
     """Time of all runs of the sweep on a CPU or GPU.
 
-    If runs are missing, it is the time noted in exhibits.yaml, because they may cost more, such as
-    those of a larger model. If none is noted, it is extrapolated from the mean of the finished
-    runs.
+    If declared runs are missing, it is the time noted in exhibits.yaml, because they may cost more,
+    such as those of a larger model. If none is noted, it is extrapolated from the mean of the
+    finished runs, with all of their seeds.
     """
     place = "gpu" if gpu else "cpu"
     documents = [record.document for record in held.records] if held else []
     mine = [d for d in documents if d["device"].startswith("cpu") != gpu]
-    if held is None or not mine or (len(mine) < len(held.runs) and place in noted):
+    partly = held is None or held.missing or len(mine) < len(documents)
+    if held is None or not mine or (partly and place in noted):
         return str(noted.get(place, UNKNOWN))
     total = sum(document["seconds"] for document in mine) / len(mine) * len(held.runs)
-    if len(mine) < len(held.runs):
+    if partly:
         return f"{duration(total)}, extrapolated from {len(mine)} runs"
     return f"{duration(total)}, measured"
 

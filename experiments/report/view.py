@@ -294,9 +294,24 @@ def _seeds(documents: list[dict[str, Any]]) -> str:
     texts = []
     for key, name in (("seed", ""), ("model_seed", "models ")):
         seeds = sorted({document["config"].get(key) for document in documents} - {None})
-        if key == "seed" or len(seeds) > 1:
-            texts.append(name + ", ".join(str(seed) for seed in seeds))
+        if len(seeds) > (key == "model_seed"):
+            texts.append(name + ", ".join(_spans(seeds)))
     return "; ".join(texts)
+
+
+def _spans(numbers: Sequence[int]) -> list[str]:
+    """Ascending `numbers`, three or more successive ones as a span: `0 to 4`, `7`."""
+    spans: list[list[int]] = []
+    for one in numbers:
+        if spans and one == spans[-1][-1] + 1:
+            spans[-1].append(one)
+        else:
+            spans.append([one])
+    return [
+        text
+        for span in spans
+        for text in ([f"{span[0]} to {span[-1]}"] if len(span) > 2 else map(str, span))
+    ]
 
 
 def _device(document: dict[str, Any]) -> str:

@@ -148,14 +148,17 @@ def once(records: Iterable[Record]) -> list[Record]:
 def settings(record: Record, axes: Sequence[str] = ()) -> Settings:
     """The settings that determine the record's numbers, without seeds and `axes`, by dotted key.
 
-    Includes which data were found. A key that is null is left out, so that older records, which
-    lack the key, compare equal.
+    Includes which data were found; the name of their variant says how they were split, so
+    `data.split` adds nothing. A key that is null is left out. So older records, which lack a key,
+    compare equal.
     """
     parts = {key: record.config.get(key) for key in PARTS}
     parts["task"] = flat(parts["task"])
     data = parts["data"]
     if isinstance(data, dict):
-        parts["data"] = {key: value for key, value in data.items() if key not in SOURCES}
+        parts["data"] = {
+            key: value for key, value in data.items() if key not in (*SOURCES, "split")
+        }
     dotted = dict(_dotted(canonical(parts, SOURCES)))
     for name, key in (("data", "variant"), ("language", "used")):
         dotted[f"{name}.{key}"] = json.dumps((record.document.get(name) or {}).get(key))

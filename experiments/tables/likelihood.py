@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from latticework.experiments.results.estimate import Estimate
+from latticework.experiments.results.estimate import Estimate, estimate
 from latticework.experiments.results.grouping import groups, in_order, once
 from latticework.experiments.results.published import published
 from latticework.experiments.results.record import Record
@@ -83,7 +83,8 @@ def table1(records: list[Record]) -> pd.DataFrame:
 
     A sampler with several settings has several columns. Next to each are its lower bound
     (`at_least`) and, unless the data are substitutes, the number of Zhang et al. (2022), Table 1.
-    Seeds are averaged. Raises LookupError if no record has log-likelihoods of a learned model.
+    With several seeds, ± is their spread; with one, the standard error of log Z. Raises LookupError
+    if no record has log-likelihoods of a learned model.
     """
     records = [record for record in scored(records) if "learning" in record.config]
     if not records:
@@ -126,10 +127,8 @@ def _grouped(records: list[Record]) -> dict[tuple, list[Record]]:
 
 
 def _mean(estimates: Sequence[Estimate | None]) -> Estimate | None:
-    """The mean over runs, with the standard error due to log Z; None without any."""
+    """The mean and spread over runs; a single estimate with its own error; None without any."""
     found = [one for one in estimates if one is not None]
-    if not found:
-        return None
-    error = sum((one.spread or 0.0) ** 2 for one in found) ** 0.5 / len(found)
-    runs = len(found) if len(found) > 1 else None
-    return Estimate(sum(one.mean for one in found) / len(found), error, runs)
+    if len(found) < 2:
+        return found[0] if found else None
+    return estimate([one.mean for one in found])
