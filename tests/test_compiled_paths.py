@@ -50,11 +50,11 @@ def test_the_change_of_a_path_is_that_of_the_log_probability(name):
     memory, room = memory_of(form, x).numpy(), np.empty((2, 21), np.float32)
     exact = copy.deepcopy(model).double()
     for c, size in enumerate((1, 2, 9, 30)):
-        path = torch.randperm(30, generator=Generator().manual_seed(c))[:size]
+        order = torch.randperm(30, generator=Generator().manual_seed(c))
         before, states = x[c : c + 1].double(), x.numpy()
-        after = model.domain.move_one(before, path[None])
+        after = model.domain.move_one(before, order[None, :size])
         change = random_walk.CHANGE[type(form)]
-        found = change(form, states, memory, c, path.numpy(), room)
+        found = change(form, states, memory, c, order.numpy(), size, room)
         expected = (exact.log_prob(after) - exact.log_prob(before)).item()
         assert found == pytest.approx(expected, rel=1e-5, abs=2e-5)
         assert torch.equal(x[c : c + 1].double(), before)

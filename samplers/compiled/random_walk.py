@@ -63,6 +63,7 @@ class RandomWalkTwin(Twin):
 @kernel
 def walk(first, last, form, longest, hidden, x, memory, keys, sums):
     steps, sites, total, changed = keys.shape[0], x.shape[1], sums.total, sums.changed
+    accept, invalid, trace = sums.accept, sums.invalid, sums.trace
     words, more = np.empty((4, AHEAD), np.uint32), np.empty((longest + 1) // 4 * 4, np.uint32)
     order, swapped = np.arange(sites), np.empty(longest, np.int64)
     room = np.empty((2, hidden), np.float32)
@@ -81,70 +82,69 @@ def walk(first, last, form, longest, hidden, x, memory, keys, sums):
                 word = words[2 + k, now] if k < 2 else more[k - 2]
                 swapped[k] = k + np.int64(unit(word) * (sites - k))
                 order[k], order[swapped[k]] = order[swapped[k]], order[k]
-            path = order[:number]
-            gain = path_change(form, x, memory, c, path, room)
-            if accepts(c, gain, unit(words[1, now]), sums.accept, sums.invalid):
+            gain = path_change(form, x, memory, c, order, number, room)
+            if accepts(c, gain, unit(words[1, now]), accept, invalid):
                 changed[c] += number
                 for k in range(number):
-                    leave(total, since, first, c, path[k], x[c, path[k]], t)
-                path_flip(form, x, memory, c, path, room)
+                    leave(total, since, first, c, order[k], x[c, order[k]], t)
+                path_flip(form, x, memory, c, order, number, room)
             for k in range(number - 1, -1, -1):
                 order[k], order[swapped[k]] = order[swapped[k]], order[k]
-            record_chain(sums.trace, x, c, t - steps)
+            record_chain(trace, x, c, t - steps)
     finish(sums, since, first, x, steps)
 
 
 # What the kernel asks of a form, besides what `compiled.sites` has.
 
 
-def path_change(form, x, memory, c, path, room):
-    """The change in log-probability when the distinct sites of `path` flip, float64.
+def path_change(form, x, memory, c, order, number, room):
+    """The change in log-probability when the first `number` sites of `order` flip, float64.
 
     `room` `[2, hidden]` is for RBMs: the change of the inputs, and its exponentials.
     """
     raise NotImplementedError
 
 
-def path_flip(form, x, memory, c, path, room):
-    """Flip the sites of `path` and update `memory`, right after `path_change`."""
+def path_flip(form, x, memory, c, order, number, room):
+    """Flip the first `number` sites of `order` and update `memory`, right after `path_change`."""
     raise NotImplementedError
 
 
 @inlined
-def lattice_path_change(form, x, memory, c, path, room):
+def lattice_path_change(form, x, memory, c, order, number, room):
     """Flip all sites but the last, one after another, and flip them back."""
-    gain, last = 0.0, path.shape[0] - 1
+    gain, last = 0.0, number - 1
     for k in range(last):
-        gain += lattice_change(form, x, memory, c, path[k])
-        lattice_flip(form, x, memory, c, path[k])
-    gain += lattice_change(form, x, memory, c, path[last])
+        gain += lattice_change(form, x, memory, c, order[k])
+        lattice_flip(form, x, memory, c, order[k])
+    gain += lattice_change(form, x, memory, c, order[last])
     for k in range(last):
-        lattice_flip(form, x, memory, c, path[k])
+        lattice_flip(form, x, memory, c, order[k])
     return gain
 
 
 @lean
-def pair_path_change(form, x, memory, c, path, room):
+def pair_path_change(form, x, memory, c, order, number, room):
     """The changes of the single flips, and the couplings between them."""
     gain = 0.0
-    for k in range(path.shape[0]):
-        i = path[k]
+    for k in range(number):
+        i = order[k]
         step = other(x[c, i], form.low, form.high) - x[c, i]
         slope = memory[c, i] + form.diagonal[i] * step
         for m in range(k):
-            j = path[m]
+            j = order[m]
             slope += form.matrix[i, j] * (other(x[c, j], form.low, form.high) - x[c, j])
         gain += np.float64(slope * step)
     return gain
 
 
 @lean
-def rbm_path_change(form, x, memory, c, path, room):
+def rbm_path_change(form, x, memory, c, order, number, room):
     """The rows of all sites are added first, so there is one exponential for each hidden unit."""
     inputs, odds, gain = room[0], room[1], 0.0
     inputs[:] = 0
-    for k in range(path.shape[0]):
-        i = path[k]
+    for k in range(number):
+        i = order[k]
         sign, row = np.float32(1) - np.float32(2) * x[c, i], form.weight[i]
         gain += np.float64(sign * form.visible_bias[i])
         for j in range(inputs.shape[0]):
@@ -154,16 +154,16 @@ def rbm_path_change(form, x, memory, c, path, room):
 
 
 @lean
-def rbm_path_flip(form, x, memory, c, path, room):
-    for k in range(path.shape[0]):
-        x[c, path[k]] = np.float32(1) - x[c, path[k]]
+def rbm_path_flip(form, x, memory, c, order, number, room):
+    for k in range(number):
+        x[c, order[k]] = np.float32(1) - x[c, order[k]]
     shift(memory[c], room[0], np.float32(1))
 
 
 @inlined
-def path_flip_by_sites(form, x, memory, c, path, room):
-    for k in range(path.shape[0]):
-        flip(form, x, memory, c, path[k])
+def path_flip_by_sites(form, x, memory, c, order, number, room):
+    for k in range(number):
+        flip(form, x, memory, c, order[k])
 
 
 CHANGE = {
@@ -174,16 +174,24 @@ CHANGE = {
 
 
 @overload(path_change, inline="always")
-def _path_change(form, x, memory, c, path, room):
+def _path_change(form, x, memory, c, order, number, room):
     implementation = CHANGE[form.instance_class]
-    return lambda form, x, memory, c, path, room: implementation(form, x, memory, c, path, room)
+
+    def call(form, x, memory, c, order, number, room):
+        return implementation(form, x, memory, c, order, number, room)
+
+    return call
 
 
 @overload(path_flip, inline="always")
-def _path_flip(form, x, memory, c, path, room):
+def _path_flip(form, x, memory, c, order, number, room):
     rbm = form.instance_class is RBMForm
     implementation = rbm_path_flip if rbm else path_flip_by_sites
-    return lambda form, x, memory, c, path, room: implementation(form, x, memory, c, path, room)
+
+    def call(form, x, memory, c, order, number, room):
+        return implementation(form, x, memory, c, order, number, room)
+
+    return call
 
 
 def twin(sampler: RandomWalk, form: Form) -> Twin | str:
