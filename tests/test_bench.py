@@ -201,10 +201,12 @@ def test_the_results_page_shows_a_column_a_contender(tmp_path):
         *bench.rows_of(works[1], 1, {"eager": [0.5], "limit": [0.25]}),
     ]
     bench.write(tmp_path / "bench.csv", rows)
+    (tmp_path / "benchmark-errors.csv").write_text("model,step\nising-7x7,1\n")  # of an exhibit
     page = results_page(Report({}, [], [], {}, 0, [], {}), tmp_path)
     cells = [[c.strip() for c in line.split("|")] for line in page.splitlines() if "ising" in line]
     assert cells[0][1:-1] == ["ising-5x5", "2", "sweep", "1", "2", "5", "", ""]
     assert cells[1][1:-1] == ["ising-5x5", "2", "dula", "1", "2", "", "4", "0.5"]
+    assert len(cells) == 2
 
 
 @pytest.mark.parametrize("name", ["ising-3x3", "rbm-6x4", "bnn-9x2x3"])

@@ -613,6 +613,12 @@ def test_every_note_belongs_to_an_exhibit():
     assert names - {exhibit.name for exhibit in KNOWN.exhibits} == {"bench"}
 
 
+def test_pages_are_short_enough_for_github_to_render():
+    """It shows Markdown of up to 512 kB."""
+    pages = [*(ROOT / "docs").rglob("*.md"), ROOT / "README.md"]
+    assert [page.name for page in pages if page.stat().st_size > 500_000] == []
+
+
 def test_every_file_that_the_results_page_links_exists():
     folder = ROOT / "docs" / "results"
     links = re.findall(r"\]\(([^)#]+)\)", (folder / "README.md").read_text())

@@ -56,12 +56,15 @@ def stem(exhibit: Exhibit, experiment: str, name: str) -> str:
 
 
 def results_page(report: Report, folder: Path) -> str:
-    """The page, given the figures and tables in `folder` (docs/results)."""
+    """The page, given the figures and tables in `folder` (docs/results).
+
+    It ends with the speeds that `scripts.bench` measured: bench.csv and bench_*.csv.
+    """
     return page.render(
         "results.md.jinja",
         pages=[_page(section, folder) for section in report.sections],
-        benches=[_bench(file) for file in sorted(folder.glob("bench*.csv"))],
-        bench_pictures=[file.stem for file in sorted(folder.glob("bench*_limit.png"))],
+        benches=[_bench(file) for file in sorted(folder.glob("bench[._]*csv"))],
+        bench_pictures=[file.stem for file in sorted(folder.glob("bench_*.png"))],
         bench_note=_note(folder, "bench"),
     )
 
