@@ -147,6 +147,7 @@ def test_a_figure_of_null_is_left_out(bundle):
 def test_curves_are_thinned_and_nothing_else():
     step = np.arange(0, 5010, 10)
     curve = pd.DataFrame({"step": step, "log_mmd": -np.log1p(step)})
+    curve["acceptance"] = np.where(step, 0.5, np.nan)  # there is none before the first step
     less = thin(curve)
     assert 100 < len(less) <= ROWS
     assert (less["step"].iloc[0], less["step"].iloc[-1]) == (0, 5000)

@@ -809,6 +809,18 @@ def test_what_is_censored_is_a_lower_bound():
     assert "5 of 5 never got there" in long.numbers[0].what
 
 
+def test_times_are_compared_among_seeds_that_all_samplers_have():
+    """Later seeds of one sampler may have run on another machine."""
+    (claim_,) = [one for one in CLAIMS if one.name == "rates-fig2-faster"]
+    ours = isl({"rates_fpcd": [-200, -150, -130, -100, -80]})
+    gibbs = {"block_gibbs": [-200, -190, -180, -170, -99.0]}
+    later = [r for _ in (0, 1) for r in isl(gibbs, seconds=1e3)]
+    for seed, record in enumerate(later, start=5):
+        record.config["seed"] = seed
+    found, more = (claim_.judge([*ours, *isl(gibbs), *added]) for added in ([], later))
+    assert more == found
+
+
 def test_the_papers_numbers_stand_beside_ours():
     (claim_,) = [one for one in CLAIMS if one.name == "appD-acceptance"]
     with_term, without = claim_.judge(app_d(True)).numbers

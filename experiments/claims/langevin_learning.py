@@ -73,11 +73,13 @@ def fig5_ratio(records: list[Record]) -> Finding:
     size = _sizes(records)[-1]
     if size < needs:
         raise LookupError(f"no records of DULA, DMALA and GWG-1 with {needs:g} sampling steps")
-    groups = labelled(_with(records, size), [*LANGEVIN, "GWG-1"], ["log_rmse"])
-    pace = {name: seconds_per_step(group) for name, group in groups.items()}
+    names = [*LANGEVIN, "GWG-1"]
+    found = labelled(_with(records, size), names, ["log_rmse"])
+    groups = {name: found[name] for name in names}
+    pace = seconds_per_step(groups)
     times = {
-        name: by_seed(groups[name], partial(_reached, level=level, pace=pace[name]))
-        for name in (*LANGEVIN, "GWG-1")
+        name: by_seed(group, partial(_reached, level=level, pace=pace[name]))
+        for name, group in groups.items()
     }
     steps = by_seed(groups["GWG-1"], last("step"))
     ends = {seed: step * pace["GWG-1"] for seed, step in steps.items()}

@@ -106,11 +106,13 @@ def _fig3(records: list[Record], axis: str) -> Finding:
     """Compare DMALA with all others. DSVGD has two errors: of its time average and its ensemble."""
     rivals = (*BASELINES, "DULA")
     found = _first(records, "log_rmse", "log RMSE", axis, "DMALA", rivals)
-    groups = labelled(records, [*rivals, "DMALA"], ["log_rmse"])
+    names = [*rivals, "DMALA"]
+    labels = labelled(records, names, ["log_rmse"])
+    groups = {name: labels[name] for name in names}
     if any("log_rmse_ensemble" not in record.metrics for record in groups["DSVGD"]):
         return found  # older records
-    place, ends = after({name: groups[name] for name in (*rivals, "DMALA")}, "log_rmse", axis)
-    steps = place if axis == "step" else place / seconds_per_step(groups["DSVGD"])
+    place, ends = after(groups, "log_rmse", axis)
+    steps = place if axis == "step" else place / seconds_per_step(groups)["DSVGD"]
     particles = by_seed(groups["DSVGD"], at("log_rmse_ensemble", "step", steps))
     margin = difference("log RMSE, DSVGD's ensemble - DMALA", particles, ends["DMALA"])
     number = Number(f"log RMSE {_after(axis, place)}: DSVGD's ensemble", _mean(particles))

@@ -75,10 +75,20 @@ def at(column: str, axis: str, place: float) -> Value:
     return lambda record: float(np.interp(place, record.metrics[axis], record.metrics[column]))
 
 
-def seconds_per_step(group: list[Record]) -> float:
-    """Seconds per step of a sampler: the median over its runs, robust to a run that was slowed."""
-    ends = [record.metrics.iloc[-1] for record in group]
-    return float(np.median([end["seconds"] / end["step"] for end in ends]))
+def seconds_per_step(groups: dict[str, list[Record]]) -> dict[str, float]:
+    """Seconds per step of each sampler: the median over its runs, robust to a run that was slowed.
+
+    Only seeds that all samplers have count, because the others may have run on another machine.
+    Raises LookupError if there are none.
+    """
+    found = {name: by_seed(group, _seconds_per_step) for name, group in groups.items()}
+    seeds = common(*found.values())
+    return {name: float(np.median([one[seed] for seed in seeds])) for name, one in found.items()}
+
+
+def _seconds_per_step(record: Record) -> float:
+    end = record.metrics.iloc[-1]
+    return float(end["seconds"] / end["step"])
 
 
 def after(
@@ -87,13 +97,13 @@ def after(
     """`column` of each group by seed, at the largest `axis` value that all runs reach.
 
     Returns that value and the values of `column`. `axis` is step or seconds. Seconds are converted
-    to steps by the sampler's `seconds_per_step`.
+    to steps by `seconds_per_step`.
     """
     every = [record for group in groups.values() for record in group]
     if axis == "step":
         place = shortest(every, "step")
         return place, {n: by_seed(g, at(column, "step", place)) for n, g in groups.items()}
-    pace = {name: seconds_per_step(group) for name, group in groups.items()}
+    pace = seconds_per_step(groups)
     place = min(shortest(group, "step") * pace[name] for name, group in groups.items())
     return place, {
         name: by_seed(group, at(column, "step", place / pace[name]))

@@ -209,8 +209,8 @@ def _faster(records: list[Record], data: str) -> Finding:
     """Ratio of the seconds to reach the ISL of `FEW` rates-FPCD samples: Gibbs / rates-FPCD."""
     groups = labelled(records, ["Block Gibbs", "rates-FPCD"], ["isl", "seconds"])
     ours, gibbs = ({r.config["seed"]: r for r in groups[n]} for n in ("rates-FPCD", "Block Gibbs"))
-    pace = [seconds_per_step(groups[name]) for name in ("Block Gibbs", "rates-FPCD")]
-    cheaper, logs, reached = pace[0] / pace[1], [], 0
+    pace = seconds_per_step({name: groups[name] for name in ("Block Gibbs", "rates-FPCD")})
+    cheaper, logs, reached = pace["Block Gibbs"] / pace["rates-FPCD"], [], 0
     seeds = common(
         by_seed(groups["rates-FPCD"], last("isl")), by_seed(groups["Block Gibbs"], last("isl"))
     )

@@ -84,9 +84,10 @@ def thin(table: pd.DataFrame) -> pd.DataFrame:
     """At most `ROWS` rows of a curve: both ends, and rows evenly spaced in index and in log index.
 
     A table that is not a curve is kept whole: its steps do not increase, or some rows lack values.
+    The first row may, because the start has no acceptance.
     """
     steps = table["step"].to_numpy() if "step" in table else np.zeros(len(table))
-    if len(table) <= ROWS or (np.diff(steps) <= 0).any() or table.isna().any(axis=None):
+    if len(table) <= ROWS or (np.diff(steps) <= 0).any() or table[1:].isna().any(axis=None):
         return table
     even = np.linspace(0, len(table) - 1, ROWS // 2)
     early = np.geomspace(1, len(table), ROWS // 2) - 1
