@@ -745,6 +745,8 @@ RECORDS: dict[str, Callable[[bool], list[Record]]] = {
     "rates-fig2-step-mnist": steps_chosen,
     "rates-fig3-words": words,
     "rates-fig3-consistency": consistency,
+    "rates-fig3-words-slow": words,
+    "rates-fig3-consistency-slow": consistency,
     "rates-cost": cost,
     "later-paths": later_paths,
     "later-cyclical": later_cyclical,

@@ -264,6 +264,17 @@ def test_bags_of_words_are_sampled_from_two_starts():
         assert start._target_ == f"latticework.experiments.sampling.starts.{name}"
 
 
+def test_words_trained_slowly_differ_in_the_rate_and_the_models():
+    fast, slow = (composed(f"experiment=rates_fig3_words{end}") for end in ("", "_slow"))
+    assert slow.task.pretrain.learning_rate == fast.task.pretrain.learning_rate / 10 == 0.05
+    assert [one.hydra.sweeper.params.model_seed for one in (fast, slow)] == [
+        "range(5)",
+        "range(5,10)",
+    ]
+    slow.task.pretrain.learning_rate = fast.task.pretrain.learning_rate
+    assert slow.task == fast.task
+
+
 def test_sample_penalization_has_no_decay_where_it_is_to_become_uniform():
     config = composed("experiment=rates_penalization")
     assert dict(config.hydra.sweeper.params).keys() == {"sampler", "sampler.decay", "seed"}
