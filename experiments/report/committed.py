@@ -82,7 +82,7 @@ def summary(report: Report) -> str:
     """The ledger in a sentence."""
     count = report.counts
     return (
-        f"Of {len(report.entries)} claims of the papers, {count['holds']} hold here, "
+        f"Of {len(report.entries)} claims, {count['holds']} hold here, "
         f"{count['does not hold']} do not, {count['not decided']} are not decided; "
         f"not run: {count['not run']}. See the [ledger](docs/results/ledger.md)."
     )
