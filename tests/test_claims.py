@@ -366,8 +366,20 @@ def test_a_level_that_is_never_reached_refutes_the_time_to_reach_it():
         "log(GWG-1's seconds / DMALA's) - log 1.75"
     ]
     few = [record for record in records if record.config["task"]["steps"] < 100]
-    with pytest.raises(LookupError, match="with 100 sampling steps"):
+    with pytest.raises(LookupError, match="no 3 seeds of .* with 100 sampling steps"):
         the("fig5-ratio").judge(few)
+
+
+def test_a_campaign_under_way_does_not_reopen_a_claim():
+    """With one seed of 100 steps, claims are judged at 5 steps; with one seed of each, at 100."""
+    records = [r for r in fig5(True) if r.config["task"]["steps"] == 5 or r.config["seed"] == 0]
+    finding = the("fig5-iterations").judge(records)
+    assert "5 sampling steps" in finding.note
+    assert finding.verdict()[0] is HOLDS
+    with pytest.raises(LookupError, match="no 3 seeds of .* with 100 sampling steps"):
+        the("fig5-ratio").judge(records)
+    single = [record for record in records if record.config["seed"] == 0]
+    assert "100 sampling steps" in the("fig5-iterations").judge(single).note
 
 
 def fig5_gibbs(true: bool) -> list[Record]:
