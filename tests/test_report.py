@@ -619,6 +619,18 @@ def test_pages_are_short_enough_for_github_to_render():
     assert [page.name for page in pages if page.stat().st_size > 500_000] == []
 
 
+def test_tables_have_as_many_cells_in_each_row():
+    """A bar inside a cell has to be escaped, or a row has too many cells."""
+    pages = [*(ROOT / "docs").rglob("*.md"), ROOT / "README.md"]
+    blocks = [
+        block for page in pages for block in re.findall(r"(?:^\|.*\n)+", page.read_text(), re.M)
+    ]
+    assert len(blocks) > 100
+    for block in blocks:
+        bars = {len(re.findall(r"(?<!\\)\|", row)) for row in block.splitlines()}
+        assert len(bars) == 1, block
+
+
 def test_every_file_that_the_results_page_links_exists():
     folder = ROOT / "docs" / "results"
     links = re.findall(r"\]\(([^)#]+)\)", (folder / "README.md").read_text())
