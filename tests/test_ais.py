@@ -7,6 +7,7 @@ import math
 import pytest
 import torch
 from exactness import TABLE
+from fakes import fake
 from targets import TARGETS
 from test_readme import ROOT, names, sampler_of, table
 from torch import Generator
@@ -14,7 +15,7 @@ from torch import Generator
 from latticework.data.base import Dataset
 from latticework.experiments.config.budget import Budget
 from latticework.experiments.exactness.guard import NoHostReads
-from latticework.experiments.figures.likelihood import progress
+from latticework.experiments.figures.likelihood import improvement, progress
 from latticework.experiments.measures.exact import exact
 from latticework.experiments.results.record import Record
 from latticework.experiments.running.run import Run
@@ -511,6 +512,25 @@ def test_the_table_and_the_figure_come_from_records(tmp_path):
     assert frame["test, at least"][0].mean == pytest.approx(float(truth))
     (panel,) = progress([record]).axes
     assert len(panel.lines) == 2
-    for function in (likelihoods, progress):
+    for function in (likelihoods, progress, improvement):
         with pytest.raises(LookupError):
             function([])
+
+
+def test_models_improve_with_the_steps_they_learned_from():
+    """Two seeds on one data set and one on another: a line is their mean, a panel a data set."""
+    trials = {"ema_000250": -200.0, "ema_000500": -150.0}
+    records = [
+        fake(
+            seed=seed,
+            choices={"data": data},
+            config={"learning": {"steps": 40}},
+            validation_by_candidate={name: value + seed for name, value in trials.items()},
+        )
+        for data, seed in (("caltech", 0), ("caltech", 2), ("omniglot", 0))
+    ]
+    first, second = improvement(records).axes
+    (line,) = first.lines
+    assert line.get_xdata().tolist() == [10_000, 20_000]
+    assert line.get_ydata().tolist() == [-199.0, -149.0]
+    assert second.lines[0].get_ydata().tolist() == [-200.0, -150.0]

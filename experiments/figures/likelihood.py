@@ -1,19 +1,23 @@
-"""Diagnostics of annealed importance sampling: the effective sample size along the path."""
+"""Figures of task=ais: the effective sample size along the path, and how models improved."""
 
+from collections import defaultdict
 from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from latticework.experiments.figures.band import at_settings, line_and_band
 from latticework.experiments.results.grouping import Group, groups
 from latticework.experiments.results.record import Record
 from latticework.experiments.results.style import (
     explain,
     key_of_dashes,
     label,
+    line,
     sampler_key,
     seeds,
     series,
+    spread_over,
     wrapped,
 )
 
@@ -39,6 +43,35 @@ def progress(records: list[Record]) -> Figure:
         ax.set_ylim(0, 1.02)
     axes[0].set_ylabel("effective fraction of chains", fontsize=9)
     explain(figure, f"One line a run, {seeds(records)}.", key_of_dashes(**DIRECTIONS))
+    return figure
+
+
+def improvement(records: list[Record]) -> Figure:
+    """Validation log-likelihood of the stored models against the sampling steps they learned from.
+
+    One panel per data set. The log-likelihoods are those by which task=ais chooses among the stored
+    models: estimates of short AIS runs, in nats, which tend to be too high. A sampling step
+    evaluates the model once. Lines are means over seeds and bands one standard deviation. Raises
+    LookupError if no record chose among several models.
+    """
+    records = [r for r in records if r.document.get("validation_by_candidate")]
+    if not records:
+        raise LookupError("no record of task=ais chose among several stored models")
+    tables = list(dict.fromkeys(record.choices["data"] for record in records))
+    figure, axes = wrapped(len(tables))
+    for ax, data in zip(axes, tables, strict=True):
+        for group in groups(record for record in records if record.choices["data"] == data):
+            values: dict[float, list[float]] = defaultdict(list)
+            for record in group.records:
+                for name, value in record.document["validation_by_candidate"].items():
+                    updates = int(name.rpartition("_")[2])
+                    values[updates * record.config["learning"]["steps"]].append(value)
+            drawn = line(group.key, group.place, group.of) | {"markevery": None}
+            line_and_band(ax, at_settings(values), label=group.label, **drawn)
+        ax.set_title(data, fontsize=9)
+        ax.set_xlabel("sampling steps in learning, one evaluation each", fontsize=9)
+    axes[0].set_ylabel("validation log-likelihood, nats", fontsize=9)
+    explain(figure, spread_over(records))
     return figure
 
 
