@@ -105,11 +105,12 @@ def find(
         MissingFileError: if no file is found and it cannot be downloaded.
         NotADirectoryError: if the data root is not a folder.
     """
+    name = "data.root" if root else "LATTICEWORK_DATA"
     root = root or os.environ.get("LATTICEWORK_DATA")
     if root and not Path(root).expanduser().is_dir():
+        without = "data.root=null does" if name == "data.root" else "unset LATTICEWORK_DATA to do"
         raise NotADirectoryError(
-            f"the data root {root} is not a folder: "
-            "set data.root (or LATTICEWORK_DATA) to one, or to null to do without"
+            f"the data root {root} is not a folder: set {name} to one; {without} without"
         )
     cache = Path(cache or CACHE).expanduser()
     places = [Path(root).expanduser() / folder for folder in source.folders] if root else []

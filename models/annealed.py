@@ -52,8 +52,7 @@ class GeometricPath(AnnealedModel):
             return self.domain.uniform(chains, rng)
         assert isinstance(self.domain, Binary)
         probability = self._log_odds.to(rng.device).sigmoid().expand(chains, -1)
-        high = torch.bernoulli(probability, generator=rng)
-        return self.domain.low + (self.domain.high - self.domain.low) * high
+        return self.domain.from_bits(torch.bernoulli(probability, generator=rng))
 
     def log_z_start(self) -> Tensor:
         return self.constant.new_zeros((), dtype=torch.float64)  # p0 is normalised

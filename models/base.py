@@ -20,6 +20,10 @@ from latticework.models.forms import Form
 Cache = tuple[Tensor, ...]  # what a model remembers of a state, for its local methods
 
 
+class NotDifferentiableError(ValueError):
+    """The log-probability of a model has no gradient in x."""
+
+
 class EnergyModel(nn.Module, ABC):
     """log pi(x) up to a constant, on `domain`. Larger values are more likely."""
 
@@ -42,13 +46,13 @@ class EnergyModel(nn.Module, ABC):
         """Log-probability `[chains]` and gradient `[chains, *domain.shape]`, without a graph.
 
         Both come from one evaluation. The default differentiates `forward`; a model with a closed
-        form overrides it. Raises ValueError if `forward` is not differentiable.
+        form overrides it. Raises NotDifferentiableError if `forward` is not differentiable.
         """
         with torch.enable_grad():
             x = x.detach().requires_grad_()
             log_prob = self(x)
             if not getattr(log_prob, "requires_grad", False):
-                raise ValueError(
+                raise NotDifferentiableError(
                     f"the log-probability of {type(self).__name__} cannot be differentiated in x; "
                     "use differentiable operations, or choose a sampler without gradients"
                 )
@@ -120,7 +124,9 @@ class EnergyModel(nn.Module, ABC):
     def moved(self, cache: Cache, x: Tensor, sites: Tensor, new: Tensor) -> Cache:
         """The cache after `x[:, sites]` became `new` (`[chains, len(sites), ...]`).
 
-        `x` is still the old state. The old cache may be overwritten.
+        `x` is still the old state. The old cache may be overwritten. Models that add the change to
+        the cache accumulate rounding errors, as the square root of the number of steps: in single
+        precision about 1e-5 after ten thousand steps on inputs of size 1.
         """
         return ()
 

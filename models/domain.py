@@ -133,8 +133,10 @@ def _require_values(x: Tensor, allowed: Tensor, shape: tuple[int, ...], what: st
     if x.shape[1:] != shape:
         raise ValueError(f"states must have shape {['chains', *shape]}, got {list(x.shape)}")
     if not torch.isin(x, allowed.to(x)).all():
+        single = bool(torch.isin(x.float(), allowed.to(x.device)).all())
+        advice = " of higher precision; x.float() rounds them" if single else ""
         raise ValueError(
-            f"every entry of a state must be {what}, got values such as {_odd(x, allowed)}"
+            f"every entry of a state must be {what}, got values such as {_odd(x, allowed)}{advice}"
         )
 
 
@@ -144,7 +146,11 @@ def _odd(x: Tensor, allowed: Tensor) -> list[float]:
 
 @dataclass(frozen=True)
 class Binary(Domain):
-    """`{low, high}^dim`, states `[chains, dim]`. The only move of a site is a flip."""
+    """`{low, high}^dim`, states `[chains, dim]`. The only move of a site is a flip.
+
+    `low` and `high` are rounded to single precision, so that states of single and of double
+    precision hold the same two numbers.
+    """
 
     dim: int
     low: float = 0.0
@@ -152,11 +158,11 @@ class Binary(Domain):
     moves = 1
 
     def __post_init__(self) -> None:
+        # A YAML's `low: -1` is an int, and would make integer states.
+        object.__setattr__(self, "low", float(np.float32(self.low)))
+        object.__setattr__(self, "high", float(np.float32(self.high)))
         if self.dim < 1 or not self.low < self.high:
             raise ValueError(f"Binary needs dim >= 1 and low < high, got {self}")
-        # A YAML's `low: -1` is an int, and would make integer states.
-        object.__setattr__(self, "low", float(self.low))
-        object.__setattr__(self, "high", float(self.high))
 
     @property
     def shape(self) -> tuple[int, ...]:  # type: ignore[override]
@@ -170,6 +176,12 @@ class Binary(Domain):
         bits = torch.rand(chains, self.dim, generator=rng, device=rng.device) < 0.5
         return torch.where(bits, self.high, self.low)
 
+    def from_bits(self, bits: Tensor) -> Tensor:
+        """`high` where `bits` is 1, else `low`: exactly, which low + (high - low) may not be."""
+        if self.is_unit:
+            return bits
+        return torch.where(bits > 0, self.high, self.low).to(bits.dtype)
+
     def check(self, x: Tensor) -> None:
         _require_values(x, self.values(), self.shape, f"{self.low:g} or {self.high:g}")
 
@@ -181,10 +193,12 @@ class Binary(Domain):
 
     @cached_property
     def sums_exactly(self) -> bool:
-        """Whether low + high - x is the other value in float32 (on {0, 1} and {-1, 1} it is)."""
+        """Whether low + high - x and x + (y - x) are exact in float32, as on {0, 1} and {-1, 1}."""
         low, high = np.float32(self.low), np.float32(self.high)
-        both = np.float32(self.low + self.high)
-        return bool(both - low == high and both - high == low)
+        both, step = low + high, high - low
+        return bool(
+            both - low == high and both - high == low and low + step == high and high - step == low
+        )
 
     def gains(self, x: Tensor, grad: Tensor) -> Tensor:
         """d_i = g_i (flipped x_i - x_i), which is (1 - 2 x_i) g_i on {0, 1}."""

@@ -29,12 +29,17 @@ def log_z_and_mean(
     """The exact log Z (scalar) and the mean of x = (1 + s) / 2 `[sites]`, both float64.
 
     `bias` is `[sites]` in row-major order. Raises ValueError when sites are coupled and a layer
-    across the longest axis has more than 10 of them.
+    across the longest axis has more than 10 of them, and when the products underflow.
     """
     with torch.enable_grad():
         bias = bias.detach().double().requires_grad_()
         total = log_z(shape, coupling, bias, periodic)
         (mean_spin,) = torch.autograd.grad(total, bias)
+    if not (total.isfinite() and mean_spin.isfinite().all()):
+        raise ValueError(
+            "the transfer matrices underflow: couplings and biases of hundreds of nats are too "
+            "strong for them; estimate the means by sampling"
+        )
     return total.detach(), (1 + mean_spin) / 2
 
 

@@ -13,19 +13,15 @@ import torch
 from torch import Generator, Tensor
 
 from latticework.models.domain import Domain
-from latticework.samplers.base import own_generator
 
 
 def normal_like(x: Tensor, rng: Generator) -> Tensor:
     return torch.empty_like(x).normal_(generator=rng)
 
 
-def fixed_normal(x: Tensor) -> Tensor:
-    """Standard normal numbers in the shape of `x`, always the same.
-
-    `Sampler.at` has no generator and takes the initial noise from this table. Chains differ.
-    """
-    return normal_like(x, own_generator(x.device))
+def by_chain(numbers: Tensor, x: Tensor) -> Tensor:
+    """`numbers` `[chains]` with dimensions of size 1 appended, to broadcast with `x`."""
+    return numbers.view(-1, *[1] * (x.ndim - 1))
 
 
 def logits(x: Tensor, drive: Tensor, price: float | Tensor, domain: Domain) -> Tensor:

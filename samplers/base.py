@@ -14,6 +14,7 @@ million sites. After `state, info = sampler.step(state, model, rng)`, the old st
 
 from abc import ABC, abstractmethod
 from functools import lru_cache
+from numbers import Integral
 from typing import Any, NamedTuple, TypeVar
 
 import torch
@@ -196,5 +197,5 @@ def require_positive(**values: float) -> None:
 def require_count(**values: int) -> None:
     """Raise ValueError naming the first of `values` that is not an integer of at least 1."""
     for name, value in values.items():
-        if not (isinstance(value, int) and value >= 1):
+        if not (isinstance(value, Integral) and value >= 1):
             raise ValueError(f"{name} must be an integer of at least 1, got {value!r}")

@@ -17,14 +17,14 @@ the momentum, so the chain of (x, u) is irreversible. If log pi is linear, nothi
 """
 
 from dataclasses import dataclass
-from math import sqrt
 from typing import NamedTuple
 
+import torch
 from torch import Generator, Tensor
 
 from latticework.models.base import EnergyModel
 from latticework.samplers.auxiliary import (
-    fixed_normal,
+    by_chain,
     log_noise_ratio,
     log_proposal_ratio,
     logits,
@@ -38,6 +38,7 @@ class MomentumState(NamedTuple):
     log_prob: Tensor  # [chains]
     grad: Tensor  # [chains, *domain.shape]
     momentum: Tensor  # [chains, *domain.shape]
+    begun: Tensor  # [chains], 0 before the first step, which draws the momentum afresh; then 1
 
 
 @dataclass(frozen=True)
@@ -60,20 +61,18 @@ class DHAMS(Sampler):
             raise ValueError(f"persistence must be in [0, 1), got {self.persistence}")
 
     def at(self, x: Tensor, model: EnergyModel) -> MomentumState:
-        return self._at(x, fixed_normal(x), model)
+        return MomentumState(*evaluate(model, x), torch.zeros_like(x), x.new_zeros(len(x)))
 
     def refresh(self, state: MomentumState, model: EnergyModel) -> MomentumState:
-        return self._at(state.x, state.momentum, model)
-
-    def _at(self, x: Tensor, momentum: Tensor, model: EnergyModel) -> MomentumState:
-        return MomentumState(*evaluate(model, x), momentum)
+        return MomentumState(*evaluate(model, state.x), state.momentum, state.begun)
 
     def step(
         self, state: MomentumState, model: EnergyModel, rng: Generator
     ) -> tuple[MomentumState, Info]:
         x, domain, delta, price = state.x, model.domain, self.step_size, 0.5 / self.step_size**2
-        noise = sqrt(1 - self.persistence**2) * normal_like(x, rng)
-        u = noise - self.persistence * state.momentum
+        persistence = by_chain(self.persistence * state.begun, x)
+        noise = (1 - persistence.square()).sqrt() * normal_like(x, rng)
+        u = noise - persistence * state.momentum
         there = logits(x, state.grad + u / delta, price, domain)
         y = domain.move_all(x, there, rng)
         proposed = evaluate(model, y)
@@ -81,5 +80,6 @@ class DHAMS(Sampler):
         back = logits(y, proposed.grad + (u - shift) / delta, price, domain)
         log_ratio = proposed.log_prob - state.log_prob + log_noise_ratio(u, shift)
         log_ratio += log_proposal_ratio(x, y, there, back, domain)
-        reversed_ = state._replace(momentum=-u)
-        return metropolis(reversed_, MomentumState(*proposed, shift - u), log_ratio, rng)
+        begun = torch.ones_like(state.begun)
+        reversed_ = state._replace(momentum=-u, begun=begun)
+        return metropolis(reversed_, MomentumState(*proposed, shift - u, begun), log_ratio, rng)

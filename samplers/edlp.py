@@ -23,12 +23,13 @@ from dataclasses import dataclass
 from math import sqrt
 from typing import NamedTuple
 
+import torch
 from torch import Generator, Tensor
 
 from latticework.models.base import EnergyModel
 from latticework.models.domain import Domain
 from latticework.samplers.auxiliary import (
-    fixed_normal,
+    by_chain,
     log_noise_ratio,
     log_proposal_ratio,
     logits,
@@ -42,6 +43,7 @@ class GuidedState(NamedTuple):
     log_prob: Tensor  # [chains], of x alone
     grad: Tensor  # [chains, *domain.shape], of x alone
     guide: Tensor  # [chains, *domain.shape], (a - x) / sqrt(eta), standard normal given x
+    begun: Tensor  # [chains], 0 before the first step, which draws the guide; then 1
 
 
 @dataclass(frozen=True)
@@ -64,17 +66,19 @@ class EDLP(Sampler):
             require_positive(guide_step_size=self.guide_step_size)
 
     def at(self, x: Tensor, model: EnergyModel) -> GuidedState:
-        return GuidedState(*evaluate(model, x), fixed_normal(x))
+        return GuidedState(*evaluate(model, x), torch.zeros_like(x), x.new_zeros(len(x)))
 
     def refresh(self, state: GuidedState, model: EnergyModel) -> GuidedState:
-        return GuidedState(*evaluate(model, state.x), state.guide)
+        return GuidedState(*evaluate(model, state.x), state.guide, state.begun)
 
     def step(
         self, state: GuidedState, model: EnergyModel, rng: Generator
     ) -> tuple[GuidedState, Info]:
         x, domain = state.x, model.domain
-        if self.guide_step_size is None:
-            state = state._replace(guide=normal_like(x, rng))
+        guide = normal_like(x, rng)
+        if self.guide_step_size is not None:
+            guide = torch.where(by_chain(state.begun, x) > 0, state.guide, guide)
+        state = state._replace(guide=guide, begun=torch.ones_like(state.begun))
         there = self._logits(x, state.grad, state.guide, domain)
         y = domain.move_all(x, there, rng)
         proposed = evaluate(model, y)
@@ -84,7 +88,7 @@ class EDLP(Sampler):
         back = self._logits(y, proposed.grad, guide, domain)
         log_ratio = proposed.log_prob - state.log_prob + log_guide_ratio
         log_ratio += log_proposal_ratio(x, y, there, back, domain)
-        return metropolis(state, GuidedState(*proposed, guide), log_ratio, rng)
+        return metropolis(state, GuidedState(*proposed, guide, state.begun), log_ratio, rng)
 
     def _logits(self, x: Tensor, grad: Tensor, guide: Tensor, domain: Domain) -> Tensor:
         """Eq. (2) of Zhang et al. (2022) with the gradient of the joint law in x."""

@@ -56,9 +56,8 @@ class Gibbs(Sampler):
         block, scan = next_block(self.scan, state.scan, self.sites, domain.dim, rng)
         if self.sites == 1 and isinstance(domain, Binary):
             log_odds, cache = model.conditional(x, cache, block)
-            new, invalid = draw_bit(log_odds.sigmoid_(), rng)
-            if not domain.is_unit:
-                new = domain.low + (domain.high - domain.low) * new
+            bits, invalid = draw_bit(log_odds.sigmoid_(), rng)
+            new = domain.from_bits(bits)
         elif self.sites == 1 and isinstance(domain, Categorical):
             # A list of all one-hot values would have vocabulary^2 entries.
             choice, invalid = draw_value(model.site_log_probs(x, cache, block), rng)

@@ -91,4 +91,4 @@ class HammingBall(Sampler):
 
 def _toggle(x: Tensor, flips: Tensor, domain: Binary) -> Tensor:
     """`x` with the sites flipped where `flips` is 1."""
-    return torch.addcmul(x, flips, domain.flip(x) - x)
+    return torch.where(flips > 0, domain.flip(x), x)

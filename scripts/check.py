@@ -28,7 +28,7 @@ from latticework.experiments.exactness.suite import (
     decisions_of,
 )
 from latticework.experiments.exactness.targets import SMALL, Target
-from latticework.experiments.sampling.targets import as_model, parsed_domain, unsupported
+from latticework.experiments.sampling.targets import target_named, unsupported
 
 LARGEST = 1024  # states of a target: all pairs of them are counted
 COLOURS = {"ok": "green", "fails": "bold red", "no": "yellow", "-": "dim"}
@@ -36,7 +36,7 @@ COLOURS = {"ok": "green", "fails": "bold red", "no": "yellow", "-": "dim"}
 
 def main(words: list[str] | None = None) -> int:
     """Return the exit status."""
-    chosen = parser().parse_args(words)
+    chosen = parser().parse_intermixed_args(words)
     console = Console()
     sampler = sampler_named(chosen.sampler, settings(chosen.settings))
     law = loaded(chosen.law) if chosen.law else None
@@ -112,16 +112,14 @@ def targets(chosen: argparse.Namespace) -> dict[str, Target]:
             raise ValueError(f"--domain is one of {', '.join(SMALL)}, got {chosen.domain}")
         names = SMALL if chosen.domain is None else [chosen.domain]
         return {name: SMALL[name]() for name in names}
-    found = loaded(chosen.target)
-    found = found() if isinstance(found, type) else found
-    model = as_model(found, None if chosen.domain is None else parsed_domain(chosen.domain))
+    model = target_named(chosen.target, chosen.domain)
     count = len(model.domain.values()) ** model.domain.dim
     if count > LARGEST:
         raise ValueError(
             f"{chosen.target} has {count} states; give a target of at most {LARGEST}, all of whose "
             "transitions are counted"
         )
-    return {chosen.target.rpartition(":")[2]: Target(model.requires_grad_(False))}
+    return {chosen.target.rpartition(":")[2]: Target(model)}
 
 
 def report(console: Console, found: dict[str, list[CheckOutcome]]) -> None:

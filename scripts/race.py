@@ -11,6 +11,7 @@ go to <outputs>/race/<target>/<number>.
 
 import argparse
 import hashlib
+import itertools
 import json
 import os
 import shlex
@@ -26,7 +27,7 @@ from omegaconf import OmegaConf
 from rich.console import Console
 from rich.table import Table as Grid
 
-from latticework.experiments.config.loading import loaded, sampler_named
+from latticework.experiments.config.loading import sampler_named
 from latticework.experiments.config.options import CONF, names
 from latticework.experiments.figures import race as drawing
 from latticework.experiments.report.draw import save
@@ -35,12 +36,8 @@ from latticework.experiments.results.ranking import MIXED
 from latticework.experiments.results.record import checksums, opened
 from latticework.experiments.running import writing
 from latticework.experiments.running.machine import commit, device_name, versions
-from latticework.experiments.sampling.targets import (
-    as_model,
-    check_target,
-    parsed_domain,
-    unsupported,
-)
+from latticework.experiments.sampling.starts import possible
+from latticework.experiments.sampling.targets import check_target, target_named, unsupported
 from latticework.experiments.tuning.course import Allowance, Unit, fitted
 from latticework.experiments.tuning.race import Entrant, Race, ranked
 from latticework.experiments.tuning.space import spaces
@@ -59,8 +56,13 @@ def main(words: list[str] | None = None) -> int:
         raise ValueError(f"no sampler supports {model.domain}: {'; '.join(left.values())}")
     spent = f"{budget} for each of {len(samplers)} samplers, {chosen.chains} chains"
     print(f"{spent}; {chosen.seeds} seeds", file=sys.stderr)
+    folder = claimed(chosen)
     entrants = race.run(samplers, spaces(), lambda line: print(f"  {line}", file=sys.stderr))
     table = tabulated(entrants, budget)
+    console.print(shown(table, budget.unit))
+    console.print()
+    for line in remarks(table, left):
+        console.print(line, highlight=False, markup=False)
     config = {
         "name": "race",
         "target": chosen.target.rpartition("/")[2],
@@ -75,11 +77,7 @@ def main(words: list[str] | None = None) -> int:
     }
     seconds = time.perf_counter() - began
     command = shlex.join(["latticework", "race", *words])
-    folder = written(chosen, config, table, entrants, command, seconds)
-    console.print(shown(table, budget.unit))
-    console.print()
-    for line in remarks(table, left):
-        console.print(line, highlight=False, markup=False)
+    write(folder, config, table, entrants, command, seconds)
     console.print(f"\ntable, figure and records: {folder}", highlight=False, soft_wrap=True)
     return 0 if (table["rank"] != "-").any() else 1
 
@@ -105,17 +103,31 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
+def claimed(chosen: argparse.Namespace) -> Path:
+    """A new folder for the record: the first free number.
+
+    It is made before the race, so that a folder that cannot be written costs no race.
+    """
+    outputs = chosen.outputs or Path(os.environ.get("LATTICEWORK_OUTPUTS", "outputs"))
+    parent = outputs / "race" / chosen.target.rpartition(":")[2]
+    parent.mkdir(parents=True, exist_ok=True)
+    for number in itertools.count(1):
+        try:
+            (parent / str(number)).mkdir()
+        except FileExistsError:
+            continue
+        return parent / str(number)
+    raise AssertionError("numbers do not end")
+
+
 def file_of(text: str) -> Path:
     return Path(text.rpartition(":")[0])
 
 
 def target(chosen: argparse.Namespace) -> Any:
-    """The target as a model, checked on uniform states."""
-    found = loaded(chosen.target)
-    found = found() if isinstance(found, type) else found
-    model = as_model(found, None if chosen.domain is None else parsed_domain(chosen.domain))
-    model.requires_grad_(False)
-    check_target(model, model.domain.uniform(4, torch.Generator().manual_seed(0)))
+    """The target as a model, checked on random states."""
+    model = target_named(chosen.target, chosen.domain)
+    check_target(model, possible(model, 4, torch.Generator().manual_seed(0)))
     return model
 
 
@@ -130,6 +142,8 @@ def entered(text: str | None, model: Any) -> tuple[dict[str, Any], dict[str, str
     for name in offered:
         sampler, _ = fitted(sampler_named(name), {}, model)
         short = name.rpartition(":")[2]
+        if short in taken:  # of another file, or given twice
+            short = name
         if not sampler.exact and not text:
             left[short] = "does not leave the target invariant"
             continue
@@ -197,22 +211,15 @@ def tabulated(entrants: list[Entrant], budget: Allowance) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def written(
-    chosen: argparse.Namespace,
+def write(
+    folder: Path,
     config: dict[str, Any],
     table: pd.DataFrame,
     entrants: list[Entrant],
     command: str,
     seconds: float,
-) -> Path:
-    """Write the record and its figure to the first free folder; return it."""
-    outputs = chosen.outputs or Path(os.environ.get("LATTICEWORK_OUTPUTS", "outputs"))
-    parent = outputs / "race" / chosen.target.rpartition(":")[2]
-    number = 1
-    while (parent / str(number)).exists():
-        number += 1
-    folder = parent / str(number)
-    folder.mkdir(parents=True)
+) -> None:
+    """Write the record and its figure."""
     runs = [{"sampler": each.name, **asdict(lap)} for each in entrants for lap in each.laps]
     writing.write(folder / "race.csv", table.to_csv(index=False))
     writing.write(folder / "metrics.csv", pd.DataFrame(runs).to_csv(index=False))
@@ -229,11 +236,10 @@ def written(
         "files": checksums(folder),
     }
     writing.write(folder / "run.json", json.dumps(document, indent=2))
-    title = f"{config['target']}, {chosen.budget} for each sampler"
+    title = f"{config['target']}, {Allowance(**config['budget'])} for each sampler"
     figure = drawing.race(table, title)
     attach(figure, Proof.of("race", command, [opened(folder)]))
     save(figure, folder / "race.png")
-    return folder
 
 
 if __name__ == "__main__":

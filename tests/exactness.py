@@ -526,7 +526,11 @@ SCAN = {"memory": ("scan",), "reversible": False}
 CYCLE = {"memory": ("phase",), "reversible": False}
 FEW_SITES = ("binary", "spins", "rbm", "categorical")
 RELAXED = ("position", "log_density", "score")
-MOMENTUM, TEMPERED = ("momentum",), ("replicas", "ladder", "turn")
+MOMENTUM, GUIDE, TEMPERED = (
+    ("momentum", "begun"),
+    ("guide", "begun"),
+    ("replicas", "ladder", "turn"),
+)
 MATRIX = [[0.3, -0.4, 0.0], [-0.4, 0.0, 0.5], [0.0, 0.5, -0.2]]
 TABLE = [
     Row(DMALA(0.5), (*EVERY, "bayes_net"), dmala),
@@ -582,8 +586,8 @@ TABLE = [
     ),
     Row(DHAMS(0.7, 0.8, 0.3), ("binary", "spins", "ordinal", "integers"), dhams, memory=MOMENTUM),
     Row(DHAMS(1.0, 0.5), ("categorical", "naturals", "rbm"), None, memory=MOMENTUM),
-    Row(EDLP(0.6, 0.7), ("binary", "spins", "ordinal", "integers"), edlp, memory=("guide",)),
-    Row(EDLP(0.6, 0.7, 0.5), ("binary", "categorical", "naturals"), None, memory=("guide",)),
+    Row(EDLP(0.6, 0.7), ("binary", "spins", "ordinal", "integers"), edlp, memory=GUIDE),
+    Row(EDLP(0.6, 0.7, 0.5), ("binary", "categorical", "naturals"), None, memory=GUIDE),
     Row(
         PTDMALA(0.5, [1.0, 0.4]),
         ("binary", "categorical", "ordinal"),
@@ -620,7 +624,7 @@ TABLE = [
     Row(HammingBall(2, 1, "shuffled"), ("lattice", "rbm"), hamming_ball, shared=True, **SCAN),
     Row(BlockGibbs(), ("rbm",), block_gibbs),
     Row(BlockGibbs(2), ("rbm",), block_gibbs),
-    Row(RMALA(0.3, 0.5), BINARY, None, memory=RELAXED),
+    Row(RMALA(0.3, 0.5), BINARY, None, leaves="settled", memory=RELAXED),
     Row(RMALA(0.3, 0.5, "relaxation"), BINARY, None, "none", memory=RELAXED),
     Row(DiscreteSVGD(0.1, 0.5), BINARY, None, "none", memory=("position",)),
 ]

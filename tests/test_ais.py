@@ -347,7 +347,8 @@ def test_the_table_of_samplers_knows_who_is_exact():
     """The functions of the exactness tests and of README.md."""
     for row in TABLE:
         assert row.sampler.exact == (row.leaves in ("target", "settled")), row.sampler
-        assert row.sampler.stationary_start == (row.leaves != "settled"), row.sampler
+        if row.sampler.exact:
+            assert row.sampler.stationary_start == (row.leaves != "settled"), row.sampler
     rows = {name.strip("`"): cells for name, *cells in table(ROOT / "README.md", "`sampler=`")}
     assert set(rows) == names("sampler")
     for name, cells in rows.items():

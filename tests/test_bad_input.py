@@ -213,7 +213,13 @@ def test_missing_data(tmp_path, capsys):
 
 def test_a_data_root_that_is_none(tmp_path, capsys):
     line = failure(capsys, *TINY, *DATA, "data.root=/nowhere", outputs=tmp_path)
-    assert "the data root /nowhere is not a folder: set data.root (or LATTICEWORK_DATA)" in line
+    assert "the data root /nowhere is not a folder: set data.root to one; " in line
+
+
+def test_a_data_root_of_the_environment_that_is_none(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("LATTICEWORK_DATA", "/nowhere")
+    line = failure(capsys, *TINY, *DATA, "data.root=null", outputs=tmp_path)
+    assert "set LATTICEWORK_DATA to one; unset LATTICEWORK_DATA to do without" in line
 
 
 def test_another_file_in_place_of_the_data(tmp_path, capsys):
@@ -232,6 +238,17 @@ def test_an_outputs_folder_that_is_a_file(tmp_path, capsys):
     assert "Not a directory" in text or "File exists" in text
     assert "set the folder for records by outputs or LATTICEWORK_OUTPUTS" in text
     assert (tmp_path / "taken").read_text() == "mine"
+
+
+def test_another_file_is_not_blamed_on_the_outputs_folder(tmp_path, monkeypatch, capsys):
+    (tmp_path / "target.py").write_text("weights = open('weights.txt')\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["latticework", "race", "target.py:weights"])
+    with pytest.raises(SystemExit):
+        latticework.run.main()
+    text = capsys.readouterr().err
+    assert "weights.txt" in text
+    assert "folder for records" not in text
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,9 @@ from documented import ROOT, blocks
 import latticework.run
 from latticework.experiments.exactness.counting import tails
 from latticework.experiments.exactness.suite import CHECKS, Examination, decisions_of
-from latticework.experiments.exactness.targets import SMALL
+from latticework.experiments.exactness.targets import SMALL, Target
+from latticework.models.base import Function
+from latticework.models.domain import Binary
 from latticework.samplers.base import Info, Sampler, State
 from latticework.samplers.gibbs import Gibbs
 from latticework.samplers.langevin import DMALA
@@ -217,6 +219,20 @@ def test_a_target_of_the_users_own(tmp_path, capsys):
         check.main(["gwg", *own])
 
 
+def test_settings_may_follow_options(tmp_path, capsys):
+    words = ("--domain", "binary", "step_size=4e-1", "--chains", "2000")
+    _, page, _ = outcomes(capsys, tmp_path, "dmala", *words)
+    assert "DMALA(step_size=0.4," in page
+
+
+def test_a_target_without_a_gradient_is_not_supported(tmp_path, capsys):
+    (tmp_path / "target.py").write_text("def f(x):\n    return (x > 0.5).float().sum(-1)\n")
+    words = ("--target", f"{tmp_path}/target.py:f", "--domain", "binary:2", "--chains", "2000")
+    assert check.main(["dmala", *words]) == 2
+    assert "cannot be differentiated" in " ".join(capsys.readouterr().out.split())
+    assert check.main(["gibbs", *words]) == 0
+
+
 def test_nothing_to_check(capsys):
     assert check.main(["stochastic_dula"]) == 2
     assert "supports none of the targets" in capsys.readouterr().out
@@ -303,6 +319,12 @@ def test_states_are_located(name):
     assert (target.locate(outside) == -1).all()
     with pytest.raises(AssertionError, match="not a listed state"):
         target.index(outside)
+
+
+def test_states_of_any_two_values_are_located():
+    target = Target(Function(lambda x: x.sum(-1), Binary(3, 0.1, 0.7)))
+    assert (target.locate(target.states) == np.arange(8)).all()
+    assert (target.locate(target.states + 0.6) == -1).all()
 
 
 def test_the_documented_sampler_passes(tmp_path, capsys):

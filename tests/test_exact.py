@@ -12,7 +12,7 @@ from latticework.models.base import Function
 from latticework.models.domain import Binary, Categorical, Integer, Ordinal
 from latticework.models.ising import DenseIsing, Lattice
 from latticework.models.rbm import RBM
-from latticework.models.transfer import log_z
+from latticework.models.transfer import log_z, log_z_and_mean
 
 
 def brute_force(model):
@@ -146,6 +146,26 @@ def test_distribution_sums_to_the_mean():
     states, probabilities = distribution(model)
     assert probabilities.sum().item() == pytest.approx(1)
     torch.testing.assert_close(probabilities @ states.double(), exact(model).mean)
+
+
+def test_states_that_are_impossible_may_come_first(monkeypatch):
+    """The first chunks have no state of positive probability."""
+    monkeypatch.setattr("latticework.experiments.measures.exact.CHUNK", 16)
+    model = Function(lambda x: x[:, -1].masked_fill(x.sum(-1) < 7, -torch.inf), Binary(8))
+    found = exact(model)
+    states = model.domain.enumerate()
+    law = model(states).double().softmax(0)
+    torch.testing.assert_close(found.mean, law @ states.double())
+    torch.testing.assert_close(found.log_z, model(states).double().logsumexp(0))
+    nowhere = Function(lambda x: x.sum(-1) * 0 - torch.inf, Binary(8))
+    with pytest.raises(ValueError, match="no state of .* has a positive probability"):
+        exact(nowhere)
+
+
+def test_transfer_matrices_that_underflow_are_refused():
+    bias = torch.tensor([513.0, -513.0])
+    with pytest.raises(ValueError, match="the transfer matrices underflow"):
+        log_z_and_mean((2,), 190.0, bias, True)
 
 
 def test_what_cannot_be_listed_is_refused():

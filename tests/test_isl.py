@@ -12,6 +12,7 @@ from torch import Generator
 
 from latticework.data.base import Dataset, some
 from latticework.experiments.config.budget import Budget
+from latticework.experiments.measures.reference import Reference
 from latticework.experiments.measures.sampling_likelihood import (
     best_beta,
     curve,
@@ -176,6 +177,19 @@ def test_the_online_metric_is_the_estimator():
             assert reading.values["isl"].isnan()
     counted = histograms(torch.cat(kept[1:]), some(Loader().load().valid, 5))
     assert reading.values["isl"].item() == pytest.approx(score(counted, best_beta(counted)))
+
+
+def test_grey_samples_have_no_online_isl():
+    class Loader:
+        def load(self):
+            return Dataset(*[bits(9, 6, seed=s, p=0.1).byte() for s in (1, 2, 3)], (6,), "bits")
+
+    metric = ValidationISL(Loader(), points=5)
+    state = BlockGibbs().init(bits(2, 6), model := RBM(6, 3))
+    carry = metric.init(model, state, Reference())
+    carry = metric.update(carry, state._replace(x=torch.full((2, 6), 0.3)), None)
+    with pytest.raises(ValueError, match=r"grey samples is not defined; .* sampler.emit=sample"):
+        metric.read(carry)
 
 
 def test_the_area_under_the_curve_sees_how_fast_it_rises():

@@ -24,8 +24,10 @@ from latticework.experiments.measures.metrics import (
 from latticework.experiments.measures.mmd import kernel, mmd_squared
 from latticework.experiments.measures.reference import Reference
 from latticework.experiments.sampling.chain import run_chain
+from latticework.experiments.sampling.engine import served
 from latticework.models.base import Function
-from latticework.models.domain import Binary, Categorical
+from latticework.models.domain import Binary, Categorical, Ordinal
+from latticework.models.ising import Lattice
 from latticework.samplers.base import Info
 from latticework.samplers.gibbs import Gibbs
 
@@ -246,6 +248,41 @@ def test_trace_keeps_the_last_draws_in_order():
     assert trace[:, 0, 0].tolist() == [2, 3, 4]
 
 
+def test_a_trace_holds_whole_numbers_of_any_size():
+    metric = Trace(draws=1, chains=1)
+    x = torch.tensor([[255.0]])
+    carry = metric.init(Function(lambda x: x.sum(-1), Ordinal(1, 300)), At(x), Reference())
+    carry = metric.update(carry, At(x), Info(torch.ones(1)))
+    assert metric.arrays(carry)["trace"].tolist() == [[[255]]]
+    halves = Function(lambda x: x.sum(-1), Binary(1, 0.0, 0.5))
+    with pytest.raises(ValueError, match="a trace holds whole numbers"):
+        metric.init(halves, At(x * 0), Reference())
+
+
+def test_mmd_is_refused_where_its_kernel_is_not_defined():
+    spins = Function(lambda x: x.sum(-1), Binary(2, -1, 1))
+    x = torch.ones(3, 2)
+    reference = Reference(samples=x, floor=x)
+    with pytest.raises(ValueError, match="the kernel of MMD is defined on states of 0 and 1"):
+        MMD().init(spins, At(x), reference)
+
+
+def test_averages_go_on_after_2_to_the_24_steps():
+    """Single precision would stop counting there."""
+    x, info = torch.ones(1, 2), Info(torch.full((1,), 0.5))
+    reference = Reference(mean=torch.full((2,), 0.5))
+    sums = MarginalError().init(model(Binary(2)), At(x), reference)
+    rate = Acceptance().init(model(Binary(2)), At(x), reference)
+    sums.total.fill_(2**24), sums.states.fill_(2**24)
+    rate.total.fill_(2**24), rate.steps.fill_(2**24)
+    for _ in range(3):
+        sums = MarginalError().update(sums, At(x), info)
+        rate = Acceptance().update(rate, At(x), info)
+    assert sums.total.unique().tolist() == [2**24 + 3]
+    assert (int(sums.states), int(rate.steps)) == (2**24 + 3, 2**24 + 3)
+    assert float(rate.total) == 2**24 + 1.5
+
+
 @pytest.mark.parametrize("thin", [1, 2, 3])
 @pytest.mark.parametrize("steps", [6, 7, 8, 12, 13])
 def test_a_thinned_trace_keeps_states_of_equal_distance(thin, steps):
@@ -339,7 +376,38 @@ def test_states_of_any_shape_are_coordinates():
     assert convergence(trace)["ess"].shape == (12,)
 
 
+def test_one_chain_has_no_r_hat():
+    trace = np.random.default_rng(0).integers(0, 2, (50, 1, 3))
+    found = convergence(trace)
+    assert np.isnan(found["r_hat"]).all()
+    assert np.isfinite(found["ess"]).all()
+
+
 # In the loop.
+
+
+@pytest.mark.parametrize("every", [1, 4, 14, 28])
+@pytest.mark.parametrize("thin", [1, 3, 5])
+def test_a_kernel_of_many_steps_leaves_the_trace_of_single_steps(thin, every):
+    """The compiled kernel's draws do not depend on how its steps are divided into calls."""
+    target, metric = Lattice((3, 2), 0.1, 0.2), Trace(draws=4, chains=2, thin=thin)
+    traces = []
+    for calls in (1, every):
+        kernel, _ = served(Gibbs(), target, "compiled", [metric])
+        rng = Generator().manual_seed(0)
+        x = torch.zeros(3, 6)
+        for reading in run_chain(kernel, target, x, rng, steps=28, every=calls, metrics=[metric]):
+            carry = reading.carries[0]
+        traces.append(metric.arrays(carry)["trace"])
+    assert torch.equal(*traces)
+    whole = Trace(draws=28, chains=2)
+    kernel, _ = served(Gibbs(), target, "compiled", [whole])
+    rng = Generator().manual_seed(0)
+    for reading in run_chain(kernel, target, x, rng, steps=28, every=28, metrics=[whole]):
+        carry = reading.carries[0]
+    states = whole.arrays(carry)["trace"]
+    ends = [*range(thin, 28, thin), 28][-4:]
+    assert torch.equal(traces[0], states[[end - 1 for end in ends]])
 
 
 def test_metrics_see_every_step_however_seldom_they_are_read():

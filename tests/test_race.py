@@ -45,6 +45,12 @@ WEIGHTS = torch.linspace(-1, 1, 6)
 def linear(x):
     return x @ WEIGHTS
 
+def steps(x):  # no gradient
+    return (x > 0.5).float().sum(-1)
+
+def rare(x):  # a sixteenth of all states are impossible
+    return linear(x).masked_fill(x[:, :4].sum(-1) == 4, -torch.inf)
+
 def potts(x):  # [chains, 4, 3]
     return (x[:, 1:] * x[:, :-1]).sum((1, 2))
 
@@ -137,11 +143,53 @@ def test_a_sampler_of_the_users_own_takes_part(file, tmp_path, capsys):
     assert "step_size=0.7" in opened(folder).config["samplers"]["mine"]
 
 
+def test_samplers_of_one_name_both_take_part(file, tmp_path, capsys):
+    for folder in "ab":
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "mine.py").write_text(
+            "from latticework.samplers.langevin import DMALA\n\nmine = DMALA(0.7)\n"
+        )
+    named = [f"{tmp_path}/{folder}/mine.py:mine" for folder in "ab"]
+    words = ("--domain", "binary:6", "--samplers", ",".join(named))
+    *_, folder = asked(capsys, tmp_path, f"{file}:linear", *words)
+    assert set(opened(folder).config["samplers"]) == {"mine", named[1]}
+
+
+def test_a_sampler_that_fails_leaves_the_others(file, tmp_path, capsys, monkeypatch):
+    """A target without a gradient, one that is -inf in places, and a sampler that raises."""
+    words = ("--domain", "binary:6", "--samplers", "gibbs,dmala")
+    _, page, folder = asked(capsys, tmp_path, f"{file}:steps", *words)
+    assert "left out: dmala (the log-probability of Function cannot be differentiated" in page
+    assert pd.read_csv(folder / "race.csv")["sampler"].tolist() == ["gibbs"]
+    status, _, folder = asked(capsys, tmp_path, f"{file}:rare", *words)
+    assert status == 0
+    assert pd.read_csv(folder / "race.csv")["note"].isna().all()
+    enter = Race.enter
+
+    def failing(self, name, sampler, space):
+        if name == "dmala":
+            raise ValueError("a chain met NaN")
+        return enter(self, name, sampler, space)
+
+    monkeypatch.setattr(Race, "enter", failing)
+    status, page, folder = asked(capsys, tmp_path, f"{file}:linear", *words)
+    assert status == 0
+    assert "dmala: a chain met NaN" in page
+
+
+def test_a_folder_that_cannot_be_written_costs_no_race(file, tmp_path, monkeypatch):
+    (tmp_path / "race").touch()
+    monkeypatch.setattr(Race, "run", lambda *_: pytest.fail("it raced"))
+    with pytest.raises(OSError, match="race"):
+        race.main([f"{file}:linear", "--domain", "binary:6", "--outputs", str(tmp_path)])
+
+
 @pytest.mark.parametrize(
     ("words", "match"),
     [
         (("--domain", "binary:6", "--budget", "5minutes"), "budget '5minutes' is not known"),
-        ((), "the states of linear are not known"),
+        ((), "the states of linear are not known: give --domain"),
+        (("--domain", "binary:6", "--trials", "0"), "trials must be an integer of at least 1"),
         (("--domain", "binary:6", "--seeds", "1"), "two seeds or more"),
         (("--domain", "binary:6", "--samplers", "block_gibbs"), "no sampler supports"),
         (("--domain", "binary:6", "--samplers", "dmalla"), "did you mean dmala"),

@@ -2,10 +2,13 @@
 
 import csv
 import json
+import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -13,10 +16,12 @@ import pytest
 import torch
 from command import command_line
 from fakes import fake
+from omegaconf import OmegaConf
 
 from latticework.experiments.figures.curves import curve
 from latticework.experiments.results.record import load, load_all
 from latticework.experiments.results.style import mark_substitute, new_figure
+from latticework.experiments.running.recording import _replaceable
 from latticework.experiments.running.run import Run
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -142,6 +147,19 @@ def test_force_runs_it_again_and_keeps_the_old_record(outputs):
     assert numbers(load(aside)) == before
 
 
+def test_force_works_through_a_link(outputs, tmp_path):
+    (tmp_path / "link").symlink_to(outputs)
+    assert command_line(*SMALL, "force=true", outputs=tmp_path / "link") == 0
+    assert len(superseded(outputs)) == 1
+
+
+def test_one_chain_is_shown_without_r_hat(tmp_path, capsys):
+    assert command_line(*SMALL, "budget.chains=1", outputs=tmp_path) == 0
+    text = "".join(capsys.readouterr())
+    assert "could not be shown" not in text
+    assert "Shape validation" not in text
+
+
 def test_a_changed_configuration_sets_the_old_record_aside(outputs):
     """A default in a YAML file has changed since the record was made; its folder has not."""
     old = only(outputs)
@@ -205,6 +223,16 @@ def test_a_failing_run_does_not_stop_the_sweep(tmp_path, capsys):
 
     # An old failure is not this command's.
     assert command_line(*SMALL, outputs=tmp_path) == 0
+
+
+def test_the_failure_of_another_command_is_not_this_commands(tmp_path, capsys, monkeypatch):
+    """Another process fails in the same folder while this command runs."""
+    assert command_line(*SMALL, "budget.every=7", outputs=tmp_path) == 1
+    (error,) = tmp_path.rglob("error.txt")
+    os.utime(error, (time.time() + 1000,) * 2)
+    assert command_line(*SMALL, outputs=tmp_path) == 0
+    assert command_line(*SMALL, "seed=0,1", "--multirun", outputs=tmp_path) == 0
+    capsys.readouterr()
 
 
 def test_a_run_that_succeeds_at_last_leaves_no_error(tmp_path):
@@ -290,6 +318,26 @@ def test_a_substitute_is_marked_and_gives_way_to_the_data(tmp_path, monkeypatch)
     assert command_line(*elsewhere, "data.strict=true", outputs=tmp_path) == 1
     (error,) = tmp_path.rglob("error.txt")
     assert error.read_text().startswith("MissingFileError")
+
+
+class Arriving:
+    """A loader of data that are there, or are replaced by substitutes."""
+
+    def __init__(self, there: bool, download: bool) -> None:
+        self.there = there
+        assert not download
+
+    def load(self):
+        return SimpleNamespace(substitute=not self.there)
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_a_record_of_substitutes_gives_way_where_the_data_have_arrived(there):
+    config = {"data": {"_target_": "test_records.Arriving", "there": there, "download": True}}
+    for substitute in (False, True):
+        earlier = {"data": {"substitute": substitute, "variant": "digits"}}
+        assert _replaceable(earlier, OmegaConf.create(config)) == (substitute and there)
+    assert not _replaceable({"data": None}, OmegaConf.create({"data": None}))
 
 
 # Chance.

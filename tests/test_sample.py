@@ -15,8 +15,11 @@ from latticework.experiments.sampling.targets import parsed_domain
 from latticework.models.base import Function
 from latticework.models.domain import Binary, Categorical, Integer, Ordinal
 from latticework.models.ising import Lattice
+from latticework.samplers.avg import AVG
 from latticework.samplers.base import UnsupportedModelError
 from latticework.samplers.gibbs import Gibbs
+from latticework.samplers.gwg import GWG
+from latticework.samplers.hamming import HammingBall
 from latticework.samplers.langevin import DMALA
 
 WEIGHTS = torch.linspace(-1, 1, 5)
@@ -38,6 +41,45 @@ class Linear(nn.Module):
 def draw(target=linear, sampler="dmala", **given):
     settings = {"sites": 5, "steps": 20, **given}
     return latticework.sample(target, sampler, **settings)
+
+
+# The law.
+
+
+@pytest.mark.parametrize("precision", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("values", [(0.1, 0.7), (0.2, 0.9), (-0.3, 1.1)], ids=str)
+@pytest.mark.parametrize(
+    "sampler", [Gibbs(), Gibbs(2), HammingBall(2, 1), GWG(), DMALA(0.5), AVG(0.5)], ids=str
+)
+def test_any_two_values_are_sampled(sampler, values, precision):
+    """Draws hold exactly these two values, with the right frequency."""
+    domain, slope = Binary(3, *values), 3.0
+    x = domain.uniform(200, torch.Generator().manual_seed(1)).to(precision)
+    found = latticework.sample(
+        lambda x: slope * x.sum(-1), sampler, domain=domain, x=x, steps=100, burn_in=50
+    )
+    assert set(found.draws.unique().tolist()) == {domain.low, domain.high}
+    high = torch.tensor(slope * (domain.high - domain.low)).sigmoid()
+    assert abs((found.draws == domain.high).float().mean() - high) < 0.02
+
+
+def test_a_start_of_higher_precision_is_refused_with_advice():
+    x = torch.full((4, 5), 0.1, dtype=torch.float64)
+    with pytest.raises(ValueError, match=r"higher precision; x.float\(\) rounds them"):
+        draw(values=(0.1, 0.7), x=x)
+
+
+def test_chains_start_where_the_target_is_positive():
+    """Seven eighths of all states are impossible, so some of 50 uniform starts would be."""
+    found = draw(lambda x: linear(x).masked_fill(x[:, :3].sum(-1) < 3, -torch.inf), chains=50)
+    assert found.log_prob.isfinite().all()
+
+
+def test_the_log_probability_keeps_its_precision():
+    found = draw(lambda x: linear(x).double() + 1e9, "gwg", steps=200)
+    assert found.log_prob.dtype == torch.float64
+    assert found.summary().loc["log_prob", "sd"] > 0.1
+    assert draw().log_prob.dtype == torch.float32
 
 
 # What comes back.
@@ -74,6 +116,15 @@ def test_acceptance_is_that_after_the_burn_in_of_each_chain():
         probabilities.append(info.accept_prob.clone())
     torch.testing.assert_close(found.acceptance, torch.stack(probabilities[2:]).mean(0))
     assert len(set(found.acceptance.tolist())) == 3
+
+
+def test_numbers_may_be_numpys():
+    found = draw(steps=np.int64(6), thin=np.int32(2), burn_in=np.int64(1), chains=np.int64(3))
+    assert found.draws.shape == (3, 3, 5)
+    potts = latticework.sample(
+        lambda x: x[..., 0].sum(-1), "gwg", sites=2, values=np.int64(3), steps=2
+    )
+    assert potts.domain == Categorical(2, 3)
 
 
 def test_same_seed_same_draws():
@@ -223,6 +274,7 @@ def test_a_sum_over_the_chains_is_refused_where_shapes_agree():
         ({"x": torch.zeros(4, 5, dtype=torch.long)}, "use x.float"),
         ({"x": [[0.0] * 5]}, "x must have shape .* got list"),
         ({"x": torch.zeros(4, 5), "chains": 3}, "x has 4 chains and chains is 3"),
+        ({"steps": 2.0}, "steps must be an integer of at least 1"),
         ({"chains": 0}, "chains must be an integer of at least 1"),
         ({"steps": 10, "thin": 3}, "steps must be a multiple of thin, got 10 and 3"),
         ({"burn_in": -1}, "burn_in must be a whole number of steps"),
@@ -237,6 +289,13 @@ def test_a_sum_over_the_chains_is_refused_where_shapes_agree():
 def test_faulty_arguments_are_refused(given, match):
     with pytest.raises(ValueError, match=match):
         draw(**given)
+
+
+def test_a_random_target_is_refused():
+    module = nn.Sequential(nn.Dropout(0.5), nn.Linear(5, 1, bias=False), nn.Flatten(0))
+    with pytest.raises(ValueError, match=r"must not be random: module.eval\(\)"):
+        draw(module)
+    assert draw(module.eval()).draws.shape == (4, 20, 5)
 
 
 def test_other_types_are_refused():

@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any, NoReturn
 
 import hydra._internal.hydra
@@ -171,9 +172,20 @@ def _explained(error: Exception, command: list[str]) -> str:
     if type(error).__name__ == "TerminatedWorkerError":  # of loky, which joblib brings along
         signals = ", ".join(sorted(set(re.findall(r"SIG[A-Z]+", str(error))))) or "a signal"
         return f"a process of the sweep died ({signals}), which ends the sweep"
-    if isinstance(error, OSError):
+    if isinstance(error, OSError) and _is_of_outputs(error, command):
         return f"{summary(error)}; set the folder for records by outputs or LATTICEWORK_OUTPUTS"
     return f"{summary(error)}\nHYDRA_FULL_ERROR=1 shows where this was raised."
+
+
+def _is_of_outputs(error: OSError, command: list[str]) -> bool:
+    """Whether the error is about the folder of records, a file in it, or a folder above it."""
+    if isinstance(error, UnwritableError) or not isinstance(error.filename, str):
+        return isinstance(error, UnwritableError)
+    words = [word.partition("=")[2] for word in command if word.startswith("outputs=")]
+    words += [command[i + 1] for i, word in enumerate(command[:-1]) if word == "--outputs"]
+    outputs = Path([os.environ.get("LATTICEWORK_OUTPUTS", "outputs"), *words][-1]).resolve()
+    place = Path(error.filename).resolve()
+    return place.is_relative_to(outputs) or outputs.is_relative_to(place)
 
 
 def _again(command: list[str], start: str, meant: Iterable[str]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
+from omegaconf import OmegaConf
 
 from latticework.experiments.config.errors import nearest
 from latticework.experiments.config.options import option
@@ -53,7 +53,7 @@ def settings(words: Sequence[str]) -> dict[str, Any]:
         key, separator, value = word.partition("=")
         if not separator:
             raise ValueError(f"{word!r} is not a setting; write key=value")
-        found[key] = yaml.safe_load(value)
+        found[key] = OmegaConf.create(f"value: {value}").value
     return found
 
 

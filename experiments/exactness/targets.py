@@ -63,7 +63,7 @@ class Target:
         self.log_prob = self._evaluated().detach().double().numpy()
         self.law = torch.from_numpy(self.log_prob).softmax(0).numpy()
         self.z = self.states.double().flatten(1).numpy()  # flat states, as the formulas read them
-        self._least, self._radix = self.z.min(), int(self.z.max() - self.z.min()) + 1
+        self._values = np.unique(self.z)
         keys = self._keys(self.z)
         self._order = keys.argsort()
         self._sorted = keys[self._order]
@@ -91,10 +91,9 @@ class Target:
 
     def _keys(self, z: np.ndarray) -> np.ndarray:
         """A whole number for each row of `z` that tells listed states apart; -1 for other rows."""
-        digits = z - self._least
-        listed = (digits == digits.round()) & (digits >= 0) & (digits < self._radix)
-        whole = np.where(listed, digits, 0).astype(np.int64)
-        return np.where(listed.all(1), whole @ self._radix ** np.arange(z.shape[1]), -1)
+        digits = np.searchsorted(self._values, z).clip(max=len(self._values) - 1)
+        listed = (self._values[digits] == z).all(1)
+        return np.where(listed, digits @ len(self._values) ** np.arange(z.shape[1]), -1)
 
     def index(self, x: Tensor) -> np.ndarray:
         """As `locate`. AssertionError if a row is not listed."""

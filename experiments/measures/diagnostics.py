@@ -28,7 +28,7 @@ def convergence(trace: NDArray) -> dict[str, NDArray]:
         draws,
         lambda arviz, data: {
             "ess": arviz.ess(data, method="mean"),
-            "r_hat": arviz.rhat(data, method="split"),
+            "r_hat": _r_hat(arviz, data, "split"),
         },
     )
     overall = draws.mean(-1, keepdims=True)
@@ -54,7 +54,7 @@ def quantities(draws: NDArray) -> dict[str, NDArray]:
             "mcse_mean": arviz.mcse(data, method="mean"),
             "ess_bulk": arviz.ess(data, method="bulk"),
             "ess_tail": arviz.ess(data, method="tail"),
-            "r_hat": arviz.rhat(data, method="rank"),
+            "r_hat": _r_hat(arviz, data, "rank"),
         },
     )
     return {"mean": draws.mean((0, 1)), "sd": draws.std((0, 1)), **found, "stuck": stuck}
@@ -70,10 +70,17 @@ def mixing(draws: NDArray) -> dict[str, NDArray]:
         draws.astype(np.float64),
         lambda arviz, data: {
             "ess": arviz.ess(data, method="bulk"),
-            "r_hat": arviz.rhat(data, method="rank"),
+            "r_hat": _r_hat(arviz, data, "rank"),
         },
     )
     return found
+
+
+def _r_hat(arviz: Any, data: Any, method: str) -> Any:
+    """ArviZ's R-hat, which compares chains; NaN for one chain."""
+    if data.sizes["chain"] == 1:
+        return data.isel(chain=0, draw=0) * np.nan
+    return arviz.rhat(data, method=method)
 
 
 def _measured(

@@ -66,10 +66,14 @@ def enumerated(model: EnergyModel) -> Exact:
         index = torch.arange(start, min(start + CHUNK, count)).unsqueeze(-1)
         x = values[index // place % len(values)].to(home)
         log_prob = model.log_prob(x).double().cpu()
-        shrink = (largest - (largest := torch.maximum(largest, log_prob.max()))).exp()
+        if (peak := torch.maximum(largest, log_prob.max())) == -torch.inf:
+            continue  # no state so far has a positive probability
+        shrink = (largest - (largest := peak)).exp()
         weight = (log_prob - largest).exp()
         total = total * shrink + weight.sum()
         weighted = weighted * shrink + weight @ x.double().cpu().flatten(1)
+    if largest == -torch.inf:
+        raise ValueError(f"no state of {domain} has a positive probability")
     return Exact(largest + total.log(), (weighted / total).view(domain.shape))
 
 

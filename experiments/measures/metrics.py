@@ -14,7 +14,7 @@ from torch import Tensor
 from latticework.experiments.measures.mmd import Within, mmd_squared, within
 from latticework.experiments.measures.reference import Reference
 from latticework.models.base import EnergyModel
-from latticework.models.domain import Binary
+from latticework.models.domain import Binary, Categorical, Domain, Integer
 from latticework.samplers.base import Info
 from latticework.samplers.sums import Sums, Wanted
 
@@ -68,8 +68,8 @@ def needs(metric: Metric, what: Tensor | None, name: str) -> Tensor:
 
 
 class MarginalSums(NamedTuple):
-    total: Tensor  # [chains, *shape], sum of the states since step 0
-    states: Tensor  # [], how many are in it
+    total: Tensor  # [chains, *shape], float64, sum of the states since step 0
+    states: Tensor  # [], int64, how many are in it
     truth: Tensor  # [*shape]
     scale: Tensor  # [], 2 for {0, 1}: the error is that of the mean spin
 
@@ -86,7 +86,8 @@ class MarginalError(Metric):
         truth = needs(self, reference.mean, "mean")
         unit = isinstance(model.domain, Binary) and model.domain.is_unit
         one = truth.new_ones(())
-        return MarginalSums(state.x.clone(), one, truth, one * (2.0 if unit else 1.0))
+        total, states = state.x.double(), one.long()
+        return MarginalSums(total, states, truth, one * (2.0 if unit else 1.0))
 
     def update(self, carry: MarginalSums, state: Any, info: Info) -> MarginalSums:
         return carry._replace(total=carry.total.add_(state.x), states=carry.states.add_(1))
@@ -146,8 +147,15 @@ class EnsembleError(Metric):
 
 
 class Average(NamedTuple):
-    total: Tensor  # []
-    steps: Tensor  # []
+    total: Tensor  # [], float64
+    steps: Tensor  # [], int64: single precision would stop counting at 2^24
+
+    @classmethod
+    def nothing(cls, device: torch.device) -> "Average":
+        return cls(
+            torch.zeros((), dtype=torch.float64, device=device),
+            torch.zeros((), dtype=torch.long, device=device),
+        )
 
 
 @dataclass(frozen=True)
@@ -155,8 +163,7 @@ class Acceptance(Metric):
     """Mean acceptance probability since the start, over chains and steps."""
 
     def init(self, model: EnergyModel, state: Any, reference: Reference) -> Average:
-        zero = torch.zeros((), device=state.x.device)
-        return Average(zero, zero.clone())
+        return Average.nothing(state.x.device)
 
     def update(self, carry: Average, state: Any, info: Info) -> Average:
         return Average(carry.total.add_(info.accept_prob.mean()), carry.steps.add_(1))
@@ -180,8 +187,7 @@ class Unsettled(Metric):
     """
 
     def init(self, model: EnergyModel, state: Any, reference: Reference) -> Average:
-        zero = torch.zeros((), device=state.x.device)
-        return Average(zero, zero.clone())
+        return Average.nothing(state.x.device)
 
     def update(self, carry: Average, state: Any, info: Info) -> Average:
         if info.unsettled is None:
@@ -202,8 +208,8 @@ class Unsettled(Metric):
 
 
 class Changes(NamedTuple):
-    total: Tensor  # []
-    steps: Tensor  # []
+    total: Tensor  # [], float64
+    steps: Tensor  # [], int64
     x: Tensor  # the state one step ago
 
 
@@ -212,8 +218,7 @@ class Changed(Metric):
     """Mean number of sites that a step changes. A rejected step counts as 0."""
 
     def init(self, model: EnergyModel, state: Any, reference: Reference) -> Changes:
-        zero = torch.zeros((), device=state.x.device)
-        return Changes(zero, zero.clone(), state.x.clone())
+        return Changes(*Average.nothing(state.x.device), state.x.clone())
 
     def update(self, carry: Changes, state: Any, info: Info) -> Changes:
         moved = (state.x != carry.x).flatten(2).any(-1) if state.x.ndim > 2 else state.x != carry.x
@@ -250,8 +255,7 @@ class Proposed(Metric):
                 "Proposed needs a binary model and a sampler whose state has its proposal's logits "
                 f"(gwg, dmala, dula), got {type(state).__name__} on {model.domain}"
             )
-        zero = torch.zeros((), device=state.x.device)
-        return Average(zero, zero.clone())
+        return Average.nothing(state.x.device)
 
     def update(self, carry: Average, state: Any, info: Info) -> Average:
         if self.draws:
@@ -277,10 +281,17 @@ class MMD(Metric):
 
     `mmd_v` is the V-statistic; its logarithm `log_mmd` is shown in Figure 4 of Zhang et al. (2022).
     `mmd_u` is the unbiased U-statistic, which may be negative. `log_mmd_floor` is the value for
-    equally many independent ground-truth samples in place of the chains.
+    equally many independent ground-truth samples in place of the chains. Raises ValueError unless
+    the entries of a state are 0 or 1.
     """
 
     def init(self, model: EnergyModel, state: Any, reference: Reference) -> Samples:
+        domain = model.domain
+        if not (isinstance(domain, Categorical) or (isinstance(domain, Binary) and domain.is_unit)):
+            raise ValueError(
+                f"the kernel of MMD is defined on states of 0 and 1, got {domain}; leave MMD out "
+                "of task.metrics"
+            )
         truth = needs(self, reference.samples, "samples")
         floor = needs(self, reference.floor, "floor")[: len(state.x)]
         own = within(truth)
@@ -308,17 +319,18 @@ class MMD(Metric):
 
 
 class Traces(NamedTuple):
-    buffer: Tensor  # [draws, chains, sites], in the dtype of `Trace.dtype`
-    position: Tensor  # [1]
+    buffer: Tensor  # [draws, chains, *shape], int8; int32 where values are larger
+    position: Tensor  # [1], the steps since the start, modulo draws * thin
 
 
 @dataclass(frozen=True)
 class Trace(Metric):
     """The last `draws` states of the first `chains` chains, `thin` steps apart, for ESS and R-hat.
 
-    Stored as the array `trace` `[draws, chains, *shape]`, one byte a site. States must be integers
-    in -128..127. Where `thin` does not divide the number of steps, the last two states are closer.
-    Raises ValueError if the trace would have more than LARGEST_TRACE bytes.
+    Stored as the array `trace` `[draws, chains, *shape]`, one byte a site, or four on domains with
+    values outside -128..127. Where `thin` does not divide the number of steps, the last two states
+    are closer. Raises ValueError if the values are no whole numbers, or if the trace would have
+    more than LARGEST_TRACE bytes.
     """
 
     draws: int
@@ -326,34 +338,36 @@ class Trace(Metric):
     thin: int = 1
 
     def init(self, model: EnergyModel, state: Any, reference: Reference) -> Traces:
-        x = state.x[: self.chains]
-        if (size := self.draws * x.numel()) > LARGEST_TRACE:
+        x, kind = state.x[: self.chains], whole_numbers(model.domain)
+        if (size := self.draws * x.numel() * kind.itemsize) > LARGEST_TRACE:
             raise ValueError(
                 f"a trace of {self.draws} draws of {len(x)} chains of {model.domain} would have "
                 f"{size / 1e9:.1f} GB; keep fewer draws, thin more, or leave Trace out of "
                 "task.metrics"
             )
-        buffer = torch.zeros((self.draws, *x.shape), dtype=torch.int8, device=x.device)
+        buffer = torch.zeros((self.draws, *x.shape), dtype=kind, device=x.device)
         return Traces(buffer, torch.zeros(1, dtype=torch.long, device=x.device))
 
     def update(self, carry: Traces, state: Any, info: Info) -> Traces:
-        row = state.x[: self.chains].to(torch.int8).unsqueeze(0)
+        row = state.x[: self.chains].to(carry.buffer.dtype).unsqueeze(0)
         place = carry.position if self.thin == 1 else carry.position // self.thin
         carry.buffer.index_copy_(0, place, row)
         return Traces(carry.buffer, carry.position.add_(1).remainder_(self.draws * self.thin))
 
     @property
     def wanted(self) -> Wanted:
-        return Wanted(draws=self.draws, traced=self.chains)
+        return Wanted(draws=self.draws * self.thin, traced=self.chains)
 
     def absorb(self, carry: Traces, state: Any, sums: Sums, steps: int) -> Traces:
+        """Take every `thin`-th state of the last steps, and the last one, as `update` leaves it."""
         buffer, chains = carry.buffer, carry.buffer.shape[1]
-        rows = torch.from_numpy(sums.trace)[-self.draws :, :chains]
+        rows = torch.from_numpy(sums.trace)[-self.draws * self.thin :, :chains]
         end = int(carry.position) + steps
-        buffer[torch.arange(end - len(rows), end) % self.draws] = rows.reshape(
-            -1, *buffer.shape[1:]
-        )
-        return Traces(buffer, carry.position.fill_(end % self.draws))
+        step = torch.arange(end - len(rows), end)
+        kept = ((step + 1) % self.thin == 0) | (step == end - 1)
+        taken = kept.nonzero().flatten()[-self.draws :]
+        buffer[step[taken] // self.thin % self.draws] = rows[taken].view(-1, *buffer.shape[1:])
+        return Traces(buffer, carry.position.fill_(end % (self.draws * self.thin)))
 
     def read(self, carry: Traces) -> dict[str, Tensor]:
         return {}
@@ -361,6 +375,19 @@ class Trace(Metric):
     def arrays(self, carry: Traces) -> dict[str, Tensor]:
         oldest = -(-int(carry.position) // self.thin)  # the row that was not written for longest
         return {"trace": carry.buffer.roll(-oldest, 0)}
+
+
+def whole_numbers(domain: Domain) -> torch.dtype:
+    """An integer type for the values of `domain`. Raises ValueError if they are not integers."""
+    if isinstance(domain, Integer):
+        return torch.int32
+    values = domain.values()
+    if not (values == values.round()).all():
+        raise ValueError(
+            f"a trace holds whole numbers, and {domain} has the values {values.tolist()}; leave "
+            "Trace and second_half out of task.metrics"
+        )
+    return torch.int8 if values.min() >= -128 and values.max() <= 127 else torch.int32
 
 
 def second_half(steps: int, draws: int = 1000, chains: int = 4) -> Trace:

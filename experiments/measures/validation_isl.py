@@ -24,6 +24,7 @@ class Mismatches(NamedTuple):
     # counted apart between one size and the next
     samples: Tensor  # [1], how many there are
     sizes: Tensor  # [sizes]
+    grey: Tensor  # [], whether a sample had other entries than 0 and 1
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,8 @@ class ValidationISL(Metric):
 
     Each step adds to histograms of mismatches, so memory does not grow with the number of samples.
     The start is not a sample, and `isl` is NaN before the first step. Raises ValueError unless
-    `sizes` are empty, or two or more that increase from 1 or more.
+    `sizes` are empty, or two or more that increase from 1 or more. `read` raises it for samples
+    with other entries than 0 and 1.
     """
 
     data: Any
@@ -55,10 +57,13 @@ class ValidationISL(Metric):
         cells = (len(self.sizes) + 1) * (points.shape[1] + 1)
         counts = points.new_zeros(len(points), cells, dtype=torch.long)
         sizes = torch.tensor(list(self.sizes), dtype=torch.long, device=points.device)
-        return Mismatches(points, counts, counts.new_zeros(1), sizes)
+        grey = torch.zeros((), dtype=torch.bool, device=points.device)
+        return Mismatches(points, counts, counts.new_zeros(1), sizes, grey)
 
     def update(self, carry: Mismatches, state: Any, info: Info) -> Mismatches:
-        cell = isl.mismatches(state.x, carry.points).long()  # [chains, points]
+        cell = isl.mismatches(state.x, carry.points)  # [chains, points]
+        carry.grey.logical_or_((cell != cell.round()).any())
+        cell = cell.long()
         number = carry.samples + torch.arange(1, len(cell) + 1, device=cell.device)
         cell += torch.searchsorted(carry.sizes, number).unsqueeze(1) * (carry.points.shape[1] + 1)
         carry.counts.scatter_add_(1, cell.T, torch.ones_like(cell.T))
@@ -66,6 +71,12 @@ class ValidationISL(Metric):
         return carry
 
     def read(self, carry: Mismatches) -> dict[str, Tensor]:
+        if carry.grey:
+            raise ValueError(
+                "the ISL of grey samples is not defined; let the sampler emit samples of 0 and 1, "
+                "such as sampler.emit=sample"
+            )
+
         def scalar(value: float) -> Tensor:
             return carry.points.new_tensor(value)
 

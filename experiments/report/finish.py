@@ -21,6 +21,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from latticework.experiments.config import errors
 from latticework.experiments.config.checks import checked
+from latticework.experiments.config.folders import identity_in
 from latticework.experiments.report.drawing import drawn
 from latticework.experiments.report.endings import run_line, show_run, show_sweep
 from latticework.experiments.report.sweep_clock import SweepClock
@@ -80,14 +81,29 @@ class Finish(Callback):
         if self.clock is not None:
             self.clock.remove()
             _shown(_show_sweep, config, records, self.started)
-        failed = [
+        recent = [
             path for path in folder.rglob("error.txt") if path.stat().st_mtime >= self.started
         ]
+        failed = _of_command(config, recent)
         _tell(failed, sweep=self.clock is not None)
         if failed or undrawn:
             raise SystemExit(1)
 
     on_multirun_end = on_run_end
+
+
+def _of_command(config: DictConfig, found: Sequence[Path]) -> list[Path]:
+    """The errors of this command's runs; another process may have failed in the same folder.
+
+    A search has no list of its runs, so all of them count.
+    """
+    command = asked(config, config.hydra.overrides.task)
+    if not command.runs or not found:
+        return list(found)
+    mine = [path for path in found if path.parent.name in command.overrides]
+    others = [path for path in found if path not in mine]
+    identities = {command.identity(run) for run in command.overrides.values()} if others else set()
+    return mine + [path for path in others if identity_in(path.parent) in identities - {None}]
 
 
 def _tell(failed: Sequence[Path], *, sweep: bool) -> None:

@@ -26,6 +26,7 @@ from hydra.types import RunMode
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 
+from latticework.data.files import MissingFileError
 from latticework.experiments.config.checks import checked
 from latticework.experiments.config.errors import summary, wants_traceback
 from latticework.experiments.config.folders import CLAIM, find, identity_in, run_name
@@ -158,7 +159,7 @@ def _record(
             fault = damage(path)
             if not fault:
                 earlier = json.loads((path / "run.json").read_text())
-                if same(earlier, config) and not cfg.force:
+                if same(earlier, config) and not cfg.force and not _replaceable(earlier, cfg):
                     log.info("already finished: %s (force=true runs it again)", path)
                     return Outcome(path, "finished before")
             else:
@@ -168,6 +169,21 @@ def _record(
         return Outcome(path, "finished")
     except Exception as error:  # noqa: BLE001 - whatever a run raises belongs in its record
         return _fail(path, error)
+
+
+def _replaceable(earlier: dict[str, Any], cfg: DictConfig) -> bool:
+    """Whether the record has substitute data, and the data it asked for have arrived since."""
+    if not (earlier.get("data") or {}).get("substitute") or not cfg.data:
+        return False
+    try:
+        found = instantiate(cfg.data, download=False).load()
+    except MissingFileError:
+        return False
+    if found.substitute:
+        log.warning("this record has SUBSTITUTE DATA: %s", earlier["data"]["variant"])
+        return False
+    log.info("the data that this run asked for have arrived; running it again")
+    return True
 
 
 @contextmanager
@@ -282,7 +298,7 @@ def _set_aside(path: Path, outputs: Path) -> None:
     """Move the record to `superseded`; run.json last, so that an interrupted move is detected."""
     moment = time.time_ns() % 10**9  # two within one second keep apart
     stamp = f"{time.strftime('%Y%m%d-%H%M%S')}-{moment:09}"
-    target = outputs / "superseded" / f"{path.relative_to(outputs)}-{stamp}"
+    target = outputs / "superseded" / f"{path.resolve().relative_to(outputs)}-{stamp}"
     target.mkdir(parents=True)
     Checkpoints(path / "checkpoints").remove()
     for file in sorted(path.iterdir(), key=lambda file: file.name == "run.json"):

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import gcd
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -23,6 +24,7 @@ from latticework.experiments.sampling.adaptation import (
 )
 from latticework.experiments.sampling.chain import Chain, evaluations_per_step, synchronise
 from latticework.experiments.sampling.engine import Engine, served
+from latticework.experiments.sampling.starts import possible
 from latticework.experiments.sampling.targets import as_model, check_target, domain_of
 from latticework.models.base import EnergyModel, Function
 from latticework.models.domain import Domain
@@ -150,7 +152,8 @@ def sample(
         domain: the states of a function or module, such as `Binary(20)`.
         sites: in place of `domain`, the number of sites; {0, 1} states without `values`.
         values: of a site: two numbers, `range(k)` (ordinal), or the number k of categories.
-        x: where the chains start, `[chains, *domain.shape]`; uniformly random without it.
+        x: where the chains start, `[chains, *domain.shape]`; without it uniformly random states of
+            positive probability.
         chains: the number of chains, 4 unless `x` says it.
         steps: steps of each chain after the burn-in, a multiple of `thin`.
         burn_in: steps before the first draw, which are left out.
@@ -172,14 +175,14 @@ def sample(
     sampler = sampler_of(sampler)
     model = as_model(target, domain_of(domain, sites, values))
     require_count(steps=steps, thin=thin)
-    if not (isinstance(burn_in, int) and burn_in >= 0):
+    if not (isinstance(burn_in, Integral) and burn_in >= 0):
         raise ValueError(f"burn_in must be a whole number of steps, got {burn_in!r}")
     if steps % thin:
         raise ValueError(f"steps must be a multiple of thin, got {steps} and {thin}")
     place = find_device(str(device))
     model, rng = model.to(place), Generator(place).manual_seed(seed)
     x = _start(model, x, chains, rng, place)
-    whole, local = _checked(sampler, model, x)
+    whole, local, precision = _checked(sampler, model, x)
     synchronise(place)
     began, spent = time.perf_counter(), 0.0
     found, total = None, burn_in + steps
@@ -194,7 +197,7 @@ def sample(
     kernel, _ = served(sampler, model, engine, metrics)
     chain = Chain(kernel, model, x, rng, every=every, metrics=metrics)
     draws = torch.empty(steps // thin, *x.shape, dtype=x.dtype)
-    log_prob = torch.empty(steps // thin, len(x))
+    log_prob = torch.empty(steps // thin, len(x), dtype=precision)
     for _ in range(burn_in // every):
         chain.advance()
     before = chain.carries[0].total.clone()
@@ -238,11 +241,11 @@ def sampler_of(sampler: Sampler | str) -> Sampler:
 def _start(
     model: EnergyModel, x: Tensor | None, chains: int | None, rng: Generator, device: torch.device
 ) -> Tensor:
-    """The given starts on the device, or uniformly random ones."""
+    """The given starts on the device, or uniformly random ones (`starts.possible`)."""
     if x is None:
         count = 4 if chains is None else chains
         require_count(chains=count)
-        return model.domain.uniform(count, rng)
+        return possible(model, count, rng)
     if isinstance(x, Tensor):
         if x.shape[1:] == model.domain.shape and chains not in (None, len(x)):
             raise ValueError(f"x has {len(x)} chains and chains is {chains}; leave chains out")
@@ -250,17 +253,20 @@ def _start(
     return x  # refused by the sampler's checks
 
 
-def _checked(sampler: Sampler, model: EnergyModel, x: Tensor) -> tuple[int, int]:
+def _checked(sampler: Sampler, model: EnergyModel, x: Tensor) -> tuple[int, int, torch.dtype]:
     """Check the start and the target there; the whole and local evaluations of a step.
+
+    The last entry is the precision of the log-probability, single or double.
 
     The steps that are counted use another generator, so they do not change the draws.
     """
     with torch.no_grad():
-        sampler.init(x, model)
+        state = sampler.init(x, model)
+        precision = torch.promote_types(_log_prob(state, model).dtype, torch.float32)
     if isinstance(model, Function):
         check_target(model, x)
     count = evaluations_per_step(sampler, model, x, Generator(x.device).manual_seed(0))
-    return count.whole, count.local
+    return count.whole, count.local, precision
 
 
 def _log_prob(state: Any, model: EnergyModel) -> Tensor:

@@ -1,4 +1,4 @@
-"""Where chains start. Each function returns `[chains, *domain.shape]` from the run's generator."""
+"""Where chains start: states `[chains, *domain.shape]` from the run's generator."""
 
 import torch
 from torch import Generator, Tensor
@@ -6,10 +6,32 @@ from torch import Generator, Tensor
 from latticework.data.base import Dataset
 from latticework.models.base import EnergyModel
 
+TRIES = 1000  # draws of a start in search of a state of positive probability
+
 
 def uniform(model: EnergyModel, chains: int, rng: Generator, data: Dataset | None) -> Tensor:
     """Independent uniform sites."""
     return model.domain.uniform(chains, rng)
+
+
+def possible(model: EnergyModel, chains: int, rng: Generator) -> Tensor:
+    """Uniform states of positive probability: states at -inf are drawn again, `TRIES` times.
+
+    A target that cannot be evaluated is left to the checks of `Sampler.init`, which say why.
+    """
+    x = model.domain.uniform(chains, rng)
+    for _ in range(TRIES):
+        try:
+            with torch.no_grad():
+                impossible = model.log_prob(x) == -torch.inf
+        except Exception:  # noqa: BLE001 - whatever a user's target raises
+            return x
+        if not isinstance(impossible, Tensor) or impossible.shape != (chains,):
+            return x
+        if not impossible.any():
+            return x
+        x[impossible] = model.domain.uniform(int(impossible.sum()), rng)
+    return x
 
 
 def bernoulli(

@@ -2,11 +2,14 @@
 
 import copy
 from collections.abc import Callable, Sequence
+from numbers import Integral
 
 import torch
 from torch import Tensor, nn
 
-from latticework.models.base import EnergyModel, Function
+from latticework.experiments.config.loading import loaded
+from latticework.experiments.sampling.starts import possible
+from latticework.models.base import EnergyModel, Function, NotDifferentiableError
 from latticework.models.domain import Binary, Categorical, Domain, Integer, Ordinal
 from latticework.samplers.base import Sampler, UnsupportedModelError
 from latticework.samplers.checks import check_start
@@ -73,8 +76,8 @@ def domain_of(
         raise ValueError("give either domain or sites, not both")
     if values is None:
         return Binary(sites)
-    if isinstance(values, int):
-        return Categorical(sites, values)
+    if isinstance(values, int | Integral):
+        return Categorical(sites, int(values))
     numbers = [float(value) for value in values]
     if numbers == list(range(len(numbers))) and len(numbers) > 2:
         return Ordinal(sites, len(numbers))
@@ -99,13 +102,29 @@ def parsed_domain(text: str) -> Domain:
         ) from error
 
 
+def target_named(text: str, domain: str | None) -> EnergyModel:
+    """The target `file.py:Name` of a command line, on the `domain` that it writes.
+
+    A class is called without arguments. Raises ValueError if there is no such target, and if a
+    function or module has no domain.
+    """
+    found = loaded(text)
+    found = found() if isinstance(found, type) else found
+    if domain is None and callable(found) and not isinstance(found, EnergyModel):
+        raise ValueError(
+            f"the states of {named(found)} are not known: give --domain, such as --domain "
+            "binary:20, spins:20 or categorical:10,3"
+        )
+    return as_model(found, None if domain is None else parsed_domain(domain)).requires_grad_(False)
+
+
 def unsupported(sampler: Sampler, model: EnergyModel) -> str:
     """Why the sampler does not support the model; "" if it does, or fails in another way."""
-    x = model.domain.uniform(2, torch.Generator().manual_seed(0))
+    x = possible(model, 2, torch.Generator().manual_seed(0))
     try:
         with torch.no_grad():
             copy.deepcopy(sampler).init(x, model)
-    except UnsupportedModelError as error:
+    except (UnsupportedModelError, NotDifferentiableError) as error:
         return str(error)
     except Exception:  # noqa: BLE001 - the caller will meet it again
         return ""
@@ -130,6 +149,13 @@ def check_target(model: EnergyModel, x: Tensor) -> None:
             "sum over the sites (-1) and not over the chains (0)"
         )
     if not torch.allclose(together[:1], alone, rtol=1e-3, atol=1e-3):
+        with torch.no_grad():
+            again = model.log_prob(more)
+        if not torch.allclose(together, again, rtol=1e-3, atol=1e-3):
+            raise ValueError(
+                "the target gives other log-probabilities when it is called again with the same "
+                "states; it must not be random: module.eval() switches dropout off"
+            )
         raise ValueError(
             f"the log-probability of the first chain is {float(together[0]):.6g} among {len(more)} "
             f"chains and {float(alone[0]):.6g} alone; each chain's must depend on its own row of x "

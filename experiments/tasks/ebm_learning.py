@@ -174,6 +174,13 @@ class Learner:
         ema: float | None,
         chains: Tensor,
     ) -> None:
+        if len(chains) > batch and not sampler.stationary_start:
+            log.warning(
+                "%s starts part of its state anew at each update, because a batch is drawn from a "
+                "larger buffer; the negatives are approximate. task.buffer=%d avoids this",
+                sampler,
+                batch,
+            )
         self.metrics = (Acceptance(), Validity())
         sampler = for_engine(sampler, model, run, self.metrics)
         self.model, self.sampler, self.data, self.run = model, sampler, data, run

@@ -147,8 +147,10 @@ def mixing_of(record: Record) -> list[KeyNumber]:
         numbers = [
             KeyNumber("ess_worst", float(ess.min()), better="higher", beside=kept),
             KeyNumber("ess_median", float(np.median(ess)), better="higher", beside=kept),
-            KeyNumber("largest_r_hat", float(r_hat.max()), beside={"converged": Estimate(1.0)}),
         ]
+    if len(r_hat):  # one chain has none
+        converged = {"converged": Estimate(1.0)}
+        numbers.append(KeyNumber("largest_r_hat", float(r_hat.max()), beside=converged))
     stuck = int(found["constant"])
     sites = {"sites": Estimate(len(found["ess"]))}
     return [*numbers, *([KeyNumber("sites_never_changed", stuck, beside=sites)] if stuck else [])]

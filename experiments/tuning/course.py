@@ -22,6 +22,7 @@ from latticework.experiments.measures.diagnostics import mixing
 from latticework.experiments.sampling.chain import WHOLE, counted, seconds_per_step
 from latticework.experiments.sampling.engine import Engine, served
 from latticework.experiments.sampling.sample import ChainAcceptance, SampleResult, sample
+from latticework.experiments.sampling.starts import possible
 from latticework.experiments.tuning.space import Space, replaced, suggest
 from latticework.experiments.tuning.study import alone
 from latticework.models.base import EnergyModel
@@ -157,7 +158,7 @@ class Course:
     def cost(self, sampler: Sampler, unit: Unit) -> float:
         """Seconds of a step of all chains, without diagnostics; or evaluations by each chain."""
         rng = Generator().manual_seed(0)
-        x = self.model.domain.uniform(self.chains, rng)
+        x = possible(self.model, self.chains, rng)
         if unit == "evaluations":
             return evaluations_of_step(sampler, self.model, x, rng) / self.chains
         kernel, _ = served(sampler, self.model, self.engine, [ChainAcceptance()])
@@ -186,7 +187,7 @@ class Course:
     def drawn(
         self, sampler: Sampler, steps: int, seed: int, x: torch.Tensor | None = None
     ) -> Stint:
-        """A run of at most `steps` steps from `x`, or uniform states; draws are evenly spaced."""
+        """A run of at most `steps` steps from `x`, or random states; draws are evenly spaced."""
         thin = max(1, int(steps * (1 - WARM_UP)) // self.kept)
         burn_in = (
             int(steps * WARM_UP) // thin * thin

@@ -23,7 +23,7 @@ from latticework.experiments.tuning.course import (
 )
 from latticework.experiments.tuning.space import Space, replaced
 from latticework.models.base import EnergyModel
-from latticework.samplers.base import Sampler
+from latticework.samplers.base import Sampler, require_count
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,11 @@ class Entrant:
 
 @dataclass(frozen=True)
 class Race:
-    """The target, and what each sampler may spend in how many chains and with which seeds."""
+    """The target, and what each sampler may spend in how many chains and with which seeds.
+
+    Raises ValueError with fewer than two seeds, which give no interval, and without chains or
+    trials.
+    """
 
     model: EnergyModel
     budget: Allowance
@@ -71,18 +75,24 @@ class Race:
     seeds: Sequence[int] = (0, 1, 2, 3)
     trials: int = 8
 
+    def __post_init__(self) -> None:
+        require_count(chains=self.chains, trials=self.trials)
+        if len(self.seeds) < 2:
+            raise ValueError(f"a race needs two seeds or more for intervals, got {len(self.seeds)}")
+
     def run(
         self, samplers: dict[str, Sampler], spaces: dict[str, Space], tell: Callable[[str], None]
     ) -> list[Entrant]:
         """Tune and measure each sampler in turn; `tell` hears about the progress.
 
-        Raises ValueError with fewer than two seeds, which give no interval.
+        A sampler that fails on the target has no laps; its note says why.
         """
-        if len(self.seeds) < 2:
-            raise ValueError(f"a race needs two seeds or more for intervals, got {len(self.seeds)}")
         found = []
         for name, sampler in samplers.items():
-            entrant = self.enter(name, sampler, spaces.get(name, {}))
+            try:
+                entrant = self.enter(name, sampler, spaces.get(name, {}))
+            except ValueError as error:
+                entrant = Entrant(name, sampler, {}, [], note=str(error))
             told = entrant.note or ", ".join(f"{k}={v}" for k, v in entrant.fields.items())
             tell(f"{name}: {told or 'nothing to tune'}")
             found.append(entrant)
