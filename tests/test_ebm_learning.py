@@ -390,7 +390,7 @@ def test_the_figure_compares_at_the_steps_that_all_have(tmp_path):
     assert panels[2].lines[1].get_xydata().tolist() == [[5, -4], [10, -5]]
     shown = learning(records, **settings, shown=50).axes[0].lines
     assert [line.get_ydata().tolist() for line in shown] == [[-1, -3]]
-    with pytest.raises(LookupError, match=r"no value of task.steps is common"):
+    with pytest.raises(LookupError, match="have no value of the setting and seed in common"):
         learning(records[1:3], **settings)
     with pytest.raises(LookupError, match="no record holds the metric"):
         learning([], **settings)

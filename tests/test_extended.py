@@ -26,7 +26,7 @@ from latticework.models.ising import Lattice, erdos_renyi
 from latticework.models.quadratic import LogQuadratic
 from latticework.samplers.auxiliary import normal_like
 from latticework.samplers.avg import AVG
-from latticework.samplers.base import UnsupportedModelError, acceptance
+from latticework.samplers.base import UnsupportedModelError, acceptance, own_generator
 from latticework.samplers.dhams import DHAMS
 from latticework.samplers.edlp import EDLP
 from latticework.samplers.pavg import PAVG, hessian, learnt_hessian
@@ -151,6 +151,13 @@ def test_few_chains_are_stationary_from_their_start(sampler):
             state, _ = sampler.step(state, target.model, rng)
         count += torch.bincount(torch.from_numpy(target.index(state.x)), minlength=len(count))
     assert p_value(count.numpy(), target.law) > 1e-4
+
+
+def test_numbers_of_a_pilot_are_not_those_of_a_run():
+    """With a common seed, a run would repeat the numbers of the pilot."""
+    own = torch.rand(4, generator=own_generator(torch.device("cpu")))
+    for seed in (0, 1, 2):
+        assert not torch.equal(own, torch.rand(4, generator=Generator().manual_seed(seed)))
 
 
 # DHAMS and PAVG without rejections.

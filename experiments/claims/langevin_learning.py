@@ -1,7 +1,6 @@
 """Claims of Zhang et al. (2022), Section 7.3 to 7.5 and App. I: learning. Imports no torch."""
 
 import math
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
@@ -21,12 +20,12 @@ from latticework.experiments.claims.pairing import (
 )
 from latticework.experiments.claims.verdict import LEVEL, Finding, Margin, Number
 from latticework.experiments.results.estimate import Estimate, estimate
+from latticework.experiments.results.grouping import ENOUGH, shared
 from latticework.experiments.results.published import printed, published
 from latticework.experiments.results.record import Record
 from latticework.experiments.tables.bnn import method
 
 LANGEVIN = ("DULA", "DMALA")
-SEEDS = 3  # common seeds that judge a number of sampling steps
 SIMILAR = 2.5  # BLEU points, about the difference between methods in the paper's Table 3
 FEW_EFFECTIVE = 10  # effective chains; if there are fewer, the ledger reports it
 Models = dict[str, list[Record]]  # learned models by sampler
@@ -75,7 +74,7 @@ def fig5_ratio(records: list[Record]) -> Finding:
     size = _sizes(records)[-1]
     if size < needs:
         raise LookupError(
-            f"no {SEEDS} seeds of DULA, DMALA and GWG-1 with {needs:g} sampling steps"
+            f"no {ENOUGH} seeds of DULA, DMALA and GWG-1 with {needs:g} sampling steps"
         )
     names = [*LANGEVIN, "GWG-1"]
     found = labelled(_with(records, size), names, ["log_rmse"])
@@ -157,21 +156,10 @@ def _gap(records: list[Record], size: float, name: str) -> dict[int, float]:
 
 
 def _sizes(records: list[Record]) -> list[float]:
-    """Numbers of sampling steps that DULA, DMALA and GWG-1 were all run with, ascending.
-
-    A number with fewer than `SEEDS` common seeds counts only if no other number has more. So a
-    campaign that is under way at one number does not reopen a claim decided at another.
-    """
+    """Numbers of sampling steps that DULA, DMALA and GWG-1 were all run with, ascending."""
     groups = labelled(records, [*LANGEVIN, "GWG-1"], ["log_rmse"])
-    ran = [
-        {(r.config["task"]["steps"], r.config["seed"]) for r in groups[name]}
-        for name in (*LANGEVIN, "GWG-1")
-    ]
-    shared = Counter(size for size, _ in set.intersection(*ran))
-    if not shared:
-        raise LookupError("the samplers have no number of sampling steps and seed in common")
-    enough = min(SEEDS, max(shared.values()))
-    return sorted(size for size, seeds in shared.items() if seeds >= enough)
+    ours = [groups[name] for name in (*LANGEVIN, "GWG-1")]
+    return shared(ours, lambda record: record.config["task"]["steps"])
 
 
 def _with(records: list[Record], size: float) -> list[Record]:

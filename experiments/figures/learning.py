@@ -3,7 +3,7 @@
 from matplotlib.figure import Figure
 
 from latticework.experiments.figures import curves, finals
-from latticework.experiments.results.grouping import groups
+from latticework.experiments.results.grouping import groups, shared
 from latticework.experiments.results.published import printed
 from latticework.experiments.results.record import Record
 from latticework.experiments.results.style import explain, new_figure, spread_over
@@ -21,10 +21,10 @@ def learning(
     """`metric` against iterations, against seconds, and its final value against `setting`.
 
     `setting` is a dotted key of the configuration, labelled `axis`. The first two panels show the
-    runs in which it equals `shown`; the default is the largest value that all samplers have. Lines
-    are means over seeds and bands one standard deviation. `paper` names an entry of published.yaml
-    with a `log_rmse` and the `seconds` in which DMALA reaches it, which a cross shows. Raises
-    LookupError if no record fits.
+    runs in which it equals `shown`; the default is the largest value that all samplers share
+    (`results.grouping.shared`). Lines are means over seeds and bands one standard deviation.
+    `paper` names an entry of published.yaml with a `log_rmse` and the `seconds` in which DMALA
+    reaches it, which a cross shows. Raises LookupError if no record fits.
     """
     records = [record for record in records if metric in record.metrics]
     if not records:
@@ -51,8 +51,5 @@ def learning(
 
 
 def _largest_common(records: list[Record], setting: str) -> float:
-    found = groups(records, [setting])
-    common = set.intersection(*({finals.value_of(r, setting) for r in g.records} for g in found))
-    if not common:
-        raise LookupError(f"no value of {setting} is common to all samplers")
-    return max(common)
+    parts = [group.records for group in groups(records, [setting])]
+    return shared(parts, lambda record: finals.value_of(record, setting))[-1]

@@ -7,7 +7,8 @@ group. Where only one setting can be shown, `alone` raises an error for several.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,7 @@ Settings = dict[str, str]  # dotted key of the configuration: value as JSON
 CHOICES = ("data", "model", "negatives")  # groups whose option's name may tell records apart
 TARGET = ("data", "model")  # parts that say what is sampled: a label names them where they differ
 LONGEST = 40  # characters of a value in a label
+ENOUGH = 3  # common seeds with which a value of a setting is compared
 
 
 class UnlikeRecordsError(LookupError):
@@ -134,6 +136,21 @@ def alone(records: Iterable[Record], axes: Sequence[str] = ()) -> list[Record]:
             f"records that differ in more than their seed are not averaged: {'; '.join(values)}"
         )
     return kept
+
+
+def shared(parts: Iterable[Iterable[Record]], value: Callable[[Record], float]) -> list[float]:
+    """The values of a setting at which all `parts` have runs with common seeds, ascending.
+
+    A value with fewer than ENOUGH common seeds counts only if no other value has more. So a
+    campaign that is under way at one value leaves comparisons at another as they are. Raises
+    LookupError if there is none.
+    """
+    ran = [{(value(record), record.config.get("seed")) for record in part} for part in parts]
+    count = Counter(place for place, _ in set.intersection(*ran))
+    if not count:
+        raise LookupError("the samplers have no value of the setting and seed in common")
+    enough = min(ENOUGH, max(count.values()))
+    return sorted(place for place, seeds in count.items() if seeds >= enough)
 
 
 def once(records: Iterable[Record]) -> list[Record]:

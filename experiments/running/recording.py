@@ -26,7 +26,6 @@ from hydra.types import RunMode
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 
-from latticework.data.files import MissingFileError
 from latticework.experiments.config.checks import checked
 from latticework.experiments.config.errors import summary, wants_traceback
 from latticework.experiments.config.folders import CLAIM, find, identity_in, run_name
@@ -177,7 +176,7 @@ def _replaceable(earlier: dict[str, Any], cfg: DictConfig) -> bool:
         return False
     try:
         found = instantiate(cfg.data, download=False).load()
-    except MissingFileError:
+    except FileNotFoundError:
         return False
     if found.substitute:
         log.warning("this record has SUBSTITUTE DATA: %s", earlier["data"]["variant"])

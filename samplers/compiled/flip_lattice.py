@@ -6,8 +6,14 @@ one weight. The sites are kept sorted by class, so a class is drawn first and th
 as in the n-fold way of A. Bortz, M. Kalos and J. Lebowitz (1975). A flip moves the site and its
 neighbours to other classes, by swaps at the boundaries between classes. Z comes from the number of
 sites in each class, so nothing drifts.
+
+Z(y) is Z(x) plus the changes of a few weights. Where Z(y) is far below Z(x), these cancel and leave
+a number of either sign, but then the probability is 1 whatever Z(y) is. Gains may be beyond what
+exp can hold: where Z leaves the range from `LEAST` to `MOST`, weights become relative to the
+largest one among the sites of the chain.
 """
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -22,6 +28,9 @@ from latticework.samplers.compiled.lattice import copy_bytes
 from latticework.samplers.compiled.philox import AHEAD, fill_steps, unit
 from latticework.samplers.compiled.tally import finish, fresh, leave
 from latticework.samplers.compiled.twin import Sums, Twin
+
+LEAST, MOST = 1e-200, 1e200
+LARGEST = 700.0  # logarithm of a weight. A state with such a weight is accepted below exp(-239)
 
 
 class SortedState(NamedTuple):
@@ -50,8 +59,9 @@ class LatticeFlipTwin(Twin):
         self, state: SortedState, form: LatticeForm, keys: NDArray[np.int64], sums: Sums
     ) -> SortedState:
         odds = form.odds
-        weights = np.exp(np.stack((odds, -odds), 1) / 2).ravel()
-        lattice = form.neighbours, form.degree, odds.shape[1], weights
+        logs = np.stack((odds, -odds), 1).ravel() / 2
+        base = np.exp(np.minimum(logs, LARGEST))
+        lattice = form.neighbours, form.degree, odds.shape[1], logs, base
         arrays = [part.numpy() for part in state]
         chains, args = len(state.x), (*lattice, *arrays, keys, sums)
         over_chains(flip, chains, 50.0 * chains * len(keys), *args, fewest=SHORT)
@@ -82,18 +92,24 @@ def sort(first, last, neighbours, degree, firsts, counts, x, order, place, kind,
 
 @kernel
 def flip(
-    first, last, neighbours, degree, counts, weights, x, order, place, kind, starts, keys, sums
+    first, last, neighbours, degree, counts, logs, base, x, order, place, kind, starts, keys, sums
 ):
-    steps, classes = keys.shape[0], weights.shape[0]
-    words = np.empty((4, AHEAD), np.uint32)
-    accept, changed, total, trace = sums.accept, sums.changed, sums.total, sums.trace
+    """`logs` are half the gains of the classes, `base` the weights until Z leaves the range."""
+    steps, classes = keys.shape[0], logs.shape[0]
+    words, weights = np.empty((4, AHEAD), np.uint32), np.empty(classes)
+    accept, changed, invalid = sums.accept, sums.changed, sums.invalid
+    total, trace = sums.total, sums.trace
     since = fresh(sums, first, last, x.shape[1])
     for c in range(first, last):
+        weights[:] = base
         here = normaliser(weights, starts, c)
         for t in range(steps):
             now = t % AHEAD
             if now == 0:
                 fill_steps(words, keys[t : t + AHEAD], c, 0)
+            if not LEAST < here < MOST:
+                rescale(weights, logs, starts, c)
+                here = normaliser(weights, starts, c)
             # A class in proportion to its size times its weight, then one of its sites.
             level, k = unit(words[0, now]) * here, np.int64(0)
             while k < classes - 1:
@@ -112,7 +128,13 @@ def flip(
             for n in range(degree[i]):
                 old = kind[c, neighbours[i, n]]
                 there += weights[old + step] - weights[old]
-            probability = min(1.0, here / there)
+            probability = 0.0
+            if there > here:
+                probability = here / there
+            elif there <= here:
+                probability = 1.0
+            else:
+                invalid[c] += 1
             accept[c] += probability
             if unit(words[2, now]) < probability:
                 changed[c] += 1
@@ -137,6 +159,17 @@ def normaliser(weights, starts, c):
     for k in range(weights.shape[0]):
         total += weights[k] * (starts[c, k + 1] - starts[c, k])
     return total
+
+
+@kernel
+def rescale(weights, logs, starts, c):
+    """Make the weights of chain `c` relative to the largest one among its sites."""
+    top = -np.inf
+    for k in range(logs.shape[0]):
+        if starts[c, k + 1] > starts[c, k]:
+            top = max(top, logs[k])
+    for k in range(logs.shape[0]):
+        weights[k] = math.exp(min(logs[k] - top, LARGEST))
 
 
 @inlined

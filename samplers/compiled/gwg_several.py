@@ -4,6 +4,12 @@ A site is drawn by its weight exp(d / 2) in two stages: first a block of consecu
 sum of its weights, then a site in it. On a lattice, flips change the weights of the flipped sites
 and their neighbours. These and the sums of their blocks are computed afresh from x, so nothing
 drifts, and the cost of a step grows with the square root of the number of sites.
+
+On a quadratic target log pi(y) - log pi(x) is half the sum over the flipped sites of the gain at x
+minus that of the flip back at y. With Z the total weight, it cancels against the weights of the
+first draw of each site, so on a lattice with X draws
+
+    log ratio = X log(Z(x) / Z(y)) + half the sum over repeated draws of (gain at y - gain at x)
 """
 
 import math
@@ -20,7 +26,14 @@ from latticework.models.forms import LatticeForm, PairForm
 from latticework.samplers.compiled.arithmetic import exp32
 from latticework.samplers.compiled.jit import kernel, over_chains, reordered
 from latticework.samplers.compiled.philox import fill, unit
-from latticework.samplers.compiled.sites import memory_of, ones_around, other, renew, renewals
+from latticework.samplers.compiled.sites import (
+    change,
+    memory_of,
+    ones_around,
+    other,
+    renew,
+    renewals,
+)
 from latticework.samplers.compiled.tally import finish, fresh, leave, record_chain
 from latticework.samplers.compiled.twin import Sums, Twin
 
@@ -76,7 +89,10 @@ def accepts(c, log_ratio, uniform, accept, invalid):
 
 @kernel
 def distinct(drawn):
-    """Move each different entry to the front, in order; returns how many there are."""
+    """Move each different entry to the front, in order, and repeated ones behind them.
+
+    Returns how many there are at the front.
+    """
     count = 0
     for k in range(drawn.shape[0]):
         new = True
@@ -101,8 +117,12 @@ class SeveralLatticeTwin(Twin):
         return state
 
     def table(self, form: LatticeForm) -> NDArray[np.float64]:
-        """exp(d / 2) by a site's kind, the number of its neighbours at 1, and its value."""
-        return np.exp(np.stack((form.odds, -form.odds), -1) / 2)
+        """exp(d / 2) by a site's kind, the number of its neighbours at 1, and its value.
+
+        It may be infinite. A step that meets such a weight is rejected.
+        """
+        with np.errstate(over="ignore"):
+            return np.exp(np.stack((form.odds, -form.odds), -1) / 2)
 
     def run(
         self, state: SeveralState, form: LatticeForm, keys: NDArray[np.int64], sums: Sums
@@ -127,30 +147,24 @@ def weigh_lattice(first, last, form, table, x, weights, sums):
 def flip_lattice(first, last, form, table, flips, x, memory, weights, sums, keys, out):
     steps = keys.shape[0]
     words, drawn = np.empty(flips // 4 * 4 + 4, np.uint32), np.empty(flips, np.int64)
-    all_drawn = np.empty(flips, np.int64)
     since = fresh(out, first, last, x.shape[1])
-    kind, odds, total, changed = form.kind, form.odds, out.total, out.changed
+    total, changed = out.total, out.changed
     for c in range(first, last):
         now = sum_of(sums[c])
         for t in range(steps):
             fill(words, keys[t], c, 0)
-            log_ratio, ratio = 0.0, 1.0
             for k in range(flips):
                 drawn[k] = draw_site(weights[c], sums[c], now, unit(words[k]))
-                all_drawn[k] = drawn[k]
-                ratio /= weights[c, drawn[k]]
             count = distinct(drawn)
+            gains = sum_of_gains(form, x, memory, c, drawn[count:])
             for k in range(count):
                 i = drawn[k]
-                change = odds[kind[i], ones_around(form, x, c, i)]
-                log_ratio += change if x[c, i] == 0 else -change
                 leave(total, since, first, c, i, x[c, i], t)
                 x[c, i] = np.float32(1) - x[c, i]
             reweigh(form, table, x, weights, sums, c, drawn[:count])
             after = sum_of(sums[c])
-            for k in range(flips):
-                ratio *= weights[c, all_drawn[k]]
-            log_ratio += math.log(ratio) + flips * math.log(now / after)
+            log_ratio = flips * (math.log(now) - math.log(after))
+            log_ratio += (sum_of_gains(form, x, memory, c, drawn[count:]) - gains) / 2
             if accepts(c, log_ratio, unit(words[flips]), out.accept, out.invalid):
                 now = after
                 changed[c] += count
@@ -160,6 +174,14 @@ def flip_lattice(first, last, form, table, flips, x, memory, weights, sums, keys
                 reweigh(form, table, x, weights, sums, c, drawn[:count])
             record_chain(out.trace, x, c, t - steps)
     finish(out, since, first, x, steps)
+
+
+@kernel
+def sum_of_gains(form, x, memory, c, sites):
+    total = 0.0
+    for k in range(sites.shape[0]):
+        total += change(form, x, memory, c, sites[k])
+    return total
 
 
 @kernel
