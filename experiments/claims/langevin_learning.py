@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import stats
 
 from latticework.experiments.claims.pairing import (
@@ -202,16 +203,22 @@ def table4(data: str) -> Callable[[list[Record]], Finding]:
             ends = _by_method(records, data, metric, batches)
             rows = max(r.document["rows"]["train"] for r in records if r.choices["data"] == data)
             x = np.log10([rows if batch == "full" else int(batch) for batch in batches])
+            papers = {batch: published("table4", metric, data, batch) for batch in batches}
+
+            def slope(values: list[float], x: NDArray = x, sign: int = sign) -> float:
+                return float(sign * np.polyfit(x, values, 1)[0])
+
             slopes = tuple(
-                float(sign * np.polyfit(x, [ends[batch][seed] for batch in batches], 1)[0])
-                for seed in common(*ends.values())
+                slope([ends[batch][seed] for batch in batches]) for seed in common(*ends.values())
             )
             turned = "" if sign > 0 else ", times -1,"
-            margins.append(
-                Margin(f"slope of {_words(metric)}{turned} against log10 of the batch size", slopes)
-            )
+            what = f"slope of {_words(metric)}{turned} against log10 of the batch size"
+            margins.append(Margin(what, slopes))
+            known = [paper.mean for paper in papers.values() if paper]
+            theirs = Estimate(slope(known)) if len(known) == len(batches) else None
+            numbers.append(Number(what, estimate(slopes), theirs))
             for batch, seeds in ends.items():
-                paper = published("table4", metric, data, batch)
+                paper = papers[batch]
                 text = f"{_words(metric)}: {'all rows' if batch == 'full' else f'batch {batch}'}"
                 numbers.append(Number(text, estimate(seeds.values()), paper))
         return Finding(tuple(margins), tuple(numbers), "the largest batch is all rows")
