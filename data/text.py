@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import logging
 import lzma
+import os
 import pydoc_data.topics
 import re
 from collections.abc import Iterable, Iterator
@@ -99,7 +100,7 @@ class Reviews:
                 raise damaged(path, self.source, f"it cannot be read ({error!r})") from error
             train, valid, test = (np.packbits(split, axis=1) for split in rows)
             file.parent.mkdir(parents=True, exist_ok=True)
-            partial = file.with_suffix(".part.npz")
+            partial = file.with_suffix(f".{os.getpid()}.part.npz")  # other processes write theirs
             np.savez_compressed(partial, stems=np.array(stems), train=train, valid=valid, test=test)
             partial.replace(file)
         with np.load(file) as content:

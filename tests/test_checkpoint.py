@@ -314,6 +314,25 @@ def test_another_model_starts_afresh(tmp_path, caplog):
     assert "it has another model" in caplog.text
 
 
+def test_rows_of_a_loop_whose_checkpoint_is_refused_are_cut(tmp_path):
+    """Loop A ends with 3 rows. Loop B stops with 3 more, and is then started with another model."""
+
+    def go(size, stop=None):
+        run = begin(tmp_path, checkpoint=0.0)
+        for iteration in run.resumable(One(torch.nn.Linear(2, 2)), "A", total=3):
+            run.log(iteration, v=1)
+        for iteration in run.resumable(One(torch.nn.Linear(size, 2)), "B", total=4):
+            if iteration == stop:
+                return
+            run.log(iteration, v=2)
+
+    go(2, stop=4)
+    go(3)
+    with (tmp_path / "metrics.csv").open() as file:
+        steps = [int(row["step"]) for row in csv.DictReader(file)]
+    assert steps == [1, 2, 3, 1, 2, 3, 4]
+
+
 def test_what_cannot_be_stored_is_told(tmp_path):
     with pytest.raises(TypeError, match="got object"):
         list(begin(tmp_path).resumable(One(object()), "work", total=1))

@@ -16,7 +16,7 @@ from fakes import fake, measured, noise
 from latticework.experiments.claims.langevin_learning import likelihood_bounds, log_z_error
 from latticework.experiments.claims.ledger import CLAIMS, Claim, Pool, judge
 from latticework.experiments.claims.pairing import after, by_seed, difference, last
-from latticework.experiments.claims.verdict import Finding, Margin, Verdict
+from latticework.experiments.claims.verdict import Finding, Margin, Verdict, corrected
 from latticework.experiments.report.exhibits import catalogue
 from latticework.experiments.results.published import names, published
 from latticework.experiments.results.record import Record
@@ -81,9 +81,9 @@ def test_a_single_run_decides_only_where_it_is_exact():
 
 
 def test_limits_of_a_records_own_count():
-    assert verdict(Margin("a", (1.0,), limits=(0.5, 1.5))) is HOLDS
-    assert verdict(Margin("a", (1.0,), limits=(-0.5, 2.5))) is OPEN
-    assert verdict(Margin("a", (-1.0,), limits=(-1.5, -0.5))) is FAILS
+    assert verdict(Margin("a", (1.0,), limits=lambda level: (0.5, 1.5))) is HOLDS
+    assert verdict(Margin("a", (1.0,), limits=lambda level: (-0.5, 2.5))) is OPEN
+    assert verdict(Margin("a", (-1.0,), limits=lambda level: (-1.5, -0.5))) is FAILS
 
 
 def test_a_lower_bound_can_support_and_never_refute():
@@ -382,6 +382,17 @@ def test_a_campaign_under_way_does_not_reopen_a_claim():
     assert "100 sampling steps" in the("fig5-iterations").judge(single).note
 
 
+def test_a_level_reached_with_some_seeds_only_gives_no_ratio():
+    """Without the seed that fails, the ratio would refute the claim; the others alone must not."""
+    records = fig5(False)
+    assert the("fig5-ratio").judge(records).verdict()[0] is FAILS
+    for record in records:
+        if record.choices["sampler"] == "dula" and record.config["seed"] == 0:
+            record.metrics["log_rmse"] = record.metrics["log_rmse"].clip(lower=-4.99)
+    with pytest.raises(LookupError, match=r"DULA reaches log RMSE -5 with \d of \d seeds"):
+        the("fig5-ratio").judge(records)
+
+
 def fig5_gibbs(true: bool) -> list[Record]:
     """With 5 sampling steps the error grows, or falls; with 100 it falls."""
     return [
@@ -411,7 +422,7 @@ def learned(
         seed=seed,
         choices={"data": data},
         config={
-            "task": {"chains": 50, "steps": 100, "back": 50},
+            "task": {"budget": {"chains": 50, "steps": 100, "every": 10}, "back": 50},
             "learning": {"optimiser": {"lr": rate}},
         },
         log_likelihood={"test": {"mean": mean}},
@@ -847,6 +858,51 @@ def test_published_numbers_of_figures_are_in_the_same_file():
     assert {"fig2", "fig4", "fig5", "appD", "appH", "rates_fig2", "rates_cost"} <= set(names())
     assert published("fig2", "dmala", "acceptance").mean == 0.52
     assert published("fig5", "log_rmse").mean == -5.0
+
+
+def test_limits_are_corrected_for_the_number_of_margins():
+    """-3 nats, with a spread of 1 over three seeds: below 0 alone, not as one of three margins."""
+    scores = {"dmala": 0.0, "dula": 3.0, "gwg": -10.0, "gibbs": -20.0}
+    records = [
+        learned(name, "caltech", -100 + value + (seed - 1) * (name == "dula"), 0.0, 0.0, 1e6, seed)
+        for (name, value), seed in product(scores.items(), range(3))
+    ]
+    for record in records:
+        record.document.update(log_z_lower_error=0.0, log_z_upper_error=0.0)
+    finding = the("table1-caltech").judge(records)
+    margin = finding.binding
+    assert margin.interval()[1] < 0
+    assert margin.interval(corrected(3)) == pytest.approx(
+        Margin("", (-2.0, -3.0, -4.0)).interval(corrected(3))
+    )
+    assert finding.verdict()[0] is OPEN
+
+
+def test_the_time_to_a_level_is_interpolated():
+    """Gibbs gets there between two readings, in the middle of the logarithm of its samples."""
+    ours = isl({"rates_fpcd": [-200, -150, -130, -100, -80]}, seconds=1e-3)
+    gibbs = isl({"block_gibbs": [-200, -190, -180, -110, -90]}, seconds=1e-3)
+    steps = ours[0].metrics["step"]
+    level = np.interp(100, steps, ours[0].metrics["isl"])
+    (number,) = the("rates-fig2-faster").judge([*ours, *gibbs]).numbers
+    curve = gibbs[0].metrics["isl"]
+    expected = np.exp(np.interp(level, curve, np.log(steps))) / 100
+    assert number.here.mean == pytest.approx(expected)
+
+
+def test_seeds_of_the_preconditioner_are_averaged():
+    one = app_h(True)
+    more = [replace_seed(record, 1) for record in app_h(True)]
+    for record in more:
+        record.metrics["thinned"] -= 0.1 * (record.metrics["power"] == 1)
+    finding = the("appH-preconditioner").judge([*one, *more])
+    assert [len(margin.values) for margin in finding.margins] == [2, 2]
+    assert finding.margins[0].values[1] - finding.margins[0].values[0] == pytest.approx(0.1)
+
+
+def replace_seed(record: Record, seed: int) -> Record:
+    record.config["seed"] = record.config["model_seed"] = seed
+    return record
 
 
 def the(name: str) -> Claim:

@@ -128,6 +128,15 @@ def test_the_variant_of_the_data_tells_how_they_were_split():
     assert len(groups([old, other])) == 2
 
 
+def test_engines_are_not_averaged():
+    """Their costs differ. A record without an engine is of the time when all were eager."""
+    records = [fake(seed=0), fake(seed=1, config={"engine": "eager"})]
+    assert len(groups(records)) == 1
+    other = fake(seed=2, config={"engine": "compiled"})
+    assert labels(groups([*records, other])) == ["DMALA, engine compiled", "DMALA, engine eager"]
+    assert len(once([fake(seed=2), other])) == 2
+
+
 def test_substitutes_are_not_averaged_with_the_data():
     real = fake(seed=0, data={"variant": "mnist", "substitute": False})
     other = fake(seed=1, data={"variant": "digits", "substitute": True})

@@ -492,10 +492,17 @@ def test_the_command_names_the_seeds_that_would_decide():
     assert deciding(entry(sure)) == "python run.py experiment=ising_sampling"
 
 
+def test_claims_over_models_ask_for_models():
+    (claim,) = (claim for claim in CLAIMS if claim.name == "rates-fig3-consistency")
+    open_ = Margin("near", (0.1, -0.05, 0.12, 0.02, 0.1))
+    command = deciding(replace(entry(open_), claim=claim))
+    assert command.startswith("python run.py experiment=rates_fig3_words 'model_seed=range(")
+
+
 def test_where_seeds_would_not_decide_there_is_no_command():
     for margin in (
         Margin("even", (1.0, -1.0)),
-        Margin("bounded", (0.1,), limits=(-1.0, 1.0)),
+        Margin("bounded", (0.1,), limits=lambda level: (-1.0, 1.0)),
         Margin("low", (-1.0, -1.1), at_least=True),
         Margin("undefined", (math.nan, 1.0)),
     ):
@@ -528,7 +535,7 @@ def test_intervals_share_one_axis():
     assert bar(-1.0, -1.1, -0.9) == pytest.approx((zero, 2 * zero - high, 2 * zero - low))
     _, low, high = bar(0.1, -0.1, 0.2)
     assert low < zero < high
-    _, low, high = bar(5.0, limits=(0.0, 10.0))
+    _, low, high = bar(5.0, limits=lambda level: (0.0, 10.0))
     assert low == zero
     assert bar(1.0) == bar(1.0, exact=True) == (zero,)  # of a single run; of no length
     assert axis.interval(Margin("a", (math.nan,))) == ""

@@ -42,7 +42,7 @@ def model() -> Lattice:
 
 def run_tune(path: Path, model: Lattice, sampler: Sampler, **settings: Any) -> Run:
     path.mkdir(parents=True, exist_ok=True)
-    run = Run(path, seed=settings.pop("seed", 0))
+    run = Run(path, seed=settings.pop("seed", 0), config=settings.pop("config", {}))
     name = settings.pop("name", "dmala")
     defaults: dict[str, Any] = {
         "names": {"model": "ising", "sampler": name},
@@ -310,6 +310,36 @@ def test_workers_end_with_one_choice_and_all_trials(tmp_path: Path, model: Latti
     )
     assert first.notes == last.notes
     assert (first.path / "metrics.csv").read_text() == (last.path / "metrics.csv").read_text()
+
+
+def test_searches_of_one_storage_share_no_trials_unless_all_settings_agree(tmp_path: Path) -> None:
+    def name(**settings: Any) -> str:
+        model = {"coupling": settings.pop("coupling", 0.1)}
+        own = {"_target_": "t", "goal": 0.5, "trials": 3, **settings}
+        return task.settings_of(Run(tmp_path, config={"task": own, "model": model, "seed": 0}))
+
+    assert name() == name(trials=5, storage="sqlite:///a.db", worker=2, apply=True)
+    assert len({name(), name(goal=0.9), name(coupling=0.2)}) == 3
+
+
+def test_one_storage_holds_searches_of_two_models(tmp_path: Path, model: Lattice) -> None:
+    """The configuration tells the searches apart, and the second makes trials of its own."""
+    storage, goals = f"sqlite:///{tmp_path / 'study.db'}", (0.3, 0.9)
+    found = [
+        run_tune(
+            tmp_path / f"{goal}",
+            model,
+            DMALA(1.0),
+            storage=storage,
+            objective="acceptance",
+            goal=goal,
+            config={"task": {"_target_": "t", "goal": goal}},
+            trials=4,
+        )
+        for goal in goals
+    ]
+    assert [len(rows(run)) for run in found] == [4, 4]
+    assert found[0].notes["tuned"] != found[1].notes["tuned"]
 
 
 def test_the_same_seed_gives_the_same_choice(tmp_path: Path, model: Lattice) -> None:

@@ -62,6 +62,7 @@ def fig5_ratio(records: list[Record]) -> Finding:
 
     Judged with the sampling steps that Gibbs needs, because the paper compares with Gibbs. A run
     that never reaches the level has the distance to its lowest log RMSE as a negative margin.
+    Raises LookupError if a sampler reaches the level with some of its seeds only.
     """
     level, needs, baseline, ours = (
         printed("fig5", *keys)
@@ -93,8 +94,14 @@ def fig5_ratio(records: list[Record]) -> Finding:
         what = f"{level:g} - lowest log RMSE of {name}"
         margins.append(Margin(what, tuple(level - lowest[seed] for seed in sorted(lowest))))
         seeds = common(times[name], times["GWG-1"])
-        if any(math.isinf(times[name][seed]) for seed in seeds):
+        reached = sum(math.isfinite(times[name][seed]) for seed in seeds)
+        if not reached:
             continue
+        if reached < len(seeds):
+            raise LookupError(
+                f"{name} reaches log RMSE {level:g} with {reached} of {len(seeds)} seeds, so the "
+                "ratio of the times is not known"
+            )
         censored = any(math.isinf(times["GWG-1"][seed]) for seed in seeds)
         ratios = [min(times["GWG-1"][seed], ends[seed]) / times[name][seed] for seed in seeds]
         what = f"log(GWG-1's seconds / {name}'s) - log {baseline / ours:g}"
@@ -328,16 +335,18 @@ def _likelihood_margin(
     """DMALA's test log-likelihood - that of the sampler `name`, between the bounds by AIS."""
     seeds = common(ours, theirs)
     gaps = tuple(_test(ours[seed]) - _test(theirs[seed]) for seed in seeds)
-    least, most = [], []
-    for seed in seeds:
-        own, other = likelihood_bounds(ours[seed]), likelihood_bounds(theirs[seed])
-        least.append(own[0] - other[1])
-        most.append(own[1] - other[0])
-    limits = least[0], most[0]
-    count = "one model each"
-    if len(seeds) > 1:
-        count = f"{len(seeds)} models each"
-        limits = Margin("", tuple(least)).interval()[0], Margin("", tuple(most)).interval()[1]
+
+    def limits(level: float) -> tuple[float, float]:
+        least, most = [], []
+        for seed in seeds:
+            own, other = (likelihood_bounds(models[seed], level) for models in (ours, theirs))
+            least.append(own[0] - other[1])
+            most.append(own[1] - other[0])
+        one = len(seeds) == 1
+        low, high = (Margin("", tuple(gaps), exact=one) for gaps in (least, most))
+        return low.interval(level)[0], high.interval(level)[1]
+
+    count = f"{len(seeds)} models each" if len(seeds) > 1 else "one model each"
     few = [
         f"{one} has {_effective(some)}"
         for one, models in (("dmala", ours), (name, theirs))
@@ -347,19 +356,20 @@ def _likelihood_margin(
     return Margin(f"nats, DMALA - {name}", gaps, limits=limits, basis=basis)
 
 
-def likelihood_bounds(record: Record) -> tuple[float, float]:
+def likelihood_bounds(record: Record, level: float = LEVEL) -> tuple[float, float]:
     """Lower and upper bound on the mean test log-likelihood, in nats.
 
     Forward AIS from independent sites bounds log Z from below, reverse AIS from training rows
-    bounds it from above (`experiments.sampling.annealing`). Each bound is widened by its 95 %
-    interval over chains. Raises LookupError for a record without reverse AIS.
+    bounds it from above (`experiments.sampling.annealing`). Each bound is widened by its interval
+    over chains at `level`. Raises LookupError for a record without reverse AIS.
     """
     found = record.document
     if "log_z_upper" not in found:
         raise LookupError(f"{record.path.name} has no upper bound on log Z; set task.back")
     unnormalised = _test(record) + found["log_z"]
-    low = found["log_z_lower"] - _reach(record.budget.chains) * found["log_z_lower_error"]
-    high = found["log_z_upper"] + _reach(record.config["task"]["back"]) * found["log_z_upper_error"]
+    forth, back = (_reach(n, level) for n in (record.budget.chains, record.config["task"]["back"]))
+    low = found["log_z_lower"] - forth * found["log_z_lower_error"]
+    high = found["log_z_upper"] + back * found["log_z_upper_error"]
     return unnormalised - high, unnormalised - low
 
 
@@ -374,9 +384,9 @@ def log_z_error(record: Record) -> float:
     return found["log_z_error"] * _reach(found["ess"]) / float(stats.norm.ppf(0.5 + LEVEL / 2))
 
 
-def _reach(count: float) -> float:
-    """Half-width of a 95 % interval from `count` independent values, in standard errors."""
-    return float(stats.t.ppf(0.5 + LEVEL / 2, count - 1)) if count >= 2 else math.inf
+def _reach(count: float, level: float = LEVEL) -> float:
+    """Half-width of an interval from `count` independent values, in standard errors."""
+    return float(stats.t.ppf(0.5 + level / 2, count - 1)) if count >= 2 else math.inf
 
 
 def _test(record: Record) -> float:
@@ -390,7 +400,7 @@ def _few(records: list[Record]) -> bool:
 def _effective(records: list[Record]) -> str:
     """The smallest effective number of chains of the `records`."""
     least = min(records, key=lambda record: record.document["ess"])
-    return f"{least.document['ess']:.1f} of {least.config['task']['chains']} chains effective"
+    return f"{least.document['ess']:.1f} of {least.budget.chains} chains effective"
 
 
 def table3_diversity(model: str) -> Callable[[list[Record]], Finding]:

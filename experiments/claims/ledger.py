@@ -29,6 +29,7 @@ class Claim:
     text: str
     source: str
     judge: Callable[[list[Record]], Finding]
+    seed: str = "seed"  # the key whose values are independent runs: `model_seed` where it is models
 
 
 @dataclass(frozen=True)
@@ -329,7 +330,7 @@ CLAIMS = (
         Claim(
             f"rates-fig3-words{end}", "rates-fig3", experiment,
             f"On CD-trained bag-of-words models, Gibbs gets stuck and rates-FPCD does not{rate}",
-            f"{RATES}, Section 5.1", rates.words,
+            f"{RATES}, Section 5.1", rates.words, seed="model_seed",
         )
         for end, experiment, rate in TRAINED
     ),
@@ -338,7 +339,7 @@ CLAIMS = (
             f"rates-fig3-consistency{end}", "rates-fig3", experiment,
             "On SML- and FPCD-trained bag-of-words models, the ISL of rates-FPCD has the higher "
             f"mean and the lower variance{rate}",
-            f"{RATES}, Section 5.1", rates.consistency,
+            f"{RATES}, Section 5.1", rates.consistency, seed="model_seed",
         )
         for end, experiment, rate in TRAINED
     ),

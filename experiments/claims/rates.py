@@ -215,10 +215,8 @@ def _faster(records: list[Record], data: str) -> Finding:
     )
     for seed in seeds:
         level = at("isl", "step", FEW)(ours[seed])
-        there = gibbs[seed].metrics["isl"] >= level
-        reached += bool(there.any())
-        samples = gibbs[seed].metrics["step"]
-        waited = samples[there.idxmax()] if there.any() else samples.iloc[-1]
+        waited, there = _samples_to(gibbs[seed], level)
+        reached += there
         logs.append(math.log(waited / FEW * cheaper))
     paper = published("rates_fig2", "times_faster", data)
     assert paper is not None
@@ -231,6 +229,23 @@ def _faster(records: list[Record], data: str) -> Finding:
     numbers = (Number(f"times faster than Gibbs{few}", here, paper),)
     note = f"ratio of the seconds to reach the ISL of {FEW} rates-FPCD samples, Gibbs / rates-FPCD"
     return Finding((margin,), numbers, note)
+
+
+def _samples_to(record: Record, level: float) -> tuple[float, bool]:
+    """The number of samples at which the ISL reaches `level`, or all of them; whether it does.
+
+    The ISL is interpolated in the logarithm of the number of samples.
+    """
+    curve = record.metrics[["step", "isl"]].dropna()
+    steps, isl = curve["step"].to_numpy(float), curve["isl"].to_numpy(float)
+    there = np.flatnonzero(isl >= level)
+    if not len(there):
+        return float(steps[-1]), False
+    last = int(there[0])
+    if last == 0:
+        return float(steps[0]), True
+    around = slice(last - 1, last + 1)
+    return float(np.exp(np.interp(level, isl[around], np.log(steps[around])))), True
 
 
 def decay(records: list[Record]) -> Finding:

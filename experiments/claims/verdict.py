@@ -10,7 +10,7 @@ two samplers at equal seeds; this is the paired t test. A claim
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -38,14 +38,15 @@ class Margin:
     """A quantity that is positive if the claim is true.
 
     `values` has one entry per seed, or a single one that is `exact`, that is, free of randomness.
-    `limits` replaces the interval if records have their own; `basis` says where it comes from. With
-    `at_least`, the values are lower bounds, which can support a claim but never refute it.
+    `limits` gives the interval at a level if records have their own; `basis` says where it comes
+    from. With `at_least`, the values are lower bounds, which can support a claim but never refute
+    it.
     """
 
     what: str
     values: tuple[float, ...]
     exact: bool = False
-    limits: tuple[float, float] | None = None
+    limits: Callable[[float], tuple[float, float]] | None = None
     basis: str = "chains of one run"
     at_least: bool = False
 
@@ -56,7 +57,7 @@ class Margin:
     def interval(self, level: float = LEVEL) -> tuple[float, float]:
         """Confidence interval of the mean; infinite for a single run or an undefined value."""
         if self.limits is not None:
-            return self.limits
+            return self.limits(level)
         values, count = np.asarray(self.values, dtype=float), len(self.values)
         if not np.isfinite(values).all() or (count < 2 and not self.exact):
             return -math.inf, math.inf
@@ -158,7 +159,7 @@ def _needs(margins: Sequence[Margin]) -> str:
         if not np.isfinite(margin.values).all():
             reasons.append(f"{margin.what} is undefined in some runs")
         elif margin.limits is not None:
-            low, high = margin.limits
+            low, high = margin.interval()
             interval = f"{margin.mean:.3g} [{low:.3g}, {high:.3g}]"
             reasons.append(f"{margin.what} is {interval}, {margin.basis}")
         elif margin.at_least and margin.mean <= 0:

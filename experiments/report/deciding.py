@@ -19,6 +19,6 @@ def deciding(entry: Entry, also: Sequence[Sequence[str]] = ()) -> str:
         seeds = entry.finding.seeds_needed()
         if seeds is None:
             return ""
-        words = [f"seed=range({seeds})"]
+        words = [f"{entry.claim.seed}=range({seeds})"]
     base = ["python", "run.py", f"experiment={entry.claim.experiment}"]
     return " && ".join(shlex.join([*base, *extra, *words]) for extra in ((), *also))

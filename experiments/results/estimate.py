@@ -32,7 +32,7 @@ class Estimate(NamedTuple):
         if self.runs is None:
             return " ± ".join(f"{part:.6g}" for part in self[:2] if part is not None)
         runs = f" ({self.runs})"
-        if not self.spread:  # one run, or runs that are all alike
+        if not self.spread or not math.isfinite(self.spread):  # one run, or runs that are all alike
             return f"{self.mean:.6g}{runs}"
         places = max(0, 1 - math.floor(math.log10(self.spread)))
         return f"{self.mean:,.{places}f} ± {self.spread:,.{places}f}{runs}"

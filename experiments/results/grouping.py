@@ -179,6 +179,8 @@ def settings(record: Record, axes: Sequence[str] = ()) -> Settings:
     dotted = dict(_dotted(canonical(parts, SOURCES)))
     for name, key in (("data", "variant"), ("language", "used")):
         dotted[f"{name}.{key}"] = json.dumps((record.document.get(name) or {}).get(key))
+    if (engine := record.config.get("engine", "eager")) != "eager":  # as in the identity
+        dotted["engine"] = json.dumps(engine)
     return {
         key: value
         for key, value in dotted.items()
@@ -208,6 +210,8 @@ class _Part:
         if key in CHOICES:
             name = self.records[0].choices.get(key)
             return None if name is None else json.dumps(name)
+        if key == "engine":
+            return self.settings.get(key, '"eager"')
         return self.settings.get(key)
 
 

@@ -97,6 +97,7 @@ class Run:
         """
         if what in self._ended:
             raise ValueError(f"every loop of a run needs its own name, got {what!r} again")
+        saved = self._saved.get(what)
         done = self._restore(memory, what, first - 1)
         written, at = done, time.perf_counter()
         with noticed() as signals:
@@ -114,7 +115,9 @@ class Run:
                     )
         if written < total:
             self._write(memory, what, total)
-        self._ended[what], self._kept = total, self._rows
+        # The rows of a loop that had ended are those of its checkpoint: later loops added to them.
+        self._ended[what] = total
+        self._kept = saved["rows"] if saved is not None and done == total else self._rows
 
     def _write(self, memory: Memory, loop: str, iteration: int) -> None:
         document = {

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from latticework.data.base import Dataset
 from latticework.experiments.config.budget import Budget
+from latticework.experiments.config.identity import digest
 from latticework.experiments.measures.diagnostics import convergence
 from latticework.experiments.measures.metrics import Metric, Trace
 from latticework.experiments.measures.reference import Reference
@@ -55,6 +56,7 @@ DIRECTIONS: dict[str, Direction] = {
     "log_mmd": "minimize",
     "mmd_u": "minimize",
 }
+OF_A_SEARCH = ("storage", "worker", "apply", "trials")  # settings that no trial depends on
 # Overrides that belong to a machine and not to the result.
 ELSEWHERE = (
     "outputs=", "device=", "threads=", "force=", "logger=", "data.root=", "task.storage=",
@@ -107,7 +109,8 @@ def tune(
         model, data, run, budget, seconds, start, metrics, reference, objective
     )
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    name = " / ".join([*names.values(), objective, measurement.cost, f"seed {run.seed}"])
+    parts = [*names.values(), objective, measurement.cost, f"seed {run.seed}", settings_of(run)]
+    name = " / ".join(parts)
     found = Search(name, sampler, space, aim, measurement, trials, storage).best()
     text = as_yaml(found.fields, facts := found.facts(names["model"]))
     writing.write(run.path / "tuned.yaml", text)
@@ -115,6 +118,17 @@ def tune(
     if apply:
         home.parent.mkdir(parents=True, exist_ok=True)
         writing.write(home, text)
+
+
+def settings_of(run: Run) -> str:
+    """A digest of all settings that a trial depends on, so that a storage holds many searches.
+
+    The number of trials is left out: a search with more of them goes on.
+    """
+    config = dict(run.config)
+    task = config.get("task") or {}
+    config["task"] = {key: value for key, value in task.items() if key not in OF_A_SEARCH}
+    return digest(config)[:12]
 
 
 def headline(record: Record) -> list[KeyNumber]:
