@@ -38,6 +38,8 @@ from latticework.models.base import Function
 from latticework.models.domain import Integer
 from latticework.models.rbm import RBM
 from latticework.samplers.block_gibbs import BlockGibbs
+from latticework.samplers.dhams import DHAMS
+from latticework.samplers.edlp import EDLP
 from latticework.samplers.gibbs import Gibbs
 from latticework.samplers.gwg import GWG
 from latticework.samplers.hamming import HammingBall
@@ -78,7 +80,8 @@ KERNELS = [
     (LocallyBalanced(), GeometricPath, "dense_ising"),
     (LocallyBalanced(), GeometricPath, "categorical"),
     (HammingBall(2, 1), GeometricPath, "rbm"),
-    (RMALA(0.3, 0.5), GeometricPath, "spins"),
+    (DHAMS(0.7, 0.8), GeometricPath, "spins"),
+    (EDLP(0.6, 0.7, 0.5), GeometricPath, "spins"),
     (GibbsSweep(), GeometricPath, "lattice"),
     (BlockGibbs(), ScaledRBM, "rbm"),
     (Gibbs(), ScaledRBM, "rbm"),
@@ -293,7 +296,7 @@ class Forgetful(GeometricPath):
         return x.clone(), self._difference(x, self.model.log_prob(x))
 
 
-@pytest.mark.parametrize("kernel", [GWG(), DMALA(0.5), RMALA(0.3, 0.5)], ids=str)
+@pytest.mark.parametrize("kernel", [GWG(), DMALA(0.5), DHAMS(0.7, 0.8)], ids=str)
 @pytest.mark.parametrize("name", ["binary", "rbm"])
 @pytest.mark.parametrize("chains", [20, 9000])  # large states are overwritten in place
 def test_what_is_remembered_is_what_an_evaluation_would_say(kernel, name, chains):
@@ -362,6 +365,8 @@ def test_a_biased_kernel_is_refused(tmp_path):
         anneal(DULA(0.1), path, path.draw(5, rng), linear(3), rng)
     with pytest.raises(ValueError, match="leaves its target invariant"):
         task(Run(tmp_path), sampler=DULA(0.1))
+    with pytest.raises(ValueError, match="the state of RMALA.* needs a burn-in besides"):
+        require_exact(RMALA(0.3, 0.5))
 
 
 # Betas and estimates.

@@ -21,10 +21,10 @@ from latticework.models.annealed import GeometricPath, ScaledRBM
 from latticework.models.domain import Binary
 from latticework.samplers.base import Info, Sampler
 from latticework.samplers.block_gibbs import BlockGibbs
+from latticework.samplers.dhams import DHAMS
 from latticework.samplers.gibbs import Gibbs
 from latticework.samplers.gwg import GWG
 from latticework.samplers.langevin import DMALA, DULA
-from latticework.samplers.relaxed import RMALA
 
 every_pair = pytest.mark.parametrize(
     ("sampler", "model"), [pytest.param(s, m, id=f"{s}-{name}") for s, m, name in PAIRS]
@@ -244,7 +244,7 @@ def test_a_caller_that_keeps_a_state_is_caught():
 # Our own loops keep to the contract.
 
 
-@pytest.mark.parametrize("sampler", [DMALA(0.5), GWG(), Gibbs(), RMALA(0.3, 0.5)], ids=str)
+@pytest.mark.parametrize("sampler", [DMALA(0.5), GWG(), Gibbs(), DHAMS(0.7, 0.8)], ids=str)
 def test_annealing_keeps_to_the_contract(sampler):
     def log_weights(kernel):
         path = GeometricPath(TARGETS["binary"].model)
