@@ -382,6 +382,28 @@ def test_a_campaign_under_way_does_not_reopen_a_claim():
     assert "100 sampling steps" in the("fig5-iterations").judge(single).note
 
 
+def test_a_longer_run_stands_for_a_shorter_one():
+    """GWG-1 reaches -5 in runs of twice the length only. One seed has a run of each length."""
+    records = fig5(True)
+    for record in [r for r in records if r.choices["sampler"] == "gwg"]:
+        if (task := record.config["task"])["steps"] == 100:
+            record.metrics["log_rmse"] += 0.5
+            twice = {"step": [200], "seconds": [2.0], "log_rmse": [-5.2]}
+            readings = {key: [*record.metrics[key], *twice[key]] for key in twice}
+            seed = record.config["seed"]
+            longer = {"task": {**task, "iterations": 200}}
+            records.append(fake(readings, sampler="gwg", seed=seed, config=longer))
+            task["iterations"] = 100
+    short = [r for r in records if r.config["task"].get("iterations") != 200]
+    mixed = [
+        r for r in records if r.config["seed"] == 0 or r.config["task"].get("iterations") != 100
+    ]
+    assert any(margin.at_least for margin in the("fig5-ratio").judge(short).margins)
+    assert not any(margin.at_least for margin in the("fig5-ratio").judge(mixed).margins)
+    at_equal = the("fig5-iterations").judge(short).margins
+    assert the("fig5-iterations").judge(mixed).margins == at_equal
+
+
 def test_a_level_reached_with_some_seeds_only_gives_no_ratio():
     """Without the seed that fails, the ratio would refute the claim; the others alone must not."""
     records = fig5(False)

@@ -396,6 +396,19 @@ def test_the_figure_compares_at_the_steps_that_all_have(tmp_path):
         learning([], **settings)
 
 
+def test_learning_compares_at_equal_iterations(tmp_path):
+    """The curve of a longer run is drawn whole; final values are at the length of the others."""
+    records = [record_of(tmp_path, "DMALA", 5, -4), record_of(tmp_path, "GWG", 5, -2)]
+    longer = tmp_path / "longer"
+    longer.mkdir()
+    longer.joinpath("metrics.csv").write_text("step,seconds,log_rmse\n0,0,-1\n10,2,-2\n20,4,-6\n")
+    config = {**records[1].config, "task": {"steps": 5, "iterations": 20}}
+    records.append(Record(longer, {"config": config, "choices": {"sampler": "gwg"}}))
+    panels = learning(records, "log_rmse", "", "task.steps", "steps").axes
+    assert [line.get_ydata().tolist() for line in panels[0].lines] == [[-1, -2, -6], [-1, -4]]
+    assert [line.get_ydata().tolist() for line in panels[2].lines] == [[-2], [-4]]
+
+
 def test_the_gap_is_a_difference_of_means():
     model = DenseIsing(torch.zeros(6, 6), torch.linspace(0, 1, 6))
     data = dataset()

@@ -21,7 +21,7 @@ from latticework.experiments.claims.pairing import (
 )
 from latticework.experiments.claims.verdict import LEVEL, Finding, Margin, Number
 from latticework.experiments.results.estimate import Estimate, estimate
-from latticework.experiments.results.grouping import ENOUGH, shared
+from latticework.experiments.results.grouping import ENOUGH, longest, shared
 from latticework.experiments.results.published import printed, published
 from latticework.experiments.results.record import Record
 from latticework.experiments.tables.bnn import method
@@ -159,7 +159,8 @@ def _ahead(records: list[Record], axis: str) -> Finding:
 
 def _gap(records: list[Record], size: float, name: str) -> dict[int, float]:
     groups = labelled(_with(records, size), [name, "GWG-1"], ["log_rmse"])
-    ours, theirs = (by_seed(groups[n], last("log_rmse")) for n in (name, "GWG-1"))
+    _, ends = after({n: groups[n] for n in (name, "GWG-1")}, "log_rmse", "step")
+    ours, theirs = ends[name], ends["GWG-1"]
     return {seed: theirs[seed] - ours[seed] for seed in common(ours, theirs)}
 
 
@@ -171,7 +172,8 @@ def _sizes(records: list[Record]) -> list[float]:
 
 
 def _with(records: list[Record], size: float) -> list[Record]:
-    return [r for r in records if (r.config["task"] or {}).get("steps") == size]
+    """The records with `size` sampling steps; of runs of several lengths the longest."""
+    return longest(r for r in records if (r.config["task"] or {}).get("steps") == size)
 
 
 def _reached(record: Record, level: float, pace: float) -> float:

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from latticework.experiments.figures.band import at_settings, line_and_band
-from latticework.experiments.results.grouping import groups
+from latticework.experiments.results.grouping import LENGTH, groups, longest
 from latticework.experiments.results.record import Record
 from latticework.experiments.results.style import explain, line, new_figure, spread_over
 
@@ -33,11 +33,20 @@ def final(records: list[Record], metrics: dict[str, str], setting: str, axis: st
 
 
 def lines(ax: Axes, records: list[Record], metric: str, setting: str) -> None:
-    """One line per sampler and setting: means over seeds, with bands of one standard deviation."""
-    for group in groups(records, [setting]):
+    """One line per sampler and setting: means over seeds, with bands of one standard deviation.
+
+    At each value of `setting`, runs are compared at the last step that all of them reach.
+    """
+    records = longest(records)
+    ends: dict[float, float] = {}
+    for record in records:
+        place, end = value_of(record, setting), record.metrics["step"].iloc[-1]
+        ends[place] = min(ends.get(place, end), end)
+    for group in groups(records, [setting, LENGTH]):
         values: dict[float, list[float]] = defaultdict(list)
         for record in group.records:
-            values[value_of(record, setting)].append(record.metrics[metric].iloc[-1])
+            place, readings = value_of(record, setting), record.metrics
+            values[place].append(np.interp(ends[place], readings["step"], readings[metric]))
         drawn = line(group.key, group.place, group.of) | {"markevery": None}
         line_and_band(ax, at_settings(values), label=group.label, **drawn)
 

@@ -3,7 +3,7 @@
 from matplotlib.figure import Figure
 
 from latticework.experiments.figures import curves, finals
-from latticework.experiments.results.grouping import groups, shared
+from latticework.experiments.results.grouping import LENGTH, groups, longest, shared
 from latticework.experiments.results.published import printed
 from latticework.experiments.results.record import Record
 from latticework.experiments.results.style import explain, new_figure, spread_over
@@ -20,13 +20,16 @@ def learning(
 ) -> Figure:
     """`metric` against iterations, against seconds, and its final value against `setting`.
 
+    Of runs that differ only in their number of iterations, the longest are drawn. The last panel
+    compares at the number of iterations that all runs reach.
+
     `setting` is a dotted key of the configuration, labelled `axis`. The first two panels show the
     runs in which it equals `shown`; the default is the largest value that all samplers share
     (`results.grouping.shared`). Lines are means over seeds and bands one standard deviation.
     `paper` names an entry of published.yaml with a `log_rmse` and the `seconds` in which DMALA
     reaches it, which a cross shows. Raises LookupError if no record fits.
     """
-    records = [record for record in records if metric in record.metrics]
+    records = longest(record for record in records if metric in record.metrics)
     if not records:
         raise LookupError(f"no record holds the metric {metric}")
     if shown is None:
@@ -51,5 +54,5 @@ def learning(
 
 
 def _largest_common(records: list[Record], setting: str) -> float:
-    parts = [group.records for group in groups(records, [setting])]
+    parts = [group.records for group in groups(records, [setting, LENGTH])]
     return shared(parts, lambda record: finals.value_of(record, setting))[-1]

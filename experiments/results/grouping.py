@@ -21,6 +21,7 @@ CHOICES = ("data", "model", "negatives")  # groups whose option's name may tell 
 TARGET = ("data", "model")  # parts that say what is sampled: a label names them where they differ
 LONGEST = 40  # characters of a value in a label
 ENOUGH = 3  # common seeds with which a value of a setting is compared
+LENGTH = "task.iterations"  # how long a model learns: a longer run contains the shorter one
 
 
 class UnlikeRecordsError(LookupError):
@@ -160,6 +161,23 @@ def once(records: Iterable[Record]) -> list[Record]:
         seeds = {key: record.config.get(key) for key in SEEDS}
         first.setdefault(json.dumps([settings(record), seeds], sort_keys=True), record)
     return list(first.values())
+
+
+def longest(records: Iterable[Record]) -> list[Record]:
+    """Of records that differ only in their number of iterations, the longest.
+
+    A run of learning has the readings of a shorter one, and further ones.
+    """
+    found: dict[str, Record] = {}
+    for record in records:
+        seeds = {key: record.config.get(key) for key in SEEDS}
+        key = json.dumps([settings(record, [LENGTH]), seeds], sort_keys=True)
+        found[key] = max(found.get(key, record), record, key=_iterations)
+    return list(found.values())
+
+
+def _iterations(record: Record) -> int:
+    return (record.config["task"] or {}).get("iterations", 0)
 
 
 def settings(record: Record, axes: Sequence[str] = ()) -> Settings:
