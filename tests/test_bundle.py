@@ -15,6 +15,7 @@ from command import command_line
 
 import latticework.scripts.bundle
 import latticework.scripts.figures
+from latticework.experiments.report import bundle as packing
 from latticework.experiments.report.bundle import LARGEST, ROWS, pack, thin
 from latticework.experiments.report.draw import make_all
 from latticework.experiments.report.holdings import declared, holding
@@ -149,14 +150,36 @@ def test_curves_are_thinned_and_nothing_else():
     curve = pd.DataFrame({"step": step, "log_mmd": -np.log1p(step)})
     curve["acceptance"] = np.where(step, 0.5, np.nan)  # there is none before the first step
     less = thin(curve)
-    assert 100 < len(less) <= ROWS
+    assert 100 < len(less) <= ROWS[0]
     assert (less["step"].iloc[0], less["step"].iloc[-1]) == (0, 5000)
     assert list(less["step"][:10]) == list(step[:10])  # where a log axis shows most
     assert np.diff(less["step"]).max() <= 60
+    late = curve.assign(averaged=np.where(step < 2000, np.nan, 1.0))  # over the second half
+    assert len(thin(late)) == len(less)
     settings = pd.DataFrame({"step": np.tile(step[:50], 10)})
     sparse = curve.assign(evaluated=np.where(step % 100, np.nan, 1.0))
-    for kept in (settings, sparse, curve[:ROWS]):
+    for kept in (settings, sparse, curve[: ROWS[0]]):
         assert len(thin(kept)) == len(kept)
+
+
+def test_a_large_bundle_has_fewer_rows(outputs, tmp_path, monkeypatch):
+    config = declared("ising_sampling", "paper").config
+    folder = shutil.copytree(outputs / "ising_sampling" / "paper", tmp_path / "paper")
+    records = load_all(folder)
+    curve = pd.DataFrame({"step": np.arange(500), "log_rmse": np.linspace(1, 0, 500)})
+    for one in records:
+        curve.to_csv(one.path / "metrics.csv", index=False)
+    sizes = {}
+    for target in (200_000, 1):
+        monkeypatch.setattr(packing, "TARGET", target)
+        done = pack(records, config, tmp_path / f"{target}.zip")
+        assert done.thinned == len(records) > 0
+        assert done.size == (tmp_path / f"{target}.zip").stat().st_size
+        (one, *_) = load_all(tmp_path / f"{target}.zip")
+        sizes[target] = len(one.metrics)
+        assert (one.metrics["step"].iloc[0], one.metrics["step"].iloc[-1]) == (0, 499)
+    assert 100 < sizes[200_000] <= ROWS[0]
+    assert 12 < sizes[1] <= ROWS[-1]
 
 
 def test_records_of_two_places_are_not_mixed(outputs, bundle, tmp_path, monkeypatch):

@@ -1,9 +1,10 @@
 """Pack the finished records of an experiment into one small file that can be committed.
 
 A bundle keeps only what figures, tables and claims read: run.json, metrics.csv and some arrays.
-Curves of more than `ROWS` rows are thinned, and numbers are rounded to 7 digits. To find the arrays
-that are read, packing draws every figure and table and judges every claim on records that log
-each access. Equal records give equal bytes. Imports no torch.
+Curves have at most `ROWS[0]` rows, and fewer if the bundle would exceed `TARGET`. Numbers are
+rounded to 7 digits. To find the arrays that are read, packing draws every figure and table and
+judges every claim on records that log each access. Equal records give equal bytes. Imports no
+torch.
 """
 
 import json
@@ -25,7 +26,7 @@ from latticework.experiments.report.draw import make_all
 from latticework.experiments.results.archive import write_archive
 from latticework.experiments.results.record import Record
 
-ROWS = 200  # of a curve
+ROWS = (200, 100, 50, 25)  # of a curve: the first that keeps to TARGET, or else the last
 LARGEST = 64 * 1024  # bytes of an array's file; larger ones are left out
 TARGET = 200_000  # bytes of a bundle
 ELSEWHERE = ("outputs", "logger", "figures", "tables", "scales", "force")  # of the configuration
@@ -59,38 +60,47 @@ def pack(records: Sequence[Record], config: DictConfig, target: Path) -> Packed:
     """Write the bundle `target` of `records`, all of the experiment `config`."""
     noting = [Noting(record.path, record.document) for record in records]
     _open_all(noting, config)
-    files: dict[str, bytes] = {}
-    thinned, too_large = 0, []
-    for record in noting:
-        run = record.path.name
-        kept = []
+    arrays, too_large = _arrays(noting)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    for rows in ROWS:
+        files, thinned = dict(arrays), 0
+        for record in noting:
+            run, table = record.path.name, thin(record.metrics, rows)
+            thinned += len(table) < len(record.metrics)
+            files[f"{run}/metrics.csv"] = _csv(table).encode()
+            kept = {name for name in record.opened if f"{run}/{name}.npz" in arrays}
+            files[f"{run}/run.json"] = _json(record, table, kept).encode()
+        write_archive(target, files)
+        if (size := target.stat().st_size) <= TARGET:
+            break
+    return Packed(target, size, len(records), thinned, too_large)
+
+
+def _arrays(records: Sequence[Noting]) -> tuple[dict[str, bytes], list[str]]:
+    """The opened arrays of at most `LARGEST` bytes, by file, and a description of larger ones."""
+    kept, too_large = {}, []
+    for record in records:
         for name in sorted(record.opened):
             content = (record.path / f"{name}.npz").read_bytes()
             if len(content) > LARGEST:
-                too_large.append(f"{run}/{name}.npz, {len(content)} bytes")
-                continue
-            files[f"{run}/{name}.npz"] = content
-            kept.append(name)
-        table = thin(record.metrics)
-        thinned += len(table) < len(record.metrics)
-        files[f"{run}/metrics.csv"] = _csv(table).encode()
-        files[f"{run}/run.json"] = _json(record, table, kept).encode()
-    target.parent.mkdir(parents=True, exist_ok=True)
-    write_archive(target, files)
-    return Packed(target, target.stat().st_size, len(records), thinned, too_large)
+                too_large.append(f"{record.path.name}/{name}.npz, {len(content)} bytes")
+            else:
+                kept[f"{record.path.name}/{name}.npz"] = content
+    return kept, too_large
 
 
-def thin(table: pd.DataFrame) -> pd.DataFrame:
-    """At most `ROWS` rows of a curve: both ends, and rows evenly spaced in index and in log index.
+def thin(table: pd.DataFrame, rows: int = ROWS[0]) -> pd.DataFrame:
+    """At most `rows` rows of a curve: both ends, and rows evenly spaced in index and in log index.
 
-    A table that is not a curve is kept whole: its steps do not increase, or some rows lack values.
-    The first row may, because the start has no acceptance.
+    A table that is not a curve is kept whole: its steps do not increase, or a column has gaps after
+    its first value.
     """
     steps = table["step"].to_numpy() if "step" in table else np.zeros(len(table))
-    if len(table) <= ROWS or (np.diff(steps) <= 0).any() or table[1:].isna().any(axis=None):
+    gaps = table.isna() & table.ffill().notna()
+    if len(table) <= rows or (np.diff(steps) <= 0).any() or gaps.any(axis=None):
         return table
-    even = np.linspace(0, len(table) - 1, ROWS // 2)
-    early = np.geomspace(1, len(table), ROWS // 2) - 1
+    even = np.linspace(0, len(table) - 1, rows // 2)
+    early = np.geomspace(1, len(table), rows // 2) - 1
     return table.iloc[np.unique(np.concatenate([even, early]).round().astype(int))]
 
 
@@ -113,7 +123,7 @@ def _csv(table: pd.DataFrame) -> str:
     return buffer.getvalue()
 
 
-def _json(record: Record, table: pd.DataFrame, kept: list[str]) -> str:
+def _json(record: Record, table: pd.DataFrame, kept: set[str]) -> str:
     """run.json without machine-specific paths; it lists the arrays that the bundle leaves out."""
     config = {key: value for key, value in record.config.items() if key not in ELSEWHERE}
     if isinstance(data := config.get("data"), dict):
@@ -125,7 +135,7 @@ def _json(record: Record, table: pd.DataFrame, kept: list[str]) -> str:
         **{key: value for key, value in record.document.items() if key != "files"},
         "config": config,
         "overrides": overrides,
-        "left_out": sorted(there - set(kept)),
+        "left_out": sorted(there - kept),
         "rows_kept": [len(table), len(record.metrics)],
     }
     return json.dumps(_without_paths(document), indent=1, sort_keys=True)

@@ -164,9 +164,9 @@ def once(records: Iterable[Record]) -> list[Record]:
 
 
 def longest(records: Iterable[Record]) -> list[Record]:
-    """Of records that differ only in their number of iterations, the longest.
+    """Keep the longest of records that differ only in their number of iterations.
 
-    A run of learning has the readings of a shorter one, and further ones.
+    The readings of a long run begin with those of a short one.
     """
     found: dict[str, Record] = {}
     for record in records:
