@@ -15,7 +15,7 @@ from fakes import fake, measured, noise
 
 from latticework.experiments.claims.langevin_learning import likelihood_bounds, log_z_error
 from latticework.experiments.claims.ledger import CLAIMS, Claim, Pool, judge
-from latticework.experiments.claims.pairing import after, by_seed, difference, last
+from latticework.experiments.claims.pairing import after, by_seed, difference, last, pace
 from latticework.experiments.claims.verdict import Finding, Margin, Verdict, corrected
 from latticework.experiments.report.exhibits import catalogue
 from latticework.experiments.results.published import names, published
@@ -137,6 +137,16 @@ def test_a_run_that_the_machine_disturbed_does_not_count():
     for record in slow[:5]:
         record.metrics["seconds"] = record.metrics["step"] / 10  # control: all of them are slow
     assert after(groups[0], "log_rmse", "seconds") != after(groups[1], "log_rmse", "seconds")
+
+
+def test_other_work_on_the_machine_does_not_change_the_pace_of_a_run():
+    """Eight of ten intervals take up to twice as long, and the pace stays that of the others."""
+    step = np.arange(0.0, 101, 10)
+    quiet = fake({"step": step, "seconds": step / 10})
+    assert pace(quiet) == pytest.approx(0.1)
+    loaded = np.cumsum([0.0, 1, 2, 2, 1.5, 1.8, 2, 1, 2, 1.6, 2])
+    assert pace(fake({"step": step, "seconds": loaded})) == pytest.approx(0.1)
+    assert pace(fake({"step": step, "seconds": step / 5})) == pytest.approx(0.2)
 
 
 # The ledger.

@@ -11,6 +11,7 @@ from latticework.experiments.results.style import label
 
 Value = Callable[[Record], float]
 Seeds = Mapping[int, float]
+QUIET = 0.1  # share of the intervals between readings in which a run had the machine to itself
 
 
 def labelled(
@@ -76,19 +77,25 @@ def at(column: str, axis: str, place: float) -> Value:
 
 
 def seconds_per_step(groups: dict[str, list[Record]]) -> dict[str, float]:
-    """Seconds per step of each sampler: the median over its runs, robust to a run that was slowed.
+    """Seconds per step of each sampler: the median over its runs of `pace`.
 
     Only seeds that all samplers have count, because the others may have run on another machine.
     Raises LookupError if there are none.
     """
-    found = {name: by_seed(group, _seconds_per_step) for name, group in groups.items()}
+    found = {name: by_seed(group, pace) for name, group in groups.items()}
     seeds = common(*found.values())
     return {name: float(np.median([one[seed] for seed in seeds])) for name, one in found.items()}
 
 
-def _seconds_per_step(record: Record) -> float:
-    end = record.metrics.iloc[-1]
-    return float(end["seconds"] / end["step"])
+def pace(record: Record) -> float:
+    """Seconds per step of a run: the `QUIET` quantile over the intervals between readings.
+
+    A low quantile is used because other work on the machine only adds time, and may do so for most
+    of a run.
+    """
+    readings = record.metrics[["step", "seconds"]].to_numpy(float)
+    steps, seconds = np.diff(readings, axis=0).T
+    return float(np.quantile(seconds / steps, QUIET))
 
 
 def after(
@@ -103,10 +110,10 @@ def after(
     if axis == "step":
         place = shortest(every, "step")
         return place, {n: by_seed(g, at(column, "step", place)) for n, g in groups.items()}
-    pace = seconds_per_step(groups)
-    place = min(shortest(group, "step") * pace[name] for name, group in groups.items())
+    cost = seconds_per_step(groups)
+    place = min(shortest(group, "step") * cost[name] for name, group in groups.items())
     return place, {
-        name: by_seed(group, at(column, "step", place / pace[name]))
+        name: by_seed(group, at(column, "step", place / cost[name]))
         for name, group in groups.items()
     }
 
