@@ -129,6 +129,14 @@ def test_final_reads_the_last_row_at_each_setting(tmp_path: Path) -> None:
         final(records, {"seconds": "s"}, "model.coupling", "a")
 
 
+def test_final_reads_the_end_of_each_run_however_many_steps_it_has(tmp_path: Path) -> None:
+    """Samplers of Figure 7 have budgets of equal cost, not of equal numbers of steps."""
+    ends = {"dmala": {"step": 10, "log_rmse": -1.0}, "gwg": {"step": 1000, "log_rmse": -5.0}}
+    records = [write(tmp_path, key, key, end, model={"coupling": 0.1}) for key, end in ends.items()]
+    figure = final(records, {"log_rmse": "log RMSE"}, "model.coupling", "a")
+    assert sorted(float(y) for drawn in figure.axes[0].lines for y in drawn.get_ydata()) == [-5, -1]
+
+
 def test_the_step_term_needs_runs_with_and_without_it(tmp_path: Path) -> None:
     kept = write(tmp_path, "a", "dmala", {"acceptance": 0.5}, settings={"step_size": 0.2})
     with pytest.raises(LookupError, match="without the step-size term"):

@@ -1,6 +1,8 @@
 """The final value of a metric against a setting: Figure 7 of Zhang et al. (2022)."""
 
 from collections import defaultdict
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -8,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from latticework.experiments.figures.band import at_settings, line_and_band
-from latticework.experiments.results.grouping import LENGTH, groups, longest
+from latticework.experiments.results.grouping import groups
 from latticework.experiments.results.record import Record
 from latticework.experiments.results.style import explain, line, new_figure, spread_over
 
@@ -25,30 +27,34 @@ def final(records: list[Record], metrics: dict[str, str], setting: str, axis: st
         raise LookupError(f"no record holds the metrics {', '.join(metrics)}")
     figure, panels = new_figure(len(metrics))
     for ax, (metric, title) in zip(np.atleast_1d(panels), metrics.items(), strict=True):
-        lines(ax, records, metric, setting)
+        lines(ax, records, setting, partial(_last, metric))
         ax.set_xlabel(axis, fontsize=9)
         ax.set_ylabel(title, fontsize=9)
     explain(figure, spread_over(records))
     return figure
 
 
-def lines(ax: Axes, records: list[Record], metric: str, setting: str) -> None:
-    """One line per sampler and setting: means over seeds, with bands of one standard deviation.
+def lines(
+    ax: Axes,
+    records: list[Record],
+    setting: str,
+    value: Callable[[Record], float],
+    axes: Sequence[str] = (),
+) -> None:
+    """One line per sampler and setting: means of `value` over seeds, with standard deviations.
 
-    At each value of `setting`, runs are compared at the last step that all of them reach.
+    Records that differ in `axes` as well are in one line.
     """
-    records = longest(records)
-    ends: dict[float, float] = {}
-    for record in records:
-        place, end = value_of(record, setting), record.metrics["step"].iloc[-1]
-        ends[place] = min(ends.get(place, end), end)
-    for group in groups(records, [setting, LENGTH]):
+    for group in groups(records, [setting, *axes]):
         values: dict[float, list[float]] = defaultdict(list)
         for record in group.records:
-            place, readings = value_of(record, setting), record.metrics
-            values[place].append(np.interp(ends[place], readings["step"], readings[metric]))
+            values[value_of(record, setting)].append(value(record))
         drawn = line(group.key, group.place, group.of) | {"markevery": None}
         line_and_band(ax, at_settings(values), label=group.label, **drawn)
+
+
+def _last(metric: str, record: Record) -> float:
+    return float(record.metrics[metric].iloc[-1])
 
 
 def value_of(record: Record, setting: str) -> float:

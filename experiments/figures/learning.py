@@ -1,5 +1,8 @@
 """The accuracy of a model learned with each sampler: Figure 5 of Zhang et al. (2022)."""
 
+from collections.abc import Callable
+
+import numpy as np
 from matplotlib.figure import Figure
 
 from latticework.experiments.figures import curves, finals
@@ -42,7 +45,7 @@ def learning(
         curves.lines(ax, chosen, metric, against)
         ax.set_xlabel(curves.AXES[against], fontsize=9)
         ax.set_title(f"{shown:g} {axis}", fontsize=8)
-    finals.lines(panels[2], records, metric, setting)
+    finals.lines(panels[2], records, setting, _at_equal(records, metric, setting), [LENGTH])
     panels[2].set_xlabel(axis, fontsize=9)
     panels[0].set_ylabel(title, fontsize=9)
     if paper is not None:
@@ -56,3 +59,17 @@ def learning(
 def _largest_common(records: list[Record], setting: str) -> float:
     parts = [group.records for group in groups(records, [setting, LENGTH])]
     return shared(parts, lambda record: finals.value_of(record, setting))[-1]
+
+
+def _at_equal(records: list[Record], metric: str, setting: str) -> Callable[[Record], float]:
+    """`metric` at the last iteration that all records with the same `setting` reach."""
+    ends: dict[float, float] = {}
+    for record in records:
+        place, end = finals.value_of(record, setting), float(record.metrics["step"].iloc[-1])
+        ends[place] = min(ends.get(place, end), end)
+
+    def value(record: Record) -> float:
+        end, readings = ends[finals.value_of(record, setting)], record.metrics
+        return float(np.interp(end, readings["step"], readings[metric]))
+
+    return value
