@@ -118,6 +118,8 @@ class Lattice(EnergyModel):
             offset = array(self.offset).astype(np.float64)
             kinds, kind = np.unique(offset, return_inverse=True)
             odds = kinds[:, None] + 8 * self.coupling * np.arange(lists.shape[1] + 1)
+            with np.errstate(over="ignore"):  # exp(-odds) = inf gives the right limit, 0
+                high = 1 / (1 + np.exp(-odds))
             self._form = LatticeForm(
                 shifts=array(shifts),
                 joins=array(bits),
@@ -126,7 +128,7 @@ class Lattice(EnergyModel):
                 colours=array(self.colours().int()),
                 kind=kind.astype(np.int32),
                 odds=odds,
-                high=1 / (1 + np.exp(-odds)),
+                high=high,
             )
         return self._form
 

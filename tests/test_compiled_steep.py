@@ -16,8 +16,6 @@ from latticework.samplers.compiled.choose import twin_of
 from latticework.samplers.gwg import GWG
 from latticework.samplers.locally_balanced import LocallyBalanced
 
-pytestmark = pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning:latticework.models.ising")
-
 ONE_FLIP = [GWG(), LocallyBalanced()]
 STEEP = {
     "ring": Lattice((5,), 5.0, 0.2),
