@@ -13,7 +13,11 @@ import numpy as np
 import pytest
 from fakes import fake, measured, noise
 
-from latticework.experiments.claims.langevin_learning import likelihood_bounds, log_z_error
+from latticework.experiments.claims.langevin_learning import (
+    best_rates,
+    likelihood_bounds,
+    log_z_error,
+)
 from latticework.experiments.claims.ledger import CLAIMS, Claim, Pool, judge
 from latticework.experiments.claims.pairing import after, by_seed, difference, last, pace
 from latticework.experiments.claims.verdict import Finding, Margin, Verdict, corrected
@@ -447,8 +451,12 @@ def learned(
     ess: float,
     seed: int = 0,
     rate: float = 1e-4,
+    valid: float = -90.0,
 ) -> Record:
-    """A test log-likelihood of `mean` nats by AIS, between mean - below and mean + above."""
+    """A test log-likelihood of `mean` nats by AIS, between mean - below and mean + above.
+
+    `valid` is the log-likelihood of the validation rows.
+    """
     return fake(
         sampler=name,
         seed=seed,
@@ -457,7 +465,7 @@ def learned(
             "task": {"budget": {"chains": 50, "steps": 100, "every": 10}, "back": 50},
             "learning": {"optimiser": {"lr": rate}},
         },
-        log_likelihood={"test": {"mean": mean}},
+        log_likelihood={"valid": {"mean": valid}, "test": {"mean": mean}},
         log_z=100.0,
         log_z_error=0.1,
         log_z_lower=100.0 - above,
@@ -482,12 +490,13 @@ def table1_small(true: bool, data: str, best: bool) -> list[Record]:
     for seed, rate in product(SEEDS, (1e-4, 3e-4, 1e-3)):
         judged = (rate > 1e-4) == best
         score = -79.0 if true == judged else -85.0
+        valid = -90.0 if rate == 1e-4 else -85.0
         scores = {"gwg": -80.0, "dula": -81.0, "dmala": score}
         rates = {"gwg": 3e-4, "dula": 1e-3, "dmala": 1e-3, "gibbs": 1e-4}
         if rate == 1e-4:
             scores["gibbs"] = -117.0
         records += [
-            learned(name, data, value + noise(seed) / 10, 0.4, 0.2, 40.0, seed, rate)
+            learned(name, data, value + noise(seed) / 10, 0.4, 0.2, 40.0, seed, rate, valid)
             for name, value in scores.items()
             if rate in (1e-4, rates[name])
         ]
@@ -986,6 +995,19 @@ def test_one_rate_needs_a_rate_that_all_samplers_share():
     records = [learned(*(name, "caltech", -80.0, 0, 0, 9, 0), r) for name, r in rates.items()]
     with pytest.raises(LookupError, match="no learning rate in common"):
         the("table1-small-caltech").judge(records)
+
+
+def test_the_best_rate_has_the_highest_validation_likelihood_over_all_seeds():
+    """Not the largest rate, nor the highest test score, nor a score of one lucky seed."""
+    valid = {1e-4: -95.0, 3e-4: -90.0, 1e-3: -92.0, 3e-3: -80.0}
+    rates = {rate: range(1 if rate == 3e-3 else 3) for rate in valid}
+    records = [
+        learned("dmala", "caltech", -80.0 + 1e3 * rate, 0.1, 0.1, 30.0, seed, rate, valid[rate])
+        for rate, seeds in rates.items()
+        for seed in seeds
+    ]
+    (chosen,) = best_rates({"dmala": records}).values()
+    assert [record.config["learning"]["optimiser"]["lr"] for record in chosen] == 3 * [3e-4]
 
 
 def test_bounds_of_a_likelihood_are_those_of_log_z_turned_round():

@@ -277,7 +277,7 @@ def table1(
             bounds = np.mean([likelihood_bounds(record) for record in own], axis=0)
             known = f"between {bounds[0]:.1f} and {bounds[1]:.1f}, {_effective(own)}"
             paper = published("table1", data, name) if chosen is None else None
-            number = estimate([_test(record) for record in own])
+            number = estimate([_log_likelihood(record, "test") for record in own])
             if len(own) == 1:
                 number = Estimate(number.mean, log_z_error(own[0]))
             numbers.append(Number(f"test log-likelihood: {name}, {known}", number, paper))
@@ -292,11 +292,12 @@ def table1(
 
 
 def best_rates(models: Models) -> Models:
-    """The models learned at the largest learning rate of each sampler.
+    """The models learned at each sampler's best learning rate.
 
-    It is the sampler's best one: rates above it were unstable, and lower ones learn more slowly.
+    It has the highest log-likelihood of the validation rows, in the mean over seeds. Only rates
+    with the largest number of seeds take part.
     """
-    return {name: _at_rate(some, max(map(_rate, some))) for name, some in models.items()}
+    return {name: _at_rate(some, _best_rate(some)) for name, some in models.items()}
 
 
 def one_rate(models: Models) -> Models:
@@ -308,6 +309,14 @@ def one_rate(models: Models) -> Models:
     if not shared:
         raise LookupError("the samplers have no learning rate in common")
     return {name: _at_rate(some, max(shared)) for name, some in models.items()}
+
+
+def _best_rate(records: list[Record]) -> float:
+    def preference(rate: float) -> tuple[int, float]:
+        scores = [_log_likelihood(record, "valid") for record in _at_rate(records, rate)]
+        return len(scores), float(np.mean(scores))
+
+    return max(map(_rate, records), key=preference)
 
 
 def _rate(record: Record) -> float:
@@ -332,7 +341,10 @@ def _likelihood_margin(
 ) -> Margin:
     """DMALA's test log-likelihood - that of the sampler `name`, between the bounds by AIS."""
     seeds = common(ours, theirs)
-    gaps = tuple(_test(ours[seed]) - _test(theirs[seed]) for seed in seeds)
+    gaps = tuple(
+        _log_likelihood(ours[seed], "test") - _log_likelihood(theirs[seed], "test")
+        for seed in seeds
+    )
 
     def limits(level: float) -> tuple[float, float]:
         least, most = [], []
@@ -364,7 +376,7 @@ def likelihood_bounds(record: Record, level: float = LEVEL) -> tuple[float, floa
     found = record.document
     if "log_z_upper" not in found:
         raise LookupError(f"{record.path.name} has no upper bound on log Z; set task.back")
-    unnormalised = _test(record) + found["log_z"]
+    unnormalised = _log_likelihood(record, "test") + found["log_z"]
     forth, back = (_reach(n, level) for n in (record.budget.chains, record.config["task"]["back"]))
     low = found["log_z_lower"] - forth * found["log_z_lower_error"]
     high = found["log_z_upper"] + back * found["log_z_upper_error"]
@@ -387,8 +399,9 @@ def _reach(count: float, level: float = LEVEL) -> float:
     return float(stats.t.ppf(0.5 + level / 2, count - 1)) if count >= 2 else math.inf
 
 
-def _test(record: Record) -> float:
-    return float(record.document["log_likelihood"]["test"]["mean"])
+def _log_likelihood(record: Record, rows: str) -> float:
+    """Mean log-likelihood of the "valid" or "test" rows, in nats."""
+    return float(record.document["log_likelihood"][rows]["mean"])
 
 
 def _few(records: list[Record]) -> bool:
