@@ -15,12 +15,14 @@ from latticework.experiments.results.record import Record
 from latticework.experiments.results.style import explain, line, new_figure, spread_over
 
 
-def final(records: list[Record], metrics: dict[str, str], setting: str, axis: str) -> Figure:
+def final(
+    records: list[Record], metrics: dict[str, str], setting: str, axis: str, log: bool = False
+) -> Figure:
     """The final value of each of `metrics` (name and title), one panel each.
 
-    The x axis shows `setting`, a dotted key of the configuration, with the label `axis`. Lines are
-    means over seeds and bands one standard deviation. Raises LookupError if no record has all
-    metrics.
+    The x axis shows `setting`, a dotted key of the configuration, with the label `axis`, on a
+    log scale if `log`. Lines are means over seeds and bands one standard deviation. Raises
+    LookupError if no record has all metrics.
     """
     records = [record for record in records if set(metrics) <= set(record.metrics)]
     if not records:
@@ -28,6 +30,8 @@ def final(records: list[Record], metrics: dict[str, str], setting: str, axis: st
     figure, panels = new_figure(len(metrics))
     for ax, (metric, title) in zip(np.atleast_1d(panels), metrics.items(), strict=True):
         lines(ax, records, setting, partial(_last, metric))
+        if log:
+            ax.set_xscale("log")
         ax.set_xlabel(axis, fontsize=9)
         ax.set_ylabel(title, fontsize=9)
     explain(figure, spread_over(records))
