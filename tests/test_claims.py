@@ -1106,6 +1106,20 @@ def test_a_diverged_end_counts_as_the_largest_error():
     assert the("fig5-gibbs").judge(records).verdict()[0] is HOLDS
 
 
+def test_the_best_step_size_is_interpolated_between_those_that_were_run():
+    ratio, herding, fpcd = the("rates-fig2-step").judge(step_sizes(True)).numbers
+    assert (herding.here.mean, fpcd.here.mean) == pytest.approx((0.06, 0.002), rel=0.05)
+    assert ratio.here.mean == pytest.approx(30, rel=0.05)
+
+
+def test_the_long_run_is_judged_at_the_best_step_size_of_each_sampler():
+    ends = [
+        number.here.mean for number in the("rates-fig2-long-mnist").judge(step_sizes(True)).numbers
+    ]
+    best = [-151.0 - math.log(0.1 / 0.06) ** 2, -150.0 - math.log(0.001 / 0.002) ** 2]
+    assert ends == pytest.approx(best, abs=0.1)
+
+
 def test_records_that_no_ratio_can_be_made_of_are_named():
     """The report must not raise an error, whatever the records are."""
     end = step_sizes(True, {"rates_fpcd": 1e-4, "rates_herding": 0.01})

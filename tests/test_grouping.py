@@ -215,6 +215,10 @@ def test_last_values_have_a_line_a_setting_along_the_axis():
     figure = finals.final(records, {"error": ""}, "model.coupling", "a")
     assert lines(figure) == {"DMALA, step_size 0.1": 1.0, "DMALA, step_size 0.4": 3.0}
     assert [len(line.get_xdata()) for line in figure.axes[0].lines] == [2, 2]
+    assert figure.axes[0].get_xscale() == "linear"
+    plt.close(figure)
+    figure = finals.final(records, {"error": ""}, "model.coupling", "a", log=True)
+    assert figure.axes[0].get_xscale() == "log"
     plt.close(figure)
 
 
