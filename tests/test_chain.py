@@ -25,6 +25,7 @@ from latticework.samplers.dhams import DHAMS
 from latticework.samplers.gibbs import Gibbs
 from latticework.samplers.gwg import GWG
 from latticework.samplers.langevin import DMALA, DULA
+from latticework.samplers.rates import RatesFPCD
 
 every_pair = pytest.mark.parametrize(
     ("sampler", "model"), [pytest.param(s, m, id=f"{s}-{name}") for s, m, name in PAIRS]
@@ -285,3 +286,12 @@ def test_consecutive_draws_keep_to_the_contract():
         return consecutive(kernel, model, *start(model), steps=9)
 
     assert torch.equal(drawn(Poisoned(Gibbs())), drawn(Gibbs()))
+
+
+def test_grey_samples_are_refused_before_the_run_is_spent(monkeypatch):
+    blocks, advance = [], Chain.advance
+    monkeypatch.setattr(Chain, "advance", lambda self: blocks.append(advance(self)))
+    model = rated()
+    with pytest.raises(ValueError, match=r"must be 0 or 1 here; set sampler.emit=sample"):
+        consecutive(RatesFPCD(0.01, emit="mean"), model, *start(model), steps=400)
+    assert len(blocks) == 1

@@ -50,11 +50,15 @@ def consecutive(
         chain.advance()
         states = trace.arrays(chain.carries[-1])["trace"]
         memory.drawn[(block - 1) * every : block * every] = states
-    last = chain.state.x
-    if last.isnan().any():
-        raise ValueError("a chain became NaN; look at the model: did its training diverge?")
-    if not ((last == 0) | (last == 1)).all():
-        raise ValueError("samples must be 0 or 1 here; set sampler.emit=sample")
+        if block in (1, total):  # at once, before the other steps are spent, and at the end
+            _check(chain.state.x)
     if run is not None and not math.isnan(share := float(chain.reading(steps).values["unsettled"])):
         run.note(unsettled=share)
     return memory.drawn.flatten(0, 1)
+
+
+def _check(x: Tensor) -> None:
+    if x.isnan().any():
+        raise ValueError("a chain became NaN; look at the model: did its training diverge?")
+    if not ((x == 0) | (x == 1)).all():
+        raise ValueError("samples must be 0 or 1 here; set sampler.emit=sample")
