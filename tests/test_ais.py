@@ -524,19 +524,30 @@ def test_the_table_and_the_figure_come_from_records(tmp_path):
 
 
 def test_models_improve_with_the_steps_they_learned_from():
-    """Two seeds on one data set and one on another: a line is their mean, a panel a data set."""
+    """A line is the mean over seeds at one learning rate, a panel a data set."""
     trials = {"ema_000250": -200.0, "ema_000500": -150.0}
     records = [
         fake(
             seed=seed,
             choices={"data": data},
-            config={"learning": {"steps": 40}},
+            config={"learning": {"steps": 40, "optimiser": {"lr": rate}}},
             validation_by_candidate={name: value + seed for name, value in trials.items()},
         )
-        for data, seed in (("caltech", 0), ("caltech", 2), ("omniglot", 0))
+        for data, seed, rate in (
+            ("caltech", 0, 0.001),
+            ("caltech", 2, 0.001),
+            ("caltech", 5, 0.0003),
+            ("omniglot", 0, 0.001),
+        )
     ]
     first, second = improvement(records).axes
-    (line,) = first.lines
-    assert line.get_xdata().tolist() == [10_000, 20_000]
-    assert line.get_ydata().tolist() == [-199.0, -149.0]
-    assert second.lines[0].get_ydata().tolist() == [-200.0, -150.0]
+    slow, fast = first.lines
+    assert fast.get_xdata().tolist() == [10_000, 20_000]
+    assert fast.get_ydata().tolist() == [199.0, 149.0]
+    assert slow.get_ydata().tolist() == [195.0, 145.0]
+    assert [line.get_label() for line in (slow, fast)] == [
+        "DMALA, rate 0.0003",
+        "DMALA, rate 0.001",
+    ]
+    assert second.lines[0].get_ydata().tolist() == [200.0, 150.0]
+    assert second.lines[0].get_label() == fast.get_label()

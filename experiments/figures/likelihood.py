@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from latticework.experiments.figures.band import at_settings, line_and_band
-from latticework.experiments.results.grouping import Group, groups
+from latticework.experiments.results.grouping import Group, alone, groups, in_order, named
 from latticework.experiments.results.record import Record
 from latticework.experiments.results.style import (
     explain,
@@ -20,6 +20,7 @@ from latticework.experiments.results.style import (
     spread_over,
     wrapped,
 )
+from latticework.experiments.tables.likelihood import learning_rate
 
 DIRECTIONS = {"forward_AIS": "-", "reverse_AIS": "--"}
 
@@ -49,30 +50,50 @@ def progress(records: list[Record]) -> Figure:
 def improvement(records: list[Record]) -> Figure:
     """Validation log-likelihood of the stored models against the sampling steps they learned from.
 
-    One panel per data set. The log-likelihoods are those by which task=ais chooses among the stored
-    models: estimates of short AIS runs, in nats, which tend to be too high. A sampling step
+    One panel per data set, one line per sampler and learning rate. The vertical axis is minus the
+    log-likelihood in nats, on a log scale. The log-likelihoods are those by which task=ais chooses
+    among the stored models: estimates of short AIS runs, which tend to be too high. A sampling step
     evaluates the model once. Lines are means over seeds and bands one standard deviation. Raises
     LookupError if no record chose among several models.
     """
     records = [r for r in records if r.document.get("validation_by_candidate")]
     if not records:
         raise LookupError("no record of task=ais chose among several stored models")
+    rates: dict[tuple[str, int], set[float]] = defaultdict(set)
+    for record in records:
+        rates[sampler_key(record)].add(learning_rate(record))
     tables = list(dict.fromkeys(record.choices["data"] for record in records))
     figure, axes = wrapped(len(tables))
     for ax, data in zip(axes, tables, strict=True):
-        for group in groups(record for record in records if record.choices["data"] == data):
-            values: dict[float, list[float]] = defaultdict(list)
-            for record in group.records:
-                for name, value in record.document["validation_by_candidate"].items():
-                    updates = int(name.rpartition("_")[2])
-                    values[updates * record.config["learning"]["steps"]].append(value)
-            drawn = line(group.key, group.place, group.of) | {"markevery": None}
-            line_and_band(ax, at_settings(values), label=group.label, **drawn)
+        for key in sorted(rates, key=in_order):
+            for place, rate in enumerate(own := sorted(rates[key])):
+                some = alone(
+                    record
+                    for record in records
+                    if (record.choices["data"], sampler_key(record)) == (data, key)
+                    and learning_rate(record) == rate
+                )
+                if some:
+                    drawn = line(key, place, len(own)) | {"markevery": None}
+                    text = named(label(key), f"rate {rate:g}")
+                    line_and_band(ax, at_settings(_trials(some)), label=text, **drawn)
         ax.set_title(data, fontsize=9)
         ax.set_xlabel("sampling steps in learning, one evaluation each", fontsize=9)
-    axes[0].set_ylabel("validation log-likelihood, nats", fontsize=9)
+        ax.set_yscale("log")
+        ax.tick_params(which="both", labelsize=8)
+    axes[0].set_ylabel("-log-likelihood of validation rows, nats", fontsize=9)
     explain(figure, spread_over(records))
     return figure
+
+
+def _trials(records: list[Record]) -> dict[float, list[float]]:
+    """Minus the validation log-likelihoods of the stored models, by sampling steps."""
+    values: dict[float, list[float]] = defaultdict(list)
+    for record in records:
+        for name, value in record.document["validation_by_candidate"].items():
+            updates = int(name.rpartition("_")[2])
+            values[updates * record.config["learning"]["steps"]].append(-value)
+    return values
 
 
 def _lines(ax: Axes, group: Group, style: dict[str, Any]) -> None:

@@ -10,6 +10,8 @@ from latticework.experiments.results.grouping import groups, in_order, once
 from latticework.experiments.results.published import published
 from latticework.experiments.results.record import Record
 
+RATE = "task.candidates.learn.optimiser.lr"  # of learning, where the records of a row differ in it
+
 
 def likelihoods(records: list[Record]) -> pd.DataFrame:
     """One row per record: mean log-likelihoods in nats, and the estimates of log Z behind them.
@@ -23,7 +25,8 @@ def likelihoods(records: list[Record]) -> pd.DataFrame:
     names: dict[int, str] = {}
     for choice in {(record.choices["model"], record.choices.get("data")) for record in records}:
         some = [r for r in records if (r.choices["model"], r.choices.get("data")) == choice]
-        names |= {id(record): group.label for group in groups(some) for record in group.records}
+        found_here = groups(some, [RATE])
+        names |= {id(record): group.label for group in found_here for record in group.records}
     rows = []
     for record in records:
         found, budget = record.document, record.budget
@@ -32,6 +35,7 @@ def likelihoods(records: list[Record]) -> pd.DataFrame:
                 "model": record.choices["model"],
                 "sampler": names[id(record)],
                 "data": found["data"]["variant"],
+                **({"learning rate": learning_rate(record)} if "learning" in record.config else {}),
                 "seed": record.config["seed"],
                 "validation": likelihood(record, "valid"),
                 "test": likelihood(record, "test"),
@@ -54,6 +58,11 @@ def scored(records: list[Record]) -> list[Record]:
     if not records:
         raise LookupError("no record holds a log-likelihood; run task=ais with a data set")
     return records
+
+
+def learning_rate(record: Record) -> float:
+    """The rate at which the model of a record of task=ais was learned."""
+    return float(record.config["learning"]["optimiser"]["lr"])
 
 
 def likelihood(record: Record, rows: str) -> Estimate:
@@ -79,12 +88,12 @@ def _optional(found: dict, name: str) -> Estimate | None:
 
 
 def table1(records: list[Record]) -> pd.DataFrame:
-    """Test log-likelihoods: one row per data set and budget, one column per learning sampler.
+    """Test log-likelihoods: one row per data set, rate and budget, one column per learning sampler.
 
     A sampler with several settings has several columns. Next to each are its lower bound
-    (`at_least`) and, unless the data are substitutes, the number of Zhang et al. (2022), Table 1.
-    With several seeds, ± is their spread; with one, the standard error of log Z. Raises LookupError
-    if no record has log-likelihoods of a learned model.
+    (`at_least`) and the number of Zhang et al. (2022), Table 1, unless the data are substitutes or
+    the experiment is not compared with it. With several seeds, ± is their spread; with one, the
+    standard error of log Z. Raises LookupError if no record has log-likelihoods of a learned model.
     """
     records = [record for record in scored(records) if "learning" in record.config]
     if not records:
@@ -92,17 +101,26 @@ def table1(records: list[Record]) -> pd.DataFrame:
     parts = {key: {g.label: g for g in groups(part)} for key, part in _grouped(records).items()}
     columns = {label: group.key for part in parts.values() for label, group in part.items()}
     frame = []
-    for (data, variant, *budget), part in parts.items():
-        row: dict[str, object] = {"data": data, "variant": variant}
-        own = next(iter(part.values())).records[0].substitute is None
-        row["VAE, paper"] = published("table1", data, "vae") if own else None
+    for (data, variant, rate, *budget), part in sorted(parts.items()):
+        row: dict[str, object] = {"data": data, "variant": variant, "learning rate": rate}
+        first = next(iter(part.values())).records[0]
+        own, papers = first.substitute is None, _compared(first)
+        if papers:
+            row["VAE, paper"] = published("table1", data, "vae") if own else None
         for label in sorted(columns, key=lambda label: (in_order(columns[label]), label)):
             own_records = part[label].records if label in part else []
             row[label] = _mean([likelihood(record, "test") for record in own_records])
             row[f"{label}, at least"] = _mean([at_least(record) for record in own_records])
-            row[f"{label}, paper"] = published("table1", data, columns[label][0]) if own else None
+            if papers:
+                number = published("table1", data, columns[label][0])
+                row[f"{label}, paper"] = number if own else None
         frame.append(row | dict(zip(BUDGET, budget, strict=True)))
     return pd.DataFrame(frame)
+
+
+def _compared(record: Record) -> bool:
+    """False if its experiment says that the paper's numbers are of other networks."""
+    return (record.config.get("published") or {}).get("test_log_likelihood", True) is not None
 
 
 BUDGET = {
@@ -116,13 +134,13 @@ BUDGET = {
 
 
 def _grouped(records: list[Record]) -> dict[tuple, list[Record]]:
-    """The records by data, variant of the data and budget."""
+    """The records by data, variant of the data, learning rate and budget."""
     groups: dict[tuple, list[Record]] = defaultdict(list)
     for record in records:
         variant = record.document["data"]["variant"]
         variant = f"SUBSTITUTE: {variant}" if record.substitute else variant
         budget = (read(record) for read in BUDGET.values())
-        groups[record.choices["data"], variant, *budget].append(record)
+        groups[record.choices["data"], variant, learning_rate(record), *budget].append(record)
     return groups
 
 
