@@ -157,7 +157,7 @@ def _best_sizes(records: list[Record]) -> Seeds:
     It is interpolated: the vertex of the parabola through the best one that was run and its two
     neighbours, over the logarithm of the size. Raises LookupError if the best one is at an end.
     """
-    found: Seeds = {}
+    found: dict[int, float] = {}
     for seed in sorted({record.config["seed"] for record in records}):
         own = [record for record in records if record.config["seed"] == seed]
         score = {r.config["sampler"]["fast_step_size"]: _chosen_by([r]) for r in own}
