@@ -17,6 +17,7 @@ from latticework.experiments.claims.pairing import (
     labelled,
     last,
     pace,
+    preferred,
     within,
 )
 from latticework.experiments.claims.verdict import LEVEL, Finding, Margin, Number
@@ -25,6 +26,7 @@ from latticework.experiments.results.grouping import ENOUGH, longest, shared
 from latticework.experiments.results.published import printed, published
 from latticework.experiments.results.record import Record
 from latticework.experiments.tables.bnn import method
+from latticework.experiments.tables.likelihood import learning_rate, likelihood
 
 LANGEVIN = ("DULA", "DMALA")
 SIMILAR = 2.5  # BLEU points, about the difference between methods in the paper's Table 3
@@ -256,7 +258,8 @@ def table1(
     exceed the upper bound of every other sampler, in the mean over seeds if there are several. The
     point estimates do not decide: with few effective chains, the estimate of log Z is close to its
     lower bound, and its standard error is too small. `chosen` selects among models that were
-    learned at several rates (`best_rates`, `one_rate`).
+    learned at several rates (`best_rates`, `one_rate`). It needs several seeds; without it one
+    model of each sampler decides, as in the paper.
     """
 
     def judge(records: list[Record]) -> Finding:
@@ -269,7 +272,8 @@ def table1(
             raise LookupError(f"no record of {', '.join(missing)} on {data}")
         models = {name: _by_seed(some) for name, some in (chosen or dict)(found).items()}
         margins = tuple(
-            _likelihood_margin(name, models["dmala"], models[name]) for name in names[:-1]
+            _likelihood_margin(name, models["dmala"], models[name], one_decides=chosen is None)
+            for name in names[:-1]
         )
         numbers = []
         for name in names:
@@ -277,7 +281,7 @@ def table1(
             bounds = np.mean([likelihood_bounds(record) for record in own], axis=0)
             known = f"between {bounds[0]:.1f} and {bounds[1]:.1f}, {_effective(own)}"
             paper = published("table1", data, name) if chosen is None else None
-            number = estimate([_log_likelihood(record, "test") for record in own])
+            number = estimate([likelihood(record, "test").mean for record in own])
             if len(own) == 1:
                 number = Estimate(number.mean, log_z_error(own[0]))
             numbers.append(Number(f"test log-likelihood: {name}, {known}", number, paper))
@@ -297,7 +301,13 @@ def best_rates(models: Models) -> Models:
     It has the highest log-likelihood of the validation rows, in the mean over seeds. Only rates
     with the largest number of seeds take part.
     """
-    return {name: _at_rate(some, _best_rate(some)) for name, some in models.items()}
+    return {
+        name: preferred(
+            (_at_rate(some, rate) for rate in set(map(learning_rate, some))),
+            lambda record: likelihood(record, "valid").mean,
+        )
+        for name, some in models.items()
+    }
 
 
 def one_rate(models: Models) -> Models:
@@ -305,26 +315,16 @@ def one_rate(models: Models) -> Models:
 
     Raises LookupError if there is none.
     """
-    shared = set.intersection(*({_rate(record) for record in some} for some in models.values()))
+    shared = set.intersection(
+        *({learning_rate(record) for record in some} for some in models.values())
+    )
     if not shared:
         raise LookupError("the samplers have no learning rate in common")
     return {name: _at_rate(some, max(shared)) for name, some in models.items()}
 
 
-def _best_rate(records: list[Record]) -> float:
-    def preference(rate: float) -> tuple[int, float]:
-        scores = [_log_likelihood(record, "valid") for record in _at_rate(records, rate)]
-        return len(scores), float(np.mean(scores))
-
-    return max(map(_rate, records), key=preference)
-
-
-def _rate(record: Record) -> float:
-    return float(record.config["learning"]["optimiser"]["lr"])
-
-
 def _at_rate(records: list[Record], rate: float) -> list[Record]:
-    return [record for record in records if _rate(record) == rate]
+    return [record for record in records if learning_rate(record) == rate]
 
 
 def _by_seed(records: list[Record]) -> dict[int, Record]:
@@ -337,14 +337,19 @@ def _by_seed(records: list[Record]) -> dict[int, Record]:
 
 
 def _likelihood_margin(
-    name: str, ours: Mapping[int, Record], theirs: Mapping[int, Record]
+    name: str, ours: Mapping[int, Record], theirs: Mapping[int, Record], one_decides: bool
 ) -> Margin:
-    """DMALA's test log-likelihood - that of the sampler `name`, between the bounds by AIS."""
+    """DMALA's test log-likelihood - that of the sampler `name`, between the bounds by AIS.
+
+    A single seed says nothing about the spread over models, so it decides only if `one_decides`.
+    """
     seeds = common(ours, theirs)
     gaps = tuple(
-        _log_likelihood(ours[seed], "test") - _log_likelihood(theirs[seed], "test")
+        likelihood(ours[seed], "test").mean - likelihood(theirs[seed], "test").mean
         for seed in seeds
     )
+    if len(seeds) == 1 and not one_decides:
+        return Margin(f"nats, DMALA - {name}", gaps)
 
     def limits(level: float) -> tuple[float, float]:
         least, most = [], []
@@ -376,7 +381,7 @@ def likelihood_bounds(record: Record, level: float = LEVEL) -> tuple[float, floa
     found = record.document
     if "log_z_upper" not in found:
         raise LookupError(f"{record.path.name} has no upper bound on log Z; set task.back")
-    unnormalised = _log_likelihood(record, "test") + found["log_z"]
+    unnormalised = likelihood(record, "test").mean + found["log_z"]
     forth, back = (_reach(n, level) for n in (record.budget.chains, record.config["task"]["back"]))
     low = found["log_z_lower"] - forth * found["log_z_lower_error"]
     high = found["log_z_upper"] + back * found["log_z_upper_error"]
@@ -397,11 +402,6 @@ def log_z_error(record: Record) -> float:
 def _reach(count: float, level: float = LEVEL) -> float:
     """Half-width of an interval from `count` independent values, in standard errors."""
     return float(stats.t.ppf(0.5 + level / 2, count - 1)) if count >= 2 else math.inf
-
-
-def _log_likelihood(record: Record, rows: str) -> float:
-    """Mean log-likelihood of the "valid" or "test" rows, in nats."""
-    return float(record.document["log_likelihood"][rows]["mean"])
 
 
 def _few(records: list[Record]) -> bool:

@@ -1,6 +1,6 @@
 """Values of records by seed, for paired comparisons. Imports no torch."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -43,6 +43,11 @@ def by_seed(records: list[Record], value: Value, seed: str = "seed") -> dict[int
             raise LookupError(f"two runs have {seed} {key} and differ in something else")
         found[key] = value(record)
     return found
+
+
+def preferred(parts: Iterable[list[Record]], score: Value) -> list[Record]:
+    """The part with the highest mean `score`, of those with the largest number of records."""
+    return max(parts, key=lambda part: (len(part), np.mean([score(record) for record in part])))
 
 
 def difference(what: str, larger: Seeds, smaller: Seeds) -> Margin:

@@ -14,13 +14,13 @@ from latticework.experiments.claims.pairing import (
     difference,
     labelled,
     last,
+    preferred,
     seconds_per_step,
     shortest,
     within,
 )
 from latticework.experiments.claims.verdict import Finding, Margin, Number
 from latticework.experiments.results.estimate import Estimate, estimate
-from latticework.experiments.results.grouping import by_setting
 from latticework.experiments.results.published import printed, published
 from latticework.experiments.results.record import Record
 
@@ -145,7 +145,7 @@ def long_run(records: list[Record]) -> Finding:
     groups = labelled(records, ["rates-herding", "rates-FPCD"], ["isl"])
     ends: dict[str, Seeds] = {}
     for name in ("rates-herding", "rates-FPCD"):
-        best = max(by_setting(groups[name]), key=_chosen_by)
+        best = preferred(_by_size(groups[name]).values(), _chosen_by)
         ends[name] = by_seed(best, last("isl"))
     what = "last ISL, rates-FPCD - rates-herding"
     return Finding((difference(what, ends["rates-FPCD"], ends["rates-herding"]),), _numbers(ends))
@@ -157,21 +157,31 @@ def _best_sizes(records: list[Record]) -> Seeds:
     It is interpolated: the vertex of the parabola through the best one that was run and its two
     neighbours, over the logarithm of the size. Raises LookupError if the best one is at an end.
     """
+    scores = {size: by_seed(some, _chosen_by) for size, some in _by_size(records).items()}
     found: dict[int, float] = {}
-    for seed in sorted({record.config["seed"] for record in records}):
-        own = [record for record in records if record.config["seed"] == seed]
-        score = {r.config["sampler"]["fast_step_size"]: _chosen_by([r]) for r in own}
-        sizes = sorted(score)
-        best = max(range(len(sizes)), key=lambda place: score[sizes[place]])
+    for seed in sorted(set().union(*scores.values())):
+        sizes = sorted(size for size in scores if seed in scores[size])
+        isl = [scores[size][seed] for size in sizes]
+        best = int(np.argmax(isl))
         if not 0 < best < len(sizes) - 1:
             name = records[0].choices["sampler"]
             raise LookupError(
                 f"the best fast step size of {name} with seed {seed}, {sizes[best]:g}, is at the "
                 "end of those that were run; run it at smaller and larger ones"
             )
-        near = sizes[best - 1 : best + 2]
-        square, slope, _ = np.polyfit(np.log(near), [score[size] for size in near], 2)
+        near = slice(best - 1, best + 2)
+        square, slope, _ = np.polyfit(np.log(sizes[near]), isl[near], 2)
         found[seed] = float(np.exp(-slope / (2 * square)))
+    return found
+
+
+def _by_size(records: list[Record]) -> dict[float, list[Record]]:
+    """The records with an ISL, by their positive fast step size."""
+    found: dict[float, list[Record]] = defaultdict(list)
+    for record in records:
+        size = record.config["sampler"]["fast_step_size"]
+        if size > 0 and "isl" in record.metrics:
+            found[size].append(record)
     return found
 
 
@@ -283,13 +293,10 @@ def decay(records: list[Record]) -> Finding:
     best: list[Seeds] = []
     for paper in papers:
         assert paper is not None
-        sizes: dict[float, list[Record]] = defaultdict(list)
-        for record in records:
-            if record.config["sampler"].get("decay") == paper.mean and "isl" in record.metrics:
-                sizes[record.config["sampler"]["fast_step_size"]].append(record)
+        sizes = _by_size([r for r in records if r.config["sampler"].get("decay") == paper.mean])
         if not sizes:
             raise LookupError(f"no record of rates-FPCD with decay {paper.mean:g}")
-        best.append(by_seed(max(sizes.values(), key=_chosen_by), last("isl")))
+        best.append(by_seed(preferred(sizes.values(), _chosen_by), last("isl")))
     numbers = tuple(
         Number(f"ISL with alpha = {paper.mean:g}, best step size", estimate(seeds.values()))
         for paper, seeds in zip(papers, best, strict=True)
@@ -298,9 +305,9 @@ def decay(records: list[Record]) -> Finding:
     return Finding((difference("ISL, (alpha = 1) - (alpha = 0.95)", *best),), numbers)
 
 
-def _chosen_by(group: list[Record]) -> float:
-    """Mean validation ISL; mean test ISL for records that were made before it was noted."""
-    return float(np.mean([r.document.get("validation_isl", last("isl")(r)) for r in group]))
+def _chosen_by(record: Record) -> float:
+    """The validation ISL; the test ISL for records that were made before it was noted."""
+    return float(record.document.get("validation_isl", last("isl")(record)))
 
 
 def words(records: list[Record]) -> Finding:

@@ -59,24 +59,19 @@ def improvement(records: list[Record]) -> Figure:
     records = [r for r in records if r.document.get("validation_by_candidate")]
     if not records:
         raise LookupError("no record of task=ais chose among several stored models")
-    rates: dict[tuple[str, int], set[float]] = defaultdict(set)
+    found: dict[tuple, list[Record]] = defaultdict(list)
     for record in records:
-        rates[sampler_key(record)].add(learning_rate(record))
+        key, rate = sampler_key(record), learning_rate(record)
+        found[in_order(key), rate, key, record.choices["data"]].append(record)
     tables = list(dict.fromkeys(record.choices["data"] for record in records))
     figure, axes = wrapped(len(tables))
-    for ax, data in zip(axes, tables, strict=True):
-        for key in sorted(rates, key=in_order):
-            for place, rate in enumerate(own := sorted(rates[key])):
-                some = alone(
-                    record
-                    for record in records
-                    if (record.choices["data"], sampler_key(record)) == (data, key)
-                    and learning_rate(record) == rate
-                )
-                if some:
-                    drawn = line(key, place, len(own)) | {"markevery": None}
-                    text = named(label(key), f"rate {rate:g}")
-                    line_and_band(ax, at_settings(_trials(some)), label=text, **drawn)
+    panels = dict(zip(tables, axes, strict=True))
+    for (_, rate, key, data), some in sorted(found.items()):
+        rates = sorted({other[1] for other in found if other[2] == key})
+        drawn = line(key, rates.index(rate), len(rates)) | {"markevery": None}
+        text = named(label(key), f"rate {rate:g}")
+        line_and_band(panels[data], at_settings(_trials(alone(some))), label=text, **drawn)
+    for data, ax in panels.items():
         ax.set_title(data, fontsize=9)
         ax.set_xlabel("sampling steps in learning, one evaluation each", fontsize=9)
         ax.set_yscale("log")
