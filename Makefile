@@ -60,6 +60,10 @@ thm%: $(READY) ## for a theorem: make thm6.1
 	@$(EXHIBIT)
 rates-%: $(READY) ## for a figure of the rates paper: make rates-fig2
 	@$(EXHIBIT)
+bench%: $(READY) ## for the comparison of samplers: make benchmark, make benchmark-scaling
+	@$(EXHIBIT)
+learning-%: $(READY) ## for learning with later samplers: make learning-later
+	@$(EXHIBIT)
 
 quick paper: $(READY) ## run all missing experiments at that scale, then the report; continue after failures
 	@$(BIN)/python -m latticework.scripts.reproduce all --scale $@

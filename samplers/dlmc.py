@@ -75,5 +75,5 @@ class DLMCf(_Jumps):
 
 
 def _over_moves(logits: Tensor, domain: Domain) -> Tensor:
-    """The logsumexp over the moves of each site, which are one if they are flips."""
+    """Logsumexp over the moves of each site; a binary site has one move, the flip."""
     return logits if domain.moves == 1 else logits.logsumexp(-1, keepdim=True)

@@ -4,7 +4,7 @@ H. Sun, H. Dai, W. Xia and A. Ramamurthy, "Path Auxiliary Proposal for MCMC in D
 ICLR 2022. K. Goshvadi et al., "DISCS: A Benchmark for Discrete Sampling", NeurIPS 2023, for paths
 without replacement.
 
-A step makes R moves one after the other, R uniform on 1 .. 2 U - 1. A move is drawn with
+A step makes R moves one after the other, R uniform on 1 .. 2 `length` - 1. A move is drawn with
 probability proportional to exp(d / 2), where d is its first-order gain. All gains of the path from
 x to y use the gradient at x, and those of the path back the gradient at y. The path is an auxiliary
 variable: a step accepts with probability min(1, exp(log ratio)),
@@ -108,9 +108,10 @@ def _log_path(logits: Tensor, index: Tensor, used: Tensor, backward: bool) -> Te
 
 @dataclass(frozen=True)
 class PAFSWithReplacement(Sampler):
-    """R moves in sequence, each from where the last one led, R uniform on 1 .. 2 `length` - 1.
+    """R moves in sequence, with R uniform on 1 .. 2 `length` - 1. On every domain.
 
-    On every domain. A step computes the weights of all moves 2 (2 `length` - 1) times.
+    Each move starts from the state that the previous one reached. A step
+    computes the weights of all moves 2 (2 `length` - 1) times.
     """
 
     scale = "length"

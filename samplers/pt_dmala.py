@@ -176,7 +176,7 @@ def even_ladder(sampler: PTDMALA, model: EnergyModel, ladder: Tensor, steps: int
 
 
 def _evenly(ladder: Tensor, share: Tensor) -> Tensor:
-    """Points of `ladder` between which the `share` of each interval, spread evenly, is equal."""
+    """Points that divide `ladder` into parts of equal `share`, by linear interpolation."""
     total = pad(share.cumsum(0), (1, 0))
     level = torch.linspace(0, 1, len(ladder), dtype=ladder.dtype, device=ladder.device) * total[-1]
     left = torch.searchsorted(total, level, right=True).sub_(1).clamp_(0, len(share) - 1)

@@ -19,7 +19,7 @@ class Wanted(NamedTuple):
     traced: int = 0  # for so many chains
 
     def with_those_of(self, other: "Wanted") -> "Wanted":
-        """What either of the two wants."""
+        """The sums that either of the two wants."""
         return Wanted(
             self.total or other.total,
             max(self.draws, other.draws),

@@ -67,8 +67,8 @@ def median_bandwidth(squared: Tensor) -> Tensor:
 class DiscreteSVGD(Sampler):
     """Particles moved together towards the target. Binary domains only.
 
-    This is no Markov chain that leaves pi invariant. Moves are deterministic (the generator is not
-    used), and particles interact across chains. They converge to a fixed set of points, and the
+    This is not a Markov chain that leaves pi invariant. Moves are deterministic (the generator is
+    not used), and particles interact across chains. They converge to a fixed set of points, and the
     number of particles limits its accuracy. A single particle climbs to a mode of the surrogate.
 
     A step costs two evaluations: the model and its gradient at the softened position, and the model

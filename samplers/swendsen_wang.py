@@ -94,7 +94,7 @@ def interactions(model: Lattice | LatticePotts) -> tuple[Tensor, Tensor, Tensor]
 
 
 def most_rounds(sites: int) -> int:
-    """More rounds than any bonds were seen to need, a path in random order being the worst."""
+    """Bound on the rounds, above the largest number seen; a path in random order needs most."""
     return 2 * sites.bit_length() + 4
 
 

@@ -4,7 +4,7 @@ latticework why outputs/sampling/quick/seed=0 outputs/sampling/quick/seed=1
 latticework why docs/results/records/ising_sampling.zip/sampler=dmala,seed=0 \
   outputs/ising_sampling/paper/sampler=dmala,seed=0
 
-The exit status is 1 for a fault: the numbers differ although nothing that decides them does, or a
+The exit status is 1 for an error: the numbers differ although nothing that decides them does, or a
 file was changed after its run.
 """
 
@@ -54,16 +54,18 @@ def verdict(found: Comparison) -> list[str]:
     else:
         lines.append("The numbers are equal, apart from the clock's.")
     if found.reasons:
-        lines.append(f"Equal bits were not to be expected, because of: {', '.join(found.reasons)}.")
+        lines.append(
+            f"The records need not be identical, because these differ: {', '.join(found.reasons)}."
+        )
     elif found.doubts:
         doubts = ", ".join(found.doubts)
-        lines.append(f"Equal bits are certain only for the same code; what differs: {doubts}.")
+        lines.append(f"Equality is certain only with the same code; these differ: {doubts}.")
     elif found.numbers and found.damaged:
-        lines.append("Equal bits were to be expected; a changed file accounts for it.")
+        lines.append("The records should be identical; a changed file explains the difference.")
     elif found.numbers:
-        lines.append("Equal bits were to be expected: this difference is a fault.")
+        lines.append("The records should be identical: this difference is an error.")
     else:
-        lines.append("Equal bits were to be expected.")
+        lines.append("The records should be identical.")
     return lines
 
 

@@ -14,8 +14,8 @@ OURS = ("conf", "data", "experiments", "models", "run", "samplers", "scripts", "
 NAME = "latticework"
 
 # What a file may import of ours: modules, or packages with everything in them. The rule with the
-# longest path counts. A room of experiments/ may use the rooms below it and never those above.
-# Concrete models and samplers meet in YAML only, except samplers that serve one family of models.
+# longest path counts. A subpackage of experiments/ may use those that come before it here.
+# Concrete models and samplers do not import one another, except samplers of one family of models.
 KERNELS = ["samplers.base", "samplers.checks", "samplers.sums"]
 KERNELS += ["models.base", "models.chance", "models.domain"]
 FORMS = ["models.forms", "models.product"]

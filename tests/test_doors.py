@@ -51,7 +51,7 @@ def test_there_is_a_transcript_of_each_way_in():
     raced = set(re.findall(r"^\$ latticework race (\S+)", shown, re.MULTILINE))
     assert len(raced) >= 3
     assert "sampling, ising, dmala, seed 0\n" in shown
-    assert "* best, = not told from it" in shown
+    assert "* best, = not significantly different from the best" in shown
 
 
 def test_the_examples_of_the_library_run(capsys):

@@ -14,6 +14,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from latticework.experiments.report.exhibits import catalogue
+
 ROOT = Path(__file__).resolve().parents[1]
 MAKEFILE = (ROOT / "Makefile").read_text()
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -71,6 +73,12 @@ def test_make_help_lists_every_target() -> None:
         "report",
     } <= listed
     assert listed == _rules()
+
+
+def test_make_has_a_rule_for_every_exhibit() -> None:
+    patterns = [re.escape(rule).replace("%", ".+") for rule in _rules()]
+    for exhibit in catalogue().exhibits:
+        assert any(re.fullmatch(pattern, exhibit.name) for pattern in patterns), exhibit.name
 
 
 def test_figures_and_scripts_of_the_makefile_exist() -> None:

@@ -396,7 +396,7 @@ def test_a_report_of_nothing_names_every_command(tmp_path):
     ("value", "text"),
     [
         (Estimate(-6.8512, 0.1312, 5), "-6.85 ± 0.13 (5)"),
-        (Estimate(-0.359, 0.0003), "-0.35900 ± 0.00030"),
+        (Estimate(-0.359, 0.0003), "-0.3590 ± 0.0003"),
         (Estimate(65_812.3, 1200.0, 5), "65,812 ± 1,200 (5)"),
         (Estimate(0.5, None, 1), "0.5"),
         (Estimate(0.5, 0.0, 3), "0.5 (3)"),

@@ -11,7 +11,8 @@ def test_an_estimate_is_a_mean_with_the_spread_between_runs():
     assert estimate([1.0, 3.0]) == (2.0, pytest.approx(2**0.5), 2)
     assert estimate([1.5]) == (1.5, None, 1)
     assert estimate([1.0, 3.0]).text() == "2.0 ± 1.4 (2)"
-    assert Estimate(-0.359, 0.0003).text() == "-0.359 ± 0.0003"
+    assert Estimate(-0.359, 0.0003).text() == "-0.3590 ± 0.0003"
+    assert Estimate(-331.8121, 0.035968).text() == "-331.812 ± 0.036"
     assert Estimate(-0.359, 0.0003, 4).text() == "-0.35900 ± 0.00030 (4)"
     assert Estimate(17090.0, 14286.5, 3).text() == "17,090 ± 14,286 (3)"
     assert Estimate(-78.5).text() == "-78.5"

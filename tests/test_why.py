@@ -66,7 +66,7 @@ def asked(capsys, *records):
 def test_the_same_run_made_twice(copies, capsys):
     status, page = asked(capsys, copies["zero"], copies["again"])
     assert status == 0
-    assert "The numbers are equal, apart from the clock's. Equal bits were to be expected." in page
+    assert "The numbers are equal, apart from the clock's. The records should be identical." in page
 
 
 def test_different_seeds(copies, capsys):
@@ -74,7 +74,7 @@ def test_different_seeds(copies, capsys):
     assert status == 0
     assert "seed 0 1 yes" in page
     assert "metrics.csv first differs in row " in page
-    assert "Equal bits were not to be expected, because of: seed." in page
+    assert "The records need not be identical, because these differ: seed." in page
     assert [d.what for d in compare(opened(copies["zero"]), opened(copies["one"])).differences] == [
         "seed",
         "outputs",
@@ -90,12 +90,12 @@ def test_a_row_that_was_edited(copies, capsys):
     assert "first differs in row 2 (step 10), column acceptance" in page
 
 
-def test_a_difference_without_a_reason_is_a_fault(copies, capsys):
+def test_a_difference_without_a_reason_is_an_error(copies, capsys):
     rewritten(copies["again"])
     status, page = asked(capsys, copies["zero"], copies["again"])
     assert status == 1
     assert "row 2 (step 10), column acceptance" in page
-    assert "this difference is a fault" in page
+    assert "this difference is an error" in page
 
 
 def test_arrays_that_differ_are_named(copies, capsys):
@@ -109,12 +109,12 @@ def test_arrays_that_differ_are_named(copies, capsys):
 @pytest.mark.parametrize(
     ("facts", "told"),
     [
-        ({"versions": {"torch": "1.0"}}, "because of: version of"),
-        ({"device": "NVIDIA H100"}, "because of: device"),
-        ({"threads": 7}, "because of: threads"),
-        ({"data": {"fingerprint": "x"}}, "because of: data.fingerprint"),
-        ({"commit": "0" * 40}, "certain only for the same code; what differs: commit"),
-        ({"dirty": True}, "same code; what differs: uncommitted changes"),
+        ({"versions": {"torch": "1.0"}}, "because these differ: version of"),
+        ({"device": "NVIDIA H100"}, "because these differ: device"),
+        ({"threads": 7}, "because these differ: threads"),
+        ({"data": {"fingerprint": "x"}}, "because these differ: data.fingerprint"),
+        ({"commit": "0" * 40}, "certain only with the same code; these differ: commit"),
+        ({"dirty": True}, "same code; these differ: uncommitted changes"),
     ],
 )
 def test_reasons_for_a_difference(copies, capsys, facts, told):

@@ -440,7 +440,7 @@ def table3_quality(model: str) -> Callable[[list[Record]], Finding]:
             for theirs in ("gibbs", "gwg"):
                 seeds = common(ends[ours], ends[theirs])
                 gap = {seed: ends[ours][seed] - ends[theirs][seed] for seed in seeds}
-                margins += within(f"corpus BLEU, {ours} - {theirs},", gap, 0.0, SIMILAR)
+                margins += within(f"corpus BLEU, {ours} - {theirs}", gap, 0.0, SIMILAR)
         numbers = _table3_numbers(model, {"corpus_bleu": ends})
         return Finding(tuple(margins), numbers, f"similar: within {SIMILAR:g} points")
 

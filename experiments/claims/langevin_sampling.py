@@ -153,7 +153,7 @@ def fig3_dula(records: list[Record]) -> Finding:
     for name in rivals:
         other = by_seed(groups[name], value)
         gap = {seed: dula[seed] - other[seed] for seed in common(dula, other)}
-        margins += within(f"log RMSE, DULA - {name},", gap, 0.0, SIMILAR)
+        margins += within(f"log RMSE, DULA - {name}", gap, 0.0, SIMILAR)
     return Finding(tuple(margins), note=f"similar: within {SIMILAR:g} of log RMSE")
 
 

@@ -107,9 +107,7 @@ def _accepts(found: Sequence[tuple[str, Cell]], least: float, note: str) -> Find
     }
     return Finding(
         tuple(
-            Margin(
-                f"acceptance on {name} above {least:g}", tuple(v - least for v in seeds.values())
-            )
+            Margin(f"(acceptance on {name}) - {least:g}", tuple(v - least for v in seeds.values()))
             for name, seeds in rates.items()
         ),
         tuple(Number(f"acceptance on {n}", estimate(s.values())) for n, s in rates.items()),

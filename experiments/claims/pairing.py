@@ -65,9 +65,11 @@ def common(*values: Mapping[int, object]) -> list[int]:
 def within(what: str, seeds: Seeds, centre: float, reach: float) -> list[Margin]:
     """An equivalence test: two margins, both positive if the mean is within `centre` ± `reach`."""
     values = [seeds[key] for key in sorted(seeds)]
+    low, high = centre - reach, centre + reach
+    sign = "+" if low < 0 else "-"
     return [
-        Margin(f"{what} above {centre - reach:.4g}", tuple(v - centre + reach for v in values)),
-        Margin(f"{what} below {centre + reach:.4g}", tuple(centre + reach - v for v in values)),
+        Margin(f"({what}) {sign} {abs(low):.4g}", tuple(v - low for v in values)),
+        Margin(f"{high:.4g} - ({what})", tuple(high - v for v in values)),
     ]
 
 

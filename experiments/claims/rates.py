@@ -88,7 +88,7 @@ def herding_caught_up(records: list[Record]) -> Finding:
     )
     seeds = common(ends["rates-FPCD"], ends["rates-herding"])
     gap = {seed: ends["rates-FPCD"][seed] - ends["rates-herding"][seed] for seed in seeds}
-    level = within("last ISL, rates-FPCD - rates-herding,", gap, 0.0, slight)
+    level = within("last ISL, rates-FPCD - rates-herding", gap, 0.0, slight)
     note = f"{EARLY_NOTE}; no clear difference: within {slight:g} nats, the paper's slight margin"
     return Finding((early, *level), _numbers(ends), note)
 

@@ -83,8 +83,8 @@ def summary(report: Report) -> str:
     count = report.counts
     return (
         f"Of {len(report.entries)} claims, {count['holds']} hold here, "
-        f"{count['does not hold']} do not, {count['not decided']} are not decided; "
-        f"not run: {count['not run']}. See the [ledger](docs/results/ledger.md)."
+        f"{count['does not hold']} do not, {count['not decided']} are not decided, "
+        f"and {count['not run']} were not run. See the [ledger](docs/results/ledger.md)."
     )
 
 

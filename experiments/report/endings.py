@@ -26,7 +26,7 @@ FEW = 3  # and in the line of a run in a sweep
 SHOWN = ("exact", "paper")  # of what a number is compared with, in the table of a sweep
 SIGNS = {BEST: " *", TIE: " =", "": ""}
 ARROWS = {"higher": " ↑", "lower": " ↓", None: ""}
-LEGEND = "* best, = not told from it (Welch's t-test, 5 %)."
+LEGEND = "* best, = not significantly different from the best (Welch's t-test, 5 %)."
 UNDECIDED = "No best is marked: with one seed a row, differences cannot be judged."
 LONG = 9  # characters from which on a heading is broken into lines
 

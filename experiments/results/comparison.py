@@ -1,4 +1,4 @@
-"""What differs between two records, and whether equal numbers were to be expected.
+"""What differs between two records, and whether they should be identical.
 
 The same code, configuration, seeds, versions, device and threads give the same bits. If two such
 records differ, that is a fault. Imports no torch.

@@ -27,27 +27,26 @@ class Estimate(NamedTuple):
     def text(self) -> str:
         """`-0.3590 ± 0.0014 (5)`: two digits of the spread, and the number of runs in brackets.
 
-        If the number of runs is not known, as for published numbers, all digits are shown.
+        Where the number of runs is not known, there are no brackets, and a spread of one digit, as
+        in published tables, gets no second one.
         """
-        if self.runs is None:
-            return " ± ".join(f"{part:.6g}" for part in self[:2] if part is not None)
-        runs = f" ({self.runs})"
+        runs = "" if self.runs is None else f" ({self.runs})"
         if not self.spread or not math.isfinite(self.spread):  # one run, or runs that are all alike
             return f"{self.mean:.6g}{runs}"
         places = max(0, 1 - math.floor(math.log10(self.spread)))
+        if self.runs is None and float(f"{self.spread:.1g}") == self.spread:
+            places = max(0, places - 1)
         return f"{self.mean:,.{places}f} ± {self.spread:,.{places}f}{runs}"
 
 
 def number(value: Estimate | None) -> str:
-    """`-6.85 ± 0.13 (5)`, with two digits of the spread."""
+    """`-6.85 ± 0.13 (5)`, as in tables. Without a spread, four digits and no `(1)`."""
     if value is None:
         return ""
-    if not value.spread or not math.isfinite(value.spread):
-        runs = f" ({value.runs})" if value.runs and value.runs > 1 else ""
-        return f"{value.mean:,.4g}{runs}" if abs(value.mean) < 1e4 else f"{value.mean:,.0f}{runs}"
-    digits = max(0, min(6, 1 - math.floor(math.log10(value.spread))))
-    runs = f" ({value.runs})" if value.runs else ""
-    return f"{value.mean:,.{digits}f} ± {value.spread:,.{digits}f}{runs}"
+    if value.spread and math.isfinite(value.spread):
+        return value.text()
+    runs = f" ({value.runs})" if value.runs and value.runs > 1 else ""
+    return f"{value.mean:,.4g}{runs}" if abs(value.mean) < 1e4 else f"{value.mean:,.0f}{runs}"
 
 
 def estimate(values: Any) -> Estimate:

@@ -44,8 +44,8 @@ def require_exact(sampler: Sampler) -> None:
         )
     if not sampler.stationary_start:
         raise ValueError(
-            "annealed importance sampling starts from exact draws, and the state of "
-            f"{sampler} needs a burn-in besides; choose another, such as gwg, dmala or gibbs"
+            f"annealed importance sampling cannot use {sampler}: chains that start from exact "
+            "draws still need a burn-in; choose another, such as gwg, dmala or gibbs"
         )
 
 

@@ -153,8 +153,8 @@ def check_target(model: EnergyModel, x: Tensor) -> None:
             again = model.log_prob(more)
         if not torch.allclose(together, again, rtol=1e-3, atol=1e-3):
             raise ValueError(
-                "the target gives other log-probabilities when it is called again with the same "
-                "states; it must not be random: module.eval() switches dropout off"
+                "the target is random: a second call with the same states gave other "
+                "log-probabilities; make it deterministic: module.eval() switches dropout off"
             )
         raise ValueError(
             f"the log-probability of the first chain is {float(together[0]):.6g} among {len(more)} "

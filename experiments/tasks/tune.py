@@ -163,8 +163,8 @@ class Objective:
         direction = "minimize" if goal is not None else direction or DIRECTIONS.get(name)
         if direction is None:
             raise ValueError(
-                f"whether {name} should be large or small is not known; give "
-                "task.direction=maximize or minimize, or a value to come near to by task.goal"
+                f"the direction of {name} is not known; set "
+                "task.direction=maximize or minimize, or set task.goal to a target value"
             )
         return cls(name, direction, goal)
 
