@@ -351,6 +351,28 @@ def test_values_are_copies_and_come_back_as_they_were():
     assert back["none"] is x
 
 
+def test_a_tensor_comes_back_on_the_device_of_the_one_that_it_replaces():
+    """Rows of the data are on the CPU, whatever the run's device; a list may have grown."""
+    run = torch.device("meta")
+    rows, chains = torch.empty(0, dtype=torch.long), torch.zeros(2, device=run)
+    memory = {"rows": rows, "chains": chains, "drawn": []}
+    saved = {"rows": torch.tensor([2, 1]), "chains": torch.ones(2), "drawn": [torch.ones(1)]}
+    back = restored(memory, saved, run)
+    assert back["rows"].tolist() == [2, 1]
+    assert back["chains"].device == run
+    assert back["drawn"][0].device == run
+
+
+def test_numbers_of_numpy_are_stored_as_plain_ones(tmp_path):
+    """Safe loading refuses numpy's types, so such a checkpoint could never be read."""
+    for _ in begin(tmp_path).resumable(One({np.str_("a"): [np.float64(0.1)]}), "work", total=2):
+        pass
+    document = begin(tmp_path)._saved["work"]
+    assert document["memory"] == {"value": {"a": [0.1]}}
+    with pytest.raises(TypeError, match="got int64"):
+        captured(np.int64(1))
+
+
 def test_a_memory_is_restored_in_place_and_deep():
     rng = torch.Generator().manual_seed(0)
     memory = Everything(None, None, None, Inner(rng, (torch.zeros(2),)), [], None, None)

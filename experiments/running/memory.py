@@ -30,7 +30,7 @@ class Memory:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def load_state_dict(self, saved: Mapping[str, Any], device: torch.device = CPU) -> None:
-        """Set every field to what `captured` stored of it, with tensors on `device`."""
+        """Set every field to what `captured` stored of it (`restored`)."""
         for name, value in self.state_dict().items():
             setattr(self, name, restored(value, saved[name], device))
 
@@ -47,12 +47,15 @@ def captured(value: Any) -> Any:
     if hasattr(value, "load_state_dict"):
         return captured(value.state_dict())
     if isinstance(value, dict):
-        return {key: captured(item) for key, item in value.items()}
+        return {captured(key): captured(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         items = [captured(item) for item in value]
         return items if isinstance(value, list) else tuple(items)
-    if value is None or isinstance(value, bool | int | float | str):
+    if value is None or isinstance(value, bool):
         return value
+    for plain in (int, float, str):
+        if isinstance(value, plain):
+            return plain(value)  # a subclass, such as numpy.float64, could not be read again
     raise TypeError(
         f"a checkpoint holds tensors, numbers, text, containers of them, generators and objects "
         f"with a state_dict, got {type(value).__name__}"
@@ -60,7 +63,11 @@ def captured(value: Any) -> Any:
 
 
 def restored(value: Any, saved: Any, device: torch.device) -> Any:
-    """What `captured` stored of `value`; generators and objects are restored in place."""
+    """What `captured` stored of `value`; generators and objects are restored in place.
+
+    A tensor goes to the device of the tensor that it replaces: some, such as rows of a data set on
+    the CPU, are not on the run's. If it replaces none, it goes to `device`, the run's.
+    """
     if isinstance(value, Generator):
         value.set_state(saved)
         return value
@@ -78,7 +85,9 @@ def restored(value: Any, saved: Any, device: torch.device) -> Any:
         olds = value if same else [None] * len(saved)
         items = [restored(old, new, device) for old, new in zip(olds, saved, strict=True)]
         return type(value)(*items) if hasattr(value, "_fields") else type(saved)(items)
-    return saved.to(device) if isinstance(saved, Tensor) else saved
+    if isinstance(saved, Tensor):
+        return saved.to(value.device if isinstance(value, Tensor) else device)
+    return saved
 
 
 def described(value: Any) -> str:
