@@ -16,6 +16,7 @@ import torch
 from command import command_line
 from kills import accesses, ended, killed, start
 
+from latticework.experiments.config.errors import ConfigurationError
 from latticework.experiments.results.record import load_all
 from latticework.experiments.running import progress
 from latticework.experiments.running.checkpoint import Checkpoints, Stopped
@@ -33,10 +34,10 @@ class CrashError(Exception):
     """Simulates the death of a process."""
 
 
-def begin(path, config=CONFIG, checkpoint=0.0):
+def begin(path, config=CONFIG, checkpoint=0.0, device="cpu", force=False):
     path.mkdir(exist_ok=True)
-    run = Run(path, config=config, checkpoint=checkpoint)
-    run.take_up(config)
+    run = Run(path, config=config, checkpoint=checkpoint, device=device)
+    run.take_up(config, force=force)
     return run
 
 
@@ -299,6 +300,40 @@ def test_another_configuration_starts_afresh(tmp_path, expected, caplog):
     assert run._saved == {}
     assert not (tmp_path / "metrics.csv").exists()
     assert content(run, work(run))[1] == expected[1]  # Run itself was given the same seed
+
+
+def everything(folder):
+    """The bytes of every file below `folder`, by name."""
+    return {f.name: f.read_bytes() for f in folder.rglob("*") if f.is_file()}
+
+
+def test_what_does_not_fit_is_kept(tmp_path):
+    """Hours of work may be in the checkpoints: nothing of them is deleted."""
+    crashed(tmp_path / "run", 9)
+    before = everything(tmp_path / "run")
+    assert {"metrics.csv", "work-0000000008.pt"} <= set(before)
+    begin(tmp_path / "run", {**CONFIG, "seed": 1})
+    assert everything(tmp_path / "run") == {}
+    assert everything(tmp_path / "superseded") == before
+
+
+def test_another_device_is_refused_and_nothing_is_touched(tmp_path, expected):
+    crashed(tmp_path / "run", 9)
+    before = everything(tmp_path / "run")
+    told = "made on cpu, and this run is on meta: give device=cpu to continue, or force=true"
+    with pytest.raises(ConfigurationError, match=told):
+        begin(tmp_path / "run", device="meta")
+    assert everything(tmp_path / "run") == before
+    begin(tmp_path / "run", device="meta", force=True)
+    assert everything(tmp_path / "superseded") == before
+    run = begin(tmp_path / "run")
+    assert content(run, work(run)) == expected
+
+
+def test_force_goes_on_with_a_forced_run(tmp_path):
+    """A scheduler that starts a job again gives the same words, force=true among them."""
+    crashed(tmp_path, 9)
+    assert begin(tmp_path, force=True)._saved["work"]["iteration"] == 8
 
 
 def test_where_it_runs_is_not_part_of_the_configuration(tmp_path):

@@ -153,6 +153,15 @@ def test_force_works_through_a_link(outputs, tmp_path):
     assert len(superseded(outputs)) == 1
 
 
+def test_force_works_where_an_experiment_is_a_link_to_a_scratch_disk(outputs, tmp_path):
+    shutil.move(outputs / "sampling", tmp_path / "scratch")
+    (outputs / "sampling").symlink_to(tmp_path / "scratch")
+    assert command_line(*SMALL, "force=true", outputs=outputs) == 0
+    (aside,) = superseded(outputs)
+    assert aside.is_relative_to(outputs / "superseded" / "sampling" / "smoke")
+    assert len(load_all(tmp_path / "scratch")) == 1
+
+
 def test_one_chain_is_shown_without_r_hat(tmp_path, capsys):
     assert command_line(*SMALL, "budget.chains=1", outputs=tmp_path) == 0
     text = "".join(capsys.readouterr())

@@ -12,7 +12,6 @@ import logging
 import os
 import shutil
 import socket
-import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -34,7 +33,7 @@ from latticework.experiments.config.resolvers import resolved
 from latticework.experiments.results.headline import headline
 from latticework.experiments.results.record import checksums, damage, load
 from latticework.experiments.running import writing
-from latticework.experiments.running.checkpoint import Checkpoints, made_for
+from latticework.experiments.running.checkpoint import made_for
 from latticework.experiments.running.loggers import About, forgiven
 from latticework.experiments.running.machine import (
     commit,
@@ -44,6 +43,7 @@ from latticework.experiments.running.machine import (
     versions,
 )
 from latticework.experiments.running.run import Run
+from latticework.experiments.running.superseded import set_aside
 from latticework.experiments.running.watch import HOLDER, cause, crash_noted
 
 log = logging.getLogger(__name__)
@@ -67,6 +67,8 @@ def record(cfg: DictConfig, perform: Callable[[DictConfig, Run], None]) -> Outco
     - Damaged, or of another configuration under the same name: it is moved to `outputs/superseded`,
       and the run starts from the beginning.
     - Unfinished: it resumes from its checkpoint, or starts from the beginning without one.
+      Checkpoints that do not fit are moved to `outputs/superseded` too; only those of another kind
+      of device are refused, unless `force=true` is given.
     - In use by another process: this process waits; in a sweep, it skips the run.
 
     If a run fails, `error.txt` holds its traceback and the sweep continues. The callback at the end
@@ -105,8 +107,13 @@ def _claimed(asked: Path, config: dict[str, Any]) -> Path:
             _remove_if_unused(asked)
         if not (path / CLAIM).exists() or identity_in(path) != mine:
             (path / CLAIM).write_text(mine)
-        _retire(parent / _own_name(), path, Path(config["outputs"]).resolve())
+        _retire(parent / _own_name(), path, _outputs(config))
     return path
+
+
+def _outputs(config: dict[str, Any]) -> Path:
+    """The outputs folder, spelled as in the folder that Hydra made: links are not resolved."""
+    return Path(os.path.abspath(config["outputs"]))  # noqa: PTH100 - Path.resolve follows links
 
 
 def _own_name() -> str:
@@ -125,7 +132,7 @@ def _retire(named: Path, path: Path, outputs: Path) -> None:
     log.info("%s has the same configuration as %s", named.name, path)
     if (named / "run.json").exists():
         with FileLock(named / LOCK):
-            _set_aside(named, outputs)
+            set_aside(named, outputs)
 
 
 def _begun(parent: Path, config: dict[str, Any]) -> Path | None:
@@ -153,7 +160,7 @@ def _record(
 ) -> Outcome:
     try:
         (path / "error.txt").unlink(missing_ok=True)
-        outputs = Path(config["outputs"]).resolve()
+        outputs = _outputs(config)
         if (path / "run.json").exists():
             fault = damage(path)
             if not fault:
@@ -163,7 +170,7 @@ def _record(
                     return Outcome(path, "finished before")
             else:
                 log.warning("the record %s is damaged: %s; running it again", path, fault)
-            _set_aside(path, outputs)
+            set_aside(path, outputs)
         _execute(cfg, config, path, outputs, perform)
         return Outcome(path, "finished")
     except Exception as error:  # noqa: BLE001 - whatever a run raises belongs in its record
@@ -254,7 +261,7 @@ def _execute(
         checkpoint=cfg.checkpoint,
         engine=cfg.engine,
     )
-    run.take_up(config)
+    run.take_up(config, force=cfg.force)
     hydra = HydraConfig.get()
     choices = {k: v for k, v in hydra.runtime.choices.items() if not k.startswith("hydra")}
     step = run.latest().get("step")
@@ -291,16 +298,3 @@ def _finish(
     writing.write(path / "run.json", json.dumps(document, indent=2))
     run.checkpoints.remove()
     log.info("finished: %s", path)
-
-
-def _set_aside(path: Path, outputs: Path) -> None:
-    """Move the record to `superseded`; run.json last, so that an interrupted move is detected."""
-    moment = time.time_ns() % 10**9  # two within one second keep apart
-    stamp = f"{time.strftime('%Y%m%d-%H%M%S')}-{moment:09}"
-    target = outputs / "superseded" / f"{path.resolve().relative_to(outputs)}-{stamp}"
-    target.mkdir(parents=True)
-    Checkpoints(path / "checkpoints").remove()
-    for file in sorted(path.iterdir(), key=lambda file: file.name == "run.json"):
-        if file.is_file() and not file.name.startswith(".") and file.suffix != ".log":
-            file.rename(target / file.name)
-    log.info("an earlier record was moved to %s", target)

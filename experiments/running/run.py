@@ -18,12 +18,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from latticework.experiments.config.errors import ConfigurationError
 from latticework.experiments.config.identity import same
 from latticework.experiments.running import writing
 from latticework.experiments.running.checkpoint import Checkpoints, Document, noticed
 from latticework.experiments.running.loggers import Logger
 from latticework.experiments.running.memory import Memory, captured, described
 from latticework.experiments.running.progress import progress
+from latticework.experiments.running.superseded import set_aside
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -151,26 +153,36 @@ class Run:
         log.info("%s resumes from iteration %d", loop, document["iteration"])
         return document["iteration"]
 
-    def take_up(self, config: dict[str, Any]) -> None:
-        """Load checkpoints of an earlier process; without any, start a new record.
+    def take_up(self, config: dict[str, Any], *, force: bool = False) -> None:
+        """Load checkpoints of an earlier process; without any that fits, start a new record.
 
-        metrics.csv is truncated to the rows that it had at the last checkpoint.
+        metrics.csv is truncated to the rows that it had at the last checkpoint. Checkpoints that do
+        not fit are moved to `superseded`, with the rest of their record. Raises ConfigurationError
+        for checkpoints of another kind of device, such as a GPU's on a machine that has none; with
+        `force`, they are moved too.
         """
-        file = self.path / "metrics.csv"
-        present = _complete_lines(file) - 1
+        present = _complete_lines(self.path / "metrics.csv") - 1
 
         def fits(document: Document) -> str:
             notes = json.loads(document["notes"])
             if not same({**notes, "config": json.loads(document["config"])}, config):
                 return "it has another configuration"
             if document["device"] != self.device.type:
-                return f"it was made on {document['device']}, this is {self.device.type}"
+                made = f"made on {document['device']}, and this run is on {self.device.type}"
+                if force:
+                    return f"it was {made}"
+                raise ConfigurationError(
+                    f"the checkpoints in {self.checkpoints.folder} were {made}: give "
+                    f"device={document['device']} to continue, or force=true to start again"
+                )
             if document["rows"] > max(present, 0):
                 return f"metrics.csv has {max(present, 0)} rows, it needs {document['rows']}"
             return ""
 
         self._saved = self.checkpoints.load(fits)
         if not self._saved:
+            if any(self.checkpoints.folder.glob("*.pt")):
+                set_aside(self.path, self.outputs)
             self.checkpoints.remove()
             for stale in (*self.path.glob("*.npz"), *self.path.glob("*.safetensors")):
                 stale.unlink()
