@@ -20,6 +20,7 @@ from latticework.experiments.config.errors import ConfigurationError
 from latticework.experiments.results.record import load_all
 from latticework.experiments.running import progress
 from latticework.experiments.running.checkpoint import Checkpoints, Stopped
+from latticework.experiments.running.inputs import inputs
 from latticework.experiments.running.memory import Memory, captured, restored
 from latticework.experiments.running.run import Run
 from latticework.experiments.sampling.clock import Clock
@@ -315,6 +316,19 @@ def test_what_does_not_fit_is_kept(tmp_path):
     begin(tmp_path / "run", {**CONFIG, "seed": 1})
     assert everything(tmp_path / "run") == {}
     assert everything(tmp_path / "superseded") == before
+
+
+def test_a_file_that_was_replaced_takes_the_checkpoint_with_it(tmp_path, caplog):
+    file = tmp_path / "model.npz"
+    file.write_text("one")
+    config = {**CONFIG, "pretrain": {"file": str(file)}}
+    run = begin(tmp_path / "run", config)
+    run.note(inputs=inputs(config))
+    list(run.resumable(One(), "work", total=2))
+    assert begin(tmp_path / "run", config)._saved
+    file.write_text("two")
+    assert begin(tmp_path / "run", config)._saved == {}
+    assert f"{file} has changed since" in caplog.text
 
 
 def test_another_device_is_refused_and_nothing_is_touched(tmp_path, expected):

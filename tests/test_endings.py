@@ -196,6 +196,20 @@ def test_the_seeds_of_one_setting_have_a_row_each_and_one_for_all(capsys):
     assert not any("*" in line for line in lines)
 
 
+def test_exact_values_that_differ_have_none_for_all(capsys, monkeypatch):
+    """Another model seed makes another target; the mean of the runs is the mean of none."""
+
+    def heads(record):
+        n = record.config["seed"]
+        beside = {"exact": Estimate(float(n)), "paper": Estimate(7.5)}
+        return [KeyNumber("log_z", n + 0.1, beside=beside)]
+
+    monkeypatch.setattr(latticework.experiments.report.endings, "headline", heads)
+    lines = shown(capsys, show_sweep, [fake(seed=seed) for seed in (3, 5)])
+    assert row(lines, "3")[2:5] == ["3.1", "3", "7.5"]
+    assert row(lines, "all")[1:3] == ["4.1 ± 1.4", "7.5"]
+
+
 def test_settings_that_differ_are_columns_and_a_missing_one_is_blank():
     small, large = ({"step_size": size} for size in (0.1, 0.5))
     records = [

@@ -75,6 +75,33 @@ def test_a_target_that_differs_is_named_even_where_the_samplers_do():
     assert labels(groups(records)) == ["GWG-1", "DULA"]
 
 
+def test_runs_before_and_after_a_file_was_replaced_are_not_averaged():
+    """The configuration holds the path of a stored model; a run notes what it found there."""
+
+    def runs(*found):
+        return [
+            fake(sampler="gwg", seed=seed, loaded=each, config={"model_seed": 0})
+            for seed, each in found
+        ]
+
+    same = runs((0, "a"), (1, "a"), (2, None))  # older records do not say
+    assert labels(groups(same)) == ["GWG-1"]
+    mixed = runs((0, "a"), (0, "b"), (1, "b"))
+    assert labels(groups(mixed)) == ["GWG-1, model.loaded a", "GWG-1, model.loaded b"]
+    with pytest.raises(UnlikeRecordsError, match=r"model\.loaded \(a, b\)"):
+        alone(mixed)
+    # another model seed makes another model, and another setting may
+    seeds = [fake(seed=n, loaded=str(n), config={"model_seed": n}) for n in (0, 1)]
+    assert len(groups(seeds)) == 1
+    points = [fake(loaded=str(coupling), config=ising(coupling)) for coupling in (0.1, 0.3)]
+    assert len(groups(points, axes=["model.coupling"])) == 1
+    data = [
+        fake(seed=n, data={"variant": "v", "fingerprint": f"{n}"}, config={"model_seed": 0})
+        for n in (0, 1)
+    ]
+    assert labels(groups(data)) == ["DMALA, data.fingerprint 0", "DMALA, data.fingerprint 1"]
+
+
 def test_axes_do_not_split_and_everything_else_does():
     records = [
         fake(settings={"step_size": size}, config=ising(coupling))

@@ -1,6 +1,7 @@
 """What a run leaves behind: records that are skipped, superseded, redrawn, or say what failed."""
 
 import csv
+import hashlib
 import json
 import os
 import shutil
@@ -23,6 +24,7 @@ from latticework.experiments.results.record import load, load_all
 from latticework.experiments.results.style import mark_substitute, new_figure
 from latticework.experiments.running.recording import _replaceable
 from latticework.experiments.running.run import Run
+from latticework.models.rbm import RBM
 
 ROOT = Path(__file__).resolve().parent.parent
 SMALL = ("model.shape=[3,3]", "scale=smoke", "sampler=gwg")
@@ -160,6 +162,31 @@ def test_force_works_where_an_experiment_is_a_link_to_a_scratch_disk(outputs, tm
     (aside,) = superseded(outputs)
     assert aside.is_relative_to(outputs / "superseded" / "sampling" / "smoke")
     assert len(load_all(tmp_path / "scratch")) == 1
+
+
+def test_a_model_whose_file_was_replaced_is_sampled_again(tmp_path):
+    """The configuration holds the file's name, the record its checksum."""
+    file, outputs = tmp_path / "model.npz", tmp_path / "outputs"
+    words = ("scale=smoke", "model=rbm", "model.visible=6", "model.hidden=3", "sampler=gwg")
+    load = (*words, "pretrain=stored", f"task.pretrain.file='{file}'")
+
+    def store(value):
+        np.savez(file, **{k: np.full(v.shape, value) for k, v in RBM(6, 3).state_dict().items()})
+
+    store(np.float32(0.1))
+    assert command_line(*load, outputs=outputs) == 0
+    before = only(outputs).document
+    assert before["inputs"] == {str(file): hashlib.sha256(file.read_bytes()).hexdigest()}
+    store(np.float32(0.2))
+    assert command_line(*load, outputs=outputs) == 0
+    assert only(outputs).document["loaded"] != before["loaded"]
+    assert len(superseded(outputs)) == 1
+    for gone in (False, True):  # as it is, and without the file
+        if gone:
+            file.unlink()
+        stays = content(only(outputs).path)
+        assert command_line(*load, outputs=outputs) == 0
+        assert content(only(outputs).path) == stays
 
 
 def test_one_chain_is_shown_without_r_hat(tmp_path, capsys):

@@ -133,8 +133,10 @@ def _columns(
         for key in SHOWN:
             beside = [[n.beside[key] for n in numbers if key in n.beside] for numbers in found]
             if any(beside):
-                texts = [number(values[0]) if values else "" for values in beside]
-                columns[_broken(f"{one.label}, {key}")] = texts
+                # Runs of several model seeds may have several: then none is that of the mean.
+                texts = [{number(value) for value in values} for values in beside]
+                shown = ["".join(some) if len(some) == 1 else "" for some in texts]
+                columns[_broken(f"{one.label}, {key}")] = shown
     return columns
 
 

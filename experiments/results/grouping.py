@@ -8,7 +8,7 @@ group. Where only one setting can be shown, `alone` raises an error for several.
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,7 @@ CHOICES = ("data", "model", "negatives")  # groups whose option's name may tell 
 TARGET = ("data", "model")  # parts that say what is sampled: a label names them where they differ
 LONGEST = 40  # characters of a value in a label
 ENOUGH = 3  # common seeds with which a value of a setting is compared
+CONTENTS = ("data.fingerprint", "model.loaded")  # hashes of what a run read (`_contents`)
 LENGTH = "task.iterations"  # how long a model learns: a longer run contains the shorter one
 
 
@@ -58,9 +59,10 @@ def groups(records: Iterable[Record], axes: Sequence[str] = ()) -> list[Group]:
     """Group records that differ only in seed and `axes`. Samplers are in their usual order.
 
     `axes` are dotted keys of the configuration, such as `model.coupling`; `task` includes every key
-    below it. Of several records with the same identity and data, only the first is used.
+    below it. Of several records with the same identity and data, only the first is used. If data or
+    a stored model were replaced between runs, the runs before and after are separate groups.
     """
-    found = [_Part(some, settings(some[0], axes)) for some in by_setting(once(records), axes)]
+    found = _parts(once(records), axes)
     targets = _telling(found, [k for k in _keys(found) if k.split(".")[0] in TARGET])
     siblings: dict[tuple[str, int], list[_Part]] = {}
     for part in found:
@@ -84,7 +86,7 @@ def differing(records: Iterable[Record]) -> tuple[list[str], list[tuple[list[str
     The headings are the sampler, if there are several, and the keys of further settings that tell
     the rows apart. A row has a text for each heading, and its records, which differ in their seed.
     """
-    parts = [_Part(some, settings(some[0])) for some in by_setting(once(records))]
+    parts = _parts(once(records))
     parts.sort(key=lambda part: in_order(sampler_key(part.records[0])))
     names = [label(sampler_key(part.records[0])) for part in parts]
     keys = _telling(parts, _keys(parts), names)
@@ -100,10 +102,7 @@ def differing(records: Iterable[Record]) -> tuple[list[str], list[tuple[list[str
 
 def by_setting(records: Iterable[Record], axes: Sequence[str] = ()) -> list[list[Record]]:
     """Lists of records that agree in all `settings`, in the order of their first records."""
-    parts: dict[str, list[Record]] = {}
-    for record in records:
-        parts.setdefault(json.dumps(settings(record, axes), sort_keys=True), []).append(record)
-    return list(parts.values())
+    return [part.records for part in _parts(list(records), axes)]
 
 
 def by_sampler(
@@ -126,9 +125,8 @@ def alone(records: Iterable[Record], axes: Sequence[str] = ()) -> list[Record]:
     Otherwise raises UnlikeRecordsError, which names the keys in which they differ.
     """
     kept = once(records)
-    found = groups(kept, axes)
-    if len(found) > 1:
-        parts = [_Part(group.records, settings(group.records[0], axes)) for group in found]
+    parts = _parts(kept, axes)
+    if len(parts) > 1:
         keys = _telling(parts, _keys(parts))
         values = (
             f"{key} ({', '.join(sorted({_text(p.value(key)) for p in parts}))})" for key in keys
@@ -157,9 +155,12 @@ def shared(parts: Iterable[Iterable[Record]], value: Callable[[Record], float]) 
 def once(records: Iterable[Record]) -> list[Record]:
     """The first record of each identity and data, so that a repeated run counts once."""
     first: dict[str, Record] = {}
-    for record in records:
+    given = list(records)
+    replaced = _replaced(given)
+    for record in given:
         seeds = {key: record.config.get(key) for key in SEEDS}
-        first.setdefault(json.dumps([settings(record), seeds], sort_keys=True), record)
+        own = [settings(record), _contents(record, replaced), seeds]
+        first.setdefault(json.dumps(own, sort_keys=True), record)
     return list(first.values())
 
 
@@ -206,6 +207,34 @@ def settings(record: Record, axes: Sequence[str] = ()) -> Settings:
     }
 
 
+def _contents(record: Record, names: Collection[str] = CONTENTS) -> Settings:
+    """What the run found under the names in its configuration: hashes of its data and its model.
+
+    Only those in `names`. Older records lack some.
+    """
+    data = (record.document.get("data") or {}).get("fingerprint")
+    found = dict(zip(CONTENTS, (data, record.document.get("loaded")), strict=True))
+    return {key: json.dumps(found[key]) for key in CONTENTS if key in names and found[key]}
+
+
+def _replaced(records: Sequence[Record]) -> set[str]:
+    """Those of CONTENTS in which some records differ that agree in their settings and model seed.
+
+    Somebody has replaced a file between their runs.
+    """
+    known: dict[str, str] = {}
+    return {
+        name
+        for record in records
+        for name, content in _contents(record).items()
+        if known.setdefault(
+            json.dumps([name, record.config.get("model_seed"), settings(record)], sort_keys=True),
+            content,
+        )
+        != content
+    }
+
+
 def _dotted(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
     if isinstance(value, list) and any(isinstance(item, dict) for item in value):
         value = dict(enumerate(value))
@@ -231,6 +260,19 @@ class _Part:
         if key == "engine":
             return self.settings.get(key, '"eager"')
         return self.settings.get(key)
+
+
+def _parts(records: Sequence[Record], axes: Sequence[str] = ()) -> list[_Part]:
+    """The records by their settings without `axes`, in the order of their first records.
+
+    The settings include the contents of files that were replaced between runs.
+    """
+    replaced = _replaced(records)
+    parts: dict[str, _Part] = {}
+    for record in records:
+        own = settings(record, axes) | _contents(record, replaced)
+        parts.setdefault(json.dumps(own, sort_keys=True), _Part([], own)).records.append(record)
+    return list(parts.values())
 
 
 def _keys(parts: Sequence[_Part]) -> list[str]:

@@ -34,6 +34,7 @@ from latticework.experiments.results.headline import headline
 from latticework.experiments.results.record import checksums, damage, load
 from latticework.experiments.running import writing
 from latticework.experiments.running.checkpoint import made_for
+from latticework.experiments.running.inputs import inputs, replaced
 from latticework.experiments.running.loggers import About, forgiven
 from latticework.experiments.running.machine import (
     commit,
@@ -64,8 +65,9 @@ def record(cfg: DictConfig, perform: Callable[[DictConfig, Run], None]) -> Outco
     (`experiments.config.folders`). What happens depends on that record:
 
     - Finished: it is kept. `force=true` runs it again.
-    - Damaged, or of another configuration under the same name: it is moved to `outputs/superseded`,
-      and the run starts from the beginning.
+    - Damaged, of another configuration under the same name, or with a file that was replaced since
+      (`experiments.running.inputs`): it is moved to `outputs/superseded`, and the run starts from
+      the beginning.
     - Unfinished: it resumes from its checkpoint, or starts from the beginning without one.
       Checkpoints that do not fit are moved to `outputs/superseded` too; only those of another kind
       of device are refused, unless `force=true` is given.
@@ -165,7 +167,7 @@ def _record(
             fault = damage(path)
             if not fault:
                 earlier = json.loads((path / "run.json").read_text())
-                if same(earlier, config) and not cfg.force and not _replaceable(earlier, cfg):
+                if same(earlier, config) and not cfg.force and not _outdated(earlier, config, cfg):
                     log.info("already finished: %s (force=true runs it again)", path)
                     return Outcome(path, "finished before")
             else:
@@ -175,6 +177,14 @@ def _record(
         return Outcome(path, "finished")
     except Exception as error:  # noqa: BLE001 - whatever a run raises belongs in its record
         return _fail(path, error)
+
+
+def _outdated(earlier: dict[str, Any], config: dict[str, Any], cfg: DictConfig) -> bool:
+    """Whether the run would read something else today than it did for its record, `earlier`."""
+    if names := replaced(earlier, config):
+        log.info("%s has changed since this run; running it again", names)
+        return True
+    return _replaceable(earlier, cfg)
 
 
 def _replaceable(earlier: dict[str, Any], cfg: DictConfig) -> bool:
@@ -262,6 +272,8 @@ def _execute(
         engine=cfg.engine,
     )
     run.take_up(config, force=cfg.force)
+    if read := inputs(config):
+        run.note(inputs=read)
     hydra = HydraConfig.get()
     choices = {k: v for k, v in hydra.runtime.choices.items() if not k.startswith("hydra")}
     step = run.latest().get("step")

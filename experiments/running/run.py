@@ -22,6 +22,7 @@ from latticework.experiments.config.errors import ConfigurationError
 from latticework.experiments.config.identity import same
 from latticework.experiments.running import writing
 from latticework.experiments.running.checkpoint import Checkpoints, Document, noticed
+from latticework.experiments.running.inputs import replaced
 from latticework.experiments.running.loggers import Logger
 from latticework.experiments.running.memory import Memory, captured, described
 from latticework.experiments.running.progress import progress
@@ -167,6 +168,8 @@ class Run:
             notes = json.loads(document["notes"])
             if not same({**notes, "config": json.loads(document["config"])}, config):
                 return "it has another configuration"
+            if names := replaced(notes, config):
+                return f"{names} has changed since"
             if document["device"] != self.device.type:
                 made = f"made on {document['device']}, and this run is on {self.device.type}"
                 if force:
