@@ -16,6 +16,7 @@ import torch
 from command import command_line
 from kills import accesses, ended, killed, start
 
+import latticework.experiments.running.run
 from latticework.experiments.config.errors import ConfigurationError
 from latticework.experiments.results.record import load_all
 from latticework.experiments.running import progress
@@ -244,6 +245,28 @@ def test_notes_and_seconds_go_on(tmp_path):
     assert again.seconds > 1000
 
 
+def test_parts_that_were_made_elsewhere_are_noted(tmp_path, monkeypatch):
+    """The record has the facts of its last process; others, of earlier ones, are notes."""
+
+    def part(commit, crash_at):
+        facts = {"commit": commit, "threads": 1}
+        monkeypatch.setattr(latticework.experiments.running.run, "facts", lambda _: facts)
+        run = begin(tmp_path)
+        for loop in ("first", "second"):
+            for i in run.resumable(One(), loop, total=4):
+                if (loop, i) == crash_at:
+                    return run.notes
+        return run.notes
+
+    assert part("a", ("first", 2)) == {}
+    assert part("a", ("first", 3)) == {}
+    a, b = ({"commit": commit, "threads": 1} for commit in "ab")
+    assert part("b", ("second", 2)) == {"resumed_from": [a]}
+    assert part("c", ("second", 3)) == {"resumed_from": [a, b]}
+    assert part("b", ("second", 4))["resumed_from"][0] == a
+    assert b not in part("b", None)["resumed_from"]
+
+
 # What cannot be used.
 
 
@@ -328,7 +351,7 @@ def test_a_file_that_was_replaced_takes_the_checkpoint_with_it(tmp_path, caplog)
     assert begin(tmp_path / "run", config)._saved
     file.write_text("two")
     assert begin(tmp_path / "run", config)._saved == {}
-    assert f"{file} has changed since" in caplog.text
+    assert "pretrain.file has changed since" in caplog.text
 
 
 def test_another_device_is_refused_and_nothing_is_touched(tmp_path, expected):

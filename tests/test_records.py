@@ -22,6 +22,8 @@ from omegaconf import OmegaConf
 from latticework.experiments.figures.curves import curve
 from latticework.experiments.results.record import load, load_all
 from latticework.experiments.results.style import mark_substitute, new_figure
+from latticework.experiments.running import machine
+from latticework.experiments.running.machine import processor
 from latticework.experiments.running.recording import _replaceable
 from latticework.experiments.running.run import Run
 from latticework.models.rbm import RBM
@@ -82,7 +84,10 @@ def test_run_json_says_what_was_run_with_what(finished):
     assert document["config"]["sampler"] == {"_target_": "latticework.samplers.gwg.GWG", "flips": 1}
     assert document["config"]["seed"] == 0
     assert document["overrides"] == ["model.shape=[3,3]", "scale=smoke", "sampler=gwg"]
-    assert {"python", "torch", "numpy", "hydra-core"} <= set(document["versions"])
+    packages = {"python", "torch", "numpy", "numba", "llvmlite", "hydra-core"}
+    assert packages <= set(document["versions"])
+    assert document["processor"] == processor()
+    assert processor().endswith(torch.backends.cpu.get_cpu_capability())
     assert document["versions"]["torch"] == torch.__version__
     assert document["device"].startswith("cpu")
     assert document["threads"] == 1
@@ -98,6 +103,20 @@ def test_the_commit_is_the_checkouts(finished):
     if done.returncode:
         pytest.skip("not a git checkout")
     assert only(finished).document["commit"] == done.stdout.strip()
+
+
+def test_the_commit_of_another_project_is_not_taken(tmp_path, monkeypatch):
+    """A wheel in .venv of a user's own repository lies inside a work tree too."""
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b"]
+    for words in (["init"], ["commit", "--allow-empty", "-m", "theirs"]):
+        if subprocess.run([*git, *words], cwd=tmp_path, capture_output=True).returncode:
+            pytest.skip("no git")
+    package = tmp_path / ".venv" / "latticework"
+    package.mkdir(parents=True)
+    monkeypatch.setattr(machine, "ROOT", package.resolve())
+    assert machine.commit.__wrapped__() == {"commit": None, "dirty": None}
+    monkeypatch.setattr(machine, "ROOT", tmp_path.resolve())
+    assert machine.commit.__wrapped__()["commit"]
 
 
 def test_metrics_and_arrays_are_read_back(finished):
@@ -176,7 +195,8 @@ def test_a_model_whose_file_was_replaced_is_sampled_again(tmp_path):
     store(np.float32(0.1))
     assert command_line(*load, outputs=outputs) == 0
     before = only(outputs).document
-    assert before["inputs"] == {str(file): hashlib.sha256(file.read_bytes()).hexdigest()}
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    assert before["inputs"] == {"task.pretrain.file": digest}
     store(np.float32(0.2))
     assert command_line(*load, outputs=outputs) == 0
     assert only(outputs).document["loaded"] != before["loaded"]

@@ -112,6 +112,9 @@ def test_arrays_that_differ_are_named(copies, capsys):
         ({"versions": {"torch": "1.0"}}, "because these differ: version of"),
         ({"device": "NVIDIA H100"}, "because these differ: device"),
         ({"threads": 7}, "because these differ: threads"),
+        ({"processor": "i486"}, "because these differ: processor"),
+        ({"inputs": {"task.pretrain.file": "x"}}, "same code; these differ: content of task"),
+        ({"resumed_from": [{"threads": 7}]}, "same code; these differ: parts made elsewhere"),
         ({"data": {"fingerprint": "x"}}, "because these differ: data.fingerprint"),
         ({"commit": "0" * 40}, "certain only with the same code; these differ: commit"),
         ({"dirty": True}, "same code; these differ: uncommitted changes"),
@@ -123,6 +126,19 @@ def test_reasons_for_a_difference(copies, capsys, facts, told):
     status, page = asked(capsys, copies["zero"], copies["again"])
     assert status == 0
     assert told in page
+
+
+def test_what_an_older_record_does_not_say_is_no_error(copies):
+    document = json.loads((copies["again"] / "run.json").read_text())
+    versions = {k: v for k, v in document["versions"].items() if k not in ("numba", "llvmlite")}
+    del document["processor"]
+    rewritten(copies["again"])
+    document["files"] = checksums(copies["again"])
+    (copies["again"] / "run.json").write_text(json.dumps({**document, "versions": versions}))
+    found = compare(opened(copies["zero"]), opened(copies["again"]))
+    assert found.doubts == ["version of llvmlite", "version of numba", "processor"]
+    assert found.numbers
+    assert not found.is_fault
 
 
 def test_keys_of_the_machine_do_not_decide(copies):

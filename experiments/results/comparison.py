@@ -90,25 +90,47 @@ def _flat(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def _facts(one: Record, other: Record) -> Iterator[Difference]:
-    """Seeds are in the configuration; here are data, versions, code and machine."""
+    """Seeds are in the configuration; here are data, versions, code and machine.
+
+    What one of the two does not say, as older records do not name the processor, is unknown.
+    """
     documents = one.document, other.document
     for key in ("data", "language"):
         mine, its = (leaves(document.get(key) or {}) for document in documents)
         for name in sorted({*mine, *its}):
             if mine.get(name) != its.get(name):
                 yield Difference(f"{key}.{name}", mine.get(name), its.get(name), "yes")
-    mine, its = (document.get("versions", {}) for document in documents)
-    for name in sorted({*mine, *its}):
-        if mine.get(name, MISSING) != its.get(name, MISSING):
-            values = mine.get(name, MISSING), its.get(name, MISSING)
-            yield Difference(f"version of {name}", *values, "yes")
-    for key in ("device", "threads", "commit"):
-        first, second = (document.get(key) for document in documents)
-        if first != second:
-            yield Difference(key, first, second, "perhaps" if key == "commit" else "yes")
-    first, second = (document.get("dirty") for document in documents)
-    if first or second:
-        yield Difference("uncommitted changes", first, second, "perhaps")
+    for key, what in (("versions", "version of "), ("inputs", "content of ")):
+        mine, its = (document.get(key) or {} for document in documents)
+        for name in sorted({*mine, *its}):
+            yield from _fact(f"{what}{name}", mine.get(name, MISSING), its.get(name, MISSING))
+    for key in ("loaded", "device", "processor", "threads"):
+        yield from _fact(key, *(document.get(key, MISSING) for document in documents))
+    first, second = (document.get("commit") for document in documents)
+    if first != second:
+        yield Difference("commit", first, second, "perhaps")
+    for what, read in (("uncommitted changes", _dirty), ("parts made elsewhere", _elsewhere)):
+        first, second = map(read, documents)
+        if first or second:
+            yield Difference(what, first, second, "perhaps")
+
+
+def _fact(what: str, one: Any, other: Any) -> Iterator[Difference]:
+    """A fact that decides, unless it is unknown of one record."""
+    if one != other:
+        yield Difference(what, one, other, "perhaps" if MISSING in (one, other) else "yes")
+
+
+def _dirty(document: dict[str, Any]) -> bool | None:
+    return document.get("dirty")
+
+
+def _elsewhere(document: dict[str, Any]) -> str:
+    """The facts that an earlier part of a resumed run has and its last part has not: `commit`."""
+    parts = document.get("resumed_from") or ()
+    return ", ".join(
+        sorted({key for part in parts for key in part if part[key] != document.get(key)})
+    )
 
 
 def _numbers(one: Record, other: Record) -> str:

@@ -13,32 +13,33 @@ KEYS = ("file", "files")  # the keys of a configuration that name a user's files
 
 
 def inputs(config: Any) -> dict[str, str]:
-    """SHA-256 of each file that `config` names and that exists, by its name there."""
-    found = {name: Path(name).expanduser() for name in _names(config)}
+    """SHA-256 of each file that `config` names and that exists, by its dotted key."""
+    found = {key: Path(name).expanduser() for key, name in _named(config)}
     return {
-        name: hashlib.sha256(path.read_bytes()).hexdigest()
-        for name, path in found.items()
+        key: hashlib.sha256(path.read_bytes()).hexdigest()
+        for key, path in found.items()
         if path.is_file()
     }
 
 
 def replaced(earlier: dict[str, Any], config: Any) -> str:
-    """Names of files whose content is not what `earlier`, a record's facts, says; "" if none.
+    """Keys of files whose content is not what `earlier`, a record's facts, says; "" if none.
 
     Files that are gone, and those of records without checksums, do not count.
     """
     known = earlier.get("inputs") or {}
     return ", ".join(
-        name for name, digest in inputs(config).items() if known.get(name, digest) != digest
+        key for key, digest in inputs(config).items() if known.get(key, digest) != digest
     )
 
 
-def _names(value: Any, key: str = "") -> Iterator[str]:
+def _named(value: Any, path: str = "", key: str = "") -> Iterator[tuple[str, str]]:
+    """The values of KEYS in a nested configuration; `key` is the last name in the dotted `path`."""
     if isinstance(value, dict):
         for name, inner in value.items():
-            yield from _names(inner, str(name))
+            yield from _named(inner, f"{path}.{name}" if path else str(name), str(name))
     elif isinstance(value, list):
-        for inner in value:
-            yield from _names(inner, key)
+        for place, inner in enumerate(value):
+            yield from _named(inner, f"{path}.{place}", key)
     elif isinstance(value, str) and key in KEYS:
-        yield value
+        yield path, value

@@ -43,9 +43,23 @@ def device_name(device: torch.device) -> str:
     return f"{device.type} ({platform.machine()}, {os.cpu_count()} cores)"
 
 
+@cache
+def processor() -> str:
+    """The model of the CPU, and the instructions that PyTorch uses of it, such as AVX2."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:  # not Linux
+        lines = []
+    models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    name = next(models, platform.processor() or platform.machine())
+    return f"{name}, {torch.backends.cpu.get_cpu_capability()}"
+
+
+@cache
 def versions() -> dict[str, str]:
+    """The versions of Python and of the packages that compute."""
     versions = {"python": sys.version.split()[0]}
-    for package in ("latticework", "torch", "numpy", "hydra-core", "arviz"):
+    for package in ("latticework", "torch", "numpy", "numba", "llvmlite", "hydra-core", "arviz"):
         try:
             versions[package] = version(package)
         except PackageNotFoundError:  # an un-installed checkout
@@ -53,11 +67,23 @@ def versions() -> dict[str, str]:
     return versions
 
 
+def facts(device: torch.device) -> dict[str, Any]:
+    """What besides the configuration may change the numbers of a run on `device`."""
+    return {
+        "device": device_name(device),
+        "processor": processor(),
+        "threads": torch.get_num_threads(),
+        "versions": versions(),
+        **commit(),
+    }
+
+
 @cache
 def commit() -> dict[str, Any]:
-    """The git commit, and whether the checkout had changes.
+    """The git commit, and whether the checkout had changes; None each if this is no checkout.
 
-    Read once per process: all runs of a sweep execute the code that was loaded at its start.
+    The folder of an installed package may lie in the repository of another project. Read once per
+    process: all runs of a sweep execute the code that was loaded at its start.
     """
 
     def git(*words: str) -> str:
@@ -67,6 +93,8 @@ def commit() -> dict[str, Any]:
         return done.stdout.strip()
 
     try:
-        return {"commit": git("rev-parse", "HEAD"), "dirty": bool(git("status", "--porcelain"))}
-    except OSError:  # no git, or not a checkout
-        return {"commit": None, "dirty": None}
+        if Path(git("rev-parse", "--show-toplevel")).resolve() == ROOT:
+            return {"commit": git("rev-parse", "HEAD"), "dirty": bool(git("status", "--porcelain"))}
+    except OSError:  # no git, or no repository
+        pass
+    return {"commit": None, "dirty": None}

@@ -36,13 +36,7 @@ from latticework.experiments.running import writing
 from latticework.experiments.running.checkpoint import made_for
 from latticework.experiments.running.inputs import inputs, replaced
 from latticework.experiments.running.loggers import About, forgiven
-from latticework.experiments.running.machine import (
-    commit,
-    device_name,
-    find_device,
-    peak_memory,
-    versions,
-)
+from latticework.experiments.running.machine import facts, find_device, peak_memory
 from latticework.experiments.running.run import Run
 from latticework.experiments.running.superseded import set_aside
 from latticework.experiments.running.watch import HOLDER, cause, crash_noted
@@ -299,11 +293,8 @@ def _finish(
         "choices": choices,
         "overrides": list(HydraConfig.get().overrides.task),
         "seconds": run.seconds,
-        "device": device_name(run.device),
-        "threads": torch.get_num_threads(),
         "peak_memory_bytes": peak_memory(run.device),
-        "versions": versions(),
-        **commit(),
+        **facts(run.device),
         **run.notes,
         "files": checksums(path),
     }

@@ -24,6 +24,7 @@ from latticework.experiments.running import writing
 from latticework.experiments.running.checkpoint import Checkpoints, Document, noticed
 from latticework.experiments.running.inputs import replaced
 from latticework.experiments.running.loggers import Logger
+from latticework.experiments.running.machine import facts
 from latticework.experiments.running.memory import Memory, captured, described
 from latticework.experiments.running.progress import progress
 from latticework.experiments.running.superseded import set_aside
@@ -132,6 +133,7 @@ class Run:
             "rows": self._rows,
             "seconds": self.seconds,
             "notes": json.dumps(self.notes),
+            "facts": facts(self.device),
             "described": described(memory),
             "memory": captured(memory),
         }
@@ -149,10 +151,21 @@ class Run:
             self._cut(self._kept)
             return done
         memory.load_state_dict(document["memory"], self.device)
+        earlier = self._made_elsewhere(document)
         self.notes = {**json.loads(document["notes"]), **self.notes}
+        if earlier:
+            self.note(resumed_from=earlier)
         self._started = min(self._started, time.perf_counter() - document["seconds"])
         log.info("%s resumes from iteration %d", loop, document["iteration"])
         return document["iteration"]
+
+    def _made_elsewhere(self, document: Document) -> list[dict[str, Any]]:
+        """Facts of machine and code of earlier parts of this run, where this process has others."""
+        now = facts(self.device)
+        noted = (json.loads(document["notes"]), self.notes)
+        parts = [part for notes in noted for part in notes.get("resumed_from", ())]
+        parts.append(document.get("facts", now))  # older checkpoints have none
+        return [each for n, each in enumerate(parts) if each != now and each not in parts[:n]]
 
     def take_up(self, config: dict[str, Any], *, force: bool = False) -> None:
         """Load checkpoints of an earlier process; without any that fits, start a new record.
