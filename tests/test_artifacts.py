@@ -1,5 +1,6 @@
 """Shared artifacts: made once, reused, and never left half-made."""
 
+import hashlib
 import json
 import os
 import threading
@@ -48,7 +49,8 @@ def test_made_once_and_reused(run, tmp_path):
     assert torch.equal(first["x"], again["x"])
     assert run.notes["artifacts"] == other.notes["artifacts"]  # both records name it
     folder = tmp_path / "artifacts" / run.notes["artifacts"][0]
-    assert json.loads((folder / "spec.json").read_text()) == {"size": 1}
+    digest = hashlib.sha256((folder / "tensors.safetensors").read_bytes()).hexdigest()
+    assert json.loads((folder / "spec.json").read_text()) == {"size": 1, "sha256": digest}
 
 
 def test_another_specification_is_another_artifact(run):
@@ -58,6 +60,43 @@ def test_another_specification_is_another_artifact(run):
     artifact(run, "other", {"size": 1}, make)
     assert make.calls == 3
     assert len(set(run.notes["artifacts"])) == 3
+
+
+def flip_a_bit(file):
+    raw = bytearray(file.read_bytes())
+    raw[-1] ^= 1
+    file.write_bytes(raw)
+
+
+def cut_short(file):
+    file.write_bytes(file.read_bytes()[:-2])
+
+
+@pytest.mark.parametrize("harm", [flip_a_bit, cut_short])
+def test_a_damaged_artifact_is_told_moved_aside_and_made_again(run, tmp_path, harm, caplog):
+    artifact(run, "thing", {}, Maker())
+    (file,) = tmp_path.rglob("tensors.safetensors")
+    harm(file)
+    harmed = file.read_bytes()
+    make = Maker()
+    for _ in range(2):  # the second time it is read
+        assert artifact(run, "thing", {}, make)["x"].tolist() == [1.0] * 3
+    assert make.calls == 1
+    assert f"{file} is damaged" in caplog.text
+    assert file.with_name("tensors.safetensors.damaged").read_bytes() == harmed
+
+
+def test_an_older_artifact_without_a_checksum_is_used(run, tmp_path):
+    artifact(run, "thing", {"size": 1}, Maker())
+    (spec,) = tmp_path.rglob("spec.json")
+    spec.write_text('{"size": 1}')
+    make = Maker()
+    artifact(run, "thing", {"size": 1}, make)
+    assert make.calls == 0
+    (file,) = tmp_path.rglob("tensors.safetensors")
+    cut_short(file)
+    artifact(run, "thing", {"size": 1}, make)
+    assert make.calls == 1
 
 
 def files(outputs):

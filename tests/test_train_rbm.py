@@ -213,7 +213,7 @@ def test_a_sampler_alone_means_contrastive_divergence(tmp_path):
     assert torch.equal(short.weight, long.weight)
     first = json.loads((tmp_path / "artifacts" / names[0] / "spec.json").read_text())
     assert set(first) == {
-        "model", "data", "sampler", "updates", "batch", "learning_rate", "seed",
+        "model", "data", "sampler", "updates", "batch", "learning_rate", "seed", "sha256",
     }  # fmt: skip
     made(sampler=GIBBS, visible_bias="data", optimiser=SGD)
     made(sampler=GIBBS, visible_bias="data", linear_decay=True)
