@@ -149,16 +149,26 @@ def test_the_figures_of_a_command_are_media(tmp_path):
     assert events_of(folder).Tags()["images"] == ["figures/sec3"]
 
 
-def test_a_tracker_that_fails_at_the_end_leaves_the_run_finished(tmp_path, monkeypatch, capfd):
+@pytest.mark.parametrize(
+    ("method", "told"),
+    [
+        ("log", "a tracker failed and gets no more rows, which metrics.csv has"),
+        ("result", "the run is finished, but its tracker did not get the results"),
+        ("finish", "a tracker could not end"),
+    ],
+)
+def test_a_tracker_that_fails_leaves_the_run_finished(tmp_path, monkeypatch, capfd, method, told):
     def broken(*_):
         raise RuntimeError("no server")
 
-    target = "latticework.experiments.running.loggers.TensorBoard.result"
+    target = f"latticework.experiments.running.loggers.TensorBoard.{method}"
     monkeypatch.setattr(target, broken)
     words = ("model.shape=[2,2]", "scale=smoke", "logger=tensorboard")
     assert command_line(*words, outputs=tmp_path) == 0
-    assert load_all(tmp_path)
-    assert "tracker did not get the results: RuntimeError: no server" in capfd.readouterr().err
+    (record,) = load_all(tmp_path)
+    assert len(record.metrics) == 3
+    assert not list(tmp_path.rglob("error.txt"))
+    assert capfd.readouterr().err.count(f"{told}: RuntimeError: no server") == 1
 
 
 def test_trackers_go_on_after_a_kill(tmp_path):

@@ -6,8 +6,7 @@ and tables when a command ends. See docs/logging.md.
 
 import math
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -204,10 +203,14 @@ def _scalars(value: Any, path: str = "") -> Iterator[tuple[str, float | str | bo
         yield path, value
 
 
-@contextmanager
-def forgiven(what: str) -> Iterator[None]:
-    """Say that a tracker failed instead of raising: the record is complete without it."""
+def tried(what: str, call: Callable[..., None], *args: Any) -> bool:
+    """Whether `call(*args)` of a tracker returned.
+
+    If it raised, say `what` and why: the record is complete without a tracker.
+    """
     try:
-        yield
+        call(*args)
     except Exception as error:  # noqa: BLE001 - whatever a tracker's package raises
         print(f"{what}: {type(error).__name__}: {error}", file=sys.stderr)
+        return False
+    return True

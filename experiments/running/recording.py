@@ -35,7 +35,7 @@ from latticework.experiments.results.record import checksums, damage, load
 from latticework.experiments.running import writing
 from latticework.experiments.running.checkpoint import made_for
 from latticework.experiments.running.inputs import inputs, replaced
-from latticework.experiments.running.loggers import About, forgiven
+from latticework.experiments.running.loggers import About, Logger, tried
 from latticework.experiments.running.machine import facts, find_device, peak_memory
 from latticework.experiments.running.run import Run
 from latticework.experiments.running.superseded import set_aside
@@ -277,11 +277,15 @@ def _execute(
         perform(cfg, run)
         _finish(cfg, config, path, run, choices)
         for logger in run.loggers:
-            with forgiven("the run is finished, but its tracker did not get the results"):
-                logger.result(headline(load(path)))
+            missed = "the run is finished, but its tracker did not get the results"
+            tried(missed, _give_results, logger, path)
     finally:
         for logger in run.loggers:
-            logger.finish()
+            tried("a tracker could not end", logger.finish)
+
+
+def _give_results(logger: Logger, path: Path) -> None:
+    logger.result(headline(load(path)))
 
 
 def _finish(

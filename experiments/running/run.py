@@ -23,7 +23,7 @@ from latticework.experiments.config.identity import same
 from latticework.experiments.running import writing
 from latticework.experiments.running.checkpoint import Checkpoints, Document, noticed
 from latticework.experiments.running.inputs import replaced
-from latticework.experiments.running.loggers import Logger
+from latticework.experiments.running.loggers import Logger, tried
 from latticework.experiments.running.machine import facts
 from latticework.experiments.running.memory import Memory, captured, described
 from latticework.experiments.running.progress import progress
@@ -54,6 +54,7 @@ class Run:
         self.engine = engine  # experiments.sampling.engine
         self.outputs = outputs or path.parent
         self.loggers = loggers
+        self._tracked = list(loggers)  # those that have taken all rows so far
         self.notes: dict[str, Any] = {}
         self._columns: list[str] = []
         self.config, self.checkpoint = config or {}, checkpoint  # seconds between two of them
@@ -232,8 +233,9 @@ class Run:
                 writer.writeheader()
             writer.writerow(row)
         self._rows += 1
-        for logger in self.loggers:
-            logger.log(step, {name: value for name, value in row.items() if name != "step"})
+        values = {name: value for name, value in row.items() if name != "step"}
+        lost = "a tracker failed and gets no more rows, which metrics.csv has"
+        self._tracked = [each for each in self._tracked if tried(lost, each.log, step, values)]
 
     def save(self, name: str, **arrays: Tensor | np.ndarray) -> None:
         """Store arrays as `<name>.npz`, compressed; float32 zeros and ones are stored as bytes."""
