@@ -14,7 +14,7 @@ from torch.utils import _pytree as pytree
 from latticework.experiments.learning.negatives import Contrastive, FastPersistent, Persistent
 from latticework.experiments.measures.metrics import Acceptance, Changed, Metric
 from latticework.experiments.sampling.annealing import anneal, linear
-from latticework.experiments.sampling.chain import Chain, run_chain
+from latticework.experiments.sampling.chain import Chain, evaluations_per_step, run_chain
 from latticework.experiments.sampling.draws import consecutive
 from latticework.experiments.sampling.poison import Poisoned
 from latticework.models.annealed import GeometricPath, ScaledRBM
@@ -105,6 +105,31 @@ def test_a_chain_of_no_steps_a_reading_is_refused():
     model = TARGETS["lattice"].model
     with pytest.raises(ValueError, match="every must be 1 or more, got 0"):
         next(run_chain(Gibbs(), model, *start(model), steps=5, every=0))
+
+
+@pytest.mark.parametrize("every", [4, 100])
+def test_steps_that_no_reading_would_show_are_refused(every):
+    """Ten steps in blocks of four would be eight; in blocks of a hundred, none."""
+    model = TARGETS["lattice"].model
+    told = f"steps must be a multiple of every, got 10 and {every}"
+    with pytest.raises(ValueError, match=told):
+        next(run_chain(Gibbs(), model, *start(model), steps=10, every=every))
+
+
+def test_a_call_by_keyword_is_counted_like_any_other():
+    """A user's sampler may name the arguments of the model's methods."""
+
+    class ByName(DULA):
+        def step(self, state, model, rng):
+            model.log_prob_and_grad(x=state.x)
+            model.forward(x=state.x)
+            return super().step(state, model, rng)
+
+    model = TARGETS["lattice"].model
+    x, rng = start(model)
+    plain = evaluations_per_step(DULA(0.4), model, x, rng)
+    named = evaluations_per_step(ByName(0.4), model, x, rng)
+    assert named == (plain.whole + 2, plain.local)
 
 
 class Unread(Metric):
@@ -253,6 +278,12 @@ def test_annealing_keeps_to_the_contract(sampler):
         return anneal(kernel, path, path.draw(30, rng), linear(12), rng, 3).log_weight
 
     assert torch.equal(log_weights(Poisoned(sampler)), log_weights(sampler))
+
+
+def test_annealing_that_would_end_before_the_target_is_refused():
+    path, rng = GeometricPath(TARGETS["binary"].model), Generator().manual_seed(1)
+    with pytest.raises(ValueError, match="steps must be a multiple of every, got 100 and 30"):
+        anneal(GWG(), path, path.draw(5, rng), linear(100), rng, every=30)
 
 
 def test_annealing_an_rbm_keeps_to_the_contract():

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Generator, Tensor
 
-from latticework.experiments.sampling.chain import capture
+from latticework.experiments.sampling.chain import capture, require_whole_blocks
 from latticework.models.base import AnnealedModel, Cache
 from latticework.samplers.base import Sampler
 from latticework.samplers.checks import check_start
@@ -105,7 +105,12 @@ def anneal(
     rng: Generator,
     every: int = 1,
 ) -> Annealing:
-    """Run AIS from `x`, draws from the target at betas[0], in blocks of `every` betas."""
+    """Run AIS from `x`, draws from the target at betas[0], in blocks of `every` betas.
+
+    Raises ValueError as `start` does, and unless the steps between `betas` are whole blocks: the
+    weights of an unfinished path are those of another target.
+    """
+    require_whole_blocks(len(betas) - 1, every)
     with torch.no_grad():
         annealing = start(sampler, path, x, betas)
         step = stepper(annealing, sampler, path, betas, rng, every)

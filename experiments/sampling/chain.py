@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from inspect import signature
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -55,11 +56,10 @@ def run_chain(
     overwritten with NaN after each step (`experiments.sampling.poison`), which reveals samplers and
     metrics that still read it.
 
-    Raises ValueError if `x` is not a valid start (`samplers.checks`) or `every` is below 1, and
-    RuntimeError if a chain becomes NaN under `debug`.
+    Raises ValueError if `x` is not a valid start (`samplers.checks`), if `every` is below 1 or does
+    not divide `steps`, and RuntimeError if a chain becomes NaN under `debug`.
     """
-    if every < 1:
-        raise ValueError(f"every must be 1 or more, got {every}")
+    require_whole_blocks(steps, every)
     if debug:
         sampler = Poisoned(sampler)
     chain = Chain(sampler, model, x, rng, every=every, metrics=metrics, reference=reference)
@@ -72,6 +72,14 @@ def run_chain(
                 "old state; copy what must outlive a step"
             )
         yield chain.reading(step)
+
+
+def require_whole_blocks(steps: int, every: int) -> None:
+    """Raise ValueError unless `steps` steps are whole blocks of `every`."""
+    if every < 1:
+        raise ValueError(f"every must be 1 or more, got {every}")
+    if steps % every:
+        raise ValueError(f"steps must be a multiple of every, got {steps} and {every}")
 
 
 @dataclass(init=False, eq=False)
@@ -214,7 +222,7 @@ class Call:
     """An outermost call of a method of WHOLE or LOCAL."""
 
     name: str
-    words: tuple[Any, ...]  # its arguments; later calls may overwrite their values
+    words: tuple[Any, ...]  # its arguments in order; later calls may overwrite their values
     rows: int = 0  # states that `forward` evaluated, in it or in calls that it made
 
     @property
@@ -231,16 +239,18 @@ def counted(model: EnergyModel) -> Iterator[list[Call]]:
 
     def counting(name: str) -> Callable:
         method = getattr(model, name)
+        form = signature(method)
 
-        def wrapper(*words: Any) -> Any:
+        def wrapper(*given: Any, **named: Any) -> Any:
             nonlocal depth
+            words = form.bind(*given, **named).args  # keywords in their places
             if depth == 0:
                 calls.append(Call(name, words))
             if name == "forward":
                 calls[-1].rows += len(words[0])
             depth += 1
             try:
-                return method(*words)
+                return method(*given, **named)
             finally:
                 depth -= 1
 
