@@ -86,6 +86,10 @@ MISTAKES = {
     "+logger.zzz=3": "logger must be a mapping, got {'zzz': 3}",
     # Ranges.
     "threads=0": "threads must be positive, got 0",
+    "threads=4000000000": "threads must be at most 4096, got 4000000000",
+    "budget.every=7": "task.budget: steps must be a multiple of every, got 20 and 7",
+    "name=../../x": "name must be the name of one folder in outputs, got '../../x'",
+    "name=..": "name must be the name of one folder in outputs, got '..'",
     "checkpoint=-1": "checkpoint must be 0 or more seconds, got -1",
     "budget.chains=0": "task.budget.chains must be positive, got 0",
     "scales.smoke.steps=-1": "task.budget.steps must be positive, got -1",
@@ -198,6 +202,12 @@ def test_a_sampler_that_cannot_serve_the_model(tmp_path, capsys):
 def test_a_gpu_that_is_not_there(tmp_path, capsys, device):
     line = failure(capsys, *TINY, f"device={device}", outputs=tmp_path)
     assert f"device={device} is not available: this PyTorch sees no CUDA device" in line
+
+
+@pytest.mark.skipif(torch.backends.mps.is_available(), reason="there is a GPU")
+def test_a_gpu_of_apple_that_is_not_there(tmp_path, capsys):
+    line = failure(capsys, *TINY, "device=mps", outputs=tmp_path)
+    assert "device=mps is not available: this PyTorch sees no GPU of Apple" in line
 
 
 DATA = ("data=usps", "data.download=false", "data.strict=true")

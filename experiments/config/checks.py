@@ -17,6 +17,7 @@ from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from latticework.experiments.config.annotations import fits, is_number, is_part, words
+from latticework.experiments.config.budget import Budget
 from latticework.experiments.config.errors import ConfigurationError, in_a_line, nearest, shortened
 from latticework.experiments.config.resolvers import resolved
 
@@ -33,12 +34,14 @@ SETTINGS: dict[str, Any] = {
     "force": bool,
 }
 DEVICES = r"auto|cpu|mps|cuda(:\d+)?"  # whether one is there is for the run's machine to say
+THREADS = 4096  # more than any machine has; PyTorch dies of some numbers beyond
 # Arguments that must be positive wherever they occur, and arguments that may be infinite.
 POSITIVE = {
     "batch", "chains", "dim", "epoch_size", "epochs", "every", "features", "iterations",
     "learning_rate", "limit", "points", "rows", "samples", "snapshots", "steps",
     "threads", "trial_steps", "trials", "updates", "validation_points",
 }  # fmt: skip
+BUDGET = f"{Budget.__module__}.{Budget.__qualname__}"
 UNBOUNDED = {"step_size", "largest_gradient", "largest_loss"}
 HYDRAS = {"_target_", "_partial_", "_args_", "_recursive_", "_convert_"}
 VARIADIC = (Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL)
@@ -76,6 +79,13 @@ def _check_settings(document: dict[str, Any]) -> None:
         if document.get(name) in (None, ""):
             raise ConfigurationError(f"{name} is missing: it must be {words(hint)}")
         _check_value(name, document[name], hint, name)
+    if re.search(r"[/\\]", document["name"]) or document["name"] in (".", ".."):
+        raise ConfigurationError(
+            f"name must be the name of one folder in outputs, got {document['name']!r}; "
+            "outputs=... chooses another place"
+        )
+    if document["threads"] != "auto" and document["threads"] > THREADS:
+        raise ConfigurationError(f"threads must be at most {THREADS}, got {document['threads']}")
     if document["checkpoint"] < 0:
         raise ConfigurationError(
             f"checkpoint must be 0 or more seconds, got {document['checkpoint']}"
@@ -118,6 +128,11 @@ def _check_call(part: dict[str, Any], where: str) -> None:
     for name in known:
         if parameters[name].default is Parameter.empty and name not in given:
             raise ConfigurationError(f"{where}.{name} is missing: {target} needs it")
+    if target == BUDGET:
+        try:
+            Budget(**given)  # it compares its counts
+        except ValueError as error:
+            raise ConfigurationError(f"{where}: {error}") from error
 
 
 @cache

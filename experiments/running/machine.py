@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def find_device(name: str) -> torch.device:
+    """The device of this name; "auto" is a GPU if there is one. ValueError if it is not there."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if name.startswith("cuda"):
@@ -23,6 +24,8 @@ def find_device(name: str) -> torch.device:
         if (torch.device(name).index or 0) >= count:
             seen = f"{count} CUDA device{'s' * (count > 1)}" if count else "no CUDA device"
             raise ValueError(f"device={name} is not available: this PyTorch sees {seen}")
+    if name == "mps" and not torch.backends.mps.is_available():
+        raise ValueError("device=mps is not available: this PyTorch sees no GPU of Apple")
     return torch.device(name)
 
 
