@@ -134,9 +134,10 @@ def _columns(
             beside = [[n.beside[key] for n in numbers if key in n.beside] for numbers in found]
             if any(beside):
                 # Runs of several model seeds may have several: then none is that of the mean.
-                texts = [{number(value) for value in values} for values in beside]
-                shown = ["".join(some) if len(some) == 1 else "" for some in texts]
-                columns[_broken(f"{one.label}, {key}")] = shown
+                found_there = [{number(value) for value in values} for values in beside]
+                columns[_broken(f"{one.label}, {key}")] = [
+                    "".join(some) if len(some) == 1 else "" for some in found_there
+                ]
     return columns
 
 
