@@ -4,19 +4,26 @@ The data root is `root`, else the environment variable LATTICEWORK_DATA. It may 
 cache is `cache`, else data/cache in a checkout, which git ignores, else the user's cache folder.
 
 A file whose checksum is wrong is an error. It is left as it is, and no other place is searched.
-Checksums are the md5 that the publishers and torchvision give. They detect truncated files and
-mix-ups, not malice.
+Checksums are the md5 that the publishers and torchvision give, or those of files that only the data
+root offers. They detect truncated files and mix-ups, not malice. A file of which no authentic copy
+is at hand has none. Its loader checks its columns and rows, or its images, and nothing more.
 """
 
 from __future__ import annotations
 
+import bz2
 import contextlib
+import gzip
 import hashlib
 import logging
+import lzma
 import os
 import shutil
 import threading
 import urllib.request
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
 from http.client import HTTPException
@@ -24,6 +31,9 @@ from pathlib import Path
 from typing import Any
 
 TIMEOUT = 10.0  # seconds to wait for an answer
+UNPACK: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+UNREADABLE = (EOFError, OSError, ValueError, KeyError, zlib.error, lzma.LZMAError)
+UNREADABLE += (zipfile.BadZipFile,)
 
 log = logging.getLogger(__name__)
 
@@ -53,9 +63,11 @@ class Source:
     Args:
         name: the file's name.
         folders: its possible folders in the data root; the first is its folder in the cache.
-        md5: accepted checksums; empty if the publisher gives none.
+        md5: accepted checksums; empty if none is known.
         urls: addresses, tried in this order.
         origin: where the file comes from, if it cannot be downloaded directly.
+        packed: whether the checksums are those of the content of a .gz, .bz2 or .xz file, which
+            anyone may have compressed.
     """
 
     name: str
@@ -63,23 +75,47 @@ class Source:
     md5: tuple[str, ...] = ()
     urls: tuple[str, ...] = ()
     origin: str = ""
+    packed: bool = False
 
     @property
     def help(self) -> str:
         return self.origin or " or ".join(self.urls)
 
 
-def checksum(path: Path) -> str:
-    """The file's md5 in hexadecimal."""
-    with path.open("rb") as file:
+def checksum(path: Path, opened: Callable[..., Any] = open) -> str:
+    """The md5 in hexadecimal of what `opened` reads: the file, or its content if it unpacks."""
+    with opened(path, "rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
 
 
 def mismatch(path: Path, source: Source) -> str:
     """Why the file is not the published one, or '' if it is."""
-    if not source.md5 or (found := checksum(path)) in source.md5:
+    if not source.md5:
         return ""
-    return f"expected md5 {' or '.join(source.md5)}, found {found}"
+    try:
+        found = checksum(path, UNPACK[Path(source.name).suffix] if source.packed else open)
+    except UNREADABLE as error:
+        return _unreadable(error)
+    if found in source.md5:
+        return ""
+    what = "md5 of the unpacked file" if source.packed else "md5"
+    return f"expected {what} {' or '.join(source.md5)}, found {found}"
+
+
+@contextlib.contextmanager
+def readable(path: Path, source: Source) -> Iterator[None]:
+    """Turns errors in reading a truncated or wrong file into DamagedFileError."""
+    try:
+        yield
+    except UNREADABLE as error:
+        raise damaged(path, source, _unreadable(error)) from error
+
+
+def _unreadable(error: Exception) -> str:
+    """Why a file cannot be read; raises the system's errors, such as a missing permission."""
+    if isinstance(error, OSError) and error.errno:
+        raise error
+    return f"it cannot be read ({error!r})"
 
 
 def damaged(path: Path, source: Source, reason: str) -> DamagedFileError:

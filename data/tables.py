@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import logging
 import zipfile
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
 import pandas as pd
 
-from latticework.data.files import MissingFileError, Source
+from latticework.data.files import MissingFileError, Source, readable
 from latticework.data.splits import Table, unit_range
-from latticework.data.tabular import Content, Parted, Published, one_hot, readable, require, sources
+from latticework.data.tabular import Content, Parted, Published, forms, one_hot, require
 
 log = logging.getLogger(__name__)
 UCI = "https://archive.ics.uci.edu/ml/machine-learning-databases"
@@ -47,11 +47,16 @@ class COMPAS(Published):
         "c_charge_degree",
         "score_text",
     ]
-    choices: ClassVar[list[Source]] = sources(
-        "compas-scores-two-years.csv",
-        "compas",
-        "https://raw.githubusercontent.com/propublica/compas-analysis/master/"
-        "compas-scores-two-years.csv",
+    choices: ClassVar[list[Source]] = forms(
+        Source(
+            "compas-scores-two-years.csv",
+            ("compas", "."),
+            ("9165d40c400bba93a8cffece2b74622b",),
+            (
+                "https://raw.githubusercontent.com/propublica/compas-analysis/master/"
+                "compas-scores-two-years.csv",
+            ),
+        )
     )
 
     def expected(self) -> list[str]:
@@ -100,7 +105,7 @@ class Adult(Parted):
         settings: dict = {"header": None, "skipinitialspace": True, "comment": "|"}
         parts = []
         for name, md5, rows in self.files:
-            choices = sources(name, "adult", f"{UCI}/adult/{name}", (md5,))
+            choices = forms(Source(name, ("adult", "."), (md5,), (f"{UCI}/adult/{name}",)))
             parts.append(self.frame(choices, (rows, len(self.columns)), **settings))
         frame = pd.concat(parts, ignore_index=True).set_axis(self.columns, axis=1)
         tested = np.repeat([False, True], list(map(len, parts)))
@@ -122,22 +127,21 @@ class News(Published):
     name: ClassVar[str] = "news"
     shape: ClassVar[tuple[int, int]] = (39_644, 61)
     member: ClassVar[str] = "OnlineNewsPopularity/OnlineNewsPopularity.csv"
-    archive: ClassVar[Source] = Source(
+    archive: ClassVar[Source] = Source(  # no checksum: no copy of the whole table was at hand
         "OnlineNewsPopularity.zip",
         ("online_news", "."),
         urls=(f"{UCI}/00332/OnlineNewsPopularity.zip",),
     )
-    choices: ClassVar[list[Source]] = sources(
-        "OnlineNewsPopularity.csv", "online_news", archive.urls[0]
-    )
+    choices: ClassVar[list[Source]] = [
+        archive,  # only it is downloaded: the publisher does not offer the CSV alone
+        *forms(Source("OnlineNewsPopularity.csv", archive.folders, origin=archive.urls[0])),
+    ]
 
     def expected(self) -> list[str]:
         return ["url", " timedelta", " n_tokens_title", " abs_title_sentiment_polarity", " shares"]
 
     def read(self) -> Content:
-        # The publisher offers the CSV only in an archive, so only the archive is downloaded.
-        forms = [replace(source, urls=(), origin=self.archive.help) for source in self.choices]
-        path, source = self.find([self.archive, *forms])
+        path, source = self.find(self.choices)
         with readable(path, source):
             if source is self.archive:
                 with zipfile.ZipFile(path) as archive, archive.open(self.member) as file:
@@ -163,11 +167,14 @@ class NewsPartial(Published):
 
     name: ClassVar[str] = "news_partial (24,356 of 39,644 rows)"
     shape: ClassVar[tuple[int, int]] = (24_356, 63)
-    choices: ClassVar[list[Source]] = [
-        Source(f"OnlineNewsPopularity_partial.csv{end}", ("online_news", "."), origin=origin)
-        for origin in ["where the data root came from"]
-        for end in ("", ".gz", ".bz2", ".xz")
-    ]
+    choices: ClassVar[list[Source]] = forms(
+        Source(
+            "OnlineNewsPopularity_partial.csv",
+            ("online_news", "."),
+            ("ccec12aeb96e3dc642f131e59b58c244",),
+            origin="where the data root came from",
+        )
+    )
 
     def expected(self) -> list[str]:
         return [*News().expected(), "source", "label_from"]
@@ -202,7 +209,7 @@ class Blog(Parted):
 
     name: ClassVar[str] = "blog"
     shape: ClassVar[tuple[int, int]] = (60_021, 281)
-    source: ClassVar[Source] = Source(
+    source: ClassVar[Source] = Source(  # no checksum: the copy at hand was packed again later
         "BlogFeedback.zip",
         ("blogfeedback", "."),
         urls=(f"{UCI}/00304/BlogFeedback.zip",),

@@ -10,14 +10,10 @@ from __future__ import annotations
 
 import logging
 import os
-import zipfile
-import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from lzma import LZMAError
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -25,11 +21,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from latticework.data.files import MissingFileError, Source, damaged, find
+from latticework.data.files import UNPACK, MissingFileError, Source, damaged, find, readable
 from latticework.data.splits import Table, split, unit_range
 
 log = logging.getLogger(__name__)
-UNREADABLE = (EOFError, OSError, ValueError, zlib.error, LZMAError, zipfile.BadZipFile, KeyError)
 
 
 class Content(NamedTuple):
@@ -38,10 +33,13 @@ class Content(NamedTuple):
     tested: NDArray | None = None  # [n], whether it is in the publisher's test part
 
 
-def sources(name: str, folder: str, url: str, md5: tuple[str, ...] = ()) -> list[Source]:
-    """The published file, and its compressed forms, which are searched for but not downloaded."""
-    forms = [Source(name + end, (folder, "."), origin=url) for end in (".gz", ".bz2", ".xz")]
-    return [Source(name, (folder, "."), md5, (url,)), *forms]
+def forms(plain: Source) -> list[Source]:
+    """The file, and its compressed forms, which are searched for but not downloaded.
+
+    Whoever compressed the file, its content has the checksum of the plain one.
+    """
+    packed = replace(plain, urls=(), origin=plain.help, packed=True)
+    return [plain, *(replace(packed, name=plain.name + end) for end in UNPACK)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,15 +161,6 @@ class Parted(Published):
 def _read(loader: Published, root: str | None) -> Content:
     """Cached, because the runs of a sweep in one process load the same few tables."""
     return loader.read()
-
-
-@contextmanager
-def readable(path: Path, source: Source) -> Iterator[None]:
-    """Turns errors in reading a truncated or wrong file into DamagedFileError."""
-    try:
-        yield
-    except UNREADABLE as error:
-        raise damaged(path, source, f"it cannot be read ({error!r})") from error
 
 
 def require(

@@ -14,22 +14,26 @@ from pathlib import Path
 from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 
+from latticework.experiments.config import resolvers
+
 CONF = Path(__file__).resolve().parents[1] / "conf"
 
 
 def fetch(name: str) -> str:
-    """Load the data set that `conf/data/<name>.yaml` describes; return its variant and sizes.
+    """Load the data set that `conf/data/<name>.yaml` describes; return its variant and its sizes.
 
     Raises:
         OSError: if its files are missing and cannot be downloaded.
         ValueError: if a file is damaged.
     """
+    resolvers.register(CONF)
     config = compose(f"data/{name}").data
     if "strict" in config:  # the digits have no such option: they come with scikit-learn
         config.strict = True
     data = instantiate(config).load()
-    sizes = " / ".join(f"{len(rows):,}" for rows in (data.train, data.valid, data.test))
-    return f"{data.variant}: {sizes}"
+    parts = [getattr(data, part, None) for part in ("train", "valid", "test")]  # texts lack some
+    sizes = " / ".join(f"{len(rows):,}" for rows in parts if rows is not None)
+    return f"{data.variant}: {sizes}" if sizes else data.variant
 
 
 def main() -> int:

@@ -1,12 +1,15 @@
 """Tables of numbers: read, filtered, split and standardised as stated, or refused or replaced."""
 
 import bz2
+import errno
 import gzip
+import hashlib
 import lzma
 import os
 import shutil
 import urllib.request
 import zipfile
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -14,6 +17,7 @@ import pytest
 import torch
 from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
+from omegaconf import OmegaConf
 
 from latticework.data import files
 from latticework.data.files import DamagedFileError, MissingFileError
@@ -22,6 +26,7 @@ from latticework.data.tables import COMPAS, Adult, Blog, News, NewsPartial
 from latticework.scripts.fetch_data import CONF, fetch
 
 LOADERS = (COMPAS, Adult, News, NewsPartial, Blog)
+PACK = {"": bytes, ".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
 real_data = pytest.mark.skipif(
     "LATTICEWORK_DATA" not in os.environ, reason="LATTICEWORK_DATA names no data root"
 )
@@ -74,12 +79,22 @@ def csv(frame):
     return frame.to_csv(index=False).encode()
 
 
-@pytest.mark.parametrize("end", ["", ".gz", ".bz2", ".xz"])
+def md5(content):
+    return hashlib.md5(content).hexdigest()
+
+
+def publish(monkeypatch, loader, content):
+    """As if the loader's publisher offered `content`, plain."""
+    choices = [replace(source, md5=(md5(content),)) for source in loader.choices]
+    monkeypatch.setattr(loader, "choices", choices)
+
+
+@pytest.mark.parametrize("end", PACK)
 def test_compas_plain_or_compressed(root, monkeypatch, end):
-    pack = {"": bytes, ".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}[end]
     monkeypatch.setattr(COMPAS, "shape", (60, 53))
     frame = compas()
-    put(root, "compas", f"compas-scores-two-years.csv{end}", pack(csv(frame)))
+    publish(monkeypatch, COMPAS, csv(frame))
+    put(root, "compas", f"compas-scores-two-years.csv{end}", PACK[end](csv(frame)))
     table = COMPAS(root=str(root)).load()
     assert (table.variant, table.substitute) == ("compas", False)
     assert table.columns == (
@@ -103,11 +118,17 @@ def adult(lines, end):
     return "\n".join(line.format(end) for line in lines).encode() + b"\n\n"
 
 
-def test_adult_is_both_files_without_gaps(root, monkeypatch):
-    monkeypatch.setattr(Adult, "files", [("adult.data", "", 30), ("adult.test", "", 15)])
-    put(root, "adult", "adult.data.gz", gzip.compress(adult(LINES * 10, "")))
-    test = b"|1x3 Cross validator\n" + adult(LINES * 5, ".")
+def put_adult(root, monkeypatch, test):
+    """UCI's two files, compressed; `test` is the content of the second."""
+    train = adult(LINES * 10, "")
+    files = [("adult.data", md5(train), 30), ("adult.test", md5(test), 15)]
+    monkeypatch.setattr(Adult, "files", files)
+    put(root, "adult", "adult.data.gz", gzip.compress(train))
     put(root, "adult", "adult.test.gz", gzip.compress(test))
+
+
+def test_adult_is_both_files_without_gaps(root, monkeypatch):
+    put_adult(root, monkeypatch, b"|1x3 Cross validator\n" + adult(LINES * 5, "."))
     table = Adult(root=str(root)).load()
     assert len(table.train) + len(table.valid) + len(table.test) == 30
     assert table.columns[:6] == tuple(Adult.numbers)
@@ -154,6 +175,7 @@ def test_news_from_the_archive_or_the_file_in_it(root, monkeypatch, form):
 def test_partial_news_has_a_name_of_its_own(root, monkeypatch, caplog):
     monkeypatch.setattr(NewsPartial, "shape", (50, 63))
     frame = articles().assign(source="s", label_from="file")
+    publish(monkeypatch, NewsPartial, csv(frame))
     put(root, "online_news", "OnlineNewsPopularity_partial.csv.gz", gzip.compress(csv(frame)))
     own = NewsPartial(root=str(root)).load()
     assert own.variant.startswith("news_partial")
@@ -203,9 +225,7 @@ def test_blog_drops_the_largest_targets_and_constant_columns(root, monkeypatch):
 
 
 def test_adult_and_blog_as_their_publisher_split_them(root, monkeypatch):
-    monkeypatch.setattr(Adult, "files", [("adult.data", "", 30), ("adult.test", "", 15)])
-    put(root, "adult", "adult.data.gz", gzip.compress(adult(LINES * 10, "")))
-    put(root, "adult", "adult.test.gz", gzip.compress(adult(LINES * 5, ".")))
+    put_adult(root, monkeypatch, adult(LINES * 5, "."))
     monkeypatch.setattr(Blog, "shape", (80, 281))
     frame = blog()
     put_blog(root, frame)  # the 54 first rows are in files to test on
@@ -241,10 +261,40 @@ def test_a_substitute_is_split_at_random(root):
 )
 def test_other_columns_or_rows_say_what_was_expected(root, monkeypatch, frame, message):
     monkeypatch.setattr(COMPAS, "shape", (60, 53))
+    publish(monkeypatch, COMPAS, csv(frame))
     path = put(root, "compas", "compas-scores-two-years.csv", csv(frame))
     with pytest.raises(DamagedFileError, match=message) as caught:
         COMPAS(root=str(root)).load()
     assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize("end", PACK)
+@pytest.mark.parametrize(
+    ("loader", "folder", "name"),
+    [
+        (COMPAS, "compas", "compas-scores-two-years.csv"),
+        (Adult, "adult", "adult.data"),
+        (NewsPartial, "online_news", "OnlineNewsPopularity_partial.csv"),
+    ],
+)
+def test_a_file_with_other_content_is_refused_however_it_is_packed(root, loader, folder, name, end):
+    path = put(root, folder, name + end, PACK[end](b"39, State-gov\n"))
+    unpacked = " of the unpacked file" if end else ""
+    with pytest.raises(DamagedFileError, match=f"expected md5{unpacked} .*, found ") as caught:
+        loader(root=str(root)).load()
+    assert str(path) in str(caught.value)
+
+
+def test_a_file_that_may_not_be_read_is_not_called_damaged(root, monkeypatch):
+    """Only the file's contents can be damaged: removing it would not give the permission."""
+
+    def forbid(path, *_):
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    put(root, "compas", "compas-scores-two-years.csv.gz", b"")
+    monkeypatch.setitem(files.UNPACK, ".gz", forbid)
+    with pytest.raises(PermissionError, match=r"Permission denied: .*csv\.gz"):
+        COMPAS(root=str(root)).load()
 
 
 def test_damaged_files_are_errors_and_are_not_replaced(root, monkeypatch):
@@ -375,7 +425,9 @@ def test_fetching_names_what_was_found(root, monkeypatch):
     """latticework.scripts.fetch_data reads the parts of a table as it reads those of a data set."""
     monkeypatch.setenv("LATTICEWORK_DATA", str(root))
     monkeypatch.setattr(COMPAS, "shape", (60, 53))
+    publish(monkeypatch, COMPAS, csv(compas()))
     put(root, "compas", "compas-scores-two-years.csv", csv(compas()))
+    OmegaConf.clear_resolver("at_scale")  # which other tests register
     with initialize_config_dir(str(CONF), version_base="1.3"):
         assert fetch("compas") == "compas: 44 / 0 / 11"
         for name in ("adult", "news", "news_partial", "blog"):
