@@ -18,9 +18,9 @@ from pathlib import Path
 import torch
 
 from latticework.data.base import derive
-from latticework.data.files import MissingFileError, find
-from latticework.data.sentences import eligible, read_references
-from latticework.data.text import Reviews, help_topics, read_jsonl
+from latticework.data.files import MissingFileError, find, readable
+from latticework.data.sentences import counted, eligible, read_references, whole
+from latticework.data.text import Reviews, help_topics, other_size, read_jsonl
 
 log = logging.getLogger(__name__)
 END = re.compile(r"(?:(?<=[.!?])|(?<=[.!?][\"')]))\s+")  # where a sentence ends
@@ -69,16 +69,26 @@ class Corpus:
     strict: bool = False
     seed: int = 0
 
+    def __post_init__(self) -> None:
+        if self.limit is not None and self.limit < 2:
+            raise ValueError(
+                f"limit must be at least 2 texts, one of them held out, or null, got {self.limit}"
+            )
+        if not 0 < self.held_out < 1:
+            raise ValueError(f"held_out must be between 0 and 1, got {self.held_out}")
+
     def load(self) -> Text:
         """Reads and splits the texts.
 
         Raises:
             MissingFileError: if the data are not available and `strict` is true.
+            DamagedFileError: if a file of the data root cannot be read.
+            ValueError: if there are too few texts to train on some and hold out others.
         """
         if self.files:
-            texts = (text for file in self.files for text in _read(Path(file).expanduser()))
+            lines = (text for file in self.files for text in _read(Path(file).expanduser()))
             names = ", ".join(Path(file).name for file in self.files)
-            train, held = self._split(list(islice(texts, self.limit)))
+            train, held = self._split(list(islice(lines, self.limit)))
             return Text(train, {"corpus": held}, f"sentences of {names}")
         try:
             path = find(Reviews.source, self.root)
@@ -90,21 +100,35 @@ class Corpus:
             log.warning("SUBSTITUTE DATA: these are %s\n%s", name, error)
             train, held = self._split(help_topics())
             return Text(train, {"help topics": held}, name, substitute=True)
-        train, held = self._split(list(islice(read_jsonl(path), self.limit)))
+        with readable(path, Reviews.source):
+            texts = list(islice(read_jsonl(path), self.limit))
+        reviews = f"imdb{other_size(len(texts), self.limit)}"
+        corpora = ", ".join(references) if whole(references) else counted(references)
+        train, held = self._split(texts)
         pools: dict[str, list[str]] = {"reviews": held}
         for corpus, sentences in references.items():
             distinct = sorted(set(sentences))
             pools[corpus] = [" ".join(s) for s in distinct if eligible(s)]
             kept = [" ".join(s) for s in distinct if not eligible(s) and len(s) >= SHORTEST]
             train += kept * self.repeats
-        return Text(train, pools, "reviews (imdb) and reference sentences (tbc, wt103)")
+        return Text(train, pools, f"reviews ({reviews}) and reference sentences ({corpora})")
 
     def _split(self, texts: list[str]) -> tuple[list[str], list[str]]:
-        """Sentences of the training texts and of the held-out texts. No text is in both."""
+        """Sentences of the training texts and of the held-out texts. No text is in both.
+
+        Raises ValueError if either has none.
+        """
         order = torch.randperm(len(texts), generator=derive(self.seed, "corpus split")).tolist()
         count = max(1, round(self.held_out * len(texts)))
         held = list(sentences_of(texts[i] for i in order[:count]))
-        return list(sentences_of(texts[i] for i in order[count:])), held
+        train = list(sentences_of(texts[i] for i in order[count:]))
+        if not train or not held:
+            raise ValueError(
+                f"{len(texts):,} texts with {len(train):,} sentences of {SHORTEST} to {LONGEST} "
+                f"words to train on and {len(held):,} held out are too few: give more text, or "
+                f"another data.limit ({self.limit}) or data.held_out ({self.held_out})"
+            )
+        return train, held
 
 
 def sentences_of(texts: Iterable[str]) -> Iterator[str]:

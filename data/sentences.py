@@ -22,14 +22,15 @@ from typing import ClassVar
 import torch
 
 from latticework.data.base import derive
-from latticework.data.files import MissingFileError, Source, find
+from latticework.data.files import MissingFileError, Source, damaged, find, readable
 from latticework.data.text import help_topics
 
 log = logging.getLogger(__name__)
 MASK, UNKNOWN = "[MASK]", "[UNK]"
 REPLACED = {"``": '"', "''": '"', "@@unknown@@": UNKNOWN}
 SHORTEST, LONGEST = 15, 25  # words of a sentence that may be drawn
-ORIGIN = "where the data root came from (5,000 sentences, one a line)"
+PUBLISHED = 5_000  # sentences of each corpus
+ORIGIN = f"where the data root came from ({PUBLISHED:,} sentences, one a line)"
 Sentence = tuple[str, ...]
 
 
@@ -105,15 +106,38 @@ def eligible(sentence: Sentence) -> bool:
 
 
 def read_references(root: str | None) -> dict[str, list[Sentence]]:
-    """The sentences of both files, by corpus. Raises MissingFileError."""
+    """The sentences of both files, by corpus.
+
+    Raises:
+        MissingFileError: if a file is missing.
+        DamagedFileError: if a file is not a text, or has no sentence.
+    """
     return {
-        corpus: [normalise(line) for line in _lines(find(source, root))]
+        corpus: [normalise(line) for line in _lines(find(source, root), source)]
         for corpus, source in Sentences.sources.items()
     }
 
 
-def _lines(path: Path) -> list[str]:
-    return [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+def _lines(path: Path, source: Source) -> list[str]:
+    with readable(path, source):
+        text = path.read_text(encoding="utf-8")
+    lines = [line for line in text.splitlines() if line.strip()]
+    if not lines:
+        raise damaged(path, source, f"expected {PUBLISHED:,} sentences, found none")
+    return lines
+
+
+def whole(references: dict[str, list[Sentence]]) -> bool:
+    """Whether both corpora have as many sentences as published."""
+    return all(len(sentences) == PUBLISHED for sentences in references.values())
+
+
+def counted(references: dict[str, list[Sentence]]) -> str:
+    """The sizes of the corpora, for the variant."""
+    if whole(references):
+        return f"{PUBLISHED:,} sentences each of {' and '.join(references)}"
+    sizes = (f"{len(sentences):,} sentences of {c}" for c, sentences in references.items())
+    return " and ".join(sizes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,21 +177,33 @@ class Sentences:
 
         Raises:
             MissingFileError: if a file is missing and `strict` is true.
+            DamagedFileError: if a file is not a text, or has no sentence.
+            ValueError: if a corpus has too few sentences for `count`.
         """
-        variant, substitute = "5,000 sentences each of tbc and wt103", False
+        substitute = False
         try:
             references = read_references(self.root)
+            variant = counted(references)
         except MissingFileError as error:
             if self.strict:
                 raise
             references, substitute = _help_sentences(), True
-            variant = f"sentences of Python's help topics, in place of {variant}"
+            variant = (
+                "sentences of Python's help topics, in place of "
+                f"{PUBLISHED:,} sentences each of {' and '.join(references)}"
+            )
             log.warning("SUBSTITUTE DATA: these are %s\n%s", variant, error)
         blanks = []
         for corpus, sentences in references.items():
             rng = derive(self.seed, f"sentences of {corpus}")
-            readable = {s for s in sentences if eligible(s) and UNKNOWN not in s}
-            pool = sorted(readable)  # a set has no order of its own
+            fit = {s for s in sentences if eligible(s) and UNKNOWN not in s}
+            pool = sorted(fit)  # a set has no order of its own
+            if len(pool) < self.count // 2:
+                raise ValueError(
+                    f"count={self.count} needs {self.count // 2} sentences of {corpus} with "
+                    f"{SHORTEST} to {LONGEST} words, none of them unknown; of its "
+                    f"{len(sentences):,} sentences {len(pool)} are such: take a smaller data.count"
+                )
             drawn = torch.randperm(len(pool), generator=rng)[: self.count // 2]
             blanks += [self._mask(pool[i], corpus, rng) for i in drawn.tolist()]
         taken = {blank.words for blank in blanks}

@@ -28,11 +28,12 @@ import torch
 from nltk.stem import PorterStemmer
 
 from latticework.data.base import Dataset, derive
-from latticework.data.files import CACHE, MissingFileError, Source, damaged, find
+from latticework.data.files import CACHE, MissingFileError, Source, find, readable
 
 log = logging.getLogger(__name__)
 WORD = re.compile(r"[a-z]{2,}")
 LARGEST = (80_000, 10_000, 10_000)  # the paper's splits
+PUBLISHED = 50_000  # reviews of IMDB
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,8 +86,9 @@ class Reviews:
             log.warning("SUBSTITUTE DATA: these are %s\n%s", name, error)
             rows, _ = bag_of_words(help_topics(), self.words, self.seed)
             return _dataset(rows, name, substitute=True)
+        rows = self._cached(path)
         name = "reviews (imdb, in place of the unpublished OpenTable), Porter stems"
-        return _dataset(self._cached(path), name)
+        return _dataset(rows, name + other_size(sum(map(len, rows))))
 
     def _cached(self, path: Path) -> list[np.ndarray]:
         stamp = path.stat()
@@ -94,10 +96,8 @@ class Reviews:
         file = Path(self.cache or CACHE).expanduser() / "reviews" / key
         if not file.exists():
             log.info("reading %s, some tens of seconds", path.name)
-            try:
+            with readable(path, self.source):
                 rows, stems = bag_of_words(read_jsonl(path), self.words, self.seed)
-            except (lzma.LZMAError, EOFError, KeyError, ValueError) as error:
-                raise damaged(path, self.source, f"it cannot be read ({error!r})") from error
             train, valid, test = (np.packbits(split, axis=1) for split in rows)
             file.parent.mkdir(parents=True, exist_ok=True)
             partial = file.with_suffix(f".{os.getpid()}.part.npz")  # other processes write theirs
@@ -106,6 +106,12 @@ class Reviews:
         with np.load(file) as content:
             packed_rows = [content[split] for split in ("train", "valid", "test")]
         return [np.unpackbits(split, axis=1, count=self.words) for split in packed_rows]
+
+
+def other_size(texts: int, limit: int | None = None) -> str:
+    """What a variant adds unless all reviews, or the first `limit` of them, were found."""
+    expected = PUBLISHED if limit is None else min(limit, PUBLISHED)
+    return "" if texts == expected else f", {texts:,} reviews"
 
 
 def bag_of_words(texts: Iterable[str], words: int, seed: int) -> tuple[list[np.ndarray], list[str]]:

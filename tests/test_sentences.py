@@ -7,11 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hydra import initialize_config_dir
 
 from latticework.data.corpus import Corpus, sentences_of
-from latticework.data.files import MissingFileError
+from latticework.data.files import DamagedFileError, MissingFileError
 from latticework.data.sentences import Blanks, Sentences, blanks_of, eligible, normalise
 from latticework.data.wordpiece import SPECIAL, encode, learn, tokenizer_of
+from latticework.scripts.fetch_data import CONF, fetch
 
 FOLDER = "bert_gen_sentences"
 
@@ -95,6 +97,59 @@ def test_the_real_files():
     assert [len(sentences) for sentences in data.references.values()] == [4990, 4990]
     assert not any("``" in s or "@@unknown@@" in s for s in data.references["tbc"])
     assert any("[UNK]" in s for s in data.references["wt103"])
+    assert data.variant == "5,000 sentences each of tbc and wt103"
+    text = Corpus(strict=True, limit=5).load()
+    assert text.variant == "reviews (imdb) and reference sentences (tbc, wt103)"
+
+
+def test_files_of_another_size_are_named_by_what_they_hold(root):
+    found = "102 sentences of tbc and 102 sentences of wt103"
+    assert Sentences(root=root).load().variant == found
+    corpus = "reviews (imdb{}) and reference sentences ({})"
+    assert Corpus(root=root).load().variant == corpus.format(", 200 reviews", found)
+    assert Corpus(root=root, limit=200).load().variant == corpus.format("", found)
+    assert Corpus(root=root, limit=300).load().variant == corpus.format(", 200 reviews", found)
+
+
+def test_too_few_sentences_are_refused(root):
+    """The made-up files have 55 different sentences that may be drawn, and all of them are."""
+    assert len(Sentences(root=root, count=110).load().blanks) == 110
+    with pytest.raises(ValueError, match="count=112 needs 56 sentences of tbc .* 55 are such"):
+        Sentences(root=root, count=112).load()
+
+
+@pytest.mark.parametrize("content", [b"", b"\n \n", b"\xff\xfe"], ids=["empty", "blank", "binary"])
+def test_a_file_without_sentences_is_damaged(root, content):
+    path = Path(root) / FOLDER / "tbc.5k.txt"
+    path.write_bytes(content)
+    for loader in (Sentences(root=root), Corpus(root=root)):
+        with pytest.raises(DamagedFileError, match=r"tbc\.5k\.txt"):
+            loader.load()
+
+
+def test_truncated_reviews_are_damaged(root):
+    path = Path(root) / "reviews" / "imdb_labelled_50k.jsonl.xz"
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(DamagedFileError, match=r"jsonl\.xz .*cannot be read"):
+        Corpus(root=root).load()
+
+
+def test_a_corpus_that_cannot_be_split_is_refused(tmp_path):
+    file = tmp_path / "own.txt"
+    file.write_text("One line of five words.\n")
+    with pytest.raises(ValueError, match="1 texts with 0 sentences of 4 to 80 words to train on"):
+        Corpus(files=[str(file)]).load()
+    with pytest.raises(ValueError, match="limit must be at least 2 texts, .* got -5"):
+        Corpus(limit=-5)
+    with pytest.raises(ValueError, match="held_out must be between 0 and 1, got 1"):
+        Corpus(held_out=1)
+
+
+def test_fetching_names_texts_too(root, monkeypatch):
+    monkeypatch.setenv("LATTICEWORK_DATA", root)
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        assert fetch("sentences") == "102 sentences of tbc and 102 sentences of wt103"
+        assert fetch("corpus").startswith("reviews (imdb, 200 reviews) and reference sentences")
 
 
 def test_a_sentence_of_ones_own():

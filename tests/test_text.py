@@ -64,7 +64,9 @@ def test_the_cache_gives_what_the_file_gave(tmp_path):
     assert first.fingerprint == second.fingerprint
     assert first.shape == (5,)
     assert not first.substitute
-    assert "imdb" in first.variant
+    assert first.variant == (
+        "reviews (imdb, in place of the unpublished OpenTable), Porter stems, 40 reviews"
+    )
     assert len(list((tmp_path / "cache" / "reviews").iterdir())) == 1
     file.write_bytes(file.read_bytes()[:100])  # another size: the cache does not answer for it
     with pytest.raises(DamagedFileError, match="truncated"):
