@@ -3,6 +3,7 @@
 import subprocess
 import sys
 
+import arviz
 import numpy as np
 import pytest
 import torch
@@ -212,6 +213,25 @@ def test_the_summary_fits_a_terminal():
     assert (exact_one.round(4)["mean"] == found.summary()["mean"]).all()
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # ArviZ folds a fair coin to a constant
+def test_the_summary_is_arvizs():
+    found = draw(chains=2, steps=40)
+    columns = ["mean", "sd", "mcse_mean", "ess_bulk", "ess_tail", "r_hat"]
+    ours = found.summary(digits=None).loc["x[0]":, columns]
+    theirs = arviz.summary(found.to_arviz(), round_to="none").loc[:, columns]
+    np.testing.assert_allclose(ours, theirs, rtol=1e-5)  # single precision
+
+
+@pytest.mark.parametrize(("chains", "steps"), [(1, 1), (1, 3), (4, 2)])
+def test_too_few_draws_have_a_mean_and_no_diagnostics(chains, steps, caplog, recwarn):
+    summary = draw(chains=chains, steps=steps).summary()
+    assert summary["mean"].notna().all()
+    assert summary["sd"].notna().all() == (chains * steps > 1)
+    assert summary[["mcse_mean", "ess_bulk", "ess_tail", "r_hat"]].isna().all(axis=None)
+    assert not caplog.records
+    assert not recwarn.list
+
+
 def test_entries_of_one_hot_states_have_two_indices():
     found = draw(lambda x: x[..., 0].sum(-1), "gwg", sites=2, values=3, steps=8)
     assert list(found.summary().index[1:3]) == ["x[0, 0]", "x[0, 1]"]
@@ -293,7 +313,7 @@ def test_faulty_arguments_are_refused(given, match):
 
 def test_a_random_target_is_refused():
     module = nn.Sequential(nn.Dropout(0.5), nn.Linear(5, 1, bias=False), nn.Flatten(0))
-    with pytest.raises(ValueError, match=r"must not be random: module.eval\(\)"):
+    with pytest.raises(ValueError, match=r"the target is random: .* module.eval\(\)"):
         draw(module)
     assert draw(module.eval()).draws.shape == (4, 20, 5)
 

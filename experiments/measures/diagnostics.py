@@ -26,13 +26,11 @@ def convergence(trace: NDArray) -> dict[str, NDArray]:
     draws = trace.reshape(*trace.shape[:2], -1).transpose(1, 0, 2).astype(np.float64)
     constant, found = _measured(
         draws,
-        lambda arviz, data: {
-            "ess": arviz.ess(data, method="mean"),
-            "r_hat": _r_hat(arviz, data, "split"),
-        },
+        ess=lambda arviz, data: arviz.ess(data, method="mean"),
+        r_hat=lambda arviz, data: _r_hat(arviz, data, "split"),
     )
     overall = draws.mean(-1, keepdims=True)
-    _, error = _measured(overall, lambda arviz, data: {"mcse": arviz.mcse(data)})
+    _, error = _measured(overall, mcse=lambda arviz, data: arviz.mcse(data))
     return {
         **found,
         "constant": np.asarray(constant.sum()),
@@ -44,20 +42,21 @@ def convergence(trace: NDArray) -> dict[str, NDArray]:
 def quantities(draws: NDArray) -> dict[str, NDArray]:
     """Mean, error and mixing of each quantity of `draws` `[chains, draws, quantities]`.
 
-    `ess_bulk`, `ess_tail`, `r_hat` (rank-normalised, folded) and `mcse_mean` are ArviZ's. `stuck`
-    is true for a quantity that is constant within every chain; its diagnostics are NaN.
+    `ess_bulk`, `ess_tail`, `r_hat` (rank-normalised, folded) and `mcse_mean` are ArviZ's; `sd` is
+    the sample standard deviation of all draws, as in ArviZ's summary. `stuck` is true for a
+    quantity that is constant within every chain; its diagnostics are NaN.
     """
     draws = draws.astype(np.float64)
     stuck, found = _measured(
         draws,
-        lambda arviz, data: {
-            "mcse_mean": arviz.mcse(data, method="mean"),
-            "ess_bulk": arviz.ess(data, method="bulk"),
-            "ess_tail": arviz.ess(data, method="tail"),
-            "r_hat": _r_hat(arviz, data, "rank"),
-        },
+        mcse_mean=lambda arviz, data: arviz.mcse(data, method="mean"),
+        ess_bulk=lambda arviz, data: arviz.ess(data, method="bulk"),
+        ess_tail=lambda arviz, data: arviz.ess(data, method="tail"),
+        r_hat=lambda arviz, data: _r_hat(arviz, data, "rank"),
     )
-    return {"mean": draws.mean((0, 1)), "sd": draws.std((0, 1)), **found, "stuck": stuck}
+    single = draws.shape[:2] == (1, 1)  # one draw has no spread
+    sd = np.full(stuck.shape, np.nan) if single else draws.std((0, 1), ddof=1)
+    return {"mean": draws.mean((0, 1)), "sd": sd, **found, "stuck": stuck}
 
 
 def mixing(draws: NDArray) -> dict[str, NDArray]:
@@ -68,10 +67,8 @@ def mixing(draws: NDArray) -> dict[str, NDArray]:
     """
     _, found = _measured(
         draws.astype(np.float64),
-        lambda arviz, data: {
-            "ess": arviz.ess(data, method="bulk"),
-            "r_hat": _r_hat(arviz, data, "rank"),
-        },
+        ess=lambda arviz, data: arviz.ess(data, method="bulk"),
+        r_hat=lambda arviz, data: _r_hat(arviz, data, "rank"),
     )
     return found
 
@@ -84,17 +81,21 @@ def _r_hat(arviz: Any, data: Any, method: str) -> Any:
 
 
 def _measured(
-    draws: NDArray, measures: Callable[[Any, Any], dict[str, Any]]
+    draws: NDArray, **measures: Callable[[Any, Any], Any]
 ) -> tuple[NDArray, dict[str, NDArray]]:
-    """Which quantities are constant within every chain, and ArviZ's measures; NaN for those."""
+    """Which quantities are constant within every chain, and ArviZ's measures; NaN for those.
+
+    The measures of fewer than `FEWEST` draws are all NaN.
+    """
+    constant = (draws == draws[:, :1]).all(axis=(0, 1))
+    if draws.shape[1] < FEWEST:
+        return constant, {name: np.full(constant.shape, np.nan) for name in measures}
     logging.getLogger("arviz").setLevel(logging.WARNING)  # which of its parts are there
     import arviz  # takes seconds to import, and most runs need none of it
 
-    constant = (draws == draws[:, :1]).all(axis=(0, 1))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # constant coordinates divide by zero
         warnings.filterwarnings("ignore", "More chains")  # [chains, draws] it is all the same
-        found = measures(arviz, arviz.convert_to_dataset({"x": draws}))
-    return constant, {
-        name: np.where(constant, np.nan, values["x"].to_numpy()) for name, values in found.items()
-    }
+        data = arviz.convert_to_dataset({"x": draws})
+        found = {name: measure(arviz, data)["x"].to_numpy() for name, measure in measures.items()}
+    return constant, {name: np.where(constant, np.nan, values) for name, values in found.items()}

@@ -78,8 +78,9 @@ class SampleResult:
 
         Columns: mean, sd, mcse_mean, ess_bulk, ess_tail, r_hat (Vehtari et al. 2021) and stuck. An
         entry is stuck if it is constant within every chain; its mixing cannot be judged, and its
-        diagnostics are NaN. `attrs["stuck"]` lists the stuck entries. Numbers are rounded to
-        `digits` decimals and sizes to whole numbers, or not at all with `digits=None`.
+        diagnostics are NaN. They are all NaN if a chain has fewer than 4 draws. `attrs["stuck"]`
+        lists the stuck entries. Numbers are rounded to `digits` decimals and sizes to whole
+        numbers, or not at all with `digits=None`.
         """
         import pandas as pd
 
