@@ -58,7 +58,7 @@ class Dataset:
             data set it replaces, so that a model gets as many updates; else the length of `train`.
 
     Raises:
-        ValueError: if a split is not uint8 of shape [n, prod(shape)].
+        ValueError: if a split is not uint8 of shape [n, prod(shape)], or has other values.
     """
 
     train: Tensor
@@ -77,6 +77,10 @@ class Dataset:
                 raise ValueError(
                     f"{name} must be uint8 [n, {self.dim}], got {rows.dtype} {list(rows.shape)}"
                 )
+            grey = self.grey and name == "train"
+            if not grey and (rows > 1).any():
+                hint = "; grey rows need grey=True" if name == "train" else ""
+                raise ValueError(f"{name} must be rows of 0 and 1, got {int(rows.max())}{hint}")
         if not self.epoch_size:
             object.__setattr__(self, "epoch_size", len(self.train))
 

@@ -377,6 +377,8 @@ def test_derived_generators_differ_by_seed_and_purpose() -> None:
         lambda: Digits(size=4),
         lambda: Dataset(*[torch.zeros(2, 4)] * 3, shape=(2, 2), variant=""),
         lambda: Dataset(*[torch.zeros(2, 5).byte()] * 3, shape=(2, 2), variant=""),
+        lambda: Dataset(*[torch.full((2, 4), 255).byte()] * 3, shape=(2, 2), variant=""),
+        lambda: Dataset(*[torch.full((2, 4), 2).byte()] * 3, shape=(2, 2), variant="", grey=True),
     ],
 )
 def test_wrong_settings_are_refused(make: Callable[[], object]) -> None:

@@ -8,6 +8,8 @@ from torch import Generator
 from latticework.experiments.exactness.guard import NoHostReads
 from latticework.experiments.learning.generated import examples
 from latticework.experiments.running.run import Run
+from latticework.models.base import Function
+from latticework.models.domain import Binary
 from latticework.models.ising import DenseIsing, Lattice
 from latticework.models.lattice import colouring, neighbour_table
 from latticework.samplers.base import UnsupportedModelError
@@ -98,6 +100,13 @@ def test_models_without_classes_are_refused():
     model = DenseIsing(torch.zeros(3, 3))
     with pytest.raises(UnsupportedModelError, match="classes of independent sites"):
         GibbsSweep().init(torch.zeros(1, 3), model)
+
+
+def test_examples_are_of_zeros_and_ones(tmp_path):
+    """A byte holds -1 as 255."""
+    model = Function(lambda x: x.sum(-1), Binary(3, -1, 1))
+    with pytest.raises(ValueError, match=r"need a model on \{0, 1\}\^dim, got Function on Binary"):
+        examples(run=Run(tmp_path), model=model, sampler=Gibbs(), chains=4, steps=1)
 
 
 def test_examples_are_made_once_and_follow_the_model(tmp_path):

@@ -7,6 +7,7 @@ from latticework.data.base import Dataset
 from latticework.experiments.running.artifacts import artifact, fingerprint
 from latticework.experiments.running.run import Run
 from latticework.models.base import EnergyModel
+from latticework.models.domain import Binary
 from latticework.samplers.base import Sampler
 
 CHUNK = 100  # chains at once: a sweep's memory stays in the processor's cache
@@ -15,8 +16,14 @@ CHUNK = 100  # chains at once: a sweep's memory stays in the processor's cache
 def examples(*, run: Run, model: EnergyModel, sampler: Sampler, chains: int, steps: int) -> Dataset:
     """The final states of `chains` chains after `steps` steps of `sampler`, started uniformly.
 
-    All rows are training rows. They depend on the model seed, not on the run's seed.
+    All rows are training rows. They depend on the model seed, not on the run's seed. Raises
+    ValueError unless the model's domain is {0, 1}^dim, as a data set has rows of 0 and 1.
     """
+    if not (isinstance(model.domain, Binary) and model.domain.is_unit):
+        raise ValueError(
+            "examples for a data set are rows of 0 and 1, and need a model on {0, 1}^dim, got "
+            f"{type(model).__name__} on {model.domain}; choose another model"
+        )
     model = model.to(run.device)
 
     def make() -> dict[str, Tensor]:
