@@ -197,5 +197,5 @@ def require_positive(**values: float) -> None:
 def require_count(**values: int) -> None:
     """Raise ValueError naming the first of `values` that is not an integer of at least 1."""
     for name, value in values.items():
-        if not (isinstance(value, Integral) and value >= 1):
+        if not (isinstance(value, Integral) and value >= 1) or isinstance(value, bool):
             raise ValueError(f"{name} must be an integer of at least 1, got {value!r}")

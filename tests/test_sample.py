@@ -120,7 +120,8 @@ def test_acceptance_is_that_after_the_burn_in_of_each_chain():
 
 
 def test_numbers_may_be_numpys():
-    found = draw(steps=np.int64(6), thin=np.int32(2), burn_in=np.int64(1), chains=np.int64(3))
+    numbers = {"steps": np.int64(6), "thin": np.int32(2), "burn_in": np.int64(1)}
+    found = draw(**numbers, chains=np.int64(3), seed=np.int64(2))
     assert found.draws.shape == (3, 3, 5)
     potts = latticework.sample(
         lambda x: x[..., 0].sum(-1), "gwg", sites=2, values=np.int64(3), steps=2
@@ -302,6 +303,18 @@ def test_a_sum_over_the_chains_is_refused_where_shapes_agree():
         ({"sites": None, "values": 3}, "values needs sites"),
         ({"values": (1, 5, 9)}, r"values \[1.0, 5.0, 9.0\] are no domain"),
         ({"domain": Binary(5)}, "either domain or sites"),
+        ({"sites": 20.0}, "sites must be an integer of at least 1, got 20.0"),
+        ({"sites": True}, "sites must be an integer of at least 1, got True"),
+        ({"sites": 0}, "sites must be an integer of at least 1, got 0"),
+        ({"values": 2.0}, r"values must be two numbers, range\(k\), or .* got 2.0; give domain="),
+        ({"values": "ab"}, "values must be two numbers, .* got 'ab'; give domain="),
+        ({"values": True}, "values must be two numbers, .* got True"),
+        ({"values": (0, None)}, r"values must be two numbers, .* got \(0, None\)"),
+        ({"seed": None}, "seed must be an integer of at most 64 bits, such as 0, got None"),
+        ({"seed": 1.5}, "seed must be an integer of at most 64 bits, such as 0, got 1.5"),
+        ({"seed": 2**70}, "seed must be an integer of at most 64 bits, such as 0, got 118"),
+        ({"device": "gpu"}, r"device must be cpu, cuda, cuda:1 \.\.\. or auto, got 'gpu'$"),
+        ({"device": None}, "device must be cpu, .* got None"),
         ({"sampler": "dmalla"}, "sampler 'dmalla' is not known: did you mean dmala"),
     ],
     ids=str,
@@ -312,10 +325,15 @@ def test_faulty_arguments_are_refused(given, match):
 
 
 def test_a_random_target_is_refused():
-    module = nn.Sequential(nn.Dropout(0.5), nn.Linear(5, 1, bias=False), nn.Flatten(0))
+    module = nn.Sequential(nn.Dropout(0.5), nn.Linear(50, 1, bias=False), nn.Flatten(0))
     with pytest.raises(ValueError, match=r"the target is random: .* module.eval\(\)"):
-        draw(module)
-    assert draw(module.eval()).draws.shape == (4, 20, 5)
+        draw(module, sites=50)
+    assert draw(module.eval(), sites=50).draws.shape == (4, 20, 50)
+
+
+def test_seeds_of_64_bits_are_taken():
+    for seed in (-(2**63), 2**64 - 1):
+        assert draw(seed=seed, steps=1).seed == seed
 
 
 def test_other_types_are_refused():

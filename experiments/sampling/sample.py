@@ -167,21 +167,21 @@ def sample(
             takes such a kernel if there is one. The draws of the two engines differ.
 
     Raises:
-        ValueError: if the domain is missing, `x` is no start in it, or the target does not give one
-            finite number a chain, or `adapt` does not support the sampler. The message says what
-            was expected and what was given. NotCompiledError is one too: there is no compiled
-            kernel for engine="compiled".
+        ValueError: if the domain is missing, `x` is no start in it, a number, the seed or the
+            device is none, the target does not give one finite number a chain, or `adapt` does not
+            support the sampler. The message says what was expected and what was given.
+            NotCompiledError is one too: there is no compiled kernel for engine="compiled".
         UnsupportedModelError: if the sampler does not support the domain or model.
     """
     sampler = sampler_of(sampler)
     model = as_model(target, domain_of(domain, sites, values))
     require_count(steps=steps, thin=thin)
-    if not (isinstance(burn_in, Integral) and burn_in >= 0):
+    if not (isinstance(burn_in, Integral) and burn_in >= 0) or isinstance(burn_in, bool):
         raise ValueError(f"burn_in must be a whole number of steps, got {burn_in!r}")
     if steps % thin:
         raise ValueError(f"steps must be a multiple of thin, got {steps} and {thin}")
-    place = find_device(str(device))
-    model, rng = model.to(place), Generator(place).manual_seed(seed)
+    place, rng = _generator(device, seed)
+    model = model.to(place)
     x = _start(model, x, chains, rng, place)
     whole, local, precision = _checked(sampler, model, x)
     synchronise(place)
@@ -237,6 +237,18 @@ def sampler_of(sampler: Sampler | str) -> Sampler:
             + (f"; write {made}(...)" if made else "")
         )
     return sampler
+
+
+def _generator(device: torch.device | str, seed: int) -> tuple[torch.device, Generator]:
+    """The device and a generator there. Raises ValueError for no device, and for no seed."""
+    whole = isinstance(seed, Integral) and not isinstance(seed, bool)
+    if not (whole and -(2**63) <= seed < 2**64):
+        raise ValueError(f"seed must be an integer of at most 64 bits, such as 0, got {seed!r}")
+    try:
+        place = find_device(str(device))
+        return place, Generator(place).manual_seed(int(seed))
+    except RuntimeError as error:  # of PyTorch, which names devices that it was built without
+        raise ValueError(f"device must be cpu, cuda, cuda:1 ... or auto, got {device!r}") from error
 
 
 def _start(

@@ -11,7 +11,7 @@ from latticework.experiments.config.loading import loaded
 from latticework.experiments.sampling.starts import possible
 from latticework.models.base import EnergyModel, Function, NotDifferentiableError
 from latticework.models.domain import Binary, Categorical, Domain, Integer, Ordinal
-from latticework.samplers.base import Sampler, UnsupportedModelError
+from latticework.samplers.base import Sampler, UnsupportedModelError, require_count
 from latticework.samplers.checks import check_start
 
 WRITTEN: dict[str, Callable[..., Domain]] = {  # domains as words of a command line
@@ -74,11 +74,18 @@ def domain_of(
         return domain
     if domain is not None:
         raise ValueError("give either domain or sites, not both")
+    require_count(sites=sites)
     if values is None:
         return Binary(sites)
-    if isinstance(values, int | Integral):
+    if isinstance(values, Integral) and not isinstance(values, bool):
         return Categorical(sites, int(values))
-    numbers = [float(value) for value in values]
+    try:
+        numbers = [float(value) for value in values]
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"values must be two numbers, range(k), or the number k of categories, got {values!r}; "
+            f"{HOW}"
+        ) from error
     if numbers == list(range(len(numbers))) and len(numbers) > 2:
         return Ordinal(sites, len(numbers))
     if len(numbers) == 2:
