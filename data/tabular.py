@@ -25,6 +25,7 @@ from latticework.data.files import UNPACK, MissingFileError, Source, damaged, fi
 from latticework.data.splits import Table, split, unit_range
 
 log = logging.getLogger(__name__)
+FEWEST = 100  # rows of a limit: 1 % of the training rows of fewer may be none
 
 
 class Content(NamedTuple):
@@ -47,7 +48,7 @@ class Published(ABC):
     """Base class of the loaders.
 
     Args:
-        limit: number of rows used, drawn at random; None for all.
+        limit: number of rows used, at least 100, drawn at random; None for all.
         root: the data root; None for the environment variable LATTICEWORK_DATA, if set.
         cache: folder for downloads; None for `data/cache`.
         download: whether missing files may be downloaded.
@@ -64,6 +65,13 @@ class Published(ABC):
 
     name: ClassVar[str]
     binary: ClassVar[bool] = False  # whether targets are 0 and 1
+
+    def __post_init__(self) -> None:
+        if self.limit is not None and self.limit < FEWEST:
+            raise ValueError(
+                f"limit must be at least {FEWEST} rows, so that some are held out to choose "
+                f"settings, or null for all rows, got {self.limit}"
+            )
 
     @abstractmethod
     def read(self) -> Content:
@@ -145,6 +153,7 @@ class Parted(Published):
     split: Literal["random", "published"] = "random"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.split not in ("random", "published"):
             raise ValueError(f"split must be random or published, got {self.split!r}")
 

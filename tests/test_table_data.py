@@ -373,6 +373,15 @@ def test_a_limit_is_part_of_the_name():
     )
 
 
+@pytest.mark.parametrize("loader", LOADERS)
+def test_a_limit_leaves_rows_to_validate_on(root, loader):
+    for limit in (-5, 0, 60, 99):
+        with pytest.raises(ValueError, match=f"at least 100 rows, .* or null .*, got {limit}"):
+            loader(limit=limit)
+    parts = loader(root=str(root), limit=100).load()
+    assert (len(parts.train), len(parts.valid), len(parts.test)) == (79, 1, 20)
+
+
 def test_rows_to_test_on_can_be_named():
     features, tested = np.arange(40.0)[:, None], np.arange(40) >= 30
     table = split(features, features[:, 0] / 39, ("a",), "rows", seed=0, tested=tested)
