@@ -29,6 +29,7 @@ from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 TIMEOUT = 10.0  # seconds to wait for an answer
 UNPACK: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
@@ -172,16 +173,19 @@ def find(
 
 
 def _download(source: Source, target: Path) -> str:
-    """Downloads and checks a file under a temporary name, then renames it; '' or the failure."""
-    part = target.with_name(f".{target.name}.{os.getpid()}.part")
+    """Downloads and checks a file under a temporary name, then renames it; '' or the failure.
+
+    Processes that download the same file do not disturb each other, even in two containers, where
+    they may have the same number.
+    """
+    part = target.with_name(f".{target.name}.{uuid4().hex}.part")
     failures = []
     for url in source.urls:
         log.info("downloading %s", url)
         try:
             with _open(url) as response:
                 target.parent.mkdir(parents=True, exist_ok=True)
-                with part.open("wb") as file:
-                    shutil.copyfileobj(response, file)
+                _save(response, part)
             if reason := mismatch(part, source):
                 raise OSError(f"the answer was another file: {reason}")
             part.replace(target)
@@ -192,6 +196,15 @@ def _download(source: Source, target: Path) -> str:
             with contextlib.suppress(OSError):
                 part.unlink()
     return "; ".join(failures)
+
+
+def _save(response: Any, path: Path) -> None:
+    """Writes the answer; raises OSError if it is shorter than announced, which urllib ignores."""
+    with path.open("wb") as file:
+        shutil.copyfileobj(response, file)
+    found, announced = path.stat().st_size, response.headers.get("Content-Length")
+    if announced and found != int(announced):
+        raise OSError(f"the answer ended after {found} of {announced} bytes")
 
 
 def _open(url: str) -> Any:

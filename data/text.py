@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 import logging
 import lzma
-import os
 import pydoc_data.topics
 import re
 from collections.abc import Iterable, Iterator
@@ -22,6 +21,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import ClassVar
+from uuid import uuid4
 
 import numpy as np
 import torch
@@ -34,6 +34,7 @@ log = logging.getLogger(__name__)
 WORD = re.compile(r"[a-z]{2,}")
 LARGEST = (80_000, 10_000, 10_000)  # the paper's splits
 PUBLISHED = 50_000  # reviews of IMDB
+SPLITS = ("train", "valid", "test")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,18 +95,30 @@ class Reviews:
         stamp = path.stat()
         key = f"reviews-porter-{self.words}-{self.seed}-{stamp.st_size}-{int(stamp.st_mtime)}.npz"
         file = Path(self.cache or CACHE).expanduser() / "reviews" / key
-        if not file.exists():
-            log.info("reading %s, some tens of seconds", path.name)
-            with readable(path, self.source):
-                rows, stems = bag_of_words(read_jsonl(path), self.words, self.seed)
-            train, valid, test = (np.packbits(split, axis=1) for split in rows)
-            file.parent.mkdir(parents=True, exist_ok=True)
-            partial = file.with_suffix(f".{os.getpid()}.part.npz")  # other processes write theirs
-            np.savez_compressed(partial, stems=np.array(stems), train=train, valid=valid, test=test)
-            partial.replace(file)
-        with np.load(file) as content:
-            packed_rows = [content[split] for split in ("train", "valid", "test")]
-        return [np.unpackbits(split, axis=1, count=self.words) for split in packed_rows]
+        if file.exists():
+            with np.load(file) as content:
+                packed = [content[split] for split in SPLITS]
+            return [np.unpackbits(split, axis=1, count=self.words) for split in packed]
+        log.info("reading %s, some tens of seconds", path.name)
+        with readable(path, self.source):
+            rows, stems = bag_of_words(read_jsonl(path), self.words, self.seed)
+        try:
+            _store(file, rows, stems)
+        except OSError as error:
+            log.warning("the next run has to read the reviews again: %s", error)
+        return rows
+
+
+def _store(file: Path, rows: list[np.ndarray], stems: list[str]) -> None:
+    """Writes the cache under a temporary name, then renames it; raises OSError."""
+    packed = {split: np.packbits(part, axis=1) for split, part in zip(SPLITS, rows, strict=True)}
+    file.parent.mkdir(parents=True, exist_ok=True)
+    partial = file.with_suffix(f".{uuid4().hex}.part.npz")  # other processes write theirs
+    try:
+        np.savez_compressed(partial, stems=np.array(stems), **packed)
+        partial.replace(file)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def other_size(texts: int, limit: int | None = None) -> str:

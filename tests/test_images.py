@@ -9,6 +9,7 @@ import threading
 import urllib.request
 from collections.abc import Callable
 from dataclasses import fields, replace
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import numpy as np
@@ -231,6 +232,44 @@ def test_a_wrong_download_is_not_kept(offered: tuple[Source, Path]) -> None:
     with pytest.raises(MissingFileError, match="another file: expected md5"):
         find(source)
     assert not any((files.CACHE / "folder").iterdir())
+
+
+class Short(BaseHTTPRequestHandler):
+    """A server that announces ten bytes and sends four, as a connection that breaks off."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", "10")
+        self.end_headers()
+        self.wfile.write(b"half")
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_a_download_that_breaks_off_is_not_kept(
+    empty: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also that of a file without a checksum."""
+    monkeypatch.setattr(urllib.request, "urlopen", OPEN)
+    with HTTPServer(("127.0.0.1", 0), Short) as server:
+        threading.Thread(target=server.handle_request, daemon=True).start()
+        source = Source("file", ("folder",), urls=(f"http://127.0.0.1:{server.server_port}/",))
+        with pytest.raises(MissingFileError, match="the answer ended after 4 of 10 bytes"):
+            find(source)
+    assert not any((files.CACHE / "folder").iterdir())
+
+
+def test_processes_with_one_number_download_apart(
+    offered: tuple[Source, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In two containers that share a cache, both may be process 1."""
+    parts: list[Path] = []
+    monkeypatch.setattr(files, "_save", lambda _, path: parts.append(path) or path.touch())
+    for _ in range(2):
+        with pytest.raises(MissingFileError, match="another file"):
+            find(offered[0])
+    assert len(set(parts)) == 2
 
 
 def test_a_silent_name_server_does_not_hold_up_a_run(

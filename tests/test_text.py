@@ -73,6 +73,16 @@ def test_the_cache_gives_what_the_file_gave(tmp_path):
         loader.load()
 
 
+def test_a_cache_that_cannot_be_written_is_not_needed(tmp_path, caplog):
+    write(tmp_path / "data")
+    (tmp_path / "cache").write_text("a file, where a folder should be")
+    settings = {"words": 5, "root": str(tmp_path / "data")}
+    found = Reviews(cache=str(tmp_path / "cache"), **settings).load()
+    assert "has to read the reviews again" in caplog.text
+    stored = Reviews(cache=str(tmp_path / "other"), **settings)
+    assert stored.load().fingerprint == stored.load().fingerprint == found.fingerprint
+
+
 def test_missing_reviews_are_replaced_out_loud_or_refused(tmp_path, caplog):
     data = Reviews(words=50, cache=str(tmp_path)).load()
     assert data.substitute
