@@ -374,7 +374,7 @@ def test_annealing_finds_the_normaliser(sampler):
 
 def test_annealing_refuses_replicas_that_do_not_start_from_their_law():
     path, rng = GeometricPath(TARGETS["rbm"].model), Generator()
-    with pytest.raises(ValueError, match="the state of PTDMALA.* needs a burn-in besides"):
+    with pytest.raises(ValueError, match="cannot use PTDMALA.*still need a burn-in"):
         anneal(PTDMALA(0.5, [1.0, 0.5]), path, path.draw(5, rng), linear(3), rng)
     lattice = GeometricPath(TARGETS["lattice"].model)
     with pytest.raises(UnsupportedModelError, match="an Ising or Potts lattice"):

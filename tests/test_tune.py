@@ -394,7 +394,7 @@ def test_apply_writes_where_hydra_reads_and_spares_the_papers_numbers(
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"objective": "charm"}, "whether charm should be large or small"),
+        ({"objective": "charm"}, "the direction of charm is not known"),
         ({"objective": "charm", "direction": "maximize"}, "no metric gives the objective charm"),
         ({"space": {}}, r"\+task\.search\.dmala"),
         ({"space": {"flips": {"low": 1, "high": 2}}}, "dmala has no field flips; it has step_size"),
