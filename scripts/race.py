@@ -5,8 +5,9 @@ latticework race target.py:Model --budget 20000evaluations --seeds 6
 latticework race target.py:log_prob --domain spins:10 --samplers dmala,gwg,my_sampler.py:Mine
 
 Without --samplers, every exact sampler of conf/sampler that supports the target takes part. Each
-spends half of the budget on tuning, and half on fresh chains. The table, the figure and the records
-go to <outputs>/race/<target>/<number>.
+spends half of the budget on tuning, and half on fresh chains. A sampler that does not leave the
+target invariant has no rank. The table, the figure and the records go to
+<outputs>/race/<target>/<number>.
 """
 
 import argparse
@@ -39,7 +40,7 @@ from latticework.experiments.running.machine import commit, device_name, version
 from latticework.experiments.sampling.starts import possible
 from latticework.experiments.sampling.targets import check_target, target_named, unsupported
 from latticework.experiments.tuning.course import Allowance, Unit, fitted
-from latticework.experiments.tuning.race import Entrant, Race, ranked
+from latticework.experiments.tuning.race import BIASED, Entrant, Race, ranked
 from latticework.experiments.tuning.space import spaces
 
 
@@ -145,7 +146,7 @@ def entered(text: str | None, model: Any) -> tuple[dict[str, Any], dict[str, str
         if short in taken:  # of another file, or given twice
             short = name
         if not sampler.exact and not text:
-            left[short] = "does not leave the target invariant"
+            left[short] = BIASED
             continue
         if reason := unsupported(sampler, model):
             left[short] = reason
@@ -165,7 +166,7 @@ def shown(table: pd.DataFrame, unit: Unit) -> Grid:
     for column in ("rank", "sampler", "ESS a second", "ESS an evaluation", "R-hat"):
         mark = " *" if column.endswith(first) else ""
         grid.add_column(column + mark, no_wrap=True)
-    for row in table[table["note"] == ""].to_dict("records"):
+    for row in table[table["r_hat"].notna()].to_dict("records"):  # those that ran
         rates = [
             f"{figures(row[key])} [{figures(row[key + '_low'])}, {figures(row[key + '_high'])}]"
             for key in ("ess_per_second", "ess_per_evaluation")
@@ -183,7 +184,7 @@ def remarks(table: pd.DataFrame, left: dict[str, str]) -> list[str]:
     """What the table means, and what is not in it."""
     lines = [
         f"* ranked by this. Geometric means over seeds with 95 % intervals; = is a tie, - has no "
-        f"rank because its chains did not mix (R-hat above {MIXED}, or stuck)."
+        f"rank: it did not mix (R-hat above {MIXED}, or stuck) or is biased."
     ]
     chosen = [f"{row.sampler} ({row.settings})" for row in table.itertuples() if row.settings]
     if chosen:

@@ -1,6 +1,7 @@
 """`latticework race`: samplers tuned and measured under an equal budget, ranked with ties."""
 
 import math
+import re
 
 import numpy as np
 import pandas as pd
@@ -9,6 +10,8 @@ import torch
 from targets import TARGETS
 from torch import Generator
 
+from latticework.experiments.figures import race as drawing
+from latticework.experiments.figures.race import UNITS
 from latticework.experiments.measures.exact import exact
 from latticework.experiments.results.record import opened
 from latticework.experiments.sampling.chain import seconds_per_step
@@ -22,7 +25,7 @@ from latticework.experiments.tuning.course import (
     fitted,
     quality,
 )
-from latticework.experiments.tuning.race import Entrant, Lap, Race, ranked
+from latticework.experiments.tuning.race import BIASED, Entrant, Lap, Race, ranked
 from latticework.experiments.tuning.space import spaces
 from latticework.models.base import Function
 from latticework.models.domain import Binary, Categorical
@@ -31,7 +34,7 @@ from latticework.samplers.block_gibbs import BlockGibbs
 from latticework.samplers.gibbs import Gibbs
 from latticework.samplers.gwg import GWG
 from latticework.samplers.hamming import HammingBall
-from latticework.samplers.langevin import DMALA
+from latticework.samplers.langevin import DMALA, DULA
 from latticework.samplers.locally_balanced import LocallyBalanced
 from latticework.samplers.sweep import GibbsSweep
 from latticework.scripts import race, trace, why
@@ -114,6 +117,36 @@ def test_every_exact_sampler_takes_part_by_default(file, tmp_path, capsys):
     assert "left out: block_gibbs (BlockGibbs needs" in page
     assert "left out: dsvgd, dula, " in page
     assert "locally_balanced: the budget allows 2 steps a run, too few to judge" in page
+
+
+def test_a_biased_sampler_runs_and_has_no_rank(file, tmp_path, capsys):
+    """At its largest step sizes, DULA makes more effective samples than DMALA."""
+    words = ("--domain", "binary:6", "--samplers", "dula,dmala")
+    status, page, folder = asked(capsys, tmp_path, f"{file}:linear", *words)
+    assert status == 0
+    table = pd.read_csv(folder / "race.csv", index_col="sampler")
+    assert table["rank"].to_dict() == {"dmala": "1", "dula": "-"}
+    assert table["ess_per_evaluation"]["dula"] > 0
+    assert table["note"]["dula"] == BIASED
+    assert re.search(r"- dula +\S+ \[", page)
+    assert f"dula: {BIASED}" in page
+    status, page, folder = asked(capsys, tmp_path, f"{file}:linear", *words[:3], "dula")
+    assert status == 1  # none is ranked
+
+
+def test_the_figure_says_why_a_sampler_that_ran_has_no_rank():
+    rates = {f"ess_per_{unit}{part}": 1.0 for unit in UNITS for part in ("", "_low", "_high")}
+    rows = [
+        {"sampler": "dmala", "rank": "1", "r_hat": 1.0, "note": ""},
+        {"sampler": "dula", "rank": "-", "r_hat": 1.0, "note": BIASED},
+        {"sampler": "gibbs", "rank": "-", "r_hat": 1.2, "note": ""},
+        {"sampler": "gwg", "rank": "-", "r_hat": math.nan, "note": "the budget allows 2 steps"},
+    ]
+    figure = drawing.race(pd.DataFrame([{**row, **rates} for row in rows]), "target")
+    note = " ".join(figure.legends[0].get_title().get_text().split())
+    assert f"No rank: dula, which {BIASED}." in note
+    assert "gibbs" not in note
+    assert "gwg" not in note
 
 
 def test_a_race_can_be_traced_and_compared(file, tmp_path, capsys):
@@ -204,9 +237,9 @@ def test_mistakes_are_told(words, match, file, tmp_path):
 # Parts.
 
 
-def entrant(name, *rates, r_hat=1.0):
+def entrant(name, *rates, r_hat=1.0, sampler=Gibbs()):  # noqa: B008 - it never changes
     laps = [Lap(seed, 100, rate, 1.0, 10.0) for seed, rate in enumerate(rates)]
-    return Entrant(name, Gibbs(), {}, laps, r_hat)
+    return Entrant(name, sampler, {}, laps, r_hat)
 
 
 def test_ranks_and_ties():
@@ -218,6 +251,7 @@ def test_ranks_and_ties():
             entrant("stuck", 0, 500, 500),
             entrant("as fast", 90, 120, 104),
             entrant("apart", 900, 900, 900, r_hat=1.3),
+            entrant("biased", 900, 900, 900, sampler=DULA(2.0)),
         ],
         "seconds",
     )
@@ -227,6 +261,7 @@ def test_ranks_and_ties():
         ("3", "slow"),
         ("-", "stuck"),
         ("-", "apart"),
+        ("-", "biased"),
     ]
 
 

@@ -11,9 +11,11 @@ UNITS = {"second": "effective samples a second", "evaluation": "effective sample
 def race(table: pd.DataFrame, title: str) -> Figure:
     """One row a ranked sampler, best at the top; a dot is the mean over seeds, a bar its interval.
 
-    `table` has the columns sampler, rank, and for each of UNITS ess_per_<unit>, _low and _high.
+    `table` has the columns sampler, rank, r_hat, note, and for each of UNITS ess_per_<unit>, _low
+    and _high. The note names samplers that ran and have no rank for the reason in their column note.
     """
     shown = table[table["rank"] != "-"].iloc[::-1]
+    left = table[(table["rank"] == "-") & table["r_hat"].notna() & (table["note"] != "")]
     figure, axes = new_figure(2, height=0.8 + 0.32 * max(2, len(shown)))
     for ax, (unit, label) in zip(axes, UNITS.items(), strict=True):
         for place, row in enumerate(shown.to_dict("records")):
@@ -32,5 +34,6 @@ def race(table: pd.DataFrame, title: str) -> Figure:
         ax.set_xlabel(label, fontsize=8)
         ax.grid(axis="x", linewidth=0.4)
     figure.suptitle(title, fontsize=9)
-    explain(figure, "Mean over seeds; bar: its interval.")
+    unranked = [f"No rank: {row.sampler}, which {row.note}." for row in left.itertuples()]
+    explain(figure, " ".join(["Mean over seeds; bar: its interval.", *unranked]))
     return figure

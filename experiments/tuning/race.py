@@ -3,7 +3,8 @@
 Each sampler may spend one half of the budget on the choice of its fields (conf/task/tune.yaml, by
 Optuna's TPE) and the other half on fresh chains with the chosen fields, one run a seed. Intervals
 are t-intervals of the logarithm over seeds. An ESS says nothing of chains that have not met, so a
-sampler whose R-hat is above `MIXED` has no rank.
+sampler whose R-hat is above `MIXED` has no rank. Nor does it say how far draws are from the target,
+so a sampler that does not leave the target invariant has none either.
 """
 
 import math
@@ -25,6 +26,8 @@ from latticework.experiments.tuning.space import Space, replaced
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler, require_count
 
+BIASED = "does not leave the target invariant"
+
 
 @dataclass(frozen=True)
 class Lap:
@@ -43,7 +46,7 @@ class Lap:
 
 @dataclass(frozen=True)
 class Entrant:
-    """A sampler with its chosen fields, and its runs; `note` says why there are none."""
+    """A sampler with its chosen fields, and its runs; `note` says why there are none, or no rank."""
 
     name: str
     sampler: Sampler
@@ -55,6 +58,10 @@ class Entrant:
     @property
     def mixed(self) -> bool:
         return bool(self.laps) and self.r_hat <= MIXED and all(lap.ess > 0 for lap in self.laps)
+
+    @property
+    def rankable(self) -> bool:
+        return self.mixed and self.sampler.exact
 
     def interval(self, unit: Unit) -> Interval:
         """The mean rate and its 95 % interval over seeds; geometric."""
@@ -124,13 +131,13 @@ class Race:
             for seed, (stint, found) in zip(self.seeds, runs, strict=True)
         ]
         r_hat = quality(*[stint.result for stint, _ in runs]).r_hat
-        return Entrant(name, chosen, fields, laps, r_hat)
+        return Entrant(name, chosen, fields, laps, r_hat, "" if chosen.exact else BIASED)
 
 
 def ranked(entrants: Sequence[Entrant], unit: Unit) -> list[tuple[str, Entrant]]:
-    """Entrants with their ranks, best first; those that did not mix come last, with rank "-"."""
-    mixed = [each for each in entrants if each.mixed]
-    others = [each for each in entrants if not each.mixed]
-    mixed.sort(key=lambda each: -each.interval(unit).middle)
-    places = ranks([each.interval(unit) for each in mixed])
-    return [*zip(places, mixed, strict=True), *[("-", each) for each in others]]
+    """Entrants with their ranks, best first; last those that are not `rankable`, with rank "-"."""
+    able = [each for each in entrants if each.rankable]
+    others = [each for each in entrants if not each.rankable]
+    able.sort(key=lambda each: -each.interval(unit).middle)
+    places = ranks([each.interval(unit) for each in able])
+    return [*zip(places, able, strict=True), *[("-", each) for each in others]]
