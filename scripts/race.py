@@ -138,7 +138,12 @@ def entered(text: str | None, model: Any) -> tuple[dict[str, Any], dict[str, str
     Without names, a file of conf/sampler that only changes fields of another is left out: tuning
     covers it.
     """
-    offered = text.split(",") if text else [n for n in names("sampler") if not is_variant(n)]
+    if text:
+        offered = [name.strip() for name in text.split(",")]
+        if not all(offered):
+            raise ValueError(f"--samplers takes names with commas between them, got {text!r}")
+    else:
+        offered = [name for name in names("sampler") if not is_variant(name)]
     taken, left = {}, {}
     for name in offered:
         sampler, _ = fitted(sampler_named(name), {}, model)

@@ -28,7 +28,7 @@ from latticework.experiments.tuning.course import (
 from latticework.experiments.tuning.race import BIASED, Entrant, Lap, Race, ranked
 from latticework.experiments.tuning.space import spaces
 from latticework.models.base import Function
-from latticework.models.domain import Binary, Categorical
+from latticework.models.domain import Binary, Categorical, Integer
 from latticework.models.ising import DenseIsing, Lattice
 from latticework.samplers.block_gibbs import BlockGibbs
 from latticework.samplers.gibbs import Gibbs
@@ -53,6 +53,9 @@ def steps(x):  # no gradient
 
 def rare(x):  # a sixteenth of all states are impossible
     return linear(x).masked_fill(x[:, :4].sum(-1) == 4, -torch.inf)
+
+def counts(x):  # [chains, 2] in {0, 1, ...}
+    return -((x - 2) ** 2).sum(-1) / 4
 
 def potts(x):  # [chains, 4, 3]
     return (x[:, 1:] * x[:, :-1]).sum((1, 2))
@@ -199,15 +202,33 @@ def test_a_sampler_that_fails_leaves_the_others(file, tmp_path, capsys, monkeypa
     assert pd.read_csv(folder / "race.csv")["note"].isna().all()
     enter = Race.enter
 
-    def failing(self, name, sampler, space):
-        if name == "dmala":
-            raise ValueError("a chain met NaN")
-        return enter(self, name, sampler, space)
+    def failing(fault):
+        def entered(self, name, sampler, space):
+            if name == "dmala":
+                raise fault
+            return enter(self, name, sampler, space)
 
-    monkeypatch.setattr(Race, "enter", failing)
-    status, page, folder = asked(capsys, tmp_path, f"{file}:linear", *words)
+        return entered
+
+    for fault, note in (
+        (ValueError("a chain met NaN"), "a chain met NaN"),
+        (RuntimeError("sizes differ"), "RuntimeError: sizes differ"),
+    ):
+        monkeypatch.setattr(Race, "enter", failing(fault))
+        status, page, folder = asked(capsys, tmp_path, f"{file}:linear", *words)
+        assert status == 0
+        assert f"dmala: {note}" in page
+        assert pd.read_csv(folder / "race.csv", index_col="sampler")["rank"]["gibbs"] == 1
+
+
+def test_a_race_on_integers(file, tmp_path, capsys):
+    """Samplers that list the values of a site are left out."""
+    words = ("--domain", "naturals:2", "--samplers", "dmala,gibbs,random_walk")
+    status, page, folder = asked(capsys, tmp_path, f"{file}:counts", *words, budget=8000)
     assert status == 0
-    assert "dmala: a chain met NaN" in page
+    assert pd.read_csv(folder / "race.csv")["sampler"].tolist() == ["dmala"]
+    assert "left out: gibbs (Gibbs needs a model on a Binary or" in page
+    assert "left out: random_walk (RandomWalk needs" in page
 
 
 def test_a_folder_that_cannot_be_written_costs_no_race(file, tmp_path, monkeypatch):
@@ -226,6 +247,10 @@ def test_a_folder_that_cannot_be_written_costs_no_race(file, tmp_path, monkeypat
         (("--domain", "binary:6", "--seeds", "1"), "two seeds or more"),
         (("--domain", "binary:6", "--samplers", "block_gibbs"), "no sampler supports"),
         (("--domain", "binary:6", "--samplers", "dmalla"), "did you mean dmala"),
+        (("--domain", "binary:6", "--samplers", "gibbs,"), "names with commas between .* 'gibbs,'"),
+        (("--domain", "binary:6", "--budget", ".s"), "budget '.s' is not known"),
+        (("--domain", "binary:6", "--budget", "1.2.3s"), "budget '1.2.3s' is not known"),
+        (("--domain", "binary:6", "--budget", "1e400s"), "budget '1e400s' is not known"),
         (("--domain", "binary:7"), "Function could not evaluate x of shape"),
     ],
 )
@@ -429,6 +454,8 @@ def test_blocks_fit_the_target():
     many = Function(lambda x: x.flatten(1).sum(-1), Categorical(9, 5))
     sampler, found = fitted(Gibbs(), space, many)
     assert 5 ** found["sites"]["high"] <= 1024
+    endless = Function(lambda x: -x.square().sum(-1), Integer(3))
+    assert fitted(Gibbs(4), {}, endless)[0].sites == 3
     assert fitted(DMALA(0.4), {}, small) == (DMALA(0.4), {})
 
 
@@ -439,4 +466,6 @@ def test_the_search_spaces_are_those_of_the_task():
 def test_budgets_are_read():
     assert Allowance.read("5s") == Allowance(5, "seconds")
     assert Allowance.read("2e4evaluations") == Allowance(20000, "evaluations")
+    assert Allowance.read(".5s") == Allowance(0.5, "seconds")
+    assert Allowance.read("1.5 s") == Allowance(1.5, "seconds")
     assert Allowance.read("1e") == Allowance(1, "evaluations")

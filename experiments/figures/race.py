@@ -12,7 +12,7 @@ def race(table: pd.DataFrame, title: str) -> Figure:
     """One row a ranked sampler, best at the top; a dot is the mean over seeds, a bar its interval.
 
     `table` has the columns sampler, rank, r_hat, note, and for each of UNITS ess_per_<unit>, _low
-    and _high. The note names samplers that ran and have no rank for the reason in their column note.
+    and _high. The text below names samplers that ran and whose note says why they have no rank.
     """
     shown = table[table["rank"] != "-"].iloc[::-1]
     left = table[(table["rank"] == "-") & table["r_hat"].notna() & (table["note"] != "")]

@@ -26,6 +26,7 @@ from latticework.experiments.sampling.starts import possible
 from latticework.experiments.tuning.space import Space, replaced, suggest
 from latticework.experiments.tuning.study import alone
 from latticework.models.base import EnergyModel
+from latticework.models.domain import Integer
 from latticework.samplers.base import Sampler, UnsupportedModelError
 
 KEPT = 1000  # draws of a chain that diagnostics read, at most, unless a course says otherwise
@@ -49,8 +50,9 @@ class Allowance:
     @classmethod
     def read(cls, text: str) -> "Allowance":
         """From `5seconds`, `5s`, `20000evaluations` or `20000e`. Raises ValueError otherwise."""
-        found = re.fullmatch(r"([\d.]+(?:e\d+)?)\s*(s|seconds?|e|evaluations?)", text)
-        if not found or not float(found[1]) > 0:
+        number = r"(?:\d+\.?\d*|\.\d+)(?:e\d+)?"
+        found = re.fullmatch(rf"({number})\s*(s|seconds?|e|evaluations?)", text)
+        if not found or not 0 < float(found[1]) < math.inf:
             raise ValueError(f"budget {text!r} is not known; write 10seconds or 20000evaluations")
         return cls(float(found[1]), "seconds" if found[2].startswith("s") else "evaluations")
 
@@ -222,13 +224,13 @@ def fitted(sampler: Sampler, space: Space, model: EnergyModel) -> tuple[Sampler,
     """The sampler and its search space with blocks that fit the target.
 
     A block has at most all sites; Gibbs, which evaluates every joint value of a block, has at most
-    PATTERNS of them.
+    PATTERNS of them. On integers a site has infinitely many values; samplers that list them refuse.
     """
     sites = getattr(sampler, "sites", None)
     if sites is None:
         return sampler, space
     most = model.domain.dim
-    if not hasattr(sampler, "radius"):
+    if not hasattr(sampler, "radius") and not isinstance(model.domain, Integer):
         most = min(most, max(1, int(math.log(PATTERNS, len(model.domain.values())))))
     sampler = replaced(sampler, {"sites": min(sites, most)})
     if "sites" in space:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from latticework.experiments.config.errors import in_a_line
 from latticework.experiments.results.ranking import MIXED, Interval, geometric, ranks
 from latticework.experiments.tuning.course import (
     FEWEST,
@@ -46,7 +47,7 @@ class Lap:
 
 @dataclass(frozen=True)
 class Entrant:
-    """A sampler with its chosen fields, and its runs; `note` says why there are none, or no rank."""
+    """A sampler with its chosen fields, and its runs; `note` says why it has none, or no rank."""
 
     name: str
     sampler: Sampler
@@ -98,8 +99,8 @@ class Race:
         for name, sampler in samplers.items():
             try:
                 entrant = self.enter(name, sampler, spaces.get(name, {}))
-            except ValueError as error:
-                entrant = Entrant(name, sampler, {}, [], note=str(error))
+            except Exception as error:  # noqa: BLE001 - whatever a user's sampler raises
+                entrant = Entrant(name, sampler, {}, [], note=in_a_line(error))
             told = entrant.note or ", ".join(f"{k}={v}" for k, v in entrant.fields.items())
             tell(f"{name}: {told or 'nothing to tune'}")
             found.append(entrant)
