@@ -2,7 +2,7 @@
 
 The laws are written from the papers in NumPy and float64, over lists of states, and share nothing
 with `samplers` and `latticework.models.domain`. A new sampler joins by one line in TABLE, and by a
-function here that enumerates its step if it is of a new kind.
+function here that enumerates its step if it is of a new kind. The tests of counts are here too.
 """
 
 import itertools
@@ -14,8 +14,10 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
+from scipy.stats import chi2, norm
 from targets import BINARY, EVERY, FINITE, INTEGER
 
+from latticework.experiments.exactness.counting import tails
 from latticework.experiments.exactness.law import (
     Law,
     Matrix,
@@ -45,6 +47,24 @@ from latticework.samplers.relaxed import RMALA
 from latticework.samplers.stochastic import StochasticDULA
 from latticework.samplers.svgd import DiscreteSVGD
 from latticework.samplers.swendsen_wang import SwendsenWang
+
+# Tests of counts.
+
+
+def largest_z(count: np.ndarray, trials: int, probability: np.ndarray) -> float:
+    """The largest deviation of binomial counts, as the z-score of its exact tail probability."""
+    return float(norm.isf(tails(count, trials, probability).min()))
+
+
+def p_value(count: np.ndarray, law: np.ndarray) -> float:
+    """Chi-square test; states expected fewer than 5 times are pooled."""
+    expected = law * count.sum()
+    few = expected < 5
+    if few.any():
+        count = np.append(count[~few], count[few].sum())
+        expected = np.append(expected[~few], max(expected[few].sum(), 1e-9))
+    return float(chi2.sf(((count - expected) ** 2 / expected).sum(), len(count) - 1))
+
 
 # Proposals and their correction.
 

@@ -5,9 +5,9 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
-from exactness import TABLE, Row
+from exactness import TABLE, Row, largest_z
 from targets import TARGETS, Target
-from test_kernels import counts, exact_law, invariance, largest_z, run, start, stationary
+from test_kernels import counts, exact_law, invariance, run, start, stationary
 from torch import Generator
 
 from latticework.samplers.compiled.choose import twin_of

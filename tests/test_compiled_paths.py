@@ -6,7 +6,7 @@ from math import nan
 import numpy as np
 import pytest
 import torch
-from test_kernels import largest_z
+from exactness import largest_z
 from torch import Generator
 
 from latticework.models.domain import Binary

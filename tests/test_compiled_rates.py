@@ -4,9 +4,10 @@ import exactness
 import numpy as np
 import pytest
 import torch
+from exactness import largest_z
 from targets import TARGETS
 from test_compiled import leaves
-from test_kernels import counts, largest_z
+from test_kernels import counts
 from test_rates import data, rng
 
 from latticework.models.rated_rbm import RatedRBM

@@ -6,9 +6,9 @@ import math
 import numpy as np
 import pytest
 import torch
+from exactness import largest_z
 from targets import TARGETS
 from test_compiled import leaves
-from test_kernels import largest_z
 from torch import Generator, Tensor
 
 from latticework.experiments.learning.negatives import Persistent

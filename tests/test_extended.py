@@ -9,12 +9,12 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
+from exactness import p_value
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from targets import TARGETS
 from torch import Generator
 
-from latticework.experiments.exactness.counting import p_value
 from latticework.experiments.exactness.suite import CHECKS, Examination
 from latticework.experiments.exactness.targets import Target
 from latticework.experiments.sampling.annealing import anneal, estimate_log_normaliser, linear

@@ -12,11 +12,11 @@ import exactness
 import numpy as np
 import pytest
 import torch
-from exactness import TABLE, Row
+from exactness import TABLE, Row, largest_z, p_value
 from targets import EVERY, INTEGER, TARGETS
 from torch import Generator
 
-from latticework.experiments.exactness.counting import counts, largest_z, p_value
+from latticework.experiments.exactness.counting import counts
 from latticework.experiments.exactness.guard import NoHostReads
 from latticework.experiments.exactness.law import Law
 from latticework.experiments.exactness.targets import Asymmetric, Target

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from test_kernels import p_value
+from exactness import p_value
 from torch import Generator
 
 from latticework.experiments.exactness.guard import NoHostReads

@@ -1,7 +1,7 @@
-"""Where chains go in a step, counted, and exact tests of such counts."""
+"""Where chains go in a step, counted, and the exact tails of such counts."""
 
 import numpy as np
-from scipy.stats import binom, chi2, norm
+from scipy.stats import binom
 from torch import Generator
 
 from latticework.experiments.exactness.targets import Target
@@ -36,18 +36,3 @@ def tails(count: np.ndarray, trials: int | np.ndarray, probability: np.ndarray) 
     probability = probability.clip(0, 1)
     below, above = (binom.cdf(count, trials, probability), binom.sf(count - 1, trials, probability))
     return np.minimum(below, above)
-
-
-def largest_z(count: np.ndarray, trials: int, probability: np.ndarray) -> float:
-    """The largest deviation of binomial counts, as the z-score of its exact tail probability."""
-    return float(norm.isf(tails(count, trials, probability).min()))
-
-
-def p_value(count: np.ndarray, law: np.ndarray) -> float:
-    """Chi-square test; states expected fewer than 5 times are pooled."""
-    expected = law * count.sum()
-    few = expected < 5
-    if few.any():
-        count = np.append(count[~few], count[few].sum())
-        expected = np.append(expected[~few], max(expected[few].sum(), 1e-9))
-    return float(chi2.sf(((count - expected) ** 2 / expected).sum(), len(count) - 1))
