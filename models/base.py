@@ -50,13 +50,14 @@ class EnergyModel(nn.Module, ABC):
         """
         with torch.enable_grad():
             x = x.detach().requires_grad_()
-            log_prob = self(x)
-            if not getattr(log_prob, "requires_grad", False):
-                raise NotDifferentiableError(
-                    f"the log-probability of {type(self).__name__} cannot be differentiated in x; "
-                    "use differentiable operations, or choose a sampler without gradients"
-                )
-            (grad,) = torch.autograd.grad(log_prob.sum(), x)
+            log_prob, grad = self(x), None
+            if getattr(log_prob, "requires_grad", False):
+                (grad,) = torch.autograd.grad(log_prob.sum(), x, allow_unused=True)
+        if grad is None:  # the log-probability has no graph, or only that of parameters
+            raise NotDifferentiableError(
+                f"the log-probability of {type(self).__name__} cannot be differentiated in x; "
+                "use differentiable operations, or choose a sampler without gradients"
+            )
         return log_prob.detach(), grad
 
     def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from latticework.models.base import EnergyModel
+from latticework.models.base import EnergyModel, NotDifferentiableError
 
 
 def check_start(x: Tensor, model: EnergyModel, gradient: bool) -> None:
@@ -16,19 +16,7 @@ def check_start(x: Tensor, model: EnergyModel, gradient: bool) -> None:
     """
     _check_states(x, model)
     name = type(model).__name__
-    try:
-        with torch.no_grad():
-            if gradient:
-                log_prob, grad = model.log_prob_and_grad(x)
-            else:
-                log_prob, grad = model.log_prob(x), None
-    except (RuntimeError, IndexError, TypeError) as error:
-        if isinstance(error, torch.OutOfMemoryError | NotImplementedError):
-            raise
-        raise ValueError(
-            f"{name} could not evaluate x of shape {list(x.shape)} ({type(error).__name__}: "
-            f"{error}); it must map [chains, {', '.join(map(str, x.shape[1:]))}] to [chains]"
-        ) from error
+    log_prob, grad = evaluated(x, model, gradient)
     _check_log_prob(log_prob, len(x), name)
     if grad is None:
         return
@@ -38,6 +26,25 @@ def check_start(x: Tensor, model: EnergyModel, gradient: bool) -> None:
             f"got {list(grad.shape)}"
         )
     _refuse(~grad.isfinite().reshape(len(x), -1).all(1), f"the gradient of {name} is NaN or inf")
+
+
+def evaluated(x: Tensor, model: EnergyModel, gradient: bool) -> tuple[Tensor, Tensor | None]:
+    """The model's log-probability at `x`, and its gradient if asked for.
+
+    Raises ValueError if the model cannot be evaluated at states of this shape, and
+    NotDifferentiableError if it has no gradient.
+    """
+    try:
+        with torch.no_grad():
+            return model.log_prob_and_grad(x) if gradient else (model.log_prob(x), None)
+    except (RuntimeError, IndexError, TypeError, ValueError) as error:
+        if isinstance(error, torch.OutOfMemoryError | NotImplementedError | NotDifferentiableError):
+            raise
+        raise ValueError(
+            f"{type(model).__name__} could not evaluate x of shape {list(x.shape)} "
+            f"({type(error).__name__}: {error}); it must map "
+            f"[chains, {', '.join(map(str, x.shape[1:]))}] to [chains]"
+        ) from error
 
 
 def _check_states(x: Tensor, model: EnergyModel) -> None:

@@ -13,7 +13,7 @@ import latticework
 from latticework.experiments.measures.exact import exact
 from latticework.experiments.sampling.chain import run_chain
 from latticework.experiments.sampling.targets import parsed_domain
-from latticework.models.base import Function
+from latticework.models.base import Function, NotDifferentiableError
 from latticework.models.domain import Binary, Categorical, Integer, Ordinal
 from latticework.models.ising import Lattice
 from latticework.samplers.avg import AVG
@@ -267,7 +267,7 @@ FAULTS = {
     ),
     "mixes chains": (
         lambda x: x.sum(-1) + x.mean(),
-        "of the first chain is .* alone; each chain's",
+        "of chain .* among 4 chains and .* among fewer; each chain's",
     ),
 }
 
@@ -279,10 +279,16 @@ def test_a_faulty_target_is_refused(fault):
         draw(target)
 
 
+def test_chains_are_compared_where_the_first_one_gives_nothing_away():
+    x = torch.tensor([[0.0] * 5, [1.0] * 5])
+    with pytest.raises(ValueError, match="of chain 1 is 2.5 among 2 chains and 5 among fewer"):
+        draw(lambda x: x.sum(-1) * x.mean(), "gibbs", x=x)
+
+
 def test_a_sum_over_the_chains_is_refused_where_shapes_agree():
     with pytest.raises(ValueError, match=r"gave \[5\] for 5 chains and \[5\] for one chain"):
         draw(lambda x: x.sum(0), chains=5)
-    with pytest.raises(ValueError, match="of the first chain is"):
+    with pytest.raises(ValueError, match="of chain .* among fewer"):
         draw(lambda x: x.sum(0)[: len(x)], chains=5)
 
 
@@ -334,6 +340,40 @@ def test_a_random_target_is_refused():
 def test_seeds_of_64_bits_are_taken():
     for seed in (-(2**63), 2**64 - 1):
         assert draw(seed=seed, steps=1).seed == seed
+
+
+class Mixing(Lattice):
+    """A model whose log-probability depends on the other chains."""
+
+    def forward(self, x):
+        return super().forward(x) * x.mean()
+
+
+def test_a_model_that_mixes_chains_is_refused():
+    with pytest.raises(
+        ValueError, match=r"of chain .* among 4 chains and .* among fewer; each chain's"
+    ):
+        latticework.sample(Mixing((3, 2), 0.2, 0.1), "gibbs")
+
+
+def test_a_module_that_cannot_evaluate_one_chain_is_refused():
+    module = nn.Sequential(nn.BatchNorm1d(5), nn.Linear(5, 1), nn.Flatten(0))
+    with pytest.raises(ValueError, match=r"could not evaluate x of shape \[1, 5\] \(ValueError"):
+        draw(module)
+    with pytest.raises(ValueError, match=r"could not evaluate x of shape \[1, 5\] \(ValueError"):
+        draw(module, chains=1)
+    assert draw(module.eval().requires_grad_(False)).draws.shape == (4, 20, 5)
+
+
+@pytest.mark.parametrize("sampler", ["dmala", "gwg"])
+def test_a_module_without_a_gradient_in_x_is_refused(sampler):
+    class Rounding(Linear):
+        def forward(self, x):
+            return (x > 0.5).float() @ self.weights
+
+    with pytest.raises(NotDifferentiableError, match="cannot be differentiated in x; use diff"):
+        draw(Rounding(), sampler)
+    assert draw(Rounding(), "gibbs").draws.shape == (4, 20, 5)
 
 
 def test_other_types_are_refused():

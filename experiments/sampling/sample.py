@@ -26,7 +26,7 @@ from latticework.experiments.sampling.chain import Chain, evaluations_per_step, 
 from latticework.experiments.sampling.engine import Engine, served
 from latticework.experiments.sampling.starts import possible
 from latticework.experiments.sampling.targets import as_model, check_target, domain_of
-from latticework.models.base import EnergyModel, Function
+from latticework.models.base import EnergyModel
 from latticework.models.domain import Domain
 from latticework.samplers.base import Info, Sampler, require_count
 from latticework.samplers.sums import Sums, Wanted
@@ -276,8 +276,7 @@ def _checked(sampler: Sampler, model: EnergyModel, x: Tensor) -> tuple[int, int,
     with torch.no_grad():
         state = sampler.init(x, model)
         precision = torch.promote_types(_log_prob(state, model).dtype, torch.float32)
-    if isinstance(model, Function):
-        check_target(model, x)
+    check_target(model, x)
     count = evaluations_per_step(sampler, model, x, Generator(x.device).manual_seed(0))
     return count.whole, count.local, precision
 

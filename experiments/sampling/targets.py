@@ -12,7 +12,7 @@ from latticework.experiments.sampling.starts import possible
 from latticework.models.base import EnergyModel, Function, NotDifferentiableError
 from latticework.models.domain import Binary, Categorical, Domain, Integer, Ordinal
 from latticework.samplers.base import Sampler, UnsupportedModelError, require_count
-from latticework.samplers.checks import check_start
+from latticework.samplers.checks import check_start, evaluated
 
 WRITTEN: dict[str, Callable[..., Domain]] = {  # domains as words of a command line
     "binary": Binary,
@@ -141,21 +141,24 @@ def unsupported(sampler: Sampler, model: EnergyModel) -> str:
 def check_target(model: EnergyModel, x: Tensor) -> None:
     """Raise ValueError unless chains can begin at `x`, each with a value of its own.
 
-    The checks are those of `samplers.checks`, and that the first chain's log-probability is the
-    same without the others. This finds a function that mixes the chains, such as `x.sum(0)` when
-    there are as many chains as sites. Three evaluations. `x` is `[chains, *domain.shape]`.
+    The checks are those of `samplers.checks`, and that each log-probability stays the same when the
+    first chain and the others are evaluated apart. This finds a function that mixes the chains,
+    such as `x.sum(0)` when there are as many chains as sites. Costs three evaluations of all
+    chains. `x` is `[chains, *domain.shape]`.
     """
     check_start(x, model, gradient=False)
     more = x if len(x) > 1 else torch.cat((x, x))
-    with torch.no_grad():
-        together, alone = model.log_prob(more), model.log_prob(x[:1])
-    if together.shape != (len(more),) or alone.shape != (1,):
+    together, alone, others = (
+        evaluated(some, model, gradient=False)[0] for some in (more, more[:1], more[1:])
+    )
+    apart = torch.cat((alone, others))
+    if not together.shape == apart.shape == (len(more),) or alone.shape != (1,):
         raise ValueError(
             "the target must give one number a chain, [chains, ...] -> [chains]; it gave "
             f"{list(together.shape)} for {len(more)} chains and {list(alone.shape)} for one chain; "
             "sum over the sites (-1) and not over the chains (0)"
         )
-    if not torch.allclose(together[:1], alone, rtol=1e-3, atol=1e-3):
+    if not torch.allclose(together, apart, rtol=1e-3, atol=1e-3):
         with torch.no_grad():
             again = model.log_prob(more)
         if not torch.allclose(together, again, rtol=1e-3, atol=1e-3):
@@ -163,8 +166,9 @@ def check_target(model: EnergyModel, x: Tensor) -> None:
                 "the target is random: a second call with the same states gave other "
                 "log-probabilities; make it deterministic: module.eval() switches dropout off"
             )
+        odd = int((together - apart).abs().argmax())
         raise ValueError(
-            f"the log-probability of the first chain is {float(together[0]):.6g} among {len(more)} "
-            f"chains and {float(alone[0]):.6g} alone; each chain's must depend on its own row of x "
-            "only, so sum over the sites (-1) and not over the chains (0)"
+            f"the log-probability of chain {odd} is {float(together[odd]):.6g} among {len(more)} "
+            f"chains and {float(apart[odd]):.6g} among fewer; each chain's must depend on its own "
+            "row of x only, so sum over the sites (-1) and not over the chains (0)"
         )
