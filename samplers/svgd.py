@@ -76,6 +76,7 @@ class DiscreteSVGD(Sampler):
     """
 
     exact = False
+    interacting = True
     uses_gradient = True
     step_size: float  # epsilon, in units of the position
     temperature: float  # of the surrogate's sigmoid

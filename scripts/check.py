@@ -15,6 +15,7 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
+import torch
 from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
@@ -27,16 +28,18 @@ from latticework.experiments.exactness.suite import (
     Flow,
     decisions_of,
 )
-from latticework.experiments.exactness.targets import SMALL, Target
-from latticework.experiments.sampling.targets import target_named, unsupported
+from latticework.experiments.exactness.targets import SMALL, Target, check_listed
+from latticework.experiments.sampling.starts import possible
+from latticework.experiments.sampling.targets import check_target, target_named, unsupported
 
-LARGEST = 1024  # states of a target: all pairs of them are counted
 COLOURS = {"ok": "green", "fails": "bold red", "no": "yellow", "-": "dim"}
 
 
 def main(words: list[str] | None = None) -> int:
     """Return the exit status."""
     chosen = parser().parse_intermixed_args(words)
+    if not 0 < chosen.error < 1:
+        raise ValueError(f"--error is a probability between 0 and 1, got {chosen.error:g}")
     console = Console()
     sampler = sampler_named(chosen.sampler, settings(chosen.settings))
     law = loaded(chosen.law) if chosen.law else None
@@ -55,25 +58,31 @@ def main(words: list[str] | None = None) -> int:
         return 2
     decisions = sum(decisions_of(target, law is not None) for target in served.values())
     level = chosen.error / decisions  # Bonferroni
-    found = {
-        name: list(Examination(sampler, target, level, law, chosen.chains, chosen.seed).outcomes())
+    cases = {
+        name: Examination(sampler, target, level, law, chosen.chains, chosen.seed)
         for name, target in sorted(served.items(), key=lambda item: len(item[1].z))
     }
+    found = {name: list(case.outcomes()) for name, case in cases.items()}
     failed = [outcome for each in found.values() for outcome in each if outcome.status == "fails"]
     report(console, found)
+    holds = "everything holds" if sampler.exact else "no failures"
     console.print(
-        f"{sampler}: {f'failures: {len(failed)}' if failed else 'everything holds'}, on "
+        f"{sampler}: {f'failures: {len(failed)}' if failed else holds}, on "
         f"{', '.join(found)}." + (f" Not supported: {', '.join(refused)}." if refused else ""),
         highlight=False,
     )
+    case = next(iter(cases.values()))
+    counted = f"{case.counted} chains and seed {case.seed}"
     if sampler.exact:
         told = (
-            f"{decisions} counts were tested with {chosen.chains} chains and seed {chosen.seed}; "
-            f"for an exact sampler, the probability that any of them fails is below "
-            f"{chosen.error:g}."
+            f"{decisions} counts were tested with {counted}; for an exact sampler, the probability "
+            f"that any of them fails is below {chosen.error:g}."
         )
     else:
-        told = "It declares exact = False, so its bias is reported and is no failure."
+        told = (
+            "It declares exact = False, so a bias is no failure. Total variation distance from the "
+            f"target after {case.later} steps from exact draws, with {counted}: {biases(found)}."
+        )
     console.print(told, highlight=False)
     if chosen.json:
         content = {name: [asdict(outcome) for outcome in each] for name, each in found.items()}
@@ -106,20 +115,22 @@ def parser() -> argparse.ArgumentParser:
 
 
 def targets(chosen: argparse.Namespace) -> dict[str, Target]:
-    """The targets to check on, by name."""
+    """The targets to check on, by name; one of the user's own is checked first."""
     if chosen.target is None:
         if chosen.domain not in (None, *SMALL):
             raise ValueError(f"--domain is one of {', '.join(SMALL)}, got {chosen.domain}")
         names = SMALL if chosen.domain is None else [chosen.domain]
         return {name: SMALL[name]() for name in names}
     model = target_named(chosen.target, chosen.domain)
-    count = len(model.domain.values()) ** model.domain.dim
-    if count > LARGEST:
-        raise ValueError(
-            f"{chosen.target} has {count} states; give a target of at most {LARGEST}, all of whose "
-            "transitions are counted"
-        )
+    check_listed(model.domain, chosen.target)
+    check_target(model, possible(model, 64, torch.Generator().manual_seed(0)))
     return {chosen.target.rpartition(":")[2]: Target(model)}
+
+
+def biases(found: dict[str, list[CheckOutcome]]) -> str:
+    """The bias that was measured on each target."""
+    sizes = {name: o.bias for name, each in found.items() for o in each if o.bias is not None}
+    return ", ".join(f"{bias:.2g} on {name}" for name, bias in sizes.items()) or "not measured"
 
 
 def report(console: Console, found: dict[str, list[CheckOutcome]]) -> None:

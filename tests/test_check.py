@@ -7,16 +7,29 @@ import numpy as np
 import pytest
 import torch
 from documented import ROOT, blocks
+from exactness import dula
 
 import latticework.run
 from latticework.experiments.exactness.counting import tails
-from latticework.experiments.exactness.suite import CHECKS, Examination, decisions_of
+from latticework.experiments.exactness.law import metropolis as law_of
+from latticework.experiments.exactness.law import one_site_proposal
+from latticework.experiments.exactness.suite import (
+    CHECKS,
+    FEW,
+    SETTLING,
+    Examination,
+    decisions_of,
+)
 from latticework.experiments.exactness.targets import SMALL, Target
 from latticework.models.base import Function
 from latticework.models.domain import Binary
-from latticework.samplers.base import Info, Sampler, State
+from latticework.samplers.base import Info, Sampler, State, metropolis
 from latticework.samplers.gibbs import Gibbs
-from latticework.samplers.langevin import DMALA
+from latticework.samplers.gwg import GWG
+from latticework.samplers.langevin import DMALA, DULA
+from latticework.samplers.locally_balanced import LocallyBalanced
+from latticework.samplers.path_auxiliary import PAFS
+from latticework.samplers.svgd import DiscreteSVGD
 from latticework.scripts import check
 
 HEAD = """
@@ -91,7 +104,16 @@ WRONG = {
     "a frozen site": (
         WALK.replace("model.domain.dim", "model.domain.dim - 1")
         + "        return metropolis(state, new, ratio, rng)",
-        {"every site moves"},
+        {"all states reached"},
+    ),
+    "flips two sites": (
+        """
+        first = torch.randint(model.domain.dim, (len(state.x), 1), generator=rng)
+        both = torch.cat((first, (first + 1) % model.domain.dim), -1)
+        new = self.at(model.domain.move_one(model.domain.move_one(
+            state.x, both[:, :1]), both[:, 1:]), model)
+        return metropolis(state, new, new.log_prob - state.log_prob, rng)""",
+        {"all states reached"},
     ),
     "leaves the domain": (
         "        x = state.x + 0.5\n        return self.at(x, model), Info(torch.ones(len(x)))",
@@ -174,11 +196,34 @@ def test_a_sampler_by_name_on_every_domain(tmp_path, capsys):
 
 
 def test_a_sampler_that_declares_a_bias(tmp_path, capsys):
-    """DULA is said to be biased: its bias is told, and is no failure."""
-    status, page, failed = outcomes(capsys, tmp_path, "dula", "step_size=4", "--domain", "binary")
+    """DULA is said to be biased: its bias is told, and is no failure.
+
+    It is the distance of its enumerated law from the target, whose draws it starts from.
+    """
+    status, page, failed = outcomes(capsys, tmp_path, "dula", "step_size=0.3", "--domain", "binary")
     assert (status, failed) == (0, set())
+    target = SMALL["binary"]()
+    matrix = dula(DULA(0.3), target).after[0]
+    law = target.law @ np.linalg.matrix_power(matrix, SETTLING)
+    bias = np.abs(law - target.law).sum() / 2
+    found = {o["check"]: o for o in json.loads((tmp_path / "outcomes.json").read_text())[
+        "outcomes"]["binary"]}  # fmt: skip
+    assert bias > 0.1
+    assert found["invariance"]["bias"] == pytest.approx(bias, abs=0.01)
     assert "invariance does not hold on binary" in page
-    assert "declares exact = False" in page
+    words = " ".join(page.split())
+    assert "no failures, on binary. It declares exact = False, so a bias is no failure" in words
+    assert f"with 20000 chains and seed 0: {found['invariance']['bias']:.2g} on binary." in words
+
+
+@pytest.mark.parametrize(
+    ("sampler", "counted"),
+    [(DULA(0.3), 5000), (DMALA(0.3), 5000), (DiscreteSVGD(0.2, 1.0), FEW)],
+    ids=str,
+)
+def test_chains_that_interact_are_counted_few(sampler, counted):
+    assert Examination(sampler, SMALL["binary"](), 1e-6, chains=5000).counted == counted
+    assert Examination(sampler, SMALL["binary"](), 1e-6, chains=500).counted == 500
 
 
 LAW = """
@@ -204,6 +249,45 @@ def test_the_law_of_a_step_is_compared_with_a_matrix(tmp_path, capsys):
     assert "expected flow" in page
 
 
+RARE = """
+import numpy as np
+import torch
+from latticework.experiments.exactness.law import metropolis, one_site_proposal
+
+def log_prob(x):  # two states are impossible
+    values = x @ torch.tensor([0.5, -1.0, 0.3])
+    return values.masked_fill(x[:, :2].sum(-1) == 2, -torch.inf)
+
+def law(sampler, target):
+    size = len(target.z)
+    return metropolis(one_site_proposal(np.zeros((size, size)), target), target)
+
+def undefined(sampler, target):
+    matrix = law(sampler, target).after[0]
+    matrix[~np.isfinite(target.log_prob)] = np.nan
+    return matrix
+"""
+
+
+@pytest.mark.parametrize("law", ["law", "undefined"])
+def test_impossible_states_are_no_starts(law, tmp_path, capsys):
+    (tmp_path / "rare.py").write_text(RARE)
+    own = ("--target", f"{tmp_path}/rare.py:log_prob", "--domain", "binary:3")
+    mine = written(tmp_path, RIGHT)
+    found = outcomes(capsys, tmp_path, mine, *own, "--law", f"{tmp_path}/rare.py:{law}")
+    assert found[::2] == (0, set()), found[1]
+    assert "law of one step     ok" in found[1]
+
+
+def test_a_law_of_impossible_states_is_without_warnings(recwarn):
+    target = Target(Function(lambda x: x.sum(-1).masked_fill(x[:, 0] == 1, -torch.inf), Binary(2)))
+    assert target.inner.tolist() == [0, 1]
+    size = len(target.z)
+    matrix = law_of(one_site_proposal(np.zeros((size, size)), target), target).after[0]
+    assert matrix.sum(1) == pytest.approx(1)
+    assert not recwarn.list
+
+
 def test_a_target_of_the_users_own(tmp_path, capsys):
     (tmp_path / "target.py").write_text(
         "import torch\n"
@@ -217,6 +301,38 @@ def test_a_target_of_the_users_own(tmp_path, capsys):
     own = ("--target", f"{tmp_path}/target.py:log_prob", "--domain", "binary:11")
     with pytest.raises(ValueError, match="has 2048 states; give a target of at most 1024"):
         check.main(["gwg", *own])
+
+
+FAULTY = """
+import torch
+
+def columns(x):
+    return x.sum(-1, keepdim=True)
+
+def noisy(x):
+    return x.sum(-1) + torch.randn(len(x))
+
+def mixing(x):
+    return x.sum(-1) * x.mean()
+
+def proper(x):
+    return -x.sum(-1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "domain", "match"),
+    [
+        ("columns", "binary:3", r"must have shape \[64\], one number a chain, got \[64, 1\]"),
+        ("noisy", "binary:3", "the target is random"),
+        ("mixing", "binary:3", r"of chain \d+ is .* among 64 chains and .* among fewer"),
+        ("proper", "naturals:2", "has infinitely many states; .* --domain ordinal:SITES,VALUES"),
+    ],
+)
+def test_a_faulty_target_is_refused(name, domain, match, tmp_path):
+    (tmp_path / "target.py").write_text(FAULTY)
+    with pytest.raises(ValueError, match=match):
+        check.main(["gibbs", "--target", f"{tmp_path}/target.py:{name}", "--domain", domain])
 
 
 def test_settings_may_follow_options(tmp_path, capsys):
@@ -245,6 +361,9 @@ def test_nothing_to_check(capsys):
         (["nowhere.py:Mine"], "there is no file"),
         (["dmala", "step_size"], "'step_size' is not a setting; write key=value"),
         (["dmala", "--domain", "torus"], "--domain is one of binary, spins"),
+        (["dmala", "--chains", "0"], "chains must be an integer of at least 1, got 0"),
+        (["dmala", "--error", "2"], "--error is a probability between 0 and 1, got 2"),
+        (["dmala", "--error", "nan"], "--error is a probability between 0 and 1"),
     ],
 )
 def test_mistakes_are_told(words, match):
@@ -289,7 +408,61 @@ def test_the_identity_does_not_move():
 
     found = {o.check: o for o in Examination(Still(), SMALL["binary"](), 1e-6).outcomes()}
     assert found["invariance"].status == "ok"
-    assert found["every site moves"].status == "fails"
+    assert found["all states reached"].status == "fails"
+    assert "never changed these sites: 0, 1, 2" in found["all states reached"].detail
+
+
+def reached(sampler, target):
+    return CHECKS["all states reached"](Examination(sampler, target, 1e-6), "")
+
+
+@pytest.mark.parametrize("shape", [(2,), (10,)], ids=str)
+def test_states_that_no_move_connects_are_found(shape):
+    """Rows of two sites that flip together: of four states, two are reached from each."""
+
+    class Pairs(Sampler):
+        def at(self, x, model):
+            return State(x, model.log_prob(x), x)
+
+        def step(self, state, model, rng):
+            chosen = torch.rand(len(state.x), shape[0] - 1, generator=rng).argmax(-1, True)
+            x = model.domain.move_one(model.domain.move_one(state.x, chosen), chosen + 1)
+            new = self.at(x, model)
+            return metropolis(state, new, new.log_prob - state.log_prob, rng)
+
+    target = Target(Function(lambda x: x @ torch.linspace(-0.5, 0.5, shape[0]), Binary(*shape)))
+    found = reached(Pairs(), target)
+    assert found.status == "fails"
+    odd = target.z.sum(1) % 2 == 1
+    shares = {f"{target.law[part].sum():.2g}" for part in (odd, ~odd)}
+    assert all(share in found.detail for share in shares)
+
+
+ROUGH = torch.randn(2**8, generator=torch.Generator().manual_seed(3))
+
+
+@pytest.mark.parametrize(
+    "sampler",
+    [Gibbs(), DMALA(0.1), DMALA(0.3), DMALA(torch.inf), GWG(), LocallyBalanced(), PAFS(2)],
+    ids=str,
+)
+@pytest.mark.parametrize("slope", [0.0, 3.0, 8.0])
+def test_slow_chains_and_rare_states_are_no_alarm(sampler, slope):
+    """Independent sites, and one mode for each random state: up to barriers of exp(-8)."""
+    bits = 2.0 ** torch.arange(8)
+
+    def log_prob(x):
+        return slope * ROUGH.to(x)[(x.detach() @ bits.to(x)).long()] + x.sum(-1)
+
+    found = reached(sampler, Target(Function(log_prob, Binary(8))))
+    assert found.status in ("ok", "-"), found.detail
+
+
+def test_too_few_moves_tell_nothing():
+    """At these step sizes, a site flips with probability exp(-1 / (2 step_size)) / 2 or so."""
+    target = Target(Function(lambda x: 0 * x.sum(-1), Binary(3)))
+    assert reached(DMALA(0.06), target).status == "-"
+    assert reached(DMALA(0.2), target).status == "ok"
 
 
 def test_false_alarms_are_as_rare_as_stated():
@@ -325,6 +498,24 @@ def test_states_of_any_two_values_are_located():
     target = Target(Function(lambda x: x.sum(-1), Binary(3, 0.1, 0.7)))
     assert (target.locate(target.states) == np.arange(8)).all()
     assert (target.locate(target.states + 0.6) == -1).all()
+
+
+def test_an_exception_is_located_at_the_users_line(tmp_path, capsys):
+    """In the sampler's file or the target's, whoever calls it, and not where it was told."""
+    (tmp_path / "target.py").write_text(
+        "def log_prob(x):\n"
+        "    if len(x) > 100:\n"
+        "        return x @ x[0, :1]\n"
+        "    return x.sum(-1)\n"
+    )
+    words = ("--target", f"{tmp_path}/target.py:log_prob", "--domain", "binary:3")
+    _, page, failed = outcomes(capsys, tmp_path, "gibbs", *words)
+    assert "invariance" in failed
+    assert f"(line 3 of {tmp_path}/target.py: return x @ x[0, :1])" in " ".join(page.split())
+    body = "        return metropolis(state, self.at(state.x[:, :2], model), state.log_prob, rng)"
+    mine = written(tmp_path, body.replace("self.at", "model.domain.move_one"))
+    _, page, _ = outcomes(capsys, tmp_path, mine, "--domain", "binary")
+    assert "mine.py: return metropolis(state, model.domain.move_one(" in " ".join(page.split())
 
 
 def test_the_documented_sampler_passes(tmp_path, capsys):

@@ -23,13 +23,16 @@ class Law(NamedTuple):
 
 
 def metropolis(proposal: Matrix, target: Target) -> Law:
-    """Eq. (3) of Zhang et al.: accept y with probability min(1, pi(y) q(x|y) / pi(x) q(y|x))."""
+    """Eq. (3) of Zhang et al.: accept y with probability min(1, pi(y) q(x|y) / pi(x) q(y|x)).
+
+    From a state of probability 0, where no chain starts, every proposal is accepted.
+    """
     law, size = target.law, len(proposal)
     matrix, acceptance = np.zeros((size, size)), np.zeros(size)
     for x in range(size):
         for y in np.flatnonzero(proposal[x]):
-            ratio = law[y] * proposal[y, x] / (law[x] * proposal[x, y])
-            accepted = proposal[x, y] * min(1.0, ratio)
+            flow, back = law[x] * proposal[x, y], law[y] * proposal[y, x]
+            accepted = proposal[x, y] * (min(1.0, back / flow) if flow else 1.0)
             matrix[x, y] += accepted
             matrix[x, x] += proposal[x, y] - accepted
             acceptance[x] += accepted

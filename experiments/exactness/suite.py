@@ -1,10 +1,10 @@
 """The exactness suite for any sampler on any target whose states can be listed.
 
 What must hold (Robert and Casella, "Monte Carlo Statistical Methods", 2004, Chapter 6): a step
-leaves the target pi invariant, and every site moves. Detailed balance is reported, because a
-sweep over the sites is exact without it. With `law`, the transition matrix of one step written from
-a paper, the step from every state is compared with it. The other checks are the rules of
-`samplers.base`.
+leaves the target pi invariant, and chains reach all states. Detailed balance is reported, because a
+sweep over the sites is exact without it. So is the bias of a sampler that is not said to be exact.
+With `law`, the transition matrix of one step written from a paper, the step from every state is
+compared with it. The other checks are the rules of `samplers.base`.
 
 Chains start from exact draws of pi, so the counts are binomial and their tests are exact:
 
@@ -19,6 +19,8 @@ numbers, such as the block of a random scan, if a step is exact for each value o
 import copy
 import io
 import random
+import re
+import sys
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -27,6 +29,7 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
+from scipy.sparse.csgraph import connected_components
 from torch import Generator, Tensor
 from torch.utils import _pytree as pytree
 
@@ -37,13 +40,18 @@ from latticework.experiments.exactness.targets import Target
 from latticework.experiments.running.memory import captured
 from latticework.experiments.sampling.chain import Chain
 from latticework.experiments.sampling.poison import Poisoned
-from latticework.samplers.base import Sampler
+from latticework.samplers.base import Sampler, require_count
 
 Status = Literal["ok", "fails", "no", "-"]  # "no": does not hold and need not; "-": not examined
 LATER = 8  # steps after which invariance is tested a second time
-SETTLING = 100  # steps before it where the start of a sampler is not stationary
-FEW = 1000  # chains of a sampler that is not exact; some cost chains^2
-SEARCH = (1024, 64)  # chains and steps in which every site must change
+SETTLING = 100  # steps that forget the start: before the tests, or until a bias is measured
+FEW = 1000  # chains that are counted where they interact, which may cost chains^2
+SEARCH = (1024, 64)  # chains, at least, and steps in which every site must change
+STARTS = 32  # chains of the search for each state
+ENOUGH = 30  # moves for each state, from which states that no move connects are told apart
+RARE = 1e-3  # probability of states that need not be reached
+LIBRARIES = {"latticework", "torch", "numpy", *sys.stdlib_module_names}
+KERNELS = re.compile(r"latticework\.(samplers|models)\.(?!base|checks|domain)\w+")
 
 
 @dataclass(frozen=True)
@@ -59,12 +67,16 @@ class Flow:
 
 @dataclass(frozen=True)
 class CheckOutcome:
-    """The outcome of a check, with its details and the flow that shows a wrong step."""
+    """The outcome of a check, with its details and the flow that shows a wrong step.
+
+    `bias` is the total variation distance from the target, of a sampler that is not exact.
+    """
 
     check: str
     status: Status
     detail: str = ""
     flow: Flow | None = None
+    bias: float | None = None
 
 
 @dataclass(frozen=True)
@@ -81,14 +93,22 @@ class Examination:
     chains: int = 200_000
     seed: int = 0
 
+    def __post_init__(self) -> None:
+        require_count(chains=self.chains)
+
     @property
     def exact(self) -> bool:
         return self.sampler.exact
 
     @property
     def counted(self) -> int:
-        """The number of chains that are counted; few for a sampler that is not said to be exact."""
-        return self.chains if self.exact else min(self.chains, FEW)
+        """The number of chains that are counted."""
+        return min(self.chains, FEW) if self.sampler.interacting else self.chains
+
+    @property
+    def later(self) -> int:
+        """The steps before the second count: a bias needs many to show its size."""
+        return LATER if self.exact else SETTLING
 
     def outcomes(self) -> Iterator[CheckOutcome]:
         """Every check in turn. An exception in a check is its failure."""
@@ -122,7 +142,7 @@ class Examination:
 
     @cached_property
     def moves(self) -> list[np.ndarray]:
-        """The indices of the states of all chains at the start, after 1 and after LATER steps.
+        """The indices of the states of all chains at the start, after 1 and after `later` steps.
 
         Chains whose start is not stationary make SETTLING steps first, which forget it.
         Index -1 is a state that is not listed, such as one outside the domain.
@@ -134,9 +154,9 @@ class Examination:
             for _ in range(0 if sampler.stationary_start else SETTLING):
                 state, _ = sampler.step(state, self.target.model, rng)
             found = [self.target.index(state.x)]
-            for step in range(1, LATER + 1):
+            for step in range(1, self.later + 1):
                 state, _ = sampler.step(state, self.target.model, rng)
-                if step in (1, LATER):
+                if step in (1, self.later):
                     found.append(self.target.locate(state.x))
         return found
 
@@ -201,11 +221,11 @@ def one_step(case: Examination, name: str) -> CheckOutcome:
     law = case.law(case.sampler, case.target)
     matrix = np.asarray(law.after[0] if isinstance(law, Law) else law)
     size, inner = len(case.target.z), case.target.inner
-    if matrix.shape != (size, size) or not np.allclose(matrix.sum(1), 1):
+    if matrix.shape != (size, size) or not np.allclose(matrix[inner].sum(1), 1):
         raise ValueError(
             f"the law must be a matrix [{size}, {size}] whose rows sum to 1, got {matrix.shape}"
         )
-    each = max(1, case.chains // len(inner))
+    each = max(1, case.counted // len(inner))
     (count,), _ = counts(case.fresh(), case.target, 1, each)
     p = 2 * tails(count, each, matrix[inner])
     if p.min() >= case.level:
@@ -223,27 +243,36 @@ def one_step(case: Examination, name: str) -> CheckOutcome:
 
 
 def invariance(case: Examination, name: str) -> CheckOutcome:
-    """Chains that start from exact draws are still such draws after a step, and after LATER."""
+    """Chains that start from exact draws are still such draws after a step, and after some more.
+
+    A sampler that is not exact cannot fail; its outcome says how large its bias is.
+    """
     law = np.append(case.target.law / case.target.law.sum(), 0.0)  # the last entry: not listed
-    for steps, index in zip((1, LATER), case.moves[1:], strict=True):
-        count = np.bincount(index % len(law), minlength=len(law))
-        p = 2 * tails(count, case.counted, law)
-        if p.min() >= case.level:
-            continue
-        worst = int(p.argmin())
-        state = "outside the listed states"
-        if worst < len(case.target.states):
-            state = f"at {case.target.states[worst].tolist()}"
-        distance = np.abs(count / case.counted - law).sum() / 2
-        bias = f"total variation distance from the target {distance:.2g}"
-        if not case.exact:
-            return CheckOutcome(name, "no", f"{bias} after {steps} step{'s' * (steps > 1)}")
+    counted = [np.bincount(index % len(law), minlength=len(law)) for index in case.moves[1:]]
+    tested = [2 * tails(count, case.counted, law) for count in counted]
+    holds = [p.min() >= case.level for p in tested]
+    distances = [float(np.abs(count / case.counted - law).sum() / 2) for count in counted]
+    if not case.exact:
+        noise = np.sqrt(law * (1 - law) / (2 * np.pi * case.counted)).sum()  # mean of exact draws
         detail = (
-            f"after {steps} step{'s' * (steps > 1)} from exact draws, {count[worst]} of "
-            f"{case.counted} chains are {state}, expected {case.counted * law[worst]:.1f}; {bias}"
+            f"after {case.later} steps from exact draws, the law of {case.counted} chains is at "
+            f"total variation distance {distances[-1]:.2g} from the target; exact draws would be "
+            f"at about {noise:.2g}"
         )
-        return CheckOutcome(name, "fails", detail, unbalanced(case))
-    return CheckOutcome(name, "ok", f"{case.counted} chains, after 1 and {LATER} steps")
+        return CheckOutcome(name, "ok" if all(holds) else "no", detail, bias=distances[-1])
+    if all(holds):
+        return CheckOutcome(name, "ok", f"{case.counted} chains, after 1 and {case.later} steps")
+    first = holds.index(False)
+    count, worst, steps = counted[first], int(tested[first].argmin()), (1, case.later)[first]
+    state = "outside the listed states"
+    if worst < len(case.target.states):
+        state = f"at {case.target.states[worst].tolist()}"
+    detail = (
+        f"after {steps} step{'s' * (steps > 1)} from exact draws, {count[worst]} of "
+        f"{case.counted} chains are {state}, expected {case.counted * law[worst]:.1f}; total "
+        f"variation distance from the target {distances[first]:.2g}"
+    )
+    return CheckOutcome(name, "fails", detail, unbalanced(case))
 
 
 def detailed_balance(case: Examination, name: str) -> CheckOutcome:
@@ -273,26 +302,55 @@ def unbalanced(case: Examination) -> Flow | None:
     return case.flow(x, y, float(total / 2 * share), float(there[worst] * share), float(z))
 
 
-def moving(case: Examination, name: str) -> CheckOutcome:
-    """Every site changes in some chain, from starts all over the domain."""
-    chains, steps = SEARCH
-    possible = np.isfinite(case.target.log_prob)
-    possible = np.isin(np.arange(len(possible)), case.target.inner) & possible
+def reaching(case: Examination, name: str) -> CheckOutcome:
+    """Chains that start all over the domain change every site and connect all states.
+
+    A step may leave the target invariant and still keep a chain among some of the states, such as
+    those of one parity. Two states are connected if some chain moved from one to the other, or by
+    way of further states. Moves of chains that interact are not those of one chain, and too few
+    moves connect no states; then only the sites are examined.
+    """
+    target, (fewest, steps) = case.target, SEARCH
+    chains = fewest if case.sampler.interacting else max(fewest, STARTS * len(target.inner))
+    where_from = np.zeros(len(target.z))
+    where_from[target.inner] = 1 / len(target.inner)
     sampler, rng = case.fresh(), case.rng(4)
-    x = case.target.draw(possible / possible.sum(), chains, rng)
-    state, before = sampler.init(x.clone(), case.target.model), x
-    changed = torch.zeros(case.target.domain.dim, dtype=torch.bool)
+    before = target.draw(where_from, chains, rng)
+    state, here = sampler.init(before.clone(), target.model), target.index(before)
+    changed = torch.zeros(target.domain.dim, dtype=torch.bool)
+    moved, moves = np.zeros((len(target.z), len(target.z)), dtype=bool), 0
     for _ in range(steps):
-        state, _ = sampler.step(state, case.target.model, rng)
+        state, _ = sampler.step(state, target.model, rng)
         different = (state.x != before).view(chains, len(changed), -1)
         changed |= different.any(-1).any(0)
-        before = state.x.clone()
-    stuck = [site for site in np.flatnonzero(~changed.numpy()) if case.target.is_free(int(site))]
-    if not stuck:
-        return CheckOutcome(name, "ok", f"{chains} chains, {steps} steps")
-    sites = ", ".join(map(str, stuck))
+        before, there = state.x.clone(), target.locate(state.x)
+        listed = (here >= 0) & (there >= 0)
+        moved[here[listed], there[listed]] = True
+        moves += int((here != there)[listed].sum())
+        here = there
+
+    searched = f"{chains} chains in {steps} steps"
+    if stuck := [site for site in np.flatnonzero(~changed.numpy()) if target.is_free(int(site))]:
+        return CheckOutcome(
+            name, "fails", f"{searched} never changed these sites: {', '.join(map(str, stuck))}"
+        )
+    if case.sampler.interacting:
+        return CheckOutcome(name, "ok", searched)
+    if moves < ENOUGH * len(target.inner):
+        return CheckOutcome(name, "-", f"{searched} made only {moves} moves; every site changed")
+    _, group = connected_components(moved, directed=False)
+    inside = group == np.bincount(group, target.law).argmax()
+    if (rest := target.law[~inside].sum()) <= RARE:
+        return CheckOutcome(name, "ok", searched)
+    one, other = (
+        target.states[np.where(part, target.law, 0).argmax()].tolist() for part in (inside, ~inside)
+    )
     return CheckOutcome(
-        name, "fails", f"{chains} chains never changed these sites in {steps} steps: {sites}"
+        name,
+        "fails",
+        f"the states fall apart: of {moves} moves of {searched}, none leads from a state connected "
+        f"with {one} (probability {1 - rest:.2g} in all) to any other state, such as {other} "
+        f"({rest:.2g})",
     )
 
 
@@ -356,13 +414,21 @@ def host_reads(case: Examination, name: str) -> CheckOutcome:
 
 
 def where(error: Exception) -> str:
-    """The line of code that raised `error`, outside PyTorch and this package's checks."""
-    lines = [
-        line
-        for line in traceback.extract_tb(error.__traceback__)
-        if not any(part in line.filename for part in ("/torch/", "/exactness/"))
-    ]
-    return f" (line {lines[-1].lineno} of {lines[-1].filename}: {lines[-1].line})" if lines else ""
+    """The user's line of code that led to `error`; without one, that of a sampler or model.
+
+    The lines are those of `error` and of the errors that caused it.
+    """
+    lines = []
+    cause: BaseException | None = error
+    while cause:
+        trace = cause.__traceback__
+        names = [frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(trace)]
+        lines += list(zip(names, traceback.extract_tb(trace), strict=True))
+        cause = cause.__cause__
+    users = [line for name, line in lines if name.partition(".")[0] not in LIBRARIES]
+    ours = [line for name, line in lines if KERNELS.fullmatch(name)]
+    found = (users or ours)[-1:]
+    return "".join(f" (line {line.lineno} of {line.filename}: {line.line})" for line in found)
 
 
 def seeded(case: Examination, name: str) -> CheckOutcome:
@@ -427,7 +493,7 @@ CHECKS: dict[str, Callable[[Examination, str], CheckOutcome]] = {
     "law of one step": one_step,
     "invariance": invariance,
     "detailed balance": detailed_balance,
-    "every site moves": moving,
+    "all states reached": reaching,
     "cached values": cached,
     "states not aliased": aliasing,
     "no host reads": host_reads,

@@ -17,6 +17,8 @@ from latticework.models.base import EnergyModel
 from latticework.models.domain import Binary, Categorical, Domain, Integer, Ordinal
 from latticework.models.rbm import RBM
 
+LARGEST = 1024  # states of a target: all pairs of them are counted
+
 
 class Asymmetric(EnergyModel):
     """log pi(x) = b'z + z'Jz + 0.6 cos(2 c'z) - width |z|^2, with z = x flattened."""
@@ -42,8 +44,9 @@ class Asymmetric(EnergyModel):
 class Target:
     """A model with its states, `[n, *shape]`, and its values there as NumPy arrays in float64.
 
-    `inner` lists the states from which one step cannot leave the list. That is all of them but on
-    an infinite domain, of which only a `box` of values is listed, whose edge has next to no mass.
+    `inner` lists the states where chains may start: those of finite log-probability, and on an
+    infinite domain, of which only a `box` of values is listed, those from which one step cannot
+    leave the list. The edge of the box has next to no mass.
     """
 
     def __init__(self, model: EnergyModel, box: range | None = None) -> None:
@@ -52,15 +55,15 @@ class Target:
         values = self.domain.values() if box is None else torch.tensor(box).float()
         index = torch.tensor(list(itertools.product(range(len(values)), repeat=dim)))
         self.states = values[index]
-        self.inner = np.arange(len(self.states))
+        inside = torch.ones(len(self.states), dtype=torch.bool)
         if box is not None and isinstance(self.domain, Integer):
             reach = 2 * self.domain.window  # LB-1 looks a window beyond the state it proposes
             low, high = self.states.amin(-1) - reach, self.states.amax(-1) + reach
             bounded = self.domain.low is not None
             inside = ((low >= box[0]) | bounded) & (high <= box[-1])
-            self.inner = np.flatnonzero(inside.numpy())
 
         self.log_prob = self._evaluated().detach().double().numpy()
+        self.inner = np.flatnonzero(inside.numpy() & np.isfinite(self.log_prob))
         self.law = torch.from_numpy(self.log_prob).softmax(0).numpy()
         self.z = self.states.double().flatten(1).numpy()  # flat states, as the formulas read them
         self._values = np.unique(self.z)
@@ -115,6 +118,21 @@ class Target:
         """The sites at which two states differ."""
         different = (self.z[x] != self.z[y]).reshape(self.domain.dim, -1)
         return list(np.flatnonzero(different.any(-1)))
+
+
+def check_listed(domain: Domain, name: str) -> None:
+    """Raise ValueError unless a target called `name` has at most LARGEST states on the domain."""
+    if isinstance(domain, Integer):
+        raise ValueError(
+            f"{name} has infinitely many states; give a target whose states can be listed, such as "
+            "the same function with --domain ordinal:SITES,VALUES. Without --target, --domain "
+            "integers and --domain naturals each name a target that is ready to check on"
+        )
+    if (count := len(domain.values()) ** domain.dim) > LARGEST:
+        raise ValueError(
+            f"{name} has {count} states; give a target of at most {LARGEST}, all of whose "
+            "transitions are counted"
+        )
 
 
 def _rbm() -> RBM:
