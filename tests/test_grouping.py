@@ -25,9 +25,11 @@ from latticework.experiments.report import draw
 from latticework.experiments.results.grouping import (
     UnlikeRecordsError,
     alone,
+    averaged,
     by_sampler,
     groups,
     once,
+    spread_over,
 )
 from latticework.experiments.results.record import load_all
 from latticework.experiments.results.style import colour
@@ -194,6 +196,26 @@ def test_where_there_is_place_for_one_setting_others_are_refused():
         assert ask(records[:1])
     with pytest.raises(UnlikeRecordsError, match=message):
         by_seed(labelled(records, ["DMALA"])["DMALA"], last("step"))
+
+
+def models(count, **more):
+    return [fake(config={"model_seed": seed}, **more) for seed in range(count)]
+
+
+def test_the_legend_tells_over_what_runs_are_averaged():
+    some = [fake(seed=seed) for seed in (0, 1, 2)]
+    band = "band: one standard deviation."
+    assert spread_over(some) == f"Mean over seeds 0-2; {band}"
+    assert spread_over(some[1:2] * 2) == "One run a line, seed 1."  # the same run, twice
+    other = fake(seed=3, settings={"step_size": 9})
+    assert spread_over([*some[:1], other]) == "One run a line, seeds 0, 3."
+    # a line of fewer runs than there are seeds
+    assert spread_over([*some, other]) == f"Mean over 1 to 3 runs, seeds 0-3; {band}"
+    assert averaged([*some, other], ["sampler.step_size"]) == "seeds 0-3"
+    # models of seed 0
+    both = [*models(3), *models(2, sampler="gwg")]
+    assert spread_over(models(3)) == f"Mean over models 0-2; {band}"
+    assert spread_over(both, "range") == "Mean over 2 to 3 runs, models 0-2; band: range."
 
 
 # Figures and tables.

@@ -7,7 +7,14 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from latticework.experiments.figures.band import at_settings, line_and_band
-from latticework.experiments.results.grouping import Group, alone, groups, named
+from latticework.experiments.results.grouping import (
+    Group,
+    alone,
+    averaged,
+    groups,
+    named,
+    spread_over,
+)
 from latticework.experiments.results.published import published
 from latticework.experiments.results.record import Record
 from latticework.experiments.results.style import (
@@ -16,8 +23,6 @@ from latticework.experiments.results.style import (
     look,
     new_figure,
     sampler_key,
-    seeds,
-    spread_over,
 )
 
 NAMES = {"alpha": r"step size $\alpha$"}
@@ -102,5 +107,6 @@ def step_term(records: list[Record]) -> Figure:
     ax.set_xlim(-0.4, 1.9)
     ax.set_xlabel("the step-size term", fontsize=9)
     ax.set_ylabel("acceptance rate of DMALA", fontsize=9)
-    explain(figure, f"Mean over steps and {seeds(records)}.")
+    drawn = [record for some in of.values() for record in some]
+    explain(figure, f"Mean over steps and {averaged(drawn)}.")
     return figure

@@ -10,12 +10,12 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import NullFormatter
 
 from latticework.experiments.figures.band import at_readings, at_settings, line_and_band
+from latticework.experiments.results.grouping import spread_over
 from latticework.experiments.results.record import Record
 from latticework.experiments.results.style import (
     explain,
     line,
     new_figure,
-    spread_over,
     wrapped,
 )
 from latticework.experiments.tables.benchmark import (
@@ -102,7 +102,8 @@ def errors(records: list[Record], against: str) -> Figure:
         ax.set_title(target, fontsize=8)
         ax.set_xlabel(AXES[against], fontsize=8)
         ax.set_ylabel("log RMSE of the means", fontsize=8)
-    explain(figure, spread_over(records))
+    shown = [record for some in parts.values() for cell in some for record in cell.records]
+    explain(figure, spread_over(shown))
     return figure
 
 
@@ -123,5 +124,5 @@ def scaling(records: list[Record], unit: str) -> Figure:
         ax.set_title(target, fontsize=8)
         ax.set_xlabel("sites", fontsize=8)
         ax.set_ylabel(f"{unit}s for an effective sample", fontsize=8)
-    explain(figure, spread_over(records))
+    explain(figure, spread_over(record for one in found for record in one.records))
     return figure

@@ -9,6 +9,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from latticework.experiments.figures.band import at_readings, line_and_band
+from latticework.experiments.results.grouping import spread_over
 from latticework.experiments.results.record import Record
 from latticework.experiments.results.style import (
     explain,
@@ -16,7 +17,6 @@ from latticework.experiments.results.style import (
     new_figure,
     sampler_key,
     series,
-    spread_over,
 )
 from latticework.experiments.tables.bnn import HEADINGS, grouped
 

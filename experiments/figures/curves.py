@@ -8,9 +8,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from latticework.experiments.figures.band import at_readings, line_and_band
-from latticework.experiments.results.grouping import by_setting, groups
+from latticework.experiments.results.grouping import by_setting, groups, spread_over
 from latticework.experiments.results.record import Record
-from latticework.experiments.results.style import explain, line, new_figure, spread_over
+from latticework.experiments.results.style import explain, line, new_figure
 
 AXES = {
     "step": "iterations",

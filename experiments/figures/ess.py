@@ -4,9 +4,9 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from latticework.experiments.results.grouping import groups
+from latticework.experiments.results.grouping import averaged, groups
 from latticework.experiments.results.record import Record
-from latticework.experiments.results.style import colour, explain, look, new_figure, seeds
+from latticework.experiments.results.style import colour, explain, look, new_figure
 
 
 def ess_per_second(records: list[Record], samplers: list[str]) -> Figure:
@@ -43,7 +43,7 @@ def ess_per_second(records: list[Record], samplers: list[str]) -> Figure:
     ax.set_xticks(range(len(names)), names)
     ax.set_ylim(bottom=0)
     ax.set_ylabel(f"ESS per second, {budget}", fontsize=9)
-    explain(figure, f"One value a coordinate, the median over {seeds(kept)}; boxes: quartiles.")
+    explain(figure, f"One value a coordinate, the median over {averaged(kept)}; boxes: quartiles.")
     return figure
 
 

@@ -8,7 +8,14 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from latticework.experiments.figures.band import band
-from latticework.experiments.results.grouping import alone, by_setting, groups, named
+from latticework.experiments.results.grouping import (
+    alone,
+    averaged,
+    by_setting,
+    groups,
+    named,
+    spread_over,
+)
 from latticework.experiments.results.record import Record
 from latticework.experiments.results.style import (
     DASHES,
@@ -20,7 +27,6 @@ from latticework.experiments.results.style import (
     new_figure,
     seeds,
     series,
-    spread_over,
     wrapped,
 )
 
@@ -93,7 +99,7 @@ def training(records: list[Record], lines: str, panels: str | None = None) -> Fi
         ax.set_xlabel("epochs", fontsize=9)
         ax.set_title(title, fontsize=9)
     axes[0].set_ylabel("ISL of the validation set (nats)", fontsize=9)
-    explain(figure, f"Mean over {seeds(records)}; no band.")
+    explain(figure, f"Mean over {averaged(records)}; no band.")
     return figure
 
 
@@ -153,7 +159,7 @@ def cost(records: list[Record], panels: str | None = None) -> Figure:
         ax.margins(x=0.4)
         ax.set_xlabel("time per sample / block Gibbs", fontsize=9)
         ax.set_title(title, fontsize=9)
-    explain(figure, f"Median over {seeds(records)}.")
+    explain(figure, f"Median over {averaged(records)}.")
     return figure
 
 

@@ -6,10 +6,10 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from latticework.experiments.figures import curves, finals
-from latticework.experiments.results.grouping import LENGTH, groups, longest, shared
+from latticework.experiments.results.grouping import LENGTH, groups, longest, shared, spread_over
 from latticework.experiments.results.published import printed
 from latticework.experiments.results.record import Record
-from latticework.experiments.results.style import explain, new_figure, spread_over
+from latticework.experiments.results.style import explain, new_figure
 
 
 def learning(
@@ -52,7 +52,7 @@ def learning(
         there = printed(paper, "seconds", "dmala"), printed(paper, "log_rmse")
         cross = {"color": "black", "marker": "x", "linestyle": "none"}
         panels[1].plot(*there, label="the paper: DULA, DMALA", **cross)
-    explain(figure, spread_over(records))
+    explain(figure, spread_over(records, axes=[LENGTH]))
     return figure
 
 

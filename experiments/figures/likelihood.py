@@ -7,7 +7,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from latticework.experiments.figures.band import at_settings, line_and_band
-from latticework.experiments.results.grouping import Group, alone, groups, in_order, named
+from latticework.experiments.results.grouping import (
+    Group,
+    alone,
+    groups,
+    in_order,
+    named,
+    spread_over,
+)
 from latticework.experiments.results.record import Record
 from latticework.experiments.results.style import (
     explain,
@@ -17,7 +24,6 @@ from latticework.experiments.results.style import (
     sampler_key,
     seeds,
     series,
-    spread_over,
     wrapped,
 )
 from latticework.experiments.tables.likelihood import learning_rate

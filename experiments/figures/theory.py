@@ -13,7 +13,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from latticework.experiments.figures.band import Means, band, line_and_band, remember
-from latticework.experiments.results.grouping import alone, by_sampler, groups
+from latticework.experiments.results.grouping import (
+    alone,
+    averaged,
+    by_sampler,
+    groups,
+    spread_over,
+)
 from latticework.experiments.results.record import Record
 from latticework.experiments.results.style import (
     GREY,
@@ -26,7 +32,6 @@ from latticework.experiments.results.style import (
     new_figure,
     seeds,
     series,
-    spread_over,
 )
 
 
@@ -89,7 +94,7 @@ def _coordinates(unit: float) -> str:
 def bias_against_epsilon(records: list[Record]) -> Figure:
     """Figure 1b: |pi_alpha - pi|_1 against epsilon, one panel for each a and b."""
     panels: dict[tuple[float, float], list[pd.DataFrame]] = {}
-    kept = (record for record in records if "epsilon" in record.config["model"])
+    kept = [record for record in records if "epsilon" in record.config["model"]]
     for record in alone(kept, ["model.epsilon", "model.a", "model.b"]):
         model = record.config["model"]
         rows = record.metrics.assign(epsilon=model["epsilon"])
@@ -115,7 +120,7 @@ def bias_against_epsilon(records: list[Record]) -> Figure:
     first = np.atleast_1d(axes)[0]
     first.set_ylabel(r"$\|\pi_\alpha - \pi\|_1$ ($\alpha$ in {0, 1} units)", fontsize=9)
     worst = max(table["adjusted"].max() for tables in panels.values() for table in tables)
-    note = f"Lines are exact; markers are simulated, with the spread over {seeds(records)}."
+    note = f"Lines are exact; markers are simulated, with the spread over {averaged(kept)}."
     note += f" The enumerated bias of DMALA is at most {worst:.0e}."
     explain(figure, note, key_of_dashes(**{"Theorem 5.2, its proof's constants": "--"}))
     return figure

@@ -14,7 +14,7 @@ from typing import Any
 
 from latticework.experiments.config.identity import PARTS, SEEDS, SOURCES, canonical, flat
 from latticework.experiments.results.record import Record
-from latticework.experiments.results.style import SAMPLERS, label, sampler_key
+from latticework.experiments.results.style import SAMPLERS, label, sampler_key, seeds
 
 Settings = dict[str, str]  # dotted key of the configuration: value as JSON
 CHOICES = ("data", "model", "negatives")  # groups whose option's name may tell records apart
@@ -158,10 +158,36 @@ def once(records: Iterable[Record]) -> list[Record]:
     given = list(records)
     replaced = _replaced(given)
     for record in given:
-        seeds = {key: record.config.get(key) for key in SEEDS}
-        own = [settings(record), _contents(record, replaced), seeds]
+        own = [settings(record), _contents(record, replaced), _seeds(record)]
         first.setdefault(json.dumps(own, sort_keys=True), record)
     return list(first.values())
+
+
+def averaged(records: Iterable[Record], axes: Sequence[str] = ()) -> str:
+    """Over what runs a figure of `records` averages: `seeds 0-4`, or `3 to 5 runs, seeds 0-4`.
+
+    Records that differ only in seed and `axes` are averaged. Their numbers are given unless every
+    average is over all of the seeds.
+    """
+    kept = once(records)
+    sizes = sorted({len(part) for part in by_setting(kept, axes)})
+    if sizes == [1] or sizes == [len({_seeds(record) for record in kept})]:
+        return seeds(kept)
+    count = str(sizes[0]) if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
+    return f"{count} runs, {seeds(kept)}"
+
+
+def spread_over(
+    records: Iterable[Record], band: str = "one standard deviation", axes: Sequence[str] = ()
+) -> str:
+    """What lines and bands of means over the runs of `records` are, in a sentence.
+
+    `axes` are those of `averaged`.
+    """
+    kept = once(records)
+    if len(by_setting(kept, axes)) == len(kept):
+        return f"One run a line, {seeds(kept)}."
+    return f"Mean over {averaged(kept, axes)}; band: {band}."
 
 
 def longest(records: Iterable[Record]) -> list[Record]:
@@ -171,10 +197,13 @@ def longest(records: Iterable[Record]) -> list[Record]:
     """
     found: dict[str, Record] = {}
     for record in records:
-        seeds = {key: record.config.get(key) for key in SEEDS}
-        key = json.dumps([settings(record, [LENGTH]), seeds], sort_keys=True)
+        key = json.dumps([settings(record, [LENGTH]), _seeds(record)], sort_keys=True)
         found[key] = max(found.get(key, record), record, key=_iterations)
     return list(found.values())
+
+
+def _seeds(record: Record) -> tuple[Any, ...]:
+    return tuple(record.config.get(key) for key in SEEDS)
 
 
 def _iterations(record: Record) -> int:

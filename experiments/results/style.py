@@ -7,7 +7,7 @@ samplers apart where colours do not: in grey, and for colour-blind readers.
 import math
 import textwrap
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from colorsys import hls_to_rgb
 from itertools import combinations
 from typing import Any, NamedTuple
@@ -193,22 +193,25 @@ def explain(figure: Figure, note: str, extra: Sequence[Artist] = ()) -> None:
 
 
 def seeds(records: Sequence[Record]) -> str:
-    """`seeds 0-4` or `seed 0`, of all `records`."""
-    found = sorted({int(record.config.get("seed") or 0) for record in records})
+    """`seed 0`, `seeds 0-4`, or `models 0-4` where only `model_seed` differs, of all `records`.
+
+    If each run has a model of its own seed, the seeds stand for both.
+    """
+    pairs = {(int(r.config.get("seed") or 0), r.config.get("model_seed")) for r in records}
+    chains, models = ({pair[place] for pair in pairs} for place in (0, 1))
+    if len(models) == 1 or all(seed == model for seed, model in pairs):
+        return _numbered("seed", chains)
+    texts = [_numbered("seed", chains)] if len(chains) > 1 else []
+    return " and ".join([*texts, _numbered("model", {int(model or 0) for model in models})])
+
+
+def _numbered(name: str, numbers: Iterable[int]) -> str:
+    """`seed 3`, `seeds 0-4` or `seeds 0, 4`."""
+    found = sorted(numbers)
     if len(found) == 1:
-        return f"seed {found[0]}"
+        return f"{name} {found[0]}"
     together = found == list(range(found[0], found[-1] + 1))
-    return f"seeds {found[0]}-{found[-1]}" if together else f"seeds {', '.join(map(str, found))}"
-
-
-def spread_over(records: Sequence[Record], band: str = "one standard deviation") -> str:
-    """What lines and bands over the seeds of `records` are, in a sentence."""
-    text = seeds(records)
-    return (
-        f"One run a line, {text}."
-        if text.startswith("seed ")
-        else f"Mean over {text}; band: {band}."
-    )
+    return f"{name}s " + (f"{found[0]}-{found[-1]}" if together else ", ".join(map(str, found)))
 
 
 def covered(figure: Figure) -> list[str]:

@@ -176,6 +176,7 @@ class Growth:
     target: str
     sampler: str
     costs: dict[int, dict[int, float]]  # by number of sites and seed
+    records: list[Record]  # of `costs`
     note: str = ""  # why no exponent is fitted
 
     @property
@@ -217,7 +218,8 @@ def growths(records: Sequence[Record], unit: str) -> list[Growth]:
         }
         few = len(costs) < FEWEST_SIZES
         note = f"chains agree at {len(costs)} of {len(kept)} sizes" if few else ""
-        result.append(Growth(target, sampler, costs, note))
+        used = [record for cell in mixed for record in cell.records]
+        result.append(Growth(target, sampler, costs, used, note))
     return sorted(result, key=lambda one: (one.target, in_order((one.sampler, 0)), one.sampler))
 
 
