@@ -35,6 +35,7 @@ from latticework.experiments.results.record import load_all
 from latticework.experiments.results.style import colour
 from latticework.experiments.tables.bnn import predictions
 from latticework.experiments.tables.isl_scores import final_isl
+from latticework.experiments.tables.models import models as models_table
 
 mpl.use("Agg")
 PART = ("experiment=ising_sampling", "scale=smoke")
@@ -342,6 +343,28 @@ def test_a_table_has_a_row_a_setting():
     frame = predictions(records, "table2")
     assert list(frame["method"]) == ["DMALA, step_size 0.1", "DMALA, step_size 0.4"]
     assert [(e.mean, e.runs) for e in frame["test RMSE"]] == [(1.0, 2), (3.0, 2)]
+
+
+def trained(isl, seed=0, hidden=200, epochs=100):
+    return fake(
+        {"step": [0, 1], "isl": [-9.0, isl]}, sampler="rates_fpcd", seed=seed,
+        choices={"negatives": "cd"},
+        config={"negatives": {}, "model": {"hidden": hidden},
+                "task": {"learning_rate": 0.1, "epochs": epochs}},
+    )  # fmt: skip
+
+
+def test_models_of_other_settings_have_rows_of_their_own():
+    """Seeds are averaged; a run that was made twice counts once."""
+    records = [trained(-1.0), trained(-3.0, seed=1), trained(-3.0, seed=1), trained(-4.0, hidden=9)]
+    frame = models_table(records)
+    assert list(frame) == [
+        "training", "hidden units", "learning rate", "fast rate", "validation ISL",
+    ]  # fmt: skip
+    assert [(e.mean, e.runs) for e in frame["validation ISL"]] == [(-2.0, 2), (-4.0, 1)]
+    frame = models_table([*records, trained(-8.0, epochs=5)])
+    assert list(frame["task.epochs"].fillna("")) == ["100", "", "5"]
+    assert [(e.mean, e.runs) for e in frame["validation ISL"]] == [(-2.0, 2), (-4.0, 1), (-8.0, 1)]
 
 
 # Commands.
