@@ -9,6 +9,7 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 import pytest
+from fakes import fake
 
 from latticework.experiments.figures.acceptance import against_size, step_term
 from latticework.experiments.figures.ess import ess_per_second, rates
@@ -146,3 +147,15 @@ def test_the_step_term_needs_runs_with_and_without_it(tmp_path: Path) -> None:
     figure = step_term([kept, dropped])
     texts = [text.get_text() for text in figure.axes[0].texts]
     assert texts == ["here 50 %\npaper 51 %", "here 0.01 %\npaper 0.005 %"]
+
+
+def test_substitute_data_stand_beside_no_rate_of_the_paper() -> None:
+    data = {"variant": "digits", "substitute": True}
+    figure = step_term(
+        [
+            fake({"step": [0], "acceptance": [0.5]}, settings={"step_size": size}, data=data)
+            for size in (0.2, float("inf"))
+        ]
+    )
+    assert [text.get_text() for text in figure.axes[0].texts] == ["here 50 %"] * 2
+    assert not figure.axes[0].lines

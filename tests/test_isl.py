@@ -1,10 +1,8 @@
 """The indirect sampling likelihood against its definition, and as a distribution."""
 
 import math
-from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from fakes import fake
@@ -280,44 +278,21 @@ def test_the_table_of_models_puts_the_best_first():
         models([fake()])
 
 
-class Curve(NamedTuple):
-    """What the table reads of a record."""
-
-    sampler: str
-    scores: list[float]  # at 1, 10, 100, 1000 samples
-    seed: int = 0
-
-    @property
-    def metrics(self) -> pd.DataFrame:
-        return pd.DataFrame({"step": [1, 10, 100, 1000], "isl": self.scores})
-
-    @property
-    def config(self) -> dict:
-        return {"sampler": {"_target_": self.sampler}, "seed": self.seed}
-
-    @property
-    def choices(self) -> dict:
-        return {"sampler": self.sampler}
-
-    @property
-    def document(self) -> dict:
-        return {
-            "isl": self.scores[-1],
-            "parzen": -80.0,
-            "commonest_share": 0.5,
-            "seconds_per_step": 1e-4,
-        }
-
-    def has(self, name: str) -> bool:
-        return name == "parzen"
+def final(sampler, scores, seed=0, **data):
+    """A record with the ISL of 1, 10, 100 and 1000 samples."""
+    return fake(
+        {"step": [1, 10, 100, 1000], "isl": scores}, sampler=sampler, seed=seed,
+        stored={"parzen": {}}, isl=scores[-1], parzen=-80.0, commonest_share=0.5,
+        data={"variant": "usps", **data},
+    )  # fmt: skip
 
 
 def test_the_table_counts_the_samples_that_are_as_good():
     records = [
-        Curve("block_gibbs", [-100, -95, -90, -80]),
-        Curve("block_gibbs", [-100, -95, -93, -92], 1),
-        Curve("rates_fpcd", [-100, -95, -85, -78]),
-        Curve("rates_fpcd", [-100, -95, -87, -78], 1),
+        final("block_gibbs", [-100, -95, -90, -80]),
+        final("block_gibbs", [-100, -95, -93, -92], 1),
+        final("rates_fpcd", [-100, -95, -85, -78]),
+        final("rates_fpcd", [-100, -95, -87, -78], 1),
     ]
     table = final_isl(records, "usps").set_index("samples of")
     count = "samples as good as 100 of rates-FPCD"
@@ -329,3 +304,12 @@ def test_the_table_counts_the_samples_that_are_as_good():
     assert table.loc["training set", "ISL"].mean == -80
     with pytest.raises(LookupError, match="rates-FPCD"):
         final_isl(records[:2], "usps")
+
+
+def test_substitute_data_stand_beside_no_isl_of_the_paper():
+    own = final("rates_fpcd", [-100, -95, -85, -78])
+    other = final("rates_fpcd", [-100, -95, -85, -78], variant="digits", substitute=True)
+    assert final_isl([own], "usps")["variant"].tolist() == ["usps"] * 2
+    table = final_isl([other], "usps")
+    assert table["paper"].tolist() == [None, None]
+    assert table["variant"].tolist() == ["SUBSTITUTE: digits"] * 2

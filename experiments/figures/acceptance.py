@@ -15,7 +15,7 @@ from latticework.experiments.results.grouping import (
     named,
     spread_over,
 )
-from latticework.experiments.results.published import published
+from latticework.experiments.results.published import comparable
 from latticework.experiments.results.record import Record
 from latticework.experiments.results.style import (
     colour,
@@ -25,6 +25,7 @@ from latticework.experiments.results.style import (
     sampler_key,
 )
 
+FLOOR = 5e-7  # of an axis of acceptance rates: a lower bar is not visible, its number is
 NAMES = {"alpha": r"step size $\alpha$"}
 
 
@@ -53,7 +54,9 @@ def against_size(records: list[Record], settings: dict[str, list[str]]) -> Figur
             _line(ax, group, field, "acceptance", text, color=ink, marker=look(name).marker)
             _line(sites, group, field, "proposed", "sites proposed", color=grey, linestyle="--")
             _line(sites, group, field, "changed", "sites changed", color=grey, linestyle=":")
-        size, rate, moved = (published("fig2", name, k) for k in ("size", "acceptance", "changed"))
+        size, rate, moved = (
+            comparable(of[name], "fig2", name, key) for key in ("size", "acceptance", "changed")
+        )
         if size and rate:
             cross = {"marker": "x", "linestyle": "none", "markeredgewidth": 1.6}
             text = f"the paper: acceptance of {name.upper()}"
@@ -81,8 +84,9 @@ def _line(ax: Any, group: Group, field: str, metric: str, label: str, **style: A
 def step_term(records: list[Record]) -> Figure:
     """DMALA's acceptance rate with and without its step-size term, on a log axis.
 
-    Bars are means over steps and seeds; crosses are the paper's numbers. Raises LookupError unless
-    there are records of both, each with a single setting.
+    Bars are means over steps and seeds; crosses are the paper's numbers, which are left out beside
+    substitute data. Raises LookupError unless there are records of both, each with a single
+    setting.
     """
     of: dict[str, list[Record]] = {"with": [], "without": []}
     for record in records:
@@ -94,19 +98,21 @@ def step_term(records: list[Record]) -> Figure:
     rates = [[r.metrics["acceptance"].iloc[-1] for r in alone(some)] for some in of.values()]
     figure, ax = new_figure(width=4.2)
     names, mean = list(of), np.array([np.mean(values) for values in rates])
-    paper = [found.mean for name in names if (found := published("appD", name))]
-    floor = min(paper) / 100  # a lower bar is not visible; its number is
+    drawn = [record for some in of.values() for record in some]
+    paper = {name: e.mean for name in names if (e := comparable(drawn, "appD", name))}
     ink = colour(("dmala", 0))
-    ax.bar(names, np.maximum(mean, floor) - floor, 0.5, floor, color=ink, label="here")
-    ax.plot(names, paper, "x", color="black", label="the paper")
-    for place, (ours, theirs) in enumerate(zip(mean, paper, strict=True)):
-        text = f"here {100 * ours:.3g} %\npaper {100 * theirs:.3g} %"
-        ax.annotate(text, (place + 0.28, max(ours, theirs)), fontsize=8, va="top")
+    ax.bar(names, np.maximum(mean, FLOOR) - FLOOR, 0.5, FLOOR, color=ink, label="here")
+    if paper:
+        ax.plot(list(paper), list(paper.values()), "x", color="black", label="the paper")
+    for place, (name, ours) in enumerate(zip(names, mean, strict=True)):
+        theirs = f"\npaper {100 * paper[name]:.3g} %" if name in paper else ""
+        height = max(ours, paper.get(name, FLOOR))
+        text = f"here {100 * ours:.3g} %{theirs}"
+        ax.annotate(text, (place + 0.28, height), fontsize=8, va="top")
     ax.set_yscale("log")
-    ax.set_ylim(floor, 1.5)
+    ax.set_ylim(FLOOR, 1.5)
     ax.set_xlim(-0.4, 1.9)
     ax.set_xlabel("the step-size term", fontsize=9)
     ax.set_ylabel("acceptance rate of DMALA", fontsize=9)
-    drawn = [record for some in of.values() for record in some]
     explain(figure, f"Mean over steps and {averaged(drawn)}.")
     return figure

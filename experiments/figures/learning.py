@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from latticework.experiments.figures import curves, finals
 from latticework.experiments.results.grouping import LENGTH, groups, longest, shared, spread_over
-from latticework.experiments.results.published import printed
+from latticework.experiments.results.published import comparable
 from latticework.experiments.results.record import Record
 from latticework.experiments.results.style import explain, new_figure
 
@@ -49,9 +49,12 @@ def learning(
     panels[2].set_xlabel(axis, fontsize=9)
     panels[0].set_ylabel(title, fontsize=9)
     if paper is not None:
-        there = printed(paper, "seconds", "dmala"), printed(paper, "log_rmse")
-        cross = {"color": "black", "marker": "x", "linestyle": "none"}
-        panels[1].plot(*there, label="the paper: DULA, DMALA", **cross)
+        seconds = comparable(records, paper, "seconds", "dmala")
+        score = comparable(records, paper, "log_rmse")
+        if seconds and score:
+            cross = {"color": "black", "marker": "x", "linestyle": "none"}
+            there = seconds.mean, score.mean
+            panels[1].plot(*there, label="the paper: DULA, DMALA", **cross)
     explain(figure, spread_over(records, axes=[LENGTH]))
     return figure
 

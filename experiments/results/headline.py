@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import Any, Literal
 
 from latticework.experiments.results.estimate import Estimate
-from latticework.experiments.results.published import published
+from latticework.experiments.results.published import comparable
 from latticework.experiments.results.record import Record
 
 MOST = 5  # numbers of a task that declares none
@@ -111,9 +111,9 @@ def noted(record: Record, name: str, **more: Any) -> KeyNumber:
 
 def _with_paper(number: KeyNumber, path: list[Any], record: Record) -> KeyNumber:
     """`number` with the paper's beside it, unless the data of the run are substitutes."""
-    if record.substitute is not None or any(key is None for key in path):
+    if any(key is None for key in path):
         return number
-    found = published(*map(str, path))
+    found = comparable([record], *map(str, path))
     beside = number.beside if found is None else {**number.beside, "paper": found}
     return replace(number, beside=beside)
 

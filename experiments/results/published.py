@@ -1,5 +1,6 @@
 """The numbers printed in the papers, read from `published.yaml`. Imports no torch."""
 
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from latticework.experiments.results.estimate import Estimate
+from latticework.experiments.results.record import Record
 
 FILE = Path(__file__).with_name("published.yaml")
 
@@ -22,6 +24,13 @@ def published(name: str, *keys: str) -> Estimate | None:
             return None
         node = node[key]
     return Estimate(*node) if isinstance(node, list) else Estimate(float(node))
+
+
+def comparable(records: Iterable[Record], name: str, *keys: str) -> Estimate | None:
+    """`published(name, *keys)`, to stand beside `records`; None if their data are substitutes."""
+    if any(record.substitute is not None for record in records):
+        return None
+    return published(name, *keys)
 
 
 def printed(name: str, *keys: str) -> float:

@@ -65,6 +65,12 @@ class Record:
             return data["variant"]
         return language["used"] if language.get("substitute") else None
 
+    @property
+    def variant(self) -> str:
+        """Which data the run used: `usps`, or `SUBSTITUTE: digits`; empty for a run without."""
+        data = self.document.get("data") or {}
+        return f"{'SUBSTITUTE: ' * bool(data.get('substitute'))}{data.get('variant') or ''}"
+
     @cached_property
     def metrics(self) -> pd.DataFrame:
         """metrics.csv, one row a reading."""

@@ -7,7 +7,7 @@ import pandas as pd
 
 from latticework.experiments.results.estimate import Estimate, estimate
 from latticework.experiments.results.grouping import groups, named
-from latticework.experiments.results.published import published
+from latticework.experiments.results.published import comparable
 from latticework.experiments.results.record import Record
 from latticework.experiments.results.style import SAMPLERS, label, sampler_key
 
@@ -27,9 +27,7 @@ def predictions(records: list[Record], name: str) -> pd.DataFrame:
         row: dict[str, object] = {"data": data, "method": text}
         for metric, heading in HEADINGS.items():
             row[heading] = estimate(last(record, metric) for record in group)
-            theirs = None
-            if group[0].substitute is None:
-                theirs = published(name, metric, data.removesuffix("_partial"), key)
+            theirs = comparable(group, name, metric, data.removesuffix("_partial"), key)
             row[f"published {heading}"] = theirs
         rows.append({**row, **described(group[0])})
     return pd.DataFrame(rows)
@@ -106,7 +104,7 @@ def described(record: Record) -> dict[str, object]:
     budget, hidden = record.budget, record.config["model"]["hidden"]
     rows = record.document["rows"]["train"]
     return {
-        "variant": record.document["data"]["variant"],
+        "variant": record.variant,
         "budget": f"{budget.chains} chains, {budget.steps} steps, {hidden} hidden, {rows} rows",
     }
 

@@ -62,7 +62,7 @@ def table3(records: list[Record]) -> pd.DataFrame:
             for metric, heading in (("acceptance", "acceptance"), ("changed", "sites changed")):
                 values = [run.metrics[metric].mean() for run in runs]
                 row[heading] = estimate(values)
-            rows.append({**row, "sentences": runs[0].document["data"]["variant"]})
+            rows.append({**row, "sentences": runs[0].variant})
     for model, name in PUBLISHED.items():
         for sampler in ("gibbs", "gwg", "dula", "dmala"):
             numbers = {h: published("table3", model, sampler, s) for s, h in COLUMNS.items()}

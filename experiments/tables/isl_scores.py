@@ -5,7 +5,7 @@ import pandas as pd
 
 from latticework.experiments.results.estimate import Estimate, estimate
 from latticework.experiments.results.grouping import alone, groups
-from latticework.experiments.results.published import published
+from latticework.experiments.results.published import comparable
 from latticework.experiments.results.record import Record
 
 
@@ -15,8 +15,9 @@ def final_isl(records: list[Record], data: str, few: int = 100) -> pd.DataFrame:
     Two columns compare numbers of samples: how many samples reach the ISL of `few` samples of
     rates-FPCD, and how many samples of rates-FPCD reach the ISL of all samples. The reference is
     the mean curve of rates-FPCD. A run that never reaches the level counts with all its samples;
-    the column `reached` says how many runs did. `data` is the key of the published numbers. Raises
-    LookupError unless there are records of rates-FPCD, with a single setting.
+    the column `reached` says how many runs did. `data` is the key of the published numbers, which
+    are left out beside substitute data. Raises LookupError unless there are records of rates-FPCD,
+    with a single setting.
     """
     records = [record for record in records if "isl" in record.metrics and record.has("parzen")]
     found = groups(records)
@@ -36,7 +37,7 @@ def final_isl(records: list[Record], data: str, few: int = 100) -> pd.DataFrame:
             {
                 "samples of": group.label,
                 "ISL": estimate(finals),
-                "paper": published("rates_fig2", data, group.key[0]),
+                "paper": comparable(group.records, "rates_fig2", data, group.key[0]),
                 f"samples as good as {few} of rates-FPCD": estimate(c for c, _ in counts),
                 "reached": f"{sum(there for _, there in counts)} of {len(counts)}",
                 "samples of rates-FPCD as good as all": estimate(
@@ -45,12 +46,14 @@ def final_isl(records: list[Record], data: str, few: int = 100) -> pd.DataFrame:
                 "share of commonest state": estimate(
                     record.document["commonest_share"] for record in group.records
                 ),
+                "variant": group.records[0].variant,
             }
         )
     training = {
         "samples of": "training set",
         "ISL": Estimate(records[0].document["parzen"]),
-        "paper": published("rates_fig2", data, "training_set"),
+        "variant": records[0].variant,
+        "paper": comparable(records, "rates_fig2", data, "training_set"),
     }
     return pd.DataFrame([*rows, training]).astype(object)
 

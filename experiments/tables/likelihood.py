@@ -7,7 +7,7 @@ import pandas as pd
 
 from latticework.experiments.results.estimate import Estimate, estimate
 from latticework.experiments.results.grouping import groups, in_order, once
-from latticework.experiments.results.published import published
+from latticework.experiments.results.published import comparable
 from latticework.experiments.results.record import Record
 
 RATE = "task.candidates.learn.optimiser.lr"  # of learning, where the records of a row differ in it
@@ -34,7 +34,7 @@ def likelihoods(records: list[Record]) -> pd.DataFrame:
             {
                 "model": record.choices["model"],
                 "sampler": names[id(record)],
-                "data": found["data"]["variant"],
+                "data": record.variant,
                 **({"learning rate": learning_rate(record)} if "learning" in record.config else {}),
                 "seed": record.config["seed"],
                 "validation": likelihood(record, "valid"),
@@ -104,16 +104,16 @@ def table1(records: list[Record]) -> pd.DataFrame:
     for (data, variant, rate, *budget), part in sorted(parts.items()):
         row: dict[str, object] = {"data": data, "variant": variant, "learning rate": rate}
         first = next(iter(part.values())).records[0]
-        own, papers = first.substitute is None, _compared(first)
+        papers = _compared(first)
         if papers:
-            row["VAE, paper"] = published("table1", data, "vae") if own else None
+            row["VAE, paper"] = comparable([first], "table1", data, "vae")
         for label in sorted(columns, key=lambda label: (in_order(columns[label]), label)):
             own_records = part[label].records if label in part else []
             row[label] = _mean([likelihood(record, "test") for record in own_records])
             row[f"{label}, at least"] = _mean([at_least(record) for record in own_records])
             if papers:
-                number = published("table1", data, columns[label][0])
-                row[f"{label}, paper"] = number if own else None
+                key = columns[label][0]
+                row[f"{label}, paper"] = comparable([first], "table1", data, key)
         frame.append(row | dict(zip(BUDGET, budget, strict=True)))
     return pd.DataFrame(frame)
 
@@ -137,10 +137,9 @@ def _grouped(records: list[Record]) -> dict[tuple, list[Record]]:
     """The records by data, variant of the data, learning rate and budget."""
     groups: dict[tuple, list[Record]] = defaultdict(list)
     for record in records:
-        variant = record.document["data"]["variant"]
-        variant = f"SUBSTITUTE: {variant}" if record.substitute else variant
         budget = (read(record) for read in BUDGET.values())
-        groups[record.choices["data"], variant, learning_rate(record), *budget].append(record)
+        key = (record.choices["data"], record.variant, learning_rate(record), *budget)
+        groups[key].append(record)
     return groups
 
 
