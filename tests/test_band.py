@@ -4,6 +4,7 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
+import pytest
 from fakes import fake
 
 from latticework.experiments.figures import band
@@ -35,6 +36,26 @@ def test_the_band_is_one_standard_deviation_over_runs():
     plt.close(figure)
     # The median: a run that took a minute shifts no line.
     assert band.at_readings(runs, "y", "seconds", slice(1, 2)).x.tolist() == [2]
+
+
+def test_runs_with_readings_at_different_steps_are_not_averaged_step_by_step():
+    runs = [fake({"step": [0, step], "y": [1.0, 2.0]}) for step in (5, 5, 6)]
+    assert band.at_readings(runs[:2], "y", "step").mean.tolist() == [1, 2]
+    with pytest.raises(LookupError, match="different steps"):
+        band.at_readings(runs, "y", "step")
+    assert band.readings(runs, "y", slice(0, 1)).tolist() == [[1], [1], [1]]
+
+
+def test_runs_that_follow_a_clock_are_compared_at_equal_cost():
+    """Both errors fall with the logarithm of the seconds; one run reads twice as late."""
+    places = [np.array([1.0, 10.0, 100.0]), np.array([2.0, 20.0, 200.0, 2000.0])]
+    runs = [fake({"step": 9 * x, "seconds": x, "y": -np.log(x) + up}) for x, up in
+            zip(places, (1, -1), strict=True)]  # fmt: skip
+    x, mean, _ = band.at_places(runs, "y", "seconds")
+    np.testing.assert_allclose(x, np.geomspace(2, 100, 3))
+    np.testing.assert_allclose(mean, -np.log(x))
+    late = fake({"step": [1], "seconds": [500.0], "y": [0.0]})
+    assert not len(band.at_places([runs[0], late], "y", "seconds").x)
 
 
 def test_settings_are_in_order_and_may_have_different_numbers_of_runs():

@@ -19,13 +19,46 @@ class Means(NamedTuple):
     spread: NDArray
 
 
-def at_readings(records: Sequence[Record], metric: str, axis: str, shown: slice) -> Means:
+EVERY = slice(None)
+
+
+def readings(records: Sequence[Record], column: str, shown: slice = EVERY) -> NDArray:
+    """`column` at the readings `shown` of each record, `[runs, readings]`.
+
+    Raises LookupError if the records have these readings at different steps.
+    """
+    steps = [record.metrics["step"][shown].tolist() for record in records]
+    if other := next((one for one in zip(records, steps, strict=True) if one[1] != steps[0]), None):
+        raise LookupError(
+            f"{records[0].path} and {other[0].path} have readings at different steps; only runs "
+            "with readings at the same steps are averaged step by step"
+        )
+    return np.array([record.metrics[column][shown] for record in records])
+
+
+def at_readings(records: Sequence[Record], metric: str, axis: str, shown: slice = EVERY) -> Means:
     """`metric` against `axis` (step, seconds ...) at the readings `shown` of each record.
 
-    The places are medians over runs: a run that was slowed down shifts no line.
+    The places are medians over runs: a run that was slowed down shifts no line. Raises LookupError
+    if the records have these readings at different steps.
     """
-    x = np.median([record.metrics[axis][shown] for record in records], axis=0)
-    y = np.array([record.metrics[metric][shown] for record in records])
+    x = np.median(readings(records, axis, shown), axis=0)
+    y = readings(records, metric, shown)
+    return Means(x, y.mean(0), y.std(0))
+
+
+def at_places(records: Sequence[Record], metric: str, axis: str) -> Means:
+    """`metric` against `axis`, for runs whose readings follow a clock and so differ in their steps.
+
+    Each run is interpolated, linearly in the logarithm of `axis`, at the same places, which are
+    evenly spaced in it over the range that all runs share. Empty if they share none.
+    """
+    tables = [record.metrics for record in records]
+    low = max(table[axis].iloc[0] for table in tables)
+    high = min(table[axis].iloc[-1] for table in tables)
+    count = min(len(table) for table in tables) if low <= high else 0
+    x = np.geomspace(low, high, count)
+    y = np.array([np.interp(np.log(x), np.log(t[axis]), t[metric]) for t in tables])
     return Means(x, y.mean(0), y.std(0))
 
 

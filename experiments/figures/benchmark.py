@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import NullFormatter
 
-from latticework.experiments.figures.band import at_readings, at_settings, line_and_band
+from latticework.experiments.figures.band import at_places, at_settings, line_and_band
 from latticework.experiments.results.grouping import spread_over
 from latticework.experiments.results.record import Record
 from latticework.experiments.results.style import (
@@ -81,8 +81,9 @@ def _disagree(ax: Axes, cell: Cell, row: int, column: int) -> None:
 def errors(records: list[Record], against: str) -> Figure:
     """Log RMSE of the means over sites against seconds or evaluations, one panel a target.
 
-    Lines are means over seeds, bands one standard deviation. The burn-in counts as cost. An error
-    is shown for chains that disagree too: it tells what they cost.
+    Lines are means over seeds at equal cost, bands one standard deviation, over the range that the
+    runs share. The burn-in counts as cost. An error is shown for chains that disagree too: it tells
+    what they cost.
     """
     parts = {
         target: [c for c in some if all("log_rmse" in r.metrics for r in c.records)]
@@ -94,8 +95,7 @@ def errors(records: list[Record], against: str) -> Figure:
     figure, panels = wrapped(len(parts), across=3, width=2.6, height=2.3)
     for ax, (target, some) in zip(panels, parts.items(), strict=True):
         for cell in some:
-            rows = min(len(record.metrics) for record in cell.records)
-            means = at_readings(cell.records, "log_rmse", against, slice(0, rows))
+            means = at_places(cell.records, "log_rmse", against)
             line_and_band(ax, means, label=cell.label, **line((cell.sampler, 0)))
         ax.set_xscale("log")
         ax.xaxis.set_minor_formatter(NullFormatter())

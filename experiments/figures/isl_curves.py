@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from latticework.experiments.figures.band import band
+from latticework.experiments.figures.band import band, readings
 from latticework.experiments.results.grouping import (
     alone,
     averaged,
@@ -55,11 +55,11 @@ def curves(records: list[Record], panels: str | None = None, lines: str | None =
                 text = named(named(label(group.key), value), group.differs)
                 rows = min(len(run.metrics) for run in runs)
                 size = runs[0].metrics["step"][:rows]
-                score = np.array([run.metrics["isl"][:rows] for run in runs])
+                score = readings(runs, "isl", slice(0, rows))
                 (drawn,) = ax.plot(size, score.mean(0), label=text, linewidth=1.4, **style)
                 band(ax, drawn, score.min(0), score.max(0))
                 if all("isl_own_beta" in run.metrics for run in runs):
-                    own = np.mean([run.metrics["isl_own_beta"][:rows] for run in runs], axis=0)
+                    own = readings(runs, "isl_own_beta", slice(0, rows)).mean(0)
                     ax.plot(size, own, ":", color=ink, linewidth=0.8, label=f"_{text}, own beta")
                     own_beta = True
         for some in by_setting(part, ["sampler", "task.pretrain", "task.start"]):
@@ -91,7 +91,7 @@ def training(records: list[Record], lines: str, panels: str | None = None) -> Fi
     for ax, (title, part) in zip(axes, split.items(), strict=True):
         values = [(v, group) for v, some in _grouped(part, lines).items() for group in groups(some)]
         for value, group in values:
-            score = np.mean([run.metrics["isl"] for run in group.records], axis=0)
+            score = readings(group.records, "isl").mean(0)
             text, step = named(value, group.differs), group.records[0].metrics["step"]
             number = order.setdefault(text, len(order))
             style = {"linewidth": 1.4, "markersize": 4, **series(number)}
