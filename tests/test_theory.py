@@ -6,10 +6,13 @@ import math
 import numpy as np
 import pytest
 import torch
+from fakes import fake
+from matplotlib import pyplot as plt
 from targets import TARGETS
 
 from latticework.experiments.config.budget import Budget
 from latticework.experiments.exactness.targets import Asymmetric
+from latticework.experiments.figures.theory import preconditioning as appendix_h
 from latticework.experiments.measures.occupancy import (
     Occupancy,
     independent_floor,
@@ -394,6 +397,26 @@ def test_preconditioner_mixes_where_no_step_size_does(tmp_path):
     assert large["flip_1"] == 1
     assert large["log_rmse"] < -2
     assert large["thinned"] == pytest.approx(one_stuck, abs=0.02)
+
+
+def preconditioned(seed, error):
+    """Step size 0.1 and two preconditioners of power 1 and 2, which end at `error`."""
+    rows = [(power, step, error if step == 9 else 0.0) for power in range(3) for step in (1, 9)]
+    power, step, value = np.array(rows).T
+    columns = {"power": power, "step": step, "step_size": np.where(power == 0, 0.1, 1.0)}
+    names = ("log_rmse", "log_rmse_low", "log_rmse_high", "thinned")
+    return fake(columns | dict.fromkeys(names, value), seed=seed, config={"model_seed": 0})
+
+
+def test_the_preconditioners_lines_are_means_over_seeds():
+    figure = appendix_h([preconditioned(0, -1.0), preconditioned(1, -3.0)])
+    left, right = figure.axes
+    assert list(left.lines[0].get_ydata()) == [-2]
+    for line in right.lines[:2]:
+        assert [list(part) for part in line.get_data()] == [[1, 9], [0, -2]]
+    text = figure.legends[0].get_title().get_text().replace("\n", " ")
+    assert text.startswith("Mean over seeds 0-1; band: the middle 80 % of the chains.")
+    plt.close("all")
 
 
 def test_halves_split_even_from_odd_steps():

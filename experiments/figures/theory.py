@@ -158,15 +158,21 @@ def _with_bounds(ax: Axes, x: pd.Series, rows: pd.DataFrame, text: str, number: 
 
 
 def preconditioning(records: list[Record]) -> Figure:
-    """Appendix H: log RMSE of the mean against alpha, and against iterations; bands over chains."""
+    """Appendix H: log RMSE of the mean against alpha, and against iterations; bands over chains.
+
+    Lines and the ends of bands are means over seeds.
+    """
     records = [record for record in records if "thinned" in record.metrics]
     if not records:
         raise LookupError("no record holds the column thinned")
     figure, (left, right) = new_figure(2, width=4.4, height=3.4)
-    for number, (key, group) in enumerate(by_sampler(records).items()):
-        table, tint, name = _table(group, "thinned"), colour(key), label(key)
+    found = by_sampler(records)
+    for number, (key, group) in enumerate(found.items()):
+        tint, name = colour(key), label(key)
+        table = _table(group, "thinned").groupby(["power", "step_size", "step"]).mean()
+        table = table.reset_index()
         last = table[table["step"] == table["step"].max()]
-        plain = last[last["power"] == 0].groupby("step_size").first()
+        plain = last[last["power"] == 0].set_index("step_size")
         shift = 1.06**number  # keeps equal points visible
         x = plain.index * shift
         dots = {"color": tint, "marker": line(key)["marker"], "markersize": 4}
@@ -188,7 +194,9 @@ def preconditioning(records: list[Record]) -> Figure:
     left.set_xlabel(r"step size $\alpha$ without preconditioner", fontsize=9)
     right.set_xlabel("iterations", fontsize=9)
     left.set_ylabel("log RMSE of the mean", fontsize=9)
-    explain(figure, f"One run, {seeds(records)}; band: the middle 80 % of the chains.")
+    several = any(len(group) > 1 for group in found.values())
+    runs = f"Mean over {averaged(records)}" if several else f"One run, {seeds(records)}"
+    explain(figure, f"{runs}; band: the middle 80 % of the chains.")
     return figure
 
 
