@@ -27,12 +27,13 @@ from latticework.experiments.results.grouping import (
     alone,
     averaged,
     by_sampler,
+    differing,
     groups,
     once,
     spread_over,
 )
 from latticework.experiments.results.record import load_all
-from latticework.experiments.results.style import colour
+from latticework.experiments.results.style import colour, label
 from latticework.experiments.tables.bnn import predictions
 from latticework.experiments.tables.isl_scores import final_isl
 from latticework.experiments.tables.models import models as models_table
@@ -138,6 +139,30 @@ def test_as_few_words_as_tell_the_lines_apart():
         "DMALA, data a, step_size 0.2",
         "DMALA, data b, step_size 0.1",
     ]
+
+
+@pytest.mark.parametrize(
+    ("values", "texts"),
+    [
+        ((0.12345611, 0.12345622), ("0.12345611", "0.12345622")),
+        ((0.1, 0.2 + 1e-12), ("0.1", "0.2")),  # no digit more than it takes
+        (("a" * 60 + "b", "a" * 60 + "c"), ("a" * 60 + "b", "a" * 60 + "c")),
+        ((1, "1"), ('"1"', "1")),
+    ],
+)
+def test_no_two_groups_have_one_label(values, texts):
+    """Figures and tables keep lines and rows by their label."""
+    records = [fake(settings={"step_size": value}) for value in values]
+    assert sorted(labels(groups(records))) == sorted(f"DMALA, step_size {text}" for text in texts)
+    assert sorted(text for (text,), _ in differing(records)[1]) == sorted(texts)
+    with pytest.raises(UnlikeRecordsError) as error:
+        alone(records)
+    assert all(text in str(error.value) for text in texts)
+
+
+def test_blocks_of_different_size_have_different_labels():
+    keys = [("hamming_ball", 10), ("hamming_ball", 5), ("my_sampler", 1), ("my_sampler", 4)]
+    assert [label(key) for key in keys] == ["HB-10-1", "HB-5-1", "my_sampler", "my_sampler-4"]
 
 
 def test_where_it_ran_and_keys_that_are_null_do_not_tell_records_apart():

@@ -47,7 +47,7 @@ def sentences(
     parts = []
     for name, group in by_language(filled(records)).items():
         runs = {
-            named("Gibbs" if part.key[0] == "gibbs" else label(part.key), part.differs): min(
+            named("Gibbs" if part.key == ("gibbs", 1) else label(part.key), part.differs): min(
                 part.records, key=lambda record: record.config["seed"]
             )
             for part in groups(group)

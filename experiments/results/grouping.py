@@ -19,7 +19,7 @@ from latticework.experiments.results.style import SAMPLERS, label, sampler_key, 
 Settings = dict[str, str]  # dotted key of the configuration: value as JSON
 CHOICES = ("data", "model", "negatives")  # groups whose option's name may tell records apart
 TARGET = ("data", "model")  # parts that say what is sampled: a label names them where they differ
-LONGEST = 40  # characters of a value in a label
+LONGEST = 40  # characters of a value in a label, if they tell the values apart
 ENOUGH = 3  # common seeds with which a value of a setting is compared
 CONTENTS = ("data.fingerprint", "model.loaded")  # hashes of what a run read (`_contents`)
 LENGTH = "task.iterations"  # how long a model learns: a longer run contains the shorter one
@@ -34,8 +34,9 @@ class Group:
     """Records that differ only in seed and axes.
 
     `key` is the sampler's key (`style.sampler_key`), which gives its colour. `differs` names the
-    settings in which the group differs from the other groups; it is empty if there is no need. The
-    group is number `place` (from 0) of the sampler's `of` groups.
+    settings in which the group differs from the other groups; it is empty if there is no need. No
+    two groups of a sampler have the same text. The group is number `place` (from 0) of the
+    sampler's `of` groups.
     """
 
     key: tuple[str, int]
@@ -72,11 +73,10 @@ def groups(records: Iterable[Record], axes: Sequence[str] = ()) -> list[Group]:
         some = siblings[key]
         own = list(dict.fromkeys([*_telling(some, _keys(some)), *targets]))
         some.sort(key=lambda part: [_ordered(part, name) for name in own])
-        texts = [", ".join(_words(name, part.value(name)) for name in own) for part in some]
-        result += [
-            Group(key, text, part.records, place, len(some))
-            for place, (part, text) in enumerate(zip(some, texts, strict=True))
-        ]
+        words = {name: _texts(part.value(name) for part in some) for name in own}
+        for place, part in enumerate(some):
+            parts = (_words(name, words[name][part.value(name)]) for name in own)
+            result.append(Group(key, ", ".join(parts), part.records, place, len(some)))
     return result
 
 
@@ -91,11 +91,13 @@ def differing(records: Iterable[Record]) -> tuple[list[str], list[tuple[list[str
     names = [label(sampler_key(part.records[0])) for part in parts]
     keys = _telling(parts, _keys(parts), names)
     several = len(set(names)) > 1
+    words = {key: _texts(part.value(key) for part in parts) for key in keys}
     rows = []
     for name in dict.fromkeys(names):
         some = [part for part, own in zip(parts, names, strict=True) if own == name]
         for part in sorted(some, key=lambda part: [_ordered(part, key) for key in keys]):
-            texts = ["" if (v := part.value(key)) is None else _text(v) for key in keys]
+            values = ((key, part.value(key)) for key in keys)
+            texts = ["" if value is None else words[key][value] for key, value in values]
             rows.append(([name, *texts] if several else texts, part.records))
     return (["sampler", *keys] if several else keys), rows
 
@@ -129,7 +131,8 @@ def alone(records: Iterable[Record], axes: Sequence[str] = ()) -> list[Record]:
     if len(parts) > 1:
         keys = _telling(parts, _keys(parts))
         values = (
-            f"{key} ({', '.join(sorted({_text(p.value(key)) for p in parts}))})" for key in keys
+            f"{key} ({', '.join(sorted(_texts(p.value(key) for p in parts).values()))})"
+            for key in keys
         )
         raise UnlikeRecordsError(
             f"records that differ in more than their seed are not averaged: {'; '.join(values)}"
@@ -359,16 +362,26 @@ def _ordered(part: _Part, key: str) -> tuple[bool, float, str]:
     return not is_number, float(value) if is_number else 0.0, str(value)
 
 
-def _words(key: str, value: str | None) -> str:
+def _words(key: str, text: str) -> str:
     """A setting in words: `step_size 0.1` for the sampler, `model.coupling 0.3` for other parts."""
-    return f"{key.removeprefix('sampler.')} {_text(value)}"
+    return f"{key.removeprefix('sampler.')} {text}"
 
 
-def _text(value: str | None) -> str:
+def _texts(values: Iterable[str | None]) -> dict[str | None, str]:
+    """Each of `values` as a short text, no two alike: as long as it takes to tell them apart."""
+    different = set(values)
+    for times in (1, 2, 3, 8, 64):
+        texts = {value: _text(value, min(6 * times, 17), LONGEST * times) for value in different}
+        if len(set(texts.values())) == len(different):
+            return texts
+    return {value: value or "null" for value in different}
+
+
+def _text(value: str | None, digits: int, longest: int) -> str:
     if value is None:
         return "null"
     found = json.loads(value)
     if isinstance(found, float):
-        return f"{found:g}"
+        return f"{found:.{digits}g}"
     text = found if isinstance(found, str) else value.replace(" ", "")
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
+    return text if len(text) <= longest else f"{text[: longest - 3]}..."

@@ -101,9 +101,9 @@ def label(key: tuple[str, int]) -> str:
     """`("gwg", 4) -> "GWG-4"`. A sampler that is not in SAMPLERS keeps its name."""
     name, size = key
     if name == "hamming_ball":
-        return "HB-10-1"
+        return f"HB-{size}-1"
     text = look(name).label
-    return f"{text}-{size}" if name in ("gibbs", "gwg") else text
+    return f"{text}-{size}" if name in ("gibbs", "gwg") or size > 1 else text
 
 
 def colour(key: tuple[str, int], place: int = 0, of: int = 1) -> Any:
