@@ -36,8 +36,11 @@ def main(overrides: list[str]) -> None:
     except FileNotFoundError as error:
         raise SystemExit(str(error)) from error
     folder = outputs / config.name / config.scale
-    for file in drawn(config, words, folder, records):
+    files, faults = drawn(config, words, folder, records)
+    for file in files:
         print(f"{file.relative_to(folder).parts[0][:-1]}: {file}")
+    if faults:
+        raise SystemExit("\n".join(faults))
 
 
 def _is_no_run_s(word: str) -> bool:

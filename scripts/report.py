@@ -40,6 +40,8 @@ def main(words: list[str] | None = None) -> None:
     print("; ".join(f"{count} {verdict}" for verdict, count in report.counts.items()))
     for file in write(report, folder):
         print(f"report: {file}")
+    if report.failed:
+        raise SystemExit("\n".join(report.failed))
 
 
 if __name__ == "__main__":

@@ -105,8 +105,13 @@ def thin(table: pd.DataFrame, rows: int = ROWS[0]) -> pd.DataFrame:
 
 
 def _open_all(records: Sequence[Record], config: DictConfig) -> None:
-    """Draw every figure and table and judge every claim, so that the records log what is read."""
+    """Draw every figure and table and judge every claim, so that the records log what is read.
+
+    Raises the error of a figure that fails although the records suffice.
+    """
     for made in make_all(config, list(records)):
+        if made.error and made.failed:
+            raise made.error
         if isinstance(made.content, Figure):
             plt.close(made.content)
     for claim in CLAIMS:

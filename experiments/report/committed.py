@@ -23,8 +23,13 @@ UNKNOWN = "not measured"
 
 
 def refresh(root: Path = ROOT, bundles: Path = BUNDLES) -> list[Path]:
-    """Write docs/results, except its notes, and the generated blocks of other pages."""
+    """Write docs/results, except its notes, and the generated blocks of other pages.
+
+    Raises RuntimeError before it writes anything if a figure or table fails.
+    """
     report, known = gather(None, bundles=bundles), catalogue()
+    if report.failed:
+        raise RuntimeError(f"nothing was written: {'; '.join(report.failed)}")
     results = root / "docs" / "results"
     written = [results / "ledger.md"]
     written[0].write_text(ledger_page(report))

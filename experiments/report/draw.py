@@ -3,6 +3,7 @@
 import io
 import logging
 import shlex
+import traceback
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -15,6 +16,8 @@ from matplotlib.text import Text
 from omegaconf import DictConfig
 from PIL import Image
 
+from latticework.experiments.config import errors
+from latticework.experiments.report.drawing import Written
 from latticework.experiments.results.estimate import write
 from latticework.experiments.results.proof import Proof, attach, pdf_metadata, png_metadata
 from latticework.experiments.results.record import Record
@@ -24,12 +27,30 @@ log = logging.getLogger(__name__)
 
 
 class Made(NamedTuple):
-    """A figure or table of an experiment; `wanting` says why, if it could not be made."""
+    """A figure or table of an experiment, or the error by which it could not be made."""
 
     name: str
     kind: str  # figures or tables
     content: Figure | pd.DataFrame | None
-    wanting: str = ""
+    error: Exception | None = None
+
+    @property
+    def failed(self) -> bool:
+        """Whether there is a mistake in the code or the settings of the figure.
+
+        Other errors say that the records do not suffice: LookupError, if it is raised as such, and
+        FileNotFoundError, of an array that a bundle leaves out.
+        """
+        if isinstance(self.error, KeyError | IndexError):
+            return True
+        return not isinstance(self.error, LookupError | FileNotFoundError | None)
+
+    @property
+    def wanting(self) -> str:
+        """Why it could not be made, in a line; empty if it was."""
+        if self.error is None:
+            return ""
+        return errors.summary(self.error) if self.failed else str(self.error)
 
 
 def make_all(
@@ -38,8 +59,8 @@ def make_all(
     """Yield every figure, then every table, of the experiment `config`, made from `records`.
 
     An entry of `config.figures` or `config.tables` is a function of the records with its settings.
-    It returns a Figure or a DataFrame. An entry of null is left out. The caller must close the
-    figures.
+    It returns a Figure or a DataFrame. If it raises an error, the others are made all the same. An
+    entry of null is left out. The caller must close the figures.
     """
     mpl.use("Agg")
     for kind in ("figures", "tables"):
@@ -48,12 +69,15 @@ def make_all(
                 continue
             try:
                 made = instantiate(spec, _convert_="all", _partial_=True)(records)
-            except (LookupError, FileNotFoundError) as error:  # the latter: left out of a bundle
-                yield Made(str(name), kind, None, str(error))
+                if isinstance(made, Figure):
+                    mark_substitute(made, records)
+                    attach(made, Proof.of(str(name), command(config, words), records))
+            except Exception as error:  # noqa: BLE001 - the others are to be made all the same
+                undone = Made(str(name), kind, None, error)
+                if undone.failed and errors.wants_traceback():
+                    traceback.print_exception(error)
+                yield undone
                 continue
-            if isinstance(made, Figure):
-                mark_substitute(made, records)
-                attach(made, Proof.of(str(name), command(config, words), records))
             yield Made(str(name), kind, made)
 
 
@@ -91,25 +115,33 @@ def draw_all(
     records: list[Record],
     within: str = "",
     words: Sequence[str] = (),
-) -> list[Path]:
-    """Write the figures and tables of the experiment `config`; return the paths of PNGs and CSVs.
+) -> Written:
+    """Write the figures and tables of the experiment `config`.
 
     Figures go to `folder/figures/<name>.{png,pdf}`, tables to `folder/tables/<name>.{csv,md,tex}`,
     or to their subfolder `within`. `words` are the overrides of a command with its own settings.
-    If the records do not suffice for an entry, it is skipped with a warning.
+    An entry that cannot be made is skipped, with a warning if the records do not suffice for it.
     """
-    written = []
-    for name, kind, made, wanting in make_all(config, records, words):
-        if made is None:
-            log.warning("%s was not drawn: %s", name, wanting)
+    written = Written([], [])
+    for made in make_all(config, records, words):
+        if made.content is None:
+            if made.failed:
+                written.failed.append(f"{made.name} was not drawn: {made.wanting}")
+            else:
+                log.warning("%s was not drawn: %s", made.name, made.wanting)
             continue
-        place = folder / kind / within
-        place.mkdir(parents=True, exist_ok=True)
-        if isinstance(made, pd.DataFrame):
-            written.append(write(made, place / f"{name}.csv")[0])
-            continue
-        written.append(save(made, place / f"{name}.png"))
+        try:
+            written.files.append(_written(made.content, folder / made.kind / within, made.name))
+        except Exception as error:  # noqa: BLE001 - such as a label that cannot be typeset
+            written.failed.append(f"{made.name} was not written: {errors.summary(error)}")
     return written
+
+
+def _written(content: Figure | pd.DataFrame, folder: Path, name: str) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    if isinstance(content, pd.DataFrame):
+        return write(content, folder / f"{name}.csv")[0]
+    return save(content, folder / f"{name}.png")
 
 
 def save(figure: Figure, target: Path) -> Path:

@@ -9,6 +9,7 @@ unchanged.
 import logging
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from omegaconf import DictConfig
 
@@ -21,19 +22,26 @@ log = logging.getLogger(__name__)
 OWN = "own"
 
 
+class Written(NamedTuple):
+    """The PNGs and CSVs that were written, and a line for each figure or table that failed."""
+
+    files: list[Path]
+    failed: list[str]
+
+
 def drawn(
     config: DictConfig,
     words: Sequence[str],
     folder: Path,
     records: Sequence[Record] | None = None,
-) -> list[Path]:
+) -> Written:
     """Draw the figures and tables of `config` for a command with the overrides `words`.
 
-    `config` includes `hydra`. `records` default to those in `folder`. Returns the paths of the PNGs
-    and CSVs, below `folder`.
+    `config` includes `hydra`. `records` default to those in `folder`, below which the files are
+    written.
     """
     if not any(config.get(kind) for kind in DRAWING):
-        return []
+        return Written([], [])
     from latticework.experiments.report.draw import draw_all  # imports Matplotlib and pandas
 
     if records is None:
@@ -41,7 +49,7 @@ def drawn(
             records = load_all(folder)
         except FileNotFoundError as error:
             log.warning("no figures: %s", error)
-            return []
+            return Written([], [])
     sweep, command = _experiment(config), asked(config, words)
     mine, others = sweep.divided(records)
     if not (mine or words):  # redrawing an experiment that has only runs with other settings

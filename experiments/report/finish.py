@@ -35,8 +35,8 @@ DONE = ("finished", "finished before")  # experiments.running.recording.Outcome
 class Finish(Callback):
     """Hydra callback: checks the configuration; shows results, draws figures, reports failures.
 
-    Exits with status 1 if a run failed. Hydra turns exceptions raised here into warnings, so the
-    methods raise SystemExit instead.
+    Exits with status 1 if a run or a figure failed. Hydra turns exceptions raised here into
+    warnings, so the methods raise SystemExit instead.
     """
 
     clock: SweepClock | None = None  # of a sweep
@@ -178,9 +178,11 @@ def check_sweep(config: DictConfig) -> None:
 
 def _drawn(config: DictConfig, folder: Path, records: Sequence[Record]) -> bool:
     try:
-        files = drawn(config, config.hydra.overrides.task, folder, records or None)
+        files, faults = drawn(config, config.hydra.overrides.task, folder, records or None)
         for file in files:
             print(f"{file.relative_to(folder).parts[0][:-1]}: {file}")
+        for fault in faults:
+            print(f"figures and tables: {fault}")
     except Exception as error:  # noqa: BLE001 - the failures are to be told all the same
         if errors.wants_traceback():
             traceback.print_exception(error)
@@ -188,7 +190,7 @@ def _drawn(config: DictConfig, folder: Path, records: Sequence[Record]) -> bool:
         return False
     if files:
         _shown(_track, config, folder, files)
-    return True
+    return not faults
 
 
 def _track(config: DictConfig, folder: Path, files: Sequence[Path]) -> None:

@@ -48,11 +48,15 @@ class Picture:
 
 @dataclass(frozen=True)
 class Drawn:
-    """Figures and tables made from a holding; `wanting` says why others could not be made."""
+    """Figures and tables made from a holding; `wanting` says why others could not be made.
+
+    `failed` are those of `wanting` that are mistakes in the code.
+    """
 
     pictures: list[Picture] = field(default_factory=list)
     tables: list[tuple[str, pd.DataFrame]] = field(default_factory=list)
     wanting: list[str] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -87,6 +91,7 @@ class Report:
     records: int
     commits: list[str]
     deciding: dict[str, str]  # by claim, the command that would decide it
+    failed: list[str]  # figures and tables that were not made, through mistakes in the code
 
 
 def gather(
@@ -126,6 +131,7 @@ def gather(
         deciding={
             e.claim.name: deciding(e, known.also.get(e.claim.experiment, ())) for e in entries
         },
+        failed=[f"{name}: {text}" for (name, _), made in drawn.items() for text in made.failed],
     )
 
 
@@ -135,14 +141,15 @@ def draw(held: Holding, stamp: str = "") -> Drawn:
     `stamp` stands for `held` where results are kept.
     """
     made = Drawn()
-    for name, _, content, wanting in make_all(held.config, held.shown):
-        if isinstance(content, Figure):
-            made.pictures.append(picture(f"{held.experiment}: {name}", content))
-            plt.close(content)
-        elif content is not None:
-            made.tables.append((name, content))
+    for one in make_all(held.config, held.shown):
+        if isinstance(one.content, Figure):
+            made.pictures.append(picture(f"{held.experiment}: {one.name}", one.content))
+            plt.close(one.content)
+        elif one.content is not None:
+            made.tables.append((one.name, one.content))
         else:
-            made.wanting.append(f"{name} was not made: {wanting}")
+            made.wanting.append(f"{one.name} was not made: {one.wanting}")
+            made.failed.extend(made.wanting[-1:] if one.failed else ())
     return made
 
 

@@ -21,6 +21,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
+from latticework.experiments.config.identity import SEEDS
 from latticework.experiments.results.record import Record
 
 
@@ -197,12 +198,12 @@ def seeds(records: Sequence[Record]) -> str:
 
     If each run has a model of its own seed, the seeds stand for both.
     """
-    pairs = {(int(r.config.get("seed") or 0), r.config.get("model_seed")) for r in records}
+    pairs = {tuple(int(r.config.get(key) or 0) for key in SEEDS) for r in records}
     chains, models = ({pair[place] for pair in pairs} for place in (0, 1))
     if len(models) == 1 or all(seed == model for seed, model in pairs):
         return _numbered("seed", chains)
     texts = [_numbered("seed", chains)] if len(chains) > 1 else []
-    return " and ".join([*texts, _numbered("model", {int(model or 0) for model in models})])
+    return " and ".join([*texts, _numbered("model", models)])
 
 
 def _numbered(name: str, numbers: Iterable[int]) -> str:
