@@ -29,7 +29,7 @@ def test_the_band_is_one_standard_deviation_over_runs():
     assert (line.get_label(), line.get_linestyle()) == ("some", "--")
     np.testing.assert_allclose(line.get_data(), [[0, 5], [1, 5]])
     x, low, high = edges(ax)
-    deviation = np.std([2.0, 4.0, 9.0])
+    deviation = np.std([2.0, 4.0, 9.0], ddof=1)
     np.testing.assert_allclose(x, [0, 5])
     np.testing.assert_allclose(low, [1, 5 - deviation])
     np.testing.assert_allclose(high, [1, 5 + deviation])
@@ -62,7 +62,8 @@ def test_settings_are_in_order_and_may_have_different_numbers_of_runs():
     x, mean, spread = band.at_settings({0.5: [1.0], 0.1: [2.0, 4.0]})
     assert x.tolist() == [0.1, 0.5]
     assert mean.tolist() == [3.0, 1.0]
-    assert spread.tolist() == [1.0, 0.0]
+    assert spread.tolist() == [pytest.approx(2**0.5), 0.0]  # as in tables
+    assert band.at_readings([fake({"step": [1], "y": [2.0]})], "y", "step").spread == 0
 
 
 def test_no_other_figure_draws_bands_of_its_own():

@@ -166,7 +166,8 @@ def test_a_large_bundle_has_fewer_rows(outputs, tmp_path, monkeypatch):
     config = declared("ising_sampling", "paper").config
     folder = shutil.copytree(outputs / "ising_sampling" / "paper", tmp_path / "paper")
     records = load_all(folder)
-    curve = pd.DataFrame({"step": np.arange(500), "log_rmse": np.linspace(1, 0, 500)})
+    steps = np.arange(500)
+    curve = pd.DataFrame({"step": steps, "seconds": steps, "log_rmse": np.linspace(1, 0, 500)})
     for one in records:
         curve.to_csv(one.path / "metrics.csv", index=False)
     sizes = {}

@@ -72,10 +72,15 @@ def test_the_field_that_decides_has_nearly_all_of_the_variance(field):
     assert shares[field] > 0.8
 
 
-def test_trials_without_a_value_are_left_out():
-    record = searched(lambda step_size, **_: np.where(np.arange(30) == 3, np.nan, step_size))
-    ((_, _, study),) = _searches([record])
-    assert len(study.trials) == 29
+def test_trials_without_a_value_are_left_out_and_the_others_keep_their_numbers():
+    lost = np.isin(np.arange(30), (1, 2))
+    record = searched(lambda step_size, **_: np.where(lost, np.nan, step_size))
+    figure = history([record])
+    for line in figure.axes[0].lines:
+        assert list(line.get_xdata()) == [1, *range(4, 31)]
+    (curve,) = curves(figure)
+    assert curve[-1] == record.metrics["value"].min()
+    assert len(importance([record]).axes) == 1
 
 
 def test_a_value_that_was_rounded_out_of_its_range_is_taken_back():

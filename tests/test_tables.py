@@ -1,5 +1,8 @@
 """Tables: estimates, the three files of a table, and the papers' numbers beside ours."""
 
+import math
+import warnings
+
 import pandas as pd
 import pytest
 
@@ -16,6 +19,15 @@ def test_an_estimate_is_a_mean_with_the_spread_between_runs():
     assert Estimate(-0.359, 0.0003, 4).text() == "-0.35900 ± 0.00030 (4)"
     assert Estimate(17090.0, 14286.5, 3).text() == "17,090 ± 14,286 (3)"
     assert Estimate(-78.5).text() == "-78.5"
+
+
+def test_an_infinite_value_is_no_cause_for_a_warning():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = estimate([1.0, math.inf])
+        assert (found.mean, found.runs) == (math.inf, 2)
+        assert math.isnan(found.spread)
+        assert found.text() == "inf (2)"
 
 
 def test_a_table_is_written_for_programs_and_for_readers(tmp_path):

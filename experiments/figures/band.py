@@ -22,6 +22,12 @@ class Means(NamedTuple):
 EVERY = slice(None)
 
 
+def deviation(values: ArrayLike) -> NDArray:
+    """The standard deviation over runs, the first axis, as in tables; 0 for a single run."""
+    found = np.asarray(values, dtype=float)
+    return found.std(0, ddof=1) if len(found) > 1 else np.zeros(found.shape[1:])
+
+
 def readings(records: Sequence[Record], column: str, shown: slice = EVERY) -> NDArray:
     """`column` at the readings `shown` of each record, `[runs, readings]`.
 
@@ -44,7 +50,7 @@ def at_readings(records: Sequence[Record], metric: str, axis: str, shown: slice 
     """
     x = np.median(readings(records, axis, shown), axis=0)
     y = readings(records, metric, shown)
-    return Means(x, y.mean(0), y.std(0))
+    return Means(x, y.mean(0), deviation(y))
 
 
 def at_places(records: Sequence[Record], metric: str, axis: str) -> Means:
@@ -59,13 +65,13 @@ def at_places(records: Sequence[Record], metric: str, axis: str) -> Means:
     count = min(len(table) for table in tables) if low <= high else 0
     x = np.geomspace(low, high, count)
     y = np.array([np.interp(np.log(x), np.log(t[axis]), t[metric]) for t in tables])
-    return Means(x, y.mean(0), y.std(0))
+    return Means(x, y.mean(0), deviation(y))
 
 
 def at_settings(values: Mapping[float, Sequence[float]]) -> Means:
     """One value a run by setting; settings may have different numbers of runs."""
     x = sorted(values)
-    mean, spread = (np.array([f(values[place]) for place in x]) for f in (np.mean, np.std))
+    mean, spread = (np.array([f(values[place]) for place in x]) for f in (np.mean, deviation))
     return Means(np.array(x), mean, spread)
 
 

@@ -3,6 +3,7 @@
 A study is rebuilt from the trials of a record, so the figures need no storage.
 """
 
+import math
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from optuna.distributions import (
     IntDistribution,
 )
 from optuna.importance import FanovaImportanceEvaluator, get_param_importances
+from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from latticework.experiments.results.grouping import groups
 from latticework.experiments.results.record import Record
@@ -26,19 +28,21 @@ FEWEST = 2  # trials of which an importance can be computed
 def history(records: list[Record]) -> Figure:
     """The value of each trial (dots) and the best so far (lines), one colour a search.
 
+    A trial without a value, which is NaN, leaves its place on the x axis empty.
     Raises LookupError if no record is of a search.
     """
     figure, ax = new_figure(width=5)
     for place, (key, name, study) in enumerate(found := _searches(records)):
         same = [other for other, (own, _, _) in enumerate(found) if own == key]
         shade = colour(key, same.index(place), len(same))
-        values = np.array([trial.value for trial in study.trials])
+        trials = _complete(study)
+        values = np.array([trial.value for trial in trials])
         lowest = study.direction == optuna.study.StudyDirection.MINIMIZE
         best = (np.minimum if lowest else np.maximum).accumulate(values)
-        trials = range(1, len(values) + 1)
+        numbers = [trial.number + 1 for trial in trials]
         dots = {"color": shade, "marker": look(key[0]).marker, "linestyle": "none"}
-        ax.plot(trials, values, markersize=3, **dots)
-        ax.plot(trials, best, color=shade, drawstyle="steps-post", label=name)
+        ax.plot(numbers, values, markersize=3, **dots)
+        ax.plot(numbers, best, color=shade, drawstyle="steps-post", label=name)
     ax.xaxis.get_major_locator().set_params(integer=True)
     ax.set_xlabel("trial", fontsize=9)
     ax.set_ylabel(_aim(records), fontsize=9)
@@ -52,7 +56,7 @@ def importance(records: list[Record]) -> Figure:
     F. Hutter, H. Hoos and K. Leyton-Brown, "An Efficient Approach for Assessing Hyperparameter
     Importance", ICML 2014. Raises LookupError if no search has FEWEST different values.
     """
-    found = [each for each in _searches(records) if len({t.value for t in each[2].trials}) > 1]
+    found = [each for each in _searches(records) if len({t.value for t in _complete(each[2])}) > 1]
     if not found:
         raise LookupError(f"an importance needs {FEWEST} trials of different value")
     figure, panels = new_figure(len(found))
@@ -79,7 +83,7 @@ def _searches(records: list[Record]) -> list[tuple[tuple[str, int], str, optuna.
 
 
 def _study(record: Record, name: str) -> optuna.Study:
-    """A study in memory with the trials of metrics.csv, without those whose value is NaN."""
+    """A study in memory with the trials of metrics.csv; one whose value is NaN has failed."""
     task = record.config["task"]
     space = {
         field: _distribution(bounds, record.metrics[field].tolist())
@@ -87,13 +91,19 @@ def _study(record: Record, name: str) -> optuna.Study:
     }
     goal = task["goal"]
     study = optuna.create_study(direction=record.document["tuning"]["direction"], study_name=name)
-    for _, row in record.metrics.dropna(subset="value").iterrows():
-        value = row["value"] if goal is None else abs(row["value"] - goal)
+    for _, row in record.metrics.iterrows():
+        value = float(row["value"] if goal is None else abs(row["value"] - goal))
+        found: dict[str, Any] = {"value": value}
+        if math.isnan(value):
+            found = {"state": TrialState.FAIL}
         params = {field: _within(row[field], kind) for field, kind in space.items()}
-        study.add_trial(
-            optuna.trial.create_trial(params=params, distributions=space, value=float(value))
-        )
+        study.add_trial(create_trial(params=params, distributions=space, **found))
     return study
+
+
+def _complete(study: optuna.Study) -> list[FrozenTrial]:
+    """The trials with a value, with their numbers from 0."""
+    return study.get_trials(states=[TrialState.COMPLETE])
 
 
 def _distribution(bounds: dict[str, Any], values: list[float]) -> BaseDistribution:

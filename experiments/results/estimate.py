@@ -50,10 +50,14 @@ def number(value: Estimate | None) -> str:
 
 
 def estimate(values: Any) -> Estimate:
-    """Mean and spread of `values`, one per run. A single run has no spread."""
+    """Mean and spread of `values`, one per run. A single run has no spread.
+
+    With an infinite value, such as the R-hat of chains that are stuck, the spread is NaN.
+    """
     values = np.asarray(list(values), dtype=float)
-    spread = float(values.std(ddof=1)) if len(values) > 1 else None
-    return Estimate(float(values.mean()), spread, len(values))
+    with np.errstate(invalid="ignore"):
+        spread = float(values.std(ddof=1)) if len(values) > 1 else None
+        return Estimate(float(values.mean()), spread, len(values))
 
 
 def write(frame: pd.DataFrame, target: Path) -> list[Path]:
