@@ -128,6 +128,9 @@ def test_final_reads_the_last_row_at_each_setting(tmp_path: Path) -> None:
     assert y == pytest.approx([-0.6, -0.7])
     with pytest.raises(LookupError, match="seconds"):
         final(records, {"seconds": "s"}, "model.coupling", "a")
+    for missing in ("model.bias", "model.coupling.more"):
+        with pytest.raises(LookupError, match=f"has no setting {missing}"):
+            final(records, {"log_rmse": "log RMSE"}, missing, "a")
 
 
 def test_final_reads_the_end_of_each_run_however_many_steps_it_has(tmp_path: Path) -> None:

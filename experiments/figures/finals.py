@@ -3,7 +3,6 @@
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -11,6 +10,7 @@ from matplotlib.figure import Figure
 
 from latticework.experiments.figures.band import at_settings, line_and_band
 from latticework.experiments.results.grouping import groups, spread_over
+from latticework.experiments.results.headline import last
 from latticework.experiments.results.record import Record
 from latticework.experiments.results.style import explain, line, new_figure
 
@@ -29,7 +29,7 @@ def final(
         raise LookupError(f"no record holds the metrics {', '.join(metrics)}")
     figure, panels = new_figure(len(metrics))
     for ax, (metric, title) in zip(np.atleast_1d(panels), metrics.items(), strict=True):
-        lines(ax, records, setting, partial(_last, metric))
+        lines(ax, records, setting, partial(last, name=metric))
         if log:
             ax.set_xscale("log")
         ax.set_xlabel(axis, fontsize=9)
@@ -57,13 +57,8 @@ def lines(
         line_and_band(ax, at_settings(values), label=group.label, **drawn)
 
 
-def _last(metric: str, record: Record) -> float:
-    return float(record.metrics[metric].iloc[-1])
-
-
 def value_of(record: Record, setting: str) -> float:
-    """The value of the dotted key `setting` in the record's configuration."""
-    node: Any = record.config
-    for key in setting.split("."):
-        node = node[key]
-    return node
+    """The value of the dotted key `setting`. Raises LookupError if the record has none."""
+    if (value := record.setting(setting)) is None:
+        raise LookupError(f"the record {record.path} has no setting {setting}")
+    return value

@@ -174,7 +174,4 @@ def _setting(record: Record, path: str) -> Any:
     """The option chosen for the group `path`, else the last key of `path` and its value."""
     if path in record.choices:
         return record.choices[path]
-    value: Any = record.config
-    for name in path.split("."):
-        value = (value or {}).get(name)
-    return f"{path.rpartition('.')[-1]} {value}"
+    return f"{path.rpartition('.')[-1]} {record.setting(path)}"

@@ -267,15 +267,7 @@ def _problems(held: Holding, made: Drawn, known: Catalogue) -> list[str]:
 
 def _without(held: Holding, setting: str | None) -> int:
     """Number of records shown whose configuration lacks `setting`, a dotted key."""
-    if setting is None:
-        return 0
-    count = 0
-    for record in held.shown:
-        node: Any = record.config
-        for key in setting.split("."):
-            node = (node or {}).get(key)
-        count += node is None
-    return count
+    return 0 if setting is None else sum(one.setting(setting) is None for one in held.shown)
 
 
 def _listed(names: Sequence[str], most: int = 4) -> str:

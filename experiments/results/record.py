@@ -48,6 +48,13 @@ class Record:
         """Hydra's group choices, such as {"sampler": "dmala", "model": "ising"}."""
         return self.document["choices"]
 
+    def setting(self, key: str) -> Any:
+        """The value of the dotted `key` of the configuration; None if there is none."""
+        value: Any = self.config
+        for part in key.split("."):
+            value = value.get(part) if isinstance(value, dict) else None
+        return value
+
     @property
     def budget(self) -> Budget:
         """Chains, steps and readings. Raises LookupError for a task without a budget."""

@@ -13,7 +13,7 @@ import pandas as pd
 from latticework.experiments.results.grouping import alone, in_order
 from latticework.experiments.results.ranking import MIXED, Interval, geometric, ranks, student
 from latticework.experiments.results.record import Record
-from latticework.experiments.results.style import SAMPLERS
+from latticework.experiments.results.style import look
 
 QUANTITIES = {"min": "worst site", "median": "median site", "energy": "energy"}
 UNITS = ("iteration", "evaluation", "second")
@@ -30,7 +30,7 @@ class Cell:
 
     @property
     def label(self) -> str:
-        return SAMPLERS.get(self.sampler, ("", self.sampler, ""))[1]
+        return look(self.sampler).label
 
     @property
     def absent(self) -> str:
@@ -181,7 +181,7 @@ class Growth:
 
     @property
     def label(self) -> str:
-        return SAMPLERS.get(self.sampler, ("", self.sampler, ""))[1]
+        return look(self.sampler).label
 
     def exponents(self) -> dict[int, float]:
         """The slope of log cost against log sites, by least squares, for each seed."""

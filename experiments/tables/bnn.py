@@ -7,6 +7,7 @@ import pandas as pd
 
 from latticework.experiments.results.estimate import Estimate, estimate
 from latticework.experiments.results.grouping import groups, named
+from latticework.experiments.results.headline import last
 from latticework.experiments.results.published import comparable
 from latticework.experiments.results.record import Record
 from latticework.experiments.results.style import SAMPLERS, label, sampler_key
@@ -107,10 +108,6 @@ def described(record: Record) -> dict[str, object]:
         "variant": record.variant,
         "budget": f"{budget.chains} chains, {budget.steps} steps, {hidden} hidden, {rows} rows",
     }
-
-
-def last(record: Record, metric: str) -> float:
-    return float(record.metrics[metric].iloc[-1])
 
 
 def diagnosis(group: list[Record], name: str) -> Estimate | None:
