@@ -33,8 +33,10 @@ from uuid import uuid4
 
 TIMEOUT = 10.0  # seconds to wait for an answer
 UNPACK: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
-UNREADABLE = (EOFError, OSError, ValueError, KeyError, zlib.error, lzma.LZMAError)
-UNREADABLE += (zipfile.BadZipFile,)
+UNREADABLE = (
+    *(EOFError, OSError, ValueError, KeyError),
+    *(zlib.error, lzma.LZMAError, zipfile.BadZipFile),
+)
 
 log = logging.getLogger(__name__)
 

@@ -34,7 +34,6 @@ log = logging.getLogger(__name__)
 WORD = re.compile(r"[a-z]{2,}")
 LARGEST = (80_000, 10_000, 10_000)  # the paper's splits
 PUBLISHED = 50_000  # reviews of IMDB
-SPLITS = ("train", "valid", "test")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +96,7 @@ class Reviews:
         file = Path(self.cache or CACHE).expanduser() / "reviews" / key
         if file.exists():
             with np.load(file) as content:
-                packed = [content[split] for split in SPLITS]
+                packed = [content[split] for split in ("train", "valid", "test")]
             return [np.unpackbits(split, axis=1, count=self.words) for split in packed]
         log.info("reading %s, some tens of seconds", path.name)
         with readable(path, self.source):
@@ -111,11 +110,11 @@ class Reviews:
 
 def _store(file: Path, rows: list[np.ndarray], stems: list[str]) -> None:
     """Writes the cache under a temporary name, then renames it; raises OSError."""
-    packed = {split: np.packbits(part, axis=1) for split, part in zip(SPLITS, rows, strict=True)}
+    train, valid, test = (np.packbits(part, axis=1) for part in rows)
     file.parent.mkdir(parents=True, exist_ok=True)
     partial = file.with_suffix(f".{uuid4().hex}.part.npz")  # other processes write theirs
     try:
-        np.savez_compressed(partial, stems=np.array(stems), **packed)
+        np.savez_compressed(partial, stems=np.array(stems), train=train, valid=valid, test=test)
         partial.replace(file)
     finally:
         partial.unlink(missing_ok=True)

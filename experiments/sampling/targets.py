@@ -3,6 +3,7 @@
 import copy
 from collections.abc import Callable, Sequence
 from numbers import Integral
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -79,8 +80,9 @@ def domain_of(
         return Binary(sites)
     if isinstance(values, Integral) and not isinstance(values, bool):
         return Categorical(sites, int(values))
+    given: Any = values  # until it is checked
     try:
-        numbers = [float(value) for value in values]
+        numbers = [float(value) for value in given]
     except (TypeError, ValueError) as error:
         raise ValueError(
             f"values must be two numbers, range(k), or the number k of categories, got {values!r}; "
