@@ -243,7 +243,7 @@ def counted(model: EnergyModel) -> Iterator[list[Call]]:
 
         def wrapper(*given: Any, **named: Any) -> Any:
             nonlocal depth
-            words = form.bind(*given, **named).args  # keywords in their places
+            words = form.bind(*given, **named).args if named else given  # keywords in their places
             if depth == 0:
                 calls.append(Call(name, words))
             if name == "forward":
