@@ -94,6 +94,17 @@ def test_lines_that_coincide_are_named():
         assert drawn(other)[1].get_title().get_text() == "Exact."
 
 
+def test_many_lines_that_coincide_are_summed_up():
+    for count, lines in ((3, 3), (4, 1)):  # 3 and 6 pairs
+        figure, ax = style.new_figure()
+        for number in range(count):
+            ax.plot([0, 1, 2, 3], [0, 1, 2, 3], label=str(number))
+        ax.plot([0, 1, 2, 3], [3, 2, 1, 0], label="apart")
+        named = style.covered(figure)
+        assert len(named) == lines
+        assert (named == ["Some lines lie under others."]) == (count == 4)
+
+
 def test_the_legend_takes_no_room_of_the_panels_and_fits_a_phone():
     figure, legend = drawn(lambda x: -x)
     figure.canvas.draw()

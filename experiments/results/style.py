@@ -72,6 +72,7 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 DASHES = ("-", "--", "-.", ":")
 SPACING = 0.15  # between the markers of a line, as a share of the panel's diagonal
 COINCIDE = 0.01  # mean distance of two lines, as a share of the panel's height: a line's width
+PAIRS = 4  # of lines that coincide, which a caption names
 PHONE = 4.4  # inches of a figure that a phone shows; a legend is not wider
 LINE = 0.15  # inches of a line of a legend
 GREY = "#666666"
@@ -216,14 +217,18 @@ def _numbered(name: str, numbers: Iterable[int]) -> str:
 
 
 def covered(figure: Figure) -> list[str]:
-    """`LB-1 lies under GWG-1.` for each pair of named lines that coincide in some panel."""
+    """`LB-1 lies under GWG-1.` for each pair of named lines that coincide in some panel.
+
+    More than `PAIRS` of them are summed up in one sentence.
+    """
     found = []
     for ax in figure.axes:
         named = [one for one in ax.lines if not str(one.get_label()).startswith("_")]
         for below, above in combinations(named, 2):
             if _distance(ax, below, above) < COINCIDE and below.get_label() != above.get_label():
                 found.append(f"{below.get_label()} lies under {above.get_label()}.")
-    return list(dict.fromkeys(found))
+    pairs = list(dict.fromkeys(found))
+    return pairs if len(pairs) <= PAIRS else ["Some lines lie under others."]
 
 
 def _distance(ax: Axes, one: Line2D, other: Line2D) -> float:
