@@ -511,11 +511,13 @@ def test_an_exception_is_located_at_the_users_line(tmp_path, capsys):
     words = ("--target", f"{tmp_path}/target.py:log_prob", "--domain", "binary:3")
     _, page, failed = outcomes(capsys, tmp_path, "gibbs", *words)
     assert "invariance" in failed
-    assert f"(line 3 of {tmp_path}/target.py: return x @ x[0, :1])" in " ".join(page.split())
+    told = "".join(page.split())  # the console folds long paths
+    assert f"(line3of{tmp_path}/target.py:returnx@x[0,:1])" in told
     body = "        return metropolis(state, self.at(state.x[:, :2], model), state.log_prob, rng)"
     mine = written(tmp_path, body.replace("self.at", "model.domain.move_one"))
     _, page, _ = outcomes(capsys, tmp_path, mine, "--domain", "binary")
-    assert "mine.py: return metropolis(state, model.domain.move_one(" in " ".join(page.split())
+    told = "".join(page.split())
+    assert "mine.py:returnmetropolis(state,model.domain.move_one(" in told
 
 
 def test_the_documented_sampler_passes(tmp_path, capsys):

@@ -18,7 +18,7 @@ mpl.use("Agg")
 
 
 def test_lines_have_their_bands_and_names():
-    runs = [fake({"step": [0, 5], "y": [1.0, last]}) for last in (2.0, 4.0)]
+    runs = [fake({"step": [0, 5], "y": [1.0, last]}) for last in (2.0, 3.0, 4.0)]
     figure, (left, right) = plt.subplots(1, 2)
     line_and_band(left, at_readings(runs, "y", "step", slice(0, 2)), label="GWG-1")
     left.set_title("one")

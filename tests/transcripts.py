@@ -20,7 +20,7 @@ from command import command_line
 from documented import ROOT
 
 import latticework.run
-from latticework.experiments.running import recording
+from latticework.experiments.running import machine
 
 NAMES = ("docs/commands.md", "docs/library.md", "docs/logging.md", "examples/README.md")
 PAGES = [ROOT / name for name in NAMES]
@@ -75,7 +75,7 @@ def played(page: Path, folder: Path) -> str:
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("PWD", str(folder))
             patch.setenv("LATTICEWORK_OUTPUTS", "outputs")
-            patch.setattr(recording, "commit", lambda: {"commit": "0" * 40, "dirty": False})
+            patch.setattr(machine, "commit", lambda: {"commit": "0" * 40, "dirty": False})
             return BLOCK.sub(block, page.read_text())
     finally:
         os.chdir(before)
