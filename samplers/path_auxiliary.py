@@ -110,8 +110,8 @@ def _log_path(logits: Tensor, index: Tensor, used: Tensor, backward: bool) -> Te
 class PAFSWithReplacement(Sampler):
     """R moves in sequence, with R uniform on 1 .. 2 `length` - 1. On every domain.
 
-    Each move starts from the state that the previous one reached. A step
-    computes the weights of all moves 2 (2 `length` - 1) times.
+    Each move starts from the state that the previous one reached. A step computes the weights
+    of all moves 2 (2 `length` - 1) times.
     """
 
     scale = "length"

@@ -25,7 +25,7 @@ from latticework.experiments.results.style import (
     sampler_key,
 )
 
-FLOOR = 5e-7  # of an axis of acceptance rates: a lower bar is not visible, its number is
+FLOOR = 5e-7  # lower end of the axis; a bar below it is not visible, but its number is written
 NAMES = {"alpha": r"step size $\alpha$"}
 
 

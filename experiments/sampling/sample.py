@@ -167,9 +167,10 @@ def sample(
             takes such a kernel if there is one. The draws of the two engines differ.
 
     Raises:
-        ValueError: if the domain is missing, `x` is no start in it, a number, the seed or the
-            device is none, the target does not give one finite number a chain, or `adapt` does not
-            support the sampler. The message says what was expected and what was given.
+        ValueError: if the domain is missing; if `x` is not a valid start; if `sites`, `values`, a
+            count, `seed` or `device` is invalid; if the target does not give one finite number a
+            chain; or if `adapt` does not support the sampler. The message says what was expected
+            and what was given.
             NotCompiledError is one too: there is no compiled kernel for engine="compiled".
         UnsupportedModelError: if the sampler does not support the domain or model.
     """
@@ -240,7 +241,7 @@ def sampler_of(sampler: Sampler | str) -> Sampler:
 
 
 def _generator(device: torch.device | str, seed: int) -> tuple[torch.device, Generator]:
-    """The device and a generator there. Raises ValueError for no device, and for no seed."""
+    """The device and a seeded generator on it. Raises ValueError if either is invalid."""
     whole = isinstance(seed, Integral) and not isinstance(seed, bool)
     if not (whole and -(2**63) <= seed < 2**64):
         raise ValueError(f"seed must be an integer of at most 64 bits, such as 0, got {seed!r}")
