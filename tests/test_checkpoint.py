@@ -378,12 +378,14 @@ def test_where_it_runs_is_not_part_of_the_configuration(tmp_path):
     assert begin(tmp_path, {**CONFIG, "threads": 2, "checkpoint": 7})._saved
 
 
-def test_another_model_starts_afresh(tmp_path, caplog):
+def test_another_model_starts_afresh_and_the_earlier_checkpoints_are_kept(tmp_path, caplog):
     crashed(tmp_path / "run", 9)
     run = begin(tmp_path / "run")
+    before = everything(tmp_path / "run")
     whole = begin(tmp_path / "whole")
     assert content(run, work(run, hidden=2)) == content(whole, work(whole, hidden=2))
     assert "it has another model" in caplog.text
+    assert everything(tmp_path / "superseded") == before
 
 
 def test_rows_of_a_loop_whose_checkpoint_is_refused_are_cut(tmp_path):

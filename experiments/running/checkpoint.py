@@ -33,7 +33,7 @@ from the last checkpoint, and truncates metrics.csv to the rows that it had then
 4. Each loop of a run needs its own name. Loops that have finished are skipped on resuming.
 
 A checkpoint is used only if it has the same configuration and model, and is not damaged; otherwise
-the one before it is tried. If none can be used, all are moved to `outputs/superseded`. Those of
+the one before it is tried. If none can be used, they are kept in `outputs/superseded`. Those of
 another kind of device are refused with an error. Each file is written under a temporary name and
 then renamed. The last two checkpoints of each loop are kept. All are removed when the run has
 finished.

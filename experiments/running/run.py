@@ -147,6 +147,7 @@ class Run:
             return done
         if document["described"] != described(memory):
             log.warning("the checkpoint of %s is not used: it has another model", loop)
+            set_aside(self.path, self.outputs, copy=True)
             self._saved.clear()
             self.checkpoints.remove()
             self._cut(self._kept)

@@ -8,11 +8,12 @@ from pathlib import Path
 log = logging.getLogger(__name__)
 
 
-def set_aside(path: Path, outputs: Path) -> None:
+def set_aside(path: Path, outputs: Path, *, copy: bool = False) -> None:
     """Move the record in `path`, finished or with checkpoints, to a folder in `superseded`.
 
-    run.json is moved last, so that an interrupted move is detected. `path` is below `outputs`, but
-    links may lead to another file system.
+    With `copy`, it stays in `path` too: for a run that needs some of it. run.json is moved last, so
+    that an interrupted move is detected. `path` is below `outputs`, but links may lead to another
+    file system.
     """
     moment = time.time_ns() % 10**9  # two within one second keep apart
     stamp = f"{time.strftime('%Y%m%d-%H%M%S')}-{moment:09}"
@@ -22,5 +23,10 @@ def set_aside(path: Path, outputs: Path) -> None:
     for file in sorted(path.iterdir(), key=lambda file: file.name == "run.json"):
         kept = file.name.startswith(".") or file.suffix == ".log"
         if (file.is_file() and not kept) or file.name == "checkpoints":
-            shutil.move(file, target / file.name)
-    log.info("an earlier record was moved to %s", target)
+            if not copy:
+                shutil.move(file, target / file.name)
+            elif file.is_dir():
+                shutil.copytree(file, target / file.name)
+            else:
+                shutil.copy2(file, target / file.name)
+    log.info("an earlier record was %s to %s", "copied" if copy else "moved", target)
