@@ -23,6 +23,7 @@ from latticework.experiments.figures.curves import curve
 from latticework.experiments.results.record import load, load_all
 from latticework.experiments.results.style import mark_substitute, new_figure
 from latticework.experiments.running import machine
+from latticework.experiments.running.inputs import inputs, replaced
 from latticework.experiments.running.machine import processor
 from latticework.experiments.running.recording import _replaceable
 from latticework.experiments.running.run import Run
@@ -397,6 +398,40 @@ def test_a_record_of_substitutes_gives_way_where_the_data_have_arrived(there):
         earlier = {"data": {"substitute": substitute, "variant": "digits"}}
         assert _replaceable(earlier, OmegaConf.create(config)) == (substitute and there)
     assert not _replaceable({"data": None}, OmegaConf.create({"data": None}))
+
+
+class ArrivingModel:
+    """A language model that is there, or cannot be loaded."""
+
+    def __init__(self, there: bool, download: bool, strict: bool) -> None:
+        assert strict
+        assert not download
+        if not there:
+            raise OSError
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_a_record_of_a_substitute_model_gives_way_where_the_model_has_arrived(there, caplog):
+    language = {"_target_": "test_records.ArrivingModel", "there": there, "download": True}
+    config = OmegaConf.create({"data": None, "model": {"language": language}})
+    used = {"asked": "bert", "used": "mini_bert", "substitute": True}
+    assert _replaceable({"language": used}, config) == there
+    assert there or "mini_bert in place of bert" in caplog.text
+    assert not _replaceable({"language": {**used, "substitute": False}}, config)
+
+
+def test_a_folder_with_a_model_that_was_replaced_is_noticed(tmp_path):
+    config = {"model": {"language": {"checkpoint": str(tmp_path / "bert")}, "checkpoint": 300}}
+    assert inputs(config) == {}  # a name on the hub
+    (tmp_path / "bert" / ".cache").mkdir(parents=True)
+    for name in ("vocab.txt", "model.safetensors"):
+        (tmp_path / "bert" / name).write_text(name)
+    earlier = {"inputs": inputs(config)}
+    assert list(earlier["inputs"]) == ["model.language.checkpoint"]
+    (tmp_path / "bert" / ".lock").write_text("hidden")
+    assert replaced(earlier, config) == ""
+    (tmp_path / "bert" / "model.safetensors").write_text("trained further")
+    assert replaced(earlier, config) == "model.language.checkpoint"
 
 
 # Chance.

@@ -1,25 +1,33 @@
 """The files that a configuration names, such as a stored model (`task.pretrain.file`).
 
+A language model may be a folder (`model.language.checkpoint`); its files count together.
+
 A configuration holds only their paths. run.json also holds their checksums (`inputs`), so a run
 whose file was replaced does not count as finished.
 """
 
 import hashlib
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-KEYS = ("file", "files")  # the keys of a configuration that name a user's files
+KEYS = ("file", "files", "checkpoint")  # the keys that name a user's files or folders
 
 
 def inputs(config: Any) -> dict[str, str]:
-    """SHA-256 of each file that `config` names and that exists, by its dotted key."""
+    """SHA-256 of each file or folder that `config` names and that exists, by its dotted key."""
     found = {key: Path(name).expanduser() for key, name in _named(config)}
-    return {
-        key: hashlib.sha256(path.read_bytes()).hexdigest()
-        for key, path in found.items()
-        if path.is_file()
-    }
+    return {key: _digest(path) for key, path in found.items() if path.exists()}
+
+
+def _digest(path: Path) -> str:
+    """SHA-256 of a file, or of the names and contents of a folder's files that are not hidden."""
+    if path.is_file():
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    files = {file.name: _digest(file) for file in path.glob("[!.]*") if file.is_file()}
+    return hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()
 
 
 def replaced(earlier: dict[str, Any], config: Any) -> str:

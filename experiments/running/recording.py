@@ -182,7 +182,11 @@ def _outdated(earlier: dict[str, Any], config: dict[str, Any], cfg: DictConfig) 
 
 
 def _replaceable(earlier: dict[str, Any], cfg: DictConfig) -> bool:
-    """Whether the record has substitute data, and the data it asked for have arrived since."""
+    """Whether the record used a substitute, and what it asked for has arrived since."""
+    return _data_arrived(earlier, cfg) or _language_model_arrived(earlier, cfg)
+
+
+def _data_arrived(earlier: dict[str, Any], cfg: DictConfig) -> bool:
     if not (earlier.get("data") or {}).get("substitute") or not cfg.data:
         return False
     try:
@@ -193,6 +197,19 @@ def _replaceable(earlier: dict[str, Any], cfg: DictConfig) -> bool:
         log.warning("this record has SUBSTITUTE DATA: %s", earlier["data"]["variant"])
         return False
     log.info("the data that this run asked for have arrived; running it again")
+    return True
+
+
+def _language_model_arrived(earlier: dict[str, Any], cfg: DictConfig) -> bool:
+    language = earlier.get("language") or {}
+    if not language.get("substitute"):
+        return False
+    try:
+        instantiate(cfg.model.language, download=False, strict=True, _partial_=True)()
+    except OSError:
+        log.warning("this record has a SUBSTITUTE MODEL: %(used)s in place of %(asked)s", language)
+        return False
+    log.info("%s, for which this run asked, has arrived; running it again", language["asked"])
     return True
 
 
