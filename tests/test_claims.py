@@ -1008,6 +1008,18 @@ def test_one_small_model_of_a_sampler_does_not_decide():
     assert the("table1-caltech").judge(table1(True, "caltech")).verdict()[0] is HOLDS
 
 
+def test_a_variant_of_the_images_serves_the_small_network_only():
+    """Published numbers are for the published images, and these come first."""
+    variant = table1_small(True, "omniglot_derived", True)
+    finding = the("table1-small-best-omniglot").judge(variant)
+    assert finding.verdict()[0] is HOLDS
+    assert finding.numbers[0].what.startswith("test log-likelihood on omniglot_derived: gibbs")
+    both = [*variant, *table1_small(False, "omniglot", True)]
+    assert the("table1-small-best-omniglot").judge(both).verdict()[0] is FAILS
+    with pytest.raises(LookupError, match="no record of gibbs"):
+        the("table1-omniglot").judge(table1(True, "omniglot_derived"))
+
+
 def test_one_rate_needs_a_rate_that_all_samplers_share():
     rates = {"gibbs": 1e-4, "gwg": 3e-4, "dula": 1e-3, "dmala": 1e-3}
     records = [learned(*(name, "caltech", -80.0, 0, 0, 9, 0), r) for name, r in rates.items()]

@@ -24,7 +24,7 @@ from latticework.experiments.claims.verdict import LEVEL, Finding, Margin, Numbe
 from latticework.experiments.results.estimate import Estimate, estimate
 from latticework.experiments.results.grouping import ENOUGH, longest, shared
 from latticework.experiments.results.published import printed, published
-from latticework.experiments.results.record import Record
+from latticework.experiments.results.record import VARIANTS, Record
 from latticework.experiments.tables.bnn import method
 from latticework.experiments.tables.likelihood import learning_rate, likelihood
 
@@ -258,15 +258,17 @@ def table1(
     exceed the upper bound of every other sampler, in the mean over seeds if there are several. The
     point estimates do not decide: with few effective chains, the estimate of log Z is close to its
     lower bound, and its standard error is too small. `chosen` selects among models that were
-    learned at several rates (`best_rates`, `one_rate`). It needs several seeds; without it one
-    model of each sampler decides, as in the paper.
+    learned at several rates (`best_rates`, `one_rate`). It needs several seeds, and takes models of
+    a variant of the images if there are none of `data`. Without `chosen`, one model of each sampler
+    decides, as in the paper.
     """
 
     def judge(records: list[Record]) -> Finding:
         names = ("gibbs", "gwg", "dula", "dmala")
         found: Models = {name: [] for name in names}
+        images = data if chosen is None else _available(records, data)
         for record in records:
-            if record.choices.get("data") == data and "log_likelihood" in record.document:
+            if record.choices.get("data") == images and "log_likelihood" in record.document:
                 found.setdefault(record.choices["sampler"], []).append(record)
         if missing := [name for name in names if not found[name]]:
             raise LookupError(f"no record of {', '.join(missing)} on {data}")
@@ -281,10 +283,11 @@ def table1(
             bounds = np.mean([likelihood_bounds(record) for record in own], axis=0)
             known = f"between {bounds[0]:.1f} and {bounds[1]:.1f}, {_effective(own)}"
             paper = published("table1", data, name) if chosen is None else None
+            on = "" if images == data else f" on {images}"
             number = estimate([likelihood(record, "test").mean for record in own])
             if len(own) == 1:
                 number = Estimate(number.mean, log_z_error(own[0]))
-            numbers.append(Number(f"test log-likelihood: {name}, {known}", number, paper))
+            numbers.append(Number(f"test log-likelihood{on}: {name}, {known}", number, paper))
         note = (
             "limits are the AIS bounds, each widened by its 95 % interval, and over several seeds "
             "by the interval of their mean; ± is over seeds, or for one model the standard error "
@@ -293,6 +296,13 @@ def table1(
         return Finding(margins, tuple(numbers), note)
 
     return judge
+
+
+def _available(records: list[Record], data: str) -> str:
+    """`data` if a record has it, else a variant of `data` that a record has, else `data`."""
+    there = {record.choices.get("data") for record in records}
+    options = (data, *(variant for variant, of in VARIANTS.items() if of == data))
+    return next((name for name in options if name in there), data)
 
 
 def best_rates(models: Models) -> Models:

@@ -23,10 +23,9 @@ from omegaconf.errors import OmegaConfBaseException
 from latticework.experiments.config import resolvers
 from latticework.experiments.config.folders import is_of_a_run, run_name
 from latticework.experiments.config.identity import SEEDS, digest
-from latticework.experiments.results.record import Record
+from latticework.experiments.results.record import VARIANTS, Record
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
-VARIANTS = {"data=news_partial": "data=news", "data=omniglot_derived": "data=omniglot"}
 Run = tuple[str, ...]  # its overrides
 Kind = frozenset[str]  # a run's overrides without seeds; variants of data replaced by the data
 
@@ -127,7 +126,8 @@ def kind(overrides: Sequence[str], skipped: Collection[str] = ()) -> Kind:
     """The overrides that identify a run up to seeds and variants of the data."""
     left_out = {*skipped, *SEEDS}
     named = (o for o in overrides if is_of_a_run(o.split("=")[0].lstrip("+~"), left_out))
-    return frozenset(VARIANTS.get(override, override) for override in named)
+    published = {f"data={variant}": f"data={data}" for variant, data in VARIANTS.items()}
+    return frozenset(published.get(override, override) for override in named)
 
 
 def exists(experiment: str) -> bool:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 BUNDLES = Path(__file__).resolve().parents[2] / "docs" / "results" / "records"
+VARIANTS = {"news_partial": "news", "omniglot_derived": "omniglot"}  # of published data sets
 RESULTS = (".csv", ".npz", ".safetensors", ".yaml")  # what a record keeps besides run.json
 
 
