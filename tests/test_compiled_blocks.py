@@ -77,6 +77,25 @@ def test_states_keep_the_values_of_the_domain(sampler):
     domain.check(state.x)
 
 
+@pytest.mark.parametrize("sampler", [Gibbs, HammingBall], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize(("weight", "sites"), [(100.0, 2), (40.0, 4), (30.0, 6)])
+def test_large_weights_of_an_rbm_move_inputs_beyond_single_precision(sampler, weight, sites):
+    """The one hidden input goes from -100 to 80 or more. All sites at 0 or at 1 weigh the same."""
+    model, replicas = RBM(sites, 1), 400
+    model.weight.data.fill_(weight)
+    model.hidden_bias.data.fill_(-100.0)
+    model.visible_bias.data.fill_(100.0 / sites - weight)
+    kernel = sampler(sites) if sampler is Gibbs else sampler(sites, 1, "systematic")
+    states, found = model.domain.enumerate(), []
+    x = states.repeat_interleave(replicas, 0)
+    for kind in (twin_of(kernel, model), kernel):
+        state, _ = kind.step(kind.init(x, model), model, Generator().manual_seed(1))
+        found.append(state.x.double().view(len(states), replicas, sites))
+    one, other = found
+    error = ((one.var(1) + other.var(1)) / replicas + replicas**-2).sqrt()
+    assert ((one.mean(1) - other.mean(1)) / error).abs().max() < 5
+
+
 def biased(kind, value):
     """A model of 6 sites whose bias at site 1 has this value, on each form."""
     bias = torch.tensor([0.2, value, -0.1, 0.3, 0.0, 0.1])

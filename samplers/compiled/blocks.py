@@ -24,13 +24,22 @@ from latticework.samplers.compiled.jit import inlined, kernel, over_chains, reor
 from latticework.samplers.compiled.philox import AHEAD, fill_ahead, unit
 from latticework.samplers.compiled.potts import POTTS
 from latticework.samplers.compiled.scans import next_blocks
-from latticework.samplers.compiled.sites import BINARY, change, flip, other, renew, renewals
+from latticework.samplers.compiled.sites import (
+    BINARY,
+    change,
+    exact_change,
+    flip,
+    other,
+    renew,
+    renewals,
+)
 from latticework.samplers.compiled.tally import finish, fresh, leave, record
 from latticework.samplers.compiled.twin import Sums, Twin
 from latticework.samplers.gibbs import Gibbs
 from latticework.samplers.hamming import HammingBall
 
 GROUP = 256  # factors that are multiplied before a logarithm is taken
+FAR = np.float32(40)  # a block that moves an input further takes its sigmoids beyond float32
 
 
 class Ball(NamedTuple):
@@ -138,8 +147,8 @@ def resample(first, last, form, x, memory, ball, centred, keys, blocks, sums):
 
 
 # The model inside a block. `step` `[rows, sites]` is what a flip would add to each site, and
-# `own` `[rows, width]` is the memory: the gain of each flip of a pairwise model; sigmoid(inputs)
-# and sigmoid(-inputs) of an RBM's hidden units.
+# `own` `[rows, width]` is the memory: the gain of each flip of a pairwise model; inputs,
+# sigmoid(inputs) and sigmoid(-inputs) of an RBM's hidden units.
 
 
 def inside(form, block):
@@ -210,23 +219,28 @@ def pair_turn(coupling, step, own, row, to, k):
     own[to, k], step[to, k] = -gained, -pace
 
 
-# RBMs. Coupling: exp(-w) and exp(w), for flips to 0 and to 1.
+# RBMs. Coupling: exp(-w) and exp(w), for flips to 0 and to 1, and w. The exponentials are NaN if
+# the block can move an input by FAR or more: gains then come from the inputs (`exact_change`).
 
 
 @kernel
 def rbm_inside(form, block):
     hidden = form.weight.shape[1]
-    coupling = np.empty((2, block.shape[0], hidden), np.float32)
+    coupling, reach = np.empty((3, block.shape[0], hidden), np.float32), np.zeros(hidden)
     for k, i in enumerate(block):
         for j in range(hidden):
             coupling[0, k, j] = exp32(-form.weight[i, j])
             coupling[1, k, j] = exp32(form.weight[i, j])
+            coupling[2, k, j] = form.weight[i, j]
+            reach[j] += abs(form.weight[i, j])
+    if not reach.max() < FAR:
+        coupling[:2] = np.nan
     return form.visible_bias[block], coupling
 
 
 @inlined
 def rbm_look(form, x, memory, c, block, own):
-    own[0] = memory[c, form.weight.shape[1] :]
+    own[0] = memory[c]
 
 
 @reordered
@@ -241,7 +255,8 @@ def rbm_factors(on, off, rise):
 @kernel
 def rbm_gain(bias, coupling, step, own, row, k):
     hidden, pace = coupling.shape[2], step[row, k]
-    on, off, rise = own[row, :hidden], own[row, hidden:], coupling[np.int64(pace > 0), k]
+    inputs, on, off = own[row, :hidden], own[row, hidden : 2 * hidden], own[row, 2 * hidden :]
+    rise, weight = coupling[np.int64(pace > 0), k], coupling[2, k]
     result = np.float64(pace * bias[k])
     for start in range(0, hidden, GROUP):
         stop = min(start + GROUP, hidden)
@@ -249,17 +264,19 @@ def rbm_gain(bias, coupling, step, own, row, k):
         if 1e-300 < product < 1e300:
             result += math.log(product)
         else:  # too large or too small for double precision, or NaN
-            for j in range(start, stop):
-                result += math.log(np.float64(off[j] + on[j] * rise[j]))
+            result += exact_change(inputs[start:stop], weight[start:stop], pace)
     return result
 
 
 @kernel
 def rbm_turn(coupling, step, own, row, to, k):
     hidden, pace = coupling.shape[2], step[row, k]
-    rise, on, off = coupling[np.int64(pace > 0), k], own[row, :hidden], own[row, hidden:]
-    new_on, new_off = own[to, :hidden], own[to, hidden:]
+    rise, weight = coupling[np.int64(pace > 0), k], coupling[2, k]
+    inputs, on, off = own[row, :hidden], own[row, hidden : 2 * hidden], own[row, 2 * hidden :]
+    new_inputs, new_on = own[to, :hidden], own[to, hidden : 2 * hidden]
+    new_off = own[to, 2 * hidden :]
     for j in range(hidden):
+        new_inputs[j] = inputs[j] + pace * weight[j]
         risen, rest = on[j] * rise[j], off[j]
         scale = np.float32(1) / (risen + rest)
         new_on[j], new_off[j] = risen * scale, rest * scale
@@ -283,7 +300,7 @@ def _inside(form, block):
 @overload(width, inline="always")
 def _width(form, memory, sites):
     if form.instance_class is RBMForm:
-        return lambda form, memory, sites: 2 * form.weight.shape[1]
+        return lambda form, memory, sites: memory.shape[1]
     return lambda form, memory, sites: sites
 
 
