@@ -1,4 +1,4 @@
-"""Compiled GWG and LB-1 on lattices where one flip changes the log-probability by many nats.
+"""Compiled GWG and LB-1 on Ising models where one flip changes the log-probability by many nats.
 
 The weights of sites then differ by more than a sum of them resolves. Some weights, or products of
 several, are beyond double precision.
@@ -11,7 +11,8 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
-from latticework.models.ising import Lattice
+from latticework.models.base import EnergyModel
+from latticework.models.ising import DenseIsing, Lattice
 from latticework.samplers.compiled.choose import twin_of
 from latticework.samplers.gwg import GWG
 from latticework.samplers.locally_balanced import LocallyBalanced
@@ -23,16 +24,17 @@ STEEP = {
     "bias": Lattice((2, 3), 0.3, 21.0),
     "square": Lattice((2, 2), 60.0, 0.2),
 }
-# Gains of 1600 nats and more: at all sites, or at two of them.
+# Gains of 1600 nats and more: at all sites, or at two of them. The last model is dense.
 STEEPEST = {
     "ring of 1600": Lattice((5,), 200.0, 0.2),
     "two sites": Lattice((5,), 0.2, [800.0, 0.3, -0.1, 0.0, -900.0]),
+    "dense": DenseIsing(torch.zeros(4, 4), torch.tensor([800.0, 0.3, -0.1, -900.0])),
 }
-MODELS = {**STEEP, **STEEPEST}
+MODELS: dict[str, EnergyModel] = {**STEEP, **STEEPEST}
 REPLICAS = 500
 
 
-def near_the_mode(model: Lattice) -> Tensor:
+def near_the_mode(model: EnergyModel) -> Tensor:
     """All sites at 1 but the last: `[REPLICAS, sites]`."""
     x = torch.ones(REPLICAS, model.domain.dim)
     x[:, -1] = 0

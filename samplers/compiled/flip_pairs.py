@@ -23,6 +23,7 @@ from latticework.samplers.compiled.twin import Sums, Twin
 from latticework.samplers.gwg import GWG
 
 GROUP = 32  # weights whose sum is kept, so that a draw looks at few numbers
+LARGEST = 700.0  # logarithm of a ratio of Z: a larger one would be infinite, and accepts as well
 
 
 class PairFlipState(NamedTuple):
@@ -80,7 +81,7 @@ def flip(first, last, form, beyond, x, gradient, keys, sums):
                     moved[j] = gradient[c, j] + step * matrix[i, j]
                 row[i] = new
                 new_top, there = weigh(after, proposed, row, moved, beyond, both)
-                ratio = here / there * np.exp(np.float64(top - new_top))
+                ratio = here / there * np.exp(min(np.float64(top - new_top), LARGEST))
                 if np.isfinite(ratio):
                     probability = min(1.0, ratio)
                 else:
