@@ -89,17 +89,27 @@ def test_a_walk_changes_a_uniform_number_of_uniform_sites(length, longest):
 
 
 BIAS = [0.2, nan, -0.1, 0.3, 0.0, 0.1]
-UNKNOWN = [Lattice((6,), 0.1, BIAS), DenseIsing(torch.zeros(6, 6), torch.tensor(BIAS))]
+UNKNOWN = {
+    "lattice": Lattice((6,), 0.1, BIAS),
+    "dense": DenseIsing(torch.zeros(6, 6), torch.tensor(BIAS)),
+    "rbm": RBM(6, 3),
+}
+UNKNOWN["rbm"].visible_bias.data.copy_(torch.tensor(BIAS))
 
 
-@pytest.mark.parametrize("model", UNKNOWN, ids=["lattice", "dense"])
-def test_a_walk_never_flips_a_site_without_energy(model):
-    """A step that proposes it has a ratio of NaN, and is counted."""
-    x = model.domain.uniform(200, Generator().manual_seed(2))
-    state, sums = advance(RandomWalk(1), model, x, 60)
-    assert (state.x != x).any(0).tolist() == [True, False, True, True, True, True]
-    assert abs(sums.invalid.sum() / (200 * 60) - 1 / 6) < 0.02
-    assert (sums.accept <= 60 - sums.invalid).all()
+@pytest.mark.parametrize("name", UNKNOWN)
+@pytest.mark.parametrize("length", [1, 3])
+def test_a_site_without_energy_stops_a_walk(name, length):
+    """No state has an energy, so paths of other sites are rejected and counted too."""
+    model, sampler = UNKNOWN[name], RandomWalk(length)
+    x = model.domain.uniform(20, Generator().manual_seed(2))
+    state, sums = advance(sampler, model, x, 30)
+    assert torch.equal(state.x, x)
+    assert (sums.accept == 0).all()
+    assert (sums.invalid == 30).all()
+    eager, info = sampler.step(sampler.at(x, model), model, Generator().manual_seed(1))
+    assert torch.equal(eager.x, x)
+    assert info.log_ratio.isnan().all()
 
 
 # Paths in Plackett-Luce order.

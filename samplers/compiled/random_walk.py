@@ -55,9 +55,24 @@ class RandomWalkTwin(Twin):
         longest = min(2 * self.sampler.length - 1, sites)
         hidden = len(form.hidden_bias) if isinstance(form, RBMForm) else 0
         work = chains * len(keys) * (30.0 + longest * (10.0 + hidden))
-        args = form, longest, hidden, state.x.numpy(), state.memory.numpy(), keys, sums
+        args = priced(form), longest, hidden, state.x.numpy(), state.memory.numpy(), keys, sums
         over_chains(walk, chains, work, *args, fewest=SHORT)
         return state
+
+
+def priced(form: LatticeForm | PairForm | RBMForm) -> LatticeForm | PairForm | RBMForm:
+    """The form, in which every flip changes log pi by NaN if a parameter is NaN or infinite.
+
+    No state then has a finite log-probability, and every path must be rejected. The change of a
+    path cannot show it, because it reads the parameters of the path's sites only.
+    """
+    if all(np.isfinite(part).all() for part in form):
+        return form
+    if isinstance(form, LatticeForm):
+        return form._replace(odds=np.full_like(form.odds, np.nan))
+    if isinstance(form, PairForm):
+        return form._replace(diagonal=np.full_like(form.diagonal, np.nan))
+    return form._replace(visible_bias=np.full_like(form.visible_bias, np.nan))
 
 
 @kernel
