@@ -30,6 +30,7 @@ from latticework.samplers.compiled.twin import Sums, Twin
 from latticework.samplers.langevin import DMALA
 
 SMALL = 256  # sites times values up to which sums of rows are faster than a matrix product
+BELOW_ONE = np.float32(1 - 2.0**-24)  # the largest float32 below 1
 GROUP = 64  # sites whose normalisers, from 1 to q, are multiplied before a logarithm is taken
 
 
@@ -170,7 +171,8 @@ def propose(y, x, ladder, words, uniform):
     """Draw each site's value (its own if the probabilities are NaN); returns how many changed."""
     sites, changes = x.shape[0], 0
     for i in range(sites):
-        uniform[i] = np.float32(words[i]) * np.float32(SCALE) + np.float32(SCALE / 2)
+        level = np.float32(words[i]) * np.float32(SCALE) + np.float32(SCALE / 2)
+        uniform[i] = min(level, BELOW_ONE)  # at 1, a last value of probability 0 would be drawn
     y[:] = 0
     for v in range(ladder.shape[0] // sites - 1):
         climb(y, uniform, ladder[v * sites : (v + 1) * sites])
