@@ -63,6 +63,8 @@ MISTAKES = {
     "task.text=The [MASK] sat.": """inside quotes: 'task.text="The [MASK] sat."'\n""",
     "data=null": "Got NoneType, in data=null: a group such as data takes the name of one",
     "seed=1,2": "which is a sweep and needs --multirun: python run.py --multirun",
+    "seed=range(2)": "which is a sweep and needs --multirun: python run.py --multirun",
+    "experiment=ising_dula,bias_step_size": "and a command has one experiment: give a command for",
     "~zzz": "Could not delete from config. 'zzz' does not exist.",
     "hydra.job.chdir=abc": "hydra.job.chdir: Value 'abc' is not a valid bool",
     # Types.
@@ -131,6 +133,34 @@ def test_a_sweep_that_cannot_begin_writes_nothing(tmp_path, capsys, word, messag
     assert message in told(capsys, *TINY, word, "--multirun", outputs=tmp_path)
     assert not list(tmp_path.rglob("run.json"))
     assert not list(tmp_path.rglob("error.txt"))
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "experiment=ising_dula,bias_step_size",  # each has a sweep, which would be left out
+        "experiment=glob(bias*)",
+        "scale=smoke,quick",  # the table at the end would have runs of another scale
+        "threads=1,2",  # one record for both
+        "device=cpu,cuda",
+        "name=a,b",
+        "force=true,false",
+        "data.root=a,b",
+    ],
+)
+def test_what_does_not_tell_records_apart_is_not_swept(tmp_path, capsys, word):
+    key = word.partition("=")[0]
+    command = ("scale=smoke", "data=mnist", word, "--multirun")
+    message = f"{word} gives several values, and a command has one {key}: give a command for each"
+    assert message in told(capsys, *command, outputs=tmp_path)
+    assert not list(tmp_path.rglob("run.json"))
+
+
+def test_keys_without_a_part_in_the_name_of_a_run_are_not_swept():
+    with initialize_config_dir(str(latticework.run.CONF), version_base="1.3"):
+        config = compose("config", return_hydra_config=True)
+    left_out = set(config.hydra.job.config.override_dirname.exclude_keys)
+    assert left_out <= set(errors.SINGLE)
 
 
 def test_an_empty_sweep_of_an_experiment_yields_to_the_command_line(tmp_path, capsys, monkeypatch):

@@ -31,6 +31,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
 from latticework.experiments.config.asking import program
+from latticework.experiments.config.identity import ENVIRONMENT, SOURCES
 
 # The settings of conf/hydra/launcher are checked against those of the plugin of the same name.
 warnings.filterwarnings("ignore", message=r"\s*'hydra/launcher/\w+' is validated against")
@@ -38,6 +39,12 @@ warnings.filterwarnings("ignore", message=r"\s*'hydra/launcher/\w+' is validated
 TWICE = (
     r"Multiple values for (\S+)\. To override|(\S+) appears more than once in the final defaults"
 )
+# What has one value in a command: which runs there are, and where and how they are executed. Runs
+# that differ in nothing else have one record.
+SINGLE = (
+    "experiment", "scale", "name", *ENVIRONMENT, "hydra/launcher",
+    *(f"data.{key}" for key in SOURCES),
+)  # fmt: skip
 
 
 class ConfigurationError(ValueError):
@@ -150,7 +157,7 @@ def _explained(error: Exception, command: list[str]) -> str:
         name = twice[1] or twice[2]
         meant = [word.lstrip("+") for word in command if word.startswith(f"+{name}=")]
         return f"{name} is there already, so it takes no +: {_again(command, f'+{name}=', meant)}"
-    if "Ambiguous value for argument" in str(error):
+    if re.match("Ambiguous value for argument|Sweep parameters '.*' requires", str(error)):
         return _swept(error, command)
     if isinstance(error, ConfigCompositionException) and error.__cause__:
         return _not_applied(error, error.__cause__, command)
@@ -198,18 +205,22 @@ def _swept(error: Exception, command: list[str]) -> str:
     """What to write instead of several values where Hydra expects one."""
     (given,) = re.findall(r"'(.*)'", str(error).partition("\n")[0])
     key, _, values = given.partition("=")
-    if key == "logger":
-        return several_loggers(values, command)
+    if key in SINGLE:
+        return several(key, values, command)
     return (
         f"{given} gives several values, which is a sweep and needs --multirun: "
         f"{program()} --multirun {shlex.join(command)}"
     )
 
 
-def several_loggers(values: str, command: list[str]) -> str:
-    """What to write to log to several trackers at once."""
-    meant = _again(command, "logger=", [f"logger=[{values}]"])
-    return f"logger={values} would run everything once a tracker; both at once: {meant}"
+def several(key: str, values: str, command: list[str]) -> str:
+    """What to write instead of several values of `key`, one of SINGLE."""
+    if key == "logger":
+        meant = _again(command, "logger=", [f"logger=[{values}]"])
+        return f"logger={values} would run everything once a tracker; both at once: {meant}"
+    return (
+        f"{key}={values} gives several values, and a command has one {key}: give a command for each"
+    )
 
 
 def _quoting(override: str) -> str:

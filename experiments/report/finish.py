@@ -160,16 +160,16 @@ def _show_sweep(config: DictConfig, records: Sequence[Record], started: float) -
 
 
 def check_sweep(config: DictConfig) -> None:
-    """Raise ConfigurationError for an empty sweep in `config`, and for a sweep over trackers."""
+    """Raise ConfigurationError for an empty sweep in `config`, or one over a key of `SINGLE`."""
     params = OmegaConf.select(config, "hydra.sweeper.params") or {}
     words = [*(f"{k}={v}" for k, v in params.items()), *config.hydra.overrides.task]
     parser = OverridesParser.create(config_loader=GlobalHydra.instance().config_loader())
     last = {override.get_key_element(): override for override in parser.parse_overrides(words)}
     for key, override in last.items():
-        if key == "logger" and override.is_sweep_override():
-            values = ",".join(override.sweep_string_iterator())
+        if key in errors.SINGLE and override.is_sweep_override():
+            values = str(override.input_line).partition("=")[2]
             command = list(config.hydra.overrides.task)
-            raise errors.ConfigurationError(errors.several_loggers(values, command))
+            raise errors.ConfigurationError(errors.several(key, values, command))
         if override.is_discrete_sweep() and next(override.sweep_string_iterator(), None) is None:
             raise errors.ConfigurationError(
                 f"{override.input_line} is an empty sweep: give it one value or more"
