@@ -7,6 +7,7 @@ import random
 import shutil
 import signal
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from kills import accesses, ended, killed, start
 import latticework.experiments.running.run
 from latticework.experiments.config.errors import ConfigurationError
 from latticework.experiments.results.record import load_all
-from latticework.experiments.running import progress
+from latticework.experiments.running import machine, progress
 from latticework.experiments.running.checkpoint import Checkpoints, Stopped
 from latticework.experiments.running.inputs import inputs
 from latticework.experiments.running.memory import Memory, captured, restored
@@ -250,7 +251,7 @@ def test_parts_that_were_made_elsewhere_are_noted(tmp_path, monkeypatch):
 
     def part(commit, crash_at):
         facts = {"commit": commit, "threads": 1}
-        monkeypatch.setattr(latticework.experiments.running.run, "facts", lambda _: facts)
+        monkeypatch.setattr(latticework.experiments.running.run, "facts", lambda *_: facts)
         run = begin(tmp_path)
         for loop in ("first", "second"):
             for i in run.resumable(One(), loop, total=4):
@@ -265,6 +266,17 @@ def test_parts_that_were_made_elsewhere_are_noted(tmp_path, monkeypatch):
     assert part("c", ("second", 3)) == {"resumed_from": [a, b]}
     assert part("b", ("second", 4))["resumed_from"][0] == a
     assert b not in part("b", None)["resumed_from"]
+
+
+def test_code_that_changed_since_a_checkpoint_is_told(tmp_path, monkeypatch, caplog):
+    config = {"sampler": {"_target_": f"{One.__module__}.One"}}
+    for mark, told in (("old", False), ("old", False), ("new", True)):
+        monkeypatch.setattr(machine, "_hash", lambda _, mark=mark: mark)
+        caplog.clear()
+        run = begin(tmp_path, config)
+        list(islice(run.resumable(One(), "work", total=9), 2))
+        assert (f"code of {One.__module__} has changed since the checkpoint" in caplog.text) is told
+    assert run.notes["resumed_from"][0]["sources"] == {One.__module__: "old"}
 
 
 # What cannot be used.

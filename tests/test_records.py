@@ -142,6 +142,37 @@ def test_a_finished_run_is_skipped(outputs):
     assert not superseded(outputs)
 
 
+OWN = """
+from latticework.samplers.locally_balanced import LocallyBalanced
+class Own(LocallyBalanced):
+    pass
+"""
+
+
+def test_code_that_changed_since_a_run_is_told(tmp_path, monkeypatch, caplog):
+    """A run of an edited sampler is skipped, and its old numbers are not taken for new ones."""
+    monkeypatch.syspath_prepend(tmp_path)
+    words = (*SMALL[:2], "sampler=locally_balanced", "sampler._target_=own_code.Own")
+    file, outputs = tmp_path / "own_code.py", tmp_path / "outputs"
+    file.write_text(OWN)
+    assert command_line(*words, outputs=outputs) == 0
+    noted = only(outputs).document["sources"]
+    assert {"own_code", "latticework.models.ising"} <= set(noted)
+    assert "latticework.experiments.measures.metrics" in noted  # of a list
+    machine._hash.cache_clear()  # as in another process
+    assert command_line(*words, outputs=outputs) == 0
+    assert "has changed" not in caplog.text
+    file.write_text(f"{OWN}# edited")
+    assert command_line(*words, outputs=outputs) == 0
+    assert "has changed" not in caplog.text  # this process has loaded the old code
+    machine._hash.cache_clear()
+    assert command_line(*words, outputs=outputs) == 0
+    assert "the code of own_code has changed since this run" in caplog.text
+    assert not superseded(outputs)
+    sys.modules.pop("own_code")
+    machine._hash.cache_clear()
+
+
 def test_where_it_runs_does_not_make_it_another_run(outputs):
     before = content(only(outputs).path)
     assert command_line(*SMALL, "threads=2", "device=cpu", "logger=files", outputs=outputs) == 0

@@ -118,6 +118,10 @@ def test_arrays_that_differ_are_named(copies, capsys):
         ({"data": {"fingerprint": "x"}}, "because these differ: data.fingerprint"),
         ({"commit": "0" * 40}, "certain only with the same code; these differ: commit"),
         ({"dirty": True}, "same code; these differ: uncommitted changes"),
+        (
+            {"sources": {"latticework.models.ising": "x"}},
+            "same code; these differ: code of latticework.models.ising",
+        ),
     ],
 )
 def test_reasons_for_a_difference(copies, capsys, facts, told):

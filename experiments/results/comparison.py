@@ -106,6 +106,10 @@ def _facts(one: Record, other: Record) -> Iterator[Difference]:
             yield from _fact(f"{what}{name}", mine.get(name, MISSING), its.get(name, MISSING))
     for key in ("loaded", "device", "processor", "threads"):
         yield from _fact(key, *(document.get(key, MISSING) for document in documents))
+    mine, its = (document.get("sources") or {} for document in documents)
+    for name in sorted({*mine} & {*its}):
+        if mine[name] != its[name]:
+            yield Difference(f"code of {name}", mine[name], its[name], "perhaps")
     first, second = (document.get("commit") for document in documents)
     if first != second:
         yield Difference("commit", first, second, "perhaps")

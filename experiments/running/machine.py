@@ -1,16 +1,22 @@
 """Facts about the machine and the code, for the record."""
 
+import hashlib
 import os
+import pkgutil
 import platform
 import resource
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import torch
+
+from latticework.experiments.config.identity import PARTS
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -70,15 +76,56 @@ def versions() -> dict[str, str]:
     return versions
 
 
-def facts(device: torch.device) -> dict[str, Any]:
-    """What besides the configuration may change the numbers of a run on `device`."""
+def facts(device: torch.device, config: dict[str, Any]) -> dict[str, Any]:
+    """What besides its configuration may change the numbers of a run of `config` on `device`."""
     return {
         "device": device_name(device),
         "processor": processor(),
         "threads": torch.get_num_threads(),
         "versions": versions(),
         **commit(),
+        "sources": sources(config),
     }
+
+
+def sources(config: dict[str, Any]) -> dict[str, str]:
+    """Hashes of the Python files that define the parts of `config`, by the names of their modules.
+
+    They tell changes of code that the commit does not: uncommitted ones, and those of a user's own
+    sampler in another folder. What these files import is not followed.
+    """
+    modules = {module for key in PARTS for module in _modules(config.get(key))}
+    return {name: mark for name in sorted(modules) if (mark := _hash(name))}
+
+
+def edited(earlier: dict[str, Any], config: dict[str, Any]) -> str:
+    """Modules of the parts of `config` whose files are not those of the facts `earlier`.
+
+    "" if there are none. Older records do not name the files.
+    """
+    known = earlier.get("sources") or {}
+    now = sources(config)
+    return ", ".join(name for name, mark in now.items() if known.get(name, mark) != mark)
+
+
+def _modules(value: Any) -> Iterator[str]:
+    """The modules that define the classes and functions that a nested configuration names."""
+    if isinstance(value, list):
+        value = dict(enumerate(value))
+    if not isinstance(value, dict):
+        return
+    if "_target_" in value:
+        with suppress(ImportError, AttributeError, ValueError):  # told when the part is built
+            yield getattr(pkgutil.resolve_name(str(value["_target_"])), "__module__", "")
+    for inner in value.values():
+        yield from _modules(inner)
+
+
+@cache
+def _hash(module: str) -> str:
+    """A hash of the module's file; "" without one. Read once per process, as `commit` is."""
+    file = getattr(sys.modules.get(module), "__file__", None)
+    return hashlib.sha256(Path(file).read_bytes()).hexdigest()[:16] if file else ""
 
 
 @cache

@@ -36,7 +36,7 @@ from latticework.experiments.running import writing
 from latticework.experiments.running.checkpoint import made_for
 from latticework.experiments.running.inputs import inputs, replaced
 from latticework.experiments.running.loggers import About, Logger, tried
-from latticework.experiments.running.machine import facts, find_device, peak_memory
+from latticework.experiments.running.machine import edited, facts, find_device, peak_memory
 from latticework.experiments.running.run import Run
 from latticework.experiments.running.superseded import set_aside
 from latticework.experiments.running.watch import HOLDER, cause, crash_noted
@@ -163,6 +163,8 @@ def _record(
                 earlier = json.loads((path / "run.json").read_text())
                 if same(earlier, config) and not cfg.force and not _outdated(earlier, config, cfg):
                     log.info("already finished: %s (force=true runs it again)", path)
+                    if names := edited(earlier, config):
+                        log.warning("the code of %s has changed since this run", names)
                     return Outcome(path, "finished before")
             else:
                 log.warning("the record %s is damaged: %s; running it again", path, fault)
@@ -315,7 +317,7 @@ def _finish(
         "overrides": list(HydraConfig.get().overrides.task),
         "seconds": run.seconds,
         "peak_memory_bytes": peak_memory(run.device),
-        **facts(run.device),
+        **facts(run.device, config),
         **run.notes,
         "files": checksums(path),
     }

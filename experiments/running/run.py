@@ -24,7 +24,7 @@ from latticework.experiments.running import writing
 from latticework.experiments.running.checkpoint import Checkpoints, Document, noticed
 from latticework.experiments.running.inputs import replaced
 from latticework.experiments.running.loggers import Logger, tried
-from latticework.experiments.running.machine import facts
+from latticework.experiments.running.machine import edited, facts
 from latticework.experiments.running.memory import Memory, captured, described
 from latticework.experiments.running.progress import progress
 from latticework.experiments.running.superseded import set_aside
@@ -134,7 +134,7 @@ class Run:
             "rows": self._rows,
             "seconds": self.seconds,
             "notes": json.dumps(self.notes),
-            "facts": facts(self.device),
+            "facts": facts(self.device, self.config),
             "described": described(memory),
             "memory": captured(memory),
         }
@@ -159,11 +159,17 @@ class Run:
             self.note(resumed_from=earlier)
         self._started = min(self._started, time.perf_counter() - document["seconds"])
         log.info("%s resumes from iteration %d", loop, document["iteration"])
+        if names := edited(document.get("facts", {}), self.config):
+            log.warning(
+                "the code of %s has changed since the checkpoint: delete %s to start again",
+                names,
+                self.checkpoints.folder,
+            )
         return document["iteration"]
 
     def _made_elsewhere(self, document: Document) -> list[dict[str, Any]]:
         """Facts of machine and code of earlier parts of this run, where this process has others."""
-        now = facts(self.device)
+        now = facts(self.device, self.config)
         noted = (json.loads(document["notes"]), self.notes)
         parts = [part for notes in noted for part in notes.get("resumed_from", ())]
         parts.append(document.get("facts", now))  # older checkpoints have none
