@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from latticework.experiments.running.run import Run
 
 CONF = HERE / "conf"
-COMMANDS = ("check", "race", "trace", "why")  # scripts that are also `latticework NAME ...`
 resolvers.register(CONF)
 ray_launcher.register()
 
@@ -73,11 +72,11 @@ def job(cfg: DictConfig) -> Outcome:
 
 
 def main() -> None:
-    """The command line: one of COMMANDS, or else an experiment."""
+    """The command line: one of `asking.COMMANDS`, or else an experiment."""
     # Read when PyTorch is imported. Threads that wait for work sleep; OpenMP's default is to spin,
     # which takes the time of other programs, and of the thread that is waited for.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    if sys.argv[1:2] and sys.argv[1] in COMMANDS:
+    if sys.argv[1:2] and sys.argv[1] in asking.COMMANDS:
         script = import_module(f"latticework.scripts.{sys.argv[1]}")
         with errors.told():
             sys.exit(script.main(sys.argv[2:]))

@@ -15,14 +15,17 @@ import pytest
 import torch
 from command import command_line
 from hydra import compose, initialize_config_dir
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import InstantiationException
+from hydra.types import RunMode
 from hydra.utils import instantiate
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import latticework.experiments.report.finish
 import latticework.run
-from latticework.experiments.config import checks, errors
+from latticework.experiments.config import checks, errors, groups
 from latticework.experiments.config.annotations import fits, words
 from latticework.experiments.config.errors import ConfigurationError, nearest, summary
 
@@ -55,9 +58,13 @@ MISTAKES = {
     "+sampler.stp=1": (
         "sampler has no field stp (latticework.samplers.langevin.DMALA): did you mean step_size?"
     ),
+    "+step_size=0.3": "no run reads step_size; did you mean sampler.step_size=0.3?",
+    "++steps=9": "++steps=9: no run reads steps; did you mean budget.steps=9?",
+    "+smapler=gwg": "+smapler=gwg: no run reads smapler; did you mean sampler or",
     "sampler.step_size=${zzz}": "sampler.step_size: Interpolation key 'zzz' not found",
     # Syntax.
     "sampler": "'sampler' cannot be read (missing EQUAL at '<EOF>'): overrides are key=value",
+    "chek": "; commands are check, race, trace, why, and come first",
     "model.shape=[2,": "'model.shape=[2,' cannot be read (no viable alternative at input '[2,')",
     "a^b=[": "'a^b=[' cannot be read (",
     "task.text=The [MASK] sat.": """inside quotes: 'task.text="The [MASK] sat."'\n""",
@@ -133,6 +140,31 @@ def test_a_sweep_that_cannot_begin_writes_nothing(tmp_path, capsys, word, messag
     assert message in told(capsys, *TINY, word, "--multirun", outputs=tmp_path)
     assert not list(tmp_path.rglob("run.json"))
     assert not list(tmp_path.rglob("error.txt"))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("+mine=0.3", "sampler.step_size=${mine}"),
+        ("+mine=0.3", "sampler.step_size=${oc.select:mine,1}"),
+        ("++seed=0",),
+        ("++task.budget.steps=20",),
+        ("+target=ising_5x5",),
+        ("+target=ising_5x5,sk_16",),  # of a sweep, which composes without it first
+        ("+start@task.start=uniform",),
+        ("hydra.searchpath=[file://OWN]", "+mine=one"),
+    ],
+)
+def test_an_added_key_that_a_run_reads_is_accepted(words, tmp_path, monkeypatch):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "one.yaml").write_text("# @package _global_\nmodel_seed: 3\n")
+    words = [word.replace("OWN", str(tmp_path)) for word in words]
+    monkeypatch.setattr(ConfigLoaderImpl, "get_group_options", groups._hydras_own)
+    groups.list_quickly()  # as in a command
+    with initialize_config_dir(str(latticework.run.CONF), version_base="1.3"):
+        loader = GlobalHydra.instance().config_loader()
+        config = loader.load_configuration("config", words, run_mode=RunMode.MULTIRUN)
+        checks.check_added(config)
 
 
 @pytest.mark.parametrize(

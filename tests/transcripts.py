@@ -20,6 +20,7 @@ from command import command_line
 from documented import ROOT
 
 import latticework.run
+from latticework.experiments.config import asking
 from latticework.experiments.running import machine
 
 NAMES = ("docs/commands.md", "docs/library.md", "docs/logging.md", "examples/README.md")
@@ -44,7 +45,7 @@ def said(command: str) -> str:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             if program == "python":
                 runpy.run_path(first, run_name="__main__")
-            elif first in latticework.run.COMMANDS:
+            elif first in asking.COMMANDS:
                 with contextlib.suppress(SystemExit):
                     latticework.run.main()
             else:

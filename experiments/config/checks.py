@@ -13,12 +13,21 @@ from functools import cache
 from inspect import Parameter, signature
 from typing import Any, Literal
 
-from omegaconf import DictConfig
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from latticework.experiments.config.annotations import fits, is_number, is_part, words
 from latticework.experiments.config.budget import Budget
-from latticework.experiments.config.errors import ConfigurationError, in_a_line, nearest, shortened
+from latticework.experiments.config.errors import (
+    ConfigurationError,
+    in_a_line,
+    nearest,
+    places,
+    shortened,
+)
+from latticework.experiments.config.options import CONF
 from latticework.experiments.config.resolvers import resolved
 
 PARTS = ("data", "model", "sampler", "task")
@@ -65,6 +74,32 @@ def checked(config: DictConfig) -> dict[str, Any]:
     for name in (*PARTS, "logger"):
         _check_parts(document.get(name), name)
     return document
+
+
+def check_added(config: DictConfig) -> None:
+    """Raise ConfigurationError for an override `+key=value` of a key that nothing reads.
+
+    `config` includes `hydra`. Keys of the parts are checked with their part.
+    """
+    own = [*PARTS, *map(str, OmegaConf.load(CONF / "config.yaml"))]
+    loader = GlobalHydra.instance().config_loader()
+    given: Any = OmegaConf.to_container(config.hydra.overrides)  # interpolations as they stand
+    every = [*given["hydra"], *given["task"]]  # the former may name folders with further groups
+    for override in OverridesParser.create().parse_overrides(given["task"]):
+        key = override.key_or_group
+        if not (override.is_add() or override.is_force_add()) or "." in key or key in own:
+            continue
+        group = loader.get_group_options(key, config_name="config", overrides=every)
+        if not (group or _is_interpolated(key, config)):
+            meant = [f"{place}={override.get_value_string()}" for place in places(key, config)]
+            hint = f"did you mean {' or '.join(meant)}?" if meant else nearest(key, own)
+            raise ConfigurationError(f"{override.input_line}: no run reads {key}; {hint}")
+
+
+def _is_interpolated(key: str, config: DictConfig) -> bool:
+    """Whether an interpolation in `config` names the key: `${key}` or `${oc.select:key,...}`."""
+    text = OmegaConf.to_yaml(config)
+    return bool(re.search(rf"(\$\{{|oc\.select:\s*){re.escape(key)}[}}.,\[]", text))
 
 
 def _check_scale(config: DictConfig) -> None:

@@ -30,7 +30,7 @@ from hydra.errors import (
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
-from latticework.experiments.config.asking import program
+from latticework.experiments.config.asking import COMMANDS, program
 from latticework.experiments.config.identity import ENVIRONMENT, SOURCES
 
 # The settings of conf/hydra/launcher are checked against those of the plugin of the same name.
@@ -149,9 +149,11 @@ def _explained(error: Exception, command: list[str]) -> str:
         return f"{group}={name} is not known: {nearest(name, error.options)}"
     if isinstance(error, OverrideParseException):
         lines = [line for line in error.message.splitlines() if "^" not in line]
+        word = str(error.override)
         return (
-            f"{error.override!r} cannot be read ({lines[-2:][0]}): "
-            f"overrides are key=value, {_quoting(str(error.override))}"
+            f"{word!r} cannot be read ({lines[-2:][0]}): "
+            f"overrides are key=value, {_quoting(word)}"
+            + ("" if "=" in word else f"; commands are {', '.join(COMMANDS)}, and come first")
         )
     if twice := re.match(TWICE, str(error)):
         name = twice[1] or twice[2]
@@ -238,7 +240,7 @@ def _is_no_name(text: str) -> bool:
     return bool(re.fullmatch(r"(?i)[-+]?[\d.]\S*|[-+]?inf|nan|true|false|null", text))
 
 
-def _places(name: str, node: Any) -> list[str]:
+def places(name: str, node: Any) -> list[str]:
     """Keys of the configuration around `node` that end in `name`, in the fewest dots.
 
     `budget.steps` for `steps`. Not those of `scales`, which hold a value for each scale.
@@ -266,7 +268,7 @@ def _not_applied(error: Exception, cause: BaseException, command: list[str]) -> 
         place, _, name = str(cause.full_key).rpartition(".")
         fields = cause.parent_node if isinstance(cause.parent_node, DictConfig) else ()
         where = f"{place or 'the configuration'} has no field {name}"
-        if elsewhere := _places(name, cause.parent_node):
+        if elsewhere := places(name, cause.parent_node):
             given = [word for word in command if word.partition("=")[0] == str(cause.full_key)]
             value = given[-1].partition("=")[2] if given else "..."
             return f"{where}: did you mean {' or '.join(f'{key}={value}' for key in elsewhere)}?"

@@ -20,7 +20,7 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from latticework.experiments.config import errors
-from latticework.experiments.config.checks import checked
+from latticework.experiments.config.checks import check_added, checked
 from latticework.experiments.config.folders import identity_in
 from latticework.experiments.report.drawing import drawn
 from latticework.experiments.report.endings import run_line, show_run, show_sweep
@@ -45,6 +45,7 @@ class Finish(Callback):
         self.started = time.time()
         HydraConfig.instance().set_config(config)  # for interpolations of ${hydra:...}
         try:
+            check_added(config)
             checked(config)
         except errors.ConfigurationError as error:
             errors.end(error)
