@@ -7,6 +7,7 @@ replaced by a substitute. The exit status is 1 if any failed.
 
 from __future__ import annotations
 
+import argparse
 import logging
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 
 from latticework.experiments.config import resolvers
+from latticework.experiments.config.errors import nearest
 
 CONF = Path(__file__).resolve().parents[1] / "conf"
 
@@ -36,10 +38,17 @@ def fetch(name: str) -> str:
     return f"{data.variant}: {sizes}" if sizes else data.variant
 
 
-def main() -> int:
+def main(words: list[str] | None = None) -> int:
     """Fetch the named data sets, or all; return the exit status."""
+    every = sorted(path.stem for path in (CONF / "data").glob("*.yaml"))
+    parser = argparse.ArgumentParser(
+        prog="python -m latticework.scripts.fetch_data", description=(__doc__ or "").split("\n")[0]
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"default all: {', '.join(every)}")
+    names = parser.parse_args(words).names or every
+    if unknown := [f"{name} ({nearest(name, every)})" for name in names if name not in every]:
+        parser.error(f"there is no data set {', '.join(unknown)}")
     logging.basicConfig(level=logging.INFO, format="%(message)s")
-    names = sys.argv[1:] or sorted(path.stem for path in (CONF / "data").glob("*.yaml"))
     failed = []
     with initialize_config_dir(str(CONF), version_base="1.3"):
         for name in names:

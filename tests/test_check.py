@@ -360,6 +360,7 @@ def test_nothing_to_check(capsys):
         (["mine.py"], "sampler 'mine.py' is not known"),
         (["nowhere.py:Mine"], "there is no file"),
         (["dmala", "step_size"], "'step_size' is not a setting; write key=value"),
+        (["dmala", "stepsize=0.3"], "dmala has no setting stepsize: did you mean step_size?"),
         (["dmala", "--domain", "torus"], "--domain is one of binary, spins"),
         (["dmala", "--chains", "0"], "chains must be an integer of at least 1, got 0"),
         (["dmala", "--error", "2"], "--error is a probability between 0 and 1, got 2"),
@@ -374,6 +375,8 @@ def test_mistakes_are_told(words, match):
 def test_a_name_that_is_not_in_the_file(tmp_path):
     with pytest.raises(ValueError, match="has no Mien: did you mean Mine"):
         check.main([written(tmp_path, RIGHT).replace("Mine", "Mien")])
+    with pytest.raises(ValueError, match=r"mine.py:Mine has no setting speed: "):
+        check.main([written(tmp_path, RIGHT), "speed=2"])
 
 
 # The suite itself.

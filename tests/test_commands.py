@@ -158,9 +158,6 @@ def read(module, words, monkeypatch):
     if module == "figures":
         checked(composed(words))
         return
-    if module == "fetch_data":
-        assert not words
-        return
     parse = argparse.ArgumentParser.parse_args
 
     def parsed(parser, given):

@@ -23,7 +23,7 @@ from latticework.data import files
 from latticework.data.files import DamagedFileError, MissingFileError
 from latticework.data.splits import split, unit_range
 from latticework.data.tables import COMPAS, Adult, Blog, News, NewsPartial
-from latticework.scripts.fetch_data import CONF, fetch
+from latticework.scripts.fetch_data import CONF, fetch, main
 
 LOADERS = (COMPAS, Adult, News, NewsPartial, Blog)
 PACK = {"": bytes, ".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
@@ -428,6 +428,12 @@ def test_the_real_tables(loader, settings, sizes, columns):
     for part in (table.train, table.test):
         assert part.features.isfinite().all()
         assert ((part.targets >= 0) & (part.targets <= 1)).all()
+
+
+def test_a_data_set_that_there_is_not_is_told(capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(["compass"])
+    assert "there is no data set compass (did you mean compas" in capsys.readouterr().err
 
 
 def test_fetching_names_what_was_found(root, monkeypatch):

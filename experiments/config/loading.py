@@ -2,7 +2,8 @@
 
 import importlib.util
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from inspect import Parameter, signature
 from pathlib import Path
 from typing import Any
 
@@ -31,19 +32,32 @@ def loaded(text: str) -> Any:
 def sampler_named(text: str, fields: dict[str, Any] | None = None) -> Any:
     """The sampler `file.py:Name`, or that of conf/sampler/<name>.yaml, with the given fields.
 
-    A class is called with the fields; an object takes none, which raises ValueError.
+    A class is called with the fields; an object takes none. Raises ValueError for a field that
+    there is not.
     """
-    from hydra.utils import instantiate
+    from hydra.utils import get_object, instantiate
 
     fields = fields or {}
     if ".py:" not in text:
-        return instantiate(option("sampler", text), _convert_="all", **fields)
+        config = option("sampler", text)
+        _require_known(text, fields, get_object(config["_target_"]))
+        return instantiate(config, _convert_="all", **fields)
     found = loaded(text)
     if isinstance(found, type):
+        _require_known(text, fields, found)
         return found(**fields)
     if fields:
         raise ValueError(f"{text} is no class, so it takes no settings: {', '.join(fields)}")
     return found
+
+
+def _require_known(text: str, fields: dict[str, Any], made_by: Callable[..., Any]) -> None:
+    known = signature(made_by).parameters
+    if any(each.kind is Parameter.VAR_KEYWORD for each in known.values()):
+        return
+    for name in fields:
+        if name not in known:
+            raise ValueError(f"{text} has no setting {name}: {nearest(name, known)}")
 
 
 def settings(words: Sequence[str]) -> dict[str, Any]:
