@@ -12,6 +12,7 @@ from PIL import Image
 
 import latticework.scripts.figures
 from latticework.experiments.claims.pairing import by_seed, labelled, last
+from latticework.experiments.config.identity import leaves
 from latticework.experiments.figures import (
     acceptance,
     curves,
@@ -22,6 +23,7 @@ from latticework.experiments.figures import (
     theory,
 )
 from latticework.experiments.report import draw
+from latticework.experiments.results import record
 from latticework.experiments.results.grouping import (
     UnlikeRecordsError,
     alone,
@@ -104,6 +106,18 @@ def test_runs_before_and_after_a_file_was_replaced_are_not_averaged():
         for n in (0, 1)
     ]
     assert labels(groups(data)) == ["DMALA, data.fingerprint 0", "DMALA, data.fingerprint 1"]
+
+
+def test_the_settings_of_a_record_are_worked_out_once(monkeypatch):
+    """Every figure and table of a report groups the same records, hundreds of them."""
+    worked_out = []
+    monkeypatch.setattr(
+        record, "leaves", lambda config: worked_out.append(config) or leaves(config)
+    )
+    records = [fake(seed=seed, config=ising(0.1)) for seed in range(3)]
+    assert len(groups(records)) == 1
+    assert averaged(records, ["model.coupling"]) == "seeds 0-2"
+    assert len(worked_out) == 3
 
 
 def test_axes_do_not_split_and_everything_else_does():

@@ -13,7 +13,7 @@ from test_survival import ended, start
 
 from latticework.experiments.config.budget import Budget
 from latticework.experiments.config.folders import CLAIM, find, run_name
-from latticework.experiments.config.identity import digest, same
+from latticework.experiments.config.identity import digest, leaves, same
 from latticework.experiments.results.grouping import groups
 from latticework.experiments.results.record import load_all
 from latticework.experiments.running.run import Run
@@ -235,3 +235,9 @@ def test_digests_of_older_records_have_not_changed():
     """Folders were claimed by this digest before `task.budget` was one node."""
     old = {"task": {"chains": 4, "steps": 20, "every": 10}, "seed": 0}
     assert digest(old) == hashlib.sha256(json.dumps(old, sort_keys=True).encode()).hexdigest()
+
+
+def test_leaves():
+    """Numbers in a list are one value, however deep; settings in a list have keys of their own."""
+    found = leaves({"a": {"b": 1, "c": [1, 2]}, "d": [{"e": 2}, 3], "f": [[1], [2]], "g": {}})
+    assert found == {"a.b": 1, "a.c": [1, 2], "d.0.e": 2, "d.1": 3, "f": [[1], [2]]}

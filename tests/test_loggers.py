@@ -15,13 +15,19 @@ from trackers import of_wandb
 from latticework.experiments.results.estimate import Estimate
 from latticework.experiments.results.headline import KeyNumber
 from latticework.experiments.results.record import load_all
-from latticework.experiments.running.loggers import About, flat
+from latticework.experiments.running.loggers import About, by_name
 from latticework.experiments.running.run import Run
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
 ROWS = [(0, {"error": 1.0}), (10, {"error": 0.5}), (20, {"error": 0.25})]
 CHOICES = {"model": "ising", "data": None, "sampler": "dmala", "task": "sampling"}
-CONFIG = {"seed": 0, "name": "mine", "scale": "smoke", "sampler": {"step_size": 0.4}}
+CONFIG = {
+    "seed": 0,
+    "name": "mine",
+    "scale": "smoke",
+    "sampler": {"step_size": 0.4},
+    "task": {"metrics": [{"thin": 5}, {"thin": None}]},
+}
 NUMBERS = [
     KeyNumber("error", 0.25, 0.01, "chains", beside={"exact": Estimate(0.2)}),
     KeyNumber("chosen scan", "random"),
@@ -83,8 +89,8 @@ def scalars(folder, name):
     return [(event.step, event.value) for event in events_of(folder).Scalars(name)]
 
 
-def test_the_headline_is_flat_without_what_is_undefined():
-    assert flat(NUMBERS) == FINAL
+def test_the_headline_by_name_is_without_what_is_undefined():
+    assert by_name(NUMBERS) == FINAL
 
 
 def test_tensorboard_writes_the_metrics_and_the_settings_with_the_results(tmp_path):
@@ -95,6 +101,8 @@ def test_tensorboard_writes_the_metrics_and_the_settings_with_the_results(tmp_pa
     assert "_hparams_/session_start_info" in plugins
     written = b"".join(file.read_bytes() for file in (tmp_path / "run").rglob("events*"))
     assert b"sampler.step_size" in written
+    assert b"task.metrics.0.thin" in written
+    assert b"task.metrics.1.thin" not in written  # null is no hyperparameter
     assert b"choice/sampler" in written
 
 

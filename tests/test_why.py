@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from command import command_line
 
-from latticework.experiments.results.comparison import compare, first_difference, leaves
+from latticework.experiments.results.comparison import compare, first_difference
 from latticework.experiments.results.record import BUNDLES, checksums, load_all, opened
 from latticework.scripts import why
 
@@ -193,11 +193,3 @@ def test_rounded_tables_are_compared_to_six_digits_on_common_steps():
     assert first_difference(TABLE, near, rounded=True) == ""
     assert first_difference(TABLE, TABLE.assign(a=TABLE.a * (1 + 1e-7))) != ""
     assert first_difference(TABLE, TABLE.assign(a=TABLE.a * 1.001), rounded=True) != ""
-
-
-def test_leaves():
-    assert leaves({"a": {"b": 1, "c": [1, 2]}, "d": [{"e": 2}]}) == {
-        "a.b": 1,
-        "a.c": [1, 2],
-        "d.0.e": 2,
-    }

@@ -93,3 +93,16 @@ def canonical(value: Any, dropped: Collection[str] = ()) -> Any:
     if isinstance(value, float) and value.is_integer():
         return int(value)
     return value
+
+
+def leaves(value: Any, key: str = "") -> dict[str, Any]:
+    """The values of nested settings by dotted key, `key` first.
+
+    A list is one value, unless it holds dictionaries: their keys then follow their places in it.
+    """
+    if isinstance(value, list) and any(isinstance(item, dict) for item in value):
+        value = dict(enumerate(value))
+    if not isinstance(value, dict):
+        return {key: value}
+    inner = [leaves(item, f"{key}.{name}" if key else str(name)) for name, item in value.items()]
+    return {name: item for each in inner for name, item in each.items()}

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from latticework.experiments.config.identity import SEEDS, flat, identity
+from latticework.experiments.config.identity import SEEDS, flat, identity, leaves
 from latticework.experiments.results.record import RESULTS, Record, damage
 
 CLOCK = "seconds"  # in the name of each column that is measured by a clock
@@ -187,15 +187,3 @@ def _equal(one: Any, other: Any, rounded: bool) -> bool:
     if pd.isna(one) and pd.isna(other):
         return True
     return bool(np.isclose(one, other, rtol=ROUNDED, atol=0)) if rounded else one == other
-
-
-def leaves(value: Any, key: str = "") -> dict[str, Any]:
-    """The values of nested dictionaries and lists by dotted key."""
-    if isinstance(value, dict):
-        items = value.items()
-    elif isinstance(value, list) and any(isinstance(item, dict | list) for item in value):
-        items = {str(place): item for place, item in enumerate(value)}.items()
-    else:
-        return {key: value}
-    inner = [leaves(item, f"{key}.{name}" if key else str(name)) for name, item in items]
-    return {name: item for each in inner for name, item in each.items()}

@@ -8,11 +8,11 @@ group. Where only one setting can be shown, `alone` raises an error for several.
 
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from latticework.experiments.config.identity import PARTS, SEEDS, SOURCES, canonical, flat
+from latticework.experiments.config.identity import SEEDS
 from latticework.experiments.results.record import Record
 from latticework.experiments.results.style import SAMPLERS, label, sampler_key, seeds
 
@@ -103,7 +103,7 @@ def differing(records: Iterable[Record]) -> tuple[list[str], list[tuple[list[str
 
 
 def by_setting(records: Iterable[Record], axes: Sequence[str] = ()) -> list[list[Record]]:
-    """Lists of records that agree in all `settings`, in the order of their first records."""
+    """Lists of records that agree in all settings but `axes`, ordered by their first records."""
     return [part.records for part in _parts(list(records), axes)]
 
 
@@ -157,12 +157,12 @@ def shared(parts: Iterable[Iterable[Record]], value: Callable[[Record], float]) 
 
 def once(records: Iterable[Record]) -> list[Record]:
     """The first record of each identity and data, so that a repeated run counts once."""
-    first: dict[str, Record] = {}
+    first: dict[Any, Record] = {}
     given = list(records)
     replaced = _replaced(given)
     for record in given:
-        own = [settings(record), _contents(record, replaced), _seeds(record)]
-        first.setdefault(json.dumps(own, sort_keys=True), record)
+        own = record.settings | _contents(record, replaced)
+        first.setdefault((_key(own), _seeds(record)), record)
     return list(first.values())
 
 
@@ -198,11 +198,16 @@ def longest(records: Iterable[Record]) -> list[Record]:
 
     The readings of a long run begin with those of a short one.
     """
-    found: dict[str, Record] = {}
+    found: dict[Any, Record] = {}
     for record in records:
-        key = json.dumps([settings(record, [LENGTH]), _seeds(record)], sort_keys=True)
+        key = _key(_without(record.settings, [LENGTH])), _seeds(record)
         found[key] = max(found.get(key, record), record, key=_iterations)
     return list(found.values())
+
+
+def _key(settings: Settings) -> frozenset[tuple[str, str]]:
+    """`settings` as the key of a dictionary."""
+    return frozenset(settings.items())
 
 
 def _seeds(record: Record) -> tuple[Any, ...]:
@@ -213,29 +218,12 @@ def _iterations(record: Record) -> int:
     return (record.config["task"] or {}).get("iterations", 0)
 
 
-def settings(record: Record, axes: Sequence[str] = ()) -> Settings:
-    """The settings that determine the record's numbers, without seeds and `axes`, by dotted key.
-
-    Includes which data were found; the name of their variant says how they were split, so
-    `data.split` adds nothing. A key that is null is left out. So older records, which lack a key,
-    compare equal.
-    """
-    parts = {key: record.config.get(key) for key in PARTS}
-    parts["task"] = flat(parts["task"])
-    data = parts["data"]
-    if isinstance(data, dict):
-        parts["data"] = {
-            key: value for key, value in data.items() if key not in (*SOURCES, "split")
-        }
-    dotted = dict(_dotted(canonical(parts, SOURCES)))
-    for name, key in (("data", "variant"), ("language", "used")):
-        dotted[f"{name}.{key}"] = json.dumps((record.document.get(name) or {}).get(key))
-    if (engine := record.config.get("engine", "eager")) != "eager":  # as in the identity
-        dotted["engine"] = json.dumps(engine)
+def _without(settings: Settings, axes: Sequence[str]) -> Settings:
+    """`settings` without `axes` and the keys below them."""
     return {
         key: value
-        for key, value in dotted.items()
-        if value != "null" and not any(f"{key}.".startswith(f"{axis}.") for axis in axes)
+        for key, value in settings.items()
+        if not any(f"{key}.".startswith(f"{axis}.") for axis in axes)
     }
 
 
@@ -254,27 +242,14 @@ def _replaced(records: Sequence[Record]) -> set[str]:
 
     Somebody has replaced a file between their runs.
     """
-    known: dict[str, str] = {}
+    known: dict[Any, str] = {}
     return {
         name
         for record in records
         for name, content in _contents(record).items()
-        if known.setdefault(
-            json.dumps([name, record.config.get("model_seed"), settings(record)], sort_keys=True),
-            content,
-        )
-        != content
+        if content
+        != known.setdefault((name, record.config.get("model_seed"), _key(record.settings)), content)
     }
-
-
-def _dotted(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
-    if isinstance(value, list) and any(isinstance(item, dict) for item in value):
-        value = dict(enumerate(value))
-    if isinstance(value, dict):
-        for key, item in value.items():
-            yield from _dotted(item, f"{path}.{key}" if path else str(key))
-    else:
-        yield path, json.dumps(value)
 
 
 @dataclass(frozen=True)
@@ -300,10 +275,10 @@ def _parts(records: Sequence[Record], axes: Sequence[str] = ()) -> list[_Part]:
     The settings include the contents of files that were replaced between runs.
     """
     replaced = _replaced(records)
-    parts: dict[str, _Part] = {}
+    parts: dict[Any, _Part] = {}
     for record in records:
-        own = settings(record, axes) | _contents(record, replaced)
-        parts.setdefault(json.dumps(own, sort_keys=True), _Part([], own)).records.append(record)
+        own = _without(record.settings, axes) | _contents(record, replaced)
+        parts.setdefault(_key(own), _Part([], own)).records.append(record)
     return list(parts.values())
 
 

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latticework.experiments.config.budget import Budget
-from latticework.experiments.config.identity import flat
+from latticework.experiments.config.identity import PARTS, SOURCES, canonical, flat, leaves
 from latticework.experiments.results.archive import open_archive
 
 if TYPE_CHECKING:
@@ -55,6 +55,28 @@ class Record:
         for part in key.split("."):
             value = value.get(part) if isinstance(value, dict) else None
         return value
+
+    @cached_property
+    def settings(self) -> dict[str, str]:
+        """The settings that determine the numbers, without seeds: JSON by dotted key.
+
+        Includes which data were found; the name of their variant says how they were split, so
+        `data.split` adds nothing. A key that is null is left out. So older records, which lack a
+        key, compare equal.
+        """
+        parts = {key: self.config.get(key) for key in PARTS}
+        parts["task"] = flat(parts["task"])
+        data = parts["data"]
+        if isinstance(data, dict):
+            parts["data"] = {
+                key: value for key, value in data.items() if key not in (*SOURCES, "split")
+            }
+        found = leaves(canonical(parts, SOURCES))
+        for name, key in (("data", "variant"), ("language", "used")):
+            found[f"{name}.{key}"] = (self.document.get(name) or {}).get(key)
+        if (engine := self.config.get("engine", "eager")) != "eager":  # as in the identity
+            found["engine"] = engine
+        return {key: json.dumps(value) for key, value in found.items() if value is not None}
 
     @property
     def budget(self) -> Budget:

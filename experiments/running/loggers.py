@@ -6,12 +6,13 @@ and tables when a command ends. See docs/logging.md.
 
 import math
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 from uuid import uuid4
 
+from latticework.experiments.config.identity import leaves
 from latticework.experiments.results.headline import KeyNumber
 
 ID = "wandb_id.txt"  # in a folder; moved away with a record that is made again
@@ -90,7 +91,7 @@ class WandB:
     def result(self, numbers: Sequence[KeyNumber]) -> None:
         import wandb
 
-        for name, value in flat(numbers).items():
+        for name, value in by_name(numbers).items():
             self._run.summary[name] = value
         rows = [[one.label, one.value, one.error, _beside(one)] for one in numbers]
         columns: list[str | int] = ["result", "value", "error", "compare with"]
@@ -154,8 +155,10 @@ class TensorBoard:
 
     def result(self, numbers: Sequence[KeyNumber]) -> None:
         """The settings and the final numbers, for the tab HPARAMS."""
-        metrics = {f"final/{k}": v for k, v in flat(numbers).items() if not isinstance(v, str)}
-        self._writer.add_hparams(dict(_scalars(self._config)), metrics, run_name=".")
+        metrics = {f"final/{k}": v for k, v in by_name(numbers).items() if not isinstance(v, str)}
+        known = leaves(self._config)
+        settings = {k: v for k, v in known.items() if isinstance(v, bool | int | float | str)}
+        self._writer.add_hparams(settings, metrics, run_name=".")
 
     def finish(self) -> None:
         if self._writer is not None:
@@ -177,7 +180,7 @@ class TensorBoard:
                 writer.add_image(f"figures/{file.stem}", pixels, dataformats="HWC")
 
 
-def flat(numbers: Sequence[KeyNumber]) -> dict[str, float | str]:
+def by_name(numbers: Sequence[KeyNumber]) -> dict[str, float | str]:
     """The headline by name: values, `<name>_error`, and `<name>_exact` or `<name>_paper`."""
     found: dict[str, float | str] = {}
     for one in numbers:
@@ -192,15 +195,6 @@ def flat(numbers: Sequence[KeyNumber]) -> dict[str, float | str]:
 
 def _beside(one: KeyNumber) -> str:
     return ", ".join(f"{name} {value.mean:.6g}" for name, value in one.beside.items())
-
-
-def _scalars(value: Any, path: str = "") -> Iterator[tuple[str, float | str | bool]]:
-    """The numbers, words and booleans of a nested configuration, by dotted key."""
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            yield from _scalars(inner, f"{path}.{key}" if path else str(key))
-    elif isinstance(value, bool | int | float | str):
-        yield path, value
 
 
 def tried(what: str, call: Callable[..., None], *args: Any) -> bool:
