@@ -9,7 +9,7 @@
 For each workload (a model, a number of chains, a sampler), all contenders run in turns, each in a
 process of its own on the same cores. A turn gives one time of each contender, and ratios are those
 of one turn: a slowdown of the machine affects both sides. Tables have the median and the range over
-turns. docs/benchmarks.md says what the contenders and the limit are.
+turns. docs/speed.md says what the contenders and the limit are.
 """
 
 import argparse
