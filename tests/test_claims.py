@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from fakes import fake, measured, noise
 
-from latticework.experiments.claims.langevin_learning import (
+from latticework.experiments.claims.langevin_likelihood import (
     best_rates,
     likelihood_bounds,
     log_z_error,

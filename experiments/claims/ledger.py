@@ -9,11 +9,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from latticework.experiments.claims import (
+    langevin_infilling,
     langevin_learning,
+    langevin_likelihood,
+    langevin_networks,
     langevin_sampling,
     langevin_theory,
     later_samplers,
     rates,
+    rates_training,
 )
 from latticework.experiments.claims.verdict import Finding, Verdict
 from latticework.experiments.results.record import Record
@@ -65,8 +69,8 @@ TRAINED = (  # the RBMs of bags of words: name's end, experiment, words
     ("-slow", "rates_fig3_words_slow", " (models trained at a tenth of our learning rate)"),
 )
 READINGS = (  # of the small Table 1: name's start, words, models
-    ("small", "one learning rate for all samplers", langevin_learning.one_rate),
-    ("small-best", "the best learning rate of each sampler", langevin_learning.best_rates),
+    ("small", "one learning rate for all samplers", langevin_likelihood.one_rate),
+    ("small-best", "the best learning rate of each sampler", langevin_likelihood.best_rates),
 )
 CLAIMS = (
     Claim(
@@ -188,7 +192,7 @@ CLAIMS = (
         Claim(
             f"table1-{data}", "table1", "ais",
             f"On {data.replace('_', ' ')} the model learned with DMALA has the highest likelihood",
-            f"{DLP}, Section 7.3.2", langevin_learning.table1(data),
+            f"{DLP}, Section 7.3.2", langevin_likelihood.table1(data),
         )
         for data in IMAGES
     ),
@@ -197,7 +201,7 @@ CLAIMS = (
             f"table1-{kind}-{data}", "table1", "ais_small",
             f"With a small network (not in the paper) and {words}, on {data.replace('_', ' ')} the "
             "model learned with DMALA has the highest likelihood",
-            f"{DLP}, Section 7.3.2", langevin_learning.table1(data, chosen),
+            f"{DLP}, Section 7.3.2", langevin_likelihood.table1(data, chosen),
         )
         for kind, words, chosen in READINGS
         for data in IMAGES
@@ -205,13 +209,13 @@ CLAIMS = (
     Claim(
         "table2-compas", "table2", "bnn",
         "On COMPAS DULA and DMALA have a higher training log-likelihood than Gibbs and GWG",
-        f"{DLP}, Section 7.4", langevin_learning.table2("compas", BOTH[:1]),
+        f"{DLP}, Section 7.4", langevin_networks.table2("compas", BOTH[:1]),
     ),
     *(
         Claim(
             f"table2-{data}", "table2", "bnn",
             f"On {data.title()} DULA and DMALA are better than Gibbs and GWG in both measures",
-            f"{DLP}, Section 7.4", langevin_learning.table2(data, BOTH),
+            f"{DLP}, Section 7.4", langevin_networks.table2(data, BOTH),
         )
         for data in ("news", "adult", "blog")
     ),
@@ -219,7 +223,7 @@ CLAIMS = (
         Claim(
             f"table3-diversity{end}", "table3", "text_infilling",
             f"With {text}, DULA and DMALA infill with more diversity than Gibbs and GWG",
-            f"{DLP}, Section 7.5", langevin_learning.table3_diversity(model),
+            f"{DLP}, Section 7.5", langevin_infilling.table3_diversity(model),
         )
         for end, model, text in LANGUAGE_MODELS
     ),
@@ -227,7 +231,7 @@ CLAIMS = (
         Claim(
             f"table3-quality{end}", "table3", "text_infilling",
             f"With {text}, DULA and DMALA infill with similar quality (corpus BLEU)",
-            f"{DLP}, Section 7.5", langevin_learning.table3_quality(model),
+            f"{DLP}, Section 7.5", langevin_infilling.table3_quality(model),
         )
         for end, model, text in LANGUAGE_MODELS
     ),
@@ -236,7 +240,7 @@ CLAIMS = (
             f"table4-{data}", "table4", "bnn_stochastic",
             f"On {data.upper() if data == 'compas' else data.title()} stochastic DULA "
             "improves with the batch in both measures",
-            f"{DLP}, App. I.5", langevin_learning.table4(data),
+            f"{DLP}, App. I.5", langevin_networks.table4(data),
         )
         for data in ("compas", "news", "adult", "blog")
     ),
@@ -258,7 +262,7 @@ CLAIMS = (
     Claim(
         "rates-training-fpcd", "rates-training", "rates_training",
         "The best model by ISL was trained by FPCD",
-        f"{RATES}, Section 5.1", rates.best_training,
+        f"{RATES}, Section 5.1", rates_training.best_training,
     ),
     Claim(
         "rates-fig1-bolder", "rates-fig1", "rates_fig1",
@@ -335,7 +339,7 @@ CLAIMS = (
         Claim(
             f"rates-fig3-words{end}", "rates-fig3", experiment,
             f"On CD-trained bag-of-words models, Gibbs gets stuck and rates-FPCD does not{rate}",
-            f"{RATES}, Section 5.1", rates.words, seed="model_seed",
+            f"{RATES}, Section 5.1", rates_training.stuck_after_cd, seed="model_seed",
         )
         for end, experiment, rate in TRAINED
     ),
@@ -344,7 +348,7 @@ CLAIMS = (
             f"rates-fig3-consistency{end}", "rates-fig3", experiment,
             "On SML- and FPCD-trained bag-of-words models, the ISL of rates-FPCD has the higher "
             f"mean and the lower variance{rate}",
-            f"{RATES}, Section 5.1", rates.consistency, seed="model_seed",
+            f"{RATES}, Section 5.1", rates_training.consistency, seed="model_seed",
         )
         for end, experiment, rate in TRAINED
     ),
