@@ -42,6 +42,7 @@ from latticework.experiments.sampling.targets import check_target, target_named,
 from latticework.experiments.tuning.course import Allowance, Unit, fitted
 from latticework.experiments.tuning.race import BIASED, Entrant, Race, ranked
 from latticework.experiments.tuning.space import spaces
+from latticework.scripts.parsing import parser_of
 
 
 def main(words: list[str] | None = None) -> int:
@@ -84,13 +85,7 @@ def main(words: list[str] | None = None) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    lines = (__doc__ or "").split("\n")
-    made = argparse.ArgumentParser(
-        prog="latticework race",
-        description=lines[0],
-        epilog="\n".join(lines[2:]),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    made = parser_of("race", __doc__)
     made.add_argument("target", help="file.py:Name, a function, an nn.Module or an EnergyModel")
     made.add_argument("--domain", help="of a function: binary:20, spins:20, categorical:10,3 ...")
     made.add_argument(

@@ -7,7 +7,6 @@ The exit status is 0 if every record is there and unchanged, 1 if one is missing
 if the figure says nothing of its records.
 """
 
-import argparse
 import os
 from pathlib import Path
 
@@ -16,17 +15,12 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from latticework.experiments.results.proof import read, verified
+from latticework.scripts.parsing import parser_of
 
 
 def main(words: list[str] | None = None) -> int:
     """Return the exit status."""
-    lines = (__doc__ or "").split("\n")
-    parser = argparse.ArgumentParser(
-        prog="latticework trace",
-        description=lines[0],
-        epilog="\n".join(lines[2:]),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = parser_of("trace", __doc__)
     parser.add_argument("figure", type=Path, help="a PNG or PDF")
     parser.add_argument("--outputs", type=Path, help="the folder of the records")
     chosen = parser.parse_args(words)

@@ -8,25 +8,18 @@ The exit status is 1 for an error: the numbers differ although nothing that deci
 file was changed after its run.
 """
 
-import argparse
-
 from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
 from latticework.experiments.results.comparison import Comparison, compare
 from latticework.experiments.results.record import opened
+from latticework.scripts.parsing import parser_of
 
 
 def main(words: list[str] | None = None) -> int:
     """Return the exit status."""
-    lines = (__doc__ or "").split("\n")
-    parser = argparse.ArgumentParser(
-        prog="latticework why",
-        description=lines[0],
-        epilog="\n".join(lines[2:]),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = parser_of("why", __doc__)
     for name in ("A", "B"):
         parser.add_argument(name, help="the folder of a record, or <bundle>.zip/<run>")
     chosen = parser.parse_args(words)

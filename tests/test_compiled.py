@@ -5,9 +5,9 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
-from exactness import TABLE, Row, largest_z
+from exactness import TABLE, Row
 from targets import TARGETS, Target
-from test_kernels import counts, exact_law, invariance, run, start, stationary
+from test_kernels import check_steps, exact_law, invariance, run, start, stationary
 from torch import Generator
 
 from latticework.samplers.compiled.choose import twin_of
@@ -34,17 +34,7 @@ PAIRS = compiled_pairs()
 
 @pytest.mark.parametrize(("row", "compiled", "target"), PAIRS)
 def test_steps_follow_the_enumerated_law(row: Row, compiled: Row, target: Target):
-    law = exact_law(row, target)
-    replicas = 400 if row.shared else 100_000 // len(target.inner)
-    found, info = counts(compiled.sampler, target, len(law.after), replicas, shared=row.shared)
-    for count, after in zip(found, law.after, strict=True):
-        assert largest_z(count, replicas, after[target.inner]) < 5
-    if law.acceptance is None:
-        assert (info.accept_prob == 1).all()
-    else:
-        accept = info.accept_prob.double()
-        error = (accept.var() / len(accept)).sqrt() + 1e-6
-        assert abs(accept.mean() - law.acceptance[target.inner].mean()) < 5 * error
+    check_steps(row, target, compiled.sampler)
 
 
 @pytest.mark.parametrize(("row", "compiled", "target"), PAIRS)

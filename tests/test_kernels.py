@@ -124,11 +124,11 @@ def test_langevin_density_is_equation_1(name, step_size):
 # Real steps.
 
 
-@pairs(lambda row: row.law is not None)
-def test_steps_follow_the_enumerated_law(row, target):
+def check_steps(row: Row, target: Target, sampler: Sampler):
+    """Counts and acceptance of real steps of `sampler` against the law of `row`."""
     law = exact_law(row, target)
     replicas = 400 if row.shared else 100_000 // len(target.inner)
-    found, info = counts(row.sampler, target, len(law.after), replicas, row.shared)
+    found, info = counts(sampler, target, len(law.after), replicas, row.shared)
     for count, after in zip(found, law.after, strict=True):
         assert largest_z(count, replicas, after[target.inner]) < 5
     if law.acceptance is None:
@@ -137,6 +137,11 @@ def test_steps_follow_the_enumerated_law(row, target):
         accept = info.accept_prob.double()
         error = (accept.var() / len(accept)).sqrt() + 1e-6
         assert abs(accept.mean() - law.acceptance[target.inner].mean()) < 5 * error
+
+
+@pairs(lambda row: row.law is not None)
+def test_steps_follow_the_enumerated_law(row, target):
+    check_steps(row, target, row.sampler)
 
 
 @pytest.mark.parametrize("wrong", [DMALA(0.52), DULA(0.5)])
