@@ -21,16 +21,12 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from latticework.experiments.config.loading import loaded, sampler_named, settings
-from latticework.experiments.exactness.suite import (
-    CHECKS,
-    CheckOutcome,
-    Examination,
-    Flow,
-    decisions_of,
-)
+from latticework.experiments.exactness.examination import CheckOutcome, Examination, Flow
+from latticework.experiments.exactness.suite import CHECKS, decisions_of, examine
 from latticework.experiments.exactness.targets import SMALL, Target, check_listed
 from latticework.experiments.sampling.starts import possible
 from latticework.experiments.sampling.targets import check_target, target_named, unsupported
+from latticework.scripts.parsing import parser_of
 
 COLOURS = {"ok": "green", "fails": "bold red", "no": "yellow", "-": "dim"}
 
@@ -62,7 +58,7 @@ def main(words: list[str] | None = None) -> int:
         name: Examination(sampler, target, level, law, chosen.chains, chosen.seed)
         for name, target in sorted(served.items(), key=lambda item: len(item[1].z))
     }
-    found = {name: list(case.outcomes()) for name, case in cases.items()}
+    found = {name: list(examine(case)) for name, case in cases.items()}
     failed = [outcome for each in found.values() for outcome in each if outcome.status == "fails"]
     report(console, found)
     holds = "everything holds" if sampler.exact else "no failures"
@@ -91,13 +87,7 @@ def main(words: list[str] | None = None) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    lines = (__doc__ or "").split("\n")
-    made = argparse.ArgumentParser(
-        prog="latticework check",
-        description=lines[0],
-        epilog="\n".join(lines[2:]),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    made = parser_of("check", __doc__)
     made.add_argument("sampler", help="file.py:Name, or a name of conf/sampler")
     made.add_argument("settings", nargs="*", help="key=value, for the sampler's fields")
     made.add_argument("--target", help="file.py:Name, a model or a function (with --domain)")

@@ -11,15 +11,10 @@ from exactness import dula
 
 import latticework.run
 from latticework.experiments.exactness.counting import tails
+from latticework.experiments.exactness.examination import FEW, SETTLING, Examination
 from latticework.experiments.exactness.law import metropolis as law_of
 from latticework.experiments.exactness.law import one_site_proposal
-from latticework.experiments.exactness.suite import (
-    CHECKS,
-    FEW,
-    SETTLING,
-    Examination,
-    decisions_of,
-)
+from latticework.experiments.exactness.suite import CHECKS, decisions_of, examine
 from latticework.experiments.exactness.targets import SMALL, Target
 from latticework.models.base import Function
 from latticework.models.domain import Binary
@@ -395,7 +390,7 @@ def test_a_sweep_is_exact_without_detailed_balance():
             return state, info
 
     case = Examination(Twice(), SMALL["binary"](), 1e-6)
-    found = {outcome.check: outcome for outcome in case.outcomes()}
+    found = {outcome.check: outcome for outcome in examine(case)}
     assert {name for name, o in found.items() if o.status == "fails"} == set()
     assert found["detailed balance"].status == "no"
     assert found["detailed balance"].flow is not None
@@ -409,14 +404,14 @@ def test_the_identity_does_not_move():
         def step(self, state, model, rng):
             return state, Info(torch.ones(len(state.x)))
 
-    found = {o.check: o for o in Examination(Still(), SMALL["binary"](), 1e-6).outcomes()}
+    found = {o.check: o for o in examine(Examination(Still(), SMALL["binary"](), 1e-6))}
     assert found["invariance"].status == "ok"
     assert found["all states reached"].status == "fails"
     assert "never changed these sites: 0, 1, 2" in found["all states reached"].detail
 
 
 def reached(sampler, target):
-    return CHECKS["all states reached"](Examination(sampler, target, 1e-6), "")
+    return CHECKS["all states reached"](Examination(sampler, target, 1e-6))
 
 
 @pytest.mark.parametrize("shape", [(2,), (10,)], ids=str)
@@ -473,7 +468,7 @@ def test_false_alarms_are_as_rare_as_stated():
     target, failed, seeds = SMALL["binary"](), 0, 120
     for seed in range(seeds):
         case = Examination(DMALA(0.5), target, 0.2 / decisions_of(target, False), None, 2000, seed)
-        failed += CHECKS["invariance"](case, "").status == "fails"
+        failed += CHECKS["invariance"](case).status == "fails"
     assert 1 <= failed < 0.2 * seeds
 
 

@@ -15,7 +15,8 @@ from scipy.sparse.csgraph import connected_components
 from targets import TARGETS
 from torch import Generator
 
-from latticework.experiments.exactness.suite import CHECKS, Examination
+from latticework.experiments.exactness.examination import Examination
+from latticework.experiments.exactness.suite import CHECKS
 from latticework.experiments.exactness.targets import Target
 from latticework.experiments.sampling.annealing import anneal, estimate_log_normaliser, linear
 from latticework.experiments.sampling.chain import evaluations_per_step
@@ -346,9 +347,9 @@ def test_the_suite_lets_replicas_settle():
     """`latticework check`: without the burn-in, invariance fails."""
     invariance, target = CHECKS["invariance"], TARGETS["binary"]
     sampler = PTDMALA(0.5, [1.0, 0.1])
-    assert invariance(Examination(sampler, target, 1e-6, chains=20_000), "").status == "ok"
+    assert invariance(Examination(sampler, target, 1e-6, chains=20_000)).status == "ok"
     hasty = Hasty(0.5, [1.0, 0.1])
-    assert invariance(Examination(hasty, target, 1e-6, chains=20_000), "").status == "fails"
+    assert invariance(Examination(hasty, target, 1e-6, chains=20_000)).status == "fails"
 
 
 class Hasty(PTDMALA):

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import torch
 
 import latticework
-from latticework.experiments.exactness.suite import Examination
+from latticework.experiments.exactness.examination import Examination
+from latticework.experiments.exactness.suite import examine
 from latticework.experiments.exactness.targets import SMALL
 from latticework.models.domain import Binary
 from latticework.samplers.base import Sampler, State, metropolis, require_domain
@@ -43,7 +44,7 @@ print(result)
 # %%
 def failures(sampler):
     case = Examination(sampler, SMALL["binary"](), level=1e-8, chains=20_000)
-    return {outcome.check: outcome for outcome in case.outcomes() if outcome.status == "fails"}
+    return {outcome.check: outcome for outcome in examine(case) if outcome.status == "fails"}
 
 
 right, wrong = failures(Walk()), failures(Walk(correct=False))

@@ -1,0 +1,136 @@
+"""A sampler on a target, the chains that are counted, and the outcome of a check."""
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Generator, Tensor
+
+from latticework.experiments.exactness.law import Law
+from latticework.experiments.exactness.targets import Target
+from latticework.samplers.base import Sampler, require_count
+
+Status = Literal["ok", "fails", "no", "-"]  # "no": does not hold and need not; "-": not examined
+LATER = 8  # steps after which invariance is tested a second time
+SETTLING = 100  # steps that forget the start: before the tests, or until a bias is measured
+FEW = 1000  # chains that are counted where they interact, which may cost chains^2
+
+
+@dataclass(frozen=True)
+class Flow:
+    """Chains that move from one state to another in a step: the expected and the observed share."""
+
+    x: list
+    y: list
+    expected: float
+    observed: float
+    z: float
+
+
+@dataclass(frozen=True)
+class CheckOutcome:
+    """The outcome of a check, with its details and the flow that shows a wrong step.
+
+    `bias` is the total variation distance from the target, of a sampler that is not exact.
+    """
+
+    status: Status
+    detail: str = ""
+    flow: Flow | None = None
+    bias: float | None = None
+    check: str = ""  # a key of `suite.CHECKS`
+
+
+@dataclass(frozen=True)
+class Examination:
+    """A sampler on a target, and how much is counted.
+
+    `level` is the probability at which one count of a right sampler is called wrong.
+    """
+
+    sampler: Sampler
+    target: Target
+    level: float
+    law: Callable[[Sampler, Target], Law | np.ndarray] | None = None
+    chains: int = 200_000
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        require_count(chains=self.chains)
+
+    @property
+    def exact(self) -> bool:
+        return self.sampler.exact
+
+    @property
+    def counted(self) -> int:
+        """The number of chains that are counted."""
+        return min(self.chains, FEW) if self.sampler.interacting else self.chains
+
+    @property
+    def later(self) -> int:
+        """The steps before the second count: a bias needs many to show its size."""
+        return LATER if self.exact else SETTLING
+
+    def rng(self, purpose: int = 0) -> Generator:
+        return Generator().manual_seed(self.seed * 1000 + purpose)
+
+    def start(self, chains: int = 64) -> Tensor:
+        """Exact draws from the target, `[chains, *shape]`."""
+        return self.target.draw(self.target.law, chains, self.rng(1))
+
+    def fresh(self) -> Sampler:
+        """A copy of the sampler as it was given."""
+        return copy.deepcopy(self.sampler)
+
+    def after(self, x: Tensor, steps: int, sampler: Sampler | None = None, purpose: int = 2) -> Any:
+        """The state after `steps` steps from `x`."""
+        sampler, rng = sampler or self.fresh(), self.rng(purpose)
+        state = sampler.init(x, self.target.model)
+        for _ in range(steps):
+            state, _ = sampler.step(state, self.target.model, rng)
+        return state
+
+    @cached_property
+    def moves(self) -> list[np.ndarray]:
+        """The indices of the states of all chains at the start, after 1 and after `later` steps.
+
+        Chains whose start is not stationary make SETTLING steps first, which forget it.
+        Index -1 is a state that is not listed, such as one outside the domain.
+        """
+        with torch.no_grad():
+            sampler, rng = self.fresh(), self.rng(3)
+            x = self.target.draw(self.target.law, self.counted, rng)
+            state = sampler.init(x.clone(), self.target.model)
+            for _ in range(0 if sampler.stationary_start else SETTLING):
+                state, _ = sampler.step(state, self.target.model, rng)
+            found = [self.target.index(state.x)]
+            for step in range(1, self.later + 1):
+                state, _ = sampler.step(state, self.target.model, rng)
+                if step in (1, self.later):
+                    found.append(self.target.locate(state.x))
+        return found
+
+    @cached_property
+    def balance(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Pairs x < y between which chains moved, `[pairs, 2]`; moves x to y and y to x, `[pairs]`.
+
+        The pairs are ordered by the number of sites in which their states differ.
+        """
+        size, (before, after, _) = len(self.target.z), self.moves
+        listed = after >= 0
+        moved = np.bincount(before[listed] * size + after[listed], minlength=size * size)
+        moved = moved.reshape(size, size)
+        pairs = np.argwhere(np.triu(moved + moved.T, 1))
+        distance = [len(self.target.sites_changed(x, y)) for x, y in pairs]
+        pairs = pairs[np.argsort(distance, kind="stable")]
+        x, y = pairs.T
+        return pairs, moved[x, y], moved[y, x]
+
+    def flow(self, x: int, y: int, expected: float, observed: float, z: float) -> Flow:
+        states = self.target.states
+        return Flow(states[x].tolist(), states[y].tolist(), expected, observed, z)

@@ -1,0 +1,172 @@
+"""Checks of the rules of a step (`samplers.base`). Each returns its outcome, or raises."""
+
+import io
+import random
+import re
+import sys
+import traceback
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Generator
+from torch.utils import _pytree as pytree
+
+from latticework.experiments.exactness.examination import CheckOutcome, Examination
+from latticework.experiments.exactness.guard import HostReadError, NoHostReads
+from latticework.experiments.running.memory import captured
+from latticework.experiments.sampling.chain import Chain
+from latticework.experiments.sampling.poison import Poisoned
+
+LIBRARIES = {"latticework", "torch", "numpy", *sys.stdlib_module_names}
+KERNELS = re.compile(r"latticework\.(samplers|models)\.(?!base|checks|domain)\w+")
+
+
+def valid(case: Examination) -> CheckOutcome:
+    """States in the domain, of the shape of x, and acceptance probabilities in [0, 1]."""
+    sampler, x, rng = case.fresh(), case.start(), case.rng(2)
+    state = sampler.init(x, case.target.model)
+    for step in range(1, 11):
+        state, info = sampler.step(state, case.target.model, rng)
+        if state.x.shape != x.shape:
+            return CheckOutcome(
+                "fails", f"state.x must have the shape {list(x.shape)}, got {list(state.x.shape)}"
+            )
+        case.target.domain.check(state.x)
+        accept = info.accept_prob
+        if accept.shape != (len(x),) or not ((accept >= 0) & (accept <= 1)).all():
+            return CheckOutcome(
+                "fails",
+                f"info.accept_prob must be [{len(x)}] numbers in [0, 1], got "
+                f"{list(accept.shape)} with {accept.min():g} to {accept.max():g} in step {step}",
+            )
+    return CheckOutcome("ok")
+
+
+def cached(case: Examination) -> CheckOutcome:
+    """A state's `log_prob` and `grad` are those of its x after steps."""
+    state, model = case.after(case.start(), 10), case.target.model
+    fields = {"log_prob", "grad"} & set(getattr(state, "_fields", ()))
+    values = {"log_prob": model.log_prob(state.x)}
+    if case.sampler.uses_gradient:
+        values["grad"] = model.log_prob_and_grad(state.x)[1]
+    fields &= set(values)
+    if not fields:
+        return CheckOutcome("-", "the state holds neither log_prob nor grad")
+    for field in sorted(fields):
+        error = (getattr(state, field) - values[field]).abs().max()
+        if not error <= 1e-3 * (1 + values[field].abs().max()):
+            return CheckOutcome(
+                "fails", f"state.{field} is off by {error:.3g} from that of state.x"
+            )
+    return CheckOutcome("ok", ", ".join(sorted(fields)))
+
+
+def aliasing(case: Examination) -> CheckOutcome:
+    """`init` leaves x as it is, and no step reads the memory of an earlier state."""
+    x = case.start()
+    given = x.clone()
+    plain = case.after(x, 10)
+    if not torch.equal(x, given):
+        return CheckOutcome(
+            "fails",
+            "a step changed the x given to init; copy it in `at` if steps overwrite state.x",
+        )
+    poisoned = case.after(x, 10, Poisoned(case.fresh()))
+    if not alike(plain, poisoned):
+        return CheckOutcome(
+            "fails",
+            "other draws when each old state is overwritten after the step: some step reads the "
+            "memory of an earlier state; copy what must outlive a step into the new state",
+        )
+    return CheckOutcome("ok")
+
+
+def host_reads(case: Examination) -> CheckOutcome:
+    """A step makes no host read, so it can be captured as a CUDA graph."""
+    sampler, rng, model = case.fresh(), case.rng(2), case.target.model
+    state = sampler.init(case.start(8), model)
+    try:
+        with NoHostReads():
+            model.log_prob(case.target.states)
+    except HostReadError as error:
+        return CheckOutcome("-", f"the target itself reads: {error}{where(error)}")
+    try:
+        with NoHostReads():
+            for _ in range(2):
+                state, _ = sampler.step(state, model, rng)
+    except HostReadError as error:
+        return CheckOutcome("fails", f"{error}{where(error)}")
+    return CheckOutcome("ok")
+
+
+def seeded(case: Examination) -> CheckOutcome:
+    """All chance comes from the generator passed last."""
+    found = []
+    before = random.getstate(), np.random.get_state()  # noqa: NPY002 - whether it is touched
+    with torch.random.fork_rng(devices=[]):
+        for seed in (1, 2):
+            torch.manual_seed(seed)
+            untouched = torch.get_rng_state()
+            found.append(case.after(case.start(), 5))
+            if not torch.equal(untouched, torch.get_rng_state()):
+                return CheckOutcome(
+                    "fails", "a step draws from PyTorch's global generator; pass generator=rng"
+                )
+    after = random.getstate(), np.random.get_state()  # noqa: NPY002
+    if repr(before) != repr(after):
+        return CheckOutcome("fails", "a step draws from Python's or NumPy's global generator")
+    if not alike(*found):
+        return CheckOutcome("fails", "two runs with the same seed differ")
+    return CheckOutcome("ok")
+
+
+def resumes(case: Examination) -> CheckOutcome:
+    """Chains restored from a checkpoint, with a new sampler object, go on bit for bit."""
+    x, model = case.start(), case.target.model
+
+    def chain(seed: int) -> Chain:
+        return Chain(case.fresh(), model, x, Generator().manual_seed(seed), every=1)
+
+    whole = chain(5)
+    for _ in range(3):
+        whole.advance()
+    buffer = io.BytesIO()
+    torch.save(captured(whole), buffer)
+    buffer.seek(0)
+    again = chain(6)
+    again.load_state_dict(torch.load(buffer, weights_only=True))
+    for _ in range(3):
+        whole.advance()
+        again.advance()
+    if alike(whole.state, again.state):
+        return CheckOutcome("ok")
+    return CheckOutcome(
+        "fails",
+        "chains restored from a checkpoint continue differently; keep all memory in the state "
+        "and none on self",
+    )
+
+
+def alike(one: Any, other: Any) -> bool:
+    """Whether two states have equal bits."""
+    pairs = zip(pytree.tree_leaves(one), pytree.tree_leaves(other), strict=True)
+    return all(torch.equal(a, b) for a, b in pairs)
+
+
+def where(error: Exception) -> str:
+    """The user's line of code that led to `error`; without one, that of a sampler or model.
+
+    The lines are those of `error` and of the errors that caused it.
+    """
+    lines = []
+    cause: BaseException | None = error
+    while cause:
+        trace = cause.__traceback__
+        names = [frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(trace)]
+        lines += list(zip(names, traceback.extract_tb(trace), strict=True))
+        cause = cause.__cause__
+    users = [line for name, line in lines if name.partition(".")[0] not in LIBRARIES]
+    ours = [line for name, line in lines if KERNELS.fullmatch(name)]
+    found = (users or ours)[-1:]
+    return "".join(f" (line {line.lineno} of {line.filename}: {line.line})" for line in found)
