@@ -14,7 +14,7 @@ from hydra import compose, initialize_config_dir
 
 from latticework.experiments.config import resolvers
 from latticework.experiments.config.errors import told
-from latticework.experiments.report.drawing import drawn
+from latticework.experiments.report.selection import drawn
 from latticework.experiments.results.record import load_experiment
 
 CONF = Path(__file__).resolve().parent.parent / "conf"

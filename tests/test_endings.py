@@ -20,9 +20,9 @@ from latticework.experiments.report.endings import (
 )
 from latticework.experiments.report.exhibits import catalogue
 from latticework.experiments.report.sweep_clock import SweepClock
+from latticework.experiments.report.table_files import write as write_table
 from latticework.experiments.results.best import BEST, TIE, marks
 from latticework.experiments.results.estimate import Estimate, number
-from latticework.experiments.results.estimate import write as write_table
 from latticework.experiments.results.grouping import differing
 from latticework.experiments.results.headline import KeyNumber, headline
 from latticework.experiments.results.record import load_all

@@ -33,10 +33,10 @@ from latticework.experiments.report.holdings import Holding, holding
 from latticework.experiments.report.page import html, markdown, write
 from latticework.experiments.report.results import results_page, stem
 from latticework.experiments.report.sweeps import CONF, asked, declared, exists, kind
+from latticework.experiments.report.table_files import write as write_table
 from latticework.experiments.report.view import Report, gather
 from latticework.experiments.results.duration import duration
 from latticework.experiments.results.estimate import Estimate, number
-from latticework.experiments.results.estimate import write as write_table
 from latticework.experiments.results.record import BUNDLES, load_all
 from latticework.scripts.reproduce import commands
 

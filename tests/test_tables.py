@@ -6,7 +6,8 @@ import warnings
 import pandas as pd
 import pytest
 
-from latticework.experiments.results.estimate import Estimate, estimate, write
+from latticework.experiments.report.table_files import write
+from latticework.experiments.results.estimate import Estimate, estimate
 from latticework.experiments.results.published import published
 
 

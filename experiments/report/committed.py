@@ -12,9 +12,9 @@ from latticework.experiments.report.exhibits import Catalogue, catalogue
 from latticework.experiments.report.holdings import Holding, holdings
 from latticework.experiments.report.results import results_page, stem
 from latticework.experiments.report.sweeps import CONF, declared
+from latticework.experiments.report.table_files import write
 from latticework.experiments.report.view import Report, gather
 from latticework.experiments.results.duration import duration
-from latticework.experiments.results.estimate import write
 from latticework.experiments.results.record import BUNDLES
 from latticework.experiments.tables.benchmark import winners
 

@@ -17,8 +17,8 @@ from omegaconf import DictConfig
 from PIL import Image
 
 from latticework.experiments.config import errors
-from latticework.experiments.report.drawing import Written
-from latticework.experiments.results.estimate import write
+from latticework.experiments.report.selection import Written
+from latticework.experiments.report.table_files import write
 from latticework.experiments.results.proof import Proof, attach, pdf_metadata, png_metadata
 from latticework.experiments.results.record import Record
 from latticework.experiments.results.style import mark_substitute

@@ -22,8 +22,8 @@ from omegaconf import DictConfig, OmegaConf
 from latticework.experiments.config import errors
 from latticework.experiments.config.checks import check_added, checked
 from latticework.experiments.config.folders import identity_in
-from latticework.experiments.report.drawing import drawn
 from latticework.experiments.report.endings import run_line, show_run, show_sweep
+from latticework.experiments.report.selection import drawn
 from latticework.experiments.report.sweep_clock import SweepClock
 from latticework.experiments.report.sweeps import asked
 from latticework.experiments.results.record import Record, load, load_all

@@ -12,8 +12,8 @@ from markupsafe import Markup
 from latticework.experiments.claims.ledger import Entry
 from latticework.experiments.claims.verdict import Verdict
 from latticework.experiments.report.axis import axis, interval
+from latticework.experiments.report.table_files import csv
 from latticework.experiments.report.view import Part, Report, cell, number, sort_key
-from latticework.experiments.results.estimate import csv
 
 HERE = Path(__file__).parent
 

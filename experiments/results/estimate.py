@@ -1,20 +1,9 @@
-"""Tables: a data frame of labels and estimates, written as CSV, Markdown and LaTeX.
-
-A function of the records returns the frame. Its cells are text, numbers, or an `Estimate`. In the
-CSV, which is for programs, an estimate takes up to three columns, in full precision. The other two
-formats are for readers.
-"""
-
-from __future__ import annotations
+"""An estimate: the mean over runs with its spread, as numbers and as text."""
 
 import math
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 class Estimate(NamedTuple):
@@ -58,43 +47,3 @@ def estimate(values: Any) -> Estimate:
     with np.errstate(invalid="ignore"):
         spread = float(values.std(ddof=1)) if len(values) > 1 else None
         return Estimate(float(values.mean()), spread, len(values))
-
-
-def write(frame: pd.DataFrame, target: Path) -> list[Path]:
-    """Write `frame` to `target` with the suffixes .csv, .md and .tex; return the paths."""
-    text = frame.map(_text)
-    written = [target.with_suffix(suffix) for suffix in (".csv", ".md", ".tex")]
-    written[0].write_text(csv(frame))
-    written[1].write_text(text.to_markdown(index=False, disable_numparse=True) + "\n")
-    latex = text.map(lambda cell: str(cell).replace("±", "\\(\\pm\\)").replace("%", "\\%"))
-    written[2].write_text(latex.to_latex(index=False, escape=False).replace("_", "\\_"))
-    return written
-
-
-def csv(frame: pd.DataFrame) -> str:
-    """The table as CSV, for programs."""
-    return _long(frame).to_csv(index=False, lineterminator="\n")
-
-
-def _text(cell: Any) -> str:
-    if isinstance(cell, Estimate):
-        return cell.text()
-    if cell is None or (isinstance(cell, float) and np.isnan(cell)):
-        return ""
-    return f"{cell:.4g}" if isinstance(cell, float) else str(cell)
-
-
-def _long(frame: pd.DataFrame) -> pd.DataFrame:
-    columns: dict[str, Any] = {}
-    for name in frame:
-        cells = list(frame[name])
-        if not any(isinstance(cell, Estimate) for cell in cells):
-            columns[str(name)] = cells
-            continue
-        for part in Estimate._fields:
-            values = [getattr(c, part) if isinstance(c, Estimate) else None for c in cells]
-            if part == "mean" or any(value is not None for value in values):
-                columns[str(name) if part == "mean" else f"{name} ({part})"] = values
-    import pandas as pd  # late: most runs write no table
-
-    return pd.DataFrame(columns)
