@@ -32,7 +32,7 @@ from latticework.experiments.sampling.annealing import (
 )
 from latticework.experiments.sampling.chain import counted
 from latticework.experiments.tables.likelihood import likelihoods
-from latticework.experiments.tasks.ais import ais, log_odds
+from latticework.experiments.tasks.ais import _take_best, ais, log_odds
 from latticework.models.annealed import GeometricPath, ScaledRBM
 from latticework.models.base import Function
 from latticework.models.domain import Integer
@@ -523,6 +523,27 @@ def test_the_table_and_the_figure_come_from_records(tmp_path):
             function([])
 
 
+def test_a_state_with_an_impossible_likelihood_is_not_chosen(tmp_path, caplog):
+    """Short runs overestimate the likelihood of a model that diverged, sometimes beyond 0."""
+    trials = {"a": -5.0, "b": -2.0, "c": 1437.0, "d": math.nan}
+    model = RBM(2, 1)
+    states = {
+        name: {k: v + i for k, v in model.state_dict().items()} for i, name in enumerate(trials)
+    }
+
+    def chosen(*names):
+        folder, scores = tmp_path / "".join(names), iter(names)
+        folder.mkdir()
+        run = Run(folder)
+        _take_best(model, {n: states[n] for n in names}, run, lambda: trials[next(scores)])
+        return run.notes["chosen"]
+
+    assert chosen(*"abcd") == "b"
+    assert torch.equal(model.hidden_bias, states["b"]["hidden_bias"])
+    assert "the state c is not considered" in caplog.text
+    assert chosen("c") == "c"
+
+
 def test_models_improve_with_the_steps_they_learned_from():
     """A line is the mean over seeds at one learning rate, a panel a data set."""
     trials = {"ema_000250": -200.0, "ema_000500": -150.0}
@@ -531,7 +552,10 @@ def test_models_improve_with_the_steps_they_learned_from():
             seed=seed,
             choices={"data": data},
             config={"learning": {"steps": 40, "optimiser": {"lr": rate}}},
-            validation_by_candidate={name: value + seed for name, value in trials.items()},
+            validation_by_candidate={
+                **{name: value + seed for name, value in trials.items()},
+                "ema_000750": 1437.0,  # a trial that failed
+            },
         )
         for data, seed, rate in (
             ("caltech", 0, 0.001),

@@ -58,9 +58,10 @@ def improvement(records: list[Record]) -> Figure:
 
     One panel per data set, one line per sampler and learning rate. The vertical axis is minus the
     log-likelihood in nats, on a log scale. The log-likelihoods are those by which task=ais chooses
-    among the stored models: estimates of short AIS runs, which tend to be too high. A sampling step
-    evaluates the model once. Lines are means over seeds and bands one standard deviation. Raises
-    LookupError if no record chose among several models.
+    among the stored models: estimates of short AIS runs, which tend to be too high. Those above 0,
+    which are impossible, are left out. A sampling step evaluates the model once. Lines are means
+    over seeds and bands one standard deviation. Raises LookupError if no record chose among several
+    models.
     """
     records = [r for r in records if r.document.get("validation_by_candidate")]
     if not records:
@@ -88,12 +89,16 @@ def improvement(records: list[Record]) -> Figure:
 
 
 def _trials(records: list[Record]) -> dict[float, list[float]]:
-    """Minus the validation log-likelihoods of the stored models, by sampling steps."""
+    """Minus the validation log-likelihoods of the stored models, by sampling steps.
+
+    Estimates above 0 are left out.
+    """
     values: dict[float, list[float]] = defaultdict(list)
     for record in records:
         for name, value in record.document["validation_by_candidate"].items():
             updates = int(name.rpartition("_")[2])
-            values[updates * record.config["learning"]["steps"]].append(-value)
+            if value <= 0:
+                values[updates * record.config["learning"]["steps"]].append(-value)
     return values
 
 

@@ -243,14 +243,26 @@ class Choosing(Memory):
 def _take_best(
     model: EnergyModel, states: dict[str, dict[str, Tensor]], run: Run, trial: Callable[[], float]
 ) -> None:
-    """Load the state with the best `trial`; a single state needs no trial."""
+    """Load the state with the best `trial`; a single state needs no trial.
+
+    A log-likelihood above 0 is impossible for discrete data. It means that the chains of the trial
+    missed most of the model's mass, so such a state is left out if there is another.
+    """
     names, memory = sorted(states), Choosing()
     if len(names) > 1:
         for number in run.resumable(memory, "choosing", total=len(names)):
             model.load_state_dict(states[names[number - 1]])
             memory.scores.append(trial())
     scores = dict(zip(names, memory.scores, strict=False))
-    chosen = max(names, key=lambda name: scores.get(name, 0.0))
+    possible = [name for name, score in scores.items() if score <= 0]
+    for name in sorted({*scores} - {*possible}):
+        log.warning(
+            "the state %s is not considered: its log-likelihood of the validation rows is at most "
+            "0 and was estimated as %.4g nats; more trial_steps give a better estimate",
+            name,
+            scores[name],
+        )
+    chosen = max(possible or names, key=lambda name: -abs(scores.get(name, 0.0)))
     model.load_state_dict(states[chosen])
     run.note(chosen=chosen, validation_by_candidate=scores)
 
