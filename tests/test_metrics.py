@@ -295,6 +295,17 @@ def test_a_thinned_trace_keeps_states_of_equal_distance(thin, steps):
     assert metric.arrays(carry)["trace"][:, 0, 0].tolist() == ends[-2:]
 
 
+@pytest.mark.parametrize("thin", [1, 3])
+def test_a_trace_of_fewer_steps_holds_no_other_states(thin):
+    """Rows that no step has written would count as draws of zeros in means and ESS."""
+    metric = Trace(draws=9, chains=1, thin=thin)
+    carry = metric.init(model(Binary(2)), At(torch.ones(2, 2)), Reference())
+    for step in range(1, 6):
+        carry = metric.update(carry, At(torch.full((2, 2), float(step))), Info(torch.ones(2)))
+    trace = metric.arrays(carry)["trace"]
+    assert trace[:, 0, 0].tolist() == [*range(thin, 5, thin), 5]
+
+
 @pytest.mark.parametrize(
     ("steps", "trace"),
     [

@@ -320,7 +320,7 @@ class MMD(Metric):
 
 class Traces(NamedTuple):
     buffer: Tensor  # [draws, chains, *shape], int8; int32 where values are larger
-    position: Tensor  # [1], the steps since the start, modulo draws * thin
+    position: Tensor  # [1], the steps since the start
 
 
 @dataclass(frozen=True)
@@ -328,9 +328,9 @@ class Trace(Metric):
     """The last `draws` states of the first `chains` chains, `thin` steps apart, for ESS and R-hat.
 
     Stored as the array `trace` `[draws, chains, *shape]`, one byte a site, or four on domains with
-    values outside -128..127. Where `thin` does not divide the number of steps, the last two states
-    are closer. Raises ValueError if the values are no whole numbers, or if the trace would have
-    more than LARGEST_TRACE bytes.
+    values outside -128..127. It has fewer draws if there were fewer steps. Where `thin` does not
+    divide the number of steps, the last two states are closer. Raises ValueError if the values are
+    no whole numbers, or if the trace would have more than LARGEST_TRACE bytes.
     """
 
     draws: int
@@ -351,8 +351,8 @@ class Trace(Metric):
     def update(self, carry: Traces, state: Any, info: Info) -> Traces:
         row = state.x[: self.chains].to(carry.buffer.dtype).unsqueeze(0)
         place = carry.position if self.thin == 1 else carry.position // self.thin
-        carry.buffer.index_copy_(0, place, row)
-        return Traces(carry.buffer, carry.position.add_(1).remainder_(self.draws * self.thin))
+        carry.buffer.index_copy_(0, place % self.draws, row)
+        return Traces(carry.buffer, carry.position.add_(1))
 
     @property
     def wanted(self) -> Wanted:
@@ -367,14 +367,16 @@ class Trace(Metric):
         kept = ((step + 1) % self.thin == 0) | (step == end - 1)
         taken = kept.nonzero().flatten()[-self.draws :]
         buffer[step[taken] // self.thin % self.draws] = rows[taken].view(-1, *buffer.shape[1:])
-        return Traces(buffer, carry.position.fill_(end % (self.draws * self.thin)))
+        return Traces(buffer, carry.position.fill_(end))
 
     def read(self, carry: Traces) -> dict[str, Tensor]:
         return {}
 
     def arrays(self, carry: Traces) -> dict[str, Tensor]:
-        oldest = -(-int(carry.position) // self.thin)  # the row that was not written for longest
-        return {"trace": carry.buffer.roll(-oldest, 0)}
+        written = -(-int(carry.position) // self.thin)
+        if written < self.draws:
+            return {"trace": carry.buffer[:written].clone()}
+        return {"trace": carry.buffer.roll(-(written % self.draws), 0)}  # the oldest row first
 
 
 def whole_numbers(domain: Domain) -> torch.dtype:
