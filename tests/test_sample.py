@@ -11,13 +11,15 @@ from torch import nn
 
 import latticework
 from latticework.experiments.measures.exact import exact
+from latticework.experiments.measures.reference import Reference
 from latticework.experiments.sampling.chain import run_chain
+from latticework.experiments.sampling.sample import ChainAcceptance
 from latticework.experiments.sampling.targets import parsed_domain
 from latticework.models.base import Function, NotDifferentiableError
 from latticework.models.domain import Binary, Categorical, Integer, Ordinal
 from latticework.models.ising import Lattice
 from latticework.samplers.avg import AVG
-from latticework.samplers.base import UnsupportedModelError
+from latticework.samplers.base import Info, UnsupportedModelError
 from latticework.samplers.gibbs import Gibbs
 from latticework.samplers.gwg import GWG
 from latticework.samplers.hamming import HammingBall
@@ -117,6 +119,17 @@ def test_acceptance_is_that_after_the_burn_in_of_each_chain():
         probabilities.append(info.accept_prob.clone())
     torch.testing.assert_close(found.acceptance, torch.stack(probabilities[2:]).mean(0))
     assert len(set(found.acceptance.tolist())) == 3
+
+
+def test_the_acceptance_of_a_long_run_is_not_rounded():
+    """In single precision the sum of a chain stands still at 2^24 steps."""
+    metric, x = ChainAcceptance(), torch.zeros(2, 5)
+    state = DMALA(0.4).init(x, model := Function(linear, Binary(5)))
+    carry = metric.init(model, state, Reference())
+    carry.total.fill_(2**24)
+    for _ in range(4):
+        carry = metric.update(carry, state, Info(torch.full((2,), 0.25)))
+    assert carry.total.tolist() == [2**24 + 1] * 2
 
 
 def test_numbers_may_be_numpys():

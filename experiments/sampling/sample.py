@@ -103,7 +103,7 @@ class SampleResult:
 
 
 class ChainSums(NamedTuple):
-    total: Tensor  # [chains]
+    total: Tensor  # [chains], float64: in single precision a step would add less and less
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class ChainAcceptance(Metric):
     """Sum of the acceptance probabilities of each chain since the start."""
 
     def init(self, model: EnergyModel, state: Any, reference: Reference) -> ChainSums:
-        return ChainSums(torch.zeros(len(state.x), device=state.x.device))
+        return ChainSums(torch.zeros(len(state.x), dtype=torch.float64, device=state.x.device))
 
     def update(self, carry: ChainSums, state: Any, info: Info) -> ChainSums:
         return ChainSums(carry.total.add_(info.accept_prob))
@@ -211,7 +211,7 @@ def sample(
         draws[number], log_prob[number] = chain.state.x, _log_prob(chain.state, model)
         spent += time.perf_counter() - paused
     seconds = time.perf_counter() - began - spent
-    accepted = (chain.carries[0].total - before) / steps
+    accepted = ((chain.carries[0].total - before) / steps).float()
     return SampleResult(
         draws.transpose(0, 1).contiguous(),
         log_prob.T.contiguous(),
