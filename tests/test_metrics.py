@@ -223,6 +223,29 @@ def test_mmd_metric_reads_the_current_states_and_its_floor():
     assert read["log_mmd_floor"] == mmd_squared(floor[:8], truth)[0].log()  # as many as chains
 
 
+def test_a_floor_of_fewer_samples_than_chains_is_refused():
+    """The V-statistic of fewer samples is larger."""
+    reference = Reference(samples=bits(30, 6, 1), floor=bits(7, 6, 2))
+    with pytest.raises(ValueError, match=r"as many samples as there are chains, 8, got 7"):
+        follow(MMD(), [bits(8, 6, 3)], reference=reference)
+
+
+def test_mmd_of_one_hot_states_is_that_of_the_share_of_sites_that_differ():
+    """Enumerated pairs of 4 sites of 3 values, against the means of exp(-share)."""
+    rng = Generator().manual_seed(0)
+    index = [torch.randint(3, (n, 4), generator=rng) for n in (5, 6, 5)]
+
+    def mean(a, b):
+        return (a.unsqueeze(1) != b).float().mean(-1).neg().exp().mean()
+
+    x, y, _ = index
+    expected = mean(x, x) + mean(y, y) - 2 * mean(x, y)
+    hot = [torch.nn.functional.one_hot(some, 3).float() for some in index]
+    reference = Reference(samples=hot[1], floor=hot[2])
+    read = follow(MMD(), [hot[0]], domain=Categorical(4, 3), reference=reference)
+    torch.testing.assert_close(read["mmd_v"], expected)
+
+
 @pytest.mark.parametrize("metric", [MarginalError(), MMD()])
 def test_a_missing_reference_is_named(metric: Metric):
     with pytest.raises(

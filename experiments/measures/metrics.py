@@ -282,7 +282,7 @@ class MMD(Metric):
     `mmd_v` is the V-statistic; its logarithm `log_mmd` is shown in Figure 4 of Zhang et al. (2022).
     `mmd_u` is the unbiased U-statistic, which may be negative. `log_mmd_floor` is the value for
     equally many independent ground-truth samples in place of the chains. Raises ValueError unless
-    the entries of a state are 0 or 1.
+    the entries of a state are 0 or 1, and if there are fewer such samples than chains.
     """
 
     def init(self, model: EnergyModel, state: Any, reference: Reference) -> Samples:
@@ -294,6 +294,11 @@ class MMD(Metric):
             )
         truth = needs(self, reference.samples, "samples")
         floor = needs(self, reference.floor, "floor")[: len(state.x)]
+        if len(floor) < len(state.x):  # the V-statistic depends on their number
+            raise ValueError(
+                f"the floor of MMD needs as many samples as there are chains, {len(state.x)}, got "
+                f"{len(floor)}; set task.truth.floor={len(state.x)}"
+            )
         own = within(truth)
         return Samples(state.x, truth, own, mmd_squared(floor, truth, own))
 
