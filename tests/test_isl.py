@@ -29,10 +29,12 @@ from latticework.experiments.sampling.starts import data_mean
 from latticework.experiments.tables.isl_scores import final_isl
 from latticework.experiments.tables.models import models
 from latticework.experiments.tasks.isl import isl_curve
-from latticework.models.domain import Binary
+from latticework.models.base import Function
+from latticework.models.domain import Binary, Ordinal
 from latticework.models.rated_rbm import RatedRBM
 from latticework.models.rbm import RBM
 from latticework.samplers.block_gibbs import BlockGibbs
+from latticework.samplers.gibbs import Gibbs
 from latticework.samplers.rates import RatesHerding
 
 
@@ -188,6 +190,20 @@ def test_grey_samples_have_no_online_isl():
     carry = metric.update(carry, state._replace(x=torch.full((2, 6), 0.3)), None)
     with pytest.raises(ValueError, match=r"grey samples is not defined; .* sampler.emit=sample"):
         metric.read(carry)
+
+
+def test_other_domains_have_no_online_isl():
+    """Distances of spins or of ordinal values to rows of 0 and 1 are no mismatches."""
+
+    class Loader:
+        def load(self):
+            return Dataset(*[bits(9, 6, seed=s, p=0.1).byte() for s in (1, 2, 3)], (6,), "bits")
+
+    for domain in (Binary(6, -1, 1), Ordinal(6, 3)):
+        model = Function(lambda x: x.sum(-1), domain)
+        state = Gibbs().init(domain.uniform(2, Generator().manual_seed(0)), model)
+        with pytest.raises(ValueError, match="the ISL is defined on samples of 0 and 1"):
+            ValidationISL(Loader(), points=5).init(model, state, Reference())
 
 
 def test_the_area_under_the_curve_sees_how_fast_it_rises():

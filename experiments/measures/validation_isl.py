@@ -15,6 +15,7 @@ from latticework.experiments.measures import sampling_likelihood as isl
 from latticework.experiments.measures.metrics import Metric
 from latticework.experiments.measures.reference import Reference
 from latticework.models.base import EnergyModel
+from latticework.models.domain import Binary
 from latticework.samplers.base import Info
 
 
@@ -39,8 +40,8 @@ class ValidationISL(Metric):
 
     Each step adds to histograms of mismatches, so memory does not grow with the number of samples.
     The start is not a sample, and `isl` is NaN before the first step. Raises ValueError unless
-    `sizes` are empty, or two or more that increase from 1 or more. `read` raises it for samples
-    with other entries than 0 and 1.
+    `sizes` are empty, or two or more that increase from 1 or more. `init` raises it for a model on
+    another domain than {0, 1}^dim, and `read` for grey samples.
     """
 
     data: Any
@@ -53,6 +54,12 @@ class ValidationISL(Metric):
             raise ValueError(f"sizes must be two or more that increase from 1, got {sizes}")
 
     def init(self, model: EnergyModel, state: Any, reference: Reference) -> Mismatches:
+        domain = model.domain
+        if not (isinstance(domain, Binary) and domain.is_unit):
+            raise ValueError(
+                f"the ISL is defined on samples of 0 and 1, got {domain}; leave ValidationISL out "
+                "of task.metrics"
+            )
         points = some(_validation(self.data), self.points).to(state.x)
         cells = (len(self.sizes) + 1) * (points.shape[1] + 1)
         counts = points.new_zeros(len(points), cells, dtype=torch.long)
