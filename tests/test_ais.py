@@ -475,6 +475,18 @@ def test_without_data_there_is_log_z_alone(tmp_path):
         task(Run(tmp_path), steps=50)
 
 
+def test_a_single_chain_is_refused_before_any_has_run(tmp_path):
+    with pytest.raises(ValueError, match="back must be 2 or more for a standard error, got 1"):
+        task(Run(tmp_path), back=1)
+    assert not (tmp_path / "metrics.csv").exists()
+    one = Budget(chains=1, steps=20, every=20)
+    with pytest.raises(ValueError, match=r"budget\.chains must be 2 or more"):
+        ais(
+            model=rbm(), sampler=BlockGibbs(), data=DATA, run=Run(tmp_path), budget=one,
+            path=ScaledRBM, betas=linear, back=0,
+        )  # fmt: skip
+
+
 class Killed(Run):
     """Dies after so many rows."""
 

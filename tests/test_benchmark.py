@@ -263,6 +263,22 @@ def test_a_sampler_that_does_not_serve_the_target_says_so(tmp_path, capfd):
     assert "not measured" in capfd.readouterr().out
 
 
+def test_a_single_chain_is_refused(tmp_path):
+    """Its R-hat is not defined, and would be shown as that of chains that disagree."""
+    parts = {"model": Lattice((2, 2), 0.1), "sampler": GibbsSweep(), "data": None}
+    with pytest.raises(ValueError, match="chains must be 2 or more, as R-hat compares them, got 1"):
+        benchmark.benchmark(
+            **parts,
+            run=Run(tmp_path),
+            name="x",
+            chains=1,
+            trials=1,
+            tuning=[],
+            measuring=[],
+            points=1,
+        )
+
+
 @pytest.mark.parametrize("scale", ["paper", "quick", "smoke"])
 @pytest.mark.parametrize("experiment", ["benchmark", "benchmark_scaling"])
 def test_targets_and_samplers_of_the_sweep_are_options(experiment, scale):

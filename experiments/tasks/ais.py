@@ -70,12 +70,16 @@ def ais(
     `validation_points` limit the rows that are scored; None takes all. Without data the sites start
     uniform, and there are neither log-likelihoods nor chains back. Results are noted in nats.
 
-    Raises ValueError if the kernel is not exact, if a number of steps is no multiple of `every`, or
-    if the model should be learned and is not (`experiments.learning.training`).
+    Raises ValueError if the kernel is not exact, if a number of steps is no multiple of `every`, if
+    there is a single chain in a direction, or if the model should be learned and is not
+    (`experiments.learning.training`).
     """
     kernel = kernel or sampler
     require_exact(kernel)
     _require_multiples(budget.every, burn_in=burn_in, trial_steps=trial_steps if candidates else 0)
+    for name, chains in (("budget.chains", budget.chains), ("back", back or 2)):
+        if chains < 2:  # known before the chains run for hours
+            raise ValueError(f"{name} must be 2 or more for a standard error, got {chains}")
     if pretrain is not None or candidates is None:
         model = trained(model, data, run, pretrain)
     states = candidates(model=model, sampler=sampler, data=data, run=run) if candidates else {}

@@ -59,7 +59,10 @@ def benchmark(
     `tuning` and `measuring` are allowances (`20000evaluations`, `10seconds`); the first that is
     spent ends a search or a run. The error is logged at `points` readings. A sampler that does not
     support the target, or for which the allowance is too small, leaves a record that says so.
+    Raises ValueError for a single chain, whose R-hat is not defined.
     """
+    if chains < 2:
+        raise ValueError(f"chains must be 2 or more, as R-hat compares them, got {chains}")
     if reason := unsupported(sampler, model):
         absent(run, reason)
         return
