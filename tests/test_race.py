@@ -36,6 +36,7 @@ from latticework.samplers.gwg import GWG
 from latticework.samplers.hamming import HammingBall
 from latticework.samplers.langevin import DMALA, DULA
 from latticework.samplers.locally_balanced import LocallyBalanced
+from latticework.samplers.pt_dmala import PTDMALA
 from latticework.samplers.sweep import GibbsSweep
 from latticework.scripts import race, trace, why
 
@@ -320,6 +321,19 @@ def test_closed_forms_count_one():
     x = model.domain.uniform(7, Generator().manual_seed(0))
     for sampler in (DMALA(0.4), GWG()):
         assert evaluations_of_step(sampler, model, x, Generator().manual_seed(1)) == 7
+
+
+@pytest.mark.parametrize("name", ["rbm", "ring"])
+def test_closed_forms_count_each_replica(name):
+    """As a function of x does, for which the rows are counted."""
+    model = TARGETS[name].model
+    x = model.domain.uniform(7, Generator().manual_seed(0))
+    sampler = PTDMALA(0.2, ladder=(1.0, 0.7, 0.4))
+    found = evaluations_of_step(sampler, model, x, Generator().manual_seed(1))
+    plain = evaluations_of_step(
+        sampler, Function(model.forward, model.domain), x, Generator().manual_seed(1)
+    )
+    assert found == plain == 7 * 3
 
 
 def test_quality_is_arvizs_of_the_worst_and_the_median_site_and_of_the_energy():

@@ -275,15 +275,15 @@ def evaluations_of_step(
     """States whose log-probability a step of all chains evaluates, counted on the second step.
 
     Each row passed to the model's `forward` counts. A call of another method that needs none counts
-    one a chain if it evaluates the whole target by a closed form, and the part that its sites are
-    of all sites, for each pattern or value, if it evaluates a local change. A step that calls no
-    such method, such as that of block Gibbs, counts one a chain.
+    one for each state if it evaluates the whole target by a closed form, and the part that its
+    sites are of all sites, for each pattern or value, if it evaluates a local change. A step that
+    calls no such method, such as that of block Gibbs, counts one a chain.
     """
     with torch.no_grad():
         state, _ = sampler.step(sampler.init(x, model), model, rng)
         with counted(model) as calls:
             sampler.step(state, model, rng)
-    spent = sum(call.rows or len(x) * _part(call.name, call.words, model) for call in calls)
+    spent = sum(call.rows or call.states * _part(call.name, call.words, model) for call in calls)
     return float(spent or len(x))
 
 
