@@ -49,10 +49,12 @@ class Columns:
 
     def __init__(self, inputs: Tensor, transposed: Tensor, parts: list[slice], split: bool) -> None:
         self.inputs, self.transposed = inputs, transposed
-        self.few = few_deviations(inputs) if split else None  # which columns, None for none
-        if self.few is not None:
-            self.inputs, rare = inputs[:, ~self.few], inputs[:, self.few]
-            self.transposed = transposed[~self.few]
+        mask = few_deviations(inputs) if split else None
+        self.few = None if mask is None else indices(mask)  # of these columns, None for none
+        if mask is not None:
+            self.others = indices(~mask)
+            self.inputs, rare = inputs[:, self.others], inputs[:, self.few]
+            self.transposed = transposed[self.others]
             self.usual = rare.median(0).values
             row, column = (rare != self.usual).nonzero(as_tuple=True)
             value = (rare - self.usual)[row, column]
@@ -72,7 +74,7 @@ class Columns:
         """`full` `[chains, columns, n]` split in weights of the matrix and of the deviations."""
         if self.few is None:
             return full, full[:, :0]
-        whole, few = full[:, ~self.few], full[:, self.few].contiguous()
+        whole, few = full.index_select(1, self.others), full.index_select(1, self.few)
         whole[:, -1] += self.usual @ few
         return whole, few
 
@@ -80,10 +82,9 @@ class Columns:
         """The transpose of `weights`: derivatives by all columns from those by both parts."""
         if self.few is None:
             return whole
-        result = whole.new_empty(len(whole), len(self.few), whole.shape[2])
-        result[:, ~self.few] = whole
-        result[:, self.few] = few.addcmul(self.usual.unsqueeze(1), whole[:, -1:])
-        return result
+        result = whole.new_empty(len(whole), len(self.others) + len(self.few), whole.shape[2])
+        result.index_copy_(1, self.others, whole)
+        return result.index_copy_(1, self.few, few.addcmul(self.usual.unsqueeze(1), whole[:, -1:]))
 
     def times(self, part: slice, whole: Tensor, few: Tensor) -> Tensor:
         """The part's rows times `weights`, `[chains, rows, n]`."""
@@ -109,6 +110,11 @@ def few_deviations(inputs: Tensor) -> Tensor | None:
     few = (inputs != usual).to(inputs.dtype).mean(0) < FEW
     few[-1] = False
     return few if few.sum() >= LEAST else None
+
+
+def indices(mask: Tensor) -> Tensor:
+    """Where `mask` is true. A step indexes by numbers: by a mask, it would read the host."""
+    return mask.nonzero().squeeze(1)
 
 
 def offsets(sorted_: Tensor, bags: int) -> Tensor:
