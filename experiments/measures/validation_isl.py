@@ -96,9 +96,11 @@ class ValidationISL(Metric):
         if len(self.sizes):
             values["isl_area"] = nan
             if count >= self.sizes[-1]:
+                from scipy.integrate import trapezoid  # NumPy has it from 2.0 only
+
                 heights = [isl.score(upto[:, i], beta) for i in range(len(self.sizes))]
                 places = np.log(np.array(self.sizes))
-                area = np.trapezoid(heights, places) / (places[-1] - places[0])
+                area = trapezoid(heights, places) / (places[-1] - places[0])
                 values["isl_area"] = scalar(float(area))
         return values
 
