@@ -32,13 +32,14 @@ def evaluated(x: Tensor, model: EnergyModel, gradient: bool) -> tuple[Tensor, Te
     """The model's log-probability at `x`, and its gradient if asked for.
 
     Raises ValueError if the model cannot be evaluated at states of this shape, and
-    NotDifferentiableError if it has no gradient.
+    NotDifferentiableError if it has no gradient. Errors of memory that ran out stay as they are.
     """
     try:
         with torch.no_grad():
             return model.log_prob_and_grad(x) if gradient else (model.log_prob(x), None)
     except (RuntimeError, IndexError, TypeError, ValueError) as error:
-        if isinstance(error, torch.OutOfMemoryError | NotImplementedError | NotDifferentiableError):
+        kept = torch.OutOfMemoryError, NotImplementedError, NotDifferentiableError
+        if isinstance(error, kept) or "can't allocate memory" in str(error):
             raise
         raise ValueError(
             f"{type(model).__name__} could not evaluate x of shape {list(x.shape)} "

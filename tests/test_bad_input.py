@@ -272,6 +272,26 @@ def test_a_gpu_of_apple_that_is_not_there(tmp_path, capsys):
     assert "device=mps is not available: this PyTorch sees no GPU of Apple" in line
 
 
+def test_memory_that_runs_out(tmp_path, capsys):
+    line = failure(capsys, *TINY, "budget.chains=100000000000000", outputs=tmp_path)
+    assert line.startswith("memory ran out (RuntimeError: ")
+    assert "take fewer chains, a smaller batch, or fewer runs at once" in line
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB."),
+        MemoryError("Unable to allocate 7.11 PiB for an array"),
+    ],
+    ids=repr,
+)
+def test_memory_of_a_gpu_and_of_numpy_that_runs_out(error):
+    line = summary(error)
+    assert line.startswith(f"memory ran out ({type(error).__name__}: {error})")
+    assert "take fewer chains" in line
+
+
 DATA = ("data=usps", "data.download=false", "data.strict=true")
 
 

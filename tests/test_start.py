@@ -213,6 +213,12 @@ def test_a_faulty_function_is_refused(sampler, log_prob, match):
     refused(sampler, Function(log_prob, Binary(20)), torch.ones(6, 20), match)
 
 
+def test_memory_that_runs_out_is_no_fault_of_the_function():
+    model = Function(lambda x: torch.empty(2**50), Binary(3))
+    with pytest.raises(RuntimeError, match="can't allocate memory"):
+        Gibbs().init(states(model), model)
+
+
 def test_a_function_without_a_gradient_serves_those_who_need_none():
     model = Function(lambda x: (x.sum(-1) > 3).float(), Binary(8))
     x = states(model)

@@ -95,7 +95,18 @@ def summary(error: BaseException) -> str:
         return in_a_line(error)
     if isinstance(error, UnwritableError):
         return str(error)
+    if _out_of_memory(error):
+        return (
+            f"memory ran out ({type(error).__name__}: {_cut(str(error), 250)}); take fewer chains, "
+            "a smaller batch, or fewer runs at once (hydra.launcher.n_jobs)"
+        )
     return f"{type(error).__name__}: {_cut(str(error))}"
+
+
+def _out_of_memory(error: BaseException) -> bool:
+    """Whether memory of the host or of a GPU ran out. PyTorch is not imported here."""
+    on_gpu = type(error).__name__ == "OutOfMemoryError"
+    return on_gpu or isinstance(error, MemoryError) or "can't allocate memory" in str(error)
 
 
 def wants_traceback() -> bool:
