@@ -28,6 +28,7 @@ import latticework.run
 from latticework.experiments.config import checks, errors, groups
 from latticework.experiments.config.annotations import fits, words
 from latticework.experiments.config.errors import ConfigurationError, nearest, summary
+from latticework.experiments.running.machine import find_device
 
 TINY = ("scale=smoke", "model.shape=[2,2]", "device=cpu")
 
@@ -266,10 +267,19 @@ def test_a_gpu_that_is_not_there(tmp_path, capsys, device):
     assert f"device={device} is not available: this PyTorch sees no CUDA device" in line
 
 
-@pytest.mark.skipif(torch.backends.mps.is_available(), reason="there is a GPU")
-def test_a_gpu_of_apple_that_is_not_there(tmp_path, capsys):
+def test_gpus_of_apple_are_refused(tmp_path, capsys):
     line = failure(capsys, *TINY, "device=mps", outputs=tmp_path)
-    assert "device=mps is not available: this PyTorch sees no GPU of Apple" in line
+    assert "device=mps is not supported, because GPUs of Apple have no double precision" in line
+    assert "take device=cpu" in line
+
+
+def test_a_pytorch_without_cuda_is_told(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    for version, told in ((None, True), ("13.0", False)):
+        monkeypatch.setattr(torch.version, "cuda", version)
+        with pytest.raises(ValueError, match="sees no CUDA device.*; device=auto takes") as raised:
+            find_device("cuda")
+        assert ("it is built without CUDA (docs/installation.md)" in str(raised.value)) is told
 
 
 def test_memory_that_runs_out(tmp_path, capsys):

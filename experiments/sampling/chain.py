@@ -274,6 +274,11 @@ def capture(block: Block, state: Any, carries: list, rng: Generator) -> Block:
     from `rng`, whose state the graph advances on each replay. Warm-up and capture use separate
     buffers.
     """
+    with torch.cuda.device(rng.device):  # else streams and graph are of the first GPU
+        return _captured(block, state, carries, rng)
+
+
+def _captured(block: Block, state: Any, carries: list, rng: Generator) -> Block:
     buffers, spec = pytree.tree_flatten((state, carries))
 
     def fresh() -> tuple[Any, list]:

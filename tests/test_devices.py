@@ -1,0 +1,279 @@
+"""What only a GPU runs, as far as it can be tested without one (docs/gpu.md lists the rest).
+
+Graphs are recorded and replayed on the CPU (tests/graphs.py). Tensors on the meta device have no
+values, so a step that made one on the CPU, or that read one, would fail.
+"""
+
+import copy
+import sys
+from dataclasses import dataclass
+from functools import partial
+
+import pytest
+import torch
+from exactness import TABLE
+from graphs import without_a_gpu
+from targets import TARGETS
+from test_ebm_learning import TRUTH_8, dataset, learner, network
+from torch import Generator, Tensor
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from latticework.experiments.exactness.guard import NoHostReads
+from latticework.experiments.measures.metrics import (
+    MMD,
+    Acceptance,
+    Changed,
+    EnsembleError,
+    MarginalError,
+    Proposed,
+    Trace,
+    Unsettled,
+)
+from latticework.experiments.measures.nonfinite import Validity
+from latticework.experiments.measures.occupancy import Occupancy
+from latticework.experiments.measures.reference import Reference
+from latticework.experiments.running.machine import find_device
+from latticework.experiments.running.run import Run
+from latticework.experiments.sampling import annealing
+from latticework.experiments.sampling.chain import Chain, capture
+from latticework.models import bayes_net
+from latticework.models.annealed import GeometricPath, ScaledRBM
+from latticework.models.rbm import RBM
+from latticework.samplers import base
+from latticework.samplers.base import Info, Sampler, State
+from latticework.samplers.block_gibbs import BlockGibbs
+from latticework.samplers.gibbs import Gibbs
+from latticework.samplers.gwg import GWG
+from latticework.samplers.langevin import DMALA
+
+pairs = pytest.mark.parametrize(
+    ("sampler", "target"),
+    [
+        pytest.param(row.sampler, TARGETS[name], id=f"{row.sampler}-{name}")
+        for row in TABLE
+        for name in row.targets
+    ],
+)
+
+
+@pytest.fixture
+def graphs(monkeypatch):
+    """No GPU; and no loop ends early, which only loops on the CPU do."""
+    for module in list(sys.modules.values()):
+        if getattr(module, "settled", None) is base.settled:
+            monkeypatch.setattr(module, "settled", lambda done: False)
+    return without_a_gpu(monkeypatch)
+
+
+def leaves(*values) -> list[Tensor]:
+    return [leaf.nan_to_num(7) for leaf in pytree.tree_leaves(values)]
+
+
+# Captured graphs.
+
+
+def readings(sampler, target, captured):
+    """Three readings of a chain with every metric that serves it, and the generator's last state.
+
+    The model is a copy, because a chain may leave something in it.
+    """
+    rng = Generator().manual_seed(1)
+    x, model = target.draw(target.law, 8, rng), copy.deepcopy(target.model)
+    reference = Reference(torch.full(model.domain.shape, 0.3), samples=x.clone(), floor=x.clone())
+    metrics = [MarginalError(), EnsembleError(), Acceptance(), Unsettled(), Changed(), Validity()]
+    for metric in (MMD(), Proposed(), Occupancy(), Trace(5, thin=2)):
+        try:
+            metric.init(model, sampler.init(x, model), reference)
+        except ValueError:  # of values that it does not count
+            continue
+        metrics.append(metric)
+    chain = Chain(sampler, model, x, rng, every=3, metrics=metrics, reference=reference)
+    chain._captured = not captured
+    found = []
+    for step in (3, 6, 9):
+        chain.advance()
+        found.append(chain.reading(step))
+    return leaves([reading[1:] for reading in found], rng.get_state())
+
+
+@pairs
+def test_a_captured_chain_is_the_eager_chain(sampler, target, graphs):
+    eager, captured = (readings(sampler, target, captured) for captured in (False, True))
+    assert all(map(torch.equal, eager, captured))
+
+
+@dataclass(frozen=True)
+class Counting(Sampler):
+    """A sampler that remembers its steps in Python, where a graph does not look."""
+
+    steps: list
+
+    def at(self, x, model):
+        return State(x, model.log_prob(x), torch.zeros_like(x))
+
+    def step(self, state, model, rng):
+        self.steps.append(1)
+        x = state.x if len(self.steps) % 2 else model.domain.flip(state.x)
+        return self.at(x, model), Info(torch.ones(len(x)))
+
+
+def test_a_sampler_that_python_remembers_is_caught(graphs):
+    """Control of the test above."""
+    target = TARGETS["binary"]
+    found = [readings(Counting([]), target, captured) for captured in (False, True)]
+    assert not all(map(torch.equal, *found))
+
+
+def test_a_graph_is_captured_on_the_device_of_its_chains(graphs):
+    readings(GWG(), TARGETS["binary"], captured=True)
+    assert graphs == [torch.device("cpu")]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "kind"),
+    [
+        (GWG(), GeometricPath),
+        (DMALA(0.5), GeometricPath),
+        (Gibbs(), GeometricPath),
+        (BlockGibbs(), ScaledRBM),
+        (DMALA(0.5), ScaledRBM),
+    ],
+    ids=str,
+)
+def test_captured_annealing_is_eager_annealing(kernel, kind, graphs):
+    def annealed(wrap):
+        path, rng = kind(copy.deepcopy(TARGETS["rbm"].model)), Generator().manual_seed(0)
+        betas = annealing.linear(12)
+        with torch.no_grad():
+            chains = annealing.start(kernel, path, path.draw(10, rng), betas)
+
+            def block(state, carries):
+                for _ in range(4):
+                    state = annealing.advance(state, kernel, path, betas, rng)
+                return state, carries
+
+            run = wrap(block, chains, rng)
+            for _ in range(3):
+                chains, _ = run(chains, [])
+        return leaves(chains, rng.get_state())
+
+    eager = annealed(lambda block, chains, rng: block)
+    captured = annealed(lambda block, chains, rng: capture(block, chains, [], rng))
+    assert all(map(torch.equal, eager, captured))
+
+
+@pytest.mark.parametrize("buffer", [10, 30])
+@pytest.mark.parametrize("make", [network, lambda: network(RBM(8, 3))], ids=["net", "rbm"])
+@pytest.mark.parametrize("sampler", [DMALA(0.2), GWG(), Gibbs()], ids=str)
+def test_learning_with_captured_steps_is_learning(sampler, make, buffer, tmp_path, graphs):
+    def learned(captured):
+        made = learner(Run(tmp_path), model := make(), dataset(TRUTH_8), sampler, buffer=buffer)
+        memory = made.memory
+        if captured:
+            made.block = capture(made.block, memory.state, memory.carries, memory.rng)
+        for update in (1, 2, 3, 4):
+            made.update(update)
+        negatives = memory.state, memory.carries, memory.buffer, memory.rng.get_state()
+        return leaves([parameter.detach() for parameter in model.parameters()], negatives)
+
+    assert all(map(torch.equal, learned(False), learned(True)))
+
+
+# One device.
+
+
+class Elsewhere(Generator):
+    """A generator that says it is on the meta device, where numbers have no values."""
+
+    device = torch.device("meta")
+
+
+class OneDevice(TorchDispatchMode):
+    """Raises AssertionError for an operation on a tensor of the CPU, other than a number."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        for tensor in pytree.tree_leaves((args, kwargs, result)):
+            number = isinstance(tensor, Tensor) and tensor.ndim == 0 and "copy" not in func.name()
+            if isinstance(tensor, Tensor) and tensor.device.type != "meta" and not number:
+                raise AssertionError(f"{func.name()} on a tensor of {tensor.device}")
+        return result
+
+
+def moved(value):
+    return pytree.tree_map(partial(Tensor.to, device="meta"), value)
+
+
+@pytest.fixture
+def meta(monkeypatch):
+    """The meta device counts as a GPU."""
+    monkeypatch.setitem(bayes_net.CHUNK, "meta", bayes_net.CHUNK["cuda"])
+    on_gpu = property(lambda tensor: tensor.device.type == "meta")
+    monkeypatch.setattr(Tensor, "is_cuda", on_gpu, raising=False)
+
+
+@pairs
+def test_steps_and_metrics_stay_on_the_device(sampler, target, meta):
+    rng = Generator().manual_seed(1)
+    x, elsewhere = target.draw(target.law, 8, rng), Elsewhere()
+    state = moved(sampler.init(x, target.model))
+    model = copy.deepcopy(target.model).to("meta")
+    state, _ = sampler.step(state, model, elsewhere)  # what is made once and kept
+    half = torch.full(x.shape[1:], 0.5, device="meta")
+    reference = Reference(half, samples=moved(x), floor=moved(x))
+    running = []
+    for metric in (
+        *(MarginalError(), EnsembleError(), Acceptance(), Unsettled(), Changed(), Validity()),
+        *(MMD(), Proposed(), Proposed(2), Occupancy(), Trace(5, thin=2)),
+    ):
+        try:
+            running.append((metric, metric.init(model, state, reference)))
+        except ValueError:
+            continue
+    with OneDevice(), NoHostReads():
+        for _ in range(2):
+            state, info = sampler.step(state, model, elsewhere)
+            running = [(m, m.update(carry, state, info)) for m, carry in running]
+    for metric, carry in running:
+        metric.read(carry)
+
+
+@pytest.mark.parametrize(
+    "mix",
+    [
+        lambda x: x + torch.ones(3),
+        lambda x: torch.ones(3).to(x.device),
+        lambda x: x.index_select(0, torch.arange(2)),
+        lambda x: torch.rand(3, generator=Generator()),
+    ],
+)
+def test_a_tensor_of_the_cpu_is_caught(mix, meta):
+    with pytest.raises((AssertionError, RuntimeError)), OneDevice():
+        mix(torch.ones(3, device="meta"))
+
+
+# The device of a run.
+
+
+@pytest.fixture
+def two_gpus(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
+
+
+@pytest.mark.parametrize("name", ["auto", "cuda", "cuda:1"])
+def test_convolutions_on_a_gpu_are_in_single_precision(name, two_gpus):
+    assert find_device(name) == torch.device("cuda" if name == "auto" else name)
+    assert torch.backends.cudnn.allow_tf32 is False
+
+
+def test_a_run_on_the_cpu_leaves_the_settings_of_gpus(two_gpus):
+    assert find_device("cpu") == torch.device("cpu")
+    assert torch.backends.cudnn.allow_tf32 is True
+
+
+def test_a_gpu_beyond_the_last_is_refused(two_gpus):
+    with pytest.raises(ValueError, match="device=cuda:2 .* sees 2 CUDA devices.*; device=auto"):
+        find_device("cuda:2")
