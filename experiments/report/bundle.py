@@ -26,7 +26,7 @@ from latticework.experiments.report.draw import make_all
 from latticework.experiments.results.archive import write_archive
 from latticework.experiments.results.record import Record
 
-ROWS = (200, 100, 50, 25)  # of a curve: the first that keeps to TARGET, or else the last
+ROWS = (200, 100, 50, 30)  # of a curve: the first that keeps to TARGET, or else the last
 LARGEST = 64 * 1024  # bytes of an array's file; larger ones are left out
 TARGET = 200_000  # bytes of a bundle
 ELSEWHERE = ("outputs", "logger", "figures", "tables", "scales", "force")  # of the configuration
