@@ -4,12 +4,13 @@ python -m latticework.scripts.bundle ising_sampling rbm_sampling
 python -m latticework.scripts.bundle all   # every experiment of the exhibits that has records
 
 Packs the finished runs that an experiment declares, with additional seeds; `--others` also packs
-runs with other settings. Prints what was left out. Fails if a claim has another verdict on the
-bundle than on the records.
+runs with other settings. `--add` keeps the runs of the present bundle that have no new record.
+Prints what was left out. Fails if a claim has another verdict on the bundle than on the records.
 """
 
 import argparse
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from latticework.experiments.claims.ledger import CLAIMS, Pool, judge
@@ -17,6 +18,7 @@ from latticework.experiments.report.bundle import TARGET, pack
 from latticework.experiments.report.exhibits import catalogue
 from latticework.experiments.report.holdings import holding
 from latticework.experiments.report.sweeps import exists
+from latticework.experiments.results.grouping import once
 from latticework.experiments.results.record import BUNDLES, Record, load_all
 
 
@@ -29,6 +31,9 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--outputs", type=Path, default=None, help="the folder of the records")
     parser.add_argument("--to", type=Path, default=BUNDLES)
     parser.add_argument("--others", action="store_true", help="also pack runs with other settings")
+    parser.add_argument(
+        "--add", action="store_true", help="keep the bundle's runs without a record"
+    )
     chosen = parser.parse_args(words)
     outputs = chosen.outputs or Path(os.environ.get("LATTICEWORK_OUTPUTS", "outputs"))
     known, status = catalogue(), 0
@@ -42,7 +47,10 @@ def main(words: list[str] | None = None) -> int:
                 print(f"{name}: no finished run at the paper's scale in {outputs}")
                 status = 1
             continue
-        done = pack(records, held.config, chosen.to / f"{name}.zip")
+        target = chosen.to / f"{name}.zip"
+        if chosen.add and target.is_file():
+            records = joined(load_all(target), records)
+        done = pack(records, held.config, target)
         print(f"{done.file}: {done.size:,} bytes, {done.runs} runs of {len(held.runs)}")
         if done.size > TARGET:
             print(f"  larger than the target of {TARGET:,} bytes")
@@ -54,6 +62,16 @@ def main(words: list[str] | None = None) -> int:
             print(f"  {claim}: {before} on the records, {after} on the bundle")
             status = 1
     return status
+
+
+def joined(old: Sequence[Record], new: Sequence[Record]) -> list[Record]:
+    """Records of both, in the order of their folders. A new record replaces the old one of its run.
+
+    Two records are of one run if they have the same folder name or the same configuration.
+    """
+    names = {record.path.name for record in new}
+    both = once([*new, *(record for record in old if record.path.name not in names)])
+    return sorted(both, key=lambda record: record.path.name)
 
 
 def changed(name: str, records: list[Record], bundled: list[Record]) -> list[tuple[str, str, str]]:

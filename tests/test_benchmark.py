@@ -240,6 +240,21 @@ def test_thinning_hides_no_effective_samples():
     assert slow[1] == quality(slow[0].result)  # the draws are dense enough
 
 
+def test_no_two_runs_share_their_random_numbers(monkeypatch):
+    """Neither the runs of consecutive seeds nor the shorter runs with finer thinning."""
+    taken, drawn = [], Course.drawn
+
+    def noted(self, sampler, steps, seed, x=None):
+        taken.append(seed)
+        return drawn(self, sampler, steps, seed, x)
+
+    monkeypatch.setattr(Course, "drawn", noted)
+    course = Course(Lattice((3, 3), 0.0, 0.3), chains=4, kept=100)
+    for seed in range(3):
+        course.measured(DLMC(time=50.0), 2000, seed)
+    assert len(taken) == len(set(taken)) > 3
+
+
 WORDS = ("experiment=benchmark", "scale=smoke", "target=sk_16", "task.chains=4")
 
 

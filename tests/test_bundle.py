@@ -21,7 +21,7 @@ from latticework.experiments.report.draw import make_all
 from latticework.experiments.report.holdings import declared, holding
 from latticework.experiments.results import archive, record
 from latticework.experiments.results.archive import write_archive
-from latticework.experiments.results.record import checksums, load_all, load_experiment
+from latticework.experiments.results.record import Record, checksums, load_all, load_experiment
 
 
 def at_the_papers_scale(folder: Path, outputs: Path) -> Path:
@@ -100,6 +100,47 @@ def test_the_same_records_give_the_same_bytes(outputs, bundle, tmp_path):
     records = load_all(bundle)
     pack(records, declared("ising_sampling", "paper").config, tmp_path / "of a bundle.zip")
     assert (tmp_path / "of a bundle.zip").read_bytes() == bundle.read_bytes()
+
+
+def test_new_records_join_those_of_the_bundle(outputs, bundle, tmp_path):
+    """A folder that holds one run again, with another result, and one more seed."""
+    folder = shutil.copytree(outputs, tmp_path / "outputs")
+    dmala, gwg = sorted((folder / "ising_sampling" / "paper").glob("sampler=*"))
+    shutil.rmtree(gwg)
+    edited(shutil.copytree(dmala, dmala.with_name("sampler=dmala,seed=5")), seed=5)
+    edited(dmala, seconds_per_step=7.0)
+    old = load_all(bundle)
+    words = ["ising_sampling", f"--outputs={folder}", f"--to={tmp_path}"]
+    assert latticework.scripts.bundle.main([*words, "--add"]) == 0
+    joined = load_all(bundle)
+    assert [record.path.name for record in joined] == [
+        "sampler=dmala,seed=0",
+        "sampler=dmala,seed=5",
+        "sampler=gwg,seed=0",
+    ]
+    assert [record.config["seed"] for record in joined] == [0, 5, 0]
+    assert joined[0].document["seconds_per_step"] == 7.0
+    assert joined[2].document["seconds_per_step"] == old[1].document["seconds_per_step"]
+    assert joined[2].has("convergence")
+    assert latticework.scripts.bundle.main(words) == 0  # without --add, only the folder's runs
+    assert len(load_all(bundle)) == 2
+
+
+def test_a_run_that_joins_under_another_name_counts_once(outputs, bundle):
+    """A run of the default seed, named with and without it."""
+    old = load_all(bundle)
+    renamed = Record(outputs / "sampler=dmala", old[0].document)
+    assert latticework.scripts.bundle.joined(old, [renamed]) == [renamed, old[1]]
+
+
+def edited(run, seed=None, **entries):
+    document = json.loads((run / "run.json").read_text()) | entries
+    if seed is not None:
+        document["config"]["seed"] = seed
+        document["overrides"] = [
+            f"seed={seed}" if o.startswith("seed=") else o for o in document["overrides"]
+        ]
+    (run / "run.json").write_text(json.dumps(document))
 
 
 def test_a_bundle_names_no_folder_of_this_machine(outputs, tmp_path):

@@ -19,6 +19,7 @@ from latticework.experiments.sampling.draws import consecutive
 from latticework.experiments.sampling.poison import Poisoned
 from latticework.models.annealed import GeometricPath, ScaledRBM
 from latticework.models.domain import Binary
+from latticework.models.regression import synthetic_regression
 from latticework.samplers.base import Info, Sampler
 from latticework.samplers.block_gibbs import BlockGibbs
 from latticework.samplers.dhams import DHAMS
@@ -26,6 +27,7 @@ from latticework.samplers.gibbs import Gibbs
 from latticework.samplers.gwg import GWG
 from latticework.samplers.langevin import DMALA, DULA
 from latticework.samplers.rates import RatesFPCD
+from latticework.samplers.stochastic import StochasticDULA
 
 every_pair = pytest.mark.parametrize(
     ("sampler", "model"), [pytest.param(s, m, id=f"{s}-{name}") for s, m, name in PAIRS]
@@ -130,6 +132,13 @@ def test_a_call_by_keyword_is_counted_like_any_other():
     plain = evaluations_per_step(DULA(0.4), model, x, rng)
     named = evaluations_per_step(ByName(0.4), model, x, rng)
     assert named == (plain.whole + 2, plain.local)
+
+
+@pytest.mark.parametrize(("batch", "expected"), [(10, (0, 1)), (None, (1, 0))])
+def test_an_estimate_from_a_minibatch_is_a_local_evaluation(batch, expected):
+    model = synthetic_regression(40, 6)
+    x, rng = start(model)
+    assert evaluations_per_step(StochasticDULA(0.1, batch), model, x, rng) == expected
 
 
 class Unread(Metric):

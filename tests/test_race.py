@@ -30,6 +30,7 @@ from latticework.experiments.tuning.space import spaces
 from latticework.models.base import Function
 from latticework.models.domain import Binary, Categorical, Integer
 from latticework.models.ising import DenseIsing, Lattice
+from latticework.models.regression import synthetic_regression
 from latticework.samplers.block_gibbs import BlockGibbs
 from latticework.samplers.gibbs import Gibbs
 from latticework.samplers.gwg import GWG
@@ -37,6 +38,7 @@ from latticework.samplers.hamming import HammingBall
 from latticework.samplers.langevin import DMALA, DULA
 from latticework.samplers.locally_balanced import LocallyBalanced
 from latticework.samplers.pt_dmala import PTDMALA
+from latticework.samplers.stochastic import StochasticDULA
 from latticework.samplers.sweep import GibbsSweep
 from latticework.scripts import race, trace, why
 
@@ -314,6 +316,14 @@ def test_evaluations_of_a_step(sampler, domain, expected):
     model = Function(lambda x: x.flatten(1).sum(-1), domain)
     x = domain.uniform(7, Generator().manual_seed(0))
     assert evaluations_of_step(sampler, model, x, Generator().manual_seed(1)) == 7 * expected
+
+
+@pytest.mark.parametrize(("batch", "expected"), [(10, 0.25), (40, 1), (None, 1)])
+def test_a_minibatch_counts_its_part_of_the_rows(batch, expected):
+    model = synthetic_regression(40, 6)
+    x = model.domain.uniform(7, Generator().manual_seed(0))
+    found = evaluations_of_step(StochasticDULA(0.1, batch), model, x, Generator().manual_seed(1))
+    assert found == 7 * expected
 
 
 def test_closed_forms_count_one():

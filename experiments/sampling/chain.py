@@ -20,7 +20,7 @@ from latticework.experiments.measures.metrics import Metric
 from latticework.experiments.measures.reference import Reference
 from latticework.experiments.running.memory import Memory
 from latticework.experiments.sampling.poison import Poisoned, copied
-from latticework.models.base import EnergyModel
+from latticework.models.base import DataModel, EnergyModel
 from latticework.samplers.base import Sampler
 from latticework.samplers.sums import ManySteps, Wanted
 
@@ -194,6 +194,7 @@ LOCAL = (
     "log_odds", "conditional", "differences", "differences_after",
     "block_log_probs", "site_log_probs",
 )  # fmt: skip
+MINIBATCH = "given"  # of a DataModel: the target estimated from some rows
 
 
 class EvaluationCount(NamedTuple):
@@ -207,19 +208,21 @@ def evaluations_per_step(
     """How often one step of a chain evaluates the model, counted on the second step.
 
     Only outermost calls count. For example, the default gradient calls `forward`; this is one
-    evaluation, of the gradient. A call on several states a chain counts as often.
+    evaluation, of the gradient. A call on several states a chain counts as often. An estimate from
+    a minibatch is a local evaluation.
     """
     with torch.no_grad():
         state, _ = sampler.step(sampler.init(x, model), model, rng)
         with counted(model) as calls:
             sampler.step(state, model, rng)
     whole = sum(call.states for call in calls if call.name in WHOLE)
-    return EvaluationCount(whole // len(x), sum(call.name in LOCAL for call in calls))
+    local = sum(call.name in (*LOCAL, MINIBATCH) for call in calls)
+    return EvaluationCount(whole // len(x), local)
 
 
 @dataclass
 class Call:
-    """An outermost call of a method of WHOLE or LOCAL."""
+    """An outermost call of a method of WHOLE or LOCAL, or of `given`."""
 
     name: str
     words: tuple[Any, ...]  # its arguments in order; later calls may overwrite their values
@@ -233,7 +236,7 @@ class Call:
 
 @contextmanager
 def counted(model: EnergyModel) -> Iterator[list[Call]]:
-    """The outermost calls of the model's methods of WHOLE and LOCAL, as they are made."""
+    """The outermost calls of the model's methods of WHOLE and LOCAL, and of `given`, in order."""
     calls: list[Call] = []
     depth = 0
 
@@ -256,7 +259,7 @@ def counted(model: EnergyModel) -> Iterator[list[Call]]:
 
         return wrapper
 
-    names = (*WHOLE, *LOCAL)
+    names = (*WHOLE, *LOCAL, *([MINIBATCH] if isinstance(model, DataModel) else []))
     wrappers = {name: counting(name) for name in names}
     try:
         for name, wrapper in wrappers.items():

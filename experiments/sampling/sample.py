@@ -47,7 +47,7 @@ class SampleResult:
     log_prob: Tensor  # [chains, draws], of the target, up to its constant
     acceptance: Tensor  # [chains], mean acceptance probability after the burn-in
     evaluations: int  # of the whole target, for all chains at once, in all steps
-    local_evaluations: int  # of a few sites of it, likewise
+    local_evaluations: int  # of a few sites of it or of a minibatch, likewise
     seconds: float
     sampler: Sampler
     domain: Domain

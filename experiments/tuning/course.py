@@ -19,13 +19,13 @@ import torch
 from torch import Generator
 
 from latticework.experiments.measures.diagnostics import mixing
-from latticework.experiments.sampling.chain import WHOLE, counted, seconds_per_step
+from latticework.experiments.sampling.chain import MINIBATCH, WHOLE, Call, counted, seconds_per_step
 from latticework.experiments.sampling.engine import Engine, served
 from latticework.experiments.sampling.sample import ChainAcceptance, SampleResult, sample
 from latticework.experiments.sampling.starts import possible
 from latticework.experiments.tuning.space import Space, replaced, suggest
 from latticework.experiments.tuning.study import alone
-from latticework.models.base import EnergyModel
+from latticework.models.base import DataModel, EnergyModel
 from latticework.models.domain import Integer
 from latticework.samplers.base import Sampler, UnsupportedModelError
 
@@ -36,6 +36,7 @@ PATTERNS = 1024  # joint values of a block that Gibbs evaluates, at most
 WARM_UP = 0.2  # the part of a run that is left out at its start
 TIMED = 0.05  # seconds of a block of steps whose time is taken, so that a call's own time is small
 CROWDED = 0.25  # effective samples for a draw, above which the steps between draws hold more
+APART = 2**20  # between the seeds of a run and of its shorter run, which no other run then has
 TIE = 1e-6  # weight of the average site in a score
 Unit = Literal["seconds", "evaluations"]
 
@@ -180,7 +181,7 @@ class Course:
         near, close, names = stint, found, set(ESS)
         while near.thin > 1 and (names := crowded(close, near, names)):
             fewer = math.ceil(self.kept * (near.thin // 4 or 1) / (1 - WARM_UP))
-            seed = (seed + 1) % 2**31
+            seed = (seed + APART) % 2**31
             near = self.drawn(sampler, fewer, seed, near.result.draws[:, -1].contiguous())
             close, longer = quality(near.result), stint.measuring / near.measuring
             found = found._replace(**{name: longer * getattr(close, name) for name in names})
@@ -276,15 +277,22 @@ def evaluations_of_step(
 
     Each row passed to the model's `forward` counts. A call of another method that needs none counts
     one for each state if it evaluates the whole target by a closed form, and the part that its
-    sites are of all sites, for each pattern or value, if it evaluates a local change. A step that
-    calls no such method, such as that of block Gibbs, counts one a chain.
+    sites are of all sites, for each pattern or value, if it evaluates a local change. A minibatch
+    counts the part that it is of all rows, for each chain. A step that calls no such method, such
+    as that of block Gibbs, counts one a chain.
     """
     with torch.no_grad():
         state, _ = sampler.step(sampler.init(x, model), model, rng)
         with counted(model) as calls:
             sampler.step(state, model, rng)
-    spent = sum(call.rows or call.states * _part(call.name, call.words, model) for call in calls)
-    return float(spent or len(x))
+
+    def states(call: Call) -> float:
+        if call.name == MINIBATCH:
+            assert isinstance(model, DataModel)
+            return len(x) * call.states / model.rows
+        return call.rows or call.states * _part(call.name, call.words, model)
+
+    return float(sum(map(states, calls)) or len(x))
 
 
 def _part(name: str, words: Sequence[Any], model: EnergyModel) -> float:
