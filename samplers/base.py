@@ -13,6 +13,7 @@ million sites. After `state, info = sampler.step(state, model, rng)`, the old st
 """
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from functools import lru_cache
 from numbers import Integral
 from typing import Any, NamedTuple, TypeVar
@@ -84,6 +85,25 @@ class Sampler(ABC):
         Override it to keep memory that does not depend on the position, such as a scan's.
         """
         return self.at(x, model)
+
+
+@dataclass(frozen=True)
+class Wrapper(Sampler):
+    """Another implementation of `sampler`, with its properties; subclasses add the steps."""
+
+    sampler: Any
+
+    @property
+    def exact(self) -> bool:  # type: ignore[override]
+        return self.sampler.exact
+
+    @property
+    def uses_gradient(self) -> bool:  # type: ignore[override]
+        return self.sampler.uses_gradient
+
+    @property
+    def stationary_start(self) -> bool:  # type: ignore[override]
+        return self.sampler.stationary_start
 
 
 class UnsupportedModelError(TypeError):

@@ -13,31 +13,17 @@ from torch import Generator, Tensor
 from torch.utils import _pytree as pytree
 
 from latticework.models.base import EnergyModel
-from latticework.samplers.base import Info, Sampler
+from latticework.samplers.base import Info, Wrapper
 
 
 @dataclass(frozen=True)
-class Poisoned(Sampler):
+class Poisoned(Wrapper):
     """`sampler`, with each old state overwritten after the step: by NaN, or the largest integer.
 
     A step copies its result, and then overwrites all tensors of the old state, including those that
     it reused. Code that reads an old state gets NaN or an index out of range. Results equal those
     of `sampler` bit for bit. For tests and debugging, in any loop; `run_chain(debug=True)` uses it.
     """
-
-    sampler: Sampler
-
-    @property
-    def exact(self) -> bool:  # type: ignore[override]
-        return self.sampler.exact
-
-    @property
-    def uses_gradient(self) -> bool:  # type: ignore[override]
-        return self.sampler.uses_gradient
-
-    @property
-    def stationary_start(self) -> bool:  # type: ignore[override]
-        return self.sampler.stationary_start
 
     def at(self, x: Tensor, model: EnergyModel) -> Any:
         return self.sampler.at(x.clone(), model)

@@ -16,7 +16,7 @@ from torch import Generator, Tensor
 
 from latticework.models.base import EnergyModel
 from latticework.models.forms import Form
-from latticework.samplers.base import Info
+from latticework.samplers.base import Info, Wrapper
 from latticework.samplers.compiled.philox import step_keys
 from latticework.samplers.sums import NOTHING, ManySteps, Sums, Wanted, empty_sums
 
@@ -28,23 +28,10 @@ class Position(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Twin(ManySteps):
+class Twin(Wrapper, ManySteps):
     """`sampler` by compiled code, on models with one kind of form."""
 
-    sampler: Any
     loops = False  # whether a step has an inner loop that may end at a bound
-
-    @property
-    def exact(self) -> bool:  # type: ignore[override]
-        return self.sampler.exact
-
-    @property
-    def uses_gradient(self) -> bool:  # type: ignore[override]
-        return self.sampler.uses_gradient
-
-    @property
-    def stationary_start(self) -> bool:  # type: ignore[override]
-        return self.sampler.stationary_start
 
     def at(self, x: Tensor, model: EnergyModel) -> Any:
         form = model.form()
