@@ -15,6 +15,7 @@ from command import command_line
 
 import latticework.scripts.bundle
 import latticework.scripts.figures
+from latticework.experiments.figures import text
 from latticework.experiments.report import bundle as packing
 from latticework.experiments.report.bundle import LARGEST, ROWS, pack, thin
 from latticework.experiments.report.draw import make_all
@@ -158,6 +159,36 @@ def test_a_bundle_names_no_folder_of_this_machine(outputs, tmp_path):
         assert "/some" not in json.dumps(one.document)
         assert one.document["note"] == {"checkpoint": "else.pt"}
         assert not {"outputs", "scales", "figures"} & set(one.config)
+
+
+@pytest.fixture(scope="module")
+def sentences(tmp_path_factory):
+    made, outputs = (tmp_path_factory.mktemp(name) for name in ("made", "outputs"))
+    words = ("experiment=text_infilling", "model=mini_bert", "scale=smoke", "sampler=gibbs,dmala")
+    assert command_line(*words, "seed=0,1", "threads=1", outputs=made) == 0
+    return at_the_papers_scale(made / "text_infilling" / "smoke", outputs)
+
+
+def test_only_sentences_that_figures_show_are_kept(sentences, tmp_path, monkeypatch):
+    monkeypatch.setattr(packing, "LONG", 400)
+    records, config = load_all(sentences), declared("text_infilling", "paper").config
+    assert min(len(json.dumps(r.document["generated"])) for r in records) > 400
+    file = tmp_path / "text_infilling.zip"
+    pack(records, config, file)
+    bundled = load_all(file)
+    assert [record.config["seed"] for record in bundled] == [0, 1, 0, 1]
+    for old, new in zip(records, bundled, strict=True):
+        kept = new.config["seed"] == 0
+        assert new.document.get("generated") == (old.document["generated"] if kept else None)
+        assert new.document.get("entries_left_out") == (None if kept else ["generated"])
+        assert new.document["scores"] == old.document["scores"]
+    ours, theirs = ({made.name: made for made in make_all(config, r)} for r in (records, bundled))
+    assert theirs["fig10a"].content.html == ours["fig10a"].content.html
+    pd.testing.assert_frame_equal(theirs["table3"].content, ours["table3"].content)
+    pack(bundled, config, tmp_path / "again.zip")
+    assert (tmp_path / "again.zip").read_bytes() == file.read_bytes()
+    with pytest.raises(LookupError, match=r"holds no sentences of .*seed=1, only those that its"):
+        text.sentences([record for record in bundled if record.config["seed"] == 1])
 
 
 def test_large_arrays_are_left_out_and_told(outputs, tmp_path, capsys):

@@ -52,14 +52,23 @@ def sentences(
             )
             for part in groups(group)
         }
-        total = min(len(run.document["generated"]) for run in runs.values())
+        texts = {sampler: generated(run) for sampler, run in runs.items()}
+        total = min(map(len, texts.values()))
         start = max(0, min(first, total - count))
         for number in range(start, min(start + count, total)):
-            entries = {sampler: run.document["generated"][number] for sampler, run in runs.items()}
-            parts.append((name, entries))
+            parts.append((name, {sampler: text[number] for sampler, text in texts.items()}))
     page = _draw(parts, each, title)
     page.html = _html(parts, each, title)
     return page
+
+
+def generated(record: Record) -> list[dict[str, Any]]:
+    """The sentences of a run with their completions. LookupError if a bundle leaves them out."""
+    if "generated" in record.document.get("entries_left_out", ()):
+        raise LookupError(
+            f"the bundle holds no sentences of {record.path.name}, only those that its figures show"
+        )
+    return record.document["generated"]
 
 
 def marked(entry: dict[str, Any], each: int) -> list[list[Word]]:

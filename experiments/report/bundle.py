@@ -1,8 +1,9 @@
 """Pack the finished records of an experiment into one small file that can be committed.
 
-A bundle keeps only what figures, tables and claims read: run.json, metrics.csv and some arrays.
+A bundle keeps only what figures, tables and claims read: run.json without long entries that none of
+them reads, metrics.csv and some arrays.
 Curves have at most `ROWS[0]` rows, and fewer if the bundle would exceed `TARGET`. Numbers are
-rounded to 7 digits. To find the arrays that are read, packing draws every figure and table and
+rounded to 7 digits. To find what is read, packing draws every figure and table and
 judges every claim on records that log each access. Equal records give equal bytes. Imports no
 torch.
 """
@@ -28,16 +29,34 @@ from latticework.experiments.results.record import Record
 
 ROWS = (200, 100, 50, 30)  # of a curve: the first that keeps to TARGET, or else the last
 LARGEST = 64 * 1024  # bytes of an array's file; larger ones are left out
+LONG = 4096  # characters of an entry of run.json; longer ones are kept only if they are read
 TARGET = 200_000  # bytes of a bundle
 ELSEWHERE = ("outputs", "logger", "figures", "tables", "scales", "force")  # of the configuration
 SOURCES = ("root", "cache")  # of its `data`
 MACHINE = ("outputs", "device", "threads", "data.root", "data.cache")  # of the overrides
 
 
+class Entries(dict):
+    """The entries of run.json, which log the names of those that are read."""
+
+    def __init__(self, document: dict[str, Any]) -> None:
+        super().__init__(document)
+        self.read: set[str] = set()
+
+    def __getitem__(self, name: str) -> Any:
+        self.read.add(name)
+        return super().__getitem__(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        self.read.add(name)
+        return super().get(name, default)
+
+
 @dataclass(frozen=True)
 class Noting(Record):
     """A record that logs which of its arrays are opened."""
 
+    document: Entries
     opened: set[str] = field(default_factory=set)
 
     def arrays(self, name: str) -> dict[str, NDArray]:
@@ -58,18 +77,19 @@ class Packed:
 
 def pack(records: Sequence[Record], config: DictConfig, target: Path) -> Packed:
     """Write the bundle `target` of `records`, all of the experiment `config`."""
-    noting = [Noting(record.path, record.document) for record in records]
+    noting = [Noting(record.path, Entries(record.document)) for record in records]
     _open_all(noting, config)
+    read = [set(record.document.read) for record in noting]
     arrays, too_large = _arrays(noting)
     target.parent.mkdir(parents=True, exist_ok=True)
     for rows in ROWS:
         files, thinned = dict(arrays), 0
-        for record in noting:
+        for record, entries in zip(noting, read, strict=True):
             run, table = record.path.name, thin(record.metrics, rows)
             thinned += len(table) < len(record.metrics)
             files[f"{run}/metrics.csv"] = _csv(table).encode()
             kept = {name for name in record.opened if f"{run}/{name}.npz" in arrays}
-            files[f"{run}/run.json"] = _json(record, table, kept).encode()
+            files[f"{run}/run.json"] = _json(record, table, kept, entries).encode()
         write_archive(target, files)
         if (size := target.stat().st_size) <= TARGET:
             break
@@ -128,16 +148,23 @@ def _csv(table: pd.DataFrame) -> str:
     return buffer.getvalue()
 
 
-def _json(record: Record, table: pd.DataFrame, kept: set[str]) -> str:
-    """run.json without machine-specific paths; it lists the arrays that the bundle leaves out."""
+def _json(record: Record, table: pd.DataFrame, kept: set[str], read: set[str]) -> str:
+    """run.json without machine-specific paths and long entries other than `read`.
+
+    It lists the arrays and entries that the bundle leaves out.
+    """
     config = {key: value for key, value in record.config.items() if key not in ELSEWHERE}
     if isinstance(data := config.get("data"), dict):
         config["data"] = {key: value for key, value in data.items() if key not in SOURCES}
     there = {path.stem for path in _files(record) if path.suffix == ".npz"}
     there |= set(record.document.get("left_out") or ())  # packed from a bundle
     overrides = [o for o in record.document["overrides"] if o.split("=")[0] not in MACHINE]
+    entries = {key: value for key, value in record.document.items() if key != "files"}
+    long = {key for key, value in entries.items() if len(json.dumps(value)) > LONG} - read
+    if left := sorted({*long, *entries.get("entries_left_out", ())}):
+        entries["entries_left_out"] = left
     document = {
-        **{key: value for key, value in record.document.items() if key != "files"},
+        **{key: value for key, value in entries.items() if key not in long},
         "config": config,
         "overrides": overrides,
         "left_out": sorted(there - kept),
