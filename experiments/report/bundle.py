@@ -1,11 +1,10 @@
 """Pack the finished records of an experiment into one small file that can be committed.
 
-A bundle keeps only what figures, tables and claims read: run.json without long entries that none of
-them reads, metrics.csv and some arrays.
-Curves have at most `ROWS[0]` rows, and fewer if the bundle would exceed `TARGET`. Numbers are
-rounded to 7 digits. To find what is read, packing draws every figure and table and
-judges every claim on records that log each access. Equal records give equal bytes. Imports no
-torch.
+A bundle keeps what figures, tables and claims read: metrics.csv, some arrays, and run.json without
+long entries that none of them reads. Curves have at most `ROWS[0]` rows, and fewer if the bundle
+would exceed `TARGET`. Numbers are rounded to 7 digits. To find what is read, packing draws every
+figure and table and judges every claim on records that log each access. Equal records give equal
+bytes. Imports no torch.
 """
 
 import json
@@ -54,7 +53,7 @@ class Entries(dict):
 
 @dataclass(frozen=True)
 class Noting(Record):
-    """A record that logs which of its arrays are opened."""
+    """A record that logs which of its arrays and entries are read."""
 
     document: Entries
     opened: set[str] = field(default_factory=set)
