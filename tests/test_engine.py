@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from functools import cache
 
 import numpy as np
 import pytest
@@ -188,16 +187,6 @@ def test_an_error_in_a_thread_is_raised(monkeypatch):
         jit.over_chains(fails, 4, 1e9)
 
 
-def test_kernels_are_compiled_without_a_cache_that_can_be_written(tmp_path, monkeypatch, caplog):
-    (tmp_path / "file").touch()
-    monkeypatch.setenv("LATTICEWORK_CACHE", str(tmp_path / "file" / "cache"))
-    unkept = cache(jit._folder.__wrapped__)
-    monkeypatch.setattr(jit, "_folder", unkept)
-    double, half = jit.kernel(lambda x: 2 * x), jit.kernel(lambda x: x / 2)
-    assert double(half(3.0)) == 3.0
-    assert caplog.text.count("set LATTICEWORK_CACHE to a folder that can be written") == 1
-
-
 def test_a_forked_process_makes_threads_of_its_own(monkeypatch):
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     jit.over_chains(lambda first, last: None, 4, 1e9)
@@ -209,16 +198,6 @@ def test_a_forked_process_makes_threads_of_its_own(monkeypatch):
         finally:
             os._exit(1)
     assert os.waitpid(child, 0)[1] == 0
-
-
-def test_the_cache_depends_on_the_kernels(monkeypatch, tmp_path):
-    monkeypatch.setenv("LATTICEWORK_CACHE", str(tmp_path))
-    before = jit.cache_folder()
-    assert before.parent == tmp_path
-    copy = tmp_path / "jit.py"
-    copy.write_text("changed")
-    monkeypatch.setattr(jit, "__file__", str(copy))
-    assert jit.cache_folder() != before
 
 
 def test_compilation_is_told_once(tmp_path):

@@ -1,42 +1,29 @@
-"""Compilation of kernels by numba: cached on disk, and run on several threads.
+"""Compilation of kernels by numba, and their execution on several threads.
 
 A kernel is a function of arrays that advances the chains `first <= c < last`. It releases the GIL,
 so `over_chains` runs it on several threads, each with its own range of chains. A chain's numbers do
 not depend on the other chains, so neither do they depend on the number of threads.
-
-Compiled code is cached in `LATTICEWORK_CACHE` (default: `latticework` in the user's cache folder),
-if that can be written.
-The folder's name holds a hash of all kernels, because numba checks only the file of the function
-that it loads, and not the files of the functions that this one calls.
+Compiled code is kept on disk (samplers/compiled/cache.py).
 """
 
-import hashlib
 import logging
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache, partial
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import numba
 import torch
 from numba.core import event
 
+from latticework.samplers.compiled import cache
+
 log = logging.getLogger(__name__)
 ALONE = 50_000.0  # nanoseconds of work below which a second thread costs more than it saves
 SHORT = 8  # chains of a thread, where a step of a chain is short: `over_chains`
 # Sums may be reordered, so that they use vector registers. NaN and infinities keep their meaning.
 REORDERED = frozenset({"reassoc", "contract", "nsz", "arcp"})
-
-
-def cache_folder() -> Path:
-    """Where compiled kernels are kept: a folder for this version of their source."""
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    root = Path(os.environ.get("LATTICEWORK_CACHE") or Path(home) / "latticework")
-    here = Path(__file__).parent
-    source = b"".join(path.read_bytes() for path in sorted(here.glob("*.py")))
-    return root / f"kernels-{hashlib.sha256(source).hexdigest()[:16]}"
 
 
 def kernel(function: Callable) -> Callable:
@@ -64,38 +51,8 @@ def inlined(function: Callable) -> Callable:
 
 
 def _compiled(function: Callable, fastmath: frozenset[str], **options: Any) -> Callable:
-    config: Any = numba.config
-    before, folder = config.CACHE_DIR, _folder()
-    config.CACHE_DIR = str(folder or "")
-    try:
-        return numba.njit(
-            function,
-            cache=folder is not None,
-            nogil=True,
-            error_model="numpy",
-            fastmath=set(fastmath),
-            **options,
-        )
-    finally:
-        config.CACHE_DIR = before
-
-
-@cache
-def _folder() -> Path | None:
-    """The cache folder, or None if it cannot be written. The log then says so, once."""
-    folder = cache_folder()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if not os.access(folder, os.W_OK):
-            raise PermissionError(f"{folder} is read-only")
-    except OSError as error:
-        log.warning(
-            "compiled kernels are not kept, so each process compiles them again: %s; "
-            "set LATTICEWORK_CACHE to a folder that can be written",
-            error,
-        )
-        return None
-    return folder
+    options |= {"nogil": True, "error_model": "numpy", "fastmath": set(fastmath)}
+    return cache.keep(numba.njit(function, **options))
 
 
 class _Announce(event.Listener):
