@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -27,12 +29,21 @@ def refusal() -> str:
 if reason := refusal():
     sys.exit(reason)
 
+from latticework.experiments.running import signals  # noqa: E402 - installed, as was found
+
+if __name__ == "__main__":
+    with signals.stoppable():  # the imports, too
+        from latticework.run import main
+
+        main()
+    sys.exit()
+
 import hydra  # noqa: E402 - first of all it is said what to install
 from hydra.utils import instantiate  # noqa: E402
 from omegaconf import DictConfig  # noqa: E402
 
 from latticework.experiments.config import asking, errors, groups, resolvers  # noqa: E402
-from latticework.experiments.running import ray_launcher, watch  # noqa: E402
+from latticework.experiments.running import ray_launcher  # noqa: E402
 
 if TYPE_CHECKING:
     from latticework.experiments.running.recording import Outcome
@@ -43,8 +54,8 @@ resolvers.register(CONF)
 ray_launcher.register()
 
 
-def perform(cfg: DictConfig, run: Run) -> None:
-    """Build data, model and sampler, and run the task with them."""
+def prepare(cfg: DictConfig, run: Run) -> Callable[[], None]:
+    """Build data, model, sampler and task; the function returned runs the task."""
     data = instantiate(cfg.data).load() if cfg.data else None
     if data is not None:
         run.note(
@@ -59,7 +70,7 @@ def perform(cfg: DictConfig, run: Run) -> None:
     sampler = instantiate(cfg.sampler, _convert_="all")
     task = instantiate(cfg.task, _convert_="all")
     model = model if model is None else model.to(run.device)
-    task(model=model, sampler=sampler, data=data, run=run)
+    return partial(task, model=model, sampler=sampler, data=data, run=run)
 
 
 @hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")
@@ -68,7 +79,7 @@ def job(cfg: DictConfig) -> Outcome:
     # Imports PyTorch, which --help and mistakes in a command's words do not need.
     from latticework.experiments.running.recording import record
 
-    return record(cfg, perform)
+    return record(cfg, prepare)
 
 
 def main() -> None:
@@ -76,16 +87,10 @@ def main() -> None:
     # Read when PyTorch is imported. Threads that wait for work sleep; OpenMP's default is to spin,
     # which takes the time of other programs, and of the thread that is waited for.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    if sys.argv[1:2] and sys.argv[1] in asking.COMMANDS:
-        script = import_module(f"latticework.scripts.{sys.argv[1]}")
-        with errors.told():
-            sys.exit(script.main(sys.argv[2:]))
-    if asking.answered(sys.argv[1:]):
-        return
-    groups.list_quickly()
-    with watch.watched(), errors.told():
+    with signals.stoppable(), errors.told():
+        if sys.argv[1:2] and sys.argv[1] in asking.COMMANDS:
+            sys.exit(import_module(f"latticework.scripts.{sys.argv[1]}").main(sys.argv[2:]))
+        if asking.answered(sys.argv[1:]):
+            return
+        groups.list_quickly()
         job()
-
-
-if __name__ == "__main__":
-    main()

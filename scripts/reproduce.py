@@ -67,7 +67,7 @@ def main(words: list[str] | None = None) -> int:
             failed.append(text)
             continue
         print(f"\n{text}", flush=True)
-        if subprocess.run([sys.executable, str(ROOT / "run.py"), *arguments]).returncode:
+        if _status([sys.executable, str(ROOT / "run.py"), *arguments]):
             failed.append(text)
     outputs = [w.partition("=")[2] for w in overrides if w.startswith("outputs=")]
     latticework.scripts.report.main(["--outputs", outputs[-1]] if outputs else [])
@@ -76,6 +76,16 @@ def main(words: list[str] | None = None) -> int:
     if failed:
         print("\nfailed or missing:", *failed, sep="\n  ", file=sys.stderr)
     return int(bool(failed))
+
+
+def _status(command: list[str]) -> int:
+    """The exit status of `command`. Ctrl-C reaches both; this one waits until it has ended."""
+    with subprocess.Popen(command) as process:
+        try:
+            return process.wait()
+        except KeyboardInterrupt:
+            process.wait()
+            raise
 
 
 if __name__ == "__main__":

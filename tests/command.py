@@ -3,6 +3,7 @@
 import faulthandler
 import logging
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -11,26 +12,24 @@ import torch
 from hydra.plugins.sweeper import Sweeper
 
 import latticework.run
-from latticework.experiments.running import watch
 
 QUIET = ("hydra/job_logging=none", "hydra/hydra_logging=none")
 
 
-def command_line(*words: str, outputs: Path, watched: bool = False) -> int:
+def command_line(*words: str, outputs: Path, crashes: bool = False) -> int:
     """The exit status of `python run.py <words>`, its records under `outputs`.
 
-    `watched` starts the process that tells of crashes, and leaves crashes to its files instead of
-    pytest's own handler.
+    With `crashes`, their files note them instead of pytest's own handler.
     """
     threads, root = torch.get_num_threads(), logging.getLogger()
+    interrupt = signal.getsignal(signal.SIGINT)
     handlers, level = root.handlers[:], root.level
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", ["run.py", *QUIET, *words])
         patch.setitem(os.environ, "LATTICEWORK_OUTPUTS", str(outputs))
         # It composes each run of a sweep once more before the first; composing is most of the time.
         patch.setattr(Sweeper, "validate_batch_is_legal", lambda *_: None)
-        if not watched:
-            patch.setattr(watch, "look_in", lambda _: None)
+        if not crashes:
             patch.setattr(faulthandler, "enable", lambda *_: None)
             patch.setattr(faulthandler, "disable", lambda: None)
         try:
@@ -44,6 +43,7 @@ def command_line(*words: str, outputs: Path, watched: bool = False) -> int:
             torch.set_num_threads(threads)
             root.handlers[:] = handlers  # Hydra configures the log of the whole process
             root.setLevel(level)
+            signal.signal(signal.SIGINT, interrupt)
     return 0
 
 

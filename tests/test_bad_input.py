@@ -197,7 +197,7 @@ def test_keys_without_a_part_in_the_name_of_a_run_are_not_swept():
 
 
 def test_an_empty_sweep_of_an_experiment_yields_to_the_command_line(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(latticework.run, "perform", lambda config, run: None)
+    monkeypatch.setattr(latticework.run, "prepare", lambda config, run: lambda: None)
     empty = ("experiment=bias_step_size", "scale=smoke", "scales.smoke.seeds='range(0)'")
     assert "seed=range(0) is an empty sweep" in told(capsys, *empty, outputs=tmp_path)
     command_line(*empty, "seed=3", "model.low=0", outputs=tmp_path)
@@ -229,7 +229,7 @@ def test_the_configuration_of_a_run_is_checked_once(tmp_path, monkeypatch, words
     """A finished run that is found again is checked once as well."""
     check, seen = checks._check_settings, []
     monkeypatch.setattr(checks, "_check_settings", lambda d: (seen.append(d["seed"]), check(d)))
-    monkeypatch.setattr(latticework.run, "perform", lambda config, run: None)
+    monkeypatch.setattr(latticework.run, "prepare", lambda config, run: lambda: None)
     for _ in range(2):
         seen.clear()
         command_line(*TINY, *words, outputs=tmp_path)
@@ -520,7 +520,7 @@ def stubbed(*command: str) -> tuple[int, str, int]:
         redirect_stderr(text),
         pytest.MonkeyPatch.context() as patch,
     ):
-        patch.setattr(latticework.run, "perform", lambda config, run: None)
+        patch.setattr(latticework.run, "prepare", lambda config, run: lambda: None)
         code = command_line(*command, outputs=Path(folder))
         return code, text.getvalue(), len(list(Path(folder).rglob("run.json")))
 

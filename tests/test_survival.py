@@ -7,6 +7,7 @@ import resource
 import shutil
 import signal
 from pathlib import Path
+from unittest.mock import ANY
 
 import numpy as np
 import pytest
@@ -219,6 +220,22 @@ def test_a_damaged_record_is_left_out_of_figures(outputs, caplog):
     cut_short(first.path / "metrics.csv")
     assert [record.path for record in load_all(outputs)] == [second.path]
     assert f"left out: the record {first.path} is damaged: metrics.csv is changed" in caplog.text
+
+
+def test_a_forced_run_moves_the_record_only_once_it_can_start(outputs, monkeypatch):
+    before = results(only(outputs))
+
+    def fails(*args, **named):
+        raise OSError("no room")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("latticework.models.ising.Lattice.__init__", fails)
+        assert command_line(*SMALL, "force=true", outputs=outputs) == 1
+    assert results(only(outputs)) == {**before, "error.txt": ANY}
+    assert not (outputs / "superseded").exists()
+    assert command_line(*SMALL, "force=true", outputs=outputs) == 0
+    assert results(only(outputs)) == before
+    assert len(list((outputs / "superseded").rglob("run.json"))) == 1
 
 
 # Nowhere to write.

@@ -39,6 +39,7 @@ warnings.filterwarnings("ignore", message=r"\s*'hydra/launcher/\w+' is validated
 TWICE = (
     r"Multiple values for (\S+)\. To override|(\S+) appears more than once in the final defaults"
 )
+FEWER = "take fewer chains, a smaller batch, or fewer runs at once (hydra.launcher.n_jobs)"
 # What has one value in a command: which runs there are, and where and how they are executed. Runs
 # that differ in nothing else have one record.
 SINGLE = (
@@ -96,10 +97,7 @@ def summary(error: BaseException) -> str:
     if isinstance(error, UnwritableError):
         return str(error)
     if _out_of_memory(error):
-        return (
-            f"memory ran out ({type(error).__name__}: {_cut(str(error), 250)}); take fewer chains, "
-            "a smaller batch, or fewer runs at once (hydra.launcher.n_jobs)"
-        )
+        return f"memory ran out ({type(error).__name__}: {_cut(str(error), 250)}); {FEWER}"
     return f"{type(error).__name__}: {_cut(str(error))}"
 
 
@@ -191,7 +189,11 @@ def _explained(error: Exception, command: list[str]) -> str:
         return str(error)
     if type(error).__name__ == "TerminatedWorkerError":  # of loky, which joblib brings along
         signals = ", ".join(sorted(set(re.findall(r"SIG[A-Z]+", str(error))))) or "a signal"
-        return f"a process of the sweep died ({signals}), which ends the sweep"
+        memory = f": {FEWER}" if "SIGKILL" in signals else ""
+        return (
+            f"a process of the sweep died ({signals}), which ends the sweep{memory}. "
+            "The same command resumes, and says which run had died"
+        )
     if isinstance(error, OSError) and _is_of_outputs(error, command):
         return f"{summary(error)}; set the folder for records by outputs or LATTICEWORK_OUTPUTS"
     return f"{summary(error)}\nHYDRA_FULL_ERROR=1 shows where this was raised."

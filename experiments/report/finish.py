@@ -5,6 +5,7 @@ headline is shown. At the end of a command, figures are drawn from the records, 
 compared in a table, and failures are reported.
 """
 
+import atexit
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -27,7 +28,7 @@ from latticework.experiments.report.selection import drawn
 from latticework.experiments.report.sweep_clock import SweepClock
 from latticework.experiments.report.sweeps import asked
 from latticework.experiments.results.record import Record, load, load_all
-from latticework.experiments.running import watch
+from latticework.experiments.running import signals
 
 DONE = ("finished", "finished before")  # experiments.running.recording.Outcome
 
@@ -49,10 +50,10 @@ class Finish(Callback):
             checked(config)
         except errors.ConfigurationError as error:
             errors.end(error)
-        watch.look_in(_folder(config))
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
         """Check what all runs share; `recording` checks each run of the sweep."""
+        signals.outside_of_runs()
         self.on_run_start(config)
         try:
             check_sweep(config)
@@ -60,6 +61,7 @@ class Finish(Callback):
             errors.end(error)
         runs = asked(config, config.hydra.overrides.task).runs
         self.clock = SweepClock.started(_folder(config), len(runs))
+        atexit.register(self.clock.remove)  # a signal may end the sweep
 
     def on_job_end(self, config: DictConfig, job_return: JobReturn, **kwargs: Any) -> None:
         """Show the headline of a run that has ended: a table, or a line in a sweep.
@@ -76,6 +78,7 @@ class Finish(Callback):
         print(f"{self.clock.ended(how in ('finished', 'failed'))}: {line}", flush=True)
 
     def on_run_end(self, config: DictConfig, **kwargs: Any) -> None:
+        signals.outside_of_runs()
         folder = _folder(config)
         records = _records(folder)
         undrawn = not _drawn(config, folder, records)

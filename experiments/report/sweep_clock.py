@@ -1,6 +1,7 @@
 """How far a sweep is, and how long the rest will take. Imports no torch."""
 
 import os
+import socket
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,8 +22,17 @@ class SweepClock:
 
     @classmethod
     def started(cls, folder: Path, runs: int) -> "SweepClock":
+        """A new count in `folder`. Removes counts that killed processes of this machine left."""
         folder.mkdir(parents=True, exist_ok=True)
-        return cls(folder / f".sweep-{os.getpid()}-{time.time_ns()}", runs, time.time())
+        name = f".sweep-{socket.gethostname()}-"
+        for left in folder.glob(f"{name}*-*"):
+            try:
+                os.kill(int(left.name.split("-")[-2]), 0)
+            except ProcessLookupError:
+                left.unlink(missing_ok=True)
+            except OSError:  # another user's
+                pass
+        return cls(folder / f"{name}{os.getpid()}-{time.time_ns()}", runs, time.time())
 
     def ended(self, executed: bool) -> str:
         """Count a run; return how far the sweep is: `3 of 20 runs, about 4 min to go`.

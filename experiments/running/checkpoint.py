@@ -19,9 +19,10 @@ iterates with `run.resumable`:
 
 The loop yields `first` (default 1) to `total` and shows its progress. It writes a checkpoint
 between two iterations: every `checkpoint` seconds (conf/config.yaml), at the end of the loop, and
-on SIGTERM, SIGUSR1, SIGUSR2 or SIGINT. After a signal the process exits, or calls the handler that
-a launcher installed; submitit's handler requeues the job. Giving the same command again resumes
-from the last checkpoint, and truncates metrics.csv to the rows that it had then. Four rules:
+on a signal (`experiments.running.signals`). After a signal the process exits, or calls the handler
+that a launcher installed; submitit's handler requeues the job. Giving the same command again
+resumes from the last checkpoint, and truncates metrics.csv to the rows that it had then. Four
+rules:
 
 1. Generators and objects with a `state_dict` (modules, optimisers, schedules, memories,
    experiments.sampling.clock.Clock) are restored in place. Other fields (tensors, numbers, sampler
@@ -41,12 +42,9 @@ finished.
 
 import json
 import logging
-import signal
 import zipfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import torch
@@ -55,13 +53,7 @@ from latticework.experiments.running import writing
 
 log = logging.getLogger(__name__)
 KEPT = 2  # checkpoints of a loop
-SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGINT)
 Document = dict[str, Any]
-Handler = Callable[[int, FrameType | None], Any] | int | None
-
-
-class Stopped(SystemExit):
-    """A signal ended the run after a checkpoint. The exit status is 128 + the signal's number."""
 
 
 class Checkpoints:
@@ -139,56 +131,3 @@ def _read(file: Path) -> tuple[Document, str]:
         return torch.load(file, map_location="cpu", weights_only=True), ""
     except Exception as error:  # noqa: BLE001 - of many kinds when a file is damaged
         return {}, f"damaged ({type(error).__name__})"
-
-
-class Signals:
-    """Signals received during a loop, and the handlers that were installed before it."""
-
-    def __init__(self) -> None:
-        self.came: list[signal.Signals] = []
-        self.before: dict[int, Handler] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self.came)
-
-    def act(self, where: str) -> None:
-        """Act on the received signals, after the checkpoint is written.
-
-        If a launcher installed a handler, it is called: submitit's ignores SIGTERM, and on SIGUSR2
-        requeues the job and exits. Otherwise Stopped is raised.
-        """
-        came, self.came = self.came, []
-        for number in came:
-            handler = self.before[number]
-            if not callable(handler) or handler is signal.default_int_handler:
-                log.warning("stopped by %s at %s", number.name, where)
-                raise Stopped(128 + number)
-            handler(number, None)
-
-
-@contextmanager
-def noticed() -> Iterator[Signals]:
-    """Collect the signals of SIGNALS that arrive inside the block. A second SIGINT aborts.
-
-    Only the main thread can install handlers; in other threads the signals keep their effect.
-    """
-    signals = Signals()
-
-    def note(number: int, frame: FrameType | None) -> None:
-        signals.came.append(signal.Signals(number))
-        log.warning(
-            "%s: writing a checkpoint at the end of this iteration", signal.Signals(number).name
-        )
-        if number == signal.SIGINT:
-            signal.signal(number, signal.default_int_handler)
-
-    try:
-        for number in SIGNALS:
-            signals.before[number] = signal.signal(number, note)
-    except ValueError:
-        pass
-    try:
-        yield signals
-    finally:
-        for known, handler in signals.before.items():
-            signal.signal(known, handler)

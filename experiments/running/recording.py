@@ -4,7 +4,7 @@ A record is a folder. `metrics.csv` grows during the run. `run.json` is written 
 run as finished and holds the checksum of every other file. `error.txt` holds the traceback of a
 failed run. `checkpoints/` is removed when the run has finished. The running process holds `.lock`,
 a lock of the operating system that is released when the process ends. `.holder` names that process,
-and `.crash` says how it died if a signal killed it (experiments/running/watch.py).
+and `.crash` says how it died if a signal killed it (experiments/running/signals.py).
 """
 
 import json
@@ -38,11 +38,20 @@ from latticework.experiments.running.inputs import inputs, replaced
 from latticework.experiments.running.loggers import About, Logger, tried
 from latticework.experiments.running.machine import edited, facts, find_device, peak_memory
 from latticework.experiments.running.run import Run
+from latticework.experiments.running.signals import (
+    HOLDER,
+    RESUMES,
+    STARTS,
+    Stopped,
+    answered,
+    crash_noted,
+    death,
+)
 from latticework.experiments.running.superseded import set_aside
-from latticework.experiments.running.watch import HOLDER, cause, crash_noted
 
 log = logging.getLogger(__name__)
 LOCK = ".lock"
+Prepare = Callable[[DictConfig, Run], Callable[[], None]]  # builds the parts of a run
 
 
 class Outcome(NamedTuple):
@@ -52,8 +61,8 @@ class Outcome(NamedTuple):
     how: Literal["finished", "finished before", "failed", "skipped"]
 
 
-def record(cfg: DictConfig, perform: Callable[[DictConfig, Run], None]) -> Outcome:
-    """Execute `perform`, and write its record to the folder that Hydra's output folder names.
+def record(cfg: DictConfig, prepare: Prepare) -> Outcome:
+    """Execute what `prepare` returns, and write its record to the folder named by Hydra.
 
     An existing record of the same resolved configuration is found however it was spelled
     (`experiments.config.folders`). What happens depends on that record:
@@ -67,8 +76,9 @@ def record(cfg: DictConfig, perform: Callable[[DictConfig, Run], None]) -> Outco
       of device are refused, unless `force=true` is given.
     - In use by another process: this process waits; in a sweep, it skips the run.
 
-    If a run fails, `error.txt` holds its traceback and the sweep continues. The callback at the end
-    of the sweep reports the failures.
+    A finished record is moved only once data, model, sampler and task could be built. If a run
+    fails, `error.txt` holds its traceback and the sweep continues. The callback at the end of the
+    sweep reports the failures. If a signal stops the run, Stopped is raised.
     """
     asked = Path(HydraConfig.get().runtime.output_dir)
     try:
@@ -76,8 +86,22 @@ def record(cfg: DictConfig, perform: Callable[[DictConfig, Run], None]) -> Outco
         path = _claimed(asked, config)
     except Exception as error:  # noqa: BLE001 - whatever a run raises belongs in its record
         return _fail(asked, error)
-    with _held(path) as ours:
-        return _record(cfg, config, path, perform) if ours else Outcome(path, "skipped")
+    with _stoppable(path), _held(path) as ours:
+        return _record(cfg, config, path, prepare) if ours else Outcome(path, "skipped")
+
+
+@contextmanager
+def _stoppable(path: Path) -> Iterator[None]:
+    """Log where a signal stopped the run in `path`."""
+    try:
+        with answered():
+            yield
+    except Stopped as stop:
+        has_checkpoint = any((path / "checkpoints").glob("*.pt"))
+        stop.where = stop.where or (RESUMES if has_checkpoint else STARTS)
+        log.warning("%s", stop)
+        stop.told = True
+        raise
 
 
 def _configuration(cfg: DictConfig) -> dict[str, Any]:
@@ -152,7 +176,7 @@ def _record(
     cfg: DictConfig,
     config: dict[str, Any],
     path: Path,
-    perform: Callable[[DictConfig, Run], None],
+    prepare: Prepare,
 ) -> Outcome:
     try:
         (path / "error.txt").unlink(missing_ok=True)
@@ -168,8 +192,7 @@ def _record(
                     return Outcome(path, "finished before")
             else:
                 log.warning("the record %s is damaged: %s; running it again", path, fault)
-            set_aside(path, outputs)
-        _execute(cfg, config, path, outputs, perform)
+        _execute(cfg, config, path, outputs, prepare)
         return Outcome(path, "finished")
     except Exception as error:  # noqa: BLE001 - whatever a run raises belongs in its record
         return _fail(path, error)
@@ -235,8 +258,7 @@ def _held(path: Path) -> Iterator[bool]:
         lock.acquire()
     try:
         if holder.exists():  # its process would have removed it
-            signal = cause(path) or "a signal that leaves no trace, such as SIGKILL"
-            log.warning("%s ran this before and died of %s", holder.read_text(), signal)
+            log.warning("%s ran this before and %s", holder.read_text(), death(path))
         holder.write_text(f"process {os.getpid()} on {socket.gethostname()}")
         with crash_noted(path):
             yield True
@@ -269,7 +291,7 @@ def _execute(
     config: dict[str, Any],
     path: Path,
     outputs: Path,
-    perform: Callable[[DictConfig, Run], None],
+    prepare: Prepare,
 ) -> None:
     if cfg.threads != "auto":
         torch.set_num_threads(cfg.threads)
@@ -284,6 +306,9 @@ def _execute(
         checkpoint=cfg.checkpoint,
         engine=cfg.engine,
     )
+    perform = prepare(cfg, run)
+    if (path / "run.json").exists():  # it is to be replaced
+        set_aside(path, outputs)
     run.take_up(config, force=cfg.force)
     if read := inputs(config):
         run.note(inputs=read)
@@ -293,7 +318,7 @@ def _execute(
     for logger in run.loggers:
         logger.start(About(path, config, choices, None if step is None else int(step)))
     try:
-        perform(cfg, run)
+        perform()
         _finish(cfg, config, path, run, choices)
         for logger in run.loggers:
             missed = "the run is finished, but its tracker did not get the results"

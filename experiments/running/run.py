@@ -21,12 +21,13 @@ from torch import Tensor
 from latticework.experiments.config.errors import ConfigurationError
 from latticework.experiments.config.identity import same
 from latticework.experiments.running import writing
-from latticework.experiments.running.checkpoint import Checkpoints, Document, noticed
+from latticework.experiments.running.checkpoint import Checkpoints, Document
 from latticework.experiments.running.inputs import replaced
 from latticework.experiments.running.loggers import Logger, tried
 from latticework.experiments.running.machine import edited, facts
 from latticework.experiments.running.memory import Memory, captured, described
 from latticework.experiments.running.progress import progress
+from latticework.experiments.running.signals import noticed
 from latticework.experiments.running.superseded import set_aside
 
 log = logging.getLogger(__name__)
@@ -115,7 +116,7 @@ class Run:
                     written, at = iteration, time.perf_counter()
                 if signals:
                     signals.act(
-                        f"{what} {iteration} of {total}: the same command resumes from there "
+                        f"at {what} {iteration} of {total}: the same command resumes from there "
                         f"({self.checkpoints.folder})"
                     )
         if written < total:
