@@ -33,9 +33,7 @@ from latticework.experiments.running import signals  # noqa: E402 - installed, a
 
 if __name__ == "__main__":
     with signals.stoppable():  # the imports, too
-        from latticework.run import main
-
-        main()
+        import_module("latticework.run").main()
     sys.exit()
 
 import hydra  # noqa: E402 - first of all it is said what to install

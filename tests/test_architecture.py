@@ -62,7 +62,7 @@ MAY_IMPORT = {
         "experiments.running.signals",
         *CLAIMS,
     ],
-    "run.py": ["run", "experiments.config", "experiments.running", "scripts"],
+    "run.py": ["experiments.config", "experiments.running", "scripts"],
     "scripts": ["scripts", "experiments"],
     "scripts/samplers_table.py": ["experiments", "samplers.base", "samplers.compiled", "models"],
     "scripts/peers": ["scripts.peers"],  # what others would write

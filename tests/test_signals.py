@@ -1,5 +1,6 @@
 """Signals in every phase of a command, and runs whose process a fault ended."""
 
+import ctypes
 import os
 import pickle
 import signal
@@ -14,6 +15,7 @@ from kills import ended
 
 from latticework.experiments.report.sweep_clock import SweepClock
 from latticework.experiments.results.record import load_all
+from latticework.experiments.running.recording import _held
 from latticework.experiments.running.signals import (
     CONTINUES,
     RESUMES,
@@ -21,6 +23,7 @@ from latticework.experiments.running.signals import (
     Stopped,
     answered,
     death,
+    stoppable,
 )
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -127,6 +130,19 @@ def test_a_command_stops_while_it_imports(module, number, where, tmp_path):
     assert not list(tmp_path.rglob(".sweep-*")) or status == -signal.SIGINT
 
 
+def test_c_code_that_exits_the_process_leaves_the_line_and_no_holder(tmp_path, capfd):
+    """As NumPy's import_array does: it calls PyErr_Print."""
+    pid = os.fork()
+    if pid == 0:
+        with stoppable(), _held(tmp_path):
+            assert (tmp_path / ".holder").exists()
+            ctypes.pythonapi.PyRun_SimpleString(b"import os; os.kill(os.getpid(), 15)")
+        os._exit(70)
+    assert ended(pid) == 128 + signal.SIGTERM
+    assert f"stopped by SIGTERM {STARTS}\n" in capfd.readouterr().err
+    assert not (tmp_path / ".holder").exists()
+
+
 def test_handlers_of_a_launcher_stay():
     came = []
     before = signal.signal(signal.SIGUSR2, lambda number, frame: came.append(number))
@@ -134,8 +150,9 @@ def test_handlers_of_a_launcher_stay():
         with answered():
             os.kill(os.getpid(), signal.SIGUSR2)
             assert came == [signal.SIGUSR2]
-            with pytest.raises(Stopped, match="stopped by SIGUSR1"):
+            with pytest.raises(Stopped, match="stopped by SIGUSR1") as stop:
                 os.kill(os.getpid(), signal.SIGUSR1)
+            stop.value.told = True  # else at the exit of the tests
     finally:
         signal.signal(signal.SIGUSR2, before)
 
@@ -175,7 +192,7 @@ def dying(tmp_path):
 
 TOLD = {
     "SIGSEGV": ("was killed by SIGSEGV", "ONEDNN_MAX_CPU_ISA", "string_at"),
-    "SIGKILL": ("ended without a word", "memory runs out", ""),
+    "SIGKILL": ("was killed (SIGKILL)", "memory runs out", ""),
 }
 
 

@@ -7,6 +7,7 @@ a lock of the operating system that is released when the process ends. `.holder`
 and `.crash` says how it died if a signal killed it (experiments/running/signals.py).
 """
 
+import atexit
 import json
 import logging
 import os
@@ -246,6 +247,10 @@ def _held(path: Path) -> Iterator[bool]:
     system releases the lock when the process dies.
     """
     lock, holder = FileLock(path / LOCK), path / HOLDER
+
+    def let_go() -> None:
+        holder.unlink(missing_ok=True)
+
     try:
         lock.acquire(blocking=False)
     except Timeout:
@@ -260,10 +265,12 @@ def _held(path: Path) -> Iterator[bool]:
         if holder.exists():  # its process would have removed it
             log.warning("%s ran this before and %s", holder.read_text(), death(path))
         holder.write_text(f"process {os.getpid()} on {socket.gethostname()}")
+        atexit.register(let_go)  # as `experiments.running.signals` says of its line
         with crash_noted(path):
             yield True
     finally:
-        holder.unlink(missing_ok=True)
+        let_go()
+        atexit.unregister(let_go)
         lock.release()
 
 

@@ -12,6 +12,7 @@ dies. The next process that runs it tells how the previous one died (`death`).
 Imports the standard library only, because a command imports this before everything else.
 """
 
+import atexit
 import faulthandler
 import logging
 import signal
@@ -55,8 +56,20 @@ class Stopped(SystemExit):
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
-    """The handler outside of loops."""
-    raise Stopped(128 + number)
+    """The handler outside of loops.
+
+    C code that imports NumPy calls PyErr_Print on an error, which ends the process at once for a
+    SystemExit. So the line is printed at the exit if not before.
+    """
+    stop = Stopped(128 + number)
+    atexit.register(_tell, stop)
+    raise stop
+
+
+def _tell(stop: Stopped) -> None:
+    if not stop.told:
+        stop.where, stop.told = stop.where or _where, True
+        print(stop, file=sys.stderr, flush=True)
 
 
 def _is_default(handler: Handler) -> bool:
@@ -102,9 +115,7 @@ def stoppable() -> Iterator[None]:
             # One more Ctrl-C ends the process at once, with no traceback.
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             before[signal.SIGINT] = signal.SIG_DFL
-            if not stop.told:
-                stop.where, stop.told = stop.where or _where, True
-                print(stop, file=sys.stderr, flush=True)
+            _tell(stop)
             raise
 
 
@@ -200,6 +211,7 @@ def death(folder: Path) -> str:
             f"{folder / CRASH}, which says where it was"
         )
     return (
-        "ended without a word. SIGKILL does that, which the system sends when memory runs out: "
-        "take fewer chains, a smaller batch, or fewer runs at once (hydra.launcher.n_jobs)"
+        "was killed (SIGKILL), with other runs of its sweep or by the system. The system does so "
+        "when memory runs out: then take fewer chains, a smaller batch, or fewer runs at once "
+        "(hydra.launcher.n_jobs)"
     )
