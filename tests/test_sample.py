@@ -419,6 +419,21 @@ def test_arviz_gets_chains_and_draws():
 
 # The door.
 
+
+def test_starts_without_probability_are_refused_with_advice():
+    """Three of two hundred sites are on, which no uniform state has."""
+
+    def three_on(x):
+        return (x.sum(-1) * 0).masked_fill(x.sum(-1) != 3, -torch.inf)
+
+    told = r"-inf at the start of \d of 4 chains.* positive probability .*sample\(..., x=states\)"
+    with pytest.raises(ValueError, match=told):
+        draw(three_on, sites=200)
+    told = "gradient of Function is NaN or inf .*finite penalties in place of -inf, or a sampler"
+    with pytest.raises(ValueError, match=told):
+        draw(lambda x: (x.sum(-1) - 2).abs().sqrt(), "dmala", x=torch.ones(4, 5).tril(-1)[[2] * 4])
+
+
 FAULTS = {
     "drops the chains": (lambda x: x.sum(), r"must have shape \[4\], .* got \[\]; sum over the si"),
     "[n, 1]": (lambda x: x.sum(-1, keepdim=True), r"got \[4, 1\]; squeeze\(-1\)"),
@@ -619,3 +634,4 @@ def test_importing_the_package_is_light():
     assert done.returncode == 0, done.stderr
     with pytest.raises(AttributeError, match="has no attribute 'sampel'"):
         latticework.sampel  # noqa: B018
+    assert latticework.ConvergenceWarning is ConvergenceWarning

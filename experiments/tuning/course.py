@@ -199,7 +199,7 @@ class Course:
         kept = (steps - burn_in) // thin * thin
         result = sample(
             self.model, sampler, x=x, chains=self.chains, steps=kept, burn_in=burn_in, thin=thin,
-            seed=seed, engine=self.engine,
+            seed=seed, engine=self.engine, diagnose=False,
         )  # fmt: skip
         return Stint(result, burn_in, thin, burn_in + kept)
 
