@@ -28,8 +28,8 @@ def check_start(x: Tensor, model: EnergyModel, gradient: bool) -> None:
     _refuse(
         ~grad.isfinite().reshape(len(x), -1).all(1),
         f"the gradient of {name} is NaN or inf",
-        "use finite penalties in place of -inf, or a sampler that reads no gradient, such as gibbs, "
-        "random_walk or hamming_ball",
+        "use finite penalties in place of -inf, or a sampler that reads no gradient, such as gibbs "
+        "or random_walk",
     )
 
 

@@ -499,8 +499,11 @@ def test_the_worst_of_many_sites_is_named():
     hot = np.stack((draws, 1 - draws), -1)
     assert "at x[3, 0], 1 of 5 sites never" in verdict(log_prob, hot).text
     wide = np.ones((4, 300, 4000), np.float32)
-    wide[..., ::5] = independent(sites=800)[1]
-    assert "3200 of 4000 sites constant" in verdict(log_prob, wide).text
+    wide[..., ::2] = independent(sites=2000)[1]
+    wide[:2, :, 1234] = 0
+    text = verdict(log_prob, wide).text
+    assert re.match(r"does not mix: R-hat [\d.]+ at x\[1234\], 1 of 4000 sites never", text)
+    assert text.endswith("2000 of 4000 sites constant")
 
 
 # In the loop.

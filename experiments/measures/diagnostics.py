@@ -27,7 +27,7 @@ def convergence(trace: NDArray) -> dict[str, NDArray]:
     average over coordinates never changes.
     """
     draws = trace.reshape(*trace.shape[:2], -1).transpose(1, 0, 2).astype(np.float64)
-    still, found = _measured(draws, ess=lambda one: _ess(_split(one)), r_hat=_split_r_hat)
+    still, found = _measured(draws, ess=lambda one: _ess(_split(one)), r_hat=split_r_hat)
     overall = draws.mean(-1, keepdims=True)
     _, error = _measured(overall, mcse=_mcse)
     return {
@@ -169,9 +169,12 @@ def _r_hat(draws: NDArray) -> NDArray:
     return np.sqrt((between / draws.var(1, ddof=1).mean(0) + length - 1) / length)
 
 
-def _split_r_hat(draws: NDArray) -> NDArray:
+def split_r_hat(draws: NDArray) -> NDArray:
     """R-hat of the halves of the chains; NaN for one chain, which has none to compare with."""
-    return _r_hat(_split(draws)) if len(draws) > 1 else np.full(draws.shape[2], np.nan)
+    if len(draws) == 1:
+        return np.full(draws.shape[2], np.nan)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return _r_hat(_split(draws))
 
 
 def _rank_r_hat(draws: NDArray) -> NDArray:

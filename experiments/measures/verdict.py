@@ -5,12 +5,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from latticework.experiments.measures.diagnostics import FEWEST, mixing
+from latticework.experiments.measures.diagnostics import FEWEST, mixing, split_r_hat
 from latticework.experiments.results.ranking import MIXED
 
 CONVERGED = 1.01  # the largest R-hat (Vehtari et al. 2021)
 ENOUGH = 400  # effective samples of each quantity, the same source
-LOOKED_AT = 512  # entries of a state whose R-hat and ESS are computed, at most
+FEW, NUMBERS = 32, 2**20  # entries whose ranks are read, at least; and numbers, at most
 
 
 class Convergence(NamedTuple):
@@ -25,7 +25,7 @@ def verdict(log_prob: NDArray, draws: NDArray) -> Convergence:
     They have if the rank-normalised R-hat of the log-probability and of each entry is at most
     `CONVERGED` and the bulk ESS at least `ENOUGH`. R-hat is infinite where an entry is constant
     within every chain and differs between chains. An entry that is the same in all draws of all
-    chains is left out. At most `LOOKED_AT` entries are read, evenly spaced.
+    chains is left out. Of many entries, those with the largest R-hat without ranks are read.
     """
     chains, length = log_prob.shape
     if length < FEWEST or log_prob.size < ENOUGH:
@@ -47,7 +47,8 @@ def verdict(log_prob: NDArray, draws: NDArray) -> Convergence:
 
     constant = (flat == flat[:1, :1]).all((0, 1))
     (entries,) = np.nonzero(~constant)
-    entries = entries[np.unique(np.linspace(0, len(entries) - 1, LOOKED_AT).astype(int))]
+    if len(entries) > (most := max(FEW, NUMBERS // log_prob.size)):
+        entries = np.sort(entries[np.argsort(-split_r_hat(flat[..., entries]))[:most]])
     values = np.concatenate((log_prob[..., None], flat[..., entries]), -1, dtype=np.float64)
     found = mixing(values)
     flat_target = int(log_prob.min() == log_prob.max())
