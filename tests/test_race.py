@@ -16,12 +16,12 @@ from latticework.experiments.measures.exact import exact
 from latticework.experiments.results.record import opened
 from latticework.experiments.sampling.chain import seconds_per_step
 from latticework.experiments.sampling.engine import served
+from latticework.experiments.sampling.evaluations import evaluations_of_step
 from latticework.experiments.sampling.sample import sample
 from latticework.experiments.tuning import course
 from latticework.experiments.tuning.course import (
     Allowance,
     Course,
-    evaluations_of_step,
     fitted,
     quality,
 )

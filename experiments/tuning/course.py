@@ -19,13 +19,14 @@ import torch
 from torch import Generator
 
 from latticework.experiments.measures.diagnostics import mixing
-from latticework.experiments.sampling.chain import MINIBATCH, WHOLE, Call, counted, seconds_per_step
+from latticework.experiments.sampling.chain import seconds_per_step
 from latticework.experiments.sampling.engine import Engine, served
+from latticework.experiments.sampling.evaluations import evaluations_of_step
 from latticework.experiments.sampling.sample import ChainAcceptance, SampleResult, sample
 from latticework.experiments.sampling.starts import possible
 from latticework.experiments.tuning.space import Space, replaced, suggest
 from latticework.experiments.tuning.study import alone
-from latticework.models.base import DataModel, EnergyModel
+from latticework.models.base import EnergyModel
 from latticework.models.domain import Integer
 from latticework.samplers.base import Sampler, UnsupportedModelError
 
@@ -198,7 +199,7 @@ class Course:
         kept = (steps - burn_in) // thin * thin
         result = sample(
             self.model, sampler, x=x, chains=self.chains, steps=kept, burn_in=burn_in, thin=thin,
-            seed=seed, engine=self.engine,
+            seed=seed, engine=self.engine, diagnose=False,
         )  # fmt: skip
         return Stint(result, burn_in, thin, burn_in + kept)
 
@@ -268,40 +269,3 @@ def quality(*results: SampleResult) -> Quality:
         r_hat=math.inf if stuck else float(r_hat.max()),
         still=int(still.sum()),
     )
-
-
-def evaluations_of_step(
-    sampler: Sampler, model: EnergyModel, x: torch.Tensor, rng: Generator
-) -> float:
-    """States whose log-probability a step of all chains evaluates, counted on the second step.
-
-    Each row passed to the model's `forward` counts. A call of another method that needs none counts
-    one for each state if it evaluates the whole target by a closed form, and the part that its
-    sites are of all sites, for each pattern or value, if it evaluates a local change. A minibatch
-    counts the part that it is of all rows, for each chain. A step that calls no such method, such
-    as that of block Gibbs, counts one a chain.
-    """
-    with torch.no_grad():
-        state, _ = sampler.step(sampler.init(x, model), model, rng)
-        with counted(model) as calls:
-            sampler.step(state, model, rng)
-
-    def states(call: Call) -> float:
-        if call.name == MINIBATCH:
-            assert isinstance(model, DataModel)
-            return len(x) * call.states / model.rows
-        return call.rows or call.states * _part(call.name, call.words, model)
-
-    return float(sum(map(states, calls)) or len(x))
-
-
-def _part(name: str, words: Sequence[Any], model: EnergyModel) -> float:
-    """The part of an evaluation that one chain pays for a call of `name`."""
-    if name in WHOLE or name == "differences_after":  # it brings the differences of all up to date
-        return 1.0
-    sites = words[2].shape[-1]
-    values = {
-        "block_log_probs": lambda: words[3].shape[1],
-        "site_log_probs": lambda: len(model.domain.values()),
-    }.get(name, lambda: 1)()
-    return sites * values / model.domain.dim
