@@ -48,6 +48,7 @@ class ACS(Sampler):
     """
 
     uses_gradient = True
+    memory = ("phase",)
     largest_step: float  # a_max, in squared units of the domain's values
     smallest_step: float  # a_min
     period: int  # K, steps of a cycle

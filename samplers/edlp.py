@@ -56,6 +56,7 @@ class EDLP(Sampler):
 
     scale = "step_size"
     uses_gradient = True
+    memory = ("guide", "begun")
     step_size: float  # alpha, in squared units of the domain's values
     variance: float  # eta, likewise
     guide_step_size: float | None = None  # alpha_a, likewise

@@ -31,6 +31,7 @@ class Gibbs(Sampler):
     The cost grows as values^sites, because every joint value of the block is evaluated.
     """
 
+    memory = ("scan",)
     sites: int = 1
     scan: Scan = "systematic"
 

@@ -47,6 +47,7 @@ class HammingBall(Sampler):
     `scan` is the order of the blocks (see samplers.blocks).
     """
 
+    memory = ("scan",)
     sites: int = 10
     radius: int = 1
     scan: Scan = "random"

@@ -69,6 +69,7 @@ class PAVG(Sampler):
     """
 
     uses_gradient = True
+    memory = ("root", "price")
     step_size: float  # epsilon, in squared units of the domain's values
     burn_in: int = 200  # steps that learn M; 0 is AVG on models that are not quadratic
     matrix: list[list[float]] | None = None  # M

@@ -62,6 +62,7 @@ class PTDMALA(Sampler):
     scale = "step_size"
     uses_gradient = True
     stationary_start = False
+    memory = ("replicas", "ladder", "turn")
     step_size: float  # alpha, in squared units of the domain's values
     ladder: list[float]
     burn_in: int = 0  # steps that learn the ladder; 0 takes it as it is

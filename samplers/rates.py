@@ -42,6 +42,7 @@ class _FastWeights(Sampler):
     """Base class of the three: the fast weights are kept when the model changes."""
 
     exact = False
+    memory = ("position", "weight", "visible_bias", "hidden_bias")
 
     def refresh(self, state: RatesState, model: EnergyModel) -> RatesState:
         return state

@@ -86,6 +86,7 @@ class RMALA(Sampler):
 
     scale = "step_size"
     uses_gradient = True
+    memory = ("position", "log_density", "score")
     stationary_start = False  # the magnitudes |z| start from a table (`lift`)
     step_size: float  # alpha, in squared units of the position
     temperature: float  # of the sigmoid; smaller is closer to the threshold and steeper

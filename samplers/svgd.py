@@ -77,6 +77,7 @@ class DiscreteSVGD(Sampler):
 
     exact = False
     interacting = True
+    memory = ("position",)
     uses_gradient = True
     step_size: float  # epsilon, in units of the position
     temperature: float  # of the surrogate's sigmoid

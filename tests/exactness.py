@@ -529,8 +529,8 @@ class Row:
 
     `law` enumerates its step (None where it moves in a continuum). `leaves` says which law it
     keeps: the target, the target once the rest of its state has settled (`stationary_start` is
-    False), its own, or none. `shared`: chains share random numbers, so the replicas of
-    one call are not independent. `memory` names the fields of its state that are no function of x.
+    False), its own, or none. `shared`: chains share random numbers, so the replicas of one call
+    are not independent.
     """
 
     sampler: Sampler
@@ -539,18 +539,9 @@ class Row:
     leaves: Literal["target", "settled", "own", "none"] = "target"
     reversible: bool = True
     shared: bool = False
-    memory: tuple[str, ...] = ()
 
 
-SCAN = {"memory": ("scan",), "reversible": False}
-CYCLE = {"memory": ("phase",), "reversible": False}
 FEW_SITES = ("binary", "spins", "rbm", "categorical")
-RELAXED = ("position", "log_density", "score")
-MOMENTUM, GUIDE, TEMPERED = (
-    ("momentum", "begun"),
-    ("guide", "begun"),
-    ("replicas", "ladder", "turn"),
-)
 MATRIX = [[0.3, -0.4, 0.0], [-0.4, 0.0, 0.5], [0.0, 0.5, -0.2]]
 TABLE = [
     Row(DMALA(0.5), (*EVERY, "bayes_net"), dmala),
@@ -592,34 +583,32 @@ TABLE = [
     Row(DLMC(0.5, "barker"), (*FEW_SITES, "ordinal", "naturals", "sheet"), dlmc),
     Row(DLMCf(0.5), (*FEW_SITES, "ordinal", "integers", "ring"), dlmc),
     Row(DLMCf(0.5, "barker"), (*FEW_SITES, "ordinal", "naturals"), dlmc),
-    Row(ACS(2.0, 0.2, 4), (*FEW_SITES, "ordinal", "naturals", "lattice"), acs, **CYCLE),
-    Row(ACS(2.0, 0.2, 4), ("ring", "sheet"), acs, **CYCLE),
-    Row(ACS(2.0, 0.2, 3, balances=[0.9, 0.6, 0.8]), ("binary", "integers"), acs, **CYCLE),
+    Row(ACS(2.0, 0.2, 4), (*FEW_SITES, "ordinal", "naturals", "lattice"), acs, reversible=False),
+    Row(ACS(2.0, 0.2, 4), ("ring", "sheet"), acs, reversible=False),
+    Row(ACS(2.0, 0.2, 3, balances=[0.9, 0.6, 0.8]), ("binary", "integers"), acs, reversible=False),
     Row(AVG(0.8), ("binary", "spins", "ordinal", "integers"), avg),
     Row(AVG(2.0), ("categorical", "naturals", "rbm", "quadratic", "lattice_potts"), None),
-    Row(PAVG(0.8, matrix=MATRIX), ("binary", "spins"), pavg, memory=("root", "price")),
+    Row(PAVG(0.8, matrix=MATRIX), ("binary", "spins"), pavg),
     Row(
         PAVG(1.0, burn_in=20),
         ("binary", "categorical", "ordinal", "naturals", "rbm", "quadratic"),
         None,
-        memory=("root", "price"),
     ),
-    Row(DHAMS(0.7, 0.8, 0.3), ("binary", "spins", "ordinal", "integers"), dhams, memory=MOMENTUM),
-    Row(DHAMS(1.0, 0.5), ("categorical", "naturals", "rbm"), None, memory=MOMENTUM),
-    Row(EDLP(0.6, 0.7), ("binary", "spins", "ordinal", "integers"), edlp, memory=GUIDE),
-    Row(EDLP(0.6, 0.7, 0.5), ("binary", "categorical", "naturals"), None, memory=GUIDE),
+    Row(DHAMS(0.7, 0.8, 0.3), ("binary", "spins", "ordinal", "integers"), dhams),
+    Row(DHAMS(1.0, 0.5), ("categorical", "naturals", "rbm"), None),
+    Row(EDLP(0.6, 0.7), ("binary", "spins", "ordinal", "integers"), edlp),
+    Row(EDLP(0.6, 0.7, 0.5), ("binary", "categorical", "naturals"), None),
     Row(
         PTDMALA(0.5, [1.0, 0.4]),
         ("binary", "categorical", "ordinal"),
         pt_dmala,
         "settled",
         reversible=False,
-        memory=TEMPERED,
     ),
-    Row(PTDMALA(0.5, [1.0, 0.7, 0.2], 50), ("naturals",), None, "settled", memory=TEMPERED),
+    Row(PTDMALA(0.5, [1.0, 0.7, 0.2], 50), ("naturals",), None, "settled"),
     Row(SwendsenWang(), ("lattice", "sheet", "lattice_potts"), swendsen_wang),
-    Row(Gibbs(), (*FINITE, "bayes_net"), gibbs, **SCAN),
-    Row(Gibbs(2), FINITE, gibbs, **SCAN),
+    Row(Gibbs(), (*FINITE, "bayes_net"), gibbs, reversible=False),
+    Row(Gibbs(2), FINITE, gibbs, reversible=False),
     Row(
         Gibbs(1, "random"),
         ("binary", "spins", "rbm", "sheet", "ordinal", "lattice_potts"),
@@ -632,19 +621,25 @@ TABLE = [
         gibbs,
         shared=True,
     ),
-    Row(Gibbs(1, "shuffled"), ("binary", "rbm", "ordinal"), gibbs, shared=True, **SCAN),
-    Row(Gibbs(2, "shuffled"), ("binary", "rbm", "lattice"), gibbs, shared=True, **SCAN),
-    Row(HammingBall(3, 1, "systematic"), BINARY, hamming_ball, **SCAN),
+    Row(Gibbs(1, "shuffled"), ("binary", "rbm", "ordinal"), gibbs, shared=True, reversible=False),
+    Row(Gibbs(2, "shuffled"), ("binary", "rbm", "lattice"), gibbs, shared=True, reversible=False),
+    Row(HammingBall(3, 1, "systematic"), BINARY, hamming_ball, reversible=False),
     Row(
         HammingBall(3, 2, "random"),
         ("binary", "rbm", "ring", "quadratic"),
         hamming_ball,
         shared=True,
     ),
-    Row(HammingBall(2, 1, "shuffled"), ("lattice", "rbm"), hamming_ball, shared=True, **SCAN),
+    Row(
+        HammingBall(2, 1, "shuffled"),
+        ("lattice", "rbm"),
+        hamming_ball,
+        shared=True,
+        reversible=False,
+    ),
     Row(BlockGibbs(), ("rbm",), block_gibbs),
     Row(BlockGibbs(2), ("rbm",), block_gibbs),
-    Row(RMALA(0.3, 0.5), BINARY, None, leaves="settled", memory=RELAXED),
-    Row(RMALA(0.3, 0.5, "relaxation"), BINARY, None, "none", memory=RELAXED),
-    Row(DiscreteSVGD(0.1, 0.5), BINARY, None, "none", memory=("position",)),
+    Row(RMALA(0.3, 0.5), BINARY, None, leaves="settled"),
+    Row(RMALA(0.3, 0.5, "relaxation"), BINARY, None, "none"),
+    Row(DiscreteSVGD(0.1, 0.5), BINARY, None, "none"),
 ]

@@ -7,9 +7,9 @@ float64 from `forward` alone: log-probabilities, their autograd gradient, the la
 import torch
 from torch import Generator, Tensor
 
-from latticework.experiments.exactness.targets import SMALL, Target
+from latticework.experiments.exactness.targets import SMALL, Asymmetric, Target
 from latticework.models.bayes_net import synthetic_bayes_net
-from latticework.models.domain import Binary
+from latticework.models.domain import Binary, Categorical, Ordinal
 from latticework.models.ising import DenseIsing, Lattice
 from latticework.models.potts import DensePotts, LatticePotts
 from latticework.models.quadratic import LogQuadratic
@@ -43,6 +43,9 @@ def _by_neighbours(lattice: Lattice) -> Lattice:
 
 TARGETS = {
     **{name: make() for name, make in SMALL.items()},
+    # Fewer values than those of `check`: some laws are sums over all paths of several moves.
+    "categorical": Target(Asymmetric(Categorical(2, 3))),
+    "ordinal": Target(Asymmetric(Ordinal(2, 4), scale=0.6, width=0.3)),
     "lattice": Target(Lattice((3, 2), 0.2, [0.3, -0.2, 0.1, 0.0, 0.4, -0.1])),
     "ring": Target(_local(Lattice((5,), -0.15, [0.2, -0.3, 0.0, 0.4, -0.1]))),
     "sheet": Target(_local(Lattice((2, 3), 0.25, [0.3, 0.1, -0.2, 0.0, 0.1, -0.4], False))),

@@ -1,6 +1,7 @@
 """`latticework check`: right samplers pass, and each wrong one fails the check that is about it."""
 
 import json
+import re
 import sys
 
 import numpy as np
@@ -10,20 +11,21 @@ from documented import ROOT, blocks
 from exactness import dula
 
 import latticework.run
-from latticework.experiments.exactness.counting import tails
-from latticework.experiments.exactness.examination import FEW, SETTLING, Examination
+from latticework.experiments.exactness.counting import deviation, tails, visible
+from latticework.experiments.exactness.examination import FEW, LATER, SETTLING, Examination
 from latticework.experiments.exactness.law import metropolis as law_of
 from latticework.experiments.exactness.law import one_site_proposal
 from latticework.experiments.exactness.suite import CHECKS, decisions_of, examine
 from latticework.experiments.exactness.targets import SMALL, Target
 from latticework.models.base import Function
-from latticework.models.domain import Binary
+from latticework.models.domain import Binary, Categorical, Ordinal
 from latticework.samplers.base import Info, Sampler, State, metropolis
 from latticework.samplers.gibbs import Gibbs
 from latticework.samplers.gwg import GWG
 from latticework.samplers.langevin import DMALA, DULA
 from latticework.samplers.locally_balanced import LocallyBalanced
 from latticework.samplers.path_auxiliary import PAFS
+from latticework.samplers.random_walk import RandomWalk
 from latticework.samplers.svgd import DiscreteSVGD
 from latticework.scripts import check
 
@@ -36,6 +38,7 @@ from latticework.samplers.base import Info, Sampler, State, metropolis, require_
 
 @dataclass(frozen=True)
 class Mine(Sampler):
+    memory = ()
     laziness: float = 0.0
 
     def at(self, x, model):
@@ -99,7 +102,7 @@ WRONG = {
     "a frozen site": (
         WALK.replace("model.domain.dim", "model.domain.dim - 1")
         + "        return metropolis(state, new, ratio, rng)",
-        {"all states reached"},
+        {"all states reached", "many sites"},
     ),
     "flips two sites": (
         """
@@ -120,12 +123,61 @@ WRONG = {
         {"cached values", "invariance"},
     ),
     "a bug": ("        return state.y", {"invariance", "valid states"}),
+    "a scale that adapts for ever": (
+        WALK
+        + """        scale = state.grad[:, 0]
+        lazy = torch.rand(len(ratio), generator=rng) > scale.sigmoid()
+        moved, info = metropolis(state, new, ratio.masked_fill(lazy, -torch.inf), rng)
+        scale = scale + 0.05 * (info.accept_prob - 0.3)
+        return moved._replace(grad=scale.unsqueeze(1).expand_as(state.grad).clone()), info""",
+        {"cached values"},
+    ),
+    "another law from step 12 on": (
+        WALK
+        + """        late = state.grad[:, 0] >= 12
+        moved, info = metropolis(state, new, ratio.masked_fill(late, 0), rng)
+        return moved._replace(grad=state.grad + 1), info""",
+        {"many sites"},
+    ),
+    "wrong above eight sites": (
+        WALK
+        + """        ratio = ratio * (model.domain.dim <= 8)
+        return metropolis(state, new, ratio, rng)""",
+        {"many sites"},
+    ),
+    "moves the first eight sites": (
+        WALK.replace("model.domain.dim", "min(model.domain.dim, 8)")
+        + "        return metropolis(state, new, ratio, rng)",
+        {"many sites"},
+    ),
+    "wrong below eight chains": (
+        WALK
+        + """        ratio = ratio * (len(ratio) >= 8)
+        return metropolis(state, new, ratio, rng)""",
+        {"one chain"},
+    ),
+    "enters states of probability 0": (
+        WALK
+        + """        ratio = ratio.nan_to_num(neginf=0, nan=-torch.inf)
+        return metropolis(state, new, ratio, rng)""",
+        {"impossible states"},
+    ),
+    "accepts NaN": (
+        WALK
+        + """        refused = torch.rand(len(ratio), generator=rng) > ratio.exp()
+        x = torch.where(refused.unsqueeze(1), state.x, new.x)
+        return self.at(x, model), Info(ratio.exp().clamp(max=1).nan_to_num(0))""",
+        {"impossible states"},
+    ),
 }
+DECLARED = "another law from step 12 on"  # its memory is declared; without it, it cannot hide
+ALSO = {"one chain", "many sites", "impossible states"}  # a wrong law may show there too
 RIGHT = WALK + "        return metropolis(state, new, ratio, rng)"
 
 
-def written(folder, body):
-    (folder / "mine.py").write_text(HEAD + body + "\n")
+def written(folder, body, memory="()"):
+    head = HEAD.replace("memory = ()", f"memory = {memory}")
+    (folder / "mine.py").write_text(head + body + "\n")
     return f"{folder / 'mine.py'}:Mine"
 
 
@@ -141,11 +193,89 @@ def outcomes(capsys, folder, *words, chains="20000"):
 @pytest.mark.parametrize("fault", WRONG)
 def test_a_wrong_sampler_fails(fault, tmp_path, capsys):
     body, expected = WRONG[fault]
-    status, _, failed = outcomes(capsys, tmp_path, written(tmp_path, body), "--domain", "binary")
+    mine = written(tmp_path, body, '("grad",)' if fault == DECLARED else "()")
+    status, _, failed = outcomes(capsys, tmp_path, mine, "--domain", "binary")
     assert status == 1
     assert failed >= expected
     if len(expected) == 1:
-        assert failed == expected
+        assert failed - (ALSO if "invariance" in expected else set()) == expected
+
+
+@pytest.mark.parametrize(
+    ("memory", "told"),
+    [
+        ("()", "state.grad is off by 10 from that of state.x; what must follow the past"),
+        ('("clock",)', "memory names clock, which no state has"),
+    ],
+)
+def test_memory_is_declared(memory, told, tmp_path, capsys):
+    """A counter of steps, which may change the law at any later time."""
+    body, _ = WRONG[DECLARED]
+    mine = written(tmp_path, body, memory)
+    _, page, failed = outcomes(capsys, tmp_path, mine, "--domain", "binary")
+    assert "cached values" in failed
+    assert told in " ".join(page.split())
+
+
+class FewValues(RandomWalk):
+    """Accepts every move of a site with five values or more."""
+
+    def step(self, state, model, rng):
+        if model.domain.moves >= 5:
+            model = Function(lambda x: 0 * x.flatten(1).sum(-1), model.domain)
+            state = state._replace(log_prob=0 * state.log_prob)
+        return super().step(state, model, rng)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_sites_of_many_values(name):
+    """Six on finite domains, and at least three whose probabilities are comparable."""
+    target = SMALL[name]()
+    sites = target.z.reshape(len(target.z), target.domain.dim, -1)
+    for site in sites.swapaxes(0, 1):
+        values, place = np.unique(site, axis=0, return_inverse=True)
+        assert len(values) == 2 or (np.bincount(place.ravel(), target.law) > 0.05).sum() >= 3
+    if isinstance(target.domain, Categorical | Ordinal):
+        assert target.domain.num_values == 6
+        for sampler, expected in ((RandomWalk(), "ok"), (FewValues(), "fails")):
+            case = Examination(sampler, target, 1e-9, chains=20_000)
+            assert CHECKS["invariance"](case).status == expected
+
+
+class Once(Sampler):
+    """Moves all chains to the first state in step 5, and forgets it in later steps."""
+
+    memory = ("grad",)
+
+    def at(self, x, model):
+        return State(x, model.log_prob(x), torch.zeros(len(x)))
+
+    def step(self, state, model, rng):
+        moved, info = Gibbs().step(Gibbs().at(state.x, model), model, rng)
+        x = torch.where((state.grad == 4).unsqueeze(1), model.domain.low, moved.x)
+        return self.at(x, model)._replace(grad=state.grad + 1), info
+
+
+def test_later_steps_are_counted():
+    case = Examination(Once(), SMALL["binary"](), 1e-9, chains=5000)
+    found = CHECKS["invariance"](case)
+    assert found.status == "fails"
+    assert f"after {LATER} steps" in found.detail
+
+
+@pytest.mark.parametrize(
+    ("times", "least", "most"), [(0.5, 0, 0.05), (1, 0.25, 0.75), (2, 0.95, 1)]
+)
+def test_the_power_that_is_told(times, least, most):
+    """Independent draws from a law whose likeliest state is too likely."""
+    target, draws, level = SMALL["binary"](), 20_000, 1e-8
+    tilted = target.law.copy()
+    best = tilted.argmax()
+    tilted[best] *= 1 + times * visible(draws, target.law, level)
+    tilted[np.arange(len(tilted)) != best] *= (1 - tilted[best]) / (1 - target.law[best])
+    rng = np.random.default_rng(0)
+    found = [deviation(target, rng.choice(len(tilted), draws, p=tilted), level) for _ in range(60)]
+    assert least <= np.mean([bool(wrong) for wrong in found]) <= most
 
 
 def test_a_right_sampler_passes(tmp_path, capsys):
@@ -156,6 +286,7 @@ def test_a_right_sampler_passes(tmp_path, capsys):
         page.split()
     )
     assert "is below 1e-06" in " ".join(page.split())
+    assert re.search(r"invariance [\d.]+ to [\d.]+ %, one chain \d+ to", " ".join(page.split()))
 
 
 def test_the_pair_of_states_shows_the_fault(tmp_path, capsys):
@@ -355,6 +486,7 @@ def test_nothing_to_check(capsys):
         (["mine.py"], "sampler 'mine.py' is not known"),
         (["nowhere.py:Mine"], "there is no file"),
         (["dmala", "step_size"], "'step_size' is not a setting; write key=value"),
+        (["dmala", "step_size=abc"], "step_size of dmala must be a number, got 'abc'"),
         (["dmala", "stepsize=0.3"], "dmala has no setting stepsize: did you mean step_size?"),
         (["dmala", "--domain", "torus"], "--domain is one of binary, spins"),
         (["dmala", "--chains", "0"], "chains must be an integer of at least 1, got 0"),
@@ -389,7 +521,7 @@ def test_a_sweep_is_exact_without_detailed_balance():
                 state, info = Gibbs().step(state, model, rng)
             return state, info
 
-    case = Examination(Twice(), SMALL["binary"](), 1e-6)
+    case = Examination(Twice(), SMALL["binary"](), 1e-6, chains=20_000)
     found = {outcome.check: outcome for outcome in examine(case)}
     assert {name for name, o in found.items() if o.status == "fails"} == set()
     assert found["detailed balance"].status == "no"
@@ -404,7 +536,9 @@ def test_the_identity_does_not_move():
         def step(self, state, model, rng):
             return state, Info(torch.ones(len(state.x)))
 
-    found = {o.check: o for o in examine(Examination(Still(), SMALL["binary"](), 1e-6))}
+    found = {
+        o.check: o for o in examine(Examination(Still(), SMALL["binary"](), 1e-6, chains=20_000))
+    }
     assert found["invariance"].status == "ok"
     assert found["all states reached"].status == "fails"
     assert "never changed these sites: 0, 1, 2" in found["all states reached"].detail

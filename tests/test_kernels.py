@@ -272,7 +272,7 @@ def test_cached_values_match_the_position(row, target):
     state, rng = start(row, target, chains=256)
     state = run(row.sampler, state, target.model, rng, 20)
     fresh = row.sampler.init(state.x, target.model)
-    for name in set(state._fields) - set(row.memory):
+    for name in set(state._fields) - set(row.sampler.memory):
         for cached, value in both(state, fresh, name):
             # Twenty increments of float32 numbers of order 10.
             torch.testing.assert_close(cached, value, rtol=1e-5, atol=1e-4)
@@ -282,15 +282,17 @@ def test_cached_values_match_the_position(row, target):
 def test_refresh_reads_the_new_target(row, target):
     state, rng = start(row, target)
     state = run(row.sampler, state, target.model, rng, 3)
-    memory = {name: [t.clone() for t in flat([getattr(state, name)])] for name in row.memory}
+    memory = {
+        name: [t.clone() for t in flat([getattr(state, name)])] for name in row.sampler.memory
+    }
     other = changed(target.model)
     fresh = row.sampler.init(state.x, other)
     state = row.sampler.refresh(state, other)
-    for name in set(state._fields) - set(row.memory):
+    for name in set(state._fields) - set(row.sampler.memory):
         for cached, value in both(state, fresh, name):
             torch.testing.assert_close(cached, value)
     for name in {"scan", "position", "phase", "root", "momentum", "guide", "turn"} & set(
-        row.memory
+        row.sampler.memory
     ):
         assert all(map(torch.equal, flat([getattr(state, name)]), memory[name]))
 

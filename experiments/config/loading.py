@@ -2,15 +2,16 @@
 
 import ast
 import importlib.util
-import math
 import sys
 from collections.abc import Callable, Sequence
 from inspect import Parameter, signature
+from math import inf
 from pathlib import Path
 from typing import Any
 
 from omegaconf import OmegaConf
 
+from latticework.experiments.config.annotations import fits, words
 from latticework.experiments.config.errors import nearest
 from latticework.experiments.config.options import option
 
@@ -35,7 +36,8 @@ def sampler_named(text: str, fields: dict[str, Any] | None = None) -> Any:
     """The sampler `file.py:Name`, or that of conf/sampler/<name>.yaml, with the given fields.
 
     The text may hold fields, too: `gwg(flips=2)`. A class is called with the fields; an object
-    takes none. Raises ValueError for a field that there is not.
+    takes none. Raises ValueError for a field that there is not, or a value that does not fit its
+    annotation.
     """
     from hydra.utils import get_object, instantiate
 
@@ -43,11 +45,11 @@ def sampler_named(text: str, fields: dict[str, Any] | None = None) -> Any:
     fields = {**written, **(fields or {})}
     if ".py:" not in text:
         config = option("sampler", text)
-        _require_known(text, fields, get_object(config["_target_"]))
+        _check_fields(text, fields, get_object(config["_target_"]))
         return instantiate(config, _convert_="all", **fields)
     found = loaded(text)
     if isinstance(found, type):
-        _require_known(text, fields, found)
+        _check_fields(text, fields, found)
         return found(**fields)
     if fields:
         raise ValueError(f"{text} is no class, so it takes no settings: {', '.join(fields)}")
@@ -69,7 +71,7 @@ def _with_fields(text: str) -> tuple[str, dict[str, Any]]:
 
     def value(node: ast.expr) -> Any:
         if isinstance(node, ast.Name):
-            return math.inf if node.id == "inf" else node.id
+            return inf if node.id == "inf" else node.id
         try:
             return ast.literal_eval(node)
         except ValueError as error:
@@ -78,23 +80,30 @@ def _with_fields(text: str) -> tuple[str, dict[str, Any]]:
     return name.strip(), {str(each.arg): value(each.value) for each in call.keywords}
 
 
-def _require_known(text: str, fields: dict[str, Any], made_by: Callable[..., Any]) -> None:
-    known = signature(made_by).parameters
+def _check_fields(text: str, fields: dict[str, Any], made_by: Callable[..., Any]) -> None:
+    try:
+        known = signature(made_by, eval_str=True).parameters
+    except NameError:  # annotations for type checkers only
+        known = signature(made_by).parameters
     if any(each.kind is Parameter.VAR_KEYWORD for each in known.values()):
         return
-    for name in fields:
+    for name, value in fields.items():
         if name not in known:
             raise ValueError(f"{text} has no setting {name}: {nearest(name, known)}")
+        hint = known[name].annotation
+        if not (fits(value, hint) or (value == inf and fits(1.0, hint))):
+            raise ValueError(f"{name} of {text} must be {words(hint)}, got {value!r}")
 
 
-def settings(words: Sequence[str]) -> dict[str, Any]:
-    """The words `key=value` as a dictionary; values are read as YAML, with .inf for infinity."""
+def settings(given: Sequence[str]) -> dict[str, Any]:
+    """Words `key=value` as a dictionary; values are read as YAML, with .inf for infinity."""
     found = {}
-    for word in words:
+    for word in given:
         key, separator, value = word.partition("=")
         if not separator:
             raise ValueError(f"{word!r} is not a setting; write key=value")
-        found[key] = OmegaConf.create(f"value: {value}").value
+        document: Any = OmegaConf.to_container(OmegaConf.create(f"value: {value}"))
+        found[key] = document["value"]
     return found
 
 

@@ -31,6 +31,39 @@ def counts(
     return list(found.reshape(steps, size, -1)), infos[0]
 
 
+def deviation(target: Target, index: np.ndarray, level: float, unit: str = "chains") -> str:
+    """How independent draws differ from the law of the target; "" if no count tells them apart.
+
+    `index` are the states of the draws, -1 for one that is not listed. A count is too improbable
+    if its two-sided tail is below `level`.
+    """
+    law = np.append(target.law / target.law.sum(), 0.0)  # the last entry: not listed
+    count = np.bincount(index % len(law), minlength=len(law))
+    p = 2 * tails(count, len(index), law)
+    worst = int(p.argmin())
+    if p[worst] >= level:
+        return ""
+    state = "outside the listed states"
+    if worst < len(target.states):
+        state = f"at {target.states[worst].tolist()}"
+    return (
+        f"{count[worst]} of {len(index)} {unit} are {state}, expected "
+        f"{len(index) * law[worst]:.1f}; total variation distance from the target "
+        f"{np.abs(count / len(index) - law).sum() / 2:.2g}"
+    )
+
+
+def visible(draws: int, law: np.ndarray, level: float) -> float:
+    """The smallest relative error of a state's probability that is found in half of all trials.
+
+    A larger probability is found if the count that it leads us to expect has a two-sided tail below
+    `level` under the law.
+    """
+    law = law[law > 0]
+    smallest = binom.isf(level / 2, draws, law) + 1
+    return float((smallest / (draws * law) - 1).min())
+
+
 def tails(count: np.ndarray, trials: int | np.ndarray, probability: np.ndarray) -> np.ndarray:
     """The smaller of the two exact tail probabilities of each binomial count."""
     probability = probability.clip(0, 1)

@@ -50,7 +50,7 @@ class Target:
     """
 
     def __init__(self, model: EnergyModel, box: range | None = None) -> None:
-        self.model, self.domain = model, model.domain
+        self.model, self.domain, self.box = model, model.domain, box
         dim = self.domain.dim
         values = self.domain.values() if box is None else torch.tensor(box).float()
         index = torch.tensor(list(itertools.product(range(len(values)), repeat=dim)))
@@ -64,7 +64,8 @@ class Target:
 
         self.log_prob = self._evaluated().detach().double().numpy()
         self.inner = np.flatnonzero(inside.numpy() & np.isfinite(self.log_prob))
-        self.law = torch.from_numpy(self.log_prob).softmax(0).numpy()
+        possible = np.where(np.isnan(self.log_prob), -np.inf, self.log_prob)
+        self.law = torch.from_numpy(possible).softmax(0).numpy()
         self.z = self.states.double().flatten(1).numpy()  # flat states, as the formulas read them
         self._values = np.unique(self.z)
         keys = self._keys(self.z)
@@ -142,15 +143,18 @@ def _rbm() -> RBM:
     return model
 
 
-# A target of each kind of state space, made when asked for.
+# A target of each kind of state space, made when asked for. On a site of several values, three at
+# least have probabilities that matter: with two, wrong ratios of values cancel.
 SMALL: dict[str, Callable[[], Target]] = {
     "binary": lambda: Target(Asymmetric(Binary(3))),
     "spins": lambda: Target(Asymmetric(Binary(3, -1, 1), scale=0.7)),
-    "categorical": lambda: Target(Asymmetric(Categorical(2, 3))),
-    "ordinal": lambda: Target(Asymmetric(Ordinal(2, 4), scale=0.6, width=0.3)),
+    "categorical": lambda: Target(Asymmetric(Categorical(2, 6), scale=0.7, seed=9)),
+    "ordinal": lambda: Target(Asymmetric(Ordinal(2, 6), scale=0.35, width=0.1, seed=9)),
     "integers": lambda: Target(
         Asymmetric(Integer(1, window=2), scale=0.8, width=0.6), range(-11, 12)
     ),
-    "naturals": lambda: Target(Asymmetric(Integer(2, low=0), scale=0.6, width=0.6), range(9)),
+    "naturals": lambda: Target(
+        Asymmetric(Integer(2, low=0), scale=0.6, width=0.6, seed=9), range(9)
+    ),
     "rbm": lambda: Target(_rbm()),
 }

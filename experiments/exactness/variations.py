@@ -1,0 +1,156 @@
+"""Checks on what a small target with a large batch does not show.
+
+Errors that these find: of one chain alone, of more than some number of sites or of steps, of the
+last sites, and at states of probability zero or NaN. All laws are exact: many sites are independent
+copies of the small target.
+"""
+
+from dataclasses import replace
+from math import ceil, inf, nan
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from latticework.experiments.exactness.counting import deviation, visible
+from latticework.experiments.exactness.examination import CheckOutcome, Examination
+from latticework.experiments.exactness.targets import Target
+from latticework.models.base import EnergyModel, NotDifferentiableError
+from latticework.samplers.base import UnsupportedModelError
+
+ALONE = (80, 4)  # runs of one chain, and the steps of each
+MOVES = 64  # moves to one site, at least, that many copies have together
+MANY = (250, 64)  # chains and steps on many sites
+LONGEST = 20  # steps a site, after which a site that never changed is stuck
+MASKED = (20_000, 8)  # chains and steps among impossible states
+
+
+class Copies(EnergyModel):
+    """Independent copies of a model: a target of many sites. Copy c has the sites c + copies * i.
+
+    Attributes:
+        single: the model that is copied
+        copies: their number
+    """
+
+    def __init__(self, single: EnergyModel, copies: int) -> None:
+        super().__init__()
+        self.single, self.copies = single, copies
+        self.domain = replace(single.domain, dim=single.domain.dim * copies)  # type: ignore[type-var]
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.single(self.parts(x)).view(len(x), self.copies).sum(1)
+
+    def parts(self, x: Tensor) -> Tensor:
+        """The states of all copies, `[chains * copies, *single.domain.shape]`."""
+        return x.unflatten(1, (-1, self.copies)).movedim(2, 1).flatten(0, 1)
+
+    def joined(self, parts: Tensor) -> Tensor:
+        """The state whose parts are given, `[chains, *domain.shape]`."""
+        return parts.unflatten(0, (-1, self.copies)).movedim(1, 2).flatten(1, 2)
+
+
+class Masked(EnergyModel):
+    """A model that gives -inf and NaN in two of its states, each `[*domain.shape]`."""
+
+    impossible: Tensor
+    unknown: Tensor
+
+    def __init__(self, model: EnergyModel, impossible: Tensor, unknown: Tensor) -> None:
+        super().__init__()
+        self.model, self.domain = model, model.domain
+        self.register_buffer("impossible", impossible)
+        self.register_buffer("unknown", unknown)
+
+    def forward(self, x: Tensor) -> Tensor:
+        log_prob = self.model(x)
+        for state, value in ((self.impossible, -inf), (self.unknown, nan)):
+            here = (x.detach() == state).flatten(1).all(1)
+            log_prob = log_prob.masked_fill(here, value)
+        return log_prob
+
+
+def one_chain(case: Examination) -> CheckOutcome:
+    """Chains that run alone, one after the other, from exact draws."""
+    if why := _not_counted(case):
+        return CheckOutcome("-", why)
+    if not case.sampler.stationary_start:
+        return CheckOutcome("-", "each chain would need a burn-in")
+    target, sampler, rng, (runs, steps) = case.target, case.fresh(), case.rng(5), ALONE
+    starts, found = case.start(runs), []
+    state = sampler.init(starts[:1], target.model)
+    for x in starts.split(1):
+        state = sampler.moved_to(x.clone(), state, target.model)
+        for _ in range(steps):
+            state, _ = sampler.step(state, target.model, rng)
+        found.append(state.x)
+    index = target.locate(torch.cat(found))
+    return _outcome(case, target, index, f"each chain alone, after {steps} steps")
+
+
+def many_sites(case: Examination) -> CheckOutcome:
+    """Chains on independent copies of the target: their law after many steps, and every site."""
+    target, sampler, rng, (chains, steps) = case.target, case.fresh(), case.rng(6), MANY
+    domain, chains = target.domain, min(case.chains, chains)
+    model = Copies(target.model, ceil(MOVES / (domain.dim * domain.moves)))
+    x = model.joined(target.draw(target.law, chains * model.copies, rng))
+    try:
+        state = sampler.init(x, model)
+    except (UnsupportedModelError, NotDifferentiableError, ValueError) as error:
+        return CheckOutcome("-", str(error))
+    counting, count = not _not_counted(case), CheckOutcome("ok")
+    if counting:
+        state = case.settled(state, model, rng)
+    free = torch.tensor([target.is_free(site) for site in range(domain.dim)])
+    stuck, done = free.repeat_interleave(model.copies), 0
+    while done < steps or (stuck.any() and done < LONGEST * len(stuck)):
+        before = state.x.clone()
+        state, _ = sampler.step(state, model, rng)
+        stuck &= (state.x == before).view(chains, len(stuck), -1).all(-1).all(0)
+        done += 1
+        if done == steps and counting:
+            index = target.locate(model.parts(state.x))
+            when = f"after {steps} steps of {chains} chains on {model.copies} copies of the target"
+            count = _outcome(case, target, index, when)
+    if stuck.any():
+        sites = ", ".join(map(str, stuck.nonzero().flatten().tolist()))
+        searched = f"{chains} chains in {done} steps"
+        told = f"{searched} never changed these of {len(stuck)} sites: {sites}"
+        return CheckOutcome("fails", told)
+    return count
+
+
+def impossible_states(case: Examination) -> CheckOutcome:
+    """Chains on the target without two likely states, where it gives -inf and NaN."""
+    if why := _not_counted(case):
+        return CheckOutcome("-", why)
+    whole, sampler, rng, (chains, steps) = case.target, case.fresh(), case.rng(7), MASKED
+    _, impossible, unknown = whole.inner[whole.law[whole.inner].argsort()[::-1][:3]]
+    states = whole.states
+    target = Target(Masked(whole.model, states[impossible], states[unknown]), whole.box)
+    chains = min(case.counted, chains)
+    try:
+        state = sampler.init(target.draw(target.law, chains, rng), target.model)
+    except UnsupportedModelError as error:
+        return CheckOutcome("-", str(error))
+    state = case.settled(state, target.model, rng)
+    for _ in range(steps):
+        state, info = sampler.step(state, target.model, rng)
+        if not info.accept_prob.isfinite().all():
+            return CheckOutcome("fails", "info.accept_prob is NaN or inf where the target is NaN")
+    when = f"after {steps} steps on a target that is -inf or NaN in two states"
+    return _outcome(case, target, target.locate(state.x), when)
+
+
+def _not_counted(case: Examination) -> str:
+    """Why the states of chains are not compared with the target; "" if they are."""
+    if not case.exact:
+        return "it declares exact = False"
+    return "its chains interact" if case.sampler.interacting else ""
+
+
+def _outcome(case: Examination, target: Target, index: np.ndarray, when: str) -> CheckOutcome:
+    """Whether independent draws, with the indices of their states, follow the target's law."""
+    if wrong := deviation(target, index, case.level):
+        return CheckOutcome("fails", f"{when}, {wrong}")
+    return CheckOutcome("ok", visible=visible(len(index), target.law, case.level))
