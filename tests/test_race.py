@@ -461,6 +461,21 @@ def test_the_search_prefers_what_moves_where_a_site_is_stuck_in_every_trial():
     assert 0 < rate < 1e-3
 
 
+def test_the_scores_of_two_settings_keep_their_ratio_with_the_budget(monkeypatch):
+    """Long chains have .35 and 1.8 effective samples a step of 16 chains, within a fifth."""
+    monkeypatch.setattr(course, "KEPT", 400)
+    contest = Course(Lattice((6,), 0.15, 0.3), 16, "compiled")
+    rates = {
+        (size, budget): contest.rate(DMALA(size), [Allowance(budget, "evaluations")], 0)
+        for size in (0.15, 0.4)
+        for budget in (1500, 40_000)
+    }
+    for budget in (1500, 40_000):
+        assert 3 < rates[0.4, budget] / rates[0.15, budget] < 9
+    for size in (0.15, 0.4):
+        assert rates[size, 40_000] == pytest.approx(rates[size, 1500], rel=0.4)
+
+
 def test_a_compiled_step_is_timed_without_the_call_that_makes_it():
     """A call costs many times a step; a block of steps costs nearly its steps alone."""
     contest = Course(Lattice((3, 3), 0.1), 1, "compiled")

@@ -149,10 +149,11 @@ class Course:
             steps = self.steps(candidate, allowed)
             if steps * (1 - WARM_UP) < FEWEST / 2:
                 return 0.0
-            stint = dataclasses.replace(self, kept=KEPT).drawn(candidate, steps, seed)
+            trial = dataclasses.replace(self, kept=KEPT)
+            stint, found = trial.measured(candidate, steps, seed)
         except (UnsupportedModelError, ValueError):
             return 0.0
-        return quality(stint.result).score / (steps * self.cost(candidate, allowed[0].unit))
+        return found.score / (stint.steps * self.cost(candidate, allowed[0].unit))
 
     def steps(self, sampler: Sampler, allowed: Sequence[Allowance]) -> int:
         """The steps that every allowance pays for."""
