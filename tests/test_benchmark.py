@@ -60,6 +60,13 @@ def test_effective_samples_by_hand():
     assert rate(record, "energy", "second") == pytest.approx(240 / 1)
 
 
+def test_the_headline_has_the_numbers_of_the_table():
+    record = measured("dmala", "a", ess=80.0)
+    shown = {each.name: each.value for each in benchmark.headline(record)}
+    for unit in ("second", "evaluation"):
+        assert shown[f"ess_per_{unit}"] == pytest.approx(rate(record, "min", unit))
+
+
 def test_a_cell_whose_chains_disagree_shows_that_and_has_no_rank():
     """In one run of three; a stuck chain has no finite R-hat."""
     apart = some("gwg", sizes=(900.0,) * 3)

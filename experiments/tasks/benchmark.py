@@ -171,10 +171,10 @@ def headline(record: Record) -> list[KeyNumber]:
     if r_hat is None or r_hat > MIXED:
         return [KeyNumber("chains disagree, R-hat", "infinite" if r_hat is None else r_hat)]
     found, document = record.document["ess"], record.document
-    evaluations = document["steps"] * document["evaluations_per_step"]
-    seconds = document["steps"] * document["seconds_per_step"]
+    evaluations = document["evaluations_per_step"] * record.config["task"]["chains"]
+    per_step = found["min"] / document["steps"]
     return [
-        KeyNumber("ess_per_second", found["min"] / seconds, better="higher"),
-        KeyNumber("ess_per_evaluation_of_a_chain", found["min"] / evaluations, better="higher"),
+        KeyNumber("ess_per_second", per_step / document["seconds_per_step"], better="higher"),
+        KeyNumber("ess_per_evaluation", per_step / evaluations, better="higher"),
         KeyNumber("largest_r_hat", r_hat),
     ]
