@@ -1,5 +1,6 @@
 """`latticework race`: samplers tuned and measured under an equal budget, ranked with ties."""
 
+import io
 import math
 import re
 
@@ -7,12 +8,14 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from rich.console import Console
 from targets import TARGETS
 from torch import Generator
 
 from latticework.experiments.figures import race as drawing
 from latticework.experiments.figures.race import UNITS
 from latticework.experiments.measures.exact import exact
+from latticework.experiments.results.ranking import Interval, ranks
 from latticework.experiments.results.record import opened
 from latticework.experiments.sampling.chain import seconds_per_step
 from latticework.experiments.sampling.engine import served
@@ -43,8 +46,12 @@ from latticework.samplers.sweep import GibbsSweep
 from latticework.scripts import race, trace, why
 
 FILE = """
+import math
+from dataclasses import dataclass
+
 import torch
 from latticework.models.ising import Lattice
+from latticework.samplers.base import Sampler, State, metropolis
 
 WEIGHTS = torch.linspace(-1, 1, 6)
 
@@ -66,8 +73,31 @@ def potts(x):  # [chains, 4, 3]
 class Ising(Lattice):
     def __init__(self):
         super().__init__((2, 3), 0.1, 0.1)
+
+def needle(x):  # 16 sites: the state of ones holds a half of the mass
+    return x.prod(-1).detach() * math.log(2**16 - 1) + 0 * x.sum(-1)
+
+def flat(x):
+    return 0 * x.sum(-1)
+
+def bounded(x):  # the first site is always 1
+    return linear(x).masked_fill(x[:, 0] == 0, -torch.inf)
+
+STARTS = torch.ones(5, 6).tolist()
+
+@dataclass(frozen=True)
+class Jump(Sampler):  # an independence sampler that proposes the state of ones half of the time
+    def at(self, x, model):
+        return State(x, model.log_prob(x), torch.zeros_like(x))
+
+    def step(self, state, model, rng):
+        x = state.x
+        ones = torch.rand(len(x), 1, generator=rng) < 0.5
+        new = self.at(torch.where(ones, 1.0, model.domain.uniform(len(x), rng)), model)
+        log_q = [(0.5 * y.prod(-1) + 0.5 ** (x.shape[1] + 1)).log() for y in (x, new.x)]
+        return metropolis(state, new, new.log_prob - state.log_prob + log_q[0] - log_q[1], rng)
 """
-TINY = ("--chains", "4", "--seeds", "2", "--trials", "2")
+TINY = ("--chains", "4", "--seeds", "3", "--trials", "2")
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +152,62 @@ def test_every_exact_sampler_takes_part_by_default(file, tmp_path, capsys):
     assert set(table["sampler"]) == exact
     assert "left out: block_gibbs (BlockGibbs needs" in page
     assert "left out: dsvgd, dula, " in page
-    assert "locally_balanced: the budget allows 2 steps a run, too few to judge" in page
+    assert "locally_balanced: the budget allows 1 steps a run, too few to judge" in page
+
+
+def test_no_sampler_is_ranked_where_one_missed_half_of_the_mass(file, tmp_path, capsys):
+    """DMALA never sees the needle, and its own chains agree."""
+    words = ("--domain", "binary:16", "--samplers", f"dmala,{file}:Jump")
+    status, page, folder = asked(capsys, tmp_path, f"{file}:needle", *words, budget=1500)
+    assert status == 1
+    table = pd.read_csv(folder / "race.csv", index_col="sampler")
+    assert (table["r_hat"] < 1.05).all()
+    assert list(table["rank"]) == ["-", "-"]
+    assert "No sampler has a rank, because they disagree about the target" in page
+    assert "the mean of the log-probability is 0 +- 0 by dmala and 5." in page
+    assert "17 of 17 means differ" in page
+    assert opened(folder).config["disagreements"]
+    status, page, folder = asked(capsys, tmp_path, f"{file}:flat", *words, budget=1500)
+    assert status == 0  # the control: without the needle
+    assert "disagree" not in page
+
+
+def test_constant_entries_are_named_and_do_not_stop_a_ranking(file, tmp_path, capsys):
+    words = ("--domain", "binary:6", "--samplers", "dmala,gibbs")
+    status, page, _ = asked(capsys, tmp_path, f"{file}:bounded", *words)
+    assert status == 0
+    assert "constant in all draws, and left out: x[0] = 1" in page
+
+
+def test_chains_start_where_they_are_told(file, tmp_path, capsys, monkeypatch):
+    words = (f"{file}:linear", "--domain", "binary:6", "--samplers", "gibbs")
+    started, drawn = [], Course.drawn
+
+    def noted(self, sampler, steps, seed, x=None):
+        started.append(self.starts if x is None else {})
+        return drawn(self, sampler, steps, seed, x)
+
+    monkeypatch.setattr(Course, "drawn", noted)
+    *_, folder = asked(capsys, tmp_path, *words, "--x", f"{file}:STARTS")
+    given = [each["x"] for each in started if each]
+    assert len(given) == 5  # two trials, three seeds
+    assert all(torch.equal(x, torch.ones(5, 6)) for x in given)
+    assert opened(folder).config["chains"] == 5
+    with pytest.raises(ValueError, match=r"x must have shape \[chains, 16\]"):
+        race.main([f"{file}:flat", "--domain", "binary:16", "--x", f"{file}:STARTS"])
+
+
+def test_the_column_that_ranks_is_whole_in_a_narrow_terminal():
+    """R-hat and ranks are never cut; intervals fold."""
+    rates = {f"ess_per_{unit}{part}": 12345.0 for unit in UNITS for part in ("", "_low", "_high")}
+    names = ["pafs_with_replacement", "dmala"]
+    rows = [{"rank": "=1", "sampler": name, "r_hat": 1.0234, **rates} for name in names]
+    for width in (80, 60):
+        console = Console(width=width, file=io.StringIO())
+        console.print(race.shown(pd.DataFrame(rows), "evaluations"))
+        lines = console.file.getvalue().splitlines()
+        assert "…" not in console.file.getvalue()
+        assert [line.split()[-1] for line in lines if line.startswith("=1")] == ["1.023"] * 2
 
 
 def test_a_biased_sampler_runs_and_has_no_rank(file, tmp_path, capsys):
@@ -247,7 +332,7 @@ def test_a_folder_that_cannot_be_written_costs_no_race(file, tmp_path, monkeypat
         (("--domain", "binary:6", "--budget", "5minutes"), "budget '5minutes' is not known"),
         ((), "the states of linear are not known: give --domain"),
         (("--domain", "binary:6", "--trials", "0"), "trials must be an integer of at least 1"),
-        (("--domain", "binary:6", "--seeds", "1"), "two seeds or more"),
+        (("--domain", "binary:6", "--seeds", "2"), "three seeds or more"),
         (("--domain", "binary:6", "--samplers", "block_gibbs"), "no sampler supports"),
         (("--domain", "binary:6", "--samplers", "dmalla"), "did you mean dmala"),
         (("--domain", "binary:6", "--samplers", "gibbs,"), "names with commas between .* 'gibbs,'"),
@@ -291,6 +376,31 @@ def test_ranks_and_ties():
         ("-", "apart"),
         ("-", "biased"),
     ]
+
+
+def test_an_interval_around_ones_upper_end_is_a_tie():
+    """The other's middle is above one's interval, its lower end is not."""
+    assert ranks([Interval(9, 8, 10), Interval(12, 9.5, 15), Interval(30, 20, 40)]) == [
+        "=2",
+        "=2",
+        "1",
+    ]
+
+
+def test_no_measured_run_repeats_the_random_numbers_of_the_search(monkeypatch):
+    taken, drawn = [], Course.drawn
+
+    def noted(self, sampler, steps, seed, x=None):
+        taken.append(seed)
+        return drawn(self, sampler, steps, seed, x)
+
+    monkeypatch.setattr(Course, "drawn", noted)
+    model, seeds = Function(lambda x: x.sum(-1), Binary(4)), (3, 4, 5)
+    contest = Race(model, Allowance(600, "evaluations"), 4, seeds, trials=2)
+    contest.enter("dmala", DMALA(0.2), {"step_size": {"low": 0.1, "high": 1.0}})
+    search, other, *measured = taken
+    assert search == other  # trials differ in their settings alone
+    assert sorted({search, *measured}) == [2, *seeds]
 
 
 def test_the_interval_is_students_of_the_logarithm():
@@ -443,7 +553,7 @@ def test_draws_are_evenly_spaced():
 def test_the_search_avoids_a_bad_setting():
     """Independent draws come with an infinite step; small steps are slow."""
     model = Function(lambda x: x.sum(-1) * 0, Binary(4))
-    contest = Race(model, Allowance(8000, "evaluations"), 4, range(2), 6)
+    contest = Race(model, Allowance(8000, "evaluations"), 4, range(3), 6)
     entrant = contest.enter("dmala", DMALA(0.2), {"step_size": {"choices": [0.02, 20.0]}})
     assert entrant.fields == {"step_size": 20.0}
     assert all(lap.ess > 0 for lap in entrant.laps)

@@ -9,8 +9,8 @@ setting, because a site is stuck in each, the average over sites decides.
 import dataclasses
 import math
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -111,6 +111,7 @@ class Course:
     chains: int
     engine: Engine = "eager"
     kept: int = KEPT  # draws of a chain, at most; a search keeps KEPT
+    starts: Mapping[str, Any] = field(default_factory=dict)  # words of `sample` that say the start
 
     def tuned(
         self,
@@ -162,7 +163,8 @@ class Course:
     def cost(self, sampler: Sampler, unit: Unit) -> float:
         """Seconds of a step of all chains, without diagnostics; or evaluations by each chain."""
         rng = Generator().manual_seed(0)
-        x = possible(self.model, self.chains, rng)
+        given = self.starts.get("x")
+        x = possible(self.model, self.chains, rng) if given is None else given
         if unit == "evaluations":
             return evaluations_of_step(sampler, self.model, x, rng) / self.chains
         kernel, _ = served(sampler, self.model, self.engine, [ChainAcceptance()])
@@ -191,15 +193,16 @@ class Course:
     def drawn(
         self, sampler: Sampler, steps: int, seed: int, x: torch.Tensor | None = None
     ) -> Stint:
-        """A run of at most `steps` steps from `x`, or random states; draws are evenly spaced."""
+        """A run of at most `steps` steps from `x`, or the course's starts, with even spacing."""
         thin = max(1, int(steps * (1 - WARM_UP)) // self.kept)
         burn_in = (
             int(steps * WARM_UP) // thin * thin
         )  # so that a compiled kernel makes `thin` a call
         kept = (steps - burn_in) // thin * thin
+        starts = self.starts if x is None else {"x": x}
         result = sample(
-            self.model, sampler, x=x, chains=self.chains, steps=kept, burn_in=burn_in, thin=thin,
-            seed=seed, engine=self.engine,
+            self.model, sampler, **starts, chains=self.chains, steps=kept, burn_in=burn_in,
+            thin=thin, seed=seed, engine=self.engine,
         )  # fmt: skip
         return Stint(result, burn_in, thin, burn_in + kept)
 
@@ -250,9 +253,7 @@ def quality(*results: SampleResult) -> Quality:
     if a site or the log-probability is constant within every chain and differs between chains.
     """
     draws = torch.cat([result.draws for result in results])
-    if (sites := draws.shape[2]) > DIAGNOSED:
-        draws = draws[:, :, torch.linspace(0, sites - 1, DIAGNOSED).long()]
-    draws = draws.flatten(2)
+    draws = draws[:, :, read(draws.shape[2])].flatten(2)
     still = (draws == draws[:1, :1]).all(0).all(0)
     log_prob = torch.cat([result.log_prob for result in results]).unsqueeze(-1)
     found = mixing(draws[:, :, ~still].numpy())
@@ -269,6 +270,13 @@ def quality(*results: SampleResult) -> Quality:
         r_hat=math.inf if stuck else float(r_hat.max()),
         still=int(still.sum()),
     )
+
+
+def read(sites: int) -> torch.Tensor:
+    """The sites that diagnostics read: all, or DIAGNOSED of them evenly spaced."""
+    if sites <= DIAGNOSED:
+        return torch.arange(sites)
+    return torch.linspace(0, sites - 1, DIAGNOSED).long()
 
 
 def evaluations_of_step(

@@ -4,16 +4,21 @@ Each sampler may spend one half of the budget on the choice of its fields (conf/
 Optuna's TPE) and the other half on fresh chains with the chosen fields, one run a seed. Intervals
 are t-intervals of the logarithm over seeds. An ESS says nothing of chains that have not met, so a
 sampler whose R-hat is above `MIXED` has no rank. Nor does it say how far draws are from the target,
-so a sampler that does not leave the target invariant has none either.
+so a sampler that does not leave the target invariant has none either. If the others disagree about
+the target (`tuning.agreement`), at least one of them is wrong, and none has a rank.
 """
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
+
+import numpy as np
+import torch
 
 from latticework.experiments.config.errors import in_a_line
 from latticework.experiments.results.ranking import MIXED, Interval, geometric, ranks
+from latticework.experiments.tuning.agreement import Seen, disagreements
 from latticework.experiments.tuning.course import (
     FEWEST,
     WARM_UP,
@@ -22,6 +27,7 @@ from latticework.experiments.tuning.course import (
     Unit,
     fitted,
     quality,
+    read,
 )
 from latticework.experiments.tuning.space import Space, replaced
 from latticework.models.base import EnergyModel
@@ -55,6 +61,8 @@ class Entrant:
     laps: list[Lap]
     r_hat: float = math.nan  # of the worst quantity, over the chains of all seeds
     note: str = ""
+    seen: Seen | None = None  # what the chains of all seeds saw of the target
+    still: dict[str, float] = field(default_factory=dict)  # see `unchanged`
 
     @property
     def mixed(self) -> bool:
@@ -73,7 +81,8 @@ class Entrant:
 class Race:
     """The target, and what each sampler may spend in how many chains and with which seeds.
 
-    Raises ValueError with fewer than two seeds, which give no interval, and without chains or
+    `starts` holds the words of `sample` that say where chains start: `x` or `start`. Raises
+    ValueError with fewer than three seeds, whose intervals say nothing, and without chains or
     trials.
     """
 
@@ -82,11 +91,12 @@ class Race:
     chains: int = 8
     seeds: Sequence[int] = (0, 1, 2, 3)
     trials: int = 8
+    starts: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         require_count(chains=self.chains, trials=self.trials)
-        if len(self.seeds) < 2:
-            raise ValueError(f"a race needs two seeds or more for intervals, got {len(self.seeds)}")
+        if (count := len(self.seeds)) < 3:
+            raise ValueError(f"a race needs three seeds or more for intervals, got {count}")
 
     def run(
         self, samplers: dict[str, Sampler], spaces: dict[str, Space], tell: Callable[[str], None]
@@ -108,7 +118,7 @@ class Race:
 
     def enter(self, name: str, sampler: Sampler, space: Space) -> Entrant:
         """Choose the fields of one sampler, then measure it with fresh chains."""
-        course = Course(self.model, self.chains)
+        course = Course(self.model, self.chains, starts=self.starts)
         sampler, space = fitted(sampler, space, self.model)
         fields: dict[str, Any] = {}
         if space:
@@ -131,14 +141,72 @@ class Race:
             )
             for seed, (stint, found) in zip(self.seeds, runs, strict=True)
         ]
-        r_hat = quality(*[stint.result for stint, _ in runs]).r_hat
-        return Entrant(name, chosen, fields, laps, r_hat, "" if chosen.exact else BIASED)
+        results = [stint.result for stint, _ in runs]
+        note = "" if chosen.exact else BIASED
+        found = Entrant(name, chosen, fields, laps, quality(*results).r_hat, note)
+        draws = self.entries(torch.cat([result.draws for result in results]))
+        still = dict(zip(self.names(), unchanged(draws), strict=True))
+        return replace(
+            found,
+            seen=seen(found, draws, torch.cat([result.log_prob for result in results])),
+            still={entry: value for entry, value in still.items() if value is not None},
+        )
+
+    def entries(self, x: torch.Tensor) -> torch.Tensor:
+        """The entries of states that diagnostics read: `[..., *domain.shape]` -> `[..., n]`."""
+        shape = self.model.domain.shape
+        return x.index_select(-len(shape), read(shape[0])).flatten(-len(shape))
+
+    def names(self) -> list[str]:
+        """The name of each of `entries`: `x[3]`, or `x[3, 1]` of a site's value 1."""
+        shape = self.model.domain.shape
+        places = np.stack(np.unravel_index(np.arange(math.prod(shape)), shape), -1)
+        found = self.entries(torch.from_numpy(places).movedim(-1, 0).unflatten(-1, shape))
+        return [f"x{list(map(int, place))}" for place in found.T]
+
+    def disagreements(self, entrants: Sequence[Entrant]) -> list[str]:
+        """On what exact samplers disagree, a sentence for each pair; none if they agree."""
+        x = self.starts.get("x")
+        with torch.no_grad():
+            start = -math.inf if x is None else float(self.model.log_prob(x).max())
+        some = [each.seen for each in entrants if each.seen and each.sampler.exact]
+        return disagreements(some, ["the log-probability", *self.names()], start)
 
 
-def ranked(entrants: Sequence[Entrant], unit: Unit) -> list[tuple[str, Entrant]]:
-    """Entrants with their ranks, best first; last those that are not `rankable`, with rank "-"."""
+def seen(entrant: Entrant, entries: torch.Tensor, log_prob: torch.Tensor) -> Seen:
+    """What a sampler saw, from `entries` `[chains, draws, n]` and `log_prob` `[chains, draws]`."""
+    means = torch.cat((log_prob.double().mean(1, keepdim=True), entries.double().mean(1)), -1)
+    return Seen(
+        entrant.name,
+        entrant.mixed,
+        means.numpy(),
+        log_prob[:, -1].double().numpy(),
+        float(log_prob.max()),
+        min(sum(lap.ess for lap in entrant.laps), log_prob.numel()),
+    )
+
+
+def unchanged(entries: torch.Tensor) -> list[float | None]:
+    """For each of `entries` `[chains, draws, n]`: the value if all draws are alike.
+
+    NaN if it changed within no chain but differs between them; None if it changed.
+    """
+    first = entries[:, 0]
+    still = (entries == first.unsqueeze(1)).all(0).all(0)
+    alike = (first == first[:1]).all(0)
+    values = torch.where(alike, first[0], math.nan).tolist()
+    return [value if yes else None for value, yes in zip(values, still.tolist(), strict=True)]
+
+
+def ranked(
+    entrants: Sequence[Entrant], unit: Unit, *, withheld: bool = False
+) -> list[tuple[str, Entrant]]:
+    """Entrants with their ranks, best first; last those that are not `rankable`, with rank "-".
+
+    All have the rank "-" if ranks are `withheld`.
+    """
     able = [each for each in entrants if each.rankable]
     others = [each for each in entrants if not each.rankable]
     able.sort(key=lambda each: -each.interval(unit).middle)
-    places = ranks([each.interval(unit) for each in able])
+    places = ["-"] * len(able) if withheld else ranks([each.interval(unit) for each in able])
     return [*zip(places, able, strict=True), *[("-", each) for each in others]]
