@@ -215,8 +215,8 @@ def remarks(
     if apart:
         lines = [
             "* would rank. No sampler has a rank, because they disagree about the target: "
-            f"{'; '.join(apart)}. At least one has missed a part of it: give a larger --budget, or "
-            "starts in all parts (--x).",
+            f"{'; '.join(apart)}. At least one has missed a part of it, or is not exact: give a "
+            "larger --budget or starts in all parts (--x), and check samplers of your own.",
         ]
     lines += still
     chosen = [f"{row.sampler} ({row.settings})" for row in table.itertuples() if row.settings]

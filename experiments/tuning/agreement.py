@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 LEVEL = 1e-3
+NAMED = 4  # further quantities that a sentence names
 ROUNDING = 4 * float(np.finfo(np.float32).eps)  # of means, relative; the targets' precision
 
 
@@ -54,23 +55,23 @@ def disagreements(
     tried = [(low, high) for low, high in permutations(seen, 2) if low.mixed]
     behind = [(low, high) for low, high in tried if not high.mixed]
     level = LEVEL / max(1, len(pairs) * len(quantities) + len(behind) + len(tried))
-    found = {}
+    found: dict[frozenset[str], str] = {}
+    for one, other in pairs:
+        p = _p(one, other, "two-sided")
+        if (p < level).any():
+            places = [int(place) for place in p.argsort() if p[place] < level]
+            found[frozenset((one.name, other.name))] = _told(one, other, quantities, places)
+    for low, high in behind:
+        if high.means[:, 0].mean() > start and _p(high, low, "greater")[0] < level:
+            found[frozenset((low.name, high.name))] = _told(low, high, quantities, [0])
     for low, high in tried:
         above = int((high.last > max(low.largest, start)).sum())
         if _chance(above, len(high.last), int(low.effective)) < level:
-            found[frozenset((low.name, high.name))] = (
+            found.setdefault(
+                frozenset((low.name, high.name)),
                 f"{above} of the {len(high.last)} chains of {high.name} ended at a log-probability "
-                f"above {low.largest:.5g}, the largest that {low.name} saw"
+                f"above {low.largest:.5g}, the largest that {low.name} saw",
             )
-    for low, high in behind:
-        if high.means[:, 0].mean() > start and _p(high, low, "greater")[0] < level:
-            found.setdefault(frozenset((low.name, high.name)), _told(low, high, quantities, 0))
-    for one, other in pairs:
-        p = _p(one, other, "two-sided")
-        if (count := int((p < level).sum())) > 0:
-            told = _told(one, other, quantities, int(p.argmin()))
-            more = f"; {count} of {len(p)} means differ" if count > 1 else ""
-            found.setdefault(frozenset((one.name, other.name)), told + more)
     return list(found.values())
 
 
@@ -91,10 +92,15 @@ def _p(one: Seen, other: Seen, alternative: str) -> NDArray:
     return np.where(abs(gap) <= ROUNDING * abs(a.mean(0)), 1.0, p)
 
 
-def _told(one: Seen, other: Seen, quantities: Sequence[str], place: int) -> str:
-    """The means of one quantity of two samplers, with standard errors over chains."""
+def _told(one: Seen, other: Seen, quantities: Sequence[str], places: Sequence[int]) -> str:
+    """The means of the first of `places` with standard errors over chains, and the other places."""
+    first, *more = places
     means = [
-        f"{each.means[:, place].mean():.5g} +- {stats.sem(each.means[:, place]):.2g} by {each.name}"
+        f"{each.means[:, first].mean():.5g} ± {stats.sem(each.means[:, first]):.2g} by {each.name}"
         for each in (one, other)
     ]
-    return f"the mean of {quantities[place]} is {' and '.join(means)}"
+    text = f"the mean of {quantities[first]} is {' and '.join(means)}"
+    if not more:
+        return text
+    rest = f" and {len(more) - NAMED} more" if len(more) > NAMED else ""
+    return f"{text}, and those of {', '.join(quantities[i] for i in more[:NAMED])}{rest} differ too"
