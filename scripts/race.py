@@ -84,6 +84,7 @@ def main(words: list[str] | None = None) -> int:
         "trials": chosen.trials,
         "samplers": {each.name: str(each.sampler) for each in entrants},
         "steps": {each.name: each.laps[0].steps for each in entrants if each.laps},
+        "learning": {each.name: each.learning["evaluations"] for each in entrants},
         "disagreements": apart,
     }
     seconds = time.perf_counter() - began
@@ -222,6 +223,12 @@ def remarks(
     chosen = [f"{row.sampler} ({row.settings})" for row in table.itertuples() if row.settings]
     if chosen:
         lines.append(f"tuned: {'; '.join(chosen)}")
+    lines += [
+        f"{row.sampler} learned before its first step, once, from its half for tuning: "
+        f"{row.learning_evaluations:,.0f} evaluations by each chain, {row.learning_seconds:.2g} s"
+        for row in table.itertuples()
+        if row.learning_evaluations
+    ]
     lines += [f"{row.sampler}: {row.note}" for row in table.itertuples() if row.note]
     reasons: dict[str, list[str]] = {}
     for name, reason in left.items():
@@ -266,7 +273,8 @@ def tabulated(entrants: list[Entrant], budget: Allowance, *, withheld: bool) -> 
             for part, value in zip(("", "_low", "_high"), each.interval(unit), strict=True)
         }
         row = {"rank": rank, "sampler": each.name, "settings": settings}
-        rows.append({**row, **rates, "r_hat": each.r_hat, "note": each.note})
+        learning = {f"learning_{unit}": each.learning[unit] for unit in get_args(Unit)}
+        rows.append({**row, **rates, "r_hat": each.r_hat, **learning, "note": each.note})
     return pd.DataFrame(rows)
 
 

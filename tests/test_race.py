@@ -1,5 +1,6 @@
 """`latticework race`: samplers tuned and measured under an equal budget, ranked with ties."""
 
+import dataclasses
 import io
 import math
 import re
@@ -40,6 +41,7 @@ from latticework.samplers.gwg import GWG
 from latticework.samplers.hamming import HammingBall
 from latticework.samplers.langevin import DMALA, DULA
 from latticework.samplers.locally_balanced import LocallyBalanced
+from latticework.samplers.pavg import PAVG
 from latticework.samplers.pt_dmala import PTDMALA
 from latticework.samplers.stochastic import StochasticDULA
 from latticework.samplers.sweep import GibbsSweep
@@ -523,6 +525,29 @@ def test_a_step_without_counted_calls_counts_one():
     model = TARGETS["rbm"].model
     x = model.domain.uniform(7, Generator().manual_seed(0))
     assert evaluations_of_step(BlockGibbs(), model, x, Generator().manual_seed(1)) == 7
+
+
+def test_what_a_sampler_learns_first_is_learned_once_and_charged():
+    """PAVG learns with 256 pilots, here in 20 steps, for all trials and runs together."""
+    called = []
+
+    def counting(x):
+        called.append(len(x))
+        return x @ torch.linspace(-1, 1, 4)
+
+    contest = Race(Function(counting, Binary(4)), Allowance(2000, "evaluations"), 8, range(3), 2)
+    found = contest.enter("pavg", PAVG(1.0, burn_in=20), {"step_size": {"low": 0.5, "high": 2.0}})
+    assert called.count(256) == 21
+    assert found.learning["evaluations"] == 21 * 256 / 8
+    assert found.sampler == PAVG(found.fields["step_size"], burn_in=20)
+    at_most = 2000 * 8 + 3 * 100 * 8  # with the starts of the runs and their checks
+    assert sum(called) < at_most
+    poor = dataclasses.replace(contest, budget=Allowance(1000, "evaluations"))
+    found = poor.enter("pavg", PAVG(1.0, burn_in=20), {})
+    assert found.laps == []
+    assert found.note.startswith(
+        "half of the budget does not pay for what it learns first: 672 evaluations by each chain"
+    )
 
 
 def test_every_allowance_is_kept():

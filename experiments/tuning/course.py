@@ -9,6 +9,7 @@ setting, because a site is stuck in each, the average over sites decides.
 import dataclasses
 import math
 import re
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
@@ -39,6 +40,7 @@ CROWDED = 0.25  # effective samples for a draw, above which the steps between dr
 APART = 2**20  # between the seeds of a run and of its shorter run, which no other run then has
 TIE = 1e-6  # weight of the average site in a score
 Unit = Literal["seconds", "evaluations"]
+Spent = dict[Unit, float]  # in both units, evaluations by each chain
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,10 @@ class Allowance:
 
     def part(self, share: float) -> "Allowance":
         return Allowance(self.amount * share, self.unit)
+
+    def without(self, spent: "Spent") -> "Allowance":
+        """What is left; 0 if too much was spent."""
+        return Allowance(max(0.0, self.amount - spent[self.unit]), self.unit)
 
     def __str__(self) -> str:
         return f"{self.amount:g} {self.unit}"
@@ -113,6 +119,24 @@ class Course:
     kept: int = KEPT  # draws of a chain, at most; a search keeps KEPT
     starts: Mapping[str, Any] = field(default_factory=dict)  # words of `sample` that say the start
 
+    def learnt(self, sampler: Sampler) -> tuple[dict[str, torch.Tensor], Spent]:
+        """The fields that the sampler learns before its first step, and what learning them costs.
+
+        Each state that it evaluates counts one. Most samplers learn nothing.
+        """
+        x = self._somewhere(Generator().manual_seed(0))
+        began = time.perf_counter()
+        with torch.no_grad(), counted(self.model) as calls:
+            fields = sampler.learnt(x, self.model)
+        states = sum(call.rows or call.states for call in calls)
+        seconds = time.perf_counter() - began if fields else 0.0
+        return fields, {"seconds": seconds, "evaluations": states / self.chains}
+
+    def _somewhere(self, rng: Generator) -> torch.Tensor:
+        """The given starts, or random ones."""
+        given = self.starts.get("x")
+        return possible(self.model, self.chains, rng) if given is None else given
+
     def tuned(
         self,
         name: str,
@@ -163,8 +187,7 @@ class Course:
     def cost(self, sampler: Sampler, unit: Unit) -> float:
         """Seconds of a step of all chains, without diagnostics; or evaluations by each chain."""
         rng = Generator().manual_seed(0)
-        given = self.starts.get("x")
-        x = possible(self.model, self.chains, rng) if given is None else given
+        x = self._somewhere(rng)
         if unit == "evaluations":
             return evaluations_of_step(sampler, self.model, x, rng) / self.chains
         kernel, _ = served(sampler, self.model, self.engine, [ChainAcceptance()])

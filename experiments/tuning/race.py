@@ -1,7 +1,8 @@
 """Samplers compared on one target: each tuned and measured under an equal budget.
 
 Each sampler may spend one half of the budget on the choice of its fields (conf/task/tune.yaml, by
-Optuna's TPE) and the other half on fresh chains with the chosen fields, one run a seed. Intervals
+Optuna's TPE) and the other half on fresh chains with the chosen fields, one run a seed. What it
+learns before its first step, such as PAVG's matrix, it learns once, from the first half. Intervals
 are t-intervals of the logarithm over seeds. An ESS says nothing of chains that have not met, so a
 sampler whose R-hat is above `MIXED` has no rank. Nor does it say how far draws are from the target,
 so a sampler that does not leave the target invariant has none either. If the others disagree about
@@ -24,6 +25,7 @@ from latticework.experiments.tuning.course import (
     WARM_UP,
     Allowance,
     Course,
+    Spent,
     Unit,
     fitted,
     quality,
@@ -34,6 +36,14 @@ from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler, require_count
 
 BIASED = "does not leave the target invariant"
+
+
+def nothing() -> Spent:
+    return {"seconds": 0.0, "evaluations": 0.0}
+
+
+def told(spent: Spent) -> str:
+    return f"{spent['evaluations']:,.0f} evaluations by each chain ({spent['seconds']:.2g} s)"
 
 
 @dataclass(frozen=True)
@@ -61,6 +71,7 @@ class Entrant:
     laps: list[Lap]
     r_hat: float = math.nan  # of the worst quantity, over the chains of all seeds
     note: str = ""
+    learning: Spent = field(default_factory=nothing)  # before the first step, once
     seen: Seen | None = None  # what the chains of all seeds saw of the target
     still: dict[str, float] = field(default_factory=dict)  # see `unchanged`
 
@@ -120,15 +131,22 @@ class Race:
         """Choose the fields of one sampler, then measure it with fresh chains."""
         course = Course(self.model, self.chains, starts=self.starts)
         sampler, space = fitted(sampler, space, self.model)
+        learnt, spent = course.learnt(sampler)
+        half = self.budget.part(0.5).without(spent)
+        if not half.amount:
+            note = f"half of the budget does not pay for what it learns first: {told(spent)}"
+            return Entrant(name, sampler, {}, [], note=note, learning=spent)
         fields: dict[str, Any] = {}
         if space:
-            half, seed = [self.budget.part(0.5)], (self.seeds[0] - 1) % 2**31  # no seed of the laps
-            fields, _ = course.tuned(name, sampler, space, half, self.trials, seed)
-        chosen = replaced(sampler, fields)
+            seed = (self.seeds[0] - 1) % 2**31  # no seed of the laps
+            ready = replaced(sampler, learnt)
+            fields, _ = course.tuned(name, ready, space, [half], self.trials, seed)
+        plain = replaced(sampler, fields)
+        chosen = replaced(plain, learnt)
         steps = course.steps(chosen, [self.budget.part(0.5 / len(self.seeds))])
         if steps * (1 - WARM_UP) < FEWEST:
             note = f"the budget allows {steps} steps a run, too few to judge"
-            return Entrant(name, chosen, fields, [], note=note)
+            return Entrant(name, plain, fields, [], note=note, learning=spent)
         evaluations = course.cost(chosen, "evaluations") * self.chains
         runs = [course.measured(chosen, steps, seed) for seed in self.seeds]
         laps = [
@@ -143,7 +161,7 @@ class Race:
         ]
         results = [stint.result for stint, _ in runs]
         note = "" if chosen.exact else BIASED
-        found = Entrant(name, chosen, fields, laps, quality(*results).r_hat, note)
+        found = Entrant(name, plain, fields, laps, quality(*results).r_hat, note, spent)
         draws = self.entries(torch.cat([result.draws for result in results]))
         still = dict(zip(self.names(), unchanged(draws), strict=True))
         return replace(
