@@ -26,6 +26,8 @@ from torch import Generator, Tensor
 
 from latticework.models.chance import draw_categorical, softmax_weights, softplus_sum, uniform_like
 
+FARTHEST = 1e18  # of the two values of a site: samplers square their distance
+
 
 class Domain(ABC):
     """A product of finite sets of values, one for each site. `Integer` sites are unbounded."""
@@ -129,6 +131,13 @@ def one_hot(index: Tensor, num_values: int) -> Tensor:
     return index.unsqueeze(-1) == torch.arange(num_values, device=index.device)
 
 
+def _make_plain(domain: Domain, *names: str) -> None:
+    """Make these fields Python integers: NumPy's are shown as `np.int64(3)` in messages."""
+    for name in names:
+        if isinstance(value := getattr(domain, name), np.integer):
+            object.__setattr__(domain, name, int(value))
+
+
 def _require_values(x: Tensor, allowed: Tensor, shape: tuple[int, ...], what: str) -> None:
     if x.shape[1:] != shape:
         raise ValueError(f"states must have shape {['chains', *shape]}, got {list(x.shape)}")
@@ -158,6 +167,11 @@ class Binary(Domain):
     moves = 1
 
     def __post_init__(self) -> None:
+        if not abs(self.high - self.low) < FARTHEST:
+            raise ValueError(
+                f"the values of a site must be less than {FARTHEST:g} apart, got {self.low} and "
+                f"{self.high}: single precision holds no larger squared distance"
+            )
         # A YAML's `low: -1` is an int, and would make integer states.
         object.__setattr__(self, "low", float(np.float32(self.low)))
         object.__setattr__(self, "high", float(np.float32(self.high)))
@@ -293,6 +307,7 @@ class Categorical(_Several):
     num_values: int
 
     def __post_init__(self) -> None:
+        _make_plain(self, "dim", "num_values")
         if self.dim < 1 or self.num_values < 2:
             raise ValueError(f"Categorical needs dim >= 1 and num_values >= 2, got {self}")
 
@@ -341,6 +356,7 @@ class Ordinal(_Several):
     num_values: int
 
     def __post_init__(self) -> None:
+        _make_plain(self, "dim", "num_values")
         if self.dim < 1 or self.num_values < 2:
             raise ValueError(f"Ordinal needs dim >= 1 and num_values >= 2, got {self}")
 

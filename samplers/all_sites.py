@@ -44,6 +44,12 @@ class AllSites(Sampler):
         logits = self.logits(x, grad, model.domain)
         return AdjustedState(x, logits, log_prob - model.domain.log_normaliser(logits))
 
+    def log_prob(self, state: AdjustedState, model: EnergyModel) -> Tensor:
+        """The balance plus the normaliser, up to their rounding; evaluated if log pi cancels."""
+        if self.cancels(model):
+            return model.log_prob(state.x)
+        return state.balance + model.domain.log_normaliser(state.logits)
+
     def step(
         self, state: AdjustedState, model: EnergyModel, rng: Generator
     ) -> tuple[AdjustedState, Info]:

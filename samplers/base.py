@@ -97,6 +97,14 @@ class Sampler(ABC):
         """
         return self.at(x, model)
 
+    def log_prob(self, state: Any, model: EnergyModel) -> Tensor:
+        """The target's log-probability at `state.x`, `[chains]`.
+
+        As the state holds it, else from one evaluation. Override it where the state has it in
+        another form.
+        """
+        return state.log_prob if hasattr(state, "log_prob") else model.log_prob(state.x)
+
 
 @dataclass(frozen=True)
 class Wrapper(Sampler):

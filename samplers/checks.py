@@ -25,7 +25,12 @@ def check_start(x: Tensor, model: EnergyModel, gradient: bool) -> None:
             f"the gradient of {name} must have the shape of x, {list(x.shape)}, "
             f"got {list(grad.shape)}"
         )
-    _refuse(~grad.isfinite().reshape(len(x), -1).all(1), f"the gradient of {name} is NaN or inf")
+    _refuse(
+        ~grad.isfinite().reshape(len(x), -1).all(1),
+        f"the gradient of {name} is NaN or inf",
+        "use finite penalties in place of -inf, or a sampler that reads no gradient, such as gibbs, "
+        "random_walk or hamming_ball",
+    )
 
 
 def evaluated(x: Tensor, model: EnergyModel, gradient: bool) -> tuple[Tensor, Tensor | None]:
@@ -84,11 +89,12 @@ def _check_log_prob(log_prob: Tensor, chains: int, name: str) -> None:
         _refuse(bad, f"the log-probability of {name} is {what}")
 
 
-def _refuse(bad: Tensor, what: str) -> None:
+def _refuse(bad: Tensor, what: str, instead: str = "look at the target's parameters") -> None:
     """Raise ValueError if `what` holds for any chain of `bad`, bool `[chains]`."""
     rows = bad.nonzero().flatten()
     if len(rows):
         raise ValueError(
             f"{what} at the start of {len(rows)} of {len(bad)} chains, the first of them chain "
-            f"{int(rows[0])}; start chains where the target is finite, or look at its parameters"
+            f"{int(rows[0])}; start chains at states of positive probability "
+            f"(latticework.sample(..., x=states)), or {instead}"
         )

@@ -99,6 +99,9 @@ class PTDMALA(Sampler):
         evaluated = evaluate(model, replicas)
         return TemperedState(_first(replicas, ladder), evaluated, ladder, turn)
 
+    def log_prob(self, state: TemperedState, model: EnergyModel) -> Tensor:
+        return state.replicas.log_prob[: len(state.x)]
+
     def step(
         self, state: TemperedState, model: EnergyModel, rng: Generator
     ) -> tuple[TemperedState, Info]:

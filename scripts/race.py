@@ -56,9 +56,11 @@ def main(words: list[str] | None = None) -> int:
     console, began = Console(), time.perf_counter()
     budget = Allowance.read(chosen.budget)
     model = target_named(chosen.target, chosen.domain)
-    starts = started(chosen, model)
-    chains = len(starts["x"]) if "x" in starts else chosen.chains
-    race = Race(model, budget, chains, range(chosen.seeds), chosen.trials, starts)
+    x = started(chosen, model)
+    chains = chosen.chains if x is None else len(x)
+    race = Race(
+        model, budget, chains, range(chosen.seeds), chosen.trials, x, chosen.start == "annealed"
+    )
     samplers, left = entered(chosen.samplers, model)
     if not samplers:
         raise ValueError(f"no sampler supports {model.domain}: {'; '.join(left.values())}")
@@ -79,12 +81,12 @@ def main(words: list[str] | None = None) -> int:
         "domain": str(model.domain),
         "budget": asdict(budget),
         "chains": chains,
-        "starts": hashed(starts["x"].numpy().tobytes()) if "x" in starts else chosen.start,
+        "start": chosen.start if x is None else hashed(x.numpy().tobytes()),
         "seeds": chosen.seeds,
         "trials": chosen.trials,
         "samplers": {each.name: str(each.sampler) for each in entrants},
         "steps": {each.name: each.laps[0].steps for each in entrants if each.laps},
-        "learning": {each.name: each.learning["evaluations"] for each in entrants},
+        "beforehand": {each.name: each.beforehand["evaluations"] for each in entrants},
         "disagreements": apart,
     }
     seconds = time.perf_counter() - began
@@ -142,14 +144,14 @@ def hashed(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def started(chosen: argparse.Namespace, model: Any) -> dict[str, Any]:
-    """The words of `sample` that say where chains start. The target is checked there."""
+def started(chosen: argparse.Namespace, model: Any) -> torch.Tensor | None:
+    """The given starts. The target is checked there, or at random states."""
     if not chosen.x:
         check_target(model, possible(model, 4, torch.Generator().manual_seed(0)))
-        return {} if chosen.start == "uniform" else {"start": chosen.start}
+        return None
     x = torch.as_tensor(loaded(chosen.x), dtype=torch.get_default_dtype())
     check_target(model, x)
-    return {"x": x}
+    return x
 
 
 def entered(text: str | None, model: Any) -> tuple[dict[str, Any], dict[str, str]]:
@@ -224,10 +226,10 @@ def remarks(
     if chosen:
         lines.append(f"tuned: {'; '.join(chosen)}")
     lines += [
-        f"{row.sampler} learned before its first step, once, from its half for tuning: "
-        f"{row.learning_evaluations:,.0f} evaluations by each chain, {row.learning_seconds:.2g} s"
+        f"{row.sampler} spent {row.beforehand_evaluations:,.0f} evaluations by each chain "
+        f"({row.beforehand_seconds:.2g} s) of its half for tuning before its first step, once"
         for row in table.itertuples()
-        if row.learning_evaluations
+        if row.beforehand_evaluations
     ]
     lines += [f"{row.sampler}: {row.note}" for row in table.itertuples() if row.note]
     reasons: dict[str, list[str]] = {}
@@ -273,8 +275,8 @@ def tabulated(entrants: list[Entrant], budget: Allowance, *, withheld: bool) -> 
             for part, value in zip(("", "_low", "_high"), each.interval(unit), strict=True)
         }
         row = {"rank": rank, "sampler": each.name, "settings": settings}
-        learning = {f"learning_{unit}": each.learning[unit] for unit in get_args(Unit)}
-        rows.append({**row, **rates, "r_hat": each.r_hat, **learning, "note": each.note})
+        spent = {f"beforehand_{unit}": each.beforehand[unit] for unit in get_args(Unit)}
+        rows.append({**row, **rates, "r_hat": each.r_hat, **spent, "note": each.note})
     return pd.DataFrame(rows)
 
 

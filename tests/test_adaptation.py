@@ -7,16 +7,24 @@ from dataclasses import FrozenInstanceError, replace
 import numpy as np
 import pytest
 import torch
+from hydra.utils import instantiate
+from omegaconf import OmegaConf
 from targets import TARGETS
 from torch import Generator
 
 from latticework.experiments.config.budget import Budget
+from latticework.experiments.config.options import CONF, names
 from latticework.experiments.measures.metrics import Acceptance
 from latticework.experiments.running.run import Run
-from latticework.experiments.sampling.adaptation import OPTIMAL, AcceptanceControl, adapted
+from latticework.experiments.sampling.adaptation import (
+    OPTIMAL,
+    AcceptanceControl,
+    AdaptationWarning,
+    adapted,
+)
 from latticework.experiments.sampling.chain import Chain
 from latticework.experiments.sampling.cycle import CycleControl, constant
-from latticework.experiments.sampling.sample import sample
+from latticework.experiments.sampling.sample import rule_of, sample
 from latticework.experiments.sampling.starts import uniform
 from latticework.experiments.tasks import sampling
 from latticework.models.base import EnergyModel
@@ -153,6 +161,38 @@ def test_a_scale_that_counts_sites_stays_within_them():
     assert rule.trial(PAFS(2), model, [0.0] * 10) == PAFS(1)
     assert rule.trial(PAFS(2), model, [1.0] * 10 + [0.0] * 9) == PAFS(1)  # bounds hold nothing back
     assert rule.trial(DMALA(1), model, [1.0]).step_size not in (1, 2, 3)  # given as an integer
+
+
+def test_a_scale_stays_within_a_factor_of_a_hundred():
+    """Where no scale brings the acceptance down, it would grow for ever."""
+    rule = AcceptanceControl(0.5)
+    up = [rule.trial(DMALA(0.3), PRODUCT, [1.0] * n).step_size for n in (5, 500, 5000)]
+    assert up[0] < up[1] == up[2] == pytest.approx(30.0)
+    assert rule.trial(DMALA(0.3), PRODUCT, [0.0] * 500).step_size == pytest.approx(0.003)
+    assert rule.trial(DMALA(0.3), PRODUCT, [1.0] * 500 + [0.0]).step_size < 30.0  # and comes back
+
+
+def test_what_was_reached_is_reported_and_a_miss_is_told(recwarn):
+    """On a flat target nearly all is accepted, whatever the scale."""
+    found = adaptation(DMALA(1.0))
+    assert found.aimed == OPTIMAL["locally_balanced"]
+    late = found.trajectory["acceptance"][30:]
+    assert found.reached == pytest.approx(sum(late) / 30)
+    assert not recwarn.list
+    told = "reached an acceptance of 1.000 and aimed at 0.300 .step_size="
+    with pytest.warns(AdaptationWarning, match=told):
+        result = sample(lambda x: x.sum(-1) * 0, DMALA(1.0), sites=4, steps=2, adapt=0.3)
+    assert "acceptance 1.000 (aimed at 0.3), " in repr(result)
+
+
+def test_the_words_of_yaml_name_the_same_rules():
+    for name in names("adapt"):
+        file = OmegaConf.load(CONF / "adapt" / f"{name}.yaml")
+        assert rule_of(name) == instantiate(file)
+    assert rule_of("random_walk") == AcceptanceControl("random_walk")
+    assert rule_of(0.7) == AcceptanceControl(0.7)
+    cycle = sample(LATTICE, ACS(4.0, 0.1, 2), chains=2, steps=2, adapt="cycle").adapted
+    assert (cycle.aimed, set(cycle.fields)) == (None, set(CycleControl().chosen(cycle.sampler)))
 
 
 @pytest.mark.parametrize("sampler", [Gibbs(), DULA(0.1), GWG(), ACS(2.0, 0.2, 4)], ids=str)

@@ -1,5 +1,6 @@
 """Samplers of a race that disagree about the target: who is found, and who is left in peace."""
 
+import dataclasses
 import math
 import re
 
@@ -59,7 +60,7 @@ def test_chains_that_never_left_a_given_start_are_no_evidence():
     rng = np.random.default_rng(2)
     a, b = seen("a", rng), seen("b", rng, shift=(9, 0, 0, 0), last=9, mixed=False)
     assert disagreements([a, b], NAMES)
-    assert not disagreements([a, b], NAMES, start=30.0)
+    assert not disagreements([a, dataclasses.replace(b, start=30.0)], NAMES)
 
 
 def test_means_that_never_vary_are_equal_or_not():
@@ -82,11 +83,12 @@ def test_a_needle_that_chains_stay_in_is_seen_by_the_others():
 
     model, budget = Function(needle, Binary(16)), Allowance(1200, "evaluations")
     half = torch.cat((torch.ones(4, 16), torch.zeros(4, 16)))
-    blind = Race(model, budget, 8, range(3)).enter("dmala", DMALA(1.0), {})
-    finder = Race(model, budget, 8, range(3), starts={"x": half}).enter("walk", RandomWalk(8), {})
+    race = Race(model, budget, 8, range(3))
+    blind = race.enter("dmala", DMALA(1.0), {})
+    found = dataclasses.replace(race, x=half).enter("walk", RandomWalk(8), {})
+    finder = dataclasses.replace(found, seen=dataclasses.replace(found.seen, start=0.0))
     assert blind.mixed
     assert not finder.mixed
-    race = Race(model, budget, 8, range(3))
     (told,) = race.disagreements([blind, finder])
     assert told.startswith("the mean of the log-probability is 0 ± 0 by dmala and 5.5")
     places = ranked([blind, finder], "evaluations", withheld=True)

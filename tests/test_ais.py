@@ -30,7 +30,7 @@ from latticework.experiments.sampling.annealing import (
     sigmoid,
     start,
 )
-from latticework.experiments.sampling.chain import counted
+from latticework.experiments.sampling.evaluations import Call, watched
 from latticework.experiments.tables.likelihood import likelihoods
 from latticework.experiments.tasks.ais import _take_best, ais, log_odds
 from latticework.models.annealed import GeometricPath, ScaledRBM
@@ -276,9 +276,10 @@ def test_a_step_evaluates_the_model_once(kernel, local, name):
     with torch.no_grad():
         annealing = start(kernel, path, path.draw(10, rng), betas)
         annealing = advance(annealing, kernel, path, betas, rng)
-        with counted(path.model) as calls:
-            for _ in range(2):
-                annealing = advance(annealing, kernel, path, betas, rng)
+        calls: list[Call] = []
+        path.model = watched(path.model, calls.append)
+        for _ in range(2):
+            annealing = advance(annealing, kernel, path, betas, rng)
     names = [call.name for call in calls]
     whole = [name for name in names if name in ("forward", "log_prob_and_grad")]
     whole += [name for name in names if name.startswith("evaluate")]

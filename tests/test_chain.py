@@ -14,8 +14,9 @@ from torch.utils import _pytree as pytree
 from latticework.experiments.learning.negatives import Contrastive, FastPersistent, Persistent
 from latticework.experiments.measures.metrics import Acceptance, Changed, Metric
 from latticework.experiments.sampling.annealing import anneal, linear
-from latticework.experiments.sampling.chain import Chain, evaluations_per_step, run_chain
+from latticework.experiments.sampling.chain import Chain, run_chain
 from latticework.experiments.sampling.draws import consecutive
+from latticework.experiments.sampling.evaluations import calls_of_step
 from latticework.experiments.sampling.poison import Poisoned
 from latticework.models.annealed import GeometricPath, ScaledRBM
 from latticework.models.domain import Binary
@@ -129,8 +130,8 @@ def test_a_call_by_keyword_is_counted_like_any_other():
 
     model = TARGETS["lattice"].model
     x, rng = start(model)
-    plain = evaluations_per_step(DULA(0.4), model, x, rng)
-    named = evaluations_per_step(ByName(0.4), model, x, rng)
+    plain = calls_of_step(DULA(0.4), model, x, rng)
+    named = calls_of_step(ByName(0.4), model, x, rng)
     assert named == (plain.whole + 2, plain.local)
 
 
@@ -138,7 +139,7 @@ def test_a_call_by_keyword_is_counted_like_any_other():
 def test_an_estimate_from_a_minibatch_is_a_local_evaluation(batch, expected):
     model = synthetic_regression(40, 6)
     x, rng = start(model)
-    assert evaluations_per_step(StochasticDULA(0.1, batch), model, x, rng) == expected
+    assert calls_of_step(StochasticDULA(0.1, batch), model, x, rng) == expected
 
 
 class Unread(Metric):

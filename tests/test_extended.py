@@ -19,7 +19,7 @@ from latticework.experiments.exactness.examination import Examination
 from latticework.experiments.exactness.suite import CHECKS
 from latticework.experiments.exactness.targets import Target
 from latticework.experiments.sampling.annealing import anneal, estimate_log_normaliser, linear
-from latticework.experiments.sampling.chain import evaluations_per_step
+from latticework.experiments.sampling.evaluations import calls_of_step
 from latticework.experiments.sampling.targets import unsupported
 from latticework.models.annealed import GeometricPath
 from latticework.models.base import Function
@@ -361,7 +361,7 @@ def test_all_replicas_are_counted():
     model, rng = TARGETS["rbm"].model, Generator().manual_seed(0)
     x = model.domain.uniform(6, rng)
     for sampler, count in ((AVG(1.0), 1), (PTDMALA(0.5, [1.0, 0.6, 0.3]), 3)):
-        assert evaluations_per_step(sampler, model, x, rng) == (count, 0)
+        assert calls_of_step(sampler, model, x, rng) == (count, 0)
 
 
 def test_the_suite_lets_replicas_settle():

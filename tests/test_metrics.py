@@ -1,14 +1,17 @@
 """Metrics and diagnostics, by hand and by brute force."""
 
 import math
+import re
 from typing import NamedTuple
 
+import arviz
 import numpy as np
 import pytest
 import torch
 from torch import Generator, Tensor
 
-from latticework.experiments.measures.diagnostics import convergence
+from latticework.experiments.measures import diagnostics
+from latticework.experiments.measures.diagnostics import convergence, quantities
 from latticework.experiments.measures.metrics import (
     MMD,
     Acceptance,
@@ -23,6 +26,7 @@ from latticework.experiments.measures.metrics import (
 )
 from latticework.experiments.measures.mmd import kernel, mmd_squared
 from latticework.experiments.measures.reference import Reference
+from latticework.experiments.measures.verdict import verdict
 from latticework.experiments.sampling.chain import run_chain
 from latticework.experiments.sampling.engine import served
 from latticework.models.base import Function
@@ -415,6 +419,88 @@ def test_one_chain_has_no_r_hat():
     found = convergence(trace)
     assert np.isnan(found["r_hat"]).all()
     assert np.isfinite(found["ess"]).all()
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # ArviZ divides by zero in short chains
+@pytest.mark.parametrize(("chains", "length"), [(4, 200), (1, 30), (3, 7), (2, 5), (3, 4)])
+def test_all_quantities_at_once_have_arvizs_numbers(chains, length):
+    """Real, binary and whole numbers, from anticorrelated to sticky ones."""
+    rng = np.random.default_rng(0)
+    draws, keep = rng.normal(size=(chains, length, 9)), np.tile([-0.7, 0.3, 0.95], 3)
+    for step in range(1, length):
+        draws[:, step] = keep * draws[:, step - 1] + np.sqrt(1 - keep**2) * draws[:, step]
+    draws[..., 3:6] = draws[..., 3:6] > 0.3
+    draws[..., 6:] = np.round(2 * draws[..., 6:])
+    found, split = quantities(draws), convergence(draws.transpose(1, 0, 2))
+    alive = np.nonzero(~(found["constant"] | found["stuck"]))[0]
+    assert len(alive) > 6
+    for one in alive:
+        x = draws[..., one]
+        theirs = {
+            "mcse_mean": arviz.mcse(x, method="mean"),
+            "ess_bulk": arviz.ess(x, method="bulk"),
+            "ess_tail": arviz.ess(x, method="tail"),
+        }
+        assert split["ess"][one] == pytest.approx(np.ravel(arviz.ess(x, method="mean"))[0])
+        if chains > 1:
+            theirs["r_hat"] = arviz.rhat(x, method="rank")
+            assert split["r_hat"][one] == pytest.approx(np.ravel(arviz.rhat(x, method="split"))[0])
+        for name, value in theirs.items():
+            assert found[name][one] == pytest.approx(np.ravel(value)[0]), (name, one)
+
+
+@pytest.mark.parametrize("offset", [0, 3e7, -1e8, 1e12])
+def test_a_large_mean_does_not_hide_the_error(offset):
+    """ArviZ's variance is one-pass: its error is .024 at 3e7 and NaN at 1e8."""
+    draws = np.random.default_rng(0).normal(size=(4, 1000, 1)) + offset
+    assert quantities(draws)["mcse_mean"] == pytest.approx(1 / np.sqrt(4000), rel=0.1)
+    mean_error = convergence(draws.transpose(1, 0, 2))["mean_error"]
+    assert mean_error == pytest.approx(1 / np.sqrt(4000), rel=0.1)
+
+
+def test_quantities_in_parts_have_the_numbers_of_all_at_once(monkeypatch):
+    draws = np.random.default_rng(0).integers(0, 3, (3, 50, 7))
+    whole = quantities(draws)
+    monkeypatch.setattr(diagnostics, "AT_ONCE", 3 * 50 * 2)
+    for name, values in quantities(draws).items():
+        np.testing.assert_array_equal(values, whole[name])
+
+
+# The verdict in a line.
+
+
+def independent(chains=4, length=300, sites=5):
+    """Independent draws and their made-up log-probability."""
+    draws = np.random.default_rng(1).integers(0, 2, (chains, length, sites)).astype(np.float32)
+    return draws.sum(-1), draws
+
+
+def test_independent_draws_converge():
+    found = verdict(*independent(length=1000))
+    assert (found.converged, found.judged) == (True, True)
+    assert found.text.startswith("converged: R-hat 1.00")
+
+
+def test_few_effective_draws_do_not_converge():
+    log_prob, draws = independent(length=90)
+    found = verdict(np.repeat(log_prob, 3, 1), np.repeat(draws, 3, 1))
+    assert not found.converged
+    assert re.match(r"not converged: (R-hat .*, above 1.01|ESS \d+ at .*, below 400)", found.text)
+
+
+def test_the_worst_of_many_sites_is_named():
+    """Also of more sites than are read, and of one-hot sites; a constant one is left out."""
+    log_prob, draws = independent()
+    draws[:2, :, 3] = 0
+    draws[..., 1] = 1
+    text = verdict(log_prob, draws).text
+    assert re.match(r"does not mix: R-hat [\d.]+ at x\[3\], 1 of 5 sites never changed in a", text)
+    assert text.endswith("1 of 5 sites constant")
+    hot = np.stack((draws, 1 - draws), -1)
+    assert "at x[3, 0], 1 of 5 sites never" in verdict(log_prob, hot).text
+    wide = np.ones((4, 300, 4000), np.float32)
+    wide[..., ::5] = independent(sites=800)[1]
+    assert "3200 of 4000 sites constant" in verdict(log_prob, wide).text
 
 
 # In the loop.

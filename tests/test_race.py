@@ -18,14 +18,16 @@ from latticework.experiments.figures.race import UNITS
 from latticework.experiments.measures.exact import exact
 from latticework.experiments.results.ranking import Interval, ranks
 from latticework.experiments.results.record import opened
+from latticework.experiments.sampling import starts
 from latticework.experiments.sampling.chain import seconds_per_step
 from latticework.experiments.sampling.engine import served
+from latticework.experiments.sampling.evaluations import evaluations_of_step
 from latticework.experiments.sampling.sample import sample
 from latticework.experiments.tuning import course
+from latticework.experiments.tuning import race as contests
 from latticework.experiments.tuning.course import (
     Allowance,
     Course,
-    evaluations_of_step,
     fitted,
     quality,
 )
@@ -186,12 +188,12 @@ def test_chains_start_where_they_are_told(file, tmp_path, capsys, monkeypatch):
     started, drawn = [], Course.drawn
 
     def noted(self, sampler, steps, seed, x=None):
-        started.append(self.starts if x is None else {})
+        started.append(self.x if x is None else None)
         return drawn(self, sampler, steps, seed, x)
 
     monkeypatch.setattr(Course, "drawn", noted)
     *_, folder = asked(capsys, tmp_path, *words, "--x", f"{file}:STARTS")
-    given = [each["x"] for each in started if each]
+    given = [x for x in started if x is not None]
     assert len(given) == 5  # two trials, three seeds
     assert all(torch.equal(x, torch.ones(5, 6)) for x in given)
     assert opened(folder).config["chains"] == 5
@@ -538,16 +540,27 @@ def test_what_a_sampler_learns_first_is_learned_once_and_charged():
     contest = Race(Function(counting, Binary(4)), Allowance(2000, "evaluations"), 8, range(3), 2)
     found = contest.enter("pavg", PAVG(1.0, burn_in=20), {"step_size": {"low": 0.5, "high": 2.0}})
     assert called.count(256) == 21
-    assert found.learning["evaluations"] == 21 * 256 / 8
+    assert found.beforehand["evaluations"] == 21 * 256 / 8
     assert found.sampler == PAVG(found.fields["step_size"], burn_in=20)
     at_most = 2000 * 8 + 3 * 100 * 8  # with the starts of the runs and their checks
     assert sum(called) < at_most
     poor = dataclasses.replace(contest, budget=Allowance(1000, "evaluations"))
     found = poor.enter("pavg", PAVG(1.0, burn_in=20), {})
     assert found.laps == []
-    assert found.note.startswith(
-        "half of the budget does not pay for what it learns first: 672 evaluations by each chain"
-    )
+    assert found.note.startswith("half of the budget does not pay for 672 evaluations by each")
+
+
+def test_annealed_starts_are_made_once_and_charged(monkeypatch):
+    monkeypatch.setattr(starts, "RUNGS", 30)
+    made, annealed = [], starts.annealed
+    monkeypatch.setattr(contests, "annealed", lambda *words: made.append(1) or annealed(*words))
+    model = Function(lambda x: x @ torch.linspace(-1, 1, 4), Binary(4))
+    contest = Race(model, Allowance(800, "evaluations"), 4, range(3), 2, annealed=True)
+    found = contest.enter("dmala", DMALA(0.5), {"step_size": {"low": 0.5, "high": 2.0}})
+    assert len(made) == 1
+    assert 30 <= found.beforehand["evaluations"] <= 2 * 30 + 3
+    assert len(found.laps) == 3
+    assert math.isfinite(found.seen.start)
 
 
 def test_every_allowance_is_kept():

@@ -1,5 +1,6 @@
 """`latticework.sample`: any target with any sampler in one call, checked at the door."""
 
+import copy
 import subprocess
 import sys
 
@@ -7,13 +8,15 @@ import arviz
 import numpy as np
 import pytest
 import torch
+from targets import TARGETS
 from torch import nn
 
 import latticework
 from latticework.experiments.measures.exact import exact
 from latticework.experiments.measures.reference import Reference
+from latticework.experiments.sampling import sample as sampling
 from latticework.experiments.sampling.chain import run_chain
-from latticework.experiments.sampling.sample import ChainAcceptance
+from latticework.experiments.sampling.sample import ChainAcceptance, ConvergenceWarning
 from latticework.experiments.sampling.targets import parsed_domain
 from latticework.models.base import Function, NotDifferentiableError
 from latticework.models.domain import Binary, Categorical, Integer, Ordinal
@@ -25,6 +28,9 @@ from latticework.samplers.gwg import GWG
 from latticework.samplers.hamming import HammingBall
 from latticework.samplers.langevin import DMALA
 
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::latticework.experiments.sampling.sample.ConvergenceWarning"
+)
 WEIGHTS = torch.linspace(-1, 1, 5)
 
 
@@ -94,8 +100,8 @@ def test_shapes_and_values():
     torch.testing.assert_close(found.log_prob, linear(found.draws))
     assert found.acceptance.shape == (3,)
     assert ((found.acceptance > 0) & (found.acceptance <= 1)).all()
-    assert found.evaluations == 37  # one a step, with the burn-in
     assert found.seconds > 0
+    assert found.compile_seconds == 0
 
 
 def test_the_draws_are_those_of_the_chain():
@@ -140,6 +146,9 @@ def test_numbers_may_be_numpys():
         lambda x: x[..., 0].sum(-1), "gwg", sites=2, values=np.int64(3), steps=2
     )
     assert potts.domain == Categorical(2, 3)
+    for domain in (Categorical(np.int64(2), np.int64(3)), Ordinal(2, np.int64(3))):
+        assert repr(domain).endswith("(dim=2, num_values=3)")
+    assert "dim=3" in repr(draw(lambda x: x.sum(-1), sites=np.int64(3)))
 
 
 def test_same_seed_same_draws():
@@ -170,7 +179,6 @@ def test_the_mean_is_the_exact_one():
 def test_targets_of_each_kind(target, given):
     found = latticework.sample(target, "gibbs", steps=10, **given)
     assert found.draws.shape[:2] == (4, 10)
-    assert found.local_evaluations == 10
 
 
 def test_a_module_and_its_function_give_the_same_draws():
@@ -206,16 +214,158 @@ def test_domains_of_a_command_line():
 # Diagnostics.
 
 
-def test_the_summary_names_stuck_sites():
-    def frozen(x):  # the first site is always 1
-        return linear(x).masked_fill(x[:, 0] < 0.5, -torch.inf)
+def locked(x):
+    """The first site is always 1; the next two are equal, and one at a time cannot change."""
+    return linear(x).masked_fill((x[:, 0] < 0.5) | (x[:, 1] != x[:, 2]), -torch.inf)
 
-    x = torch.ones(4, 5)
-    summary = draw(frozen, Gibbs(), x=x, steps=400).summary()
-    assert summary.attrs["stuck"] == ["x[0]"]
+
+LOCKED = torch.ones(4, 5).index_fill(0, torch.tensor([0, 1]), 0).index_fill(1, torch.tensor(0), 1)
+
+
+def test_the_summary_names_constant_and_stuck_sites():
+    summary = draw(locked, Gibbs(), x=LOCKED, steps=400).summary()
+    assert summary.attrs["constant"] == ["x[0]"]
+    assert summary.attrs["stuck"] == ["x[1]", "x[2]"]
+    assert summary["note"].tolist() == ["", "constant", "stuck", "stuck", "", ""]
     assert summary.loc["x[0]", ["ess_bulk", "r_hat"]].isna().all()
-    assert summary.loc["x[1]", ["ess_bulk", "ess_tail", "r_hat", "mcse_mean"]].notna().all()
+    assert summary.loc["x[1]", ["ess_bulk", "r_hat"]].tolist() == [0, np.inf]  # no filter drops it
+    assert summary.loc["x[3]", ["ess_bulk", "ess_tail", "r_hat", "mcse_mean"]].notna().all()
     assert list(summary.index) == ["log_prob", *(f"x[{site}]" for site in range(5))]
+
+
+# The verdict.
+
+
+def test_chains_in_two_modes_do_not_mix():
+    with pytest.warns(ConvergenceWarning, match="does not mix: R-hat inf at x"):
+        found = draw(locked, Gibbs(), x=LOCKED, steps=400)
+    assert not found.converged
+    assert "2 of 5 sites never changed in a chain, 1 of 5 sites constant" in repr(found)
+
+
+def test_chains_that_mix_converge_without_a_warning(recwarn):
+    found = draw(sampler=DMALA(5.0), steps=1000)
+    assert found.converged
+    assert "; converged: R-hat " in repr(found)
+    assert not recwarn.list
+
+
+def test_frozen_chains_are_called_so():
+    """Two of five sites are on, so that no single flip is possible; pairs of sites move."""
+
+    def two_on(x):
+        return linear(x).masked_fill(x.sum(-1) != 2, -torch.inf)
+
+    with pytest.warns(ConvergenceWarning, match="does not mix: no chain ever moved; try a sampler"):
+        frozen = draw(two_on, "gibbs", steps=400)
+    assert frozen.acceptance.mean() == 1  # which looks perfect
+    found = draw(two_on, "gibbs(sites=2, scan=random)", steps=400, diagnose=False)
+    assert (found.draws != found.draws[:, :1]).any(2).any(1).all()
+
+
+def test_short_runs_and_single_chains_are_not_judged(recwarn):
+    assert "not judged: 80 draws, at least 400" in repr(draw())
+    assert "not judged: a single chain" in repr(draw(chains=1, steps=400))
+    assert not draw().converged
+    assert not recwarn.list
+
+
+def test_the_verdict_waits_until_it_is_asked_for(monkeypatch, recwarn):
+    calls = []
+    monkeypatch.setattr(sampling, "verdict", lambda *given: calls.append(given) or "judged")
+    found = draw(locked, Gibbs(), x=LOCKED, steps=400, diagnose=False)
+    assert not calls
+    assert not recwarn.list
+    assert (found.verdict, found.verdict, len(calls)) == ("judged", "judged", 1)
+
+
+def test_starts_that_agree_are_told():
+    with pytest.warns(
+        ConvergenceWarning, match="the starts agree in 5 of 5 sites, so R-hat cannot"
+    ):
+        draw(x=torch.zeros(4, 5))
+
+
+def test_an_annealed_start_reaches_a_mode_behind_a_barrier():
+    """Beyond eight of twelve sites; half of the uniform states are at six or fewer."""
+    levels = torch.tensor([8.0] * 8 + [0.0, 0.0, 20.0, 30.0, 40.0])
+
+    def beyond(**given):
+        found = draw(
+            lambda x: levels[x.sum(-1).long()], "gibbs", sites=12, steps=1, chains=300, **given
+        )
+        return float((found.draws.sum(-1) > 9).float().mean())
+
+    assert beyond(start="annealed") > 0.2
+    assert beyond(burn_in=500) < 0.12  # control: as many steps without annealing
+
+
+# The cost.
+
+
+class Rows:
+    """A target that counts the states it is given."""
+
+    def __init__(self):
+        self.rows = 0
+
+    def __call__(self, x):
+        self.rows += len(x)
+        return x @ WEIGHTS
+
+
+COUNTED = [
+    "dmala", "gwg", "gwg(flips=2)", "gibbs", "locally_balanced", "random_walk", "pavg(burn_in=9)",
+    "hamming_ball(sites=3, radius=1)", "pt_dmala",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("sampler", "given"),
+    [(name, {}) for name in COUNTED]
+    + [("dmala", {"adapt": 0.5}), ("gibbs", {"start": "annealed"})],
+    ids=str,
+)
+def test_the_evaluations_are_those_that_the_target_received(sampler, given):
+    """With starts, checks, what the sampler learns first, adaptation and kept draws."""
+    target = Rows()
+    found = draw(target, sampler, burn_in=3, thin=2, **given)
+    assert found.evaluations == target.rows
+
+
+def test_a_draw_of_a_langevin_sampler_costs_no_evaluation():
+    one, other = Rows(), Rows()
+    draw(one, "dmala", thin=1)
+    found = draw(other, "dmala", thin=20)
+    assert one.rows == other.rows
+    torch.testing.assert_close(found.log_prob, linear(found.draws))
+
+
+@pytest.mark.parametrize("adapt", [None, 0.5])
+def test_a_compiled_chain_costs_what_an_eager_one_costs(adapt):
+    """The compiled step calls no method that could be counted, nor does a draw's balance hold."""
+    model = Lattice((3, 2), 0.2, 0.1)
+
+    def cost(engine, steps):
+        given = {"steps": steps, "thin": steps, "adapt": adapt, "engine": engine}
+        return latticework.sample(model, "dmala", diagnose=False, **given).evaluations
+
+    few, many = cost("compiled", 5), cost("compiled", 50)
+    assert many - few == 4 * 45 == cost("eager", 50) - cost("eager", 5)
+    adaptation = 60 * 20 * 4 if adapt else 0
+    assert 0 <= few - adaptation - 4 * 5 < 4 * 20  # starts, checks and the draw
+
+
+def test_a_step_without_counted_calls_costs_one():
+    rbm = TARGETS["rbm"].model
+    few, many = (latticework.sample(rbm, "block_gibbs", steps=n, thin=n) for n in (5, 15))
+    assert many.evaluations - few.evaluations == 4 * 10
+
+
+def test_compilation_is_told_apart():
+    result = latticework.sample(Lattice((3, 2), 0.2, 0.1), "dmala", steps=5, engine="compiled")
+    assert result.compile_seconds > 0
+    assert "s to compile" in repr(result)
 
 
 def test_the_summary_fits_a_terminal():
@@ -269,6 +419,21 @@ def test_arviz_gets_chains_and_draws():
 
 # The door.
 
+
+def test_starts_without_probability_are_refused_with_advice():
+    """Three of two hundred sites are on, which no uniform state has."""
+
+    def three_on(x):
+        return (x.sum(-1) * 0).masked_fill(x.sum(-1) != 3, -torch.inf)
+
+    told = r"-inf at the start of \d of 4 chains.* positive probability .*sample\(..., x=states\)"
+    with pytest.raises(ValueError, match=told):
+        draw(three_on, sites=200)
+    told = "gradient of Function is NaN or inf .*finite penalties in place of -inf, or a sampler"
+    with pytest.raises(ValueError, match=told):
+        draw(lambda x: (x.sum(-1) - 2).abs().sqrt(), "dmala", x=torch.ones(4, 5).tril(-1)[[2] * 4])
+
+
 FAULTS = {
     "drops the chains": (lambda x: x.sum(), r"must have shape \[4\], .* got \[\]; sum over the si"),
     "[n, 1]": (lambda x: x.sum(-1, keepdim=True), r"got \[4, 1\]; squeeze\(-1\)"),
@@ -280,7 +445,19 @@ FAULTS = {
     ),
     "mixes chains": (
         lambda x: x.sum(-1) + x.mean(),
-        "of chain .* among 4 chains and .* among fewer; each chain's",
+        "of chain .* beside some chains and .* beside others; each chain's",
+    ),
+    "mixes chains a little": (
+        lambda x: x.sum(-1) + 1e-3 * x.mean(),
+        "of chain .* beside some chains and .* beside others; each chain's",
+    ),
+    "counts the rows": (
+        lambda x: x.sum(-1) + 1e-3 * torch.arange(len(x)),
+        "of chain .* beside some chains and .* beside others; each chain's",
+    ),
+    "depends on their number": (
+        lambda x: x.sum(-1) + len(x),
+        "of chain 0 is .* among 4 chains and .* alone; it must not depend on the number",
     ),
 }
 
@@ -294,14 +471,14 @@ def test_a_faulty_target_is_refused(fault):
 
 def test_chains_are_compared_where_the_first_one_gives_nothing_away():
     x = torch.tensor([[0.0] * 5, [1.0] * 5])
-    with pytest.raises(ValueError, match="of chain 1 is 2.5 among 2 chains and 5 among fewer"):
+    with pytest.raises(ValueError, match="of chain 1 is 2.5 beside some chains and .* beside"):
         draw(lambda x: x.sum(-1) * x.mean(), "gibbs", x=x)
 
 
 def test_a_sum_over_the_chains_is_refused_where_shapes_agree():
     with pytest.raises(ValueError, match=r"gave \[5\] for 5 chains and \[5\] for one chain"):
         draw(lambda x: x.sum(0), chains=5)
-    with pytest.raises(ValueError, match="of chain .* among fewer"):
+    with pytest.raises(ValueError, match="of chain .* beside others"):
         draw(lambda x: x.sum(0)[: len(x)], chains=5)
 
 
@@ -335,6 +512,16 @@ def test_a_sum_over_the_chains_is_refused_where_shapes_agree():
         ({"device": "gpu"}, r"device must be cpu, cuda, cuda:1 \.\.\. or auto, got 'gpu'$"),
         ({"device": None}, "device must be cpu, .* got None"),
         ({"sampler": "dmalla"}, "sampler 'dmalla' is not known: did you mean dmala"),
+        ({"sampler": "gwg(flip=2)"}, "gwg has no setting flip: did you mean flips"),
+        ({"sampler": "gwg(2)"}, r"'gwg\(2\)' is not a sampler with settings; write gwg\(field=va"),
+        ({"sampler": "gwg(flips=2"}, "is not a sampler with settings"),
+        ({"values": (0, 1e20)}, "the values of a site must be less than .* apart, got 0.0 and 1e"),
+        (
+            {"adapt": "best"},
+            "adapt must be .* acceptance, cycle, locally_balanced, random_walk, got",
+        ),
+        ({"start": "warm"}, "start must be uniform or annealed, without x, got 'warm'"),
+        ({"start": "annealed", "x": torch.zeros(4, 5)}, "start must be .* without x"),
     ],
     ids=str,
 )
@@ -345,7 +532,7 @@ def test_faulty_arguments_are_refused(given, match):
 
 def test_a_random_target_is_refused():
     module = nn.Sequential(nn.Dropout(0.5), nn.Linear(50, 1, bias=False), nn.Flatten(0))
-    with pytest.raises(ValueError, match=r"the target is random: .* module.eval\(\)"):
+    with pytest.raises(ValueError, match=r"random or changes from call to call.* module.eval\(\)"):
         draw(module, sites=50)
     assert draw(module.eval(), sites=50).draws.shape == (4, 20, 50)
 
@@ -364,18 +551,52 @@ class Mixing(Lattice):
 
 def test_a_model_that_mixes_chains_is_refused():
     with pytest.raises(
-        ValueError, match=r"of chain .* among 4 chains and .* among fewer; each chain's"
+        ValueError, match=r"of chain .* beside some chains and .* beside others; each chain's"
     ):
         latticework.sample(Mixing((3, 2), 0.2, 0.1), "gibbs")
 
 
-def test_a_module_that_cannot_evaluate_one_chain_is_refused():
+def test_batch_normalisation_in_training_mode_is_refused_and_left_as_it_was():
     module = nn.Sequential(nn.BatchNorm1d(5), nn.Linear(5, 1), nn.Flatten(0))
-    with pytest.raises(ValueError, match=r"could not evaluate x of shape \[1, 5\] \(ValueError"):
+    before = copy.deepcopy(module.state_dict())
+    with pytest.raises(ValueError, match=r"BatchNorm1d in training mode .*module.eval\(\) first"):
         draw(module)
-    with pytest.raises(ValueError, match=r"could not evaluate x of shape \[1, 5\] \(ValueError"):
-        draw(module, chains=1)
+    after = module.state_dict()
+    assert all(torch.equal(before[name], after[name]) for name in before)
     assert draw(module.eval().requires_grad_(False)).draws.shape == (4, 20, 5)
+
+
+def test_a_target_that_cannot_evaluate_one_chain_is_refused():
+    with pytest.raises(ValueError, match=r"could not evaluate x of shape \[1, 5\] \(IndexErr"):
+        draw(lambda x: linear(x) + 0 * x[1, 0])
+
+
+def test_a_target_that_changes_from_call_to_call_is_refused():
+    calls = []
+
+    def drifting(x):
+        calls.append(x)
+        return linear(x) + 1e-3 * len(calls)
+
+    with pytest.raises(ValueError, match="the target is random or changes from call to call"):
+        draw(drifting)
+
+
+@pytest.mark.parametrize("precision", [torch.float16, torch.bfloat16], ids=str)
+def test_targets_in_half_precision_are_taken(precision):
+    weights = 10 * torch.linspace(-1, 1, 50).to(precision)
+    for target in (
+        lambda x: x.to(precision) @ weights,
+        lambda x: (x.to(precision) @ weights).float(),
+    ):
+        found = draw(target, "random_walk", sites=50, chains=7)
+        assert found.log_prob.dtype == torch.float32
+
+
+def test_a_target_from_numpy_is_taken():
+    """NumPy computes in double precision."""
+    found = draw(lambda x: torch.from_numpy(x.numpy() @ WEIGHTS.double().numpy()), "random_walk")
+    assert found.log_prob.dtype == torch.float64
 
 
 @pytest.mark.parametrize("sampler", ["dmala", "gwg"])
@@ -413,3 +634,4 @@ def test_importing_the_package_is_light():
     assert done.returncode == 0, done.stderr
     with pytest.raises(AttributeError, match="has no attribute 'sampel'"):
         latticework.sampel  # noqa: B018
+    assert latticework.ConvergenceWarning is ConvergenceWarning

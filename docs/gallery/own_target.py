@@ -17,10 +17,13 @@ def log_prob(x):
 
 
 # %% [markdown]
-# Chains start at random and take 500 steps before the first draw.
+# Chains start at random. The step size is chosen by the acceptance, and 500 steps are left out. The
+# result ends with a line that says whether the chains have converged.
 
 # %%
-result = latticework.sample(log_prob, "dmala", sites=20, chains=8, steps=1500, burn_in=500)
+result = latticework.sample(
+    log_prob, "dmala", sites=20, chains=8, steps=1500, burn_in=500, adapt="acceptance"
+)
 print(result)
 
 # %% [markdown]

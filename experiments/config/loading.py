@@ -1,6 +1,8 @@
 """Objects in a user's own files, named on a command line as `file.py:Name`. Imports no torch."""
 
+import ast
 import importlib.util
+import math
 import sys
 from collections.abc import Callable, Sequence
 from inspect import Parameter, signature
@@ -32,12 +34,13 @@ def loaded(text: str) -> Any:
 def sampler_named(text: str, fields: dict[str, Any] | None = None) -> Any:
     """The sampler `file.py:Name`, or that of conf/sampler/<name>.yaml, with the given fields.
 
-    A class is called with the fields; an object takes none. Raises ValueError for a field that
-    there is not.
+    The text may hold fields, too: `gwg(flips=2)`. A class is called with the fields; an object
+    takes none. Raises ValueError for a field that there is not.
     """
     from hydra.utils import get_object, instantiate
 
-    fields = fields or {}
+    text, written = _with_fields(text)
+    fields = {**written, **(fields or {})}
     if ".py:" not in text:
         config = option("sampler", text)
         _require_known(text, fields, get_object(config["_target_"]))
@@ -49,6 +52,30 @@ def sampler_named(text: str, fields: dict[str, Any] | None = None) -> Any:
     if fields:
         raise ValueError(f"{text} is no class, so it takes no settings: {', '.join(fields)}")
     return found
+
+
+def _with_fields(text: str) -> tuple[str, dict[str, Any]]:
+    """`name(field=value, ...)` as the name and the fields. A bare word is a string, or infinity."""
+    name, bracket, inside = text.partition("(")
+    if not bracket:
+        return text, {}
+    wanted = f"{text!r} is not a sampler with settings; write {name}(field=value)"
+    try:
+        call = ast.parse(f"f({inside}", mode="eval").body
+    except SyntaxError as error:
+        raise ValueError(wanted) from error
+    if not isinstance(call, ast.Call) or call.args:
+        raise ValueError(wanted)
+
+    def value(node: ast.expr) -> Any:
+        if isinstance(node, ast.Name):
+            return math.inf if node.id == "inf" else node.id
+        try:
+            return ast.literal_eval(node)
+        except ValueError as error:
+            raise ValueError(wanted) from error
+
+    return name.strip(), {str(each.arg): value(each.value) for each in call.keywords}
 
 
 def _require_known(text: str, fields: dict[str, Any], made_by: Callable[..., Any]) -> None:

@@ -1,18 +1,21 @@
-"""Convergence diagnostics by ArviZ: effective sample size and R-hat, coordinate by coordinate.
+"""Convergence diagnostics: effective sample size and R-hat, quantity by quantity.
 
-A. Vehtari et al., "Rank-Normalization, Folding, and Localization: An Improved R-hat", 2021. Pure
-functions of NumPy arrays; no torch.
+A. Vehtari, A. Gelman, D. Simpson, B. Carpenter and P.-C. Buerkner, "Rank-Normalization, Folding,
+and Localization: An Improved R-hat for Assessing Convergence of MCMC", Bayesian Analysis 2021. The
+numbers are those of ArviZ, which computes one quantity at a time; here many are computed at once.
+Pure functions of NumPy arrays; no torch.
 """
 
-import logging
-import warnings
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.fft import irfft, next_fast_len, rfft
+from scipy.special import ndtri
+from scipy.stats import rankdata
 
 FEWEST = 4  # draws that the diagnostics need
+AT_ONCE = 2**22  # numbers whose diagnostics are computed together, which bounds the memory
 
 
 def convergence(trace: NDArray) -> dict[str, NDArray]:
@@ -24,16 +27,12 @@ def convergence(trace: NDArray) -> dict[str, NDArray]:
     average over coordinates never changes.
     """
     draws = trace.reshape(*trace.shape[:2], -1).transpose(1, 0, 2).astype(np.float64)
-    constant, found = _measured(
-        draws,
-        ess=lambda arviz, data: arviz.ess(data, method="mean"),
-        r_hat=lambda arviz, data: _r_hat(arviz, data, "split"),
-    )
+    still, found = _measured(draws, ess=lambda one: _ess(_split(one)), r_hat=_split_r_hat)
     overall = draws.mean(-1, keepdims=True)
-    _, error = _measured(overall, mcse=lambda arviz, data: arviz.mcse(data))
+    _, error = _measured(overall, mcse=_mcse)
     return {
         **found,
-        "constant": np.asarray(constant.sum()),
+        "constant": np.asarray(still.sum()),
         "mean": np.asarray(overall.mean()),
         "mean_error": np.asarray(error["mcse"][0]),
     }
@@ -43,59 +42,142 @@ def quantities(draws: NDArray) -> dict[str, NDArray]:
     """Mean, error and mixing of each quantity of `draws` `[chains, draws, quantities]`.
 
     `ess_bulk`, `ess_tail`, `r_hat` (rank-normalised, folded) and `mcse_mean` are ArviZ's; `sd` is
-    the sample standard deviation of all draws, as in ArviZ's summary. `stuck` is true for a
-    quantity that is constant within every chain; its diagnostics are NaN.
+    the sample standard deviation of all draws. `constant` is true for a quantity whose draws are
+    all alike; its diagnostics are NaN. `stuck` is true for one that is constant within every chain
+    and differs between them; its R-hat is infinite, its ESS 0, and its error NaN.
     """
     draws = draws.astype(np.float64)
-    stuck, found = _measured(
-        draws,
-        mcse_mean=lambda arviz, data: arviz.mcse(data, method="mean"),
-        ess_bulk=lambda arviz, data: arviz.ess(data, method="bulk"),
-        ess_tail=lambda arviz, data: arviz.ess(data, method="tail"),
-        r_hat=lambda arviz, data: _r_hat(arviz, data, "rank"),
+    still, found = _measured(
+        draws, mcse_mean=_mcse, ess_bulk=_ess_bulk, ess_tail=_ess_tail, r_hat=_rank_r_hat
     )
+    constant = (draws == draws[:1, :1]).all(axis=(0, 1))
+    stuck = still & ~constant
+    if draws.shape[1] >= FEWEST:
+        found["r_hat"][stuck] = np.inf
+        found["ess_bulk"][stuck] = found["ess_tail"][stuck] = 0
     single = draws.shape[:2] == (1, 1)  # one draw has no spread
-    sd = np.full(stuck.shape, np.nan) if single else draws.std((0, 1), ddof=1)
-    return {"mean": draws.mean((0, 1)), "sd": sd, **found, "stuck": stuck}
+    sd = np.full(still.shape, np.nan) if single else draws.std((0, 1), ddof=1)
+    return {"mean": draws.mean((0, 1)), "sd": sd, **found, "constant": constant, "stuck": stuck}
 
 
 def mixing(draws: NDArray) -> dict[str, NDArray]:
     """`ess` and `r_hat` of each quantity of `draws` `[chains, draws, quantities]`.
 
-    ArviZ's rank-normalised split bulk ESS and folded R-hat, as in `quantities`, at less cost. NaN
+    The rank-normalised split bulk ESS and the folded R-hat, as in `quantities`, at less cost. NaN
     for a quantity that is constant within every chain.
     """
-    _, found = _measured(
-        draws.astype(np.float64),
-        ess=lambda arviz, data: arviz.ess(data, method="bulk"),
-        r_hat=lambda arviz, data: _r_hat(arviz, data, "rank"),
-    )
+    _, found = _measured(draws.astype(np.float64), ess=_ess_bulk, r_hat=_rank_r_hat)
     return found
 
 
-def _r_hat(arviz: Any, data: Any, method: str) -> Any:
-    """ArviZ's R-hat, which compares chains; NaN for one chain."""
-    if data.sizes["chain"] == 1:
-        return data.isel(chain=0, draw=0) * np.nan
-    return arviz.rhat(data, method=method)
+# Each function below maps draws [chains, draws, quantities] to a number for each quantity.
 
 
 def _measured(
-    draws: NDArray, **measures: Callable[[Any, Any], Any]
+    draws: NDArray, **measures: Callable[[NDArray], NDArray]
 ) -> tuple[NDArray, dict[str, NDArray]]:
-    """Which quantities are constant within every chain, and ArviZ's measures; NaN for those.
+    """Which quantities are constant within every chain, and the measures; NaN for those.
 
     The measures of fewer than `FEWEST` draws are all NaN.
     """
     constant = (draws == draws[:, :1]).all(axis=(0, 1))
+    found = {name: np.full(constant.shape, np.nan) for name in measures}
     if draws.shape[1] < FEWEST:
-        return constant, {name: np.full(constant.shape, np.nan) for name in measures}
-    logging.getLogger("arviz").setLevel(logging.WARNING)  # which of its parts are there
-    import arviz  # takes seconds to import, and most runs need none of it
+        return constant, found
+    (moving,) = np.nonzero(~constant)
+    many = max(1, AT_ONCE // draws[..., 0].size)
+    for first in range(0, len(moving), many):
+        some = moving[first : first + many]
+        part = draws[:, :, some]
+        with np.errstate(divide="ignore", invalid="ignore"):  # constant within half chains
+            for name, measure in measures.items():
+                found[name][some] = measure(part)
+    return constant, found
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # constant coordinates divide by zero
-        warnings.filterwarnings("ignore", "More chains")  # [chains, draws] it is all the same
-        data = arviz.convert_to_dataset({"x": draws})
-        found = {name: measure(arviz, data)["x"].to_numpy() for name, measure in measures.items()}
-    return constant, {name: np.where(constant, np.nan, values) for name, values in found.items()}
+
+def _split(draws: NDArray) -> NDArray:
+    """The halves of each chain as chains."""
+    half = draws.shape[1] // 2
+    return np.concatenate((draws[:, :half], draws[:, -half:]))
+
+
+def _ranked(draws: NDArray) -> NDArray:
+    """Normal scores of the ranks over all chains and draws, up to scale and shift.
+
+    A quantity with two values is returned as it is, because its scores also have two values.
+    """
+    low, high = draws.min((0, 1)), draws.max((0, 1))
+    several = ((draws != low) & (draws != high)).any((0, 1))
+    if several.any():
+        flat = draws[:, :, several].reshape(-1, several.sum())
+        scores = ndtri((rankdata(flat, axis=0) - 0.375) / (len(flat) + 0.25))
+        draws = draws.copy()
+        draws[:, :, several] = scores.reshape(*draws.shape[:2], -1)
+    return draws
+
+
+def _ess(draws: NDArray) -> NDArray:
+    """Effective sample size by Geyer's initial monotone sequence, as in Stan and ArviZ.
+
+    Constant quantities have that of independent draws.
+    """
+    chains, length, _ = draws.shape
+    means = draws.mean(1, keepdims=True)
+    size = next_fast_len(2 * length, real=True)
+    power = (np.abs(rfft(draws - means, size, axis=1)) ** 2).mean(0)
+    covariance = irfft(power, size, axis=0)[:length] / length
+    within = covariance[0] * length / (length - 1)
+    total = covariance[0] + (means.var(0, ddof=1)[0] if chains > 1 else 0)
+    rho = 1 - (within - covariance) / total
+    rho[0] = 1
+
+    pairs = rho[: length // 2 * 2].reshape(length // 2, 2, -1).sum(1)
+    last = max(0, -(-(length - 4) // 2))  # the sum may end before this pair, and not after it
+    ended = pairs[: last + 1] <= 0
+    ended[-1] = True
+    end = ended.argmax(0)  # of each quantity
+    order = np.arange(len(ended))[:, None]
+    kept = np.where(order < end, np.minimum.accumulate(pairs[: last + 1]), 0).sum(0)
+    every = np.arange(len(end))
+    even = rho[2 * end, every]
+    tail = np.where((even > 0) | (pairs[end, every] >= 0), even, 0)
+    count = chains * length
+    found = count / np.maximum(2 * kept + tail - 1, 1 / np.log10(count))
+    spread = draws.max((0, 1)) - draws.min((0, 1))
+    return np.where(spread < np.finfo(float).resolution, count, found)
+
+
+def _ess_bulk(draws: NDArray) -> NDArray:
+    return _ess(_ranked(_split(draws)))
+
+
+def _ess_tail(draws: NDArray) -> NDArray:
+    """The smaller ESS of the indicators of the quantiles at 5 % and 95 %."""
+    low, high = np.quantile(draws, (0.05, 0.95), axis=(0, 1))
+    return np.minimum(*(_ess(_split((draws <= edge) * 1.0)) for edge in (low, high)))
+
+
+def _mcse(draws: NDArray) -> NDArray:
+    """Monte Carlo standard error of the mean."""
+    return draws.std((0, 1), ddof=1) / np.sqrt(_ess(_split(draws)))
+
+
+def _r_hat(draws: NDArray) -> NDArray:
+    """The potential scale reduction of chains that are split already."""
+    length = draws.shape[1]
+    between = length * draws.mean(1).var(0, ddof=1)
+    return np.sqrt((between / draws.var(1, ddof=1).mean(0) + length - 1) / length)
+
+
+def _split_r_hat(draws: NDArray) -> NDArray:
+    """R-hat of the halves of the chains; NaN for one chain, which has none to compare with."""
+    return _r_hat(_split(draws)) if len(draws) > 1 else np.full(draws.shape[2], np.nan)
+
+
+def _rank_r_hat(draws: NDArray) -> NDArray:
+    """The larger R-hat of the ranks and of the ranks of the distances from the median."""
+    if len(draws) == 1:
+        return np.full(draws.shape[2], np.nan)
+    halves = _split(draws)
+    folded = np.abs(halves - np.median(halves, axis=(0, 1)))
+    return np.fmax(_r_hat(_ranked(halves)), _r_hat(_ranked(folded)))

@@ -7,6 +7,7 @@ last block. A block runs a frozen sampler of its own, eagerly or compiled.
 """
 
 import math
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -28,6 +29,12 @@ from latticework.samplers.base import Sampler, require_count
 # 2022.
 OPTIMAL = {"locally_balanced": 0.574, "random_walk": 0.234}
 GAIN, DECAY = 2.0, 0.6  # of the steps n^-DECAY of stochastic approximation
+RANGE = 100.0  # a scale stays within this factor of the sampler's own
+MISSED = 0.05  # between the acceptance aimed at and that reached, above which a rule warns
+
+
+class AdaptationWarning(UserWarning):
+    """An adaptation that has not reached the acceptance it aims at."""
 
 
 class Adapted(NamedTuple):
@@ -37,6 +44,13 @@ class Adapted(NamedTuple):
     x: Tensor  # [chains, *domain.shape], where the chains are after the last block
     fields: dict[str, Any]  # that were chosen, as they are frozen
     trajectory: dict[str, list[float]]  # a number for each block: the acceptance, and the fields
+    aimed: float | None  # the acceptance that the rule drives to, if it has one
+    reached: float  # the mean acceptance of the last half of the blocks
+
+    @property
+    def against(self) -> str:
+        """The acceptance aimed at, as words that follow the acceptance; "" if there is none."""
+        return "" if self.aimed is None else f" (aimed at {self.aimed:.3g})"
 
 
 class Adaptation(ABC):
@@ -51,6 +65,10 @@ class Adaptation(ABC):
     @abstractmethod
     def chosen(self, sampler: Sampler) -> tuple[str, ...]:
         """The names of the fields that the rule chooses."""
+
+    def aim(self, sampler: Sampler) -> float | None:
+        """The acceptance that the last blocks should have; None if there is no such number."""
+        return None
 
     @abstractmethod
     def trial(self, sampler: Sampler, model: EnergyModel, acceptances: Sequence[float]) -> Sampler:
@@ -68,7 +86,9 @@ class AcceptanceControl(Adaptation):
     After block n the logarithm of the scale moves by 2 n^-0.6 (acceptance - target), from the
     sampler's own value (Robbins and Monro 1951). The frozen scale is the geometric mean over the
     last half of the blocks (Polyak and Juditsky 1992). A scale that counts sites keeps a real
-    value between 1 and the number of sites, and is rounded where it is used.
+    value between 1 and the number of sites, and is rounded where it is used. Any other scale stays
+    within a factor of `RANGE` of the sampler's own, because on some targets no scale brings the
+    acceptance down to `target`.
 
     `target` is an acceptance, a name of OPTIMAL, or None for the optimum of the sampler's kind.
     """
@@ -107,18 +127,22 @@ class AcceptanceControl(Adaptation):
         late = logs[len(logs) // 2 :]
         return self._scaled(sampler, model, sum(late) / len(late))
 
+    def aim(self, sampler: Sampler) -> float:
+        target = sampler.target_acceptance if self.target is None else self.target
+        return OPTIMAL[target] if isinstance(target, str) else target
+
     def _logs(
         self, sampler: Sampler, model: EnergyModel, acceptances: Sequence[float]
     ) -> list[float]:
         """Logarithms of the scale: the sampler's own, then that after each block."""
-        target = sampler.target_acceptance if self.target is None else self.target
-        goal = OPTIMAL[target] if isinstance(target, str) else target
-        logs = [math.log(getattr(sampler, str(sampler.scale)))]
+        goal, own = self.aim(sampler), math.log(getattr(sampler, str(sampler.scale)))
+        low, high = own - math.log(RANGE), own + math.log(RANGE)
+        if _counts_sites(sampler):
+            low, high = 0.0, math.log(model.domain.dim)
+        logs = [own]
         for number, acceptance in enumerate(acceptances, 1):
             value = logs[-1] + GAIN * number**-DECAY * (acceptance - goal)
-            if _counts_sites(sampler):
-                value = min(max(value, 0.0), math.log(model.domain.dim))
-            logs.append(value)
+            logs.append(min(max(value, low), high))
         return logs
 
     def _scaled(self, sampler: Sampler, model: EnergyModel, value: float) -> Sampler:
@@ -154,7 +178,9 @@ def adapted(
     """Run the blocks of `rule` from `x` `[chains, *shape]`, and freeze the sampler.
 
     `resumable(memory, total=blocks)` yields once for each block; a task gives `Run.resumable`.
-    Raises ValueError if the rule does not support the sampler or `x` is no start.
+    Warns (AdaptationWarning) if the acceptance of the last half of the blocks is further than
+    `MISSED` from that aimed at. Raises ValueError if the rule does not support the sampler or `x`
+    is no start.
     """
     blocks, metric = rule.blocks(sampler), Acceptance()
 
@@ -174,7 +200,17 @@ def adapted(
     trials = [rule.trial(sampler, model, memory.acceptances[:n]) for n in range(blocks)]
     trajectory = {"acceptance": memory.acceptances, **_numbers(trials, rule.chosen(sampler))}
     fields = {name: getattr(found, name) for name in rule.chosen(sampler)}
-    return Adapted(found, memory.state.x, fields, trajectory)
+    late = memory.acceptances[blocks // 2 :]
+    reached, aimed = sum(late) / len(late), rule.aim(sampler)
+    if aimed is not None and abs(reached - aimed) > MISSED:
+        chosen = ", ".join(f"{name}={value:.4g}" for name, value in fields.items())
+        warnings.warn(
+            f"the adaptation reached an acceptance of {reached:.3f} and aimed at {aimed:.3f} "
+            f"({chosen}); choose the scale by a search, or adapt for more blocks",
+            AdaptationWarning,
+            3,
+        )
+    return Adapted(found, memory.state.x, fields, trajectory, aimed, reached)
 
 
 def _numbers(trials: Sequence[Sampler], names: Sequence[str]) -> dict[str, list[float]]:

@@ -6,9 +6,7 @@ Reading is a copy and stays valid. `Chain.state` and `Chain.carries` are the buf
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
-from inspect import signature
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -20,7 +18,7 @@ from latticework.experiments.measures.metrics import Metric
 from latticework.experiments.measures.reference import Reference
 from latticework.experiments.running.memory import Memory
 from latticework.experiments.sampling.poison import Poisoned, copied
-from latticework.models.base import DataModel, EnergyModel
+from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
 from latticework.samplers.sums import ManySteps, Wanted
 
@@ -186,88 +184,6 @@ def seconds_per_step(
 def synchronise(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.synchronize(device)
-
-
-# Methods that evaluate the whole model, and methods that evaluate a few sites.
-WHOLE = ("forward", "gradient", "log_prob_and_grad", "evaluate_with_cache", "evaluate_flipped")
-LOCAL = (
-    "log_odds", "conditional", "differences", "differences_after",
-    "block_log_probs", "site_log_probs",
-)  # fmt: skip
-MINIBATCH = "given"  # of a DataModel: the target estimated from some rows
-
-
-class EvaluationCount(NamedTuple):
-    whole: int
-    local: int
-
-
-def evaluations_per_step(
-    sampler: Sampler, model: EnergyModel, x: Tensor, rng: Generator
-) -> EvaluationCount:
-    """How often one step of a chain evaluates the model, counted on the second step.
-
-    Only outermost calls count. For example, the default gradient calls `forward`; this is one
-    evaluation, of the gradient. A call on several states a chain counts as often. An estimate from
-    a minibatch is a local evaluation.
-    """
-    with torch.no_grad():
-        state, _ = sampler.step(sampler.init(x, model), model, rng)
-        with counted(model) as calls:
-            sampler.step(state, model, rng)
-    whole = sum(call.states for call in calls if call.name in WHOLE)
-    local = sum(call.name in (*LOCAL, MINIBATCH) for call in calls)
-    return EvaluationCount(whole // len(x), local)
-
-
-@dataclass
-class Call:
-    """An outermost call of a method of WHOLE or LOCAL, or of `given`."""
-
-    name: str
-    words: tuple[Any, ...]  # its arguments in order; later calls may overwrite their values
-    rows: int = 0  # states that `forward` evaluated, in it or in calls that it made
-
-    @property
-    def states(self) -> int:
-        """How many states it was given."""
-        return next(len(word) for word in self.words if isinstance(word, Tensor))
-
-
-@contextmanager
-def counted(model: EnergyModel) -> Iterator[list[Call]]:
-    """The outermost calls of the model's methods of WHOLE and LOCAL, and of `given`, in order."""
-    calls: list[Call] = []
-    depth = 0
-
-    def counting(name: str) -> Callable:
-        method = getattr(model, name)
-        form = signature(method)
-
-        def wrapper(*given: Any, **named: Any) -> Any:
-            nonlocal depth
-            words = form.bind(*given, **named).args if named else given  # keywords in their places
-            if depth == 0:
-                calls.append(Call(name, words))
-            if name == "forward":
-                calls[-1].rows += len(words[0])
-            depth += 1
-            try:
-                return method(*given, **named)
-            finally:
-                depth -= 1
-
-        return wrapper
-
-    names = (*WHOLE, *LOCAL, *([MINIBATCH] if isinstance(model, DataModel) else []))
-    wrappers = {name: counting(name) for name in names}
-    try:
-        for name, wrapper in wrappers.items():
-            setattr(model, name, wrapper)
-        yield calls
-    finally:
-        for name in names:
-            model.__dict__.pop(name, None)
 
 
 def capture(block: Block, state: Any, carries: list, rng: Generator) -> Block:

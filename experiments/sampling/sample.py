@@ -1,11 +1,13 @@
 """Draws from any target with any sampler in one call: `latticework.sample`."""
 
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import gcd
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import torch
 from torch import Generator, Tensor, nn
@@ -15,40 +17,58 @@ from latticework.experiments.config.options import names
 from latticework.experiments.measures.diagnostics import quantities
 from latticework.experiments.measures.metrics import Metric
 from latticework.experiments.measures.reference import Reference
+from latticework.experiments.measures.verdict import Convergence, verdict
 from latticework.experiments.running.machine import find_device
 from latticework.experiments.sampling.adaptation import (
+    OPTIMAL,
     AcceptanceControl,
     Adaptation,
     Adapted,
     adapted,
 )
-from latticework.experiments.sampling.chain import Chain, evaluations_per_step, synchronise
+from latticework.experiments.sampling.chain import Chain, synchronise
+from latticework.experiments.sampling.cycle import CycleControl
 from latticework.experiments.sampling.engine import Engine, served
-from latticework.experiments.sampling.starts import possible
-from latticework.experiments.sampling.targets import as_model, check_target, domain_of
+from latticework.experiments.sampling.evaluations import Counter, evaluations_of_step
+from latticework.experiments.sampling.starts import annealed, possible
+from latticework.experiments.sampling.targets import (
+    as_model,
+    check_target,
+    domain_of,
+    refuse_training,
+)
 from latticework.models.base import EnergyModel
 from latticework.models.domain import Domain
 from latticework.samplers.base import Info, Sampler, require_count
-from latticework.samplers.sums import Sums, Wanted
+from latticework.samplers.sums import ManySteps, Sums, Wanted
 
 if TYPE_CHECKING:
     import arviz
     import pandas as pd
 
 
+# The rules of conf/adapt, by the names of their files.
+RULES: dict[str, type[Adaptation]] = {"acceptance": AcceptanceControl, "cycle": CycleControl}
+
+
+class ConvergenceWarning(UserWarning):
+    """Draws that have not converged, or that cannot show whether they have."""
+
+
 @dataclass(frozen=True, eq=False)
 class SampleResult:
     """Draws of several chains, with what they cost. All tensors are on the CPU.
 
-    Costs are those of all steps, with burn-in and adaptation.
+    Costs are those of the whole call, with starts, adaptation and burn-in. A second call with the
+    same arguments has the same `evaluations`.
     """
 
     draws: Tensor  # [chains, draws, *domain.shape]
     log_prob: Tensor  # [chains, draws], of the target, up to its constant
     acceptance: Tensor  # [chains], mean acceptance probability after the burn-in
-    evaluations: int  # of the whole target, for all chains at once, in all steps
-    local_evaluations: int  # of a few sites of it or of a minibatch, likewise
-    seconds: float
+    evaluations: float  # of the target at one state; a local change counts a part of one
+    seconds: float  # without the checks at the start
+    compile_seconds: float  # before them: the time that a compiled kernel took to load or compile
     sampler: Sampler
     domain: Domain
     seed: int
@@ -56,11 +76,26 @@ class SampleResult:
 
     def __repr__(self) -> str:
         chains, draws = self.log_prob.shape
+        aimed = "" if self.adapted is None else self.adapted.against
+        compiled = f" after {self.compile_seconds:.3g} s to compile" * (self.compile_seconds > 0)
         return (
             f"<{chains} chains x {draws} draws from {self.domain} by {self.sampler}: acceptance "
-            f"{float(self.acceptance.mean()):.3f}, {self.evaluations + self.local_evaluations} "
-            f"evaluations, {self.seconds:.3g} s>"
+            f"{float(self.acceptance.mean()):.3f}{aimed}, {self.evaluations:.0f} evaluations, "
+            f"{self.seconds:.3g} s{compiled}; {self.verdict.text}>"
         )
+
+    @cached_property
+    def verdict(self) -> Convergence:
+        """Whether the chains have mixed, in a line (`experiments.measures.verdict`)."""
+        return verdict(self.log_prob.numpy(), self.draws.numpy())
+
+    @property
+    def converged(self) -> bool:
+        """Whether R-hat is at most 1.01 and the bulk ESS at least 400 for every quantity.
+
+        Not that the chains have seen every mode: R-hat only compares what they have seen.
+        """
+        return self.verdict.converged
 
     def to_arviz(self) -> "arviz.InferenceData":
         """ArviZ's InferenceData: `posterior.x` and `sample_stats.lp`, with dims chain and draw."""
@@ -76,11 +111,12 @@ class SampleResult:
     def summary(self, digits: int | None = 4) -> "pd.DataFrame":
         """One row for the log-probability and one for each entry of x, with its diagnostics.
 
-        Columns: mean, sd, mcse_mean, ess_bulk, ess_tail, r_hat (Vehtari et al. 2021) and stuck. An
-        entry is stuck if it is constant within every chain; its mixing cannot be judged, and its
-        diagnostics are NaN. They are all NaN if a chain has fewer than 4 draws. `attrs["stuck"]`
-        lists the stuck entries. Numbers are rounded to `digits` decimals and sizes to whole
-        numbers, or not at all with `digits=None`.
+        Columns: mean, sd, mcse_mean, ess_bulk, ess_tail, r_hat (Vehtari et al. 2021) and note. The
+        note is "stuck" for an entry that is constant within every chain and differs between them:
+        its R-hat is infinite. It is "constant" for an entry that is the same in all draws, which
+        has no diagnostics (NaN). They are all NaN if a chain has fewer than 4 draws.
+        `attrs["stuck"]` and `attrs["constant"]` list these entries. Numbers are rounded to `digits`
+        decimals and sizes to whole numbers, or not at all with `digits=None`.
         """
         import pandas as pd
 
@@ -93,12 +129,15 @@ class SampleResult:
             .tolist()
         ]
         values = torch.cat((self.log_prob.unsqueeze(-1), flat), -1)
-        frame = pd.DataFrame(
-            quantities(values.numpy()), index=["log_prob", *(f"x{entry}" for entry in entries)]
-        )
+        found = quantities(values.numpy())
+        marks = {mark: found.pop(mark) for mark in ("constant", "stuck")}
+        frame = pd.DataFrame(found, index=["log_prob", *(f"x{entry}" for entry in entries)])
         if digits is not None:
             frame = frame.round({**dict.fromkeys(frame, digits), "ess_bulk": 0, "ess_tail": 0})
-        frame.attrs["stuck"] = list(frame.index[frame["stuck"]])
+        frame["note"] = ""
+        for mark, marked in marks.items():
+            frame.loc[marked, "note"] = mark
+            frame.attrs[mark] = list(frame.index[marked])
         return frame
 
 
@@ -135,6 +174,7 @@ def sample(
     sites: int | None = None,
     values: int | Sequence[float] | None = None,
     x: Tensor | None = None,
+    start: Literal["uniform", "annealed"] = "uniform",
     chains: int | None = None,
     steps: int = 1000,
     burn_in: int = 0,
@@ -143,28 +183,40 @@ def sample(
     seed: int = 0,
     device: torch.device | str = "cpu",
     engine: Engine = "eager",
+    diagnose: bool = True,
 ) -> SampleResult:
     """Sample `target` with `sampler`; the same arguments give the same draws.
 
     Args:
         target: the unnormalised log-probability: a function or an `nn.Module` that maps states
             `[chains, *domain.shape]` to `[chains]`, or an `EnergyModel`, which has a domain.
-        sampler: a sampler, or the name of a file of conf/sampler, with the values of that file.
+        sampler: a sampler, or the name of a file of conf/sampler, with the values of that file or
+            others: `"gwg(flips=2)"`.
         domain: the states of a function or module, such as `Binary(20)`.
         sites: in place of `domain`, the number of sites; {0, 1} states without `values`.
         values: of a site: two numbers, `range(k)` (ordinal), or the number k of categories.
-        x: where the chains start, `[chains, *domain.shape]`; without it uniformly random states of
-            positive probability.
+        x: where the chains start, `[chains, *domain.shape]`.
+        start: where they start without `x`: at uniformly random states of positive probability, or
+            where `"annealed"` chains end, which the sampler leads from such states through
+            targets that approach this one (`experiments.sampling.starts.annealed`).
         chains: the number of chains, 4 unless `x` says it.
         steps: steps of each chain after the burn-in, a multiple of `thin`.
         burn_in: steps before the first draw, which are left out.
-        adapt: chooses the sampler's scale before the burn-in and then freezes it: the acceptance to
-            aim at, `"locally_balanced"` (0.574), `"random_walk"` (0.234), or an `Adaptation`.
+        adapt: chooses fields of the sampler before the burn-in and then freezes them: the
+            acceptance to aim at, `"locally_balanced"` (0.574), `"random_walk"` (0.234),
+            `"acceptance"` (that of the sampler's kind), `"cycle"` (for ACS), or an `Adaptation`.
         thin: steps from one draw to the next; there are `steps / thin` draws.
         seed: seeds the starts and all moves.
         device: cpu, cuda, cuda:1 ...; auto takes a GPU if there is one.
         engine: eager; compiled, which needs a kernel for this sampler and target; or auto, which
             takes such a kernel if there is one. The draws of the two engines differ.
+        diagnose: whether to warn of chains that have not converged. Without it, the verdict is
+            computed when it is first asked for.
+
+    Warns:
+        ConvergenceWarning: if there are enough draws to judge and the chains have not converged
+            (`SampleResult.converged`), or if the rows of `x` agree in most sites, so that R-hat
+            cannot show other modes.
 
     Raises:
         ValueError: if the domain is missing; if `x` is not a valid start; if `sites`, `values`, a
@@ -181,49 +233,84 @@ def sample(
         raise ValueError(f"burn_in must be a whole number of steps, got {burn_in!r}")
     if steps % thin:
         raise ValueError(f"steps must be a multiple of thin, got {steps} and {thin}")
+    if start not in ("uniform", "annealed") or (x is not None and start != "uniform"):
+        raise ValueError(f"start must be uniform or annealed, without x, got {start!r}")
+    rule = None if adapt is None else rule_of(adapt)
     place, rng = _generator(device, seed)
     model = model.to(place)
-    x = _start(model, x, chains, rng, place)
-    whole, local, precision = _checked(sampler, model, x)
-    synchronise(place)
-    began, spent = time.perf_counter(), 0.0
-    found, total = None, burn_in + steps
-    if adapt is not None:
-        rule = adapt if isinstance(adapt, Adaptation) else AcceptanceControl(adapt)
-        found = adapted(rule, sampler, model, x, rng, engine)
-        sampler, x = found.sampler, found.x
-        total += rule.steps * rule.blocks(sampler)
+    refuse_training(model)
+    count = Counter(model, _chains(model, x, chains))
+    given = x is not None
+    x = _on(x, place) if given else possible(count.model, count.chains, rng)
+    precision = torch.promote_types(check_target(count.model, x).dtype, torch.float32)
+    if diagnose and given and len(x) > 1:
+        _warn_of_like_starts(x)
 
-    every = gcd(burn_in, thin)
     metrics = [ChainAcceptance()]
+    compiling = time.perf_counter()
     kernel, _ = served(sampler, model, engine, metrics)
-    chain = Chain(kernel, model, x, rng, every=every, metrics=metrics)
+    compiled = isinstance(kernel, ManySteps)
+    if isinstance(kernel, ManySteps):
+        kernel.advance(kernel.at(x, model), model, Generator().manual_seed(0), 1)
+    compile_seconds = time.perf_counter() - compiling if compiled else 0.0
+    # What runs as compiled code or a CUDA graph calls no method that could be counted.
+    seen = not compiled and place.type == "cpu"
+    followed = count.model if seen else model
+
+    def cost(sampler: Sampler) -> float:
+        """Evaluations of a step that calls no method of `count.model`."""
+        if seen:
+            return float(count.chains)
+        return evaluations_of_step(sampler, model, x, Generator(place).manual_seed(0))
+
+    synchronise(place)
+    began = time.perf_counter()
+    if start == "annealed":
+        x = annealed(count.model, sampler, x, rng)
+    found = None
+    if rule is not None:
+        found = adapted(rule, sampler, followed, x, rng, engine)
+        if not seen:
+            count.evaluations += rule.blocks(sampler) * rule.steps * cost(sampler)
+        sampler, x = found.sampler, found.x
+        kernel, _ = served(sampler, model, engine, metrics)
+    every = gcd(burn_in, thin)
+    chain = Chain(kernel, followed, x, rng, every=every, metrics=metrics)
+    price = every * cost(sampler)
+
+    def advance(steps: int) -> None:
+        for _ in range(steps // every):
+            before = count.evaluations
+            chain.advance()
+            if count.evaluations == before:
+                count.evaluations += price
+
     draws = torch.empty(steps // thin, *x.shape, dtype=x.dtype)
     log_prob = torch.empty(steps // thin, len(x), dtype=precision)
-    for _ in range(burn_in // every):
-        chain.advance()
+    advance(burn_in)
     before = chain.carries[0].total.clone()
     for number in range(steps // thin):
-        for _ in range(thin // every):
-            chain.advance()
-        synchronise(place)
-        paused = time.perf_counter()
-        draws[number], log_prob[number] = chain.state.x, _log_prob(chain.state, model)
-        spent += time.perf_counter() - paused
-    seconds = time.perf_counter() - began - spent
+        advance(thin)
+        draws[number] = chain.state.x
+        with torch.no_grad():
+            log_prob[number] = kernel.log_prob(chain.state, count.model)
+    seconds = time.perf_counter() - began
     accepted = ((chain.carries[0].total - before) / steps).float()
-    return SampleResult(
+    result = SampleResult(
         draws.transpose(0, 1).contiguous(),
         log_prob.T.contiguous(),
         accepted.cpu(),
-        whole * total,
-        local * total,
+        count.evaluations,
         seconds,
+        compile_seconds,
         sampler,
         model.domain,
         seed,
         found,
     )
+    if diagnose and result.verdict.judged and not result.converged:
+        warnings.warn(result.verdict.text, ConvergenceWarning, 2)
+    return result
 
 
 def sampler_of(sampler: Sampler | str) -> Sampler:
@@ -240,6 +327,20 @@ def sampler_of(sampler: Sampler | str) -> Sampler:
     return sampler
 
 
+def rule_of(adapt: Adaptation | float | str) -> Adaptation:
+    """The rule that the argument `adapt` names. Raises ValueError for anything else."""
+    if isinstance(adapt, Adaptation):
+        return adapt
+    if isinstance(adapt, str) and adapt in RULES:
+        return RULES[adapt]()
+    if isinstance(adapt, str) and adapt not in OPTIMAL:
+        raise ValueError(
+            f"adapt must be a number, an Adaptation or one of {', '.join([*RULES, *OPTIMAL])}, "
+            f"got {adapt!r}"
+        )
+    return AcceptanceControl(adapt)
+
+
 def _generator(device: torch.device | str, seed: int) -> tuple[torch.device, Generator]:
     """The device and a seeded generator on it. Raises ValueError if either is invalid."""
     whole = isinstance(seed, Integral) and not isinstance(seed, bool)
@@ -252,39 +353,29 @@ def _generator(device: torch.device | str, seed: int) -> tuple[torch.device, Gen
         raise ValueError(f"device must be cpu, cuda, cuda:1 ... or auto, got {device!r}") from error
 
 
-def _start(
-    model: EnergyModel, x: Tensor | None, chains: int | None, rng: Generator, device: torch.device
-) -> Tensor:
-    """The given starts on the device, or uniformly random ones (`starts.possible`)."""
-    if x is None:
-        count = 4 if chains is None else chains
-        require_count(chains=count)
-        return possible(model, count, rng)
-    if isinstance(x, Tensor):
-        if x.shape[1:] == model.domain.shape and chains not in (None, len(x)):
+def _chains(model: EnergyModel, x: Tensor | None, chains: int | None) -> int:
+    """The number of chains. Raises ValueError for an invalid one, or one that `x` contradicts."""
+    if isinstance(x, Tensor) and x.shape[1:] == model.domain.shape:
+        if chains not in (None, len(x)):
             raise ValueError(f"x has {len(x)} chains and chains is {chains}; leave chains out")
-        return x.to(device)
-    return x  # refused by the sampler's checks
+        return len(x)
+    count = 4 if chains is None else chains
+    require_count(chains=count)
+    return int(count)
 
 
-def _checked(sampler: Sampler, model: EnergyModel, x: Tensor) -> tuple[int, int, torch.dtype]:
-    """Check the start and the target there; the whole and local evaluations of a step.
-
-    The last entry is the precision of the log-probability, single or double.
-
-    The steps that are counted use another generator, so they do not change the draws.
-    """
-    with torch.no_grad():
-        state = sampler.init(x, model)
-        precision = torch.promote_types(_log_prob(state, model).dtype, torch.float32)
-    check_target(model, x)
-    count = evaluations_per_step(sampler, model, x, Generator(x.device).manual_seed(0))
-    return count.whole, count.local, precision
+def _on(x: Tensor, place: torch.device) -> Tensor:
+    """The starts on a device; anything else is refused by the checks of the start."""
+    return x.to(place) if isinstance(x, Tensor) else x
 
 
-def _log_prob(state: Any, model: EnergyModel) -> Tensor:
-    """The target's log-probability of a state, `[chains]`, as the state holds it if it does."""
-    if hasattr(state, "log_prob"):
-        return state.log_prob
-    with torch.no_grad():
-        return model.log_prob(state.x)
+def _warn_of_like_starts(x: Tensor) -> None:
+    """Warn of starts `[chains, sites, ...]` that agree in three quarters of the sites or more."""
+    alike = int((x == x[:1]).reshape(*x.shape[:2], -1).all(-1).all(0).sum())
+    if 4 * alike >= 3 * x.shape[1]:
+        warnings.warn(
+            f"the starts agree in {alike} of {x.shape[1]} sites, so R-hat cannot show modes that "
+            'no chain has seen; leave x out, or take start="annealed"',
+            ConvergenceWarning,
+            3,
+        )

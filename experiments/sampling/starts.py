@@ -4,8 +4,10 @@ import torch
 from torch import Generator, Tensor
 
 from latticework.data.base import Dataset
-from latticework.models.base import EnergyModel
+from latticework.models.base import EnergyModel, Function
+from latticework.samplers.base import Sampler
 
+RUNGS = 500  # targets that lead to an annealed start
 TRIES = 1000  # draws of a start in search of a state of positive probability
 
 
@@ -32,6 +34,23 @@ def possible(model: EnergyModel, chains: int, rng: Generator) -> Tensor:
             return x
         x[impossible] = model.domain.uniform(int(impossible.sum()), rng)
     return x
+
+
+def annealed(model: EnergyModel, sampler: Sampler, x: Tensor, rng: Generator) -> Tensor:
+    """Chains that `sampler` leads from `x` to the target, `[chains, *domain.shape]`.
+
+    They make one step at each of `RUNGS` targets proportional to pi^beta, beta = 1 / RUNGS .. 1, so
+    that they can cross between modes before the target separates them. Raises UnsupportedModelError
+    for a sampler that needs a special model, because pi^beta is a function of x and no more.
+    """
+    beta = torch.ones((), device=x.device)
+    path = Function(lambda x: beta * model.log_prob(x), model.domain)
+    with torch.no_grad():
+        state = sampler.init(x, path)
+        for rung in range(1, RUNGS + 1):
+            beta.fill_(rung / RUNGS)
+            state, _ = sampler.step(sampler.refresh(state, path), path, rng)
+    return state.x.clone()
 
 
 def bernoulli(

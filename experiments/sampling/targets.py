@@ -6,7 +6,8 @@ from numbers import Integral
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from latticework.experiments.config.loading import loaded
 from latticework.experiments.sampling.starts import possible
@@ -23,6 +24,7 @@ WRITTEN: dict[str, Callable[..., Domain]] = {  # domains as words of a command l
     "integers": Integer,
     "naturals": lambda sites, window=1: Integer(sites, window, 0),
 }
+ROUNDING = 3e-5  # a difference of two log-probabilities that single precision explains
 HOW = (
     "give domain=, such as domain=Binary(20), or sites=20, with values=(-1, 1) for spins, "
     "values=3 for three categories (one-hot), values=range(5) for the numbers 0..4"
@@ -77,7 +79,8 @@ def domain_of(
         raise ValueError("give either domain or sites, not both")
     require_count(sites=sites)
     if values is None:
-        return Binary(sites)
+        return Binary(int(sites))
+    sites = int(sites)
     if isinstance(values, Integral) and not isinstance(values, bool):
         return Categorical(sites, int(values))
     given: Any = values  # until it is checked
@@ -140,37 +143,70 @@ def unsupported(sampler: Sampler, model: EnergyModel) -> str:
     return ""
 
 
-def check_target(model: EnergyModel, x: Tensor) -> None:
+def refuse_training(model: EnergyModel) -> None:
+    """Raise ValueError if batch normalisation would use the statistics of the chains.
+
+    No method of the model is called: a call would already change the running statistics.
+    """
+    for name, module in model.named_modules():
+        if isinstance(module, _BatchNorm) and module.training:
+            raise ValueError(
+                f"the target has a {type(module).__name__} in training mode ({name}), which mixes "
+                "the chains and changes its running statistics; call module.eval() first"
+            )
+
+
+def check_target(model: EnergyModel, x: Tensor) -> Tensor:
     """Raise ValueError unless chains can begin at `x`, each with a value of its own.
 
-    The checks are those of `samplers.checks`, and that each log-probability stays the same when the
-    first chain and the others are evaluated apart. This finds a function that mixes the chains,
-    such as `x.sum(0)` when there are as many chains as sites. Costs three evaluations of all
-    chains. `x` is `[chains, *domain.shape]`.
+    The checks are those of `samplers.checks`, and three more: a second call must give the values of
+    the first; each chain must keep its value when the chains change places and every other one is
+    replaced by one random state; and one chain alone must give one number. Differences are rounding
+    up to 8 units in the last place of the largest log-probability, or `ROUNDING` if that is more.
+    Costs five evaluations of all chains. `x` is `[chains, *domain.shape]`.
+
+    Returns the log-probability at `x`, `[chains]`.
     """
     check_start(x, model, gradient=False)
     more = x if len(x) > 1 else torch.cat((x, x))
-    together, alone, others = (
-        evaluated(some, model, gradient=False)[0] for some in (more, more[:1], more[1:])
-    )
-    apart = torch.cat((alone, others))
-    if not together.shape == apart.shape == (len(more),) or alone.shape != (1,):
+    first, again, alone = (_values(some, model) for some in (more, more, more[:1]))
+    if not first.shape == again.shape == (len(more),) or alone.shape != (1,):
         raise ValueError(
             "the target must give one number a chain, [chains, ...] -> [chains]; it gave "
-            f"{list(together.shape)} for {len(more)} chains and {list(alone.shape)} for one chain; "
+            f"{list(first.shape)} for {len(more)} chains and {list(alone.shape)} for one chain; "
             "sum over the sites (-1) and not over the chains (0)"
         )
-    if not torch.allclose(together, apart, rtol=1e-3, atol=1e-3):
-        with torch.no_grad():
-            again = model.log_prob(more)
-        if not torch.allclose(together, again, rtol=1e-3, atol=1e-3):
-            raise ValueError(
-                "the target is random: a second call with the same states gave other "
-                "log-probabilities; make it deterministic: module.eval() switches dropout off"
-            )
-        odd = int((together - apart).abs().argmax())
+    largest = max(1.0, float(first.abs().max()))
+    rounding = max(ROUNDING, 8 * torch.finfo(first.dtype).eps * largest)
+    if float((first - again).abs().max()) > rounding:
         raise ValueError(
-            f"the log-probability of chain {odd} is {float(together[odd]):.6g} among {len(more)} "
-            f"chains and {float(apart[odd]):.6g} among fewer; each chain's must depend on its own "
-            "row of x only, so sum over the sites (-1) and not over the chains (0)"
+            "the target is random or changes from call to call: a second call with the same states "
+            f"gave log-probabilities that differ by {float((first - again).abs().max()):.3g}; make "
+            "it deterministic: module.eval() switches dropout off"
         )
+    rng = Generator(x.device).manual_seed(0)
+    others = model.domain.uniform(2, rng).to(x.dtype)
+    for kept in (0, 1):  # the chains that keep their states, at the places of their neighbours
+        beside = others[kept].expand_as(more).clone()
+        beside[1 - kept :: 2] = more.roll(1, 0)[1 - kept :: 2]
+        moved = _values(beside, model).roll(-1, 0)
+        stays = torch.arange(len(more), device=x.device).add(1).remainder(len(more)) % 2 == 1 - kept
+        difference = (first - moved).abs().nan_to_num(torch.inf).where(stays, 0)
+        if float(difference.max()) > rounding:
+            odd = int(difference.argmax())
+            raise ValueError(
+                f"the log-probability of chain {odd} is {float(first[odd]):.6g} beside some chains "
+                f"and {float(moved[odd]):.6g} beside others; each chain's must depend on its own "
+                "row of x only, so sum over the sites (-1) and not over the chains (0), and call "
+                "module.eval() on a module with batch normalisation"
+            )
+    if not torch.allclose(first[:1], alone, rtol=1e-3, atol=1e-3):  # another size rounds otherwise
+        raise ValueError(
+            f"the log-probability of chain 0 is {float(first[0]):.6g} among {len(more)} chains and "
+            f"{float(alone[0]):.6g} alone; it must not depend on the number of chains"
+        )
+    return first[: len(x)]
+
+
+def _values(x: Tensor, model: EnergyModel) -> Tensor:
+    return evaluated(x.clone(), model, gradient=False)[0]  # a target may write into x

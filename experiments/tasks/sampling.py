@@ -23,8 +23,9 @@ from latticework.experiments.results.record import Record
 from latticework.experiments.running.memory import Memory
 from latticework.experiments.running.run import Run
 from latticework.experiments.sampling.adaptation import Adaptation, adapted
-from latticework.experiments.sampling.chain import Chain, evaluations_per_step, seconds_per_step
+from latticework.experiments.sampling.chain import Chain, seconds_per_step
 from latticework.experiments.sampling.engine import for_engine
+from latticework.experiments.sampling.evaluations import calls_of_step
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
 
@@ -72,7 +73,7 @@ def sample(
     if adapt is not None:
         sampler, x = burnt_in(adapt, sampler, model, x, run)
 
-    whole, local = evaluations_per_step(sampler, model, x, run.rng("timing"))
+    whole, local = calls_of_step(sampler, model, x, run.rng("timing"))
     metrics = [*metrics, Validity()]
     rng, every = run.rng("chain"), budget.every
     sampler = for_engine(sampler, model, run, metrics)

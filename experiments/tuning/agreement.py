@@ -41,15 +41,14 @@ class Seen:
     last: NDArray  # [chains], log-probability of the last draw
     largest: float  # log-probability of any draw
     effective: float  # draws of all chains that count as independent ones
+    start: float = -np.inf  # largest log-probability of starts that are not random: chains that
+    #                         have not left them are no evidence against another sampler
 
 
-def disagreements(
-    seen: Sequence[Seen], quantities: Sequence[str], start: float = -np.inf
-) -> list[str]:
+def disagreements(seen: Sequence[Seen], quantities: Sequence[str]) -> list[str]:
     """A sentence for each pair of samplers that disagree, with the quantity that differs most.
 
-    `quantities` names the columns of `means`. `start` is the largest log-probability of starts that
-    were given: chains that have not left them are no evidence.
+    `quantities` names the columns of `means`.
     """
     pairs = [pair for pair in combinations(seen, 2) if pair[0].mixed and pair[1].mixed]
     tried = [(low, high) for low, high in permutations(seen, 2) if low.mixed]
@@ -62,10 +61,10 @@ def disagreements(
             places = [int(place) for place in p.argsort() if p[place] < level]
             found[frozenset((one.name, other.name))] = _told(one, other, quantities, places)
     for low, high in behind:
-        if high.means[:, 0].mean() > start and _p(high, low, "greater")[0] < level:
+        if high.means[:, 0].mean() > high.start and _p(high, low, "greater")[0] < level:
             found[frozenset((low.name, high.name))] = _told(low, high, quantities, [0])
     for low, high in tried:
-        above = int((high.last > max(low.largest, start)).sum())
+        above = int((high.last > max(low.largest, high.start)).sum())
         if _chance(above, len(high.last), int(low.effective)) < level:
             found.setdefault(
                 frozenset((low.name, high.name)),

@@ -10,9 +10,9 @@ import dataclasses
 import math
 import re
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 import optuna
@@ -20,13 +20,14 @@ import torch
 from torch import Generator
 
 from latticework.experiments.measures.diagnostics import mixing
-from latticework.experiments.sampling.chain import MINIBATCH, WHOLE, Call, counted, seconds_per_step
+from latticework.experiments.sampling.chain import seconds_per_step
 from latticework.experiments.sampling.engine import Engine, served
+from latticework.experiments.sampling.evaluations import Counter, evaluations_of_step
 from latticework.experiments.sampling.sample import ChainAcceptance, SampleResult, sample
 from latticework.experiments.sampling.starts import possible
 from latticework.experiments.tuning.space import Space, replaced, suggest
 from latticework.experiments.tuning.study import alone
-from latticework.models.base import DataModel, EnergyModel
+from latticework.models.base import EnergyModel
 from latticework.models.domain import Integer
 from latticework.samplers.base import Sampler, UnsupportedModelError
 
@@ -41,6 +42,7 @@ APART = 2**20  # between the seeds of a run and of its shorter run, which no oth
 TIE = 1e-6  # weight of the average site in a score
 Unit = Literal["seconds", "evaluations"]
 Spent = dict[Unit, float]  # in both units, evaluations by each chain
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True)
@@ -117,25 +119,27 @@ class Course:
     chains: int
     engine: Engine = "eager"
     kept: int = KEPT  # draws of a chain, at most; a search keeps KEPT
-    starts: Mapping[str, Any] = field(default_factory=dict)  # words of `sample` that say the start
+    x: torch.Tensor | None = None  # where all runs start; random states without it
 
     def learnt(self, sampler: Sampler) -> tuple[dict[str, torch.Tensor], Spent]:
         """The fields that the sampler learns before its first step, and what learning them costs.
 
-        Each state that it evaluates counts one. Most samplers learn nothing.
+        Most samplers learn nothing, at no cost.
         """
-        x = self._somewhere(Generator().manual_seed(0))
+        return self.spent_by(lambda x, model: sampler.learnt(x, model))
+
+    def spent_by(self, work: Callable[[torch.Tensor, EnergyModel], Found]) -> tuple[Found, Spent]:
+        """What `work` finds, given starts and the model, and what it costs."""
+        x, count = self._somewhere(Generator().manual_seed(0)), Counter(self.model, self.chains)
         began = time.perf_counter()
-        with torch.no_grad(), counted(self.model) as calls:
-            fields = sampler.learnt(x, self.model)
-        states = sum(call.rows or call.states for call in calls)
-        seconds = time.perf_counter() - began if fields else 0.0
-        return fields, {"seconds": seconds, "evaluations": states / self.chains}
+        with torch.no_grad():
+            found = work(x, count.model)
+        seconds, evaluations = time.perf_counter() - began, count.evaluations / self.chains
+        return found, {"seconds": seconds if evaluations else 0.0, "evaluations": evaluations}
 
     def _somewhere(self, rng: Generator) -> torch.Tensor:
         """The given starts, or random ones."""
-        given = self.starts.get("x")
-        return possible(self.model, self.chains, rng) if given is None else given
+        return possible(self.model, self.chains, rng) if self.x is None else self.x
 
     def tuned(
         self,
@@ -222,10 +226,9 @@ class Course:
             int(steps * WARM_UP) // thin * thin
         )  # so that a compiled kernel makes `thin` a call
         kept = (steps - burn_in) // thin * thin
-        starts = self.starts if x is None else {"x": x}
         result = sample(
-            self.model, sampler, **starts, chains=self.chains, steps=kept, burn_in=burn_in,
-            thin=thin, seed=seed, engine=self.engine,
+            self.model, sampler, x=self.x if x is None else x, chains=self.chains, steps=kept,
+            burn_in=burn_in, thin=thin, seed=seed, engine=self.engine, diagnose=False,
         )  # fmt: skip
         return Stint(result, burn_in, thin, burn_in + kept)
 
@@ -300,40 +303,3 @@ def read(sites: int) -> torch.Tensor:
     if sites <= DIAGNOSED:
         return torch.arange(sites)
     return torch.linspace(0, sites - 1, DIAGNOSED).long()
-
-
-def evaluations_of_step(
-    sampler: Sampler, model: EnergyModel, x: torch.Tensor, rng: Generator
-) -> float:
-    """States whose log-probability a step of all chains evaluates, counted on the second step.
-
-    Each row passed to the model's `forward` counts. A call of another method that needs none counts
-    one for each state if it evaluates the whole target by a closed form, and the part that its
-    sites are of all sites, for each pattern or value, if it evaluates a local change. A minibatch
-    counts the part that it is of all rows, for each chain. A step that calls no such method, such
-    as that of block Gibbs, counts one a chain.
-    """
-    with torch.no_grad():
-        state, _ = sampler.step(sampler.init(x, model), model, rng)
-        with counted(model) as calls:
-            sampler.step(state, model, rng)
-
-    def states(call: Call) -> float:
-        if call.name == MINIBATCH:
-            assert isinstance(model, DataModel)
-            return len(x) * call.states / model.rows
-        return call.rows or call.states * _part(call.name, call.words, model)
-
-    return float(sum(map(states, calls)) or len(x))
-
-
-def _part(name: str, words: Sequence[Any], model: EnergyModel) -> float:
-    """The part of an evaluation that one chain pays for a call of `name`."""
-    if name in WHOLE or name == "differences_after":  # it brings the differences of all up to date
-        return 1.0
-    sites = words[2].shape[-1]
-    values = {
-        "block_log_probs": lambda: words[3].shape[1],
-        "site_log_probs": lambda: len(model.domain.values()),
-    }.get(name, lambda: 1)()
-    return sites * values / model.domain.dim

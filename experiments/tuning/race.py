@@ -10,7 +10,7 @@ the target (`tuning.agreement`), at least one of them is wrong, and none has a r
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,6 +19,7 @@ import torch
 
 from latticework.experiments.config.errors import in_a_line
 from latticework.experiments.results.ranking import MIXED, Interval, geometric, ranks
+from latticework.experiments.sampling.starts import annealed
 from latticework.experiments.tuning.agreement import Seen, disagreements
 from latticework.experiments.tuning.course import (
     FEWEST,
@@ -71,7 +72,7 @@ class Entrant:
     laps: list[Lap]
     r_hat: float = math.nan  # of the worst quantity, over the chains of all seeds
     note: str = ""
-    learning: Spent = field(default_factory=nothing)  # before the first step, once
+    beforehand: Spent = field(default_factory=nothing)  # once, before the first step
     seen: Seen | None = None  # what the chains of all seeds saw of the target
     still: dict[str, float] = field(default_factory=dict)  # see `unchanged`
 
@@ -92,7 +93,8 @@ class Entrant:
 class Race:
     """The target, and what each sampler may spend in how many chains and with which seeds.
 
-    `starts` holds the words of `sample` that say where chains start: `x` or `start`. Raises
+    All runs start at `x` `[chains, *domain.shape]`; without it at random states, or with
+    `annealed` where each sampler leads its chains (`sampling.starts.annealed`), once. Raises
     ValueError with fewer than three seeds, whose intervals say nothing, and without chains or
     trials.
     """
@@ -102,7 +104,8 @@ class Race:
     chains: int = 8
     seeds: Sequence[int] = (0, 1, 2, 3)
     trials: int = 8
-    starts: Mapping[str, Any] = field(default_factory=dict)
+    x: torch.Tensor | None = None
+    annealed: bool = False
 
     def __post_init__(self) -> None:
         require_count(chains=self.chains, trials=self.trials)
@@ -129,24 +132,29 @@ class Race:
 
     def enter(self, name: str, sampler: Sampler, space: Space) -> Entrant:
         """Choose the fields of one sampler, then measure it with fresh chains."""
-        course = Course(self.model, self.chains, starts=self.starts)
+        course = Course(self.model, self.chains, x=self.x)
         sampler, space = fitted(sampler, space, self.model)
+        seed = (self.seeds[0] - 1) % 2**31  # no seed of the laps
         learnt, spent = course.learnt(sampler)
+        ready = replaced(sampler, learnt)
+        if self.annealed:
+            rng = torch.Generator().manual_seed(seed)
+            x, more = course.spent_by(lambda x, model: annealed(model, ready, x, rng))
+            course = replace(course, x=x)
+            spent = {unit: spent[unit] + more[unit] for unit in spent}
         half = self.budget.part(0.5).without(spent)
         if not half.amount:
-            note = f"half of the budget does not pay for what it learns first: {told(spent)}"
-            return Entrant(name, sampler, {}, [], note=note, learning=spent)
+            note = f"half of the budget does not pay for {told(spent)} before its first step"
+            return Entrant(name, sampler, {}, [], note=note, beforehand=spent)
         fields: dict[str, Any] = {}
         if space:
-            seed = (self.seeds[0] - 1) % 2**31  # no seed of the laps
-            ready = replaced(sampler, learnt)
             fields, _ = course.tuned(name, ready, space, [half], self.trials, seed)
         plain = replaced(sampler, fields)
         chosen = replaced(plain, learnt)
         steps = course.steps(chosen, [self.budget.part(0.5 / len(self.seeds))])
         if steps * (1 - WARM_UP) < FEWEST:
             note = f"the budget allows {steps} steps a run, too few to judge"
-            return Entrant(name, plain, fields, [], note=note, learning=spent)
+            return Entrant(name, plain, fields, [], note=note, beforehand=spent)
         evaluations = course.cost(chosen, "evaluations") * self.chains
         runs = [course.measured(chosen, steps, seed) for seed in self.seeds]
         laps = [
@@ -164,9 +172,12 @@ class Race:
         found = Entrant(name, plain, fields, laps, quality(*results).r_hat, note, spent)
         draws = self.entries(torch.cat([result.draws for result in results]))
         still = dict(zip(self.names(), unchanged(draws), strict=True))
+        log_prob = torch.cat([result.log_prob for result in results])
+        with torch.no_grad():
+            start = -math.inf if course.x is None else float(self.model.log_prob(course.x).max())
         return replace(
             found,
-            seen=seen(found, draws, torch.cat([result.log_prob for result in results])),
+            seen=seen(found, draws, log_prob, start),
             still={entry: value for entry, value in still.items() if value is not None},
         )
 
@@ -184,14 +195,11 @@ class Race:
 
     def disagreements(self, entrants: Sequence[Entrant]) -> list[str]:
         """On what exact samplers disagree, a sentence for each pair; none if they agree."""
-        x = self.starts.get("x")
-        with torch.no_grad():
-            start = -math.inf if x is None else float(self.model.log_prob(x).max())
         some = [each.seen for each in entrants if each.seen and each.sampler.exact]
-        return disagreements(some, ["the log-probability", *self.names()], start)
+        return disagreements(some, ["the log-probability", *self.names()])
 
 
-def seen(entrant: Entrant, entries: torch.Tensor, log_prob: torch.Tensor) -> Seen:
+def seen(entrant: Entrant, entries: torch.Tensor, log_prob: torch.Tensor, start: float) -> Seen:
     """What a sampler saw, from `entries` `[chains, draws, n]` and `log_prob` `[chains, draws]`."""
     means = torch.cat((log_prob.double().mean(1, keepdim=True), entries.double().mean(1)), -1)
     return Seen(
@@ -201,6 +209,7 @@ def seen(entrant: Entrant, entries: torch.Tensor, log_prob: torch.Tensor) -> See
         log_prob[:, -1].double().numpy(),
         float(log_prob.max()),
         min(sum(lap.ess for lap in entrant.laps), log_prob.numel()),
+        start,
     )
 
 
