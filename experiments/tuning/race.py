@@ -43,7 +43,7 @@ def nothing() -> Spent:
     return {"seconds": 0.0, "evaluations": 0.0}
 
 
-def told(spent: Spent) -> str:
+def priced(spent: Spent) -> str:
     return f"{spent['evaluations']:,.0f} evaluations by each chain ({spent['seconds']:.2g} s)"
 
 
@@ -144,7 +144,7 @@ class Race:
             spent = {unit: spent[unit] + more[unit] for unit in spent}
         half = self.budget.part(0.5).without(spent)
         if not half.amount:
-            note = f"half of the budget does not pay for {told(spent)} before its first step"
+            note = f"half of the budget does not pay for {priced(spent)} before its first step"
             return Entrant(name, sampler, {}, [], note=note, beforehand=spent)
         fields: dict[str, Any] = {}
         if space:
