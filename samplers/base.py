@@ -64,6 +64,17 @@ class Sampler(ABC):
         check_start(x, model, self.uses_gradient)
         return self.at(x, model)
 
+    def require_support(self, x: Tensor, model: EnergyModel) -> None:
+        """Raise what `init` raises. Override it if `init` learns something, which may take long."""
+        self.init(x, model)
+
+    def learnt(self, x: Tensor, model: EnergyModel) -> dict[str, Tensor]:
+        """The fields of what `init` learns from the target; a sampler that has them learns nothing.
+
+        Runs that share a sampler learn them once. `x` gives the shape of states, type and device.
+        """
+        return {}
+
     @abstractmethod
     def at(self, x: Tensor, model: EnergyModel) -> Any:
         """The state at `x` without checks, for use inside a step and in loops.

@@ -39,6 +39,7 @@ from latticework.samplers.base import (
     own_generator,
     require_positive,
 )
+from latticework.samplers.checks import check_start
 
 PILOTS = 256  # chains that learn M
 LARGEST = 4096  # numbers of a state: M of more would take hours
@@ -61,7 +62,8 @@ class PAVG(Sampler):
 
     - on a quadratic model, the Hessian, which the gradients at `n + 1` points give exactly;
     - on other models, the regression of the gradient on the state (`learnt_hessian`) in a burn-in
-      of `burn_in` steps of AVG, whose chains and random numbers are its own.
+      of `burn_in` steps of AVG with the step size `pilot`, whose chains and random numbers are its
+      own. So M is one for all step sizes.
 
     `init` finds M and the state keeps it: steps, and `refresh` after a change of the target, use it
     as it is. M takes memory n^2 and its root a time of order n^3, so n is at most `LARGEST`. A step
@@ -72,22 +74,38 @@ class PAVG(Sampler):
     memory = ("root", "price")
     step_size: float  # epsilon, in squared units of the domain's values
     burn_in: int = 200  # steps that learn M; 0 is AVG on models that are not quadratic
-    matrix: list[list[float]] | None = None  # M
+    matrix: list[list[float]] | Tensor | None = None  # M
+    pilot: float = 1.0  # epsilon of the steps that learn M
 
     def __post_init__(self) -> None:
-        require_positive(step_size=self.step_size)
+        require_positive(step_size=self.step_size, pilot=self.pilot)
         if self.burn_in < 0:
             raise ValueError(f"burn_in must be 0 or more, got {self.burn_in}")
         if self.matrix is not None:
-            given = torch.tensor(self.matrix)
+            given = torch.as_tensor(self.matrix)
             if given.ndim != 2 or not torch.equal(given, given.T):
                 raise ValueError(f"matrix must be square and symmetric, got {self.matrix}")
 
-    def at(self, x: Tensor, model: EnergyModel) -> PreconditionedState:
+    def require_support(self, x: Tensor, model: EnergyModel) -> None:
+        check_start(x, model, self.uses_gradient)
+        self._require_size(x, model)
+
+    def learnt(self, x: Tensor, model: EnergyModel) -> dict[str, Tensor]:
+        self._require_size(x, model)
+        if self.matrix is not None:
+            return {}
+        matrix = self._matrix(x, model)
+        _eigen(matrix)  # the larger part of the time; kept for `init`
+        return {"matrix": matrix}
+
+    def _require_size(self, x: Tensor, model: EnergyModel) -> None:
         if (size := x[0].numel()) > LARGEST:
             raise UnsupportedModelError(
                 self, model, f"states of at most {LARGEST:,} numbers", f"{size:,}; use avg"
             )
+
+    def at(self, x: Tensor, model: EnergyModel) -> PreconditionedState:
+        self._require_size(x, model)
         root, price = self._prepared(self._matrix(x, model))
         return self._at(x, root, price, model)
 
@@ -128,10 +146,10 @@ class PAVG(Sampler):
                     f"matrix must be [{size}, {size}] for states {list(x.shape[1:])}, got "
                     f"{len(self.matrix)} rows"
                 )
-            return torch.tensor(self.matrix).to(x)
+            return torch.as_tensor(self.matrix).to(x)
         if model.quadratic:
             return hessian(model, x)
-        return learnt_hessian(model, AVG(self.step_size), self.burn_in, x)
+        return learnt_hessian(model, AVG(self.pilot), self.burn_in, x)
 
     def _prepared(self, matrix: Tensor) -> tuple[Tensor, Tensor]:
         """R and delta / 2, computed in double precision."""

@@ -3,17 +3,19 @@
 latticework race target.py:log_prob --domain binary:20
 latticework race target.py:Model --budget 20000evaluations --seeds 6
 latticework race target.py:log_prob --domain spins:10 --samplers dmala,gwg,my_sampler.py:Mine
+latticework race target.py:log_prob --domain binary:20 --x target.py:starts
 
 Without --samplers, every exact sampler of conf/sampler that supports the target takes part. Each
 spends half of the budget on tuning, and half on fresh chains. A sampler that does not leave the
-target invariant has no rank. The table, the figure and the records go to
-<outputs>/race/<target>/<number>.
+target invariant has no rank. There are no ranks at all if the exact samplers disagree about the
+target. The table, the figure and the records go to <outputs>/race/<target>/<number>.
 """
 
 import argparse
 import hashlib
 import itertools
 import json
+import math
 import os
 import shlex
 import sys
@@ -28,7 +30,7 @@ from omegaconf import OmegaConf
 from rich.console import Console
 from rich.table import Table as Grid
 
-from latticework.experiments.config.loading import sampler_named
+from latticework.experiments.config.loading import loaded, sampler_named
 from latticework.experiments.config.options import CONF, names
 from latticework.experiments.figures import race as drawing
 from latticework.experiments.report.draw import save
@@ -44,6 +46,8 @@ from latticework.experiments.tuning.race import BIASED, Entrant, Race, ranked
 from latticework.experiments.tuning.space import spaces
 from latticework.scripts.parsing import parser_of
 
+NAMED = 6  # entries of x that a line names
+
 
 def main(words: list[str] | None = None) -> int:
     """Return the exit status: 1 if no sampler could be ranked."""
@@ -51,31 +55,39 @@ def main(words: list[str] | None = None) -> int:
     chosen = parser().parse_args(words)
     console, began = Console(), time.perf_counter()
     budget = Allowance.read(chosen.budget)
-    model = target(chosen)
-    race = Race(model, budget, chosen.chains, range(chosen.seeds), chosen.trials)
+    model = target_named(chosen.target, chosen.domain)
+    x = started(chosen, model)
+    chains = chosen.chains if x is None else len(x)
+    race = Race(
+        model, budget, chains, range(chosen.seeds), chosen.trials, x, chosen.start == "annealed"
+    )
     samplers, left = entered(chosen.samplers, model)
     if not samplers:
         raise ValueError(f"no sampler supports {model.domain}: {'; '.join(left.values())}")
-    spent = f"{budget} for each of {len(samplers)} samplers, {chosen.chains} chains"
+    spent = f"{budget} for each of {len(samplers)} samplers, {chains} chains"
     print(f"{spent}; {chosen.seeds} seeds", file=sys.stderr)
     folder = claimed(chosen)
     entrants = race.run(samplers, spaces(), lambda line: print(f"  {line}", file=sys.stderr))
-    table = tabulated(entrants, budget)
+    apart = race.disagreements(entrants)
+    table = tabulated(entrants, budget, withheld=bool(apart))
     console.print(shown(table, budget.unit))
     console.print()
-    for line in remarks(table, left):
+    for line in remarks(table, left, apart, stillness(entrants)):
         console.print(line, highlight=False, markup=False)
     config = {
         "name": "race",
         "target": chosen.target.rpartition("/")[2],
-        "target_sha256": hashlib.sha256(file_of(chosen.target).read_bytes()).hexdigest(),
+        "target_sha256": hashed(file_of(chosen.target).read_bytes()),
         "domain": str(model.domain),
         "budget": asdict(budget),
-        "chains": chosen.chains,
+        "chains": chains,
+        "start": chosen.start if x is None else hashed(x.numpy().tobytes()),
         "seeds": chosen.seeds,
         "trials": chosen.trials,
         "samplers": {each.name: str(each.sampler) for each in entrants},
         "steps": {each.name: each.laps[0].steps for each in entrants if each.laps},
+        "beforehand": {each.name: each.beforehand["evaluations"] for each in entrants},
+        "disagreements": apart,
     }
     seconds = time.perf_counter() - began
     command = shlex.join(["latticework", "race", *words])
@@ -92,9 +104,17 @@ def parser() -> argparse.ArgumentParser:
         "--budget", default="20seconds", help="for each sampler: 20seconds, 50000evaluations"
     )
     made.add_argument("--chains", type=int, default=8)
-    made.add_argument("--seeds", type=int, default=4, help="runs of each sampler, for intervals")
+    made.add_argument("--seeds", type=int, default=4, help="runs of each sampler, at least 3")
     made.add_argument("--trials", type=int, default=8, help="settings that tuning tries")
     made.add_argument("--samplers", help="names of conf/sampler or file.py:Name, with commas")
+    where = made.add_mutually_exclusive_group()
+    where.add_argument("--x", help="file.py:Name, an array of starts [chains, ...]")
+    where.add_argument(
+        "--start",
+        choices=("uniform", "annealed"),
+        default="uniform",
+        help="as of latticework.sample",
+    )
     made.add_argument("--outputs", type=Path, help="the folder of the records")
     return made
 
@@ -120,11 +140,18 @@ def file_of(text: str) -> Path:
     return Path(text.rpartition(":")[0])
 
 
-def target(chosen: argparse.Namespace) -> Any:
-    """The target as a model, checked on random states."""
-    model = target_named(chosen.target, chosen.domain)
-    check_target(model, possible(model, 4, torch.Generator().manual_seed(0)))
-    return model
+def hashed(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def started(chosen: argparse.Namespace, model: Any) -> torch.Tensor | None:
+    """The given starts. The target is checked there, or at random states."""
+    if not chosen.x:
+        check_target(model, possible(model, 4, torch.Generator().manual_seed(0)))
+        return None
+    x = torch.as_tensor(loaded(chosen.x), dtype=torch.get_default_dtype())
+    check_target(model, x)
+    return x
 
 
 def entered(text: str | None, model: Any) -> tuple[dict[str, Any], dict[str, str]]:
@@ -165,7 +192,7 @@ def shown(table: pd.DataFrame, unit: Unit) -> Grid:
     grid = Grid(box=None, pad_edge=False)
     for column in ("rank", "sampler", "ESS a second", "ESS an evaluation", "R-hat"):
         mark = " *" if column.endswith(first) else ""
-        grid.add_column(column + mark, no_wrap=True)
+        grid.add_column(column + mark, no_wrap=not column.startswith("ESS"))  # intervals fold
     for row in table[table["r_hat"].notna()].to_dict("records"):  # those that ran
         rates = [
             f"{figures(row[key])} [{figures(row[key + '_low'])}, {figures(row[key + '_high'])}]"
@@ -180,15 +207,30 @@ def figures(value: float) -> str:
     return f"{value:,.0f}" if 100 <= value < 1e6 else f"{value:.3g}"
 
 
-def remarks(table: pd.DataFrame, left: dict[str, str]) -> list[str]:
+def remarks(
+    table: pd.DataFrame, left: dict[str, str], apart: list[str], still: list[str]
+) -> list[str]:
     """What the table means, and what is not in it."""
     lines = [
         f"* ranked by this. Geometric means over seeds with 95 % intervals; = is a tie, - has no "
         f"rank: it did not mix (R-hat above {MIXED}, or stuck) or is biased."
     ]
+    if apart:
+        lines = [
+            "* would rank. No sampler has a rank, because they disagree about the target: "
+            f"{'; '.join(apart)}. At least one has missed a part of it, or is not exact: give a "
+            "larger --budget or starts in all parts (--x), and check samplers of your own.",
+        ]
+    lines += still
     chosen = [f"{row.sampler} ({row.settings})" for row in table.itertuples() if row.settings]
     if chosen:
         lines.append(f"tuned: {'; '.join(chosen)}")
+    lines += [
+        f"{row.sampler} spent {row.beforehand_evaluations:,.0f} evaluations by each chain "
+        f"({row.beforehand_seconds:.2g} s) of its half for tuning before its first step, once"
+        for row in table.itertuples()
+        if row.beforehand_evaluations
+    ]
     lines += [f"{row.sampler}: {row.note}" for row in table.itertuples() if row.note]
     reasons: dict[str, list[str]] = {}
     for name, reason in left.items():
@@ -197,10 +239,35 @@ def remarks(table: pd.DataFrame, left: dict[str, str]) -> list[str]:
     return lines
 
 
-def tabulated(entrants: list[Entrant], budget: Allowance) -> pd.DataFrame:
+def stillness(entrants: list[Entrant]) -> list[str]:
+    """Which entries of x never changed: in all samplers, which may be their law, or in one."""
+    ran = [each for each in entrants if each.laps]
+    common = [
+        f"{entry} = {value:g}"
+        for entry, value in (ran[0].still.items() if ran else ())
+        if all(each.still.get(entry) == value for each in ran)
+    ]
+    lines = [f"constant in all draws, and left out: {few(common)}"] if common else []
+    for each in ran:
+        own = [
+            f"{entry} ({'differs between chains' if math.isnan(value) else f'{value:g}'})"
+            for entry, value in each.still.items()
+            if f"{entry} = {value:g}" not in common
+        ]
+        lines += [f"{each.name} never changed {few(own)}"] if own else []
+    return lines
+
+
+def few(words: list[str]) -> str:
+    """The first of the words, and how many there are."""
+    more = f" and {len(words) - NAMED} more" if len(words) > NAMED else ""
+    return ", ".join(words[:NAMED]) + more
+
+
+def tabulated(entrants: list[Entrant], budget: Allowance, *, withheld: bool) -> pd.DataFrame:
     """One row a sampler, best first."""
     rows = []
-    for rank, each in ranked(entrants, budget.unit):
+    for rank, each in ranked(entrants, budget.unit, withheld=withheld):
         settings = ", ".join(f"{key}={value}" for key, value in each.fields.items())
         rates = {
             f"ess_per_{unit.removesuffix('s')}{part}": value
@@ -208,7 +275,8 @@ def tabulated(entrants: list[Entrant], budget: Allowance) -> pd.DataFrame:
             for part, value in zip(("", "_low", "_high"), each.interval(unit), strict=True)
         }
         row = {"rank": rank, "sampler": each.name, "settings": settings}
-        rows.append({**row, **rates, "r_hat": each.r_hat, "note": each.note})
+        spent = {f"beforehand_{unit}": each.beforehand[unit] for unit in get_args(Unit)}
+        rows.append({**row, **rates, "r_hat": each.r_hat, **spent, "note": each.note})
     return pd.DataFrame(rows)
 
 

@@ -40,6 +40,7 @@ from latticework.models.potts import LatticePotts
 from latticework.samplers.dlmc import DLMC
 from latticework.samplers.gwg import GWG
 from latticework.samplers.langevin import DMALA
+from latticework.samplers.pavg import PAVG
 from latticework.samplers.sweep import GibbsSweep
 
 SEEDS = range(3)
@@ -58,6 +59,13 @@ def test_effective_samples_by_hand():
     assert rate(record, "min", "iteration") == pytest.approx(80 / 400)
     assert rate(record, "median", "evaluation") == pytest.approx(160 / 800)
     assert rate(record, "energy", "second") == pytest.approx(240 / 1)
+
+
+def test_the_headline_has_the_numbers_of_the_table():
+    record = measured("dmala", "a", ess=80.0)
+    shown = {each.name: each.value for each in benchmark.headline(record)}
+    for unit in ("second", "evaluation"):
+        assert shown[f"ess_per_{unit}"] == pytest.approx(rate(record, "min", unit))
 
 
 def test_a_cell_whose_chains_disagree_shows_that_and_has_no_rank():
@@ -269,6 +277,24 @@ def test_a_sampler_is_tuned_once_for_all_seeds(tmp_path):
     assert one.document["steps"] == two.document["steps"] == 90
     assert list(one.metrics["log_rmse"]) != list(two.metrics["log_rmse"])
     assert one.metrics["evaluations"].iloc[-1] == 90
+
+
+def test_what_a_sampler_learns_first_is_learned_once_for_all_seeds(tmp_path, monkeypatch):
+    learned, learnt = [], PAVG.learnt
+    monkeypatch.setattr(PAVG, "learnt", lambda *words: learned.append(1) or learnt(*words))
+    course, space = Course(Lattice((2, 2), 0.2), 4), {"step_size": {"low": 0.5, "high": 2.0}}
+    found = [
+        benchmark.shared_fields(
+            Run(tmp_path / str(seed), seed=seed, outputs=tmp_path), course, "pavg", PAVG(1.0),
+            space, ["100evaluations"], 2,
+        )
+        for seed in (0, 1)
+    ]  # fmt: skip
+    (fields, one), (others, other) = found
+    assert len(learned) == 1
+    assert fields == others
+    assert one["matrix"].shape == (4, 4)
+    assert torch.equal(one["matrix"], other["matrix"])
 
 
 def test_a_sampler_that_does_not_serve_the_target_says_so(tmp_path, capfd):

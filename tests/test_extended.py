@@ -20,6 +20,7 @@ from latticework.experiments.exactness.suite import CHECKS
 from latticework.experiments.exactness.targets import Target
 from latticework.experiments.sampling.annealing import anneal, estimate_log_normaliser, linear
 from latticework.experiments.sampling.evaluations import calls_of_step
+from latticework.experiments.sampling.targets import unsupported
 from latticework.models.annealed import GeometricPath
 from latticework.models.base import Function
 from latticework.models.domain import Binary, Ordinal
@@ -260,6 +261,26 @@ def test_the_matrix_is_frozen():
     again = sampler.init(1 - x, model)  # M does not depend on where the chains start
     assert torch.equal(again.root, root)
     assert not torch.equal(sampler.init(x, other).root, root)
+
+
+def test_what_is_learnt_is_one_for_all_step_sizes():
+    """A search over step sizes learns it once, and its choice alone gives the same sampler."""
+    model, x = TARGETS["rbm"].model, torch.zeros(2, 4)
+    learnt = PAVG(0.5, burn_in=20).learnt(x, model)
+    shared = PAVG(2.0, **learnt)
+    assert torch.equal(shared.init(x, model).root, PAVG(2.0, burn_in=20).init(x, model).root)
+    assert not torch.equal(shared.init(x, model).root, PAVG(2.0, 20, None, 0.1).init(x, model).root)
+    assert shared.learnt(x, model) == {}
+
+
+def test_support_is_asked_for_without_learning():
+    called = []
+    model = Function(lambda x: called.append(len(x)) or x.sum(-1), Binary(4))
+    assert not unsupported(PAVG(1.0), model)
+    assert sum(called) < 10
+    assert "states of at most 4,096 numbers" in unsupported(
+        PAVG(1.0), Function(lambda x: x.sum(-1), Binary(5000))
+    )
 
 
 # Parallel tempering.

@@ -1,5 +1,7 @@
 """`latticework race`: samplers tuned and measured under an equal budget, ranked with ties."""
 
+import dataclasses
+import io
 import math
 import re
 
@@ -7,18 +9,22 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from rich.console import Console
 from targets import TARGETS
 from torch import Generator
 
 from latticework.experiments.figures import race as drawing
 from latticework.experiments.figures.race import UNITS
 from latticework.experiments.measures.exact import exact
+from latticework.experiments.results.ranking import Interval, ranks
 from latticework.experiments.results.record import opened
+from latticework.experiments.sampling import starts
 from latticework.experiments.sampling.chain import seconds_per_step
 from latticework.experiments.sampling.engine import served
 from latticework.experiments.sampling.evaluations import evaluations_of_step
 from latticework.experiments.sampling.sample import sample
 from latticework.experiments.tuning import course
+from latticework.experiments.tuning import race as contests
 from latticework.experiments.tuning.course import (
     Allowance,
     Course,
@@ -37,14 +43,19 @@ from latticework.samplers.gwg import GWG
 from latticework.samplers.hamming import HammingBall
 from latticework.samplers.langevin import DMALA, DULA
 from latticework.samplers.locally_balanced import LocallyBalanced
+from latticework.samplers.pavg import PAVG
 from latticework.samplers.pt_dmala import PTDMALA
 from latticework.samplers.stochastic import StochasticDULA
 from latticework.samplers.sweep import GibbsSweep
 from latticework.scripts import race, trace, why
 
 FILE = """
+import math
+from dataclasses import dataclass
+
 import torch
 from latticework.models.ising import Lattice
+from latticework.samplers.base import Sampler, State, metropolis
 
 WEIGHTS = torch.linspace(-1, 1, 6)
 
@@ -66,8 +77,31 @@ def potts(x):  # [chains, 4, 3]
 class Ising(Lattice):
     def __init__(self):
         super().__init__((2, 3), 0.1, 0.1)
+
+def needle(x):  # 16 sites: the state of ones holds a half of the mass
+    return x.prod(-1).detach() * math.log(2**16 - 1) + 0 * x.sum(-1)
+
+def flat(x):
+    return 0 * x.sum(-1)
+
+def bounded(x):  # the first site is always 1
+    return linear(x).masked_fill(x[:, 0] == 0, -torch.inf)
+
+STARTS = torch.ones(5, 6).tolist()
+
+@dataclass(frozen=True)
+class Jump(Sampler):  # an independence sampler that proposes the state of ones half of the time
+    def at(self, x, model):
+        return State(x, model.log_prob(x), torch.zeros_like(x))
+
+    def step(self, state, model, rng):
+        x = state.x
+        ones = torch.rand(len(x), 1, generator=rng) < 0.5
+        new = self.at(torch.where(ones, 1.0, model.domain.uniform(len(x), rng)), model)
+        log_q = [(0.5 * y.prod(-1) + 0.5 ** (x.shape[1] + 1)).log() for y in (x, new.x)]
+        return metropolis(state, new, new.log_prob - state.log_prob + log_q[0] - log_q[1], rng)
 """
-TINY = ("--chains", "4", "--seeds", "2", "--trials", "2")
+TINY = ("--chains", "4", "--seeds", "3", "--trials", "2")
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +156,62 @@ def test_every_exact_sampler_takes_part_by_default(file, tmp_path, capsys):
     assert set(table["sampler"]) == exact
     assert "left out: block_gibbs (BlockGibbs needs" in page
     assert "left out: dsvgd, dula, " in page
-    assert "locally_balanced: the budget allows 2 steps a run, too few to judge" in page
+    assert "locally_balanced: the budget allows 1 steps a run, too few to judge" in page
+
+
+def test_no_sampler_is_ranked_where_one_missed_half_of_the_mass(file, tmp_path, capsys):
+    """DMALA never sees the needle, and its own chains agree."""
+    words = ("--domain", "binary:16", "--samplers", f"dmala,{file}:Jump")
+    status, page, folder = asked(capsys, tmp_path, f"{file}:needle", *words, budget=4000)
+    assert status == 1
+    table = pd.read_csv(folder / "race.csv", index_col="sampler")
+    assert (table["r_hat"] < 1.05).all()
+    assert list(table["rank"]) == ["-", "-"]
+    assert "No sampler has a rank, because they disagree about the target" in page
+    assert "by dmala and" in page
+    assert " differ too" in page
+    assert opened(folder).config["disagreements"]
+    status, page, folder = asked(capsys, tmp_path, f"{file}:flat", *words, budget=4000)
+    assert status == 0  # the control: without the needle
+    assert "disagree" not in page
+
+
+def test_constant_entries_are_named_and_do_not_stop_a_ranking(file, tmp_path, capsys):
+    words = ("--domain", "binary:6", "--samplers", "dmala,gibbs")
+    status, page, _ = asked(capsys, tmp_path, f"{file}:bounded", *words)
+    assert status == 0
+    assert "constant in all draws, and left out: x[0] = 1" in page
+
+
+def test_chains_start_where_they_are_told(file, tmp_path, capsys, monkeypatch):
+    words = (f"{file}:linear", "--domain", "binary:6", "--samplers", "gibbs")
+    started, drawn = [], Course.drawn
+
+    def noted(self, sampler, steps, seed, x=None):
+        started.append(self.x if x is None else None)
+        return drawn(self, sampler, steps, seed, x)
+
+    monkeypatch.setattr(Course, "drawn", noted)
+    *_, folder = asked(capsys, tmp_path, *words, "--x", f"{file}:STARTS")
+    given = [x for x in started if x is not None]
+    assert len(given) == 5  # two trials, three seeds
+    assert all(torch.equal(x, torch.ones(5, 6)) for x in given)
+    assert opened(folder).config["chains"] == 5
+    with pytest.raises(ValueError, match=r"x must have shape \[chains, 16\]"):
+        race.main([f"{file}:flat", "--domain", "binary:16", "--x", f"{file}:STARTS"])
+
+
+def test_the_column_that_ranks_is_whole_in_a_narrow_terminal():
+    """R-hat and ranks are never cut; intervals fold."""
+    rates = {f"ess_per_{unit}{part}": 12345.0 for unit in UNITS for part in ("", "_low", "_high")}
+    names = ["pafs_with_replacement", "dmala"]
+    rows = [{"rank": "=1", "sampler": name, "r_hat": 1.0234, **rates} for name in names]
+    for width in (80, 60):
+        console = Console(width=width, file=io.StringIO())
+        console.print(race.shown(pd.DataFrame(rows), "evaluations"))
+        lines = console.file.getvalue().splitlines()
+        assert "…" not in console.file.getvalue()
+        assert [line.split()[-1] for line in lines if line.startswith("=1")] == ["1.023"] * 2
 
 
 def test_a_biased_sampler_runs_and_has_no_rank(file, tmp_path, capsys):
@@ -247,7 +336,7 @@ def test_a_folder_that_cannot_be_written_costs_no_race(file, tmp_path, monkeypat
         (("--domain", "binary:6", "--budget", "5minutes"), "budget '5minutes' is not known"),
         ((), "the states of linear are not known: give --domain"),
         (("--domain", "binary:6", "--trials", "0"), "trials must be an integer of at least 1"),
-        (("--domain", "binary:6", "--seeds", "1"), "two seeds or more"),
+        (("--domain", "binary:6", "--seeds", "2"), "three seeds or more"),
         (("--domain", "binary:6", "--samplers", "block_gibbs"), "no sampler supports"),
         (("--domain", "binary:6", "--samplers", "dmalla"), "did you mean dmala"),
         (("--domain", "binary:6", "--samplers", "gibbs,"), "names with commas between .* 'gibbs,'"),
@@ -291,6 +380,31 @@ def test_ranks_and_ties():
         ("-", "apart"),
         ("-", "biased"),
     ]
+
+
+def test_an_interval_around_ones_upper_end_is_a_tie():
+    """The other's middle is above one's interval, its lower end is not."""
+    assert ranks([Interval(9, 8, 10), Interval(12, 9.5, 15), Interval(30, 20, 40)]) == [
+        "=2",
+        "=2",
+        "1",
+    ]
+
+
+def test_no_measured_run_repeats_the_random_numbers_of_the_search(monkeypatch):
+    taken, drawn = [], Course.drawn
+
+    def noted(self, sampler, steps, seed, x=None):
+        taken.append(seed)
+        return drawn(self, sampler, steps, seed, x)
+
+    monkeypatch.setattr(Course, "drawn", noted)
+    model, seeds = Function(lambda x: x.sum(-1), Binary(4)), (3, 4, 5)
+    contest = Race(model, Allowance(600, "evaluations"), 4, seeds, trials=2)
+    contest.enter("dmala", DMALA(0.2), {"step_size": {"low": 0.1, "high": 1.0}})
+    search, other, *measured = taken
+    assert search == other  # trials differ in their settings alone
+    assert sorted({search, *measured}) == [2, *seeds]
 
 
 def test_the_interval_is_students_of_the_logarithm():
@@ -415,6 +529,40 @@ def test_a_step_without_counted_calls_counts_one():
     assert evaluations_of_step(BlockGibbs(), model, x, Generator().manual_seed(1)) == 7
 
 
+def test_what_a_sampler_learns_first_is_learned_once_and_charged():
+    """PAVG learns with 256 pilots, here in 20 steps, for all trials and runs together."""
+    called = []
+
+    def counting(x):
+        called.append(len(x))
+        return x @ torch.linspace(-1, 1, 4)
+
+    contest = Race(Function(counting, Binary(4)), Allowance(2000, "evaluations"), 8, range(3), 2)
+    found = contest.enter("pavg", PAVG(1.0, burn_in=20), {"step_size": {"low": 0.5, "high": 2.0}})
+    assert called.count(256) == 21
+    assert found.beforehand["evaluations"] == 21 * 256 / 8
+    assert found.sampler == PAVG(found.fields["step_size"], burn_in=20)
+    at_most = 2000 * 8 + 3 * 100 * 8  # with the starts of the runs and their checks
+    assert sum(called) < at_most
+    poor = dataclasses.replace(contest, budget=Allowance(1000, "evaluations"))
+    found = poor.enter("pavg", PAVG(1.0, burn_in=20), {})
+    assert found.laps == []
+    assert found.note.startswith("half of the budget does not pay for 672 evaluations by each")
+
+
+def test_annealed_starts_are_made_once_and_charged(monkeypatch):
+    monkeypatch.setattr(starts, "RUNGS", 30)
+    made, annealed = [], starts.annealed
+    monkeypatch.setattr(contests, "annealed", lambda *words: made.append(1) or annealed(*words))
+    model = Function(lambda x: x @ torch.linspace(-1, 1, 4), Binary(4))
+    contest = Race(model, Allowance(800, "evaluations"), 4, range(3), 2, annealed=True)
+    found = contest.enter("dmala", DMALA(0.5), {"step_size": {"low": 0.5, "high": 2.0}})
+    assert len(made) == 1
+    assert 30 <= found.beforehand["evaluations"] <= 2 * 30 + 3
+    assert len(found.laps) == 3
+    assert math.isfinite(found.seen.start)
+
+
 def test_every_allowance_is_kept():
     """The first that is spent ends a run; the cost of a step does not include what reads it."""
     contest = Course(Function(lambda x: x.sum(-1) * 0, Binary(4)), 4)
@@ -443,7 +591,7 @@ def test_draws_are_evenly_spaced():
 def test_the_search_avoids_a_bad_setting():
     """Independent draws come with an infinite step; small steps are slow."""
     model = Function(lambda x: x.sum(-1) * 0, Binary(4))
-    contest = Race(model, Allowance(8000, "evaluations"), 4, range(2), 6)
+    contest = Race(model, Allowance(8000, "evaluations"), 4, range(3), 6)
     entrant = contest.enter("dmala", DMALA(0.2), {"step_size": {"choices": [0.02, 20.0]}})
     assert entrant.fields == {"step_size": 20.0}
     assert all(lap.ess > 0 for lap in entrant.laps)
@@ -459,6 +607,21 @@ def test_the_search_prefers_what_moves_where_a_site_is_stuck_in_every_trial():
     )  # fmt: skip
     assert fields == {"step_size": 2.0}
     assert 0 < rate < 1e-3
+
+
+def test_the_scores_of_two_settings_keep_their_ratio_with_the_budget(monkeypatch):
+    """Long chains have .35 and 1.8 effective samples a step of 16 chains, within a fifth."""
+    monkeypatch.setattr(course, "KEPT", 400)
+    contest = Course(Lattice((6,), 0.15, 0.3), 16, "compiled")
+    rates = {
+        (size, budget): contest.rate(DMALA(size), [Allowance(budget, "evaluations")], 0)
+        for size in (0.15, 0.4)
+        for budget in (1500, 40_000)
+    }
+    for budget in (1500, 40_000):
+        assert 3 < rates[0.4, budget] / rates[0.15, budget] < 9
+    for size in (0.15, 0.4):
+        assert rates[size, 40_000] == pytest.approx(rates[size, 1500], rel=0.4)
 
 
 def test_a_compiled_step_is_timed_without_the_call_that_makes_it():

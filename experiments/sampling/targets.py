@@ -135,7 +135,7 @@ def unsupported(sampler: Sampler, model: EnergyModel) -> str:
     x = possible(model, 2, torch.Generator().manual_seed(0))
     try:
         with torch.no_grad():
-            copy.deepcopy(sampler).init(x, model)
+            copy.deepcopy(sampler).require_support(x, model)
     except (UnsupportedModelError, NotDifferentiableError) as error:
         return str(error)
     except Exception:  # noqa: BLE001 - the caller will meet it again

@@ -57,9 +57,10 @@ def benchmark(
     """Measure `sampler`, whose option in conf/sampler is `name`, with the best fields found.
 
     `tuning` and `measuring` are allowances (`20000evaluations`, `10seconds`); the first that is
-    spent ends a search or a run. The error is logged at `points` readings. A sampler that does not
-    support the target, or for which the allowance is too small, leaves a record that says so.
-    Raises ValueError for a single chain, whose R-hat is not defined.
+    spent ends a search or a run. What a sampler learns before its first step belongs to the search.
+    The error is logged at `points` readings. A sampler that does not support the target, or for
+    which the allowance is too small, leaves a record that says so. Raises ValueError for a single
+    chain, whose R-hat is not defined.
     """
     if chains < 2:
         raise ValueError(f"chains must be 2 or more, as R-hat compares them, got {chains}")
@@ -70,8 +71,8 @@ def benchmark(
     kept = max(KEPT, NUMBERS // prod(model.domain.shape))
     course = Course(model, chains, run.engine, kept)  # type: ignore[arg-type]
     sampler, space = fitted(sampler, spaces().get(name) or {}, model)
-    fields = shared_fields(run, course, name, sampler, space, tuning, trials) if space else {}
-    chosen = replaced(sampler, fields)
+    fields, learnt = shared_fields(run, course, name, sampler, space, tuning, trials)
+    chosen = replaced(sampler, fields | learnt)
     for_engine(chosen, model, run, [ChainAcceptance()])
     steps = course.steps(chosen, [Allowance.read(text) for text in measuring])
     if steps * (1 - WARM_UP) < FEWEST:
@@ -115,17 +116,27 @@ def shared_fields(
     space: Space,
     tuning: Sequence[str],
     trials: int,
-) -> dict[str, Any]:
-    """The fields that the search chooses, read from disk if an earlier run has searched."""
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """The fields that the search chooses, and those that the sampler learns before its first step.
+
+    Read from disk if an earlier run has searched. Without a space nothing is searched or learned.
+    """
+    if not space:
+        return {}, {}
     rng = run.shared_rng("benchmark/tuning", "cpu")
     allowed = [Allowance.read(text) for text in tuning]
 
     def make() -> dict[str, Tensor]:
+        learnt, spent = course.learnt(sampler)
+        left = [each.without(spent) for each in allowed]
         fields, rate = course.tuned(
-            name, sampler, space, allowed, trials, rng.initial_seed() % 2**31
+            name, replaced(sampler, learnt), space, left, trials, rng.initial_seed() % 2**31
         )
+        costs = {f"learning/{unit}": cost for unit, cost in spent.items()}
         found = {f"field/{key}": value for key, value in numbers(fields, space).items()}
-        return {k: torch.tensor(v, dtype=torch.float64) for k, v in {"rate": rate, **found}.items()}
+        values = {"rate": rate, **costs, **found}
+        tensors = {k: torch.tensor(v, dtype=torch.float64) for k, v in values.items()}
+        return tensors | {f"learnt/{key}": value for key, value in learnt.items()}
 
     spec = {
         "model": fingerprint(course.model),
@@ -136,11 +147,17 @@ def shared_fields(
         "budget": [str(each) for each in allowed],
         "trials": trials,
         "seed": run.model_seed,
+        "score": "of all steps, with what is learned",
     }
     found = artifact(run, "tuned", spec, make)
-    run.note(tuned_rate=float(found.pop("rate")))
-    values = {key.removeprefix("field/"): float(value) for key, value in found.items()}
-    return from_numbers(values, sampler, space)
+
+    def part(kind: str) -> dict[str, Tensor]:
+        return {key.removeprefix(kind): found[key] for key in found if key.startswith(kind)}
+
+    costs = {unit: float(cost) for unit, cost in part("learning/").items()}
+    run.note(tuned_rate=float(found["rate"]), learning=costs)
+    values = {key: float(value) for key, value in part("field/").items()}
+    return from_numbers(values, sampler, space), part("learnt/")
 
 
 def errors(stint: Stint, mean: Tensor | None, points: int) -> list[tuple[int, dict[str, float]]]:
@@ -171,10 +188,10 @@ def headline(record: Record) -> list[KeyNumber]:
     if r_hat is None or r_hat > MIXED:
         return [KeyNumber("chains disagree, R-hat", "infinite" if r_hat is None else r_hat)]
     found, document = record.document["ess"], record.document
-    evaluations = document["steps"] * document["evaluations_per_step"]
-    seconds = document["steps"] * document["seconds_per_step"]
+    evaluations = document["evaluations_per_step"] * record.config["task"]["chains"]
+    per_step = found["min"] / document["steps"]
     return [
-        KeyNumber("ess_per_second", found["min"] / seconds, better="higher"),
-        KeyNumber("ess_per_evaluation_of_a_chain", found["min"] / evaluations, better="higher"),
+        KeyNumber("ess_per_second", per_step / document["seconds_per_step"], better="higher"),
+        KeyNumber("ess_per_evaluation", per_step / evaluations, better="higher"),
         KeyNumber("largest_r_hat", r_hat),
     ]

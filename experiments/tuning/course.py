@@ -9,9 +9,10 @@ setting, because a site is stuck in each, the average over sites decides.
 import dataclasses
 import math
 import re
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 import optuna
@@ -21,7 +22,7 @@ from torch import Generator
 from latticework.experiments.measures.diagnostics import mixing
 from latticework.experiments.sampling.chain import seconds_per_step
 from latticework.experiments.sampling.engine import Engine, served
-from latticework.experiments.sampling.evaluations import evaluations_of_step
+from latticework.experiments.sampling.evaluations import Counter, evaluations_of_step
 from latticework.experiments.sampling.sample import ChainAcceptance, SampleResult, sample
 from latticework.experiments.sampling.starts import possible
 from latticework.experiments.tuning.space import Space, replaced, suggest
@@ -40,6 +41,8 @@ CROWDED = 0.25  # effective samples for a draw, above which the steps between dr
 APART = 2**20  # between the seeds of a run and of its shorter run, which no other run then has
 TIE = 1e-6  # weight of the average site in a score
 Unit = Literal["seconds", "evaluations"]
+Spent = dict[Unit, float]  # in both units, evaluations by each chain
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,10 @@ class Allowance:
 
     def part(self, share: float) -> "Allowance":
         return Allowance(self.amount * share, self.unit)
+
+    def without(self, spent: "Spent") -> "Allowance":
+        """What is left; 0 if too much was spent."""
+        return Allowance(max(0.0, self.amount - spent[self.unit]), self.unit)
 
     def __str__(self) -> str:
         return f"{self.amount:g} {self.unit}"
@@ -112,6 +119,27 @@ class Course:
     chains: int
     engine: Engine = "eager"
     kept: int = KEPT  # draws of a chain, at most; a search keeps KEPT
+    x: torch.Tensor | None = None  # where all runs start; random states without it
+
+    def learnt(self, sampler: Sampler) -> tuple[dict[str, torch.Tensor], Spent]:
+        """The fields that the sampler learns before its first step, and what learning them costs.
+
+        Most samplers learn nothing, at no cost.
+        """
+        return self.spent_by(lambda x, model: sampler.learnt(x, model))
+
+    def spent_by(self, work: Callable[[torch.Tensor, EnergyModel], Found]) -> tuple[Found, Spent]:
+        """What `work` finds, given starts and the model, and what it costs."""
+        x, count = self._somewhere(Generator().manual_seed(0)), Counter(self.model, self.chains)
+        began = time.perf_counter()
+        with torch.no_grad():
+            found = work(x, count.model)
+        seconds, evaluations = time.perf_counter() - began, count.evaluations / self.chains
+        return found, {"seconds": seconds if evaluations else 0.0, "evaluations": evaluations}
+
+    def _somewhere(self, rng: Generator) -> torch.Tensor:
+        """The given starts, or random ones."""
+        return possible(self.model, self.chains, rng) if self.x is None else self.x
 
     def tuned(
         self,
@@ -150,10 +178,11 @@ class Course:
             steps = self.steps(candidate, allowed)
             if steps * (1 - WARM_UP) < FEWEST / 2:
                 return 0.0
-            stint = dataclasses.replace(self, kept=KEPT).drawn(candidate, steps, seed)
+            trial = dataclasses.replace(self, kept=KEPT)
+            stint, found = trial.measured(candidate, steps, seed)
         except (UnsupportedModelError, ValueError):
             return 0.0
-        return quality(stint.result).score / (steps * self.cost(candidate, allowed[0].unit))
+        return found.score / (stint.steps * self.cost(candidate, allowed[0].unit))
 
     def steps(self, sampler: Sampler, allowed: Sequence[Allowance]) -> int:
         """The steps that every allowance pays for."""
@@ -162,7 +191,7 @@ class Course:
     def cost(self, sampler: Sampler, unit: Unit) -> float:
         """Seconds of a step of all chains, without diagnostics; or evaluations by each chain."""
         rng = Generator().manual_seed(0)
-        x = possible(self.model, self.chains, rng)
+        x = self._somewhere(rng)
         if unit == "evaluations":
             return evaluations_of_step(sampler, self.model, x, rng) / self.chains
         kernel, _ = served(sampler, self.model, self.engine, [ChainAcceptance()])
@@ -191,15 +220,15 @@ class Course:
     def drawn(
         self, sampler: Sampler, steps: int, seed: int, x: torch.Tensor | None = None
     ) -> Stint:
-        """A run of at most `steps` steps from `x`, or random states; draws are evenly spaced."""
+        """A run of at most `steps` steps from `x`, or the course's starts, with even spacing."""
         thin = max(1, int(steps * (1 - WARM_UP)) // self.kept)
         burn_in = (
             int(steps * WARM_UP) // thin * thin
         )  # so that a compiled kernel makes `thin` a call
         kept = (steps - burn_in) // thin * thin
         result = sample(
-            self.model, sampler, x=x, chains=self.chains, steps=kept, burn_in=burn_in, thin=thin,
-            seed=seed, engine=self.engine, diagnose=False,
+            self.model, sampler, x=self.x if x is None else x, chains=self.chains, steps=kept,
+            burn_in=burn_in, thin=thin, seed=seed, engine=self.engine, diagnose=False,
         )  # fmt: skip
         return Stint(result, burn_in, thin, burn_in + kept)
 
@@ -250,9 +279,7 @@ def quality(*results: SampleResult) -> Quality:
     if a site or the log-probability is constant within every chain and differs between chains.
     """
     draws = torch.cat([result.draws for result in results])
-    if (sites := draws.shape[2]) > DIAGNOSED:
-        draws = draws[:, :, torch.linspace(0, sites - 1, DIAGNOSED).long()]
-    draws = draws.flatten(2)
+    draws = draws[:, :, read(draws.shape[2])].flatten(2)
     still = (draws == draws[:1, :1]).all(0).all(0)
     log_prob = torch.cat([result.log_prob for result in results]).unsqueeze(-1)
     found = mixing(draws[:, :, ~still].numpy())
@@ -269,3 +296,10 @@ def quality(*results: SampleResult) -> Quality:
         r_hat=math.inf if stuck else float(r_hat.max()),
         still=int(still.sum()),
     )
+
+
+def read(sites: int) -> torch.Tensor:
+    """The sites that diagnostics read: all, or DIAGNOSED of them evenly spaced."""
+    if sites <= DIAGNOSED:
+        return torch.arange(sites)
+    return torch.linspace(0, sites - 1, DIAGNOSED).long()

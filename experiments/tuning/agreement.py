@@ -1,0 +1,105 @@
+"""Whether the samplers of a race agree on the target. Those that missed a part of it look well.
+
+All chains of a sampler may miss the same part of a target. Their R-hat is then near 1, and only
+another sampler can tell. In the tests below, chains are independent, and a sampler is mixed if its
+own chains agree.
+
+- Two mixed samplers must have equal means, of the log-probability and of each entry of x: Welch's
+  t-test between the means of their chains.
+- The means of a sampler that is not mixed may be those of a burn-in. From random states chains go
+  up: their mean log-probability is below that of the target. If it is significantly above that of a
+  mixed sampler, the latter has missed states of high probability (Welch's test, one-sided).
+- So it has if k of the other's C chains end above the largest log-probability of its own n
+  effective draws. For draws of one law this has probability C! (C + n - k)! / ((C - k)! (C + n)!).
+
+`LEVEL` is the probability that samplers of one law are found to disagree, at most: each p-value is
+compared with `LEVEL` divided by the number of tests (Bonferroni).
+"""
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations, permutations
+from math import comb
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+LEVEL = 1e-3
+NAMED = 4  # further quantities that a sentence names
+ROUNDING = 4 * float(np.finfo(np.float32).eps)  # of means, relative; the targets' precision
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the chains of one sampler saw of the target. Quantity 0 is the log-probability."""
+
+    name: str
+    mixed: bool  # whether its own chains agree
+    means: NDArray  # [chains, quantities], over the draws of each chain
+    last: NDArray  # [chains], log-probability of the last draw
+    largest: float  # log-probability of any draw
+    effective: float  # draws of all chains that count as independent ones
+    start: float = -np.inf  # largest log-probability of starts that are not random: chains that
+    #                         have not left them are no evidence against another sampler
+
+
+def disagreements(seen: Sequence[Seen], quantities: Sequence[str]) -> list[str]:
+    """A sentence for each pair of samplers that disagree, with the quantity that differs most.
+
+    `quantities` names the columns of `means`.
+    """
+    pairs = [pair for pair in combinations(seen, 2) if pair[0].mixed and pair[1].mixed]
+    tried = [(low, high) for low, high in permutations(seen, 2) if low.mixed]
+    behind = [(low, high) for low, high in tried if not high.mixed]
+    level = LEVEL / max(1, len(pairs) * len(quantities) + len(behind) + len(tried))
+    found: dict[frozenset[str], str] = {}
+    for one, other in pairs:
+        p = _p(one, other, "two-sided")
+        if (p < level).any():
+            places = [int(place) for place in p.argsort() if p[place] < level]
+            found[frozenset((one.name, other.name))] = _told(one, other, quantities, places)
+    for low, high in behind:
+        if high.means[:, 0].mean() > high.start and _p(high, low, "greater")[0] < level:
+            found[frozenset((low.name, high.name))] = _told(low, high, quantities, [0])
+    for low, high in tried:
+        above = int((high.last > max(low.largest, high.start)).sum())
+        if _chance(above, len(high.last), int(low.effective)) < level:
+            found.setdefault(
+                frozenset((low.name, high.name)),
+                f"{above} of the {len(high.last)} chains of {high.name} ended at a log-probability "
+                f"above {low.largest:.5g}, the largest that {low.name} saw",
+            )
+    return list(found.values())
+
+
+def _chance(above: int, chains: int, draws: int) -> float:
+    """The probability that the `above` largest of `chains` and `draws` are all of the former."""
+    return comb(chains, above) / comb(chains + draws, above)
+
+
+def _p(one: Seen, other: Seen, alternative: str) -> NDArray:
+    """P-values of equal means, by quantity. Differences within rounding are none."""
+    a, b = one.means, other.means
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore", RuntimeWarning)  # quantities that never change
+        p = stats.ttest_ind(a, b, equal_var=False, alternative=alternative).pvalue
+    gap = a.mean(0) - b.mean(0)
+    apart = gap if alternative == "greater" else abs(gap)
+    p = np.where(np.isnan(p), np.where(apart > 0, 0.0, 1.0), p)
+    return np.where(abs(gap) <= ROUNDING * abs(a.mean(0)), 1.0, p)
+
+
+def _told(one: Seen, other: Seen, quantities: Sequence[str], places: Sequence[int]) -> str:
+    """The means of the first of `places` with standard errors over chains, and the other places."""
+    first, *more = places
+    means = [
+        f"{each.means[:, first].mean():.5g} ± {stats.sem(each.means[:, first]):.2g} by {each.name}"
+        for each in (one, other)
+    ]
+    text = f"the mean of {quantities[first]} is {' and '.join(means)}"
+    if not more:
+        return text
+    rest = f" and {len(more) - NAMED} more" if len(more) > NAMED else ""
+    return f"{text}, and those of {', '.join(quantities[i] for i in more[:NAMED])}{rest} differ too"
