@@ -54,11 +54,10 @@ def table1(
         for name in names:
             own = list(models[name].values())
             what = f"test log-likelihood{'' if images == data else f' on {images}'}: {name}"
-            here = shown(own)
-            if isinstance(here, str):
-                what, here = f"{what}, {here}", None
+            cell = shown(own)
+            here, ends = (None, f", {cell}") if isinstance(cell, str) else (cell, "")
             paper = published("table1", data, name) if chosen is None else None
-            numbers.append(Number(what, here, paper))
+            numbers.append(Number(f"{what}{ends}", here, paper))
         note = (
             "limits are the AIS bounds, each widened by its 95 % interval, and over several seeds "
             "by the interval of their mean; the lower one starts from training rows and needs them "

@@ -226,13 +226,14 @@ def _pilot(annealer: Annealer, rule: Adaptation, ladder: Tensor) -> list[Sampler
     middle = ladder[(budget.every + 1) // 2 :: budget.every].to(run.device)
     rng = run.rng("pilot")
     memory = Pilot(path.draw(budget.chains, rng), rng, [])
+    kernel: Any = annealer.kernel
     for block in run.resumable(memory, "pilot", total=budget.readings):
-        before = replace(annealer.kernel, **(memory.chosen[-1] if memory.chosen else {}))
+        before = replace(kernel, **(memory.chosen[-1] if memory.chosen else {}))
         path.move_to(middle[block - 1])
         found = adapted(rule, before, path, memory.x, memory.rng, run.engine)
         memory.x, memory.chosen = found.x, [*memory.chosen, found.fields]
     run.note(frozen={name: [one[name] for one in memory.chosen] for name in memory.chosen[0]})
-    return [for_engine(replace(annealer.kernel, **one), path, run) for one in memory.chosen]
+    return [for_engine(replace(kernel, **one), path, run) for one in memory.chosen]
 
 
 def _forwards(
