@@ -96,11 +96,15 @@ class GeometricPath(AnnealedModel):
         if len(known) < 3:
             log_prob, grad, cache = evaluate()
             known = (x.clone(), self._difference(x, log_prob), grad, *cache)
-            self._evaluated.append(known)
+            self._remember(known)
         # Kernels may overwrite x and what is returned, so known values are copies of both.
         value = torch.addcmul(self._base_log_prob(x), self.beta, known[1])
         grad = torch.lerp(self.field, known[2], self.beta)
         return value, grad, tuple(part.clone() for part in known[3:])
+
+    def _remember(self, known: Cache) -> None:
+        """Keep this evaluation; at most two, as `know` uses one only if it is alone."""
+        self._evaluated = [*self._evaluated[-1:], known]
 
     def _known(self, x: Tensor) -> Cache:
         return self._here[1] if self._here is not None and self._here[0] is x else ()
@@ -109,7 +113,7 @@ class GeometricPath(AnnealedModel):
         known = self._known(x)
         if not known:
             known = x.clone(), self._difference(x, self.model.log_prob(x))
-            self._evaluated.append(known)
+            self._remember(known)
         return torch.addcmul(self._base_log_prob(x), self.beta, known[1])
 
     def log_prob_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:

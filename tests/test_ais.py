@@ -17,8 +17,20 @@ from latticework.experiments.config.budget import Budget
 from latticework.experiments.exactness.guard import NoHostReads
 from latticework.experiments.figures.likelihood import improvement, progress
 from latticework.experiments.measures.exact import exact
+from latticework.experiments.results.likelihood import (
+    IMPOSSIBLE,
+    bounds,
+    log_z_error,
+    remark,
+    settled,
+    shown,
+    shown_log_z,
+    unlike_draws,
+)
 from latticework.experiments.results.record import Record
 from latticework.experiments.running.run import Run
+from latticework.experiments.sampling import annealing
+from latticework.experiments.sampling.adaptation import AcceptanceControl
 from latticework.experiments.sampling.annealing import (
     Annealing,
     advance,
@@ -32,7 +44,7 @@ from latticework.experiments.sampling.annealing import (
 )
 from latticework.experiments.sampling.evaluations import Call, watched
 from latticework.experiments.tables.likelihood import likelihoods
-from latticework.experiments.tasks.ais import _take_best, ais, log_odds
+from latticework.experiments.tasks.ais import Annealer, _pilot, _take_best, ais, headline, log_odds
 from latticework.models.annealed import GeometricPath, ScaledRBM
 from latticework.models.base import Function
 from latticework.models.domain import Integer
@@ -108,14 +120,14 @@ def test_log_z_is_met_from_both_sides(kernel, kind, name):
         assert one.bootstrap == pytest.approx(one.error, rel=0.15)
 
 
-def late(annealing, sampler, path, betas, rng):
+def late(before, sampler, path, betas, rng):
     """Off by one: the weight is computed after the step."""
-    stage = annealing.stage + 1
-    path.move_to(betas[stage], annealing.kernel.x, annealing.known)
-    state, _ = sampler.step(sampler.refresh(annealing.kernel, path), path, rng)
+    stage = before.stage + 1
+    path.move_to(betas[stage], before.kernel.x, before.known)
+    state, _ = sampler.step(sampler.refresh(before.kernel, path), path, rng)
     known = path.know(state.x)
     path.move_to(betas[stage - 1])
-    weight = annealing.log_weight + path.log_ratio(known, betas[stage])
+    weight = before.log_weight + path.log_ratio(known, betas[stage])
     return Annealing(state, known, weight, stage)
 
 
@@ -418,9 +430,11 @@ def rbm():
     return model
 
 
-def task(run, *, model=None, sampler=None, data=DATA, path=ScaledRBM, steps=60, **settings):
+def task(
+    run, *, model=None, sampler=None, data=DATA, path=ScaledRBM, steps=60, every=20, **settings
+):
     settings = {"back": 50, "burn_in": 20, **settings}
-    budget = Budget(chains=200, steps=steps, every=20)
+    budget = Budget(chains=200, steps=steps, every=every)
     model, sampler = model or rbm(), sampler or BlockGibbs()
     parts = {"model": model, "sampler": sampler, "data": data, "run": run, "budget": budget}
     ais(**parts, path=path, betas=linear, **settings)
@@ -506,15 +520,172 @@ def test_a_run_that_was_killed_ends_with_the_same_numbers(tmp_path, left):
     first, second = (Killed(tmp_path / "parts", checkpoint=0.0) for _ in range(2))
     for run in (whole, first):
         run.path.mkdir()
-    task(whole)
+    settings = {"sampler": DMALA(0.2), "path": GeometricPath}
+    settings["adapt"] = AcceptanceControl(rounds=3, steps=2)
+    task(whole, **settings)
     first.left = left
     with pytest.raises(KeyboardInterrupt):
-        task(first)
+        task(first, **settings)
     second.take_up({})
-    task(second)
+    task(second, **settings)
     assert second.notes == whole.notes
     files = [(run.path / "metrics.csv").read_text() for run in (whole, second)]
     assert files[0] == files[1]
+
+
+# A step for each block of betas.
+
+
+def test_a_step_for_each_block_of_betas_keeps_log_z_and_brings_its_ends_together(tmp_path):
+    """Against a step that is far too small: the same betas, and log Z within four errors."""
+    kernel, model, gaps = DMALA(0.1), rbm(), []
+    truth = float(exact(model).log_z)
+    for place, rule in enumerate((None, AcceptanceControl(rounds=20, steps=5))):
+        run = Run(tmp_path / str(place))
+        run.path.mkdir()
+        settings = {"model": model, "sampler": kernel, "path": GeometricPath, "adapt": rule}
+        task(run, **settings, back=200, steps=40, every=10, burn_in=10)
+        found = run.notes
+        assert abs(found["log_z"] - truth) < 4 * found["log_z_error"]
+        assert found["log_z_lower"] < truth
+        gaps.append(truth - found["log_z_lower"])
+    assert gaps[1] < 0.6 * gaps[0]
+    steps = found["frozen"]["step_size"]
+    assert len(steps) == 4
+    assert min(steps) > 0.1
+    assert len(set(steps)) == 4
+    with pytest.raises(ValueError, match="no scale that its acceptance could choose"):
+        task(Run(tmp_path), adapt=AcceptanceControl())  # block Gibbs
+
+
+@pytest.mark.parametrize("name", ["binary", "categorical"])
+def test_kernels_of_a_pilot_leave_the_weights_unbiased(tmp_path, name):
+    """Through the parts of the task, on targets that are listed."""
+    path, rng = path_of(name), seeded()
+    run = Run(tmp_path)
+    annealer = Annealer(run, DMALA(0.3), path, Budget(6000, 6, 2), float(path.log_z_start()))
+    betas = linear(6)
+    kernels = _pilot(annealer, AcceptanceControl(rounds=5, steps=2), betas)
+    assert len({kernel.step_size for kernel in kernels}) == 3
+    x = path.draw(6000, rng)
+    there, _ = annealer.weights("there", x, betas, kernels, forward=True)
+    draws = TARGETS[name].draw(TARGETS[name].law, 6000, rng)
+    back, _ = annealer.weights("back", draws, betas.flip(0), kernels[::-1], forward=False)
+    assert abs(z_score(path, there, log_z(name))) < 4
+    assert abs(z_score(path, back, log_z(name), -1)) < 4
+    assert base_below(path, there, log_z(name))
+
+
+def base_below(path, found, truth):
+    """Whether the lower bound is plainly below the truth, so that an error could be seen."""
+    return float(path.log_z_start()) + found.bound + 4 * found.bound_error < truth
+
+
+# What is printed.
+
+
+def estimated(forward, back, truth=100.0, **more):
+    """A record of log weights `[chains]` in both directions, relative to `truth`."""
+    there, again = (estimate_log_normaliser(one, seeded()) for one in (forward, back))
+    return fake(
+        config={"task": {"chains": len(forward), "steps": 9, "back": len(back)}},
+        log_z=truth + there.value,
+        log_z_error=there.error,
+        log_z_lower=truth + there.bound,
+        log_z_lower_error=there.bound_error,
+        log_z_back=truth - again.value,
+        log_z_upper=truth - again.bound,
+        log_z_upper_error=again.bound_error,
+        ess=there.ess,
+        log_likelihood={"test": {"mean": -200.0}, "valid": {"mean": -210.0}},
+        **more,
+    )
+
+
+def normal(variance, chains, rng, mean=None):
+    """Log weights whose mean weight is 1 in expectation: normal ones."""
+    mean = -variance / 2 if mean is None else mean
+    noise = torch.randn(chains, generator=rng, dtype=torch.float64)
+    return mean + variance**0.5 * noise
+
+
+def test_what_is_printed_covers_the_truth(monkeypatch):
+    """Normal log weights of 100 chains, from 90 to 3 effective ones; log Z is 100.
+
+    A value is printed with its error, or else both ends with theirs. Control: the value alone, in
+    runs that show ten effective chains or more.
+    """
+    monkeypatch.setattr(annealing, "RESAMPLES", 2)  # no bootstrap
+    rng, repetitions = seeded(), 200
+    printed, old = {}, {}
+    for variance in (0.1, 0.6, 5.0):
+        covered, control = [], []
+        for _ in range(repetitions):
+            record = estimated(*(normal(variance, 100, rng) for _ in range(2)))
+            found, reach = record.document, 1.96 * log_z_error(record)
+            value = abs(found["log_z"] - 100) < reach
+            ends = [found[f"log_z_{end}"] - 100 for end in ("lower", "upper")]
+            assert ends[0] < 2 * found["log_z_lower_error"]
+            assert ends[1] > -2 * found["log_z_upper_error"]
+            covered.append(value if settled(record) else True)
+            if found["ess"] >= 10:
+                control.append(value)
+        printed[variance], old[variance] = torch.tensor(covered).double().mean(), control
+    assert min(printed.values()) > 0.95 - 3 * (0.95 * 0.05 / repetitions) ** 0.5
+    assert sum(old[5.0]) / len(old[5.0]) < 0.7
+
+
+def test_a_value_needs_half_the_chains_and_close_ends():
+    rng = seeded()
+    narrow, wide = (lambda: normal(0.2, 50, rng)), (lambda: normal(3.0, 50, rng))
+    good = estimated(narrow(), narrow())
+    assert settled(good)
+    assert shown([good]) == (-200.0, log_z_error(good), None)
+    assert shown_log_z(good) == (good.document["log_z"], log_z_error(good), None)
+    for record in (estimated(wide(), narrow()), estimated(narrow(), wide())):
+        found = record.document
+        assert not settled(record)
+        assert remark(record) == "no value"
+        least, most = shown([record]).split(" to ")
+        unnormalised = found["log_z"] - 200.0
+        assert float(least.split()[0]) == pytest.approx(unnormalised - found["log_z_upper"], 0.01)
+        assert float(most.split()[0]) == pytest.approx(unnormalised - found["log_z_lower"], 0.01)
+        assert float(least.split()[2]) == pytest.approx(found["log_z_upper_error"], abs=0.1)
+    two = estimated(wide(), narrow()), good
+    assert shown(two).count("(2)") == 2  # one of them is not settled
+    for effective, known in ((24.0, False), (26.0, True)):  # of 50 chains
+        good.document["ess"] = effective
+        assert settled(good) is known
+    inverted = estimated(normal(0.01, 50, rng), normal(0.01, 50, rng) + 0.05)
+    assert settled(inverted)
+    assert remark(inverted) == "ends inverted by noise"
+
+
+def test_rows_that_are_no_draws_give_no_bound():
+    """Then the estimate towards the model may be far above that from the rows."""
+    rng = seeded()
+    wide = normal(9.0, 50, rng)
+    off = normal(9.0, 50, rng, mean=IMPOSSIBLE + 4)
+    record = estimated(wide, off)
+    assert unlike_draws(record)
+    assert shown([record]).startswith("at most -")
+    assert shown_log_z(record).startswith("at least ")
+    assert "no draws" in remark(record)
+    assert bounds(record)[0] == -math.inf
+    assert not unlike_draws(estimated(wide, normal(9.0, 50, rng)))  # control
+    assert unlike_draws(estimated(normal(0.2, 50, rng), normal(0.2, 50, rng) + 2))  # inverted
+
+
+def test_the_headline_has_the_ends_in_place_of_a_value():
+    rng = seeded()
+    for variance in (0.1, 3.0):
+        record = estimated(*(normal(variance, 50, rng) for _ in range(2)), log_z_exact=None)
+        values = {number.name: number for number in headline(record)}
+        assert isinstance(values["log_z"].value, str) == (variance == 3.0)
+        assert isinstance(values["test_log_likelihood"].value, str) == (variance == 3.0)
+        assert values["log_z_from_rows"].value == record.document["log_z_upper"]
+        if variance == 0.1:
+            assert values["log_z"].error == log_z_error(record)
 
 
 def test_the_table_and_the_figure_come_from_records(tmp_path):
@@ -526,9 +697,9 @@ def test_the_table_and_the_figure_come_from_records(tmp_path):
     record = Record(tmp_path, {**document, "choices": {"model": "rbm", "sampler": "block_gibbs"}})
     frame = likelihoods([record])
     assert frame["test"][0].mean == run.notes["log_likelihood"]["test"]["mean"]
-    assert frame["test"][0].spread == run.notes["log_z_error"]
+    assert frame["test"][0].spread == log_z_error(record) > run.notes["log_z_error"]
     truth = rbm()(DATA.test.float()).double().mean() - run.notes["log_z_upper"]
-    assert frame["test, at least"][0].mean == pytest.approx(float(truth))
+    assert frame["test, from rows"][0].mean == pytest.approx(float(truth))
     (panel,) = progress([record]).axes
     assert len(panel.lines) == 2
     for function in (likelihoods, progress, improvement):
@@ -564,7 +735,10 @@ def test_models_improve_with_the_steps_they_learned_from():
         fake(
             seed=seed,
             choices={"data": data},
-            config={"learning": {"steps": 40, "optimiser": {"lr": rate}}},
+            config={
+                "learning": {"steps": 40, "optimiser": {"lr": rate}},
+                "task": {"trial_steps": 500},
+            },
             validation_by_candidate={
                 **{name: value + seed for name, value in trials.items()},
                 "ema_000750": 1437.0,  # a trial that failed
@@ -577,7 +751,10 @@ def test_models_improve_with_the_steps_they_learned_from():
             ("omniglot", 0, 0.001),
         )
     ]
-    first, second = improvement(records).axes
+    figure = improvement(records)
+    first, second = figure.axes
+    assert "trials" in first.get_ylabel()
+    assert any("AIS of 500 betas" in text.get_text() for text in figure.texts)
     slow, fast = first.lines
     assert fast.get_xdata().tolist() == [10_000, 20_000]
     assert fast.get_ydata().tolist() == [199.0, 149.0]

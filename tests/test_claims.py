@@ -13,17 +13,14 @@ import numpy as np
 import pytest
 from fakes import fake, measured, noise
 
-from latticework.experiments.claims.langevin_likelihood import (
-    best_rates,
-    likelihood_bounds,
-    log_z_error,
-)
 from latticework.experiments.claims.ledger import CLAIMS, Claim, Pool, judge
 from latticework.experiments.claims.pairing import after, by_seed, difference, last, pace
 from latticework.experiments.claims.verdict import Finding, Margin, Verdict, corrected
 from latticework.experiments.report.exhibits import catalogue
+from latticework.experiments.results.likelihood import bounds, log_z_error
 from latticework.experiments.results.published import names, published
 from latticework.experiments.results.record import Record
+from latticework.experiments.tables.likelihood import own_rate
 
 SEEDS = range(5)
 KNOWN = catalogue()
@@ -470,6 +467,7 @@ def learned(
         log_z_error=0.1,
         log_z_lower=100.0 - above,
         log_z_lower_error=0.01,
+        log_z_back=100.0,
         log_z_upper=100.0 + below,
         log_z_upper_error=0.01,
         ess=ess,
@@ -911,7 +909,7 @@ def test_published_numbers_of_figures_are_in_the_same_file():
 
 
 def test_limits_are_corrected_for_the_number_of_margins():
-    """-3 nats, with a spread of 1 over three seeds: below 0 alone, not as one of three margins."""
+    """-3 nats, with a spread of 1 over three seeds: below 0 alone, not as one of four margins."""
     scores = {"dmala": 0.0, "dula": 3.0, "gwg": -10.0, "gibbs": -20.0}
     records = [
         learned(name, "caltech", -100 + value + (seed - 1) * (name == "dula"), 0.0, 0.0, 1e6, seed)
@@ -922,8 +920,8 @@ def test_limits_are_corrected_for_the_number_of_margins():
     finding = the("table1-caltech").judge(records)
     margin = finding.binding
     assert margin.interval()[1] < 0
-    assert margin.interval(corrected(3)) == pytest.approx(
-        Margin("", (-2.0, -3.0, -4.0)).interval(corrected(3))
+    assert margin.interval(corrected(4)) == pytest.approx(
+        Margin("", (-2.0, -3.0, -4.0)).interval(corrected(4))
     )
     assert finding.verdict()[0] is OPEN
 
@@ -962,21 +960,50 @@ def the(name: str) -> Claim:
 
 def test_a_likelihood_is_higher_only_where_the_bounds_by_ais_say_so():
     """Estimates 3 nats apart, as on Caltech silhouettes, between bounds that overlap."""
-    others = [learned(name, "caltech", -150.0, 1.0, 1.0, 20.0) for name in ("gibbs", "gwg")]
+    others = [learned(name, "caltech", -130.0, 1.0, 1.0, 20.0) for name in ("gibbs", "gwg")]
     wide = [
-        learned("dula", "caltech", -119.4, 17.4, 4.9, 4.6),
-        learned("dmala", "caltech", -116.2, 27.5, 5.4, 1.1),
+        learned("dula", "caltech", -99.4, 17.4, 4.9, 4.6),
+        learned("dmala", "caltech", -96.2, 27.5, 5.4, 1.1),
     ]
     finding = the("table1-caltech").judge([*others, *wide])
     verdict_, needs = finding.verdict()
     assert verdict_ is OPEN
-    assert "dmala has 1.1 of 50 chains effective" in needs
-    assert "gwg has" not in needs
+    assert "dmala's are up to 33 nats apart" in needs
+    assert "dula's are up to 22 nats apart" in needs
     tight = [
-        learned("dula", "caltech", -119.4, 1.0, 1.0, 30.0),
-        learned("dmala", "caltech", -116.2, 1.0, 1.0, 30.0),
+        learned("dula", "caltech", -109.4, 1.0, 1.0, 30.0),
+        learned("dmala", "caltech", -105.2, 1.3, 0.6, 30.0),
     ]
-    assert the("table1-caltech").judge([*others, *tight]).verdict()[0] is HOLDS
+    finding = the("table1-caltech").judge([*others, *tight])
+    assert finding.verdict()[0] is OPEN  # DMALA is above the samplers; the VAE has -106.35
+    assert all(margin.interval()[0] > 0 for margin in finding.margins[:-1])
+    tight[1].document.update(log_z_upper=100.05)
+    finding = the("table1-caltech").judge([*others, *tight])
+    assert finding.verdict()[0] is HOLDS
+    assert "dmala" not in finding.margins[-1].basis  # settled
+    tight[1].document["log_z_back"] -= 8  # its training rows are no draws of the model
+    finding = the("table1-caltech").judge([*others, *tight])
+    assert finding.verdict()[0] is OPEN
+    assert "training rows are no draws of dmala's model" in finding.margins[0].basis
+
+
+def test_all_methods_include_the_vae():
+    """As the paper prints it: -82.41 on static MNIST. The small network is not compared with it."""
+    scores = {"gibbs": -117.0, "gwg": -90.0, "dula": -91.0, "dmala": -84.0}
+    records = [learned(n, "static_mnist", v, 0.4, 0.2, 40.0) for n, v in scores.items()]
+    assert the("table1-static_mnist").judge(records).verdict()[0] is FAILS
+    few = the("table1-small-static_mnist").judge(records)
+    assert [len(few.margins), few.verdict()[0]] == [3, OPEN]  # one model of each
+    assert the("table1-static_mnist").judge(table1(True, "static_mnist")).verdict()[0] is HOLDS
+
+
+def test_a_number_is_shown_as_its_ends_where_it_is_no_value():
+    records = table1(True, "caltech")
+    records[-1].document["ess"] = 20.0
+    *known, last_one = the("table1-caltech").judge(records).numbers
+    assert [number.here.mean for number in known] == [-117.0, -80.0, -81.0]
+    assert last_one.here is None
+    assert last_one.what.endswith(": dmala, -79.40 ± 0.01 to -78.80 ± 0.01")
 
 
 def test_models_of_several_seeds_are_compared_in_the_mean_and_not_one_by_one():
@@ -1036,18 +1063,18 @@ def test_the_best_rate_has_the_highest_validation_likelihood_over_all_seeds():
         for rate, seeds in rates.items()
         for seed in seeds
     ]
-    (chosen,) = best_rates({"dmala": records}).values()
+    chosen = own_rate(records)
     assert [record.config["learning"]["optimiser"]["lr"] for record in chosen] == 3 * [3e-4]
 
 
 def test_bounds_of_a_likelihood_are_those_of_log_z_turned_round():
-    low, high = likelihood_bounds(learned("dmala", "caltech", -80.0, 3.0, 1.0, 20.0))
+    low, high = bounds(learned("dmala", "caltech", -80.0, 3.0, 1.0, 20.0))
     reach = 2.0095752371292392 * 0.01  # t(0.975, 49)
     assert (low, high) == pytest.approx((-83.0 - reach, -79.0 + reach))
     record = learned("dmala", "caltech", -80.0, 3.0, 1.0, 20.0)
     del record.document["log_z_upper"]
     with pytest.raises(LookupError, match="no upper bound on log Z"):
-        likelihood_bounds(record)
+        bounds(record)
 
 
 def test_the_error_of_log_z_grows_as_fewer_chains_are_effective():

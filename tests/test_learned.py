@@ -17,7 +17,7 @@ from latticework.experiments.learning.snapshots import last, snapshots
 from latticework.experiments.results.record import Record, load_all
 from latticework.experiments.running.memory import Memory
 from latticework.experiments.running.run import Run
-from latticework.experiments.tables.likelihood import table1
+from latticework.experiments.tables.likelihood import beside, table1
 from latticework.samplers.gwg import GWG
 
 SETTINGS = {
@@ -145,9 +145,14 @@ def records_of_table1(substitute):
             "choices": {"data": data, "sampler": sampler.lower()},
             "data": {"variant": f"{data} files", "substitute": substitute},
             "log_likelihood": {"test": {"mean": score}},
+            "ess": 9.0,
             "log_z_error": 0.3,
             "log_z": 100.0,
-            **({"log_z_upper": 105.0, "log_z_upper_error": 0.4} if seed == 0 else {}),
+            "log_z_back": 100.0,
+            "log_z_lower": 99.9,
+            "log_z_lower_error": 0.2,
+            "log_z_upper": 100.1,
+            "log_z_upper_error": 0.4,
         }
         records.append(Record(None, document))
     return records
@@ -157,7 +162,9 @@ def test_table_1_names_budget_and_data_and_stands_beside_the_paper():
     frame = table1(records_of_table1(substitute=False))
     assert frame["data"].tolist() == ["caltech", "omniglot_derived"]
     assert frame["DMALA"][0] == (-82.0, pytest.approx(8**0.5), 2)  # over seeds
-    assert frame["DMALA, at least"][0] == (-85.0, 0.4, None)
+    assert frame["DMALA, from rows"][0] == (pytest.approx(-82.1), pytest.approx(8**0.5), 2)
+    assert frame["GWG-1, at most"][0] == (pytest.approx(-89.9), 0.2, None)
+    assert frame["GWG-1"][0] == (-90.0, pytest.approx(0.353, abs=1e-3), None)  # t(8) / normal
     assert frame["DMALA, paper"][0].mean == -87.82
     assert frame["VAE, paper"][0].mean == -106.35
     assert pd.isna(frame["DMALA, paper"][1])  # its data are not the paper's
@@ -179,6 +186,36 @@ def test_table_1_names_budget_and_data_and_stands_beside_the_paper():
         del record.config["learning"]
     with pytest.raises(LookupError):
         table1(records)
+
+
+def test_table_1_is_empty_where_a_run_gives_no_value():
+    records = records_of_table1(substitute=False)
+    records[1].document["ess"] = 4.0  # of 9 chains
+    frame = table1(records)
+    assert frame["DMALA"][0] is None
+    assert frame["DMALA"][1].mean == -70.0
+    assert frame["DMALA, at most"][0].mean == pytest.approx(-81.9)
+
+
+def test_the_grid_has_our_models_and_the_papers_numbers():
+    """Each sampler at its rate with the most seeds, and of these the best on validation rows."""
+    records = records_of_table1(substitute=False)
+    for record, valid in zip(records, (-91.0, -81.0, -85.0, -71.0), strict=True):
+        record.document["log_likelihood"]["valid"] = {"mean": valid}
+    records[2].config["learning"]["optimiser"]["lr"] = 1e-3
+    frame = beside(records).set_index("data")
+    assert frame.loc["caltech", "DMALA"] == "-80.00 ± 0.35 / -87.82"
+    assert frame.loc["caltech", "Gibbs"] == "not run / -163.50"
+    assert frame.loc["omniglot_derived", "DMALA"] == "-70.00 ± 0.35 / -91.11"
+    assert frame.loc["caltech", "VAE"] == "not run / -106.35"
+    records[1].document["log_likelihood"]["valid"]["mean"] = -90.0
+    records[2].document["ess"] = 2.0
+    cell = beside(records).set_index("data").loc["caltech", "DMALA"]
+    assert cell == "-84.1 ± 0.4 to -83.9 ± 0.2 / -87.82"
+    records[1].document["data"]["substitute"] = records[2].document["data"]["substitute"] = True
+    assert "not comparable" in beside(records).set_index("data").loc["caltech", "DMALA"]
+    with pytest.raises(LookupError):
+        beside([])
 
 
 def test_figure_9_has_a_row_a_data_set(tmp_path):

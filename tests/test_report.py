@@ -615,6 +615,32 @@ def test_no_figure_or_table_of_an_exhibit_overwrites_another():
             assert written == [("figures", file) for file in expected]
 
 
+def test_a_table_beside_the_paper_opens_its_section_and_the_others_are_folded(tmp_path):
+    """In this order: what is not the paper's, the numbers beside the paper's, the rest."""
+    names = ["table1_beside", "table1"]
+    exhibit = replace(KNOWN["table1"], of={"ais_small": names})
+    held = Holding("ais_small", "paper", declared("ais_small", "paper").config, "outputs", (), [])
+    part = view.Part("ais_small", "its command", held, view.Drawn(), [], [])
+    sections = [view.Section(exhibit, [], [part], [], "complete")]
+    report = Report({}, [], sections, {}, 0, [], {}, [])
+    for name in reversed(names):
+        (tmp_path / f"{name}.md").write_text(f"| {name} |")
+        page = results_page(report, tmp_path)
+        if name == "table1":
+            assert "<details>" not in page  # control: nothing opens the section
+    words = (
+        exhibit.caveat,
+        "| table1_beside |",
+        "<details>",
+        "| table1 |",
+        "</details>",
+        "its com",
+    )
+    assert [page.count(word) for word in words] == [1] * len(words)
+    places = [page.index(word) for word in words]
+    assert places == sorted(places)
+
+
 def test_every_note_belongs_to_an_exhibit():
     names = {file.stem for file in (ROOT / "docs/results/notes").glob("*.md")}
     assert names - {exhibit.name for exhibit in KNOWN.exhibits} == {"bench"}

@@ -70,7 +70,7 @@ TRAINED = (  # the RBMs of bags of words: name's end, experiment, words
 )
 READINGS = (  # of the small Table 1: name's start, words, models
     ("small", "one learning rate for all samplers", langevin_likelihood.one_rate),
-    ("small-best", "the best learning rate of each sampler", langevin_likelihood.best_rates),
+    ("small-best", "each sampler's own learning rate", langevin_likelihood.own_rates),
 )
 CLAIMS = (
     Claim(

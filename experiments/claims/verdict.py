@@ -103,7 +103,7 @@ class Number:
     """A quantity as measured here, and as printed in the paper (None if it is not)."""
 
     what: str
-    here: Estimate
+    here: Estimate | None
     paper: Estimate | None = None
 
 

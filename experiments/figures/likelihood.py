@@ -58,8 +58,8 @@ def improvement(records: list[Record]) -> Figure:
 
     One panel per data set, one line per sampler and learning rate. The vertical axis is minus the
     log-likelihood in nats, on a log scale. The log-likelihoods are those by which task=ais chooses
-    among the stored models: estimates of short AIS runs, which tend to be too high. Those above 0,
-    which are impossible, are left out. A sampling step evaluates the model once. Lines are means
+    among the stored models: trial values of short AIS runs, which tend to be too high. Those above
+    0, which are impossible, are left out. A sampling step evaluates the model once. Lines are means
     over seeds and bands one standard deviation. Raises LookupError if no record chose among several
     models.
     """
@@ -83,8 +83,10 @@ def improvement(records: list[Record]) -> Figure:
         ax.set_xlabel("sampling steps in learning, one evaluation each", fontsize=9)
         ax.set_yscale("log")
         ax.tick_params(which="both", labelsize=8)
-    axes[0].set_ylabel("-log-likelihood of validation rows, nats", fontsize=9)
-    explain(figure, spread_over(records))
+    axes[0].set_ylabel("-log-likelihood of validation rows\nby AIS trials, nats", fontsize=9)
+    betas = sorted({record.config["task"]["trial_steps"] for record in records})
+    steps = " or ".join(f"{count:,}" for count in betas)
+    explain(figure, f"Trial values: AIS of {steps} betas, often too high. {spread_over(records)}")
     return figure
 
 

@@ -17,7 +17,10 @@ CITED = {
 
 @dataclass(frozen=True)
 class Exhibit:
-    """A figure or table of a paper. `of` lists what to show of each experiment; None shows all."""
+    """A figure or table of a paper. `of` lists what to show of each experiment; None shows all.
+
+    `caveat` says first what is not as in the paper.
+    """
 
     name: str
     paper: str
@@ -25,6 +28,7 @@ class Exhibit:
     title: str
     says: str
     of: dict[str, list[str] | None]
+    caveat: str = ""
 
     @property
     def cited(self) -> str:

@@ -16,6 +16,7 @@ from latticework.experiments.report.exhibits import Exhibit
 from latticework.experiments.report.view import Part, Report, Section
 
 HIDDEN = ("Scale", "Records")  # facts that are the same in every section
+BESIDE = "beside"  # the end of a table's name that opens its section; the other tables are folded
 BENCH_COLUMNS = ("turns", "ours_low", "ours_high", "plain_low", "plain_high")  # left out
 
 
@@ -38,6 +39,7 @@ class ExhibitPage:
 
     exhibit: Exhibit
     state: str
+    lead: list[tuple[str, str]]  # the tables of BESIDE
     parts: list[Shown]
     entries: list[Entry]
     numbers: list[Number]
@@ -72,10 +74,12 @@ def results_page(report: Report, folder: Path) -> str:
 def _page(section: Section, folder: Path) -> ExhibitPage:
     found = [entry.finding for entry in section.entries if entry.finding]
     numbers = dict.fromkeys(one for finding in found for one in finding.numbers)
+    parts = [_shown(section.exhibit, part, folder) for part in section.parts]
     return ExhibitPage(
         section.exhibit,
         section.state,
-        [_shown(section.exhibit, part, folder) for part in section.parts],
+        [table for part in parts for table in part.tables if table[0].endswith(BESIDE)],
+        parts,
         section.entries,
         list(numbers),
         _note(folder, section.exhibit.name),

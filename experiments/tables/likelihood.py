@@ -3,23 +3,39 @@
 from collections import defaultdict
 from collections.abc import Sequence
 
+import numpy as np
 import pandas as pd
 
-from latticework.experiments.results.estimate import Estimate, estimate
+from latticework.experiments.results.estimate import Estimate
 from latticework.experiments.results.grouping import groups, in_order, once
-from latticework.experiments.results.published import comparable
-from latticework.experiments.results.record import Record
+from latticework.experiments.results.likelihood import (
+    at_most,
+    ends_apart,
+    from_rows,
+    likelihood,
+    log_z_at_least,
+    log_z_from_rows,
+    mean,
+    remark,
+    settled,
+    shown,
+    shown_log_z,
+)
+from latticework.experiments.results.published import comparable, published
+from latticework.experiments.results.record import VARIANTS, Record
 
 RATE = "task.candidates.learn.optimiser.lr"  # of learning, where the records of a row differ in it
+PAPER = {"gibbs": "Gibbs", "gwg": "GWG", "dula": "DULA", "dmala": "DMALA"}  # columns of its Table 1
 
 
 def likelihoods(records: list[Record]) -> pd.DataFrame:
     """One row per record: mean log-likelihoods in nats, and the estimates of log Z behind them.
 
-    The number after ± is the standard error of log Z. The bounds on log Z hold in expectation. The
-    lower bound always holds. The upper bound, and the lower bound on the log-likelihood that
-    follows from it, assume that reverse AIS starts from draws of the model; training rows only
-    approximate such draws. Raises LookupError if no record has log-likelihoods.
+    The number after ± is a standard error, not a 95 % interval. Cells of estimates are empty where
+    the run is not `settled` (`experiments.results.likelihood`); then only the ends are known. "At
+    most" follows from the lower bound on log Z, "from rows" from chains that start at training
+    rows: a bound as far as these are like draws of the model. Raises LookupError if no record has
+    log-likelihoods.
     """
     records = once(scored(records))
     names: dict[int, str] = {}
@@ -30,6 +46,7 @@ def likelihoods(records: list[Record]) -> pd.DataFrame:
     rows = []
     for record in records:
         found, budget = record.document, record.budget
+        known = settled(record)
         rows.append(
             {
                 "model": record.choices["model"],
@@ -37,16 +54,18 @@ def likelihoods(records: list[Record]) -> pd.DataFrame:
                 "data": record.variant,
                 **({"learning rate": learning_rate(record)} if "learning" in record.config else {}),
                 "seed": record.config["seed"],
-                "validation": likelihood(record, "valid"),
-                "test": likelihood(record, "test"),
-                "test, at least": at_least(record),
-                "log Z, lower": Estimate(found["log_z_lower"], found["log_z_lower_error"]),
-                "log Z": Estimate(found["log_z"], found["log_z_error"]),
-                "log Z, back": _optional(found, "log_z_back"),
-                "log Z, upper": _optional(found, "log_z_upper"),
+                "validation": likelihood(record, "valid") if known else None,
+                "test": likelihood(record) if known else None,
+                "test, from rows": from_rows(record),
+                "test, at most": at_most(record),
+                "log Z, at least": log_z_at_least(record),
+                "log Z": shown_log_z(record) if known else None,
+                "log Z, from rows": log_z_from_rows(record),
+                "ends apart": ends_apart(record),
                 "log Z, exact": found["log_z_exact"],
                 "effective chains": f"{found['ess']:.1f} of {budget.chains}",
                 "betas": budget.steps,
+                "remark": remark(record),
             }
         )
     return pd.DataFrame(rows)
@@ -60,44 +79,72 @@ def scored(records: list[Record]) -> list[Record]:
     return records
 
 
+def learned(records: list[Record]) -> list[Record]:
+    """The records with log-likelihoods of learned models. Raises LookupError if there are none."""
+    records = [record for record in scored(records) if "learning" in record.config]
+    if not records:
+        raise LookupError("no record is of a learned model; run experiment=ais")
+    return records
+
+
 def learning_rate(record: Record) -> float:
     """The rate at which the model of a record of task=ais was learned."""
     return float(record.config["learning"]["optimiser"]["lr"])
 
 
-def likelihood(record: Record, rows: str) -> Estimate:
-    """The mean log-likelihood of the `test` or `valid` rows, with the standard error of log Z."""
-    found = record.document
-    return Estimate(found["log_likelihood"][rows]["mean"], found["log_z_error"])
+def own_rate(records: list[Record]) -> list[Record]:
+    """The records of a sampler at one learning rate: its best one by the validation rows.
 
-
-def at_least(record: Record) -> Estimate | None:
-    """Lower bound on the mean test log-likelihood, from the upper bound on log Z.
-
-    It is far below the estimate if there are too few betas. None without reverse AIS.
+    It has the highest log-likelihood of the validation rows, in the mean over seeds. Only rates
+    with the largest number of seeds take part.
     """
-    upper = _optional(record.document, "log_z_upper")
-    if upper is None:
-        return None
-    unnormalised = record.document["log_likelihood"]["test"]["mean"] + record.document["log_z"]
-    return Estimate(unnormalised - upper.mean, upper.spread)
+    rates: dict[float, list[Record]] = defaultdict(list)
+    for record in records:
+        rates[learning_rate(record)].append(record)
+
+    def score(some: list[Record]) -> tuple[int, float]:
+        return len(some), float(np.mean([likelihood(record, "valid").mean for record in some]))
+
+    return max(rates.values(), key=score)
 
 
-def _optional(found: dict, name: str) -> Estimate | None:
-    return Estimate(found[name], found[f"{name}_error"]) if name in found else None
+def beside(records: list[Record]) -> pd.DataFrame:
+    """Test log-likelihoods as in Zhang et al. (2022), Table 1: `here / paper`, data by samplers.
+
+    Here: what is known of each sampler's models at its own learning rate (`own_rate`), as a value
+    or as the ends of an interval; ± is over models, or for one model a standard error. The VAE was
+    not run here. Raises LookupError if no record has log-likelihoods of a learned model.
+    """
+    found: dict[tuple[str, str], list[Record]] = defaultdict(list)
+    for record in learned(records):
+        found[record.choices["data"], record.choices["sampler"]].append(record)
+    rows = []
+    for data in dict.fromkeys(data for data, _ in found):
+        of = VARIANTS.get(data, data)  # the paper's data set
+        row: dict[str, str] = {"data": data}
+        for sampler, heading in PAPER.items():
+            some = found.get((data, sampler), [])
+            cell = shown(own_rate(some)) if some else "not run"
+            here = cell.text() if isinstance(cell, Estimate) else cell
+            row[heading] = f"{here} / {_text(comparable(some, 'table1', of, sampler))}"
+        rows.append(row | {"VAE": f"not run / {_text(published('table1', of, 'vae'))}"})
+    return pd.DataFrame(rows)
+
+
+def _text(printed: Estimate | None) -> str:
+    return "not comparable" if printed is None else f"{printed.mean:.2f}"
 
 
 def table1(records: list[Record]) -> pd.DataFrame:
     """Test log-likelihoods: one row per data set, rate and budget, one column per learning sampler.
 
-    A sampler with several settings has several columns. Next to each are its lower bound
-    (`at_least`) and the number of Zhang et al. (2022), Table 1, unless the data are substitutes or
-    the experiment is not compared with it. With several seeds, ± is their spread; with one, the
-    standard error of log Z. Raises LookupError if no record has log-likelihoods of a learned model.
+    A sampler with several settings has several columns. Next to each are its two ends (see
+    `likelihoods`) and the number of Zhang et al. (2022), Table 1, unless the data are substitutes
+    or the experiment is not compared with it. An estimate is empty unless all runs behind it are
+    settled. With several seeds, ± is their spread; with one, a standard error. Raises LookupError
+    if no record has log-likelihoods of a learned model.
     """
-    records = [record for record in scored(records) if "learning" in record.config]
-    if not records:
-        raise LookupError("no record is of a learned model; run experiment=ais")
+    records = learned(records)
     parts = {key: {g.label: g for g in groups(part)} for key, part in _grouped(records).items()}
     columns = {label: group.key for part in parts.values() for label, group in part.items()}
     frame = []
@@ -108,14 +155,21 @@ def table1(records: list[Record]) -> pd.DataFrame:
         if papers:
             row["VAE, paper"] = comparable([first], "table1", data, "vae")
         for label in sorted(columns, key=lambda label: (in_order(columns[label]), label)):
-            own_records = part[label].records if label in part else []
-            row[label] = _mean([likelihood(record, "test") for record in own_records])
-            row[f"{label}, at least"] = _mean([at_least(record) for record in own_records])
+            own = part[label].records if label in part else []
+            row[label] = _mean([likelihood(one) if settled(one) else None for one in own])
+            row[f"{label}, from rows"] = _mean([from_rows(record) for record in own])
+            row[f"{label}, at most"] = _mean([at_most(record) for record in own])
             if papers:
                 key = columns[label][0]
                 row[f"{label}, paper"] = comparable([first], "table1", data, key)
         frame.append(row | dict(zip(BUDGET, budget, strict=True)))
     return pd.DataFrame(frame)
+
+
+def _mean(estimates: Sequence[Estimate | None]) -> Estimate | None:
+    """The mean over runs; None if there is no run, or one without an estimate."""
+    found = [one for one in estimates if one is not None]
+    return mean(found) if found and len(found) == len(estimates) else None
 
 
 def _compared(record: Record) -> bool:
@@ -141,11 +195,3 @@ def _grouped(records: list[Record]) -> dict[tuple, list[Record]]:
         key = (record.choices["data"], record.variant, learning_rate(record), *budget)
         groups[key].append(record)
     return groups
-
-
-def _mean(estimates: Sequence[Estimate | None]) -> Estimate | None:
-    """The mean and spread over runs; a single estimate with its own error; None without any."""
-    found = [one for one in estimates if one is not None]
-    if len(found) < 2:
-        return found[0] if found else None
-    return estimate([one.mean for one in found])

@@ -10,9 +10,10 @@ validation rows is used (Zhang et al. 2022, App. I.4).
 
 import logging
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Generator, Tensor
@@ -22,10 +23,17 @@ from latticework.experiments.config.budget import Budget
 from latticework.experiments.learning.training import trained
 from latticework.experiments.results.duration import duration
 from latticework.experiments.results.estimate import Estimate
-from latticework.experiments.results.headline import KeyNumber, noted
+from latticework.experiments.results.headline import KeyNumber
+from latticework.experiments.results.likelihood import (
+    log_z_at_least,
+    log_z_from_rows,
+    shown,
+    shown_log_z,
+)
 from latticework.experiments.results.record import Record
 from latticework.experiments.running.memory import Memory
 from latticework.experiments.running.run import Run
+from latticework.experiments.sampling.adaptation import Adaptation, adapted
 from latticework.experiments.sampling.annealing import (
     Annealing,
     LogNormaliser,
@@ -56,6 +64,7 @@ def ais(
     back: int,
     burn_in: int = 0,
     kernel: Sampler | None = None,
+    adapt: Adaptation | None = None,
     pretrain: Callable[..., EnergyModel] | None = None,
     candidates: Callable[..., dict[str, dict[str, Tensor]]] | None = None,
     trial_steps: int = 10_000,
@@ -65,17 +74,20 @@ def ais(
     """Estimate log Z with the chains of `budget`, one step a beta, and `back` chains backwards.
 
     `path` (models.annealed) is built from the model and the log-odds of independent sites. `kernel`
-    replaces `sampler`, which may name how the model was trained. `candidates` gives several states
-    of the model; the best one, by runs of `trial_steps` betas, is used. `points` and
+    replaces `sampler`, which may name how the model was trained. `adapt` chooses its fields in a
+    pilot, for each block of betas (`_pilot`). `candidates` gives several states of the model; the
+    best one, by runs of `trial_steps` betas without a pilot, is used. `points` and
     `validation_points` limit the rows that are scored; None takes all. Without data the sites start
     uniform, and there are neither log-likelihoods nor chains back. Results are noted in nats.
 
-    Raises ValueError if the kernel is not exact, if a number of steps is no multiple of `every`, if
-    there is a single chain in a direction, or if the model should be learned and is not
-    (`experiments.learning.training`).
+    Raises ValueError if the kernel is not exact, if `adapt` does not support it, if a number of
+    steps is no multiple of `every`, if there is a single chain in a direction, or if the model
+    should be learned and is not (`experiments.learning.training`).
     """
     kernel = kernel or sampler
     require_exact(kernel)
+    if adapt is not None:
+        adapt.blocks(kernel)  # raises an error now, and not after hours of trials
     _require_multiples(budget.every, burn_in=burn_in, trial_steps=trial_steps if candidates else 0)
     for name, chains in (("budget.chains", budget.chains), ("back", back or 2)):
         if chains < 2:  # known before the chains run for hours
@@ -91,33 +103,41 @@ def ais(
         trial = partial(_trial, annealer, model, data, betas(trial_steps), validation_points)
         _take_best(model, states, run, trial)
     ladder = betas(budget.steps)
-    log_z = _forwards(annealer, model, ladder)
+    kernels = [kernel] * budget.readings
+    if adapt is not None:
+        kernels = _pilot(annealer, adapt, ladder)
+    log_z = _forwards(annealer, model, ladder, kernels)
     if data is None:
         return
     valid, test = some(data.valid, validation_points), some(data.test, points)
     scores = {"valid": _score(model, valid, log_z), "test": _score(model, test, log_z)}
     run.note(log_likelihood=scores)
     if back:
-        _backwards(annealer, data, ladder, back, burn_in)
+        _backwards(annealer, data, ladder, kernels, back, burn_in)
 
 
 def headline(record: Record) -> list[KeyNumber]:
-    """Log Z with its bounds, and the log-likelihood of the test rows, all in nats.
+    """Log Z with its ends, and the log-likelihood of the test rows, all in nats.
 
-    Errors are over chains; that of the log-likelihood is the error of log Z.
+    Errors are standard errors over chains; that of the log-likelihood is the error of log Z. Where
+    the run is not `settled`, its ends stand in place of a value.
     """
     document = record.document
     exact = document["log_z_exact"]
     beside = {} if exact is None else {"exact": Estimate(exact)}
-    numbers = [noted(record, "log_z", over="chains", beside=beside)]
-    for bound in ("log_z_lower", "log_z_upper"):
-        if bound in document:
-            numbers.append(noted(record, bound, over="chains"))
+    numbers = [_number("log_z", shown_log_z(record), beside=beside)]
+    for name, end in (("at_least", log_z_at_least(record)), ("from_rows", log_z_from_rows(record))):
+        if end is not None:
+            numbers.append(_number(f"log_z_{name}", end))
     if "log_likelihood" in document:
-        test, error = document["log_likelihood"]["test"]["mean"], document["log_z_error"]
-        numbers.append(KeyNumber("test_log_likelihood", test, error, "chains", "higher"))
+        numbers.append(_number("test_log_likelihood", shown([record]), better="higher"))
     chains = Estimate(record.budget.chains)
     return [*numbers, KeyNumber("effective_chains", document["ess"], beside={"of": chains})]
+
+
+def _number(name: str, shown: Estimate | str, **more: Any) -> KeyNumber:
+    value, error = (shown, None) if isinstance(shown, str) else (shown.mean, shown.spread)
+    return KeyNumber(name, value, error, "chains", **more)
 
 
 def _require_multiples(every: int, **numbers: int) -> None:
@@ -145,19 +165,24 @@ class Annealer:
     base: float
 
     def weights(
-        self, name: str, x: Tensor, betas: Tensor, forward: bool
+        self, name: str, x: Tensor, betas: Tensor, kernels: Sequence[Sampler], forward: bool
     ) -> tuple[LogNormaliser, Annealing]:
-        """Take chains from `x` along `betas`, with a row of metrics.csv at each reading."""
-        run, every = self.run, self.budget.every
+        """Take chains from `x` along `betas`, with a row of metrics.csv at each reading.
+
+        There is a kernel for each block of betas. A new one costs a new CUDA graph on a GPU.
+        """
+        run, every, kernel = self.run, self.budget.every, kernels[0]
         betas = betas.to(run.device)
         with torch.no_grad():
-            memory = Passage(start(self.kernel, self.path, x, betas), run.rng(name))
-        total, step = (len(betas) - 1) // every, None
+            memory = Passage(start(kernel, self.path, x, betas), run.rng(name))
+        total, step = len(kernels), None
         for block in run.resumable(memory, name, total=total):
             with torch.no_grad():
                 if step is None:
-                    own = memory.chains, self.kernel, self.path, betas, memory.rng, every
-                    step, watch = stepper(*own), Stopwatch(block)
+                    watch = Stopwatch(block)
+                if step is None or kernels[block - 1] is not kernel:
+                    kernel = kernels[block - 1]
+                    step = stepper(memory.chains, kernel, self.path, betas, memory.rng, every)
                 memory.chains = step(memory.chains)
             found = _estimated(memory.chains, run)
             run.log(
@@ -183,11 +208,41 @@ class Stopwatch:
             log.info("%s: about %s to go", name, duration(seconds * (total - block)))
 
 
-def _forwards(annealer: Annealer, model: EnergyModel, ladder: Tensor) -> float:
+@dataclass(eq=False)
+class Pilot(Memory):
+    x: Tensor  # where its chains are
+    rng: Generator
+    chosen: list[dict[str, Any]]  # fields of the kernel, of each block so far
+
+
+def _pilot(annealer: Annealer, rule: Adaptation, ladder: Tensor) -> list[Sampler]:
+    """A kernel for each block of betas, with the fields that `rule` chooses at its middle beta.
+
+    The pilot's own chains walk along the path and stop at each of these betas for the steps of the
+    rule. Its kernels are then frozen. They do not depend on the chains of the run, whose weights so
+    remain unbiased. The fields are noted as `frozen`, a list for each.
+    """
+    run, path, budget = annealer.run, annealer.path, annealer.budget
+    middle = ladder[(budget.every + 1) // 2 :: budget.every].to(run.device)
+    rng = run.rng("pilot")
+    memory = Pilot(path.draw(budget.chains, rng), rng, [])
+    kernel: Any = annealer.kernel
+    for block in run.resumable(memory, "pilot", total=budget.readings):
+        before = replace(kernel, **(memory.chosen[-1] if memory.chosen else {}))
+        path.move_to(middle[block - 1])
+        found = adapted(rule, before, path, memory.x, memory.rng, run.engine)
+        memory.x, memory.chosen = found.x, [*memory.chosen, found.fields]
+    run.note(frozen={name: [one[name] for one in memory.chosen] for name in memory.chosen[0]})
+    return [for_engine(replace(kernel, **one), path, run) for one in memory.chosen]
+
+
+def _forwards(
+    annealer: Annealer, model: EnergyModel, ladder: Tensor, kernels: Sequence[Sampler]
+) -> float:
     """Log Z by chains from independent sites to the model, stored and noted."""
     run, base = annealer.run, annealer.base
     x = annealer.path.draw(annealer.budget.chains, run.rng("start"))
-    there, last = annealer.weights("annealing", x, ladder, forward=True)
+    there, last = annealer.weights("annealing", x, ladder, kernels, forward=True)
     run.save("log_weight", forward=last.log_weight)
     run.save("last", x=last.kernel.x)
     log_z = base + there.value
@@ -203,7 +258,14 @@ def _forwards(annealer: Annealer, model: EnergyModel, ladder: Tensor) -> float:
     return log_z
 
 
-def _backwards(annealer: Annealer, data: Dataset, ladder: Tensor, back: int, burn_in: int) -> None:
+def _backwards(
+    annealer: Annealer,
+    data: Dataset,
+    ladder: Tensor,
+    kernels: Sequence[Sampler],
+    back: int,
+    burn_in: int,
+) -> None:
     """The upper bound on log Z by `back` chains from training rows to independent sites."""
     run, base = annealer.run, annealer.base
     rng = run.rng("rows", device="cpu")
@@ -211,7 +273,8 @@ def _backwards(annealer: Annealer, data: Dataset, ladder: Tensor, back: int, bur
     x = data.batch(rows, rng).to(run.device)
     held = torch.ones(burn_in, dtype=ladder.dtype)
     path = torch.cat((held, ladder.flip(0)))
-    again, last = annealer.weights("annealing back", x, path, forward=False)
+    own = [kernels[-1]] * (burn_in // annealer.budget.every) + [*reversed(kernels)]
+    again, last = annealer.weights("annealing back", x, path, own, forward=False)
     run.save("log_weight_back", back=last.log_weight)
     run.note(
         log_z_back=base - again.value,
