@@ -83,7 +83,9 @@ def main() -> None:
     if asking.answered(sys.argv[1:]):
         return
     groups.list_quickly()
+    groups.validate_quickly()
     with watch.watched(), errors.told():
+        groups.check_names(sys.argv[1:])
         job()
 
 
