@@ -5,6 +5,7 @@ headline is shown. At the end of a command, figures are drawn from the records, 
 compared in a table, and failures are reported.
 """
 
+import os
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -16,6 +17,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.utils import JobReturn
 from hydra.experimental.callback import Callback
+from hydra.types import RunMode
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
@@ -47,9 +49,10 @@ class Finish(Callback):
         try:
             check_added(config)
             checked(config)
-        except errors.ConfigurationError as error:
+            check_folder(config)
+            watch.look_in(_folder(config))
+        except (errors.ConfigurationError, OSError) as error:
             errors.end(error)
-        watch.look_in(_folder(config))
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
         """Check what all runs share; `recording` checks each run of the sweep."""
@@ -59,6 +62,8 @@ class Finish(Callback):
         except errors.ConfigurationError as error:
             errors.end(error)
         runs = asked(config, config.hydra.overrides.task).runs
+        if runs:
+            print(f"{len(runs)} runs in {_folder(config)}", flush=True)
         self.clock = SweepClock.started(_folder(config), len(runs))
 
     def on_job_end(self, config: DictConfig, job_return: JobReturn, **kwargs: Any) -> None:
@@ -66,7 +71,8 @@ class Finish(Callback):
 
         In a sweep this happens in the process of the run, which has a copy of this object.
         """
-        path, how = job_return._return_value or ("", "failed")
+        outcome = job_return._return_value  # an exception if no record could be written
+        path, how = outcome if isinstance(outcome, tuple) else ("", "failed")
         record = load(Path(path)) if how in DONE else None
         if self.clock is None:
             if record is not None:
@@ -158,6 +164,23 @@ def _show_sweep(config: DictConfig, records: Sequence[Record], started: float) -
         show_sweep(mine)
     for record in mine if len(mine) == 1 else []:
         show_run(record)
+
+
+def check_folder(config: DictConfig) -> None:
+    """Raise ConfigurationError if Hydra's folder for a run is not where records are looked for."""
+    hydra, wanted = config.hydra, _folder(config)
+    if hydra.mode is RunMode.MULTIRUN:
+        key, given = "hydra.sweep.dir", Path(hydra.sweep.dir)
+        subfolder: Any = OmegaConf.to_container(hydra.sweep)["subdir"]
+        if os.sep in subfolder:
+            key, given = "hydra.sweep.subdir", given / subfolder
+    else:
+        key, given = "hydra.run.dir", Path(hydra.run.dir).parent
+    if os.path.abspath(given) != os.path.abspath(wanted):  # noqa: PTH100 - links are not resolved
+        raise errors.ConfigurationError(
+            f"{key} must lead to a folder in {wanted}, where records are looked for, got {given}: "
+            "outputs=... and name=... choose another place"
+        )
 
 
 def check_sweep(config: DictConfig) -> None:
