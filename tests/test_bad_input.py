@@ -202,6 +202,20 @@ def test_what_does_not_tell_records_apart_is_not_swept(tmp_path, capsys, word):
     assert not list(tmp_path.rglob("run.json"))
 
 
+def test_a_sweep_composes_a_run_for_each_choice_of_options_before_it_starts(monkeypatch):
+    composed: list[list[str]] = []
+    monkeypatch.setattr(groups, "_hydras_validation", lambda _, batch: composed.extend(batch))
+    samplers, steps, seeds = ("gwg", "dmala"), (0.1, 0.2), range(9)
+    groups._validate(
+        None,
+        [
+            [f"sampler={name}", f"sampler.step_size={step}", f"seed={seed}"]
+            for name in samplers for step in steps for seed in seeds
+        ],
+    )  # fmt: skip
+    assert [words[0] for words in composed] == ["sampler=gwg", "sampler=dmala"]
+
+
 def test_keys_without_a_part_in_the_name_of_a_run_are_not_swept():
     with initialize_config_dir(str(latticework.run.CONF), version_base="1.3"):
         config = compose("config", return_hydra_config=True)

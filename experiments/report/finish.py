@@ -171,8 +171,8 @@ def check_folder(config: DictConfig) -> None:
     hydra, wanted = config.hydra, _folder(config)
     if hydra.mode is RunMode.MULTIRUN:
         key, given = "hydra.sweep.dir", Path(hydra.sweep.dir)
-        subfolder: Any = OmegaConf.to_container(hydra.sweep)["subdir"]
-        if os.sep in subfolder:
+        sweep: Any = OmegaConf.to_container(hydra.sweep)
+        if os.sep in (subfolder := sweep["subdir"]):
             key, given = "hydra.sweep.subdir", given / subfolder
     else:
         key, given = "hydra.run.dir", Path(hydra.run.dir).parent
