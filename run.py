@@ -91,4 +91,6 @@ def main() -> None:
         if asking.answered(sys.argv[1:]):
             return
         groups.list_quickly()
+        groups.validate_quickly()
+        groups.check_names(sys.argv[1:])
         job()

@@ -141,8 +141,9 @@ def sentences_of(texts: Iterable[str]) -> Iterator[str]:
 
 
 def _read(path: Path) -> Iterator[str]:
-    if path.name.endswith(".jsonl.xz"):
-        yield from read_jsonl(path)
-    else:
-        with path.open(encoding="utf-8") as file:
-            yield from (line for line in file if line.strip())
+    with readable(path):
+        if path.name.endswith(".jsonl.xz"):
+            yield from read_jsonl(path)
+        else:
+            with path.open(encoding="utf-8") as file:
+                yield from (line for line in file if line.strip())

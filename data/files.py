@@ -106,8 +106,11 @@ def mismatch(path: Path, source: Source) -> str:
 
 
 @contextlib.contextmanager
-def readable(path: Path, source: Source) -> Iterator[None]:
-    """Turns errors in reading a truncated or wrong file into DamagedFileError."""
+def readable(path: Path, source: Source | None = None) -> Iterator[None]:
+    """Turns errors in reading a truncated or wrong file into DamagedFileError.
+
+    A file of the user's own has no `source`.
+    """
     try:
         yield
     except UNREADABLE as error:
@@ -121,8 +124,10 @@ def _unreadable(error: Exception) -> str:
     return f"it cannot be read ({error!r})"
 
 
-def damaged(path: Path, source: Source, reason: str) -> DamagedFileError:
+def damaged(path: Path, source: Source | None, reason: str) -> DamagedFileError:
     """The error for a file with wrong contents; says how to get the file again."""
+    if source is None:
+        return DamagedFileError(f"{path} ({path.stat().st_size} bytes) is damaged: {reason}")
     return DamagedFileError(
         f"{path} ({path.stat().st_size} bytes) is truncated or is another file: {reason}. "
         f"It was left as it is and nothing else was used in its place. "

@@ -28,7 +28,7 @@ import torch
 from nltk.stem import PorterStemmer
 
 from latticework.data.base import Dataset, derive
-from latticework.data.files import CACHE, MissingFileError, Source, find, readable
+from latticework.data.files import CACHE, UNREADABLE, MissingFileError, Source, find, readable
 
 log = logging.getLogger(__name__)
 WORD = re.compile(r"[a-z]{2,}")
@@ -95,9 +95,12 @@ class Reviews:
         key = f"reviews-porter-{self.words}-{self.seed}-{stamp.st_size}-{int(stamp.st_mtime)}.npz"
         file = Path(self.cache or CACHE).expanduser() / "reviews" / key
         if file.exists():
-            with np.load(file) as content:
-                packed = [content[split] for split in ("train", "valid", "test")]
-            return [np.unpackbits(split, axis=1, count=self.words) for split in packed]
+            try:
+                with np.load(file) as content:
+                    packed = [content[split] for split in ("train", "valid", "test")]
+                return [np.unpackbits(split, axis=1, count=self.words) for split in packed]
+            except UNREADABLE as error:
+                log.warning("%s is damaged (%r): it is replaced", file, error)
         log.info("reading %s, some tens of seconds", path.name)
         with readable(path, self.source):
             rows, stems = bag_of_words(read_jsonl(path), self.words, self.seed)

@@ -1,7 +1,8 @@
 """Redraw an experiment's figures from its records, without model, sampler or torch.
 
-If the outputs folder has no records, those committed in docs/results/records are read. With the
-overrides of a command that had other settings, that command's figures are redrawn, in figures/own.
+If the outputs folder has no records at the paper's scale, those committed in docs/results/records
+are drawn, and a line says so. With the overrides of a command that had other settings, that
+command's figures are redrawn, in figures/own.
 
 python -m latticework.scripts.figures experiment=rbm_sampling scale=quick
 python -m latticework.scripts.figures experiment=ising_sampling sampler.step_size=0.1,0.4 seed=0
@@ -15,14 +16,14 @@ from hydra import compose, initialize_config_dir
 from latticework.experiments.config import resolvers
 from latticework.experiments.config.errors import told
 from latticework.experiments.report.selection import drawn
-from latticework.experiments.results.record import load_experiment
+from latticework.experiments.results.record import BUNDLES, read
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
 WHERE = ("experiment", "scale", "outputs", "figures", "tables")
 
 
 def main(overrides: list[str]) -> None:
-    if {"-h", "--help"} & set(overrides):
+    if not overrides or {"-h", "--help"} & set(overrides):
         print((__doc__ or "").strip())
         return
     resolvers.register(CONF)
@@ -30,17 +31,20 @@ def main(overrides: list[str]) -> None:
     with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
         config = compose("config", about, return_hydra_config=True)
     words = [word for word in overrides if word not in about]
-    outputs = Path(config.outputs)
-    try:
-        records = load_experiment(outputs, config.name, config.scale)
-    except FileNotFoundError as error:
-        raise SystemExit(str(error)) from error
-    folder = outputs / config.name / config.scale
+    folder = Path(config.outputs, config.name, config.scale)
+    records, damaged = read(folder)
+    bundle = BUNDLES / f"{config.name}.zip"
+    if not records and config.scale == "paper" and bundle.is_file():
+        records, _ = read(bundle)
+        print(f"no finished run in {folder}: drawing the {len(records)} records of {bundle}")
+    if not records:
+        missing = f"no finished run in {folder}; run the experiment first"
+        raise SystemExit("\n".join([*damaged.values(), missing]))
     files, faults = drawn(config, words, folder, records)
     for file in files:
         print(f"{file.relative_to(folder).parts[0][:-1]}: {file}")
-    if faults:
-        raise SystemExit("\n".join(faults))
+    if wrong := [*faults, *(f"left out: {fault}" for fault in damaged.values())]:
+        raise SystemExit("\n".join(wrong))
 
 
 def _is_no_run_s(word: str) -> bool:

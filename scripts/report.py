@@ -10,9 +10,11 @@ they are kept in outputs/report/kept.
 """
 
 import argparse
+import logging
 import os
 from pathlib import Path
 
+from latticework.experiments.config.errors import told
 from latticework.experiments.report.committed import refresh
 from latticework.experiments.report.holdings import SCALES
 from latticework.experiments.report.page import write
@@ -29,6 +31,8 @@ def main(words: list[str] | None = None) -> None:
         "--committed", action="store_true", help="read only docs/results/records, write docs/"
     )
     chosen = parser.parse_args(words)
+    logging.basicConfig(format="%(message)s")
+    logging.getLogger("latticework").setLevel(logging.INFO)  # what is drawn takes a minute
     if chosen.committed:
         for file in refresh():
             print(f"written: {file}")
@@ -37,7 +41,9 @@ def main(words: list[str] | None = None) -> None:
     folder = outputs / "report"
     scales = [chosen.scale] if chosen.scale else SCALES
     report = gather(outputs, scales=scales, keep=folder / "kept")
-    print("; ".join(f"{count} {verdict}" for verdict, count in report.counts.items()))
+    if report.notice:
+        print(report.notice)
+    print("; ".join(f"{count} {report.word(verdict)}" for verdict, count in report.counts.items()))
     for file in write(report, folder):
         print(f"report: {file}")
     if report.failed:
@@ -45,4 +51,5 @@ def main(words: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with told():
+        main()

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
+from latticework.experiments.config.errors import told
 from latticework.experiments.results.proof import read, verified
 from latticework.scripts.parsing import parser_of
 
@@ -53,4 +54,5 @@ def main(words: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    with told():
+        raise SystemExit(main())

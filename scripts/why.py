@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
+from latticework.experiments.config.errors import told
 from latticework.experiments.results.comparison import Comparison, compare
 from latticework.experiments.results.record import opened
 from latticework.scripts.parsing import parser_of
@@ -63,4 +64,5 @@ def verdict(found: Comparison) -> list[str]:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    with told():
+        raise SystemExit(main())

@@ -1,5 +1,6 @@
 """Mistakes end in a message that says what was given, what is near it, and a status of 1."""
 
+import errno
 import io
 import json
 import math
@@ -73,6 +74,15 @@ MISTAKES = {
     "seed=1,2": "which is a sweep and needs --multirun: python run.py --multirun",
     "seed=range(2)": "which is a sweep and needs --multirun: python run.py --multirun",
     "experiment=ising_dula,bias_step_size": "and a command has one experiment: give a command for",
+    "sampler=[dmala,gwg]": (
+        "sampler=[dmala,gwg] is a list, and a run has one sampler: sampler=dmala,gwg with --multi"
+    ),
+    "sampler=../model/ising": (
+        "sampler=../model/ising is a path, and sampler takes the name of one of its options: "
+    ),
+    "experiment=../../rbm_samplin": "takes the name of one of its options: did you mean rbm_samp",
+    "name=größe": """needs quotes inside quotes: 'name="größe"'\n""",
+    "hydra.run.dir=/dev/null/run": "hydra.run.dir must lead to a folder in ",
     "~zzz": "Could not delete from config. 'zzz' does not exist.",
     "hydra.job.chdir=abc": "hydra.job.chdir: Value 'abc' is not a valid bool",
     # Types.
@@ -99,6 +109,7 @@ MISTAKES = {
     "threads=4000000000": "threads must be at most 4096, got 4000000000",
     "budget.every=7": "task.budget: steps must be a multiple of every, got 20 and 7",
     "name=../../x": "name must be the name of one folder in outputs, got '../../x'",
+    f"name={'a' * 300}": "name must have at most 255 bytes, as the name of a folder, got 300",
     "name=..": "name must be the name of one folder in outputs, got '..'",
     "checkpoint=-1": "checkpoint must be 0 or more seconds, got -1",
     "budget.chains=0": "task.budget.chains must be positive, got 0",
@@ -135,6 +146,8 @@ def test_a_text_given_as_the_message_says_is_read(text, tmp_path, capsys):
         ("seed=choice()", "empty choice is not legal"),
         ("seed=interval(0,1)", "BasicSweeper does not support sweep type : INTERVAL_SWEEP"),
         ("threads=0", "threads must be positive, got 0"),
+        ("hydra.sweep.dir=/dev/null", "hydra.sweep.dir must lead to a folder in "),
+        ("hydra.sweep.subdir=../x", "hydra.sweep.subdir must lead to a folder in "),
     ],
 )
 def test_a_sweep_that_cannot_begin_writes_nothing(tmp_path, capsys, word, message):
@@ -187,6 +200,20 @@ def test_what_does_not_tell_records_apart_is_not_swept(tmp_path, capsys, word):
     message = f"{word} gives several values, and a command has one {key}: give a command for each"
     assert message in told(capsys, *command, outputs=tmp_path)
     assert not list(tmp_path.rglob("run.json"))
+
+
+def test_a_sweep_composes_a_run_for_each_choice_of_options_before_it_starts(monkeypatch):
+    composed: list[list[str]] = []
+    monkeypatch.setattr(groups, "_hydras_validation", lambda _, batch: composed.extend(batch))
+    samplers, steps, seeds = ("gwg", "dmala"), (0.1, 0.2), range(9)
+    groups._validate(
+        None,
+        [
+            [f"sampler={name}", f"sampler.step_size={step}", f"seed={seed}"]
+            for name in samplers for step in steps for seed in seeds
+        ],
+    )  # fmt: skip
+    assert [words[0] for words in composed] == ["sampler=gwg", "sampler=dmala"]
 
 
 def test_keys_without_a_part_in_the_name_of_a_run_are_not_swept():
@@ -285,7 +312,7 @@ def test_a_pytorch_without_cuda_is_told(monkeypatch):
 def test_memory_that_runs_out(tmp_path, capsys):
     line = failure(capsys, *TINY, "budget.chains=100000000000000", outputs=tmp_path)
     assert line.startswith("memory ran out (RuntimeError: ")
-    assert "take fewer chains, a smaller batch, or fewer runs at once" in line
+    assert "take a smaller model, fewer chains, a smaller batch, or fewer runs at once" in line
 
 
 @pytest.mark.parametrize(
@@ -299,7 +326,20 @@ def test_memory_that_runs_out(tmp_path, capsys):
 def test_memory_of_a_gpu_and_of_numpy_that_runs_out(error):
     line = summary(error)
     assert line.startswith(f"memory ran out ({type(error).__name__}: {error})")
-    assert "take fewer chains" in line
+    assert "take a smaller model, fewer chains" in line
+
+
+def test_a_full_disk_is_told_with_its_folders(tmp_path, capsys, monkeypatch):
+    """The error of `write` names no file."""
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(latticework.run, "perform", full)
+    line = failure(capsys, *TINY, outputs=tmp_path / "outputs")
+    assert line.startswith("No space left on device (")
+    assert f"{tmp_path / 'outputs'} has " in line
+    assert "make room there, or choose other folders by outputs=... and TMPDIR" in line
 
 
 DATA = ("data=usps", "data.download=false", "data.strict=true")
@@ -428,6 +468,11 @@ def test_the_nearest_names():
     assert nearest("GWG", ["gwg", "dmala"]) == "did you mean gwg?"
     assert nearest("zzz", ["gwg", "dmala"]) == "there is dmala, gwg"
     assert nearest("zzz", []) == "there is none"
+
+
+def test_a_launcher_that_is_not_installed_is_told_with_its_command():
+    error = RuntimeError("Unknown plugin class : 'hydra_plugins.joblib.JoblibLauncher'")
+    assert errors._explained(error, []).endswith('is not installed: pip install -e ".[sweeps]"')
 
 
 def refused(threshold: float) -> None:

@@ -5,9 +5,11 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-from fakes import fake
+from fakes import fake, measured
 
 from latticework.experiments.figures import band
+from latticework.experiments.figures.benchmark import errors
+from latticework.experiments.report.draw import png
 
 FIGURES = Path(band.__file__).parent
 
@@ -51,11 +53,24 @@ def test_runs_that_follow_a_clock_are_compared_at_equal_cost():
     places = [np.array([1.0, 10.0, 100.0]), np.array([2.0, 20.0, 200.0, 2000.0])]
     runs = [fake({"step": 9 * x, "seconds": x, "y": -np.log(x) + up}) for x, up in
             zip(places, (1, -1), strict=True)]  # fmt: skip
-    x, mean, _ = band.at_places(runs, "y", "seconds")
+    ((x, mean, _),) = band.at_places(runs, "y", "seconds")
     np.testing.assert_allclose(x, np.geomspace(2, 100, 3))
     np.testing.assert_allclose(mean, -np.log(x))
-    late = fake({"step": [1], "seconds": [500.0], "y": [0.0]})
-    assert not len(band.at_places([runs[0], late], "y", "seconds").x)
+
+
+def test_runs_that_share_no_range_of_seconds_are_drawn_one_by_one():
+    """One took longer for its first reading than the other for all of them."""
+    early, late = (
+        measured("gibbs", "a", seed, metrics={"step": [1, 2], "seconds": x, "log_rmse": [0.0, -1]})
+        for seed, x in enumerate(([1.0, 9.0], [50.0, 80.0]))
+    )
+    figure = errors([early, late], "seconds")
+    lines = figure.axes[0].get_lines()
+    assert [line.get_xdata().round(9).tolist() for line in lines] == [[1, 9], [50, 80]]
+    assert [line.get_ydata().tolist() for line in lines] == [[0, -1]] * 2
+    assert png(figure, 20)
+    (line,) = errors([early, early], "seconds").axes[0].get_lines()  # control: one mean
+    assert line.get_xdata().round(9).tolist() == [1, 9]
 
 
 def test_settings_are_in_order_and_may_have_different_numbers_of_runs():

@@ -20,9 +20,11 @@ from latticework.experiments.report import bundle as packing
 from latticework.experiments.report.bundle import LARGEST, ROWS, pack, thin
 from latticework.experiments.report.draw import make_all
 from latticework.experiments.report.holdings import declared, holding
-from latticework.experiments.results import archive, record
+from latticework.experiments.results import archive
 from latticework.experiments.results.archive import write_archive
-from latticework.experiments.results.record import Record, checksums, load_all, load_experiment
+from latticework.experiments.results.record import Record, checksums, load_all
+
+RUN = {"config": {}, "choices": {}, "overrides": [], "versions": {}, "seconds": 1.0}  # run.json
 
 
 def at_the_papers_scale(folder: Path, outputs: Path) -> Path:
@@ -255,16 +257,9 @@ def test_a_large_bundle_has_fewer_rows(outputs, tmp_path, monkeypatch):
     assert 12 < sizes[1] <= ROWS[-1]
 
 
-def test_records_of_two_places_are_not_mixed(outputs, bundle, tmp_path, monkeypatch):
-    monkeypatch.setattr(record, "BUNDLES", bundle.parent)
-    nowhere = tmp_path / "nowhere"
-    assert len(load_experiment(nowhere, "ising_sampling", "paper")) == 2
-    with pytest.raises(FileNotFoundError, match="run the experiment first"):
-        load_experiment(nowhere, "ising_sampling", "quick")
+def test_records_of_two_places_are_not_mixed(outputs, bundle, tmp_path):
     one = next((outputs / "ising_sampling" / "paper").glob("*dmala*"))
     shutil.copytree(one, tmp_path / "own" / "ising_sampling" / "paper" / one.name)
-    own = load_experiment(tmp_path / "own", "ising_sampling", "paper")
-    assert [r.choices["sampler"] for r in own] == ["dmala"]
     held = holding("ising_sampling", "paper", tmp_path / "own", bundles=bundle.parent)
     assert held is not None
     assert (held.place, len(held.records)) == ("outputs", 1)
@@ -274,11 +269,17 @@ def test_records_of_two_places_are_not_mixed(outputs, bundle, tmp_path, monkeypa
 
 
 def test_figures_are_redrawn_from_a_bundle(bundle, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(record, "BUNDLES", bundle.parent)
+    monkeypatch.setattr(latticework.scripts.figures, "BUNDLES", bundle.parent)
     target = tmp_path / "drawn"
     latticework.scripts.figures.main(["experiment=ising_sampling", f"outputs={target}"])
     assert (target / "ising_sampling" / "paper" / "figures" / "fig3.png").stat().st_size > 1000
-    assert "figure: " in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert f"{target / 'ising_sampling' / 'paper'}: drawing the 2 records of {bundle}" in told
+    assert "figure: " in told
+    with pytest.raises(SystemExit, match="no finished run"):
+        latticework.scripts.figures.main(
+            ["experiment=ising_sampling", "scale=quick", f"outputs={target}"]
+        )
     with pytest.raises(SystemExit, match="no finished run"):
         latticework.scripts.figures.main(["experiment=rbm_sampling", f"outputs={target}"])
 
@@ -288,7 +289,7 @@ def test_a_bundle_writes_nothing_wherever_its_names_point(tmp_path):
     file = tmp_path / "in" / "evil.zip"
     file.parent.mkdir()
     names = ("../out/run.json", "/abs/run.json", "good/run.json")
-    files = dict.fromkeys(names, json.dumps({"config": {}, "choices": {}}).encode())
+    files = dict.fromkeys(names, json.dumps(RUN).encode())
     write_archive(file, files | {"../out/metrics.csv": b"step\n0\n"})
     found = load_all(file)
     assert "good" in [one.path.name for one in found]

@@ -14,6 +14,7 @@ from latticework.experiments.report.bundle import pack
 from latticework.experiments.report.draw import draw_all
 from latticework.experiments.report.holdings import Holding
 from latticework.experiments.report.view import Report, draw
+from latticework.experiments.results.proof import place
 from latticework.experiments.results.record import Record
 
 ERRORS = {
@@ -22,7 +23,11 @@ ERRORS = {
     "lookup": LookupError("no record holds x"),
     "file": FileNotFoundError("some/run holds no x.npz"),
 }
-FAILED = ["value was not drawn: ValueError: bad ink", "key was not drawn: KeyError: 'x'"]
+RECORDS = f"(records: {place(fake())})"
+FAILED = [
+    f"value was not drawn: ValueError: bad ink {RECORDS}",
+    f"key was not drawn: KeyError: 'x' {RECORDS}",
+]
 
 
 def failing(records: list[Record], error: str) -> Figure:
@@ -45,7 +50,7 @@ def config(*names: str) -> DictConfig:
 @pytest.fixture
 def _without_proofs(monkeypatch):
     """Records in memory have no files to hash."""
-    monkeypatch.setattr("latticework.experiments.results.proof.fingerprint", lambda _: "")
+    monkeypatch.setattr(Record, "fingerprint", "")
 
 
 @pytest.mark.usefixtures("_without_proofs")
@@ -54,6 +59,7 @@ def test_the_others_are_drawn(tmp_path, caplog):
     assert [file.name for file in files] == ["fine.png"]
     assert failed[:2] == FAILED
     assert failed[2].startswith("untypeset was not written: ValueError")
+    assert failed[2].endswith(RECORDS)
     assert [record.getMessage() for record in caplog.records] == [
         "lookup was not drawn: no record holds x",
         "file was not drawn: some/run holds no x.npz",
@@ -74,7 +80,7 @@ def test_a_command_draws_the_others_and_exits_with_1(tmp_path, capsys):
     assert "good.png" in told
     with pytest.raises(SystemExit) as end:
         latticework.scripts.figures.main([*words, f"outputs={tmp_path}"])
-    assert end.value.code == "bad was not drawn: KeyError: 'x'"
+    assert end.value.code.startswith("bad was not drawn: KeyError: 'x' (records: rates_sec3/smoke/")
     assert "good.png" in capsys.readouterr().out
 
 

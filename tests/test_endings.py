@@ -146,9 +146,9 @@ def test_an_older_record_that_lacks_a_fact_shows_its_last_readings():
 
 
 def test_a_task_that_logs_nothing_has_no_headline(tmp_path):
-    (tmp_path / "run.json").write_text(
-        json.dumps({"config": {"task": {"_target_": "elsewhere.silent"}}, "files": {}})
-    )
+    config = {"task": {"_target_": "elsewhere.silent"}}
+    entries = {"choices": {}, "overrides": [], "versions": {}, "seconds": 1.0}
+    (tmp_path / "run.json").write_text(json.dumps({"config": config, **entries}))
     (record,) = load_all(tmp_path)
     assert headline(record) == []
 
@@ -234,7 +234,8 @@ def test_a_sweep_tells_its_progress_and_compares_its_runs(tmp_path, capsys):
     words = (*TINY, "sampler=gwg,block_gibbs,dmala", "--multirun")
     assert command_line(*words, outputs=tmp_path) == 1
     told = capsys.readouterr().out
-    assert re.search(r"1 of 3 runs, about .* to go: mean ", told)
+    assert told.startswith(f"3 runs in {tmp_path}")
+    assert "1 of 3 runs: mean " in told
     assert re.search(r"2 of 3 runs, about .* to go: failed", told)
     assert "3 of 3 runs: mean " in told
     lines = told.splitlines()
@@ -247,15 +248,28 @@ def test_a_line_of_a_run_holds_its_first_numbers_and_its_time():
 
 
 def test_only_runs_that_worked_tell_how_long_the_rest_takes(tmp_path, monkeypatch):
-    """One of 5 runs was there before, two took 40 s together: the last two take 40 s."""
+    """One of 6 runs was there before, and the first that worked compiled kernels for 50 s."""
+    clock = SweepClock.started(tmp_path, 6)
+
+    def ended(at, executed=True, process=1):
+        monkeypatch.setattr("os.getpid", lambda: process)
+        monkeypatch.setattr("time.monotonic", lambda: at)
+        return clock.ended(executed)
+
+    assert ended(1.0, executed=False) == "1 of 6 runs"
+    assert ended(50.0) == "2 of 6 runs"
+    assert ended(70.0) == "3 of 6 runs, about 60 s to go"
+    assert ended(75.0, process=2) == "4 of 6 runs, about 40 s to go"
+    assert ended(95.0, process=2) == "5 of 6 runs, about 10 s to go"  # two at a time
+    assert ended(96.0, process=2) == "6 of 6 runs"
+
+
+def test_a_clock_that_is_set_back_leaves_the_estimate(tmp_path, monkeypatch):
     clock = SweepClock.started(tmp_path, 5)
-    monkeypatch.setattr("time.time", lambda: clock.began + 20)
-    assert clock.ended(executed=False) == "1 of 5 runs"
-    assert clock.ended(executed=True) == "2 of 5 runs, about 60 s to go"
-    monkeypatch.setattr("time.time", lambda: clock.began + 40)
-    assert clock.ended(executed=True) == "3 of 5 runs, about 40 s to go"
-    clock.ended(executed=True)
-    assert clock.ended(executed=True) == "5 of 5 runs"
+    for day in (2, 1):
+        monkeypatch.setattr("time.time", lambda day=day: 86_400.0 * day)
+        told = clock.ended(executed=True)
+    assert re.fullmatch(r"2 of 5 runs, about \d\S* m?s to go|2 of 5 runs", told)
 
 
 def test_a_search_without_a_number_of_runs_counts_them(tmp_path):

@@ -387,6 +387,9 @@ def test_a_report_of_nothing_names_every_command(tmp_path):
     made = gather(tmp_path, bundles=NOWHERE)
     text = html(made)
     assert made.counts["not run"] == len(made.entries)
+    for shown in (text, markdown(made)):  # an installed package has no folder of bundles
+        assert "does not contain the committed records" in shown
+        assert "not run" not in shown.replace('data-verdict="not run"', "")
     for experiment in KNOWN.experiments():
         assert f"python run.py experiment={experiment}" in text
     assert read(text).images == []

@@ -14,7 +14,8 @@ import pytest
 from command import command_line
 from kills import accesses, alive, ended, killed, start, until
 
-from latticework.experiments.results.record import DamagedRecordError, damage, load, load_all
+from latticework.experiments.config.faults import DamagedError
+from latticework.experiments.results.record import damage, load, load_all
 
 ROOT = Path(__file__).resolve().parent.parent
 SMALL = ("model.shape=[3,3]", "scale=smoke", "sampler=gwg")
@@ -205,7 +206,7 @@ def test_a_damaged_record_is_named_set_aside_and_made_again(outputs, name, harm,
     harm(path / name)
     harmed = {file.name: file.read_bytes() for file in path.iterdir() if file.suffix == ".csv"}
     assert told in damage(path)
-    with pytest.raises(DamagedRecordError, match=f"is damaged: {told}"):
+    with pytest.raises(DamagedError, match=f"is damaged: {told}"):
         load(path)
     assert command_line(*SMALL, "hydra/job_logging=default", outputs=outputs) == 0
     assert f"is damaged: {told}" in (path / "run.log").read_text()

@@ -6,6 +6,7 @@ concern one class are checked by that class.
 """
 
 import math
+import os
 import pkgutil
 import re
 from collections.abc import Callable, Mapping
@@ -42,6 +43,7 @@ SETTINGS: dict[str, Any] = {
     "checkpoint": float,
     "force": bool,
 }
+LONGEST = 255  # bytes of a folder's name, on most file systems
 DEVICES = r"auto|cpu|mps|cuda(:\d+)?"  # whether one is there is for the run's machine to say
 THREADS = 4096  # more than any machine has; PyTorch dies of some numbers beyond
 # Arguments that must be positive wherever they occur, and arguments that may be infinite.
@@ -118,6 +120,11 @@ def _check_settings(document: dict[str, Any]) -> None:
         raise ConfigurationError(
             f"name must be the name of one folder in outputs, got {document['name']!r}; "
             "outputs=... chooses another place"
+        )
+    if len(os.fsencode(document["name"])) > LONGEST:
+        raise ConfigurationError(
+            f"name must have at most {LONGEST} bytes, as the name of a folder, got "
+            f"{len(os.fsencode(document['name']))}"
         )
     if document["threads"] != "auto" and document["threads"] > THREADS:
         raise ConfigurationError(f"threads must be at most {THREADS}, got {document['threads']}")

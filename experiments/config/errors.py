@@ -4,12 +4,15 @@
 error that a run raised, for its record. HYDRA_FULL_ERROR=1 shows tracebacks as well.
 """
 
+import errno
 import logging
 import os
 import re
 import shlex
+import shutil
 import signal
 import sys
+import tempfile
 import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -31,6 +34,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
 from latticework.experiments.config.asking import COMMANDS, program
+from latticework.experiments.config.faults import DamagedError
 from latticework.experiments.config.identity import ENVIRONMENT, SOURCES
 
 # The settings of conf/hydra/launcher are checked against those of the plugin of the same name.
@@ -39,9 +43,13 @@ warnings.filterwarnings("ignore", message=r"\s*'hydra/launcher/\w+' is validated
 TWICE = (
     r"Multiple values for (\S+)\. To override|(\S+) appears more than once in the final defaults"
 )
-FEWER = "take fewer chains, a smaller batch, or fewer runs at once (hydra.launcher.n_jobs)"
+FEWER = (
+    "take a smaller model, fewer chains, a smaller batch, or fewer runs at once "
+    "(hydra.launcher.n_jobs)"
+)
 # What has one value in a command: which runs there are, and where and how they are executed. Runs
 # that differ in nothing else have one record.
+FULL = (errno.ENOSPC, errno.EDQUOT)  # a full disk; the errors of `write` name no file
 SINGLE = (
     "experiment", "scale", "name", *ENVIRONMENT, "hydra/launcher",
     *(f"data.{key}" for key in SOURCES),
@@ -92,13 +100,26 @@ def summary(error: BaseException) -> str:
         key = re.findall(r"full_key: (\S+)", str(error))[-1:]  # after those of its cause
         where = " ".join([*key, *(f"({name})" for name in target)])
         return f"{where}: {in_a_line(error.__cause__)}"
-    if isinstance(error, ConfigurationError | OmegaConfBaseException):
+    if isinstance(error, ConfigurationError | DamagedError | OmegaConfBaseException):
         return in_a_line(error)
     if isinstance(error, UnwritableError):
         return str(error)
+    if isinstance(error, OSError) and error.errno in FULL and error.filename is None:
+        places = sorted({outputs_of(sys.argv[1:]), Path(tempfile.gettempdir())})
+        free = ", ".join(f"{place} has {_free(place)} free" for place in places)
+        return (
+            f"{error.strerror} ({free}): make room there, or choose other folders by outputs=... "
+            "and TMPDIR"
+        )
     if _out_of_memory(error):
         return f"memory ran out ({type(error).__name__}: {_cut(str(error), 250)}); {FEWER}"
     return f"{type(error).__name__}: {_cut(str(error))}"
+
+
+def _free(place: Path) -> str:
+    """The free space on the disk of `place`, of which some parent exists: `12.3 MB`."""
+    there = next(each for each in (place, *place.parents) if each.exists())
+    return f"{shutil.disk_usage(there).free / 1e6:,.1f} MB"
 
 
 def _out_of_memory(error: BaseException) -> bool:
@@ -182,10 +203,10 @@ def _explained(error: Exception, command: list[str]) -> str:
         )
     if "Unknown plugin class" in str(error):
         return (
-            f"{in_a_line(error)}: the package of this launcher is not installed; "
-            "docs/scaling.md names it"
+            f"{in_a_line(error)}: the package of this launcher is not installed: "
+            'pip install -e ".[sweeps]"'
         )
-    if isinstance(error, ConfigurationError):
+    if isinstance(error, ConfigurationError | DamagedError):
         return str(error)
     if type(error).__name__ == "TerminatedWorkerError":  # of loky, which joblib brings along
         signals = ", ".join(sorted(set(re.findall(r"SIG[A-Z]+", str(error))))) or "a signal"
@@ -203,11 +224,15 @@ def _is_of_outputs(error: OSError, command: list[str]) -> bool:
     """Whether the error is about the folder of records, a file in it, or a folder above it."""
     if isinstance(error, UnwritableError) or not isinstance(error.filename, str):
         return isinstance(error, UnwritableError)
+    outputs, place = outputs_of(command), Path(error.filename).resolve()
+    return place.is_relative_to(outputs) or outputs.is_relative_to(place)
+
+
+def outputs_of(command: list[str]) -> Path:
+    """The folder for records of a command."""
     words = [word.partition("=")[2] for word in command if word.startswith("outputs=")]
     words += [command[i + 1] for i, word in enumerate(command[:-1]) if word == "--outputs"]
-    outputs = Path([os.environ.get("LATTICEWORK_OUTPUTS", "outputs"), *words][-1]).resolve()
-    place = Path(error.filename).resolve()
-    return place.is_relative_to(outputs) or outputs.is_relative_to(place)
+    return Path([os.environ.get("LATTICEWORK_OUTPUTS", "outputs"), *words][-1]).resolve()
 
 
 def _again(command: list[str], start: str, meant: Iterable[str]) -> str:
@@ -241,11 +266,11 @@ def several(key: str, values: str, command: list[str]) -> str:
 def _quoting(override: str) -> str:
     """How to quote a value: in quotes for Hydra, and those in quotes for the shell."""
     key, _, value = override.partition("=")
-    if " " not in value:
+    if " " not in value and value.isascii():
         return "in quotes if the value has blanks, brackets or commas"
     text = QuotedString(text=value.strip("'\""), quote=Quote.double).with_quotes()
     word = shlex.quote(f"{key}={text}")
-    return f"and a text with blanks, brackets or commas needs quotes inside quotes: {word}"
+    return f"and a text with blanks, brackets, commas or accents needs quotes inside quotes: {word}"
 
 
 def _is_no_name(text: str) -> bool:

@@ -53,19 +53,21 @@ def at_readings(records: Sequence[Record], metric: str, axis: str, shown: slice 
     return Means(x, y.mean(0), deviation(y))
 
 
-def at_places(records: Sequence[Record], metric: str, axis: str) -> Means:
+def at_places(records: Sequence[Record], metric: str, axis: str) -> list[Means]:
     """`metric` against `axis`, for runs whose readings follow a clock and so differ in their steps.
 
     Each run is interpolated, linearly in the logarithm of `axis`, at the same places, which are
-    evenly spaced in it over the range that all runs share. Empty if they share none.
+    evenly spaced in it over the range that all runs share. If they share none, because one was
+    slowed down, there is no mean, and each run is returned on its own, at its readings.
     """
     tables = [record.metrics for record in records]
     low = max(table[axis].iloc[0] for table in tables)
     high = min(table[axis].iloc[-1] for table in tables)
-    count = min(len(table) for table in tables) if low <= high else 0
-    x = np.geomspace(low, high, count)
+    if low >= high and len(records) > 1:
+        return [one for record in records for one in at_places([record], metric, axis)]
+    x = np.geomspace(low, high, min(len(table) for table in tables))
     y = np.array([np.interp(np.log(x), np.log(t[axis]), t[metric]) for t in tables])
-    return Means(x, y.mean(0), deviation(y))
+    return [Means(x, y.mean(0), deviation(y))]
 
 
 def at_settings(values: Mapping[float, Sequence[float]]) -> Means:

@@ -82,8 +82,8 @@ def errors(records: list[Record], against: str) -> Figure:
     """Log RMSE of the means over sites against seconds or evaluations, one panel a target.
 
     Lines are means over seeds at equal cost, bands one standard deviation, over the range that the
-    runs share. The burn-in counts as cost. An error is shown for chains that disagree too: it tells
-    what they cost.
+    runs share, or single runs if they share none. The burn-in counts as cost. An error is shown for
+    chains that disagree too: it tells what they cost.
     """
     parts = {
         target: [c for c in some if all("log_rmse" in r.metrics for r in c.records)]
@@ -95,8 +95,8 @@ def errors(records: list[Record], against: str) -> Figure:
     figure, panels = wrapped(len(parts), across=3, width=2.6, height=2.3)
     for ax, (target, some) in zip(panels, parts.items(), strict=True):
         for cell in some:
-            means = at_places(cell.records, "log_rmse", against)
-            line_and_band(ax, means, label=cell.label, **line((cell.sampler, 0)))
+            for means in at_places(cell.records, "log_rmse", against):
+                line_and_band(ax, means, label=cell.label, **line((cell.sampler, 0)))
         ax.set_xscale("log")
         ax.xaxis.set_minor_formatter(NullFormatter())
         ax.set_title(target, fontsize=8)

@@ -8,7 +8,7 @@ bytes. Imports no torch.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from io import StringIO
 from pathlib import Path, PurePath
@@ -155,7 +155,7 @@ def _json(record: Record, table: pd.DataFrame, kept: set[str], read: set[str]) -
     config = {key: value for key, value in record.config.items() if key not in ELSEWHERE}
     if isinstance(data := config.get("data"), dict):
         config["data"] = {key: value for key, value in data.items() if key not in SOURCES}
-    there = {path.stem for path in _files(record) if path.suffix == ".npz"}
+    there = {PurePath(name).stem for name in record.files if name.endswith(".npz")}
     there |= set(record.document.get("left_out") or ())  # packed from a bundle
     overrides = [o for o in record.document["overrides"] if o.split("=")[0] not in MACHINE]
     entries = {key: value for key, value in record.document.items() if key != "files"}
@@ -170,10 +170,6 @@ def _json(record: Record, table: pd.DataFrame, kept: set[str], read: set[str]) -
         "rows_kept": [len(table), len(record.metrics)],
     }
     return json.dumps(_without_paths(document), indent=1, sort_keys=True)
-
-
-def _files(record: Record) -> Iterator[PurePath]:
-    return (PurePath(path.name) for path in record.path.iterdir())
 
 
 def _without_paths(value: Any) -> Any:

@@ -19,7 +19,7 @@ from PIL import Image
 from latticework.experiments.config import errors
 from latticework.experiments.report.selection import Written
 from latticework.experiments.report.table_files import write
-from latticework.experiments.results.proof import Proof, attach, pdf_metadata, png_metadata
+from latticework.experiments.results.proof import Proof, attach, pdf_metadata, place, png_metadata
 from latticework.experiments.results.record import Record
 from latticework.experiments.results.style import mark_substitute
 
@@ -126,15 +126,22 @@ def draw_all(
     for made in make_all(config, records, words):
         if made.content is None:
             if made.failed:
-                written.failed.append(f"{made.name} was not drawn: {made.wanting}")
+                written.failed.append(f"{made.name} was not drawn: {made.wanting} {_of(records)}")
             else:
                 log.warning("%s was not drawn: %s", made.name, made.wanting)
             continue
         try:
             written.files.append(_written(made.content, folder / made.kind / within, made.name))
         except Exception as error:  # noqa: BLE001 - such as a label that cannot be typeset
-            written.failed.append(f"{made.name} was not written: {errors.summary(error)}")
+            why = errors.summary(error)
+            written.failed.append(f"{made.name} was not written: {why} {_of(records)}")
     return written
+
+
+def _of(records: Sequence[Record], most: int = 3) -> str:
+    """The records of a figure, for a message."""
+    more = f" and {len(records) - most} more" if len(records) > most else ""
+    return f"(records: {'; '.join(place(record) for record in records[:most])}{more})"
 
 
 def _written(content: Figure | pd.DataFrame, folder: Path, name: str) -> Path:

@@ -6,6 +6,7 @@ compared in a table, and failures are reported.
 """
 
 import atexit
+import os
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -17,6 +18,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.utils import JobReturn
 from hydra.experimental.callback import Callback
+from hydra.types import RunMode
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
@@ -48,7 +50,8 @@ class Finish(Callback):
         try:
             check_added(config)
             checked(config)
-        except errors.ConfigurationError as error:
+            check_folder(config)
+        except (errors.ConfigurationError, OSError) as error:
             errors.end(error)
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
@@ -60,6 +63,8 @@ class Finish(Callback):
         except errors.ConfigurationError as error:
             errors.end(error)
         runs = asked(config, config.hydra.overrides.task).runs
+        if runs:
+            print(f"{len(runs)} runs in {_folder(config)}", flush=True)
         self.clock = SweepClock.started(_folder(config), len(runs))
         atexit.register(self.clock.remove)  # a signal may end the sweep
 
@@ -68,7 +73,8 @@ class Finish(Callback):
 
         In a sweep this happens in the process of the run, which has a copy of this object.
         """
-        path, how = job_return._return_value or ("", "failed")
+        outcome = job_return._return_value  # an exception if no record could be written
+        path, how = outcome if isinstance(outcome, tuple) else ("", "failed")
         record = load(Path(path)) if how in DONE else None
         if self.clock is None:
             if record is not None:
@@ -161,6 +167,23 @@ def _show_sweep(config: DictConfig, records: Sequence[Record], started: float) -
         show_sweep(mine)
     for record in mine if len(mine) == 1 else []:
         show_run(record)
+
+
+def check_folder(config: DictConfig) -> None:
+    """Raise ConfigurationError if Hydra's folder for a run is not where records are looked for."""
+    hydra, wanted = config.hydra, _folder(config)
+    if hydra.mode is RunMode.MULTIRUN:
+        key, given = "hydra.sweep.dir", Path(hydra.sweep.dir)
+        sweep: Any = OmegaConf.to_container(hydra.sweep)
+        if os.sep in (subfolder := sweep["subdir"]):
+            key, given = "hydra.sweep.subdir", given / subfolder
+    else:
+        key, given = "hydra.run.dir", Path(hydra.run.dir).parent
+    if os.path.abspath(given) != os.path.abspath(wanted):  # noqa: PTH100 - links are not resolved
+        raise errors.ConfigurationError(
+            f"{key} must lead to a folder in {wanted}, where records are looked for, got {given}: "
+            "outputs=... and name=... choose another place"
+        )
 
 
 def check_sweep(config: DictConfig) -> None:

@@ -16,7 +16,7 @@ from latticework.experiments.claims.ledger import Pool
 from latticework.experiments.report.kept import memory, stamp
 from latticework.experiments.report.sweeps import declared, exists
 from latticework.experiments.results.grouping import once
-from latticework.experiments.results.record import BUNDLES, Record, load_all
+from latticework.experiments.results.record import BUNDLES, Record, read
 
 SCALES = ("paper", "cpu", "quick", "smoke")  # the best first
 
@@ -33,6 +33,7 @@ class Holding:
     records: list[Record]
     others: list[Record] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)  # run: the first line of its error
+    damaged: tuple[str, ...] = ()  # a line for each record that cannot be read
     stopped: list[str] = field(default_factory=list)  # begun and not finished
     done: frozenset[str] = frozenset()  # those of `runs` that have a record
 
@@ -86,19 +87,21 @@ def holding(
     """
     folder = None if outputs is None else outputs / experiment / scale
     bundle = bundles / f"{experiment}.zip"
-    found: list[Record] = []
+    found, damaged = ([], {}) if folder is None else read(folder)
     place = "outputs"
-    if folder is not None and folder.is_dir():
-        found = _finished(folder)
     if not found and scale == "paper" and bundle.is_file():
-        found, place, folder = load_all(bundle), bundle.name, None
+        (found, _), place, folder = read(bundle), bundle.name, None
     failed, stopped = _unfinished(folder) if folder is not None else ({}, [])
+    failed |= damaged
     if not (found or failed or stopped):
         return None
     sort = (kept or memory(None)).cache(_sorted, ignore=["found"])
     config, runs, places, done = sort(experiment, scale, also, found, stamp(found))
     mine, others = ([found[place] for place in some] for some in places)
-    return Holding(experiment, scale, config, place, runs, mine, others, failed, stopped, done)
+    faults = tuple(damaged.values())
+    return Holding(
+        experiment, scale, config, place, runs, mine, others, failed, faults, stopped, done
+    )
 
 
 def _sorted(
@@ -118,13 +121,6 @@ def _sorted(
     done = frozenset().union(*(sweep.stands_for(record) or () for record in mine))
     places = [numbers[id(record)] for record in mine], [numbers[id(record)] for record in others]
     return sweep.config, sweep.runs, places, done
-
-
-def _finished(folder: Path) -> list[Record]:
-    try:
-        return load_all(folder)
-    except FileNotFoundError:
-        return []
 
 
 def _unfinished(folder: Path) -> tuple[dict[str, str], list[str]]:

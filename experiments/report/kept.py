@@ -13,7 +13,7 @@ from joblib import Memory
 
 from latticework.experiments.report.sweeps import CONF
 from latticework.experiments.results.proof import place, versions
-from latticework.experiments.results.record import Record, fingerprint
+from latticework.experiments.results.record import Record
 
 SOURCES = (CONF, CONF.parent / "experiments")
 FILES = (".py", ".yaml")  # of SOURCES, which decide how records are sorted and drawn
@@ -33,7 +33,7 @@ def trim(kept: Memory) -> None:
 
 def stamp(records: Iterable[Record]) -> str:
     """A hash of the records and of everything else that decides how they are drawn."""
-    prints = sorted(f"{place(record)} {fingerprint(record)}" for record in records)
+    prints = sorted(f"{place(record)} {record.fingerprint}" for record in records)
     return _digest([drawing(), *prints])
 
 

@@ -13,12 +13,12 @@ from latticework.experiments.results.duration import duration
 class SweepClock:
     """Counts the runs of a sweep that have ended, in whatever process each of them ran.
 
-    Each run appends a byte to `file`, so the count is that of all processes that share the folder.
+    Each run appends a line to `file`: its process, the end by that machine's monotonic clock, and
+    whether it was executed. So the counts are those of all processes that share the folder.
     """
 
     file: Path
     runs: int  # 0 if the sweep does not say how many there are
-    began: float  # seconds since the epoch
 
     @classmethod
     def started(cls, folder: Path, runs: int) -> "SweepClock":
@@ -32,23 +32,26 @@ class SweepClock:
                 left.unlink(missing_ok=True)
             except OSError:  # another user's
                 pass
-        return cls(folder / f"{name}{os.getpid()}-{time.time_ns()}", runs, time.time())
+        return cls(folder / f"{name}{os.getpid()}-{time.time_ns()}", runs)
 
     def ended(self, executed: bool) -> str:
         """Count a run; return how far the sweep is: `3 of 20 runs, about 4 min to go`.
 
         A run that was not `executed`, because its record was there, says nothing about the others.
+        Neither does the first run of a process, which imports packages and compiles kernels.
         """
-        with self.file.open("ab") as file:
-            file.write(b"x" if executed else b".")
-        done = self.file.read_bytes()
+        with self.file.open("a") as file:
+            file.write(f"{socket.gethostname()}/{os.getpid()} {time.monotonic()} {executed:d}\n")
+        lines = [line.rsplit(" ", 2) for line in self.file.read_text().splitlines()]
         if not self.runs:
-            return f"{len(done)} runs so far"
-        left, worked = self.runs - len(done), done.count(b"x")
-        text = f"{len(done)} of {self.runs} runs"
-        if left <= 0 or not worked:
-            return text
-        return f"{text}, about {duration((time.time() - self.began) / worked * left)} to go"
+            return f"{len(lines)} runs so far"
+        ends: dict[str, list[float]] = {}
+        for process, end, counts in lines:
+            if int(counts):
+                ends.setdefault(process, []).append(float(end))
+        rate = sum((len(one) - 1) / (one[-1] - one[0]) for one in ends.values() if one[-1] > one[0])
+        text, left = f"{len(lines)} of {self.runs} runs", self.runs - len(lines)
+        return f"{text}, about {duration(left / rate)} to go" if rate and left > 0 else text
 
     def remove(self) -> None:
         self.file.unlink(missing_ok=True)

@@ -7,7 +7,7 @@ spelled. All other runs have "other settings".
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from itertools import product
 from pathlib import Path
 
@@ -46,7 +46,7 @@ class Sweep:
     def runs(self) -> tuple[str, ...]:
         return tuple(self.overrides)
 
-    @property
+    @cached_property
     def kinds(self) -> frozenset[Kind]:
         return frozenset(kind(run, self.skipped) for run in self.overrides.values())
 
@@ -57,7 +57,9 @@ class Sweep:
         """
         words = record.document["overrides"]
         if kind(words, self.skipped) in self.kinds:
-            return {record.path.name, run_name(words, self.skipped)} & set(self.overrides)
+            if record.path.name in self.overrides:
+                return {record.path.name}
+            return {run_name(words, self.skipped)} & set(self.overrides)
         mine = digest(record.config, seeds=False)
         for one in self.kinds:
             of_kind = {n: r for n, r in self.overrides.items() if kind(r, self.skipped) == one}

@@ -4,6 +4,7 @@ Everything is computed from records, `exhibits.yaml` and `published.yaml`. `page
 HTML and Markdown. Imports no torch.
 """
 
+import logging
 import math
 import re
 from collections.abc import Sequence
@@ -30,7 +31,12 @@ from latticework.experiments.results.duration import duration
 from latticework.experiments.results.estimate import Estimate, number
 from latticework.experiments.results.record import BUNDLES
 
+log = logging.getLogger(__name__)
 DPI = 144
+NOTICE = (
+    "An installed package does not contain the committed records, so this report has only those of "
+    "your outputs folder. In a checkout of the repository it shows all."
+)
 
 
 @dataclass(frozen=True)
@@ -91,7 +97,12 @@ class Report:
     records: int
     commits: list[str]
     deciding: dict[str, str]  # by claim, the command that would decide it
-    failed: list[str]  # figures and tables that were not made, through mistakes in the code
+    failed: list[str]  # mistakes in the code of figures and tables, and damaged records
+    notice: str = ""  # that no records are committed here
+
+    def word(self, verdict: str) -> str:
+        """How the page names a verdict; without the committed records, "not run" would be wrong."""
+        return "no records" if self.notice and verdict == str(Verdict.NOT_RUN) else str(verdict)
 
 
 def gather(
@@ -131,7 +142,11 @@ def gather(
         deciding={
             e.claim.name: deciding(e, known.also.get(e.claim.experiment, ())) for e in entries
         },
-        failed=[f"{name}: {text}" for (name, _), made in drawn.items() for text in made.failed],
+        failed=[
+            *(f"{name}: {text}" for (name, _), made in drawn.items() for text in made.failed),
+            *(text for some in held.values() for one in some for text in one.damaged),
+        ],
+        notice="" if bundles.is_dir() else NOTICE,
     )
 
 
@@ -140,6 +155,7 @@ def draw(held: Holding, stamp: str = "") -> Drawn:
 
     `stamp` stands for `held` where results are kept.
     """
+    log.info("drawing %s, scale=%s", held.experiment, held.scale)
     made = Drawn()
     for one in make_all(held.config, held.shown):
         if isinstance(one.content, Figure):

@@ -8,7 +8,10 @@ once. It is unpacked in memory. Imports no torch.
 import zipfile
 from collections.abc import Mapping
 from io import BytesIO
+from lzma import LZMAError
 from pathlib import Path
+
+from latticework.experiments.config.faults import DamagedError
 
 INNER = "records.zip"
 LARGEST = 100 * 2**20  # bytes that the files of a bundle may have, unpacked
@@ -30,17 +33,24 @@ def write_archive(file: Path, files: Mapping[str, bytes]) -> None:
 def open_archive(file: Path) -> zipfile.ZipFile:
     """The records of the bundle `file`, named after it.
 
-    Raises ValueError for another zip file, and for one that would fill the memory.
+    Raises DamagedError for a file that cannot be read, another zip file, and one that would fill
+    the memory.
     """
-    with zipfile.ZipFile(file) as outer:
-        if outer.namelist() != [INNER]:
-            raise ValueError(
-                f"{file} is no bundle, which holds {INNER} and nothing else; make it with "
-                "python -m latticework.scripts.bundle"
-            )
-        if (size := outer.getinfo(INNER).file_size) > LARGEST:
-            raise ValueError(f"{file} holds {size} bytes; a bundle may hold {LARGEST}")
-        archive = zipfile.ZipFile(BytesIO(outer.read(INNER)))
+    try:
+        with zipfile.ZipFile(file) as outer:
+            if outer.namelist() != [INNER]:
+                raise DamagedError(
+                    f"{file} is no bundle, which holds {INNER} and nothing else; make it with "
+                    "python -m latticework.scripts.bundle"
+                )
+            if (size := outer.getinfo(INNER).file_size) > LARGEST:
+                raise DamagedError(f"{file} holds {size} bytes; a bundle may hold {LARGEST}")
+            archive = zipfile.ZipFile(BytesIO(outer.read(INNER)))
+    except (zipfile.BadZipFile, LZMAError, EOFError, NotImplementedError) as error:
+        raise DamagedError(
+            f"the bundle {file} cannot be read ({type(error).__name__}: {error}): restore it, with "
+            "git or from a copy, or make it again with python -m latticework.scripts.bundle"
+        ) from error
     archive.filename = str(file)
     return archive
 

@@ -21,7 +21,8 @@ from matplotlib.figure import Figure
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
-from latticework.experiments.results.record import BUNDLES, Record, damage, fingerprint, opened
+from latticework.experiments.config.faults import DamagedError
+from latticework.experiments.results.record import BUNDLES, Record, damage, opened
 
 KEY = "latticework"
 MARK = re.compile(rb"latticework:([A-Za-z0-9+/=]+)")
@@ -40,7 +41,7 @@ class Proof:
     @classmethod
     def of(cls, figure: str, command: str, records: Sequence[Record]) -> "Proof":
         """The proof for a figure that is drawn from `records` now."""
-        prints = {place(record): fingerprint(record) for record in records}
+        prints = {place(record): record.fingerprint for record in records}
         return cls(figure, command, prints, versions())
 
     def text(self) -> str:
@@ -122,10 +123,13 @@ def _state(name: str, known: str, folders: Sequence[Path]) -> str:
     for folder in [BUNDLES] if bundled else folders:
         try:
             record = opened(folder / name)
-        except ValueError:  # also a run.json that cannot be read
+        except DamagedError as error:
+            states.append(f"changed: {error}")
+            continue
+        except ValueError:
             continue
         fault = damage(record.path) if isinstance(record.path, Path) else ""
-        if not fault and fingerprint(record) == known:
+        if not fault and record.fingerprint == known:
             return "unchanged"
         states.append(f"changed: {fault or 'another run stands there'}")
     return states[0] if states else "missing"

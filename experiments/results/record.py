@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latticework.experiments.config.budget import Budget
+from latticework.experiments.config.faults import DamagedError
 from latticework.experiments.config.identity import PARTS, SOURCES, canonical, flat, leaves
 from latticework.experiments.results.archive import open_archive
 
@@ -31,6 +32,14 @@ log = logging.getLogger(__name__)
 BUNDLES = Path(__file__).resolve().parents[2] / "docs" / "results" / "records"
 VARIANTS = {"news_partial": "news", "omniglot_derived": "omniglot"}  # of published data sets
 RESULTS = (".csv", ".npz", ".safetensors", ".yaml")  # what a record keeps besides run.json
+ENTRIES: dict[str, Any] = {  # of run.json: the type of each, and whether older records lack it
+    "config": (dict, "a mapping", False),
+    "choices": (dict, "a mapping", False),
+    "overrides": (list, "a list", False),
+    "versions": (dict, "a mapping", False),
+    "seconds": (int | float, "a number", False),
+    "files": (dict, "a mapping", True),
+}
 
 
 @dataclass(frozen=True)
@@ -117,23 +126,62 @@ class Record:
         with np.load(BytesIO(content), allow_pickle=False) as file:
             return dict(file)
 
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of run.json, which holds the checksums of the other files.
+
+        In a bundle, whose run.json holds none, and in records from before there were any, the other
+        files are hashed as well.
+        """
+        digest = hashlib.sha256((self.path / "run.json").read_bytes())
+        if "files" not in self.document:
+            for name in sorted(name for name in self.files if name.endswith(RESULTS)):
+                digest.update(name.encode() + (self.path / name).read_bytes())
+        return digest.hexdigest()
+
+    @property
+    def files(self) -> list[str]:
+        """The names of the record's files and folders.
+
+        Not by `zipfile.Path.iterdir`, which visits every file of a bundle several times.
+        """
+        if isinstance(self.path, Path):
+            return [file.name for file in self.path.iterdir()]
+        within = self.path.at
+        return [n.removeprefix(within) for n in self.path.root.namelist() if n.startswith(within)]
+
     def has(self, name: str) -> bool:
         """Whether the run stored `<name>.npz`, even if a bundle leaves it out."""
         left_out = self.document.get("left_out") or ()
         return name in left_out or (self.path / f"{name}.npz").exists()
 
 
-class DamagedRecordError(ValueError):
-    """The files of a finished record are missing or have changed."""
-
-
 def load(path: Path | zipfile.Path) -> Record:
-    """The record at `path`. Raises DamagedRecordError if its files fail their checksums."""
-    if isinstance(path, Path) and (fault := damage(path)):
-        raise DamagedRecordError(
+    """The record at `path`. Raises DamagedError if its files fail their checksums."""
+    document, fault = _verified(path)
+    return _record(path, document, fault)
+
+
+def _record(path: Path | zipfile.Path, document: dict[str, Any], fault: str) -> Record:
+    if fault:
+        raise DamagedError(
             f"the record {path} is damaged: {fault}; run its command again to replace it"
         )
-    return Record(path, json.loads((path / "run.json").read_text()))
+    return Record(path, document)
+
+
+def _document(path: Path | zipfile.Path) -> tuple[dict[str, Any], str]:
+    """run.json of the record at `path`, and what is wrong with it: empty if nothing is."""
+    try:
+        found = json.loads((path / "run.json").read_text())
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        return {}, f"run.json cannot be read ({type(error).__name__})"
+    if not isinstance(found, dict):
+        return {}, f"run.json holds no record, but a {type(found).__name__}"
+    for name, (kind, words, optional) in ENTRIES.items():
+        if not (isinstance(found.get(name), kind) or (optional and name not in found)):
+            return {}, f"{name} in run.json must be {words}"
+    return found, ""
 
 
 def checksums(path: Path) -> dict[str, str]:
@@ -144,54 +192,48 @@ def checksums(path: Path) -> dict[str, str]:
 
 def damage(path: Path) -> str:
     """What is wrong with the finished record in the folder `path`; empty if nothing is."""
-    try:
-        document = json.loads((path / "run.json").read_text())
-        known = document.get("files", {})  # older records have none
-        document["config"]
-    except (OSError, ValueError, LookupError, AttributeError, TypeError) as error:
-        return f"run.json cannot be read ({type(error).__name__})"
+    return _verified(path)[1]
+
+
+def _verified(path: Path | zipfile.Path) -> tuple[dict[str, Any], str]:
+    """As `_document`, and the files of a record in a folder are verified by their checksums."""
+    document, fault = _document(path)
+    if fault or not isinstance(path, Path):
+        return document, fault
     found = checksums(path)
     faults = [
         f"{name} is {'changed' if name in found else 'missing'}"
-        for name, digest in known.items()
+        for name, digest in document.get("files", {}).items()
         if found.get(name) != digest
     ]
-    return ", ".join(faults)
+    return document, ", ".join(faults)
 
 
 def load_all(root: Path) -> list[Record]:
     """Every finished run under `root`, a folder or a bundle, in the order of their paths.
 
-    A folder without run.json is an unfinished run and is skipped. Raises FileNotFoundError if there
-    is no finished run.
+    A folder without run.json is an unfinished run and is skipped, and so is a damaged record, with
+    a warning. Raises FileNotFoundError if there is no finished run.
     """
-    if root.suffix == ".zip" and root.is_file():
-        records = _bundled(root)
-    else:
-        records = []
-        for file in sorted(root.rglob("run.json")):
-            try:
-                records.append(load(file.parent))
-            except DamagedRecordError as error:
-                log.warning("left out: %s", error)
+    records, damaged = read(root)
+    for fault in damaged.values():
+        log.warning("left out: %s", fault)
     if not records:
         raise FileNotFoundError(f"no finished run under {root}; run the experiment first")
     return records
 
 
-def load_experiment(outputs: Path, name: str, scale: str) -> list[Record]:
-    """The finished runs of an experiment: those in `outputs`, otherwise those of its bundle.
-
-    The two are never mixed, because their timings come from different machines. Raises
-    FileNotFoundError if there are none.
-    """
-    folder, bundle = outputs / name / scale, BUNDLES / f"{name}.zip"
-    try:
-        return load_all(folder)
-    except FileNotFoundError:
-        if scale == "paper" and bundle.is_file():
-            return load_all(bundle)
-        raise
+def read(root: Path) -> tuple[list[Record], dict[str, str]]:
+    """As `load_all`, with a line for each damaged record by its folder's name."""
+    if root.suffix == ".zip" and root.is_file():
+        return _bundled(root), {}
+    records, damaged = [], {}
+    for file in sorted(root.rglob("run.json")):
+        try:
+            records.append(load(file.parent))
+        except DamagedError as error:
+            damaged[file.parent.name] = str(error)
+    return records, damaged
 
 
 def _bundled(file: Path) -> list[Record]:
@@ -204,7 +246,8 @@ def _bundled(file: Path) -> list[Record]:
 def opened(place: str | Path) -> Record:
     """The finished record that a user names: its folder, its run.json, or `<bundle>.zip/<run>`.
 
-    Its checksums are not verified; `damage` does so. Raises ValueError if there is none.
+    Its checksums are not verified; `damage` does so. Raises ValueError if there is none, and
+    DamagedError if its run.json or the bundle cannot be read.
     """
     path = Path(place)
     path = path.parent if path.name == "run.json" else path
@@ -212,25 +255,11 @@ def opened(place: str | Path) -> Record:
     if bundle.suffix == ".zip" and bundle.is_file():
         inside = zipfile.Path(open_archive(bundle)) / run
         if (inside / "run.json").exists():
-            return Record(inside, json.loads((inside / "run.json").read_text()))
+            return _record(inside, *_document(inside))
         raise ValueError(f"{bundle} holds no run {run}")
     if not (path / "run.json").is_file():
         raise ValueError(
             f"{path} is no finished record: it has no run.json; give the folder of a run, as in "
             "outputs/<experiment>/<scale>/<run>, or <bundle>.zip/<run>"
         )
-    return Record(path, json.loads((path / "run.json").read_text()))
-
-
-def fingerprint(record: Record) -> str:
-    """SHA-256 of a record: of run.json, which holds the checksums of the other files.
-
-    In a bundle, whose run.json holds none, and in records from before there were any, the other
-    files are hashed as well.
-    """
-    digest = hashlib.sha256((record.path / "run.json").read_bytes())
-    if "files" not in record.document:
-        for name in sorted(file.name for file in record.path.iterdir()):
-            if name.endswith(RESULTS):
-                digest.update(name.encode() + (record.path / name).read_bytes())
-    return digest.hexdigest()
+    return _record(path, *_document(path))

@@ -1,0 +1,162 @@
+"""Records, bundles and data that are damaged: each reader names the file, the fault and what to do.
+
+The exit status is not 0, and there is no traceback.
+"""
+
+import json
+import lzma
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import latticework.scripts.figures
+import latticework.scripts.trace
+import latticework.scripts.why
+from latticework.data import text
+from latticework.data.corpus import Corpus
+from latticework.data.files import DamagedFileError
+from latticework.experiments.config import errors
+from latticework.experiments.report.exhibits import catalogue
+from latticework.experiments.report.view import gather
+from latticework.experiments.results import proof
+from latticework.experiments.results.archive import write_archive
+
+RUN = {
+    "config": {"data": None, "model": {}, "sampler": {}, "task": {}, "seed": 0, "model_seed": 0},
+    "choices": {},
+    "overrides": ["model.coupling=0.1"],
+    "versions": {"torch": "2"},
+    "seconds": 1.0,
+    "files": {},
+}
+FIGURE = ("figures.sec3=null", "+figures.own._target_=test_draw.fine")
+WHOLE, BROKEN = "model.coupling=0.1", "broken"
+UNREADABLE = "run.json cannot be read"
+RECORDS = {  # run.json: what is said of it
+    b'{"config": {"data': f"{UNREADABLE} (JSONDecodeError)",
+    b"\xff\xfe": f"{UNREADABLE} (UnicodeDecodeError)",
+    b"": f"{UNREADABLE} (JSONDecodeError)",
+    b"[1]": "run.json holds no record, but a list",
+    json.dumps(RUN | {"config": 3}).encode(): "config in run.json must be a mapping",
+    json.dumps(RUN | {"choices": None}).encode(): "choices in run.json must be a mapping",
+    json.dumps(RUN | {"files": None}).encode(): "files in run.json must be a mapping",
+    json.dumps(RUN | {"files": {"a.npz": "0"}}).encode(): "a.npz is missing",
+}
+
+
+def flipped(content: bytes) -> bytes:
+    middle = len(content) // 2
+    return content[:middle] + bytes([content[middle] ^ 16]) + content[middle + 1 :]
+
+
+BUNDLES: dict[str, Callable[[bytes], bytes]] = {
+    "another file": lambda _: b"not a bundle",
+    "empty": lambda _: b"",
+    "cut short": lambda content: content[:-100],
+    "a flipped byte": flipped,
+}
+
+
+def said(capsys, call: Callable[[], object]) -> str:
+    """What a command that must fail says."""
+    with pytest.raises(SystemExit) as end, errors.told():
+        sys.exit(call())
+    captured = capsys.readouterr()
+    text = captured.out + captured.err
+    if isinstance(end.value.code, str):
+        return text + end.value.code
+    assert end.value.code not in (0, None)
+    return text
+
+
+def figures(outputs, *words):
+    return latticework.scripts.figures.main(
+        ["experiment=rates_sec3", *FIGURE, f"outputs={outputs}", *words]
+    )
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder of two finished records."""
+    folder = tmp_path / "rates_sec3" / "smoke"
+    for name in (WHOLE, BROKEN):
+        (folder / name).mkdir(parents=True)
+        (folder / name / "run.json").write_text(json.dumps(RUN))
+        (folder / name / "metrics.csv").write_text("step\n0\n")
+    return folder
+
+
+@pytest.mark.parametrize("content", RECORDS)
+def test_a_damaged_record(content, folder, tmp_path, capsys):
+    (folder / BROKEN / "run.json").write_bytes(content)
+    message = f"the record {folder / BROKEN} is damaged: {RECORDS[content]}; run its command again"
+    assert f"left out: {message}" in said(capsys, lambda: figures(tmp_path, "scale=smoke"))
+    assert len(list(tmp_path.rglob("own.png"))) == 1  # the other record is drawn
+    words = [str(folder / BROKEN), str(folder / WHOLE)]
+    found = said(capsys, lambda: latticework.scripts.why.main(words))
+    assert RECORDS[content] in found
+    assert str(folder / BROKEN) in found.replace("\n", "")
+
+
+@pytest.mark.parametrize("fault", BUNDLES)
+def test_a_damaged_bundle(fault, tmp_path, capsys, monkeypatch):
+    file = tmp_path / "rates_sec3.zip"
+    write_archive(file, {"a/run.json": json.dumps(RUN).encode()})
+    drawn = proof.Proof("own", "", {"rates_sec3.zip/a": "0"})
+    file.write_bytes(BUNDLES[fault](file.read_bytes()))
+    for module in (latticework.scripts.figures, proof):
+        monkeypatch.setattr(module, "BUNDLES", tmp_path)
+    message = f"the bundle {file} cannot be read ("
+    advice = "): restore it, with git or from a copy, or make it again with python -m "
+    for command in (
+        lambda: figures(tmp_path / "outputs"),
+        lambda: latticework.scripts.why.main([f"{file}/a", f"{file}/a"]),
+        lambda: gather(tmp_path / "outputs", bundles=tmp_path, known=catalogue(), drawing=False),
+    ):
+        found = said(capsys, command)
+        assert message in found
+        assert advice in found
+        assert len(found.strip().splitlines()) == 1
+    (state,) = proof.verified(drawn, []).values()  # what `trace` shows of the record
+    assert message in state
+
+
+def test_the_report_names_a_damaged_record_and_fails(folder, tmp_path):
+    (folder / BROKEN / "run.json").write_text("[")
+    made = gather(tmp_path, scales=["smoke"], bundles=tmp_path, drawing=False)
+    (fault,) = made.failed
+    assert fault.startswith(f"the record {folder / BROKEN} is damaged: {UNREADABLE}")
+    assert any(f"{BROKEN} failed: the record" in p for s in made.sections
+               for part in s.parts for p in part.problems)  # fmt: skip
+
+
+def test_without_words_the_usage_is_shown(capsys):
+    latticework.scripts.figures.main([])
+    assert "python -m latticework.scripts.figures experiment=" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "content", [lzma.compress(b'{"text": "A cat."}\n' * 99)[:60] + b"junk", lzma.compress(b"{}\n")]
+)
+def test_a_corrupt_file_of_texts(content, tmp_path):
+    file = tmp_path / "texts.jsonl.xz"
+    file.write_bytes(content)
+    message = rf"{file} \({len(content)} bytes\) is damaged: it cannot be read \("
+    with pytest.raises(DamagedFileError, match=message):
+        Corpus(files=[str(file)]).load()
+
+
+def test_a_damaged_matrix_of_reviews_is_made_again(tmp_path, caplog):
+    texts = [f"good food number {'ab'[n % 2] * (n + 2)}" for n in range(20)]
+    lines = "".join(json.dumps({"text": one}) + "\n" for one in texts)
+    file: Path = tmp_path / "imdb_labelled_50k.jsonl.xz"
+    file.write_bytes(lzma.compress(lines.encode()))
+    reviews = text.Reviews(words=3, cache=str(tmp_path / "cache"))
+    first = reviews._cached(file)
+    (stored,) = (tmp_path / "cache").rglob("*.npz")
+    stored.write_bytes(flipped(stored.read_bytes())[:200])
+    again = reviews._cached(file)
+    assert "is damaged" in caplog.text
+    assert [part.tolist() for part in again] == [part.tolist() for part in first]
