@@ -59,8 +59,9 @@ class PAFS(Sampler):
     def step(self, state: PathState, model: EnergyModel, rng: Generator) -> tuple[PathState, Info]:
         x, domain = state.x, model.domain
         weights = _of_sites(state.logits)
-        noise = uniform_like(weights, rng).log_().neg_().log_()  # the negative of Gumbel's
-        sites = (weights - noise).topk(min(2 * self.length - 1, domain.dim)).indices
+        # Log of exponential times, whose smallest are drawn precisely: the negative of Gumbel's.
+        times = uniform_like(weights, rng).neg_().log1p_().neg_().log_()
+        sites = (weights - times).topk(min(2 * self.length - 1, domain.dim)).indices
         index = _draw_moves(state.logits, sites, rng)
         used = moves_in_use(index, rng)
         index = repeated(index, used)

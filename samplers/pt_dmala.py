@@ -23,6 +23,7 @@ from torch import Generator, Tensor
 from torch.nn.functional import pad
 
 from latticework.models.base import EnergyModel
+from latticework.models.chance import happens
 from latticework.models.domain import Domain
 from latticework.samplers.auxiliary import log_proposal_ratio, logits
 from latticework.samplers.base import (
@@ -123,8 +124,7 @@ class PTDMALA(Sampler):
         swap = acceptance(-ladder.diff().unsqueeze(1) * log_prob.diff(dim=0))
         pair = torch.arange(len(ladder) - 1, device=b.device)
         chosen = ((pair + state.turn) % 2 == 0).unsqueeze(1)
-        uniform = torch.empty_like(swap).uniform_(generator=rng)
-        replicas = _swapped(moved, (uniform < swap) & chosen)
+        replicas = _swapped(moved, happens(swap, rng) & chosen)
 
         chains = len(state.x)
         assert info.log_ratio is not None
