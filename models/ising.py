@@ -208,8 +208,8 @@ class Lattice(EnergyModel):
 class DenseIsing(EnergyModel):
     """Ising model with a dense symmetric coupling J `[d, d]`: random graphs, learned structure.
 
-    Raises ValueError unless J is square and symmetric with a zero diagonal (s_i^2 = 1, so a
-    diagonal is a constant that only misleads the gradient).
+    Raises ValueError unless J is square, finite and symmetric with a zero diagonal (s_i^2 = 1, so
+    a diagonal is a constant that only misleads the gradient), and the bias is finite.
     """
 
     quadratic = True
@@ -218,14 +218,14 @@ class DenseIsing(EnergyModel):
         super().__init__()
         if coupling.ndim != 2 or not torch.equal(coupling, coupling.T) or coupling.diag().any():
             raise ValueError("coupling must be a square symmetric matrix with a zero diagonal")
-        if not coupling.isfinite().all():
+        bias = torch.as_tensor(bias, dtype=coupling.dtype).expand(len(coupling)).clone()
+        if not (coupling.isfinite().all() and bias.isfinite().all()):
             raise ValueError(
-                "coupling must be finite, got infinite entries or NaN; a large finite coupling "
-                "ties two sites as firmly"
+                "coupling and bias must be finite, got inf or NaN; a coupling of 100 ties two "
+                "sites, and a bias of 100 a site to its value, for all practical purposes"
             )
         self.domain = Binary(len(coupling))
         self.coupling = torch.nn.Parameter(coupling.clone(), requires_grad=False)
-        bias = torch.as_tensor(bias, dtype=coupling.dtype).expand(len(coupling)).clone()
         self.bias = torch.nn.Parameter(bias, requires_grad=False)
 
     def matrix(self) -> Tensor:
@@ -247,44 +247,51 @@ class DenseIsing(EnergyModel):
         spins = 2 * x - 1
         return (spins * (spins @ self.coupling + self.bias)).sum(-1)
 
+    def _field(self, x: Tensor) -> Tensor:
+        """The field b + 2 J s, `[chains, d]`."""
+        return affine(self.bias, _spins(x).mul_(2), self.coupling)
+
     def _evaluated(self, x: Tensor, field: Tensor) -> tuple[Tensor, Tensor]:
         spins = _spins(x)
         log_prob = torch.linalg.vecdot(spins, field).add_(spins @ self.bias).mul_(0.5)
         return log_prob, 2 * field
 
     def log_prob_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        return self._evaluated(x, *self.cache(x))
+        return self._evaluated(x, self._field(x))
 
     def gradient(self, x: Tensor) -> Tensor:
-        return self.cache(x)[0].mul_(2)
+        return self._field(x).mul_(2)
 
     def evaluate_with_cache(self, x: Tensor) -> tuple[Tensor, Tensor, Cache]:
         cache = self.cache(x)
-        return *self._evaluated(x, *cache), cache
+        return *self._evaluated(x, cache[0].to(x.dtype)), cache
 
     def evaluate_flipped(
         self, cache: Cache, x: Tensor, y: Tensor, index: Tensor
     ) -> tuple[Tensor, Tensor, Cache]:
         change = flip_changes(x, y, index)
         field = add_rows(cache[0], 4 * change, self.coupling, index)
-        return *self._evaluated(y, field), (field,)
+        return *self._evaluated(y, field.to(y.dtype)), (field,)
 
     def cache(self, x: Tensor) -> Cache:
-        """The field b + 2 J s, `[chains, d]`."""
-        return (affine(self.bias, _spins(x).mul_(2), self.coupling),)
+        """The field, `[chains, d]`, in double precision, so that its changes add up without drift.
+
+        A field of 10^4 would be off by 0.02 after 27,000 flips in single precision.
+        """
+        return (self._field(x).double(),)
 
     def moved(self, cache: Cache, x: Tensor, sites: Tensor, new: Tensor) -> Cache:
-        change = new - x.index_select(1, sites)
-        return (cache[0].addmm_(change, self.coupling.index_select(0, sites), alpha=4),)
+        change, rows = new - x.index_select(1, sites), self.coupling.index_select(0, sites)
+        return (cache[0].addmm_(change.double(), rows.double(), alpha=4),)
 
     def log_odds(self, x: Tensor, cache: Cache, sites: Tensor) -> Tensor:
-        return cache[0].index_select(1, sites).mul_(2)
+        return cache[0].index_select(1, sites).to(x.dtype).mul_(2)
 
     def differences(self, x: Tensor, cache: Cache, sites: Tensor) -> Tensor:
         return self.log_odds(x, cache, sites) * (1 - 2 * x.index_select(1, sites))
 
     def block_log_probs(self, x: Tensor, cache: Cache, sites: Tensor, patterns: Tensor) -> Tensor:
-        field = cache[0].index_select(1, sites)
+        field = cache[0].index_select(1, sites).to(x.dtype)
         inside = self.coupling.index_select(0, sites).index_select(1, sites)
         spins = _spins(x.index_select(1, sites))
         return _block_log_probs(field, inside, spins, _spins(patterns.to(x)))
