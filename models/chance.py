@@ -103,6 +103,17 @@ def draw_categorical(weights: Tensor, rng: Generator, draws: int = 1) -> Tensor:
     return torch.add(_invert(inside, rng, 1).squeeze(-1), block, alpha=width).clamp_(max=n - 1)
 
 
+def draw_distinct(log_weights: Tensor, rng: Generator, draws: int) -> Tensor:
+    """Distinct indices in the order drawn, `[..., n] -> [..., draws]` (Plackett-Luce).
+
+    Each is drawn among those left, in proportion to exp(log_weights), by a race: entry i arrives
+    after an exponential time of rate exp(log_weights_i). The first of many entries arrive after
+    short times, which are precise because small uniform numbers are.
+    """
+    log_times = uniform_like(log_weights, rng).neg_().log1p_().neg_().log_()
+    return (log_weights - log_times).topk(draws).indices
+
+
 def _invert(weights: Tensor, rng: Generator, draws: int) -> Tensor:
     total = weights.cumsum(-1, dtype=torch.float64)
     shape = (*weights.shape[:-1], draws)
