@@ -6,12 +6,18 @@ next to 0 and next to 1, where such events are decided, and count the points of 
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from torch import Generator
 
 from latticework.models import chance
 from latticework.models.chance import LARGE, bernoulli, draw_categorical, draw_distinct, happens
+from latticework.samplers.compiled.block_gibbs import draw_hidden, draw_visible
+from latticework.samplers.compiled.langevin_pair import propose
+from latticework.samplers.compiled.langevin_pair import weigh as weigh_flips
+from latticework.samplers.compiled.philox import fill
+from latticework.samplers.compiled.rbm_langevin import flip_sites
 from latticework.samplers.conditional import draw_bit
 
 PROBABILITIES = [3e-8, 1e-7, 7e-7]
@@ -100,3 +106,51 @@ def test_rare_entries_are_drawn():
     assert not (index % 2).any()
     count, expected = int((index > 0).sum()), 20_000 * (2**19 - 1) * 1e-7
     assert abs(count - expected) < 4.5 * expected**0.5
+
+
+# Compiled kernels.
+
+KEY, WORD = 12_121_362, 58  # a step whose first word of chain 0 and stream 0 is nearly 0
+EDGE = math.log(2**32 / (WORD + 0.5) - 1)  # this word decides as if 1 had these log-odds, or -
+
+
+def hidden(z):
+    h = np.zeros((1, 4), np.float32)
+    draw_hidden(0, KEY, 0, np.full((1, 4), z, np.float32), h)
+    return h[0, 0]
+
+
+def visible(z):
+    x, count = np.zeros((1, 4), np.float32), np.zeros(1, np.int64)
+    sites, invalid = np.zeros((1, 4), np.int32), np.zeros(1, bool)
+    draw_visible(0, KEY, 0, np.full((1, 4), z, np.float32), x, 0, sites, count, invalid)
+    return x[0, 0]
+
+
+def langevin(z):
+    x, gradient, price = np.zeros((1, 4), np.float32), np.full((1, 4), 2 * z, np.float32), 0
+    sites, count = np.zeros((1, 4), np.int32), np.zeros(1, np.int64)
+    rest = np.zeros(4, np.float32) + price, sites, count, np.zeros(1), np.zeros(1)
+    flip_sites(0, KEY, x, gradient, *rest)
+    return x[0, 0]
+
+
+def pair(z):
+    one = np.ones(1, np.float32)
+    flip, y = np.zeros(1, np.float32), np.zeros(1, np.float32)
+    weigh_flips(flip, 0 * one, np.float32(2 * z) * one, 0 * one, 0.0, 1.0)
+    propose(y, 0 * one, flip, np.full(1, WORD, np.uint32), 0.0, 1.0)
+    return y[0]
+
+
+def test_the_word_is_what_these_tests_say():
+    words = np.empty(4, np.uint32)
+    fill(words, KEY, 0, 0)
+    assert words[0] == WORD
+
+
+@pytest.mark.parametrize("draw", [hidden, visible, langevin, pair])
+def test_rare_decisions_of_compiled_kernels(draw):
+    """A word of 58 is among the 58.5 of 2^32 that make the rarer outcome happen."""
+    assert [draw(z) for z in (-EDGE - 0.01, -EDGE + 0.01)] == [0, 1]
+    assert [draw(z) for z in (EDGE - 0.01, EDGE + 0.01)] == [0, 1]
