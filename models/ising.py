@@ -209,7 +209,7 @@ class DenseIsing(EnergyModel):
     """Ising model with a dense symmetric coupling J `[d, d]`: random graphs, learned structure.
 
     Raises ValueError unless J is square, finite and symmetric with a zero diagonal (s_i^2 = 1, so
-    a diagonal is a constant that only misleads the gradient), and the bias is finite.
+    a diagonal is a constant that only misleads the gradient).
     """
 
     quadratic = True
@@ -218,14 +218,14 @@ class DenseIsing(EnergyModel):
         super().__init__()
         if coupling.ndim != 2 or not torch.equal(coupling, coupling.T) or coupling.diag().any():
             raise ValueError("coupling must be a square symmetric matrix with a zero diagonal")
-        bias = torch.as_tensor(bias, dtype=coupling.dtype).expand(len(coupling)).clone()
-        if not (coupling.isfinite().all() and bias.isfinite().all()):
+        if not coupling.isfinite().all():
             raise ValueError(
-                "coupling and bias must be finite, got inf or NaN; a coupling of 100 ties two "
-                "sites, and a bias of 100 a site to its value, for all practical purposes"
+                "coupling must be finite, got infinite entries; a coupling of 100 ties two sites as "
+                "firmly for all practical purposes"
             )
         self.domain = Binary(len(coupling))
         self.coupling = torch.nn.Parameter(coupling.clone(), requires_grad=False)
+        bias = torch.as_tensor(bias, dtype=coupling.dtype).expand(len(coupling)).clone()
         self.bias = torch.nn.Parameter(bias, requires_grad=False)
 
     def matrix(self) -> Tensor:
