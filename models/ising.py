@@ -220,8 +220,8 @@ class DenseIsing(EnergyModel):
             raise ValueError("coupling must be a square symmetric matrix with a zero diagonal")
         if not coupling.isfinite().all():
             raise ValueError(
-                "coupling must be finite, got infinite entries; a coupling of 100 ties two sites as "
-                "firmly for all practical purposes"
+                "coupling must be finite, got infinite entries; a coupling of 100 ties two "
+                "sites as firmly for all practical purposes"
             )
         self.domain = Binary(len(coupling))
         self.coupling = torch.nn.Parameter(coupling.clone(), requires_grad=False)
