@@ -17,6 +17,7 @@ from torch import Generator, Tensor
 from torch.nn.functional import softplus
 
 from latticework.models.base import AnnealedModel, Cache, EnergyModel
+from latticework.models.chance import bernoulli
 from latticework.models.domain import Binary, Categorical
 from latticework.models.rbm import RBM
 
@@ -51,8 +52,8 @@ class GeometricPath(AnnealedModel):
         if self._log_odds is None:
             return self.domain.uniform(chains, rng)
         assert isinstance(self.domain, Binary)
-        probability = self._log_odds.to(rng.device).sigmoid().expand(chains, -1)
-        return self.domain.from_bits(torch.bernoulli(probability, generator=rng))
+        log_odds = self._log_odds.to(rng.device).expand(chains, -1)
+        return self.domain.from_bits(bernoulli(log_odds, rng))
 
     def log_z_start(self) -> Tensor:
         return self.constant.new_zeros((), dtype=torch.float64)  # p0 is normalised
@@ -190,7 +191,7 @@ class ScaledRBM(RBM, AnnealedModel):
         self._here: tuple[Tensor, Cache] | None = None
 
     def draw(self, chains: int, rng: Generator) -> Tensor:
-        return torch.bernoulli(self.start_bias.sigmoid().expand(chains, -1), generator=rng)
+        return bernoulli(self.start_bias.expand(chains, -1), rng)
 
     def log_z_start(self) -> Tensor:
         """Log normaliser of the visible units, plus log 2 for each hidden unit."""

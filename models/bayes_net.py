@@ -19,7 +19,6 @@ flip has no such shortcut, because all outputs have changed.
 """
 
 from collections.abc import Iterator
-from typing import Any, Self
 
 import torch
 from torch import Generator, Tensor
@@ -39,7 +38,6 @@ class BayesNet(Predictor):
     """
 
     inputs: Tensor  # [rows, features + 1], the last column 1
-    transposed: Tensor  # the same, each feature's numbers side by side
     targets: Tensor  # [rows]
 
     def __init__(
@@ -61,13 +59,8 @@ class BayesNet(Predictor):
         self.rows, self.hidden, self.scale, self.chunk = len(targets), hidden, scale, chunk
         self.domain = Binary((features.shape[1] + 2) * hidden + 1)
         self.register_buffer("inputs", with_ones(features))
-        self.register_buffer("transposed", self.inputs.T.contiguous())
         self.register_buffer("targets", targets)
-        self._kept: Columns | None = None
-
-    def _apply(self, *args: Any, **settings: Any) -> Self:
-        self._kept = None  # of another device or precision
-        return super()._apply(*args, **settings)
+        self._kept: tuple[Tensor, int, Columns] | None = None
 
     def on(self, features: Tensor, targets: Tensor) -> "BayesNet":
         return BayesNet(features, targets, self.hidden, self.scale, self.chunk)
@@ -101,11 +94,15 @@ class BayesNet(Predictor):
 
     def _columns(self) -> Columns:
         """The inputs, with near-constant columns split off if one chain fills a chunk."""
-        if self._kept is None:
-            parts = [rows for _, rows in self._chunks(1, self.rows)]
-            split = self.rows >= self._units()
-            self._kept = Columns(self.inputs, self.transposed, parts, split)
-        return self._kept
+        if self._kept is not None:
+            inputs, version, columns = self._kept
+            if inputs is self.inputs and version == inputs._version:
+                return columns
+        # Also where the inputs were loaded, changed in place or moved to another device.
+        parts = [rows for _, rows in self._chunks(1, self.rows)]
+        columns = Columns(self.inputs, parts, split=self.rows >= self._units())
+        self._kept = self.inputs, self.inputs._version, columns
+        return columns
 
     def _chunks(self, chains: int, rows: int) -> Iterator[tuple[slice, slice]]:
         """Slices of chains and rows that cover all pairs, each of about `chunk` activations."""
@@ -183,7 +180,7 @@ class BayesNet(Predictor):
     def _term(self, unit: Tensor) -> Tensor:
         """w_u tanh(z_u) + b of units `[chains, n, features + 3]`, for all rows `[.., .., rows]`."""
         first, second, bias = unit.split((unit.shape[2] - 2, 1, 1), 2)
-        z = torch.mm(2 * first.flatten(0, 1), self.transposed)
+        z = torch.mm(2 * first.flatten(0, 1), self._columns().across)
         return z.sigmoid_().unflatten(0, first.shape[:2]).mul_(2 * second).add_(bias - second)
 
     def _flipped(self, x: Tensor, cache: Cache, sites: Tensor) -> tuple[Tensor, Tensor]:

@@ -43,18 +43,19 @@ class Bags(NamedTuple):
 class Columns:
     """The matrix `inputs` `[rows, columns]`, its last column ones, in `parts` of its rows.
 
-    `transposed` is its transpose, contiguous. With `split`, columns with few deviations are stored
-    as deviations, and a part is multiplied by the weights of one chain at a time.
+    With `split`, columns with few deviations are stored as deviations, and a part is multiplied by
+    the weights of one chain at a time.
     """
 
-    def __init__(self, inputs: Tensor, transposed: Tensor, parts: list[slice], split: bool) -> None:
-        self.inputs, self.transposed = inputs, transposed
+    def __init__(self, inputs: Tensor, parts: list[slice], split: bool) -> None:
+        self.across = inputs.T.contiguous()  # [columns, rows], each column's numbers side by side
+        self.inputs, self.transposed = inputs, self.across
         mask = few_deviations(inputs) if split else None
         self.few = None if mask is None else indices(mask)  # of these columns, None for none
         if mask is not None:
             self.others = indices(~mask)
             self.inputs, rare = inputs[:, self.others], inputs[:, self.few]
-            self.transposed = transposed[self.others]
+            self.transposed = self.across[self.others]
             self.usual = rare.median(0).values
             row, column = (rare != self.usual).nonzero(as_tuple=True)
             value = (rare - self.usual)[row, column]

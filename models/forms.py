@@ -69,6 +69,29 @@ class RBMForm(NamedTuple):
 Form = LatticeForm | PairForm | PottsLatticeForm | PottsPairForm | RBMForm
 
 
+def change(form: Form, x: Tensor, y: Tensor, site: int) -> float:
+    """Log pi(y) - log pi(x) by the form, for states `[*domain.shape]` that differ at one site."""
+    here, there = x.double().numpy(), y.double().numpy()
+    step = there[site] - here[site]
+    match form:
+        case LatticeForm():
+            near = form.neighbours[site, : form.degree[site]]
+            return float(form.odds[form.kind[site], int(here[near].sum())] * step)
+        case PairForm():
+            slope = form.offset[site] + form.matrix[site] @ here
+            return float(slope * step + form.diagonal[site] * step**2)
+        case PottsLatticeForm():
+            near = form.neighbours[site, : form.degree[site]]
+            return float((form.bias[site] + form.coupling * here[near].sum(0)) @ step)
+        case PottsPairForm():
+            rows = form.coupling.reshape(*here.shape, -1)[site]
+            return float((form.bias[site] + rows @ here.ravel()) @ step)
+        case RBMForm():
+            inputs = np.stack((here, there)) @ form.weight + form.hidden_bias
+            hidden = np.logaddexp(0, inputs).sum(1)
+            return float(hidden[1] - hidden[0] + form.visible_bias[site] * step)
+
+
 def array(tensor: Tensor) -> NDArray[Any]:
     """The tensor's memory as a contiguous array; a copy if it is not contiguous."""
     return tensor.detach().contiguous().numpy()

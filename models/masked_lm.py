@@ -82,6 +82,11 @@ class MaskedLM(nn.Module):
             )
         self.register_buffer("values", self._values(len(table), exclude_special, words))
         self.register_buffer("embeddings", table[self.values].clone(), persistent=False)
+        self.register_load_state_dict_post_hook(lambda self, _: self._look_up())
+
+    def _look_up(self) -> None:
+        """Take the embeddings from the network, whose weights were loaded."""
+        self.embeddings = self.embed(self.values).clone()
 
     def _values(self, size: int, exclude_special: bool, words: Sequence[str] | None) -> Tensor:
         vocabulary = {word: i for word, i in self.tokenizer.get_vocab().items() if i < size}

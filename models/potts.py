@@ -156,12 +156,12 @@ class DensePotts(EnergyModel):
         return vecdot(x, field + self.bias).sum(-1) / 2
 
     def log_prob_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        (field,) = self.cache(x)
+        field = self._pairs(x) + self.bias
         return self._log_prob(x, field), field
 
     def evaluate_with_cache(self, x: Tensor) -> tuple[Tensor, Tensor, Cache]:
         log_prob, field = self.log_prob_and_grad(x)
-        return log_prob, field, (field,)
+        return log_prob, field, (field.double(),)
 
     def evaluate_flipped(
         self, cache: Cache, x: Tensor, y: Tensor, index: Tensor
@@ -170,30 +170,31 @@ class DensePotts(EnergyModel):
         site = index.div(self.domain.moves, rounding_mode="floor")
         change = (y - x).gather(1, site.unsqueeze(-1).expand(-1, -1, self.domain.moves))
         rows = self._rows()[site.squeeze(1)]  # [chains, q, sites * q]
-        field = cache[0] + (change @ rows).view_as(x)
-        return self._log_prob(y, field), field, (field,)
+        kept = cache[0] + (change @ rows).view_as(x)
+        field = kept.to(y.dtype)
+        return self._log_prob(y, field), field, (kept,)
 
     def _rows(self) -> Tensor:
         """J with its rows by site, `[sites, q, sites * q]`."""
         return self.coupling.unflatten(0, self.domain.shape)
 
     def cache(self, x: Tensor) -> Cache:
-        """The field, `[chains, sites, q]`."""
-        return (self._pairs(x) + self.bias,)
+        """The field, `[chains, sites, q]`, in double precision: changes add up without drift."""
+        return ((self._pairs(x) + self.bias).double(),)
 
     def moved(self, cache: Cache, x: Tensor, sites: Tensor, new: Tensor) -> Cache:
         change = (new - x.index_select(1, sites)).flatten(1)
         rows = self._rows().index_select(0, sites).flatten(0, 1)
-        cache[0].flatten(1).addmm_(change, rows)
+        cache[0].flatten(1).addmm_(change.double(), rows.double())
         return cache
 
     def differences(self, x: Tensor, cache: Cache, sites: Tensor) -> Tensor:
-        return _moves(cache[0].index_select(1, sites), x.index_select(1, sites))
+        return _moves(cache[0].index_select(1, sites).to(x.dtype), x.index_select(1, sites))
 
     def block_log_probs(self, x: Tensor, cache: Cache, sites: Tensor, patterns: Tensor) -> Tensor:
         rows = self._rows().index_select(0, sites).flatten(0, 1)
         inside = rows.unflatten(1, self.domain.shape).index_select(1, sites).flatten(1)
-        field, current = cache[0].index_select(1, sites), x.index_select(1, sites)
+        field, current = cache[0].index_select(1, sites).to(x.dtype), x.index_select(1, sites)
         return _block_log_probs(field, inside, current, patterns.to(x))
 
 

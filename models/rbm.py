@@ -13,7 +13,7 @@ from torch import Generator, Tensor, nn
 from torch.nn.functional import softplus
 
 from latticework.models.base import Cache, EnergyModel
-from latticework.models.chance import softplus_sum, uniform_like
+from latticework.models.chance import bernoulli, softplus_sum
 from latticework.models.domain import Binary
 from latticework.models.forms import RBMForm, array
 from latticework.models.product import affine
@@ -134,8 +134,3 @@ class RBM(EnergyModel):
     def sample_visible(self, h: Tensor, rng: Generator) -> Tensor:
         """A draw of x given h, `[chains, visible]`."""
         return bernoulli(self.visible_inputs(h), rng)
-
-
-def bernoulli(log_odds: Tensor, rng: Generator) -> Tensor:
-    """Draws of 0.0 or 1.0 with the given log-odds of 1."""
-    return log_odds.sigmoid().sub_(uniform_like(log_odds, rng)).ceil_()

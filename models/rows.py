@@ -17,8 +17,11 @@ def flip_changes(x: Tensor, y: Tensor, index: Tensor) -> Tensor:
 
 
 def add_rows(total: Tensor, factor: Tensor, matrix: Tensor, index: Tensor) -> Tensor:
-    """`total` plus `factor` times the rows `index` of `matrix`, both `[chains, flips]`."""
-    rows = matrix.index_select(0, index.flatten())
+    """`total` plus `factor` times the rows `index` of `matrix`, both `[chains, flips]`.
+
+    Computed in the precision of `total`.
+    """
+    factor, rows = factor.to(total.dtype), matrix.index_select(0, index.flatten()).to(total.dtype)
     if index.shape[1] == 1:
         return torch.addcmul(total, factor, rows)
     return torch.baddbmm(

@@ -22,7 +22,7 @@ import torch
 from torch import Generator, Tensor
 
 from latticework.models.base import EnergyModel
-from latticework.models.chance import LARGE
+from latticework.models.chance import LARGE, happens
 from latticework.models.domain import Binary, Domain
 from latticework.samplers.checks import check_start
 
@@ -174,7 +174,7 @@ def metropolis(
 def decide(log_ratio: Tensor, rng: Generator) -> tuple[Tensor, Tensor]:
     """Which proposals are accepted, and their probability; both have the shape of `log_ratio`."""
     accept_prob = acceptance(log_ratio)
-    return torch.empty_like(accept_prob).uniform_(generator=rng) < accept_prob, accept_prob
+    return happens(accept_prob, rng), accept_prob
 
 
 def acceptance(log_ratio: Tensor) -> Tensor:

@@ -48,7 +48,8 @@ def next_block(
     if scan == "random":
         if sites == 1:
             return torch.randint(dim, (1,), generator=rng, device=rng.device), ()
-        return torch.rand(dim, generator=rng, device=rng.device).topk(sites).indices, ()
+        keys = torch.rand(dim, generator=rng, device=rng.device, dtype=torch.float64)
+        return keys.topk(sites).indices, ()
     order, position = memory
     position.masked_fill_(position + sites > dim, 0)  # too few sites left: a new pass
     first = position.clone()

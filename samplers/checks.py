@@ -1,36 +1,115 @@
 """What must hold where chains begin. Checked once, by `Sampler.init`, and never inside a step."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
 from latticework.models.base import EnergyModel, NotDifferentiableError
+from latticework.models.domain import Binary
+
+PROBES = 4  # sites at which a model's shortcuts are compared with its log-probability
+MOST_MOVES = 64  # of a site, up to which its local methods are compared: each may cost a row
+LOCAL = ("differences", "log_odds", "block_log_probs")
+ByForm = Callable[[Tensor, Tensor, int], float]  # log pi(y) - log pi(x), where y moved one site
 
 
-def check_start(x: Tensor, model: EnergyModel, gradient: bool) -> None:
+def check_start(
+    x: Tensor, model: EnergyModel, gradient: bool, by_form: ByForm | None = None
+) -> None:
     """Raise ValueError unless chains can begin at `x` `[chains, *domain.shape]`.
 
     `x` must be floating point states of the model's domain, and the model must give one finite
     log-probability a chain there. With `gradient`, its gradient must be finite and shaped as `x`.
     A chain at log-probability -inf is refused too: a Metropolis test never lets it go, because no
-    finite ratio leads out. Costs one evaluation of the model, and reads the host.
+    finite ratio leads out. The gradient and local methods that a model defines must agree with its
+    `log_prob` (`check_shortcuts`). Costs one evaluation of the model and some of a few rows, and
+    reads the host.
     """
     _check_states(x, model)
     name = type(model).__name__
     log_prob, grad = evaluated(x, model, gradient)
     _check_log_prob(log_prob, len(x), name)
-    if grad is None:
-        return
-    if grad.shape != x.shape:
-        raise ValueError(
-            f"the gradient of {name} must have the shape of x, {list(x.shape)}, "
-            f"got {list(grad.shape)}"
+    if grad is not None:
+        if grad.shape != x.shape:
+            raise ValueError(
+                f"the gradient of {name} must have the shape of x, {list(x.shape)}, "
+                f"got {list(grad.shape)}"
+            )
+        bad = ~grad.isfinite().reshape(len(x), -1).all(1)
+        _refuse(
+            bad,
+            f"the gradient of {name} is NaN or inf",
+            "use finite penalties in place of -inf, or a sampler that reads no gradient, such as "
+            "gibbs or random_walk",
         )
-    _refuse(
-        ~grad.isfinite().reshape(len(x), -1).all(1),
-        f"the gradient of {name} is NaN or inf",
-        "use finite penalties in place of -inf, or a sampler that reads no gradient, such as gibbs "
-        "or random_walk",
-    )
+    with torch.no_grad():
+        check_shortcuts(x[:1], model, gradient, by_form)
+
+
+def check_shortcuts(
+    x: Tensor, model: EnergyModel, gradient: bool, by_form: ByForm | None = None
+) -> None:
+    """Raise ValueError unless the model's shortcuts give the differences of its `log_prob`.
+
+    Shortcuts are `differences`, `log_odds` and `block_log_probs`, where a model defines them. With
+    `gradient`, they are also the value of `log_prob_and_grad` and, if the model is `quadratic`, the
+    gradients, which then give differences exactly. A compiled kernel gives `by_form`. They are
+    compared for moves of PROBES sites from `x` `[1, *domain.shape]`. A model with neither local
+    methods nor `quadratic` is not looked at.
+    """
+    domain, dim = model.domain, model.domain.dim
+    local = [name for name in LOCAL if _defines(model, name) and domain.moves <= MOST_MOVES]
+    if not local and not model.quadratic:
+        return
+    sites = torch.linspace(0, dim - 1, min(PROBES, dim), device=x.device).long()
+    moves = domain.leaving(x, x.new_zeros(1, dim, domain.moves).squeeze(-1)).view(dim, -1)
+    move = moves.isfinite().float().argmax(-1).index_select(0, sites)  # the first that leaves x
+    y = domain.move_one(x.expand(len(sites), *x.shape[1:]), (sites * domain.moves + move)[:, None])
+    rows = torch.cat((x, y))
+    log_prob = model.log_prob(rows)
+    truth = log_prob[1:] - log_prob[0]
+    found = {}
+    if gradient:
+        value, grad = model.log_prob_and_grad(rows)
+        found["log_prob_and_grad"] = value[1:] - value[0]
+        gradients = {"the gradient of log_prob_and_grad": grad, "gradient": model.gradient(rows)}
+        for name, g in gradients.items() if model.quadratic else ():
+            found[name] = ((g[1:] + g[0]) * (y - x)).flatten(1).sum(1) / 2
+    cache = model.cache(x)
+    if "differences" in local:
+        difference = model.differences(x, cache, sites).view(len(sites), -1)
+        found["differences"] = difference.gather(1, move[:, None]).squeeze(1)
+    if "log_odds" in local and isinstance(domain, Binary):
+        signs = torch.where(x[0, sites] == domain.high, -1, 1)
+        found["log_odds"] = model.log_odds(x, cache, sites)[0] * signs
+    if "block_log_probs" in local:
+        patterns = torch.stack((x[:, sites[:1]], y[:1, sites[:1]]), 1)
+        one, other = model.block_log_probs(x, cache, sites[:1], patterns)[0]
+        found["block_log_probs"] = (other - one).expand(1)
+    if by_form is not None:
+        changes = [by_form(x[0], there, i) for there, i in zip(y, sites.tolist(), strict=True)]
+        found["form"] = truth.new_tensor(changes)
+    # Rounding errors grow with the terms of a sum, of which the largest numbers give an idea.
+    numbers = torch.cat((log_prob.abs(), torch.ones_like(log_prob[:1])))
+    rounding = 100 * torch.finfo(log_prob.dtype).eps * numbers[numbers.isfinite()].max()
+    for name, values in found.items():
+        expected = truth[: len(values)]
+        both = values.isfinite() & expected.isfinite()
+        size = truth[truth.isfinite()].abs().sum()
+        wrong = both & ((values - expected).abs() > 0.02 * (1 + size) + rounding)
+        if wrong.any():
+            i = int(wrong.nonzero()[0])
+            raise ValueError(
+                f"{name} of {type(model).__name__} disagrees with its log_prob: a move of site "
+                f"{int(sites[i])} of the first chain changes log_prob by {float(expected[i]):.6g}, "
+                f"but by {float(values[i]):.6g} according to {name}; override both or neither, and "
+                "compute nothing in advance from parameters that may change"
+            )
+
+
+def _defines(model: EnergyModel, name: str) -> bool:
+    return getattr(type(model), name) is not getattr(EnergyModel, name)
 
 
 def evaluated(x: Tensor, model: EnergyModel, gradient: bool) -> tuple[Tensor, Tensor | None]:

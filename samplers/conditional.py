@@ -30,19 +30,21 @@ def draw_value(log_probs: Tensor, rng: Generator) -> tuple[Tensor, Invalid]:
     return choice, Invalid(weights.isnan().any(1), log_probs.isnan().any(1))
 
 
-def draw_bit(probability: Tensor, rng: Generator) -> tuple[Tensor, Invalid | None]:
-    """0 or 1 with the given probability of 1, `[chains, 1]`, and which chains were invalid.
+def draw_bit(log_odds: Tensor, rng: Generator) -> tuple[Tensor, Invalid | None]:
+    """0 or 1 with the given log-odds of 1, `[chains, 1]`, and which chains were invalid.
 
-    None in place of the second means that no chain was. On a CPU, `torch.bernoulli` raises an error
-    for NaN, so valid probabilities need no check. On a GPU it would abort, so NaN is checked first.
+    None in place of the second means that no chain was. On a CPU, `bernoulli_` raises an error for
+    NaN, so valid probabilities need no check. On a GPU it would abort, so NaN is checked first.
     """
+    probability = log_odds.double().sigmoid_()
+    bits = torch.empty_like(log_odds)
     if not probability.is_cuda:
         try:
-            return torch.bernoulli(probability, generator=rng), None
+            return bits.bernoulli_(probability, generator=rng), None
         except RuntimeError:
             pass
     stay = probability[:, 0].isnan()
-    return torch.bernoulli(probability.nan_to_num(), generator=rng), Invalid(stay, stay)
+    return bits.bernoulli_(probability.nan_to_num_(), generator=rng), Invalid(stay, stay)
 
 
 def settle(new: Tensor, current: Tensor, invalid: Invalid) -> tuple[Tensor, Tensor]:

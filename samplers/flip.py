@@ -60,8 +60,15 @@ class OneSite(Sampler):
     def at(self, x: Tensor, model: EnergyModel) -> Any:
         return start(x, model) if self._local(model) else self.price(x, model)
 
+    def refresh(self, state: Any, model: EnergyModel) -> Any:
+        return self.moved_to(state.x, state, model)
+
+    def moved_to(self, x: Tensor, state: Any, model: EnergyModel) -> Any:
+        """A state of the same kind, so that the model's bound is not read again."""
+        return start(x, model) if isinstance(state, FlipState) else self.price(x, model)
+
     def step(self, state: Any, model: EnergyModel, rng: Generator) -> tuple[Any, Info]:
-        if self._local(model):
+        if isinstance(state, FlipState):
             return flip_step(state, model, rng)
         index = draw_categorical(state.weights, rng, self.flips)
         y = model.domain.move_one(state.x, index)

@@ -57,12 +57,12 @@ class Gibbs(Sampler):
         block, scan = next_block(self.scan, state.scan, self.sites, domain.dim, rng)
         if self.sites == 1 and isinstance(domain, Binary):
             log_odds, cache = model.conditional(x, cache, block)
-            bits, invalid = draw_bit(log_odds.sigmoid_(), rng)
+            bits, invalid = draw_bit(log_odds, rng)
             new = domain.from_bits(bits)
         elif self.sites == 1 and isinstance(domain, Categorical):
             # A list of all one-hot values would have vocabulary^2 entries.
             choice, invalid = draw_value(model.site_log_probs(x, cache, block), rng)
-            new = one_hot(choice.unsqueeze(1), domain.num_values).to(x.dtype)
+            new = one_hot(choice.unsqueeze(1), domain.num_values)
         else:
             patterns = domain.patterns(self.sites, x.device)
             log_probs = model.block_log_probs(x, cache, block, patterns.unsqueeze(0))
@@ -71,6 +71,7 @@ class Gibbs(Sampler):
         log_ratio = None
         if invalid is not None:
             new, log_ratio = settle(new, x.index_select(1, block), invalid)
+        new = new.to(x.dtype)  # a model may compute in another precision
         cache = model.moved(cache, x, block, new)
         x.index_copy_(1, block, new)
         return GibbsState(x, cache, scan, state.ones), Info(state.ones, log_ratio)

@@ -25,7 +25,7 @@ import torch
 from torch import Generator, Tensor
 
 from latticework.models.base import EnergyModel
-from latticework.models.chance import draw_categorical, softmax_weights, uniform_like
+from latticework.models.chance import draw_categorical, draw_distinct, softmax_weights
 from latticework.models.domain import Domain
 from latticework.samplers.base import Info, Sampler, State, evaluate, metropolis, require_count
 from latticework.samplers.paths import moves_in_use, repeated
@@ -41,7 +41,7 @@ class PathState(NamedTuple):
 class PAFS(Sampler):
     """R distinct sites move, R uniform on 1 .. 2 `length` - 1 (or all sites). On every domain.
 
-    The order of the sites is a Plackett-Luce draw, made by adding Gumbel noise to the logits.
+    The order of the sites is a Plackett-Luce draw.
     """
 
     scale = "length"
@@ -59,8 +59,7 @@ class PAFS(Sampler):
     def step(self, state: PathState, model: EnergyModel, rng: Generator) -> tuple[PathState, Info]:
         x, domain = state.x, model.domain
         weights = _of_sites(state.logits)
-        noise = uniform_like(weights, rng).log_().neg_().log_()  # the negative of Gumbel's
-        sites = (weights - noise).topk(min(2 * self.length - 1, domain.dim)).indices
+        sites = draw_distinct(weights, rng, min(2 * self.length - 1, domain.dim))
         index = _draw_moves(state.logits, sites, rng)
         used = moves_in_use(index, rng)
         index = repeated(index, used)

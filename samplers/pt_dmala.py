@@ -23,6 +23,7 @@ from torch import Generator, Tensor
 from torch.nn.functional import pad
 
 from latticework.models.base import EnergyModel
+from latticework.models.chance import happens
 from latticework.models.domain import Domain
 from latticework.samplers.auxiliary import log_proposal_ratio, logits
 from latticework.samplers.base import (
@@ -53,10 +54,12 @@ class PTDMALA(Sampler):
     """DMALA at several temperatures, with swaps. On every domain.
 
     `ladder` lists b from 1 down. With `burn_in`, `init` spaces it for even swap rates between the
-    same ends, in as many steps of chains of its own. The ladder is then fixed.
+    same ends, in as many steps of chains of its own. The ladder is then fixed. The hot replicas of
+    each chain then move away from its x, in as many steps.
 
-    All replicas of a chain start at its x, so the chains have the target's law only after a
-    burn-in, even if they start with it. A step costs one evaluation with gradient of all replicas.
+    Without `burn_in`, all replicas of a chain start at its x. Then the chains have the target's law
+    only after a burn-in, even if they start with it. A step costs one evaluation with gradient of
+    all replicas.
     """
 
     scale = "step_size"
@@ -65,7 +68,7 @@ class PTDMALA(Sampler):
     memory = ("replicas", "ladder", "turn")
     step_size: float  # alpha, in squared units of the domain's values
     ladder: list[float]
-    burn_in: int = 0  # steps that learn the ladder; 0 takes it as it is
+    burn_in: int = 0  # steps that learn the ladder, then of the hot replicas; 0 for neither
 
     def __post_init__(self) -> None:
         require_positive(step_size=self.step_size)
@@ -83,7 +86,13 @@ class PTDMALA(Sampler):
         if self.burn_in:
             ladder = even_ladder(replace(self, burn_in=0), model, ladder, self.burn_in)
         turn = torch.zeros((), dtype=torch.long, device=x.device)
-        return self.at_replicas(x.repeat(len(ladder), *[1] * (x.ndim - 1)), ladder, turn, model)
+        replicas = x.repeat(len(ladder), *[1] * (x.ndim - 1))
+        state, rng = self.at_replicas(replicas, ladder, turn, model), own_generator(x.device)
+        if not self.burn_in:
+            return state
+        for _ in range(self.burn_in):
+            state, *_ = self.advance(state, model, rng)
+        return self.at_replicas(torch.cat((x, state.replicas.x[len(x) :])), ladder, turn, model)
 
     def refresh(self, state: TemperedState, model: EnergyModel) -> TemperedState:
         return self.at_replicas(state.replicas.x, state.ladder, state.turn, model)
@@ -127,8 +136,7 @@ class PTDMALA(Sampler):
         swap = acceptance(-ladder.diff().unsqueeze(1) * log_prob.diff(dim=0))
         pair = torch.arange(len(ladder) - 1, device=b.device)
         chosen = ((pair + state.turn) % 2 == 0).unsqueeze(1)
-        uniform = torch.empty_like(swap).uniform_(generator=rng)
-        replicas = _swapped(moved, (uniform < swap) & chosen)
+        replicas = _swapped(moved, happens(swap, rng) & chosen)
 
         chains = len(state.x)
         assert info.log_ratio is not None

@@ -10,6 +10,7 @@ import torch
 from torch import Generator, Tensor
 
 from latticework.models.base import EnergyModel
+from latticework.models.chance import uniform_like
 from latticework.models.domain import Binary, Categorical, Domain, Ordinal
 from latticework.samplers.base import Info, Sampler, metropolis, require_count, require_domain
 from latticework.samplers.paths import moves_in_use, repeated
@@ -37,8 +38,8 @@ class RandomWalk(Sampler):
 
     def step(self, state: WalkState, model: EnergyModel, rng: Generator) -> tuple[WalkState, Info]:
         x, domain = state.x, model.domain
-        keys = torch.rand(len(x), domain.dim, generator=rng, device=x.device)
-        sites = keys.topk(min(2 * self.length - 1, domain.dim)).indices
+        keys = uniform_like(x.view(len(x), domain.dim, -1)[..., 0], rng)
+        sites = keys.topk(min(2 * self.length - 1, domain.dim), largest=False).indices
         index = _elsewhere(x, sites, domain, rng)
         y = domain.move_one(x, repeated(index, moves_in_use(index, rng)))
         proposed = self.at(y, model)

@@ -22,8 +22,9 @@ import torch
 from torch import Generator, Tensor
 
 from latticework.models.base import EnergyModel
+from latticework.models.chance import bernoulli
 from latticework.models.rated_rbm import RatedRBM
-from latticework.models.rbm import RBM, bernoulli
+from latticework.models.rbm import RBM
 from latticework.samplers.base import Info, Sampler, UnsupportedModelError, require_count, settled
 
 Statistics = Literal["mean", "sampled"]

@@ -102,7 +102,8 @@ class DiscreteSVGD(Sampler):
         soft_log_prob, score = surrogate(z, self.temperature, model, domain)
         # p0 cancels in rho / p_c.
         log_weight = soft_log_prob - model.log_prob(state.x)
-        direction = stein_direction(z, score, log_weight.softmax(0), self.bandwidth)
+        weight = log_weight.softmax(0).to(z.dtype)  # a model may compute in another precision
+        direction = stein_direction(z, score, weight, self.bandwidth)
         position = z + self.step_size * direction
         accept_prob = torch.ones_like(log_weight)
         return ParticleState(threshold(position, domain), position), Info(accept_prob)

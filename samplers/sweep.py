@@ -11,7 +11,7 @@ from typing import NamedTuple
 from torch import Generator, Tensor
 
 from latticework.models.base import EnergyModel
-from latticework.models.chance import uniform_like
+from latticework.models.chance import bernoulli
 from latticework.samplers.base import Info, Sampler, UnsupportedModelError, require_unit_binary
 
 
@@ -38,8 +38,7 @@ class GibbsSweep(Sampler):
     ) -> tuple[SweepState, Info]:
         x, cache = state.x, model.cache(state.x)
         for sites in state.classes:
-            probability = model.log_odds(x, cache, sites).sigmoid_()
-            new = probability.sub_(uniform_like(probability, rng)).ceil_()
+            new = bernoulli(model.log_odds(x, cache, sites), rng)
             cache = model.moved(cache, x, sites, new)
             x.index_copy_(1, sites, new)
         return state, Info(state.ones)

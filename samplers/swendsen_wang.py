@@ -25,7 +25,7 @@ import torch
 from torch import Generator, Tensor
 
 from latticework.models.base import EnergyModel
-from latticework.models.chance import draw_categorical, softmax_weights, uniform_like
+from latticework.models.chance import bernoulli, draw_categorical, softmax_weights
 from latticework.models.domain import Binary, one_hot
 from latticework.models.ising import Lattice
 from latticework.models.potts import LatticePotts
@@ -65,7 +65,8 @@ class SwendsenWang(Sampler):
         edges, price, fields = interactions(model)
         values = x if x.ndim == 2 else x.argmax(-1).to(x.dtype)
         one, other = values.index_select(1, edges[0]), values.index_select(1, edges[1])
-        bonds = (one == other) & (uniform_like(one, rng) < -torch.expm1(-price))
+        log_odds = torch.expm1(price).log_()  # of a bond, whose probability is 1 - exp(-K)
+        bonds = (one == other) & (bernoulli(log_odds.expand_as(one), rng) > 0)
         labels, found = clusters(edges, bonds, values.shape[1])
 
         index = labels.unsqueeze(-1).expand(-1, -1, fields.shape[1])

@@ -68,6 +68,11 @@ def seeded(seed=11):  # not 0, whose numbers R-MALA lifts its starts by
     return Generator().manual_seed(seed)
 
 
+def test_one_step_of_each_schedule_ends_at_the_target():
+    for schedule in (linear, sigmoid, geometric):
+        assert schedule(1).tolist() == [0, 1]
+
+
 def path_of(name, kind=GeometricPath):
     """A path to the target, from non-uniform independent sites if the path supports it."""
     model = copy.deepcopy(TARGETS[name].model)
@@ -171,12 +176,13 @@ def test_few_betas_and_many_betas_agree_with_structure_that_is_not_enumerated():
     """A 4x4 lattice, by transfer matrices; more betas, more effective chains."""
     from latticework.models.ising import Lattice
 
-    model = Lattice((4, 4), 0.15, 0.1)
+    model = Lattice((4, 4), 0.06, 0.1)
     path, rng, ess = GeometricPath(model), seeded(), []
     for betas in (linear(10), sigmoid(40), geometric(160, 0.01)):
         found = estimate_log_normaliser(
             anneal(GWG(), path, path.draw(500, rng), betas, rng).log_weight, rng
         )
+        assert found.ess > 200  # else the error is not that of a normal law
         assert abs(z_score(path, found, float(exact(model).log_z))) < 4
         ess.append(found.ess)
     assert ess == sorted(ess)

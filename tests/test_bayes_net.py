@@ -47,6 +47,23 @@ def by_loops(model, x, features, targets):
     return torch.tensor(values, dtype=x.dtype)
 
 
+def test_inputs_that_are_loaded_count():
+    """What is computed from the inputs in advance follows them."""
+    old, new = (synthetic_bayes_net(3, 4, rows=20, seed=seed) for seed in (0, 1))
+    x = new.domain.uniform(3, Generator().manual_seed(0))
+    sites = torch.arange(new.domain.dim)
+    expected = new.log_prob_and_grad(x)[1], new.differences(x, new.cache(x), sites)
+    old.log_prob_and_grad(x)
+    old.load_state_dict(new.state_dict())
+    found = old.log_prob_and_grad(x)[1], old.differences(x, old.cache(x), sites)
+    torch.testing.assert_close(found, expected)
+    old.inputs.mul_(2)
+    torch.testing.assert_close(
+        old.log_prob_and_grad(x)[1], EnergyModel.log_prob_and_grad(old, x)[1]
+    )
+    assert (old.log_prob_and_grad(x)[1] - expected[0]).abs().max() > 0.01  # control
+
+
 def test_log_probability_is_the_formula():
     model = net()
     x = states(model)

@@ -47,7 +47,7 @@ def test_products_are_those_of_the_matrix(height):
     rng = Generator().manual_seed(4)
     inputs = torch.cat([table(), torch.ones(ROWS, 1, dtype=torch.float64)], 1)
     parts = [slice(row, min(row + height, ROWS)) for row in range(0, ROWS, height)]
-    columns = Columns(inputs, inputs.T.contiguous(), parts, split=True)
+    columns = Columns(inputs, parts, split=True)
     assert columns.inputs.shape[1] == 3  # the normal ones and the ones
     full = torch.randn(1, inputs.shape[1], 5, generator=rng, dtype=torch.float64)
     g = torch.randn(1, 1, ROWS, generator=rng, dtype=torch.float64)

@@ -173,3 +173,19 @@ def test_what_cannot_be_listed_is_refused():
         exact(Function(lambda x: -x.square().sum(-1), Integer(1)))
     with pytest.raises(ValueError, match="2\\^26"):
         exact(dense(27))
+
+
+def test_enumeration_evaluates_in_double_precision():
+    """A strong coupling: log Z and a mean would be off by 0.001 in single precision."""
+    model = Lattice((4, 3), 400, 0.01)
+    for one, other in zip(enumerated(model), exact(model), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-9)
+    assert model.bias.dtype == torch.float32
+    _, law = distribution(model)
+    assert float(law[-1] / law[0]) == pytest.approx(math.exp(0.24), 1e-6)
+
+
+def test_a_function_that_needs_single_precision_is_enumerated_in_it():
+    weight = torch.tensor([0.5, -1.0])
+    result = enumerated(Function(lambda x: x @ weight, Binary(2)))
+    assert float(result.log_z) == pytest.approx(float(weight.double().exp().log1p().sum()), 1e-6)

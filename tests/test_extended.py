@@ -307,6 +307,20 @@ def test_replicas_keep_the_product_of_their_targets(name):
     assert tempered_p(PTDMALA(0.5, [1.0, 0.3]), name) > 1e-4
 
 
+def law_after_a_step(sampler, name="binary", chains=5_000):
+    """P-value of the counts of x, one step after exact draws."""
+    target, rng = TARGETS[name], Generator().manual_seed(4)
+    state = sampler.init(target.draw(target.law, chains, rng), target.model)
+    state, _ = sampler.step(state, target.model, rng)
+    return p_value(np.bincount(target.index(state.x), minlength=len(target.law)), target.law)
+
+
+def test_hot_replicas_are_burnt_in():
+    """Replicas that all start at x disturb the law of exact draws."""
+    assert law_after_a_step(PTDMALA(0.5, [1.0, 0.1], burn_in=20)) > 1e-4
+    assert law_after_a_step(PTDMALA(0.5, [1.0, 0.1])) < 1e-4  # control
+
+
 def test_swaps_with_the_wrong_ratio_are_caught(monkeypatch):
     wrong = lambda ratio: acceptance(ratio / 2)  # noqa: E731
     monkeypatch.setattr("latticework.samplers.pt_dmala.acceptance", wrong)

@@ -57,6 +57,14 @@ def test_a_checkpoint_folder_is_loaded_with_its_vocabulary(language, folder):
         language.tokens(["cat"] * 30)
 
 
+def test_the_embeddings_follow_weights_that_are_loaded(folder):
+    language = MaskedLM(str(folder))
+    before, state = language.embeddings.clone(), language.state_dict()
+    doubled = {name: 2 * t if t.is_floating_point() else t for name, t in state.items()}
+    language.load_state_dict(doubled)
+    torch.testing.assert_close(language.embeddings, 2 * before)
+
+
 def test_another_architecture_serves_too(folder, tmp_path):
     from transformers import DistilBertConfig, DistilBertForMaskedLM
 

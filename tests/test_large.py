@@ -48,6 +48,17 @@ def test_uniform_like(shape):
     assert len(u.unique()) > 0.98 * len(u)
 
 
+def test_small_uniform_numbers_are_as_fine_as_others():
+    """Numbers with 24 random bits have 2^12 values below 2^-12."""
+    u = torch.cat([uniform_like(torch.empty(2**20), rng(seed)) for seed in range(16)])
+    small = u[u < 2**-12]
+    assert abs(len(small) - 2**12) < 5 * 2**6
+    assert kstest(small.double().numpy() * 2**12, "uniform").pvalue > 1e-4
+    assert len(small.unique()) > 0.99 * len(small)
+    coarse = (u * 2**24).floor()[u < 2**-12]
+    assert len(coarse.unique()) < 0.8 * len(small)  # control
+
+
 @pytest.mark.parametrize("half", [0x7FFFFFFF, -(2**31)], ids=["largest", "smallest"])
 def test_uniform_numbers_of_extreme_bits_are_below_1(monkeypatch, half):
     """Both halves of every random integer are `half`, as a signed number."""
@@ -55,8 +66,7 @@ def test_uniform_numbers_of_extreme_bits_are_below_1(monkeypatch, half):
     monkeypatch.setattr(torch.Tensor, "random_", lambda self, *_, **__: self.fill_(bits))
     u = uniform_like(torch.empty(LARGE), rng())
     assert len(u.unique()) == 1
-    assert 0 <= u[0] < 1
-    assert (u[0] > 0.5) == (half > 0)
+    assert 0.9 < u[0] < 1
 
 
 @pytest.mark.parametrize("n", [TWO_STAGES_FROM - 1, TWO_STAGES_FROM, 529, 700])

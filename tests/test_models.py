@@ -19,6 +19,7 @@ from latticework.models.ising import (
     sherrington_kirkpatrick,
 )
 from latticework.models.lattice import neighbour_sum, neighbour_table
+from latticework.models.potts import DensePotts
 from latticework.models.rbm import RBM
 
 SHAPES = [(1,), (2,), (5,), (2, 2), (2, 5), (3, 4), (2, 3, 3), (1, 3, 1)]
@@ -30,6 +31,74 @@ def lattice(shape=(3, 4), periodic=True, *, by_neighbours=False):
     if by_neighbours:  # as a lattice too large for one matrix computes
         model.dense = None
     return model.double()
+
+
+CHANGES = {
+    "loaded": lambda model, other: model.load_state_dict(other.state_dict()),
+    "in place": lambda model, other: model.bias.copy_(other.bias),
+    "behind autograd": lambda model, other: model.bias.data.copy_(other.bias),
+    "replaced": lambda model, other: setattr(model, "bias", other.bias),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("by_neighbours", [False, True])
+def test_a_lattice_follows_its_bias_and_coupling(change, by_neighbours):
+    model, other = Lattice((3, 3), 0.1, 0.0), Lattice((3, 3), 0.2, 1.0)
+    if by_neighbours:
+        model.dense = other.dense = None
+    x, sites = other.domain.uniform(5, Generator().manual_seed(0)), torch.arange(9)
+
+    def parts(lattice):
+        form = lattice.form()
+        return {
+            "value": lattice(x),
+            "evaluated": lattice.log_prob_and_grad(x),
+            "odds": lattice.log_odds(x, (), sites),
+            "odds of one": lattice.log_odds(x, (), sites[3:4]),
+            "differences": lattice.differences(x, (), sites),
+            "after": lattice.differences_after(x, sites[:5].view(5, 1))[1],
+            "bound": torch.tensor(lattice.flip_bound),
+            "form": [torch.from_numpy(part) for part in (form.kind, form.odds, form.high)],
+        }
+
+    before, expected = parts(model), parts(other)
+    assert model.form() is model.form()  # built once
+    CHANGES[change](model, other)
+    model.coupling = other.coupling
+    torch.testing.assert_close(parts(model), expected)
+    assert (before["odds"] - expected["odds"]).abs().min() > 0.3  # control
+
+
+def test_infinite_couplings_are_refused():
+    matrix = torch.zeros(3, 3)
+    DenseIsing(matrix)
+    matrix[0, 1] = matrix[1, 0] = torch.inf
+    with pytest.raises(ValueError, match="coupling must be finite, got infinite entries"):
+        DenseIsing(matrix)
+
+
+@pytest.mark.parametrize("kind", [DenseIsing, DensePotts])
+def test_caches_of_dense_couplings_do_not_drift(kind):
+    """Penalties of 10^4. A float32 sum loses digits with each flip; the first rounding stays."""
+    weight = 1e4 * torch.randn(24, 24, generator=Generator().manual_seed(0)).triu(1)
+    if kind is DensePotts:
+        weight *= torch.ones(12, 12).triu(1).kron(torch.ones(2, 2))
+    weight = weight + weight.T
+    model = DenseIsing(weight) if kind is DenseIsing else DensePotts(weight, 2)
+    exact, rng = copy.deepcopy(model).double(), Generator().manual_seed(1)
+    x = model.domain.uniform(4, rng)
+    cache, truth = model.cache(x), exact.cache(x.double())[0]
+    single, error = cache[0].float(), cache[0] - truth
+    for _ in range(300):
+        site = torch.randint(model.domain.dim, (1,), generator=rng)
+        value = torch.randint(model.domain.moves, (4, 1), generator=rng)
+        y = model.domain.move_one(x, site * model.domain.moves + value)
+        cache = model.moved(cache, x, site, y.index_select(1, site))
+        x, before, truth = y, truth, exact.cache(y.double())[0]
+        single += (truth - before).float()
+    assert (cache[0] - truth - error).abs().max() < 1e-6
+    assert (single - truth - error).abs().max() > 0.01  # control
 
 
 def dense(dim=7):

@@ -5,6 +5,7 @@ import copy
 import pytest
 import torch
 from everyone import FEW, PAIRS
+from targets import TARGETS
 from torch import Generator
 
 from latticework.experiments.exactness.guard import NoHostReads
@@ -14,12 +15,17 @@ from latticework.experiments.sampling.chain import run_chain
 from latticework.models.annealed import GeometricPath
 from latticework.models.base import EnergyModel, Function
 from latticework.models.domain import Binary, Categorical, Integer, Ordinal
+from latticework.models.ising import Lattice
+from latticework.models.rbm import RBM
+from latticework.samplers.checks import PROBES, check_start
+from latticework.samplers.compiled.choose import twin_of
 from latticework.samplers.gibbs import Gibbs
 from latticework.samplers.hamming import HammingBall
 from latticework.samplers.langevin import DMALA, DULA
 from latticework.samplers.locally_balanced import LocallyBalanced
 from latticework.samplers.rates import RatesFPCD, RatesHerding
 from latticework.samplers.stochastic import StochasticDULA
+from latticework.samplers.svgd import DiscreteSVGD
 from latticework.samplers.sweep import GibbsSweep
 
 CHAINS = 6
@@ -193,6 +199,41 @@ def test_who_reads_the_gradient_says_so(sampler, model):
     assert bool(asked) == sampler.uses_gradient
 
 
+# Shortcuts.
+
+
+@pytest.mark.parametrize(
+    "name", ["log_odds", "differences", "block_log_probs", "gradient", "log_prob_and_grad"]
+)
+def test_a_shortcut_of_another_target_is_refused(name):
+    """One method is that of the lattice before its bias changed."""
+    model, before = Lattice((3, 3), 0.1, 0.5), Lattice((3, 3), 0.1, 0.0)
+    x = states(model)
+    check_start(x, model, gradient=True)  # control
+
+    class Old(Lattice):
+        pass
+
+    setattr(Old, name, lambda self, *args: getattr(before, name)(*args))
+    model.__class__ = Old
+    with pytest.raises(ValueError, match="of Old disagrees with its log_prob"):
+        check_start(x, model, gradient=True)
+
+
+@pytest.mark.parametrize("kind", ["lattice", "dense_ising", "lattice_potts", "dense_potts", "rbm"])
+def test_a_form_of_another_target_is_refused(kind):
+    """Compiled kernels read the form."""
+    model = copy.deepcopy(TARGETS[kind].model if kind != "rbm" else RBM(7, 5))
+    sampler, x = Gibbs() if "potts" not in kind else DMALA(0.5), states(model)
+    twin_of(sampler, model).init(x, model)  # control
+    other, bias = copy.deepcopy(model), "visible_bias" if kind == "rbm" else "bias"
+    steps = torch.arange(getattr(other, bias).numel()).view_as(getattr(other, bias))
+    getattr(other, bias).add_(steps)
+    model.form = other.form
+    with pytest.raises(ValueError, match="form of .* disagrees with its log_prob"):
+        twin_of(sampler, model).init(x, model)
+
+
 # What users write.
 
 SERVES_FUNCTIONS = [DULA(0.5), DMALA(0.5), Gibbs(), HammingBall(3, 1), LocallyBalanced()]
@@ -230,25 +271,26 @@ def test_a_function_without_a_gradient_serves_those_who_need_none():
 
 
 @each(PAIRS)
-def test_the_check_costs_one_evaluation_at_most(sampler, model):
-    calls = []
+def test_the_check_costs_one_evaluation_and_few_rows(sampler, model):
+    rows = []
 
     class Counted(type(model)):
         def log_prob(self, x):
-            calls.append(x)
+            rows.append(len(x))
             return super().log_prob(x)
 
         def log_prob_and_grad(self, x):
-            calls.append(x)
+            rows.append(len(x))
             return super().log_prob_and_grad(x)
 
-    model, x = copy.deepcopy(model), states(model)
+    model = copy.deepcopy(model)
     model.__class__ = Counted
+    x = model.domain.uniform(40, Generator().manual_seed(0))
     sampler.at(x, model)
-    own = len(calls)
-    calls.clear()
+    own = sum(rows)
+    rows.clear()
     sampler.init(x, model)
-    assert len(calls) <= own + 1
+    assert sum(rows) <= own + len(x) + 3 * (PROBES + 1)
 
 
 # These look at their model when they begin, and are not made for learning.
@@ -283,3 +325,20 @@ def test_a_start_with_one_chain_and_one_in_double_precision_are_fine():
             rng = Generator().manual_seed(0)
             *_, last = run_chain(sampler, model, x, rng, steps=2, every=1, metrics=[Acceptance()])
             assert last.state.x.dtype == x.dtype
+
+
+# In double precision.
+
+
+@pytest.mark.parametrize("sampler", [Gibbs(), Gibbs(2), HammingBall(3), DiscreteSVGD(0.1, 0.5)])
+@pytest.mark.parametrize("double", ["the target", "the states"])
+def test_targets_and_states_may_have_other_precisions(sampler, double):
+    """A target that is made from NumPy gives float64."""
+    if double == "the target":
+        model = Function(lambda x: x.double().sum(-1), Binary(4))
+    else:
+        model = Function(lambda x: x.sum(-1), Binary(4))
+    x = model.domain.uniform(3, Generator()).to(torch.float64 if double == "the states" else None)
+    rng = Generator().manual_seed(0)
+    state, _ = sampler.step(sampler.init(x, model), model, rng)
+    assert state.x.dtype == x.dtype

@@ -7,12 +7,13 @@ an RBM sums over its hidden layer. Any other finite model is enumerated in chunk
 does not grow with the number of states.
 """
 
+import copy
 from itertools import chain
 from math import prod
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from latticework.models.base import EnergyModel
 
@@ -49,8 +50,12 @@ def cheap(model: EnergyModel) -> Exact | None:
 
 @torch.no_grad()
 def enumerated(model: EnergyModel) -> Exact:
-    """The log normaliser and the mean by enumeration, `CHUNK` states at a time, in float64."""
-    domain, home = model.domain, _home(model)
+    """The log normaliser and the mean by enumeration, `CHUNK` states at a time, in float64.
+
+    The model is evaluated in float64 too, if it can be (`_in_double`).
+    """
+    domain = model.domain
+    model, home = _in_double(model)
     values = domain.values()
     count = len(values) ** domain.dim
     if count > LARGEST:
@@ -80,8 +85,23 @@ def enumerated(model: EnergyModel) -> Exact:
 @torch.no_grad()
 def distribution(model: EnergyModel) -> tuple[Tensor, Tensor]:
     """Every state `[states, *domain.shape]` and its probability `[states]`, float64."""
-    states = model.domain.enumerate().to(_home(model))
-    return states, model.log_prob(states).double().softmax(0)
+    states, (exact, home) = model.domain.enumerate(), _in_double(model)
+    return states.to(_home(model)), exact.log_prob(states.to(home)).double().softmax(0)
+
+
+def _in_double(model: EnergyModel) -> tuple[EnergyModel, Tensor]:
+    """A copy of the model in float64, and a tensor of its device and type.
+
+    The model itself if the copy cannot be evaluated, as a function with constants in float32.
+    """
+    home = _home(model)
+    try:
+        exact, x = copy.deepcopy(model).double(), model.domain.uniform(1, Generator())
+        if exact.log_prob(x.to(home).double()).dtype == torch.float64:
+            return exact, home.double()
+    except (RuntimeError, TypeError):
+        pass
+    return model, home
 
 
 def _home(model: EnergyModel) -> Tensor:

@@ -134,7 +134,7 @@ def sigmoid(steps: int, slope: float = 4.0) -> Tensor:
 
 def geometric(steps: int, first: float = 1e-3) -> Tensor:
     """0, then a geometric sequence from `first` to 1: denser at the start."""
-    exponents = torch.linspace(1, 0, steps, dtype=torch.float64)
+    exponents = torch.linspace(0, 1, steps, dtype=torch.float64).flip(0)  # of one step: 0
     return torch.cat((exponents.new_zeros(1), first**exponents)).float().double()
 
 

@@ -4,6 +4,7 @@ import torch
 from torch import Generator, Tensor
 
 from latticework.data.base import Dataset
+from latticework.models import chance
 from latticework.models.base import EnergyModel, Function
 from latticework.samplers.base import Sampler
 
@@ -57,8 +58,7 @@ def bernoulli(
     model: EnergyModel, chains: int, rng: Generator, data: Dataset | None, *, logit: float
 ) -> Tensor:
     """Each site is 1 with probability sigmoid(logit)."""
-    probability = torch.full((chains, model.domain.dim), logit, device=rng.device).sigmoid()
-    return torch.bernoulli(probability, generator=rng)
+    return chance.bernoulli(torch.full((chains, model.domain.dim), logit, device=rng.device), rng)
 
 
 def data_mean(model: EnergyModel, chains: int, rng: Generator, data: Dataset | None) -> Tensor:

@@ -96,8 +96,9 @@ def draw_hidden(first, key, stream, inputs, h):
     for c in range(h.shape[0]):
         fill(words, key, first + c, stream)
         for j in range(hidden):
-            p = sigmoid32(inputs[c, j])
-            h[c, j] = np.float32(below(words[j], p)) + np.float32(0) * p
+            z = inputs[c, j]
+            rare = sigmoid32(-abs(z))  # the smaller of both probabilities
+            h[c, j] = np.float32(below(words[j], rare) != (z > 0)) + np.float32(0) * rare
 
 
 @kernel
@@ -113,11 +114,12 @@ def draw_visible(first, key, stream, inputs, x, most, sites, count, invalid):
         fill(words, key, first + c, stream)
         unknown, flips = np.uint32(0), np.uint32(0)
         for i in range(visible):
-            p, old = sigmoid32(inputs[c, i]), x[c, i]
-            new = np.float32(below(words[i], p)) if p == p else old
+            z, old = inputs[c, i], x[c, i]
+            one = below(words[i], sigmoid32(-abs(z))) != (z > 0)
+            new = np.float32(one) if z == z else old
             flip[i] = new != old
             flips += np.uint32(new != old)
-            unknown |= np.uint32(p != p)
+            unknown |= np.uint32(z != z)
             x[c, i] = new
         count[c] = flips
         invalid[c] |= unknown > 0

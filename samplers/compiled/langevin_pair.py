@@ -31,7 +31,7 @@ GROUP = 512  # factors from 1 to 2 that are multiplied before a logarithm is tak
 
 class LangevinPairState(NamedTuple):
     x: Tensor  # [chains, sites]
-    flip: Tensor  # [chains, sites], the probability that a site flips
+    flip: Tensor  # [chains, sites], the smaller probability, to flip or (negative) to stay
     normaliser: Tensor  # [chains], sum of log(1 + exp(logit)), float64
 
 
@@ -139,7 +139,8 @@ def propose(y, x, flip, words, low, high):
     """Flip each site with its probability (never if that is NaN); returns how many."""
     low, high, flips = np.float32(low), np.float32(high), 0
     for i in range(x.shape[0]):
-        flipped = np.float32(words[i]) * np.float32(SCALE) + np.float32(SCALE / 2) < flip[i]
+        level = np.float32(words[i]) * np.float32(SCALE) + np.float32(SCALE / 2)
+        flipped = (level < abs(flip[i])) != (flip[i] < 0)
         y[i] = high if (x[i] == high) != flipped else low
         flips += flipped
     return flips
@@ -167,7 +168,7 @@ def sum_rows(gradient, matrix, base, y, low, high, at_high):
 
 @kernel
 def weigh(flip, x, gradient, price, low, high):
-    """Eq. (2): the flip probabilities at `x`, and the log normaliser."""
+    """Eq. (2): what `LangevinPairState.flip` holds at `x`, and the log normaliser."""
     result, sites, both = 0.0, x.shape[0], np.float32(low + high)
     for a in range(0, sites, GROUP):
         b = min(a + GROUP, sites)
@@ -183,8 +184,8 @@ def weigh_some(flip, x, gradient, price, both):
     for i in range(x.shape[0]):
         z = np.float32(0.5) * gradient[i] * (both - x[i] - x[i]) - price[i]
         e = exp32(-abs(z))
-        stays = np.float32(1) / (np.float32(1) + e)
-        flip[i] = stays if z >= 0 else e * stays
+        rare = e / (np.float32(1) + e)
+        flip[i] = -rare if z > 0 else rare
         product *= 1.0 + np.float64(e)
         positive += np.float64(max(z, np.float32(0)))
     return product, positive

@@ -95,14 +95,17 @@ def rates_gibbs(
             for update in range(updates):
                 fill(words, keys[t], c, 2 * update)
                 for j in range(hidden):
-                    p = sigmoid32(inputs[j])
-                    h[j] = np.float32(below(words[j], p)) + np.float32(0) * p  # NaN stays NaN
+                    z = inputs[j]
+                    rare = sigmoid32(-abs(z))  # the smaller of both probabilities
+                    one = below(words[j], rare) != (z > 0)
+                    h[j] = np.float32(one) + np.float32(0) * rare  # NaN stays NaN
                 multiply(both, h, above)
                 fill(words, keys[t], c, 2 * update + 1)
                 for i in range(visible):
-                    above[i] = sigmoid32(above[i] + visible_bias[i] + fast_visible[c, i])
-                    if above[i] == above[i]:
-                        x[c, i] = np.float32(below(words[i], above[i]))
+                    z = above[i] + visible_bias[i] + fast_visible[c, i]
+                    above[i] = sigmoid32(z)
+                    if z == z:
+                        x[c, i] = np.float32(below(words[i], sigmoid32(-abs(z))) != (z > 0))
                     else:
                         unknown = True
                 sum_rows(both, x[c], hidden_bias, fast_hidden[c], inputs)

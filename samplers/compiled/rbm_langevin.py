@@ -178,7 +178,7 @@ def flip_sites(first, key, x, gradient, price, sites, count, forward, uniform):
         unknown = np.uint32(0)
         for i in range(visible):
             logit = (np.float32(0.5) - x[c, i]) * gradient[c, i] - price[i]
-            flip[i] = below(words[i], sigmoid32(logit))
+            flip[i] = below(words[i], sigmoid32(-abs(logit))) != (logit > 0)
             logits[i] = logit
             unknown |= np.uint32(logit != logit)
         count[c] = collect(flip, sites, c)

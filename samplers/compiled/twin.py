@@ -7,6 +7,7 @@ Random numbers differ from the eager sampler's; the transition probabilities are
 
 from abc import abstractmethod
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,8 +16,9 @@ from numpy.typing import NDArray
 from torch import Generator, Tensor
 
 from latticework.models.base import EnergyModel
-from latticework.models.forms import Form
+from latticework.models.forms import Form, change
 from latticework.samplers.base import Info, Wrapper
+from latticework.samplers.checks import check_start
 from latticework.samplers.compiled.philox import step_keys
 from latticework.samplers.sums import NOTHING, ManySteps, Sums, Wanted, empty_sums
 
@@ -32,6 +34,10 @@ class Twin(Wrapper, ManySteps):
     """`sampler` by compiled code, on models with one kind of form."""
 
     loops = False  # whether a step has an inner loop that may end at a bound
+
+    def init(self, x: Tensor, model: EnergyModel) -> Any:
+        check_start(x, model, self.uses_gradient, partial(change, form_of(model)))
+        return self.at(x, model)
 
     def at(self, x: Tensor, model: EnergyModel) -> Any:
         form = model.form()

@@ -1,0 +1,156 @@
+"""Rare events have the right frequency: eager decisions, categorical draws, compiled kernels.
+
+Events of probability 10^-7 are too rare to count. These tests replace the random numbers by a grid
+next to 0 and next to 1, where such events are decided, and count the points of the grid.
+"""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import Generator
+
+from latticework.models import chance
+from latticework.models.chance import LARGE, bernoulli, draw_categorical, draw_distinct, happens
+from latticework.samplers.compiled.block_gibbs import draw_hidden, draw_visible
+from latticework.samplers.compiled.langevin_pair import propose
+from latticework.samplers.compiled.langevin_pair import weigh as weigh_flips
+from latticework.samplers.compiled.philox import fill
+from latticework.samplers.compiled.rbm_langevin import flip_sites
+from latticework.samplers.conditional import draw_bit
+
+PROBABILITIES = [3e-8, 1e-7, 7e-7]
+SIZES = [2**13, 2**16]  # on either side of LARGE
+
+
+@pytest.fixture
+def grid(monkeypatch):
+    """Random 32-bit words -n/2 .. n/2, and uniform numbers n/2 steps of 2^-32 from 0 and from 1."""
+
+    def words(self, *_, generator):
+        count = 2 * self.numel()
+        every = torch.arange(-(count // 2), count // 2).roll(7919).int()
+        return self.copy_(every.view(torch.int64))
+
+    def uniform(self, generator):
+        steps = (torch.arange(self.numel() // 2, dtype=torch.float64) + 0.5) * 2.0**-32
+        return self.copy_(torch.cat((steps, 1 - steps)).view_as(self))
+
+    monkeypatch.setattr(torch.Tensor, "random_", words)
+    monkeypatch.setattr(torch.Tensor, "uniform_", uniform)
+
+
+def decisions(p):
+    rng, log_odds = Generator(), math.log(p) - math.log1p(-p)
+    return {
+        "happens": lambda x: happens(torch.full_like(x, p), rng),
+        "a rare 1": lambda x: bernoulli(torch.full_like(x, log_odds), rng),
+        "a rare 0": lambda x: 1 - bernoulli(torch.full_like(x, -log_odds), rng),
+    }
+
+
+@pytest.mark.usefixtures("grid")
+@pytest.mark.parametrize("p", PROBABILITIES)
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("kind", ["happens", "a rare 1", "a rare 0"])
+def test_rare_decisions(kind, size, p):
+    assert (size < LARGE) == (size == SIZES[0])
+    count = int(decisions(p)[kind](torch.empty(size)).sum())
+    assert abs(count - p * 2**32) < 2.5
+
+
+@pytest.mark.usefixtures("grid")
+def test_numbers_with_24_bits_are_caught():
+    """Control: they give 10^-7 as 2 steps of 2^-24."""
+    uniform = torch.empty(SIZES[0], dtype=torch.float64).uniform_(generator=Generator())
+    coarse = (uniform * 2**24).floor() / 2**24
+    assert (coarse < 1e-7).sum() - 1e-7 * 2**32 > 50
+
+
+@pytest.mark.parametrize("step", [-1e-9, 1e-9])
+def test_a_bit_is_drawn_to_all_digits(step):
+    """The `bernoulli_` of PyTorch compares float64 numbers, which the same seed gives here."""
+    uniform = torch.empty(1000, 1, dtype=torch.float64).uniform_(generator=Generator())
+    near = (uniform * (1 + step)).logit()
+    assert (draw_bit(near, Generator())[0] == (step > 0)).all()
+
+
+def share_of_odd(draws=16_384, n=256):
+    """The share of the odd indices, with weights exp(-4), among first draws of `n`, z-score."""
+    log_weights = torch.zeros(draws, n)
+    log_weights[:, 1::2] = -4
+    index = draw_distinct(log_weights, Generator().manual_seed(0), 2)[:, 0]
+    expected = draws / (1 + math.exp(4))
+    return (int((index % 2).sum()) - expected) / expected**0.5
+
+
+def test_the_first_of_many_are_drawn_by_their_weights(monkeypatch):
+    """With numbers below 2^-12 a race among 256 entries is the end of one among 2^20."""
+    assert abs(share_of_odd()) < 4
+    exact = chance.uniform_like
+    monkeypatch.setattr(chance, "uniform_like", lambda x, rng: exact(x, rng) * 2**-12)
+    assert abs(share_of_odd()) < 4
+    monkeypatch.setattr(
+        chance, "uniform_like", lambda x, rng: ((exact(x, rng) * 2**12).floor() + 1) * 2**-24
+    )
+    assert abs(share_of_odd()) > 5  # control: 24 random bits
+
+
+def test_rare_entries_are_drawn():
+    """Half a million entries that have 10^-7 of the weight each, beside one of the rest."""
+    weights = torch.full((2**20,), 1e-7)
+    weights[1::2] = 0
+    weights[0] = 1 - 2**19 * 1e-7
+    index = draw_categorical(weights, Generator().manual_seed(0), 20_000)
+    assert not (index % 2).any()
+    count, expected = int((index > 0).sum()), 20_000 * (2**19 - 1) * 1e-7
+    assert abs(count - expected) < 4.5 * expected**0.5
+
+
+# Compiled kernels.
+
+KEY, WORD = 12_121_362, 58  # a step whose first word of chain 0 and stream 0 is nearly 0
+EDGE = math.log(2**32 / (WORD + 0.5) - 1)  # this word decides as if 1 had these log-odds, or -
+
+
+def hidden(z):
+    h = np.zeros((1, 4), np.float32)
+    draw_hidden(0, KEY, 0, np.full((1, 4), z, np.float32), h)
+    return h[0, 0]
+
+
+def visible(z):
+    x, count = np.zeros((1, 4), np.float32), np.zeros(1, np.int64)
+    sites, invalid = np.zeros((1, 4), np.int32), np.zeros(1, bool)
+    draw_visible(0, KEY, 0, np.full((1, 4), z, np.float32), x, 0, sites, count, invalid)
+    return x[0, 0]
+
+
+def langevin(z):
+    x, gradient, price = np.zeros((1, 4), np.float32), np.full((1, 4), 2 * z, np.float32), 0
+    sites, count = np.zeros((1, 4), np.int32), np.zeros(1, np.int64)
+    rest = np.zeros(4, np.float32) + price, sites, count, np.zeros(1), np.zeros(1)
+    flip_sites(0, KEY, x, gradient, *rest)
+    return x[0, 0]
+
+
+def pair(z):
+    one = np.ones(1, np.float32)
+    flip, y = np.zeros(1, np.float32), np.zeros(1, np.float32)
+    weigh_flips(flip, 0 * one, np.float32(2 * z) * one, 0 * one, 0.0, 1.0)
+    propose(y, 0 * one, flip, np.full(1, WORD, np.uint32), 0.0, 1.0)
+    return y[0]
+
+
+def test_the_word_is_what_these_tests_say():
+    words = np.empty(4, np.uint32)
+    fill(words, KEY, 0, 0)
+    assert words[0] == WORD
+
+
+@pytest.mark.parametrize("draw", [hidden, visible, langevin, pair])
+def test_rare_decisions_of_compiled_kernels(draw):
+    """A word of 58 is among the 58.5 of 2^32 that make the rarer outcome happen."""
+    assert [draw(z) for z in (-EDGE - 0.01, -EDGE + 0.01)] == [0, 1]
+    assert [draw(z) for z in (EDGE - 0.01, EDGE + 0.01)] == [0, 1]
