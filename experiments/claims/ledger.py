@@ -3,10 +3,17 @@
 A claim is judged on finished runs at the paper's scale, on the data asked for, with the settings of
 its experiment. Only such runs decide. Other records (a smaller scale, substitute data, other
 settings) are indicative: without better records, the ledger shows their verdict as an indication.
+
+Rules. A claim that a paper makes literally is judged literally. A weaker or another reading is a
+claim of its own, with `ours`. The note of a finding says what was measured and what "about" allows.
+Seeds that chose settings do not judge (`chose`). Where seeds were added after a look at the first
+ones, the ledger also shows the verdict of the `fresh` ones alone.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import NamedTuple
 
 from latticework.experiments.claims import (
     langevin_infilling,
@@ -23,6 +30,13 @@ from latticework.experiments.claims.verdict import Finding, Verdict
 from latticework.experiments.results.record import Record
 
 
+class Fresh(NamedTuple):
+    """The runs that were made after the statistic, its thresholds and its windows were fixed."""
+
+    what: str
+    keep: Callable[[Record], bool]
+
+
 @dataclass(frozen=True)
 class Claim:
     """A claim of a paper, and the function that judges it from an experiment's records."""
@@ -34,6 +48,17 @@ class Claim:
     source: str
     judge: Callable[[list[Record]], Finding]
     seed: str = "seed"  # the key whose values are independent runs: `model_seed` where it is models
+    ours: bool = False  # our reading, and not the paper's own claim
+    chose: int | None = None  # the value of `seed` whose runs chose settings; it does not judge
+    fresh: Fresh | None = None
+
+    @property
+    def group(self) -> str:
+        """Where the ledger lists and counts the claim."""
+        if self.ours:
+            return OURS
+        paper = self.source.split(",")[0]
+        return paper if paper in (DLP, RATES) else LATER
 
 
 @dataclass(frozen=True)
@@ -55,9 +80,12 @@ class Entry:
     finding: Finding | None = None
     needs: str = ""
     indication: Verdict | None = None
+    fresh: Finding | None = None  # from the claim's fresh runs alone
 
 
 DLP, RATES = "Zhang et al. (2022)", "Breuleux et al. (2011)"
+LATER, OURS = "Later samplers", "Our readings"
+GROUPS = (DLP, RATES, LATER, OURS)  # in the order of the ledger
 BOTH = ("train_log_likelihood", "test_rmse")
 LANGUAGE_MODELS = (  # the paper's, and one of ours: name's end, option of conf/model, words
     ("", "bert_base", "BERT base"),
@@ -398,14 +426,35 @@ def _entry(claim: Claim, pools: Sequence[Pool]) -> Entry:
     wanting = ""
     for pool in pools:
         try:
-            finding = claim.judge(pool.records)
+            finding = _judged(claim, pool.records)
         except (LookupError, FileNotFoundError) as error:  # the latter: left out of a bundle
             reason = str(error.args[0] if error.args else "the records are not sufficient")
             wanting = wanting or f"{pool.basis}: {reason}; {command}"
             continue
         verdict, needs = finding.verdict()
-        if pool.decides:
-            return Entry(claim, verdict, pool.basis, finding, needs)
-        paper_scale = wanting or command
-        return Entry(claim, Verdict.OPEN, pool.basis, finding, paper_scale, indication=verdict)
+        if pool.decides and not finding.indicative:
+            fresh = _fresh(claim, pool.records)
+            return Entry(claim, verdict, pool.basis, finding, needs, fresh=fresh)
+        basis, paper_scale = finding.indicative or pool.basis, wanting or command
+        return Entry(claim, Verdict.OPEN, basis, finding, paper_scale, indication=verdict)
     return Entry(claim, Verdict.OPEN, pools[0].basis, needs=wanting)
+
+
+def _judged(claim: Claim, records: Sequence[Record]) -> Finding:
+    """The finding from the runs that may judge."""
+    kept = [record for record in records if record.config.get(claim.seed) != claim.chose]
+    finding = claim.judge(kept)
+    if len(kept) == len(records):
+        return finding
+    without = f"without {claim.seed} {claim.chose}, which chose settings"
+    return replace(finding, note="; ".join(filter(None, (finding.note, without))))
+
+
+def _fresh(claim: Claim, records: Sequence[Record]) -> Finding | None:
+    """The finding from the fresh runs, or None if they do not suffice."""
+    if claim.fresh is None:
+        return None
+    try:
+        return _judged(claim, [record for record in records if claim.fresh.keep(record)])
+    except LookupError:
+        return None
