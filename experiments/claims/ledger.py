@@ -12,7 +12,6 @@ ones, the ledger also shows the verdict of the `fresh` ones alone.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import NamedTuple
 
 from latticework.experiments.claims import (
