@@ -1,6 +1,7 @@
 """Values of records by seed, for paired comparisons. Imports no torch."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from latticework.experiments.results.style import label
 
 Value = Callable[[Record], float]
 Seeds = Mapping[int, float]
+T = TypeVar("T")
 QUIET = 0.1  # share of the intervals between readings in which a run had the machine to itself
 
 
@@ -30,13 +32,15 @@ def labelled(
     return found
 
 
-def by_seed(records: list[Record], value: Value, seed: str = "seed") -> dict[int, float]:
+def by_seed(
+    records: list[Record], value: Callable[[Record], T], seed: str = "seed"
+) -> dict[int, T]:
     """`value` of each record by its `seed` (or `model_seed`).
 
     A repeated run counts once. Raises LookupError if runs differ in more than their seeds, or if
     two have the same `seed`.
     """
-    found: dict[int, float] = {}
+    found: dict[int, T] = {}
     for record in alone(records):
         key = record.config[seed]
         if key in found:
