@@ -231,6 +231,6 @@ def _reached(record: Record, level: float) -> float:
     return pace(record) * float(record.metrics["step"][there.idxmax()]) if there.any() else math.inf
 
 
-def most_steps(record: Record) -> bool:
-    """Whether a run has the sampling steps that Gibbs needs, as the comparison of costs has."""
-    return (record.config["task"] or {}).get("steps") == printed("fig5", "gibbs_needs")
+def most_steps(records: list[Record]) -> list[Record]:
+    """The runs with the sampling steps that Gibbs needs, of which a step takes most of the time."""
+    return _with(records, printed("fig5", "gibbs_needs"))

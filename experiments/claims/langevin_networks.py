@@ -159,6 +159,6 @@ def _words(metric: str) -> str:
     }[metric]
 
 
-def of_compas(record: Record) -> bool:
-    """Whether a run is on COMPAS, the first data set of the paper's tables."""
-    return record.choices.get("data") == "compas"
+def of_compas(records: list[Record]) -> list[Record]:
+    """The runs on COMPAS, the first data set of the paper's tables."""
+    return [record for record in records if record.choices.get("data") == "compas"]

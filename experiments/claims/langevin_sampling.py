@@ -1,7 +1,7 @@
 """Claims of Zhang et al. (2022), Section 7.1 and 7.2: Ising models and an RBM. Imports no torch."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -147,16 +147,16 @@ def _fig3(records: list[Record], axis: str) -> Finding:
 
 
 def step_cost(
-    seconds: Value, chosen: Callable[[Record], bool] = lambda record: True
+    seconds: Value, chosen: Callable[[list[Record]], list[Record]] = list
 ) -> Callable[[list[Record]], Finding]:
     """Time of a step of DMALA and DULA relative to GWG-1 and Gibbs-1 is about the paper's.
 
-    `seconds` is the time of a step of a record; records that are not `chosen` do not count.
+    `seconds` is the time of a step of a record; `chosen` are the records that count.
     """
 
     def judge(records: list[Record]) -> Finding:
         names = ("Gibbs-1", "GWG-1", "DULA", "DMALA")
-        groups = labelled([record for record in records if chosen(record)], names)
+        groups = labelled(chosen(records), names)
         pace = {name: by_seed(groups[name], seconds) for name in names}
         margins, numbers = [], []
         for ours, theirs in (("DMALA", "Gibbs-1"), ("DMALA", "GWG-1"), ("DULA", "Gibbs-1")):
@@ -203,28 +203,12 @@ def fig3_dula(records: list[Record]) -> Finding:
 
 def fig7_every_connectivity(records: list[Record]) -> Finding:
     """DMALA has the lowest final log RMSE at each connectivity, among the figure's samplers."""
-    note = "log RMSE at the end; Gibbs-1 and DULA take more iterations, as in the paper"
-    return _fig7(records, note, lambda groups: {n: by_seed(g, last("log_rmse")) for n, g in groups})
-
-
-def fig7_equal_cost(records: list[Record]) -> Finding:
-    """`fig7_every_connectivity` at equal seconds, with the costs of a step measured here."""
-    note = "log RMSE at equal seconds, by our cost of a step"
-    return _fig7(records, note, lambda groups: after(dict(groups), "log_rmse", "seconds")[1])
-
-
-def _fig7(
-    records: list[Record],
-    note: str,
-    ends_of: Callable[[Iterable[tuple[str, list[Record]]]], dict[str, dict[int, float]]],
-) -> Finding:
     couplings = sorted({record.config["model"]["coupling"] for record in records})
     margins, numbers = [], []
     for coupling in couplings:
         some = [r for r in records if r.config["model"]["coupling"] == coupling]
-        names = ("Gibbs-1", "GWG-1", "DULA", "DMALA")
-        groups = labelled(some, names, ["log_rmse"])
-        ends = ends_of((name, groups[name]) for name in names)
+        groups = labelled(some, ["Gibbs-1", "GWG-1", "DULA", "DMALA"], ["log_rmse"])
+        ends = {name: by_seed(group, last("log_rmse")) for name, group in groups.items()}
         for name in ("Gibbs-1", "GWG-1", "DULA"):
             what = f"a = {coupling:g}: log RMSE, {name} - DMALA"
             margins.append(difference(what, ends[name], ends["DMALA"]))
@@ -232,6 +216,7 @@ def _fig7(
             numbers.append(Number(f"a = {coupling:g}, {name}", estimate(seeds.values())))
     if len(couplings) < 2:
         raise LookupError("no records of several connectivities")
+    note = "log RMSE at the end; Gibbs-1 and DULA take more iterations, as in the paper"
     return Finding(tuple(margins), tuple(numbers), note)
 
 

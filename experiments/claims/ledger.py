@@ -197,11 +197,6 @@ CLAIMS = (
         f"{DLP}, Appendix I.2", langevin_sampling.fig7_every_connectivity, fresh=FIG7,
     ),
     Claim(
-        "fig7-equal-cost", "fig7", "ising_connectivity",
-        "DMALA is best at every connectivity at equal seconds, with our cost of a step",
-        f"{DLP}, Appendix I.2", langevin_sampling.fig7_equal_cost, ours=True, fresh=FIG7,
-    ),
-    Claim(
         "fig4-iterations", "fig4", "rbm_sampling",
         "DULA and DMALA are below the baselines at equal iterations",
         f"{DLP}, Section 7.2", langevin_sampling.fig4_iterations, fresh=FIG4,
