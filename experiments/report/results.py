@@ -40,7 +40,8 @@ class ExhibitPage:
     state: str
     parts: list[Shown]
     entries: list[Entry]
-    numbers: list[Number]
+    printed: list[Number]  # those that the paper prints too, which the section begins with
+    others: list[Number]
     note: str
 
 
@@ -77,7 +78,8 @@ def _page(section: Section, folder: Path) -> ExhibitPage:
         section.state,
         [_shown(section.exhibit, part, folder) for part in section.parts],
         section.entries,
-        list(numbers),
+        [number for number in numbers if number.paper],
+        [number for number in numbers if not number.paper],
         _note(folder, section.exhibit.name),
     )
 
