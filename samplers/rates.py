@@ -28,7 +28,7 @@ from latticework.samplers.base import Info, Sampler, UnsupportedModelError, requ
 
 Statistics = Literal["mean", "sampled"]
 Emit = Literal["sample", "mean"]
-Coding = Literal["binary", "spin"]
+Coding = Literal["spin"]
 
 
 class RatesState(NamedTuple):
@@ -79,12 +79,12 @@ class RatesFPCD(_FastWeights):
 class SamplePenalization(_FastWeights):
     """`RatesFPCD` with rates R = 0: samples are only penalised. Works with any RBM.
 
-    `coding` is that of the statistics S. With "binary", S = (x h', x, h) is never negative, so
-    without decay every fast weight can only fall, and the blank image absorbs the chain. With
-    "spin", S = (s t', s, t) with s = 2x - 1 and t = 2h - 1, and the fast weights act on s and t.
-    The state holds them as the equal weights and biases of x and h: 4 F, and biases that include
-    the row and column sums -2 F 1. According to the paper, samples tend to uniform noise with
-    `decay=1`. The claims `rates-fig1-uniform` of the ledger measure it in both codings.
+    S = (x h', x, h) is never negative, so without decay every fast weight can only fall, and the
+    blank image absorbs the chain. With `coding="spin"`, S = (s t', s, t) with s = 2x - 1 and
+    t = 2h - 1, and the fast weights act on s and t. The state holds them as the equal weights and
+    biases of x and h: 4 F, and biases that include the row and column sums -2 F 1. According to the
+    paper, samples tend to uniform noise with `decay=1`. The claims `rates-fig1-uniform` of the
+    ledger measure it in both codings.
     """
 
     fast_step_size: float = 0.001
@@ -92,12 +92,12 @@ class SamplePenalization(_FastWeights):
     steps: int = 1
     statistics: Statistics = "mean"
     emit: Emit = "sample"
-    coding: Coding = "binary"
+    coding: Coding | None = None
 
     def __post_init__(self) -> None:
         _check_gibbs(self)
-        if self.coding not in get_args(Coding):
-            raise ValueError(f"coding must be one of {get_args(Coding)}, got {self.coding!r}")
+        if self.coding not in (None, *get_args(Coding)):
+            raise ValueError(f"coding must be None or spin, got {self.coding!r}")
 
     def at(self, x: Tensor, model: EnergyModel) -> RatesState:
         if not isinstance(model, RBM):

@@ -20,9 +20,10 @@ from latticework.experiments.claims.langevin_likelihood import (
     log_z_error,
 )
 from latticework.experiments.claims.ledger import CLAIMS, GROUPS, Claim, Fresh, Pool, judge
-from latticework.experiments.claims.pairing import after, by_seed, difference, last, pace
+from latticework.experiments.claims.pairing import after, by_seed, difference, last
 from latticework.experiments.claims.verdict import Finding, Margin, Verdict, corrected
 from latticework.experiments.report.exhibits import catalogue
+from latticework.experiments.results.pace import pace, undisturbed
 from latticework.experiments.results.published import names, published
 from latticework.experiments.results.record import Record
 
@@ -152,6 +153,24 @@ def test_other_work_on_the_machine_does_not_change_the_pace_of_a_run():
     loaded = np.cumsum([0.0, 1, 2, 2, 1.5, 1.8, 2, 1, 2, 1.6, 2])
     assert pace(fake({"step": step, "seconds": loaded})) == pytest.approx(0.1)
     assert pace(fake({"step": step, "seconds": step / 5})) == pytest.approx(0.2)
+
+
+def test_seconds_of_runs_beside_other_work_are_refused():
+    """Of five runs of a sampler two took twice as long; their errors still count."""
+    usual = curves({"dmala": -4.0, "gibbs": -3.0}, "log_rmse")
+    groups = {"a": usual[:5], "b": usual[5:]}
+    place, ends = after(groups, "log_rmse", "seconds")
+    for record in usual[:2]:
+        record.metrics["seconds"] *= 2
+    assert undisturbed(usual[:5]) == usual[2:5]
+    again, same = after(groups, "log_rmse", "seconds")
+    assert again == pytest.approx(place)
+    assert same["a"] == pytest.approx(ends["a"])
+    costs = fig3_cost(True)
+    for record in costs[:2]:  # of Gibbs
+        record.document["seconds_per_step"] *= 9
+    first, *_ = the("fig3-cost").judge(costs).margins
+    assert len(first.values) == 3
 
 
 # The ledger.
@@ -774,7 +793,7 @@ def step_sizes(true: bool, best: dict[str, float] | None = None) -> list[Record]
     return records
 
 
-def sequence(share: float, seed: int, name: str, **settings: float | str) -> Record:
+def sequence(share: float, seed: int, name: str, **settings: float | str | None) -> Record:
     """A record of samples with a fraction `share` of the pixels on."""
     x = (np.random.default_rng(seed).random((200, 64)) < share).astype(np.uint8)
     return fake(sampler=name, seed=seed, settings=settings, stored={"sequence": {"x": x}})
@@ -785,9 +804,9 @@ def bolder(true: bool) -> list[Record]:
     return [sequence(value, seed, name) for (name, value), seed in product(share.items(), SEEDS)]
 
 
-def uniform(true: bool, coding: str = "binary") -> list[Record]:
+def uniform(true: bool, coding: str | None = None) -> list[Record]:
     """Records of a sampler without decay. Those with decay or another coding must be ignored."""
-    other = {"binary": "spin", "spin": "binary"}[coding]
+    other = None if coding else "spin"
     made = partial(sequence, name="sample_penalization", fast_step_size=0.01)
     return [
         record

@@ -164,7 +164,7 @@ def test_spin_statistics_act_on_spins():
 
 def test_without_decay_binary_statistics_only_lower_the_fast_weights_and_spins_do_not():
     model = rated()
-    for coding in ("binary", "spin"):
+    for coding in (None, "spin"):
         (*_, state) = chain(SamplePenalization(0.05, 1.0, coding=coding), model, 60)
         raised = max(part.max().item() for part in state[2:])
         assert (raised > 0) == (coding == "spin")
@@ -319,7 +319,7 @@ def test_other_models_are_refused():
         (lambda: RatesHerding(sweeps=0), "sweeps must be an integer"),
         (lambda: RatesFPCD(statistics="both"), "statistics must be one of"),
         (lambda: RatesFPCD(emit="grey"), "emit must be one of"),
-        (lambda: SamplePenalization(coding="sign"), "coding must be one of"),
+        (lambda: SamplePenalization(coding="sign"), "coding must be None or spin"),
     ],
 )
 def test_bad_arguments_say_so(make, message):

@@ -15,11 +15,11 @@ from latticework.experiments.claims.pairing import (
     difference,
     labelled,
     last,
-    pace,
 )
 from latticework.experiments.claims.verdict import Finding, Margin, Number
 from latticework.experiments.results.estimate import Estimate, estimate
 from latticework.experiments.results.grouping import ENOUGH, longest, shared
+from latticework.experiments.results.pace import pace
 from latticework.experiments.results.published import printed
 from latticework.experiments.results.record import Record
 

@@ -25,8 +25,8 @@ from latticework.experiments.claims import (
     rates,
     rates_training,
 )
-from latticework.experiments.claims.pairing import pace
 from latticework.experiments.claims.verdict import Finding, Verdict
+from latticework.experiments.results.pace import pace
 from latticework.experiments.results.record import Record
 
 
@@ -204,7 +204,7 @@ CLAIMS = (
     Claim(
         "fig4-seconds", "fig4", "rbm_sampling",
         "DULA and DMALA are below the baselines at equal time",
-        f"{DLP}, Section 7.2", langevin_sampling.fig4_seconds, fresh=FIG4,
+        f"{DLP}, Section 7.2", langevin_sampling.fig4_seconds,
     ),
     Claim(
         "fig4-seconds-compiled", "fig4", "rbm_sampling_compiled",
@@ -383,7 +383,7 @@ CLAIMS = (
         "rates-fig1-uniform", "rates-fig1", "rates_penalization",
         "Without decay the samples of sample penalization converge to a uniform distribution "
         "(statistics of units in {0, 1})",
-        f"{RATES}, Section 4", rates.penalization_uniform("binary"),
+        f"{RATES}, Section 4", rates.penalization_uniform(),
     ),
     Claim(
         "rates-fig1-uniform-spin", "rates-fig1", "rates_penalization_spin",

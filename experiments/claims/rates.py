@@ -15,13 +15,13 @@ from latticework.experiments.claims.pairing import (
     difference,
     labelled,
     last,
-    pace,
     preferred,
     shortest,
     within,
 )
 from latticework.experiments.claims.verdict import Finding, Margin, Number
 from latticework.experiments.results.estimate import Estimate, estimate
+from latticework.experiments.results.pace import pace
 from latticework.experiments.results.published import printed, published
 from latticework.experiments.results.record import Record
 
@@ -288,7 +288,7 @@ def bolder(records: list[Record]) -> Finding:
     )
 
 
-def penalization_uniform(coding: str) -> Callable[[list[Record]], Finding]:
+def penalization_uniform(coding: str | None = None) -> Callable[[list[Record]], Finding]:
     """Without decay, the samples of sample penalization tend to the uniform distribution.
 
     `coding` is that of the statistics. Our measure is the fraction of pixels in which two samples
@@ -301,7 +301,7 @@ def penalization_uniform(coding: str) -> Callable[[list[Record]], Finding]:
             r
             for r in _with_sequence(records)
             if r.config["sampler"].get("decay") == 1.0
-            and r.config["sampler"].get("coding", "binary") == coding
+            and r.config["sampler"].get("coding") == coding
         ]
         labelled(kept, ["SP"])
         margins, numbers = [], []
