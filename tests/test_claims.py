@@ -156,7 +156,7 @@ def test_other_work_on_the_machine_does_not_change_the_pace_of_a_run():
 
 
 def test_seconds_of_runs_beside_other_work_are_refused():
-    """Of five runs of a sampler two took twice as long; their errors still count."""
+    """Two of five runs of a sampler took twice as long; their errors still count."""
     usual = curves({"dmala": -4.0, "gibbs": -3.0}, "log_rmse")
     groups = {"a": usual[:5], "b": usual[5:]}
     place, ends = after(groups, "log_rmse", "seconds")
