@@ -496,7 +496,7 @@ def test_claims_over_models_ask_for_models():
     (claim,) = (claim for claim in CLAIMS if claim.name == "rates-fig3-consistency")
     open_ = Margin("near", (0.1, -0.05, 0.12, 0.02, 0.1))
     command = deciding(replace(entry(open_), claim=claim))
-    assert command.startswith("python run.py experiment=rates_fig3_words 'model_seed=range(")
+    assert command.startswith("python run.py experiment=rates_fig3_words 'model_seed=range(1,")
 
 
 def test_where_seeds_would_not_decide_there_is_no_command():
