@@ -111,8 +111,8 @@ def fig2_ess(records: list[Record]) -> Finding:
             Number(f"ESS per second, median over sites: {name}", estimate(seeds.values()))
             for name, seeds in medians.items()
         ),
-        "of all chains; median over sites, median over runs of seconds per step; in logarithms; one "
-        "timing on an idle core, earlier ones are listed on the page",
+        "of all chains; median over sites, median over runs of seconds per step; in logarithms; "
+        "timed once on an idle core, earlier timings are listed on the page",
     )
 
 
