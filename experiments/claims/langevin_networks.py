@@ -70,6 +70,23 @@ def table4_averaged(data: str) -> Callable[[list[Record]], Finding]:
     return _improves(data, ("test_rmse_averaged",), BATCHES)
 
 
+def table4_splits(records: list[Record]) -> Finding:
+    """`table4` on COMPAS with one value for each random split of its rows."""
+    parts = {record.config["data"]["seed"] for record in records if "seed" in record.config["data"]}
+    if len(parts) < 2:
+        raise LookupError("no records of several splits of COMPAS")
+    findings = [
+        table4("compas")([r for r in records if r.config["data"]["seed"] == part])
+        for part in sorted(parts)
+    ]
+    margins = tuple(
+        Margin(same[0].what, tuple(one.mean for one in same))
+        for same in zip(*(finding.margins for finding in findings), strict=True)
+    )
+    numbers = tuple(Number(margin.what, estimate(margin.values)) for margin in margins)
+    return Finding(margins, numbers, f"{findings[0].note}; one value for each of the splits")
+
+
 def _improves(
     data: str, metrics: Sequence[str], batches: Sequence[str]
 ) -> Callable[[list[Record]], Finding]:

@@ -344,6 +344,11 @@ CLAIMS = (
         for data, text in TABLES.items()
     ),
     Claim(
+        "table4-splits", "table4", "bnn_splits",
+        "On five random splits of COMPAS stochastic DULA improves with the batch in both measures",
+        f"{DLP}, App. I.5", langevin_networks.table4_splits, ours=True,
+    ),
+    Claim(
         "appB-law", "appB", "categorical_toy",
         "On one-hot states, draws of DMALA tend to the target, and those of DULA to its own law",
         f"{DLP}, Appendix B", langevin_theory.app_b, ours=True,
