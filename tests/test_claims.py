@@ -1369,6 +1369,13 @@ def test_one_model_on_which_gibbs_is_stuck_does_not_decide_the_variances():
     assert low < 0 < high
 
 
+def test_the_spread_of_two_models_is_not_judged():
+    """Both have the same distance from their median, so its interval would have no length."""
+    two = [record for record in consistency(False) if record.config["seed"] < 2]
+    with pytest.raises(LookupError, match="needs 3 models"):
+        the("rates-fig3-consistency").judge(two)
+
+
 def test_a_diverged_end_counts_as_the_largest_error():
     records = fig5_gibbs(True)
     for record in records:

@@ -19,6 +19,7 @@ from latticework.experiments.claims.pairing import (
 from latticework.experiments.claims.rates import FEW
 from latticework.experiments.claims.verdict import Finding, Margin, Number
 from latticework.experiments.results.estimate import estimate
+from latticework.experiments.results.grouping import ENOUGH
 from latticework.experiments.results.record import Record
 
 METHODS = ("cd", "sml", "fpcd")  # of training
@@ -146,8 +147,8 @@ def consistency(records: list[Record]) -> Finding:
     for method in METHODS[1:]:
         gibbs, ours = (_models(records, method, name, STARTS[0], last("isl")) for name in PAIR)
         seeds = common(gibbs, ours)
-        if len(seeds) < 2:
-            raise LookupError(f"a variance over models by {method.upper()} needs two models")
+        if len(seeds) < ENOUGH:  # of two models, both have the same distance from the median
+            raise LookupError(f"a variance over models by {method.upper()} needs {ENOUGH} models")
         where = f"models by {method.upper()}"
         margins.append(difference(f"{where}: last ISL, rates-FPCD - Gibbs", ours, gibbs))
         distances = []
