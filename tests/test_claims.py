@@ -764,7 +764,7 @@ def long_level(true: bool) -> list[Record]:
 
 
 def regardless(true: bool) -> list[Record]:
-    """Models by three methods and of two sizes. The order is reversed on all of one method."""
+    """Models by three methods and of two sizes. If not true, SP is below Gibbs on all."""
     records = []
     for (place, method), hidden in product(enumerate(("cd", "sml", "fpcd")), (200, 500)):
         for record in fig2_rates(True):
@@ -777,6 +777,15 @@ def regardless(true: bool) -> list[Record]:
                 record.metrics["isl"] -= 25.0
             record.metrics["isl"] += noise(hidden, place)
             records.append(record)
+    return records
+
+
+def regardless_rates(true: bool) -> list[Record]:
+    """SP is below Gibbs, which does not count."""
+    records = regardless(False)
+    for record in records:
+        if not true and record.choices["sampler"] == "rates_herding":
+            record.metrics["isl"] -= 50.0
     return records
 
 
@@ -1035,6 +1044,7 @@ RECORDS: dict[str, Callable[[bool], list[Record]]] = {
     "rates-fig2-gibbs-last": fig2_rates,
     "rates-fig2-gibbs-last-mnist": fig2_rates,
     "rates-fig2-regardless": regardless,
+    "rates-fig2-regardless-rates": regardless_rates,
     "rates-fig2-herding": caught_up,
     "rates-fig2-herding-later": caught_up_later,
     "rates-fig2-herding-mnist": fig2_rates,
