@@ -28,6 +28,9 @@ from latticework.experiments.results.record import Record
 FEW = 100  # samples: "100 samples from rates-FPCD"
 FIRST, EARLY = (2, 9), (10, 100)  # samples; the first one of a curve is near the start
 REACH = math.sqrt(7 / 2)  # of a cost, so that "two" and "seven" times do not overlap
+AHEAD = tuple(
+    (ours, theirs) for theirs in ("SP", "Block Gibbs") for ours in ("rates-FPCD", "rates-herding")
+)
 LAST = "ISL of the test rows under all samples"
 KEPT = 1e-9  # total variation that rounding may add to an invariant law
 EVEN = 0.05  # largest deviation from 1/2 of the fraction of differing pixels of uniform samples
@@ -477,11 +480,6 @@ def regardless(records: list[Record]) -> Finding:
 def regardless_rates(records: list[Record]) -> Finding:
     """`regardless`, without the order of SP and Gibbs."""
     return _ordered(records, AHEAD)
-
-
-AHEAD = tuple(
-    (ours, theirs) for theirs in ("SP", "Block Gibbs") for ours in ("rates-FPCD", "rates-herding")
-)
 
 
 def _ordered(records: list[Record], pairs: Sequence[tuple[str, str]]) -> Finding:
