@@ -216,11 +216,12 @@ def test_the_decay_claim_chooses_a_step_size_by_validation_isl():
                 settings={"decay": alpha, "fast_step_size": size},
             )
             for alpha in (1.0, 0.95)
-            for size, valid in ((0.01, -80.0), (0.1, -90.0))
+            for size, valid in ((0.001, -95.0), (0.01, -80.0), (0.1, -90.0))
             for seed in (0, 1)
         ]  # fmt: skip
 
-    for scores in ({0.01: -81.0, 0.1: -95.0}, {0.01: -81.0, 0.1: -60.0}):
+    for high in (-95.0, -60.0):
+        scores = {0.001: -99.0, 0.01: -81.0, 0.1: high}
         finding = decay(records(scores))
         assert finding.numbers[0].here.mean == pytest.approx(-80.0)
         assert finding.numbers[1].here.mean == pytest.approx(-80.05)
