@@ -117,6 +117,20 @@ def split(
     return Table(train, valid, test, columns, variant, substitute)
 
 
+def repeated(table: Table) -> int:
+    """How many test rows are the same as a training row, target included."""
+    train, test = (_bytes(rows) for rows in (table.train, table.test))
+    return int(np.isin(test, train).sum())
+
+
+def _bytes(rows: Rows) -> NDArray:
+    """Each row with its target as one value that can be compared, `[n]`."""
+    whole = torch.cat([rows.features, rows.targets.unsqueeze(1)], 1).numpy() + 0.0  # -0.0 is 0.0
+    return np.ascontiguousarray(whole).view(np.dtype((np.void, whole.itemsize * whole.shape[1])))[
+        :, 0
+    ]
+
+
 def unit_range(values: NDArray) -> NDArray:
     """`values` shifted and scaled to [0, 1]."""
     low, high = values.min(), values.max()

@@ -32,6 +32,8 @@ from latticework.data.files import CACHE, UNREADABLE, MissingFileError, Source, 
 
 log = logging.getLogger(__name__)
 WORD = re.compile(r"[a-z]{2,}")
+SENTENCE_END = re.compile(r"(?:[.!?]+(?:\s+|(?=<)|$)|<br\s*/?>\s*)+")
+PIECES = 2  # of a review that is cut
 LARGEST = (80_000, 10_000, 10_000)  # the paper's splits
 PUBLISHED = 50_000  # reviews of IMDB
 
@@ -45,8 +47,13 @@ class Reviews:
     file is missing and `strict` is false, the paragraphs of Python's help topics, which come with
     Python, replace it, and the data set says so.
 
+    With `sentences`, a review gives up to two rows: its first `sentences` sentences, and the next.
+    Rows are then as short as restaurant reviews, and about 80,000 / 10,000 / 10,000 as in the
+    paper. Both rows of a review are in the same split.
+
     Args:
         words: number of stems, the sites of a row.
+        sentences: of a row; None for whole reviews.
         root: the data root; None for the environment variable LATTICEWORK_DATA, if set.
         cache: folder for the matrix; None for `data/cache`.
         strict: whether missing reviews are an error.
@@ -54,6 +61,7 @@ class Reviews:
     """
 
     words: int = 1000
+    sentences: int | None = None
     root: str | None = None
     cache: str | None = None
     strict: bool = False
@@ -69,6 +77,8 @@ class Reviews:
     def __post_init__(self) -> None:
         if self.words < 1:
             raise ValueError(f"words must be at least 1, got {self.words}")
+        if self.sentences is not None and self.sentences < 1:
+            raise ValueError(f"sentences must be at least 1 or None, got {self.sentences}")
 
     def load(self) -> Dataset:
         """Finds, reads, stems and splits the reviews, or unpacks them from the cache.
@@ -84,15 +94,24 @@ class Reviews:
                 raise
             name = "paragraphs of Python's help topics, in place of reviews"
             log.warning("SUBSTITUTE DATA: these are %s\n%s", name, error)
-            rows, _ = bag_of_words(help_topics(), self.words, self.seed)
+            rows, _ = bag_of_words(self._cut(help_topics()), self.words, self.seed)
             return _dataset(rows, name, substitute=True)
         rows = self._cached(path)
         name = "reviews (imdb, in place of the unpublished OpenTable), Porter stems"
+        if self.sentences is not None:
+            return _dataset(rows, f"{name}, cut to {self.sentences} sentences")
         return _dataset(rows, name + other_size(sum(map(len, rows))))
+
+    def _cut(self, texts: Iterable[str]) -> Iterator[list[str]]:
+        """The texts of the rows of each review."""
+        for text in texts:
+            yield [text] if self.sentences is None else pieces(text, self.sentences)
 
     def _cached(self, path: Path) -> list[np.ndarray]:
         stamp = path.stat()
-        key = f"reviews-porter-{self.words}-{self.seed}-{stamp.st_size}-{int(stamp.st_mtime)}.npz"
+        cut = "" if self.sentences is None else f"-cut{self.sentences}"
+        key = f"reviews-porter{cut}-{self.words}-{self.seed}-{stamp.st_size}"
+        key += f"-{int(stamp.st_mtime)}.npz"
         file = Path(self.cache or CACHE).expanduser() / "reviews" / key
         if file.exists():
             try:
@@ -103,7 +122,7 @@ class Reviews:
                 log.warning("%s is damaged (%r): it is replaced", file, error)
         log.info("reading %s, some tens of seconds", path.name)
         with readable(path, self.source):
-            rows, stems = bag_of_words(read_jsonl(path), self.words, self.seed)
+            rows, stems = bag_of_words(self._cut(read_jsonl(path)), self.words, self.seed)
         try:
             _store(file, rows, stems)
         except OSError as error:
@@ -129,18 +148,26 @@ def other_size(texts: int, limit: int | None = None) -> str:
     return "" if texts == expected else f", {texts:,} reviews"
 
 
-def bag_of_words(texts: Iterable[str], words: int, seed: int) -> tuple[list[np.ndarray], list[str]]:
-    """Presence of the `words` most common stems in each text: uint8 splits, and the stems.
+def pieces(text: str, sentences: int) -> list[str]:
+    """The first `sentences` sentences of a text, and the next; those that have a word."""
+    parts = [part for part in SENTENCE_END.split(text) if WORD.search(part.lower())]
+    starts = range(0, PIECES * sentences, sentences)
+    cut = (" ".join(parts[start : start + sentences]) for start in starts)
+    return [piece for piece in cut if piece]
 
-    Raises ValueError if there are fewer stems, or too few texts to split.
+
+def bag_of_words(
+    texts: Iterable[list[str]], words: int, seed: int
+) -> tuple[list[np.ndarray], list[str]]:
+    """Presence of the `words` most common stems in each piece of each text.
+
+    Returns uint8 splits, and the stems. All pieces of a text are in one split. Raises ValueError if
+    there are fewer stems, or too few texts to split.
     """
     numbers: dict[str, int] = {}
-    held = []  # for each text, the numbers of its stems
+    held = []  # for each text, the numbers of the stems of its pieces
     for text in texts:
-        stems = {stem(word) for word in WORD.findall(text.lower())}
-        held.append(
-            np.array([numbers.setdefault(s, len(numbers)) for s in sorted(stems)], np.int32)
-        )
+        held.append([_numbered(piece, numbers) for piece in text])
     if len(numbers) < words or len(held) < 10:
         raise ValueError(
             f"expected at least 10 texts with {words} stems in all, "
@@ -150,22 +177,29 @@ def bag_of_words(texts: Iterable[str], words: int, seed: int) -> tuple[list[np.n
     tenth = min(len(held) // 10, LARGEST[1])
     train = min(len(held) - 2 * tenth, LARGEST[0])
     parts = order[:train], order[train : train + tenth], order[train + tenth : train + 2 * tenth]
+    kept = [[piece for i in part for piece in held[i]] for part in parts]
 
     frequency = np.zeros(len(numbers), dtype=np.int64)
-    for i in parts[0]:
-        frequency[held[i]] += 1  # a text names each of its stems once
+    for piece in kept[0]:
+        frequency[piece] += 1  # a piece names each of its stems once
     commonest = np.argsort(-frequency, kind="stable")[:words]
     column = np.full(len(numbers), -1)
     column[commonest] = np.arange(words)
     splits = []
-    for part in parts:
+    for part in kept:
         rows = np.zeros((len(part), words), dtype=np.uint8)
-        for row, i in zip(rows, part, strict=True):
-            present = column[held[i]]
+        for row, piece in zip(rows, part, strict=True):
+            present = column[piece]
             row[present[present >= 0]] = 1
         splits.append(rows)
     names = list(numbers)
     return splits, [names[i] for i in commonest]
+
+
+def _numbered(piece: str, numbers: dict[str, int]) -> np.ndarray:
+    """The numbers of a text's stems; new stems are added to `numbers`."""
+    stems = {stem(word) for word in WORD.findall(piece.lower())}
+    return np.array([numbers.setdefault(s, len(numbers)) for s in sorted(stems)], np.int32)
 
 
 _porter = PorterStemmer()

@@ -29,6 +29,7 @@ from latticework.samplers.base import Info, Sampler, UnsupportedModelError, requ
 
 Statistics = Literal["mean", "sampled"]
 Emit = Literal["sample", "mean"]
+Coding = Literal["spin"]
 
 
 class RatesState(NamedTuple):
@@ -80,8 +81,12 @@ class RatesFPCD(_FastWeights):
 class SamplePenalization(_FastWeights):
     """`RatesFPCD` with rates R = 0: samples are only penalised. Works with any RBM.
 
-    According to the paper, samples tend to uniform noise with `decay=1`. The claim `fig1-uniform`
-    of the ledger measures it.
+    S = (x h', x, h) is never negative, so without decay every fast weight can only fall, and the
+    blank image absorbs the chain. With `coding="spin"`, S = (s t', s, t) with s = 2x - 1 and
+    t = 2h - 1, and the fast weights act on s and t. The state holds them as the equal weights and
+    biases of x and h: 4 F, and biases that include the row and column sums -2 F 1. According to the
+    paper, samples tend to uniform noise with `decay=1`. The claims `rates-fig1-uniform` of the
+    ledger measure it in both codings.
     """
 
     fast_step_size: float = 0.001
@@ -89,9 +94,12 @@ class SamplePenalization(_FastWeights):
     steps: int = 1
     statistics: Statistics = "mean"
     emit: Emit = "sample"
+    coding: Coding | None = None
 
     def __post_init__(self) -> None:
         _check_gibbs(self)
+        if self.coding not in (None, *get_args(Coding)):
+            raise ValueError(f"coding must be None or spin, got {self.coding!r}")
 
     def at(self, x: Tensor, model: EnergyModel) -> RatesState:
         if not isinstance(model, RBM):
@@ -188,6 +196,8 @@ def _gibbs(
     if sampler.statistics == "mean":
         h = hidden_inputs(model, state, x).sigmoid()
     emitted = inputs.sigmoid() if sampler.emit == "mean" else x
+    if isinstance(sampler, SamplePenalization) and sampler.coding == "spin":
+        return _penalised_spins(sampler, state._replace(x=emitted, position=x), h)
     return _learned(sampler, state._replace(x=emitted, position=x), h, rates)
 
 
@@ -207,6 +217,19 @@ def _learned(
         state.visible_bias.add_(rates.visible_rates, alpha=size)
         state.hidden_bias.add_(rates.hidden_rates, alpha=size)
     return state, Info(x.new_ones(len(x)))
+
+
+def _penalised_spins(
+    sampler: SamplePenalization, state: RatesState, h: Tensor
+) -> tuple[RatesState, Info]:
+    """F <- alpha F - epsilon_F S in place, with S of spins, as weights and biases of x and h."""
+    size, decay = sampler.fast_step_size, sampler.decay
+    s, t = 2 * state.position - 1, 2 * h - 1
+    state.weight.baddbmm_(s.unsqueeze(2), t.unsqueeze(1), beta=decay, alpha=-4 * size)
+    sums = t.sum(1, keepdim=True), s.sum(1, keepdim=True)
+    state.visible_bias.mul_(decay).add_(s * (sums[0] - 1), alpha=2 * size)
+    state.hidden_bias.mul_(decay).add_(t * (sums[1] - 1), alpha=2 * size)
+    return state, Info(s.new_ones(len(s)))
 
 
 def _rated(sampler: Sampler, model: EnergyModel) -> RatedRBM:

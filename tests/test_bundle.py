@@ -257,6 +257,23 @@ def test_a_large_bundle_has_fewer_rows(outputs, tmp_path, monkeypatch):
     assert 12 < sizes[1] <= ROWS[-1]
 
 
+def test_runs_added_to_a_bundle_have_the_rows_of_its_runs(outputs, tmp_path, monkeypatch):
+    """The old ones were thinned to the first number of rows, and all are thinned to the last."""
+    config = declared("ising_sampling", "paper").config
+    old, new, *_ = load_all(
+        shutil.copytree(outputs / "ising_sampling" / "paper", tmp_path / "paper")
+    )
+    steps = np.arange(500)
+    curve = pd.DataFrame({"step": steps, "seconds": steps, "log_rmse": np.linspace(1, 0, 500)})
+    thin(curve).to_csv(old.path / "metrics.csv", index=False)
+    curve.to_csv(new.path / "metrics.csv", index=False)
+    monkeypatch.setattr(packing, "TARGET", 1)
+    pack([old, new], config, tmp_path / "both.zip")
+    first, second = (one.metrics["step"] for one in load_all(tmp_path / "both.zip"))
+    assert list(first) == list(second)
+    assert list(thin(thin(curve), ROWS[-1])["step"]) != list(thin(curve, ROWS[-1])["step"])
+
+
 def test_records_of_two_places_are_not_mixed(outputs, bundle, tmp_path):
     one = next((outputs / "ising_sampling" / "paper").glob("*dmala*"))
     shutil.copytree(one, tmp_path / "own" / "ising_sampling" / "paper" / one.name)

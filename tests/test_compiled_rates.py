@@ -15,7 +15,13 @@ from latticework.models.rbm import RBM
 from latticework.samplers.base import UnsupportedModelError
 from latticework.samplers.block_gibbs import BlockGibbs
 from latticework.samplers.compiled.choose import twin_of
-from latticework.samplers.rates import RatesFPCD, RatesHerding, SamplePenalization, hidden_inputs
+from latticework.samplers.rates import (
+    RatesFPCD,
+    RatesHerding,
+    SamplePenalization,
+    _penalised_spins,
+    hidden_inputs,
+)
 from latticework.samplers.sums import Wanted
 
 DRAWING = [
@@ -88,6 +94,18 @@ def test_fast_weights_are_updated_from_the_sample(sampler):
         else:
             assert torch.equal(state.x, x)
         assert (info.accept_prob == 1).all()
+
+
+def test_spins_are_penalised_by_the_eager_formula():
+    model, sampler = rated(), SamplePenalization(0.02, decay=0.7, coding="spin")
+    twin, state = started(sampler, model)
+    for _ in range(10):
+        before = type(state)(*(t.clone() for t in state))
+        state, _ = twin.step(state, model, rng())
+        h = hidden_inputs(model, before, state.position).sigmoid()
+        expected, _ = _penalised_spins(sampler, before._replace(position=state.position), h)
+        for found, wanted in zip(state[2:], expected[2:], strict=True):
+            torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
 
 
 def test_a_step_under_fast_weights_draws_from_the_moved_model():

@@ -95,7 +95,7 @@ def test_the_betas_of_the_isl_are_chosen_on_validation_rows(tmp_path):
         return run.notes
 
     notes, test, valid = tasks(tmp_path, task)
-    for name in ("beta", "parzen_beta", "validation_isl", "commonest_share"):
+    for name in ("beta", "parzen_beta", "validation_isl", "commonest_share", "commonest_on"):
         assert test[name] == notes[name]
     for name in ("beta", "parzen_beta", "validation_isl"):
         assert valid[name] != notes[name]  # control: these rows decide
@@ -216,11 +216,12 @@ def test_the_decay_claim_chooses_a_step_size_by_validation_isl():
                 settings={"decay": alpha, "fast_step_size": size},
             )
             for alpha in (1.0, 0.95)
-            for size, valid in ((0.01, -80.0), (0.1, -90.0))
+            for size, valid in ((0.001, -95.0), (0.01, -80.0), (0.1, -90.0))
             for seed in (0, 1)
         ]  # fmt: skip
 
-    for scores in ({0.01: -81.0, 0.1: -95.0}, {0.01: -81.0, 0.1: -60.0}):
+    for high in (-95.0, -60.0):
+        scores = {0.001: -99.0, 0.01: -81.0, 0.1: high}
         finding = decay(records(scores))
         assert finding.numbers[0].here.mean == pytest.approx(-80.0)
         assert finding.numbers[1].here.mean == pytest.approx(-80.05)
@@ -292,12 +293,12 @@ def test_bits_of_a_split_do_not_depend_on_another():
 def test_words_are_those_of_training_texts():
     """32 of 40 texts are for training. They hold 35 stems, shared ones included."""
     texts = [f"common words of text{'x' * i}" for i in range(40)]
-    splits, stems = bag_of_words(texts, 35, seed=0)
+    splits, stems = bag_of_words([[text] for text in texts], 35, seed=0)
     trained = {len(stem) - len("text") for stem in stems if stem.startswith("text")}
     assert len(trained) == len(splits[0]) == 32
     for i in set(range(40)) - trained:
         texts[i] = "quite another vocabulary"
-    other, same = bag_of_words(texts, 35, seed=0)
+    other, same = bag_of_words([[text] for text in texts], 35, seed=0)
     assert same == stems
     assert np.array_equal(other[0], splits[0])
     assert not np.array_equal(other[2], splits[2])  # control

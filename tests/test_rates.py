@@ -21,7 +21,7 @@ RATED = [
     RatesFPCD(0.05, emit="mean"),
     RatesHerding(0.3),
 ]
-EVERY = [*RATED, SamplePenalization(0.02)]
+EVERY = [*RATED, SamplePenalization(0.02), SamplePenalization(0.02, coding="spin")]
 
 
 def rng(seed=0):
@@ -139,6 +139,35 @@ def test_decay_forgets(kind):
     torch.testing.assert_close(state.weight, weight)
     torch.testing.assert_close(state.visible_bias, visible)
     torch.testing.assert_close(state.hidden_bias, hidden)
+
+
+def test_spin_statistics_act_on_spins():
+    """The state's weights and biases of x and h give s'Ft + f's + g't, up to a constant."""
+    model, sampler = rated(visible=5, hidden=3), SamplePenalization(0.05, 0.7, coding="spin")
+    every = torch.cartesian_prod(*[torch.tensor([0.0, 1.0]).double()] * 8)
+    before = sampler.init(model.domain.uniform(1, rng(4)).double(), model)
+    weight = visible = hidden = 0
+    for state in chain(sampler, model, 12, chains=1):
+        x = state.position[0]
+        h = hidden_inputs(model, before, state.position)[0].sigmoid()
+        s, t = 2 * x - 1, 2 * h - 1
+        weight = 0.7 * weight - 0.05 * s[:, None] * t
+        visible, hidden = 0.7 * visible - 0.05 * s, 0.7 * hidden - 0.05 * t
+        before = state
+    x, h = every[:, :5], every[:, 5:]
+    s, t = 2 * x - 1, 2 * h - 1
+    fast = torch.einsum("ni,ij,nj->n", s, weight, t) + s @ visible + t @ hidden
+    stored = torch.einsum("ni,ij,nj->n", x, state.weight[0], h)
+    stored += x @ state.visible_bias[0] + h @ state.hidden_bias[0]
+    torch.testing.assert_close(stored - stored[0], fast - fast[0])
+
+
+def test_without_decay_binary_statistics_only_lower_the_fast_weights_and_spins_do_not():
+    model = rated()
+    for coding in (None, "spin"):
+        (*_, state) = chain(SamplePenalization(0.05, 1.0, coding=coding), model, 60)
+        raised = max(part.max().item() for part in state[2:])
+        assert (raised > 0) == (coding == "spin")
 
 
 def joint(model, before, x, h):
@@ -290,6 +319,7 @@ def test_other_models_are_refused():
         (lambda: RatesHerding(sweeps=0), "sweeps must be an integer"),
         (lambda: RatesFPCD(statistics="both"), "statistics must be one of"),
         (lambda: RatesFPCD(emit="grey"), "emit must be one of"),
+        (lambda: SamplePenalization(coding="sign"), "coding must be None or spin"),
     ],
 )
 def test_bad_arguments_say_so(make, message):

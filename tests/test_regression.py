@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 import torch
 
-from latticework.data.splits import split
+from latticework.data.splits import repeated, split
 from latticework.data.tabular import bundled
 from latticework.experiments.config.budget import Budget
 from latticework.experiments.figures.bnn import curves
@@ -51,7 +51,8 @@ def test_what_is_recorded_is_what_the_states_predict(tmp_path):
     run = sampled(tmp_path, DMALA(0.1), data)
     record = Record(tmp_path, {})
     assert list(record.metrics["step"]) == list(range(0, 41, 4))
-    assert run.notes["rows"] == {"train": len(data.train), "test": len(data.test)}
+    counts = {"train": len(data.train), "test": len(data.test), "repeated": repeated(data)}
+    assert run.notes["rows"] == counts
 
     model = MODEL.on(data.train.features, data.train.targets)
     x = torch.from_numpy(record.arrays("last")["x"]).float()

@@ -21,7 +21,7 @@ from omegaconf import OmegaConf
 
 from latticework.data import files
 from latticework.data.files import DamagedFileError, MissingFileError
-from latticework.data.splits import split, unit_range
+from latticework.data.splits import Rows, Table, repeated, split, unit_range
 from latticework.data.tables import COMPAS, Adult, Blog, News, NewsPartial
 from latticework.scripts.fetch_data import CONF, fetch, main
 
@@ -451,3 +451,18 @@ def test_fetching_names_what_was_found(root, monkeypatch):
     shutil.rmtree(root)
     with pytest.raises(NotADirectoryError, match="is not a folder"):
         COMPAS().load()
+
+
+def test_test_rows_that_are_training_rows_are_counted_with_their_targets():
+    features, targets = torch.eye(4)[:, :3], torch.tensor([0.0, 1, 0, 1])
+    test = Rows(-torch.cat([-features[:2], -features[:1]]), torch.tensor([0.0, 0, 1]))
+    table = Table(Rows(features, targets), test, test, ("a", "b", "c"), "some")
+    assert repeated(table) == 1  # the others have another target
+
+
+@real_data
+def test_the_pages_say_how_many_test_rows_of_compas_are_training_rows():
+    table = COMPAS().load()
+    words = f"{repeated(table)} of the {len(table.test):,} test rows of COMPAS"
+    for name in ("table2", "table4"):
+        assert words in (CONF.parent / f"docs/results/notes/{name}.md").read_text()

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from latticework.data.files import DamagedFileError, MissingFileError
-from latticework.data.text import Reviews, bag_of_words, stem
+from latticework.data.text import Reviews, bag_of_words, pieces, stem
 
 
 @pytest.fixture(autouse=True)
@@ -28,25 +28,41 @@ TEXTS = [
 ]
 
 
+WHOLE = [[text] for text in TEXTS]
+
+
 def test_presence_of_the_commonest_stems():
-    splits, stems = bag_of_words(TEXTS, 5, seed=0)
+    splits, stems = bag_of_words(WHOLE, 5, seed=0)
     assert [len(rows) for rows in splits] == [32, 4, 4]
     assert set(stems[:4]) == {"common", "cat", "and", "dog"}
     assert stems[4] == "often"  # repeats within a text do not count
     rows = np.concatenate(splits)
     assert (rows[:, :4] == 1).all()
     assert rows[:, 4].sum() == 30
-    again, _ = bag_of_words(TEXTS, 5, seed=0)
-    other, _ = bag_of_words(TEXTS, 5, seed=1)
+    again, _ = bag_of_words(WHOLE, 5, seed=0)
+    other, _ = bag_of_words(WHOLE, 5, seed=1)
     assert all(map(np.array_equal, splits, again))
     assert not all(map(np.array_equal, splits, other))
     with pytest.raises(ValueError, match="stems"):
-        bag_of_words(TEXTS, 500, seed=0)
+        bag_of_words(WHOLE, 500, seed=0)
 
 
 def test_a_large_corpus_has_the_splits_of_the_paper():
-    splits, _ = bag_of_words(("one two" for _ in range(110_000)), 2, seed=0)
+    splits, _ = bag_of_words((["one two"] for _ in range(110_000)), 2, seed=0)
     assert [len(rows) for rows in splits] == [80_000, 10_000, 10_000]
+
+
+def test_a_review_is_cut_into_two_pieces_of_one_split(tmp_path):
+    text = "It was good. Really!<br /><br />We ate. The bill came... Then home."
+    assert pieces(text, 2) == ["It was good Really", "We ate The bill came"]
+    assert pieces("One sentence only", 2) == ["One sentence only"]
+    write(tmp_path, [4 * f"w{'x' * (i + 1)}. " for i in range(40)])
+    data = Reviews(words=32, sentences=2, root=str(tmp_path), cache=str(tmp_path)).load()
+    assert [len(part) for part in (data.train, data.valid, data.test)] == [64, 8, 8]
+    assert "cut to 2 sentences" in data.variant
+    assert not data.valid.any()  # the stems are those of training rows, and no text shares one
+    with pytest.raises(ValueError, match="sentences must be at least 1"):
+        Reviews(sentences=0)
 
 
 def write(folder, texts=TEXTS):

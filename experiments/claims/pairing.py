@@ -1,17 +1,19 @@
 """Values of records by seed, for paired comparisons. Imports no torch."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 import numpy as np
 
 from latticework.experiments.claims.verdict import Margin
 from latticework.experiments.results.grouping import alone, groups
+from latticework.experiments.results.pace import pace, undisturbed
 from latticework.experiments.results.record import Record
 from latticework.experiments.results.style import label
 
 Value = Callable[[Record], float]
 Seeds = Mapping[int, float]
-QUIET = 0.1  # share of the intervals between readings in which a run had the machine to itself
+T = TypeVar("T")
 
 
 def labelled(
@@ -30,13 +32,15 @@ def labelled(
     return found
 
 
-def by_seed(records: list[Record], value: Value, seed: str = "seed") -> dict[int, float]:
+def by_seed(
+    records: list[Record], value: Callable[[Record], T], seed: str = "seed"
+) -> dict[int, T]:
     """`value` of each record by its `seed` (or `model_seed`).
 
     A repeated run counts once. Raises LookupError if runs differ in more than their seeds, or if
     two have the same `seed`.
     """
-    found: dict[int, float] = {}
+    found: dict[int, T] = {}
     for record in alone(records):
         key = record.config[seed]
         if key in found:
@@ -84,25 +88,14 @@ def at(column: str, axis: str, place: float) -> Value:
 
 
 def seconds_per_step(groups: dict[str, list[Record]]) -> dict[str, float]:
-    """Seconds per step of each sampler: the median over its runs of `pace`.
+    """Seconds per step of each sampler: the median of `pace` over its undisturbed runs.
 
     Only seeds that all samplers have count, because the others may have run on another machine.
     Raises LookupError if there are none.
     """
-    found = {name: by_seed(group, pace) for name, group in groups.items()}
+    found = {name: by_seed(undisturbed(group), pace) for name, group in groups.items()}
     seeds = common(*found.values())
     return {name: float(np.median([one[seed] for seed in seeds])) for name, one in found.items()}
-
-
-def pace(record: Record) -> float:
-    """Seconds per step of a run: the `QUIET` quantile over the intervals between readings.
-
-    A low quantile is used because other work on the machine only adds time, and may do so for most
-    of a run.
-    """
-    readings = record.metrics[["step", "seconds"]].to_numpy(float)
-    steps, seconds = np.diff(readings, axis=0).T
-    return float(np.quantile(seconds / steps, QUIET))
 
 
 def after(

@@ -19,6 +19,7 @@ from latticework.experiments.claims.pairing import (
 from latticework.experiments.claims.rates import FEW
 from latticework.experiments.claims.verdict import Finding, Margin, Number
 from latticework.experiments.results.estimate import estimate
+from latticework.experiments.results.grouping import ENOUGH
 from latticework.experiments.results.record import Record
 
 METHODS = ("cd", "sml", "fpcd")  # of training
@@ -26,18 +27,37 @@ PAIR = ("Block Gibbs", "rates-FPCD")
 START = {"data_mean": "the data mean", "uniform": "a uniform start"}
 STARTS = tuple(START)
 STUCK = 10.0  # a chain is stuck if two starts differ by this many nats
+NARROW = 0.1  # the share of one state among the samples: our reading of "disproportionate"
+BLANK = 0.005  # the share of sites on of a state that is a vector of zeros, five of 1,000 words
 Ends = Mapping[tuple[str, str, str], Seeds]  # last ISL by method of training, sampler and start
 
 
 def stuck_after_cd(records: list[Record]) -> Finding:
-    """Gibbs gets stuck on models trained by CD but not on others; rates-FPCD never gets stuck.
+    """Gibbs gets stuck in a narrow mode on models trained by CD; rates-FPCD never gets stuck.
 
-    The result of a stuck chain depends on its start, and its ISL falls as samples of one narrow
-    mode outnumber the others (Section 5.1). The claim needs all of the following on models trained
-    by CD. The final ISLs of Gibbs from the data mean and from a uniform start differ by more than
-    `STUCK` nats. The ISL of Gibbs from the data mean falls after `FEW` samples. Neither is true of
-    rates-FPCD. Finally, Gibbs is further below rates-FPCD than on models trained by SML and FPCD.
+    "This causes the ISL measure to decrease, since an increasingly disproportionate weight is given
+    to a single sample" (Section 5.1). The claim needs all of the following on models trained by
+    CD. A single state has at least the share `NARROW` of the samples of Gibbs. Its final ISLs from
+    the data mean and from a uniform start differ by more than `STUCK` nats. Its ISL from the data
+    mean falls after `FEW` samples. None of this is true of rates-FPCD. Finally, Gibbs is further
+    below rates-FPCD than on models trained by SML and FPCD.
     """
+    finding, share = depends_on_start(records), {}
+    for name in PAIR:
+        share[name] = _models(records, "cd", name, STARTS[0], _share)
+    gibbs, ours = PAIR
+    what = "models by CD: share of the commonest sample of"
+    margins = (
+        _above(f"{what} {gibbs} - {NARROW:g}", share[gibbs], NARROW),
+        _below(f"{NARROW:g} - {what} {ours}", share[ours], NARROW),
+    )
+    numbers = tuple(Number(f"{what} {name}", estimate(share[name].values())) for name in PAIR)
+    note = f"{finding.note}; narrow mode: one state in {NARROW:.0%} of the samples, our threshold"
+    return Finding((*margins, *finding.margins), (*numbers, *finding.numbers), note)
+
+
+def depends_on_start(records: list[Record]) -> Finding:
+    """`stuck_after_cd` without the narrow mode: the result depends on the start, the ISL falls."""
     ends = {
         (method, name, start): _models(records, method, name, start, last("isl"))
         for method in METHODS
@@ -50,6 +70,36 @@ def stuck_after_cd(records: list[Record]) -> Finding:
     )
     note = f"spread over models; stuck: two starts differ by {STUCK:g} nats or more, our threshold"
     return Finding((*_stuck(records, ends), *_behind(ends)), numbers, note)
+
+
+def zeros_after_cd(records: list[Record]) -> Finding:
+    """On models trained by CD, the narrow mode of Gibbs is a vector of zeros."""
+    on = _models(records, "cd", PAIR[0], STARTS[0], _commonest_on)
+    share = _models(records, "cd", PAIR[0], STARTS[0], _share)
+    blank = {seed: share[seed] * (on[seed] <= BLANK) for seed in on}
+    numbers = (
+        Number("models by CD: share of words in the commonest sample", estimate(on.values())),
+        Number("models by CD: share of the commonest sample", estimate(share.values())),
+    )
+    what = f"models by CD: share of blank samples of Gibbs - {NARROW:g}"
+    note = (
+        f"blank: at most {BLANK:.1%} of the words, if that is the commonest sample; our threshold"
+    )
+    return Finding((_above(what, blank, NARROW),), numbers, note)
+
+
+def _share(record: Record) -> float:
+    return float(_document(record, "commonest_share"))
+
+
+def _commonest_on(record: Record) -> float:
+    return float(_document(record, "commonest_on"))
+
+
+def _document(record: Record, name: str) -> float:
+    if name not in record.document:
+        raise LookupError(f"{record.path.name} has no {name}")
+    return record.document[name]
 
 
 def _stuck(records: list[Record], ends: Ends) -> tuple[Margin, ...]:
@@ -97,8 +147,8 @@ def consistency(records: list[Record]) -> Finding:
     for method in METHODS[1:]:
         gibbs, ours = (_models(records, method, name, STARTS[0], last("isl")) for name in PAIR)
         seeds = common(gibbs, ours)
-        if len(seeds) < 2:
-            raise LookupError(f"a variance over models by {method.upper()} needs two models")
+        if len(seeds) < ENOUGH:  # of two models, both have the same distance from the median
+            raise LookupError(f"a variance over models by {method.upper()} needs {ENOUGH} models")
         where = f"models by {method.upper()}"
         margins.append(difference(f"{where}: last ISL, rates-FPCD - Gibbs", ours, gibbs))
         distances = []

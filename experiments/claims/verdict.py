@@ -109,11 +109,16 @@ class Number:
 
 @dataclass(frozen=True)
 class Finding:
-    """The evidence for a claim. `note` explains choices that the paper leaves open."""
+    """The evidence for a claim.
+
+    `note` says what was measured and explains choices that the paper leaves open. `indicative`
+    names data that cannot decide the claim, such as a part of the paper's; empty if they can.
+    """
 
     margins: tuple[Margin, ...]
     numbers: tuple[Number, ...] = ()
     note: str = ""
+    indicative: str = ""
 
     @property
     def binding(self) -> Margin:

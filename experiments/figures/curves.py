@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 
 from latticework.experiments.figures.band import at_readings, line_and_band
 from latticework.experiments.results.grouping import by_setting, groups, spread_over
+from latticework.experiments.results.pace import undisturbed
 from latticework.experiments.results.record import Record
 from latticework.experiments.results.style import explain, line, new_figure
 
@@ -69,10 +70,11 @@ def lines(
 ) -> None:
     """One line per sampler and setting: means over seeds, with bands of one standard deviation.
 
-    `suffix` is appended to the labels; `style` replaces the sampler's line style.
+    Against seconds only runs that had the processor to themselves count. `suffix` is appended to
+    the labels; `style` replaces the sampler's line style.
     """
     for group in groups(records):
-        some = group.records
+        some = undisturbed(group.records) if axis == "seconds" else group.records
         if all((record.metrics[axis] == 0).all() for record in some):
             continue  # such evaluations are not counted for this sampler
         rows = min(len(record.metrics) for record in some)

@@ -2,6 +2,7 @@
 
 import math
 from collections import defaultdict
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -103,12 +104,24 @@ def training(records: list[Record], lines: str, panels: str | None = None) -> Fi
     return figure
 
 
-def sequences(records: list[Record], rows: int = 5, columns: int = 20) -> Figure:
+def sequences(
+    records: list[Record],
+    rows: int = 5,
+    columns: int = 20,
+    where: Mapping[str, Any] | None = None,
+) -> Figure:
     """Consecutive samples of one chain per sampler, in reading order: Figure 1.
 
-    Raises LookupError if no record has a sequence of samples, or they are not square images.
+    `where` selects records by options of groups and by settings, `{"negatives": "sml"}`. Raises
+    LookupError if no record has a sequence of samples, or they are not square images.
     """
-    found = groups(record for record in records if record.has("sequence"))
+    wanted = (where or {}).items()
+    found = groups(
+        record
+        for record in records
+        if record.has("sequence")
+        and all(record.choices.get(key, record.setting(key)) == value for key, value in wanted)
+    )
     if not found:
         raise LookupError("no record holds a sequence of samples; run task=isl")
     figure, panels = new_figure(1, width=0.22 * columns, height=0.25 * rows * len(found))

@@ -81,10 +81,12 @@ def pack(records: Sequence[Record], config: DictConfig, target: Path) -> Packed:
     read = [set(record.document.read) for record in noting]
     arrays, too_large = _arrays(noting)
     target.parent.mkdir(parents=True, exist_ok=True)
-    for rows in ROWS:
+    tables = [record.metrics for record in noting]
+    for rows in ROWS:  # thinned again and again, so that runs of an earlier bundle keep equal steps
         files, thinned = dict(arrays), 0
-        for record, entries in zip(noting, read, strict=True):
-            run, table = record.path.name, thin(record.metrics, rows)
+        tables = [thin(table, rows) for table in tables]
+        for record, entries, table in zip(noting, read, tables, strict=True):
+            run = record.path.name
             thinned += len(table) < len(record.metrics)
             files[f"{run}/metrics.csv"] = _csv(table).encode()
             kept = {name for name in record.opened if f"{run}/{name}.npz" in arrays}

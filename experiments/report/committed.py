@@ -84,13 +84,13 @@ def ledger_page(report: Report) -> str:
 
 
 def summary(report: Report) -> str:
-    """The ledger in a sentence."""
-    count = report.counts
-    return (
-        f"Of {len(report.entries)} claims, {count['holds']} hold here, "
-        f"{count['does not hold']} do not, {count['not decided']} are not decided, "
-        f"and {count['not run']} were not run. See the [ledger](docs/results/ledger.md)."
-    )
+    """The ledger in a sentence for the claims of each paper, and one for our readings."""
+    sentences = [
+        f"{name}: {count['holds']} of {len(entries)} claims hold here, {count['does not hold']} do "
+        f"not, {count['not decided']} are not decided, and {count['not run']} were not run."
+        for name, entries, count in report.groups
+    ]
+    return " ".join(sentences) + " See the [ledger](docs/results/ledger.md)."
 
 
 def best_samplers(known: Catalogue, bundles: Path = BUNDLES) -> str:

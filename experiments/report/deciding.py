@@ -19,6 +19,8 @@ def deciding(entry: Entry, also: Sequence[Sequence[str]] = ()) -> str:
         seeds = entry.finding.seeds_needed()
         if seeds is None:
             return ""
-        words = [f"{entry.claim.seed}=range({seeds})"]
+        first = 0 if entry.claim.chose is None else entry.claim.chose + 1  # it does not judge
+        span = f"range({seeds})" if not first else f"range({first},{first + seeds})"
+        words = [f"{entry.claim.seed}={span}"]
     base = ["python", "run.py", f"experiment={entry.claim.experiment}"]
     return " && ".join(shlex.join([*base, *extra, *words]) for extra in ((), *also))

@@ -69,6 +69,7 @@ def _environment(*, escape: bool) -> Environment:
         "cell": cell,
         "csv": csv,
         "file": file_name,
+        "fresh": _fresh,
         "interval": interval,
         "markdown": _markdown,
         "number": number,
@@ -84,6 +85,14 @@ def _address(content: bytes | str, kind: str) -> str:
     """A data: address that holds `content` of the media type `kind`."""
     raw = content.encode() if isinstance(content, str) else content
     return f"data:{kind};base64,{base64.b64encode(raw).decode()}"
+
+
+def _fresh(entry: Entry) -> str:
+    """The verdict of the fresh runs alone, with its closest margin; empty without any."""
+    if entry.fresh is None or entry.claim.fresh is None:
+        return ""
+    verdict, _ = entry.fresh.verdict()
+    return f"Only {entry.claim.fresh.what}: {verdict}, {entry.fresh.binding.text()}"
 
 
 def _strength(entry: Entry) -> str:

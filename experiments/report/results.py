@@ -42,7 +42,8 @@ class ExhibitPage:
     lead: list[tuple[str, str]]  # the tables of BESIDE
     parts: list[Shown]
     entries: list[Entry]
-    numbers: list[Number]
+    printed: list[Number]  # those that the paper prints too, which the section begins with
+    others: list[Number]
     note: str
 
 
@@ -81,7 +82,8 @@ def _page(section: Section, folder: Path) -> ExhibitPage:
         [table for part in parts for table in part.tables if table[0].endswith(BESIDE)],
         parts,
         section.entries,
-        list(numbers),
+        [number for number in numbers if number.paper],
+        [number for number in numbers if not number.paper],
         _note(folder, section.exhibit.name),
     )
 

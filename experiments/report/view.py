@@ -18,7 +18,7 @@ import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.figure import Figure
 
-from latticework.experiments.claims.ledger import Entry, judge
+from latticework.experiments.claims.ledger import GROUPS, Entry, judge
 from latticework.experiments.claims.verdict import Verdict
 from latticework.experiments.report.deciding import deciding
 from latticework.experiments.report.draw import html_of, make_all, png
@@ -104,6 +104,17 @@ class Report:
         """How the page names a verdict; without the committed records, "not run" would be wrong."""
         return "no records" if self.notice and verdict == str(Verdict.NOT_RUN) else str(verdict)
 
+    @property
+    def groups(self) -> list[tuple[str, list[Entry], dict[str, int]]]:
+        """The claims of each paper, and our readings: name, entries and their verdicts counted."""
+        parts = [(name, [e for e in self.entries if e.claim.group == name]) for name in GROUPS]
+        return [(name, entries, tally(entries)) for name, entries in parts]
+
+
+def tally(entries: Sequence[Entry]) -> dict[str, int]:
+    """How many claims have each verdict."""
+    return {str(v): sum(entry.verdict is v for entry in entries) for v in Verdict}
+
 
 def gather(
     outputs: Path | None,
@@ -136,7 +147,7 @@ def gather(
         papers=known.papers,
         entries=entries,
         sections=sections,
-        counts={str(v): sum(entry.verdict is v for entry in entries) for v in Verdict},
+        counts=tally(entries),
         records=len(all_records),
         commits=sorted({_commit(record.document) for record in all_records}),
         deciding={

@@ -69,7 +69,7 @@ def isl_curve(
         validation_isl=float(isl.curve(samples, valid, beta, [len(samples)])[-1]),
         isl=float(curves["isl"][-1]),
         seconds_per_step=per_step,
-        commonest_share=commonest_share(samples),
+        **commonest(samples),
     )
     for i, size in enumerate(sizes):
         row = {name: curve[i] for name, curve in curves.items()}
@@ -97,10 +97,18 @@ def scored(samples: Tensor, valid: Tensor, test: Tensor, sizes: list[int]) -> di
     return {"isl": one, "isl_own_beta": own, "own_beta": betas}
 
 
-def commonest_share(samples: Tensor) -> float:
-    """The share of the most frequent state among the samples; near 1 for a stuck chain."""
-    _, counts = np.unique(np.packbits(samples.cpu().numpy(), axis=1), axis=0, return_counts=True)
-    return float(counts.max() / len(samples))
+def commonest(samples: Tensor) -> dict[str, float]:
+    """The share of the most frequent state among the samples, and the share of its sites on.
+
+    The first is near 1 for a chain that is stuck in a narrow mode.
+    """
+    packed = np.packbits(samples.cpu().numpy().astype(np.uint8), axis=1)
+    states, counts = np.unique(packed, axis=0, return_counts=True)
+    state = np.unpackbits(states[counts.argmax()], count=samples.shape[1])
+    return {
+        "commonest_share": float(counts.max() / len(samples)),
+        "commonest_on": float(state.mean()),
+    }
 
 
 def _reference(data: Dataset, run: Run, valid: Tensor, test: Tensor) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from latticework.data.splits import Rows, Table
+from latticework.data.splits import Rows, Table, repeated
 from latticework.experiments.config.budget import Budget
 from latticework.experiments.measures.diagnostics import FEWEST, convergence
 from latticework.experiments.measures.nonfinite import Validity, watch
@@ -76,7 +76,8 @@ def regression(
     train, test = on(data.train, run), on(data.test, run)
     model = model.on(train.features, train.targets).to(run.device)
     x = start(model, budget.chains, run.rng("start"), None)
-    run.note(rows={"train": len(train), "test": len(test)}, dim=model.domain.dim)
+    rows = {"train": len(train), "test": len(test), "repeated": repeated(data)}
+    run.note(rows=rows, dim=model.domain.dim)
 
     every, metrics = budget.every, (Validity(),)
     sampler = for_engine(sampler, model, run, metrics)

@@ -66,7 +66,8 @@ class RatesTwin(Twin):
     def steps_of(self, first: int, last: int, arrays: tuple, keys: NDArray, sums: Sums) -> None:
         sampler = self.sampler
         emit_mean, mean_statistics = sampler.emit == "mean", sampler.statistics == "mean"
-        settings = sampler.steps, mean_statistics, emit_mean
+        spins = isinstance(sampler, SamplePenalization) and sampler.coding == "spin"
+        settings = sampler.steps, mean_statistics, emit_mean, spins
         rates_gibbs(first, last, *arrays, *settings, keys, sums)
 
 
@@ -82,7 +83,7 @@ class HerdingTwin(RatesTwin):
 def rates_gibbs(
     first, last, weight, visible_bias, hidden_bias, weight_rates, visible_rates, hidden_rates,
     fast, fast_visible, fast_hidden, size, decay, emitted, x, updates, mean_statistics, emit_mean,
-    keys, sums,
+    spins, keys, sums,
 ):  # noqa: ANN001, ANN201  # fmt: skip
     (visible, hidden), steps = weight.shape, keys.shape[0]
     both, above = np.empty_like(weight), np.empty_like(visible_bias)
@@ -116,9 +117,14 @@ def rates_gibbs(
             sums.invalid[c] += unknown
             emit(sums, c, emitted, above if emit_mean else x[c])
             record_states(c, c + 1, sums, emitted, t, steps)
-            learn(fast_visible[c], x[c], visible_rates, size, decay)
-            learn(fast_hidden[c], h, hidden_rates, size, decay)
-            learn_weights(fast[c], x[c], h, weight_rates, weight, size, decay, both)
+            if spins:
+                penalise_spins(
+                    fast[c], fast_visible[c], fast_hidden[c], x[c], h, weight, size, decay, both
+                )
+            else:
+                learn(fast_visible[c], x[c], visible_rates, size, decay)
+                learn(fast_hidden[c], h, hidden_rates, size, decay)
+                learn_weights(fast[c], x[c], h, weight_rates, weight, size, decay, both)
             sum_rows(both, x[c], hidden_bias, fast_hidden[c], inputs)
 
 
@@ -203,6 +209,26 @@ def learn_weights(fast, x, h, rates, weight, size, decay, both):
             for j in range(fast.shape[1]):
                 fast[i, j] = decay * fast[i, j] + size * rates[i, j]
                 both[i, j] = weight[i, j] + fast[i, j]
+
+
+@kernel
+def penalise_spins(fast, fast_visible, fast_hidden, x, h, weight, size, decay, both):
+    """F <- alpha F - epsilon_F S for spins, as in `samplers.rates`, and the new W + F."""
+    one, two = np.float32(1), np.float32(2)
+    s_sum, t_sum = np.float32(0), np.float32(0)
+    for i in range(x.shape[0]):
+        s_sum += two * x[i] - one
+    for j in range(h.shape[0]):
+        t_sum += two * h[j] - one
+    for i in range(x.shape[0]):
+        step = two * size * (two * x[i] - one)
+        fast_visible[i] = decay * fast_visible[i] + step * (t_sum - one)
+        for j in range(h.shape[0]):
+            fast[i, j] = decay * fast[i, j] - two * step * (two * h[j] - one)
+            both[i, j] = weight[i, j] + fast[i, j]
+    for j in range(h.shape[0]):
+        step = two * size * (two * h[j] - one)
+        fast_hidden[j] = decay * fast_hidden[j] + step * (s_sum - one)
 
 
 @kernel
