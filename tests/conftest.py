@@ -27,3 +27,16 @@ def figures_closed() -> Iterator[None]:
     yield
     if "matplotlib.pyplot" in sys.modules:
         sys.modules["matplotlib.pyplot"].close("all")
+
+
+@pytest.fixture(autouse=True)
+def threads_restored() -> Iterator[None]:
+    """Undo a test's number of threads, also one that it only pretends to have.
+
+    Code that sets the number for a while restores what `get_num_threads` said, which tests replace.
+    Threads that wait for a busy core then make all later tests many times slower.
+    """
+    before = sys.modules["torch"].get_num_threads() if "torch" in sys.modules else None
+    yield
+    if before is not None and sys.modules["torch"].get_num_threads() != before:
+        sys.modules["torch"].set_num_threads(before)
