@@ -174,7 +174,7 @@ def step_cost(
         found = ", ".join(
             f"{one.what.partition(', ')[2]} {one.here.mean:.3g} (paper {one.paper.mean:g})"
             for one in numbers
-            if one.paper
+            if one.here and one.paper
         )
         note = (
             f"{found}; runs beside other work do not count; about: within a factor of {FACTOR:g}, "
