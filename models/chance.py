@@ -61,7 +61,8 @@ def bernoulli(log_odds: Tensor, rng: Generator) -> Tensor:
     if _one_by_one(log_odds):
         # ceil(p - u) is 1 where u < p and 0 elsewhere; several times faster than a boolean mask.
         uniform = uniform_like(log_odds, rng)
-        return log_odds.double().sigmoid_().sub_(uniform).ceil_().to(log_odds.dtype)
+        odds = log_odds.to(torch.float64, copy=True)
+        return odds.sigmoid_().sub_(uniform).ceil_().to(log_odds.dtype)
     # In float32, numbers near 1 are coarse. So this decides about the outcome that is rarer.
     rare = torch.copysign(log_odds, -1.0).sigmoid_()
     rare.sub_(_distances(log_odds, rng), alpha=PER_DISTANCE)  # above 0 where it happens

@@ -36,7 +36,7 @@ def draw_bit(log_odds: Tensor, rng: Generator) -> tuple[Tensor, Invalid | None]:
     None in place of the second means that no chain was. On a CPU, `bernoulli_` raises an error for
     NaN, so valid probabilities need no check. On a GPU it would abort, so NaN is checked first.
     """
-    probability = log_odds.double().sigmoid_()
+    probability = log_odds.to(torch.float64, copy=True).sigmoid_()
     bits = torch.empty_like(log_odds)
     if not probability.is_cuda:
         try:

@@ -335,7 +335,7 @@ def test_a_full_disk_is_told_with_its_folders(tmp_path, capsys, monkeypatch):
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(latticework.run, "perform", full)
+    monkeypatch.setattr(latticework.run, "prepare", full)
     line = failure(capsys, *TINY, outputs=tmp_path / "outputs")
     assert line.startswith("No space left on device (")
     assert f"{tmp_path / 'outputs'} has " in line

@@ -451,7 +451,7 @@ def proper(x):
     [
         ("columns", "binary:3", r"must have shape \[64\], one number a chain, got \[64, 1\]"),
         ("noisy", "binary:3", "the target is random"),
-        ("mixing", "binary:3", r"of chain \d+ is .* among 64 chains and .* among fewer"),
+        ("mixing", "binary:3", r"of chain \d+ is .* beside some chains and .* beside others"),
         ("proper", "naturals:2", "has infinitely many states; .* --domain ordinal:SITES,VALUES"),
     ],
 )

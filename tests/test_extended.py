@@ -307,7 +307,7 @@ def test_replicas_keep_the_product_of_their_targets(name):
     assert tempered_p(PTDMALA(0.5, [1.0, 0.3]), name) > 1e-4
 
 
-def law_after_a_step(sampler, name="binary", chains=5_000):
+def law_after_a_step(sampler, name="binary", chains=20_000):
     """P-value of the counts of x, one step after exact draws."""
     target, rng = TARGETS[name], Generator().manual_seed(4)
     state = sampler.init(target.draw(target.law, chains, rng), target.model)

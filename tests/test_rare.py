@@ -50,6 +50,16 @@ def decisions(p):
     }
 
 
+@pytest.mark.parametrize("precision", [torch.float32, torch.float64])
+@pytest.mark.parametrize("size", SIZES)
+def test_a_draw_leaves_its_log_odds(size, precision):
+    """They are those of the state: a sampler reads them again for the reverse move."""
+    log_odds = torch.linspace(-3, 3, size, dtype=precision)
+    before = log_odds.clone()
+    bernoulli(log_odds, Generator())
+    assert torch.equal(log_odds, before)
+
+
 @pytest.mark.usefixtures("grid")
 @pytest.mark.parametrize("p", PROBABILITIES)
 @pytest.mark.parametrize("size", SIZES)
