@@ -164,8 +164,8 @@ def test_weights_are_unbiased_with_a_single_beta():
 
 def test_the_standard_error_is_that_of_repetitions():
     path, rng = path_of("dense_ising"), seeded()
-    weights = anneal(DMALA(0.5), path, path.draw(20_000, rng), linear(20), rng).log_weight
-    found = [estimate_log_normaliser(part, rng) for part in weights.split(50)]
+    weights = anneal(DMALA(0.5), path, path.draw(80_000, rng), linear(20), rng).log_weight
+    found = [estimate_log_normaliser(part, rng) for part in weights.split(200)]
     z = torch.tensor([z_score(path, one, log_z("dense_ising")) for one in found])
     assert len(z) == 400
     assert 0.85 < z.std() < 1.2  # five standard errors of it; twice or half the error is outside
