@@ -78,8 +78,8 @@ class Ising(Lattice):
     def __init__(self):
         super().__init__((2, 3), 0.1, 0.1)
 
-def needle(x):  # 16 sites: the state of ones holds a half of the mass
-    return x.prod(-1).detach() * math.log(2**16 - 1) + 0 * x.sum(-1)
+def needle(x):  # the state of ones holds a half of the mass
+    return x.prod(-1).detach() * math.log(2 ** x.shape[1] - 1) + 0 * x.sum(-1)
 
 def flat(x):
     return 0 * x.sum(-1)
@@ -161,7 +161,7 @@ def test_every_exact_sampler_takes_part_by_default(file, tmp_path, capsys):
 
 def test_no_sampler_is_ranked_where_one_missed_half_of_the_mass(file, tmp_path, capsys):
     """DMALA never sees the needle, and its own chains agree."""
-    words = ("--domain", "binary:16", "--samplers", f"dmala,{file}:Jump")
+    words = ("--domain", "binary:24", "--samplers", f"dmala,{file}:Jump")
     status, page, folder = asked(capsys, tmp_path, f"{file}:needle", *words, budget=4000)
     assert status == 1
     table = pd.read_csv(folder / "race.csv", index_col="sampler")

@@ -25,7 +25,7 @@ def counts(html: str) -> dict[str, int]:
 
 
 def on_the_site(text: str) -> dict[str, int]:
-    return counts(markdown(text, extensions=["tables", "sane_lists", "fenced_code"]))
+    return counts(markdown(text, extensions=["tables", "sane_lists", "fenced_code", "md_in_html"]))
 
 
 def on_github(text: str) -> dict[str, int]:

@@ -63,7 +63,7 @@ def at_places(records: Sequence[Record], metric: str, axis: str) -> list[Means]:
     tables = [record.metrics for record in records]
     low = max(table[axis].iloc[0] for table in tables)
     high = min(table[axis].iloc[-1] for table in tables)
-    if low >= high and len(records) > 1:
+    if low > high:
         return [one for record in records for one in at_places([record], metric, axis)]
     x = np.geomspace(low, high, min(len(table) for table in tables))
     y = np.array([np.interp(np.log(x), np.log(t[axis]), t[metric]) for t in tables])
