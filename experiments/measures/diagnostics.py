@@ -3,16 +3,14 @@
 A. Vehtari, A. Gelman, D. Simpson, B. Carpenter and P.-C. Buerkner, "Rank-Normalization, Folding,
 and Localization: An Improved R-hat for Assessing Convergence of MCMC", Bayesian Analysis 2021. The
 numbers are those of ArviZ, which computes one quantity at a time; here many are computed at once.
-Pure functions of NumPy arrays; no torch.
+Pure functions of NumPy arrays; no torch. SciPy is imported when first used: that takes a second,
+which a run without diagnostics need not wait.
 """
 
 from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.fft import irfft, next_fast_len, rfft
-from scipy.special import ndtri
-from scipy.stats import rankdata
 
 FEWEST = 4  # draws that the diagnostics need
 AT_ONCE = 2**22  # numbers whose diagnostics are computed together, which bounds the memory
@@ -106,6 +104,9 @@ def _ranked(draws: NDArray) -> NDArray:
 
     A quantity with two values is returned as it is, because its scores also have two values.
     """
+    from scipy.special import ndtri
+    from scipy.stats import rankdata
+
     low, high = draws.min((0, 1)), draws.max((0, 1))
     several = ((draws != low) & (draws != high)).any((0, 1))
     if several.any():
@@ -121,6 +122,8 @@ def _ess(draws: NDArray) -> NDArray:
 
     Constant quantities have that of independent draws.
     """
+    from scipy.fft import irfft, next_fast_len, rfft
+
     chains, length, _ = draws.shape
     means = draws.mean(1, keepdims=True)
     size = next_fast_len(2 * length, real=True)

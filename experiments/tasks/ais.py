@@ -84,8 +84,7 @@ def ais(
     steps is no multiple of `every`, if there is a single chain in a direction, or if the model
     should be learned and is not (`experiments.learning.training`).
     """
-    kernel = kernel or sampler
-    require_exact(kernel)
+    require_exact(kernel := kernel or sampler)
     if adapt is not None:
         adapt.blocks(kernel)  # raises an error now, and not after hours of trials
     _require_multiples(budget.every, burn_in=burn_in, trial_steps=trial_steps if candidates else 0)
@@ -103,9 +102,7 @@ def ais(
         trial = partial(_trial, annealer, model, data, betas(trial_steps), validation_points)
         _take_best(model, states, run, trial)
     ladder = betas(budget.steps)
-    kernels = [kernel] * budget.readings
-    if adapt is not None:
-        kernels = _pilot(annealer, adapt, ladder)
+    kernels = _pilot(annealer, adapt, ladder) if adapt else [kernel] * budget.readings
     log_z = _forwards(annealer, model, ladder, kernels)
     if data is None:
         return
