@@ -44,6 +44,9 @@ def write(
     document = {
         "config": {"sampler": sampler_config, "task": {"chains": 4, "steps": 100}, **config},
         "choices": {"sampler": sampler},
+        "overrides": [],
+        "versions": {},
+        "seconds": 1.0,
         "seconds_per_step": 0.01,
     }
     (path / "run.json").write_text(json.dumps(document))

@@ -91,7 +91,10 @@ def test_a_record_with_the_same_settings_is_read(tmp_path):
     task = {**SETTINGS, "task": CONFIG["learning"]}
     run = run_in(tmp_path / "ebm_learning" / "smoke")
     Learn()(model=rbm(), sampler=GWG(), data=DATA, run=run)
-    document = {"config": task, "data": {"fingerprint": DATA.fingerprint}}
+    document = {
+        "config": task, "choices": {}, "overrides": [], "versions": {}, "seconds": 1.0,
+        "data": {"fingerprint": DATA.fingerprint},
+    }  # fmt: skip
     learn = Learn()
     for changed, calls in (({}, 0), ({"fingerprint": "other"}, 1)):
         document["data"].update(changed)
