@@ -3,6 +3,7 @@
 import copy
 import subprocess
 import sys
+import warnings
 
 import arviz
 import numpy as np
@@ -547,6 +548,16 @@ def test_a_model_that_mixes_chains_is_refused():
         ValueError, match=r"of chain .* beside some chains and .* beside others; each chain's"
     ):
         draw(lambda x: x.sum(-1) * x.mean(), "gibbs")
+
+
+def test_a_sampler_that_needs_a_burn_in_says_so():
+    x = torch.zeros(4, 5)
+    with pytest.warns(latticework.ConvergenceWarning, match="PTDMALA leaves .*; give a burn_in"):
+        draw(sampler="pt_dmala", x=x)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        draw(sampler="pt_dmala", x=x, burn_in=20, diagnose=False)
+        draw(x=x, diagnose=False)
 
 
 def test_batch_normalisation_in_training_mode_is_refused_and_left_as_it_was():

@@ -233,6 +233,13 @@ def sample(
         raise ValueError(f"burn_in must be a whole number of steps, got {burn_in!r}")
     if steps % thin:
         raise ValueError(f"steps must be a multiple of thin, got {steps} and {thin}")
+    if x is not None and not (burn_in or sampler.stationary_start):
+        warnings.warn(
+            f"{type(sampler).__name__} leaves the target's law for a while even if x was drawn "
+            "from it, because the rest of its state starts elsewhere; give a burn_in",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
     if start not in ("uniform", "annealed") or (x is not None and start != "uniform"):
         raise ValueError(f"start must be uniform or annealed, without x, got {start!r}")
     rule = None if adapt is None else rule_of(adapt)
