@@ -85,11 +85,11 @@ def ledger_page(report: Report) -> str:
 
 def summary(report: Report) -> str:
     """The ledger in a sentence for the claims of each paper, and one for our readings."""
-    sentences = [
-        f"{name}: {count['holds']} of {len(entries)} claims hold here, {count['does not hold']} do "
-        f"not, {count['not decided']} are not decided, and {count['not run']} were not run."
-        for name, entries, count in report.groups
-    ]
+    sentences = []
+    for name, entries, counts in report.groups:
+        others = [f"{verdict}: {n}" for verdict, n in counts.items() if n and verdict != "holds"]
+        rest = f" ({'; '.join(others)})" if others else ""
+        sentences.append(f"{name}: {counts['holds']} of {len(entries)} claims hold here{rest}.")
     return " ".join(sentences) + " See the [ledger](docs/results/ledger.md)."
 
 
