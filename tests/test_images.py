@@ -168,6 +168,7 @@ def test_a_damaged_file_in_the_cache_is_an_error_and_stays(tiny_mnist: Path) -> 
 
 
 def test_missing_data_are_replaced_out_loud(empty: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("WARNING")  # whatever level an earlier test has left
     data = MNIST(root=str(empty)).load()
     assert data.substitute
     assert data.variant == (
