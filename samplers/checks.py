@@ -1,9 +1,13 @@
 """What must hold where chains begin. Checked once, by `Sampler.init`, and never inside a step."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.module import register_module_forward_pre_hook
 
 from latticework.models.base import EnergyModel, NotDifferentiableError
 from latticework.models.domain import Binary
@@ -12,6 +16,28 @@ PROBES = 4  # sites at which a model's shortcuts are compared with its log-proba
 MOST_MOVES = 64  # of a site, up to which its local methods are compared: each may cost a row
 LOCAL = ("differences", "log_odds", "block_log_probs")
 ByForm = Callable[[Tensor, Tensor, int], float]  # log pi(y) - log pi(x), where y moved one site
+
+
+class TrainingModeError(ValueError):
+    """Batch normalisation would mix the chains and change its running statistics."""
+
+
+@contextmanager
+def refusing_training() -> Iterator[None]:
+    """Raise TrainingModeError before a module with batch normalisation is called in training mode.
+
+    It holds for every module that the target calls, also inside a function.
+    """
+
+    def refuse(module: nn.Module, _: Any) -> None:
+        if isinstance(module, _BatchNorm) and module.training:
+            raise TrainingModeError(
+                f"the target calls {type(module).__name__} in training mode, which mixes the "
+                "chains and changes its running statistics; call module.eval() first"
+            )
+
+    with register_module_forward_pre_hook(refuse):
+        yield
 
 
 def check_start(
@@ -122,7 +148,12 @@ def evaluated(x: Tensor, model: EnergyModel, gradient: bool) -> tuple[Tensor, Te
         with torch.no_grad():
             return model.log_prob_and_grad(x) if gradient else (model.log_prob(x), None)
     except (RuntimeError, IndexError, TypeError, ValueError) as error:
-        kept = torch.OutOfMemoryError, NotImplementedError, NotDifferentiableError
+        kept = (
+            torch.OutOfMemoryError,
+            NotImplementedError,
+            NotDifferentiableError,
+            TrainingModeError,
+        )
         if isinstance(error, kept) or "can't allocate memory" in str(error):
             raise
         raise ValueError(

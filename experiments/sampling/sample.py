@@ -35,7 +35,6 @@ from latticework.experiments.sampling.targets import (
     as_model,
     check_target,
     domain_of,
-    refuse_training,
 )
 from latticework.models.base import EnergyModel
 from latticework.models.domain import Domain
@@ -245,7 +244,6 @@ def sample(
     rule = None if adapt is None else rule_of(adapt)
     place, rng = _generator(device, seed)
     model = model.to(place)
-    refuse_training(model)
     count = Counter(model, _chains(model, x, chains))
     given = x is not None
     x = _on(x, place) if given else possible(count.model, count.chains, rng)

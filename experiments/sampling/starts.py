@@ -7,6 +7,7 @@ from latticework.data.base import Dataset
 from latticework.models import chance
 from latticework.models.base import EnergyModel, Function
 from latticework.samplers.base import Sampler
+from latticework.samplers.checks import refusing_training
 
 RUNGS = 500  # targets that lead to an annealed start
 TRIES = 1000  # draws of a start in search of a state of positive probability
@@ -17,6 +18,7 @@ def uniform(model: EnergyModel, chains: int, rng: Generator, data: Dataset | Non
     return model.domain.uniform(chains, rng)
 
 
+@refusing_training()
 def possible(model: EnergyModel, chains: int, rng: Generator) -> Tensor:
     """Uniform states of positive probability: states at -inf are drawn again, `TRIES` times.
 

@@ -7,14 +7,13 @@ from typing import Any
 
 import torch
 from torch import Generator, Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
 
 from latticework.experiments.config.loading import loaded
 from latticework.experiments.sampling.starts import possible
 from latticework.models.base import EnergyModel, Function, NotDifferentiableError
 from latticework.models.domain import Binary, Categorical, Domain, Integer, Ordinal
 from latticework.samplers.base import Sampler, UnsupportedModelError, require_count
-from latticework.samplers.checks import check_start, evaluated
+from latticework.samplers.checks import check_start, evaluated, refusing_training
 
 WRITTEN: dict[str, Callable[..., Domain]] = {  # domains as words of a command line
     "binary": Binary,
@@ -143,19 +142,7 @@ def unsupported(sampler: Sampler, model: EnergyModel) -> str:
     return ""
 
 
-def refuse_training(model: EnergyModel) -> None:
-    """Raise ValueError if batch normalisation would use the statistics of the chains.
-
-    No method of the model is called: a call would already change the running statistics.
-    """
-    for name, module in model.named_modules():
-        if isinstance(module, _BatchNorm) and module.training:
-            raise ValueError(
-                f"the target has a {type(module).__name__} in training mode ({name}), which mixes "
-                "the chains and changes its running statistics; call module.eval() first"
-            )
-
-
+@refusing_training()
 def check_target(model: EnergyModel, x: Tensor) -> Tensor:
     """Raise ValueError unless chains can begin at `x`, each with a value of its own.
 
