@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -38,12 +38,13 @@ if __name__ == "__main__":
 
 import hydra  # noqa: E402 - first of all it is said what to install
 from hydra.utils import instantiate  # noqa: E402
-from omegaconf import DictConfig  # noqa: E402
+from omegaconf import DictConfig, OmegaConf  # noqa: E402
 
 from latticework.experiments.config import asking, errors, groups, resolvers  # noqa: E402
 from latticework.experiments.running import ray_launcher  # noqa: E402
 
 if TYPE_CHECKING:
+    from latticework.data.base import Dataset
     from latticework.experiments.running.recording import Outcome
     from latticework.experiments.running.run import Run
 
@@ -52,9 +53,15 @@ resolvers.register(CONF)
 ray_launcher.register()
 
 
+@lru_cache(maxsize=1)
+def loaded(loader: str) -> Dataset:
+    """The data of a loader's configuration in YAML; the runs of a sweep read them once."""
+    return instantiate(OmegaConf.create(loader)).load()
+
+
 def prepare(cfg: DictConfig, run: Run) -> Callable[[], None]:
     """Build data, model, sampler and task; the function returned runs the task."""
-    data = instantiate(cfg.data).load() if cfg.data else None
+    data = loaded(OmegaConf.to_yaml(cfg.data, resolve=True)) if cfg.data else None
     if data is not None:
         run.note(
             data={

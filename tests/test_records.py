@@ -19,6 +19,7 @@ from command import command_line
 from fakes import fake
 from omegaconf import OmegaConf
 
+import latticework.run
 from latticework.experiments.figures.curves import curve
 from latticework.experiments.results.record import load, load_all
 from latticework.experiments.results.style import mark_substitute, new_figure
@@ -380,6 +381,16 @@ def test_a_figure_without_its_metric_says_so(swept):
 # Substitute data.
 
 DIGITS = ("model.shape=[2,2]", "scale=smoke", "data=mnist", "data.root=null", "data.download=false")
+
+
+def test_a_sweep_reads_its_data_once(tmp_path):
+    """Runs that name the same data share them; a run that names others does not."""
+    latticework.run.loaded.cache_clear()
+    words = ("model.shape=[2,2]", "scale=smoke", "data=digits", "sampler=gibbs", "~figures")
+    assert command_line(*words, "seed=0,1,2", "-m", outputs=tmp_path) == 0
+    assert latticework.run.loaded.cache_info()[:2] == (2, 1)  # hits, misses
+    assert command_line(*words, "data.seed=1", outputs=tmp_path) == 0
+    assert latticework.run.loaded.cache_info()[:2] == (2, 2)
 
 
 def test_a_substitute_is_marked_and_gives_way_to_the_data(tmp_path, monkeypatch):
