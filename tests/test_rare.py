@@ -16,6 +16,7 @@ from latticework.models.chance import LARGE, bernoulli, draw_categorical, draw_d
 from latticework.samplers.compiled.block_gibbs import draw_hidden, draw_visible
 from latticework.samplers.compiled.langevin_pair import propose
 from latticework.samplers.compiled.langevin_pair import weigh as weigh_flips
+from latticework.samplers.compiled.langevin_potts import weigh as weigh_values
 from latticework.samplers.compiled.philox import fill
 from latticework.samplers.compiled.rbm_langevin import flip_sites
 from latticework.samplers.conditional import draw_bit
@@ -168,3 +169,23 @@ def test_rare_decisions_of_compiled_kernels(draw):
     """A word of 58 is among the 58.5 of 2^32 that make the rarer outcome happen."""
     assert [draw(z) for z in (-EDGE - 0.01, -EDGE + 0.01)] == [0, 1]
     assert [draw(z) for z in (EDGE - 0.01, EDGE + 0.01)] == [0, 1]
+
+
+@pytest.mark.parametrize("rare", [0, 1, 2])
+@pytest.mark.parametrize("p", PROBABILITIES)
+def test_rare_values_of_compiled_potts_models(p, rare):
+    """Site 0 has one value of probability p. The two others share the rest."""
+    law = np.roll([p, (1 - p) / 2, (1 - p) / 2], rare)
+    x, sites, q = np.zeros(4, np.int32), 4, 3
+    fields = np.repeat(2 * np.log(law), sites).astype(np.float32)
+    ladder, price = np.zeros(sites * q, np.int32), np.zeros(sites, np.float32)
+    room, counts = np.empty((3, sites), np.float32), np.empty((2, sites), np.int32)
+    weigh_values(ladder, fields, x, price, room, counts)
+    words = np.diff([0, *ladder[: 2 * sites : sites], 2**31 - 1])
+    assert abs(words[rare] - p * 2**31) < 1.5
+
+
+def test_sums_of_probabilities_in_single_precision_are_caught():
+    """Control: the value in the middle of three has the distance of two float32 numbers."""
+    ends = np.cumsum([0.5, 1e-7], dtype=np.float32)
+    assert abs((ends[1] - ends[0]) - 1e-7) * 2**31 > 8
