@@ -15,41 +15,45 @@ from torch import Generator, Tensor
 from torch.nn.functional import pad, softplus
 
 LARGE = 2**14  # entries; from this size on, arithmetic costs more than the calls of operations
+FEW = 512  # entries up to which PyTorch's `bernoulli_`, a call less, is the fastest
 TWO_STAGES_FROM = 512  # entries of a categorical distribution
+SIGN = -(2**31)  # the bit of the sign of a float32
 PER_DISTANCE = 2.0**-31 - 2.0**-54  # a little below 2^-31: rounding must not reach 1
 
 
 def uniform_like(x: Tensor, rng: Generator) -> Tensor:
     """Uniform numbers in [0, 1) in the shape of `x`, small ones as precise as large ones.
 
-    They are float64, or float32 for large float32 tensors on the CPU (see `_distances`).
+    They are float64, or float32 for large float32 tensors on the CPU (see `_signed_distances`).
     """
     if _one_by_one(x):
         return torch.empty_like(x, dtype=torch.float64).uniform_(generator=rng)
-    return _distances(x, rng).mul_(PER_DISTANCE)
+    return _signed_distances(x, rng).abs_().mul_(PER_DISTANCE)
 
 
 def _one_by_one(x: Tensor) -> bool:
-    """Whether numbers in the shape of `x` are drawn in float64; else as `_distances`."""
+    """Whether numbers in the shape of `x` are drawn in float64; else as `_signed_distances`."""
     return x.is_cuda or x.dtype != torch.float32 or x.numel() < LARGE
 
 
-def _distances(x: Tensor, rng: Generator) -> Tensor:
-    """Uniform numbers in [0, 2^31], in the shape and type of `x`, each precise to 2^-23 of itself.
+def _signed_distances(x: Tensor, rng: Generator) -> Tensor:
+    """Uniform numbers in [-2^31, 2^31], in the shape and type of `x`, each precise to 2^-23.
 
-    A number is the distance from 0 of a signed random integer of 32 bits. The next integer of the
-    tensor gives its binary places after the point. They matter next to 0 only, so neighbours are
-    independent to within 2^-31. A CPU generator takes as long for 64 random bits as for a float of
-    24, so this takes half as long as float64.
+    A number is a signed random integer of 32 bits. The next integer of the tensor gives its binary
+    places after the point. They matter next to 0 only, so neighbours are independent to within
+    2^-31. A CPU generator takes as long for 64 random bits as for a float of 24, so this takes half
+    as long as float64.
     """
     pairs = torch.empty(x.numel() // 2 + 1, dtype=torch.int64, device=x.device)
     words = pairs.random_(-(2**63), None, generator=rng).view(torch.int32).to(x.dtype)
-    distance = torch.add(words[:-1], words[1:], alpha=2.0**-32).abs_()
-    return distance[: x.numel()].view_as(x)
+    del pairs  # memory that is returned to the system, and asked for again, takes a third of a step
+    return torch.add(words[:-1], words[1:], alpha=2.0**-32)[: x.numel()].view_as(x)
 
 
 def happens(probability: Tensor, rng: Generator) -> Tensor:
     """True with the given probability, elementwise; False where it is NaN."""
+    if (few := few_bits(probability.double(), torch.bool, rng)) is not None:
+        return few
     return uniform_like(probability, rng) < probability
 
 
@@ -59,14 +63,33 @@ def bernoulli(log_odds: Tensor, rng: Generator) -> Tensor:
     Both outcomes have the right frequency where they are rare.
     """
     if _one_by_one(log_odds):
+        probability = log_odds.double().sigmoid()
+        if (few := few_bits(probability, log_odds.dtype, rng)) is not None:
+            return few
         # ceil(p - u) is 1 where u < p and 0 elsewhere; several times faster than a boolean mask.
-        uniform = uniform_like(log_odds, rng)
-        odds = log_odds.to(torch.float64, copy=True)
-        return odds.sigmoid_().sub_(uniform).ceil_().to(log_odds.dtype)
+        uniform = uniform_like(probability, rng)
+        return torch.sub(probability, uniform, out=torch.empty_like(log_odds)).ceil_()
     # In float32, numbers near 1 are coarse. So this decides about the outcome that is rarer.
-    rare = torch.copysign(log_odds, -1.0).sigmoid_()
-    rare.sub_(_distances(log_odds, rng), alpha=PER_DISTANCE)  # above 0 where it happens
-    return rare.mul_(torch.copysign(torch.ones((), dtype=rare.dtype), -log_odds)).ceil_()
+    distance = _signed_distances(log_odds, rng).abs_()
+    rare = log_odds.abs().neg_().sigmoid_()
+    rare.sub_(distance, alpha=PER_DISTANCE)  # above 0: it happens
+    del distance
+    rare.view(torch.int32).bitwise_xor_(log_odds.view(torch.int32).bitwise_and(SIGN))
+    return rare.floor_().abs_()  # 1 where it is below 0
+
+
+def few_bits(probability: Tensor, dtype: torch.dtype, rng: Generator) -> Tensor | None:
+    """0 or 1 with the given probabilities, float64; None for many, on a GPU, or with a NaN.
+
+    PyTorch's `bernoulli_` compares with uniform numbers in float64. It raises an error for NaN on
+    the CPU. On a GPU that would abort the program.
+    """
+    if probability.is_cuda or probability.numel() > FEW:
+        return None
+    try:
+        return torch.empty_like(probability, dtype=dtype).bernoulli_(probability, generator=rng)
+    except RuntimeError:
+        return None
 
 
 def softplus_sum(z: Tensor) -> Tensor:

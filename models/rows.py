@@ -21,9 +21,10 @@ def add_rows(total: Tensor, factor: Tensor, matrix: Tensor, index: Tensor) -> Te
 
     Computed in the precision of `total`.
     """
-    factor, rows = factor.to(total.dtype), matrix.index_select(0, index.flatten()).to(total.dtype)
+    rows = matrix.index_select(0, index.flatten())
     if index.shape[1] == 1:
-        return torch.addcmul(total, factor, rows)
+        return torch.addcmul(total, factor, rows)  # converts its operands
+    factor, rows = factor.to(total.dtype), rows.to(total.dtype)
     return torch.baddbmm(
         total.unsqueeze(1), factor.unsqueeze(1), rows.view(*index.shape, -1)
     ).squeeze(1)

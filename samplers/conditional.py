@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Generator, Tensor
 
-from latticework.models.chance import draw_categorical, softmax_weights
+from latticework.models.chance import draw_categorical, few_bits, happens, softmax_weights
 
 
 class Invalid(NamedTuple):
@@ -30,21 +30,16 @@ def draw_value(log_probs: Tensor, rng: Generator) -> tuple[Tensor, Invalid]:
     return choice, Invalid(weights.isnan().any(1), log_probs.isnan().any(1))
 
 
-def draw_bit(log_odds: Tensor, rng: Generator) -> tuple[Tensor, Invalid | None]:
+def draw_bit(log_odds: Tensor, dtype: torch.dtype, rng: Generator) -> tuple[Tensor, Invalid | None]:
     """0 or 1 with the given log-odds of 1, `[chains, 1]`, and which chains were invalid.
 
-    None in place of the second means that no chain was. On a CPU, `bernoulli_` raises an error for
-    NaN, so valid probabilities need no check. On a GPU it would abort, so NaN is checked first.
+    None in place of the second means that no chain was. The bits have the given `dtype`.
     """
-    probability = log_odds.to(torch.float64, copy=True).sigmoid_()
-    bits = torch.empty_like(log_odds)
-    if not probability.is_cuda:
-        try:
-            return bits.bernoulli_(probability, generator=rng), None
-        except RuntimeError:
-            pass
+    probability = log_odds.double().sigmoid()
+    if (bits := few_bits(probability, dtype, rng)) is not None:
+        return bits, None
     stay = probability[:, 0].isnan()
-    return bits.bernoulli_(probability.nan_to_num_(), generator=rng), Invalid(stay, stay)
+    return happens(probability, rng).to(dtype), Invalid(stay, stay)
 
 
 def settle(new: Tensor, current: Tensor, invalid: Invalid) -> tuple[Tensor, Tensor]:

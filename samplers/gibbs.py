@@ -57,7 +57,7 @@ class Gibbs(Sampler):
         block, scan = next_block(self.scan, state.scan, self.sites, domain.dim, rng)
         if self.sites == 1 and isinstance(domain, Binary):
             log_odds, cache = model.conditional(x, cache, block)
-            bits, invalid = draw_bit(log_odds, rng)
+            bits, invalid = draw_bit(log_odds, x.dtype, rng)
             new = domain.from_bits(bits)
         elif self.sites == 1 and isinstance(domain, Categorical):
             # A list of all one-hot values would have vocabulary^2 entries.

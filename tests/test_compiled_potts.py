@@ -55,9 +55,9 @@ def test_rows_and_matrix_product_agree(sampler, monkeypatch):
 
 
 def test_the_largest_random_number_draws_no_value_of_probability_zero():
-    """It rounds to 1 in float32, which is where the last value of positive probability ends."""
-    ladder = np.array([0.5, 0.5, 1.0, 1.0, 1.0, 1.0], np.float32)  # three values of two sites
-    y, x, room = np.empty(2, np.int32), np.zeros(2, np.int32), np.empty(2, np.float32)
+    """Words of 31 bits end where the last value of positive probability ends."""
+    ladder = np.array([2**30, 2**30, 2**31 - 1, 2**31 - 1, 1, 1], np.int32)  # two sites
+    y, x, room = np.empty(2, np.int32), np.zeros(2, np.int32), np.empty(2, np.int32)
     for word, value in ((0, 0), (2**31, 1), (2**32 - 1, 1)):
         words = np.full(4, word, np.uint32)
         assert langevin_potts.propose(y, x, ladder, words, room) == 2 * (value > 0)

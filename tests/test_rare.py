@@ -16,6 +16,7 @@ from latticework.models.chance import LARGE, bernoulli, draw_categorical, draw_d
 from latticework.samplers.compiled.block_gibbs import draw_hidden, draw_visible
 from latticework.samplers.compiled.langevin_pair import propose
 from latticework.samplers.compiled.langevin_pair import weigh as weigh_flips
+from latticework.samplers.compiled.langevin_potts import weigh as weigh_values
 from latticework.samplers.compiled.philox import fill
 from latticework.samplers.compiled.rbm_langevin import flip_sites
 from latticework.samplers.conditional import draw_bit
@@ -37,7 +38,11 @@ def grid(monkeypatch):
         steps = (torch.arange(self.numel() // 2, dtype=torch.float64) + 0.5) * 2.0**-32
         return self.copy_(torch.cat((steps, 1 - steps)).view_as(self))
 
+    def bits(self, probability, generator):
+        return self.copy_(torch.empty_like(probability).uniform_(generator=generator) < probability)
+
     monkeypatch.setattr(torch.Tensor, "random_", words)
+    monkeypatch.setattr(torch.Tensor, "bernoulli_", bits)
     monkeypatch.setattr(torch.Tensor, "uniform_", uniform)
 
 
@@ -81,9 +86,9 @@ def test_numbers_with_24_bits_are_caught():
 @pytest.mark.parametrize("step", [-1e-9, 1e-9])
 def test_a_bit_is_drawn_to_all_digits(step):
     """The `bernoulli_` of PyTorch compares float64 numbers, which the same seed gives here."""
-    uniform = torch.empty(1000, 1, dtype=torch.float64).uniform_(generator=Generator())
+    uniform = torch.empty(500, 1, dtype=torch.float64).uniform_(generator=Generator())
     near = (uniform * (1 + step)).logit()
-    assert (draw_bit(near, Generator())[0] == (step > 0)).all()
+    assert (draw_bit(near, torch.float32, Generator())[0] == (step > 0)).all()
 
 
 def share_of_odd(draws=16_384, n=256):
@@ -164,3 +169,23 @@ def test_rare_decisions_of_compiled_kernels(draw):
     """A word of 58 is among the 58.5 of 2^32 that make the rarer outcome happen."""
     assert [draw(z) for z in (-EDGE - 0.01, -EDGE + 0.01)] == [0, 1]
     assert [draw(z) for z in (EDGE - 0.01, EDGE + 0.01)] == [0, 1]
+
+
+@pytest.mark.parametrize("rare", [0, 1, 2])
+@pytest.mark.parametrize("p", PROBABILITIES)
+def test_rare_values_of_compiled_potts_models(p, rare):
+    """Site 0 has one value of probability p. The two others share the rest."""
+    law = np.roll([p, (1 - p) / 2, (1 - p) / 2], rare)
+    x, sites, q = np.zeros(4, np.int32), 4, 3
+    fields = np.repeat(2 * np.log(law), sites).astype(np.float32)
+    ladder, price = np.zeros(sites * q, np.int32), np.zeros(sites, np.float32)
+    room, counts = np.empty((3, sites), np.float32), np.empty((2, sites), np.int32)
+    weigh_values(ladder, fields, x, price, room, counts)
+    words = np.diff([0, *ladder[: 2 * sites : sites], 2**31 - 1])
+    assert abs(words[rare] - p * 2**31) < 1.5
+
+
+def test_sums_of_probabilities_in_single_precision_are_caught():
+    """Control: the value in the middle of three has the distance of two float32 numbers."""
+    ends = np.cumsum([0.5, 1e-7], dtype=np.float32)
+    assert abs((ends[1] - ends[0]) - 1e-7) * 2**31 > 8

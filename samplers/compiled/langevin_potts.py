@@ -2,8 +2,9 @@
 
 The log-probability is quadratic in the one-hot states, so Eq. (3) of Zhang et al. (2022) is a ratio
 of the normalisers of Eq. (2). The state keeps the cumulative probabilities of each site's values at
-x. As in `langevin_pair`, a kernel computes the fields of lattices and small models one chain after
-the other, and large dense models take one matrix product a step.
+x as whole numbers of random words, so each value has its probability to within 2^-31. As in
+`langevin_pair`, a kernel computes the fields of lattices and small models one chain after the
+other, and large dense models take one matrix product a step.
 
 Arrays over sites and values have the values first inside a call, `[q * sites]`: sites have few
 values, and loops over sites use vector registers.
@@ -23,21 +24,22 @@ from latticework.models.forms import PottsLatticeForm, PottsPairForm
 from latticework.samplers.compiled.arithmetic import exp32
 from latticework.samplers.compiled.jit import kernel, over_chains, reordered
 from latticework.samplers.compiled.langevin_pair import settle
-from latticework.samplers.compiled.philox import SCALE, fill, unit
+from latticework.samplers.compiled.philox import fill, unit
 from latticework.samplers.compiled.potts import values_of
 from latticework.samplers.compiled.tally import record_chain
 from latticework.samplers.compiled.twin import Sums, Twin
 from latticework.samplers.langevin import DMALA
 
 SMALL = 256  # sites times values up to which sums of rows are faster than a matrix product
-BELOW_ONE = np.float32(1 - 2.0**-24)  # the largest float32 below 1
+ALL = np.int32(2**31 - 1)  # words of a cumulative probability of 1
+WORDS = np.float32(2**31 - 2**9)  # about as many, so that rounding does not reach 2^31
 GROUP = 64  # sites whose normalisers, from 1 to q, are multiplied before a logarithm is taken
 
 
 class LangevinPottsState(NamedTuple):
     x: Tensor  # [chains, sites, q]
     values: Tensor  # [chains, sites]
-    ladder: Tensor  # [chains, q * sites],: cumulative probabilities of a site's values
+    ladder: Tensor  # [chains, q * sites], int32, see `weigh`
     normaliser: Tensor  # [chains], sum of the sites' log normalisers, float64
 
 
@@ -60,8 +62,8 @@ def by_value(form: PottsLatticeForm | PottsPairForm) -> PottsLatticeForm | Potts
 class LangevinPottsTwin(Twin):
     def start(self, x: Tensor, form: PottsLatticeForm | PottsPairForm) -> LangevinPottsState:
         chains, sites, q = x.shape
-        values, ladder = values_of(x), x.new_empty(chains, sites * q)
-        state = LangevinPottsState(x, values, ladder, ladder.new_empty(chains, dtype=torch.float64))
+        values, ladder = values_of(x), x.new_empty(chains, sites * q, dtype=torch.int32)
+        state = LangevinPottsState(x, values, ladder, x.new_empty(chains, dtype=torch.float64))
         price, arrays = self.prices(form), (values.numpy(), ladder.numpy(), state[3].numpy())
         over_chains(weigh_all, chains, 5.0 * x.numel(), by_value(form), price, *arrays)
         return state
@@ -94,7 +96,7 @@ class LangevinPottsTwin(Twin):
         coupling, bias = torch.from_numpy(form.coupling), torch.from_numpy(form.bias).flatten()
         y, fields = torch.empty_like(x), torch.empty_like(x)
         proposal = y.numpy(), torch.empty_like(state.values).numpy(), fields.numpy()
-        drawn = np.empty((chains, sites * q), np.float32), np.empty(chains, np.int64)
+        drawn = np.empty((chains, sites * q), np.int32), np.empty(chains, np.int64)
         level, work = np.empty(chains), 2.0 * state.x.numel()
         for t in range(-1, len(keys)):
             if t >= 0:
@@ -108,12 +110,13 @@ class LangevinPottsTwin(Twin):
 def weigh_all(first, last, form, price, values, ladder, normaliser):
     sites = values.shape[1]
     fields, room = np.empty(ladder.shape[1], np.float32), np.empty((3, sites), np.float32)
+    counts = np.empty((2, sites), np.int32)
     x = np.empty(sites + 1, np.int32)
     x[sites] = -1
     for c in range(first, last):
         x[:sites] = values[c]
         field_of_all(form, x, fields)
-        normaliser[c] = weigh(ladder[c], fields, x[:sites], price, room)
+        normaliser[c] = weigh(ladder[c], fields, x[:sites], price, room, counts)
 
 
 @kernel
@@ -123,15 +126,15 @@ def small(first, last, adjusted, form, price, x, values, ladder, normaliser, key
     words = np.empty(max(64, sites // 4 * 4 + 4), np.uint32)  # at least one more than the sites
     new = np.empty(sites + 1, np.int32)
     new[sites] = -1  # the value of a neighbour that does not exist
-    y, room = new[:sites], np.empty((3, sites), np.float32)
-    fields, there = np.empty(size, np.float32), np.empty(size, np.float32)
+    y, room, counts = new[:sites], np.empty((3, sites), np.float32), np.empty((2, sites), np.int32)
+    fields, there = np.empty(size, np.float32), np.empty(size, np.int32)
     for c in range(first, last):
         now, here = values[c], ladder[c]
         for t in range(steps):
             fill(words, keys[t], c, 0)
-            changes = propose(y, now, here, words, room[0])
+            changes = propose(y, now, here, words, counts[0])
             field_of_all(form, new, fields)
-            after, level = weigh(there, fields, y, price, room), unit(words[sites])
+            after, level = weigh(there, fields, y, price, room, counts), unit(words[sites])
             args = normaliser, sums.accept, sums.changed, sums.invalid
             if settle(c, adjusted, changes, level, after, *args):
                 now[:], here[:] = y, there
@@ -147,18 +150,18 @@ def large(
     """Accept or reject the proposals `y` of step t, and draw those of step t + 1."""
     sites, steps = values.shape[1], keys.shape[0]
     words = np.empty(max(64, sites // 4 * 4 + 4), np.uint32)
-    room = np.empty((3, sites), np.float32)
+    room, counts = np.empty((3, sites), np.float32), np.empty((2, sites), np.int32)
     for c in range(first, last):
         now, here = values[c], ladder[c]
         if t >= 0:
-            after = weigh(there[c], fields[c], new[c], price, room)
+            after = weigh(there[c], fields[c], new[c], price, room, counts)
             args = normaliser, accept, changed, invalid
             if settle(c, adjusted, changes[c], level[c], after, *args):
                 now[:], here[:] = new[c], there[c]
             keep(x, now, c, t - steps, total, trace)
         if t + 1 < steps:
             fill(words, keys[t + 1], c, 0)
-            changes[c] = propose(new[c], now, here, words, room[0])
+            changes[c] = propose(new[c], now, here, words, counts[0])
             level[c] = unit(words[sites])
             for v in range(x.shape[1] // sites):
                 one_hot(y[c, v * sites : (v + 1) * sites], new[c], v)
@@ -167,45 +170,58 @@ def large(
 
 
 @kernel
-def propose(y, x, ladder, words, uniform):
+def propose(y, x, ladder, words, level):
     """Draw each site's value (its own if the probabilities are NaN); returns how many changed."""
     sites, changes = x.shape[0], 0
     for i in range(sites):
-        level = np.float32(words[i]) * np.float32(SCALE) + np.float32(SCALE / 2)
-        uniform[i] = min(level, BELOW_ONE)  # at 1, a last value of probability 0 would be drawn
+        level[i] = min(np.int32(words[i] >> np.uint32(1)), ALL - np.int32(1))
     y[:] = 0
-    for v in range(ladder.shape[0] // sites - 1):
-        climb(y, uniform, ladder[v * sites : (v + 1) * sites])
+    last = ladder.shape[0] - sites
+    for v in range(0, last, sites):
+        climb(y, level, ladder[v : v + sites])
+    valid = ladder[last:]
     for i in range(sites):
-        y[i] = y[i] if ladder[i] == ladder[i] else x[i]
+        y[i] = y[i] if valid[i] else x[i]
         changes += np.int64(y[i] != x[i])
     return changes
 
 
 @kernel
-def climb(y, uniform, rung):
+def climb(y, level, rung):
     for i in range(y.shape[0]):
-        y[i] += np.int32(uniform[i] >= rung[i])
+        y[i] += np.int32(level[i] >= rung[i])
 
 
 @kernel
-def weigh(ladder, fields, x, price, room):
-    """Eq. (2): the cumulative probabilities of each site's values at `x`, and the log normaliser.
+def weigh(ladder, fields, x, price, room, counts):
+    """Eq. (2): the rungs of each site's values at `x`, and the log normaliser.
 
-    Logits are relative to that of staying. `room` `[3, sites]` is overwritten.
+    A word of 31 bits below rung v, and not below rung v - 1, draws value v. So values have whole
+    numbers of words, the nearest to their probabilities. The likeliest value has those that are
+    left. The last value needs no rung; in its place is 1, or 0 where the probabilities are NaN.
+
+    Logits are relative to that of staying. `fields` `[q * sites]`, `room` `[3, sites]` and `counts`
+    `[2, sites]` are overwritten.
     """
-    sites, (stays, top, total) = x.shape[0], (room[0], room[1], room[2])
-    q, result = ladder.shape[0] // sites, 0.0
+    sites, size, result = x.shape[0], ladder.shape[0], 0.0
+    (stays, top, total), (below, rest) = (room[0], room[1], room[2]), (counts[0], counts[1])
     for i in range(sites):
         stays[i] = fields[np.uint32(x[i] * sites + i)]
-    top[:], total[:] = 0, 0
-    for v in range(q):
-        a, b = v * sites, (v + 1) * sites
-        logits(ladder[a:b], fields[a:b], stays, x, v, price, top)
-    for v in range(q):
-        cumulate(ladder[v * sites : (v + 1) * sites], top, total)
-    for v in range(q):
-        divide(ladder[v * sites : (v + 1) * sites], total)
+    top[:], total[:], below[:] = 0, 0, 0
+    for a in range(0, size, sites):
+        logits(fields[a : a + sites], stays, x, a // sites, price, top)
+    for a in range(0, size, sites):
+        weights(fields[a : a + sites], top, total)
+    scales(stays, total)
+    for a in range(0, size, sites):
+        cumulate(ladder[a : a + sites], fields[a : a + sites], stays, below)
+    for i in range(sites):
+        rest[i] = ALL - below[i]
+        below[i] = 0
+    for a in range(0, size - sites, sites):
+        lift(ladder[a : a + sites], fields[a : a + sites], rest, below)
+    for i in range(sites):
+        ladder[size - sites + i] = np.int32(total[i] == total[i])
     for a in range(0, sites, GROUP):
         b = min(a + GROUP, sites)
         product, tops = product_and_sum(total[a:b], top[a:b])
@@ -214,24 +230,40 @@ def weigh(ladder, fields, x, price, room):
 
 
 @kernel
-def logits(out, fields, stays, x, v, price, top):
-    for i in range(out.shape[0]):
+def logits(fields, stays, x, v, price, top):
+    for i in range(fields.shape[0]):
         gain = np.float32(0.5) * (fields[i] - stays[i])
-        out[i] = gain if x[i] == np.int32(v) else gain - price[i]
-        top[i] = max(top[i], out[i])
+        fields[i] = gain if x[i] == np.int32(v) else gain - price[i]
+        top[i] = max(top[i], fields[i])
 
 
 @kernel
-def cumulate(ladder, top, total):
-    for i in range(ladder.shape[0]):
-        total[i] += exp32(ladder[i] - top[i])
-        ladder[i] = total[i]
+def weights(fields, top, total):
+    for i in range(fields.shape[0]):
+        weight = exp32(fields[i] - top[i])
+        fields[i] = weight
+        total[i] += weight
 
 
 @kernel
-def divide(ladder, total):
-    for i in range(ladder.shape[0]):
-        ladder[i] /= total[i]
+def scales(out, total):
+    for i in range(out.shape[0]):
+        out[i] = WORDS / total[i]
+
+
+@kernel
+def cumulate(rung, weight, scale, below):
+    for i in range(rung.shape[0]):
+        below[i] += np.int32(weight[i] * scale[i] + np.float32(0.5))
+        rung[i] = below[i]
+
+
+@kernel
+def lift(rung, weight, rest, passed):
+    """Add the words that are left from the first of the likeliest values on."""
+    for i in range(rung.shape[0]):
+        passed[i] |= -np.int32(weight[i] == np.float32(1))
+        rung[i] += rest[i] & passed[i]
 
 
 @reordered
