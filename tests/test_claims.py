@@ -19,7 +19,7 @@ from latticework.experiments.claims.pairing import after, by_seed, difference, l
 from latticework.experiments.claims.verdict import Finding, Margin, Verdict, corrected
 from latticework.experiments.report.exhibits import catalogue
 from latticework.experiments.results.likelihood import bounds, log_z_error
-from latticework.experiments.results.pace import pace, undisturbed
+from latticework.experiments.results.pace import pace, timed, told, undisturbed
 from latticework.experiments.results.published import names, published
 from latticework.experiments.results.record import Record
 from latticework.experiments.tables.likelihood import own_rate
@@ -168,6 +168,51 @@ def test_seconds_of_runs_beside_other_work_are_refused():
         record.document["seconds_per_step"] *= 9
     first, *_ = the("fig3-cost").judge(costs).margins
     assert len(first.values) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "records"),
+    [
+        ("fig2-ess", lambda: fig2_ess(True)),
+        ("fig3-seconds", lambda: fig3(True)),
+        ("fig3-cost", lambda: fig3_cost(True)),
+        ("fig5-ratio", lambda: fig5(True)),
+        ("rates-fig2-faster", lambda: RECORDS["rates-fig2-faster"](True)),
+        ("rates-cost", lambda: RECORDS["rates-cost"](True)),
+    ],
+)
+def test_claims_about_seconds_refuse_runs_on_a_busy_core(name, records):
+    """A record of 79 % of a core is refused, and one of 81 % is not."""
+    found = records()
+    count = len(the(name).judge(found).margins[0].values)
+    for record in found:
+        record.document["cpu_share"] = 0.81
+    assert len(the(name).judge(found).margins[0].values) == count
+    for record in found:
+        if record.config["seed"] == 0:
+            record.document["cpu_share"] = 0.79
+    fewer = 0 if name == "fig3-seconds" else 1  # there the time of a step is a median over runs
+    assert len(the(name).judge(found).margins[0].values) == count - fewer
+    for record in found:
+        record.document["cpu_share"] = 0.79
+    with pytest.raises(LookupError, match="other work took the core of every run"):
+        the(name).judge(found)
+
+
+def test_the_share_of_a_core_is_told_where_it_is_known():
+    """Figures leave busy runs out and say how many; a figure without others says that too."""
+    known = [fake(seed=seed, cpu_share=share) for seed, share in enumerate((1.0, 0.9, 0.5))]
+    old = fake(seed=3)
+    assert told([old]) == ""
+    assert told([old, *known[:2]]) == "timed with 90% of a core or more"
+    assert "1 of 4 had a busy core" in told([old, *known])
+    assert timed([old, *known[:2]]) == ([old, *known[:2]], "")
+    shown, note = timed([old, *known])
+    assert shown == [old, *known[:2]]
+    assert "Without 1 of 4 runs" in note
+    shown, note = timed(known[2:])
+    assert shown == known[2:]
+    assert "every run" in note
 
 
 # The ledger.

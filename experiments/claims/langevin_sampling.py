@@ -15,6 +15,7 @@ from latticework.experiments.claims.pairing import (
     difference,
     labelled,
     last,
+    quiet,
     seconds_per_step,
     shortest,
     within,
@@ -22,7 +23,7 @@ from latticework.experiments.claims.pairing import (
 from latticework.experiments.claims.verdict import Finding, Number
 from latticework.experiments.figures.ess import rates
 from latticework.experiments.results.estimate import Estimate, estimate
-from latticework.experiments.results.pace import undisturbed
+from latticework.experiments.results.pace import idle
 from latticework.experiments.results.published import printed, published
 from latticework.experiments.results.record import Record
 from latticework.experiments.results.style import sampler_key
@@ -95,7 +96,7 @@ def _fig2_numbers(found: dict[str, dict[str, dict[int, float]]]) -> tuple[Number
 
 def fig2_ess(records: list[Record]) -> Finding:
     """DMALA has the largest ESS per second: medians over sites, compared in logarithms."""
-    groups = labelled([r for r in records if r.has("convergence")], [*EXACT, "DMALA"])
+    groups = labelled(idle([r for r in records if r.has("convergence")]), [*EXACT, "DMALA"])
     medians: dict[str, dict[int, float]] = {}
     for name in (*EXACT, "DMALA"):
         rate = by_seed(groups[name], lambda record: float(np.nanmedian(rates(record))))
@@ -159,14 +160,13 @@ def step_cost(
     def judge(records: list[Record]) -> Finding:
         names = ("Gibbs-1", "GWG-1", "DULA", "DMALA")
         groups = labelled(chosen(records), names)
-        quiet = {name: undisturbed(groups[name], seconds) for name in names}
-        pace = {name: by_seed(quiet[name], seconds) for name in names}
+        times = quiet({name: groups[name] for name in names}, seconds)
         margins, numbers = [], []
         for ours, theirs in (("DMALA", "Gibbs-1"), ("DMALA", "GWG-1"), ("DULA", "Gibbs-1")):
             paper = published("langevin_cost", ours.lower(), theirs.partition("-")[0].lower())
             assert paper is not None
-            shared = common(pace[ours], pace[theirs])
-            ratio = {seed: pace[ours][seed] / pace[theirs][seed] for seed in shared}
+            shared = common(times[ours], times[theirs])
+            ratio = {seed: times[ours][seed] / times[theirs][seed] for seed in shared}
             logs = {seed: math.log(value) for seed, value in ratio.items()}
             what = f"log(time of {ours} / {theirs})"
             margins += within(what, logs, math.log(paper.mean), math.log(FACTOR))

@@ -23,7 +23,7 @@ from latticework.experiments.results.record import Record
 from latticework.experiments.running.memory import Memory
 from latticework.experiments.running.run import Run
 from latticework.experiments.sampling.adaptation import Adaptation, adapted
-from latticework.experiments.sampling.chain import Chain, seconds_per_step
+from latticework.experiments.sampling.chain import Chain, Timing, timing
 from latticework.experiments.sampling.engine import for_engine
 from latticework.experiments.sampling.evaluations import calls_of_step
 from latticework.models.base import EnergyModel
@@ -43,7 +43,7 @@ BETTER: dict[str, Better] = {
 @dataclass(eq=False)
 class Sampling(Memory):
     chain: Chain
-    per_step: float  # seconds that one step of all chains takes
+    timing: Timing  # of a step of all chains
 
 
 def sample(
@@ -79,16 +79,17 @@ def sample(
     sampler = for_engine(sampler, model, run, metrics)
     chain = Chain(sampler, model, x, rng, every=every, metrics=metrics, reference=reference)
     block = max(1, min(budget.steps // 50, 1000))
-    memory = Sampling(chain, seconds_per_step(sampler, model, x, run.rng("timing"), steps=block))
+    memory = Sampling(chain, timing(sampler, model, x, run.rng("timing"), steps=block))
     for number in run.resumable(memory, "sampling", total=budget.readings, first=0):
         step = number * every
         if number:
             chain.advance()
             watch(run, chain.carries[-1], step)
-        seconds = step * memory.per_step
+        seconds = step * memory.timing.seconds
         run.log(step, seconds=seconds, evaluations=step * whole, **chain.values())
     run.note(
-        seconds_per_step=memory.per_step,
+        seconds_per_step=memory.timing.seconds,
+        cpu_share=memory.timing.share,
         evaluations_per_step=whole,
         local_evaluations_per_step=local,
         errors=errors(metrics, chain.carries),
