@@ -87,6 +87,9 @@ def test_limits_of_a_records_own_count():
     assert verdict(Margin("a", (1.0,), limits=lambda level: (0.5, 1.5))) is HOLDS
     assert verdict(Margin("a", (1.0,), limits=lambda level: (-0.5, 2.5))) is OPEN
     assert verdict(Margin("a", (-1.0,), limits=lambda level: (-1.5, -0.5))) is FAILS
+    between = Margin("a", (1.0,), limits=lambda level: (-0.5, 2.5), basis="bounds")
+    assert between.text() == "a: -0.5 to 2.5, bounds"  # the value is an unreliable estimate
+    assert Finding((between,)).verdict()[1] == between.text()
 
 
 def test_a_lower_bound_can_support_and_never_refute():

@@ -412,6 +412,9 @@ def decay(records: list[Record]) -> Finding:
         what = f"ISL with alpha = {alpha:g}, fast step size {chosen:g}"
         numbers.append(Number(what, estimate(best[-1].values())))
     margin = difference("ISL, (alpha = 1) - (alpha = 0.95)", *best)
+    better = papers[int(margin.mean < 0)]
+    what = f"the better decay alpha of {papers[0]:g} and {papers[1]:g}"
+    numbers.append(Number(what, Estimate(better), published("rates_fig3", "decay", "best")))
     return Finding((margin,), tuple(numbers), "step sizes with the highest mean validation ISL")
 
 
