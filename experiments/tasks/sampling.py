@@ -15,6 +15,7 @@ from latticework.experiments.learning.training import trained
 from latticework.experiments.measures.diagnostics import FEWEST, convergence
 from latticework.experiments.measures.exact import cheap
 from latticework.experiments.measures.metrics import Metric, Trace
+from latticework.experiments.measures.mmd import mmd_squared
 from latticework.experiments.measures.nonfinite import Validity, watch
 from latticework.experiments.measures.reference import Reference
 from latticework.experiments.results.estimate import Estimate
@@ -64,9 +65,10 @@ def sample(
     `pretrain` trains or loads the model (conf/pretrain); `truth` gives the reference values that
     metrics compare with. All samplers of an experiment start from the same states. `adapt` chooses
     fields of the sampler in a burn-in (conf/adapt), which is not measured; the chains go on from
-    there with frozen fields. Seconds are measured in a separate pass without metrics. Raises
-    ValueError if the model should be learned and is not (`experiments.learning.training`), or if
-    `adapt` does not support the sampler.
+    there with frozen fields. Seconds are measured in a separate pass without metrics. With `data`,
+    the record notes the unbiased MMD^2 of the last states to the test rows. Raises ValueError if
+    the model should be learned and is not (`experiments.learning.training`), or if `adapt` does not
+    support the sampler.
     """
     model, reference = target(model, data, run, pretrain, truth)
     x = start(model, budget.chains, run.rng("start"), data)
@@ -94,6 +96,8 @@ def sample(
         local_evaluations_per_step=local,
         errors=errors(metrics, chain.carries),
     )
+    if data is not None:
+        run.note(mmd_to_data=float(mmd_squared(chain.state.x, data.test.to(run.device).float())[1]))
     run.save("last", x=chain.state.x)
     if store(metrics, chain.carries, run) and not is_one_hot(model):
         run.note(mean_exact=exact_mean(model, reference))
