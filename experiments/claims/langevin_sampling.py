@@ -243,8 +243,8 @@ def _fig7(records: list[Record], falls: Mapping[str, float], note: str) -> Findi
         some = [r for r in records if r.config["model"]["coupling"] == coupling]
         groups = labelled(some, FIG7, ["log_rmse"])
         for name in FIG7:
-            fall = falls.get(name, 0.0)
-            ends = by_seed(groups[name], lambda record, f=fall: last("log_rmse")(record) - f)
+            found = by_seed(groups[name], last("log_rmse"))
+            ends = {seed: value - falls.get(name, 0.0) for seed, value in found.items()}
             if name == "DMALA":
                 best = ends
             else:
