@@ -119,16 +119,21 @@ def split(
 
 def repeated(table: Table) -> int:
     """How many test rows are the same as a training row, target included."""
-    train, test = (_bytes(rows) for rows in (table.train, table.test))
-    return int(np.isin(test, train).sum())
+    train, test = (
+        torch.cat([rows.features, rows.targets.unsqueeze(1)], 1)
+        for rows in (table.train, table.test)
+    )
+    return rows_among(test, train)
 
 
-def _bytes(rows: Rows) -> NDArray:
-    """Each row with its target as one value that can be compared, `[n]`."""
-    whole = torch.cat([rows.features, rows.targets.unsqueeze(1)], 1).numpy() + 0.0  # -0.0 is 0.0
-    return np.ascontiguousarray(whole).view(np.dtype((np.void, whole.itemsize * whole.shape[1])))[
-        :, 0
-    ]
+def rows_among(rows: Tensor, others: Tensor) -> int:
+    """How many of `rows` are equal to one of `others`, both `[n, columns]`."""
+
+    def bytes_of(table: Tensor) -> NDArray:  # a row as one value that can be compared
+        whole = np.ascontiguousarray((table + 0).numpy())  # -0.0 becomes 0.0
+        return whole.view(np.dtype((np.void, whole.itemsize * whole.shape[1])))[:, 0]
+
+    return int(np.isin(bytes_of(rows), bytes_of(others)).sum())
 
 
 def unit_range(values: NDArray) -> NDArray:

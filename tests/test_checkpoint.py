@@ -6,9 +6,11 @@ import os
 import random
 import shutil
 import signal
+import time
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -26,6 +28,7 @@ from latticework.experiments.running.inputs import inputs
 from latticework.experiments.running.memory import Memory, captured, restored
 from latticework.experiments.running.run import Run
 from latticework.experiments.running.signals import Stopped
+from latticework.experiments.sampling import clock
 from latticework.experiments.sampling.clock import Clock
 from latticework.models.ising import DenseIsing
 from latticework.samplers.gibbs import Gibbs
@@ -216,6 +219,34 @@ def test_the_display_counts_rounds(tmp_path, monkeypatch, caplog, first, counts)
     list(begin(tmp_path).resumable(One(), "work", total=3, first=first))
     shown = [line.split()[1] for line in caplog.messages if "/s" in line]
     assert " ".join(shown) == counts
+
+
+@pytest.mark.parametrize(
+    ("threads", "seconds", "share"), [(1, 10.0, 0.3), (1, 0.009, None), (2, 10.0, None)]
+)
+def test_the_clock_says_what_share_of_its_seconds_was_on_a_processor(
+    monkeypatch, threads, seconds, share
+):
+    """Known for one thread on the CPU, and for more than a few time slices."""
+    walls, cpus = iter((100.0, 100.0 + seconds)), iter((50.0, 50.0 + 0.3 * seconds))
+    times = SimpleNamespace(perf_counter=lambda: next(walls), thread_time=lambda: next(cpus))
+    monkeypatch.setattr(clock, "time", times)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    watch = Clock(torch.device("cpu"))
+    with watch:
+        pass
+    assert watch.share == (None if share is None else pytest.approx(share))
+    again = Clock(torch.device("cpu"))
+    again.load_state_dict(watch.state_dict())
+    assert (again.seconds, again.cpu) == pytest.approx((seconds, 0.3 * seconds))
+
+
+def test_a_clock_that_sleeps_is_not_on_a_processor(monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
+    watch = Clock(torch.device("cpu"))
+    with watch:
+        time.sleep(0.05)
+    assert watch.share < 0.5
 
 
 def test_the_clock_goes_on(tmp_path):

@@ -10,6 +10,8 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
+from latticework.data.base import Dataset
+from latticework.experiments.config.budget import Budget
 from latticework.experiments.measures import diagnostics
 from latticework.experiments.measures.diagnostics import convergence, quantities
 from latticework.experiments.measures.metrics import (
@@ -27,8 +29,10 @@ from latticework.experiments.measures.metrics import (
 from latticework.experiments.measures.mmd import kernel, mmd_squared
 from latticework.experiments.measures.reference import Reference
 from latticework.experiments.measures.verdict import verdict
+from latticework.experiments.running.run import Run
 from latticework.experiments.sampling.chain import run_chain
 from latticework.experiments.sampling.engine import served
+from latticework.experiments.tasks.sampling import sample
 from latticework.models.base import Function
 from latticework.models.domain import Binary, Categorical, Ordinal
 from latticework.models.ising import Lattice
@@ -213,6 +217,22 @@ def test_only_the_u_statistic_is_unbiased(p, same):
     assert (exact == 0) == same
     assert abs(z_score(estimates[:, 1], exact)) < 4
     assert z_score(estimates[:, 0], exact) > 10  # the V-statistic counts each point with itself
+
+
+def test_a_run_with_data_notes_how_far_its_last_states_are_from_the_test_rows(tmp_path):
+    rows = bits(30, 6, 3).to(torch.uint8)
+    data = Dataset(1 - rows, 1 - rows, rows, (6,), "some")
+    run = Run(tmp_path)
+    sample(
+        model=Lattice((2, 3), 0.2, 0.1), sampler=Gibbs(), data=data, run=run, metrics=(),
+        budget=Budget(chains=8, steps=20, every=10),
+        start=lambda model, chains, rng, data: model.domain.uniform(chains, rng),
+    )  # fmt: skip
+    with np.load(tmp_path / "last.npz") as stored:
+        _, unbiased = mmd_squared(torch.from_numpy(stored["x"]).float(), rows.float())
+    assert run.notes["mmd_to_data"] == pytest.approx(float(unbiased))
+    assert run.notes["seconds_per_step"] > 0
+    assert "cpu_share" in run.notes
 
 
 def test_mmd_metric_reads_the_current_states_and_its_floor():

@@ -23,7 +23,7 @@ import latticework.scripts.bundle
 import latticework.scripts.report
 import latticework.scripts.reproduce
 from latticework.experiments.claims.ledger import CLAIMS, Entry
-from latticework.experiments.claims.verdict import Finding, Margin, Verdict
+from latticework.experiments.claims.verdict import Finding, Margin, Number, Verdict
 from latticework.experiments.report import axis, committed, kept, view
 from latticework.experiments.report.deciding import deciding
 from latticework.experiments.report.draw import make_all
@@ -618,6 +618,31 @@ def test_no_figure_or_table_of_an_exhibit_overwrites_another():
         if exhibit.name == "fig3":
             expected = ("fig3", "ising_sampling_compiled-fig3", "fig3_dula")
             assert written == [("figures", file) for file in expected]
+
+
+def test_the_numbers_of_a_section_have_names_of_their_own(tmp_path):
+    """Numbers of one name name their experiments; where the paper prints none, the page says so."""
+    number, other = Number("speed", Estimate(1.0)), Number("mass", Estimate(2.0))
+    margins = (Margin("m", (1.0,)),)
+    claims = {claim.experiment: claim for claim in CLAIMS}
+    entries = [
+        Entry(claims[name], Verdict.OPEN, finding=Finding(margins, numbers))
+        for name, numbers in (("rates_fig2", (number, other)), ("rates_fig2_mnist", (number,)))
+    ]
+    section = view.Section(KNOWN["rates-fig2"], entries, [], [], "complete")
+    report = Report({}, [], [section], {}, 0, [], {}, [])
+    page = results_page(report, tmp_path)
+    for text in ("speed (rates_fig2) |", "speed (rates_fig2_mnist) |", "| mass |"):
+        assert page.count(text) == 1
+    assert "The paper prints no number of this." in page
+    printed = Entry(
+        entries[0].claim,
+        Verdict.OPEN,
+        finding=Finding(margins, (Number("speed", Estimate(1.0), Estimate(3.0)),)),
+    )
+    page = results_page(replace(report, sections=[replace(section, entries=[printed])]), tmp_path)
+    assert "| speed | 1 | 3 |" in page
+    assert "prints no number" not in page
 
 
 def test_a_table_beside_the_paper_opens_its_section_and_the_others_are_folded(tmp_path):

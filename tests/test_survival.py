@@ -19,7 +19,7 @@ from latticework.experiments.results.record import damage, load, load_all
 
 ROOT = Path(__file__).resolve().parent.parent
 SMALL = ("model.shape=[3,3]", "scale=smoke", "sampler=gwg")
-CLOCKS = ("seconds", "seconds_per_step", "seconds_per_update", "peak_memory_bytes")
+CLOCKS = ("seconds", "seconds_per_step", "cpu_share", "seconds_per_update", "peak_memory_bytes")
 
 LOCAL = "data.download=false"  # where there are no files, bundled data step in
 

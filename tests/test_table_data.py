@@ -21,7 +21,8 @@ from omegaconf import OmegaConf
 
 from latticework.data import files
 from latticework.data.files import DamagedFileError, MissingFileError
-from latticework.data.splits import Rows, Table, repeated, split, unit_range
+from latticework.data.images import Caltech
+from latticework.data.splits import Rows, Table, repeated, rows_among, split, unit_range
 from latticework.data.tables import COMPAS, Adult, Blog, News, NewsPartial
 from latticework.scripts.fetch_data import CONF, fetch, main
 
@@ -461,8 +462,21 @@ def test_test_rows_that_are_training_rows_are_counted_with_their_targets():
 
 
 @real_data
-def test_the_pages_say_how_many_test_rows_of_compas_are_training_rows():
-    table = COMPAS().load()
-    words = f"{repeated(table)} of the {len(table.test):,} test rows of COMPAS"
-    for name in ("table2", "table4"):
-        assert words in (CONF.parent / f"docs/results/notes/{name}.md").read_text()
+@pytest.mark.parametrize(
+    ("loader", "words", "pages"),
+    [
+        (COMPAS(), "{} of the {:,} test rows of COMPAS", ("table2", "table4")),
+        (Adult(), "of Adult {} of {:,}", ("table2", "table4")),
+        (Blog(), "of Blog's random split {} of {:,}", ("table2", "table4")),
+        (Blog(split="published"), "of its published split {} of {:,}", ("table2", "table4")),
+        (Caltech(), "{} of the {:,} test rows of Caltech", ("table1",)),
+    ],
+    ids=("compas", "adult", "blog", "blog-published", "caltech"),
+)
+def test_the_pages_say_how_many_test_rows_are_training_rows(loader, words, pages):
+    data = loader.load()
+    images = isinstance(loader, Caltech)
+    count = rows_among(data.test, data.train) if images else repeated(data)
+    for name in pages:
+        note = (CONF.parent / f"docs/results/notes/{name}.md").read_text()
+        assert words.format(count, len(data.test)) in " ".join(note.split())

@@ -9,7 +9,7 @@ from matplotlib import pyplot as plt
 
 from latticework.experiments.figures.text import marked, sentences
 from latticework.experiments.results.record import load_all
-from latticework.experiments.tables.infilling import table3
+from latticework.experiments.tables.infilling import beside, table3
 from latticework.experiments.tasks.text_infilling import perplexity, sentences_of
 
 SMOKE = ("experiment=text_infilling", "scale=smoke", "data.root=null")
@@ -60,6 +60,16 @@ def test_the_record_says_what_stood_in_and_serves_table_and_pages(tmp_path):
     theirs = frame[frame["model"].str.endswith("published")]
     assert len(theirs) == 8
     assert theirs["self-BLEU"].iloc[3].mean == 72.59
+    (row,) = beside(records).to_dict("records")
+    assert (
+        row["self-BLEU"] == ours["self-BLEU"].iloc[0].text()
+    )  # of a substitute: no paper's number
+    for record in records:
+        record.document["language"] = {"asked": "mini_bert", "used": "mini_bert"}
+        record.document["data"]["substitute"] = False
+    (row,) = beside(records).to_dict("records")
+    assert row["self-BLEU"] == f"{ours['self-BLEU'].iloc[0].text()} / 81.97"
+    assert "perplexity" not in row
 
     folder = tmp_path / "text_infilling" / "smoke"
     for name in ("fig6", "fig10d"):

@@ -19,7 +19,7 @@ from latticework.experiments.claims.pairing import (
 from latticework.experiments.claims.verdict import Finding, Margin, Number
 from latticework.experiments.results.estimate import Estimate, estimate
 from latticework.experiments.results.grouping import ENOUGH, longest, shared
-from latticework.experiments.results.pace import pace
+from latticework.experiments.results.pace import idle, pace
 from latticework.experiments.results.published import printed
 from latticework.experiments.results.record import Record
 
@@ -89,7 +89,7 @@ def fig5_ratio(records: list[Record]) -> Finding:
             f"no {ENOUGH} seeds of DULA, DMALA and GWG-1 with {needs:g} sampling steps"
         )
     names = [*LANGEVIN, *BASELINES]
-    found = labelled(_with(records, size), names, ["log_rmse"])
+    found = labelled(idle(_with(records, size)), names, ["log_rmse"])
     times = {name: by_seed(found[name], partial(_reached, level=level)) for name in names}
     lowest = {
         name: by_seed(found[name], lambda record: float(record.metrics["log_rmse"].min()))

@@ -53,7 +53,8 @@ def table1(
         numbers = []
         for name in names:
             own = list(models[name].values())
-            what = f"test log-likelihood{'' if images == data else f' on {images}'}: {name}"
+            rate = "" if chosen is None else f" ({chosen.__name__.replace('_', ' ')})"
+            what = f"test log-likelihood on {images}: {name}{rate}"
             cell = shown(own)
             here, ends = (None, f", {cell}") if isinstance(cell, str) else (cell, "")
             paper = published("table1", data, name) if chosen is None else None

@@ -32,7 +32,8 @@ def table2(data: str, metrics: Sequence[str]) -> Callable[[list[Record]], Findin
             ends = _by_method(records, there, metric, ("gibbs", "gwg", "dula", "dmala"))
             for name, seeds in ends.items():
                 paper = published("table2", metric, data, name)
-                numbers.append(Number(f"{_words(metric)}: {name}", estimate(seeds.values()), paper))
+                text = f"{there}, {_words(metric)}: {name}"
+                numbers.append(Number(text, estimate(seeds.values()), paper))
             for ours in ("dula", "dmala") if metric in metrics else ():
                 for theirs in ("gibbs", "gwg"):
                     better, worse = (theirs, ours) if metric == "test_rmse" else (ours, theirs)
@@ -117,10 +118,12 @@ def _improves(
             margins.append(Margin(what, slopes))
             known = [paper.mean for paper in papers.values() if paper]
             theirs = Estimate(slope(known)) if len(known) == len(batches) else None
-            numbers.append(Number(what, estimate(slopes), theirs))
+            text = f"{there}, {what}, {batches[0]} rows to all"
+            numbers.append(Number(text, estimate(slopes), theirs))
             for batch, seeds in ends.items():
                 paper = papers[batch]
-                text = f"{_words(metric)}: {'all rows' if batch == 'full' else f'batch {batch}'}"
+                size = "all rows" if batch == "full" else f"batch {batch}"
+                text = f"{there}, {_words(metric)}: {size}"
                 numbers.append(Number(text, estimate(seeds.values()), paper))
         read = (
             "the last averages"

@@ -75,8 +75,7 @@ def app_h(records: list[Record]) -> Finding:
 
     This is what the paper states.
     """
-    note = "log RMSE of the mean over all steps, at the end; median over the chains of a run"
-    return _preconditioned(records, "log_rmse", note)
+    return _preconditioned(records, "log_rmse", "all steps")
 
 
 def app_h_thinned(records: list[Record]) -> Finding:
@@ -85,12 +84,14 @@ def app_h_thinned(records: list[Record]) -> Finding:
     A site that flips at every step has the correct mean over all steps without mixing, so that mean
     favours step sizes at which the chain is stuck.
     """
-    note = "log RMSE of the mean over every other step, at the end; median over the chains of a run"
-    return _preconditioned(records, "thinned", note)
+    return _preconditioned(records, "thinned", "every other step")
 
 
-def _preconditioned(records: list[Record], column: str, note: str) -> Finding:
-    """The gap in `column` to the best step size without a preconditioner, by seed."""
+def _preconditioned(records: list[Record], column: str, over: str) -> Finding:
+    """The gap in `column` to the best step size without a preconditioner, by seed.
+
+    `over` says which steps the mean takes whose error `column` is.
+    """
     margins, numbers = [], []
     for key, group in by_sampler([r for r in records if column in r.metrics]).items():
         pairs = by_seed(group, lambda record: record).values()
@@ -103,18 +104,19 @@ def _preconditioned(records: list[Record], column: str, note: str) -> Finding:
         best = ", ".join(f"{size:g}" for size in sorted({best["step_size"] for _, best in rows}))
         numbers += [
             Number(
-                f"{name}, preconditioned: log RMSE",
+                f"{name}, preconditioned: log RMSE of the mean over {over}",
                 estimate(ours[column] for ours, _ in rows),
                 published("appH", "preconditioned"),
             ),
             Number(
-                f"{name}, best without, alpha = {best}: log RMSE",
+                f"{name}, best without, alpha = {best}: log RMSE of the mean over {over}",
                 estimate(best[column] for _, best in rows),
                 published("appH", "standard"),
             ),
         ]
     if not margins:
         raise LookupError("no records with and without a preconditioner")
+    note = f"log RMSE of the mean over {over}, at the end; median over the chains of a run"
     return Finding(tuple(margins), tuple(numbers), note)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from latticework.experiments.claims.verdict import Margin
 from latticework.experiments.results.grouping import alone, groups
-from latticework.experiments.results.pace import pace, undisturbed
+from latticework.experiments.results.pace import idle, pace, undisturbed
 from latticework.experiments.results.record import Record
 from latticework.experiments.results.style import label
 
@@ -93,9 +93,19 @@ def seconds_per_step(groups: dict[str, list[Record]]) -> dict[str, float]:
     Only seeds that all samplers have count, because the others may have run on another machine.
     Raises LookupError if there are none.
     """
-    found = {name: by_seed(undisturbed(group), pace) for name, group in groups.items()}
+    found = quiet(groups)
     seeds = common(*found.values())
     return {name: float(np.median([one[seed] for seed in seeds])) for name, one in found.items()}
+
+
+def quiet(groups: Mapping[str, list[Record]], seconds: Value = pace) -> dict[str, dict[int, float]]:
+    """`seconds` of the undisturbed runs of each sampler by seed.
+
+    Raises LookupError if other work took the core of all runs of a sampler.
+    """
+    return {
+        name: by_seed(undisturbed(idle(group), seconds), seconds) for name, group in groups.items()
+    }
 
 
 def after(

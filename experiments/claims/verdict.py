@@ -86,13 +86,13 @@ class Margin:
         return None
 
     def text(self) -> str:
-        """`DULA - DMALA: 1.77 [1.73, 1.81], 5 runs`."""
+        """`DULA - DMALA: 1.77 [1.73, 1.81], 5 runs`. With limits of its own, the limits alone."""
         low, high = self.interval()
         sign = "at least " if self.at_least else ""
         if self.exact:
             return f"{self.what}: {self.mean:.3g} (exact)"
         if self.limits is not None:
-            return f"{self.what}: {self.mean:.3g} [{low:.3g}, {high:.3g}], {self.basis}"
+            return f"{self.what}: {low:.3g} to {high:.3g}, {self.basis}"
         runs = f"{len(self.values)} run{'s' * (len(self.values) != 1)}"
         spread = "" if math.isinf(low) else f" [{low:.3g}, {high:.3g}]"
         return f"{self.what}: {sign}{self.mean:.3g}{spread}, {runs}"
@@ -164,9 +164,7 @@ def _needs(margins: Sequence[Margin]) -> str:
         if not np.isfinite(margin.values).all():
             reasons.append(f"{margin.what} is undefined in some runs")
         elif margin.limits is not None:
-            low, high = margin.interval()
-            interval = f"{margin.mean:.3g} [{low:.3g}, {high:.3g}]"
-            reasons.append(f"{margin.what} is {interval}, {margin.basis}")
+            reasons.append(margin.text())
         elif margin.at_least and margin.mean <= 0:
             reasons.append(f"{margin.what} has only a lower bound: longer runs")
         elif len(margin.values) < 2:

@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 
 from latticework.experiments.figures.band import at_readings, line_and_band
 from latticework.experiments.results.grouping import spread_over
+from latticework.experiments.results.pace import timed
 from latticework.experiments.results.record import Record
 from latticework.experiments.results.style import (
     explain,
@@ -28,6 +29,7 @@ def curves(records: list[Record], against: str = "step") -> Figure:
 
     Raises LookupError if no record has the metrics.
     """
+    records, without = timed(records) if against == "seconds" else (records, "")
     groups = grouped(records)
     tables = list(dict.fromkeys(data for data, _, _ in groups))
     names = list(dict.fromkeys(text for _, _, text in groups))
@@ -45,7 +47,7 @@ def curves(records: list[Record], against: str = "step") -> Figure:
             ax.set_xlabel(AXES[against], fontsize=9)
             if against == "seconds":
                 ax.set_xscale("log")
-    explain(figure, spread_over(records))
+    explain(figure, spread_over(records) + without)
     return figure
 
 

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from latticework.experiments.figures.band import at_readings, line_and_band
 from latticework.experiments.results.grouping import by_setting, groups, spread_over
-from latticework.experiments.results.pace import undisturbed
+from latticework.experiments.results.pace import timed, undisturbed
 from latticework.experiments.results.record import Record
 from latticework.experiments.results.style import explain, line, new_figure
 
@@ -40,10 +40,12 @@ def curve(
     if not records:
         raise LookupError(f"no record holds the metric {metric}")
     figure, panels = new_figure(len(against))
+    idle, without = timed(records) if "seconds" in against else (records, "")
     for ax, axis in zip(np.atleast_1d(panels), against, strict=True):
-        lines(ax, records, metric, axis, log_x)
+        shown = idle if axis == "seconds" else records
+        lines(ax, shown, metric, axis, log_x)
         if ensemble is not None:
-            some = [r for r in records if r.choices["sampler"] == ensemble["sampler"]]
+            some = [r for r in shown if r.choices["sampler"] == ensemble["sampler"]]
             some = [r for r in some if ensemble["metric"] in r.metrics]
             lines(ax, some, ensemble["metric"], axis, log_x, suffix=", ensemble", style=":")
         if floor is not None:
@@ -54,7 +56,7 @@ def curve(
         if log_x:
             ax.set_xscale("log")
     np.atleast_1d(panels)[0].set_ylabel(title, fontsize=9)
-    explain(figure, spread_over(records))
+    explain(figure, spread_over(records) + without)
     return figure
 
 

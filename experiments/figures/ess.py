@@ -5,6 +5,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from latticework.experiments.results.grouping import averaged, groups
+from latticework.experiments.results.pace import timed
 from latticework.experiments.results.record import Record
 from latticework.experiments.results.style import colour, explain, look, new_figure
 
@@ -20,6 +21,7 @@ def ess_per_second(records: list[Record], samplers: list[str]) -> Figure:
     kept = [r for r in records if r.choices["sampler"] in samplers and r.has("convergence")]
     if not kept:
         raise LookupError(f"no record of {', '.join(samplers)} holds a trace (metrics.Trace)")
+    kept, without = timed(kept)
     if len(chains := {record.budget.chains for record in kept}) > 1:
         raise LookupError(f"the runs differ in their number of chains: {sorted(chains)}")
     figure, ax = new_figure(width=4.6)
@@ -43,7 +45,8 @@ def ess_per_second(records: list[Record], samplers: list[str]) -> Figure:
     ax.set_xticks(range(len(names)), names)
     ax.set_ylim(bottom=0)
     ax.set_ylabel(f"ESS per second, {budget}", fontsize=9)
-    explain(figure, f"One value a coordinate, the median over {averaged(kept)}; boxes: quartiles.")
+    note = f"One value a coordinate, the median over {averaged(kept)}; boxes: quartiles."
+    explain(figure, note + without)
     return figure
 
 

@@ -17,6 +17,7 @@ from latticework.experiments.results.grouping import (
     named,
     spread_over,
 )
+from latticework.experiments.results.pace import timed
 from latticework.experiments.results.record import Record
 from latticework.experiments.results.style import (
     DASHES,
@@ -149,7 +150,7 @@ def cost(records: list[Record], panels: str | None = None) -> Figure:
 
     Raises LookupError unless there are records of block Gibbs, with a single setting.
     """
-    records = [record for record in records if "seconds_per_step" in record.document]
+    records, without = timed([r for r in records if "seconds_per_step" in r.document])
     split = _grouped(records, panels)
     figure, axes = wrapped(max(len(split), 1))
     for ax, (title, part) in zip(axes, split.items(), strict=len(split) > 0):
@@ -172,7 +173,7 @@ def cost(records: list[Record], panels: str | None = None) -> Figure:
         ax.margins(x=0.4)
         ax.set_xlabel("time per sample / block Gibbs", fontsize=9)
         ax.set_title(title, fontsize=9)
-    explain(figure, f"Median over {averaged(records)}.")
+    explain(figure, f"Median over {averaged(records)}." + without)
     return figure
 
 

@@ -7,6 +7,7 @@ from matplotlib.figure import Figure
 
 from latticework.experiments.figures import curves, finals
 from latticework.experiments.results.grouping import LENGTH, groups, longest, shared, spread_over
+from latticework.experiments.results.pace import timed
 from latticework.experiments.results.published import comparable
 from latticework.experiments.results.record import Record
 from latticework.experiments.results.style import explain, new_figure
@@ -41,8 +42,9 @@ def learning(
     if not chosen:
         raise LookupError(f"no record where {setting} is {shown} holds the metric {metric}")
     figure, panels = new_figure(3)
-    for ax, against in zip(panels[:2], ("step", "seconds"), strict=True):
-        curves.lines(ax, chosen, metric, against)
+    idle, without = timed(chosen)
+    for ax, against, some in zip(panels[:2], ("step", "seconds"), (chosen, idle), strict=True):
+        curves.lines(ax, some, metric, against)
         ax.set_xlabel(curves.AXES[against], fontsize=9)
         ax.set_title(f"{shown:g} {axis}", fontsize=8)
     finals.lines(panels[2], records, setting, _at_equal(records, metric, setting), [LENGTH])
@@ -55,7 +57,7 @@ def learning(
             cross = {"color": "black", "marker": "x", "linestyle": "none"}
             there = seconds.mean, score.mean
             panels[1].plot(*there, label="the paper: DULA, DMALA", **cross)
-    explain(figure, spread_over(records, axes=[LENGTH]))
+    explain(figure, spread_over(records, axes=[LENGTH]) + without)
     return figure
 
 

@@ -4,7 +4,8 @@ The page has a section per exhibit. Numbers, commands and facts come from the re
 caveats are in a short hand-written note per exhibit, docs/results/notes/<exhibit>.md.
 """
 
-from dataclasses import dataclass
+from collections import defaultdict
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pandas as pd
@@ -73,8 +74,7 @@ def results_page(report: Report, folder: Path) -> str:
 
 
 def _page(section: Section, folder: Path) -> ExhibitPage:
-    found = [entry.finding for entry in section.entries if entry.finding]
-    numbers = dict.fromkeys(one for finding in found for one in finding.numbers)
+    numbers = _numbers(section.entries)
     parts = [_shown(section.exhibit, part, folder) for part in section.parts]
     return ExhibitPage(
         section.exhibit,
@@ -86,6 +86,19 @@ def _page(section: Section, folder: Path) -> ExhibitPage:
         [number for number in numbers if not number.paper],
         _note(folder, section.exhibit.name),
     )
+
+
+def _numbers(entries: list[Entry]) -> list[Number]:
+    """The numbers of the entries, each once; where two experiments share a name, with theirs."""
+    found = [(one, e.claim.experiment) for e in entries if e.finding for one in e.finding.numbers]
+    origins: dict[str, set[str]] = defaultdict(set)
+    for one, experiment in found:
+        origins[one.what].add(experiment)
+    named = (
+        replace(one, what=f"{one.what} ({experiment})") if len(origins[one.what]) > 1 else one
+        for one, experiment in found
+    )
+    return list(dict.fromkeys(named))
 
 
 def _shown(exhibit: Exhibit, part: Part, folder: Path) -> Shown:

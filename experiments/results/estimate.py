@@ -46,4 +46,6 @@ def estimate(values: Any) -> Estimate:
     values = np.asarray(list(values), dtype=float)
     with np.errstate(invalid="ignore"):
         spread = float(values.std(ddof=1)) if len(values) > 1 else None
+        if spread is not None and (values == values[0]).all():
+            spread = 0.0  # and not the rounding of the mean
         return Estimate(float(values.mean()), spread, len(values))

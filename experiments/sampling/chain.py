@@ -4,7 +4,6 @@ The loop reuses memory: a step may overwrite the state it is given, and a metric
 Reading is a copy and stays valid. `Chain.state` and `Chain.carries` are the buffers themselves.
 """
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -17,6 +16,7 @@ from torch.utils import _pytree as pytree
 from latticework.experiments.measures.metrics import Metric
 from latticework.experiments.measures.reference import Reference
 from latticework.experiments.running.memory import Memory
+from latticework.experiments.sampling.clock import Clock
 from latticework.experiments.sampling.poison import Poisoned, copied
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
@@ -157,15 +157,29 @@ def block_of(
     return advance
 
 
+class Timing(NamedTuple):
+    """Seconds for one step of all chains, and the share of all blocks that was on a processor."""
+
+    seconds: float
+    share: float | None  # `Clock.share`
+
+
 def seconds_per_step(
     sampler: Sampler, model: EnergyModel, x: Tensor, rng: Generator, *, steps: int, blocks: int = 5
 ) -> float:
+    """The seconds of `timing`."""
+    return timing(sampler, model, x, rng, steps=steps, blocks=blocks).seconds
+
+
+def timing(
+    sampler: Sampler, model: EnergyModel, x: Tensor, rng: Generator, *, steps: int, blocks: int = 5
+) -> Timing:
     """Seconds for one step of all chains: the median over `blocks` blocks of `steps` steps.
 
-    The device is synchronised before and after each block. Metrics are not computed here, so the
-    time is that of sampling alone.
+    The share says whether other work on the core interrupted the blocks. Metrics are not computed
+    here, so the time is that of sampling alone.
     """
-    times = []
+    times, clock = [], Clock(x.device)
     with torch.no_grad():
         state = sampler.init(x, model)
         advance = block_of(sampler, model, rng, steps, ())
@@ -173,17 +187,11 @@ def seconds_per_step(
             advance = capture(advance, state, [], rng)
         state, _ = advance(state, [])  # warm-up
         for _ in range(blocks):
-            synchronise(x.device)
-            start = time.perf_counter()
-            state, _ = advance(state, [])
-            synchronise(x.device)
-            times.append((time.perf_counter() - start) / steps)
-    return median(times)
-
-
-def synchronise(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
+            before = clock.seconds
+            with clock:
+                state, _ = advance(state, [])
+            times.append((clock.seconds - before) / steps)
+    return Timing(median(times), clock.share)
 
 
 def capture(block: Block, state: Any, carries: list, rng: Generator) -> Block:

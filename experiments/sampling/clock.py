@@ -1,26 +1,36 @@
-"""A stopwatch for loops that time only a part of their body, and that can be resumed."""
+"""A stopwatch for what is timed: seconds, and the share of them that was spent on a processor."""
 
 import time
 from types import TracebackType
 
 import torch
 
-from latticework.experiments.sampling.chain import synchronise
+LONG = 0.01  # seconds, some time slices of a scheduler: in less, a share is that of one slice
 
 
 class Clock:
     """Seconds spent inside `with clock:`, synchronised with the device at both ends.
 
-    In the memory of a resumable loop (`experiments.running.checkpoint`), the count survives a
-    restart.
+    `cpu` are those of the seconds in which this thread was on a processor. In the memory of a
+    resumable loop (`experiments.running.checkpoint`), both counts survive a restart.
     """
 
     def __init__(self, device: torch.device) -> None:
-        self.device, self.seconds = device, 0.0
+        self.device, self.seconds, self.cpu = device, 0.0, 0.0
+
+    @property
+    def share(self) -> float | None:
+        """CPU seconds per second: 1 for a thread that had its core to itself, 1/3 among three.
+
+        None on a GPU and with several threads, where this thread waits for others, and for less
+        than `LONG` seconds. A share of 1 does not exclude work on other cores that slows this one.
+        """
+        alone = self.device.type == "cpu" and torch.get_num_threads() == 1
+        return self.cpu / self.seconds if alone and self.seconds >= LONG else None
 
     def __enter__(self) -> "Clock":
         synchronise(self.device)
-        self._started = time.perf_counter()
+        self._started = time.thread_time(), time.perf_counter()
         return self
 
     def __exit__(
@@ -30,10 +40,18 @@ class Clock:
         trace: TracebackType | None,
     ) -> None:
         synchronise(self.device)
-        self.seconds += time.perf_counter() - self._started
+        cpu, start = self._started
+        self.seconds += time.perf_counter() - start
+        self.cpu += time.thread_time() - cpu
 
     def state_dict(self) -> dict[str, float]:
-        return {"seconds": self.seconds}
+        return {"seconds": self.seconds, "cpu": self.cpu}
 
     def load_state_dict(self, state: dict[str, float]) -> None:
-        self.seconds = state["seconds"]
+        self.seconds, self.cpu = state["seconds"], state["cpu"]
+
+
+def synchronise(device: torch.device) -> None:
+    """Wait until the device has done what it was given."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)

@@ -26,7 +26,8 @@ from latticework.experiments.sampling.adaptation import (
     Adapted,
     adapted,
 )
-from latticework.experiments.sampling.chain import Chain, synchronise
+from latticework.experiments.sampling.chain import Chain
+from latticework.experiments.sampling.clock import synchronise
 from latticework.experiments.sampling.cycle import CycleControl
 from latticework.experiments.sampling.engine import Engine, served
 from latticework.experiments.sampling.evaluations import Counter, evaluations_of_step

@@ -6,7 +6,7 @@ import pandas as pd
 
 from latticework.experiments.results.estimate import estimate
 from latticework.experiments.results.grouping import groups, named
-from latticework.experiments.results.published import published
+from latticework.experiments.results.published import comparable, published
 from latticework.experiments.results.record import Record
 from latticework.experiments.results.style import look
 
@@ -68,6 +68,28 @@ def table3(records: list[Record]) -> pd.DataFrame:
             numbers = {h: published("table3", model, sampler, s) for s, h in COLUMNS.items()}
             rows.append({"model": f"{name}, published", "sampler": _sampler(sampler), **numbers})
     return pd.DataFrame(rows)
+
+
+def beside(records: list[Record]) -> pd.DataFrame:
+    """Scores in percent as in Zhang et al. (2022), Table 3: `here / paper`.
+
+    A row for each model and sampler, at its first setting. Beside a model that is not the paper's
+    are the numbers of BERT base, unless it replaces another one. Raises LookupError if no record
+    fits.
+    """
+    rows: dict[tuple[str, str], dict[str, str]] = {}
+    for name, group in by_language(filled(records)).items():
+        model = next((key for key, used in PUBLISHED.items() if used == name), "bert_base")
+        for part in groups(group):
+            sampler = part.key[0]
+            row = {"model here": name, "sampler": _sampler(sampler)}
+            for score, heading in COLUMNS.items():
+                if published("table3", model, sampler, score):  # perplexity is ours alone
+                    here = estimate(r.document["scores"][score] for r in part.records)
+                    paper = comparable(part.records, "table3", model, sampler, score)
+                    row[heading] = f"{here.text()} / {paper.mean:.2f}" if paper else here.text()
+            rows.setdefault((name, sampler), row)
+    return pd.DataFrame(rows.values())
 
 
 def _sampler(name: str) -> str:

@@ -291,6 +291,7 @@ class Learner:
 
     def store(self) -> None:
         """Save what is left at the end."""
+        self.run.note(cpu_share=self.memory.clock.share)
         self.run.save_tensors("model", self.model.state_dict())
         if self.memory.ema is not None:
             self.run.save_tensors("ema", self.best().state_dict())

@@ -15,7 +15,7 @@ from latticework.experiments.results.headline import KeyNumber, noted
 from latticework.experiments.results.record import Record
 from latticework.experiments.running.artifacts import artifact
 from latticework.experiments.running.run import Run
-from latticework.experiments.sampling.chain import seconds_per_step
+from latticework.experiments.sampling.chain import timing
 from latticework.experiments.sampling.draws import METRICS, consecutive
 from latticework.experiments.sampling.engine import for_engine
 from latticework.models.base import EnergyModel
@@ -55,9 +55,7 @@ def isl_curve(
 
     x = start(model, budget.chains, run.rng("start"), data)
     sampler = for_engine(sampler, model, run, METRICS)
-    per_step = seconds_per_step(
-        sampler, model, x, run.rng("timing"), steps=max(1, min(budget.steps // 50, 500))
-    )
+    each = timing(sampler, model, x, run.rng("timing"), steps=max(1, min(budget.steps // 50, 500)))
     samples = consecutive(sampler, model, x, run.rng("chain"), budget.steps, run)
     run.save("sequence", x=samples[-keep:])
     sizes = isl.prefix_sizes(len(samples))
@@ -68,12 +66,13 @@ def isl_curve(
         beta=beta,
         validation_isl=float(isl.curve(samples, valid, beta, [len(samples)])[-1]),
         isl=float(curves["isl"][-1]),
-        seconds_per_step=per_step,
+        seconds_per_step=each.seconds,
+        cpu_share=each.share,
         **commonest(samples),
     )
     for i, size in enumerate(sizes):
         row = {name: curve[i] for name, curve in curves.items()}
-        run.log(size, **row, seconds=size / budget.chains * per_step)
+        run.log(size, **row, seconds=size / budget.chains * each.seconds)
 
 
 def headline(record: Record) -> list[KeyNumber]:

@@ -27,7 +27,7 @@ from latticework.experiments.results.headline import KeyNumber, readings
 from latticework.experiments.results.record import Record
 from latticework.experiments.running.memory import Memory
 from latticework.experiments.running.run import Run
-from latticework.experiments.sampling.chain import Chain, seconds_per_step
+from latticework.experiments.sampling.chain import Chain, Timing, timing
 from latticework.experiments.sampling.engine import for_engine
 from latticework.models.base import Predictor
 from latticework.samplers.base import Sampler
@@ -38,7 +38,7 @@ class Predictions(Memory):
     """The chains, and what they have predicted for the test rows so far."""
 
     chain: Chain
-    per_step: float  # seconds that one step of all chains takes
+    timing: Timing  # of a step of all chains
     mean: Tensor  # [rows]: over chains, at the last reading
     averaged: Tensor  # [rows]: over chains and readings since burn-in; NaN before
     total: Tensor  # [rows]: sum of `mean` over readings since burn-in
@@ -86,7 +86,7 @@ def regression(
     zeros = torch.zeros_like(test.targets)
     memory = Predictions(
         Chain(sampler, model, x, run.rng("chain"), every=every, metrics=metrics),
-        seconds_per_step(sampler, model, x, run.rng("timing"), steps=block),
+        timing(sampler, model, x, run.rng("timing"), steps=block),
         mean=zeros,
         averaged=zeros.clone(),
         total=zeros.clone(),
@@ -102,7 +102,7 @@ def regression(
             predictions = model.predict(memory.chain.state.x, test.features)  # [chains, rows]
         memory.add(predictions, step // every - burn_in // every if step > burn_in else 0)
         scores = _scores(memory, fitted, train.targets, predictions, test.targets)
-        run.log(step, seconds=step * memory.per_step, **scores)
+        run.log(step, seconds=step * memory.timing.seconds, **scores)
     _store(memory, test.targets, run)
 
 
@@ -148,7 +148,7 @@ def _scores(
 
 
 def _store(memory: Predictions, targets: Tensor, run: Run) -> None:
-    run.note(seconds_per_step=memory.per_step)
+    run.note(seconds_per_step=memory.timing.seconds, cpu_share=memory.timing.share)
     run.save("last", x=memory.chain.state.x)
     run.save("predictions", last=memory.mean, averaged=memory.averaged, targets=targets)
     trace = memory.trace.cpu().numpy()

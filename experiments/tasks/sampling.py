@@ -15,6 +15,7 @@ from latticework.experiments.learning.training import trained
 from latticework.experiments.measures.diagnostics import FEWEST, convergence
 from latticework.experiments.measures.exact import cheap
 from latticework.experiments.measures.metrics import Metric, Trace
+from latticework.experiments.measures.mmd import mmd_squared
 from latticework.experiments.measures.nonfinite import Validity, watch
 from latticework.experiments.measures.reference import Reference
 from latticework.experiments.results.estimate import Estimate
@@ -23,7 +24,7 @@ from latticework.experiments.results.record import Record
 from latticework.experiments.running.memory import Memory
 from latticework.experiments.running.run import Run
 from latticework.experiments.sampling.adaptation import Adaptation, adapted
-from latticework.experiments.sampling.chain import Chain, seconds_per_step
+from latticework.experiments.sampling.chain import Chain, Timing, timing
 from latticework.experiments.sampling.engine import for_engine
 from latticework.experiments.sampling.evaluations import calls_of_step
 from latticework.models.base import EnergyModel
@@ -43,7 +44,7 @@ BETTER: dict[str, Better] = {
 @dataclass(eq=False)
 class Sampling(Memory):
     chain: Chain
-    per_step: float  # seconds that one step of all chains takes
+    timing: Timing  # of a step of all chains
 
 
 def sample(
@@ -64,9 +65,10 @@ def sample(
     `pretrain` trains or loads the model (conf/pretrain); `truth` gives the reference values that
     metrics compare with. All samplers of an experiment start from the same states. `adapt` chooses
     fields of the sampler in a burn-in (conf/adapt), which is not measured; the chains go on from
-    there with frozen fields. Seconds are measured in a separate pass without metrics. Raises
-    ValueError if the model should be learned and is not (`experiments.learning.training`), or if
-    `adapt` does not support the sampler.
+    there with frozen fields. Seconds are measured in a separate pass without metrics. With `data`,
+    the record notes the unbiased MMD^2 of the last states to the test rows. Raises ValueError if
+    the model should be learned and is not (`experiments.learning.training`), or if `adapt` does not
+    support the sampler.
     """
     model, reference = target(model, data, run, pretrain, truth)
     x = start(model, budget.chains, run.rng("start"), data)
@@ -79,20 +81,23 @@ def sample(
     sampler = for_engine(sampler, model, run, metrics)
     chain = Chain(sampler, model, x, rng, every=every, metrics=metrics, reference=reference)
     block = max(1, min(budget.steps // 50, 1000))
-    memory = Sampling(chain, seconds_per_step(sampler, model, x, run.rng("timing"), steps=block))
+    memory = Sampling(chain, timing(sampler, model, x, run.rng("timing"), steps=block))
     for number in run.resumable(memory, "sampling", total=budget.readings, first=0):
         step = number * every
         if number:
             chain.advance()
             watch(run, chain.carries[-1], step)
-        seconds = step * memory.per_step
+        seconds = step * memory.timing.seconds
         run.log(step, seconds=seconds, evaluations=step * whole, **chain.values())
     run.note(
-        seconds_per_step=memory.per_step,
+        seconds_per_step=memory.timing.seconds,
+        cpu_share=memory.timing.share,
         evaluations_per_step=whole,
         local_evaluations_per_step=local,
         errors=errors(metrics, chain.carries),
     )
+    if data is not None:
+        run.note(mmd_to_data=float(mmd_squared(chain.state.x, data.test.to(run.device).float())[1]))
     run.save("last", x=chain.state.x)
     if store(metrics, chain.carries, run) and not is_one_hot(model):
         run.note(mean_exact=exact_mean(model, reference))
