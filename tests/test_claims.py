@@ -19,7 +19,7 @@ from latticework.experiments.claims.pairing import after, by_seed, difference, l
 from latticework.experiments.claims.verdict import Finding, Margin, Verdict, corrected
 from latticework.experiments.report.exhibits import catalogue
 from latticework.experiments.results.likelihood import bounds, log_z_error
-from latticework.experiments.results.pace import pace, timed, told, undisturbed
+from latticework.experiments.results.pace import pace, share_text, timed, undisturbed
 from latticework.experiments.results.published import names, published
 from latticework.experiments.results.record import Record
 from latticework.experiments.tables.likelihood import own_rate
@@ -206,9 +206,9 @@ def test_the_share_of_a_core_is_told_where_it_is_known():
     """Figures leave busy runs out and say how many; a figure without others says that too."""
     known = [fake(seed=seed, cpu_share=share) for seed, share in enumerate((1.0, 0.9, 0.5))]
     old = fake(seed=3)
-    assert told([old]) == ""
-    assert told([old, *known[:2]]) == "timed with 90% of a core or more"
-    assert "1 of 4 had a busy core" in told([old, *known])
+    assert share_text([old]) == ""
+    assert share_text([old, *known[:2]]) == "timed with 90% of a core or more"
+    assert "1 of 4 had a busy core" in share_text([old, *known])
     assert timed([old, *known[:2]]) == ([old, *known[:2]], "")
     shown, note = timed([old, *known])
     assert shown == [old, *known[:2]]

@@ -29,7 +29,7 @@ from latticework.experiments.report.plotted import csv
 from latticework.experiments.report.sweeps import exists
 from latticework.experiments.results.duration import duration
 from latticework.experiments.results.estimate import Estimate, number
-from latticework.experiments.results.pace import told
+from latticework.experiments.results.pace import share_text
 from latticework.experiments.results.record import BUNDLES
 
 log = logging.getLogger(__name__)
@@ -266,7 +266,7 @@ def facts(held: Holding) -> list[tuple[str, str]]:
         ("Seeds", _seeds(documents)),
         ("Device", _distinct(_device(document) for document in documents)),
         ("Time", duration(sum(document["seconds"] for document in documents))),
-        ("Timing", told(held.shown)),
+        ("Timing", share_text(held.shown)),
         ("Memory", _memory(documents)),
         ("Commit", _distinct(_commit(document) for document in documents)),
         ("Records", held.place),

@@ -43,7 +43,7 @@ def idle(records: Sequence[Record]) -> list[Record]:
     return kept
 
 
-def told(records: Sequence[Record]) -> str:
+def share_text(records: Sequence[Record]) -> str:
     """The smallest `cpu_share` of the records, in words; empty if none is known."""
     shares = [share for r in records if (share := r.document.get("cpu_share")) is not None]
     if not shares:

@@ -48,7 +48,8 @@ class Clock:
         return {"seconds": self.seconds, "cpu": self.cpu}
 
     def load_state_dict(self, state: dict[str, float]) -> None:
-        self.seconds, self.cpu = state["seconds"], state["cpu"]
+        """Earlier checkpoints have no `cpu`; their seconds count as spent on a processor."""
+        self.seconds, self.cpu = state["seconds"], state.get("cpu", state["seconds"])
 
 
 def synchronise(device: torch.device) -> None:
