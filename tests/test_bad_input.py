@@ -100,9 +100,7 @@ MISTAKES = {
     "threads=many": "threads must be an integer or auto, got 'many'",
     "device=gpu": "device must be auto, cpu, cuda or cuda:1, got 'gpu'",
     "outputs=": "outputs is missing: it must be a string",
-    "~sampler.step_size": (
-        "sampler.step_size is missing: latticework.samplers.langevin.DMALA needs it"
-    ),
+    "~model.shape": "model.shape is missing: latticework.models.ising.Lattice needs it",
     "+logger.zzz=3": "logger must be a mapping, got {'zzz': 3}",
     # Ranges.
     "threads=0": "threads must be positive, got 0",
