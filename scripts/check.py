@@ -12,15 +12,18 @@ The exit status is 0 if everything holds, 1 if something fails, and 2 if nothing
 
 import argparse
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import torch
+from omegaconf import OmegaConf
 from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
-from latticework.experiments.config.loading import loaded, sampler_named, settings
+from latticework.experiments.config.loading import loaded, sampler_named
 from latticework.experiments.exactness.examination import CheckOutcome, Examination, Flow
 from latticework.experiments.exactness.suite import CHECKS, decisions_of, examine
 from latticework.experiments.exactness.targets import SMALL, Target, check_listed
@@ -102,6 +105,18 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--json", type=Path, help="also write the outcomes to this file")
     return made
+
+
+def settings(given: Sequence[str]) -> dict[str, Any]:
+    """Words `key=value` as a dictionary; values are read as YAML, with .inf for infinity."""
+    found = {}
+    for word in given:
+        key, separator, value = word.partition("=")
+        if not separator:
+            raise ValueError(f"{word!r} is not a setting; write key=value")
+        document: Any = OmegaConf.to_container(OmegaConf.create(f"value: {value}"))
+        found[key] = document["value"]
+    return found
 
 
 def targets(chosen: argparse.Namespace) -> dict[str, Target]:

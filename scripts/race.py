@@ -26,12 +26,10 @@ from typing import Any, get_args
 
 import pandas as pd
 import torch
-from omegaconf import OmegaConf
 from rich.console import Console
 from rich.table import Table as Grid
 
 from latticework.experiments.config.loading import loaded, sampler_named
-from latticework.experiments.config.options import CONF, names
 from latticework.experiments.figures import race as drawing
 from latticework.experiments.report.draw import save
 from latticework.experiments.results.proof import Proof, attach
@@ -44,6 +42,7 @@ from latticework.experiments.sampling.targets import check_target, target_named,
 from latticework.experiments.tuning.course import Allowance, Unit, fitted
 from latticework.experiments.tuning.race import BIASED, Entrant, Race, ranked
 from latticework.experiments.tuning.space import spaces
+from latticework.samplers import NAMES
 from latticework.scripts.parsing import parser_of
 
 NAMED = 6  # entries of x that a line names
@@ -157,15 +156,14 @@ def started(chosen: argparse.Namespace, model: Any) -> torch.Tensor | None:
 def entered(text: str | None, model: Any) -> tuple[dict[str, Any], dict[str, str]]:
     """The samplers that take part, by name, and why others do not.
 
-    Without names, a file of conf/sampler that only changes fields of another is left out: tuning
-    covers it.
+    Without names, a variant of another sampler is left out: tuning covers it.
     """
     if text:
         offered = [name.strip() for name in text.split(",")]
         if not all(offered):
             raise ValueError(f"--samplers takes names with commas between them, got {text!r}")
     else:
-        offered = [name for name in names("sampler") if not is_variant(name)]
+        offered = [name for name in NAMES if isinstance(NAMES[name], str)]
     taken, left = {}, {}
     for name in offered:
         sampler, _ = fitted(sampler_named(name), {}, model)
@@ -180,10 +178,6 @@ def entered(text: str | None, model: Any) -> tuple[dict[str, Any], dict[str, str
             continue
         taken[short] = sampler
     return taken, left
-
-
-def is_variant(name: str) -> bool:
-    return "defaults" in OmegaConf.load(CONF / "sampler" / f"{name}.yaml")
 
 
 def shown(table: pd.DataFrame, unit: Unit) -> Grid:

@@ -28,7 +28,8 @@ import latticework.experiments.report.finish
 import latticework.run
 from latticework.experiments.config import checks, errors, groups
 from latticework.experiments.config.annotations import fits, words
-from latticework.experiments.config.errors import ConfigurationError, nearest, summary
+from latticework.experiments.config.errors import ConfigurationError, summary
+from latticework.experiments.config.faults import nearest
 from latticework.experiments.running.machine import find_device
 
 TINY = ("scale=smoke", "model.shape=[2,2]", "device=cpu")

@@ -20,12 +20,12 @@ from latticework.experiments.measures.metrics import (
     MarginalError,
     Metric,
     Proposed,
+    Reference,
     Trace,
     needs,
     second_half,
 )
 from latticework.experiments.measures.mmd import kernel, mmd_squared
-from latticework.experiments.measures.reference import Reference
 from latticework.experiments.measures.verdict import verdict
 from latticework.experiments.sampling.chain import run_chain
 from latticework.experiments.sampling.engine import served

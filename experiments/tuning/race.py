@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from latticework.experiments.config.errors import in_a_line
+from latticework.experiments.config.faults import in_a_line
 from latticework.experiments.results.ranking import MIXED, Interval, geometric, ranks
 from latticework.experiments.sampling.starts import annealed
 from latticework.experiments.tuning.agreement import Seen, disagreements
