@@ -28,7 +28,7 @@ from latticework.experiments.sampling.chain import Chain, synchronise
 from latticework.experiments.sampling.cycle import CycleControl
 from latticework.experiments.sampling.engine import Engine, served
 from latticework.experiments.sampling.evaluations import Counter, evaluations_of_step
-from latticework.experiments.sampling.starts import annealed, possible
+from latticework.experiments.sampling.starts import annealed, possible, require_start
 from latticework.experiments.sampling.targets import (
     as_model,
     check_target,
@@ -239,8 +239,7 @@ def sample(
             ConvergenceWarning,
             stacklevel=2,
         )
-    if start not in ("uniform", "annealed") or (x is not None and start != "uniform"):
-        raise ValueError(f"start must be uniform or annealed, without x, got {start!r}")
+    require_start(start, x)
     rule = None if adapt is None else rule_of(adapt)
     place, rng = _generator(device, seed)
     model = model.to(place)
