@@ -128,7 +128,7 @@ def test_links_lead_somewhere(page):
 
 def test_the_documented_sampler_runs_from_outside_and_is_exact(tmp_path, monkeypatch):
     page = ROOT / "docs" / "adding_a_sampler.md"
-    source, _, _, law = blocks(page, "python")
+    source, *_, law = blocks(page, "python")
     (line,) = blocks(page, "text")
     (yaml,) = blocks(page, "yaml")
     (tmp_path / "conf" / "sampler").mkdir(parents=True)
