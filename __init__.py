@@ -1,18 +1,30 @@
-"""Samplers for discrete distributions, and the experiments that compare them."""
+"""Samplers for discrete distributions, and the experiments that compare them.
 
-from typing import TYPE_CHECKING, Any
+The names of `__init__.pyi` are imported when first used, so `import latticework` imports no torch.
+"""
 
-if TYPE_CHECKING:
-    from latticework.experiments.sampling.sample import ConvergenceWarning as ConvergenceWarning
-    from latticework.experiments.sampling.sample import sample as sample
+import ast
+from importlib import import_module
+from pathlib import Path
+from typing import Any
 
-PUBLIC = ("sample", "ConvergenceWarning")
+_STUB = ast.parse(Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
+_MODULES = {  # of the public names
+    alias.name: str(node.module)
+    for node in _STUB.body
+    if isinstance(node, ast.ImportFrom)
+    for alias in node.names
+}
+__all__ = sorted(_MODULES)
 
 
 def __getattr__(name: str) -> Any:
-    """A name of PUBLIC, imported when first used, so that importing the package is quick."""
-    if name not in PUBLIC:
+    """The public `name`, from its module; later uses find it here."""
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from latticework.experiments.sampling import sample as module
+    globals()[name] = found = getattr(import_module(_MODULES[name]), name)
+    return found
 
-    return getattr(module, name)
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_MODULES})

@@ -10,9 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Generator, Tensor
 
-from latticework.models.base import EnergyModel
-from latticework.models.domain import Binary
-from latticework.samplers.base import Info, Sampler, require_domain
+from latticework import Binary, EnergyModel, Info, Sampler, require_domain
 
 
 class BarkerState(NamedTuple):

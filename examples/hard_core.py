@@ -2,8 +2,7 @@
 
 from torch import Tensor
 
-from latticework.models.base import EnergyModel
-from latticework.models.domain import Binary
+from latticework import Binary, EnergyModel
 
 
 class HardCore(EnergyModel):

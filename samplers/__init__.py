@@ -1,0 +1,46 @@
+"""The samplers by name. A sampler's module is imported when its name is first used."""
+
+from importlib import import_module
+from math import inf
+from typing import Any
+
+# The module and the class of each name. A variant also has the fields that it sets. All other
+# fields have the defaults of the class; conf/sampler lists them for experiments.
+NAMES: dict[str, str | tuple[str, dict[str, Any]]] = {
+    "acs": "acs.ACS",
+    "avg": "avg.AVG",
+    "block_gibbs": "block_gibbs.BlockGibbs",
+    "dhams": "dhams.DHAMS",
+    "dlmc": "dlmc.DLMC",
+    "dlmcf": "dlmc.DLMCf",
+    "dmala": "langevin.DMALA",
+    "dmala_without_step_term": ("langevin.DMALA", {"step_size": inf}),
+    "dsvgd": "svgd.DiscreteSVGD",
+    "dula": "langevin.DULA",
+    "edlp": "edlp.EDLP",
+    "gibbs": "gibbs.Gibbs",
+    "gibbs_sweep": "sweep.GibbsSweep",
+    "gwg": "gwg.GWG",
+    "gwg4": ("gwg.GWG", {"flips": 4}),
+    "hamming_ball": "hamming.HammingBall",
+    "locally_balanced": "locally_balanced.LocallyBalanced",
+    "pafs": "path_auxiliary.PAFS",
+    "pafs_with_replacement": "path_auxiliary.PAFSWithReplacement",
+    "pavg": "pavg.PAVG",
+    "pt_dmala": "pt_dmala.PTDMALA",
+    "random_walk": "random_walk.RandomWalk",
+    "rates_fpcd": "rates.RatesFPCD",
+    "rates_herding": "rates.RatesHerding",
+    "rmala": "relaxed.RMALA",
+    "sample_penalization": "rates.SamplePenalization",
+    "stochastic_dula": "stochastic.StochasticDULA",
+    "swendsen_wang": "swendsen_wang.SwendsenWang",
+}
+
+
+def find(name: str) -> tuple[type, dict[str, Any]]:
+    """The class of a name of NAMES, and the fields that the name sets."""
+    entry = NAMES[name]
+    path, fields = entry if isinstance(entry, tuple) else (entry, {})
+    module, _, made = path.rpartition(".")
+    return getattr(import_module(f"{__name__}.{module}"), made), fields

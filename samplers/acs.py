@@ -49,9 +49,9 @@ class ACS(Sampler):
 
     uses_gradient = True
     memory = ("phase",)
-    largest_step: float  # a_max, in squared units of the domain's values
-    smallest_step: float  # a_min
-    period: int  # K, steps of a cycle
+    largest_step: float = 5.0  # a_max, in squared units of the domain's values
+    smallest_step: float = 0.05  # a_min
+    period: int = 8  # K, steps of a cycle
     largest_balance: float = 0.95  # b_max
     balances: list[float] | None = None  # b_k
 

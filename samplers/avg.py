@@ -36,7 +36,7 @@ class AVG(Sampler):
 
     scale = "step_size"
     uses_gradient = True
-    step_size: float  # epsilon, in squared units of the domain's values
+    step_size: float = 1.0  # epsilon, in squared units of the domain's values
 
     def __post_init__(self) -> None:
         require_positive(step_size=self.step_size)

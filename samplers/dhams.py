@@ -52,7 +52,7 @@ class DHAMS(Sampler):
     scale = "step_size"
     uses_gradient = True
     memory = ("momentum", "begun")
-    step_size: float  # delta, in units of the domain's values, not squared
+    step_size: float = 0.7  # delta, in units of the domain's values, not squared
     persistence: float = 0.9  # epsilon, in [0, 1); 0 draws the momentum afresh in each step
     correction: float = 0.0  # phi; 0 ignores how the gradient changes in a step
 

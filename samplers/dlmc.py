@@ -32,7 +32,7 @@ class _Jumps(AllSites):
     """What both forms share. `balancing` is sqrt, g(t) = sqrt(t), or barker, g(t) = t / (1 + t)."""
 
     scale = "time"
-    time: float  # tau
+    time: float = 0.2  # tau
     balancing: Literal["sqrt", "barker"] = "sqrt"
 
     def __post_init__(self) -> None:

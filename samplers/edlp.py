@@ -57,8 +57,8 @@ class EDLP(Sampler):
     scale = "step_size"
     uses_gradient = True
     memory = ("guide", "begun")
-    step_size: float  # alpha, in squared units of the domain's values
-    variance: float  # eta, likewise
+    step_size: float = 0.2  # alpha, in squared units of the domain's values
+    variance: float = 1.0  # eta, likewise
     guide_step_size: float | None = None  # alpha_a, likewise
 
     def __post_init__(self) -> None:

@@ -76,6 +76,7 @@ class DULA(_Langevin):
     """
 
     exact = False
+    step_size: float = 0.1
 
     def at(self, x: Tensor, model: EnergyModel) -> LangevinState:
         return LangevinState(x, self.logits(x, model.gradient(x), model.domain))
@@ -96,6 +97,7 @@ class DMALA(_Langevin, AllSites):
     """
 
     scale = "step_size"
+    step_size: float = 0.2
 
     def cancels(self, model: EnergyModel) -> bool:
         return model.quadratic

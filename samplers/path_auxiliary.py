@@ -46,7 +46,7 @@ class PAFS(Sampler):
 
     scale = "length"
     uses_gradient = True
-    length: int  # U, the mean of R
+    length: int = 3  # U, the mean of R
 
     def __post_init__(self) -> None:
         require_count(length=self.length)
@@ -115,7 +115,7 @@ class PAFSWithReplacement(Sampler):
 
     scale = "length"
     uses_gradient = True
-    length: int  # U, the mean of R
+    length: int = 3  # U, the mean of R
 
     def __post_init__(self) -> None:
         require_count(length=self.length)

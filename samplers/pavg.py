@@ -72,7 +72,7 @@ class PAVG(Sampler):
 
     uses_gradient = True
     memory = ("root", "price")
-    step_size: float  # epsilon, in squared units of the domain's values
+    step_size: float = 1.0  # epsilon, in squared units of the domain's values
     burn_in: int = 200  # steps that learn M; 0 is AVG on models that are not quadratic
     matrix: list[list[float]] | Tensor | None = None  # M
     pilot: float = 1.0  # epsilon of the steps that learn M

@@ -14,7 +14,7 @@ tries to swap neighbours, the pairs (0, 1), (2, 3), ... and (1, 2), (3, 4), ... 
 law of the replicas is the product of their targets. `x` is the replica with b = 1.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -66,8 +66,8 @@ class PTDMALA(Sampler):
     uses_gradient = True
     stationary_start = False
     memory = ("replicas", "ladder", "turn")
-    step_size: float  # alpha, in squared units of the domain's values
-    ladder: list[float]
+    step_size: float = 0.2  # alpha, in squared units of the domain's values
+    ladder: list[float] = field(default_factory=lambda: [1.0, 0.8, 0.6, 0.4])
     burn_in: int = 0  # steps that learn the ladder, then of the hot replicas; 0 for neither
 
     def __post_init__(self) -> None:
@@ -161,7 +161,7 @@ def _swapped(state: State, swap: Tensor) -> State:
     count, chains = up.shape
     source = torch.arange(count, device=swap.device).unsqueeze(1) + up - down
     rows = (source * chains + torch.arange(chains, device=swap.device)).flatten()
-    return State(*(field.index_select(0, rows) for field in state))
+    return State(*(part.index_select(0, rows) for part in state))
 
 
 def even_ladder(sampler: PTDMALA, model: EnergyModel, ladder: Tensor, steps: int) -> Tensor:

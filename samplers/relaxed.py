@@ -88,8 +88,8 @@ class RMALA(Sampler):
     uses_gradient = True
     memory = ("position", "log_density", "score")
     stationary_start = False  # the magnitudes |z| start from a table (`lift`)
-    step_size: float  # alpha, in squared units of the position
-    temperature: float  # of the sigmoid; smaller is closer to the threshold and steeper
+    step_size: float = 0.3  # alpha, in squared units of the position
+    temperature: float = 0.5  # of the sigmoid; smaller is closer to the threshold and steeper
     accept: Literal["target", "relaxation"] = "target"
 
     def __post_init__(self) -> None:

@@ -30,8 +30,8 @@ class StochasticDULA(Sampler):
 
     exact = False
     uses_gradient = True
-    step_size: float  # alpha, in squared units of the domain's values
-    batch: int | None
+    step_size: float = 0.1  # alpha, in squared units of the domain's values
+    batch: int | None = 10
 
     def __post_init__(self) -> None:
         if self.batch is not None:

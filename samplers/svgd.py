@@ -79,8 +79,8 @@ class DiscreteSVGD(Sampler):
     interacting = True
     memory = ("position",)
     uses_gradient = True
-    step_size: float  # epsilon, in units of the position
-    temperature: float  # of the surrogate's sigmoid
+    step_size: float = 0.2  # epsilon, in units of the position
+    temperature: float = 1.0  # of the surrogate's sigmoid
     bandwidth: float | None = None  # h; None is the median heuristic, med |z - z'|^2 / log(n + 1)
 
     def __post_init__(self) -> None:

@@ -22,16 +22,14 @@ import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pandas as pd
 import torch
-from omegaconf import OmegaConf
 from rich.console import Console
 from rich.table import Table as Grid
 
-from latticework.experiments.config.loading import loaded, sampler_named
-from latticework.experiments.config.options import CONF, names
+from latticework.experiments.config.loading import loaded
 from latticework.experiments.figures import race as drawing
 from latticework.experiments.report.draw import save
 from latticework.experiments.results.proof import Proof, attach
@@ -40,9 +38,9 @@ from latticework.experiments.results.record import checksums, opened
 from latticework.experiments.running import writing
 from latticework.experiments.running.machine import commit, device_name, versions
 from latticework.experiments.sampling.starts import possible
-from latticework.experiments.sampling.targets import check_target, target_named, unsupported
-from latticework.experiments.tuning.course import Allowance, Unit, fitted
-from latticework.experiments.tuning.race import BIASED, Entrant, Race, ranked
+from latticework.experiments.sampling.targets import check_target, target_named
+from latticework.experiments.tuning.course import Allowance, Unit
+from latticework.experiments.tuning.race import Entrant, Race, entered, tabulated
 from latticework.experiments.tuning.space import spaces
 from latticework.scripts.parsing import parser_of
 
@@ -61,7 +59,7 @@ def main(words: list[str] | None = None) -> int:
     race = Race(
         model, budget, chains, range(chosen.seeds), chosen.trials, x, chosen.start == "annealed"
     )
-    samplers, left = entered(chosen.samplers, model)
+    samplers, left = entered(offered(chosen.samplers), model)
     if not samplers:
         raise ValueError(f"no sampler supports {model.domain}: {'; '.join(left.values())}")
     spent = f"{budget} for each of {len(samplers)} samplers, {chains} chains"
@@ -106,7 +104,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--chains", type=int, default=8)
     made.add_argument("--seeds", type=int, default=4, help="runs of each sampler, at least 3")
     made.add_argument("--trials", type=int, default=8, help="settings that tuning tries")
-    made.add_argument("--samplers", help="names of conf/sampler or file.py:Name, with commas")
+    made.add_argument("--samplers", help="names of samplers or file.py:Name, with commas")
     where = made.add_mutually_exclusive_group()
     where.add_argument("--x", help="file.py:Name, an array of starts [chains, ...]")
     where.add_argument(
@@ -154,36 +152,12 @@ def started(chosen: argparse.Namespace, model: Any) -> torch.Tensor | None:
     return x
 
 
-def entered(text: str | None, model: Any) -> tuple[dict[str, Any], dict[str, str]]:
-    """The samplers that take part, by name, and why others do not.
-
-    Without names, a file of conf/sampler that only changes fields of another is left out: tuning
-    covers it.
-    """
-    if text:
-        offered = [name.strip() for name in text.split(",")]
-        if not all(offered):
-            raise ValueError(f"--samplers takes names with commas between them, got {text!r}")
-    else:
-        offered = [name for name in names("sampler") if not is_variant(name)]
-    taken, left = {}, {}
-    for name in offered:
-        sampler, _ = fitted(sampler_named(name), {}, model)
-        short = name.rpartition(":")[2]
-        if short in taken:  # of another file, or given twice
-            short = name
-        if not sampler.exact and not text:
-            left[short] = BIASED
-            continue
-        if reason := unsupported(sampler, model):
-            left[short] = reason
-            continue
-        taken[short] = sampler
-    return taken, left
-
-
-def is_variant(name: str) -> bool:
-    return "defaults" in OmegaConf.load(CONF / "sampler" / f"{name}.yaml")
+def offered(text: str | None) -> list[str] | None:
+    """The names between the commas of --samplers."""
+    found = [name.strip() for name in text.split(",")] if text else None
+    if found and not all(found):
+        raise ValueError(f"--samplers takes names with commas between them, got {text!r}")
+    return found
 
 
 def shown(table: pd.DataFrame, unit: Unit) -> Grid:
@@ -262,22 +236,6 @@ def few(words: list[str]) -> str:
     """The first of the words, and how many there are."""
     more = f" and {len(words) - NAMED} more" if len(words) > NAMED else ""
     return ", ".join(words[:NAMED]) + more
-
-
-def tabulated(entrants: list[Entrant], budget: Allowance, *, withheld: bool) -> pd.DataFrame:
-    """One row a sampler, best first."""
-    rows = []
-    for rank, each in ranked(entrants, budget.unit, withheld=withheld):
-        settings = ", ".join(f"{key}={value}" for key, value in each.fields.items())
-        rates = {
-            f"ess_per_{unit.removesuffix('s')}{part}": value
-            for unit in get_args(Unit)
-            for part, value in zip(("", "_low", "_high"), each.interval(unit), strict=True)
-        }
-        row = {"rank": rank, "sampler": each.name, "settings": settings}
-        spent = {f"beforehand_{unit}": each.beforehand[unit] for unit in get_args(Unit)}
-        rows.append({**row, **rates, "r_hat": each.r_hat, **spent, "note": each.note})
-    return pd.DataFrame(rows)
 
 
 def write(

@@ -16,7 +16,8 @@ NAME = "latticework"
 # What a file may import of ours: modules, or packages with everything in them. The rule with the
 # longest path counts. A subpackage of experiments/ may use those that come before it here.
 # Concrete models and samplers do not import one another, except samplers of one family of models.
-KERNELS = ["samplers.base", "samplers.checks", "samplers.sums"]
+NAMES = ["samplers.NAMES", "samplers.find"]  # modules are imported when a name is used
+KERNELS = [*NAMES, "samplers.base", "samplers.checks", "samplers.sums"]
 KERNELS += ["models.base", "models.chance", "models.domain"]
 FORMS = ["models.forms", "models.product"]
 RUNNING = ["experiments.running", "experiments.config", "experiments.results"]
@@ -30,7 +31,7 @@ TABLES = ["experiments.tables", *RESULTS]
 FIGURES = ["experiments.figures", *TABLES]
 CLAIMS = ["experiments.claims", *FIGURES]
 MAY_IMPORT = {
-    "__init__.py": ["experiments.sampling.sample"],
+    "__init__.py": [],
     "torchvision_ops.py": [],
     "data": ["data", "torchvision_ops"],
     "models": ["models", "torchvision_ops"],
@@ -46,6 +47,7 @@ MAY_IMPORT = {
         "models.rated_rbm",
     ],
     "experiments/config": ["experiments.config"],
+    "experiments/config/loading.py": ["experiments.config", *NAMES],
     "experiments/results": ["experiments.results", "experiments.config"],
     "experiments/running": [*RUNNING, "models.base", "samplers.base"],
     "experiments/running/signals.py": [],
@@ -69,7 +71,7 @@ MAY_IMPORT = {
         *CLAIMS,
     ],
     "run.py": ["experiments.config", "experiments.running", "scripts"],
-    "scripts": ["scripts", "experiments"],
+    "scripts": ["scripts", "experiments", *NAMES],
     "scripts/samplers_table.py": ["experiments", "samplers.base", "samplers.compiled", "models"],
     "scripts/peers": ["scripts.peers"],  # what others would write
     "scripts/peers/limits.py": ["models.product"],

@@ -28,7 +28,8 @@ import latticework.experiments.report.finish
 import latticework.run
 from latticework.experiments.config import checks, errors, groups
 from latticework.experiments.config.annotations import fits, words
-from latticework.experiments.config.errors import ConfigurationError, nearest, summary
+from latticework.experiments.config.errors import ConfigurationError, summary
+from latticework.experiments.config.faults import nearest
 from latticework.experiments.running.machine import find_device
 
 TINY = ("scale=smoke", "model.shape=[2,2]", "device=cpu")
@@ -100,9 +101,7 @@ MISTAKES = {
     "threads=many": "threads must be an integer or auto, got 'many'",
     "device=gpu": "device must be auto, cpu, cuda or cuda:1, got 'gpu'",
     "outputs=": "outputs is missing: it must be a string",
-    "~sampler.step_size": (
-        "sampler.step_size is missing: latticework.samplers.langevin.DMALA needs it"
-    ),
+    "~model.shape": "model.shape is missing: latticework.models.ising.Lattice needs it",
     "+logger.zzz=3": "logger must be a mapping, got {'zzz': 3}",
     # Ranges.
     "threads=0": "threads must be positive, got 0",

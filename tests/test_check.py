@@ -490,8 +490,8 @@ def test_nothing_to_check(capsys):
         (["dmala", "stepsize=0.3"], "dmala has no setting stepsize: did you mean step_size?"),
         (["dmala", "--domain", "torus"], "--domain is one of binary, spins"),
         (["dmala", "--chains", "0"], "chains must be an integer of at least 1, got 0"),
-        (["dmala", "--error", "2"], "--error is a probability between 0 and 1, got 2"),
-        (["dmala", "--error", "nan"], "--error is a probability between 0 and 1"),
+        (["dmala", "--error", "2"], "error is a probability between 0 and 1, got 2"),
+        (["dmala", "--error", "nan"], "error is a probability between 0 and 1"),
     ],
 )
 def test_mistakes_are_told(words, match):
@@ -653,7 +653,7 @@ def test_an_exception_is_located_at_the_users_line(tmp_path, capsys):
 
 
 def test_the_documented_sampler_passes(tmp_path, capsys):
-    source, _, _ = blocks(ROOT / "docs" / "adding_a_sampler.md", "python")
+    source, *_ = blocks(ROOT / "docs" / "adding_a_sampler.md", "python")
     (tmp_path / "lazy_walk.py").write_text(source)
     status, *_ = outcomes(capsys, tmp_path, f"{tmp_path}/lazy_walk.py:LazyWalk")
     assert status == 0

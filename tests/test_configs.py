@@ -16,6 +16,7 @@ from omegaconf import OmegaConf
 
 from latticework.experiments.config import resolvers
 from latticework.experiments.config.checks import checked
+from latticework.samplers import NAMES, find
 from latticework.samplers.base import Sampler, UnsupportedModelError
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
@@ -154,13 +155,22 @@ def keys(group, name):
     return set(part(group, name)) - {"_target_"}
 
 
+def test_the_names_of_samplers_are_the_options_of_sampler():
+    assert list(NAMES) == names("sampler")
+
+
 @pytest.mark.parametrize("name", names("sampler"))
-def test_the_keys_of_a_sampler_are_its_fields(name):
-    target = part("sampler", name)._target_
-    cls = get_class(target)
+def test_the_file_of_a_sampler_lists_the_fields_and_defaults_of_its_class(name):
+    cls, fields = find(name)
     assert issubclass(cls, Sampler)
     assert cls.__dataclass_params__.frozen
-    assert keys("sampler", name) == {field.name for field in dataclasses.fields(cls)}
+    config = OmegaConf.to_container(part("sampler", name))
+    assert get_class(config.pop("_target_")) is cls
+    defaults = dataclasses.asdict(cls(**fields))
+    assert config == defaults
+    assert {key: type(value) for key, value in config.items()} == {
+        key: type(value) for key, value in defaults.items()
+    }
 
 
 @pytest.mark.parametrize("group", ["model", "data"])
@@ -210,7 +220,7 @@ def built(name):
     return instantiate(config)
 
 
-def test_every_sampler_has_a_file():
+def test_every_sampler_has_a_name():
     for file in CONF.parent.glob("samplers/*.py"):
         importlib.import_module(f"latticework.samplers.{file.stem}")
     left, classes = [Sampler], set()
@@ -219,7 +229,7 @@ def test_every_sampler_has_a_file():
         left += found
         ours = {f for f in found if f.__module__.startswith("latticework.samplers.")}
         classes |= {f for f in ours if ".compiled." not in f.__module__}
-    named = {get_class(part("sampler", name)._target_) for name in names("sampler")}
+    named = {find(name)[0] for name in NAMES}
     assert {c for c in classes if not inspect.isabstract(c)} == named
 
 

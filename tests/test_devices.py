@@ -27,12 +27,12 @@ from latticework.experiments.measures.metrics import (
     EnsembleError,
     MarginalError,
     Proposed,
+    Reference,
     Trace,
     Unsettled,
 )
 from latticework.experiments.measures.nonfinite import Validity
 from latticework.experiments.measures.occupancy import Occupancy
-from latticework.experiments.measures.reference import Reference
 from latticework.experiments.running.machine import find_device
 from latticework.experiments.running.run import Run
 from latticework.experiments.sampling import annealing

@@ -55,7 +55,7 @@ def test_there_is_a_transcript_of_each_way_in():
 
 
 def test_the_examples_of_the_library_run(capsys):
-    first, second = blocks(ROOT / "docs" / "library.md", "python")
+    first, second, third = blocks(ROOT / "docs" / "library.md", "python")
     space: dict = {}
     exec(compile(first, "library.md", "exec"), space)
     printed = capsys.readouterr().out
@@ -64,6 +64,9 @@ def test_the_examples_of_the_library_run(capsys):
     assert space["data"].posterior.sizes["draw"] == 2000
     exec(compile(second, "library.md", "exec"), space)
     assert "sum over the sites alone" in capsys.readouterr().out
+    exec(compile(third, "library.md", "exec"), space)
+    assert capsys.readouterr().out.startswith("True\n")
+    assert set(space["table"]["sampler"]) == {"dmala", "gwg"}
 
 
 @pytest.mark.parametrize("name", ["check", "race", "why", "trace"])

@@ -10,7 +10,7 @@ from torch import Generator
 
 from latticework.data.base import Dataset, some
 from latticework.experiments.config.budget import Budget
-from latticework.experiments.measures.reference import Reference
+from latticework.experiments.measures.metrics import Reference
 from latticework.experiments.measures.sampling_likelihood import (
     best_beta,
     curve,

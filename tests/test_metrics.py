@@ -22,12 +22,12 @@ from latticework.experiments.measures.metrics import (
     MarginalError,
     Metric,
     Proposed,
+    Reference,
     Trace,
     needs,
     second_half,
 )
 from latticework.experiments.measures.mmd import kernel, mmd_squared
-from latticework.experiments.measures.reference import Reference
 from latticework.experiments.measures.verdict import verdict
 from latticework.experiments.running.run import Run
 from latticework.experiments.sampling.chain import run_chain

@@ -14,7 +14,7 @@ from torch import nn
 
 import latticework
 from latticework.experiments.measures.exact import exact
-from latticework.experiments.measures.reference import Reference
+from latticework.experiments.measures.metrics import Reference
 from latticework.experiments.sampling import sample as sampling
 from latticework.experiments.sampling.chain import run_chain
 from latticework.experiments.sampling.sample import ChainAcceptance, ConvergenceWarning

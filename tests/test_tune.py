@@ -16,8 +16,13 @@ import yaml
 from torch import Generator, Tensor
 
 from latticework.experiments.config.budget import Budget
-from latticework.experiments.measures.metrics import Acceptance, Changed, EnsembleError, Proposed
-from latticework.experiments.measures.reference import Reference
+from latticework.experiments.measures.metrics import (
+    Acceptance,
+    Changed,
+    EnsembleError,
+    Proposed,
+    Reference,
+)
 from latticework.experiments.running.run import Run
 from latticework.experiments.sampling import starts
 from latticework.experiments.tasks import tune as task

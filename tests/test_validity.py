@@ -8,8 +8,8 @@ import torch
 from torch import Generator, Tensor
 
 from latticework.experiments.config.budget import Budget
+from latticework.experiments.measures.metrics import Reference
 from latticework.experiments.measures.nonfinite import StuckError, Tally, Validity, watch
-from latticework.experiments.measures.reference import Reference
 from latticework.experiments.results.record import Record
 from latticework.experiments.running.run import Run
 from latticework.experiments.sampling.chain import Chain, run_chain

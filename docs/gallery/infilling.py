@@ -8,23 +8,28 @@
 import torch
 
 import latticework
-from latticework.experiments.tasks.text_infilling import from_blanks, ranked
-from latticework.models.infilling import TextInfilling
-from latticework.models.masked_lm import MaskedLM
-from latticework.samplers.langevin import DMALA
 
-model = TextInfilling(MaskedLM("mini_bert"), "the [MASK] was very [MASK] .")
+model = latticework.TextInfilling(latticework.MaskedLM("mini_bert"), "the [MASK] was very [MASK] .")
 print(model.domain)
 
+# %% [markdown]
+# Chains start at words that the model draws for each blank by itself.
+
 # %%
-x = from_blanks(model, 8, torch.Generator().manual_seed(0), None)
-result = latticework.sample(model, DMALA(0.5), x=x, steps=10)
+with torch.no_grad():
+    weights = model.blank_log_probs().exp()  # [blanks, words]
+drawn = weights.multinomial(8, replacement=True, generator=torch.Generator().manual_seed(0))
+x = torch.nn.functional.one_hot(drawn.T, weights.shape[-1]).float()  # [8, blanks, words]
+result = latticework.sample(model, latticework.DMALA(0.5), x=x, steps=10)
 print(result)
 
 # %% [markdown]
 # What the chains wrote, likeliest first.
 
 # %%
-written, log_prob = ranked(model, result.draws[:, -1])
+last = result.draws[:, -1]
+with torch.no_grad():
+    log_prob, order = model.log_likelihood(last).sort(descending=True)
+written = model.words(last[order])
 for words, value in zip(written, log_prob, strict=True):
     print(f"{value:7.2f}  the {words[0]} was very {words[1]} .")

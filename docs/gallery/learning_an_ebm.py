@@ -9,8 +9,7 @@
 import torch
 
 import latticework
-from latticework.models.ising import DenseIsing, Lattice
-from latticework.samplers.gwg import GWG
+from latticework import GWG, DenseIsing, Lattice
 
 SITES, COUPLING = 8, 0.3
 data = latticework.sample(

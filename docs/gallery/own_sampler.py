@@ -10,11 +10,7 @@ from dataclasses import dataclass
 import torch
 
 import latticework
-from latticework.experiments.exactness.examination import Examination
-from latticework.experiments.exactness.suite import examine
-from latticework.experiments.exactness.targets import SMALL
-from latticework.models.domain import Binary
-from latticework.samplers.base import Sampler, State, metropolis, require_domain
+from latticework import Binary, Sampler, State, metropolis, require_domain
 
 
 @dataclass(frozen=True)
@@ -37,16 +33,13 @@ result = latticework.sample(lambda x: -x.sum(-1), Walk(), sites=10, steps=500)
 print(result)
 
 # %% [markdown]
-# Is it exact? `latticework check file.py:Walk` runs these checks on the command line. Here they run
-# on one small target.
-
+# Is it exact? `latticework check file.py:Walk` runs these checks on the command line.
 
 # %%
-def failures(sampler):
-    case = Examination(sampler, SMALL["binary"](), level=1e-8, chains=20_000)
-    return {outcome.check: outcome for outcome in examine(case) if outcome.status == "fails"}
+right = latticework.check(Walk, chains=20_000)
+print(right)
 
-
-right, wrong = failures(Walk()), failures(Walk(correct=False))
-print("right:", list(right))
-print("wrong:", wrong["invariance"].detail)
+# %%
+wrong = latticework.check(Walk(correct=False), chains=20_000)
+for target, outcome in wrong.failures:
+    print(f"{outcome.check} fails on {target}: {outcome.detail}")

@@ -8,13 +8,11 @@ import pandas as pd
 import torch
 
 import latticework
-from latticework.experiments.measures.exact import exact
-from latticework.models.rbm import RBM
 
-model, rng = RBM(visible=12, hidden=6), torch.Generator().manual_seed(0)
+model, rng = latticework.RBM(visible=12, hidden=6), torch.Generator().manual_seed(0)
 for parameter in model.parameters():
     parameter.normal_(generator=rng).mul_(0.8)
-truth = exact(model).mean.float()
+truth = latticework.exact(model).mean.float()
 
 # %% [markdown]
 # Equal steps and equal starts for all. Steps differ in their cost: `latticework race` compares at

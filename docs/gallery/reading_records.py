@@ -7,9 +7,9 @@
 # %%
 import pandas as pd
 
-from latticework.experiments.results.record import BUNDLES, load_all
+import latticework
 
-records = load_all(BUNDLES / "ising_sampling.zip")
+records = latticework.load_all(latticework.BUNDLES / "ising_sampling.zip")
 print(len(records), "runs; the first has the columns", list(records[0].metrics.columns))
 
 # %% [markdown]

@@ -21,13 +21,8 @@ from omegaconf.errors import OmegaConfBaseException
 
 from latticework.experiments.config.annotations import fits, is_number, is_part, words
 from latticework.experiments.config.budget import Budget
-from latticework.experiments.config.errors import (
-    ConfigurationError,
-    in_a_line,
-    nearest,
-    places,
-    shortened,
-)
+from latticework.experiments.config.errors import ConfigurationError, places
+from latticework.experiments.config.faults import in_a_line, nearest, shortened
 from latticework.experiments.config.options import CONF
 from latticework.experiments.config.resolvers import resolved
 

@@ -17,7 +17,6 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -34,7 +33,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
 from latticework.experiments.config.asking import COMMANDS, program
-from latticework.experiments.config.faults import DamagedError
+from latticework.experiments.config.faults import DamagedError, cut, in_a_line, nearest
 from latticework.experiments.config.identity import ENVIRONMENT, SOURCES
 
 # The settings of conf/hydra/launcher are checked against those of the plugin of the same name.
@@ -64,35 +63,6 @@ class UnwritableError(OSError):
     """A file could not be written; the message says which, why, and what to do."""
 
 
-def nearest(name: str, options: Iterable[Any]) -> str:
-    """A hint for a misspelled `name`: the closest options, or all of them if none is close."""
-    known = sorted(map(str, options))
-    if near := get_close_matches(name.lower(), known, cutoff=0.5):
-        return f"did you mean {' or '.join(near)}?"
-    return f"there is {', '.join(known)}" if known else "there is none"
-
-
-def shortened(value: Any) -> str:
-    """`value` as text, short enough for a message."""
-    return _cut(repr(value), 80)
-
-
-def _cut(text: str, longest: int = 500) -> str:
-    """`text` on one line, truncated to `longest` characters."""
-    line = " ".join(text.split())
-    return line if len(line) <= longest else f"{line[: longest - 3]}..."
-
-
-def in_a_line(error: BaseException) -> str:
-    """The message of `error`, preceded by its type unless it is a ValueError or OmegaConf's."""
-    if isinstance(error, OmegaConfBaseException):
-        message, key = str(error.msg or error).partition("\n")[0], str(error.full_key or "")
-        message = message.removeprefix("ValueError raised while resolving interpolation: ")
-        return message if not key or key in message else f"{key}: {message}"
-    text = _cut(str(error))
-    return text if isinstance(error, ValueError) and text else f"{type(error).__name__}: {text}"
-
-
 def summary(error: BaseException) -> str:
     """What went wrong in a run, in one line; if a part could not be built, which part and why."""
     if isinstance(error, InstantiationException) and error.__cause__:
@@ -112,8 +82,8 @@ def summary(error: BaseException) -> str:
             "and TMPDIR"
         )
     if _out_of_memory(error):
-        return f"memory ran out ({type(error).__name__}: {_cut(str(error), 250)}); {FEWER}"
-    return f"{type(error).__name__}: {_cut(str(error))}"
+        return f"memory ran out ({type(error).__name__}: {cut(str(error), 250)}); {FEWER}"
+    return f"{type(error).__name__}: {cut(str(error))}"
 
 
 def _free(place: Path) -> str:
@@ -311,4 +281,4 @@ def _not_applied(error: Exception, cause: BaseException, command: list[str]) -> 
             value = given[-1].partition("=")[2] if given else "..."
             return f"{where}: did you mean {' or '.join(f'{key}={value}' for key in elsewhere)}?"
         return f"{where}: {nearest(name, [key for key in fields if key != 'hydra'])}"
-    return f"{_cut(str(error))}. {in_a_line(cause)}"
+    return f"{cut(str(error))}. {in_a_line(cause)}"

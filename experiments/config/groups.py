@@ -8,7 +8,8 @@ from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.object_type import ObjectType
 from hydra.plugins.sweeper import Sweeper
 
-from latticework.experiments.config.errors import ConfigurationError, nearest
+from latticework.experiments.config.errors import ConfigurationError
+from latticework.experiments.config.faults import nearest
 from latticework.experiments.config.identity import SEEDS
 
 CONF = Path(__file__).resolve().parents[2] / "conf"

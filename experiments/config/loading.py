@@ -1,19 +1,17 @@
-"""Objects in a user's own files, named on a command line as `file.py:Name`. Imports no torch."""
+"""Samplers by name, and objects in a user's own files, as `file.py:Name`. Imports no torch."""
 
 import ast
 import importlib.util
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from inspect import Parameter, signature
 from math import inf
 from pathlib import Path
 from typing import Any
 
-from omegaconf import OmegaConf
-
 from latticework.experiments.config.annotations import fits, words
-from latticework.experiments.config.errors import nearest
-from latticework.experiments.config.options import option
+from latticework.experiments.config.faults import nearest
+from latticework.samplers import NAMES, find
 
 
 def loaded(text: str) -> Any:
@@ -33,21 +31,21 @@ def loaded(text: str) -> Any:
 
 
 def sampler_named(text: str, fields: dict[str, Any] | None = None) -> Any:
-    """The sampler `file.py:Name`, or that of conf/sampler/<name>.yaml, with the given fields.
+    """The sampler `file.py:Name`, or that of a name of `samplers.NAMES`, with the given fields.
 
     The text may hold fields, too: `gwg(flips=2)`. A class is called with the fields; an object
     takes none. Raises ValueError for a field that there is not, or a value that does not fit its
     annotation.
     """
-    from hydra.utils import get_object, instantiate
-
     text, written = _with_fields(text)
     fields = {**written, **(fields or {})}
-    if ".py:" not in text:
-        config = option("sampler", text)
-        _check_fields(text, fields, get_object(config["_target_"]))
-        return instantiate(config, _convert_="all", **fields)
-    found = loaded(text)
+    if ".py:" in text:
+        found = loaded(text)
+    elif text in NAMES:
+        found, own = find(text)
+        fields = {**own, **fields}
+    else:
+        raise ValueError(f"sampler {text!r} is not known: {nearest(text, NAMES)}")
     if isinstance(found, type):
         _check_fields(text, fields, found)
         return found(**fields)
@@ -93,18 +91,6 @@ def _check_fields(text: str, fields: dict[str, Any], made_by: Callable[..., Any]
         hint = known[name].annotation
         if not (fits(value, hint) or (value == inf and fits(1.0, hint))):
             raise ValueError(f"{name} of {text} must be {words(hint)}, got {value!r}")
-
-
-def settings(given: Sequence[str]) -> dict[str, Any]:
-    """Words `key=value` as a dictionary; values are read as YAML, with .inf for infinity."""
-    found = {}
-    for word in given:
-        key, separator, value = word.partition("=")
-        if not separator:
-            raise ValueError(f"{word!r} is not a setting; write key=value")
-        document: Any = OmegaConf.to_container(OmegaConf.create(f"value: {value}"))
-        found[key] = document["value"]
-    return found
 
 
 def _module(file: Path) -> Any:

@@ -12,13 +12,20 @@ import torch
 from torch import Tensor
 
 from latticework.experiments.measures.mmd import Within, mmd_squared, within
-from latticework.experiments.measures.reference import Reference
 from latticework.models.base import EnergyModel
 from latticework.models.domain import Binary, Categorical, Domain, Integer
 from latticework.samplers.base import Info
 from latticework.samplers.sums import Sums, Wanted
 
 LARGEST_TRACE = 2**30  # bytes
+
+
+class Reference(NamedTuple):
+    """What is known about the target. A metric raises an error if the part it needs is missing."""
+
+    mean: Tensor | None = None  # E[x], [*domain.shape]
+    samples: Tensor | None = None  # [n, *domain.shape]
+    floor: Tensor | None = None  # more of them: what a perfect sampler gives
 
 
 class Metric(ABC):

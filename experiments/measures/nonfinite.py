@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from latticework.experiments.measures.metrics import Metric
-from latticework.experiments.measures.reference import Reference
+from latticework.experiments.measures.metrics import Metric, Reference
 from latticework.experiments.running.run import Run
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Info

@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from latticework.experiments.measures.metrics import Metric
-from latticework.experiments.measures.reference import Reference
+from latticework.experiments.measures.metrics import Metric, Reference
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Info
 

@@ -4,26 +4,15 @@ Each function takes the model and the run and returns a Reference. An experiment
 `task.truth`. Sampled references are shared artifacts, computed once and used by every run.
 """
 
-from typing import NamedTuple
-
 import torch
 from torch import Tensor
 
 from latticework.experiments.measures.exact import exact as exact_moments
+from latticework.experiments.measures.metrics import Reference
 from latticework.experiments.running.artifacts import artifact, fingerprint
 from latticework.experiments.running.run import Run
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
-
-
-class Reference(NamedTuple):
-    """What is known about the target. A metric raises an error if the part it needs is missing."""
-
-    mean: Tensor | None = None  # E[x], [*domain.shape]
-    samples: Tensor | None = None  # [n, *domain.shape]
-    floor: Tensor | None = (
-        None  # more of them, [chains, *domain.shape]: what a perfect sampler gives
-    )
 
 
 def exact(model: EnergyModel, run: Run) -> Reference:

@@ -12,8 +12,7 @@ from torch import Tensor
 
 from latticework.data.base import some
 from latticework.experiments.measures import sampling_likelihood as isl
-from latticework.experiments.measures.metrics import Metric
-from latticework.experiments.measures.reference import Reference
+from latticework.experiments.measures.metrics import Metric, Reference
 from latticework.models.base import EnergyModel
 from latticework.models.domain import Binary
 from latticework.samplers.base import Info

@@ -16,8 +16,7 @@ from typing import Any, NamedTuple, get_type_hints
 import torch
 from torch import Generator, Tensor
 
-from latticework.experiments.measures.metrics import Acceptance
-from latticework.experiments.measures.reference import Reference
+from latticework.experiments.measures.metrics import Acceptance, Reference
 from latticework.experiments.running.memory import Memory
 from latticework.experiments.sampling.chain import block_of
 from latticework.experiments.sampling.engine import served

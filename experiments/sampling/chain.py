@@ -13,8 +13,7 @@ import torch
 from torch import Generator, Tensor
 from torch.utils import _pytree as pytree
 
-from latticework.experiments.measures.metrics import Metric
-from latticework.experiments.measures.reference import Reference
+from latticework.experiments.measures.metrics import Metric, Reference
 from latticework.experiments.running.memory import Memory
 from latticework.experiments.sampling.clock import Clock
 from latticework.experiments.sampling.poison import Poisoned, copied

@@ -10,12 +10,14 @@ of a run.
 
 import logging
 from collections.abc import Sequence
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 from latticework.experiments.measures.metrics import Metric
-from latticework.experiments.running.run import Run
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
+
+if TYPE_CHECKING:
+    from latticework.experiments.running.run import Run
 
 log = logging.getLogger(__name__)
 Engine = Literal["auto", "eager", "compiled"]
@@ -32,7 +34,7 @@ def require_engine(engine: str) -> None:
 
 
 def for_engine(
-    sampler: Sampler, model: EnergyModel, run: Run, metrics: Sequence[Metric] = ()
+    sampler: Sampler, model: EnergyModel, run: "Run", metrics: Sequence[Metric] = ()
 ) -> Sampler:
     """The kernel that `run.engine` chooses; the record notes which engine it is, and why.
 

@@ -13,10 +13,8 @@ import torch
 from torch import Generator, Tensor, nn
 
 from latticework.experiments.config.loading import sampler_named
-from latticework.experiments.config.options import names
 from latticework.experiments.measures.diagnostics import quantities
-from latticework.experiments.measures.metrics import Metric
-from latticework.experiments.measures.reference import Reference
+from latticework.experiments.measures.metrics import Metric, Reference
 from latticework.experiments.measures.verdict import Convergence, verdict
 from latticework.experiments.running.machine import find_device
 from latticework.experiments.sampling.adaptation import (
@@ -31,7 +29,7 @@ from latticework.experiments.sampling.clock import synchronise
 from latticework.experiments.sampling.cycle import CycleControl
 from latticework.experiments.sampling.engine import Engine, served
 from latticework.experiments.sampling.evaluations import Counter, evaluations_of_step
-from latticework.experiments.sampling.starts import annealed, possible
+from latticework.experiments.sampling.starts import annealed, possible, require_start
 from latticework.experiments.sampling.targets import (
     as_model,
     check_target,
@@ -39,6 +37,7 @@ from latticework.experiments.sampling.targets import (
 )
 from latticework.models.base import EnergyModel
 from latticework.models.domain import Domain
+from latticework.samplers import NAMES
 from latticework.samplers.base import Info, Sampler, require_count
 from latticework.samplers.sums import ManySteps, Sums, Wanted
 
@@ -190,8 +189,8 @@ def sample(
     Args:
         target: the unnormalised log-probability: a function or an `nn.Module` that maps states
             `[chains, *domain.shape]` to `[chains]`, or an `EnergyModel`, which has a domain.
-        sampler: a sampler, or the name of a file of conf/sampler, with the values of that file or
-            others: `"gwg(flips=2)"`.
+        sampler: a sampler, or its name in `samplers.NAMES`, with its defaults or other values:
+            `"gwg(flips=2)"`.
         domain: the states of a function or module, such as `Binary(20)`.
         sites: in place of `domain`, the number of sites; {0, 1} states without `values`.
         values: of a site: two numbers, `range(k)` (ordinal), or the number k of categories.
@@ -240,8 +239,7 @@ def sample(
             ConvergenceWarning,
             stacklevel=2,
         )
-    if start not in ("uniform", "annealed") or (x is not None and start != "uniform"):
-        raise ValueError(f"start must be uniform or annealed, without x, got {start!r}")
+    require_start(start, x)
     rule = None if adapt is None else rule_of(adapt)
     place, rng = _generator(device, seed)
     model = model.to(place)
@@ -320,15 +318,14 @@ def sample(
 
 
 def sampler_of(sampler: Sampler | str) -> Sampler:
-    """The sampler itself, or that of conf/sampler/<name>.yaml. Raises TypeError for a class."""
+    """The sampler itself, or that of its name. Raises TypeError for a class."""
     if isinstance(sampler, str):
         return sampler_named(sampler)
     if not isinstance(sampler, Sampler):
         made = sampler.__name__ if isinstance(sampler, type) else None
         raise TypeError(
             "the sampler must be a Sampler or one of "
-            f"{', '.join(names('sampler'))}, got {sampler!r}"
-            + (f"; write {made}(...)" if made else "")
+            f"{', '.join(NAMES)}, got {sampler!r}" + (f"; write {made}(...)" if made else "")
         )
     return sampler
 

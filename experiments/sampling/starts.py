@@ -18,6 +18,12 @@ def uniform(model: EnergyModel, chains: int, rng: Generator, data: Dataset | Non
     return model.domain.uniform(chains, rng)
 
 
+def require_start(start: str, x: Tensor | None) -> None:
+    """Raise ValueError unless `start` is a kind of starts, and the default if `x` gives them."""
+    if start not in ("uniform", "annealed") or (x is not None and start != "uniform"):
+        raise ValueError(f"start must be uniform or annealed, without x, got {start!r}")
+
+
 @refusing_training()
 def possible(model: EnergyModel, chains: int, rng: Generator) -> Tensor:
     """Uniform states of positive probability: states at -inf are drawn again, `TRIES` times.

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from latticework.data.base import Dataset
-from latticework.experiments.measures.reference import Reference
+from latticework.experiments.measures.metrics import Reference
 from latticework.experiments.results.headline import KeyNumber
 from latticework.experiments.results.ranking import MIXED
 from latticework.experiments.results.record import Record

@@ -33,9 +33,8 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from latticework.data.base import Dataset
 from latticework.experiments.learning.evaluations import Evaluation
-from latticework.experiments.measures.metrics import Acceptance
+from latticework.experiments.measures.metrics import Acceptance, Reference
 from latticework.experiments.measures.nonfinite import Validity, watch
-from latticework.experiments.measures.reference import Reference
 from latticework.experiments.results.duration import duration
 from latticework.experiments.results.headline import KeyNumber, readings
 from latticework.experiments.results.record import Record

@@ -13,8 +13,7 @@ from torch import Tensor
 from latticework.data.base import Dataset
 from latticework.experiments.config.budget import Budget
 from latticework.experiments.measures.exact import exact as exact_moments
-from latticework.experiments.measures.metrics import Metric
-from latticework.experiments.measures.reference import Reference
+from latticework.experiments.measures.metrics import Metric, Reference
 from latticework.experiments.measures.stationary import in_double
 from latticework.experiments.results.headline import KeyNumber
 from latticework.experiments.results.record import Record

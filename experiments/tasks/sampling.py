@@ -14,10 +14,9 @@ from latticework.experiments.config.budget import Budget
 from latticework.experiments.learning.training import trained
 from latticework.experiments.measures.diagnostics import FEWEST, convergence
 from latticework.experiments.measures.exact import cheap
-from latticework.experiments.measures.metrics import Metric, Trace
+from latticework.experiments.measures.metrics import Metric, Reference, Trace
 from latticework.experiments.measures.mmd import mmd_squared
 from latticework.experiments.measures.nonfinite import Validity, watch
-from latticework.experiments.measures.reference import Reference
 from latticework.experiments.results.estimate import Estimate
 from latticework.experiments.results.headline import Better, KeyNumber, last, readings
 from latticework.experiments.results.record import Record

@@ -20,8 +20,7 @@ from latticework.data.base import Dataset
 from latticework.experiments.config.budget import Budget
 from latticework.experiments.config.identity import digest
 from latticework.experiments.measures.diagnostics import convergence
-from latticework.experiments.measures.metrics import Metric, Trace
-from latticework.experiments.measures.reference import Reference
+from latticework.experiments.measures.metrics import Metric, Reference, Trace
 from latticework.experiments.results.headline import Better, KeyNumber
 from latticework.experiments.results.record import Record
 from latticework.experiments.running import writing

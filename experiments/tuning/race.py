@@ -12,14 +12,22 @@ the target (`tuning.agreement`), at least one of them is wrong, and none has a r
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 import torch
+from torch import nn
 
-from latticework.experiments.config.errors import in_a_line
+from latticework.experiments.config.faults import in_a_line
 from latticework.experiments.results.ranking import MIXED, Interval, geometric, ranks
-from latticework.experiments.sampling.starts import annealed
+from latticework.experiments.sampling.sample import sampler_of
+from latticework.experiments.sampling.starts import annealed, possible, require_start
+from latticework.experiments.sampling.targets import (
+    as_model,
+    check_target,
+    domain_of,
+    unsupported,
+)
 from latticework.experiments.tuning.agreement import Seen, disagreements
 from latticework.experiments.tuning.course import (
     FEWEST,
@@ -32,9 +40,14 @@ from latticework.experiments.tuning.course import (
     quality,
     read,
 )
-from latticework.experiments.tuning.space import Space, replaced
+from latticework.experiments.tuning.space import Space, replaced, spaces
 from latticework.models.base import EnergyModel
+from latticework.models.domain import Domain
+from latticework.samplers import NAMES
 from latticework.samplers.base import Sampler, require_count
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 BIASED = "does not leave the target invariant"
 
@@ -237,3 +250,101 @@ def ranked(
     able.sort(key=lambda each: -each.interval(unit).middle)
     places = ["-"] * len(able) if withheld else ranks([each.interval(unit) for each in able])
     return [*zip(places, able, strict=True), *[("-", each) for each in others]]
+
+
+def tabulated(entrants: list[Entrant], budget: Allowance, *, withheld: bool) -> "pd.DataFrame":
+    """One row a sampler, best first."""
+    import pandas as pd
+
+    rows = []
+    for rank, each in ranked(entrants, budget.unit, withheld=withheld):
+        settings = ", ".join(f"{key}={value}" for key, value in each.fields.items())
+        rates = {
+            f"ess_per_{unit.removesuffix('s')}{part}": value
+            for unit in get_args(Unit)
+            for part, value in zip(("", "_low", "_high"), each.interval(unit), strict=True)
+        }
+        row = {"rank": rank, "sampler": each.name, "settings": settings}
+        spent = {f"beforehand_{unit}": each.beforehand[unit] for unit in get_args(Unit)}
+        rows.append({**row, **rates, "r_hat": each.r_hat, **spent, "note": each.note})
+    return pd.DataFrame(rows)
+
+
+def entered(
+    offered: Sequence[Sampler | str] | None, model: EnergyModel
+) -> tuple[dict[str, Sampler], dict[str, str]]:
+    """The samplers that take part, by name, and why others do not.
+
+    If none are offered, all names of `samplers.NAMES` are, but for samplers that are not exact, and
+    for variants of another sampler: tuning covers them.
+    """
+    every = [name for name, entry in NAMES.items() if isinstance(entry, str)]
+    taken: dict[str, Sampler] = {}
+    left = {}
+    for each in every if offered is None else offered:
+        name = each if isinstance(each, str) else type(each).__name__
+        sampler, _ = fitted(sampler_of(each), {}, model)
+        short = name.rpartition(":")[2]
+        if short in taken:  # of another file, or given twice
+            short = name
+        if not sampler.exact and offered is None:
+            left[short] = BIASED
+        elif reason := unsupported(sampler, model):
+            left[short] = reason
+        else:
+            taken[short] = sampler
+    return taken, left
+
+
+def race(
+    target: EnergyModel | nn.Module | Callable[[torch.Tensor], torch.Tensor],
+    samplers: Sequence[Sampler | str] | None = None,
+    *,
+    domain: Domain | None = None,
+    sites: int | None = None,
+    values: int | Sequence[float] | None = None,
+    x: torch.Tensor | None = None,
+    start: Literal["uniform", "annealed"] = "uniform",
+    budget: str = "20seconds",
+    chains: int = 8,
+    seeds: int = 4,
+    trials: int = 8,
+) -> "pd.DataFrame":
+    """Compare samplers on `target`, each tuned and measured under an equal budget.
+
+    Args:
+        target: what `latticework.sample` takes, with `domain`, `sites`, `values`, `x` and `start`.
+        samplers: samplers or names; without them, every exact sampler that supports the target.
+        domain: the states of a function.
+        sites: in place of `domain`.
+        values: likewise.
+        x: where all chains start, `[chains, *domain.shape]`.
+        start: where they start without `x`.
+        budget: what each sampler may spend: `"20seconds"`, or `"50000evaluations"` by each chain.
+        chains: the number of chains of a run; `x` has its own.
+        seeds: runs of each sampler, at least 3.
+        trials: settings that tuning tries.
+
+    Returns:
+        One row a sampler, best first: its rank, chosen settings, effective samples for each second
+        and evaluation with 95 % intervals, and R-hat. `attrs["left_out"]` says why samplers do not
+        take part, and `attrs["disagreements"]` in what exact samplers disagree: then none has a
+        rank.
+
+    Raises:
+        ValueError: if an argument is invalid, or no sampler supports the target.
+    """
+    require_start(start, x)
+    model = as_model(target, domain_of(domain, sites, values))
+    check_target(model, possible(model, 4, torch.Generator().manual_seed(0)) if x is None else x)
+    chains = chains if x is None else len(x)
+    allowed = Allowance.read(budget)
+    contest = Race(model, allowed, chains, range(seeds), trials, x, start == "annealed")
+    taking, left = entered(samplers, model)
+    if not taking:
+        raise ValueError(f"no sampler supports {model.domain}: {'; '.join(left.values())}")
+    entrants = contest.run(taking, spaces(), lambda line: None)
+    apart = contest.disagreements(entrants)
+    table = tabulated(entrants, allowed, withheld=bool(apart))
+    table.attrs.update(left_out=left, disagreements=apart)
+    return table

@@ -8,21 +8,19 @@ import dataclasses
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from omegaconf import OmegaConf
+import yaml
 from optuna import Trial
 
-from latticework.experiments.config.options import CONF
 from latticework.samplers.base import Sampler
 
 Space = dict[str, dict[str, Any]]
-TUNE = CONF / "task" / "tune.yaml"
+TUNE = Path(__file__).resolve().parents[2] / "conf" / "task" / "tune.yaml"
 MARK = "Tuned by task=tune"  # marks files that may be overwritten
 
 
 def spaces() -> dict[str, Space]:
     """The search space of each sampler, by its name in conf/sampler: those of task=tune."""
-    task: Any = OmegaConf.load(TUNE)
-    return OmegaConf.to_container(task.search)  # type: ignore[return-value]
+    return yaml.safe_load(TUNE.read_text())["search"]
 
 
 def check_space(sampler: Sampler, space: Space, name: str) -> None:

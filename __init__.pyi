@@ -1,0 +1,119 @@
+# The names of the package. `__init__.py` reads this file, and so do editors and type checkers.
+
+from latticework.experiments.exactness.check import CheckReport as CheckReport, check as check
+from latticework.experiments.measures.exact import exact as exact
+from latticework.experiments.measures.metrics import (
+    MMD as MMD,
+    Acceptance as Acceptance,
+    Changed as Changed,
+    EnsembleError as EnsembleError,
+    MarginalError as MarginalError,
+    Metric as Metric,
+    Proposed as Proposed,
+    Reference as Reference,
+    Trace as Trace,
+)
+from latticework.experiments.results.record import (
+    BUNDLES as BUNDLES,
+    Record as Record,
+    load_all as load_all,
+)
+from latticework.experiments.sampling.adaptation import (
+    AcceptanceControl as AcceptanceControl,
+    Adaptation as Adaptation,
+)
+from latticework.experiments.sampling.chain import Reading as Reading, run_chain as run_chain
+from latticework.experiments.sampling.cycle import CycleControl as CycleControl
+from latticework.experiments.sampling.poison import Poisoned as Poisoned
+from latticework.experiments.sampling.sample import (
+    ConvergenceWarning as ConvergenceWarning,
+    SampleResult as SampleResult,
+    sample as sample,
+)
+from latticework.experiments.tuning.race import race as race
+from latticework.models.annealed import GeometricPath as GeometricPath, ScaledRBM as ScaledRBM
+from latticework.models.base import (
+    AnnealedModel as AnnealedModel,
+    CarriesRates as CarriesRates,
+    DataModel as DataModel,
+    EnergyModel as EnergyModel,
+    Function as Function,
+    Predictor as Predictor,
+)
+from latticework.models.bayes_net import (
+    BayesNet as BayesNet,
+    synthetic_bayes_net as synthetic_bayes_net,
+)
+from latticework.models.domain import (
+    Binary as Binary,
+    Categorical as Categorical,
+    Domain as Domain,
+    Integer as Integer,
+    Ordinal as Ordinal,
+)
+from latticework.models.fhmm import FactorialHMM as FactorialHMM, synthetic_fhmm as synthetic_fhmm
+from latticework.models.infilling import TextInfilling as TextInfilling
+from latticework.models.ising import (
+    DenseIsing as DenseIsing,
+    Lattice as Lattice,
+    LearnedIsing as LearnedIsing,
+    critical_lattice as critical_lattice,
+    erdos_renyi as erdos_renyi,
+    sherrington_kirkpatrick as sherrington_kirkpatrick,
+)
+from latticework.models.masked_lm import MaskedLM as MaskedLM
+from latticework.models.potts import (
+    DensePotts as DensePotts,
+    LatticePotts as LatticePotts,
+    critical_potts as critical_potts,
+    random_potts as random_potts,
+)
+from latticework.models.quadratic import (
+    LogQuadratic as LogQuadratic,
+    Sine as Sine,
+    quadratic_ising as quadratic_ising,
+)
+from latticework.models.rated_rbm import RatedRBM as RatedRBM
+from latticework.models.rbm import RBM as RBM
+from latticework.models.regression import (
+    BinaryRegression as BinaryRegression,
+    synthetic_regression as synthetic_regression,
+)
+from latticework.models.resnet import ResNet as ResNet
+from latticework.samplers.acs import ACS as ACS
+from latticework.samplers.avg import AVG as AVG
+from latticework.samplers.base import (
+    Info as Info,
+    Sampler as Sampler,
+    State as State,
+    UnsupportedModelError as UnsupportedModelError,
+    metropolis as metropolis,
+    require_domain as require_domain,
+)
+from latticework.samplers.block_gibbs import BlockGibbs as BlockGibbs
+from latticework.samplers.dhams import DHAMS as DHAMS
+from latticework.samplers.dlmc import DLMC as DLMC, DLMCf as DLMCf
+from latticework.samplers.edlp import EDLP as EDLP
+from latticework.samplers.gibbs import Gibbs as Gibbs
+from latticework.samplers.gwg import GWG as GWG
+from latticework.samplers.hamming import HammingBall as HammingBall
+from latticework.samplers.langevin import DMALA as DMALA, DULA as DULA
+from latticework.samplers.locally_balanced import LocallyBalanced as LocallyBalanced
+from latticework.samplers.path_auxiliary import (
+    PAFS as PAFS,
+    PAFSWithReplacement as PAFSWithReplacement,
+)
+from latticework.samplers.pavg import PAVG as PAVG
+from latticework.samplers.pt_dmala import PTDMALA as PTDMALA
+from latticework.samplers.random_walk import RandomWalk as RandomWalk
+from latticework.samplers.rates import (
+    RatesFPCD as RatesFPCD,
+    RatesHerding as RatesHerding,
+    SamplePenalization as SamplePenalization,
+)
+from latticework.samplers.relaxed import RMALA as RMALA
+from latticework.samplers.stochastic import StochasticDULA as StochasticDULA
+from latticework.samplers.svgd import DiscreteSVGD as DiscreteSVGD
+from latticework.samplers.sweep import GibbsSweep as GibbsSweep
+from latticework.samplers.swendsen_wang import SwendsenWang as SwendsenWang
+from latticework.torchvision_ops import ensure_importable as ensure_importable

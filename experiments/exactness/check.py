@@ -1,0 +1,220 @@
+"""Check a sampler in one call: is it exact, and does it keep the rules of a step?"""
+
+import io
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from rich.console import Console, Group, RenderableType
+from rich.table import Table as Grid
+from rich.text import Text
+from torch import Tensor, nn
+
+from latticework.experiments.exactness.examination import CheckOutcome, Examination, Flow
+from latticework.experiments.exactness.law import Law
+from latticework.experiments.exactness.suite import CHECKS, decisions_of, examine
+from latticework.experiments.exactness.targets import SMALL, Target, check_listed
+from latticework.experiments.sampling.sample import sampler_of
+from latticework.experiments.sampling.starts import possible
+from latticework.experiments.sampling.targets import (
+    as_model,
+    check_target,
+    domain_of,
+    named,
+    unsupported,
+)
+from latticework.models.base import EnergyModel
+from latticework.models.domain import Domain
+from latticework.samplers.base import Sampler
+
+COLOURS = {"ok": "green", "fails": "bold red", "no": "yellow", "-": "dim"}
+LawOf = Callable[[Sampler, Target], Law | np.ndarray]
+
+
+def check(
+    sampler: Sampler | type[Sampler] | str,
+    target: EnergyModel | nn.Module | Callable[[Tensor], Tensor] | None = None,
+    *,
+    domain: Domain | None = None,
+    sites: int | None = None,
+    values: int | Sequence[float] | None = None,
+    law: LawOf | None = None,
+    chains: int = 200_000,
+    seed: int = 0,
+    error: float = 1e-6,
+) -> "CheckReport":
+    """Check a sampler on `target`, or on a small target of each state space that it supports.
+
+    Args:
+        sampler: a sampler, a class, which is called without arguments, or a name.
+        target: a model or a function of at most 1024 states, as in `latticework.sample`.
+        domain: the states of a function.
+        sites: in place of `domain`, as in `latticework.sample`.
+        values: likewise.
+        law: maps the sampler and a target to the transition matrix of a step, `[states, states]`.
+        chains: the number of chains that are counted.
+        seed: seeds all random numbers.
+        error: the probability that anything fails for an exact sampler, at most.
+
+    Raises:
+        ValueError: if an argument is invalid, or the target has too many states.
+    """
+    sampler = sampler() if isinstance(sampler, type) else sampler_of(sampler)
+    if target is None:
+        targets = {name: make() for name, make in SMALL.items()}
+    else:
+        name = named(target)
+        targets = {name: listed(as_model(target, domain_of(domain, sites, values)), name)}
+    return examined(sampler, targets, law=law, chains=chains, seed=seed, error=error)
+
+
+def listed(model: EnergyModel, name: str) -> Target:
+    """The model with its states. Raises ValueError if they cannot be listed, or it is invalid."""
+    check_listed(model.domain, name)
+    check_target(model, possible(model, 64, torch.Generator().manual_seed(0)))
+    return Target(model)
+
+
+def examined(
+    sampler: Sampler,
+    targets: dict[str, Target],
+    *,
+    law: LawOf | None,
+    chains: int,
+    seed: int,
+    error: float,
+) -> "CheckReport":
+    """All checks on those of the targets that the sampler supports, the smallest first."""
+    if not 0 < error < 1:
+        raise ValueError(f"error is a probability between 0 and 1, got {error:g}")
+    refused = {
+        name: why for name, target in targets.items() if (why := unsupported(sampler, target.model))
+    }
+    supported = {name: target for name, target in targets.items() if name not in refused}
+    decisions = sum(decisions_of(target, law is not None) for target in supported.values())
+    cases = {
+        name: Examination(sampler, target, error / decisions, law, chains, seed)  # Bonferroni
+        for name, target in sorted(supported.items(), key=lambda item: len(item[1].z))
+    }
+    found = {name: list(examine(case)) for name, case in cases.items()}
+    return CheckReport(sampler, found, refused, decisions, error, next(iter(cases.values()), None))
+
+
+@dataclass(frozen=True, eq=False)
+class CheckReport:
+    """The outcomes of all checks by target, in the order of `suite.CHECKS`."""
+
+    sampler: Sampler
+    outcomes: dict[str, list[CheckOutcome]]
+    refused: dict[str, str]  # targets that the sampler does not support, and why
+    decisions: int
+    error: float
+    case: Examination | None  # on the smallest target
+
+    @property
+    def failures(self) -> list[tuple[str, CheckOutcome]]:
+        """The failed checks, each with its target."""
+        pairs = [(name, outcome) for name, each in self.outcomes.items() for outcome in each]
+        return [(name, outcome) for name, outcome in pairs if outcome.status == "fails"]
+
+    @property
+    def passed(self) -> bool:
+        """Whether something was checked and nothing failed."""
+        return bool(self.outcomes) and not self.failures
+
+    def __str__(self) -> str:
+        page = io.StringIO()
+        Console(file=page, width=100).print(self)
+        return page.getvalue()
+
+    def __rich__(self) -> RenderableType:
+        return Group(*self._parts())
+
+    def _parts(self) -> Iterator[RenderableType]:
+        """A table of all checks, the details of what does not hold, and what was tested."""
+        if self.case is None:
+            reason = next(iter(self.refused.values()))
+            yield Text(
+                f"{self.sampler} supports none of the targets {', '.join(self.refused)} "
+                f"({reason}); give one that it supports by --target file.py:Name"
+            )
+            return
+        grid = Grid("check", *self.outcomes, box=None, pad_edge=False)
+        for row, name in enumerate(CHECKS):
+            cells = [each[row].status for each in self.outcomes.values()]
+            grid.add_row(name, *[Text(cell, COLOURS[cell]) for cell in cells])
+        yield grid
+        yield ""
+        for row, name in enumerate(CHECKS):
+            yield from self._details(row, name)
+        holds = "everything holds" if self.sampler.exact else "no failures"
+        yield Text(
+            f"{self.sampler}: {f'failures: {n}' if (n := len(self.failures)) else holds}, on "
+            f"{', '.join(self.outcomes)}."
+            + (f" Not supported: {', '.join(self.refused)}." if self.refused else "")
+        )
+        counted = f"{self.case.counted} chains and seed {self.case.seed}"
+        if self.sampler.exact:
+            yield Text(
+                f"{self.decisions} counts were tested with {counted}; for an exact sampler, the "
+                f"probability that any of them fails is below {self.error:g}. "
+                f"{power(self.outcomes)}"
+            )
+        else:
+            yield Text(
+                "It declares exact = False, so a bias is no failure. Total variation distance from "
+                f"the target after {self.case.later} steps from exact draws, with {counted}: "
+                f"{biases(self.outcomes)}."
+            )
+
+    def _details(self, row: int, name: str) -> Iterator[RenderableType]:
+        """What a check found if it does not hold, on the smallest target that shows it."""
+        shown = [(target, each[row]) for target, each in self.outcomes.items()]
+        shown.sort(key=lambda pair: pair[1].status != "fails")
+        target, outcome = next((p for p in shown if p[1].status in ("fails", "no")), shown[0])
+        if outcome.status in ("fails", "no"):
+            verb = "fails" if outcome.status == "fails" else "does not hold"
+            yield Text.assemble((name, COLOURS[outcome.status]), f" {verb} on {target}:")
+            yield Text(f"  {outcome.detail}")
+            if outcome.flow:
+                yield pair_of(outcome.flow)
+            yield ""
+
+
+def biases(found: dict[str, list[CheckOutcome]]) -> str:
+    """The bias that was measured on each target."""
+    sizes = {name: o.bias for name, each in found.items() for o in each if o.bias is not None}
+    return ", ".join(f"{bias:.2g} on {name}" for name, bias in sizes.items()) or "not measured"
+
+
+def power(found: dict[str, list[CheckOutcome]]) -> str:
+    """The smallest relative error of a state's probability that each check would have found."""
+    sizes: dict[str, list[float]] = {}
+    for each in found.values():
+        for outcome in each:
+            if outcome.visible is not None:
+                sizes.setdefault(outcome.check, []).append(outcome.visible)
+    if "invariance" not in sizes:  # what fails was found
+        return ""
+    told = ", ".join(f"{name} {spread(s)}" for name, s in sizes.items())
+    return (
+        "The smallest relative error of a state's probability that would be found in half of all "
+        f"trials: {told}. Four times --chains halves that of invariance."
+    )
+
+
+def spread(parts: list[float]) -> str:
+    """The least and the largest of `parts`, in per cent."""
+    ends = dict.fromkeys(
+        f"{100 * part:.{0 if part > 0.1 else 1}f}" for part in (min(parts), max(parts))
+    )
+    return f"{' to '.join(ends)} %"
+
+
+def pair_of(flow: Flow) -> Grid:
+    """The pair of states that shows it: the share of all chains that make this move in a step."""
+    pair = Grid("  state", "next state", "expected flow", "observed", "z", box=None)
+    numbers = (f"{flow.expected:.5f}", f"{flow.observed:.5f}", f"{flow.z:+.1f}")
+    pair.add_row(Text(f"  {flow.x}"), Text(f"{flow.y}"), *numbers)
+    return pair

@@ -1,0 +1,165 @@
+"""The library by itself: `import latticework` without what only the experiments need."""
+
+import ast
+import dataclasses
+import importlib
+import inspect
+import subprocess
+import sys
+
+import pytest
+from documented import ROOT
+
+import latticework
+from latticework.models.base import EnergyModel
+from latticework.samplers import NAMES, find
+
+# In a process of its own, in which these packages cannot be imported.
+BLOCKED = """
+import sys
+
+class Refused:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {refused}:
+            raise ImportError(name + " is not to be imported here")
+
+sys.meta_path.insert(0, Refused())
+import latticework
+{code}
+"""
+EXPERIMENTS = ("hydra", "omegaconf", "antlr4", "pandas", "transformers", "matplotlib")
+
+
+def blocked(code: str, refused: tuple[str, ...] = EXPERIMENTS) -> str:
+    """What the code prints where no package of `refused` can be imported."""
+    words = [sys.executable, "-W", "ignore", "-c", BLOCKED.format(code=code, refused=refused)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+SAMPLE = """
+def log_prob(x):
+    return 2 * x[:, 0] - x.sum(-1) ** 2 / 8
+
+for named in ("dmala", "gwg(flips=2)", "dmala_without_step_term", "pt_dmala"):
+    result = latticework.sample(log_prob, named, sites=6, steps=40, burn_in=10)
+    assert result.draws.shape == (4, 40, 6) and "4 chains x 40 draws" in str(result)
+    print(result.sampler)
+"""
+
+
+def test_a_function_is_sampled_without_the_packages_of_experiments():
+    printed = blocked(SAMPLE)
+    assert printed.splitlines() == [
+        "DMALA(step_size=0.2, preconditioner=None, preconditioner_power=1)",
+        "GWG(flips=2)",
+        "DMALA(step_size=inf, preconditioner=None, preconditioner_power=1)",
+        "PTDMALA(step_size=0.2, ladder=[1.0, 0.8, 0.6, 0.4], burn_in=0)",
+    ]
+
+
+def test_the_block_holds():
+    """Control: what reads configurations fails in it."""
+    with pytest.raises(AssertionError, match="hydra is not to be imported here"):
+        blocked("import latticework.experiments.config.options")
+
+
+OTHERS = """
+def log_prob(x):
+    return 2 * x[:, 0] - x.sum(-1) ** 2 / 8
+
+import torch
+model = latticework.Function(log_prob, latticework.Binary(4))
+rng = torch.Generator().manual_seed(0)
+x = model.domain.uniform(8, rng)
+for reading in latticework.run_chain(latticework.GWG(), model, x, rng, steps=4, every=2):
+    assert reading.state.x.shape == (8, 4)
+print(reading.step)
+
+report = latticework.check("gwg(flips=2)", log_prob, sites=4, chains=2000)
+print(report.passed, "everything holds" in str(report))
+
+budget = dict(sites=4, budget="1500evaluations", chains=4, seeds=3, trials=1)
+table = latticework.race(log_prob, ["gibbs", "gwg(flips=2)"], **budget)
+print(sorted(table["sampler"]), table.attrs)
+"""
+
+
+def test_chains_checks_and_races_need_no_hydra():
+    printed = blocked(OTHERS, tuple(name for name in EXPERIMENTS if name != "pandas"))
+    assert printed.splitlines() == [
+        "4",
+        "True True",
+        "['gibbs', 'gwg(flips=2)'] {'left_out': {}, 'disagreements': []}",
+    ]
+
+
+def test_the_import_alone_imports_no_torch():
+    assert blocked("print('latticework.samplers' in sys.modules)", ("torch", "numpy")) == "False\n"
+
+
+def test_every_public_name_is_the_object_of_its_module():
+    stub = ast.parse((ROOT / "__init__.pyi").read_text())
+    found = [(node.module, alias) for node in stub.body for alias in node.names]
+    assert all(alias.asname == alias.name for _, alias in found)  # else no type checker sees it
+    names = [alias.name for _, alias in found]
+    assert sorted(set(names)) == sorted(names) == latticework.__all__
+    assert set(names) <= set(dir(latticework))
+    for module, alias in found:
+        own = getattr(importlib.import_module(module), alias.name)
+        assert getattr(latticework, alias.name) is own
+    with pytest.raises(AttributeError, match="no attribute 'DMLA'"):
+        latticework.DMLA  # noqa: B018
+
+
+def test_every_sampler_and_model_is_public():
+    for file in ROOT.glob("models/*.py"):
+        importlib.import_module(f"latticework.models.{file.stem}")
+    left, models = [EnergyModel], set()
+    while left:
+        found = left.pop().__subclasses__()
+        left += found
+        models |= {f for f in found if f.__module__.startswith("latticework.models.")}
+    named = {find(name)[0] for name in NAMES} | {m for m in models if not inspect.isabstract(m)}
+    hidden = {cls for cls in named if getattr(latticework, cls.__name__, None) is not cls}
+    assert {cls.__name__ for cls in hidden if not cls.__name__.startswith("_")} == set()
+
+
+@dataclasses.dataclass(frozen=True)
+class Uniform(latticework.GWG):
+    """The mistake: a step ends at a uniform state."""
+
+    def step(self, state, model, rng):
+        new, info = super().step(state, model, rng)
+        return self.at(model.domain.uniform(len(new.x), rng), model), info
+
+
+def test_a_wrong_sampler_fails_in_a_check_of_a_class():
+    target = latticework.Lattice((3,), 0.6, 0.3)
+    report = latticework.check(Uniform, target, chains=4000)
+    assert not report.passed
+    assert "invariance" in {outcome.check for _, outcome in report.failures}
+    assert "invariance fails on Lattice" in str(report)
+    assert latticework.check(latticework.GWG, target, chains=4000).passed  # control
+
+
+def test_a_check_needs_a_supported_target():
+    report = latticework.check("gibbs_sweep", lambda x: x.sum(-1), sites=3, chains=100)
+    assert not report.passed
+    assert report.outcomes == {}
+    assert "supports none of the targets" in str(report)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ({"start": "data"}, "start must be uniform or annealed"),
+        ({"samplers": ["block_gibbs"]}, "no sampler supports Binary"),
+        ({"samplers": ["dmal"]}, "sampler 'dmal' is not known: did you mean dmala"),
+        ({"seeds": 2}, "three seeds or more"),
+    ],
+)
+def test_a_race_says_what_it_cannot_run(words, message):
+    with pytest.raises(ValueError, match=message):
+        latticework.race(lambda x: x.sum(-1), sites=3, **words)
