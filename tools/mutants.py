@@ -3,7 +3,7 @@
 The mistakes come from the syntax tree: another operator or number, a negated condition, a missing
 statement. Each is made in a copy of the working tree, which is imported as `latticework` in place
 of this one. Then the tests of the file run until the first one fails. A mutant that passes them all
-has survived: `python -m latticework.tools.mutants samplers/gwg.py --each 20 --seed 1`.
+has survived and goes to stdout, others to stderr. `make mutants` keeps the list.
 """
 
 import argparse
@@ -19,8 +19,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 LEFT_OUT = (".*", "__pycache__", "build", "outputs", "multirun", "cache", "wandb")  # of the copy
@@ -50,30 +51,17 @@ UNREAD = ("annotation", "returns", "decorator_list", "exc", "msg")
 UNREAD_CALLS = ("isinstance", "cast", "getLogger", "debug", "info", "warning")
 
 
-class Mutant(NamedTuple):
-    """A part of a module's source, and what replaces it."""
-
-    source: str
-    old: Any
-    new: ast.AST
-
-    def __str__(self) -> str:
-        change = f"{ast.unparse(self.old)} -> {ast.unparse(self.new)}"
-        return f"{self.old.lineno}: {' '.join(change.split())}"
-
-    def text(self) -> str:
-        """The module with the mistake."""
-        lines, old, new = self.source.encode().splitlines(True), self.old, ast.unparse(self.new)
-        before = b"".join(lines[: old.lineno - 1]) + lines[old.lineno - 1][: old.col_offset]
-        after = lines[old.end_lineno - 1][old.end_col_offset :] + b"".join(lines[old.end_lineno :])
-        return (
-            before + (f"({new})" if isinstance(old, ast.expr) else new).encode() + after
-        ).decode()
-
-
-def mutants(source: str) -> list[Mutant]:
-    """All mutants of a module."""
-    return [Mutant(source, *change) for n in _nodes(ast.parse(source)) for change in _changes(n)]
+def mutants(source: str) -> list[tuple[str, str]]:
+    """All mutants of a module: what changes in which line, and the module with the mistake."""
+    code, found = source.encode(), []
+    starts = [0, *accumulate(map(len, code.splitlines(True)))]
+    for old, new in (change for node in _nodes(ast.parse(source)) for change in _changes(node)):
+        begin = starts[old.lineno - 1] + old.col_offset
+        end = starts[old.end_lineno - 1] + old.end_col_offset
+        change = " ".join(f"{old.lineno}: {ast.unparse(old)} -> {ast.unparse(new)}".split())
+        text = f"({ast.unparse(new)})" if isinstance(old, ast.expr) else ast.unparse(new)
+        found.append((change, (code[:begin] + text.encode() + code[end:]).decode()))
+    return found
 
 
 def _called(node: ast.AST) -> str:
@@ -168,24 +156,22 @@ def outcome(root: Path, tests: Sequence[str], seconds: float) -> str:
     return f"killed: {last}" if process.returncode else "survived"
 
 
-def outcomes(file: Path, root: Path, mistakes: Sequence[Mutant]) -> Iterator[str]:
-    """Make the mistakes in a file of the tree `root`, and put it back; a line about each."""
+def outcomes(file: Path, root: Path, some: Sequence[tuple[str, str]]) -> Iterator[str]:
+    """Try some mutants of a file in the tree `root`, and put it back; a line about each."""
     source, tests, began = file.read_text(), chosen_tests(file, root), time.monotonic()
     if (found := outcome(root, tests, 3600)) != "survived":
         raise RuntimeError(f"the tests of {file} fail without a mistake: {found}")
     longest = 60 + 4 * (time.monotonic() - began)  # as a mistake can cause an endless loop
-    for mutant in mistakes:
+    for change, text in some:
         for code in file.parent.glob(f"__pycache__/{file.stem}.*"):
             code.unlink()  # Python compares its time with the file's in whole seconds
-        file.write_text(mutant.text())
-        yield f"{file.relative_to(root)}:{mutant}: {outcome(root, tests, longest)}"
+        file.write_text(text)
+        yield f"{file.relative_to(root)}:{change}: {outcome(root, tests, longest)}"
     file.write_text(source)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description="Write small mistakes that no test notices to build/survivors.txt."
-    )
+    parser = argparse.ArgumentParser(description="List small mistakes that no test notices.")
     parser.add_argument(
         "paths",
         nargs="*",
@@ -197,20 +183,17 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help="of the order and the choice")
     options = parser.parse_args()
     rng, until = random.Random(options.seed), time.monotonic() + 60 * options.minutes
-    (ROOT / "build").mkdir(exist_ok=True)
-    report_at = ROOT / "build" / "survivors.txt"
-    with tempfile.TemporaryDirectory() as folder, report_at.open("w") as report:
+    with tempfile.TemporaryDirectory() as folder:
         root = Path(folder).resolve() / "latticework"
         shutil.copytree(ROOT, root, ignore=shutil.ignore_patterns(*LEFT_OUT))
         paths = [root / path for path in options.paths]
         files = [f for p in paths for f in ([p] if p.is_file() else sorted(p.glob("*.py")))]
         for file in rng.sample(files, len(files)):
             found = mutants(file.read_text())
-            mistakes = rng.sample(found, min(options.each, len(found)))
-            for line in outcomes(file, root, mistakes) if mistakes else ():
-                print(line, flush=True)
-                if line.endswith("survived"):
-                    print(line, file=report)
+            some = rng.sample(found, min(options.each, len(found)))
+            for line in outcomes(file, root, some) if some else ():
+                survived = line.endswith("survived")
+                print(line, file=sys.stdout if survived else sys.stderr, flush=True)
                 if time.monotonic() > until:
                     return
 
