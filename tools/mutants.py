@@ -111,7 +111,7 @@ def _changes(node: Any) -> Iterator[tuple[Any, Any]]:
             if (name := _called(node)) in OTHER:
                 yield node, _with(node, func=_with(func, **{field: OTHER[name]}))
             if name.rstrip("_") in DROPPED and not args and field == "attr":
-                yield node, func.value
+                yield node, vars(func)["value"]
             if name == "where" and len(args) == 3:
                 yield node, _with(node, args=[args[0], args[2], args[1]])
             for each in keywords:
