@@ -41,8 +41,8 @@ def test_a_mistake_survives_where_no_test_notices_it(tmp_path):
     file.with_name("__init__.py").touch()
     test.write_text("from latticework.sums import *\ndef test_it(): assert noticed(1, 2) == 3")
     killed, survived = outcomes(file, file.parent, mutants(source))
-    assert killed.startswith("sums.py:1: a + b -> a - b: killed: 1 failed")
-    assert survived == "sums.py:2: a * b -> a / b: survived"
+    assert killed.startswith("sums.py:1:27: a + b -> a - b: killed: 1 failed")
+    assert survived == "sums.py:2:25: a * b -> a / b: survived"
     assert file.read_text() == source
 
 

@@ -52,14 +52,15 @@ UNREAD_CALLS = ("isinstance", "cast", "getLogger", "debug", "info", "warning")
 
 
 def mutants(source: str) -> list[tuple[str, str]]:
-    """All mutants of a module: what changes in which line, and the module with the mistake."""
+    """All mutants of a module: where and what it changes, and the module then."""
     code, found = source.encode(), []
     starts = [0, *accumulate(map(len, code.splitlines(True)))]
     for old, new in (change for node in _nodes(ast.parse(source)) for change in _changes(node)):
         begin = starts[old.lineno - 1] + old.col_offset
         end = starts[old.end_lineno - 1] + old.end_col_offset
-        change = " ".join(f"{old.lineno}: {ast.unparse(old)} -> {ast.unparse(new)}".split())
+        change = " ".join(f"{ast.unparse(old)} -> {ast.unparse(new)}".split())
         text = f"({ast.unparse(new)})" if isinstance(old, ast.expr) else ast.unparse(new)
+        change = f"{old.lineno}:{old.col_offset + 1}: {change}"
         found.append((change, (code[:begin] + text.encode() + code[end:]).decode()))
     return found
 
