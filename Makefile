@@ -46,8 +46,10 @@ docs: $(READY_DOCS) ## build the documentation site in build/site; runs the gall
 	@$(NAMES)
 	@OMP_NUM_THREADS=1 NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
 
-mutants: $(READY_DEV) ## apply small mistakes to a copy of the code, one by one, and see tests fail (half an hour)
-	@OMP_NUM_THREADS=1 $(BIN)/python -m latticework.scripts.mutants
+mutants: $(READY_DEV) ## list small mistakes that no test notices (an hour): make mutants FILES="samplers/gwg.py --each 20"
+	@mkdir -p build
+	@OMP_NUM_THREADS=1 $(BIN)/python -m latticework.tools.mutants $(FILES) > build/survivors.txt
+	@echo "survivors, in build/survivors.txt:" && cat build/survivors.txt
 
 # One rule per pattern: with several patterns in a rule, making fig3 would count as making table3.
 fig%: $(READY) ## run the experiments of a figure, then the report: make fig3 SCALE=paper

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-OURS = ("conf", "data", "experiments", "models", "run", "samplers", "scripts", "torchvision_ops")
+OURS = ("conf", "data", "experiments", "models", "run", "samplers", "scripts", "tools")
+OURS += ("torchvision_ops",)
 NAME = "latticework"
 
 # What a file may import of ours: modules, or packages with everything in them. The rule with the
@@ -73,6 +74,7 @@ MAY_IMPORT = {
     "run.py": ["experiments.config", "experiments.running", "scripts"],
     "scripts": ["scripts", "experiments", *NAMES],
     "scripts/samplers_table.py": ["experiments", "samplers.base", "samplers.compiled", "models"],
+    "tools": [],
     "scripts/peers": ["scripts.peers"],  # what others would write
     "scripts/peers/limits.py": ["models.product"],
     "scripts/bench_contenders.py": ["scripts", "experiments", "samplers", "models"],
@@ -138,7 +140,7 @@ def bare(source: str) -> list[str]:
 
 FILES = sorted(
     str(file.relative_to(ROOT))
-    for folder in ("data", "models", "samplers", "experiments", "scripts")
+    for folder in ("data", "models", "samplers", "experiments", "scripts", "tools")
     for file in (ROOT / folder).rglob("*.py")
 ) + ["run.py", "torchvision_ops.py", "__init__.py"]
 TESTS = sorted(str(file.relative_to(ROOT)) for file in (ROOT / "tests").glob("*.py"))

@@ -188,8 +188,9 @@ def brute_force(x, y):
     return biased - 2 * across, unbiased - 2 * across
 
 
-def test_mmd_is_its_definition():
-    x, y = bits(7, 5, 0), bits(4, 5, 1, 0.3)
+@pytest.mark.parametrize("samples", [2, 7])
+def test_mmd_is_its_definition(samples):
+    x, y = bits(samples, 5, 0), bits(4, 5, 1, 0.3)
     for ours, theirs in zip(mmd_squared(x, y), brute_force(x, y), strict=True):
         assert float(ours) == pytest.approx(theirs, abs=1e-6)
 

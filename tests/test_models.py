@@ -44,9 +44,9 @@ CHANGES = {
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("by_neighbours", [False, True])
 def test_a_lattice_follows_its_bias_and_coupling(change, by_neighbours):
-    model, other = Lattice((3, 3), 0.1, 0.0), Lattice((3, 3), 0.2, 1.0)
+    model, biased, other = (Lattice((3, 3), *each) for each in ((0.1, 0.0), (0.1, 1.0), (0.2, 1.0)))
     if by_neighbours:
-        model.dense = other.dense = None
+        model.dense = biased.dense = other.dense = None
     x, sites = other.domain.uniform(5, Generator().manual_seed(0)), torch.arange(9)
 
     def parts(lattice):
@@ -65,6 +65,7 @@ def test_a_lattice_follows_its_bias_and_coupling(change, by_neighbours):
     before, expected = parts(model), parts(other)
     assert model.form() is model.form()  # built once
     CHANGES[change](model, other)
+    torch.testing.assert_close(parts(model), parts(biased))
     model.coupling = other.coupling
     torch.testing.assert_close(parts(model), expected)
     assert (before["odds"] - expected["odds"]).abs().min() > 0.3  # control

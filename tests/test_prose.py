@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-FOLDERS = ("data", "experiments", "models", "samplers", "scripts", "tests")
+FOLDERS = ("data", "experiments", "models", "samplers", "scripts", "tests", "tools")
 FILES = sorted(
     [*ROOT.glob("*.py"), *(file for each in FOLDERS for file in ROOT.glob(f"{each}/**/*.py"))]
 )

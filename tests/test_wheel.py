@@ -56,7 +56,9 @@ def test_a_wheel_has_one_top_level_package(wheel):
     assert "latticework/conf/sampler/dmala.yaml" in names
     assert any(name.startswith("latticework/models/mini_bert/") for name in names)
     assert not [
-        name for name in names if name.startswith(("latticework/tests", "latticework/docs"))
+        name
+        for name in names
+        if name.startswith(("latticework/tests", "latticework/docs", "latticework/tools"))
     ]
 
 
