@@ -1,20 +1,21 @@
 """One record for one resolved configuration, in whatever spelling its run is asked for."""
 
-import hashlib
 import json
 import os
+import re
 import shutil
 import signal
+from collections import Counter
 
 import pytest
 from command import command_line
 from fakes import fake
 from test_survival import ended, start
 
-from latticework.experiments.config.budget import Budget
 from latticework.experiments.config.folders import CLAIM, find, run_name
-from latticework.experiments.config.identity import digest, leaves, same
+from latticework.experiments.config.identity import digest, leaves, same, short_name
 from latticework.experiments.results.grouping import groups
+from latticework.experiments.results.headline import CONF, headline, last_row
 from latticework.experiments.results.record import load_all
 from latticework.experiments.running.run import Run
 
@@ -30,8 +31,8 @@ def folders(outputs):
 
 
 def as_before(folder, name=None):
-    """The folder as it was made before runs claimed their folders, called `name`."""
-    (folder / CLAIM).unlink()
+    """The folder as release 0.2 made it, called `name`: it claimed it by another digest."""
+    (folder / CLAIM).rename(folder / ".identity")
     return folder.rename(folder.with_name(name)) if name else folder
 
 
@@ -60,7 +61,7 @@ def test_a_sweep_runs_equal_settings_once(tmp_path):
     assert len(folders(tmp_path)) == 2
 
 
-def test_a_record_made_before_folders_were_claimed_is_found(tmp_path):
+def test_a_record_of_release_0_2_is_found(tmp_path):
     assert command_line(*SMALL, "sampler.step_size=.3", outputs=tmp_path) == 0
     (record,) = records(tmp_path)
     old = as_before(record.path, record.path.name.replace("=0.3,", "=0.30,"))
@@ -71,7 +72,7 @@ def test_a_record_made_before_folders_were_claimed_is_found(tmp_path):
 
 @pytest.mark.parametrize("old", [False, True])
 def test_an_unfinished_run_goes_on_in_another_spelling(tmp_path, monkeypatch, capsys, old):
-    """SIGTERM comes at step 10 of 20; `old`: from before folders were claimed."""
+    """SIGTERM comes at step 10 of 20; `old`: of release 0.2."""
     log_row = Run.log
 
     def interrupt(self, step, **values):
@@ -154,8 +155,6 @@ def test_the_identity_is_of_values_not_of_where_and_how():
     assert digest(config(sampler={"step_size": True})) != mine
     assert digest(config(sampler={"step_size": None})) != mine
     assert digest(config(sampler={"step_size": float("inf")})) != mine
-    learned = {"model": {}, "learning": {"iterations": 10}}  # no run's: all of it counts
-    assert not same({"config": learned}, {**learned, "learning": {"iterations": 20}})
 
 
 def test_what_only_passes_numbers_on_is_not_part_of_the_identity():
@@ -209,32 +208,42 @@ def test_a_finished_folder_goes_before_an_unfinished_one(tmp_path):
     assert find(tmp_path, "z") is None
 
 
-def test_a_budget_counts_the_same_in_the_form_that_older_records_have():
-    """A record made before `task.budget` was one node is found, labelled and read all the same."""
-    counts = {"chains": 4, "steps": 20, "every": 10}
-    new = {
-        "task": {
-            "keep": 2,
-            "budget": {"_target_": "latticework.experiments.config.budget.Budget", **counts},
-        }
-    }
-    old = {"task": {"keep": 2, **counts}, "budget": counts}
-    assert digest(new) == digest(old)
-    assert same({"config": old}, new)
-    more = {"task": {**new["task"], "budget": {**new["task"]["budget"], "steps": 30}}}
-    assert digest(more) != digest(new)  # control
-    records = [fake(config=config) for config in (new, old, more)]
-    assert [record.budget for record in records] == [Budget(4, s, 10) for s in (20, 20, 30)]
-    assert sorted(g.differs for g in groups(records)) == ["task.steps 20", "task.steps 30"]
-    assert [len(g.records) for g in groups(records)] == [1, 1]  # the same run twice counts once
-    with pytest.raises(LookupError, match="a task without a budget of chains and steps"):
-        _ = fake(config={"task": {"lambdas": 21}}).budget
+def test_a_module_that_moves_changes_no_number_and_runs_nothing_again(tmp_path, capsys):
+    """The record of a run is found, shown and grouped as before, wherever its classes were then."""
+    assert command_line(*SMALL, outputs=tmp_path) == 0
+    (new,) = records(tmp_path)
+    text = json.dumps({**new.document, "mark": "moved"})
+    for place in ("samplers.langevin", "models.ising", "experiments.tasks.sampling"):
+        assert f"latticework.{place}." in text
+        text = text.replace(f"latticework.{place}.", "latticework.gone.")
+    (new.path / "run.json").write_text(text)
+    capsys.readouterr()
+    assert command_line(*SMALL, "hydra/job_logging=default", outputs=tmp_path) == 0
+    shown = capsys.readouterr().out
+    assert "already finished" in shown
+    assert "has changed since" not in shown
+    (old,) = records(tmp_path)
+    assert old.document["mark"] == "moved"
+    assert digest(old.config) == digest(new.config)
+    assert [len(group.records) for group in groups([old, new])] == [1]  # the same run
+    assert headline(old) == headline(new) != last_row(new)
 
 
-def test_digests_of_older_records_have_not_changed():
-    """Folders were claimed by this digest before `task.budget` was one node."""
-    old = {"task": {"chains": 4, "steps": 20, "every": 10}, "seed": 0}
-    assert digest(old) == hashlib.sha256(json.dumps(old, sort_keys=True).encode()).hexdigest()
+def test_a_task_that_is_gone_is_said_to_be_gone(caplog):
+    record = fake({"step": [0], "a": [1.0]}, config={"task": {"_target_": "latticework.gone.task"}})
+    assert headline(record) == last_row(record)
+    assert "latticework.gone.task cannot be imported" in caplog.text
+
+
+def test_short_names_are_those_of_one_class_or_function_each():
+    """In all that a run is built from. A name outside of this package keeps its path."""
+    assert short_name("torch.optim.Adam") == "torch.optim.Adam"
+    texts = [file.read_text() for file in CONF.rglob("*.yaml")]
+    paths = {path for text in texts for path in re.findall(r"_target_: (latticework[\w.]+)", text)}
+    drawn = "latticework.experiments.figures.", "latticework.experiments.tables."
+    known = Counter(short_name(path) for path in paths if not path.startswith(drawn))
+    assert len(known) > 90
+    assert [name for name, count in known.items() if count > 1] == []
 
 
 def test_leaves():

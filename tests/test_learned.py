@@ -1,5 +1,6 @@
 """Models learned by one experiment and used by others: found in a record, or learned in place."""
 
+import hashlib
 import json
 from dataclasses import dataclass
 from typing import Any
@@ -12,9 +13,11 @@ from hydra import compose, initialize_config_dir
 from test_ais import DATA, rbm
 from test_configs import CONF
 
+from latticework.experiments.config.identity import same
 from latticework.experiments.figures.images import grid
-from latticework.experiments.learning.snapshots import last, snapshots
+from latticework.experiments.learning.snapshots import _settings, last, snapshots
 from latticework.experiments.results.record import Record, load_all
+from latticework.experiments.running.artifacts import artifact
 from latticework.experiments.running.memory import Memory
 from latticework.experiments.running.run import Run
 from latticework.experiments.tables.likelihood import beside, table1
@@ -29,6 +32,7 @@ SETTINGS = {
     "scale": "smoke",
 }
 CONFIG = {**SETTINGS, "learning": {"iterations": 2}}
+FINGERPRINT = DATA.fingerprint
 
 
 @dataclass(eq=False)
@@ -87,18 +91,40 @@ def test_learning_in_place_goes_on_where_it_was_stopped(tmp_path):
     torch.testing.assert_close(states["ema_000002"]["visible_bias"], rbm().visible_bias + 2)
 
 
+def test_an_artifact_and_a_checkpoint_of_release_0_2_are_found(tmp_path):
+    """It named them by whole paths, and learned with the settings `learning` and `fingerprint`."""
+    names = ("model", "sampler", "seed", "model_seed", "data", "learning")
+    spec = {**{name: CONFIG[name] for name in names}, "fingerprint": FINGERPRINT}
+    text = json.dumps(spec, indent=2, sort_keys=True)
+    name = f"ebm-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+    maker = run_in(tmp_path / "ais" / "a")
+    artifact(maker, "ebm", spec, lambda: {"ema_000009/x": torch.ones(2)})
+    assert maker.notes["artifacts"] == [name]
+    user, learn = run_in(tmp_path / "ais" / "b"), Learn()
+    states = snapshots(model=rbm(), sampler=GWG(), data=DATA, run=user, learn=learn)
+    assert states["ema_000009"]["x"].tolist() == [1, 1]
+    assert user.notes["learned_by"] == name
+    longer = {**CONFIG, "learning": {"iterations": 3}}
+    assert same({"config": spec}, _settings(CONFIG, "learning", FINGERPRINT))
+    assert not same({"config": spec}, _settings(longer, "learning", FINGERPRINT))
+    assert not same({"config": spec}, _settings(CONFIG, "learning", "x"))
+    snapshots(
+        model=rbm(), sampler=GWG(), data=DATA, run=run_in(tmp_path / "c", longer), learn=learn
+    )
+    assert learn.calls == 1  # control
+
+
 def test_a_record_with_the_same_settings_is_read(tmp_path):
     task = {**SETTINGS, "task": CONFIG["learning"]}
     run = run_in(tmp_path / "ebm_learning" / "smoke")
     Learn()(model=rbm(), sampler=GWG(), data=DATA, run=run)
     document = {
         "config": task, "choices": {}, "overrides": [], "versions": {}, "seconds": 1.0,
-        "data": {"fingerprint": DATA.fingerprint},
+        "data": {"fingerprint": FINGERPRINT},
     }  # fmt: skip
     learn = Learn()
-    for changed, calls in (({}, 0), ({"fingerprint": "other"}, 1)):
-        document["data"].update(changed)
-        (run.path / "run.json").write_text(json.dumps(document))
+    for word, other, calls in (("", "", 0), (".models.rbm.", ".gone.", 0), (FINGERPRINT, "x", 1)):
+        (run.path / "run.json").write_text(json.dumps(document).replace(word, other))
         user = run_in(tmp_path / "ais" / "a")
         states = snapshots(model=rbm(), sampler=GWG(), data=DATA, run=user, learn=learn)
         assert len(states) == 2

@@ -32,7 +32,6 @@ from latticework.experiments.report.holdings import Holding, holding
 from latticework.experiments.report.page import html, markdown, write
 from latticework.experiments.report.results import results_page, stem
 from latticework.experiments.report.sweeps import CONF, asked, declared, exists, kind
-from latticework.experiments.report.table_files import write as write_table
 from latticework.experiments.report.view import Report, gather
 from latticework.experiments.results.duration import duration
 from latticework.experiments.results.estimate import Estimate, number
@@ -699,25 +698,6 @@ def test_every_file_that_the_results_page_links_exists():
     links = re.findall(r"\]\(([^)#]+)\)", (folder / "README.md").read_text())
     assert len(links) > 40
     assert [link for link in links if not (folder / link).exists()] == []
-
-
-@pytest.mark.parametrize(
-    "experiment", ["text_infilling", "bnn", "bnn_stochastic", "ais_small", "rates_fig2"]
-)
-def test_the_committed_tables_are_those_of_the_committed_records(experiment, tmp_path):
-    held = holding(experiment, "paper", None, KNOWN.also.get(experiment, ()))
-    config = held.config.copy()
-    OmegaConf.set_struct(config, False)
-    config.figures = None
-    tables = 0
-    for name, _, frame, _ in make_all(config, held.shown):
-        if frame is None:  # such as the extras of a table that has none
-            continue
-        name = f"{experiment}-{name}" if experiment.startswith(("rates", "ais")) else name
-        for file in write_table(frame, tmp_path / f"{name}.csv"):
-            assert (ROOT / "docs" / "results" / file.name).read_text() == file.read_text()
-        tables += 1
-    assert tables
 
 
 def test_committed_pictures_are_small():

@@ -13,7 +13,6 @@ from omegaconf.errors import InterpolationResolutionError
 from latticework.experiments.config import resolvers
 from latticework.experiments.config.checks import checked
 from latticework.experiments.config.errors import ConfigurationError
-from latticework.experiments.config.identity import flat
 from latticework.experiments.results.record import load_all
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
@@ -63,7 +62,7 @@ def test_a_smoke_run_without_an_experiment_is_small(task, tmp_path, capfd):
     words = (f"task={task}", "scale=smoke", *TASKS[task])
     config = composed(*words)
     document = checked(config)
-    settings = flat(document["task"])
+    settings = document["task"] | document["task"].get("budget", {})
     work = {key: settings[key] for key in WORK & set(settings)}
     assert all(value is not None and value <= LARGEST for value in work.values()), work
     assert command_line(*words, *bundled_data(config), outputs=tmp_path) == 0, capfd.readouterr()

@@ -34,7 +34,7 @@ from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBase
 
 from latticework.experiments.config.asking import COMMANDS, program
 from latticework.experiments.config.faults import DamagedError, cut, in_a_line, nearest
-from latticework.experiments.config.identity import ENVIRONMENT, SOURCES
+from latticework.experiments.config.identity import SOURCES
 
 # The settings of conf/hydra/launcher are checked against those of the plugin of the same name.
 warnings.filterwarnings("ignore", message=r"\s*'hydra/launcher/\w+' is validated against")
@@ -50,7 +50,8 @@ FEWER = (
 # that differ in nothing else have one record.
 FULL = (errno.ENOSPC, errno.EDQUOT)  # a full disk; the errors of `write` name no file
 SINGLE = (
-    "experiment", "scale", "name", *ENVIRONMENT, "hydra/launcher",
+    "experiment", "scale", "name", "outputs", "device", "threads", "checkpoint", "force", "logger",
+    "figures", "tables", "scales", "hydra/launcher",
     *(f"data.{key}" for key in SOURCES),
 )  # fmt: skip
 

@@ -3,8 +3,9 @@
 A run's folder is named after its overrides, so that people can read it. Different overrides can
 give the same configuration, so folders are matched by the configuration's identity
 (`experiments.config.identity`). A run claims its folder by writing the identity's digest to
-`.identity`, and later runs of the same identity find it there. Records from before this file
-existed are matched by the configuration in run.json. Imports no torch.
+`.digest`, and later runs of the same identity find it there. Records of release 0.2, whose digests
+were of whole paths in a file `.identity`, are matched by the configuration in run.json. Imports no
+torch.
 """
 
 import hashlib
@@ -18,7 +19,7 @@ from hydra.core.override_parser.types import Override
 
 from latticework.experiments.config.identity import digest
 
-CLAIM = ".identity"
+CLAIM = ".digest"
 LONGEST = 120  # characters of a folder's name
 DRAWING = ("figures", "tables")  # overrides below these say what is drawn, and are none of a run's
 

@@ -13,18 +13,6 @@ from typing import Any
 # or say where and how the run is executed (outputs, device, threads, logger, figures).
 PARTS = ("data", "model", "sampler", "task")
 SEEDS = ("seed", "model_seed")
-# Keys that say where and how something happens, not what it computes.
-ENVIRONMENT = (
-    "outputs",
-    "device",
-    "threads",
-    "checkpoint",
-    "force",
-    "logger",
-    "figures",
-    "tables",
-    "scales",
-)
 SOURCES = ("root", "cache", "download", "strict")  # of a data set: where files are looked for
 
 
@@ -48,17 +36,12 @@ def digest(config: dict[str, Any], *, seeds: bool = True) -> str:
 def identity(config: dict[str, Any], sources: Collection[str] = ()) -> dict[str, Any]:
     """The part of a resolved configuration that determines the numbers, in canonical form.
 
-    Whole numbers are integers, so that 1 and 1.0 are equal. Of the keys in SOURCES, only those in
-    `sources` are kept. A configuration without a task, such as the settings with which a run learns
-    a model, is kept except for the keys in ENVIRONMENT.
+    Whole numbers are integers, so that 1 and 1.0 are equal. Classes and functions have their
+    `short_name`. Of the keys in SOURCES, only those in `sources` are kept.
     """
-    if "task" in config:
-        kept = {key: config[key] for key in (*PARTS, *SEEDS) if key in config}
-        kept["task"] = flat(kept["task"])
-        if config.get("engine", "eager") != "eager":  # older records have no such key
-            kept["engine"] = config["engine"]
-    else:
-        kept = {key: value for key, value in config.items() if key not in ENVIRONMENT}
+    config = _since_0_3(config)
+    kept = {key: config[key] for key in (*PARTS, *SEEDS) if key in config}
+    kept["engine"] = config.get("engine", "eager")  # older records have no such key
     dropped = set(SOURCES) - set(sources)
     plain = {key: canonical(value, dropped) for key, value in kept.items()}
     if isinstance(data := plain.get("data"), dict):
@@ -66,25 +49,31 @@ def identity(config: dict[str, Any], sources: Collection[str] = ()) -> dict[str,
     return plain
 
 
-def flat(task: Any) -> Any:
-    """The settings of a task with those of its budget beside them, where older records have them.
+def _since_0_3(config: dict[str, Any]) -> dict[str, Any]:
+    """The configuration of a run that learns a model for another, as release 0.3 has it.
 
-    Until `task.budget` was one node, a task had `chains`, `steps` and `every` itself. This is the
-    one place that knows of both forms: identities, digests and labels use the older one, and
-    `Record.budget` reads it.
+    Checkpoints and artifacts of 0.2 say it in other words. This function goes with 0.4.
     """
-    if not (isinstance(task, dict) and isinstance(task.get("budget"), dict)):
-        return task
-    counts = {key: value for key, value in task["budget"].items() if key != "_target_"}
-    return {**{key: value for key, value in task.items() if key != "budget"}, **counts}
+    if not {"learning", "fingerprint"} <= set(config):
+        return config
+    data = {**config["data"], "fingerprint": config["fingerprint"]}
+    return {**config, "task": config["learning"], "data": data}
+
+
+def short_name(target: str) -> str:
+    """The name of a class or function without its module, so that a module may move.
+
+    The whole path outside of this package, where two may have the same name.
+    """
+    return target.rpartition(".")[2] if target.startswith("latticework.") else target
 
 
 def canonical(value: Any, dropped: Collection[str] = ()) -> Any:
-    """`value` with whole numbers as integers, and data sets without the keys `dropped`."""
+    """`value` with short names, whole numbers as integers, and data sets without `dropped`."""
     if isinstance(value, dict):
         is_data = str(value.get("_target_")).startswith("latticework.data.")
         return {
-            str(key): canonical(item, dropped)
+            str(key): short_name(item) if key == "_target_" else canonical(item, dropped)
             for key, item in value.items()
             if not (is_data and key in dropped)
         }

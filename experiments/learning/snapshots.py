@@ -6,8 +6,10 @@ data and seeds, its models are read. Otherwise the task learns the models here, 
 as a shared artifact (`experiments.running.artifacts`).
 """
 
+import json
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +17,9 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from latticework.data.base import Dataset
-from latticework.experiments.config.identity import SOURCES
+from latticework.experiments.config.identity import identity
 from latticework.experiments.results.record import Record, load_all
-from latticework.experiments.running.artifacts import artifact
+from latticework.experiments.running.artifacts import CHECKSUM, artifact
 from latticework.experiments.running.run import Run
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
@@ -44,9 +46,10 @@ def snapshots(
     """
     if data is None:
         raise ValueError("learning needs a data set; give one, such as data=static_mnist")
-    wanted = _settings(run.config, KEY) | {"fingerprint": data.fingerprint}
+    wanted = _settings(run.config, KEY, data.fingerprint)
     for record in _finished(run, experiment):
-        if _settings(record.config, "task") | _fingerprint(record) == wanted:
+        found = _settings(record.config, "task", record.document["data"]["fingerprint"])
+        if identity(found) == identity(wanted):
             assert isinstance(record.path, Path)
             run.note(learned_by=str(record.path.relative_to(run.outputs)))
             return {file.stem: load_file(file) for file in sorted(record.path.glob(FILES))}
@@ -74,7 +77,7 @@ def snapshots(
         }
 
     states: States = {}
-    for name, tensor in sorted(artifact(run, "ebm", wanted, make).items()):
+    for name, tensor in sorted(artifact(run, "ebm", _spec(run, wanted), make).items()):
         snapshot, _, key = name.partition("/")
         states.setdefault(snapshot, {})[key] = tensor
     run.note(learned_by=run.notes["artifacts"][-1])
@@ -88,15 +91,28 @@ def last(*, model: EnergyModel, run: Run, **settings: Any) -> EnergyModel:
     return model.requires_grad_(False)
 
 
-def _settings(config: dict[str, Any], key: str) -> dict[str, Any]:
-    """The settings that determine a learned model; the task's settings are at `config[key]`."""
-    data = {k: v for k, v in config["data"].items() if k not in SOURCES}
-    parts = {name: config[name] for name in ("model", "sampler", "seed", "model_seed")}
-    return {**parts, "data": data, "learning": config[key]}
+def _settings(config: dict[str, Any], key: str, fingerprint: str) -> dict[str, Any]:
+    """The configuration of the run that learns; the task's settings are at `config[key]`.
+
+    Without the engine: networks have none that is compiled.
+    """
+    kept = {name: config[name] for name in ("model", "sampler", "seed", "model_seed")}
+    data = {**config["data"], "fingerprint": fingerprint}
+    return {**kept, "data": data, "task": config[key]}
 
 
-def _fingerprint(record: Record) -> dict[str, str]:
-    return {"fingerprint": record.document["data"]["fingerprint"]}
+def _spec(run: Run, wanted: dict[str, Any]) -> dict[str, Any]:
+    """The specification of the artifact, in the words of release 0.2 if it was made by that.
+
+    From 0.4 on it is `identity(wanted)`.
+    """
+    for file in sorted((run.outputs / "artifacts").glob("ebm-*/spec.json")):
+        with suppress(ValueError, LookupError):  # damaged: `artifact` sees to it
+            found = json.loads(file.read_text())
+            found.pop(CHECKSUM, None)
+            if identity(found) == identity(wanted):
+                return found
+    return identity(wanted)
 
 
 def _finished(run: Run, experiment: str) -> list[Record]:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from latticework.experiments.config.identity import SEEDS, flat, identity, leaves
+from latticework.experiments.config.identity import SEEDS, identity, leaves
 from latticework.experiments.results.record import RESULTS, Record, damage
 
 CLOCK = "seconds"  # in the name of each column that is measured by a clock
@@ -79,14 +79,10 @@ def _settings(one: Record, other: Record) -> Iterator[Difference]:
     for key in [key for key in {**mine, **its} if key in SEEDS] + sorted({*mine, *its} - {*SEEDS}):
         if mine.get(key, MISSING) != its.get(key, MISSING):
             yield Difference(key, mine.get(key, MISSING), its.get(key, MISSING), "yes")
-    whole, theirs = (leaves(_flat(record.config)) for record in (one, other))
+    whole, theirs = (leaves(record.config) for record in (one, other))
     for key in sorted(({*whole} & {*theirs}) - {*mine} - {*its}):
         if whole[key] != theirs[key]:
             yield Difference(key, whole[key], theirs[key], "no")
-
-
-def _flat(config: dict[str, Any]) -> dict[str, Any]:
-    return {**config, "task": flat(config.get("task"))}
 
 
 def _facts(one: Record, other: Record) -> Iterator[Difference]:

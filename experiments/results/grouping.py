@@ -264,8 +264,6 @@ class _Part:
         if key in CHOICES:
             name = self.records[0].choices.get(key)
             return None if name is None else json.dumps(name)
-        if key == "engine":
-            return self.settings.get(key, '"eager"')
         return self.settings.get(key)
 
 

@@ -6,15 +6,23 @@ them. An experiment names the papers' numbers beside them under `published` in i
 torch, except by importing the task of a record.
 """
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from importlib import import_module
+from pathlib import Path
 from typing import Any, Literal
 
+from omegaconf import OmegaConf
+
+from latticework.experiments.config.identity import short_name
 from latticework.experiments.results.estimate import Estimate
 from latticework.experiments.results.published import comparable
 from latticework.experiments.results.record import Record
 
+log = logging.getLogger(__name__)
+CONF = Path(__file__).resolve().parents[2] / "conf"
 MOST = 5  # numbers of a task that declares none
 Better = Literal["higher", "lower"] | None
 COSTS = ("step", "seconds", "evaluations")  # columns of metrics.csv that are no results
@@ -68,12 +76,24 @@ def headline(record: Record) -> list[KeyNumber]:
 
 
 def _declared(record: Record) -> Callable[[Record], list[KeyNumber]]:
-    """The function `headline` of the task's module, or `last_row` if there is none."""
-    module = str(record.config["task"]["_target_"]).rpartition(".")[0]
+    """The function `headline` of the task's module, or `last_row` if there is none.
+
+    A task of this package is found by its name, wherever it was when the record was made.
+    """
+    target = str(record.config["task"]["_target_"])
     try:
-        return getattr(import_module(module), "headline", last_row)
-    except ImportError:  # a task that was removed or renamed
+        module = import_module(_tasks().get(short_name(target), target).rpartition(".")[0])
+    except ImportError:  # a task that was removed, or a user's that is not on the path
+        log.warning("%s cannot be imported: %s shows its last row", target, record.path)
         return last_row
+    return getattr(module, "headline", last_row)
+
+
+@cache
+def _tasks() -> dict[str, str]:
+    """The whole path of each task in conf/task, by its name."""
+    paths = [OmegaConf.load(file)["_target_"] for file in (CONF / "task").glob("*.yaml")]
+    return {short_name(path): path for path in paths}
 
 
 def last_row(record: Record) -> list[KeyNumber]:

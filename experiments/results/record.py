@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from latticework.experiments.config.budget import Budget
 from latticework.experiments.config.faults import DamagedError
-from latticework.experiments.config.identity import PARTS, SOURCES, canonical, flat, leaves
+from latticework.experiments.config.identity import SEEDS, identity, leaves
 from latticework.experiments.results.archive import open_archive
 
 if TYPE_CHECKING:
@@ -73,24 +73,17 @@ class Record:
         `data.split` adds nothing. A key that is null is left out. So older records, which lack a
         key, compare equal.
         """
-        parts = {key: self.config.get(key) for key in PARTS}
-        parts["task"] = flat(parts["task"])
-        data = parts["data"]
-        if isinstance(data, dict):
-            parts["data"] = {
-                key: value for key, value in data.items() if key not in (*SOURCES, "split")
-            }
-        found = leaves(canonical(parts, SOURCES))
+        found = leaves({k: v for k, v in identity(self.config).items() if k not in SEEDS})
+        found["data.split"] = None
         for name, key in (("data", "variant"), ("language", "used")):
             found[f"{name}.{key}"] = (self.document.get(name) or {}).get(key)
-        if (engine := self.config.get("engine", "eager")) != "eager":  # as in the identity
-            found["engine"] = engine
         return {key: json.dumps(value) for key, value in found.items() if value is not None}
 
     @property
     def budget(self) -> Budget:
         """Chains, steps and readings. Raises LookupError for a task without a budget."""
-        task = flat(self.config["task"] or {})
+        task = self.config["task"] or {}
+        task = task.get("budget") or task
         counts = {name: task[name] for name in ("chains", "steps", "every") if name in task}
         if not {"chains", "steps"} <= set(counts):
             raise LookupError(f"{self.path} is of a task without a budget of chains and steps")

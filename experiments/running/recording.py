@@ -157,7 +157,7 @@ def _retire(named: Path, path: Path, outputs: Path) -> None:
 
 
 def _begun(parent: Path, config: dict[str, Any]) -> Path | None:
-    """The folder of an unfinished run of `config` without an identity file (older versions)."""
+    """The folder of an unfinished run of `config` by release 0.2; this function goes with 0.4."""
     for checkpoints in sorted(parent.glob("*/checkpoints")):
         folder = checkpoints.parent
         if identity_in(folder) is None:

@@ -1,0 +1,102 @@
+"""The net: what the committed records determine, as text, and three smoke runs bit by bit.
+
+    python tests/net.py build/before   # before a change, and build/after after it
+    diff -r build/before build/after   # prints nothing if the change keeps every number
+
+`results/` has the numbers and tables of docs/results, and `ledger.txt` each verdict with all of its
+margins. They do not depend on the machine, and test_net.py compares them with the committed files,
+docs/results and tests/ledger.txt. A change of a verdict that is meant is committed with a new
+ledger.txt.
+`runs.txt` has the hashes of what three runs drew and the metrics that they logged. It is comparable
+only on one machine.
+"""
+
+import hashlib
+import sys
+import tempfile
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+from command import command_line
+from matplotlib.figure import Figure
+from omegaconf import DictConfig
+
+from latticework.experiments.claims.ledger import judge
+from latticework.experiments.report import plotted, table_files
+from latticework.experiments.report.draw import html_of, make_all
+from latticework.experiments.report.exhibits import catalogue
+from latticework.experiments.report.holdings import holdings, pools
+from latticework.experiments.report.results import stem
+from latticework.experiments.results.record import load_all
+
+KNOWN = catalogue()
+KINDS = ("figures", "tables")  # of a configuration
+RUNS = (
+    ("model=ising", "sampler=dmala", "seed=0"),
+    ("model=rbm", "task=isl", "data=digits", "sampler=gwg", "pretrain=fpcd", "seed=1"),
+    ("experiment=ising_learning", "sampler=gibbs", "task.steps=10", "seed=0", "~figures"),
+)
+
+
+def results(folder: Path, kinds: tuple[str, ...] = KINDS) -> None:
+    """Write the numbers of every figure and table of the exhibits, and the ledger."""
+    held = holdings(KNOWN.experiments(), None, KNOWN.also, scales=("paper",))
+    target = folder / "results"
+    target.mkdir(parents=True)
+    for exhibit in KNOWN.exhibits:
+        for experiment, names in exhibit.of.items():
+            for one in held.get(experiment, ()):
+                for made in make_all(_only(one.config, names, kinds), one.shown):
+                    file = target / stem(exhibit, experiment, made.name)
+                    if isinstance(made.content, Figure):
+                        texts = {".csv": plotted.csv(made.content), ".html": html_of(made.content)}
+                        plt.close(made.content)
+                        for suffix, text in texts.items():
+                            if text:
+                                file.with_suffix(suffix).write_text(text, encoding="utf-8")
+                    elif made.content is not None:
+                        table_files.write(made.content, file.with_suffix(".csv"))
+    (folder / "ledger.txt").write_text(ledger(held))
+
+
+def ledger(held) -> str:
+    """Each claim with its verdict and all margins; and what would decide it."""
+    lines = []
+    for entry in judge(pools(held)):
+        lines.append(f"{entry.claim.name}: {entry.verdict}")
+        margins = entry.finding.margins if entry.finding else ()
+        lines += [f"  {margin.text()}" for margin in margins]
+        lines += [f"  needs {entry.needs}"] if entry.needs else []
+    return "\n".join(lines) + "\n"
+
+
+def runs() -> str:
+    """The metrics of each smoke run, without what a clock says, and hashes of its arrays."""
+    lines = []
+    for words in RUNS:
+        with tempfile.TemporaryDirectory() as outputs:
+            assert command_line(*words, "scale=smoke", outputs=Path(outputs)) == 0
+            (record,) = load_all(Path(outputs))
+            table = record.metrics
+            shown = table[[name for name in table if "seconds" not in name]]
+            lines += [" ".join(words), shown.to_csv(index=False)]
+            for name in sorted(n.removesuffix(".npz") for n in record.files if ".npz" in n):
+                for key, array in record.arrays(name).items():
+                    lines.append(f"{name} {key} {hashlib.sha256(array.tobytes()).hexdigest()}")
+    return "\n".join(lines) + "\n"
+
+
+def _only(config: DictConfig, names: list[str] | None, kinds: tuple[str, ...]) -> DictConfig:
+    """`config` with those figures and tables only that have one of `names`; None keeps all."""
+    kept = config.copy()
+    for kind in KINDS:
+        for name in kept.get(kind) or ():
+            if kind not in kinds or name not in (names or [name]):
+                kept[kind][name] = None
+    return kept
+
+
+if __name__ == "__main__":
+    folder = Path(sys.argv[1])
+    results(folder)
+    (folder / "runs.txt").write_text(runs())

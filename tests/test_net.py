@@ -1,0 +1,27 @@
+"""What the committed records determine is what is committed (net.py)."""
+
+from pathlib import Path
+
+import net
+import pytest
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Tables and ledger, made again. The command of net.py also writes the figures' numbers."""
+    folder = tmp_path_factory.mktemp("net") / "made"
+    net.results(folder, kinds=("tables",))
+    return folder
+
+
+def test_every_verdict_has_the_margins_that_are_committed(made):
+    assert (made / "ledger.txt").read_text() == (HERE / "ledger.txt").read_text()
+
+
+def test_every_table_is_the_one_that_is_committed(made):
+    files = sorted((made / "results").iterdir())
+    assert len(files) > 40
+    for file in files:
+        assert file.read_text() == (HERE.parent / "docs" / "results" / file.name).read_text()
