@@ -181,7 +181,7 @@ def errors(stint: Stint, mean: Tensor | None, points: int) -> list[tuple[int, di
 
 
 def headline(record: Record) -> list[KeyNumber]:
-    """Effective samples of the worst site for a second and an evaluation, or why there are none."""
+    """Effective samples of the worst site per second and per evaluation, or why there are none."""
     if reason := record.document.get("absent"):
         return [KeyNumber("not measured", str(reason))]
     r_hat = record.document["r_hat"]
