@@ -4,7 +4,7 @@ A run's folder is named after its overrides, so that people can read it. Differe
 give the same configuration, so folders are matched by the configuration's identity
 (`experiments.config.identity`). A run claims its folder by writing the identity's digest to
 `.identity`, and later runs of the same identity find it there. Records from before this file
-existed are matched by the configuration in run.json. Imports no torch.
+existed are matched by the configuration in run.json.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""Objects in a user's own files, named on a command line as `file.py:Name`. Imports no torch."""
+"""Objects in a user's own files, named on a command line as `file.py:Name`."""
 
 import ast
 import importlib.util
