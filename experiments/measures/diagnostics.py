@@ -3,7 +3,7 @@
 A. Vehtari, A. Gelman, D. Simpson, B. Carpenter and P.-C. Buerkner, "Rank-Normalization, Folding,
 and Localization: An Improved R-hat for Assessing Convergence of MCMC", Bayesian Analysis 2021. The
 numbers are those of ArviZ, which computes one quantity at a time; here many are computed at once.
-Pure functions of NumPy arrays; no torch. SciPy is imported when first used: that takes a second,
+Pure functions of NumPy arrays. SciPy is imported when first used: that takes a second,
 which a run without diagnostics need not wait.
 """
 

@@ -1,4 +1,4 @@
-"""One line on whether chains have mixed, from all quantities at once. No torch."""
+"""One line on whether chains have mixed, from all quantities at once."""
 
 from typing import NamedTuple
 

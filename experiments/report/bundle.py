@@ -4,7 +4,7 @@ A bundle keeps what figures, tables and claims read: metrics.csv, some arrays, a
 long entries that none of them reads. Curves have at most `ROWS[0]` rows, and fewer if the bundle
 would exceed `TARGET`. Numbers are rounded to 7 digits. To find what is read, packing draws every
 figure and table and judges every claim on records that log each access. Equal records give equal
-bytes. Imports no torch.
+bytes.
 """
 
 import json

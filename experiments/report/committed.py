@@ -1,6 +1,6 @@
 """Generate the committed results: figures, tables, ledger, results page and table of times.
 
-Everything is made from the records committed in docs/results/records. Imports no torch.
+Everything is made from the records committed in docs/results/records.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""The command that would decide a claim. Imports no torch."""
+"""The command that would decide a claim."""
 
 import shlex
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The tables at the end of a run and at the end of a sweep, for the terminal. Imports no torch."""
+"""The tables at the end of a run and at the end of a sweep, for the terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The papers' figures and tables, read from `exhibits.yaml`. Imports no torch."""
+"""The papers' figures and tables, read from `exhibits.yaml`."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -2,7 +2,6 @@
 
 The runs that count are those of the sweep in the experiment's YAML. The same runs with other seeds,
 or on a variant of the data set, count as well; a variant keeps its own name (`sweeps.Sweep`).
-Imports no torch.
 """
 
 from collections.abc import Sequence

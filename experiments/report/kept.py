@@ -1,7 +1,7 @@
 """What the report keeps from one call to the next, so that only what changed is made again.
 
 joblib keeps the results by a stamp. The stamp changes with the records, the configuration in conf/,
-the code and numbers in experiments/, and the versions of the packages that draw. Imports no torch.
+the code and numbers in experiments/, and the versions of the packages that draw.
 """
 
 import hashlib

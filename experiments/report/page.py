@@ -1,4 +1,4 @@
-"""Write the report: one self-contained HTML page, and Markdown with figures. Imports no torch."""
+"""Write the report: one self-contained HTML page, and Markdown with figures."""
 
 import base64
 import math

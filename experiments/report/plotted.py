@@ -1,4 +1,4 @@
-"""The numbers of a figure's lines and bars, as a table for its CSV file. Imports no torch."""
+"""The numbers of a figure's lines and bars, as a table for its CSV file."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""Generate docs/results/README.md from the committed records. Imports no torch.
+"""Generate docs/results/README.md from the committed records.
 
 The page has a section per exhibit. Numbers, commands and facts come from the records. Causes and
 caveats are in a short hand-written note per exhibit, docs/results/notes/<exhibit>.md.

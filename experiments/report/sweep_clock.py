@@ -1,4 +1,4 @@
-"""How far a sweep is, and how long the rest will take. Imports no torch."""
+"""How far a sweep is, and how long the rest will take."""
 
 import os
 import socket

@@ -1,7 +1,7 @@
 """Gather the content of the report: the ledger, and the figures, tables and facts of each exhibit.
 
 Everything is computed from records, `exhibits.yaml` and `published.yaml`. `page.py` lays it out as
-HTML and Markdown. Imports no torch.
+HTML and Markdown.
 """
 
 import logging

@@ -2,7 +2,7 @@
 
 A bundle is a zip file with a single entry, `records.zip`, which stores the files of all records
 without compression. The outer file compresses them together, so what records have in common is kept
-once. It is unpacked in memory. Imports no torch.
+once. It is unpacked in memory.
 """
 
 import zipfile

@@ -1,4 +1,4 @@
-"""Which of several estimates is best, and which cannot be told from it. Imports no torch."""
+"""Which of several estimates is best, and which cannot be told from it."""
 
 import math
 from collections.abc import Sequence

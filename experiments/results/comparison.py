@@ -1,7 +1,7 @@
 """What differs between two records, and whether they should be identical.
 
 The same code, configuration, seeds, versions, device and threads give the same bits. If two such
-records differ, that is a fault. Imports no torch.
+records differ, that is a fault.
 """
 
 from collections.abc import Iterator

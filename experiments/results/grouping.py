@@ -3,7 +3,7 @@
 Every figure, table and claim gets its records from here. Records that differ in anything else form
 separate groups, each drawn as its own line, box or row, with a label that names the difference. A
 figure whose x axis shows a setting lists it in `axes`: records that differ in an axis stay in one
-group. Where only one setting can be shown, `alone` raises an error for several. Imports no torch.
+group. Where only one setting can be shown, `alone` raises an error for several.
 """
 
 import json

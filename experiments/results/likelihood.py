@@ -7,7 +7,6 @@ as such rows are like draws of the model. A log-likelihood has the same ends in 
 Where few chains are effective, an estimate tends to be below the truth. The standard error does not
 show it: a run that missed the heavy weights has more effective chains, not fewer. So a value is
 printed only if the run is `settled`, and otherwise the two ends, each with its own standard error.
-Imports no torch.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""Seconds per step of runs, and which runs had the processor to themselves. Imports no torch."""
+"""Seconds per step of runs, and which runs had the processor to themselves."""
 
 from collections.abc import Callable, Sequence
 

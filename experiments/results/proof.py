@@ -1,4 +1,4 @@
-"""What a figure was drawn from, kept in the metadata of its PNG and PDF. Imports no torch.
+"""What a figure was drawn from, kept in the metadata of its PNG and PDF.
 
 The proof is a JSON document: the figure's name, the command that draws it, the versions, and for
 each record its place and its fingerprint. A PNG has it in the text chunk `latticework`, a PDF in

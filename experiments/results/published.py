@@ -1,4 +1,4 @@
-"""The numbers printed in the papers, read from `published.yaml`. Imports no torch."""
+"""The numbers printed in the papers, read from `published.yaml`."""
 
 from collections.abc import Iterable
 from functools import cache

@@ -1,4 +1,4 @@
-"""Ranks with ties, from intervals over seeds. Imports no torch."""
+"""Ranks with ties, from intervals over seeds."""
 
 import math
 from collections.abc import Iterable, Sequence

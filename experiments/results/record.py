@@ -1,4 +1,4 @@
-"""Records: the files that a run writes, and how figures read them. Imports no torch.
+"""Records: the files that a run writes, and how figures read them.
 
 Each record of an experiment is a folder, `outputs/<experiment>/<scale>/<run>/`. Committed records
 are in a file per experiment, a bundle (`results.archive`), which contains smaller versions of these
