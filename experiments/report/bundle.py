@@ -2,9 +2,8 @@
 
 A bundle keeps what figures, tables and claims read: metrics.csv, some arrays, and run.json without
 long entries that none of them reads. Curves have at most `ROWS[0]` rows, and fewer if the bundle
-would exceed `TARGET`. Numbers are rounded to 7 digits. To find what is read, packing draws every
-figure and table and judges every claim on records that log each access. Equal records give equal
-bytes.
+would exceed `TARGET`. Numbers are rounded to 7 digits. Packing draws all figures and
+tables and judges all claims, and keeps what they read. Equal records give equal bytes.
 """
 
 import json

@@ -143,9 +143,9 @@ def alone(records: Iterable[Record], axes: Sequence[str] = ()) -> list[Record]:
 def shared(parts: Iterable[Iterable[Record]], value: Callable[[Record], float]) -> list[float]:
     """The values of a setting at which all `parts` have runs with common seeds, ascending.
 
-    A value with fewer than ENOUGH common seeds counts only if no other value has more. So a
-    campaign that is under way at one value leaves comparisons at another as they are. Raises
-    LookupError if there is none.
+    A value with fewer than ENOUGH common seeds counts only if no other value has more. So an
+    unfinished sweep at one value does not affect comparisons at others. Raises LookupError if
+    there is none.
     """
     ran = [{(value(record), record.config.get("seed")) for record in part} for part in parts]
     count = Counter(place for place, _ in set.intersection(*ran))
