@@ -13,8 +13,8 @@ BUSY = 1.25  # times the pace of the fastest run: a slower run had other work be
 def pace(record: Record) -> float:
     """Seconds per step of a run: the `QUIET` quantile over the intervals between readings.
 
-    A low quantile is used because other work on the machine only adds time, and may do so for most
-    of a run.
+    A low quantile is used because other work on the machine only adds time, perhaps for most of a
+    run.
     """
     readings = record.metrics[["step", "seconds"]].to_numpy(float)
     steps, seconds = np.diff(readings, axis=0).T
@@ -24,10 +24,10 @@ def pace(record: Record) -> float:
 def undisturbed(
     records: Sequence[Record], seconds: Callable[[Record], float] = pace
 ) -> list[Record]:
-    """The runs of one setting whose seconds count.
+    """The runs of one setting whose timing is used.
 
-    They are at most `BUSY` times as slow as the fastest. Other work on the machine only adds time,
-    so a slower run was made beside other work.
+    They are at most `BUSY` times as slow as the fastest. Slower runs shared the machine with other
+    work, which only adds time.
     """
     times = [seconds(record) for record in records]
     return [r for r, time in zip(records, times, strict=True) if time <= BUSY * min(times)]
