@@ -19,7 +19,7 @@ CITED = {
 class Exhibit:
     """A figure or table of a paper. `of` lists what to show of each experiment; None shows all.
 
-    `caveat` says first what is not as in the paper.
+    `caveat` says what differs from the paper.
     """
 
     name: str
