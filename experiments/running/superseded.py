@@ -12,8 +12,8 @@ def set_aside(path: Path, outputs: Path, *, copy: bool = False) -> None:
     """Move the record in `path`, finished or with checkpoints, to a folder in `superseded`.
 
     With `copy`, it also stays in `path`, for a run that needs parts of it. run.json is moved last,
-    so that an interrupted move is detected. `path` is below `outputs`, but links may lead to another
-    file system.
+    so that an interrupted move is detected. `path` is below `outputs`, but links may lead to
+    another file system.
     """
     moment = time.time_ns() % 10**9  # two within one second keep apart
     stamp = f"{time.strftime('%Y%m%d-%H%M%S')}-{moment:09}"
