@@ -148,9 +148,9 @@ def spread(parts: list[float]) -> str:
 
 
 def report(console: Console, found: dict[str, list[CheckOutcome]]) -> None:
-    """One page: a table of all checks, then the details of what does not hold.
+    """One page: a table of all checks, then the details of failures.
 
-    The details are those on the smallest target that shows it.
+    Details are from the smallest target on which the check fails.
     """
     grid = Grid("check", *found, box=None, pad_edge=False)
     for row, name in enumerate(CHECKS):
@@ -172,7 +172,7 @@ def report(console: Console, found: dict[str, list[CheckOutcome]]) -> None:
 
 
 def pair_of(flow: Flow) -> Grid:
-    """The pair of states that shows it: the share of all chains that make this move in a step."""
+    """The pair of states that shows the failure: the share of chains that make this move."""
     pair = Grid("  state", "next state", "expected flow", "observed", "z", box=None)
     numbers = (f"{flow.expected:.5f}", f"{flow.observed:.5f}", f"{flow.z:+.1f}")
     pair.add_row(Text(f"  {flow.x}"), Text(f"{flow.y}"), *numbers)
