@@ -47,8 +47,8 @@ def pretrained(
     """`model` trained on `data` for `epochs` epochs, loaded if it was trained before.
 
     `negatives` makes the negative samples; `sampler` alone is short for Contrastive(sampler), so
-    BlockGibbs(steps=k) is CD-k. `linear_decay` lowers the learning rate to 0 at the last update. The
-    size of the requested data set sets the number of updates of an epoch, also with substitutes.
+    BlockGibbs(steps=k) is CD-k. `linear_decay` lowers the learning rate to 0 at the last update.
+    The size of the requested data set sets the updates of an epoch, also with substitute data.
     `visible_bias` initialises the visible biases: "zero", or the log-odds of the "data" as in the
     released scripts of Zhang et al. (2022). A model that carries rates gets those of the training
     data. Raises ValueError without data, and without negatives and sampler.
