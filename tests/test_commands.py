@@ -110,6 +110,7 @@ def test_a_command_composes(command, tmp_path):
     checked(composed(first(words_of(command, tmp_path))))
 
 
+@pytest.mark.usefixtures("eager")
 @pytest.mark.parametrize("command", README, ids=ids)
 def test_a_command_runs_at_smoke_scale(command, tmp_path, capfd):
     words = [word for word in first(words_of(command, tmp_path)) if not LARGE.fullmatch(word)]

@@ -107,6 +107,7 @@ def masked(block: str) -> list[str]:
     return sorted(re.sub(r"(?<=#) [=*]|─+", "", text).split())
 
 
+@pytest.mark.usefixtures("eager")
 @pytest.mark.parametrize("page", transcripts.PAGES, ids=lambda page: page.name)
 def test_the_transcripts_are_what_the_commands_print(page):
     text = page.read_text()
