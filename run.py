@@ -16,7 +16,7 @@ INSTALL = f"run `pip install -e . -c constraints.txt` in {HERE}, or use make, wh
 
 
 def refusal() -> str:
-    """Why this file cannot run: nothing is installed, or another checkout is. "" if it can."""
+    """Return an error message if latticework is missing or imported from another checkout."""
     spec = find_spec("latticework")
     if spec is None or spec.origin is None:
         return f"Latticework is not installed for {sys.executable}: {INSTALL}"

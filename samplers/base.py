@@ -48,8 +48,8 @@ class Sampler(ABC):
 
     exact: bool = True  # whether a step leaves the target invariant, which AIS must rely on
     uses_gradient: bool = False  # whether the target's gradient is read: `init` then checks it
-    scale: str | None = None  # the field that sets how far a step goes, if acceptance may choose it
-    target_acceptance: str = "locally_balanced"  # whose optimal acceptance the scale aims at
+    scale: str | None = None  # the step-size field that adaptation may tune
+    target_acceptance: str = "locally_balanced"  # proposals whose optimal rate is targeted
     memory: tuple[str, ...] = ()  # fields of the state, besides x, that are no function of x
     interacting: bool = False  # whether chains depend on one another, as particles do
     stationary_start: bool = True  # whether chains from the target are stationary at once; else

@@ -148,7 +148,7 @@ class Bench:
     def efficiency(self, work: Workload, rows: list[Row]) -> tuple[float, float]:
         """Effective samples of energy and magnetisation per step of one chain.
 
-        A property of the kernel, so the fastest contender makes the trace, of TRACED chains.
+        It depends on the kernel alone, so the fastest contender makes the trace, of TRACED chains.
         """
         speeds = {row.contender: row.steps_per_second * row.chains for row in rows}
         speeds.pop("limit", None)
@@ -168,7 +168,7 @@ class Bench:
 
 
 def with_ess(row: Row, per_step: tuple[float, float]) -> Row:
-    """The row with effective samples per second; the limit makes none."""
+    """The row with effective samples per second; the limit has none."""
     if row.contender == "limit":
         return row
     energy, magnetisation = (ess * row.chains * row.steps_per_second for ess in per_step)
@@ -182,7 +182,7 @@ def measure(
     effort: Effort,
     log: Console,
 ) -> Iterator[Row]:
-    """Rows of all workloads. Effective samples per step are estimated once a model and sampler."""
+    """Rows of all workloads. Effective samples per step are estimated once per model, sampler."""
     known: dict[tuple[str, str], tuple[float, float]] = {}
     for count in threads:
         bench = Bench(contenders, count, effort, log)
@@ -208,7 +208,7 @@ def three_digits(value: float) -> str:
 
 
 def table(rows: list[Row], contenders: list[str]) -> Table:
-    """Steps a second of each contender, and our share of the limit."""
+    """Steps per second of each contender, and our share of the limit."""
     result = Table(title="steps of all chains per second, and ours as a share of the limit (range)")
     contenders = [name for name in contenders if any(row.contender == name for row in rows)]
     for name in ("model/chains/sampler", "threads", *contenders, "ours/limit"):
@@ -254,8 +254,8 @@ def _version(package: str) -> str:
 def plot(path: Path, rows: list[Row]) -> None:
     """Speed as a share of the limit, on the fewest threads that were measured.
 
-    Lattices against sites (few chains) and against chains (25x25 sites), a column a sampler; other
-    models by sampler, in a column of their own.
+    Lattices against sites (few chains) and against chains (25x25 sites), one column per sampler;
+    other models by sampler, in their own column.
     """
     import matplotlib.pyplot as plt
 

@@ -1,8 +1,8 @@
-"""Who takes part in `scripts.bench`: our kernels, their peers, and the limit.
+"""The contenders of `scripts.bench`: our kernels, their peers, and the limit.
 
-A contender makes chains for a workload. Chains advance by `burst(steps)` and show their `states()`,
-`[chains, sites]`. What a contender needs is imported when it makes chains, so that each process
-loads its own libraries alone.
+A contender makes chains for a workload. Chains advance by `burst(steps)` and return `states()`,
+`[chains, sites]`. A contender imports its libraries when it makes chains, so that each process
+loads only its own.
 """
 
 from collections.abc import Callable
@@ -149,7 +149,7 @@ class Compiled(Eager):
 
 
 def plain_model(work: Workload) -> "nn.Module":
-    """The model as the plain reference has it."""
+    """The model of the plain reference."""
     from latticework.scripts import plain_reference as plain
 
     model: Any = model_of(work)
@@ -234,7 +234,7 @@ def _colours(work: Workload) -> NDArray[np.int64]:
 
 @dataclass
 class Limit:
-    """The measured limit. It samples nothing."""
+    """The measured limit. It does not sample."""
 
     burst: Callable[[int], None]
 

@@ -24,7 +24,7 @@ THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_
 
 
 class Worker:
-    """Runs one contender. `start` comes first; `RemoteWorker` calls the rest from elsewhere."""
+    """Runs one contender. `start` comes first; `RemoteWorker` calls the other methods."""
 
     def __init__(self, contender: str, threads: int) -> None:
         self.contender, self.threads = contender, threads
@@ -63,7 +63,7 @@ class Worker:
     def trace(self, work: Workload, draws: int, every: int, budget: float) -> NDArray:
         """Energy and magnetisation every `every` steps, `[draws, chains, 2]`.
 
-        A fifth as many draws are made first and dropped. Stops after `budget` seconds, with fewer
+        Burn-in is a fifth as many draws. Stops after `budget` seconds, with fewer
         draws.
         """
         assert self.chains is not None
@@ -152,7 +152,7 @@ def cores() -> list[int]:
 
 @contextmanager
 def limited(threads: int) -> Iterator[None]:
-    """Processes that start inside inherit `threads` cores and pools of that size.
+    """Processes started in the block inherit `threads` cores and pools of that size.
 
     Where the system cannot bind a process to cores (macOS), JAX and thrml use all of them.
     """

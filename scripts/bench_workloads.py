@@ -1,4 +1,4 @@
-"""What `scripts.bench` times: a sampler on a model with a number of chains. Imports no PyTorch."""
+"""The workloads of `scripts.bench`: a sampler on a model with a number of chains."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -77,7 +77,7 @@ GRID = [
 def chosen(only: list[str], everything: bool) -> Iterator[Workload]:
     """The workloads whose name contains any of `only`: `rbm`, `dmala`, `5x5/100/gwg`.
 
-    By default the table, and two lines of lattices; `everything` adds the whole grid of lattices.
+    By default those of the table and two lines of lattices; `everything` adds all lattices.
     """
     workloads = [*TABLE, *AGAINST_SITES, *AGAINST_CHAINS, *(GRID if everything else [])]
     for work in dict.fromkeys(workloads):

@@ -65,7 +65,7 @@ def main(words: list[str] | None = None) -> int:
 
 
 def joined(old: Sequence[Record], new: Sequence[Record]) -> list[Record]:
-    """Records of both, in the order of their folders. A new record replaces the old one of its run.
+    """Records of both, in the order of their folders. New records replace old ones of the same run.
 
     Two records are of one run if they have the same folder name or the same configuration.
     """

@@ -1,4 +1,4 @@
-"""Print where the time of a sampler's step goes: PyTorch's operations by their share.
+"""Profile a sampler's step: print PyTorch's operations by their share of the time.
 
     python -m latticework.scripts.profile_step --chains 100 model=resnet sampler=dmala
     python -m latticework.scripts.profile_step --page docs/performance.md    all tables of the page

@@ -120,7 +120,7 @@ def parser() -> argparse.ArgumentParser:
 def claimed(chosen: argparse.Namespace) -> Path:
     """A new folder for the record: the first free number.
 
-    It is made before the race, so that a folder that cannot be written costs no race.
+    It is made before the race, so that an unwritable folder is found at once.
     """
     outputs = chosen.outputs or Path(os.environ.get("LATTICEWORK_OUTPUTS", "outputs"))
     parent = outputs / "race" / chosen.target.rpartition(":")[2]
@@ -184,7 +184,7 @@ def figures(value: float) -> str:
 def remarks(
     table: pd.DataFrame, left: dict[str, str], apart: list[str], still: list[str]
 ) -> list[str]:
-    """What the table means, and what is not in it."""
+    """Notes on the table, and on what it leaves out."""
     lines = [
         f"* ranked by this. Geometric means over seeds with 95 % intervals; = is a tie, - has no "
         f"rank: it did not mix (R-hat above {MIXED}, or stuck) or is biased."
@@ -214,7 +214,7 @@ def remarks(
 
 
 def stillness(entrants: list[Entrant]) -> list[str]:
-    """Which entries of x never changed: in all samplers, which may be their law, or in one."""
+    """Entries of x that never changed: in all samplers, as the target may imply, or in one."""
     ran = [each for each in entrants if each.laps]
     common = [
         f"{entry} = {value:g}"

@@ -79,7 +79,7 @@ def main(words: list[str] | None = None) -> int:
 
 
 def _status(command: list[str]) -> int:
-    """The exit status of `command`. Ctrl-C reaches both; this one waits until it has ended."""
+    """The exit status of `command`. Ctrl-C reaches both processes; this one waits for the other."""
     with subprocess.Popen(command) as process:
         try:
             return process.wait()

@@ -130,7 +130,7 @@ def table(rows: list[list[str]]) -> str:
 
 
 def shrunk(config: DictConfig) -> DictConfig:
-    """The configuration of a model with its free sizes small and no download."""
+    """The configuration of a model with small sizes and no download."""
     config = config.copy()
     for key in SMALL.keys() & config.keys():
         config[key] = SMALL[key]
@@ -147,7 +147,7 @@ def kind(domain: Domain) -> str:
 
 
 def refreshed(page: str, conf: Path = ROOT / "conf") -> str:
-    """README with both generated blocks brought up to date."""
+    """README with both generated blocks updated."""
     page = replaced(page, "samplers", samplers_table(conf))
     return replaced(page, "models", models_table(conf))
 

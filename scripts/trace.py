@@ -1,10 +1,10 @@
-"""What was a figure drawn from, and are those records unchanged?
+"""Which records was a figure drawn from, and are they unchanged?
 
 latticework trace outputs/ising_sampling/quick/figures/fig3.png
 latticework trace fig3.pdf --outputs elsewhere
 
 The exit status is 0 if every record is there and unchanged, 1 if one is missing or changed, and 2
-if the figure says nothing of its records.
+if the figure names no records.
 """
 
 import os

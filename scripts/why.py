@@ -1,11 +1,11 @@
-r"""Why do two records differ, and were they to be equal?
+r"""Why do two records differ, and should they be equal?
 
 latticework why outputs/sampling/quick/seed=0 outputs/sampling/quick/seed=1
 latticework why docs/results/records/ising_sampling.zip/sampler=dmala,seed=0 \
   outputs/ising_sampling/paper/sampler=dmala,seed=0
 
-The exit status is 1 for an error: the numbers differ although nothing that decides them does, or a
-file was changed after its run.
+The exit status is 1 for an error: the numbers differ without a reason, or a file was changed after
+its run.
 """
 
 from rich.console import Console

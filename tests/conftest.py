@@ -21,6 +21,18 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+@pytest.fixture
+def eager(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No kernel is compiled: engine=auto is eager, for tests that read words and no numbers."""
+    from latticework.samplers.compiled import choose
+    from latticework.samplers.compiled.twin import NoTwinError
+
+    def none(*_: object) -> None:
+        raise NoTwinError("no kernel is compiled in this test")
+
+    monkeypatch.setattr(choose, "twin_of", none)
+
+
 @pytest.fixture(autouse=True)
 def figures_closed() -> Iterator[None]:
     """Close the figures that a test leaves open; Matplotlib warns at 20."""

@@ -1,11 +1,17 @@
-"""The commands that README.md, docs/ and comments of the configuration tell a reader to type."""
+"""What README.md, docs/ and comments of the configuration show: code, tables, commands to type."""
 
 import re
 import subprocess
 from pathlib import Path
 from typing import NamedTuple
 
+from hydra import compose, initialize_config_dir
+from hydra.utils import instantiate
+
+from latticework.samplers.base import Sampler
+
 ROOT = Path(__file__).resolve().parent.parent
+CONF = ROOT / "conf"
 PAGES = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
@@ -13,7 +19,7 @@ PAGES = [
     *sorted((ROOT / "docs").glob("*.md")),
     ROOT / "docs" / "results" / "README.md",
 ]
-COMMENTED = [ROOT / "conf" / "config.yaml", *sorted((ROOT / "conf").glob("*/**/*.yaml"))]
+COMMENTED = [CONF / "config.yaml", *sorted(CONF.glob("*/**/*.yaml"))]
 PROGRAM = r"(?:[A-Z_]+=\S+ )?(?:python|make|pip|pytest|ray|grep|\S+/pip) "
 SETTINGS = r"(?:[\w/@.+~]+=\S+ ){1,}[\w/@.+~]+=\S+"  # two words key=value, or more
 
@@ -35,6 +41,23 @@ class Command(NamedTuple):
     page: str  # where it is printed first
 
 
+def names(group: str) -> set[str]:
+    """The options of a configuration group."""
+    return {file.stem for file in (CONF / group).glob("*.yaml")}
+
+
+def sampler_of(name: str) -> Sampler:
+    """The sampler that an option builds."""
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        return instantiate(compose(f"sampler/{name}").sampler, _convert_="all")
+
+
+def table(page: Path, first: str) -> list[list[str]]:
+    """The rows of the table whose first column is named `first`, cell by cell."""
+    text = page.read_text().split(f"| {first} |", 1)[1].split("\n\n", 1)[0]
+    return [[cell.strip() for cell in row.strip("|").split("|")] for row in text.splitlines()[2:]]
+
+
 def blocks(page: Path, language: str) -> list[str]:
     """The code blocks of a page in `language`, a regular expression."""
     return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
@@ -54,7 +77,7 @@ def printed(page: Path) -> list[str]:
 
 def comments(page: Path, text: str) -> list[str]:
     """The commands in a YAML file's comments; an experiment's comments may omit the beginning."""
-    if (ROOT / "conf" / "experiment" / page.name).exists():  # one, or the part of it
+    if (CONF / "experiment" / page.name).exists():  # one, or the part of it
         joined = re.sub(r"\n#", "", "\n".join(re.findall(r"^#.*", text, re.MULTILINE)))
         found = [words.rstrip(".,;") for words in re.findall(SETTINGS, joined)]
         return [f"python run.py experiment={page.stem} {words}" for words in found]

@@ -25,7 +25,7 @@ PAGES = [
 ]
 # Commands of the pages that are not run as printed, each with its reason.
 ELSEWHERE = {
-    r"PYTHONPATH=\. python <repository>/run.py .*": "from outside: tests/test_readme.py",
+    r"PYTHONPATH=\. python <repository>/run.py .*": "from outside: tests/test_pages.py",
     r"ruff .*": "test_the_additions_are_clean, for all pages at once",
     r"python -m latticework\.scripts\.samplers_table": "in the fixture, where the page is followed",
     r"python -m latticework\.scripts\.report --committed": "minutes; the fixture adds its row",

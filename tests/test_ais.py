@@ -6,10 +6,10 @@ import math
 
 import pytest
 import torch
+from documented import ROOT, names, sampler_of, table
 from exactness import TABLE
 from fakes import fake
 from targets import TARGETS
-from test_readme import ROOT, names, sampler_of, table
 from torch import Generator
 
 from latticework.data.base import Dataset

@@ -3,46 +3,43 @@
 import platform
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
 from command import command_line
+from documented import CONF, ROOT, names
 
 from latticework.experiments.config import asking
 from latticework.scripts import figures
 
-ROOT = Path(__file__).resolve().parent.parent
-CONF = ROOT / "conf"
 
-
-@pytest.fixture(autouse=True)
-def _as_typed(monkeypatch):
-    """No words beside those of the test, so that messages hold nothing else."""
+@pytest.fixture
+def printed(monkeypatch, tmp_path, capsys):
+    """A function that runs a command, with no words beside its own, and returns what it prints."""
     monkeypatch.setattr("command.QUIET", ())
 
+    def run(*words, status=0):
+        assert command_line(*words, outputs=tmp_path) == status
+        assert not list(tmp_path.iterdir())
+        captured = capsys.readouterr()
+        return captured.out + captured.err
 
-def told(capsys, *words, outputs, status=0):
-    """All that the command prints."""
-    assert command_line(*words, outputs=outputs) == status
-    captured = capsys.readouterr()
-    return captured.out + captured.err
+    return run
 
 
-def test_the_version_is_latticeworks_pytorchs_and_pythons(tmp_path, capsys):
-    lines = told(capsys, "--version", outputs=tmp_path).splitlines()
+def test_the_version_is_latticeworks_pytorchs_and_pythons(printed):
+    lines = printed("--version").splitlines()
     assert [line.split()[0] for line in lines] == ["Latticework", "PyTorch", "Python"]
     assert lines[1].split()[1].startswith(torch.__version__.partition("+")[0])
     assert lines[2].split()[1] == platform.python_version()
 
 
-def test_the_help_lists_what_a_user_may_set_and_no_helpers(tmp_path, capsys):
-    text = told(capsys, "--help", outputs=tmp_path)
+def test_the_help_lists_what_a_user_may_set_and_no_helpers(printed):
+    text = printed("--help")
     for key in ("scale", "seed", "device", "threads", "budget.chains", "budget.steps"):
         assert f"{key}=" in text, key
-    for group in ("data", "logger", "model", "sampler", "task"):
-        options = {file.stem for file in (CONF / group).glob("*.yaml")}
-        assert options <= set(text.replace(",", " ").split()), group
+    for group in ("data", "experiment", "logger", "model", "sampler", "task"):
+        assert names(group) <= set(text.replace(",", " ").split()), group
     for helper in asking.HELPERS:
         assert (CONF / helper).is_dir(), f"{helper} is no folder of conf"
         assert f"{helper} " not in text
@@ -50,32 +47,23 @@ def test_the_help_lists_what_a_user_may_set_and_no_helpers(tmp_path, capsys):
     assert 'eval "$(latticework -sc install=bash)"' in text
 
 
-# Tab completion, as the shell asks for it.
-
-
-def completed(capsys, monkeypatch, line, outputs, program="python run.py"):
-    monkeypatch.setenv("COMP_LINE", f"{program} {line}")
-    monkeypatch.setenv("COMP_POINT", "0")
-    monkeypatch.setattr(asking.CompletionPlugin, "_query", asking._query)  # restored afterwards
-    return told(capsys, "-sc", "query=bash", outputs=outputs).split()
-
-
-@pytest.mark.parametrize("program", ["python run.py", "latticework"])
 @pytest.mark.parametrize(
     ("line", "found"),
     [
-        ("sampler=dma", ["sampler=dmala", "sampler=dmala_without_step_term"]),
-        ("sampler=dmala sampler.st", ["sampler.step_size="]),
-        ("dat", ["data="]),
-        ("+dat", ["+data="]),
-        ("exper", ["experiment="]),
-        ("tun", []),
-        ("data/", []),
-        ("scal", ["scale="]),
+        ("python run.py sampler=dma", ["sampler=dmala", "sampler=dmala_without_step_term"]),
+        ("latticework sampler=dmala sampler.st", ["sampler.step_size="]),
+        ("latticework +dat", ["+data="]),
+        ("latticework exper", ["experiment="]),
+        ("latticework tun", []),
+        ("latticework data/", []),
+        ("latticework scal", ["scale="]),
     ],
 )
-def test_completion_lists_what_can_be_given(line, found, program, tmp_path, capsys, monkeypatch):
-    assert completed(capsys, monkeypatch, line, tmp_path, program) == found
+def test_completion_lists_what_can_be_given(line, found, printed, monkeypatch):
+    monkeypatch.setenv("COMP_LINE", line)
+    monkeypatch.setenv("COMP_POINT", "0")
+    monkeypatch.setattr(asking.CompletionPlugin, "_query", asking._query)  # restored afterwards
+    assert printed("-sc", "query=bash").split() == found
 
 
 def test_bash_completes_a_command(tmp_path):
@@ -95,9 +83,6 @@ def test_bash_completes_a_command(tmp_path):
     assert done.stdout.split() == ["sampler=gwg", "sampler=gwg4"], done.stderr
 
 
-# Commands that were meant.
-
-
 @pytest.mark.parametrize(
     ("words", "meant"),
     [
@@ -115,35 +100,28 @@ def test_a_flag_between_overrides_is_put_in_front(words, meant):
 @pytest.mark.parametrize(
     ("words", "meant"),
     [
-        (("model=ising", "-m", "seed=1,2"), "python run.py --multirun model=ising seed=1,2"),
-        (("+experiment=ais", "scale=smoke"), "python run.py scale=smoke experiment=ais"),
-        (("+model=potts",), "python run.py model=potts"),
-        (("steps=100",), "did you mean budget.steps=100?"),
-        (("task.steps=100",), "did you mean budget.steps=100?"),
-        (("step_size=0.3",), "did you mean sampler.step_size=0.3?"),
-        (("seed=1,2",), "python run.py --multirun seed=1,2"),
-        (("logger=wandb,tensorboard",), "python run.py 'logger=[wandb,tensorboard]'"),
+        ("model=ising -m seed=1,2", "python run.py --multirun model=ising seed=1,2"),
+        ("+experiment=ais scale=smoke", "python run.py scale=smoke experiment=ais"),
+        ("+model=potts", "python run.py model=potts"),
+        ("steps=100", "did you mean budget.steps=100?"),
+        ("task.steps=100", "did you mean budget.steps=100?"),
+        ("step_size=0.3", "did you mean sampler.step_size=0.3?"),
+        ("seed=1,2", "python run.py --multirun seed=1,2"),
+        ("logger=wandb,tensorboard", "python run.py 'logger=[wandb,tensorboard]'"),
         (
-            ("experiment=bias_step_size", "logger=wandb,tensorboard"),
+            "experiment=bias_step_size logger=wandb,tensorboard",
             "python run.py experiment=bias_step_size 'logger=[wandb,tensorboard]'",
         ),
+        ("sampler.step=1", "did you mean step_size?"),  # no key anywhere: the nearest is named
     ],
 )
-def test_the_command_that_was_meant_is_told(words, meant, tmp_path, capsys):
-    text = told(capsys, *words, outputs=tmp_path, status=1)
+def test_the_message_names_the_command_that_was_meant(words, meant, printed):
+    text = printed(*words.split(), status=1)
     assert meant in text
     assert "Traceback" not in text
-    assert not list(tmp_path.iterdir())
 
 
-def test_a_misspelled_key_still_has_the_nearest_names(tmp_path, capsys):
-    """Control: `step` is no key anywhere, so the nearest field of the sampler is told."""
-    text = told(capsys, "sampler.step=1", outputs=tmp_path, status=1)
-    assert "did you mean step_size?" in text
-
-
-@pytest.mark.parametrize("word", ["--help", "-h"])
-def test_the_figures_have_a_help(word, capsys):
-    figures.main([word])
+def test_the_figures_have_a_help(capsys):
+    figures.main(["--help"])
     text = capsys.readouterr().out
     assert "python -m latticework.scripts.figures experiment=rbm_sampling" in text

@@ -1,8 +1,8 @@
-"""Every command that the pages print: a shell reads it, it composes, and it runs at smoke scale.
+"""Every command that the pages print: a shell reads it, it composes, README's run at smoke scale.
 
-Each command goes through a shell as it is typed. What it says to run.py is composed, with every
-value of a sweep, and checked as a run checks it. README's commands are then run in this process
-with `scale=smoke` and substitute data. Words that make a run larger are left out for that.
+Each command goes through a shell as it is typed. What it says to run.py is composed and checked as
+a run checks it. README's commands are then run in this process with `scale=smoke` and substitute
+data. Words that make a run larger are left out for that.
 """
 
 import argparse
@@ -12,11 +12,10 @@ import subprocess
 
 import pytest
 from command import command_line
-from documented import PLACEHOLDERS, ROOT, Command, commands, typed
+from documented import CONF, PLACEHOLDERS, ROOT, Command, commands, names, typed
 from hydra import compose, initialize_config_dir
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.errors import OverrideParseException
 
 import latticework.scripts.reproduce
 from latticework.experiments.config import resolvers
@@ -24,9 +23,8 @@ from latticework.experiments.config.checks import checked
 from latticework.experiments.report.exhibits import catalogue
 from latticework.experiments.results.record import load_all
 
-CONF = ROOT / "conf"
 resolvers.register(CONF)
-EXPERIMENTS = {file.stem for file in CONF.glob("experiment/*.yaml")}
+EXPERIMENTS = names("experiment")
 
 # Commands that are not for this process, each with its reason.
 UNTESTED = {
@@ -42,13 +40,13 @@ ALL = [c for c in commands() if not any(re.fullmatch(p, c.text) for p in UNTESTE
 PYTHON = [c for c in ALL if "run.py" in c.text and not c.page.startswith("docs/adding_")]
 SCRIPTS = [c for c in ALL if "python -m latticework.scripts." in c.text]
 MAKE = [c for c in ALL if c.text.startswith("make ")]
+# An experiment without settings: test_experiments.py runs it.
+ALONE = [c for c in PYTHON if re.fullmatch(r"python run\.py experiment=\w+( scale=\w+)?", c.text)]
+WITH_SETTINGS = [c for c in PYTHON if c not in ALONE and not c.text.endswith("--help")]
+README = [c for c in WITH_SETTINGS if c.page == "README.md"]
 
-# Left out of a smoke run: its size, and where it runs.
-LARGE = re.compile(
-    r"(?:scale|scales\..*|budget\..*|model\.(?:maps|blocks|hidden)|hydra/launcher|"
-    r"hydra\.launcher\..*|\+?(?:task|learning)\.(?:\w*steps|iterations|every|snapshots|batch|"
-    r"buffer|trials|burn_in|back))=.*"
-)
+# Left out of a smoke run.
+LARGE = re.compile(r"scale=.*|--multirun")
 
 
 def ids(command):
@@ -56,19 +54,21 @@ def ids(command):
 
 
 def words_of(command, folder):
-    """The words after run.py."""
+    """The words after run.py, without flags."""
     program, script, *words = typed(command, folder)
     assert (program, script.rpartition("/")[2]) == ("python", "run.py")
-    return words
+    return [word for word in words if not word.startswith("--")]
 
 
-def sweeps(words):
-    """Expand each word that sweeps over values to one word per value."""
+def first(words):
+    """The words of the first run of a sweep. Values of groups must be options."""
     found = []
     for word, override in zip(words, OverridesParser.create().parse_overrides(words), strict=True):
         key = word.partition("=")[0]
-        swept = override.is_sweep_override() and list(override.sweep_string_iterator())
-        found.append([f"{key}={value}" for value in swept] if swept else [word])
+        values = list(override.sweep_string_iterator()) if override.is_sweep_override() else []
+        if (CONF / key).is_dir():
+            assert set(values) <= names(key), word
+        found.append(f"{key}={values[0]}" if values else word)
     return found
 
 
@@ -83,70 +83,43 @@ def test_commands_are_found():
     pages = {command.page for command in PYTHON}
     expected = {"README.md", "docs/scaling.md", "docs/tuning.md", "docs/reproducing.md"}
     assert pages >= expected | {"docs/results/README.md", "conf/experiment/tune_ising.yaml"}
-    assert SCRIPTS
-    assert MAKE
+    assert min(len(SCRIPTS), len(MAKE), len(README)) > 0
     for pattern in UNTESTED:
         assert any(re.fullmatch(pattern, c.text) for c in commands()), f"no command is {pattern}"
     for placeholder in PLACEHOLDERS:
         assert any(placeholder in command.text for command in ALL), placeholder
 
 
-@pytest.mark.parametrize("command", ALL, ids=ids)
-def test_a_command_holds_nothing_that_only_some_shells_take(command):
+def test_commands_hold_nothing_that_only_some_shells_take():
     """Unquoted brackets and a leading ~ are patterns and names of users to zsh."""
-    text = command.text
-    for placeholder, value in PLACEHOLDERS.items():
-        text = text.replace(placeholder, value)
-    outside = re.sub(r"'[^']*'|\"[^\"]*\"", "", text)
-    assert not re.search(r"[\[\]()*?{}]| ~", outside), f"{command.page}: {command.text}"
+    for command in ALL:
+        text = command.text
+        for placeholder, value in PLACEHOLDERS.items():
+            text = text.replace(placeholder, value)
+        outside = re.sub(r"'[^']*'|\"[^\"]*\"", "", text)
+        assert not re.search(r"[\[\]()*?{}]| ~", outside), f"{command.page}: {command.text}"
 
 
-@pytest.mark.parametrize("command", PYTHON, ids=ids)
-def test_a_command_composes_with_every_value_of_its_sweeps(command, tmp_path):
-    words = [w for w in words_of(command, tmp_path) if not w.startswith("--")]
-    choices = sweeps(words)
-    turns = max((len(c) for c in choices if not c[0].startswith("seed=")), default=1)
-    for turn in range(turns):
-        checked(composed([values[turn % len(values)] for values in choices]))
+def test_experiments_that_run_alone_exist():
+    assert {re.search(r"experiment=(\w+)", c.text)[1] for c in ALONE} <= EXPERIMENTS
+    assert {c.text.partition("scale=")[2] for c in ALONE} <= {"", "cpu", "quick", "smoke"}
 
 
-def smoke(command, folder):
-    """The words of a small run of `command`, or nothing where test_experiments.py makes it."""
-    words = [word for word in words_of(command, folder) if not LARGE.fullmatch(word)]
-    alone = len(words) == 1 and words[0].removeprefix("experiment=") in EXPERIMENTS
-    return [] if alone else words
+@pytest.mark.parametrize("command", WITH_SETTINGS, ids=ids)
+def test_a_command_composes(command, tmp_path):
+    checked(composed(first(words_of(command, tmp_path))))
 
 
-def distinct():
-    """README's commands whose small runs differ."""
-    found = {}
-    for command in PYTHON:
-        if command.page != "README.md" or command.text.endswith("--help"):
-            continue  # the help is run below
-        try:
-            words = smoke(command, ROOT / "docs")
-        except (AssertionError, OverrideParseException):
-            words = [command.text]  # its own test says what is wrong
-        if words:
-            found.setdefault(tuple(sorted(words)), command)
-    return list(found.values())
-
-
-@pytest.mark.parametrize("command", distinct(), ids=ids)
-def test_a_command_runs_at_smoke_scale(command, tmp_path, monkeypatch, capfd):
-    monkeypatch.chdir(tmp_path)  # study.db
-    words = ["scale=smoke", *smoke(command, tmp_path)]
-    first = [values[0] for values in sweeps([w for w in words if not w.startswith("--")])]
-    data = composed(first).data or {}
+@pytest.mark.usefixtures("eager")
+@pytest.mark.parametrize("command", README, ids=ids)
+def test_a_command_runs_at_smoke_scale(command, tmp_path, capfd):
+    words = [word for word in first(words_of(command, tmp_path)) if not LARGE.fullmatch(word)]
+    words.append("scale=smoke")
+    data = composed(words).data or {}
     local = {"root": "null", "download": "false"}
     given = [f"data.{key}={value}" for key, value in local.items() if key in data]
     assert command_line(*words, *given, outputs=tmp_path / "outputs") == 0, capfd.readouterr()
     assert load_all(tmp_path / "outputs")
-
-
-def test_the_help_lists_the_experiments(tmp_path, capsys):
-    assert command_line("--help", outputs=tmp_path) == 0
-    assert set(capsys.readouterr().out.split()) >= EXPERIMENTS
 
 
 class ParsedError(Exception):
@@ -170,8 +143,10 @@ def read(module, words, monkeypatch):
         with pytest.raises(ParsedError):
             main(words)
     if module == "reproduce":
-        names = [word for word in words if "=" not in word and word not in ("--scale", words[-1])]
-        made = latticework.scripts.reproduce.commands(catalogue(), names, "smoke", [])
+        exhibits = [
+            word for word in words if "=" not in word and word not in ("--scale", words[-1])
+        ]
+        made = latticework.scripts.reproduce.commands(catalogue(), exhibits, "smoke", [])
         assert {w.removeprefix("experiment=") for w, *_ in made} <= EXPERIMENTS
         assert made
 

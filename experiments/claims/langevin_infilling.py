@@ -1,4 +1,4 @@
-"""Claims of Zhang et al. (2022), Section 7.5: text infilling. Imports no torch."""
+"""Claims of Zhang et al. (2022), Section 7.5: text infilling."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Claims of Zhang et al. (2022), Section 7.3.1: learning an Ising model. Imports no torch."""
+"""Claims of Zhang et al. (2022), Section 7.3.1: learning an Ising model."""
 
 import math
 from collections.abc import Mapping, Sequence

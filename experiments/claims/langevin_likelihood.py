@@ -1,4 +1,4 @@
-"""Claims of Zhang et al. (2022), Section 7.3.2: models learned from images. Imports no torch."""
+"""Claims of Zhang et al. (2022), Section 7.3.2: models learned from images."""
 
 from collections.abc import Callable, Mapping, Sequence
 

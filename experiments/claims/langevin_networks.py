@@ -1,4 +1,4 @@
-"""Claims of Zhang et al. (2022), Section 7.4 and App. I.5: Bayesian networks. Imports no torch."""
+"""Claims of Zhang et al. (2022), Section 7.4 and App. I.5: Bayesian networks."""
 
 from collections.abc import Callable, Sequence
 

@@ -1,4 +1,4 @@
-"""Claims of Zhang et al. (2022), Section 7.1 and 7.2: Ising models and an RBM. Imports no torch."""
+"""Claims of Zhang et al. (2022), Section 7.1 and 7.2: Ising models and an RBM."""
 
 import math
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""Claims of Zhang et al. (2022) about the sampler's law, mostly exact. Imports no torch."""
+"""Claims of Zhang et al. (2022) about the sampler's law, mostly exact."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Claims of the papers after Zhang et al. (2022), from the benchmark's records. Imports no torch.
+"""Claims of the papers after Zhang et al. (2022), from the benchmark's records.
 
 Samplers are named by their option in conf/sampler. Effective sample sizes are compared only where
 the chains of both samplers agree.

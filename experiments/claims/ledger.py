@@ -1,4 +1,4 @@
-"""The claims of the papers, and their verdicts. Imports no torch.
+"""The claims of the papers, and their verdicts.
 
 A claim is judged on finished runs at the paper's scale, on the data asked for, with the settings of
 its experiment. Only such runs decide. Other records (a smaller scale, substitute data, other

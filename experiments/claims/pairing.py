@@ -1,4 +1,4 @@
-"""Values of records by seed, for paired comparisons. Imports no torch."""
+"""Values of records by seed, for paired comparisons."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar

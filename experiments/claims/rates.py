@@ -1,4 +1,4 @@
-"""Claims of Breuleux et al. (2011), Sections 3 to 5: samples and their cost. Imports no torch."""
+"""Claims of Breuleux et al. (2011), Sections 3 to 5: samples and their cost."""
 
 import math
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""Claims of Breuleux et al. (2011), Section 5.1: how models were trained. Imports no torch."""
+"""Claims of Breuleux et al. (2011), Section 5.1: how models were trained."""
 
 import math
 from collections import defaultdict

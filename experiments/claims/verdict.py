@@ -1,4 +1,4 @@
-"""Decide whether a claim holds, from numbers over seeds. Imports no torch.
+"""Decide whether a claim holds, from numbers over seeds.
 
 A claim is written as margins: quantities that are positive if the claim is true. A margin has one
 value per seed, so its mean has a confidence interval by Student's t. Most values are differences of

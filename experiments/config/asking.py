@@ -1,7 +1,4 @@
-"""Commands that ask and run nothing: --version, --help, tab completion; and flags in a wrong place.
-
-Imports no torch, so that they are answered at once.
-"""
+"""Commands that run nothing: --version, --help, tab completion; and misplaced flags."""
 
 import platform
 import shlex

@@ -4,8 +4,7 @@ A run's folder is named after its overrides, so that people can read it. Differe
 give the same configuration, so folders are matched by the configuration's identity
 (`experiments.config.identity`). A run claims its folder by writing the identity's digest to
 `.digest`, and later runs of the same identity find it there. Records of release 0.2, whose digests
-were of whole paths in a file `.identity`, are matched by the configuration in run.json. Imports no
-torch.
+were of whole paths in a file `.identity`, are matched by the configuration in run.json.
 """
 
 import hashlib

@@ -1,7 +1,7 @@
 """The identity of a run: the part of its configuration that determines its numbers.
 
 It is the resolved configuration in canonical form, so it does not depend on how the command spelled
-it. A record belongs to a run if both have the same identity. Imports no torch.
+it. A record belongs to a run if both have the same identity.
 """
 
 import hashlib

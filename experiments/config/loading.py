@@ -1,4 +1,4 @@
-"""Samplers by name, and objects in a user's own files, as `file.py:Name`. Imports no torch."""
+"""Samplers by name, and objects in a user's own files, as `file.py:Name`."""
 
 import ast
 import importlib.util

@@ -1,4 +1,4 @@
-"""Options of the groups in conf/, composed by name without a run. Imports no torch."""
+"""Options of the groups in conf/, composed by name without a run."""
 
 from pathlib import Path
 

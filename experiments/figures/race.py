@@ -1,4 +1,4 @@
-"""The figure of a race: effective samples a second and an evaluation, with intervals."""
+"""The figure of a race: effective samples per second and per evaluation, with intervals."""
 
 import pandas as pd
 from matplotlib.figure import Figure

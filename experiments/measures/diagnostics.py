@@ -3,8 +3,7 @@
 A. Vehtari, A. Gelman, D. Simpson, B. Carpenter and P.-C. Buerkner, "Rank-Normalization, Folding,
 and Localization: An Improved R-hat for Assessing Convergence of MCMC", Bayesian Analysis 2021. The
 numbers are those of ArviZ, which computes one quantity at a time; here many are computed at once.
-Pure functions of NumPy arrays; no torch. SciPy is imported when first used: that takes a second,
-which a run without diagnostics need not wait.
+Pure functions of NumPy arrays. SciPy is imported when first used, because that takes a second.
 """
 
 from collections.abc import Callable
@@ -40,9 +39,9 @@ def quantities(draws: NDArray) -> dict[str, NDArray]:
     """Mean, error and mixing of each quantity of `draws` `[chains, draws, quantities]`.
 
     `ess_bulk`, `ess_tail`, `r_hat` (rank-normalised, folded) and `mcse_mean` are ArviZ's; `sd` is
-    the sample standard deviation of all draws. `constant` is true for a quantity whose draws are
-    all alike; its diagnostics are NaN. `stuck` is true for one that is constant within every chain
-    and differs between them; its R-hat is infinite, its ESS 0, and its error NaN.
+    the sample standard deviation of all draws. `constant` is true if all draws are equal; the
+    diagnostics are then NaN. `stuck` is true if every chain is constant and chains differ; then
+    R-hat is infinite, ESS is 0, and the error is NaN.
     """
     draws = draws.astype(np.float64)
     still, found = _measured(
@@ -102,7 +101,7 @@ def _split(draws: NDArray) -> NDArray:
 def _ranked(draws: NDArray) -> NDArray:
     """Normal scores of the ranks over all chains and draws, up to scale and shift.
 
-    A quantity with two values is returned as it is, because its scores also have two values.
+    A quantity with two values is returned unchanged, because its scores also have two values.
     """
     from scipy.special import ndtri
     from scipy.stats import rankdata
@@ -120,7 +119,7 @@ def _ranked(draws: NDArray) -> NDArray:
 def _ess(draws: NDArray) -> NDArray:
     """Effective sample size by Geyer's initial monotone sequence, as in Stan and ArviZ.
 
-    Constant quantities have that of independent draws.
+    For constant quantities, it equals that of independent draws.
     """
     from scipy.fft import irfft, next_fast_len, rfft
 
@@ -173,7 +172,7 @@ def _r_hat(draws: NDArray) -> NDArray:
 
 
 def split_r_hat(draws: NDArray) -> NDArray:
-    """R-hat of the halves of the chains; NaN for one chain, which has none to compare with."""
+    """R-hat of the halves of the chains; NaN for a single chain."""
     if len(draws) == 1:
         return np.full(draws.shape[2], np.nan)
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -37,7 +37,7 @@ def exact(model: EnergyModel) -> Exact:
 
 
 def cheap(model: EnergyModel) -> Exact | None:
-    """`exact` if it takes less than seconds, else None: no more than CHEAP states to enumerate."""
+    """`exact` if it is fast, with at most CHEAP states to enumerate; else None."""
     try:
         own = model.log_z_and_mean()
         if own is not None:
@@ -92,7 +92,8 @@ def distribution(model: EnergyModel) -> tuple[Tensor, Tensor]:
 def _in_double(model: EnergyModel) -> tuple[EnergyModel, Tensor]:
     """A copy of the model in float64, and a tensor of its device and type.
 
-    The model itself if the copy cannot be evaluated, as a function with constants in float32.
+    Returns the model itself if the copy cannot be evaluated, such as a function with float32
+    constants.
     """
     home = _home(model)
     try:

@@ -56,7 +56,7 @@ class Metric(ABC):
         """Scalars by name."""
 
     def errors(self, carry: Any) -> dict[str, Tensor]:
-        """Standard errors over chains of the scalars that `read` gives, where they are known."""
+        """Standard errors over chains of the scalars of `read`, if they are known."""
         return {}
 
     def arrays(self, carry: Any) -> dict[str, Tensor]:
@@ -287,9 +287,9 @@ class MMD(Metric):
     """Squared maximum mean discrepancy between the current states and ground-truth samples.
 
     `mmd_v` is the V-statistic; its logarithm `log_mmd` is shown in Figure 4 of Zhang et al. (2022).
-    `mmd_u` is the unbiased U-statistic, which may be negative. `log_mmd_floor` is the value for
-    equally many independent ground-truth samples in place of the chains. Raises ValueError unless
-    the entries of a state are 0 or 1, and if there are fewer such samples than chains.
+    `mmd_u` is the unbiased U-statistic, which may be negative. `log_mmd_floor` is the value
+    with as many independent ground-truth samples in place of the chains. Raises ValueError if
+    states have entries other than 0 and 1, or if there are fewer samples than chains.
     """
 
     def init(self, model: EnergyModel, state: Any, reference: Reference) -> Samples:
@@ -340,7 +340,7 @@ class Trace(Metric):
     """The last `draws` states of the first `chains` chains, `thin` steps apart, for ESS and R-hat.
 
     Stored as the array `trace` `[draws, chains, *shape]`, one byte a site, or four on domains with
-    values outside -128..127. It has fewer draws if there were fewer steps. Where `thin` does not
+    values outside -128..127. It has fewer draws if there were fewer steps. If `thin` does not
     divide the number of steps, the last two states are closer. Raises ValueError if the values are
     no whole numbers, or if the trace would have more than LARGEST_TRACE bytes.
     """

@@ -1,7 +1,7 @@
 """Non-finite energies: count them while chains run, warn, and stop when no chain can move.
 
-If a model returns NaN or infinity, an acceptance test rejects the move. A sampler without such a
-test leaves the site or the chain unchanged (`samplers`), or its state becomes NaN and cannot move.
+If a model returns NaN or infinity, an acceptance test rejects the move. A sampler without a test
+leaves the site or the chain unchanged (`samplers`), or its state becomes NaN and stays so.
 """
 
 import logging
@@ -23,7 +23,7 @@ NOTE = "invalid_steps"  # in run.json, of all chains together
 
 
 class StuckError(RuntimeError):
-    """No chain can move, because all energies that it meets are NaN or infinite."""
+    """No chain can move, because all energies are NaN or infinite."""
 
 
 class Tally(NamedTuple):
@@ -69,8 +69,8 @@ def _finite(state: Any) -> Tensor:
 def watch(run: Run, tally: Tally, step: int) -> None:
     """Warn of invalid steps since the last call, and note their total in the record.
 
-    Moves the counts to the host and resets them. Raises StuckError if there were invalid steps and
-    no chain made a valid one.
+    Moves the counts to the host and resets them. Raises StuckError if steps were invalid and no
+    chain made a valid one.
     """
     if invalid := int(tally.invalid):
         total = run.notes.get(NOTE, 0) + invalid

@@ -20,7 +20,7 @@ class Visits(NamedTuple):
 
 @dataclass(frozen=True)
 class Occupancy(Metric):
-    """Visits to each state after the start, which is not counted. Reports no scalar."""
+    """Counts visits to each state after the start. Reports no scalar."""
 
     def init(self, model: EnergyModel, state: Any, reference: Reference) -> Visits:
         domain, device = model.domain, state.x.device
@@ -54,7 +54,7 @@ def pooled_law(counts: Tensor) -> Tensor:
 def noise_floor(counts: Tensor) -> Tensor:
     """Expected L1 distance between `pooled_law` and its expectation, due to sampling noise.
 
-    Chains are independent. So the spread between their histograms gives the standard error of each
+    Chains are independent, so the spread between their histograms gives the standard error of each
     frequency, even if states within a chain are correlated. A centred normal error has a mean
     absolute value of sqrt(2 / pi) standard errors.
     """

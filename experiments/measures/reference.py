@@ -21,10 +21,10 @@ def exact(model: EnergyModel, run: Run) -> Reference:
 
 
 def symmetric(model: EnergyModel, run: Run) -> Reference:
-    """The means of a target that treats all values of a site alike: their average.
+    """The means of a target that is symmetric in the values of each site: their average.
 
-    Examples are Ising and Potts models without a field. It holds for the target and not for a chain
-    that stays in one of several equal modes.
+    Examples are Ising and Potts models without a field. A chain that stays in one of several equal
+    modes has other means.
     """
     mean = model.domain.values().mean(0)
     return Reference(mean=mean.expand(model.domain.shape).to(run.device))

@@ -4,9 +4,8 @@ A. Wang and K. Cho, "BERT has a mouth, and it must speak", 2019, as in Zhang et 
 A sentence is a sequence of words. BLEU-4 equals NLTK's bit for bit (K. Papineni et al., ACL 2002:
 unsmoothed, pooled over the sentences, with the closest reference length).
 
-NLTK counts the n-grams of every reference again for each sentence. BLEU clips the count of an
-n-gram at its largest count in any reference. Here these largest counts are computed once, and
-serve all sentences.
+BLEU clips the count of an n-gram at its largest count in any reference. NLTK computes these counts
+again for each sentence; here they are computed once.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""One line on whether chains have mixed, from all quantities at once. No torch."""
+"""A one-line verdict on whether chains have mixed, from all quantities."""
 
 from typing import NamedTuple
 
@@ -22,10 +22,10 @@ class Convergence(NamedTuple):
 def verdict(log_prob: NDArray, draws: NDArray) -> Convergence:
     """Whether `draws` `[chains, draws, *shape]` and their `log_prob` `[chains, draws]` have mixed.
 
-    They have if the rank-normalised R-hat of the log-probability and of each entry is at most
-    `CONVERGED` and the bulk ESS at least `ENOUGH`. R-hat is infinite where an entry is constant
-    within every chain and differs between chains. An entry that is the same in all draws of all
-    chains is left out. Of many entries, those with the largest R-hat without ranks are read.
+    Chains have mixed if, for the log-probability and each entry, the rank-normalised R-hat is at
+    most `CONVERGED` and the bulk ESS at least `ENOUGH`. R-hat is infinite if an entry is constant
+    within every chain and differs between chains. Entries with one value in all draws of all
+    chains are left out. Of many entries, those with the largest R-hat without ranks are judged.
     """
     chains, length = log_prob.shape
     if length < FEWEST or log_prob.size < ENOUGH:

@@ -1,4 +1,4 @@
-"""The axis that the intervals of the ledger share, as SVG.
+"""The common axis of the intervals in the ledger, as SVG.
 
 Margins have different units, so the axis counts half-widths of each margin's own interval: an
 interval has the length 2 and reaches zero exactly if the claim is not decided. The scale is asinh,
@@ -27,7 +27,7 @@ def interval(margin: Margin) -> Markup:
     """A margin on the axis: a dot with its interval.
 
     A diamond at an end is an exact margin. A line along the whole axis is the unknown interval of a
-    single run. Nothing is drawn of an undefined margin.
+    single run. An undefined margin is not drawn.
     """
     if not math.isfinite(margin.mean):
         return Markup("")

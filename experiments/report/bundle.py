@@ -2,9 +2,8 @@
 
 A bundle keeps what figures, tables and claims read: metrics.csv, some arrays, and run.json without
 long entries that none of them reads. Curves have at most `ROWS[0]` rows, and fewer if the bundle
-would exceed `TARGET`. Numbers are rounded to 7 digits. To find what is read, packing draws every
-figure and table and judges every claim on records that log each access. Equal records give equal
-bytes. Imports no torch.
+would exceed `TARGET`. Numbers are rounded to 7 digits. Packing draws all figures and
+tables and judges all claims, and keeps what they read. Equal records give equal bytes.
 """
 
 import json
@@ -36,7 +35,7 @@ MACHINE = ("outputs", "device", "threads", "data.root", "data.cache")  # of the 
 
 
 class Entries(dict):
-    """The entries of run.json, which log the names of those that are read."""
+    """The entries of run.json; logs the names of entries that are read."""
 
     def __init__(self, document: dict[str, Any]) -> None:
         super().__init__(document)
@@ -53,7 +52,7 @@ class Entries(dict):
 
 @dataclass(frozen=True)
 class Noting(Record):
-    """A record that logs which of its arrays and entries are read."""
+    """A record that logs the names of arrays and entries that are read."""
 
     document: Entries
     opened: set[str] = field(default_factory=set)
@@ -126,9 +125,9 @@ def thin(table: pd.DataFrame, rows: int = ROWS[0]) -> pd.DataFrame:
 
 
 def _open_all(records: Sequence[Record], config: DictConfig) -> None:
-    """Draw every figure and table and judge every claim, so that the records log what is read.
+    """Draw all figures and tables and judge all claims, so that the records log what is read.
 
-    Raises the error of a figure that fails although the records suffice.
+    Raises the error of a figure that fails for another reason than missing records.
     """
     for made in make_all(config, list(records)):
         if made.error and made.failed:

@@ -1,6 +1,6 @@
 """Generate the committed results: figures, tables, ledger, results page and table of times.
 
-Everything is made from the records committed in docs/results/records. Imports no torch.
+Everything is made from the records committed in docs/results/records.
 """
 
 import re
@@ -102,7 +102,7 @@ def best_samplers(known: Catalogue, bundles: Path = BUNDLES) -> str:
 
 
 def times(known: Catalogue, bundles: Path = BUNDLES) -> str:
-    """A table of what each exhibit needs: experiment, data, runs, time, memory (paper scale)."""
+    """A table of the requirements of each exhibit: data, runs, time, memory (paper scale)."""
     names: dict[str, list[str]] = {}
     for exhibit in known.exhibits:
         for experiment in exhibit.of:
@@ -141,9 +141,9 @@ def _data(config: Any) -> str:
 def time_of(held: Holding | None, noted: dict[str, str], *, gpu: bool) -> str:
     """Time of all runs of the sweep on a CPU or GPU.
 
-    If declared runs are missing, it is the time noted in exhibits.yaml, because they may cost more,
-    such as those of a larger model. If none is noted, it is extrapolated from the mean of the
-    finished runs, with all of their seeds.
+    If declared runs are missing, the time in exhibits.yaml is used, because missing runs may cost
+    more, such as those of a larger model. Without such an entry, the mean of the finished runs is
+    extrapolated.
     """
     place = "gpu" if gpu else "cpu"
     documents = [record.document for record in held.records] if held else []

@@ -1,4 +1,4 @@
-"""The command that would decide a claim. Imports no torch."""
+"""The command whose runs would decide a claim."""
 
 import shlex
 from collections.abc import Sequence
@@ -10,9 +10,9 @@ from latticework.experiments.claims.verdict import Verdict
 def deciding(entry: Entry, also: Sequence[Sequence[str]] = ()) -> str:
     """The shell command of the runs that would decide `entry`, or that decided it.
 
-    Without sufficient runs at the paper's scale, these are the runs of the experiment, with each of
-    the sets of overrides `also`; finished ones are skipped. If more seeds would decide, the command
-    names them. Empty if seeds would not.
+    If runs at the paper's scale are missing, the command runs the experiment, also with each set of
+    overrides in `also`; finished runs are skipped. If more seeds would decide, the command names
+    them. It is empty if seeds would not help.
     """
     words: list[str] = []
     if entry.verdict is Verdict.OPEN and entry.finding and entry.indication is None:

@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 class Made(NamedTuple):
-    """A figure or table of an experiment, or the error by which it could not be made."""
+    """A figure or table of an experiment, or the error that prevented it."""
 
     name: str
     kind: str  # figures or tables
@@ -47,7 +47,7 @@ class Made(NamedTuple):
 
     @property
     def wanting(self) -> str:
-        """Why it could not be made, in a line; empty if it was."""
+        """The reason why it could not be made, in one line; else ""."""
         if self.error is None:
             return ""
         return errors.summary(self.error) if self.failed else str(self.error)
@@ -59,8 +59,8 @@ def make_all(
     """Yield every figure, then every table, of the experiment `config`, made from `records`.
 
     An entry of `config.figures` or `config.tables` is a function of the records with its settings.
-    It returns a Figure or a DataFrame. If it raises an error, the others are made all the same. An
-    entry of null is left out. The caller must close the figures.
+    It returns a Figure or a DataFrame. An error does not prevent the other entries. An entry of
+    null is skipped. The caller must close the figures.
     """
     mpl.use("Agg")
     for kind in ("figures", "tables"):
@@ -92,7 +92,7 @@ def command(config: DictConfig, words: Sequence[str] = ()) -> str:
 
 
 def html_of(figure: Figure) -> str:
-    """The web page of a figure of text (`experiments.figures.text.Page`); empty for others."""
+    """The HTML of a figure of text (`experiments.figures.text.Page`); "" for other figures."""
     return getattr(figure, "html", "")
 
 

@@ -1,4 +1,4 @@
-"""The tables at the end of a run and at the end of a sweep, for the terminal. Imports no torch."""
+"""The tables at the end of a run and at the end of a sweep, for the terminal."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ def run_line(record: Record) -> str:
 
 
 def show_sweep(records: Sequence[Record]) -> None:
-    """Print a row for each setting of the records: in what it differs, and its headline over seeds.
+    """Print a row for each setting of the records: how it differs, and its headline over seeds.
 
-    If there is one setting, there is a row for each seed and one for all of them. The table has as
+    A single setting gets a row for each seed and one for all seeds. The table has as
     many numbers of the headline as fit. Rows are compared if they have the same data and model.
     """
     # Late: it imports Matplotlib, which a single run does not need.
@@ -162,7 +162,7 @@ def _cell(numbers: Sequence[KeyNumber]) -> Cell:
 
 
 def _text(cell: Cell) -> str:
-    """A number without its count of runs, which the note below the table gives."""
+    """A number without its count of runs, which is in the note below the table."""
     return number(cell._replace(runs=None)) if isinstance(cell, Estimate) else cell or ""
 
 
@@ -171,9 +171,9 @@ def _time(spent: list[dict[str, float]]) -> str:
 
 
 def _evaluations(spent: list[dict[str, float]]) -> str:
-    """The mean number of evaluations a chain: of the whole model, and of the change of some sites.
+    """The mean number of evaluations per chain: of the whole model, and of local changes.
 
-    Empty for a task that does not count them.
+    "" for a task that does not count them.
     """
     parts = []
     for name, what in (("evaluations", ""), ("local_evaluations", " local")):
@@ -184,7 +184,7 @@ def _evaluations(spent: list[dict[str, float]]) -> str:
 
 
 def _error_of(heads: Sequence[Sequence[KeyNumber]]) -> str:
-    """Over what the errors within a run are."""
+    """What the errors within a run are taken over, such as chains."""
     over = sorted({one.over for head in heads for one in head if one.error and one.over})
     return f"± is a standard error over {' or '.join(over)}." if over else ""
 

@@ -1,4 +1,4 @@
-"""The papers' figures and tables, read from `exhibits.yaml`. Imports no torch."""
+"""The papers' figures and tables, read from `exhibits.yaml`."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ CITED = {
 class Exhibit:
     """A figure or table of a paper. `of` lists what to show of each experiment; None shows all.
 
-    `caveat` says first what is not as in the paper.
+    `caveat` says what differs from the paper.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""What happens at the start and at the end of a run or a sweep.
+"""Actions at the start and at the end of a run or a sweep.
 
 At the start, the configuration is checked before anything is written. At the end of a run, its
 headline is shown. At the end of a command, figures are drawn from the records, a sweep's runs are
@@ -103,9 +103,9 @@ class Finish(Callback):
 
 
 def _of_command(config: DictConfig, found: Sequence[Path]) -> list[Path]:
-    """The errors of this command's runs; another process may have failed in the same folder.
+    """The errors of this command's runs, without those of other processes in the same folder.
 
-    A search has no list of its runs, so all of them count.
+    A search has no list of its runs, so all errors count.
     """
     command = asked(config, config.hydra.overrides.task)
     if not command.runs or not found:
@@ -117,7 +117,7 @@ def _of_command(config: DictConfig, found: Sequence[Path]) -> list[Path]:
 
 
 def _tell(failed: Sequence[Path], *, sweep: bool) -> None:
-    """Say which runs failed and why, from their error.txt."""
+    """Report which runs failed and why, from their error.txt."""
     causes = {path: path.read_text().splitlines()[0] for path in failed}
     if not sweep:
         for path, cause in causes.items():
@@ -133,7 +133,7 @@ def _tell(failed: Sequence[Path], *, sweep: bool) -> None:
 
 
 def _shown(show: Callable[..., str | None], *args: Any) -> str:
-    """What `show` returns. If it fails, say so: the results themselves are written already."""
+    """Call `show`. Report an error without raising it, because the results are already written."""
     try:
         return show(*args) or ""
     except Exception as error:  # noqa: BLE001 - a display must not make a good run fail
@@ -149,7 +149,7 @@ def _folder(config: DictConfig) -> Path:
 
 
 def _records(folder: Path) -> list[Record]:
-    """The finished runs in the folder, if there are any."""
+    """The finished runs in the folder; none if it is empty."""
     try:
         return load_all(folder)
     except FileNotFoundError:
@@ -157,7 +157,7 @@ def _records(folder: Path) -> list[Record]:
 
 
 def _show_sweep(config: DictConfig, records: Sequence[Record], started: float) -> None:
-    """Show the table of the command's runs; of a search, those that have ended since `started`."""
+    """Show the table of the command's runs, or of a search's runs that ended after `started`."""
     command = asked(config, config.hydra.overrides.task)
     if command.runs:
         mine = command.found(records)

@@ -1,8 +1,7 @@
 """The state of an experiment at a scale: finished, failed, stopped and missing runs.
 
-The runs that count are those of the sweep in the experiment's YAML. The same runs with other seeds,
-or on a variant of the data set, count as well; a variant keeps its own name (`sweeps.Sweep`).
-Imports no torch.
+Runs count if they belong to the sweep in the experiment's YAML. Other seeds and variants of the
+data set count as well; a variant keeps its own name (`sweeps.Sweep`).
 """
 
 from collections.abc import Sequence
@@ -39,7 +38,7 @@ class Holding:
 
     @property
     def stamp(self) -> str:
-        """Changes with whatever decides what is drawn of the holding."""
+        """A hash of everything that decides how the holding is drawn."""
         return f"{self.experiment} {self.scale} {stamp(self.shown)}"
 
     @property
@@ -82,8 +81,8 @@ def holding(
 ) -> Holding | None:
     """The runs in `outputs`; if none finished there, those of the bundle (paper scale only).
 
-    None if there is no trace of the experiment. With `outputs=None`, only the bundle is read. How
-    the records were sorted into those that count and others is kept in `kept`.
+    None if the experiment left no runs. With `outputs=None`, only the bundle is read. `kept` caches
+    which of the records count.
     """
     folder = None if outputs is None else outputs / experiment / scale
     bundle = bundles / f"{experiment}.zip"
@@ -111,9 +110,9 @@ def _sorted(
     found: list[Record],
     stamp: str,
 ) -> tuple[DictConfig, tuple[str, ...], tuple[list[int], list[int]], frozenset[str]]:
-    """The sweep's configuration and runs; which of the records `found` count, which are others.
+    """The sweep's configuration and runs, the records of `found` that count, and the others.
 
-    The last are the runs that have a record. `stamp` stands for the records where results are kept.
+    Last come the runs that have a record. `stamp` represents the records in the cache.
     """
     sweep, unique = declared(experiment, scale, also), once(found)
     mine, others = sweep.divided(unique)
@@ -143,7 +142,7 @@ def holdings(
     scales: Sequence[str] = SCALES,
     kept: Memory | None = None,
 ) -> dict[str, list[Holding]]:
-    """For each experiment, its holdings at all scales that have any, the best scale first."""
+    """The holdings of each experiment at all scales that have runs, the best scale first."""
     result: dict[str, list[Holding]] = {}
     for name in experiments:
         if not exists(name):

@@ -1,7 +1,7 @@
-"""What the report keeps from one call to the next, so that only what changed is made again.
+"""The report's cache, so that only figures whose inputs changed are drawn again.
 
-joblib keeps the results by a stamp. The stamp changes with the records, the configuration in conf/,
-the code and numbers in experiments/, and the versions of the packages that draw. Imports no torch.
+joblib caches the results by a stamp. The stamp changes with the records, the configuration in
+conf/, the code and numbers in experiments/, and the versions of the packages that draw.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ MOST = 300  # results to keep
 
 
 def memory(folder: Path | None) -> Memory:
-    """Results are kept in `folder`; with None, nothing is kept."""
+    """A cache in `folder`; with None, nothing is cached."""
     return Memory(folder, verbose=0)
 
 
@@ -32,7 +32,7 @@ def trim(kept: Memory) -> None:
 
 
 def stamp(records: Iterable[Record]) -> str:
-    """A hash of the records and of everything else that decides how they are drawn."""
+    """A hash of the records and of everything that decides how they are drawn."""
     prints = sorted(f"{place(record)} {record.fingerprint}" for record in records)
     return _digest([drawing(), *prints])
 

@@ -1,4 +1,4 @@
-"""Write the report: one self-contained HTML page, and Markdown with figures. Imports no torch."""
+"""Write the report: one self-contained HTML page, and Markdown with figures."""
 
 import base64
 import math
@@ -88,7 +88,7 @@ def _address(content: bytes | str, kind: str) -> str:
 
 
 def _fresh(entry: Entry) -> str:
-    """The verdict of the fresh runs alone, with its closest margin; empty without any."""
+    """The verdict of the fresh runs alone, with its closest margin; "" without fresh runs."""
     if entry.fresh is None or entry.claim.fresh is None:
         return ""
     verdict, _ = entry.fresh.verdict()

@@ -1,4 +1,4 @@
-"""The numbers of a figure's lines and bars, as a table for its CSV file. Imports no torch."""
+"""The numbers of a figure's lines and bars, as a table for its CSV file."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -15,10 +15,10 @@ COLUMNS = ("panel", "series", "x", "y", "low", "high")
 
 
 def plotted(figure: Figure) -> pd.DataFrame:
-    """One row a point: its panel, its series, x, y, and the ends of its band or error bar.
+    """One row per point: panel, series, x, y, and the ends of its band or error bar.
 
-    A panel has its number and title, or its x axis. Series are named lines, also those that a name
-    with a leading underscore keeps out of the legend. Empty for images and pages of text.
+    A panel is identified by its number and title, or x axis. Series are named lines, including
+    those that a leading underscore keeps out of the legend. Empty for images and pages of text.
     """
     rows = [
         (_title(ax, number), *row)

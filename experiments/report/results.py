@@ -1,4 +1,4 @@
-"""Generate docs/results/README.md from the committed records. Imports no torch.
+"""Generate docs/results/README.md from the committed records.
 
 The page has a section per exhibit. Numbers, commands and facts come from the records. Causes and
 caveats are in a short hand-written note per exhibit, docs/results/notes/<exhibit>.md.
@@ -51,8 +51,8 @@ class ExhibitPage:
 def stem(exhibit: Exhibit, experiment: str, name: str) -> str:
     """File name of a figure or table in docs/results, without the suffix.
 
-    Names of the first paper are kept. Where several experiments of an exhibit have one name, the
-    first keeps it.
+    Figures of the first paper keep their names. If experiments of an exhibit share a name, only
+    the first keeps it.
     """
     sharing = (other for other, names in exhibit.of.items() if name in (names or ()))
     first = next(sharing, experiment)
@@ -141,7 +141,7 @@ def _bench(file: Path) -> tuple[str, str, str]:
 
 
 def _contenders(frame: pd.DataFrame) -> pd.DataFrame:
-    """Steps per second with a column a contender, and our share of the limit."""
+    """Steps per second with a column per contender, and our share of the limit."""
     keys = ["model", "chains", "sampler", "threads"]
     names = list(dict.fromkeys(frame["contender"]))
     speeds = frame.pivot(index=keys, columns="contender", values="steps_per_second")[names]

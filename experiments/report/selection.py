@@ -1,4 +1,4 @@
-"""Choose the records for a command's figures, and where the figures go. Imports no torch.
+"""Choose the records for a command's figures, and where the figures go.
 
 An experiment declares a set of runs. A command that asks for some of these redraws the figures of
 all of them, in `figures/` and `tables/`. A command with other settings draws only its own runs, in

@@ -1,4 +1,4 @@
-"""How far a sweep is, and how long the rest will take. Imports no torch."""
+"""The progress of a sweep and its remaining time."""
 
 import os
 import socket
@@ -11,10 +11,10 @@ from latticework.experiments.results.duration import duration
 
 @dataclass(frozen=True)
 class SweepClock:
-    """Counts the runs of a sweep that have ended, in whatever process each of them ran.
+    """Counts the finished runs of a sweep over all processes.
 
     Each run appends a line to `file`: its process, the end by that machine's monotonic clock, and
-    whether it was executed. So the counts are those of all processes that share the folder.
+    whether it was executed. Processes that share the folder therefore share the counts.
     """
 
     file: Path
@@ -22,7 +22,7 @@ class SweepClock:
 
     @classmethod
     def started(cls, folder: Path, runs: int) -> "SweepClock":
-        """A new count in `folder`. Removes counts that killed processes of this machine left."""
+        """Start a count in `folder`. Removes counts left by killed processes of this machine."""
         folder.mkdir(parents=True, exist_ok=True)
         name = f".sweep-{socket.gethostname()}-"
         for left in folder.glob(f"{name}*-*"):
@@ -35,10 +35,10 @@ class SweepClock:
         return cls(folder / f"{name}{os.getpid()}-{time.time_ns()}", runs)
 
     def ended(self, executed: bool) -> str:
-        """Count a run; return how far the sweep is: `3 of 20 runs, about 4 min to go`.
+        """Count a run; return the progress: `3 of 20 runs, about 4 min to go`.
 
-        A run that was not `executed`, because its record was there, says nothing about the others.
-        Neither does the first run of a process, which imports packages and compiles kernels.
+        The estimate leaves out runs that were not `executed`, because their record existed, and the
+        first run of a process, which imports packages and compiles kernels.
         """
         with self.file.open("a") as file:
             file.write(f"{socket.gethostname()}/{os.getpid()} {time.monotonic()} {executed:d}\n")

@@ -1,4 +1,4 @@
-"""The runs that an experiment's YAML declares, or that a command asks for. Imports no torch.
+"""The runs that an experiment's YAML declares, or that a command asks for.
 
 A run belongs to the declared sweep if it has the overrides of a declared run, up to seeds and
 variants of the data. It also belongs if its resolved configuration is equal, however it was

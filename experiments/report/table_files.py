@@ -1,4 +1,4 @@
-"""Tables as files: CSV, Markdown and LaTeX. Imports no torch.
+"""Tables as files: CSV, Markdown and LaTeX.
 
 A function of the records (`experiments.tables`) returns the frame. Its cells are text, numbers, or
 an `Estimate`. In the CSV, which is for programs, an estimate takes up to three columns, in full

@@ -1,7 +1,7 @@
 """Gather the content of the report: the ledger, and the figures, tables and facts of each exhibit.
 
 Everything is computed from records, `exhibits.yaml` and `published.yaml`. `page.py` lays it out as
-HTML and Markdown. Imports no torch.
+HTML and Markdown.
 """
 
 import logging
@@ -57,7 +57,7 @@ class Picture:
 class Drawn:
     """Figures and tables made from a holding; `wanting` says why others could not be made.
 
-    `failed` are those of `wanting` that are mistakes in the code.
+    `failed` are the ones in `wanting` that fail because of a mistake in the code.
     """
 
     pictures: list[Picture] = field(default_factory=list)
@@ -102,7 +102,7 @@ class Report:
     notice: str = ""  # that no records are committed here
 
     def word(self, verdict: str) -> str:
-        """How the page names a verdict; without the committed records, "not run" would be wrong."""
+        """The word for a verdict. Without the committed records, "not run" would be wrong."""
         return "no records" if self.notice and verdict == str(Verdict.NOT_RUN) else str(verdict)
 
     @property
@@ -165,7 +165,7 @@ def gather(
 def draw(held: Holding, stamp: str = "") -> Drawn:
     """Draw every figure and table of the experiment from the records to be shown.
 
-    `stamp` stands for `held` where results are kept.
+    `stamp` represents `held` in the cache.
     """
     log.info("drawing %s, scale=%s", held.experiment, held.scale)
     made = Drawn()
@@ -182,7 +182,7 @@ def draw(held: Holding, stamp: str = "") -> Drawn:
 
 
 def picture(name: str, figure: Figure) -> Picture:
-    """The PNG of a figure, with what its axes and its legend say as alternative text."""
+    """The PNG of a figure, with the text of its axes and legend as alternative text."""
     wide, tall = figure.get_size_inches() * DPI
     panels = []
     for ax in figure.axes:
@@ -295,7 +295,7 @@ def _problems(held: Holding, made: Drawn, known: Catalogue) -> list[str]:
 
 
 def _without(held: Holding, setting: str | None) -> int:
-    """Number of records shown whose configuration lacks `setting`, a dotted key."""
+    """Number of records shown without the dotted key `setting` in their configuration."""
     return 0 if setting is None else sum(one.setting(setting) is None for one in held.shown)
 
 

@@ -1,8 +1,8 @@
 """The file format of bundles: many small files with equal parts in one small file.
 
 A bundle is a zip file with a single entry, `records.zip`, which stores the files of all records
-without compression. The outer file compresses them together, so what records have in common is kept
-once. It is unpacked in memory. Imports no torch.
+without compression. The outer file compresses them together, so common parts of records are stored
+once. It is unpacked in memory.
 """
 
 import zipfile
@@ -33,8 +33,8 @@ def write_archive(file: Path, files: Mapping[str, bytes]) -> None:
 def open_archive(file: Path) -> zipfile.ZipFile:
     """The records of the bundle `file`, named after it.
 
-    Raises DamagedError for a file that cannot be read, another zip file, and one that would fill
-    the memory.
+    Raises DamagedError for a file that cannot be read, another kind of zip file, or one that does
+    not fit into memory.
     """
     try:
         with zipfile.ZipFile(file) as outer:

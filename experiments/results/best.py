@@ -1,4 +1,4 @@
-"""Which of several estimates is best, and which cannot be told from it. Imports no torch."""
+"""The best of several estimates, and those not significantly different from it."""
 
 import math
 from collections.abc import Sequence
@@ -11,12 +11,12 @@ LEVEL = 0.05  # two-sided
 
 
 def marks(estimates: Sequence[Estimate | None], better: Better) -> list[str]:
-    """BEST for the best estimate, TIE for those that do not differ from it, "" for the others.
+    """BEST for the best estimate, TIE for estimates that do not differ from it, else "".
 
     Two estimates differ if Welch's t-test rejects equal means at the level LEVEL. The spread of an
     estimate with `runs` is the standard deviation over them. Without `runs` it is a standard error
-    within one run. Nothing is marked where one estimate has no spread, because then no difference
-    can be judged, nor if fewer than two estimates are finite.
+    within one run. Nothing is marked if an estimate has no spread, because differences cannot be
+    judged, or if fewer than two estimates are finite.
     """
     known = [e for e in estimates if e is not None and math.isfinite(e.mean)]
     if better is None or len(known) < 2 or any(_error(e) is None for e in known):
@@ -34,7 +34,7 @@ def marks(estimates: Sequence[Estimate | None], better: Better) -> list[str]:
 
 
 def differ(one: Estimate, other: Estimate) -> bool:
-    """Whether Welch's t-test tells the means of two estimates with spreads apart."""
+    """Whether the means of two estimates differ by Welch's t-test."""
     from scipy.stats import t
 
     errors = [_error(one) or 0.0, _error(other) or 0.0]

@@ -1,7 +1,7 @@
-"""What differs between two records, and whether they should be identical.
+"""Compare two records, and decide whether they should be identical.
 
 The same code, configuration, seeds, versions, device and threads give the same bits. If two such
-records differ, that is a fault. Imports no torch.
+records differ, that is a fault.
 """
 
 from collections.abc import Iterator
@@ -88,7 +88,7 @@ def _settings(one: Record, other: Record) -> Iterator[Difference]:
 def _facts(one: Record, other: Record) -> Iterator[Difference]:
     """Seeds are in the configuration; here are data, versions, code and machine.
 
-    What one of the two does not say, as older records do not name the processor, is unknown.
+    A fact that a record lacks is unknown: older records do not name the processor.
     """
     documents = one.document, other.document
     for key in ("data", "language"):
@@ -116,7 +116,7 @@ def _facts(one: Record, other: Record) -> Iterator[Difference]:
 
 
 def _fact(what: str, one: Any, other: Any) -> Iterator[Difference]:
-    """A fact that decides, unless it is unknown of one record."""
+    """A difference that may change the numbers, unless one record lacks the fact."""
     if one != other:
         yield Difference(what, one, other, "perhaps" if MISSING in (one, other) else "yes")
 
@@ -126,7 +126,7 @@ def _dirty(document: dict[str, Any]) -> bool | None:
 
 
 def _elsewhere(document: dict[str, Any]) -> str:
-    """The facts that an earlier part of a resumed run has and its last part has not: `commit`."""
+    """Facts in which an earlier part of a resumed run differs from its last part: `commit`."""
     parts = document.get("resumed_from") or ()
     return ", ".join(
         sorted({key for part in parts for key in part if part[key] != document.get(key)})

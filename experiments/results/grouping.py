@@ -3,7 +3,7 @@
 Every figure, table and claim gets its records from here. Records that differ in anything else form
 separate groups, each drawn as its own line, box or row, with a label that names the difference. A
 figure whose x axis shows a setting lists it in `axes`: records that differ in an axis stay in one
-group. Where only one setting can be shown, `alone` raises an error for several. Imports no torch.
+group. Where only one setting can be shown, `alone` raises an error for several.
 """
 
 import json
@@ -81,7 +81,7 @@ def groups(records: Iterable[Record], axes: Sequence[str] = ()) -> list[Group]:
 
 
 def differing(records: Iterable[Record]) -> tuple[list[str], list[tuple[list[str], list[Record]]]]:
-    """Headings and rows of a table of the settings of `records`, one row a setting.
+    """Headings and rows of a table of the settings of `records`, one row per setting.
 
     The headings are the sampler, if there are several, and the keys of further settings that tell
     the rows apart. A row has a text for each heading, and its records, which differ in their seed.
@@ -143,9 +143,9 @@ def alone(records: Iterable[Record], axes: Sequence[str] = ()) -> list[Record]:
 def shared(parts: Iterable[Iterable[Record]], value: Callable[[Record], float]) -> list[float]:
     """The values of a setting at which all `parts` have runs with common seeds, ascending.
 
-    A value with fewer than ENOUGH common seeds counts only if no other value has more. So a
-    campaign that is under way at one value leaves comparisons at another as they are. Raises
-    LookupError if there is none.
+    A value with fewer than ENOUGH common seeds counts only if no other value has more. So an
+    unfinished sweep at one value does not affect comparisons at others. Raises LookupError if
+    there is none.
     """
     ran = [{(value(record), record.config.get("seed")) for record in part} for part in parts]
     count = Counter(place for place, _ in set.intersection(*ran))
@@ -167,10 +167,10 @@ def once(records: Iterable[Record]) -> list[Record]:
 
 
 def averaged(records: Iterable[Record], axes: Sequence[str] = ()) -> str:
-    """Over what runs a figure of `records` averages: `seeds 0-4`, or `3 to 5 runs, seeds 0-4`.
+    """The runs that a figure of `records` averages: `seeds 0-4`, or `3 to 5 runs, seeds 0-4`.
 
-    Records that differ only in seed and `axes` are averaged. Their numbers are given unless every
-    average is over all of the seeds.
+    Records that differ only in seed and `axes` are averaged. The numbers of runs are given unless
+    every average includes all seeds.
     """
     kept = once(records)
     sizes = sorted({len(part) for part in by_setting(kept, axes)})
@@ -183,7 +183,7 @@ def averaged(records: Iterable[Record], axes: Sequence[str] = ()) -> str:
 def spread_over(
     records: Iterable[Record], band: str = "one standard deviation", axes: Sequence[str] = ()
 ) -> str:
-    """What lines and bands of means over the runs of `records` are, in a sentence.
+    """A sentence that explains lines and bands of means over the runs of `records`.
 
     `axes` are those of `averaged`.
     """
@@ -228,7 +228,7 @@ def _without(settings: Settings, axes: Sequence[str]) -> Settings:
 
 
 def _contents(record: Record, names: Collection[str] = CONTENTS) -> Settings:
-    """What the run found under the names in its configuration: hashes of its data and its model.
+    """Hashes of the data and the model that the run found under the names in its configuration.
 
     Only those in `names`. Older records lack some.
     """
@@ -238,9 +238,9 @@ def _contents(record: Record, names: Collection[str] = CONTENTS) -> Settings:
 
 
 def _replaced(records: Sequence[Record]) -> set[str]:
-    """Those of CONTENTS in which some records differ that agree in their settings and model seed.
+    """The CONTENTS that differ between records of equal settings and model seed.
 
-    Somebody has replaced a file between their runs.
+    A file was replaced between these runs.
     """
     known: dict[Any, str] = {}
     return {
@@ -305,9 +305,9 @@ def _keys(parts: Sequence[_Part]) -> list[str]:
 def _telling(
     parts: Sequence[_Part], keys: Sequence[str], names: Sequence[str] | None = None
 ) -> list[str]:
-    """A greedy subset of `keys`, in their order, that tells apart as many parts as all of them.
+    """A greedy subset of `keys`, in order, that distinguishes as many parts as all keys do.
 
-    `names`, if given, are told apart already, one a part.
+    `names`, one per part, already distinguish some of them.
     """
     chosen: list[str] = []
     known = names or [""] * len(parts)
@@ -341,7 +341,7 @@ def _words(key: str, text: str) -> str:
 
 
 def _texts(values: Iterable[str | None]) -> dict[str | None, str]:
-    """Each of `values` as a short text, no two alike: as long as it takes to tell them apart."""
+    """Each of `values` as a short text, just long enough that no two are equal."""
     different = set(values)
     for times in (1, 2, 3, 8, 64):
         texts = {value: _text(value, min(6 * times, 17), LONGEST * times) for value in different}

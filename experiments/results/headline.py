@@ -1,4 +1,4 @@
-"""The headline of a run: the few numbers that say how it went.
+"""The headline of a run: the few numbers that summarise it.
 
 A task declares its own. Its module defines `headline(record)`, which returns a list of `KeyNumber`.
 The table at the end of a run, the table at the end of a sweep and the experiment trackers show
@@ -32,9 +32,9 @@ COSTS = ("step", "seconds", "evaluations")  # columns of metrics.csv that are no
 class KeyNumber:
     """One number of a run's headline.
 
-    `error` is its standard error within the run, and `over` says over what: chains, test rows.
-    `better` tells which of several runs is best; None if neither direction is. `beside` holds
-    what the number is compared with, by name: the exact value, the value of independent draws.
+    `error` is its standard error within the run, taken over `over`: chains, test rows. `better` is
+    the direction of better values, or None. `beside` holds reference values by name: the exact
+    value, the value of independent draws.
     """
 
     name: str
@@ -64,8 +64,8 @@ WORDS |= {"hat": "hat", "bleu": "BLEU"}
 def headline(record: Record) -> list[KeyNumber]:
     """The numbers that the record's task declares, with the papers' beside them.
 
-    Without a declaration, or for an older record that lacks what the declaration reads, these are
-    the last readings of metrics.csv.
+    The default, also for older records that lack what the declaration reads, is the last row of
+    metrics.csv.
     """
     try:
         numbers = _declared(record)(record)
@@ -122,7 +122,7 @@ def readings(record: Record, better: Mapping[str, Better]) -> list[KeyNumber]:
 
 
 def noted(record: Record, name: str, **more: Any) -> KeyNumber:
-    """The fact `name` of run.json, with `name_error` as its error if that is there.
+    """The fact `name` of run.json, with `name_error` as its error if present.
 
     Raises KeyError if the record has no such fact.
     """
@@ -130,7 +130,7 @@ def noted(record: Record, name: str, **more: Any) -> KeyNumber:
 
 
 def _with_paper(number: KeyNumber, path: list[Any], record: Record) -> KeyNumber:
-    """`number` with the paper's beside it, unless the data of the run are substitutes."""
+    """`number` with the paper's value, unless the run used substitute data."""
     if any(key is None for key in path):
         return number
     found = comparable([record], *map(str, path))
@@ -139,9 +139,9 @@ def _with_paper(number: KeyNumber, path: list[Any], record: Record) -> KeyNumber
 
 
 def costs(record: Record) -> dict[str, float]:
-    """What the run cost: `seconds`, and evaluations a chain if the task counts them.
+    """The costs of the run: `seconds`, and evaluations per chain if the task counts them.
 
-    `evaluations` are those of the whole model, `local_evaluations` those of the change of a site.
+    `evaluations` are of the whole model, `local_evaluations` of the change of a site.
     """
     found = {"seconds": float(record.document["seconds"])}
     if "evaluations" in columns(record):

@@ -7,7 +7,6 @@ as such rows are like draws of the model. A log-likelihood has the same ends in 
 Where few chains are effective, an estimate tends to be below the truth. The standard error does not
 show it: a run that missed the heavy weights has more effective chains, not fewer. So a value is
 printed only if the run is `settled`, and otherwise the two ends, each with its own standard error.
-Imports no torch.
 """
 
 import math
@@ -33,12 +32,12 @@ def settled(record: Record) -> bool:
 
 
 def unlike_draws(record: Record) -> bool:
-    """Whether the run shows that training rows are no draws of the model, so their end no bound.
+    """Whether the run shows that training rows differ from draws of the model.
 
     The mean weight of either direction exceeds its expectation k-fold with probability 1/k at most
     (Markov's inequality). So if the rows are draws, log Z towards the model is more than
     `IMPOSSIBLE` above that from the rows in at most 5 % of runs. Ends that are inverted by more
-    than noise show it, too. False without chains from training rows.
+    than noise are evidence, too. If true, their end is no bound. False without such chains.
     """
     gap, found = ends_apart(record), record.document
     if gap is None or gap.spread is None:
@@ -59,7 +58,7 @@ def ends_apart(record: Record) -> Estimate | None:
 
 
 def remark(record: Record) -> str:
-    """What a reader must know of the run's estimate; empty if there is nothing."""
+    """A caveat about the run's estimate; "" if there is none."""
     gap, found = ends_apart(record), record.document
     if gap is not None and unlike_draws(record):
         return "training rows are no draws of the model: their end is no bound"
@@ -107,7 +106,7 @@ def log_z_from_rows(record: Record) -> Estimate | None:
 def likelihood(record: Record, rows: str = "test") -> Estimate:
     """The estimate for the `test` or `valid` rows, with the standard error of log Z.
 
-    To be printed where the run is `settled`.
+    Print it only if the run is `settled`.
     """
     return Estimate(record.document["log_likelihood"][rows]["mean"], log_z_error(record))
 
@@ -121,7 +120,7 @@ def at_most(record: Record, rows: str = "test") -> Estimate:
 def from_rows(record: Record, rows: str = "test") -> Estimate | None:
     """The lower end of the mean log-likelihood, by chains from training rows; None without such.
 
-    A bound as far as these rows are like draws of the model (`unlike_draws`).
+    It is a bound only if these rows resemble draws of the model (`unlike_draws`).
     """
     high = log_z_from_rows(record)
     return high and Estimate(_unnormalised(record, rows) - high.mean, high.spread)
@@ -142,7 +141,7 @@ def bounds(record: Record, level: float = LEVEL) -> tuple[float, float]:
 
 
 def shown(records: Sequence[Record]) -> Estimate | str:
-    """What to print of the test log-likelihood: a value where all records are settled, or the ends.
+    """The test log-likelihood as text: a value if all records are settled, else both ends.
 
     `-101.62 ± 0.95 to -98.06 ± 0.33`. One record has standard errors, several the standard
     deviation between models. The end by training rows is left out where it is no bound.
@@ -158,7 +157,7 @@ def shown(records: Sequence[Record]) -> Estimate | str:
 
 
 def shown_log_z(record: Record) -> Estimate | str:
-    """What to print of log Z, as `shown`."""
+    """The text of log Z, in the form of `shown`."""
     if settled(record):
         return Estimate(record.document["log_z"], log_z_error(record))
     high = None if unlike_draws(record) else log_z_from_rows(record)

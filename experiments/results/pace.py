@@ -1,4 +1,4 @@
-"""Seconds per step of runs, and which runs had their core to themselves. Imports no torch."""
+"""Seconds per step of runs, and which runs had their core to themselves."""
 
 from collections.abc import Callable, Sequence
 
@@ -13,8 +13,8 @@ BUSY = 1.25  # times the seconds of a run that has its core to itself: longer is
 def pace(record: Record) -> float:
     """Seconds per step of a run: the `QUIET` quantile over the intervals between readings.
 
-    A low quantile is used because other work on the machine only adds time, and may do so for most
-    of a run.
+    A low quantile is used because other work on the machine only adds time, perhaps for most of a
+    run.
     """
     readings = record.metrics[["step", "seconds"]].to_numpy(float)
     steps, seconds = np.diff(readings, axis=0).T
@@ -68,7 +68,7 @@ def timed(records: list[Record]) -> tuple[list[Record], str]:
 def undisturbed(
     records: Sequence[Record], seconds: Callable[[Record], float] = pace
 ) -> list[Record]:
-    """The runs of one setting whose seconds count.
+    """The runs of one setting whose timing is used.
 
     They are at most `BUSY` times as slow as the fastest. Other work on the machine only adds time,
     so a slower run was made beside other work, also where `cpu_share` is not known.

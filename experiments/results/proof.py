@@ -1,4 +1,4 @@
-"""What a figure was drawn from, kept in the metadata of its PNG and PDF. Imports no torch.
+"""The provenance of a figure, stored in the metadata of its PNG and PDF.
 
 The proof is a JSON document: the figure's name, the command that draws it, the versions, and for
 each record its place and its fingerprint. A PNG has it in the text chunk `latticework`, a PDF in
@@ -110,7 +110,7 @@ def read(file: Path) -> Proof | None:
 
 
 def verified(proof: Proof, folders: Sequence[Path]) -> dict[str, str]:
-    """The state of each record by its place: "unchanged", or what is wrong with it.
+    """The state of each record by its place: "unchanged", or a description of the change.
 
     Records are looked for in `folders` and in the committed bundles.
     """

@@ -1,4 +1,4 @@
-"""The numbers printed in the papers, read from `published.yaml`. Imports no torch."""
+"""The numbers printed in the papers, read from `published.yaml`."""
 
 from collections.abc import Iterable
 from functools import cache
@@ -27,7 +27,7 @@ def published(name: str, *keys: str) -> Estimate | None:
 
 
 def comparable(records: Iterable[Record], name: str, *keys: str) -> Estimate | None:
-    """`published(name, *keys)`, to stand beside `records`; None if their data are substitutes."""
+    """`published(name, *keys)` for comparison with `records`; None if they used substitute data."""
     if any(record.substitute is not None for record in records):
         return None
     return published(name, *keys)

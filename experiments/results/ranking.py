@@ -1,4 +1,4 @@
-"""Ranks with ties, from intervals over seeds. Imports no torch."""
+"""Ranks with ties, from intervals over seeds."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -42,8 +42,8 @@ def geometric(values: Iterable[float]) -> Interval:
 def ranks(intervals: Sequence[Interval]) -> list[str]:
     """The rank of each of `intervals`; the largest is first.
 
-    A rank is one more than the number of others whose whole interval is above one's own. Equal
-    ranks are ties, marked "=".
+    A rank is one plus the number of intervals that lie entirely above this one. Equal ranks are
+    ties, marked "=".
     """
     above = [1 + sum(other.low > own.high for other in intervals) for own in intervals]
     return [f"{'=' * (above.count(rank) > 1)}{rank}" for rank in above]

@@ -1,4 +1,4 @@
-"""Records: the files that a run writes, and how figures read them. Imports no torch.
+"""Records: the files that a run writes, and how figures read them.
 
 Each record of an experiment is a folder, `outputs/<experiment>/<scale>/<run>/`. Committed records
 are in a file per experiment, a bundle (`results.archive`), which contains smaller versions of these
@@ -69,9 +69,8 @@ class Record:
     def settings(self) -> dict[str, str]:
         """The settings that determine the numbers, without seeds: JSON by dotted key.
 
-        Includes which data were found; the name of their variant says how they were split, so
-        `data.split` adds nothing. A key that is null is left out. So older records, which lack a
-        key, compare equal.
+        Includes the variant of the data, whose name says how they were split, so `data.split` is
+        left out. Null keys are left out too, so that older records, which lack them, compare equal.
         """
         found = leaves({k: v for k, v in identity(self.config).items() if k not in SEEDS})
         found["data.split"] = None
@@ -123,8 +122,8 @@ class Record:
     def fingerprint(self) -> str:
         """SHA-256 of run.json, which holds the checksums of the other files.
 
-        In a bundle, whose run.json holds none, and in records from before there were any, the other
-        files are hashed as well.
+        In bundles and older records, whose run.json holds no checksums, the other files are hashed
+        as well.
         """
         digest = hashlib.sha256((self.path / "run.json").read_bytes())
         if "files" not in self.document:
@@ -136,7 +135,7 @@ class Record:
     def files(self) -> list[str]:
         """The names of the record's files and folders.
 
-        Not by `zipfile.Path.iterdir`, which visits every file of a bundle several times.
+        `zipfile.Path.iterdir` is avoided because it visits every file of a bundle several times.
         """
         if isinstance(self.path, Path):
             return [file.name for file in self.path.iterdir()]
@@ -164,7 +163,7 @@ def _record(path: Path | zipfile.Path, document: dict[str, Any], fault: str) -> 
 
 
 def _document(path: Path | zipfile.Path) -> tuple[dict[str, Any], str]:
-    """run.json of the record at `path`, and what is wrong with it: empty if nothing is."""
+    """run.json of the record at `path`, and a description of its damage, "" if intact."""
     try:
         found = json.loads((path / "run.json").read_text())
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
@@ -184,12 +183,12 @@ def checksums(path: Path) -> dict[str, str]:
 
 
 def damage(path: Path) -> str:
-    """What is wrong with the finished record in the folder `path`; empty if nothing is."""
+    """Describe the damage of the finished record in the folder `path`; "" if it is intact."""
     return _verified(path)[1]
 
 
 def _verified(path: Path | zipfile.Path) -> tuple[dict[str, Any], str]:
-    """As `_document`, and the files of a record in a folder are verified by their checksums."""
+    """As `_document`; also verifies the checksums of a record in a folder."""
     document, fault = _document(path)
     if fault or not isinstance(path, Path):
         return document, fault

@@ -1,7 +1,7 @@
 """How each sampler looks in every figure, and the legend below the panels.
 
-Colours have a contrast of at least 3 to white (WCAG 2.1, success criterion 1.4.11). Markers tell
-samplers apart where colours do not: in grey, and for colour-blind readers.
+Colours have a contrast of at least 3 to white (WCAG 2.1, success criterion 1.4.11). Markers
+distinguish samplers in grey and for colour-blind readers.
 """
 
 import math
@@ -79,7 +79,7 @@ GREY = "#666666"
 
 
 def look(name: str) -> Look:
-    """The look of the sampler `name`. One that is not in SAMPLERS gets its own from its name."""
+    """The look of the sampler `name`, derived from the name if it is not in SAMPLERS."""
     if name in SAMPLERS:
         return SAMPLERS[name]
     number = zlib.crc32(name.encode())
@@ -119,7 +119,7 @@ def line(key: tuple[str, int], place: int = 0, of: int = 1) -> dict[str, Any]:
     """Colour, marker and dashes of a sampler's line, for `Axes.plot`.
 
     Lines of larger blocks or more flips are dashed. Several lines of one sampler alternate in their
-    dashes. The places of the markers differ between samplers, so that they show where lines
+    dashes. Markers have different places on different samplers' lines, which shows lines that
     coincide.
     """
     name, size = key
@@ -171,10 +171,10 @@ def key_of_dashes(**names: str) -> list[Line2D]:
 
 
 def explain(figure: Figure, note: str, extra: Sequence[Artist] = ()) -> None:
-    """Write a legend of all lines below the panels, headed by `note`, which says what is drawn.
+    """Write a legend of all lines below the panels, headed by `note`, which explains them.
 
-    The head also names lines that lie under others. `extra` are further entries. The legend keeps
-    to the left, at most `PHONE` wide, so that a phone shows it without scrolling.
+    The heading also names lines that lie under others. `extra` are further entries. The legend is
+    at the left and at most `PHONE` wide, so that a phone shows it without scrolling.
     """
     handles: dict[str, Any] = {}
     for ax in figure.axes:

@@ -54,7 +54,7 @@ def artifact(
 
 
 def _damage(folder: Path) -> str:
-    """What is wrong with the tensors in `folder`; "" if nothing is.
+    """Describe the damage of the tensors in `folder`; "" if they are intact.
 
     Older artifacts have no checksum: their file must be readable.
     """
@@ -68,7 +68,7 @@ def _damage(folder: Path) -> str:
 
 
 def fingerprint(model: nn.Module) -> str:
-    """Hash of a model: its classes and their plain settings, its domain, parameters and buffers.
+    """Hash a model: its classes with their plain settings, domain, parameters and buffers.
 
     Targets given as functions (`models.base.Function`) on the same domain have the same hash.
     """

@@ -1,6 +1,6 @@
 """Checkpoints: an interrupted run resumes bit for bit.
 
-A task with a long loop keeps everything that the loop changes in a dataclass, its memory, and
+A task with a long loop keeps everything that the loop changes in a dataclass, a Memory, and
 iterates with `run.resumable`:
 
     @dataclass
@@ -24,13 +24,13 @@ that a launcher installed; submitit's handler requeues the job. Giving the same 
 resumes from the last checkpoint, and truncates metrics.csv to the rows that it had then. Four
 rules:
 
-1. Generators and objects with a `state_dict` (modules, optimisers, schedules, memories,
+1. Generators and objects with a `state_dict` (modules, optimisers, schedules, Memory,
    experiments.sampling.clock.Clock) are restored in place. Other fields (tensors, numbers, sampler
    states, lists, None) are replaced when the loop begins. The loop's body must read `memory.state`,
    and not a variable set before the loop.
 2. Code before the loop runs again on resuming. It must be deterministic and log no rows. Use
    `first=0` to log a reading at the start.
-3. Every generator that the body draws from must be in the memory.
+3. Every generator that the body draws from must be a field of the Memory.
 4. Each loop of a run needs its own name. Loops that have finished are skipped on resuming.
 
 A checkpoint is used only if it has the same configuration and model, and is not damaged; otherwise
@@ -112,8 +112,7 @@ class Checkpoints:
 def made_for(folder: Path) -> dict[str, Any] | None:
     """The `config` and notes of the newest readable checkpoint in `folder`.
 
-    These are the parts of run.json that were known when it was written. None if no checkpoint can
-    be read.
+    They are what run.json would have held when it was written. None if no checkpoint can be read.
     """
     for file in sorted(folder.glob("*.pt"), key=lambda file: file.stat().st_mtime, reverse=True):
         document, fault = _read(file)

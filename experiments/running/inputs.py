@@ -31,9 +31,9 @@ def _digest(path: Path) -> str:
 
 
 def replaced(earlier: dict[str, Any], config: Any) -> str:
-    """Keys of files whose content is not what `earlier`, a record's facts, says; "" if none.
+    """Keys of files that have changed since `earlier`, the facts of a record; "" if none.
 
-    Files that are gone, and those of records without checksums, do not count.
+    Files that are missing or have no checksum in the record are ignored.
     """
     known = earlier.get("inputs") or {}
     return ", ".join(

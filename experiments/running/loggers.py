@@ -1,7 +1,7 @@
 """Experiment trackers, in addition to the record's own files: Weights & Biases and TensorBoard.
 
-A tracker gets the metrics while a run goes on, the headline when it has finished, and the figures
-and tables when a command ends. See docs/logging.md.
+A tracker receives metrics during a run, the headline at its end, and the figures and tables at the
+end of a command. See docs/logging.md.
 """
 
 import math
@@ -47,7 +47,7 @@ class WandB:
 
     A run that resumes keeps its id. Its group is `<experiment>/<scale>`, its job type the task, its
     tags the chosen model, data and sampler. With `artifacts` the record's files are uploaded.
-    Figures and tables are a run of their own in the group, of the job type `figures`.
+    Figures and tables form a separate run of the group, with the job type `figures`.
     """
 
     project: str = "latticework"
@@ -134,7 +134,7 @@ def _group(config: dict[str, Any]) -> str:
 class TensorBoard:
     """TensorBoard event files in the record's folder, with the settings as hyperparameters.
 
-    What an earlier process wrote after its last checkpoint is hidden when a run resumes. Figures
+    When a run resumes, rows written after the last checkpoint are hidden. Figures
     and tables are in `tensorboard/` of the folder above the records.
     """
 
@@ -198,9 +198,9 @@ def _beside(one: KeyNumber) -> str:
 
 
 def tried(what: str, call: Callable[..., None], *args: Any) -> bool:
-    """Whether `call(*args)` of a tracker returned.
+    """Call a tracker; return whether it succeeded.
 
-    If it raised, say `what` and why: the record is complete without a tracker.
+    An exception is logged with `what` and does not stop the run, whose record needs no tracker.
     """
     try:
         call(*args)

@@ -96,7 +96,7 @@ def versions() -> dict[str, str]:
 
 
 def facts(device: torch.device, config: dict[str, Any]) -> dict[str, Any]:
-    """What besides its configuration may change the numbers of a run of `config` on `device`."""
+    """Facts besides the configuration that may change the numbers of a run on `device`."""
     return {
         "device": device_name(device),
         "processor": processor(),
@@ -108,17 +108,17 @@ def facts(device: torch.device, config: dict[str, Any]) -> dict[str, Any]:
 
 
 def sources(config: dict[str, Any]) -> dict[str, str]:
-    """Hashes of the Python files that define the parts of `config`, by the names of their modules.
+    """Hashes of the Python files that define the parts of `config`, by module name.
 
-    They tell changes of code that the commit does not: uncommitted ones, and those of a user's own
-    sampler in another folder. What these files import is not followed.
+    They reveal uncommitted changes, and changes of a user's own sampler in another folder. Files
+    that these files import are not included.
     """
     modules = {module for key in PARTS for module in _modules(config.get(key))}
     return {name: mark for name in sorted(modules) if (mark := _hash(name))}
 
 
 def edited(earlier: dict[str, Any], config: dict[str, Any]) -> str:
-    """Modules of the parts of `config` whose files are not those of the facts `earlier`.
+    """Modules of the parts of `config` whose files have changed since the facts `earlier`.
 
     "" if there are none. Older records do not name the files.
     """
@@ -149,7 +149,7 @@ def _hash(module: str) -> str:
 
 @cache
 def commit() -> dict[str, Any]:
-    """The git commit, and whether the checkout had changes; None each if this is no checkout.
+    """The git commit, and whether the checkout had changes; both None outside a checkout.
 
     The folder of an installed package may lie in the repository of another project. Read once per
     process: all runs of a sweep execute the code that was loaded at its start.

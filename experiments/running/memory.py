@@ -1,4 +1,4 @@
-"""The memory of a loop: a dataclass that becomes a checkpoint and comes back from one.
+"""Memory: a dataclass of all that a loop changes, which is saved as a checkpoint and restored.
 
     @dataclass
     class Training(Memory):
@@ -8,7 +8,7 @@
         state: State
         best: float = -math.inf
 
-Its fields are all that the loop changes. experiments/running/checkpoint.py says how a loop uses it.
+experiments/running/checkpoint.py says how a loop uses it.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ CPU = torch.device("cpu")
 
 @dataclass(eq=False)
 class Memory:
-    """Base of the dataclasses that hold what a loop changes. Memories may hold memories."""
+    """Base of dataclasses that hold what a loop changes. A field may be a Memory itself."""
 
     def state_dict(self) -> dict[str, Any]:
         """The fields by name: references, as in PyTorch. `captured` makes copies."""
@@ -36,7 +36,7 @@ class Memory:
 
 
 def captured(value: Any) -> Any:
-    """`value` as plain containers, numbers and tensors that share no memory with it.
+    """`value` as plain containers, numbers and tensors, all of them copies.
 
     Raises TypeError for anything that a checkpoint cannot hold.
     """
@@ -65,8 +65,8 @@ def captured(value: Any) -> Any:
 def restored(value: Any, saved: Any, device: torch.device) -> Any:
     """What `captured` stored of `value`; generators and objects are restored in place.
 
-    A tensor goes to the device of the tensor that it replaces: some, such as rows of a data set on
-    the CPU, are not on the run's. If it replaces none, it goes to `device`, the run's.
+    A tensor goes to the device of the tensor that it replaces, which may be the CPU although the
+    run uses a GPU. If it replaces none, it goes to `device`, the run's.
     """
     if isinstance(value, Generator):
         value.set_state(saved)
@@ -91,9 +91,9 @@ def restored(value: Any, saved: Any, device: torch.device) -> Any:
 
 
 def described(value: Any) -> str:
-    """What a checkpoint must have in common with the run that takes it up.
+    """What a checkpoint and the run that resumes from it must have in common.
 
-    The fields of a memory, the classes of its objects and the shapes of a module's tensors.
+    These are the fields, the classes of their objects and the shapes of a module's tensors.
     """
     if isinstance(value, Memory):
         inner = ", ".join(f"{k}: {described(v)}" for k, v in sorted(value.state_dict().items()))

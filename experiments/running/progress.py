@@ -1,4 +1,4 @@
-"""Progress: a live bar with steps a second and the latest metrics, or plain lines in a log."""
+"""Progress: a live bar with steps per second and the latest metrics, or plain lines in a log."""
 
 import logging
 import sys
@@ -78,7 +78,7 @@ def _rate(rate: float) -> str:
 
 
 def _left(each: float, done: int, total: int | None) -> str:
-    """The time to go, at `each` seconds an item: `2 min to go`."""
+    """The remaining time at `each` seconds per item: `2 min to go`."""
     return f"{duration(each * (total - done))} to go" if total and done < total else ""
 
 

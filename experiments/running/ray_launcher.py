@@ -2,7 +2,7 @@
 
 P. Moritz et al., "Ray: A Distributed Framework for Emerging AI Applications", OSDI 2018. If the
 process of a run dies, Ray starts the run again, and it resumes from its checkpoint. Settings are in
-conf/hydra/launcher/ray.yaml; docs/scaling.md says how to use it. Ray is imported when it launches.
+conf/hydra/launcher/ray.yaml; docs/scaling.md says how to use it. Ray is imported at launch.
 """
 
 import logging
@@ -114,10 +114,9 @@ def _execute(shared: tuple[Any, ...], overrides: list[str], number: int) -> JobR
 
 
 def register() -> None:
-    """Make the launcher known to Hydra, which takes plugins by names below `hydra_plugins` only.
+    """Register the launcher with Hydra, which finds plugins only in `hydra_plugins`.
 
-    That package belongs to whatever plugins are installed. So this module gets a name in it, in
-    place of a second package of ours.
+    Installed plugins share that package, so this module is registered under a name in it.
     """
     if find_spec(PLUGINS) is None:
         package = ModuleType(PLUGINS)

@@ -77,7 +77,7 @@ def record(cfg: DictConfig, prepare: Prepare) -> Outcome:
       of device are refused, unless `force=true` is given.
     - In use by another process: this process waits; in a sweep, it skips the run.
 
-    A finished record is moved only once data, model, sampler and task could be built. If a run
+    A finished record is moved only after data, model, sampler and task have been built. If a run
     fails, `error.txt` holds its traceback and the sweep continues. The callback at the end of the
     sweep reports the failures. If a signal stops the run, Stopped is raised.
     """
@@ -110,7 +110,7 @@ def _configuration(cfg: DictConfig) -> dict[str, Any]:
 
     The configuration of a single run was checked before Hydra made its folder
     (`experiments.report.finish.Finish`). In a sweep each run is checked here, so that a mistake in
-    one run leaves the others.
+    one run does not stop the others.
     """
     single = HydraConfig.get().mode == RunMode.RUN
     return resolved(cfg) if single else checked(cfg)
@@ -143,10 +143,10 @@ def _own_name() -> str:
 
 
 def _retire(named: Path, path: Path, outputs: Path) -> None:
-    """Move away the record in `named` if the record of this run is in another folder, `path`.
+    """Move away the record in `named` if this run is recorded in another folder, `path`.
 
     `named` is the folder named after this run. It holds another configuration if a default has
-    changed since.
+    changed.
     """
     if named == path:
         return
@@ -200,7 +200,7 @@ def _record(
 
 
 def _outdated(earlier: dict[str, Any], config: dict[str, Any], cfg: DictConfig) -> bool:
-    """Whether the run would read something else today than it did for its record, `earlier`."""
+    """Whether the inputs of the run have changed since its record, `earlier`."""
     if names := replaced(earlier, config):
         log.info("%s has changed since this run; running it again", names)
         return True
@@ -208,7 +208,7 @@ def _outdated(earlier: dict[str, Any], config: dict[str, Any], cfg: DictConfig) 
 
 
 def _replaceable(earlier: dict[str, Any], cfg: DictConfig) -> bool:
-    """Whether the record used a substitute, and what it asked for has arrived since."""
+    """Whether the record used a substitute for data or a model that are available now."""
     return _data_arrived(earlier, cfg) or _language_model_arrived(earlier, cfg)
 
 

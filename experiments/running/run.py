@@ -71,13 +71,13 @@ class Run:
         return time.perf_counter() - self._started
 
     def rng(self, purpose: str, device: torch.device | str | None = None) -> torch.Generator:
-        """A generator seeded by the run's seed and `purpose` only, so samplers share its draws."""
+        """A generator seeded by the run's seed and `purpose` only, so samplers see equal draws."""
         return _generator(self.seed, purpose, device or self.device)
 
     def shared_rng(self, purpose: str, device: torch.device | str | None = None) -> torch.Generator:
         """A generator seeded by the model seed: for models, training and ground truth.
 
-        Runs with different seeds but one model seed share its draws.
+        Runs that differ only in their seed see equal draws.
         """
         return _generator(self.model_seed, f"shared/{purpose}", device or self.device)
 
@@ -91,7 +91,7 @@ class Run:
     def progress(
         self, items: Iterable[T], what: str, total: int | None = None, done: int = 0
     ) -> Iterator[T]:
-        """`items`, shown as a bar on a terminal and as plain lines elsewhere."""
+        """Yield `items` with a progress bar on a terminal, or plain lines elsewhere."""
         yield from progress(items, what, total, self.latest, done)
 
     def resumable(self, memory: Memory, what: str, *, total: int, first: int = 1) -> Iterator[int]:
@@ -169,7 +169,7 @@ class Run:
         return document["iteration"]
 
     def _made_elsewhere(self, document: Document) -> list[dict[str, Any]]:
-        """Facts of machine and code of earlier parts of this run, where this process has others."""
+        """Facts of machine and code in which earlier parts of this run differ from this process."""
         now = facts(self.device, self.config)
         noted = (json.loads(document["notes"]), self.notes)
         parts = [part for notes in noted for part in notes.get("resumed_from", ())]
@@ -177,7 +177,7 @@ class Run:
         return [each for n, each in enumerate(parts) if each != now and each not in parts[:n]]
 
     def take_up(self, config: dict[str, Any], *, force: bool = False) -> None:
-        """Load checkpoints of an earlier process; without any that fits, start a new record.
+        """Load the checkpoints of an earlier process, or start a new record if none fits.
 
         metrics.csv is truncated to the rows that it had at the last checkpoint. Checkpoints that do
         not fit are moved to `superseded`, with the rest of their record. Raises ConfigurationError

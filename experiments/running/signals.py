@@ -1,13 +1,13 @@
-"""What a command does when a signal stops it, and what a process leaves that a fault ended.
+"""Stop commands cleanly on signals, and report how a crashed process died.
 
 SIGTERM, SIGUSR1, SIGUSR2 and SIGINT (Ctrl-C) stop a command with exit status 128 + the signal's
 number. Inside a resumable loop they are noted, and the loop writes a checkpoint at the end of its
 iteration (`noticed`). Everywhere else they raise Stopped at once (`answered`).
 
-A fault in compiled code ends a process at once, and so does the system when memory runs out. What
-is left is `.holder` in the record's folder, which names the process, and `.crash`, which is empty
-or holds the signal and the place in the Python code: `faulthandler` writes it while the process
-dies. The next process that runs it tells how the previous one died (`death`).
+A fault in compiled code or a lack of memory ends a process at once. Two files are left in the
+record's folder: `.holder` names the process, and `.crash` is empty or holds the signal and the
+place in the Python code, written by `faulthandler`. The next process that runs the same
+configuration reports how the previous one died (`death`).
 
 Imports the standard library only, because a command imports this before everything else.
 """
@@ -46,7 +46,8 @@ FAULTS = {
 class Stopped(SystemExit):
     """A signal ended the command. The exit status is 128 + the signal's number.
 
-    `where` says at which point, and what the same command does; `told` whether a line has said so.
+    `where` says at which point, and what repeating the command does. `told` is true once this has
+    been printed.
     """
 
     where, told = "", False
@@ -58,8 +59,8 @@ class Stopped(SystemExit):
 def _stop(number: int, frame: FrameType | None) -> None:
     """The handler outside of loops.
 
-    C code that imports NumPy calls PyErr_Print on an error, which ends the process at once for a
-    SystemExit. So the line is printed at the exit if not before.
+    C code that imports NumPy calls PyErr_Print on an error, and a SystemExit then ends the process
+    at once. So the line is printed at exit at the latest.
     """
     stop = Stopped(128 + number)
     atexit.register(_tell, stop)
@@ -80,7 +81,7 @@ def _is_default(handler: Handler) -> bool:
 def answered() -> Iterator[dict[int, Handler]]:
     """Raise Stopped in the block when a signal arrives. The handlers of a launcher stay.
 
-    Yields the handlers that come back after the block.
+    Yields the handlers that are restored after the block.
     """
     before: dict[int, Handler] = {}
     if threading.current_thread() is threading.main_thread():  # no other can install handlers
@@ -98,14 +99,14 @@ _where = STARTS
 
 
 def outside_of_runs() -> None:
-    """From now on, signals outside of runs leave runs that have ended or can be resumed."""
+    """Tell later messages that signals outside of runs leave only finished or resumable runs."""
     global _where
     _where = CONTINUES
 
 
 @contextmanager
 def stoppable() -> Iterator[None]:
-    """`answered`, for a whole command: a line says where it was stopped, unless its run has."""
+    """Apply `answered` to a whole command. Prints where it stopped unless the run has done so."""
     global _where
     _where = STARTS
     with answered() as before:
@@ -181,9 +182,9 @@ def noticed() -> Iterator[Signals]:
 
 @contextmanager
 def crash_noted(folder: Path) -> Iterator[None]:
-    """Keep the signal and the place in the code in `folder`, should this process crash meanwhile.
+    """If this process crashes in the block, write the signal and the place in the code to `folder`.
 
-    SIGSEGV, SIGABRT, SIGBUS, SIGFPE and SIGILL are noted. No process can note SIGKILL.
+    SIGSEGV, SIGABRT, SIGBUS, SIGFPE and SIGILL are caught. No process can catch SIGKILL.
     """
     before = faulthandler.is_enabled()
     with (folder / CRASH).open("w") as file:
@@ -199,7 +200,7 @@ def crash_noted(folder: Path) -> Iterator[None]:
 
 
 def death(folder: Path) -> str:
-    """How the process ended that left `.holder` in `folder`, and what to do about it."""
+    """Report how the process that left `.holder` in `folder` died, and what to do about it."""
     text = ""
     with suppress(OSError):
         text = (folder / CRASH).read_text(errors="replace")[:200]

@@ -1,4 +1,4 @@
-"""What gives way to a new record is moved to `outputs/superseded`, and not deleted."""
+"""Move records that a new one replaces to `outputs/superseded` instead of deleting them."""
 
 import logging
 import shutil
@@ -11,9 +11,9 @@ log = logging.getLogger(__name__)
 def set_aside(path: Path, outputs: Path, *, copy: bool = False) -> None:
     """Move the record in `path`, finished or with checkpoints, to a folder in `superseded`.
 
-    With `copy`, it stays in `path` too: for a run that needs some of it. run.json is moved last, so
-    that an interrupted move is detected. `path` is below `outputs`, but links may lead to another
-    file system.
+    With `copy`, it also stays in `path`, for a run that needs parts of it. run.json is moved last,
+    so that an interrupted move is detected. `path` is below `outputs`, but links may lead to
+    another file system.
     """
     moment = time.time_ns() % 10**9  # two within one second keep apart
     stamp = f"{time.strftime('%Y%m%d-%H%M%S')}-{moment:09}"

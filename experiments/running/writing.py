@@ -42,7 +42,7 @@ def write(target: Path, content: Content | str) -> None:
 
 @contextmanager
 def told(target: Path, size: int | None = None) -> Iterator[None]:
-    """Turn errors of writing `target`, of `size` bytes, into UnwritableError."""
+    """Raise UnwritableError for any error in writing `size` bytes to `target`."""
     try:
         yield
     except (OSError, SafetensorError) as error:

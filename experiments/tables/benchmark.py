@@ -72,7 +72,7 @@ def r_hat(record: Record) -> float:
 
 
 def rate(record: Record, quantity: str, unit: str) -> float:
-    """Effective samples of all chains, for a step or an evaluation of one chain, or a second.
+    """Effective samples of all chains, per step or evaluation of one chain, or per second.
 
     0 for the energy of a flat target. Costs include the burn-in.
     """
@@ -122,7 +122,7 @@ def placed(some: Sequence[Cell], quantity: str, unit: str) -> dict[str, str]:
 
 
 def efficiency(records: list[Record]) -> pd.DataFrame:
-    """Effective samples for an iteration, an evaluation and a second, with 95 % intervals.
+    """Effective samples per iteration, per evaluation and per second, with 95 % intervals.
 
     One row for each target and sampler that supports it. Ranks are those of the worst site.
     """
@@ -145,7 +145,7 @@ def efficiency(records: list[Record]) -> pd.DataFrame:
 
 
 def winners(records: list[Record]) -> pd.DataFrame:
-    """Which sampler for which target: those of rank 1 for an evaluation and for a second.
+    """Which sampler for which target: those of rank 1 per evaluation and per second.
 
     `chains agree` counts the samplers that can be ranked, of those that support the target.
     """

@@ -116,8 +116,8 @@ def ais(
 def headline(record: Record) -> list[KeyNumber]:
     """Log Z with its ends, and the log-likelihood of the test rows, all in nats.
 
-    Errors are standard errors over chains; that of the log-likelihood is the error of log Z. Where
-    the run is not `settled`, its ends stand in place of a value.
+    Errors are standard errors over chains; that of the log-likelihood is the error of log Z. If the
+    run is not `settled`, its two ends replace the value.
     """
     document = record.document
     exact = document["log_z_exact"]
@@ -153,7 +153,7 @@ class Passage(Memory):
 
 @dataclass(frozen=True)
 class Annealer:
-    """What all chains of a run share: the kernel, the path, and log Z at the start of the path."""
+    """The parts that all chains share: kernel, path, and log Z at the start of the path."""
 
     run: Run
     kernel: Sampler
@@ -194,7 +194,7 @@ class Annealer:
 
 
 class Stopwatch:
-    """Says, after the first block of a loop, how long the rest will take."""
+    """Reports the remaining time after the first block of a loop."""
 
     def __init__(self, block: int) -> None:
         self.first, self.began = block, time.perf_counter()
@@ -215,9 +215,9 @@ class Pilot(Memory):
 def _pilot(annealer: Annealer, rule: Adaptation, ladder: Tensor) -> list[Sampler]:
     """A kernel for each block of betas, with the fields that `rule` chooses at its middle beta.
 
-    The pilot's own chains walk along the path and stop at each of these betas for the steps of the
-    rule. Its kernels are then frozen. They do not depend on the chains of the run, whose weights so
-    remain unbiased. The fields are noted as `frozen`, a list for each.
+    The pilot's own chains move along the path and stop at each of these betas for the steps of the
+    rule. The kernels are then frozen. They do not depend on the chains of the run, so the weights
+    stay unbiased. The fields are noted as `frozen`, a list for each.
     """
     run, path, budget = annealer.run, annealer.path, annealer.budget
     middle = ladder[(budget.every + 1) // 2 :: budget.every].to(run.device)

@@ -57,7 +57,7 @@ def benchmark(
     """Measure `sampler`, whose option in conf/sampler is `name`, with the best fields found.
 
     `tuning` and `measuring` are allowances (`20000evaluations`, `10seconds`); the first that is
-    spent ends a search or a run. What a sampler learns before its first step belongs to the search.
+    spent ends a search or a run. The search pays for what a sampler learns before its first step.
     The error is logged at `points` readings. A sampler that does not support the target, or for
     which the allowance is too small, leaves a record that says so. Raises ValueError for a single
     chain, whose R-hat is not defined.
@@ -98,7 +98,7 @@ def benchmark(
 
 
 def absent(run: Run, reason: str) -> None:
-    """Record that there is nothing to measure, and why."""
+    """Record why there is nothing to measure."""
     run.note(absent=reason)
     run.log(0)
 
@@ -119,7 +119,7 @@ def shared_fields(
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """The fields that the search chooses, and those that the sampler learns before its first step.
 
-    Read from disk if an earlier run has searched. Without a space nothing is searched or learned.
+    Read from disk if an earlier run has searched. Without a space, nothing is searched or learned.
     """
     if not space:
         return {}, {}
@@ -163,8 +163,8 @@ def shared_fields(
 def errors(stint: Stint, mean: Tensor | None, points: int) -> list[tuple[int, dict[str, float]]]:
     """Log RMSE over sites of the mean of all draws so far, at up to `points` numbers of steps.
 
-    The readings are evenly spaced in the logarithm of the number of draws. Draws of the burn-in do
-    not count, but their steps do. Without a known `mean`, the steps alone.
+    The readings are evenly spaced in the logarithm of the number of draws. Burn-in counts
+    as steps but not as draws. Without a known `mean`, only the steps.
     """
     draws = stint.result.draws
     count = draws.shape[1]
@@ -181,7 +181,7 @@ def errors(stint: Stint, mean: Tensor | None, points: int) -> list[tuple[int, di
 
 
 def headline(record: Record) -> list[KeyNumber]:
-    """Effective samples of the worst site for a second and an evaluation, or why there are none."""
+    """Effective samples of the worst site per second and per evaluation, or why there are none."""
     if reason := record.document.get("absent"):
         return [KeyNumber("not measured", str(reason))]
     r_hat = record.document["r_hat"]

@@ -85,7 +85,7 @@ def bias(
 
 
 def headline(record: Record) -> list[KeyNumber]:
-    """The rate of Theorem 5.1, and the bias at the largest step size, also simulated if it was."""
+    """The rate of Theorem 5.1, and the bias at the largest step size, exact and simulated."""
     slope = [noted(record, "slope")] if "slope" in record.document else []
     largest = record.metrics.iloc[-1].dropna()
     names = ("exact", "simulated", "noise")

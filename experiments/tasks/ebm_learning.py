@@ -15,7 +15,7 @@ Besides the metrics, a record holds:
     samples_005000.npz       x: at most 100 chains of the buffer after so many updates
     buffer.npz               x: all chains at the end
     last.npz                 x: at most 100 of them, for figures
-    diverged.pt              only if learning diverged: the whole memory before that update
+    diverged.pt              only if learning diverged: all of `Learning` before that update
 """
 
 import logging
@@ -154,7 +154,7 @@ class Learning(Memory):
 
 
 class Learner:
-    """One update after another; all that an update changes is in `memory`."""
+    """Makes the updates; all that an update changes is in `memory`, a Learning."""
 
     def __init__(
         self,
@@ -240,7 +240,7 @@ class Learner:
         return self.data.batch(rows, shuffle).to(self.run.device)
 
     def negative(self) -> Tensor:
-        """A batch of the buffer after `steps` steps. The buffer takes up the new states."""
+        """A batch of the buffer after `steps` steps, which is put back into the buffer."""
         memory, chains = self.memory, self.memory.buffer
         if len(chains) == self.batch:
             rows: Tensor | slice = slice(None)
@@ -280,7 +280,7 @@ class Learner:
             memory.ema.update_parameters(self.model)
 
     def foretell(self, left: int) -> None:
-        """Say once how long the `left` updates will take, from measured updates."""
+        """Report once how long the `left` updates will take, from measured updates."""
         if self.made == TIMED[0]:
             self.began = self.memory.clock.seconds
         if self.made == TIMED[1]:

@@ -37,7 +37,7 @@ def isl_curve(
 ) -> None:
     """ISL of the test rows under the first n consecutive samples, for n on a log scale.
 
-    The samples are all states of the chains of `budget`. Any sampler serves on a model of zeros and
+    The samples are all states of the chains of `budget`. Any sampler works if states are zeros and
     ones. beta is chosen on the validation rows, by all samples (`isl`) or by the first n
     (`isl_own_beta`). `validation_isl` is the ISL of the validation rows under all samples; settings
     are chosen by it. `points` and `validation_points` limit the test and validation rows; None
@@ -99,7 +99,7 @@ def scored(samples: Tensor, valid: Tensor, test: Tensor, sizes: list[int]) -> di
 def commonest(samples: Tensor) -> dict[str, float]:
     """The share of the most frequent state among the samples, and the share of its sites on.
 
-    The first is near 1 for a chain that is stuck in a narrow mode.
+    The former is near 1 if a chain is stuck in a narrow mode.
     """
     packed = np.packbits(samples.cpu().numpy().astype(np.uint8), axis=1)
     states, counts = np.unique(packed, axis=0, return_counts=True)

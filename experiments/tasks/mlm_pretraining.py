@@ -95,7 +95,7 @@ def headline(record: Record) -> list[KeyNumber]:
 
 @dataclass(eq=False)
 class MaskedTraining(Memory):
-    """All that an update changes. The masks of each update have a generator of their own."""
+    """All that an update changes. Each update has its own generator of masks."""
 
     model: Any  # BertForMaskedLM
     optimiser: torch.optim.Optimizer

@@ -33,8 +33,8 @@ class HalfSums(NamedTuple):
 class Halves(Metric):
     """Sums over every other state, besides those over all states.
 
-    A coordinate that flips at every step has the right mean over all steps, although it is not
-    random at all. Over every other step it is constant.
+    A coordinate that flips at every step has the right mean over all steps without being random.
+    Over every other step it is constant.
     """
 
     def init(self, model: EnergyModel, state: Any, reference: Reference) -> HalfSums:

@@ -35,7 +35,7 @@ from latticework.samplers.base import Sampler
 
 @dataclass(eq=False)
 class Predictions(Memory):
-    """The chains, and what they have predicted for the test rows so far."""
+    """The chains, and their predictions for the test rows so far."""
 
     chain: Chain
     timing: Timing  # of a step of all chains
@@ -45,7 +45,7 @@ class Predictions(Memory):
     trace: Tensor  # [readings, chains, points]: since burn-in
 
     def add(self, predictions: Tensor, count: int) -> None:
-        """Take up `predictions` `[chains, rows]`, the `count`-th since burn-in; 0 before it."""
+        """Add `predictions` `[chains, rows]`; `count` is their number since burn-in, or 0."""
         mean = predictions.mean(0)
         averaged = torch.full_like(mean, torch.nan)
         if count:

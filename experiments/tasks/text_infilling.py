@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 @runtime_checkable
 class Infills(Protocol):
-    """A model of what may fill the blanks of a sentence."""
+    """A model of the words that fill the blanks of a sentence."""
 
     def given(self, *args: Any, **fields: Any) -> Any:
         """The target for one sentence, such as models.infilling.TextInfilling makes."""
@@ -52,13 +52,13 @@ def text_infilling(
     start: Callable[..., Tensor],
     text: str | Sequence[str] | None = None,
 ) -> None:
-    """Run `chains` chains for `steps` steps on each sentence and score the `keep` likeliest.
+    """Run `chains` chains for `steps` steps on each sentence; score the `keep` likeliest.
 
     `model` is a target with `given(sentence, positions)`, such as models.infilling.TextInfilling.
     `text` replaces the sentences of the data: one sentence with [MASK] at its blanks, or several.
 
     metrics.csv has a row for each sentence. In run.json, `generated` holds the sentences, the
-    masked positions and what every chain wrote; `scores` the columns of Table 3 for the kept
+    masked positions and the words of every chain; `scores` the columns of Table 3 for the kept
     sentences, and their perplexity: exp of minus the mean of log f over the written words.
 
     Raises ValueError for another kind of model or data.
@@ -142,7 +142,7 @@ def _report(generated: list[dict[str, Any]], data: Infilling, keep: int, run: Ru
 
 @torch.no_grad()
 def ranked(target: Any, x: Tensor) -> tuple[list[list[str]], list[float]]:
-    """What each chain wrote, likeliest first, and sum_i log f with each blank masked in turn."""
+    """The words of each chain, likeliest first, and sum_i log f with each blank masked in turn."""
     log_prob = target.log_likelihood(x)
     order = log_prob.argsort(descending=True)
     return target.words(x[order]), log_prob[order].tolist()

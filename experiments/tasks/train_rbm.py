@@ -47,11 +47,11 @@ def pretrained(
     """`model` trained on `data` for `epochs` epochs, loaded if it was trained before.
 
     `negatives` makes the negative samples; `sampler` alone is short for Contrastive(sampler), so
-    BlockGibbs(steps=k) is CD-k. `linear_decay` lowers the learning rate to 0 at the last update. An
-    epoch has as many updates as the requested data set gives, so substitute data are trained on
-    for as many updates. `visible_bias` is where the visible biases start: "zero", or the log-odds
-    of the "data" as in the released scripts of Zhang et al. (2022). A model that carries rates gets
-    those of the training data. Raises ValueError without data, and without negatives and sampler.
+    BlockGibbs(steps=k) is CD-k. `linear_decay` lowers the learning rate to 0 at the last update.
+    The size of the requested data set sets the updates of an epoch, also with substitute data.
+    `visible_bias` initialises the visible biases: "zero", or the log-odds of the "data" as in the
+    released scripts of Zhang et al. (2022). A model that carries rates gets those of the training
+    data. Raises ValueError without data, and without negatives and sampler.
     """
     data = _required(data)
     source, named = _source(sampler, negatives)
@@ -92,7 +92,7 @@ def pretrained(
 def _source(
     sampler: Sampler | None, negatives: Negatives | None
 ) -> tuple[Negatives, dict[str, str]]:
-    """Where the negatives come from, and how that names the artifact."""
+    """The source of the negatives, and its part in the artifact's name."""
     if negatives is not None:
         return negatives, {"negatives": repr(negatives)}
     if sampler is None:

@@ -120,9 +120,9 @@ def tune(
 
 
 def settings_of(run: Run) -> str:
-    """A digest of all settings that a trial depends on, so that a storage holds many searches.
+    """A digest of all settings that a trial depends on, so that a storage can hold many searches.
 
-    The number of trials is left out: a search with more of them goes on.
+    The number of trials is left out, so that a search can be extended.
     """
     config = dict(run.config)
     task = config.get("task") or {}
@@ -150,7 +150,7 @@ def _plain(value: Any) -> float | str:
 
 @dataclass(frozen=True)
 class Objective:
-    """What is optimised: a reading to maximise or minimise, or one to bring near to `goal`."""
+    """The objective: a reading to maximise or minimise, or to bring near to `goal`."""
 
     name: str
     direction: Direction
@@ -158,7 +158,7 @@ class Objective:
 
     @classmethod
     def of(cls, name: str, direction: Direction | None, goal: float | None) -> "Objective":
-        """The direction is DIRECTIONS' unless given. Raises ValueError if it is not known."""
+        """The direction defaults to that in DIRECTIONS. Raises ValueError if there is none."""
         direction = "minimize" if goal is not None else direction or DIRECTIONS.get(name)
         if direction is None:
             raise ValueError(
@@ -168,7 +168,7 @@ class Objective:
         return cls(name, direction, goal)
 
     def score(self, value: float) -> float:
-        """What Optuna is told: a value that is undefined (NaN) counts as the worst."""
+        """The value for Optuna: an undefined value (NaN) counts as the worst."""
         goal = self.goal
         score = value if goal is None else abs(value - goal)
         worst = math.inf if self.direction == "minimize" else -math.inf
@@ -180,7 +180,7 @@ class Objective:
 
 @dataclass(frozen=True)
 class Measurement:
-    """How a candidate is measured: same start, same random numbers and same budget for all."""
+    """Measures candidates, all with the same start, random numbers and budget."""
 
     model: EnergyModel
     data: Dataset | None
@@ -225,7 +225,7 @@ class Measurement:
         return values[self.objective]
 
     def _length(self, candidate: Sampler, x: Tensor, purpose: str) -> tuple[int, float]:
-        """The number of steps, and the seconds of one where they matter (else NaN)."""
+        """The number of steps, and the seconds per step if they are needed, else NaN."""
         steps, every, per_step = self.budget.steps, self.budget.every, math.nan
         if self.seconds is not None or "per_second" in self.objective:
             rng, block = self.run.rng(f"{purpose}/timing"), max(1, steps // 50)
@@ -301,7 +301,7 @@ class Found:
     value: float
 
     def facts(self, model: str) -> dict[str, Any]:
-        """Where the fields come from, with their held-out value by fresh chains."""
+        """The source of the fields, with their held-out value by fresh chains."""
         search, measurement = self.search, self.search.measurement
         shared_by = ", a shared study" if search.storage else ""
         return {
@@ -333,7 +333,7 @@ def effective_sizes(trace: Tensor, per_step: float) -> dict[str, float]:
 
 
 def command() -> str:
-    """The command that makes this record again, without overrides that belong to a machine."""
+    """The command that reproduces this record, without overrides for a particular machine."""
     if not HydraConfig.initialized():
         return "python run.py"
     words = [word for word in HydraConfig.get().overrides.task if not word.startswith(ELSEWHERE)]

@@ -71,7 +71,7 @@ class Lap:
     evaluations: float  # of all chains
 
     def rate(self, unit: Unit) -> float:
-        """Effective samples a second, or an evaluation."""
+        """Effective samples per second, or per evaluation."""
         return self.ess / (self.seconds if unit == "seconds" else self.evaluations)
 
 

@@ -39,8 +39,8 @@ def reordered(function: Callable) -> Callable:
 def lean(function: Callable) -> Callable:
     """`kernel` for a part of a kernel that makes no arrays.
 
-    It is compiled into its callers and counts no references: a call and a count each take as long
-    as a short loop.
+    It is compiled into its callers and counts no references: calls and reference counts each
+    cost as much as a short loop.
     """
     return _compiled(function, frozenset(), _nrt=False, forceinline=True)
 

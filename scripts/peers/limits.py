@@ -1,4 +1,4 @@
-"""What a step cannot do without, for `scripts.bench`: the limit that contenders are compared with.
+"""The least work of a step, for `scripts.bench`: the limit that contenders are compared with.
 
 On a lattice: the random bits of a step, and a read and a write of the sites that it may change.
 Sites are bytes, and a decision takes 8 random bits. Bits come from SplitMix64 (G. Steele, D. Lea

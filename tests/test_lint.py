@@ -1,0 +1,345 @@
+"""Rules on source and pages: a table, with examples that break each rule.
+
+ruff, mypy and `mkdocs build --strict` check the rest, such as links, formats and types.
+"""
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable
+from functools import cache
+from typing import NamedTuple
+
+import pytest
+import yaml
+from documented import ROOT
+from packaging.specifiers import SpecifierSet
+
+NAME = "latticework"
+OURS = ("conf", "data", "experiments", "models", "run", "samplers", "scripts", "tools")
+OURS += ("torchvision_ops",)
+
+# What a file may import of ours: modules, or packages with everything in them. The rule with the
+# longest path counts. A subpackage of experiments/ may use those that come before it here.
+# Concrete models and samplers do not import one another, except samplers of one family of models.
+NAMES = ["samplers.NAMES", "samplers.find"]  # modules are imported when a name is used
+KERNELS = [*NAMES, "samplers.base", "samplers.checks", "samplers.sums"]
+KERNELS += ["models.base", "models.chance", "models.domain"]
+FORMS = ["models.forms", "models.product"]
+RUNNING = ["experiments.running", "experiments.config", "experiments.results"]
+MEASURES = ["experiments.measures", *RUNNING, *KERNELS, "data"]
+SAMPLING = ["experiments.sampling", *MEASURES]
+LEARNING = ["experiments.learning", *SAMPLING]
+EXACTNESS = ["experiments.exactness", *SAMPLING]
+TUNING = ["experiments.tuning", *SAMPLING]
+RESULTS = ["experiments.results", "experiments.measures.diagnostics"]
+TABLES = ["experiments.tables", *RESULTS]
+FIGURES = ["experiments.figures", *TABLES]
+CLAIMS = ["experiments.claims", *FIGURES]
+REPORT = ["experiments.report", "experiments.config", "experiments.running.signals", *CLAIMS]
+RATES = ["samplers.base", "models.base", "models.chance", "models.rbm", "models.rated_rbm"]
+BENCH = ["scripts", "experiments", "samplers", "models"]
+MAY_IMPORT = {
+    "__init__.py": [],
+    "torchvision_ops.py": [],
+    "data": ["data", "torchvision_ops"],
+    "models": ["models", "torchvision_ops"],
+    "samplers": ["samplers", "models.base", "models.chance", "models.domain"],
+    "samplers/compiled": ["samplers", "models.base", "models.domain", *FORMS],
+    "samplers/block_gibbs.py": ["samplers.base", "models.base", "models.rbm"],
+    "samplers/swendsen_wang.py": ["samplers.base", "models"],
+    "samplers/rates.py": RATES,
+    "experiments/config": ["experiments.config"],
+    "experiments/config/loading.py": ["experiments.config", *NAMES],
+    "experiments/results": ["experiments.results", "experiments.config"],
+    "experiments/running": [*RUNNING, "models.base", "samplers.base"],
+    "experiments/running/signals.py": [],
+    "experiments/measures": MEASURES,
+    "experiments/measures/diagnostics.py": [],
+    "experiments/sampling": SAMPLING,
+    "experiments/sampling/cycle.py": [*SAMPLING, "samplers.acs"],
+    "experiments/sampling/engine.py": [*SAMPLING, "samplers.compiled"],
+    "experiments/exactness": EXACTNESS,
+    "experiments/exactness/targets.py": ["experiments.exactness", *KERNELS, "models.rbm"],
+    "experiments/learning": LEARNING,
+    "experiments/tuning": TUNING,
+    "experiments/tasks": ["experiments.tasks", *LEARNING, *TUNING],
+    "experiments/tables": TABLES,
+    "experiments/figures": FIGURES,
+    "experiments/claims": CLAIMS,
+    "experiments/report": REPORT,
+    "run.py": ["experiments.config", "experiments.running", "scripts"],
+    "scripts": ["scripts", "experiments", *NAMES],
+    "scripts/samplers_table.py": ["experiments", "samplers.base", "samplers.compiled", "models"],
+    "tools": [],
+    "scripts/peers": ["scripts.peers"],  # what others would write
+    "scripts/peers/limits.py": ["models.product"],
+    "scripts/bench_contenders.py": BENCH,
+    "scripts/bench_learning.py": [*BENCH, "data.base"],
+}
+WITHOUT_TORCH = [f"experiments/config/{name}.py" for name in ("budget", "folders", "identity")]
+WITHOUT_TORCH += ["experiments/config/resolvers.py", "experiments/running/signals.py"]
+WITHOUT_TORCH += ["experiments/measures/diagnostics.py", "experiments/results"]
+WITHOUT_TORCH += [f"experiments/{room}" for room in ("tables", "figures", "claims", "report")]
+WITHOUT_TORCH += [f"scripts/bench{part}.py" for part in ("", "_workers", "_workloads")]
+SCRIPTS = ("bundle", "figures", "report", "reproduce", "trace", "why")
+WITHOUT_TORCH += [f"scripts/{name}.py" for name in SCRIPTS]
+
+PACKAGE = ("*.py", *(f"{each}/**/*.py" for each in ("data", "models", "samplers")))
+PACKAGE += ("experiments/**/*.py", "scripts/**/*.py", "tools/*.py")
+SOURCE = (*PACKAGE, "tests/*.py")
+PAGES = ("*.md", "docs/*.md", "docs/gallery/*", "docs/results/**/*.md", "examples/**/*.*")
+YAML = ("conf/**/*.yaml", "experiments/**/*.yaml")
+
+
+@cache
+def read(path: str) -> str:
+    return (ROOT / path).read_text()
+
+
+@cache
+def parsed(source: str) -> ast.Module:
+    return ast.parse(source)
+
+
+@cache
+def files(*patterns: str) -> list[str]:
+    found = {file for pattern in patterns for file in ROOT.glob(pattern) if file.is_file()}
+    return sorted(str(file.relative_to(ROOT)) for file in found)
+
+
+# Functions of a file's path and text. They return what breaks a rule.
+
+
+def matches(pattern: str) -> Callable[[str, str], list[str]]:
+    return lambda path, text: [found[0] for found in re.finditer(pattern, text)]
+
+
+def vague(path: str, text: str) -> list[str]:
+    kinds = ast.Module | ast.ClassDef | ast.FunctionDef
+    nodes = (node for node in ast.walk(parsed(text)) if isinstance(node, kinds))
+    lines = [(ast.get_docstring(node) or "").partition("\n")[0] for node in nodes]
+    return [line for line in lines if re.match(r"(Of|The same)\b", line)]
+
+
+@cache
+def imported(source: str) -> list[str]:
+    """Every module that the source imports, wherever in it: `from a import b` gives a.b."""
+    found = []
+    for node in ast.walk(parsed(source)):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            found += [f"{'.' * node.level}{node.module}.{alias.name}" for alias in node.names]
+    return found
+
+
+def within(module: str, allowed: str) -> bool:
+    return f"{module}.".startswith(f"{allowed}.")
+
+
+def covers(folder: str, path: str) -> bool:
+    return path == folder or path.startswith(f"{folder}/")
+
+
+def forbidden(path: str, text: str) -> list[str]:
+    allowed = MAY_IMPORT.get(
+        max((r for r in MAY_IMPORT if covers(r, path)), key=len, default=""), []
+    )
+    ours = [m.removeprefix(f"{NAME}.") for m in imported(text) if within(m, NAME)]
+    return [module for module in ours if not any(within(module, each) for each in allowed)]
+
+
+def bare(path: str, text: str) -> list[str]:
+    return [module for module in imported(text) if module.split(".")[0] in ("", *OURS)]
+
+
+def torchvision(path: str, text: str) -> list[str]:
+    found = [module for module in imported(text) if within(module, "torchvision")]
+    return [] if path == "data/images.py" else found
+
+
+def bare_targets(path: str, text: str) -> list[str]:
+    return [t for t in re.findall(r"_target_: *([\w.]+)", text) if t.split(".")[0] in OURS]
+
+
+def undocumented(path: str, text: str) -> list[str]:
+    """The classes and functions that an option names, and that have no docstring."""
+    found = []
+    for module, name in re.findall(rf"^_target_: *{NAME}\.([\w.]+)\.(\w+)", text, re.MULTILINE):
+        source = parsed(read(f"{module.replace('.', '/')}.py"))
+        found += [n for n in source.body if getattr(n, "name", "") == name]
+    return [node.name for node in found if not ast.get_docstring(node)]
+
+
+class Rule(NamedTuple):
+    files: tuple[str, ...]  # patterns
+    find: Callable[[str, str], list[str]]
+    instead: str  # what to write
+    broken: dict[str, str]  # texts that break it, by path
+
+
+SAMPLER = r"(DULA|DMALA|GWG(-\d)?|Gibbs(-\d)?|LB-1|HB-10-1|DSVGD|R-MALA|SP|rates-\w+|\w*log\w*|ISL)"
+RULES = {
+    "docstrings name their subject": Rule(
+        SOURCE,
+        vague,
+        "say what it is about in the docstring's first words",
+        {"a.py": 'def f():\n    """Of each chain."""', "b.py": '"""The same\n\n    for B."""'},
+    ),
+    "margins are differences": Rule(
+        ("experiments/claims/*.py", "experiments/report/*.*"),
+        matches(f"{SAMPLER} less {SAMPLER}"),
+        "A - B",
+        {"a.py": '"log RMSE, GWG-1 less DMALA"'},
+    ),
+    "costs are per evaluation": Rule(
+        (*PACKAGE, "docs/*.md"),
+        matches(r"for an evaluation|evaluations? (?:by|of) a (?:chain|second)"),
+        "per evaluation",
+        {"a.md": "its ESS for an evaluation"},
+    ),
+    "no paths of a machine": Rule(
+        (*SOURCE, *PAGES, *YAML, "Makefile", ".ci/*", ".github/**/*.yml"),
+        matches(r"(?<![\w.>}])/(?:home|work|root|Users)/\w+"),
+        "a path relative to the repository, or a placeholder",
+        {"a.md": f"in `/{'home'}/me`"},
+    ),
+    "layers": Rule(
+        PACKAGE,
+        forbidden,
+        "import what MAY_IMPORT allows to this file",
+        {
+            "models/ising.py": f"from {NAME}.samplers.base import State",
+            "samplers/gwg.py": f"from {NAME}.models import ising",
+            "samplers/block_gibbs.py": f"from {NAME}.models.ising import Lattice",
+            "experiments/sampling/chain.py": f"def f():\n    from {NAME}.samplers.gwg import GWG",
+            "experiments/tables/bnn.py": f"from {NAME}.experiments.figures.curves import curve",
+            "data/base.py": f"import {NAME}.models.base",
+            "run.py": f"from {NAME}.models.base import EnergyModel",
+        },
+    ),
+    "imports name the package": Rule(
+        SOURCE,
+        bare,
+        f"from {NAME}.models.base: without the name, a module is loaded twice",
+        {
+            "a.py": "from models.base import EnergyModel",
+            "b.py": "import experiments.sampling.chain as chain",
+            "c.py": "from .base import EnergyModel",
+        },
+    ),
+    "targets name the package": Rule(
+        YAML, bare_targets, f"{NAME}.models...", {"a.yaml": "_target_: models.potts.Potts"}
+    ),
+    "torchvision is imported in one place": Rule(
+        PACKAGE, torchvision, "data/images.py does", {"models/resnet.py": "import torchvision.ops"}
+    ),
+    "models are asked for classes": Rule(
+        PACKAGE,
+        matches(r"hasattr\((?:\w+\.)*model,"),
+        "isinstance(model, ...) of a class of models.base",
+        {"a.py": 'hasattr(self.model, "lattice")'},
+    ),
+    "options are documented": Rule(
+        ("conf/*/*.yaml",),
+        undocumented,
+        "a docstring, which the site shows",
+        {"a.yaml": f"_target_: {NAME}.experiments.measures.metrics.MarginalSums"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_files_keep_the_rule(name):
+    rule = RULES[name]
+    paths = files(*rule.files)
+    assert len(paths) > 1
+    broken = {path: found for path in paths if (found := rule.find(path, read(path)))}
+    assert not broken, f"{name}: {rule.instead}"
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_a_file_that_breaks_the_rule_is_found(name):
+    for path, text in RULES[name].broken.items():
+        assert RULES[name].find(path, text), text
+
+
+def test_classes_have_names_of_their_own():
+    paths = [path for path in files(*PACKAGE) if not path.startswith("scripts/")]
+    nodes = [node for path in paths for node in parsed(read(path)).body]
+    names = [node.name for node in nodes if isinstance(node, ast.ClassDef)]
+    assert sorted({name for name in names if names.count(name) > 1}) == []
+
+
+BLOCKED = """
+import sys
+from importlib import import_module
+
+class NoTorch:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] == "torch":
+            raise ImportError("torch is blocked")
+
+sys.meta_path.insert(0, NoTorch())
+for name in {names}:
+    import_module(name)
+kernels = ("torch.", "latticework.samplers", "latticework.models")
+assert not [name for name in sys.modules if name.startswith(kernels)]
+try:  # control
+    import latticework.experiments.measures.mmd
+except ImportError:
+    sys.exit()
+sys.exit("torch was not blocked")
+"""
+
+
+def test_what_draws_figures_runs_without_torch():
+    assert [path for path in (*MAY_IMPORT, *WITHOUT_TORCH) if not (ROOT / path).exists()] == []
+    names = [
+        f"{NAME}.{path.removesuffix('.py').replace('/', '.')}"
+        for path in files(*PACKAGE)
+        if any(covers(folder, path) for folder in WITHOUT_TORCH) and "__init__" not in path
+    ]
+    words = [sys.executable, "-c", BLOCKED.format(names=names)]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+# Facts that the project states in several places.
+
+
+def test_versions_pythons_and_tools_agree():
+    project = tomllib.loads(read("pyproject.toml"))["project"]
+    changes = re.findall(r"^## \[(\d[^]]*)\] - \d{4}-\d\d-\d\d$", read("CHANGELOG.md"), re.M)
+    assert yaml.safe_load(read("CITATION.cff"))["version"] == project["version"] == changes[0]
+    allowed = [f"3.{n}" for n in range(30) if f"3.{n}" in SpecifierSet(project["requires-python"])]
+    ci = read(".github/workflows/ci.yml")
+    assert yaml.safe_load(ci)["jobs"]["tests"]["strategy"]["matrix"]["python"] == allowed
+    (badge,) = re.findall(r"badge/python-(\S+?)-blue", read("README.md"))
+    assert badge.split("_%7C_") == allowed
+    assert f"badge/licence-{project['license']}-blue)](LICENSE)" in read("README.md")
+    ours = set(re.findall(r"^make \S+", read(".ci/run"), re.M))
+    assert {"make lint", "make docs", "make test"} < ours == set(re.findall(r"make [\w-]+", ci))
+
+
+def test_the_notes_of_a_release_are_its_section_of_the_changelog(tmp_path):
+    """The commands of release.yml, in this checkout, as GitHub runs them for the tag."""
+    steps = yaml.safe_load(read(".github/workflows/release.yml"))["jobs"]["release"]["steps"]
+    check, _, notes, _ = [step["run"] for step in steps if "run" in step]
+    for name in ("CHANGELOG.md", "pyproject.toml"):
+        (tmp_path / name).write_text(read(name))
+
+    def run(script: str, tag: str) -> bool:
+        env = {"GITHUB_REF_NAME": tag, "PATH": "/usr/bin:/bin"}
+        return not subprocess.run(["bash", "-ec", script], cwd=tmp_path, env=env).returncode
+
+    version = tomllib.loads(read("pyproject.toml"))["project"]["version"]
+    assert [run(check, f"v{version}"), run(check, "v0.1.9"), run(notes, "v0.1.9")] == [1, 0, 0]
+    assert run(notes, "v0.2.0")
+    text = (tmp_path / "notes.md").read_text()
+    assert text.startswith("## [0.2.0] - 2026-11-22\n")
+    assert "### Fixed" in text
+    assert "Unreleased" not in text

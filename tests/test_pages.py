@@ -1,0 +1,238 @@
+"""What README.md, docs/ and examples/ show is so: their code, transcripts and tables."""
+
+import re
+import runpy
+import sys
+from collections import Counter
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import exactness
+import numpy as np
+import pytest
+import test_kernels
+import transcripts
+from command import command_line
+from documented import CONF, PAGES, ROOT, blocks, commands, names, table, typed
+from exactness import Row
+from markdown import markdown
+from markdown_it import MarkdownIt
+from omegaconf import OmegaConf
+from targets import TARGETS
+from transcripts import BLOCK, played
+
+import latticework
+from latticework.experiments.config import resolvers
+from latticework.experiments.measures.exact import exact
+from latticework.experiments.results.record import load_all
+from latticework.scripts import samplers_table
+
+resolvers.register(CONF)
+
+# Code: the examples of pages and the notebooks of the gallery.
+
+
+def sampled(own, printed):
+    """The last states have the target's means, and the uniform start is far from them."""
+    assert re.findall(r"^\d+", printed, re.M) == ["0", "200", "400", "600", "800", "1000"]
+    truth = exact(own["model"]).mean.float()
+
+    def largest_z(x):
+        return ((x.mean(0) - truth) / (truth * (1 - truth) / len(x)).sqrt()).abs().max()
+
+    return largest_z(own["reading"].state.x) < 4.5 and largest_z(own["x"]) > 10
+
+
+SHOWS = {
+    "README.md": sampled,
+    "docs/library.md": lambda own, printed: (
+        "sum over the sites alone" in printed and set(own["table"]["sampler"]) == {"dmala", "gwg"}
+    ),
+    "docs/gallery/own_target.py": lambda own, printed: (
+        3 < own["chosen"] < 8 and (own["summary"]["r_hat"] < 1.1).all()
+    ),
+    "docs/gallery/own_sampler.py": lambda own, printed: (
+        own["right"].passed and "invariance fails" in str(own["wrong"])
+    ),
+    "docs/gallery/rbm_six_ways.py": lambda own, printed: (
+        len(own["table"]) == 6 and (own["table"]["error of the means"] < 0.05).all()
+    ),
+    "docs/gallery/learning_an_ebm.py": lambda own, printed: (
+        own["errors"][-1] < own["errors"][0] / 3
+    ),
+    "docs/gallery/infilling.py": lambda own, printed: (
+        len(own["written"]) == 8 and len(own["written"][0]) == 2
+    ),
+    "docs/gallery/reading_records.py": lambda own, printed: "dmala" in own["ranking"].index[:2],
+}
+
+
+def examples(page):
+    """The Python blocks of a page that are no files."""
+    found = BLOCK.finditer(page.read_text())
+    return [each["content"] for each in found if each["kind"] == "python" and not each["file"]]
+
+
+@pytest.mark.parametrize("name", SHOWS)
+def test_code_shows_what_the_page_says(name, capsys):
+    if name.endswith(".py"):
+        own = runpy.run_path(str(ROOT / name))
+    else:
+        own = {"latticework": latticework}
+        exec(compile("\n".join(examples(ROOT / name)), name, "exec"), own)
+    printed = capsys.readouterr().out
+    assert printed
+    assert SHOWS[name](own, printed)
+
+
+def test_all_code_is_run():
+    pages = [page for page in PAGES if not page.name.startswith("adding_") and examples(page)]
+    notebooks = list((ROOT / "docs" / "gallery").glob("*.py"))
+    assert set(SHOWS) == {str(file.relative_to(ROOT)) for file in (*pages, *notebooks)}
+    listed = re.findall(r"\((\w+)\.py\)", (ROOT / "docs/gallery/README.md").read_text())
+    assert set(listed) == {file.stem for file in notebooks}
+
+
+# Transcripts.
+
+
+def masked(block: str) -> list[str]:
+    """The words of a transcript, sorted, with every number, rank and hash replaced by #.
+
+    Rates, times and tuned values depend on the machine, and so do the order of the rows, the marks
+    of the best and its ties, and the width of a table.
+    """
+    text = re.sub(r"^-(?= )", "#", block, flags=re.MULTILINE)
+    text = re.sub(r"\b[0-9a-f]{12}\b", "#", text)
+    text = re.sub(r"=?[-+]?\d[\d,.]*(?:e[-+]?\d+)?", "#", text)
+    text = re.sub(r"# (?:s|min|h)\b", "# s", text)
+    return sorted(re.sub(r"(?<=#) [=*]|─+", "", text).split())
+
+
+@pytest.mark.usefixtures("eager")
+@pytest.mark.parametrize("page", transcripts.PAGES, ids=lambda page: page.name)
+def test_the_transcripts_are_what_the_commands_print(page):
+    text = page.read_text()
+    with TemporaryDirectory() as folder:  # a short path, since lines with paths are wrapped
+        again = played(page, Path(folder))
+    pattern = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+    before, after = pattern.findall(text), pattern.findall(again)
+    assert before
+    for one, other in zip(before, after, strict=True):
+        assert masked(one) == masked(other)
+    assert pattern.sub("", text) == pattern.sub("", again)
+
+
+def test_a_transcript_that_differs_is_found():
+    assert masked("rank 1 z -1.5 ab12cd34ef56") == masked("rank =2 z +7e-3 000000000000")
+    assert masked("ess 9 *  7 s") == masked("ess 12 =  1.5 min")
+    assert masked("invariance fails") != masked("invariance ok")
+
+
+# Tables.
+
+
+def test_the_tables_of_samplers_and_state_spaces_are_the_generated_ones():
+    """The generator restores a cell that was changed, and changes nothing else."""
+    page = (ROOT / "README.md").read_text()
+    wrong = page.replace("| `gibbs` | yes", "| `gibbs` | ·")
+    assert wrong != page
+    assert samplers_table.refreshed(wrong) == page
+
+
+@pytest.mark.parametrize(
+    ("page", "first", "column", "group"),
+    [
+        ("README.md", "`model=`", 0, "model"),
+        ("README.md", "`task=`", 0, "task"),
+        ("docs/reproducing.md", "id", 1, "experiment"),
+    ],
+)
+def test_a_table_lists_every_option(page, first, column, group):
+    cells = " ".join(row[column] for row in table(ROOT / page, first))
+    assert set(re.findall(r"`(\w+)`", cells)) == names(group)
+
+
+def test_every_sampler_and_its_fields_are_in_the_docs():
+    text = (ROOT / "docs" / "samplers.md").read_text()
+    for name in names("sampler"):
+        keys = OmegaConf.load(CONF / "sampler" / f"{name}.yaml").keys() - {"_target_", "defaults"}
+        assert not [word for word in (name, *keys) if f"`{word}`" not in text], name
+
+
+# docs/adding_a_sampler.md, from outside the repository.
+
+
+def test_the_documented_sampler_runs_from_outside_and_is_exact(tmp_path, monkeypatch):
+    page = ROOT / "docs" / "adding_a_sampler.md"
+    source, *_, law = blocks(page, "python")
+    (line,) = blocks(page, "text")
+    (yaml,) = blocks(page, "yaml")
+    (tmp_path / "conf" / "sampler").mkdir(parents=True)
+    (tmp_path / "lazy_walk.py").write_text(source)
+    outside = yaml.replace("latticework.samplers.lazy_walk", "lazy_walk")
+    (tmp_path / "conf" / "sampler" / "lazy_walk.yaml").write_text(outside)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (command,) = [c for c in commands() if "<repository>" in c.text]
+    _, _, *words = typed(command, tmp_path)
+    words = [word.replace("=quick", "=smoke") for word in words]
+    assert command_line(*words, "seed=0", outputs=tmp_path / "outputs") == 0
+    chosen = {record.choices["sampler"] for record in load_all(tmp_path / "outputs")}
+    assert chosen == {"lazy_walk", "dmala"}
+
+    import lazy_walk
+
+    space = {**vars(exactness), "LazyWalk": lazy_walk.LazyWalk}
+    exec(law, space)
+    (row,) = eval(f"[{line}]", space)
+    monkeypatch.setattr(test_kernels, "exact_law", lambda row, target: row.law(row.sampler, target))
+    for name in row.targets:
+        test_kernels.test_steps_follow_the_enumerated_law(row, TARGETS[name])
+    lazier = lazy_walk.LazyWalk(0.4)
+    wrong = Row(row.sampler, row.targets, lambda _, target: row.law(lazier, target))
+    with pytest.raises(AssertionError):  # control
+        test_kernels.test_steps_follow_the_enumerated_law(wrong, TARGETS["binary"])
+    with pytest.raises(ValueError, match="laziness must be"):
+        lazy_walk.LazyWalk(np.nan)
+
+
+# The site.
+
+SHOWN = ("*.md", "docs/*.md", "docs/gallery/*.md", "docs/results/*.md", "examples/*.md")
+ELEMENTS = "a|blockquote|code|em|h1|h2|h3|img|li|ol|strong|ul|table|td|th|tr"
+
+
+def counts(html: str) -> Counter:
+    """How often each element occurs, outside blocks of code."""
+    html = re.sub(r"<pre.*?</pre>", "", html, flags=re.DOTALL)
+    return Counter(re.findall(rf"<({ELEMENTS})[ >]", html))
+
+
+def on_the_site(text: str) -> Counter:
+    return counts(markdown(text, extensions=["tables", "sane_lists", "fenced_code", "md_in_html"]))
+
+
+def on_github(text: str) -> Counter:
+    return counts(MarkdownIt("commonmark").enable("table").render(text))
+
+
+def test_pages_have_the_same_parts_on_the_site_and_on_github():
+    for page in (page for pattern in SHOWN for page in ROOT.glob(pattern)):
+        text = page.read_text()
+        assert on_the_site(text) == on_github(text), page
+    only_on_github = "Two:\n- one\n- two\n"  # control
+    assert (on_the_site(only_on_github)["li"], on_github(only_on_github)["li"]) == (0, 2)
+
+
+def test_a_notebook_becomes_a_page_with_its_output(monkeypatch, tmp_path):
+    pytest.importorskip("mkdocs", reason="the extra `docs` is not installed; CI runs `make docs`")
+    monkeypatch.syspath_prepend(ROOT / "docs")
+    monkeypatch.delitem(sys.modules, "hooks", raising=False)
+    import hooks
+
+    file = tmp_path / "two.py"
+    file.write_text("# %% [markdown]\n# # Two\n#\n# Text.\n\n# %%\na = 1\n\n# %%\nprint(a + 1)\n")
+    assert hooks.notebook(file) == (
+        "# Two\n\nText.\n\n```python\na = 1\n```\n\n```python\nprint(a + 1)\n```\n\n"
+        "```text\n2\n```\n\nDownload: [two.py](./two.py)"
+    )
