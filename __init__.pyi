@@ -1,8 +1,8 @@
 # The names of the package. `__init__.py` reads this file, and so do editors and type checkers.
 
-from latticework.experiments.exactness.check import CheckReport as CheckReport, check as check
-from latticework.experiments.measures.exact import exact as exact
-from latticework.experiments.measures.metrics import (
+from latticework.sampling.checking.check import CheckReport as CheckReport, check as check
+from latticework.sampling.exact import exact as exact
+from latticework.sampling.metrics import (
     MMD as MMD,
     Acceptance as Acceptance,
     Changed as Changed,
@@ -18,19 +18,19 @@ from latticework.experiments.results.record import (
     Record as Record,
     load_all as load_all,
 )
-from latticework.experiments.sampling.adaptation import (
+from latticework.sampling.adaptation import (
     AcceptanceControl as AcceptanceControl,
     Adaptation as Adaptation,
 )
-from latticework.experiments.sampling.chain import Reading as Reading, run_chain as run_chain
-from latticework.experiments.sampling.cycle import CycleControl as CycleControl
-from latticework.experiments.sampling.poison import Poisoned as Poisoned
-from latticework.experiments.sampling.sample import (
+from latticework.sampling.chain import Reading as Reading, run_chain as run_chain
+from latticework.sampling.cycle import CycleControl as CycleControl
+from latticework.sampling.poison import Poisoned as Poisoned
+from latticework.sampling.sample import (
     ConvergenceWarning as ConvergenceWarning,
     SampleResult as SampleResult,
     sample as sample,
 )
-from latticework.experiments.tuning.race import race as race
+from latticework.sampling.tuning.race import race as race
 from latticework.models.annealed import GeometricPath as GeometricPath, ScaledRBM as ScaledRBM
 from latticework.models.base import (
     AnnealedModel as AnnealedModel,

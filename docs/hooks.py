@@ -22,11 +22,11 @@ SHOWN = (
     "docs/results/records/*",
 )  # fmt: skip
 API = {
-    "sampling": ("Sampling", "experiments/sampling/sample.py", "experiments/sampling/*.py"),
+    "sampling": ("Sampling", "sampling/sample.py", "sampling/*.py", "sampling/tuning/*.py"),
     "samplers": ("Samplers", "samplers/*.py"),
     "models": ("Models", "models/*.py"),
-    "measures": ("Metrics", "experiments/measures/*.py"),
-    "exactness": ("Exactness", "experiments/exactness/*.py"),
+    "measures": ("Measures", "experiments/measures/*.py"),
+    "checking": ("Checking", "sampling/checking/*.py"),
     "data": ("Data", "data/*.py"),
     "tasks": ("Tasks", "experiments/tasks/*.py"),
 }

@@ -69,7 +69,7 @@ class EnergyModel(nn.Module, ABC):
     def log_z_and_mean(self) -> tuple[Tensor, Tensor] | None:
         """Exact log normaliser (scalar) and mean of x `[*domain.shape]`, float64, if cheap.
 
-        None if they can only be enumerated (`experiments.measures.exact`).
+        None if they can only be enumerated (`sampling.exact`).
         """
         return None
 

@@ -106,14 +106,14 @@ class Domain(ABC):
     def enumerate(self) -> Tensor:
         """Every state, `[states, *shape]`, for exact references on small domains.
 
-        Raises ValueError above 2^22 states; `experiments.measures.exact` works through more in
+        Raises ValueError above 2^22 states; `sampling.exact` works through more in
         chunks.
         """
         count = len(self.values()) ** self.dim
         if count > 2**22:
             raise ValueError(
                 f"enumerate() lists at most 2^22 states, this domain has {count}: take a smaller "
-                "model, such as model.shape=[3,3], or experiments.measures.exact, which needs no "
+                "model, such as model.shape=[3,3], or sampling.exact, which needs no "
                 "such list"
             )
         return self.patterns(self.dim)

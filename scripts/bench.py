@@ -29,7 +29,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from latticework.experiments.measures.diagnostics import convergence
+from latticework.sampling.diagnostics import convergence
 from latticework.scripts.bench_contenders import CONTENDERS, missing
 from latticework.scripts.bench_workers import RemoteWorker, cores
 from latticework.scripts.bench_workloads import TABLE, Workload, chosen

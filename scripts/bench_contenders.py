@@ -97,7 +97,7 @@ def start(work: Workload) -> "Tensor":
 
 
 class Eager:
-    """Our kernels, run step by step as in `experiments.sampling.chain`."""
+    """Our kernels, run step by step as in `sampling.chain`."""
 
     def __init__(self, work: Workload, threads: int) -> None:
         import torch

@@ -20,10 +20,10 @@ from typing import Any
 from omegaconf import OmegaConf
 from rich.console import Console
 
-from latticework.experiments.config.loading import loaded, sampler_named
-from latticework.experiments.exactness.check import examined, listed
-from latticework.experiments.exactness.targets import SMALL, Target
-from latticework.experiments.sampling.targets import target_named
+from latticework.sampling.checking.check import examined, listed
+from latticework.sampling.checking.targets import SMALL, Target
+from latticework.sampling.naming import loaded, sampler_named
+from latticework.sampling.targets import target_named
 from latticework.scripts.parsing import parser_of
 
 

@@ -16,7 +16,7 @@ from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 
 from latticework.experiments.config import resolvers
-from latticework.experiments.config.faults import nearest
+from latticework.sampling.messages import nearest
 
 CONF = Path(__file__).resolve().parents[1] / "conf"
 

@@ -29,19 +29,19 @@ import torch
 from rich.console import Console
 from rich.table import Table as Grid
 
-from latticework.experiments.config.loading import loaded
 from latticework.experiments.figures import race as drawing
 from latticework.experiments.report.draw import save
 from latticework.experiments.results.proof import Proof, attach
-from latticework.experiments.results.ranking import MIXED
 from latticework.experiments.results.record import checksums, opened
 from latticework.experiments.running import writing
 from latticework.experiments.running.machine import commit, device_name, versions
-from latticework.experiments.sampling.starts import possible
-from latticework.experiments.sampling.targets import check_target, target_named
-from latticework.experiments.tuning.course import Allowance, Unit
-from latticework.experiments.tuning.race import Entrant, Race, entered, tabulated
-from latticework.experiments.tuning.space import spaces
+from latticework.sampling.naming import loaded
+from latticework.sampling.starts import possible
+from latticework.sampling.targets import check_target, target_named
+from latticework.sampling.tuning.course import Allowance, Unit
+from latticework.sampling.tuning.race import Entrant, Race, entered, tabulated
+from latticework.sampling.tuning.ranking import MIXED
+from latticework.sampling.tuning.space import spaces
 from latticework.scripts.parsing import parser_of
 
 NAMED = 6  # entries of x that a line names

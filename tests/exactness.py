@@ -17,16 +17,6 @@ import torch
 from scipy.stats import chi2, norm
 from targets import BINARY, EVERY, FINITE, INTEGER
 
-from latticework.experiments.exactness.counting import tails
-from latticework.experiments.exactness.law import (
-    Law,
-    Matrix,
-    metropolis,
-    normalised,
-    one_site_proposal,
-    one_site_weights,
-)
-from latticework.experiments.exactness.targets import Target
 from latticework.samplers.acs import ACS
 from latticework.samplers.avg import AVG
 from latticework.samplers.base import Sampler
@@ -47,6 +37,16 @@ from latticework.samplers.relaxed import RMALA
 from latticework.samplers.stochastic import StochasticDULA
 from latticework.samplers.svgd import DiscreteSVGD
 from latticework.samplers.swendsen_wang import SwendsenWang
+from latticework.sampling.checking.counting import tails
+from latticework.sampling.checking.law import (
+    Law,
+    Matrix,
+    metropolis,
+    normalised,
+    one_site_proposal,
+    one_site_weights,
+)
+from latticework.sampling.checking.targets import Target
 
 # Tests of counts.
 

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from latticework.experiments.results.record import Record
-from latticework.experiments.running.memory import Memory
+from latticework.sampling.memory import Memory
 
 TARGETS = {
     "gibbs": ("latticework.samplers.gibbs.Gibbs", {"sites": 1}),

@@ -74,7 +74,7 @@ class Stream:
 
 
 def without_a_gpu(monkeypatch):
-    """Let `experiments.sampling.chain.capture` work on the CPU. Returns the devices it entered."""
+    """Let `sampling.chain.capture` work on the CPU. Returns the devices it entered."""
     entered = []
 
     @contextmanager

@@ -7,13 +7,13 @@ float64 from `forward` alone: log-probabilities, their autograd gradient, the la
 import torch
 from torch import Generator, Tensor
 
-from latticework.experiments.exactness.targets import SMALL, Asymmetric, Target
 from latticework.models.bayes_net import synthetic_bayes_net
 from latticework.models.domain import Binary, Categorical, Ordinal
 from latticework.models.ising import DenseIsing, Lattice
 from latticework.models.potts import DensePotts, LatticePotts
 from latticework.models.quadratic import LogQuadratic
 from latticework.models.regression import synthetic_regression
+from latticework.sampling.checking.targets import SMALL, Asymmetric, Target
 
 
 def _local(model: Lattice) -> Lattice:

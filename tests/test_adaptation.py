@@ -14,18 +14,7 @@ from torch import Generator
 
 from latticework.experiments.config.budget import Budget
 from latticework.experiments.config.options import CONF, names
-from latticework.experiments.measures.metrics import Acceptance
 from latticework.experiments.running.run import Run
-from latticework.experiments.sampling.adaptation import (
-    OPTIMAL,
-    AcceptanceControl,
-    AdaptationWarning,
-    adapted,
-)
-from latticework.experiments.sampling.chain import Chain
-from latticework.experiments.sampling.cycle import CycleControl, constant
-from latticework.experiments.sampling.sample import rule_of, sample
-from latticework.experiments.sampling.starts import uniform
 from latticework.experiments.tasks import sampling
 from latticework.models.base import EnergyModel
 from latticework.models.domain import Binary
@@ -36,6 +25,17 @@ from latticework.samplers.langevin import DMALA, DULA
 from latticework.samplers.path_auxiliary import PAFS
 from latticework.samplers.random_walk import RandomWalk
 from latticework.samplers.relaxed import RMALA
+from latticework.sampling.adaptation import (
+    OPTIMAL,
+    AcceptanceControl,
+    AdaptationWarning,
+    adapted,
+)
+from latticework.sampling.chain import Chain
+from latticework.sampling.cycle import CycleControl, constant
+from latticework.sampling.metrics import Acceptance
+from latticework.sampling.sample import rule_of, sample
+from latticework.sampling.starts import uniform
 
 
 class Product(EnergyModel):

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from latticework.experiments.tuning.agreement import Seen, disagreements
-from latticework.experiments.tuning.course import Allowance
-from latticework.experiments.tuning.race import Race, ranked
 from latticework.models.base import Function
 from latticework.models.domain import Binary
 from latticework.samplers.langevin import DMALA
 from latticework.samplers.random_walk import RandomWalk
+from latticework.sampling.tuning.agreement import Seen, disagreements
+from latticework.sampling.tuning.course import Allowance
+from latticework.sampling.tuning.race import Race, ranked
 
 NAMES = ["the log-probability", "x[0]", "x[1]", "x[2]"]
 

@@ -14,9 +14,7 @@ from torch import Generator
 
 from latticework.data.base import Dataset
 from latticework.experiments.config.budget import Budget
-from latticework.experiments.exactness.guard import NoHostReads
 from latticework.experiments.figures.likelihood import improvement, progress
-from latticework.experiments.measures.exact import exact
 from latticework.experiments.results.likelihood import (
     IMPOSSIBLE,
     bounds,
@@ -29,20 +27,6 @@ from latticework.experiments.results.likelihood import (
 )
 from latticework.experiments.results.record import Record
 from latticework.experiments.running.run import Run
-from latticework.experiments.sampling import annealing
-from latticework.experiments.sampling.adaptation import AcceptanceControl
-from latticework.experiments.sampling.annealing import (
-    Annealing,
-    advance,
-    anneal,
-    estimate_log_normaliser,
-    geometric,
-    linear,
-    require_exact,
-    sigmoid,
-    start,
-)
-from latticework.experiments.sampling.evaluations import Call, watched
 from latticework.experiments.tables.likelihood import likelihoods
 from latticework.experiments.tasks.ais import Annealer, _pilot, _take_best, ais, headline, log_odds
 from latticework.models.annealed import GeometricPath, ScaledRBM
@@ -59,6 +43,22 @@ from latticework.samplers.langevin import DMALA, DULA
 from latticework.samplers.locally_balanced import LocallyBalanced
 from latticework.samplers.relaxed import RMALA
 from latticework.samplers.sweep import GibbsSweep
+from latticework.sampling import annealing
+from latticework.sampling.adaptation import AcceptanceControl
+from latticework.sampling.annealing import (
+    Annealing,
+    advance,
+    anneal,
+    estimate_log_normaliser,
+    geometric,
+    linear,
+    require_exact,
+    sigmoid,
+    start,
+)
+from latticework.sampling.checking.guard import NoHostReads
+from latticework.sampling.evaluations import Call, watched
+from latticework.sampling.exact import exact
 
 BINARY = ("binary", "spins", "dense_ising", "lattice", "ring", "rbm")
 OTHER = ("categorical", "lattice_potts", "ordinal")

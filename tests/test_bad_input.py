@@ -27,10 +27,10 @@ from hypothesis import strategies as st
 import latticework.experiments.report.finish
 import latticework.run
 from latticework.experiments.config import checks, errors, groups
-from latticework.experiments.config.annotations import fits, words
 from latticework.experiments.config.errors import ConfigurationError, summary
-from latticework.experiments.config.faults import nearest
-from latticework.experiments.running.machine import find_device
+from latticework.sampling.annotations import fits, words
+from latticework.sampling.devices import find_device
+from latticework.sampling.messages import nearest
 
 TINY = ("scale=smoke", "model.shape=[2,2]", "device=cpu")
 
@@ -412,10 +412,10 @@ def test_models_refuse_what_is_out_of_range(tmp_path, capsys, words, message):
 
 
 def test_a_target_that_is_not_there(tmp_path, capsys):
-    target = "task.start._target_=latticework.experiments.sampling.starts.unifrm"
+    target = "task.start._target_=latticework.sampling.starts.unifrm"
     line = failure(capsys, *TINY, target, outputs=tmp_path)
-    assert line.startswith("task.start (latticework.experiments.sampling.starts.unifrm): ")
-    assert "Error loading 'latticework.experiments.sampling.starts.unifrm'" in line
+    assert line.startswith("task.start (latticework.sampling.starts.unifrm): ")
+    assert "Error loading 'latticework.sampling.starts.unifrm'" in line
 
 
 def test_tracebacks_are_shown_to_who_asks(tmp_path, capsys, monkeypatch):

@@ -15,12 +15,9 @@ from test_configs import CONF, names
 
 from latticework.experiments.figures.benchmark import errors, heat_map, scaling
 from latticework.experiments.measures import reference
-from latticework.experiments.measures.exact import exact
 from latticework.experiments.results.grouping import UnlikeRecordsError
-from latticework.experiments.results.ranking import geometric, student
 from latticework.experiments.results.record import load_all
 from latticework.experiments.running.run import Run
-from latticework.experiments.sampling.sample import sample
 from latticework.experiments.tables.benchmark import (
     by_target,
     cells,
@@ -33,8 +30,6 @@ from latticework.experiments.tables.benchmark import (
     winners,
 )
 from latticework.experiments.tasks import benchmark
-from latticework.experiments.tuning.course import Course, Stint, quality
-from latticework.experiments.tuning.space import from_numbers, numbers
 from latticework.models.ising import Lattice
 from latticework.models.potts import LatticePotts
 from latticework.samplers.dlmc import DLMC
@@ -42,6 +37,11 @@ from latticework.samplers.gwg import GWG
 from latticework.samplers.langevin import DMALA
 from latticework.samplers.pavg import PAVG
 from latticework.samplers.sweep import GibbsSweep
+from latticework.sampling.exact import exact
+from latticework.sampling.sample import sample
+from latticework.sampling.tuning.course import Course, Stint, quality
+from latticework.sampling.tuning.ranking import geometric, student
+from latticework.sampling.tuning.space import from_numbers, numbers
 
 SEEDS = range(3)
 

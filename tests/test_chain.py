@@ -12,12 +12,7 @@ from torch import Generator, Tensor
 from torch.utils import _pytree as pytree
 
 from latticework.experiments.learning.negatives import Contrastive, FastPersistent, Persistent
-from latticework.experiments.measures.metrics import Acceptance, Changed, Metric
-from latticework.experiments.sampling.annealing import anneal, linear
-from latticework.experiments.sampling.chain import Chain, run_chain
-from latticework.experiments.sampling.draws import consecutive
-from latticework.experiments.sampling.evaluations import calls_of_step
-from latticework.experiments.sampling.poison import Poisoned
+from latticework.experiments.running.draws import consecutive
 from latticework.models.annealed import GeometricPath, ScaledRBM
 from latticework.models.domain import Binary
 from latticework.models.regression import synthetic_regression
@@ -29,6 +24,11 @@ from latticework.samplers.gwg import GWG
 from latticework.samplers.langevin import DMALA, DULA
 from latticework.samplers.rates import RatesFPCD
 from latticework.samplers.stochastic import StochasticDULA
+from latticework.sampling.annealing import anneal, linear
+from latticework.sampling.chain import Chain, run_chain
+from latticework.sampling.evaluations import calls_of_step
+from latticework.sampling.metrics import Acceptance, Changed, Metric
+from latticework.sampling.poison import Poisoned
 
 every_pair = pytest.mark.parametrize(
     ("sampler", "model"), [pytest.param(s, m, id=f"{s}-{name}") for s, m, name in PAIRS]

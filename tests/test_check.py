@@ -11,12 +11,6 @@ from documented import ROOT, blocks
 from exactness import dula
 
 import latticework.run
-from latticework.experiments.exactness.counting import deviation, tails, visible
-from latticework.experiments.exactness.examination import FEW, LATER, SETTLING, Examination
-from latticework.experiments.exactness.law import metropolis as law_of
-from latticework.experiments.exactness.law import one_site_proposal
-from latticework.experiments.exactness.suite import CHECKS, decisions_of, examine
-from latticework.experiments.exactness.targets import SMALL, Target
 from latticework.models.base import Function
 from latticework.models.domain import Binary, Categorical, Ordinal
 from latticework.samplers.base import Info, Sampler, State, metropolis
@@ -27,6 +21,12 @@ from latticework.samplers.locally_balanced import LocallyBalanced
 from latticework.samplers.path_auxiliary import PAFS
 from latticework.samplers.random_walk import RandomWalk
 from latticework.samplers.svgd import DiscreteSVGD
+from latticework.sampling.checking.counting import deviation, tails, visible
+from latticework.sampling.checking.examination import FEW, LATER, SETTLING, Examination
+from latticework.sampling.checking.law import metropolis as law_of
+from latticework.sampling.checking.law import one_site_proposal
+from latticework.sampling.checking.suite import CHECKS, decisions_of, examine
+from latticework.sampling.checking.targets import SMALL, Target
 from latticework.scripts import check
 
 HEAD = """
@@ -354,7 +354,7 @@ def test_chains_that_interact_are_counted_few(sampler, counted):
 
 LAW = """
 import numpy as np
-from latticework.experiments.exactness.law import metropolis, one_site_proposal
+from latticework.sampling.checking.law import metropolis, one_site_proposal
 
 def law(sampler, target):
     size = len(target.z)
@@ -378,7 +378,7 @@ def test_the_law_of_a_step_is_compared_with_a_matrix(tmp_path, capsys):
 RARE = """
 import numpy as np
 import torch
-from latticework.experiments.exactness.law import metropolis, one_site_proposal
+from latticework.sampling.checking.law import metropolis, one_site_proposal
 
 def log_prob(x):  # two states are impossible
     values = x @ torch.tensor([0.5, -1.0, 0.3])

@@ -25,13 +25,13 @@ from latticework.experiments.results.record import load_all
 from latticework.experiments.running import machine, progress
 from latticework.experiments.running.checkpoint import Checkpoints
 from latticework.experiments.running.inputs import inputs
-from latticework.experiments.running.memory import Memory, captured, restored
 from latticework.experiments.running.run import Run
 from latticework.experiments.running.signals import Stopped
-from latticework.experiments.sampling import clock
-from latticework.experiments.sampling.clock import Clock
 from latticework.models.ising import DenseIsing
 from latticework.samplers.gibbs import Gibbs
+from latticework.sampling import clock
+from latticework.sampling.clock import Clock
+from latticework.sampling.memory import Memory, captured, restored
 
 ROOT = Path(__file__).resolve().parent.parent
 CONFIG = {"name": "made up", "seed": 0}

@@ -4,11 +4,11 @@ import pytest
 import torch
 from torch import Generator
 
-from latticework.experiments.exactness.guard import NoHostReads
 from latticework.models.base import EnergyModel
 from latticework.models.bayes_net import BayesNet
 from latticework.models.columns import FEW, LEAST, Columns, product
 from latticework.samplers.langevin import DMALA
+from latticework.sampling.checking.guard import NoHostReads
 
 ROWS, CATEGORIES, HIDDEN = 97, LEAST + 8, 6
 

@@ -12,7 +12,6 @@ from test_compiled import leaves
 from torch import Generator, Tensor
 
 from latticework.experiments.learning.negatives import Persistent
-from latticework.experiments.sampling.annealing import anneal, estimate_log_normaliser, linear
 from latticework.models.annealed import ScaledRBM
 from latticework.models.rbm import RBM
 from latticework.samplers.base import Sampler
@@ -24,6 +23,7 @@ from latticework.samplers.gibbs import Gibbs
 from latticework.samplers.gwg import GWG
 from latticework.samplers.langevin import DMALA, DULA
 from latticework.samplers.locally_balanced import LocallyBalanced
+from latticework.sampling.annealing import anneal, estimate_log_normaliser, linear
 
 VISIBLE, HIDDEN = 45, 26  # no multiples of the widths of vector registers
 SCALE = np.linspace(0.5, 2.0, VISIBLE).tolist()

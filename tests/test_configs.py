@@ -271,7 +271,7 @@ def test_bags_of_words_are_sampled_from_two_starts():
     assert set(config.hydra.sweeper.params.start.split(",")) == set(names("start"))
     for name in names("start"):
         start = composed("experiment=rates_fig3_words", f"start={name}").task.start
-        assert start._target_ == f"latticework.experiments.sampling.starts.{name}"
+        assert start._target_ == f"latticework.sampling.starts.{name}"
 
 
 def test_words_trained_slowly_differ_in_the_rate_and_the_models():

@@ -19,8 +19,22 @@ from torch import Generator, Tensor
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from latticework.experiments.exactness.guard import NoHostReads
-from latticework.experiments.measures.metrics import (
+from latticework.experiments.measures.nonfinite import Validity
+from latticework.experiments.running.run import Run
+from latticework.models import bayes_net
+from latticework.models.annealed import GeometricPath, ScaledRBM
+from latticework.models.rbm import RBM
+from latticework.samplers import base
+from latticework.samplers.base import Info, Sampler, State
+from latticework.samplers.block_gibbs import BlockGibbs
+from latticework.samplers.gibbs import Gibbs
+from latticework.samplers.gwg import GWG
+from latticework.samplers.langevin import DMALA
+from latticework.sampling import annealing
+from latticework.sampling.chain import Chain, capture
+from latticework.sampling.checking.guard import NoHostReads
+from latticework.sampling.devices import find_device
+from latticework.sampling.metrics import (
     MMD,
     Acceptance,
     Changed,
@@ -31,21 +45,7 @@ from latticework.experiments.measures.metrics import (
     Trace,
     Unsettled,
 )
-from latticework.experiments.measures.nonfinite import Validity
-from latticework.experiments.measures.occupancy import Occupancy
-from latticework.experiments.running.machine import find_device
-from latticework.experiments.running.run import Run
-from latticework.experiments.sampling import annealing
-from latticework.experiments.sampling.chain import Chain, capture
-from latticework.models import bayes_net
-from latticework.models.annealed import GeometricPath, ScaledRBM
-from latticework.models.rbm import RBM
-from latticework.samplers import base
-from latticework.samplers.base import Info, Sampler, State
-from latticework.samplers.block_gibbs import BlockGibbs
-from latticework.samplers.gibbs import Gibbs
-from latticework.samplers.gwg import GWG
-from latticework.samplers.langevin import DMALA
+from latticework.sampling.occupancy import Occupancy
 
 pairs = pytest.mark.parametrize(
     ("sampler", "target"),

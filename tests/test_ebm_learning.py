@@ -16,7 +16,6 @@ from latticework.experiments.figures.learning import learning
 from latticework.experiments.learning.evaluations import CouplingError, Gap
 from latticework.experiments.results.record import Record
 from latticework.experiments.running.run import Run
-from latticework.experiments.sampling.starts import data_mean, uniform
 from latticework.experiments.tasks.ebm_learning import DivergedError, Learner, ebm_learning
 from latticework.models.ising import DenseIsing, Lattice, LearnedIsing
 from latticework.models.rbm import RBM
@@ -29,6 +28,7 @@ from latticework.samplers.hamming import HammingBall
 from latticework.samplers.langevin import DMALA, DULA
 from latticework.samplers.path_auxiliary import PAFS
 from latticework.samplers.relaxed import RMALA
+from latticework.sampling.starts import data_mean, uniform
 
 TRUTH, TRUTH_8 = Lattice((2, 3), 0.2), Lattice((2, 4), 0.2)
 

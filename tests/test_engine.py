@@ -10,9 +10,8 @@ import torch
 from torch import Generator
 
 from latticework.experiments.config.identity import digest
-from latticework.experiments.measures.metrics import Acceptance, MarginalError, Proposed, Trace
+from latticework.experiments.running.engine import for_engine
 from latticework.experiments.running.run import Run
-from latticework.experiments.sampling.engine import NotCompiledError, for_engine, served
 from latticework.models.domain import Binary, Ordinal
 from latticework.models.ising import DenseIsing, Lattice
 from latticework.models.quadratic import LogQuadratic
@@ -31,6 +30,8 @@ from latticework.samplers.gibbs import Gibbs
 from latticework.samplers.gwg import GWG
 from latticework.samplers.langevin import DMALA
 from latticework.samplers.relaxed import RMALA
+from latticework.sampling.engine import NotCompiledError, served
+from latticework.sampling.metrics import Acceptance, MarginalError, Proposed, Trace
 
 LATTICE = Lattice((4, 3), 0.2, 0.1)
 

@@ -7,12 +7,12 @@ import math
 import pytest
 import torch
 
-from latticework.experiments.measures.exact import CHUNK, distribution, enumerated, exact
 from latticework.models.base import Function
 from latticework.models.domain import Binary, Categorical, Integer, Ordinal
 from latticework.models.ising import DenseIsing, Lattice
 from latticework.models.rbm import RBM
 from latticework.models.transfer import log_z, log_z_and_mean
+from latticework.sampling.exact import CHUNK, distribution, enumerated, exact
 
 
 def brute_force(model):
@@ -150,7 +150,7 @@ def test_distribution_sums_to_the_mean():
 
 def test_states_that_are_impossible_may_come_first(monkeypatch):
     """The first chunks have no state of positive probability."""
-    monkeypatch.setattr("latticework.experiments.measures.exact.CHUNK", 16)
+    monkeypatch.setattr("latticework.sampling.exact.CHUNK", 16)
     model = Function(lambda x: x[:, -1].masked_fill(x.sum(-1) < 7, -torch.inf), Binary(8))
     found = exact(model)
     states = model.domain.enumerate()

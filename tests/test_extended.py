@@ -15,12 +15,6 @@ from scipy.sparse.csgraph import connected_components
 from targets import TARGETS
 from torch import Generator
 
-from latticework.experiments.exactness.examination import Examination
-from latticework.experiments.exactness.suite import CHECKS
-from latticework.experiments.exactness.targets import Target
-from latticework.experiments.sampling.annealing import anneal, estimate_log_normaliser, linear
-from latticework.experiments.sampling.evaluations import calls_of_step
-from latticework.experiments.sampling.targets import unsupported
 from latticework.models.annealed import GeometricPath
 from latticework.models.base import Function
 from latticework.models.domain import Binary, Ordinal
@@ -34,6 +28,12 @@ from latticework.samplers.edlp import EDLP
 from latticework.samplers.pavg import PAVG, hessian, learnt_hessian
 from latticework.samplers.pt_dmala import PTDMALA
 from latticework.samplers.swendsen_wang import SwendsenWang, clusters, interactions
+from latticework.sampling.annealing import anneal, estimate_log_normaliser, linear
+from latticework.sampling.checking.examination import Examination
+from latticework.sampling.checking.suite import CHECKS
+from latticework.sampling.checking.targets import Target
+from latticework.sampling.evaluations import calls_of_step
+from latticework.sampling.targets import unsupported
 
 
 @pytest.mark.parametrize("sampler", [AVG(1.0)], ids=str)

@@ -7,8 +7,8 @@ import torch
 from torch import Generator
 from torch.distributions import Bernoulli, Normal
 
-from latticework.experiments.measures.exact import enumerated
 from latticework.models.fhmm import FactorialHMM, synthetic_fhmm
+from latticework.sampling.exact import enumerated
 
 
 def small(length=4, factors=3):

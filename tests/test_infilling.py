@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from latticework.data.wordpiece import learn
-from latticework.experiments.exactness.guard import NoHostReads
 from latticework.experiments.tasks.text_infilling import from_blanks
 from latticework.models.infilling import TextInfilling
 from latticework.models.masked_lm import EMBEDDED, MaskedLM, untrained
@@ -14,6 +13,7 @@ from latticework.samplers.gibbs import Gibbs
 from latticework.samplers.gwg import GWG
 from latticework.samplers.langevin import DMALA, DULA
 from latticework.samplers.locally_balanced import LocallyBalanced
+from latticework.sampling.checking.guard import NoHostReads
 
 SENTENCES = [
     "the cat sat on the mat .", "a dog and a cat ran !", "the dogs were running on mats .",

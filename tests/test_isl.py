@@ -10,7 +10,6 @@ from torch import Generator
 
 from latticework.data.base import Dataset, some
 from latticework.experiments.config.budget import Budget
-from latticework.experiments.measures.metrics import Reference
 from latticework.experiments.measures.sampling_likelihood import (
     best_beta,
     curve,
@@ -24,8 +23,6 @@ from latticework.experiments.measures.sampling_likelihood import (
 from latticework.experiments.measures.validation_isl import ValidationISL
 from latticework.experiments.results.record import Record
 from latticework.experiments.running.run import Run
-from latticework.experiments.sampling.chain import run_chain
-from latticework.experiments.sampling.starts import data_mean
 from latticework.experiments.tables.isl_scores import final_isl
 from latticework.experiments.tables.models import models
 from latticework.experiments.tasks.isl import isl_curve
@@ -36,6 +33,9 @@ from latticework.models.rbm import RBM
 from latticework.samplers.block_gibbs import BlockGibbs
 from latticework.samplers.gibbs import Gibbs
 from latticework.samplers.rates import RatesHerding
+from latticework.sampling.chain import run_chain
+from latticework.sampling.metrics import Reference
+from latticework.sampling.starts import data_mean
 
 
 def bits(count, dim, seed=0, p=0.5):

@@ -16,10 +16,6 @@ from exactness import TABLE, Row, largest_z, p_value
 from targets import EVERY, INTEGER, TARGETS
 from torch import Generator
 
-from latticework.experiments.exactness.counting import counts
-from latticework.experiments.exactness.guard import NoHostReads
-from latticework.experiments.exactness.law import Law
-from latticework.experiments.exactness.targets import Asymmetric, Target
 from latticework.models.domain import Binary
 from latticework.samplers.acs import ACS
 from latticework.samplers.avg import AVG
@@ -40,6 +36,10 @@ from latticework.samplers.random_walk import RandomWalk
 from latticework.samplers.relaxed import RMALA
 from latticework.samplers.svgd import DiscreteSVGD
 from latticework.samplers.swendsen_wang import SwendsenWang
+from latticework.sampling.checking.counting import counts
+from latticework.sampling.checking.guard import NoHostReads
+from latticework.sampling.checking.law import Law
+from latticework.sampling.checking.targets import Asymmetric, Target
 
 
 def pairs(keep=lambda row: True):

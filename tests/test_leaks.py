@@ -28,8 +28,6 @@ from latticework.experiments.learning.negatives import Contrastive, Persistent
 from latticework.experiments.measures.validation_isl import ValidationISL
 from latticework.experiments.results.record import Record
 from latticework.experiments.running.run import Run
-from latticework.experiments.sampling.annealing import linear
-from latticework.experiments.sampling.starts import data_mean, uniform
 from latticework.experiments.tasks.ais import ais, log_odds
 from latticework.experiments.tasks.ebm_learning import ebm_learning
 from latticework.experiments.tasks.isl import isl_curve
@@ -46,6 +44,8 @@ from latticework.models.rbm import RBM
 from latticework.samplers.block_gibbs import BlockGibbs
 from latticework.samplers.gibbs import Gibbs
 from latticework.samplers.langevin import DULA
+from latticework.sampling.annealing import linear
+from latticework.sampling.starts import data_mean, uniform
 
 SITES = 8
 

@@ -18,10 +18,10 @@ from latticework.experiments.figures.images import grid
 from latticework.experiments.learning.snapshots import _settings, last, snapshots
 from latticework.experiments.results.record import Record, load_all
 from latticework.experiments.running.artifacts import artifact
-from latticework.experiments.running.memory import Memory
 from latticework.experiments.running.run import Run
 from latticework.experiments.tables.likelihood import beside, table1
 from latticework.samplers.gwg import GWG
+from latticework.sampling.memory import Memory
 
 SETTINGS = {
     "model": {"_target_": "latticework.models.rbm.RBM"},

@@ -18,8 +18,8 @@ from documented import ROOT
 from packaging.specifiers import SpecifierSet
 
 NAME = "latticework"
-OURS = ("conf", "data", "experiments", "models", "run", "samplers", "scripts", "tools")
-OURS += ("torchvision_ops",)
+OURS = ("conf", "data", "experiments", "models", "run", "samplers", "sampling")
+OURS += ("scripts", "tools", "torchvision_ops")
 
 # What a file may import of ours: modules, or packages with everything in them. The rule with the
 # longest path counts. A subpackage of experiments/ may use those that come before it here.
@@ -28,19 +28,18 @@ NAMES = ["samplers.NAMES", "samplers.find"]  # modules are imported when a name 
 KERNELS = [*NAMES, "samplers.base", "samplers.checks", "samplers.sums"]
 KERNELS += ["models.base", "models.chance", "models.domain"]
 FORMS = ["models.forms", "models.product"]
-RUNNING = ["experiments.running", "experiments.config", "experiments.results"]
-MEASURES = ["experiments.measures", *RUNNING, *KERNELS, "data"]
-SAMPLING = ["experiments.sampling", *MEASURES]
-LEARNING = ["experiments.learning", *SAMPLING]
-EXACTNESS = ["experiments.exactness", *SAMPLING]
-TUNING = ["experiments.tuning", *SAMPLING]
-RESULTS = ["experiments.results", "experiments.measures.diagnostics"]
+SAMPLING = ["sampling", *KERNELS]  # no Hydra, no records
+WORDS = ["sampling.annotations", "sampling.messages", "sampling.naming"]
+RUNNING = ["experiments.running", "experiments.config", "experiments.results", *SAMPLING]
+MEASURES = ["experiments.measures", *RUNNING, "data"]
+LEARNING = ["experiments.learning", *MEASURES]
+RESULTS = ["experiments.results", "sampling.diagnostics", "sampling.tuning.ranking"]
 TABLES = ["experiments.tables", *RESULTS]
 FIGURES = ["experiments.figures", *TABLES]
 CLAIMS = ["experiments.claims", *FIGURES]
 REPORT = ["experiments.report", "experiments.config", "experiments.running.signals", *CLAIMS]
 RATES = ["samplers.base", "models.base", "models.chance", "models.rbm", "models.rated_rbm"]
-BENCH = ["scripts", "experiments", "samplers", "models"]
+BENCH = ["scripts", "experiments", "sampling", "samplers", "models"]
 MAY_IMPORT = {
     "__init__.py": [],
     "torchvision_ops.py": [],
@@ -51,28 +50,32 @@ MAY_IMPORT = {
     "samplers/block_gibbs.py": ["samplers.base", "models.base", "models.rbm"],
     "samplers/swendsen_wang.py": ["samplers.base", "models"],
     "samplers/rates.py": RATES,
-    "experiments/config": ["experiments.config"],
-    "experiments/config/loading.py": ["experiments.config", *NAMES],
+    "sampling": SAMPLING,
+    "sampling/cycle.py": [*SAMPLING, "samplers.acs"],
+    "sampling/diagnostics.py": [],
+    "sampling/engine.py": [*SAMPLING, "samplers.compiled"],
+    "sampling/starts.py": [*SAMPLING, "data.base"],
+    "sampling/checking/targets.py": [*SAMPLING, "models.rbm"],
+    "experiments/config": ["experiments.config", *WORDS],
     "experiments/results": ["experiments.results", "experiments.config"],
-    "experiments/running": [*RUNNING, "models.base", "samplers.base"],
+    "experiments/running": RUNNING,
     "experiments/running/signals.py": [],
     "experiments/measures": MEASURES,
-    "experiments/measures/diagnostics.py": [],
-    "experiments/sampling": SAMPLING,
-    "experiments/sampling/cycle.py": [*SAMPLING, "samplers.acs"],
-    "experiments/sampling/engine.py": [*SAMPLING, "samplers.compiled"],
-    "experiments/exactness": EXACTNESS,
-    "experiments/exactness/targets.py": ["experiments.exactness", *KERNELS, "models.rbm"],
     "experiments/learning": LEARNING,
-    "experiments/tuning": TUNING,
-    "experiments/tasks": ["experiments.tasks", *LEARNING, *TUNING],
+    "experiments/tasks": ["experiments.tasks", *LEARNING],
     "experiments/tables": TABLES,
     "experiments/figures": FIGURES,
     "experiments/claims": CLAIMS,
     "experiments/report": REPORT,
-    "run.py": ["experiments.config", "experiments.running", "scripts"],
-    "scripts": ["scripts", "experiments", *NAMES],
-    "scripts/samplers_table.py": ["experiments", "samplers.base", "samplers.compiled", "models"],
+    "run.py": ["data.base", "experiments.config", "experiments.running", "scripts"],
+    "scripts": ["scripts", "experiments", "sampling", *NAMES],
+    "scripts/samplers_table.py": [
+        "experiments",
+        "sampling",
+        "samplers.base",
+        "samplers.compiled",
+        "models",
+    ],
     "tools": [],
     "scripts/peers": ["scripts.peers"],  # what others would write
     "scripts/peers/limits.py": ["models.product"],
@@ -81,13 +84,14 @@ MAY_IMPORT = {
 }
 WITHOUT_TORCH = [f"experiments/config/{name}.py" for name in ("budget", "folders", "identity")]
 WITHOUT_TORCH += ["experiments/config/resolvers.py", "experiments/running/signals.py"]
-WITHOUT_TORCH += ["experiments/measures/diagnostics.py", "experiments/results"]
+WITHOUT_TORCH += ["sampling/diagnostics.py", "sampling/tuning/ranking.py"]
+WITHOUT_TORCH += ["experiments/results"]
 WITHOUT_TORCH += [f"experiments/{room}" for room in ("tables", "figures", "claims", "report")]
 WITHOUT_TORCH += [f"scripts/bench{part}.py" for part in ("", "_workers", "_workloads")]
 SCRIPTS = ("bundle", "figures", "report", "reproduce", "trace", "why")
 WITHOUT_TORCH += [f"scripts/{name}.py" for name in SCRIPTS]
 
-PACKAGE = ("*.py", *(f"{each}/**/*.py" for each in ("data", "models", "samplers")))
+PACKAGE = ("*.py", *(f"{each}/**/*.py" for each in ("data", "models", "samplers", "sampling")))
 PACKAGE += ("experiments/**/*.py", "scripts/**/*.py", "tools/*.py")
 SOURCE = (*PACKAGE, "tests/*.py")
 PAGES = ("*.md", "docs/*.md", "docs/gallery/*", "docs/results/**/*.md", "examples/**/*.*")
@@ -215,7 +219,7 @@ RULES = {
             "models/ising.py": f"from {NAME}.samplers.base import State",
             "samplers/gwg.py": f"from {NAME}.models import ising",
             "samplers/block_gibbs.py": f"from {NAME}.models.ising import Lattice",
-            "experiments/sampling/chain.py": f"def f():\n    from {NAME}.samplers.gwg import GWG",
+            "sampling/chain.py": f"def f():\n    from {NAME}.samplers.gwg import GWG",
             "experiments/tables/bnn.py": f"from {NAME}.experiments.figures.curves import curve",
             "data/base.py": f"import {NAME}.models.base",
             "run.py": f"from {NAME}.models.base import EnergyModel",
@@ -227,7 +231,7 @@ RULES = {
         f"from {NAME}.models.base: without the name, a module is loaded twice",
         {
             "a.py": "from models.base import EnergyModel",
-            "b.py": "import experiments.sampling.chain as chain",
+            "b.py": "import sampling.chain as chain",
             "c.py": "from .base import EnergyModel",
         },
     ),
@@ -247,7 +251,7 @@ RULES = {
         ("conf/*/*.yaml",),
         undocumented,
         "a docstring, which the site shows",
-        {"a.yaml": f"_target_: {NAME}.experiments.measures.metrics.MarginalSums"},
+        {"a.yaml": f"_target_: {NAME}.sampling.metrics.MarginalSums"},
     ),
 }
 
@@ -289,7 +293,7 @@ for name in {names}:
 kernels = ("torch.", "latticework.samplers", "latticework.models")
 assert not [name for name in sys.modules if name.startswith(kernels)]
 try:  # control
-    import latticework.experiments.measures.mmd
+    import latticework.sampling.mmd
 except ImportError:
     sys.exit()
 sys.exit("torch was not blocked")

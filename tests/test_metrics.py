@@ -12,9 +12,19 @@ from torch import Generator, Tensor
 
 from latticework.data.base import Dataset
 from latticework.experiments.config.budget import Budget
-from latticework.experiments.measures import diagnostics
-from latticework.experiments.measures.diagnostics import convergence, quantities
-from latticework.experiments.measures.metrics import (
+from latticework.experiments.running.run import Run
+from latticework.experiments.tasks.sampling import sample
+from latticework.models.base import Function
+from latticework.models.domain import Binary, Categorical, Ordinal
+from latticework.models.ising import Lattice
+from latticework.samplers.base import Info
+from latticework.samplers.gibbs import Gibbs
+from latticework.sampling import diagnostics
+from latticework.sampling.chain import run_chain
+from latticework.sampling.convergence import verdict
+from latticework.sampling.diagnostics import convergence, quantities
+from latticework.sampling.engine import served
+from latticework.sampling.metrics import (
     MMD,
     Acceptance,
     Changed,
@@ -27,17 +37,7 @@ from latticework.experiments.measures.metrics import (
     needs,
     second_half,
 )
-from latticework.experiments.measures.mmd import kernel, mmd_squared
-from latticework.experiments.measures.verdict import verdict
-from latticework.experiments.running.run import Run
-from latticework.experiments.sampling.chain import run_chain
-from latticework.experiments.sampling.engine import served
-from latticework.experiments.tasks.sampling import sample
-from latticework.models.base import Function
-from latticework.models.domain import Binary, Categorical, Ordinal
-from latticework.models.ising import Lattice
-from latticework.samplers.base import Info
-from latticework.samplers.gibbs import Gibbs
+from latticework.sampling.mmd import kernel, mmd_squared
 
 
 class At(NamedTuple):

@@ -23,8 +23,8 @@ from transcripts import BLOCK, played
 
 import latticework
 from latticework.experiments.config import resolvers
-from latticework.experiments.measures.exact import exact
 from latticework.experiments.results.record import load_all
+from latticework.sampling.exact import exact
 from latticework.scripts import samplers_table
 
 resolvers.register(CONF)

@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch.nn.functional import softplus
 
-from latticework.experiments.measures.exact import distribution
 from latticework.models.ising import Lattice
 from latticework.models.rbm import RBM
 from latticework.samplers.langevin import DULA
+from latticework.sampling.exact import distribution
 from latticework.scripts.peers import limits
 from latticework.scripts.peers.plain_numba import Lattices
 

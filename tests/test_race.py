@@ -15,24 +15,7 @@ from torch import Generator
 
 from latticework.experiments.figures import race as drawing
 from latticework.experiments.figures.race import UNITS
-from latticework.experiments.measures.exact import exact
-from latticework.experiments.results.ranking import Interval, ranks
 from latticework.experiments.results.record import opened
-from latticework.experiments.sampling import starts
-from latticework.experiments.sampling.chain import seconds_per_step
-from latticework.experiments.sampling.engine import served
-from latticework.experiments.sampling.evaluations import evaluations_of_step
-from latticework.experiments.sampling.sample import sample
-from latticework.experiments.tuning import course
-from latticework.experiments.tuning import race as contests
-from latticework.experiments.tuning.course import (
-    Allowance,
-    Course,
-    fitted,
-    quality,
-)
-from latticework.experiments.tuning.race import BIASED, Entrant, Lap, Race, ranked
-from latticework.experiments.tuning.space import spaces
 from latticework.models.base import Function
 from latticework.models.domain import Binary, Categorical, Integer
 from latticework.models.ising import DenseIsing, Lattice
@@ -47,6 +30,23 @@ from latticework.samplers.pavg import PAVG
 from latticework.samplers.pt_dmala import PTDMALA
 from latticework.samplers.stochastic import StochasticDULA
 from latticework.samplers.sweep import GibbsSweep
+from latticework.sampling import starts
+from latticework.sampling.chain import seconds_per_step
+from latticework.sampling.engine import served
+from latticework.sampling.evaluations import evaluations_of_step
+from latticework.sampling.exact import exact
+from latticework.sampling.sample import sample
+from latticework.sampling.tuning import course
+from latticework.sampling.tuning import race as contests
+from latticework.sampling.tuning.course import (
+    Allowance,
+    Course,
+    fitted,
+    quality,
+)
+from latticework.sampling.tuning.race import BIASED, Entrant, Lap, Race, ranked
+from latticework.sampling.tuning.ranking import Interval, ranks
+from latticework.sampling.tuning.space import spaces
 from latticework.scripts import race, trace, why
 
 FILE = """

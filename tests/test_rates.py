@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch import Generator
 
-from latticework.experiments.exactness.guard import NoHostReads
 from latticework.models.ising import Lattice
 from latticework.models.rated_rbm import RatedRBM
 from latticework.models.rbm import RBM
@@ -14,6 +13,7 @@ from latticework.samplers import rates
 from latticework.samplers.base import UnsupportedModelError, settled
 from latticework.samplers.block_gibbs import BlockGibbs
 from latticework.samplers.rates import RatesFPCD, RatesHerding, SamplePenalization, hidden_inputs
+from latticework.sampling.checking.guard import NoHostReads
 
 RATED = [
     RatesFPCD(0.05),

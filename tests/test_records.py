@@ -159,7 +159,7 @@ def test_code_that_changed_since_a_run_is_told(tmp_path, monkeypatch, caplog):
     assert command_line(*words, outputs=outputs) == 0
     noted = only(outputs).document["sources"]
     assert {"own_code", "latticework.models.ising"} <= set(noted)
-    assert "latticework.experiments.measures.metrics" in noted  # of a list
+    assert "latticework.sampling.metrics" in noted  # of a list
     machine._hash.cache_clear()  # as in another process
     assert command_line(*words, outputs=outputs) == 0
     assert "has changed" not in caplog.text

@@ -19,7 +19,6 @@ from latticework.experiments.measures.predictive import (
 )
 from latticework.experiments.results.record import Record
 from latticework.experiments.running.run import Run
-from latticework.experiments.sampling.starts import uniform
 from latticework.experiments.tables.bnn import extras, predictions
 from latticework.experiments.tasks.regression import regression
 from latticework.models.bayes_net import synthetic_bayes_net
@@ -27,6 +26,7 @@ from latticework.models.regression import synthetic_regression
 from latticework.samplers.gibbs import Gibbs
 from latticework.samplers.langevin import DMALA, DULA
 from latticework.samplers.stochastic import StochasticDULA
+from latticework.sampling.starts import uniform
 
 MODEL = synthetic_bayes_net(1, 8)
 SETTINGS = {"burn_in": 20, "start": uniform, "points": 5}

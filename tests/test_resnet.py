@@ -7,12 +7,12 @@ import torch
 from torch import Generator, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from latticework.experiments.exactness.guard import NoHostReads
 from latticework.models.base import EnergyModel
 from latticework.models.resnet import ResNet
 from latticework.samplers.gibbs import Gibbs
 from latticework.samplers.gwg import GWG
 from latticework.samplers.langevin import DMALA, DULA
+from latticework.sampling.checking.guard import NoHostReads
 
 
 def network(shape=(6, 4), maps=5, blocks=3, **settings):

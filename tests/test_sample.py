@@ -13,12 +13,6 @@ from targets import TARGETS
 from torch import nn
 
 import latticework
-from latticework.experiments.measures.exact import exact
-from latticework.experiments.measures.metrics import Reference
-from latticework.experiments.sampling import sample as sampling
-from latticework.experiments.sampling.chain import run_chain
-from latticework.experiments.sampling.sample import ChainAcceptance, ConvergenceWarning
-from latticework.experiments.sampling.targets import parsed_domain
 from latticework.models.base import Function, NotDifferentiableError
 from latticework.models.domain import Binary, Categorical, Integer, Ordinal
 from latticework.models.ising import Lattice
@@ -28,10 +22,14 @@ from latticework.samplers.gibbs import Gibbs
 from latticework.samplers.gwg import GWG
 from latticework.samplers.hamming import HammingBall
 from latticework.samplers.langevin import DMALA
+from latticework.sampling import sample as sampling
+from latticework.sampling.chain import run_chain
+from latticework.sampling.exact import exact
+from latticework.sampling.metrics import Reference
+from latticework.sampling.sample import ChainAcceptance, ConvergenceWarning
+from latticework.sampling.targets import parsed_domain
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::latticework.experiments.sampling.sample.ConvergenceWarning"
-)
+pytestmark = pytest.mark.filterwarnings("ignore::latticework.sampling.sample.ConvergenceWarning")
 WEIGHTS = torch.linspace(-1, 1, 5)
 
 

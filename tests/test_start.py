@@ -8,10 +8,6 @@ from everyone import FEW, PAIRS
 from targets import TARGETS
 from torch import Generator
 
-from latticework.experiments.exactness.guard import NoHostReads
-from latticework.experiments.measures.metrics import Acceptance
-from latticework.experiments.sampling.annealing import anneal, linear
-from latticework.experiments.sampling.chain import run_chain
 from latticework.models.annealed import GeometricPath
 from latticework.models.base import EnergyModel, Function
 from latticework.models.domain import Binary, Categorical, Integer, Ordinal
@@ -27,6 +23,10 @@ from latticework.samplers.rates import RatesFPCD, RatesHerding
 from latticework.samplers.stochastic import StochasticDULA
 from latticework.samplers.svgd import DiscreteSVGD
 from latticework.samplers.sweep import GibbsSweep
+from latticework.sampling.annealing import anneal, linear
+from latticework.sampling.chain import run_chain
+from latticework.sampling.checking.guard import NoHostReads
+from latticework.sampling.metrics import Acceptance
 
 CHAINS = 6
 

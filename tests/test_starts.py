@@ -6,9 +6,9 @@ from torch import Generator
 from latticework.data.base import Dataset
 from latticework.experiments.measures.reference import sampled
 from latticework.experiments.running.run import Run
-from latticework.experiments.sampling.starts import bernoulli, data_mean, uniform
 from latticework.models.rbm import RBM
 from latticework.samplers.block_gibbs import BlockGibbs
+from latticework.sampling.starts import bernoulli, data_mean, uniform
 
 CHAINS = 20_000
 

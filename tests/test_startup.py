@@ -46,7 +46,7 @@ def test_the_help_imports_no_torch():
 @pytest.mark.parametrize(("engine", "its_own"), [("eager", set()), ("compiled", {"scipy"})])
 def test_a_small_run_imports_what_it_uses(engine, its_own, tmp_path):
     """The table at its end reads the record with pandas. numba looks for BLAS in SciPy."""
-    metrics = "[{_target_: latticework.experiments.measures.metrics.Acceptance}]"
+    metrics = "[{_target_: latticework.sampling.metrics.Acceptance}]"
     words = ("model=ising", "sampler=gibbs", "scale=smoke", f"outputs={tmp_path}")
     words += (f"engine={engine}", f"task.metrics={metrics}")
     its_own = its_own | {"pandas", "rich"}

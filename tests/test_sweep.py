@@ -5,7 +5,6 @@ import torch
 from exactness import p_value
 from torch import Generator
 
-from latticework.experiments.exactness.guard import NoHostReads
 from latticework.experiments.learning.generated import examples
 from latticework.experiments.running.run import Run
 from latticework.models.base import Function
@@ -15,6 +14,7 @@ from latticework.models.lattice import colouring, neighbour_table
 from latticework.samplers.base import UnsupportedModelError
 from latticework.samplers.gibbs import Gibbs
 from latticework.samplers.sweep import GibbsSweep
+from latticework.sampling.checking.guard import NoHostReads
 
 SHAPES = [(25, 25), (3, 3), (3, 4), (4, 4), (5, 2, 3), (1, 7), (2, 2), (1,), (2,), (3,)]
 

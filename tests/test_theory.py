@@ -11,14 +11,7 @@ from matplotlib import pyplot as plt
 from targets import TARGETS
 
 from latticework.experiments.config.budget import Budget
-from latticework.experiments.exactness.targets import Asymmetric
 from latticework.experiments.figures.theory import preconditioning as appendix_h
-from latticework.experiments.measures.occupancy import (
-    Occupancy,
-    independent_floor,
-    noise_floor,
-    pooled_law,
-)
 from latticework.experiments.measures.stationary import (
     bounds,
     enumerate_proposal,
@@ -38,6 +31,13 @@ from latticework.models.potts import random_potts
 from latticework.models.quadratic import LogQuadratic, Sine, quadratic_ising
 from latticework.samplers.base import State
 from latticework.samplers.langevin import DMALA, DULA
+from latticework.sampling.checking.targets import Asymmetric
+from latticework.sampling.occupancy import (
+    Occupancy,
+    independent_floor,
+    noise_floor,
+    pooled_law,
+)
 
 W = [[0.3, -0.5, 0.1], [-0.5, -0.4, 0.2], [0.1, 0.2, 0.6]]
 B = [0.2, -0.3, 0.1]

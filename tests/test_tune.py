@@ -16,19 +16,9 @@ import yaml
 from torch import Generator, Tensor
 
 from latticework.experiments.config.budget import Budget
-from latticework.experiments.measures.metrics import (
-    Acceptance,
-    Changed,
-    EnsembleError,
-    Proposed,
-    Reference,
-)
 from latticework.experiments.running.run import Run
-from latticework.experiments.sampling import starts
 from latticework.experiments.tasks import tune as task
 from latticework.experiments.tasks.sampling import sample
-from latticework.experiments.tuning.space import check_space, suggest
-from latticework.experiments.tuning.study import alone, best, complete, shared, startup
 from latticework.models.ising import Lattice
 from latticework.samplers.base import Info, Sampler, evaluate
 from latticework.samplers.gibbs import Gibbs
@@ -36,6 +26,16 @@ from latticework.samplers.gwg import GWG
 from latticework.samplers.langevin import DMALA
 from latticework.samplers.relaxed import RMALA
 from latticework.samplers.svgd import DiscreteSVGD
+from latticework.sampling import starts
+from latticework.sampling.metrics import (
+    Acceptance,
+    Changed,
+    EnsembleError,
+    Proposed,
+    Reference,
+)
+from latticework.sampling.tuning.space import check_space, suggest
+from latticework.sampling.tuning.study import alone, best, complete, shared, startup
 
 STEP_SIZE = {"step_size": {"low": 0.02, "high": 3.0, "log": True}}
 
@@ -291,7 +291,7 @@ def test_a_process_waits_for_the_last_trial_of_another(
         waited.append(seconds)
         search(first, slow)
 
-    monkeypatch.setattr("latticework.experiments.tuning.study.time.sleep", pause)
+    monkeypatch.setattr("latticework.sampling.tuning.study.time.sleep", pause)
     assert next(theirs, None) is None
     assert len(waited) == 1
     assert len(complete(second, 2)) == 2

@@ -8,11 +8,9 @@ import torch
 from torch import Generator, Tensor
 
 from latticework.experiments.config.budget import Budget
-from latticework.experiments.measures.metrics import Reference
 from latticework.experiments.measures.nonfinite import StuckError, Tally, Validity, watch
 from latticework.experiments.results.record import Record
 from latticework.experiments.running.run import Run
-from latticework.experiments.sampling.chain import Chain, run_chain
 from latticework.experiments.tasks.sampling import sample
 from latticework.models.base import EnergyModel, Function
 from latticework.models.domain import Binary, Categorical
@@ -24,6 +22,8 @@ from latticework.samplers.gwg import GWG
 from latticework.samplers.hamming import HammingBall
 from latticework.samplers.langevin import DMALA, DULA
 from latticework.samplers.locally_balanced import LocallyBalanced
+from latticework.sampling.chain import Chain, run_chain
+from latticework.sampling.metrics import Reference
 
 
 class Holed(EnergyModel):

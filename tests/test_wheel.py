@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-IN_THE_WAY = ("conf", "data", "experiments", "models", "run", "samplers", "scripts")
+IN_THE_WAY = ("conf", "data", "experiments", "models", "run", "samplers", "sampling", "scripts")
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +64,7 @@ def test_a_wheel_has_one_top_level_package(wheel):
 
 def test_every_file_of_ours_is_in_the_wheel(wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
-    folders = ("conf", "data", "experiments", "models", "samplers", "scripts")
+    folders = ("conf", "data", "experiments", "models", "samplers", "sampling", "scripts")
     wanted = [
         f"latticework/{file.relative_to(ROOT)}"
         for folder in folders

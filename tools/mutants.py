@@ -32,8 +32,9 @@ TESTS = {
     "samplers": "kernels validity extended relaxed rates sweep large rare start",
     "models": "models exact large rare domain columns potts quadratic rates sweep bayes_net fhmm"
     " infilling product regression resnet ais",
-    "experiments/measures": "metrics exact isl theory text_metrics regression validity",
-    "experiments/exactness": "check kernels extended theory",
+    "sampling": "metrics exact chain sample starts adaptation engine validity",
+    "experiments/measures": "metrics isl theory text_metrics regression validity",
+    "sampling/checking": "check kernels extended theory",
 }
 BY_CLASS = {"test_kernels", "test_validity"}  # for samplers: their cases that name a file's class
 # What an operator or a called function is exchanged for, in both directions.

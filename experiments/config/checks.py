@@ -19,12 +19,12 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from latticework.experiments.config.annotations import fits, is_number, is_part, words
 from latticework.experiments.config.budget import Budget
 from latticework.experiments.config.errors import ConfigurationError, places
-from latticework.experiments.config.faults import in_a_line, nearest, shortened
 from latticework.experiments.config.options import CONF
 from latticework.experiments.config.resolvers import resolved
+from latticework.sampling.annotations import fits, is_number, is_part, words
+from latticework.sampling.messages import in_a_line, nearest, shortened
 
 PARTS = ("data", "model", "sampler", "task")
 SETTINGS: dict[str, Any] = {

@@ -33,8 +33,9 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
 from latticework.experiments.config.asking import COMMANDS, program
-from latticework.experiments.config.faults import DamagedError, cut, in_a_line, nearest
+from latticework.experiments.config.faults import DamagedError
 from latticework.experiments.config.identity import SOURCES
+from latticework.sampling.messages import cut, in_a_line, nearest
 
 # The settings of conf/hydra/launcher are checked against those of the plugin of the same name.
 warnings.filterwarnings("ignore", message=r"\s*'hydra/launcher/\w+' is validated against")

@@ -9,8 +9,8 @@ from hydra.core.object_type import ObjectType
 from hydra.plugins.sweeper import Sweeper
 
 from latticework.experiments.config.errors import ConfigurationError
-from latticework.experiments.config.faults import nearest
 from latticework.experiments.config.identity import SEEDS
+from latticework.sampling.messages import nearest
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 SEVERAL = ("logger",)  # groups of which a run may have several options

@@ -6,7 +6,7 @@ from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
 from latticework.experiments.config import resolvers
-from latticework.experiments.config.faults import nearest
+from latticework.sampling.messages import nearest
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 

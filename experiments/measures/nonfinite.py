@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from latticework.experiments.measures.metrics import Metric, Reference
 from latticework.experiments.running.run import Run
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Info
 from latticework.samplers.sums import Sums, Wanted
+from latticework.sampling.metrics import Metric, Reference
 
 log = logging.getLogger(__name__)
 NOTE = "invalid_steps"  # in run.json, of all chains together

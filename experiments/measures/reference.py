@@ -7,16 +7,16 @@ Each function takes the model and the run and returns a Reference. An experiment
 import torch
 from torch import Tensor
 
-from latticework.experiments.measures.exact import exact as exact_moments
-from latticework.experiments.measures.metrics import Reference
 from latticework.experiments.running.artifacts import artifact, fingerprint
 from latticework.experiments.running.run import Run
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
+from latticework.sampling.exact import exact as exact_moments
+from latticework.sampling.metrics import Reference
 
 
 def exact(model: EnergyModel, run: Run) -> Reference:
-    """Exact means, for models that can be summed exactly (see experiments.measures.exact)."""
+    """Exact means, for models that can be summed exactly (see sampling.exact)."""
     return Reference(mean=exact_moments(model).mean.float().to(run.device))
 
 

@@ -12,10 +12,10 @@ from torch import Tensor
 
 from latticework.data.base import some
 from latticework.experiments.measures import sampling_likelihood as isl
-from latticework.experiments.measures.metrics import Metric, Reference
 from latticework.models.base import EnergyModel
 from latticework.models.domain import Binary
 from latticework.samplers.base import Info
+from latticework.sampling.metrics import Metric, Reference
 
 
 class Mismatches(NamedTuple):

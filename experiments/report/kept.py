@@ -15,7 +15,7 @@ from latticework.experiments.report.sweeps import CONF
 from latticework.experiments.results.proof import place, versions
 from latticework.experiments.results.record import Record
 
-SOURCES = (CONF, CONF.parent / "experiments")
+SOURCES = (CONF, CONF.parent / "experiments", CONF.parent / "sampling")
 FILES = (".py", ".yaml")  # of SOURCES, which decide how records are sorted and drawn
 MOST = 300  # results to keep
 

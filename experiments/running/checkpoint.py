@@ -4,7 +4,7 @@ A task with a long loop keeps everything that the loop changes in a dataclass, a
 iterates with `run.resumable`:
 
     @dataclass
-    class Training(Memory):                      # experiments/running/memory.py
+    class Training(Memory):                      # sampling/memory.py
         model: Module
         optimiser: Optimizer
         rng: Generator
@@ -25,7 +25,7 @@ resumes from the last checkpoint, and truncates metrics.csv to the rows that it 
 rules:
 
 1. Generators and objects with a `state_dict` (modules, optimisers, schedules, Memory,
-   experiments.sampling.clock.Clock) are restored in place. Other fields (tensors, numbers, sampler
+   sampling.clock.Clock) are restored in place. Other fields (tensors, numbers, sampler
    states, lists, None) are replaced when the loop begins. The loop's body must read `memory.state`,
    and not a variable set before the loop.
 2. Code before the loop runs again on resuming. It must be deterministic and log no rows. Use

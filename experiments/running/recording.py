@@ -37,7 +37,7 @@ from latticework.experiments.running import writing
 from latticework.experiments.running.checkpoint import made_for
 from latticework.experiments.running.inputs import inputs, replaced
 from latticework.experiments.running.loggers import About, Logger, tried
-from latticework.experiments.running.machine import edited, facts, find_device, peak_memory
+from latticework.experiments.running.machine import edited, facts, peak_memory
 from latticework.experiments.running.run import Run
 from latticework.experiments.running.signals import (
     HOLDER,
@@ -49,6 +49,7 @@ from latticework.experiments.running.signals import (
     death,
 )
 from latticework.experiments.running.superseded import set_aside
+from latticework.sampling.devices import find_device
 
 log = logging.getLogger(__name__)
 LOCK = ".lock"

@@ -25,10 +25,10 @@ from latticework.experiments.running.checkpoint import Checkpoints, Document
 from latticework.experiments.running.inputs import replaced
 from latticework.experiments.running.loggers import Logger, tried
 from latticework.experiments.running.machine import edited, facts
-from latticework.experiments.running.memory import Memory, captured, described
 from latticework.experiments.running.progress import progress
 from latticework.experiments.running.signals import noticed
 from latticework.experiments.running.superseded import set_aside
+from latticework.sampling.memory import Memory, captured, described
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -52,7 +52,7 @@ class Run:
     ) -> None:
         self.path, self.device = path, torch.device(device)
         self.seed, self.model_seed = seed, model_seed
-        self.engine = engine  # experiments.sampling.engine
+        self.engine = engine  # sampling.engine
         self.outputs = outputs or path.parent
         self.loggers = loggers
         self._tracked = list(loggers)  # those that have taken all rows so far

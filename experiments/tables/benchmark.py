@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 
 from latticework.experiments.results.grouping import alone, in_order
-from latticework.experiments.results.ranking import MIXED, Interval, geometric, ranks, student
 from latticework.experiments.results.record import Record
 from latticework.experiments.results.style import look
+from latticework.sampling.tuning.ranking import MIXED, Interval, geometric, ranks, student
 
 QUANTITIES = {"min": "worst site", "median": "median site", "energy": "energy"}
 UNITS = ("iteration", "evaluation", "second")

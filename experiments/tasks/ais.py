@@ -31,10 +31,12 @@ from latticework.experiments.results.likelihood import (
     shown_log_z,
 )
 from latticework.experiments.results.record import Record
-from latticework.experiments.running.memory import Memory
+from latticework.experiments.running.engine import for_engine
 from latticework.experiments.running.run import Run
-from latticework.experiments.sampling.adaptation import Adaptation, adapted
-from latticework.experiments.sampling.annealing import (
+from latticework.models.base import AnnealedModel, EnergyModel
+from latticework.samplers.base import Sampler
+from latticework.sampling.adaptation import Adaptation, adapted
+from latticework.sampling.annealing import (
     Annealing,
     LogNormaliser,
     anneal,
@@ -43,9 +45,7 @@ from latticework.experiments.sampling.annealing import (
     start,
     stepper,
 )
-from latticework.experiments.sampling.engine import for_engine
-from latticework.models.base import AnnealedModel, EnergyModel
-from latticework.samplers.base import Sampler
+from latticework.sampling.memory import Memory
 
 log = logging.getLogger(__name__)
 SMOOTHING = 0.01  # a site's frequency m becomes m (1 - 2 * 0.01) + 0.01

@@ -13,17 +13,18 @@ import torch
 from torch import Tensor
 
 from latticework.data.base import Dataset
-from latticework.experiments.measures.metrics import Reference
 from latticework.experiments.results.headline import KeyNumber
-from latticework.experiments.results.ranking import MIXED
 from latticework.experiments.results.record import Record
 from latticework.experiments.running.artifacts import artifact, fingerprint
+from latticework.experiments.running.engine import for_engine
 from latticework.experiments.running.run import Run
-from latticework.experiments.sampling.engine import for_engine
-from latticework.experiments.sampling.sample import ChainAcceptance
-from latticework.experiments.sampling.targets import unsupported
 from latticework.experiments.tasks.sampling import target
-from latticework.experiments.tuning.course import (
+from latticework.models.base import EnergyModel
+from latticework.samplers.base import Sampler
+from latticework.sampling.metrics import Reference
+from latticework.sampling.sample import ChainAcceptance
+from latticework.sampling.targets import unsupported
+from latticework.sampling.tuning.course import (
     FEWEST,
     KEPT,
     WARM_UP,
@@ -32,9 +33,8 @@ from latticework.experiments.tuning.course import (
     Stint,
     fitted,
 )
-from latticework.experiments.tuning.space import Space, from_numbers, numbers, replaced, spaces
-from latticework.models.base import EnergyModel
-from latticework.samplers.base import Sampler
+from latticework.sampling.tuning.ranking import MIXED
+from latticework.sampling.tuning.space import Space, from_numbers, numbers, replaced, spaces
 
 NUMBERS = 500_000  # numbers of a chain that are kept where that allows more than KEPT draws
 

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from latticework.data.base import Dataset
 from latticework.experiments.config.budget import Budget
-from latticework.experiments.measures.occupancy import Occupancy, noise_floor, pooled_law
 from latticework.experiments.measures.stationary import (
     bounds,
     enumerate_proposal,
@@ -19,11 +18,12 @@ from latticework.experiments.measures.stationary import (
 )
 from latticework.experiments.results.headline import KeyNumber, noted
 from latticework.experiments.results.record import Record
+from latticework.experiments.running.engine import for_engine
 from latticework.experiments.running.run import Run
-from latticework.experiments.sampling.chain import run_chain
-from latticework.experiments.sampling.engine import for_engine
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
+from latticework.sampling.chain import run_chain
+from latticework.sampling.occupancy import Occupancy, noise_floor, pooled_law
 
 ASYMPTOTIC = 1e-3  # biases below this follow the rate for step sizes near 0
 

@@ -33,19 +33,19 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from latticework.data.base import Dataset
 from latticework.experiments.learning.evaluations import Evaluation
-from latticework.experiments.measures.metrics import Acceptance, Reference
 from latticework.experiments.measures.nonfinite import Validity, watch
 from latticework.experiments.results.duration import duration
 from latticework.experiments.results.headline import KeyNumber, readings
 from latticework.experiments.results.record import Record
 from latticework.experiments.running import writing
-from latticework.experiments.running.memory import Memory, captured
+from latticework.experiments.running.engine import for_engine
 from latticework.experiments.running.run import Run
-from latticework.experiments.sampling.chain import block_of, capture
-from latticework.experiments.sampling.clock import Clock
-from latticework.experiments.sampling.engine import for_engine
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
+from latticework.sampling.chain import block_of, capture
+from latticework.sampling.clock import Clock
+from latticework.sampling.memory import Memory, captured
+from latticework.sampling.metrics import Acceptance, Reference
 
 log = logging.getLogger(__name__)
 SHOWN = 100  # chains in each stored sample

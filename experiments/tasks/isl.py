@@ -14,12 +14,12 @@ from latticework.experiments.results.estimate import Estimate
 from latticework.experiments.results.headline import KeyNumber, noted
 from latticework.experiments.results.record import Record
 from latticework.experiments.running.artifacts import artifact
+from latticework.experiments.running.draws import METRICS, consecutive
+from latticework.experiments.running.engine import for_engine
 from latticework.experiments.running.run import Run
-from latticework.experiments.sampling.chain import timing
-from latticework.experiments.sampling.draws import METRICS, consecutive
-from latticework.experiments.sampling.engine import for_engine
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
+from latticework.sampling.chain import timing
 
 
 def isl_curve(

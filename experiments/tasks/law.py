@@ -2,7 +2,6 @@
 
 from latticework.data.base import Dataset
 from latticework.experiments.config.budget import Budget
-from latticework.experiments.measures.occupancy import Occupancy, independent_floor, pooled_law
 from latticework.experiments.measures.stationary import (
     enumerate_proposal,
     in_double,
@@ -12,11 +11,12 @@ from latticework.experiments.measures.stationary import (
 from latticework.experiments.results.estimate import Estimate
 from latticework.experiments.results.headline import KeyNumber, last
 from latticework.experiments.results.record import Record
+from latticework.experiments.running.engine import for_engine
 from latticework.experiments.running.run import Run
-from latticework.experiments.sampling.chain import run_chain
-from latticework.experiments.sampling.engine import for_engine
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
+from latticework.sampling.chain import run_chain
+from latticework.sampling.occupancy import Occupancy, independent_floor, pooled_law
 
 
 def law(

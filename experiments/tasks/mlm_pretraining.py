@@ -26,10 +26,10 @@ from latticework.experiments.results.headline import KeyNumber, readings
 from latticework.experiments.results.record import Record
 from latticework.experiments.running import writing
 from latticework.experiments.running.artifacts import artifact
-from latticework.experiments.running.memory import Memory
 from latticework.experiments.running.run import Run
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
+from latticework.sampling.memory import Memory
 
 PAD, MASK, FIRST = SPECIAL.index("[PAD]"), SPECIAL.index("[MASK]"), len(SPECIAL)
 POOL = 64  # sentences are sorted by length within so many batches

@@ -12,16 +12,16 @@ from torch import Tensor
 
 from latticework.data.base import Dataset
 from latticework.experiments.config.budget import Budget
-from latticework.experiments.measures.exact import exact as exact_moments
-from latticework.experiments.measures.metrics import Metric, Reference
 from latticework.experiments.measures.stationary import in_double
 from latticework.experiments.results.headline import KeyNumber
 from latticework.experiments.results.record import Record
+from latticework.experiments.running.engine import for_engine
 from latticework.experiments.running.run import Run
-from latticework.experiments.sampling.chain import run_chain
-from latticework.experiments.sampling.engine import for_engine
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Info, Sampler
+from latticework.sampling.chain import run_chain
+from latticework.sampling.exact import exact as exact_moments
+from latticework.sampling.metrics import Metric, Reference
 
 
 class HalfSums(NamedTuple):

@@ -15,7 +15,6 @@ from torch import Tensor
 
 from latticework.data.splits import Rows, Table, repeated
 from latticework.experiments.config.budget import Budget
-from latticework.experiments.measures.diagnostics import FEWEST, convergence
 from latticework.experiments.measures.nonfinite import Validity, watch
 from latticework.experiments.measures.predictive import (
     calibration_error,
@@ -25,12 +24,13 @@ from latticework.experiments.measures.predictive import (
 )
 from latticework.experiments.results.headline import KeyNumber, readings
 from latticework.experiments.results.record import Record
-from latticework.experiments.running.memory import Memory
+from latticework.experiments.running.engine import for_engine
 from latticework.experiments.running.run import Run
-from latticework.experiments.sampling.chain import Chain, Timing, timing
-from latticework.experiments.sampling.engine import for_engine
 from latticework.models.base import Predictor
 from latticework.samplers.base import Sampler
+from latticework.sampling.chain import Chain, Timing, timing
+from latticework.sampling.diagnostics import FEWEST, convergence
+from latticework.sampling.memory import Memory
 
 
 @dataclass(eq=False)

@@ -12,22 +12,22 @@ from torch import Tensor
 from latticework.data.base import Dataset
 from latticework.experiments.config.budget import Budget
 from latticework.experiments.learning.training import trained
-from latticework.experiments.measures.diagnostics import FEWEST, convergence
-from latticework.experiments.measures.exact import cheap
-from latticework.experiments.measures.metrics import Metric, Reference, Trace
-from latticework.experiments.measures.mmd import mmd_squared
 from latticework.experiments.measures.nonfinite import Validity, watch
 from latticework.experiments.results.estimate import Estimate
 from latticework.experiments.results.headline import Better, KeyNumber, last, readings
 from latticework.experiments.results.record import Record
-from latticework.experiments.running.memory import Memory
+from latticework.experiments.running.engine import for_engine
 from latticework.experiments.running.run import Run
-from latticework.experiments.sampling.adaptation import Adaptation, adapted
-from latticework.experiments.sampling.chain import Chain, Timing, timing
-from latticework.experiments.sampling.engine import for_engine
-from latticework.experiments.sampling.evaluations import calls_of_step
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
+from latticework.sampling.adaptation import Adaptation, adapted
+from latticework.sampling.chain import Chain, Timing, timing
+from latticework.sampling.diagnostics import FEWEST, convergence
+from latticework.sampling.evaluations import calls_of_step
+from latticework.sampling.exact import cheap
+from latticework.sampling.memory import Memory
+from latticework.sampling.metrics import Metric, Reference, Trace
+from latticework.sampling.mmd import mmd_squared
 
 BETTER: dict[str, Better] = {
     "log_rmse": "lower",

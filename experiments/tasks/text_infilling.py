@@ -11,18 +11,18 @@ from torch import Generator, Tensor
 
 from latticework.data.base import Dataset
 from latticework.data.sentences import Blanks, Infilling, blanks_of
-from latticework.experiments.measures.metrics import Acceptance, Changed
 from latticework.experiments.measures.nonfinite import Validity, watch
 from latticework.experiments.measures.text import scores
 from latticework.experiments.results.headline import KeyNumber
 from latticework.experiments.results.record import Record
-from latticework.experiments.running.memory import Memory
+from latticework.experiments.running.engine import for_engine
 from latticework.experiments.running.run import Run
-from latticework.experiments.sampling.chain import Reading, run_chain
-from latticework.experiments.sampling.engine import for_engine
 from latticework.models.chance import draw_categorical, softmax_weights
 from latticework.models.domain import one_hot
 from latticework.samplers.base import Sampler
+from latticework.sampling.chain import Reading, run_chain
+from latticework.sampling.memory import Memory
+from latticework.sampling.metrics import Acceptance, Changed
 
 log = logging.getLogger(__name__)
 

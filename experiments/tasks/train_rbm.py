@@ -19,12 +19,12 @@ from latticework.experiments.measures import sampling_likelihood as isl
 from latticework.experiments.results.headline import KeyNumber, readings
 from latticework.experiments.results.record import Record
 from latticework.experiments.running.artifacts import artifact, fingerprint
-from latticework.experiments.running.memory import Memory
+from latticework.experiments.running.draws import consecutive
 from latticework.experiments.running.run import Run
-from latticework.experiments.sampling.draws import consecutive
-from latticework.experiments.sampling.starts import data_mean
 from latticework.models.base import CarriesRates, EnergyModel
 from latticework.samplers.base import Sampler
+from latticework.sampling.memory import Memory
+from latticework.sampling.starts import data_mean
 
 VisibleBias = Literal["zero", "data"]
 ROWS = 1000  # training rows evaluated at once

@@ -19,17 +19,19 @@ from torch import Tensor
 from latticework.data.base import Dataset
 from latticework.experiments.config.budget import Budget
 from latticework.experiments.config.identity import digest
-from latticework.experiments.measures.diagnostics import convergence
-from latticework.experiments.measures.metrics import Metric, Reference, Trace
 from latticework.experiments.results.headline import Better, KeyNumber
 from latticework.experiments.results.record import Record
 from latticework.experiments.running import writing
+from latticework.experiments.running.engine import for_engine
 from latticework.experiments.running.machine import ROOT
 from latticework.experiments.running.run import Run
-from latticework.experiments.sampling.chain import Chain, seconds_per_step
-from latticework.experiments.sampling.engine import for_engine
 from latticework.experiments.tasks.sampling import stored, target
-from latticework.experiments.tuning.space import (
+from latticework.models.base import EnergyModel
+from latticework.samplers.base import Sampler
+from latticework.sampling.chain import Chain, seconds_per_step
+from latticework.sampling.diagnostics import convergence
+from latticework.sampling.metrics import Metric, Reference, Trace
+from latticework.sampling.tuning.space import (
     Space,
     as_yaml,
     check_replaceable,
@@ -39,9 +41,7 @@ from latticework.experiments.tuning.space import (
     rounded,
     suggest,
 )
-from latticework.experiments.tuning.study import alone, best, complete, shared
-from latticework.models.base import EnergyModel
-from latticework.samplers.base import Sampler
+from latticework.sampling.tuning.study import alone, best, complete, shared
 
 Direction = Literal["minimize", "maximize"]
 DIRECTIONS: dict[str, Direction] = {

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from latticework.experiments.measures.exact import distribution
 from latticework.experiments.results.headline import KeyNumber
 from latticework.experiments.results.record import Record
 from latticework.experiments.running.run import Run
 from latticework.models.base import EnergyModel
 from latticework.models.domain import Binary
+from latticework.sampling.exact import distribution
 
 Matrix = NDArray[np.float64]  # [states, states], rows sum to 1
 

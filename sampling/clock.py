@@ -5,6 +5,8 @@ from types import TracebackType
 
 import torch
 
+from latticework.sampling.devices import synchronise
+
 LONG = 0.01  # seconds, some time slices of a scheduler: in less, a share is that of one slice
 
 
@@ -50,9 +52,3 @@ class Clock:
     def load_state_dict(self, state: dict[str, float]) -> None:
         """Earlier checkpoints have no `cpu`; their seconds count as spent on a processor."""
         self.seconds, self.cpu = state["seconds"], state.get("cpu", state["seconds"])
-
-
-def synchronise(device: torch.device) -> None:
-    """Wait until the device has done what it was given."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)

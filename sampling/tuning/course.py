@@ -19,17 +19,17 @@ import optuna
 import torch
 from torch import Generator
 
-from latticework.experiments.measures.diagnostics import mixing
-from latticework.experiments.sampling.chain import seconds_per_step
-from latticework.experiments.sampling.engine import Engine, served
-from latticework.experiments.sampling.evaluations import Counter, evaluations_of_step
-from latticework.experiments.sampling.sample import ChainAcceptance, SampleResult, sample
-from latticework.experiments.sampling.starts import possible
-from latticework.experiments.tuning.space import Space, replaced, suggest
-from latticework.experiments.tuning.study import alone
 from latticework.models.base import EnergyModel
 from latticework.models.domain import Integer
 from latticework.samplers.base import Sampler, UnsupportedModelError
+from latticework.sampling.chain import seconds_per_step
+from latticework.sampling.diagnostics import mixing
+from latticework.sampling.engine import Engine, served
+from latticework.sampling.evaluations import Counter, evaluations_of_step
+from latticework.sampling.sample import ChainAcceptance, SampleResult, sample
+from latticework.sampling.starts import possible
+from latticework.sampling.tuning.space import Space, replaced, suggest
+from latticework.sampling.tuning.study import alone
 
 KEPT = 1000  # draws of a chain that diagnostics read, at most, unless a course says otherwise
 FEWEST = 40  # draws of a chain, at least

@@ -12,34 +12,33 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import torch
 from torch import Generator, Tensor, nn
 
-from latticework.experiments.config.loading import sampler_named
-from latticework.experiments.measures.diagnostics import quantities
-from latticework.experiments.measures.metrics import Metric, Reference
-from latticework.experiments.measures.verdict import Convergence, verdict
-from latticework.experiments.running.machine import find_device
-from latticework.experiments.sampling.adaptation import (
+from latticework.models.base import EnergyModel
+from latticework.models.domain import Domain
+from latticework.samplers import NAMES
+from latticework.samplers.base import Info, Sampler, require_count
+from latticework.samplers.sums import ManySteps, Sums, Wanted
+from latticework.sampling.adaptation import (
     OPTIMAL,
     AcceptanceControl,
     Adaptation,
     Adapted,
     adapted,
 )
-from latticework.experiments.sampling.chain import Chain
-from latticework.experiments.sampling.clock import synchronise
-from latticework.experiments.sampling.cycle import CycleControl
-from latticework.experiments.sampling.engine import Engine, served
-from latticework.experiments.sampling.evaluations import Counter, evaluations_of_step
-from latticework.experiments.sampling.starts import annealed, possible, require_start
-from latticework.experiments.sampling.targets import (
+from latticework.sampling.chain import Chain
+from latticework.sampling.convergence import Convergence, verdict
+from latticework.sampling.cycle import CycleControl
+from latticework.sampling.devices import find_device, synchronise
+from latticework.sampling.diagnostics import quantities
+from latticework.sampling.engine import Engine, served
+from latticework.sampling.evaluations import Counter, evaluations_of_step
+from latticework.sampling.metrics import Metric, Reference
+from latticework.sampling.naming import sampler_named
+from latticework.sampling.starts import annealed, possible, require_start
+from latticework.sampling.targets import (
     as_model,
     check_target,
     domain_of,
 )
-from latticework.models.base import EnergyModel
-from latticework.models.domain import Domain
-from latticework.samplers import NAMES
-from latticework.samplers.base import Info, Sampler, require_count
-from latticework.samplers.sums import ManySteps, Sums, Wanted
 
 if TYPE_CHECKING:
     import arviz
@@ -85,7 +84,7 @@ class SampleResult:
 
     @cached_property
     def verdict(self) -> Convergence:
-        """Whether the chains have mixed, in a line (`experiments.measures.verdict`)."""
+        """Whether the chains have mixed, in a line (`sampling.convergence`)."""
         return verdict(self.log_prob.numpy(), self.draws.numpy())
 
     @property
@@ -197,7 +196,7 @@ def sample(
         x: where the chains start, `[chains, *domain.shape]`.
         start: where they start without `x`: at uniformly random states of positive probability, or
             where `"annealed"` chains end, which the sampler leads from such states through
-            targets that approach this one (`experiments.sampling.starts.annealed`).
+            targets that approach this one (`sampling.starts.annealed`).
         chains: the number of chains, 4 unless `x` says it.
         steps: steps of each chain after the burn-in, a multiple of `thin`.
         burn_in: steps before the first draw, which are left out.

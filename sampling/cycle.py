@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from latticework.experiments.sampling.adaptation import Adaptation
 from latticework.models.base import EnergyModel
 from latticework.samplers.acs import ACS
 from latticework.samplers.base import Sampler, require_count
+from latticework.sampling.adaptation import Adaptation
 
 
 @dataclass(frozen=True)

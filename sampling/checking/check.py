@@ -11,22 +11,22 @@ from rich.table import Table as Grid
 from rich.text import Text
 from torch import Tensor, nn
 
-from latticework.experiments.exactness.examination import CheckOutcome, Examination, Flow
-from latticework.experiments.exactness.law import Law
-from latticework.experiments.exactness.suite import CHECKS, decisions_of, examine
-from latticework.experiments.exactness.targets import SMALL, Target, check_listed
-from latticework.experiments.sampling.sample import sampler_of
-from latticework.experiments.sampling.starts import possible
-from latticework.experiments.sampling.targets import (
+from latticework.models.base import EnergyModel
+from latticework.models.domain import Domain
+from latticework.samplers.base import Sampler
+from latticework.sampling.checking.examination import CheckOutcome, Examination, Flow
+from latticework.sampling.checking.law import Law
+from latticework.sampling.checking.suite import CHECKS, decisions_of, examine
+from latticework.sampling.checking.targets import SMALL, Target, check_listed
+from latticework.sampling.sample import sampler_of
+from latticework.sampling.starts import possible
+from latticework.sampling.targets import (
     as_model,
     check_target,
     domain_of,
     named,
     unsupported,
 )
-from latticework.models.base import EnergyModel
-from latticework.models.domain import Domain
-from latticework.samplers.base import Sampler
 
 COLOURS = {"ok": "green", "fails": "bold red", "no": "yellow", "-": "dim"}
 LawOf = Callable[[Sampler, Target], Law | np.ndarray]

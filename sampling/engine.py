@@ -8,18 +8,13 @@ Both engines sample the same law. Their random numbers differ, so the engine bel
 of a run.
 """
 
-import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import Literal, get_args
 
-from latticework.experiments.measures.metrics import Metric
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
+from latticework.sampling.metrics import Metric
 
-if TYPE_CHECKING:
-    from latticework.experiments.running.run import Run
-
-log = logging.getLogger(__name__)
 Engine = Literal["auto", "eager", "compiled"]
 
 
@@ -31,22 +26,6 @@ def require_engine(engine: str) -> None:
     """Raise ValueError unless `engine` is one of the three."""
     if engine not in get_args(Engine):
         raise ValueError(f"engine must be one of {', '.join(get_args(Engine))}, got {engine!r}")
-
-
-def for_engine(
-    sampler: Sampler, model: EnergyModel, run: "Run", metrics: Sequence[Metric] = ()
-) -> Sampler:
-    """The kernel that `run.engine` chooses; the record notes which engine it is, and why.
-
-    Pass it to whatever runs chains in place of `sampler`. Raises NotCompiledError for
-    `engine=compiled` if there is no compiled kernel.
-    """
-    chosen, why = served(sampler, model, run.engine, metrics)
-    run.note(engine="eager" if why else "compiled")
-    if why and run.engine == "auto":
-        run.note(engine_reason=why)
-        log.info("engine: eager, because %s", why)
-    return chosen
 
 
 def served(

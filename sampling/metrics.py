@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from latticework.experiments.measures.mmd import Within, mmd_squared, within
 from latticework.models.base import EnergyModel
 from latticework.models.domain import Binary, Categorical, Domain, Integer
 from latticework.samplers.base import Info
 from latticework.samplers.sums import Sums, Wanted
+from latticework.sampling.mmd import Within, mmd_squared, within
 
 LARGEST_TRACE = 2**30  # bytes
 

@@ -9,9 +9,9 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from latticework.experiments.config.annotations import fits, words
-from latticework.experiments.config.faults import nearest
 from latticework.samplers import NAMES, find
+from latticework.sampling.annotations import fits, words
+from latticework.sampling.messages import nearest
 
 
 def loaded(text: str) -> Any:

@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from torch import Generator, Tensor, nn
 
-from latticework.experiments.config.loading import loaded
-from latticework.experiments.sampling.starts import possible
 from latticework.models.base import EnergyModel, Function, NotDifferentiableError
 from latticework.models.domain import Binary, Categorical, Domain, Integer, Ordinal
 from latticework.samplers.base import Sampler, UnsupportedModelError, require_count
 from latticework.samplers.checks import check_start, evaluated, refusing_training
+from latticework.sampling.naming import loaded
+from latticework.sampling.starts import possible
 
 WRITTEN: dict[str, Callable[..., Domain]] = {  # domains as words of a command line
     "binary": Binary,

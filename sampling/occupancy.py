@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from latticework.experiments.measures.metrics import Metric, Reference
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Info
+from latticework.sampling.metrics import Metric, Reference
 
 
 class Visits(NamedTuple):

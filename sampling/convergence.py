@@ -5,8 +5,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from latticework.experiments.measures.diagnostics import FEWEST, mixing, split_r_hat
-from latticework.experiments.results.ranking import MIXED
+from latticework.sampling.diagnostics import FEWEST, mixing, split_r_hat
+from latticework.sampling.tuning.ranking import MIXED
 
 CONVERGED = 1.01  # the largest R-hat (Vehtari et al. 2021)
 ENOUGH = 400  # effective samples of each quantity, the same source

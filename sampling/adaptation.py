@@ -16,12 +16,12 @@ from typing import Any, NamedTuple, get_type_hints
 import torch
 from torch import Generator, Tensor
 
-from latticework.experiments.measures.metrics import Acceptance, Reference
-from latticework.experiments.running.memory import Memory
-from latticework.experiments.sampling.chain import block_of
-from latticework.experiments.sampling.engine import served
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler, require_count
+from latticework.sampling.chain import block_of
+from latticework.sampling.engine import served
+from latticework.sampling.memory import Memory
+from latticework.sampling.metrics import Acceptance, Reference
 
 # Acceptance rates that are optimal on product targets as the number of sites grows: H. Sun, H. Dai
 # and D. Schuurmans, "Optimal Scaling for Locally Balanced Proposals in Discrete Spaces", NeurIPS

@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from latticework.experiments.exactness.law import Law
-from latticework.experiments.exactness.targets import Target
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler, require_count
+from latticework.sampling.checking.law import Law
+from latticework.sampling.checking.targets import Target
 
 Status = Literal["ok", "fails", "no", "-"]  # "no": does not hold and need not; "-": not examined
 LATER = 8  # steps after which invariance is tested a second time

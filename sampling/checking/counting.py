@@ -4,8 +4,8 @@ import numpy as np
 from scipy.stats import binom
 from torch import Generator
 
-from latticework.experiments.exactness.targets import Target
 from latticework.samplers.base import Info, Sampler
+from latticework.sampling.checking.targets import Target
 
 
 def counts(

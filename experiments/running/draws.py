@@ -6,12 +6,12 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor
 
-from latticework.experiments.measures.metrics import Trace, Unsettled
-from latticework.experiments.running.memory import Memory
 from latticework.experiments.running.run import Run
-from latticework.experiments.sampling.chain import Chain
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
+from latticework.sampling.chain import Chain
+from latticework.sampling.memory import Memory
+from latticework.sampling.metrics import Trace, Unsettled
 
 BLOCK = 100  # steps at most between two readings
 METRICS = (Unsettled(),)  # besides the trace

@@ -13,13 +13,13 @@ import torch
 from torch import Generator, Tensor
 from torch.utils import _pytree as pytree
 
-from latticework.experiments.measures.metrics import Metric, Reference
-from latticework.experiments.running.memory import Memory
-from latticework.experiments.sampling.clock import Clock
-from latticework.experiments.sampling.poison import Poisoned, copied
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
 from latticework.samplers.sums import ManySteps, Wanted
+from latticework.sampling.clock import Clock
+from latticework.sampling.memory import Memory
+from latticework.sampling.metrics import Metric, Reference
+from latticework.sampling.poison import Poisoned, copied
 
 Block = Callable[[Any, list], tuple[Any, list]]
 
@@ -49,8 +49,8 @@ def run_chain(
 
     The first reading is that of step 0. Readings are copies, so `list(run_chain(...))` is safe. On
     a GPU, `every` steps are captured as one CUDA graph; a compiled kernel
-    (`experiments.sampling.engine`) makes them in one call. With `debug=True`, the old state is
-    overwritten with NaN after each step (`experiments.sampling.poison`), which reveals samplers and
+    (`sampling.engine`) makes them in one call. With `debug=True`, the old state is
+    overwritten with NaN after each step (`sampling.poison`), which reveals samplers and
     metrics that still read it.
 
     Raises ValueError if `x` is not a valid start (`samplers.checks`), if `every` is below 1 or does

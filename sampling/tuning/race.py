@@ -18,18 +18,21 @@ import numpy as np
 import torch
 from torch import nn
 
-from latticework.experiments.config.faults import in_a_line
-from latticework.experiments.results.ranking import MIXED, Interval, geometric, ranks
-from latticework.experiments.sampling.sample import sampler_of
-from latticework.experiments.sampling.starts import annealed, possible, require_start
-from latticework.experiments.sampling.targets import (
+from latticework.models.base import EnergyModel
+from latticework.models.domain import Domain
+from latticework.samplers import NAMES
+from latticework.samplers.base import Sampler, require_count
+from latticework.sampling.messages import in_a_line
+from latticework.sampling.sample import sampler_of
+from latticework.sampling.starts import annealed, possible, require_start
+from latticework.sampling.targets import (
     as_model,
     check_target,
     domain_of,
     unsupported,
 )
-from latticework.experiments.tuning.agreement import Seen, disagreements
-from latticework.experiments.tuning.course import (
+from latticework.sampling.tuning.agreement import Seen, disagreements
+from latticework.sampling.tuning.course import (
     FEWEST,
     WARM_UP,
     Allowance,
@@ -40,11 +43,8 @@ from latticework.experiments.tuning.course import (
     quality,
     read,
 )
-from latticework.experiments.tuning.space import Space, replaced, spaces
-from latticework.models.base import EnergyModel
-from latticework.models.domain import Domain
-from latticework.samplers import NAMES
-from latticework.samplers.base import Sampler, require_count
+from latticework.sampling.tuning.ranking import MIXED, Interval, geometric, ranks
+from latticework.sampling.tuning.space import Space, replaced, spaces
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from latticework.experiments.exactness.targets import Target
+from latticework.sampling.checking.targets import Target
 
 Matrix = np.ndarray  # [states, states], rows sum to 1
 

@@ -25,11 +25,11 @@ import numpy as np
 import torch
 from scipy.sparse.csgraph import connected_components
 
-from latticework.experiments.exactness import rules, variations
-from latticework.experiments.exactness.counting import counts, deviation, tails, visible
-from latticework.experiments.exactness.examination import CheckOutcome, Examination, Flow
-from latticework.experiments.exactness.law import Law
-from latticework.experiments.exactness.targets import Target
+from latticework.sampling.checking import rules, variations
+from latticework.sampling.checking.counting import counts, deviation, tails, visible
+from latticework.sampling.checking.examination import CheckOutcome, Examination, Flow
+from latticework.sampling.checking.law import Law
+from latticework.sampling.checking.targets import Target
 
 SEARCH = (1024, 64)  # chains, at least, and steps in which every site must change
 STARTS = 32  # chains of the search for each state

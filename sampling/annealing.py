@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Generator, Tensor
 
-from latticework.experiments.sampling.chain import capture, require_whole_blocks
 from latticework.models.base import AnnealedModel, Cache
 from latticework.samplers.base import Sampler
 from latticework.samplers.checks import check_start
+from latticework.sampling.chain import capture, require_whole_blocks
 
 RESAMPLES = 1000  # of the bootstrap
 

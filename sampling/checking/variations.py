@@ -12,11 +12,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from latticework.experiments.exactness.counting import deviation, visible
-from latticework.experiments.exactness.examination import CheckOutcome, Examination
-from latticework.experiments.exactness.targets import Target
 from latticework.models.base import EnergyModel, NotDifferentiableError
 from latticework.samplers.base import UnsupportedModelError
+from latticework.sampling.checking.counting import deviation, visible
+from latticework.sampling.checking.examination import CheckOutcome, Examination
+from latticework.sampling.checking.targets import Target
 
 ALONE = (80, 4)  # runs of one chain, and the steps of each
 MOVES = 64  # moves to one site, at least, that many copies have together

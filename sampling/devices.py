@@ -1,0 +1,42 @@
+"""Devices by name."""
+
+import torch
+
+
+def find_device(name: str) -> torch.device:
+    """The device of this name; "auto" is a GPU if there is one.
+
+    On a GPU, convolutions then compute in float32. By default PyTorch lets them round to TF32, with
+    10 bits, which would change the target of a residual network.
+
+    Raises ValueError for a device that is not there, and for Apple's GPUs.
+    """
+    if name == "mps":
+        raise ValueError(
+            "device=mps is not supported, because GPUs of Apple have no double precision, which "
+            "draws and metrics need; take device=cpu"
+        )
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    if name.startswith("cuda"):
+        _require_cuda(name)
+        torch.backends.cudnn.allow_tf32 = False
+    return torch.device(name)
+
+
+def _require_cuda(name: str) -> None:
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if (torch.device(name).index or 0) < count:
+        return
+    seen = f"{count} CUDA device{'s' * (count > 1)}" if count else "no CUDA device"
+    built = "; it is built without CUDA (docs/installation.md)" if not torch.version.cuda else ""
+    raise ValueError(
+        f"device={name} is not available: this PyTorch sees {seen}{built}; "
+        "device=auto takes what there is"
+    )
+
+
+def synchronise(device: torch.device) -> None:
+    """Wait until the device has done what it was given."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
