@@ -70,7 +70,7 @@ MAY_IMPORT = {
     "experiments/figures": FIGURES,
     "experiments/claims": CLAIMS,
     "experiments/report": REPORT,
-    "run.py": ["experiments.config", "experiments.running", "scripts"],
+    "run.py": ["data.base", "experiments.config", "experiments.running", "scripts"],
     "scripts": ["scripts", "experiments", *NAMES],
     "scripts/samplers_table.py": ["experiments", "samplers.base", "samplers.compiled", "models"],
     "tools": [],
