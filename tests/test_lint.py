@@ -69,13 +69,7 @@ MAY_IMPORT = {
     "experiments/report": REPORT,
     "run.py": ["data.base", "experiments.config", "experiments.running", "scripts"],
     "scripts": ["scripts", "experiments", "sampling", *NAMES],
-    "scripts/samplers_table.py": [
-        "experiments",
-        "sampling",
-        "samplers.base",
-        "samplers.compiled",
-        "models",
-    ],
+    "scripts/samplers_table.py": [*BENCH, "samplers.compiled"],
     "tools": [],
     "scripts/peers": ["scripts.peers"],  # what others would write
     "scripts/peers/limits.py": ["models.product"],

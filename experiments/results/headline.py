@@ -14,7 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
 
-from omegaconf import OmegaConf
+import yaml
 
 from latticework.experiments.config.identity import short_name
 from latticework.experiments.results.estimate import Estimate
@@ -92,7 +92,9 @@ def _declared(record: Record) -> Callable[[Record], list[KeyNumber]]:
 @cache
 def _tasks() -> dict[str, str]:
     """The whole path of each task in conf/task, by its name."""
-    paths = [OmegaConf.load(file)["_target_"] for file in (CONF / "task").glob("*.yaml")]
+    paths = [
+        yaml.safe_load(file.read_text())["_target_"] for file in (CONF / "task").glob("*.yaml")
+    ]
     return {short_name(path): path for path in paths}
 
 
