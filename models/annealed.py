@@ -153,7 +153,7 @@ class GeometricPath(AnnealedModel):
     def _mixed_odds(self, log_odds: Tensor, sites: Tensor) -> Tensor:
         assert isinstance(self.domain, Binary)
         base = self.field.index_select(0, sites) * (self.domain.high - self.domain.low)
-        return torch.lerp(base, log_odds, self.beta)
+        return torch.lerp(base.to(log_odds.dtype), log_odds, self.beta)
 
     def block_log_probs(self, x: Tensor, cache: Cache, sites: Tensor, patterns: Tensor) -> Tensor:
         field = self.field.index_select(0, sites).flatten()

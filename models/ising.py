@@ -85,7 +85,7 @@ class Lattice(EnergyModel):
         self.register_buffer("bias", field.expand(sites).clone())
         neighbours, exists = neighbour_table(self.shape, periodic)
         # Buffers besides the bias follow from the shape alone. What depends on bias and coupling is
-        # derived again after a change, so that a bias that is loaded or changed in place counts.
+        # computed where it is used, so that a bias that is loaded or changed in place counts.
         of_shape = {
             "neighbours": neighbours,
             "exists": exists,
@@ -94,7 +94,6 @@ class Lattice(EnergyModel):
         }
         for name, value in of_shape.items():
             self.register_buffer(name, value, persistent=False)
-        self._derived: tuple[tuple[float, int], Tensor, Tensor] | None = None  # see `_offset`
         self._formed: tuple[float, Tensor, LatticeForm] | None = None  # of a coupling and a bias
 
     @property
@@ -105,18 +104,9 @@ class Lattice(EnergyModel):
     def _offset(self) -> Tensor:
         """The log-odds of each site, given that its neighbours are 0, `[sites]`.
 
-        Each neighbour at 1 adds 8 `coupling`. Kept until the coupling is another number, or the
-        bias another tensor or one that was changed in place, which PyTorch counts. It does not
-        count changes through `bias.data`.
+        Each neighbour at 1 adds 8 `coupling`.
         """
-        bias = self.bias
-        if bias.is_inference():  # PyTorch counts no changes of it
-            return torch.sub(2 * bias, self.degree, alpha=4 * self.coupling)
-        key, kept = (self.coupling, bias._version), self._derived
-        if kept is None or kept[0] != key or kept[1] is not bias:
-            offset = torch.sub(2 * bias, self.degree, alpha=4 * self.coupling)
-            kept = self._derived = key, bias, offset
-        return kept[2]
+        return torch.sub(2 * self.bias, self.degree, alpha=4 * self.coupling)
 
     def adjacency(self) -> Tensor:
         """The binary adjacency `[sites, sites]` (small lattices only)."""
@@ -257,6 +247,9 @@ class DenseIsing(EnergyModel):
 
     def gradient(self, x: Tensor) -> Tensor:
         """2 b + 4 J s, which is also each site's log-odds given the rest, `[chains, d]`."""
+        return self._gradient(x)
+
+    def _gradient(self, x: Tensor) -> Tensor:
         return affine(self.bias * 2, x.mul(8).sub_(4), self.coupling)
 
     def _log_prob(self, x: Tensor, grad: Tensor) -> Tensor:
@@ -285,7 +278,7 @@ class DenseIsing(EnergyModel):
 
         A gradient of 10^4 would be off by 0.02 after 27,000 flips in single precision.
         """
-        return (self.gradient(x).double(),)
+        return (self._gradient(x).double(),)
 
     def moved(self, cache: Cache, x: Tensor, sites: Tensor, new: Tensor) -> Cache:
         change, rows = new - x.index_select(1, sites), self.coupling.index_select(0, sites)

@@ -10,7 +10,7 @@ def test_shares_are_of_the_operations_of_one_step():
     rows = profile_step.shares(words, chains=4, steps=5)
     calls = {name: count for name, count, _ in rows}
     assert calls["addmm"] == 1  # DMALA evaluates a gradient a step
-    assert calls["sigmoid_"] == 1
+    assert calls["sigmoid"] == 1
     found = [share for _, _, share in rows]
     assert sum(found) == pytest.approx(1)
     assert found == sorted(found, reverse=True)

@@ -95,7 +95,7 @@ def sample(
         local_evaluations_per_step=local,
         errors=errors(metrics, chain.carries),
     )
-    if data is not None:
+    if data is not None and data.dim == model.domain.dim:
         run.note(mmd_to_data=float(mmd_squared(chain.state.x, data.test.to(run.device).float())[1]))
     run.save("last", x=chain.state.x)
     if store(metrics, chain.carries, run) and not is_one_hot(model):
