@@ -77,8 +77,9 @@ def notebook(file: Path) -> str:
 def reference(title: str, *patterns: str) -> str:
     """The page of all modules that match and have a docstring, in the order of the patterns."""
     names = dict.fromkeys(name for pattern in patterns for name in found(pattern))
-    told = [name for name in names if ast.get_docstring(ast.parse((ROOT / name).read_text()))]
-    modules = [f"latticework.{name[:-3].replace('/', '.')}" for name in told]
+    shown = [name for name in names if ast.get_docstring(ast.parse((ROOT / name).read_text()))]
+    places = [name.removesuffix(".py").removesuffix("/__init__") for name in shown]
+    modules = [f"latticework.{place.replace('/', '.')}" for place in places]
     return "\n\n".join([f"# {title}", *(f"::: {module}" for module in modules)])
 
 
