@@ -115,7 +115,7 @@ def test_ci_checks_the_heap_as_on_a_processor_without_avx512() -> None:
 
 def test_every_folder_of_code_is_listed_as_a_package() -> None:
     tool = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
-    tops = ("data", "experiments", "models", "samplers", "scripts")
+    tops = ("data", "experiments", "models", "samplers", "sampling", "scripts")
     folders = {f.parent.relative_to(ROOT) for top in tops for f in (ROOT / top).rglob("*.py")}
     wanted = {f"latticework.{'.'.join(folder.parts)}" for folder in folders}
     assert wanted | {"latticework", "latticework.conf"} == set(tool["packages"])
