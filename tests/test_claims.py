@@ -633,18 +633,6 @@ def table4(true: bool, data: str) -> list[Record]:
     ]
 
 
-def table4_splits(true: bool) -> list[Record]:
-    """Two splits of a level of their own, with a seed each."""
-    records = []
-    for split in (0, 1):
-        for record in table4(true, "compas"):
-            if record.config["seed"] == split:
-                record.config["data"] = {"seed": split}
-                record.metrics["test_rmse"] += split
-                records.append(record)
-    return records
-
-
 HALVES = np.array([-9, -9, 1, 1])
 
 
@@ -776,7 +764,6 @@ RECORDS: dict[str, Callable[[bool], list[Record]]] = {
     "fig9-mediocre": fig9,
     "table3-diversity": table3,
     "table3-quality": table3,
-    "table4-splits": table4_splits,
     "rates-fig3-zeros": zeros,
     "rates-fig3-zeros-slow": zeros,
 }
