@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from latticework.data.base import Dataset
+from latticework.data.base import Dataset, some
 from latticework.experiments.config.budget import Budget
 from latticework.experiments.learning.training import trained
 from latticework.experiments.measures.nonfinite import Validity, watch
@@ -29,6 +29,7 @@ from latticework.sampling.memory import Memory
 from latticework.sampling.metrics import Metric, Reference, Trace
 from latticework.sampling.mmd import mmd_squared
 
+ROWS = 1000  # test rows whose distances are computed: the cost is quadratic
 BETTER: dict[str, Better] = {
     "log_rmse": "lower",
     "log_rmse_ensemble": "lower",
@@ -65,9 +66,9 @@ def sample(
     metrics compare with. All samplers of an experiment start from the same states. `adapt` chooses
     fields of the sampler in a burn-in (conf/adapt), which is not measured; the chains go on from
     there with frozen fields. Seconds are measured in a separate pass without metrics. With `data`,
-    the record notes the unbiased MMD^2 of the last states to the test rows. Raises ValueError if
-    the model should be learned and is not (`experiments.learning.training`), or if `adapt` does not
-    support the sampler.
+    the record notes the unbiased MMD^2 of the last states to `ROWS` of the test rows. Raises
+    ValueError if the model should be learned and is not (`experiments.learning.training`), or if
+    `adapt` does not support the sampler.
     """
     model, reference = target(model, data, run, pretrain, truth)
     x = start(model, budget.chains, run.rng("start"), data)
@@ -96,7 +97,8 @@ def sample(
         errors=errors(metrics, chain.carries),
     )
     if data is not None and data.dim == model.domain.dim:
-        run.note(mmd_to_data=float(mmd_squared(chain.state.x, data.test.to(run.device).float())[1]))
+        rows = some(data.test, ROWS).to(run.device).float()
+        run.note(mmd_to_data=float(mmd_squared(chain.state.x, rows)[1]))
     run.save("last", x=chain.state.x)
     if store(metrics, chain.carries, run) and not is_one_hot(model):
         run.note(mean_exact=exact_mean(model, reference))
