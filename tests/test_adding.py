@@ -156,6 +156,11 @@ def steps(page: str) -> list[tuple[str, ...]]:
     return found
 
 
+def test_the_additions_are_clean(copy):
+    in_copy(copy, "-m", "ruff", "check", "--no-cache", ".")
+    in_copy(copy, "-m", "ruff", "format", "--no-cache", "--check", ".")
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_works_when_it_is_followed(page, copy, tmp_path):
     """In one process, which names the words that fail."""
@@ -163,11 +168,6 @@ def test_a_page_works_when_it_is_followed(page, copy, tmp_path):
     chosen = steps(page)
     assert {"pytest", "run"} <= {kind for kind, *_ in chosen}
     in_copy(copy, "-c", DRIVER.format(steps=chosen, outputs=str(tmp_path)))
-
-
-def test_the_additions_are_clean(copy):
-    in_copy(copy, "-m", "ruff", "check", "--no-cache", ".")
-    in_copy(copy, "-m", "ruff", "format", "--no-cache", "--check", ".")
 
 
 @pytest.mark.parametrize("page", PAGES)
