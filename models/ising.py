@@ -101,12 +101,12 @@ class Lattice(EnergyModel):
         """An upper bound on how much one flip changes the log-probability. Reads the host."""
         return float((2 * self.bias.abs() + 4 * abs(self.coupling) * self.degree).max())
 
-    def _offset(self) -> Tensor:
-        """The log-odds of each site, given that its neighbours are 0, `[sites]`.
+    def _half_offset(self) -> Tensor:
+        """Half the log-odds of each site, given that its neighbours are 0, `[sites]`.
 
-        Each neighbour at 1 adds 8 `coupling`.
+        Each neighbour at 1 adds 8 `coupling` to the log-odds.
         """
-        return torch.sub(2 * self.bias, self.degree, alpha=4 * self.coupling)
+        return torch.sub(self.bias, self.degree, alpha=2 * self.coupling)
 
     def adjacency(self) -> Tensor:
         """The binary adjacency `[sites, sites]` (small lattices only)."""
@@ -127,7 +127,7 @@ class Lattice(EnergyModel):
                 return form
         lists, degree = neighbour_lists(self.neighbours, self.exists)
         shifts, bits = joins(self.shape, self.periodic)
-        offset = array(self._offset()).astype(np.float64)
+        offset = array(2 * self._half_offset()).astype(np.float64)
         kinds, kind = np.unique(offset, return_inverse=True)
         odds = kinds[:, None] + 8 * self.coupling * np.arange(lists.shape[1] + 1)
         with np.errstate(over="ignore"):  # exp(-odds) = inf gives the right limit, 0
@@ -157,9 +157,10 @@ class Lattice(EnergyModel):
     def gradient(self, x: Tensor) -> Tensor:
         """The gradient, which is also each site's log-odds given the rest, `[chains, sites]`."""
         if self.dense is not None:
-            return torch.addmm(self._offset(), x, self.dense, alpha=8 * self.coupling)
+            return torch.addmm(self._half_offset(), x, self.dense, beta=2, alpha=8 * self.coupling)
         total = neighbour_sum(x, self.shape, self.periodic)
-        return torch.add(self._offset(), total, alpha=8 * self.coupling, out=total)
+        offset = self._half_offset().mul_(2)
+        return torch.add(offset, total, alpha=8 * self.coupling, out=total)
 
     def log_prob_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
         grad = self.gradient(x)
@@ -169,14 +170,15 @@ class Lattice(EnergyModel):
         return terms.sum(-1).mul_(0.25), grad
 
     def log_odds(self, x: Tensor, cache: Cache, sites: Tensor) -> Tensor:
-        offset, slope = self._offset().index_select(0, sites), 8 * self.coupling
-        if self.dense is not None:
-            return torch.addmm(offset, x, self.dense.index_select(1, sites), alpha=slope)
         if len(sites) > 1:
             return self.gradient(x).index_select(1, sites)
-        around = x.index_select(1, self.neighbours.index_select(0, sites).view(-1))
-        exists = self.exists.index_select(0, sites).view(-1, 1)
-        return torch.addmm(offset, around, exists, alpha=slope)
+        slope = 8 * self.coupling
+        if self.dense is not None:
+            half = self._half_offset().index_select(0, sites)
+            return torch.addmm(half, x, self.dense.index_select(1, sites), beta=2, alpha=slope)
+        around = x.index_select(1, self.neighbours.index_select(0, sites).view(-1)).sub_(0.5)
+        bias, exists = self.bias.index_select(0, sites), self.exists.index_select(0, sites)
+        return torch.addmm(bias, around, exists.view(-1, 1), beta=2, alpha=slope)
 
     def differences(self, x: Tensor, cache: Cache, sites: Tensor) -> Tensor:
         return self.log_odds(x, cache, sites) * (1 - 2 * x.index_select(1, sites))
@@ -188,10 +190,10 @@ class Lattice(EnergyModel):
         sites = torch.cat((index, self.neighbours.index_select(0, index.view(-1))), 1)
         flat = sites.view(-1)
         near = self.neighbours.index_select(0, flat).view(len(x), -1)
-        around = x.gather(1, near).view(*sites.shape, -1)
+        around = x.gather(1, near).view(*sites.shape, -1).sub_(0.5)
         exists = self.exists.index_select(0, flat).view_as(around)
         odds = torch.linalg.vecdot(exists, around).mul_(8 * self.coupling)
-        odds += self._offset().index_select(0, flat).view_as(sites)
+        odds.add_(self.bias.index_select(0, flat).view_as(sites), alpha=2)
         return sites, odds.addcmul_(odds, x.gather(1, sites), value=-2)
 
     def block_log_probs(self, x: Tensor, cache: Cache, sites: Tensor, patterns: Tensor) -> Tensor:
