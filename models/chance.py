@@ -52,7 +52,7 @@ def _signed_distances(x: Tensor, rng: Generator) -> Tensor:
 
 def happens(probability: Tensor, rng: Generator) -> Tensor:
     """True with the given probability, elementwise; False where it is NaN."""
-    if (few := few_bits(probability.double(), torch.bool, rng)) is not None:
+    if (few := few_bits(probability, torch.bool, rng)) is not None:
         return few
     return uniform_like(probability, rng) < probability
 
@@ -79,7 +79,7 @@ def bernoulli(log_odds: Tensor, rng: Generator) -> Tensor:
 
 
 def few_bits(probability: Tensor, dtype: torch.dtype, rng: Generator) -> Tensor | None:
-    """0 or 1 with the given probabilities, float64; None for many, on a GPU, or with a NaN.
+    """0 or 1 with the given probabilities; None for many, on a GPU, or with a NaN.
 
     PyTorch's `bernoulli_` compares with uniform numbers in float64. It raises an error for NaN on
     the CPU. On a GPU that would abort the program.
@@ -87,7 +87,8 @@ def few_bits(probability: Tensor, dtype: torch.dtype, rng: Generator) -> Tensor 
     if probability.is_cuda or probability.numel() > FEW:
         return None
     try:
-        return torch.empty_like(probability, dtype=dtype).bernoulli_(probability, generator=rng)
+        bits = torch.empty_like(probability, dtype=dtype)
+        return bits.bernoulli_(probability.double(), generator=rng)
     except RuntimeError:
         return None
 

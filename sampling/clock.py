@@ -1,5 +1,6 @@
 """A stopwatch for what is timed: seconds, and the share of them that was spent on a processor."""
 
+import math
 import time
 from types import TracebackType
 
@@ -28,7 +29,8 @@ class Clock:
         than `LONG` seconds. A share of 1 does not exclude work on other cores that slows this one.
         """
         alone = self.device.type == "cpu" and torch.get_num_threads() == 1
-        return self.cpu / self.seconds if alone and self.seconds >= LONG else None
+        known = alone and self.seconds >= LONG and not math.isnan(self.cpu)
+        return self.cpu / self.seconds if known else None
 
     def __enter__(self) -> "Clock":
         synchronise(self.device)
@@ -50,5 +52,5 @@ class Clock:
         return {"seconds": self.seconds, "cpu": self.cpu}
 
     def load_state_dict(self, state: dict[str, float]) -> None:
-        """Earlier checkpoints have no `cpu`; their seconds count as spent on a processor."""
-        self.seconds, self.cpu = state["seconds"], state.get("cpu", state["seconds"])
+        """Checkpoints of 0.2 have no `cpu`: it is NaN, and the share stays unknown."""
+        self.seconds, self.cpu = state["seconds"], state.get("cpu", math.nan)

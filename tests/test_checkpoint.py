@@ -241,6 +241,18 @@ def test_the_clock_says_what_share_of_its_seconds_was_on_a_processor(
     assert (again.seconds, again.cpu) == pytest.approx((seconds, 0.3 * seconds))
 
 
+def test_the_cpu_share_is_unknown_where_a_checkpoint_lacks_it():
+    """Release 0.2 did not count it; the seconds go on."""
+    clock = Clock(torch.device("cpu"))
+    clock.load_state_dict({"seconds": 5.0})
+    with clock:
+        pass
+    assert clock.seconds > 5
+    assert clock.share is None
+    clock.load_state_dict({"seconds": 5.0, "cpu": 4.0})  # control
+    assert clock.share == pytest.approx(0.8)
+
+
 def test_a_clock_that_sleeps_is_not_on_a_processor(monkeypatch):
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
     watch = Clock(torch.device("cpu"))

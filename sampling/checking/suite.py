@@ -5,8 +5,8 @@ leaves the target pi invariant, and chains reach all states. Detailed balance is
 sweep over the sites is exact without it. So is the bias of a sampler that is not said to be exact.
 With `law`, the transition matrix of one step written from a paper, the step from every state is
 compared with it. The law is also compared for one chain alone, on many sites and among impossible
-states (`exactness.variations`). The other checks are those of the rules of a step
-(`exactness.rules`).
+states (`checking.variations`). The other checks are those of the rules of a step
+(`checking.rules`).
 
 Chains start from exact draws of pi, so the counts are binomial and their tests are exact:
 
