@@ -241,8 +241,9 @@ def test_the_clock_says_what_share_of_its_seconds_was_on_a_processor(
     assert (again.seconds, again.cpu) == pytest.approx((seconds, 0.3 * seconds))
 
 
-def test_the_cpu_share_is_unknown_where_a_checkpoint_lacks_it():
+def test_the_cpu_share_is_unknown_where_a_checkpoint_lacks_it(monkeypatch):
     """Release 0.2 did not count it; the seconds go on."""
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
     clock = Clock(torch.device("cpu"))
     clock.load_state_dict({"seconds": 5.0})
     with clock:
