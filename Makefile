@@ -74,7 +74,7 @@ report: $(READY) ## write outputs/report/index.html, our results compared with t
 	@$(BIN)/python -m latticework.scripts.report
 
 bench: $(READY_BENCH) ## time the samplers against their peers and a measured limit (most of an hour, on an idle machine)
-	@$(BIN)/python -m latticework.scripts.bench --out docs/results/bench.csv
+	@$(BIN)/python -m latticework.tools.bench --out docs/results/bench.csv
 
 data: $(READY) ## fetch and check every data set; the folder LATTICEWORK_DATA is searched first
 	@$(BIN)/python -m latticework.scripts.fetch_data

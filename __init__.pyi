@@ -13,7 +13,7 @@ from latticework.sampling.metrics import (
     Reference as Reference,
     Trace as Trace,
 )
-from latticework.experiments.results.record import (
+from latticework.experiments.records.record import (
     BUNDLES as BUNDLES,
     Record as Record,
     load_all as load_all,

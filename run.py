@@ -29,7 +29,7 @@ def refusal() -> str:
 if reason := refusal():
     sys.exit(reason)
 
-from latticework.experiments.running import signals  # noqa: E402 - installed, as was found
+from latticework.experiments.runs import signals  # noqa: E402 - installed, as was found
 
 if __name__ == "__main__":
     with signals.stoppable():  # the imports, too
@@ -40,13 +40,18 @@ import hydra  # noqa: E402 - first of all it is said what to install
 from hydra.utils import instantiate  # noqa: E402
 from omegaconf import DictConfig, OmegaConf  # noqa: E402
 
-from latticework.experiments.config import asking, errors, groups, resolvers  # noqa: E402
-from latticework.experiments.running import ray_launcher  # noqa: E402
+from latticework.experiments.runs import (  # noqa: E402
+    asking,
+    errors,
+    groups,
+    ray_launcher,  # noqa: E402
+    resolvers,
+)
 
 if TYPE_CHECKING:
     from latticework.data.base import Dataset
-    from latticework.experiments.running.recording import Outcome
-    from latticework.experiments.running.run import Run
+    from latticework.experiments.runs.recording import Outcome
+    from latticework.experiments.runs.run import Run
 
 CONF = HERE / "conf"
 resolvers.register(CONF)
@@ -82,7 +87,7 @@ def prepare(cfg: DictConfig, run: Run) -> Callable[[], None]:
 def job(cfg: DictConfig) -> Outcome:
     """Execute one run, which may be part of a sweep."""
     # Imports PyTorch, which --help and mistakes in a command's words do not need.
-    from latticework.experiments.running.recording import record
+    from latticework.experiments.runs.recording import record
 
     return record(cfg, prepare)
 

@@ -25,7 +25,7 @@ API = {
     "sampling": ("Sampling", "sampling/sample.py", "sampling/*.py", "sampling/tuning/*.py"),
     "samplers": ("Samplers", "samplers/*.py"),
     "models": ("Models", "models/*.py"),
-    "measures": ("Measures", "experiments/measures/*.py"),
+    "measures": ("Measures", "experiments/tasks/measures/*.py"),
     "checking": ("Checking", "sampling/checking/*.py"),
     "data": ("Data", "data/*.py"),
     "tasks": ("Tasks", "experiments/tasks/*.py"),

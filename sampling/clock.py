@@ -15,7 +15,7 @@ class Clock:
     """Seconds spent inside `with clock:`, synchronised with the device at both ends.
 
     `cpu` are those of the seconds in which this thread was on a processor. In the memory of a
-    resumable loop (`experiments.running.checkpoint`), both counts survive a restart.
+    resumable loop (`experiments.runs.checkpoint`), both counts survive a restart.
     """
 
     def __init__(self, device: torch.device) -> None:

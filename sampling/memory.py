@@ -8,7 +8,7 @@
         state: State
         best: float = -math.inf
 
-experiments/running/checkpoint.py says how a loop uses it.
+experiments/runs/checkpoint.py says how a loop uses it.
 """
 
 from collections.abc import Mapping

@@ -13,13 +13,13 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from latticework.experiments.claims.ledger import CLAIMS, Pool, judge
-from latticework.experiments.report.bundle import TARGET, pack
-from latticework.experiments.report.exhibits import catalogue
-from latticework.experiments.report.holdings import holding
-from latticework.experiments.report.sweeps import exists
-from latticework.experiments.results.grouping import once
-from latticework.experiments.results.record import BUNDLES, Record, load_all
+from latticework.experiments.papers.bundle import TARGET, pack
+from latticework.experiments.papers.claims.ledger import CLAIMS, Pool, judge
+from latticework.experiments.papers.exhibits import catalogue
+from latticework.experiments.papers.holdings import holding
+from latticework.experiments.records.grouping import once
+from latticework.experiments.records.record import BUNDLES, Record, load_all
+from latticework.experiments.runs.sweeps import exists
 
 
 def main(words: list[str] | None = None) -> int:

@@ -15,7 +15,7 @@ from pathlib import Path
 from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 
-from latticework.experiments.config import resolvers
+from latticework.experiments.runs import resolvers
 from latticework.sampling.messages import nearest
 
 CONF = Path(__file__).resolve().parents[1] / "conf"

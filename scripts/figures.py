@@ -13,10 +13,10 @@ from pathlib import Path
 
 from hydra import compose, initialize_config_dir
 
-from latticework.experiments.config import resolvers
-from latticework.experiments.config.errors import told
-from latticework.experiments.report.selection import drawn
-from latticework.experiments.results.record import BUNDLES, read
+from latticework.experiments.finish.selection import drawn
+from latticework.experiments.records.record import BUNDLES, read
+from latticework.experiments.runs import resolvers
+from latticework.experiments.runs.errors import told
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
 WHERE = ("experiment", "scale", "outputs", "figures", "tables")

@@ -30,11 +30,11 @@ from rich.console import Console
 from rich.table import Table as Grid
 
 from latticework.experiments.figures import race as drawing
-from latticework.experiments.report.draw import save
-from latticework.experiments.results.proof import Proof, attach
-from latticework.experiments.results.record import checksums, opened
-from latticework.experiments.running import writing
-from latticework.experiments.running.machine import commit, device_name, versions
+from latticework.experiments.papers.draw import save
+from latticework.experiments.records.proof import Proof, attach
+from latticework.experiments.records.record import checksums, opened
+from latticework.experiments.runs import writing
+from latticework.experiments.runs.machine import commit, device_name, versions
 from latticework.sampling.naming import loaded
 from latticework.sampling.starts import possible
 from latticework.sampling.targets import check_target, target_named

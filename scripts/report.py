@@ -14,11 +14,11 @@ import logging
 import os
 from pathlib import Path
 
-from latticework.experiments.config.errors import told
-from latticework.experiments.report.committed import refresh
-from latticework.experiments.report.holdings import SCALES
-from latticework.experiments.report.page import write
-from latticework.experiments.report.view import gather
+from latticework.experiments.papers.committed import refresh
+from latticework.experiments.papers.holdings import SCALES
+from latticework.experiments.papers.page import write
+from latticework.experiments.papers.view import gather
+from latticework.experiments.runs.errors import told
 
 
 def main(words: list[str] | None = None) -> None:

@@ -14,10 +14,10 @@ import sys
 from pathlib import Path
 
 import latticework.scripts.report
-from latticework.experiments.report.endings import show_table
-from latticework.experiments.report.exhibits import Catalogue, catalogue
-from latticework.experiments.report.holdings import SCALES
-from latticework.experiments.report.sweeps import exists
+from latticework.experiments.finish.endings import show_table
+from latticework.experiments.papers.exhibits import Catalogue, catalogue
+from latticework.experiments.papers.holdings import SCALES
+from latticework.experiments.runs.sweeps import exists
 
 ROOT = Path(__file__).resolve().parent.parent
 OUTPUTS = Path(os.environ.get("LATTICEWORK_OUTPUTS", "outputs"))

@@ -14,8 +14,8 @@ from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
-from latticework.experiments.config.errors import told
-from latticework.experiments.results.proof import read, verified
+from latticework.experiments.records.proof import read, verified
+from latticework.experiments.runs.errors import told
 from latticework.scripts.parsing import parser_of
 
 

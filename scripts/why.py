@@ -12,9 +12,9 @@ from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
-from latticework.experiments.config.errors import told
-from latticework.experiments.results.comparison import Comparison, compare
-from latticework.experiments.results.record import opened
+from latticework.experiments.records.comparison import Comparison, compare
+from latticework.experiments.records.record import opened
+from latticework.experiments.runs.errors import told
 from latticework.scripts.parsing import parser_of
 
 

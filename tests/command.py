@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import latticework.run
-from latticework.experiments.config import groups
+from latticework.experiments.runs import groups
 
 QUIET = ("hydra/job_logging=none", "hydra/hydra_logging=none")
 

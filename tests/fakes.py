@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from latticework.experiments.results.record import Record
+from latticework.experiments.records.record import Record
 from latticework.sampling.memory import Memory
 
 TARGETS = {

@@ -21,13 +21,13 @@ from command import command_line
 from matplotlib.figure import Figure
 from omegaconf import DictConfig
 
-from latticework.experiments.claims.ledger import judge
-from latticework.experiments.report import plotted, table_files
-from latticework.experiments.report.draw import html_of, make_all
-from latticework.experiments.report.exhibits import catalogue
-from latticework.experiments.report.holdings import holdings, pools
-from latticework.experiments.report.results import stem
-from latticework.experiments.results.record import load_all
+from latticework.experiments.papers import plotted, table_files
+from latticework.experiments.papers.claims.ledger import judge
+from latticework.experiments.papers.draw import html_of, make_all
+from latticework.experiments.papers.exhibits import catalogue
+from latticework.experiments.papers.holdings import holdings, pools
+from latticework.experiments.papers.results import stem
+from latticework.experiments.records.record import load_all
 
 KNOWN = catalogue()
 KINDS = ("figures", "tables")  # of a configuration

@@ -12,9 +12,9 @@ from omegaconf import OmegaConf
 from targets import TARGETS
 from torch import Generator
 
-from latticework.experiments.config.budget import Budget
-from latticework.experiments.config.options import CONF, names
-from latticework.experiments.running.run import Run
+from latticework.experiments.records.budget import Budget
+from latticework.experiments.runs.options import CONF, names
+from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks import sampling
 from latticework.models.base import EnergyModel
 from latticework.models.domain import Binary

@@ -107,8 +107,8 @@ def in_copy(copy: Path, *words: str) -> None:
 TIMES = """
 from dataclasses import replace
 from pathlib import Path
-from latticework.experiments.report.committed import times
-from latticework.experiments.report.exhibits import catalogue
+from latticework.experiments.papers.committed import times
+from latticework.experiments.papers.exhibits import catalogue
 page, known = Path("docs/reproducing.md"), catalogue()
 assert "potts_energy" in known.aside
 row = times(replace(known, exhibits=(), aside=["potts_energy"])).splitlines()[-1]
@@ -132,7 +132,7 @@ def copy(tmp_path_factory) -> Path:
     for page in PAGES:
         for edit in edits((ROOT / "docs" / page).read_text()):
             follow(edit, root)
-    in_copy(root, "-m", "latticework.scripts.samplers_table")
+    in_copy(root, "-m", "latticework.tools.samplers_table")
     after = (root / "README.md").read_text()
     assert "| `lazy_walk` | yes | yes | · | · | · | yes | yes | yes | yes |" in after
     assert "`curie_weiss`, " in after

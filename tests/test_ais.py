@@ -13,9 +13,10 @@ from targets import TARGETS
 from torch import Generator
 
 from latticework.data.base import Dataset
-from latticework.experiments.config.budget import Budget
 from latticework.experiments.figures.likelihood import improvement, progress
-from latticework.experiments.results.likelihood import (
+from latticework.experiments.figures.tables.likelihood import likelihoods
+from latticework.experiments.records.budget import Budget
+from latticework.experiments.records.likelihood import (
     IMPOSSIBLE,
     bounds,
     log_z_error,
@@ -25,9 +26,8 @@ from latticework.experiments.results.likelihood import (
     shown_log_z,
     unlike_draws,
 )
-from latticework.experiments.results.record import Record
-from latticework.experiments.running.run import Run
-from latticework.experiments.tables.likelihood import likelihoods
+from latticework.experiments.records.record import Record
+from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.ais import Annealer, _pilot, _take_best, ais, headline, log_odds
 from latticework.models.annealed import GeometricPath, ScaledRBM
 from latticework.models.base import Function

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from latticework.data.digits import Digits
-from latticework.experiments.measures.reference import sampled
-from latticework.experiments.running.artifacts import artifact, fingerprint
-from latticework.experiments.running.run import Run
+from latticework.experiments.runs.artifacts import artifact, fingerprint
+from latticework.experiments.runs.run import Run
+from latticework.experiments.tasks.measures.reference import sampled
 from latticework.experiments.tasks.train_rbm import pretrained
 from latticework.models.ising import Lattice
 from latticework.models.rbm import RBM

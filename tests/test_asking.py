@@ -9,7 +9,7 @@ import torch
 from command import command_line
 from documented import CONF, ROOT, names
 
-from latticework.experiments.config import asking
+from latticework.experiments.runs import asking
 from latticework.scripts import figures
 
 

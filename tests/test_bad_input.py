@@ -24,10 +24,10 @@ from hydra.utils import instantiate
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import latticework.experiments.report.finish
+import latticework.experiments.finish.finish
 import latticework.run
-from latticework.experiments.config import checks, errors, groups
-from latticework.experiments.config.errors import ConfigurationError, summary
+from latticework.experiments.runs import checks, errors, groups
+from latticework.experiments.runs.errors import ConfigurationError, summary
 from latticework.sampling.annotations import fits, words
 from latticework.sampling.devices import find_device
 from latticework.sampling.messages import nearest
@@ -452,7 +452,7 @@ def test_a_figure_that_cannot_be_drawn_is_told_after_the_failures(tmp_path, caps
     def broken(*_: object) -> None:
         raise RuntimeError("no ink")
 
-    monkeypatch.setattr(latticework.experiments.report.finish, "drawn", broken)
+    monkeypatch.setattr(latticework.experiments.finish.finish, "drawn", broken)
     text = told(capsys, *TINY, "sampler=gwg,block_gibbs", "--multirun", outputs=tmp_path)
     assert "figures and tables: RuntimeError: no ink" in text
     assert "1 failed:" in text

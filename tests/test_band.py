@@ -9,7 +9,7 @@ from fakes import fake, measured
 
 from latticework.experiments.figures import band
 from latticework.experiments.figures.benchmark import errors
-from latticework.experiments.report.draw import png
+from latticework.experiments.papers.draw import png
 
 FIGURES = Path(band.__file__).parent
 

@@ -9,14 +9,14 @@ import pytest
 import torch
 from rich.console import Console
 
-from latticework.experiments.report.results import results_page
-from latticework.experiments.report.view import Report
-from latticework.scripts import bench, bench_learning
-from latticework.scripts import plain_reference as plain
-from latticework.scripts.bench_contenders import missing, model_of, plain_model
-from latticework.scripts.bench_learning import Case
-from latticework.scripts.bench_workers import RemoteWorker, Worker, cores, limited
-from latticework.scripts.bench_workloads import GRID, LARGEST, TABLE, Workload, chosen
+from latticework.experiments.papers.results import results_page
+from latticework.experiments.papers.view import Report
+from latticework.tools import bench, bench_learning
+from latticework.tools import plain_reference as plain
+from latticework.tools.bench_contenders import missing, model_of, plain_model
+from latticework.tools.bench_learning import Case
+from latticework.tools.bench_workers import RemoteWorker, Worker, cores, limited
+from latticework.tools.bench_workloads import GRID, LARGEST, TABLE, Workload, chosen
 
 QUIET = Console(file=io.StringIO())
 WORKS = [
@@ -49,7 +49,7 @@ def local(monkeypatch):
 
 def read(path):
     lines = path.read_text().splitlines()
-    assert lines[0].startswith("# python -m latticework.scripts.bench")
+    assert lines[0].startswith("# python -m latticework.tools.bench")
     return list(csv.DictReader(lines[1:]))
 
 

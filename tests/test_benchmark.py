@@ -14,11 +14,7 @@ from hydra.utils import instantiate
 from test_configs import CONF, names
 
 from latticework.experiments.figures.benchmark import errors, heat_map, scaling
-from latticework.experiments.measures import reference
-from latticework.experiments.results.grouping import UnlikeRecordsError
-from latticework.experiments.results.record import load_all
-from latticework.experiments.running.run import Run
-from latticework.experiments.tables.benchmark import (
+from latticework.experiments.figures.tables.benchmark import (
     by_target,
     cells,
     efficiency,
@@ -29,7 +25,11 @@ from latticework.experiments.tables.benchmark import (
     rate,
     winners,
 )
+from latticework.experiments.records.grouping import UnlikeRecordsError
+from latticework.experiments.records.record import load_all
+from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks import benchmark
+from latticework.experiments.tasks.measures import reference
 from latticework.models.ising import Lattice
 from latticework.models.potts import LatticePotts
 from latticework.samplers.dlmc import DLMC

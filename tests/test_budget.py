@@ -3,8 +3,8 @@
 import pytest
 from command import command_line
 
-from latticework.experiments.config.budget import Budget
-from latticework.experiments.results.record import load_all
+from latticework.experiments.records.budget import Budget
+from latticework.experiments.records.record import load_all
 
 
 def test_it_counts_its_readings():

@@ -16,13 +16,13 @@ from command import command_line
 import latticework.scripts.bundle
 import latticework.scripts.figures
 from latticework.experiments.figures import text
-from latticework.experiments.report import bundle as packing
-from latticework.experiments.report.bundle import LARGEST, ROWS, pack, thin
-from latticework.experiments.report.draw import make_all
-from latticework.experiments.report.holdings import declared, holding
-from latticework.experiments.results import archive
-from latticework.experiments.results.archive import write_archive
-from latticework.experiments.results.record import Record, checksums, load_all
+from latticework.experiments.papers import bundle as packing
+from latticework.experiments.papers.bundle import LARGEST, ROWS, pack, thin
+from latticework.experiments.papers.draw import make_all
+from latticework.experiments.papers.holdings import declared, holding
+from latticework.experiments.records import archive
+from latticework.experiments.records.archive import write_archive
+from latticework.experiments.records.record import Record, checksums, load_all
 
 RUN = {"config": {}, "choices": {}, "overrides": [], "versions": {}, "seconds": 1.0}  # run.json
 

@@ -11,8 +11,8 @@ from targets import TARGETS
 from torch import Generator, Tensor
 from torch.utils import _pytree as pytree
 
-from latticework.experiments.learning.negatives import Contrastive, FastPersistent, Persistent
-from latticework.experiments.running.draws import consecutive
+from latticework.experiments.runs.draws import consecutive
+from latticework.experiments.tasks.learning.negatives import Contrastive, FastPersistent, Persistent
 from latticework.models.annealed import GeometricPath, ScaledRBM
 from latticework.models.domain import Binary
 from latticework.models.regression import synthetic_regression

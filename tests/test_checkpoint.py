@@ -19,14 +19,14 @@ import torch
 from command import command_line
 from kills import accesses, ended, killed, start
 
-import latticework.experiments.running.run
-from latticework.experiments.config.errors import ConfigurationError
-from latticework.experiments.results.record import load_all
-from latticework.experiments.running import machine, progress
-from latticework.experiments.running.checkpoint import Checkpoints
-from latticework.experiments.running.inputs import inputs
-from latticework.experiments.running.run import Run
-from latticework.experiments.running.signals import Stopped
+import latticework.experiments.runs.run
+from latticework.experiments.records.record import load_all
+from latticework.experiments.runs import machine, progress
+from latticework.experiments.runs.checkpoint import Checkpoints
+from latticework.experiments.runs.errors import ConfigurationError
+from latticework.experiments.runs.inputs import inputs
+from latticework.experiments.runs.run import Run
+from latticework.experiments.runs.signals import Stopped
 from latticework.models.ising import DenseIsing
 from latticework.samplers.gibbs import Gibbs
 from latticework.sampling import clock
@@ -296,7 +296,7 @@ def test_parts_that_were_made_elsewhere_are_noted(tmp_path, monkeypatch):
 
     def part(commit, crash_at):
         facts = {"commit": commit, "threads": 1}
-        monkeypatch.setattr(latticework.experiments.running.run, "facts", lambda *_: facts)
+        monkeypatch.setattr(latticework.experiments.runs.run, "facts", lambda *_: facts)
         run = begin(tmp_path)
         for loop in ("first", "second"):
             for i in run.resumable(One(), loop, total=4):

@@ -18,7 +18,8 @@ import numpy as np
 import pytest
 from fakes import fake, noise
 
-from latticework.experiments.claims.ledger import (
+from latticework.experiments.figures.tables.likelihood import own_rate
+from latticework.experiments.papers.claims.ledger import (
     CLAIMS,
     GROUPS,
     IMAGES,
@@ -27,14 +28,13 @@ from latticework.experiments.claims.ledger import (
     Pool,
     judge,
 )
-from latticework.experiments.claims.pairing import after, by_seed, difference, last
-from latticework.experiments.claims.verdict import Finding, Margin, Verdict, corrected
-from latticework.experiments.report.exhibits import catalogue
-from latticework.experiments.results.likelihood import bounds, log_z_error
-from latticework.experiments.results.pace import pace, share_text, timed, undisturbed
-from latticework.experiments.results.published import names, published
-from latticework.experiments.results.record import Record
-from latticework.experiments.tables.likelihood import own_rate
+from latticework.experiments.papers.claims.pairing import after, by_seed, difference, last
+from latticework.experiments.papers.claims.verdict import Finding, Margin, Verdict, corrected
+from latticework.experiments.papers.exhibits import catalogue
+from latticework.experiments.records.likelihood import bounds, log_z_error
+from latticework.experiments.records.pace import pace, share_text, timed, undisturbed
+from latticework.experiments.records.published import names, published
+from latticework.experiments.records.record import Record
 
 SEEDS = range(5)
 KNOWN = catalogue()

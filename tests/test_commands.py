@@ -18,10 +18,10 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
 import latticework.scripts.reproduce
-from latticework.experiments.config import resolvers
-from latticework.experiments.config.checks import checked
-from latticework.experiments.report.exhibits import catalogue
-from latticework.experiments.results.record import load_all
+from latticework.experiments.papers.exhibits import catalogue
+from latticework.experiments.records.record import load_all
+from latticework.experiments.runs import resolvers
+from latticework.experiments.runs.checks import checked
 
 resolvers.register(CONF)
 EXPERIMENTS = names("experiment")

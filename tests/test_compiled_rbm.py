@@ -11,7 +11,7 @@ from targets import TARGETS
 from test_compiled import leaves
 from torch import Generator, Tensor
 
-from latticework.experiments.learning.negatives import Persistent
+from latticework.experiments.tasks.learning.negatives import Persistent
 from latticework.models.annealed import ScaledRBM
 from latticework.models.rbm import RBM
 from latticework.samplers.base import Sampler

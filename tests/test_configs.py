@@ -14,8 +14,8 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.utils import get_class, get_method, instantiate
 from omegaconf import OmegaConf
 
-from latticework.experiments.config import resolvers
-from latticework.experiments.config.checks import checked
+from latticework.experiments.runs import resolvers
+from latticework.experiments.runs.checks import checked
 from latticework.samplers import NAMES, find
 from latticework.samplers.base import Sampler, UnsupportedModelError
 

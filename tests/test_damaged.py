@@ -17,11 +17,11 @@ import latticework.scripts.why
 from latticework.data import text
 from latticework.data.corpus import Corpus
 from latticework.data.files import DamagedFileError
-from latticework.experiments.config import errors
-from latticework.experiments.report.exhibits import catalogue
-from latticework.experiments.report.view import gather
-from latticework.experiments.results import proof
-from latticework.experiments.results.archive import write_archive
+from latticework.experiments.papers.exhibits import catalogue
+from latticework.experiments.papers.view import gather
+from latticework.experiments.records import proof
+from latticework.experiments.records.archive import write_archive
+from latticework.experiments.runs import errors
 
 RUN = {
     "config": {"data": None, "model": {}, "sampler": {}, "task": {}, "seed": 0, "model_seed": 0},

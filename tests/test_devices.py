@@ -19,8 +19,8 @@ from torch import Generator, Tensor
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from latticework.experiments.measures.nonfinite import Validity
-from latticework.experiments.running.run import Run
+from latticework.experiments.runs.run import Run
+from latticework.experiments.tasks.measures.nonfinite import Validity
 from latticework.models import bayes_net
 from latticework.models.annealed import GeometricPath, ScaledRBM
 from latticework.models.rbm import RBM

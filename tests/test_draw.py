@@ -9,13 +9,13 @@ from omegaconf import DictConfig, OmegaConf
 
 import latticework.scripts.figures
 import latticework.scripts.report
-from latticework.experiments.report import committed
-from latticework.experiments.report.bundle import pack
-from latticework.experiments.report.draw import draw_all
-from latticework.experiments.report.holdings import Holding
-from latticework.experiments.report.view import Report, draw
-from latticework.experiments.results.proof import place
-from latticework.experiments.results.record import Record
+from latticework.experiments.papers import committed
+from latticework.experiments.papers.bundle import pack
+from latticework.experiments.papers.draw import draw_all
+from latticework.experiments.papers.holdings import Holding
+from latticework.experiments.papers.view import Report, draw
+from latticework.experiments.records.proof import place
+from latticework.experiments.records.record import Record
 
 ERRORS = {
     "value": ValueError("bad ink"),

@@ -13,10 +13,10 @@ from torch.optim.lr_scheduler import LinearLR
 
 from latticework.data.base import Dataset, some
 from latticework.experiments.figures.learning import learning
-from latticework.experiments.learning.evaluations import CouplingError, Gap
-from latticework.experiments.results.record import Record
-from latticework.experiments.running.run import Run
+from latticework.experiments.records.record import Record
+from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.ebm_learning import DivergedError, Learner, ebm_learning
+from latticework.experiments.tasks.learning.evaluations import CouplingError, Gap
 from latticework.models.ising import DenseIsing, Lattice, LearnedIsing
 from latticework.models.rbm import RBM
 from latticework.models.resnet import ResNet

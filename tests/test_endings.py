@@ -9,8 +9,8 @@ import pytest
 from command import command_line
 from fakes import fake
 
-import latticework.experiments.report.finish
-from latticework.experiments.report.endings import (
+import latticework.experiments.finish.finish
+from latticework.experiments.finish.endings import (
     _cell,
     _text,
     run_line,
@@ -18,15 +18,15 @@ from latticework.experiments.report.endings import (
     show_sweep,
     show_table,
 )
-from latticework.experiments.report.exhibits import catalogue
-from latticework.experiments.report.sweep_clock import SweepClock
-from latticework.experiments.report.table_files import write as write_table
-from latticework.experiments.results.best import BEST, TIE, marks
-from latticework.experiments.results.estimate import Estimate, number
-from latticework.experiments.results.grouping import differing
-from latticework.experiments.results.headline import KeyNumber, headline
-from latticework.experiments.results.likelihood import log_z_error
-from latticework.experiments.results.record import load_all
+from latticework.experiments.finish.sweep_clock import SweepClock
+from latticework.experiments.papers.exhibits import catalogue
+from latticework.experiments.papers.table_files import write as write_table
+from latticework.experiments.records.best import BEST, TIE, marks
+from latticework.experiments.records.estimate import Estimate, number
+from latticework.experiments.records.grouping import differing
+from latticework.experiments.records.headline import KeyNumber, headline
+from latticework.experiments.records.likelihood import log_z_error
+from latticework.experiments.records.record import load_all
 from latticework.scripts.reproduce import tables
 
 TINY = ("model.shape=[2,2]", "scale=smoke")
@@ -74,7 +74,7 @@ def test_a_run_that_cannot_be_shown_is_finished_all_the_same(tmp_path, capsys, m
     def broken(_):
         raise RuntimeError("no terminal")
 
-    monkeypatch.setattr(latticework.experiments.report.finish, "show_run", broken)
+    monkeypatch.setattr(latticework.experiments.finish.finish, "show_run", broken)
     assert command_line(*TINY, outputs=tmp_path) == 0
     assert "complete, but could not be shown: RuntimeError: no terminal" in capsys.readouterr().out
 
@@ -206,7 +206,7 @@ def test_exact_values_that_differ_have_none_for_all(capsys, monkeypatch):
         beside = {"exact": Estimate(float(n)), "paper": Estimate(7.5)}
         return [KeyNumber("log_z", n + 0.1, beside=beside)]
 
-    monkeypatch.setattr(latticework.experiments.report.endings, "headline", heads)
+    monkeypatch.setattr(latticework.experiments.finish.endings, "headline", heads)
     lines = shown(capsys, show_sweep, [fake(seed=seed) for seed in (3, 5)])
     assert row(lines, "3")[2:5] == ["3.1", "3", "7.5"]
     assert row(lines, "all")[1:3] == ["4.1 ± 1.4", "7.5"]
@@ -225,7 +225,7 @@ def test_settings_that_differ_are_columns_and_a_missing_one_is_blank():
 
 
 def test_a_table_that_is_too_wide_leaves_out_its_last_numbers(capsys, monkeypatch):
-    monkeypatch.setattr(latticework.experiments.report.endings, "WIDTH", 32)
+    monkeypatch.setattr(latticework.experiments.finish.endings, "WIDTH", 32)
     lines = shown(capsys, show_sweep, [measured(-2, sampler="gwg"), measured(-3)])
     assert row(lines, "DMALA") == ["DMALA", "-3", "1 s"]
     assert "…" not in "".join(lines)

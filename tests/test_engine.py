@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Generator
 
-from latticework.experiments.config.identity import digest
-from latticework.experiments.running.engine import for_engine
-from latticework.experiments.running.run import Run
+from latticework.experiments.records.identity import digest
+from latticework.experiments.runs.engine import for_engine
+from latticework.experiments.runs.run import Run
 from latticework.models.domain import Binary, Ordinal
 from latticework.models.ising import DenseIsing, Lattice
 from latticework.models.quadratic import LogQuadratic

@@ -7,8 +7,8 @@ import pytest
 from command import bundled_data, command_line
 from hydra import compose, initialize_config_dir
 
-from latticework.experiments.config import resolvers
-from latticework.experiments.results.record import load_all
+from latticework.experiments.records.record import load_all
+from latticework.experiments.runs import resolvers
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
 resolvers.register(CONF)

@@ -11,8 +11,6 @@ from matplotlib import pyplot as plt
 from PIL import Image
 
 import latticework.scripts.figures
-from latticework.experiments.claims.pairing import by_seed, labelled, last
-from latticework.experiments.config.identity import leaves
 from latticework.experiments.figures import (
     acceptance,
     curves,
@@ -22,9 +20,13 @@ from latticework.experiments.figures import (
     isl_curves,
     theory,
 )
-from latticework.experiments.report import draw
-from latticework.experiments.results import record
-from latticework.experiments.results.grouping import (
+from latticework.experiments.figures.tables.bnn import predictions
+from latticework.experiments.figures.tables.isl_scores import final_isl
+from latticework.experiments.figures.tables.models import models as models_table
+from latticework.experiments.papers import draw
+from latticework.experiments.papers.claims.pairing import by_seed, labelled, last
+from latticework.experiments.records import record
+from latticework.experiments.records.grouping import (
     UnlikeRecordsError,
     alone,
     averaged,
@@ -34,11 +36,9 @@ from latticework.experiments.results.grouping import (
     once,
     spread_over,
 )
-from latticework.experiments.results.record import load_all
-from latticework.experiments.results.style import colour, label
-from latticework.experiments.tables.bnn import predictions
-from latticework.experiments.tables.isl_scores import final_isl
-from latticework.experiments.tables.models import models as models_table
+from latticework.experiments.records.identity import leaves
+from latticework.experiments.records.record import load_all
+from latticework.experiments.records.style import colour, label
 
 mpl.use("Agg")
 PART = ("experiment=ising_sampling", "scale=smoke")

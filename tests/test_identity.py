@@ -12,12 +12,12 @@ from command import command_line
 from fakes import fake
 from test_survival import ended, start
 
-from latticework.experiments.config.folders import CLAIM, find, run_name
-from latticework.experiments.config.identity import digest, leaves, same, short_name
-from latticework.experiments.results.grouping import groups
-from latticework.experiments.results.headline import CONF, headline, last_row
-from latticework.experiments.results.record import load_all
-from latticework.experiments.running.run import Run
+from latticework.experiments.records.folders import CLAIM, find, run_name
+from latticework.experiments.records.grouping import groups
+from latticework.experiments.records.headline import CONF, headline, last_row
+from latticework.experiments.records.identity import digest, leaves, same, short_name
+from latticework.experiments.records.record import load_all
+from latticework.experiments.runs.run import Run
 
 SMALL = ("model=ising", "model.shape=[3,3]", "scale=smoke", "sampler=dmala")
 
@@ -240,7 +240,7 @@ def test_short_names_are_those_of_one_class_or_function_each():
     assert short_name("torch.optim.Adam") == "torch.optim.Adam"
     texts = [file.read_text() for file in CONF.rglob("*.yaml")]
     paths = {path for text in texts for path in re.findall(r"_target_: (latticework[\w.]+)", text)}
-    drawn = "latticework.experiments.figures.", "latticework.experiments.tables."
+    drawn = "latticework.experiments.figures.", "latticework.experiments.figures.tables."
     known = Counter(short_name(path) for path in paths if not path.startswith(drawn))
     assert len(known) > 90
     assert [name for name, count in known.items() if count > 1] == []

@@ -9,8 +9,13 @@ from fakes import fake
 from torch import Generator
 
 from latticework.data.base import Dataset, some
-from latticework.experiments.config.budget import Budget
-from latticework.experiments.measures.sampling_likelihood import (
+from latticework.experiments.figures.tables.isl_scores import final_isl
+from latticework.experiments.figures.tables.models import models
+from latticework.experiments.records.budget import Budget
+from latticework.experiments.records.record import Record
+from latticework.experiments.runs.run import Run
+from latticework.experiments.tasks.isl import isl_curve
+from latticework.experiments.tasks.measures.sampling_likelihood import (
     best_beta,
     curve,
     histograms,
@@ -20,12 +25,7 @@ from latticework.experiments.measures.sampling_likelihood import (
     prefix_sizes,
     score,
 )
-from latticework.experiments.measures.validation_isl import ValidationISL
-from latticework.experiments.results.record import Record
-from latticework.experiments.running.run import Run
-from latticework.experiments.tables.isl_scores import final_isl
-from latticework.experiments.tables.models import models
-from latticework.experiments.tasks.isl import isl_curve
+from latticework.experiments.tasks.measures.validation_isl import ValidationISL
 from latticework.models.base import Function
 from latticework.models.domain import Binary, Ordinal
 from latticework.models.rated_rbm import RatedRBM

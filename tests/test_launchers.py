@@ -15,7 +15,7 @@ from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 from packaging.requirements import Requirement
 
-from latticework.experiments.results.record import load_all
+from latticework.experiments.records.record import load_all
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
 PLUGINS = {

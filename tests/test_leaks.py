@@ -21,16 +21,16 @@ from latticework.data.sentences import Blanks, Infilling
 from latticework.data.splits import split
 from latticework.data.text import bag_of_words
 from latticework.data.wordpiece import SPECIAL
-from latticework.experiments.claims.rates import decay
-from latticework.experiments.config.budget import Budget
-from latticework.experiments.learning.evaluations import Gap
-from latticework.experiments.learning.negatives import Contrastive, Persistent
-from latticework.experiments.measures.validation_isl import ValidationISL
-from latticework.experiments.results.record import Record
-from latticework.experiments.running.run import Run
+from latticework.experiments.papers.claims.rates import decay
+from latticework.experiments.records.budget import Budget
+from latticework.experiments.records.record import Record
+from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.ais import ais, log_odds
 from latticework.experiments.tasks.ebm_learning import ebm_learning
 from latticework.experiments.tasks.isl import isl_curve
+from latticework.experiments.tasks.learning.evaluations import Gap
+from latticework.experiments.tasks.learning.negatives import Contrastive, Persistent
+from latticework.experiments.tasks.measures.validation_isl import ValidationISL
 from latticework.experiments.tasks.regression import regression
 from latticework.experiments.tasks.text_infilling import from_blanks, text_infilling
 from latticework.experiments.tasks.train_rbm import pretrained, train_rbm

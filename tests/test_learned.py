@@ -13,13 +13,13 @@ from hydra import compose, initialize_config_dir
 from test_ais import DATA, rbm
 from test_configs import CONF
 
-from latticework.experiments.config.identity import same
 from latticework.experiments.figures.images import grid
-from latticework.experiments.learning.snapshots import _settings, last, snapshots
-from latticework.experiments.results.record import Record, load_all
-from latticework.experiments.running.artifacts import artifact
-from latticework.experiments.running.run import Run
-from latticework.experiments.tables.likelihood import beside, table1
+from latticework.experiments.figures.tables.likelihood import beside, table1
+from latticework.experiments.records.identity import same
+from latticework.experiments.records.record import Record, load_all
+from latticework.experiments.runs.artifacts import artifact
+from latticework.experiments.runs.run import Run
+from latticework.experiments.tasks.learning.snapshots import _settings, last, snapshots
 from latticework.samplers.gwg import GWG
 from latticework.sampling.memory import Memory
 

@@ -30,16 +30,16 @@ KERNELS += ["models.base", "models.chance", "models.domain"]
 FORMS = ["models.forms", "models.product"]
 SAMPLING = ["sampling", *KERNELS]  # no Hydra, no records
 WORDS = ["sampling.annotations", "sampling.messages", "sampling.naming"]
-RUNNING = ["experiments.running", "experiments.config", "experiments.results", *SAMPLING]
-MEASURES = ["experiments.measures", *RUNNING, "data"]
-LEARNING = ["experiments.learning", *MEASURES]
-RESULTS = ["experiments.results", "sampling.diagnostics", "sampling.tuning.ranking"]
-TABLES = ["experiments.tables", *RESULTS]
+RECORDS = ["experiments.records", "sampling.diagnostics", "sampling.tuning.ranking"]
+RUNS = ["experiments.runs", "experiments.records", *SAMPLING]
+MEASURES = ["experiments.tasks.measures", *RUNS, "data"]
+LEARNING = ["experiments.tasks.learning", *MEASURES]
+TABLES = ["experiments.figures.tables", *RECORDS]
 FIGURES = ["experiments.figures", *TABLES]
-CLAIMS = ["experiments.claims", *FIGURES]
-REPORT = ["experiments.report", "experiments.config", "experiments.running.signals", *CLAIMS]
+CLAIMS = ["experiments.papers.claims", *FIGURES]
+PAPERS = ["experiments.papers", "experiments.runs.errors", "experiments.runs.sweeps", *CLAIMS]
 RATES = ["samplers.base", "models.base", "models.chance", "models.rbm", "models.rated_rbm"]
-BENCH = ["scripts", "experiments", "sampling", "samplers", "models"]
+BENCH = ["tools", "scripts", "experiments", "sampling", "samplers", "models"]
 MAY_IMPORT = {
     "__init__.py": [],
     "torchvision_ops.py": [],
@@ -56,32 +56,27 @@ MAY_IMPORT = {
     "sampling/engine.py": [*SAMPLING, "samplers.compiled"],
     "sampling/starts.py": [*SAMPLING, "data.base"],
     "sampling/checking/targets.py": [*SAMPLING, "models.rbm"],
-    "experiments/config": ["experiments.config", *WORDS],
-    "experiments/results": ["experiments.results", "experiments.config"],
-    "experiments/running": RUNNING,
-    "experiments/running/signals.py": [],
-    "experiments/measures": MEASURES,
-    "experiments/learning": LEARNING,
+    "experiments/records": RECORDS,
+    "experiments/runs": RUNS,
+    "experiments/runs/signals.py": [],
+    "experiments/tasks/measures": MEASURES,
+    "experiments/tasks/learning": LEARNING,
     "experiments/tasks": ["experiments.tasks", *LEARNING],
-    "experiments/tables": TABLES,
+    "experiments/figures/tables": TABLES,
     "experiments/figures": FIGURES,
-    "experiments/claims": CLAIMS,
-    "experiments/report": REPORT,
-    "run.py": ["data.base", "experiments.config", "experiments.running", "scripts"],
+    "experiments/papers/claims": CLAIMS,
+    "experiments/papers": PAPERS,
+    "experiments/finish": ["experiments.finish", "experiments.runs", *PAPERS],
+    "run.py": ["data.base", "experiments.runs", "scripts"],
     "scripts": ["scripts", "experiments", "sampling", *NAMES],
-    "scripts/samplers_table.py": [*BENCH, "samplers.compiled"],
-    "tools": [],
-    "scripts/peers": ["scripts.peers"],  # what others would write
-    "scripts/peers/limits.py": ["models.product"],
-    "scripts/bench_contenders.py": BENCH,
-    "scripts/bench_learning.py": [*BENCH, "data.base"],
+    "tools": [*BENCH, "data.base"],
+    "tools/peers": ["tools.peers"],  # what others would write
+    "tools/peers/limits.py": ["models.product"],
 }
-WITHOUT_TORCH = [f"experiments/config/{name}.py" for name in ("budget", "folders", "identity")]
-WITHOUT_TORCH += ["experiments/config/resolvers.py", "experiments/running/signals.py"]
+WITHOUT_TORCH = [f"experiments/runs/{name}.py" for name in ("resolvers", "signals", "sweeps")]
 WITHOUT_TORCH += ["sampling/diagnostics.py", "sampling/tuning/ranking.py"]
-WITHOUT_TORCH += ["experiments/results"]
-WITHOUT_TORCH += [f"experiments/{room}" for room in ("tables", "figures", "claims", "report")]
-WITHOUT_TORCH += [f"scripts/bench{part}.py" for part in ("", "_workers", "_workloads")]
+WITHOUT_TORCH += [f"experiments/{room}" for room in ("records", "figures", "papers", "finish")]
+WITHOUT_TORCH += [f"tools/bench{part}.py" for part in ("", "_workers", "_workloads")]
 SCRIPTS = ("bundle", "figures", "report", "reproduce", "trace", "why")
 WITHOUT_TORCH += [f"scripts/{name}.py" for name in SCRIPTS]
 
@@ -188,7 +183,7 @@ RULES = {
         {"a.py": 'def f():\n    """Of each chain."""', "b.py": '"""The same\n\n    for B."""'},
     ),
     "margins are differences": Rule(
-        ("experiments/claims/*.py", "experiments/report/*.*"),
+        ("experiments/papers/claims/*.py", "experiments/papers/*.*"),
         matches(f"{SAMPLER} less {SAMPLER}"),
         "A - B",
         {"a.py": '"log RMSE, GWG-1 less DMALA"'},
@@ -214,7 +209,7 @@ RULES = {
             "samplers/gwg.py": f"from {NAME}.models import ising",
             "samplers/block_gibbs.py": f"from {NAME}.models.ising import Lattice",
             "sampling/chain.py": f"def f():\n    from {NAME}.samplers.gwg import GWG",
-            "experiments/tables/bnn.py": f"from {NAME}.experiments.figures.curves import curve",
+            "experiments/figures/tables/bnn.py": f"import {NAME}.experiments.figures.curves",
             "data/base.py": f"import {NAME}.models.base",
             "run.py": f"from {NAME}.models.base import EnergyModel",
         },

@@ -12,11 +12,11 @@ from kills import ended, start
 from omegaconf import OmegaConf
 from trackers import of_wandb
 
-from latticework.experiments.results.estimate import Estimate
-from latticework.experiments.results.headline import KeyNumber
-from latticework.experiments.results.record import load_all
-from latticework.experiments.running.loggers import About, by_name
-from latticework.experiments.running.run import Run
+from latticework.experiments.records.estimate import Estimate
+from latticework.experiments.records.headline import KeyNumber
+from latticework.experiments.records.record import load_all
+from latticework.experiments.runs.loggers import About, by_name
+from latticework.experiments.runs.run import Run
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
 ROWS = [(0, {"error": 1.0}), (10, {"error": 0.5}), (20, {"error": 0.25})]
@@ -169,7 +169,7 @@ def test_a_tracker_that_fails_leaves_the_run_finished(tmp_path, monkeypatch, cap
     def broken(*_):
         raise RuntimeError("no server")
 
-    target = f"latticework.experiments.running.loggers.TensorBoard.{method}"
+    target = f"latticework.experiments.runs.loggers.TensorBoard.{method}"
     monkeypatch.setattr(target, broken)
     words = ("model.shape=[2,2]", "scale=smoke", "logger=tensorboard")
     assert command_line(*words, outputs=tmp_path) == 0

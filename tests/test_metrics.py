@@ -11,8 +11,8 @@ import torch
 from torch import Generator, Tensor
 
 from latticework.data.base import Dataset, some
-from latticework.experiments.config.budget import Budget
-from latticework.experiments.running.run import Run
+from latticework.experiments.records.budget import Budget
+from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.sampling import sample
 from latticework.models.base import Function
 from latticework.models.domain import Binary, Categorical, Ordinal

@@ -9,8 +9,8 @@ import torch
 from command import command_line
 
 from latticework.data.wordpiece import Encoded
-from latticework.experiments.results.record import load_all
-from latticework.experiments.running.run import Run
+from latticework.experiments.records.record import load_all
+from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.mlm_pretraining import _plan, corrupt, pad, rate
 from latticework.models.masked_lm import MaskedLM
 

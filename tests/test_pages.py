@@ -22,10 +22,10 @@ from targets import TARGETS
 from transcripts import BLOCK, played
 
 import latticework
-from latticework.experiments.config import resolvers
-from latticework.experiments.results.record import load_all
+from latticework.experiments.records.record import load_all
+from latticework.experiments.runs import resolvers
 from latticework.sampling.exact import exact
-from latticework.scripts import samplers_table
+from latticework.tools import samplers_table
 
 resolvers.register(CONF)
 

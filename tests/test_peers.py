@@ -11,8 +11,8 @@ from latticework.models.ising import Lattice
 from latticework.models.rbm import RBM
 from latticework.samplers.langevin import DULA
 from latticework.sampling.exact import distribution
-from latticework.scripts.peers import limits
-from latticework.scripts.peers.plain_numba import Lattices
+from latticework.tools.peers import limits
+from latticework.tools.peers.plain_numba import Lattices
 
 A, B, ALPHA = 0.12, 0.15, 0.4
 CHAINS, STEPS = 20_000, 272  # 256 + 16: two lengths of scans
@@ -107,7 +107,7 @@ def test_plain_numba_refuses_sides_without_four_neighbours():
 @pytest.mark.parametrize("sampler", ON_LATTICES)
 def test_jax_samples_the_lattice(sampler):
     scan = pytest.importorskip(
-        "latticework.scripts.peers.jax_scan",
+        "latticework.tools.peers.jax_scan",
         reason="jax is in the extra `bench`",
         exc_type=ImportError,
     )
@@ -119,7 +119,7 @@ def test_jax_samples_the_lattice(sampler):
 @pytest.mark.parametrize("sampler", ON_RBMS)
 def test_jax_samples_the_rbm(sampler):
     scan = pytest.importorskip(
-        "latticework.scripts.peers.jax_scan",
+        "latticework.tools.peers.jax_scan",
         reason="jax is in the extra `bench`",
         exc_type=ImportError,
     )
@@ -133,7 +133,7 @@ def test_jax_samples_the_rbm(sampler):
 
 def test_thrml_samples_the_lattice():
     thrml = pytest.importorskip(
-        "latticework.scripts.peers.thrml_sweep",
+        "latticework.tools.peers.thrml_sweep",
         reason="thrml is in the extra `bench`",
         exc_type=ImportError,
     )

@@ -12,7 +12,7 @@ from fakes import fake
 
 from latticework.experiments.figures.acceptance import step_term
 from latticework.experiments.figures.band import at_readings, line_and_band
-from latticework.experiments.report.plotted import csv, plotted
+from latticework.experiments.papers.plotted import csv, plotted
 
 mpl.use("Agg")
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from latticework.scripts import profile_step
+from latticework.tools import profile_step
 
 
 def test_shares_are_of_the_operations_of_one_step():

@@ -1,4 +1,4 @@
-"""The configuration has the papers' settings, as experiments/results/published.yaml prints them."""
+"""The configuration has the papers' settings, as experiments/records/published.yaml prints them."""
 
 import functools
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 from omegaconf import OmegaConf
 from test_configs import TUNED, composed, plain
 
-from latticework.experiments.results.published import FILE
+from latticework.experiments.records.published import FILE
 
 SETTINGS = OmegaConf.to_container(OmegaConf.load(FILE).settings)["values"]
 configuration = functools.cache(lambda words: composed(*words.split()))

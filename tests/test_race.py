@@ -15,7 +15,7 @@ from torch import Generator
 
 from latticework.experiments.figures import race as drawing
 from latticework.experiments.figures.race import UNITS
-from latticework.experiments.results.record import opened
+from latticework.experiments.records.record import opened
 from latticework.models.base import Function
 from latticework.models.domain import Binary, Categorical, Integer
 from latticework.models.ising import DenseIsing, Lattice

@@ -21,13 +21,13 @@ from omegaconf import OmegaConf
 
 import latticework.run
 from latticework.experiments.figures.curves import curve
-from latticework.experiments.results.record import load, load_all
-from latticework.experiments.results.style import mark_substitute, new_figure
-from latticework.experiments.running import machine
-from latticework.experiments.running.inputs import inputs, replaced
-from latticework.experiments.running.machine import processor
-from latticework.experiments.running.recording import _replaceable
-from latticework.experiments.running.run import Run
+from latticework.experiments.records.record import load, load_all
+from latticework.experiments.records.style import mark_substitute, new_figure
+from latticework.experiments.runs import machine
+from latticework.experiments.runs.inputs import inputs, replaced
+from latticework.experiments.runs.machine import processor
+from latticework.experiments.runs.recording import _replaceable
+from latticework.experiments.runs.run import Run
 from latticework.models.rbm import RBM
 
 ROOT = Path(__file__).resolve().parent.parent

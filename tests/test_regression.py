@@ -9,17 +9,17 @@ import torch
 
 from latticework.data.splits import repeated, split
 from latticework.data.tabular import bundled
-from latticework.experiments.config.budget import Budget
 from latticework.experiments.figures.bnn import curves
-from latticework.experiments.measures.predictive import (
+from latticework.experiments.figures.tables.bnn import extras, predictions
+from latticework.experiments.records.budget import Budget
+from latticework.experiments.records.record import Record
+from latticework.experiments.runs.run import Run
+from latticework.experiments.tasks.measures.predictive import (
     calibration_error,
     coverage,
     mean_squared_errors,
     rmse,
 )
-from latticework.experiments.results.record import Record
-from latticework.experiments.running.run import Run
-from latticework.experiments.tables.bnn import extras, predictions
 from latticework.experiments.tasks.regression import regression
 from latticework.models.bayes_net import synthetic_bayes_net
 from latticework.models.regression import synthetic_regression

@@ -22,20 +22,20 @@ from test_bundle import at_the_papers_scale
 import latticework.scripts.bundle
 import latticework.scripts.report
 import latticework.scripts.reproduce
-from latticework.experiments.claims.ledger import CLAIMS, Entry
-from latticework.experiments.claims.verdict import Finding, Margin, Number, Verdict
-from latticework.experiments.report import axis, committed, kept, view
-from latticework.experiments.report.deciding import deciding
-from latticework.experiments.report.draw import make_all
-from latticework.experiments.report.exhibits import catalogue
-from latticework.experiments.report.holdings import Holding, holding
-from latticework.experiments.report.page import html, markdown, write
-from latticework.experiments.report.results import results_page, stem
-from latticework.experiments.report.sweeps import CONF, asked, declared, exists, kind
-from latticework.experiments.report.view import Report, gather
-from latticework.experiments.results.duration import duration
-from latticework.experiments.results.estimate import Estimate, number
-from latticework.experiments.results.record import BUNDLES, load_all
+from latticework.experiments.papers import axis, committed, kept, view
+from latticework.experiments.papers.claims.ledger import CLAIMS, Entry
+from latticework.experiments.papers.claims.verdict import Finding, Margin, Number, Verdict
+from latticework.experiments.papers.deciding import deciding
+from latticework.experiments.papers.draw import make_all
+from latticework.experiments.papers.exhibits import catalogue
+from latticework.experiments.papers.holdings import Holding, holding
+from latticework.experiments.papers.page import html, markdown, write
+from latticework.experiments.papers.results import results_page, stem
+from latticework.experiments.papers.view import Report, gather
+from latticework.experiments.records.duration import duration
+from latticework.experiments.records.estimate import Estimate, number
+from latticework.experiments.records.record import BUNDLES, load_all
+from latticework.experiments.runs.sweeps import CONF, asked, declared, exists, kind
 from latticework.scripts.reproduce import commands
 
 ROOT = CONF.parent

@@ -10,10 +10,10 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
 from omegaconf.errors import InterpolationResolutionError
 
-from latticework.experiments.config import resolvers
-from latticework.experiments.config.checks import checked
-from latticework.experiments.config.errors import ConfigurationError
-from latticework.experiments.results.record import load_all
+from latticework.experiments.records.record import load_all
+from latticework.experiments.runs import resolvers
+from latticework.experiments.runs.checks import checked
+from latticework.experiments.runs.errors import ConfigurationError
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
 resolvers.register(CONF)

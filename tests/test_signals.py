@@ -13,10 +13,10 @@ import pytest
 from command import command_line
 from kills import ended
 
-from latticework.experiments.report.sweep_clock import SweepClock
-from latticework.experiments.results.record import load_all
-from latticework.experiments.running.recording import _held
-from latticework.experiments.running.signals import (
+from latticework.experiments.finish.sweep_clock import SweepClock
+from latticework.experiments.records.record import load_all
+from latticework.experiments.runs.recording import _held
+from latticework.experiments.runs.signals import (
     CONTINUES,
     RESUMES,
     STARTS,
@@ -41,12 +41,12 @@ WORDS = (
 )
 # In the order of a command: a function that it calls in this phase, and what it says when stopped.
 PHASES = {
-    "experiments.report.finish.checked": CONTINUES,  # of a sweep: some of its runs may be there
+    "experiments.finish.finish.checked": CONTINUES,  # of a sweep: some of its runs may be there
     "models.rbm.RBM.__init__": STARTS,
     "experiments.tasks.train_rbm._update": "at training 1 of ",
     "models.domain.Binary.uniform": RESUMES,  # of the truth's chains: the model is trained
-    "experiments.running.run.Run.log": "at sampling 0 of ",
-    "experiments.report.finish.drawn": CONTINUES,
+    "experiments.runs.run.Run.log": "at sampling 0 of ",
+    "experiments.finish.finish.drawn": CONTINUES,
 }
 NUMBERS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
 
@@ -117,7 +117,7 @@ def typed(*words, module, number, folder):
     ("module", "number", "where"),
     [
         ("omegaconf", signal.SIGTERM, STARTS),
-        ("latticework.experiments.running.recording", signal.SIGINT, ""),
+        ("latticework.experiments.runs.recording", signal.SIGINT, ""),
     ],
 )
 def test_a_command_stops_while_it_imports(module, number, where, tmp_path):

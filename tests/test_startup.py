@@ -16,7 +16,7 @@ from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.object_type import ObjectType
 
-from latticework.experiments.config import groups
+from latticework.experiments.runs import groups
 
 RUN = Path(__file__).resolve().parent.parent / "run.py"
 DRAWING = {"pandas", "matplotlib", "PIL"}

@@ -11,8 +11,8 @@ from fakes import fake
 from matplotlib.colors import to_rgb
 
 from latticework.experiments.figures.text import COLOURS
-from latticework.experiments.results import style
-from latticework.experiments.results.style import SAMPLERS, label, look
+from latticework.experiments.records import style
+from latticework.experiments.records.style import SAMPLERS, label, look
 
 mpl.use("Agg")
 OWN = ("my_sampler", "zanella_2020", "path_auxiliary", "multiple_try", "tempered", "a")

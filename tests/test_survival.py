@@ -14,8 +14,8 @@ import pytest
 from command import command_line
 from kills import accesses, alive, ended, killed, start, until
 
-from latticework.experiments.config.faults import DamagedError
-from latticework.experiments.results.record import damage, load, load_all
+from latticework.experiments.records.faults import DamagedError
+from latticework.experiments.records.record import damage, load, load_all
 
 ROOT = Path(__file__).resolve().parent.parent
 SMALL = ("model.shape=[3,3]", "scale=smoke", "sampler=gwg")

@@ -5,8 +5,8 @@ import torch
 from exactness import p_value
 from torch import Generator
 
-from latticework.experiments.learning.generated import examples
-from latticework.experiments.running.run import Run
+from latticework.experiments.runs.run import Run
+from latticework.experiments.tasks.learning.generated import examples
 from latticework.models.base import Function
 from latticework.models.domain import Binary
 from latticework.models.ising import DenseIsing, Lattice

@@ -7,9 +7,9 @@ from command import command_line
 from fakes import fake
 from matplotlib import pyplot as plt
 
+from latticework.experiments.figures.tables.infilling import beside, table3
 from latticework.experiments.figures.text import marked, sentences
-from latticework.experiments.results.record import load_all
-from latticework.experiments.tables.infilling import beside, table3
+from latticework.experiments.records.record import load_all
 from latticework.experiments.tasks.text_infilling import perplexity, sentences_of
 
 SMOKE = ("experiment=text_infilling", "scale=smoke", "data.root=null")

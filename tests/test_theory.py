@@ -10,19 +10,19 @@ from fakes import fake
 from matplotlib import pyplot as plt
 from targets import TARGETS
 
-from latticework.experiments.config.budget import Budget
 from latticework.experiments.figures.theory import preconditioning as appendix_h
-from latticework.experiments.measures.stationary import (
+from latticework.experiments.records.budget import Budget
+from latticework.experiments.records.record import Record
+from latticework.experiments.runs.run import Run
+from latticework.experiments.tasks.bias import bias
+from latticework.experiments.tasks.law import law
+from latticework.experiments.tasks.measures.stationary import (
     bounds,
     enumerate_proposal,
     in_double,
     l1_distance,
     stationary_law,
 )
-from latticework.experiments.results.record import Record
-from latticework.experiments.running.run import Run
-from latticework.experiments.tasks.bias import bias
-from latticework.experiments.tasks.law import law
 from latticework.experiments.tasks.preconditioning import Halves, preconditioning
 from latticework.experiments.tasks.stochastic_proposal import stochastic_proposal
 from latticework.models.domain import Binary, Categorical, Ordinal

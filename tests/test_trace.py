@@ -9,10 +9,10 @@ from documented import ROOT
 from PIL import Image
 
 import latticework.scripts.figures
-from latticework.experiments.report.draw import make_all, png
-from latticework.experiments.report.sweeps import declared
-from latticework.experiments.results.proof import attached, read
-from latticework.experiments.results.record import BUNDLES, load_all
+from latticework.experiments.papers.draw import make_all, png
+from latticework.experiments.records.proof import attached, read
+from latticework.experiments.records.record import BUNDLES, load_all
+from latticework.experiments.runs.sweeps import declared
 from latticework.scripts import trace
 
 WORDS = ("experiment=ising_sampling", "scale=smoke", "seed=0", "sampler=dmala,gwg")

@@ -8,14 +8,14 @@ from torch import Generator
 from torch.optim import SGD
 
 from latticework.data.base import Dataset
-from latticework.experiments.learning.negatives import (
+from latticework.experiments.records.record import Record
+from latticework.experiments.runs.run import Run
+from latticework.experiments.tasks.learning.negatives import (
     Contrastive,
     FastPersistent,
     Herding,
     Persistent,
 )
-from latticework.experiments.results.record import Record
-from latticework.experiments.running.run import Run
 from latticework.experiments.tasks.train_rbm import pretrained, train, train_rbm
 from latticework.models.rated_rbm import RatedRBM
 from latticework.models.rbm import RBM

@@ -12,11 +12,11 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.utils import get_class
 from test_configs import CONF, composed, names, part, plain
 
-from latticework.experiments.config.errors import ConfigurationError
-from latticework.experiments.learning.training import random, stored, trained
-from latticework.experiments.results.record import load_all
-from latticework.experiments.running.artifacts import fingerprint
-from latticework.experiments.running.run import Run
+from latticework.experiments.records.record import load_all
+from latticework.experiments.runs.artifacts import fingerprint
+from latticework.experiments.runs.errors import ConfigurationError
+from latticework.experiments.runs.run import Run
+from latticework.experiments.tasks.learning.training import random, stored, trained
 from latticework.models.ising import Lattice, LearnedIsing
 from latticework.models.rated_rbm import RatedRBM
 from latticework.models.rbm import RBM

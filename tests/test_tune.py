@@ -15,8 +15,8 @@ import torch
 import yaml
 from torch import Generator, Tensor
 
-from latticework.experiments.config.budget import Budget
-from latticework.experiments.running.run import Run
+from latticework.experiments.records.budget import Budget
+from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks import tune as task
 from latticework.experiments.tasks.sampling import sample
 from latticework.models.ising import Lattice

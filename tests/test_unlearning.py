@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from targets import TARGETS
 
-from latticework.experiments.results.record import Record
-from latticework.experiments.running.run import Run
+from latticework.experiments.records.record import Record
+from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.unlearning import (
     distances,
     eigenvalues,

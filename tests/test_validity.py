@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
-from latticework.experiments.config.budget import Budget
-from latticework.experiments.measures.nonfinite import StuckError, Tally, Validity, watch
-from latticework.experiments.results.record import Record
-from latticework.experiments.running.run import Run
+from latticework.experiments.records.budget import Budget
+from latticework.experiments.records.record import Record
+from latticework.experiments.runs.run import Run
+from latticework.experiments.tasks.measures.nonfinite import StuckError, Tally, Validity, watch
 from latticework.experiments.tasks.sampling import sample
 from latticework.models.base import EnergyModel, Function
 from latticework.models.domain import Binary, Categorical

@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 from command import command_line
 
-from latticework.experiments.results.comparison import compare, first_difference
-from latticework.experiments.results.record import BUNDLES, checksums, load_all, opened
+from latticework.experiments.records.comparison import compare, first_difference
+from latticework.experiments.records.record import BUNDLES, checksums, load_all, opened
 from latticework.scripts import why
 
 SMALL = ("model.shape=[3,3]", "scale=smoke", "sampler=gwg")

@@ -8,11 +8,11 @@ import torch
 from command import command_line
 
 from latticework.data.wordpiece import SPECIAL, tokenizer_of
-from latticework.experiments.config.errors import UnwritableError
-from latticework.experiments.results.record import load_all
-from latticework.experiments.running import writing
-from latticework.experiments.running.artifacts import artifact
-from latticework.experiments.running.run import Run
+from latticework.experiments.records.record import load_all
+from latticework.experiments.runs import writing
+from latticework.experiments.runs.artifacts import artifact
+from latticework.experiments.runs.errors import UnwritableError
+from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.mlm_pretraining import export
 from latticework.models.masked_lm import untrained
 

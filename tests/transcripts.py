@@ -20,8 +20,7 @@ from command import command_line
 from documented import ROOT
 
 import latticework.run
-from latticework.experiments.config import asking
-from latticework.experiments.running import machine
+from latticework.experiments.runs import asking, machine
 
 NAMES = ("docs/commands.md", "docs/library.md", "docs/logging.md", "examples/README.md")
 PAGES = [ROOT / name for name in NAMES]

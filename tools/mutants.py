@@ -33,7 +33,7 @@ TESTS = {
     "models": "models exact large rare domain columns potts quadratic rates sweep bayes_net fhmm"
     " infilling product regression resnet ais",
     "sampling": "metrics exact chain sample starts adaptation engine validity",
-    "experiments/measures": "metrics isl theory text_metrics regression validity",
+    "experiments/tasks/measures": "metrics isl theory text_metrics regression validity",
     "sampling/checking": "check kernels extended theory",
 }
 BY_CLASS = {"test_kernels", "test_validity"}  # for samplers: their cases that name a file's class

@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from latticework.experiments.figures.band import at_settings, line_and_band
-from latticework.experiments.results.grouping import (
+from latticework.experiments.records.grouping import (
     Group,
     alone,
     averaged,
@@ -15,9 +15,9 @@ from latticework.experiments.results.grouping import (
     named,
     spread_over,
 )
-from latticework.experiments.results.published import comparable
-from latticework.experiments.results.record import Record
-from latticework.experiments.results.style import (
+from latticework.experiments.records.published import comparable
+from latticework.experiments.records.record import Record
+from latticework.experiments.records.style import (
     colour,
     explain,
     look,

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from numpy.typing import ArrayLike, NDArray
 
-from latticework.experiments.results.record import Record
+from latticework.experiments.records.record import Record
 
 
 class Means(NamedTuple):

@@ -10,21 +10,21 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import NullFormatter
 
 from latticework.experiments.figures.band import at_places, at_settings, line_and_band
-from latticework.experiments.results.grouping import spread_over
-from latticework.experiments.results.record import Record
-from latticework.experiments.results.style import (
-    explain,
-    line,
-    new_figure,
-    wrapped,
-)
-from latticework.experiments.tables.benchmark import (
+from latticework.experiments.figures.tables.benchmark import (
     QUANTITIES,
     Cell,
     by_target,
     cells,
     growths,
     placed,
+)
+from latticework.experiments.records.grouping import spread_over
+from latticework.experiments.records.record import Record
+from latticework.experiments.records.style import (
+    explain,
+    line,
+    new_figure,
+    wrapped,
 )
 
 AXES = {"seconds": "seconds", "evaluations": "evaluations by each chain", "step": "iterations"}

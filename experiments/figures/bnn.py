@@ -9,17 +9,17 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from latticework.experiments.figures.band import at_readings, line_and_band
-from latticework.experiments.results.grouping import spread_over
-from latticework.experiments.results.pace import timed
-from latticework.experiments.results.record import Record
-from latticework.experiments.results.style import (
+from latticework.experiments.figures.tables.bnn import HEADINGS, grouped
+from latticework.experiments.records.grouping import spread_over
+from latticework.experiments.records.pace import timed
+from latticework.experiments.records.record import Record
+from latticework.experiments.records.style import (
     explain,
     line,
     new_figure,
     sampler_key,
     series,
 )
-from latticework.experiments.tables.bnn import HEADINGS, grouped
 
 AXES = {"step": "steps", "seconds": "seconds"}
 

@@ -9,10 +9,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from latticework.experiments.figures.band import at_settings, line_and_band
-from latticework.experiments.results.grouping import groups, spread_over
-from latticework.experiments.results.headline import last
-from latticework.experiments.results.record import Record
-from latticework.experiments.results.style import explain, line, new_figure
+from latticework.experiments.records.grouping import groups, spread_over
+from latticework.experiments.records.headline import last
+from latticework.experiments.records.record import Record
+from latticework.experiments.records.style import explain, line, new_figure
 
 
 def final(

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from latticework.experiments.figures.band import band, readings
-from latticework.experiments.results.grouping import (
+from latticework.experiments.records.grouping import (
     alone,
     averaged,
     by_setting,
@@ -17,9 +17,9 @@ from latticework.experiments.results.grouping import (
     named,
     spread_over,
 )
-from latticework.experiments.results.pace import timed
-from latticework.experiments.results.record import Record
-from latticework.experiments.results.style import (
+from latticework.experiments.records.pace import timed
+from latticework.experiments.records.record import Record
+from latticework.experiments.records.style import (
     DASHES,
     colour,
     explain,

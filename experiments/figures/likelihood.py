@@ -7,7 +7,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from latticework.experiments.figures.band import at_settings, line_and_band
-from latticework.experiments.results.grouping import (
+from latticework.experiments.figures.tables.likelihood import learning_rate
+from latticework.experiments.records.grouping import (
     Group,
     alone,
     groups,
@@ -15,8 +16,8 @@ from latticework.experiments.results.grouping import (
     named,
     spread_over,
 )
-from latticework.experiments.results.record import Record
-from latticework.experiments.results.style import (
+from latticework.experiments.records.record import Record
+from latticework.experiments.records.style import (
     explain,
     key_of_dashes,
     label,
@@ -26,7 +27,6 @@ from latticework.experiments.results.style import (
     series,
     wrapped,
 )
-from latticework.experiments.tables.likelihood import learning_rate
 
 DIRECTIONS = {"forward_AIS": "-", "reverse_AIS": "--"}
 

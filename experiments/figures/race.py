@@ -3,7 +3,7 @@
 import pandas as pd
 from matplotlib.figure import Figure
 
-from latticework.experiments.results.style import explain, look, new_figure
+from latticework.experiments.records.style import explain, look, new_figure
 
 UNITS = {"second": "effective samples a second", "evaluation": "effective samples an evaluation"}
 

@@ -18,9 +18,9 @@ from optuna.distributions import (
 from optuna.importance import FanovaImportanceEvaluator, get_param_importances
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from latticework.experiments.results.grouping import groups
-from latticework.experiments.results.record import Record
-from latticework.experiments.results.style import colour, explain, look, new_figure, seeds
+from latticework.experiments.records.grouping import groups
+from latticework.experiments.records.record import Record
+from latticework.experiments.records.style import colour, explain, look, new_figure, seeds
 
 FEWEST = 2  # trials of which an importance can be computed
 

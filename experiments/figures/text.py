@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 
-from latticework.experiments.results.grouping import groups, named
-from latticework.experiments.results.record import Record
-from latticework.experiments.results.style import label
-from latticework.experiments.tables.infilling import by_language, filled
+from latticework.experiments.figures.tables.infilling import by_language, filled
+from latticework.experiments.records.grouping import groups, named
+from latticework.experiments.records.record import Record
+from latticework.experiments.records.style import label
 
 COLOURS = {"given": "#222222", "written": "#0072B2", "repeated": "#B04600"}
 WIDTH = 104  # characters of a line
@@ -30,7 +30,7 @@ class Word(NamedTuple):
 
 
 class Page(Figure):
-    """A figure with a web page, which `experiments.report.draw` writes as well."""
+    """A figure with a web page, which `experiments.papers.draw` writes as well."""
 
     html: str = ""
 

@@ -13,15 +13,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from latticework.experiments.figures.band import Means, band, line_and_band, remember
-from latticework.experiments.results.grouping import (
+from latticework.experiments.records.grouping import (
     alone,
     averaged,
     by_sampler,
     groups,
     spread_over,
 )
-from latticework.experiments.results.record import Record
-from latticework.experiments.results.style import (
+from latticework.experiments.records.record import Record
+from latticework.experiments.records.style import (
     GREY,
     INKS,
     colour,

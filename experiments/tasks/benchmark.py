@@ -13,11 +13,11 @@ import torch
 from torch import Tensor
 
 from latticework.data.base import Dataset
-from latticework.experiments.results.headline import KeyNumber
-from latticework.experiments.results.record import Record
-from latticework.experiments.running.artifacts import artifact, fingerprint
-from latticework.experiments.running.engine import for_engine
-from latticework.experiments.running.run import Run
+from latticework.experiments.records.headline import KeyNumber
+from latticework.experiments.records.record import Record
+from latticework.experiments.runs.artifacts import artifact, fingerprint
+from latticework.experiments.runs.engine import for_engine
+from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.sampling import target
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler

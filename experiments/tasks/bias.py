@@ -8,18 +8,18 @@ import numpy as np
 from torch import Tensor
 
 from latticework.data.base import Dataset
-from latticework.experiments.config.budget import Budget
-from latticework.experiments.measures.stationary import (
+from latticework.experiments.records.budget import Budget
+from latticework.experiments.records.headline import KeyNumber, noted
+from latticework.experiments.records.record import Record
+from latticework.experiments.runs.engine import for_engine
+from latticework.experiments.runs.run import Run
+from latticework.experiments.tasks.measures.stationary import (
     bounds,
     enumerate_proposal,
     in_double,
     l1_distance,
     stationary_law,
 )
-from latticework.experiments.results.headline import KeyNumber, noted
-from latticework.experiments.results.record import Record
-from latticework.experiments.running.engine import for_engine
-from latticework.experiments.running.run import Run
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
 from latticework.sampling.chain import run_chain

@@ -32,14 +32,14 @@ from torch.optim.lr_scheduler import LRScheduler
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from latticework.data.base import Dataset
-from latticework.experiments.learning.evaluations import Evaluation
-from latticework.experiments.measures.nonfinite import Validity, watch
-from latticework.experiments.results.duration import duration
-from latticework.experiments.results.headline import KeyNumber, readings
-from latticework.experiments.results.record import Record
-from latticework.experiments.running import writing
-from latticework.experiments.running.engine import for_engine
-from latticework.experiments.running.run import Run
+from latticework.experiments.records.duration import duration
+from latticework.experiments.records.headline import KeyNumber, readings
+from latticework.experiments.records.record import Record
+from latticework.experiments.runs import writing
+from latticework.experiments.runs.engine import for_engine
+from latticework.experiments.runs.run import Run
+from latticework.experiments.tasks.learning.evaluations import Evaluation
+from latticework.experiments.tasks.measures.nonfinite import Validity, watch
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
 from latticework.sampling.chain import block_of, capture

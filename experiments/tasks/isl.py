@@ -7,16 +7,16 @@ import torch
 from torch import Tensor
 
 from latticework.data.base import Dataset, some
-from latticework.experiments.config.budget import Budget
-from latticework.experiments.learning.training import trained
-from latticework.experiments.measures import sampling_likelihood as isl
-from latticework.experiments.results.estimate import Estimate
-from latticework.experiments.results.headline import KeyNumber, noted
-from latticework.experiments.results.record import Record
-from latticework.experiments.running.artifacts import artifact
-from latticework.experiments.running.draws import METRICS, consecutive
-from latticework.experiments.running.engine import for_engine
-from latticework.experiments.running.run import Run
+from latticework.experiments.records.budget import Budget
+from latticework.experiments.records.estimate import Estimate
+from latticework.experiments.records.headline import KeyNumber, noted
+from latticework.experiments.records.record import Record
+from latticework.experiments.runs.artifacts import artifact
+from latticework.experiments.runs.draws import METRICS, consecutive
+from latticework.experiments.runs.engine import for_engine
+from latticework.experiments.runs.run import Run
+from latticework.experiments.tasks.learning.training import trained
+from latticework.experiments.tasks.measures import sampling_likelihood as isl
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
 from latticework.sampling.chain import timing
@@ -45,7 +45,7 @@ def isl_curve(
     centres, with its own beta. The last `keep` samples are stored in `sequence`.
 
     Raises ValueError without data, and if the model should be learned and is not
-    (`experiments.learning.training`).
+    (`experiments.tasks.learning.training`).
     """
     if data is None:
         raise ValueError("the ISL needs validation and test rows; give data, such as data=usps")

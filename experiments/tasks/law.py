@@ -1,18 +1,18 @@
 """Task: the distribution of a Langevin sampler's states against enumeration (App. B)."""
 
 from latticework.data.base import Dataset
-from latticework.experiments.config.budget import Budget
-from latticework.experiments.measures.stationary import (
+from latticework.experiments.records.budget import Budget
+from latticework.experiments.records.estimate import Estimate
+from latticework.experiments.records.headline import KeyNumber, last
+from latticework.experiments.records.record import Record
+from latticework.experiments.runs.engine import for_engine
+from latticework.experiments.runs.run import Run
+from latticework.experiments.tasks.measures.stationary import (
     enumerate_proposal,
     in_double,
     l1_distance,
     stationary_law,
 )
-from latticework.experiments.results.estimate import Estimate
-from latticework.experiments.results.headline import KeyNumber, last
-from latticework.experiments.results.record import Record
-from latticework.experiments.running.engine import for_engine
-from latticework.experiments.running.run import Run
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
 from latticework.sampling.chain import run_chain

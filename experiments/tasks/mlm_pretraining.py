@@ -22,11 +22,11 @@ from torch.nn.utils import clip_grad_norm_
 
 from latticework.data.corpus import Text
 from latticework.data.wordpiece import SPECIAL, Encoded, encode, learn, tokenizer_of
-from latticework.experiments.results.headline import KeyNumber, readings
-from latticework.experiments.results.record import Record
-from latticework.experiments.running import writing
-from latticework.experiments.running.artifacts import artifact
-from latticework.experiments.running.run import Run
+from latticework.experiments.records.headline import KeyNumber, readings
+from latticework.experiments.records.record import Record
+from latticework.experiments.runs import writing
+from latticework.experiments.runs.artifacts import artifact
+from latticework.experiments.runs.run import Run
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
 from latticework.sampling.memory import Memory

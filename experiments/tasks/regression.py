@@ -14,18 +14,18 @@ import torch
 from torch import Tensor
 
 from latticework.data.splits import Rows, Table, repeated
-from latticework.experiments.config.budget import Budget
-from latticework.experiments.measures.nonfinite import Validity, watch
-from latticework.experiments.measures.predictive import (
+from latticework.experiments.records.budget import Budget
+from latticework.experiments.records.headline import KeyNumber, readings
+from latticework.experiments.records.record import Record
+from latticework.experiments.runs.engine import for_engine
+from latticework.experiments.runs.run import Run
+from latticework.experiments.tasks.measures.nonfinite import Validity, watch
+from latticework.experiments.tasks.measures.predictive import (
     calibration_error,
     coverage,
     mean_squared_errors,
     rmse,
 )
-from latticework.experiments.results.headline import KeyNumber, readings
-from latticework.experiments.results.record import Record
-from latticework.experiments.running.engine import for_engine
-from latticework.experiments.running.run import Run
 from latticework.models.base import Predictor
 from latticework.samplers.base import Sampler
 from latticework.sampling.chain import Chain, Timing, timing

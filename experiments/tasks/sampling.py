@@ -10,14 +10,14 @@ import numpy as np
 from torch import Tensor
 
 from latticework.data.base import Dataset, some
-from latticework.experiments.config.budget import Budget
-from latticework.experiments.learning.training import trained
-from latticework.experiments.measures.nonfinite import Validity, watch
-from latticework.experiments.results.estimate import Estimate
-from latticework.experiments.results.headline import Better, KeyNumber, last, readings
-from latticework.experiments.results.record import Record
-from latticework.experiments.running.engine import for_engine
-from latticework.experiments.running.run import Run
+from latticework.experiments.records.budget import Budget
+from latticework.experiments.records.estimate import Estimate
+from latticework.experiments.records.headline import Better, KeyNumber, last, readings
+from latticework.experiments.records.record import Record
+from latticework.experiments.runs.engine import for_engine
+from latticework.experiments.runs.run import Run
+from latticework.experiments.tasks.learning.training import trained
+from latticework.experiments.tasks.measures.nonfinite import Validity, watch
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
 from latticework.sampling.adaptation import Adaptation, adapted
@@ -67,7 +67,7 @@ def sample(
     fields of the sampler in a burn-in (conf/adapt), which is not measured; the chains go on from
     there with frozen fields. Seconds are measured in a separate pass without metrics. With `data`,
     the record notes the unbiased MMD^2 of the last states to `ROWS` of the test rows. Raises
-    ValueError if the model should be learned and is not (`experiments.learning.training`), or if
+    ValueError if the model should be learned and is not (`tasks.learning.training`), or if
     `adapt` does not support the sampler.
     """
     model, reference = target(model, data, run, pretrain, truth)

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from latticework.data.base import Dataset
-from latticework.experiments.measures.stationary import in_double
-from latticework.experiments.results.headline import KeyNumber
-from latticework.experiments.results.record import Record
-from latticework.experiments.running.run import Run
+from latticework.experiments.records.headline import KeyNumber
+from latticework.experiments.records.record import Record
+from latticework.experiments.runs.run import Run
+from latticework.experiments.tasks.measures.stationary import in_double
 from latticework.models.base import EnergyModel
 from latticework.models.domain import Binary
 from latticework.samplers.base import Sampler

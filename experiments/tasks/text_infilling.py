@@ -11,12 +11,12 @@ from torch import Generator, Tensor
 
 from latticework.data.base import Dataset
 from latticework.data.sentences import Blanks, Infilling, blanks_of
-from latticework.experiments.measures.nonfinite import Validity, watch
-from latticework.experiments.measures.text import scores
-from latticework.experiments.results.headline import KeyNumber
-from latticework.experiments.results.record import Record
-from latticework.experiments.running.engine import for_engine
-from latticework.experiments.running.run import Run
+from latticework.experiments.records.headline import KeyNumber
+from latticework.experiments.records.record import Record
+from latticework.experiments.runs.engine import for_engine
+from latticework.experiments.runs.run import Run
+from latticework.experiments.tasks.measures.nonfinite import Validity, watch
+from latticework.experiments.tasks.measures.text import scores
 from latticework.models.chance import draw_categorical, softmax_weights
 from latticework.models.domain import one_hot
 from latticework.samplers.base import Sampler

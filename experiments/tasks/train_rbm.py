@@ -1,7 +1,7 @@
 """Task: train a restricted Boltzmann machine; `pretrained` makes one as a shared artifact.
 
 Each update follows the gradient of mean log p(data) - mean log p(negatives). The source of the
-negatives makes it contrastive divergence, SML, FPCD or herding (`experiments.learning.negatives`).
+negatives makes it contrastive divergence, SML, FPCD or herding (`tasks.learning.negatives`).
 """
 
 from collections.abc import Callable, Iterator
@@ -14,13 +14,13 @@ from torch.optim import Adam, Optimizer
 from torch.optim.lr_scheduler import LinearLR, LRScheduler
 
 from latticework.data.base import Dataset, some
-from latticework.experiments.learning.negatives import Contrastive, Negatives
-from latticework.experiments.measures import sampling_likelihood as isl
-from latticework.experiments.results.headline import KeyNumber, readings
-from latticework.experiments.results.record import Record
-from latticework.experiments.running.artifacts import artifact, fingerprint
-from latticework.experiments.running.draws import consecutive
-from latticework.experiments.running.run import Run
+from latticework.experiments.records.headline import KeyNumber, readings
+from latticework.experiments.records.record import Record
+from latticework.experiments.runs.artifacts import artifact, fingerprint
+from latticework.experiments.runs.draws import consecutive
+from latticework.experiments.runs.run import Run
+from latticework.experiments.tasks.learning.negatives import Contrastive, Negatives
+from latticework.experiments.tasks.measures import sampling_likelihood as isl
 from latticework.models.base import CarriesRates, EnergyModel
 from latticework.samplers.base import Sampler
 from latticework.sampling.memory import Memory

@@ -17,14 +17,14 @@ from hydra.core.hydra_config import HydraConfig
 from torch import Tensor
 
 from latticework.data.base import Dataset
-from latticework.experiments.config.budget import Budget
-from latticework.experiments.config.identity import digest
-from latticework.experiments.results.headline import Better, KeyNumber
-from latticework.experiments.results.record import Record
-from latticework.experiments.running import writing
-from latticework.experiments.running.engine import for_engine
-from latticework.experiments.running.machine import ROOT
-from latticework.experiments.running.run import Run
+from latticework.experiments.records.budget import Budget
+from latticework.experiments.records.headline import Better, KeyNumber
+from latticework.experiments.records.identity import digest
+from latticework.experiments.records.record import Record
+from latticework.experiments.runs import writing
+from latticework.experiments.runs.engine import for_engine
+from latticework.experiments.runs.machine import ROOT
+from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.sampling import stored, target
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from latticework.experiments.results.headline import KeyNumber
-from latticework.experiments.results.record import Record
-from latticework.experiments.running.run import Run
+from latticework.experiments.records.headline import KeyNumber
+from latticework.experiments.records.record import Record
+from latticework.experiments.runs.run import Run
 from latticework.models.base import EnergyModel
 from latticework.models.domain import Binary
 from latticework.sampling.exact import distribution

@@ -1,0 +1,197 @@
+"""Log-likelihoods by annealed importance sampling, from records of task=ais."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from latticework.experiments.records.estimate import Estimate
+from latticework.experiments.records.grouping import groups, in_order, once
+from latticework.experiments.records.likelihood import (
+    at_most,
+    ends_apart,
+    from_rows,
+    likelihood,
+    log_z_at_least,
+    log_z_from_rows,
+    mean,
+    remark,
+    settled,
+    shown,
+    shown_log_z,
+)
+from latticework.experiments.records.published import comparable, published
+from latticework.experiments.records.record import VARIANTS, Record
+
+RATE = "task.candidates.learn.optimiser.lr"  # of learning, where the records of a row differ in it
+PAPER = {"gibbs": "Gibbs", "gwg": "GWG", "dula": "DULA", "dmala": "DMALA"}  # columns of its Table 1
+
+
+def likelihoods(records: list[Record]) -> pd.DataFrame:
+    """One row per record: mean log-likelihoods in nats, and the estimates of log Z behind them.
+
+    The number after ± is a standard error, not a 95 % interval. Cells of estimates are empty where
+    the run is not `settled` (`experiments.records.likelihood`); then only the ends are known. "At
+    most" follows from the lower bound on log Z, "from rows" from chains that start at training
+    rows: a bound as far as these are like draws of the model. Raises LookupError if no record has
+    log-likelihoods.
+    """
+    records = once(scored(records))
+    names: dict[int, str] = {}
+    for choice in {(record.choices["model"], record.choices.get("data")) for record in records}:
+        some = [r for r in records if (r.choices["model"], r.choices.get("data")) == choice]
+        found_here = groups(some, [RATE])
+        names |= {id(record): group.label for group in found_here for record in group.records}
+    rows = []
+    for record in records:
+        found, budget = record.document, record.budget
+        known = settled(record)
+        rows.append(
+            {
+                "model": record.choices["model"],
+                "sampler": names[id(record)],
+                "data": record.variant,
+                **({"learning rate": learning_rate(record)} if "learning" in record.config else {}),
+                "seed": record.config["seed"],
+                "validation": likelihood(record, "valid") if known else None,
+                "test": likelihood(record) if known else None,
+                "test, from rows": from_rows(record),
+                "test, at most": at_most(record),
+                "log Z, at least": log_z_at_least(record),
+                "log Z": shown_log_z(record) if known else None,
+                "log Z, from rows": log_z_from_rows(record),
+                "ends apart": ends_apart(record),
+                "log Z, exact": found["log_z_exact"],
+                "effective chains": f"{found['ess']:.1f} of {budget.chains}",
+                "betas": budget.steps,
+                "remark": remark(record),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def scored(records: list[Record]) -> list[Record]:
+    """The records with log-likelihoods. Raises LookupError if there are none."""
+    records = [record for record in records if "log_likelihood" in record.document]
+    if not records:
+        raise LookupError("no record holds a log-likelihood; run task=ais with a data set")
+    return records
+
+
+def learned(records: list[Record]) -> list[Record]:
+    """The records with log-likelihoods of learned models. Raises LookupError if there are none."""
+    records = [record for record in scored(records) if "learning" in record.config]
+    if not records:
+        raise LookupError("no record is of a learned model; run experiment=ais")
+    return records
+
+
+def learning_rate(record: Record) -> float:
+    """The rate at which the model of a record of task=ais was learned."""
+    return float(record.config["learning"]["optimiser"]["lr"])
+
+
+def own_rate(records: list[Record]) -> list[Record]:
+    """The records of a sampler at one learning rate: its best one by the validation rows.
+
+    It has the highest log-likelihood of the validation rows, in the mean over seeds. Only rates
+    with the largest number of seeds take part.
+    """
+    rates: dict[float, list[Record]] = defaultdict(list)
+    for record in records:
+        rates[learning_rate(record)].append(record)
+
+    def score(some: list[Record]) -> tuple[int, float]:
+        return len(some), float(np.mean([likelihood(record, "valid").mean for record in some]))
+
+    return max(rates.values(), key=score)
+
+
+def beside(records: list[Record]) -> pd.DataFrame:
+    """Test log-likelihoods as in Zhang et al. (2022), Table 1: `here / paper`, data by samplers.
+
+    Here: what is known of each sampler's models at its own learning rate (`own_rate`), as a value
+    or as the ends of an interval; ± is over models, or for one model a standard error. The VAE was
+    not run here. Raises LookupError if no record has log-likelihoods of a learned model.
+    """
+    found: dict[tuple[str, str], list[Record]] = defaultdict(list)
+    for record in learned(records):
+        found[record.choices["data"], record.choices["sampler"]].append(record)
+    rows = []
+    for data in dict.fromkeys(data for data, _ in found):
+        of = VARIANTS.get(data, data)  # the paper's data set
+        row: dict[str, str] = {"data": data}
+        for sampler, heading in PAPER.items():
+            some = found.get((data, sampler), [])
+            cell = shown(own_rate(some)) if some else "not run"
+            here = cell.text() if isinstance(cell, Estimate) else cell
+            row[heading] = f"{here} / {_text(comparable(some, 'table1', of, sampler))}"
+        rows.append(row | {"VAE": f"not run / {_text(published('table1', of, 'vae'))}"})
+    return pd.DataFrame(rows)
+
+
+def _text(printed: Estimate | None) -> str:
+    return "not comparable" if printed is None else f"{printed.mean:.2f}"
+
+
+def table1(records: list[Record]) -> pd.DataFrame:
+    """Test log-likelihoods: one row per data set, rate and budget, one column per learning sampler.
+
+    A sampler with several settings has several columns. Next to each are its two ends (see
+    `likelihoods`) and the number of Zhang et al. (2022), Table 1, unless the data are substitutes
+    or the experiment is not compared with it. An estimate is empty unless all runs behind it are
+    settled. With several seeds, ± is their spread; with one, a standard error. Raises LookupError
+    if no record has log-likelihoods of a learned model.
+    """
+    records = learned(records)
+    parts = {key: {g.label: g for g in groups(part)} for key, part in _grouped(records).items()}
+    columns = {label: group.key for part in parts.values() for label, group in part.items()}
+    frame = []
+    for (data, variant, rate, *budget), part in sorted(parts.items()):
+        row: dict[str, object] = {"data": data, "variant": variant, "learning rate": rate}
+        first = next(iter(part.values())).records[0]
+        papers = _compared(first)
+        if papers:
+            row["VAE, paper"] = comparable([first], "table1", data, "vae")
+        for label in sorted(columns, key=lambda label: (in_order(columns[label]), label)):
+            own = part[label].records if label in part else []
+            row[label] = _mean([likelihood(one) if settled(one) else None for one in own])
+            row[f"{label}, from rows"] = _mean([from_rows(record) for record in own])
+            row[f"{label}, at most"] = _mean([at_most(record) for record in own])
+            if papers:
+                key = columns[label][0]
+                row[f"{label}, paper"] = comparable([first], "table1", data, key)
+        frame.append(row | dict(zip(BUDGET, budget, strict=True)))
+    return pd.DataFrame(frame)
+
+
+def _mean(estimates: Sequence[Estimate | None]) -> Estimate | None:
+    """The mean over runs; None if there is no run, or one without an estimate."""
+    found = [one for one in estimates if one is not None]
+    return mean(found) if found and len(found) == len(estimates) else None
+
+
+def _compared(record: Record) -> bool:
+    """False if its experiment says that the paper's numbers are of other networks."""
+    return (record.config.get("published") or {}).get("test_log_likelihood", True) is not None
+
+
+BUDGET = {
+    "updates": lambda record: record.config["learning"]["iterations"],
+    "steps an update": lambda record: record.config["learning"]["steps"],
+    "maps": lambda record: record.config["model"]["maps"],
+    "blocks": lambda record: record.config["model"]["blocks"],
+    "AIS chains": lambda record: record.budget.chains,
+    "AIS betas": lambda record: record.budget.steps,
+}
+
+
+def _grouped(records: list[Record]) -> dict[tuple, list[Record]]:
+    """The records by data, variant of the data, learning rate and budget."""
+    groups: dict[tuple, list[Record]] = defaultdict(list)
+    for record in records:
+        budget = (read(record) for read in BUDGET.values())
+        key = (record.choices["data"], record.variant, learning_rate(record), *budget)
+        groups[key].append(record)
+    return groups

@@ -1,0 +1,226 @@
+"""Actions at the start and at the end of a run or a sweep.
+
+At the start, the configuration is checked before anything is written. At the end of a run, its
+headline is shown. At the end of a command, figures are drawn from the records, a sweep's runs are
+compared in a table, and failures are reported.
+"""
+
+import atexit
+import os
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.utils import JobReturn
+from hydra.experimental.callback import Callback
+from hydra.types import RunMode
+from hydra.utils import instantiate
+from omegaconf import DictConfig, OmegaConf
+
+from latticework.experiments.finish.endings import run_line, show_run, show_sweep
+from latticework.experiments.finish.selection import drawn
+from latticework.experiments.finish.sweep_clock import SweepClock
+from latticework.experiments.records.folders import identity_in
+from latticework.experiments.records.record import Record, load, load_all
+from latticework.experiments.runs import errors, signals
+from latticework.experiments.runs.checks import check_added, checked
+from latticework.experiments.runs.sweeps import asked
+
+DONE = ("finished", "finished before")  # experiments.runs.recording.Outcome
+
+
+class Finish(Callback):
+    """Hydra callback: checks the configuration; shows results, draws figures, reports failures.
+
+    Exits with status 1 if a run or a figure failed. Hydra turns exceptions raised here into
+    warnings, so the methods raise SystemExit instead.
+    """
+
+    clock: SweepClock | None = None  # of a sweep
+
+    def on_run_start(self, config: DictConfig, **kwargs: Any) -> None:
+        self.started = time.time()
+        HydraConfig.instance().set_config(config)  # for interpolations of ${hydra:...}
+        try:
+            check_added(config)
+            checked(config)
+            check_folder(config)
+        except (errors.ConfigurationError, OSError) as error:
+            errors.end(error)
+
+    def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
+        """Check what all runs share; `recording` checks each run of the sweep."""
+        signals.outside_of_runs()
+        self.on_run_start(config)
+        try:
+            check_sweep(config)
+        except errors.ConfigurationError as error:
+            errors.end(error)
+        runs = asked(config, config.hydra.overrides.task).runs
+        if runs:
+            print(f"{len(runs)} runs in {_folder(config)}", flush=True)
+        self.clock = SweepClock.started(_folder(config), len(runs))
+        atexit.register(self.clock.remove)  # a signal may end the sweep
+
+    def on_job_end(self, config: DictConfig, job_return: JobReturn, **kwargs: Any) -> None:
+        """Show the headline of a run that has ended: a table, or a line in a sweep.
+
+        In a sweep this happens in the process of the run, which has a copy of this object.
+        """
+        outcome = job_return._return_value  # an exception if no record could be written
+        path, how = outcome if isinstance(outcome, tuple) else ("", "failed")
+        record = load(Path(path)) if how in DONE else None
+        if self.clock is None:
+            if record is not None:
+                _shown(show_run, record)
+            return
+        line = _shown(run_line, record) if record else how
+        print(f"{self.clock.ended(how in ('finished', 'failed'))}: {line}", flush=True)
+
+    def on_run_end(self, config: DictConfig, **kwargs: Any) -> None:
+        signals.outside_of_runs()
+        folder = _folder(config)
+        records = _records(folder)
+        undrawn = not _drawn(config, folder, records)
+        if self.clock is not None:
+            self.clock.remove()
+            _shown(_show_sweep, config, records, self.started)
+        recent = [
+            path for path in folder.rglob("error.txt") if path.stat().st_mtime >= self.started
+        ]
+        failed = _of_command(config, recent)
+        _tell(failed, sweep=self.clock is not None)
+        if failed or undrawn:
+            raise SystemExit(1)
+
+    on_multirun_end = on_run_end
+
+
+def _of_command(config: DictConfig, found: Sequence[Path]) -> list[Path]:
+    """The errors of this command's runs, without those of other processes in the same folder.
+
+    A search has no list of its runs, so all errors count.
+    """
+    command = asked(config, config.hydra.overrides.task)
+    if not command.runs or not found:
+        return list(found)
+    mine = [path for path in found if path.parent.name in command.overrides]
+    others = [path for path in found if path not in mine]
+    identities = {command.identity(run) for run in command.overrides.values()} if others else set()
+    return mine + [path for path in others if identity_in(path.parent) in identities - {None}]
+
+
+def _tell(failed: Sequence[Path], *, sweep: bool) -> None:
+    """Report which runs failed and why, from their error.txt."""
+    causes = {path: path.read_text().splitlines()[0] for path in failed}
+    if not sweep:
+        for path, cause in causes.items():
+            print(f"failed: {cause}\nthe traceback is in {path}")
+        return
+    if failed:
+        print(f"\n{len(failed)} failed:")
+    width = max((len(str(path.parent)) for path in failed), default=0)
+    for path, cause in causes.items():
+        print(f"  {str(path.parent):{width}}  {cause}")
+    if failed:
+        print("the traceback of each is in its error.txt")
+
+
+def _shown(show: Callable[..., str | None], *args: Any) -> str:
+    """Call `show`. Report an error without raising it, because the results are already written."""
+    try:
+        return show(*args) or ""
+    except Exception as error:  # noqa: BLE001 - a display must not make a good run fail
+        if errors.wants_traceback():
+            traceback.print_exception(error)
+        print(f"the results are complete, but could not be shown: {errors.summary(error)}")
+        return ""
+
+
+def _folder(config: DictConfig) -> Path:
+    """Where the records of the command are."""
+    return Path(config.outputs) / config.name / config.scale
+
+
+def _records(folder: Path) -> list[Record]:
+    """The finished runs in the folder; none if it is empty."""
+    try:
+        return load_all(folder)
+    except FileNotFoundError:
+        return []
+
+
+def _show_sweep(config: DictConfig, records: Sequence[Record], started: float) -> None:
+    """Show the table of the command's runs, or of a search's runs that ended after `started`."""
+    command = asked(config, config.hydra.overrides.task)
+    if command.runs:
+        mine = command.found(records)
+    else:
+        mine = [r for r in records if Path(str(r.path), "run.json").stat().st_mtime >= started]
+    if len(mine) > 1:
+        show_sweep(mine)
+    for record in mine if len(mine) == 1 else []:
+        show_run(record)
+
+
+def check_folder(config: DictConfig) -> None:
+    """Raise ConfigurationError if Hydra's folder for a run is not where records are looked for."""
+    hydra, wanted = config.hydra, _folder(config)
+    if hydra.mode is RunMode.MULTIRUN:
+        key, given = "hydra.sweep.dir", Path(hydra.sweep.dir)
+        sweep: Any = OmegaConf.to_container(hydra.sweep)
+        if os.sep in (subfolder := sweep["subdir"]):
+            key, given = "hydra.sweep.subdir", given / subfolder
+    else:
+        key, given = "hydra.run.dir", Path(hydra.run.dir).parent
+    if os.path.abspath(given) != os.path.abspath(wanted):  # noqa: PTH100 - links are not resolved
+        raise errors.ConfigurationError(
+            f"{key} must lead to a folder in {wanted}, where records are looked for, got {given}: "
+            "outputs=... and name=... choose another place"
+        )
+
+
+def check_sweep(config: DictConfig) -> None:
+    """Raise ConfigurationError for an empty sweep in `config`, or one over a key of `SINGLE`."""
+    params = OmegaConf.select(config, "hydra.sweeper.params") or {}
+    words = [*(f"{k}={v}" for k, v in params.items()), *config.hydra.overrides.task]
+    parser = OverridesParser.create(config_loader=GlobalHydra.instance().config_loader())
+    last = {override.get_key_element(): override for override in parser.parse_overrides(words)}
+    for key, override in last.items():
+        if key in errors.SINGLE and override.is_sweep_override():
+            values = str(override.input_line).partition("=")[2]
+            command = list(config.hydra.overrides.task)
+            raise errors.ConfigurationError(errors.several(key, values, command))
+        if override.is_discrete_sweep() and next(override.sweep_string_iterator(), None) is None:
+            raise errors.ConfigurationError(
+                f"{override.input_line} is an empty sweep: give it one value or more"
+            )
+
+
+def _drawn(config: DictConfig, folder: Path, records: Sequence[Record]) -> bool:
+    try:
+        files, faults = drawn(config, config.hydra.overrides.task, folder, records or None)
+        for file in files:
+            print(f"{file.relative_to(folder).parts[0][:-1]}: {file}")
+        for fault in faults:
+            print(f"figures and tables: {fault}")
+    except Exception as error:  # noqa: BLE001 - the failures are to be told all the same
+        if errors.wants_traceback():
+            traceback.print_exception(error)
+        print(f"figures and tables: {errors.summary(error)}")
+        return False
+    if files:
+        _shown(_track, config, folder, files)
+    return not faults
+
+
+def _track(config: DictConfig, folder: Path, files: Sequence[Path]) -> None:
+    """Give the figures and tables to the trackers (`experiments.runs.loggers`)."""
+    plain = {"name": config.name, "scale": config.scale}
+    for logger in (config.get("logger") or {}).values():
+        instantiate(logger).show(files, folder, plain)

@@ -1,0 +1,184 @@
+"""Pack the finished records of an experiment into one small file that can be committed.
+
+A bundle keeps what figures, tables and claims read: metrics.csv, some arrays, and run.json without
+long entries that none of them reads. Curves have at most `ROWS[0]` rows, and fewer if the bundle
+would exceed `TARGET`. Numbers are rounded to 7 digits. Packing draws all figures and
+tables and judges all claims, and keeps what they read. Equal records give equal bytes.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from io import StringIO
+from pathlib import Path, PurePath
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+from omegaconf import DictConfig
+
+from latticework.experiments.papers.claims.ledger import CLAIMS
+from latticework.experiments.papers.draw import make_all
+from latticework.experiments.records.archive import write_archive
+from latticework.experiments.records.record import Record
+
+ROWS = (200, 100, 50, 30)  # of a curve: the first that keeps to TARGET, or else the last
+LARGEST = 64 * 1024  # bytes of an array's file; larger ones are left out
+LONG = 4096  # characters of an entry of run.json; longer ones are kept only if they are read
+TARGET = 200_000  # bytes of a bundle
+ELSEWHERE = ("outputs", "logger", "figures", "tables", "scales", "force")  # of the configuration
+SOURCES = ("root", "cache")  # of its `data`
+MACHINE = ("outputs", "device", "threads", "data.root", "data.cache")  # of the overrides
+
+
+class Entries(dict):
+    """The entries of run.json; logs the names of entries that are read."""
+
+    def __init__(self, document: dict[str, Any]) -> None:
+        super().__init__(document)
+        self.read: set[str] = set()
+
+    def __getitem__(self, name: str) -> Any:
+        self.read.add(name)
+        return super().__getitem__(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        self.read.add(name)
+        return super().get(name, default)
+
+
+@dataclass(frozen=True)
+class Noting(Record):
+    """A record that logs the names of arrays and entries that are read."""
+
+    document: Entries
+    opened: set[str] = field(default_factory=set)
+
+    def arrays(self, name: str) -> dict[str, NDArray]:
+        self.opened.add(name)
+        return super().arrays(name)
+
+
+@dataclass(frozen=True)
+class Packed:
+    """Summary of a packed experiment."""
+
+    file: Path
+    size: int
+    runs: int
+    thinned: int  # records of which rows were left out
+    too_large: list[str]  # arrays that are read, but too large to keep
+
+
+def pack(records: Sequence[Record], config: DictConfig, target: Path) -> Packed:
+    """Write the bundle `target` of `records`, all of the experiment `config`."""
+    noting = [Noting(record.path, Entries(record.document)) for record in records]
+    _open_all(noting, config)
+    read = [set(record.document.read) for record in noting]
+    arrays, too_large = _arrays(noting)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    tables = [record.metrics for record in noting]
+    for rows in ROWS:  # thinned again and again, so that runs of an earlier bundle keep equal steps
+        files, thinned = dict(arrays), 0
+        tables = [thin(table, rows) for table in tables]
+        for record, entries, table in zip(noting, read, tables, strict=True):
+            run = record.path.name
+            thinned += len(table) < len(record.metrics)
+            files[f"{run}/metrics.csv"] = _csv(table).encode()
+            kept = {name for name in record.opened if f"{run}/{name}.npz" in arrays}
+            files[f"{run}/run.json"] = _json(record, table, kept, entries).encode()
+        write_archive(target, files)
+        if (size := target.stat().st_size) <= TARGET:
+            break
+    return Packed(target, size, len(records), thinned, too_large)
+
+
+def _arrays(records: Sequence[Noting]) -> tuple[dict[str, bytes], list[str]]:
+    """The opened arrays of at most `LARGEST` bytes, by file, and a description of larger ones."""
+    kept, too_large = {}, []
+    for record in records:
+        for name in sorted(record.opened):
+            content = (record.path / f"{name}.npz").read_bytes()
+            if len(content) > LARGEST:
+                too_large.append(f"{record.path.name}/{name}.npz, {len(content)} bytes")
+            else:
+                kept[f"{record.path.name}/{name}.npz"] = content
+    return kept, too_large
+
+
+def thin(table: pd.DataFrame, rows: int = ROWS[0]) -> pd.DataFrame:
+    """At most `rows` rows of a curve: both ends, and rows evenly spaced in index and in log index.
+
+    A table that is not a curve is kept whole: its steps do not increase, or a column has gaps after
+    its first value.
+    """
+    steps = table["step"].to_numpy() if "step" in table else np.zeros(len(table))
+    gaps = table.isna() & table.ffill().notna()
+    if len(table) <= rows or (np.diff(steps) <= 0).any() or gaps.any(axis=None):
+        return table
+    even = np.linspace(0, len(table) - 1, rows // 2)
+    early = np.geomspace(1, len(table), rows // 2) - 1
+    return table.iloc[np.unique(np.concatenate([even, early]).round().astype(int))]
+
+
+def _open_all(records: Sequence[Record], config: DictConfig) -> None:
+    """Draw all figures and tables and judge all claims, so that the records log what is read.
+
+    Raises the error of a figure that fails for another reason than missing records.
+    """
+    for made in make_all(config, list(records)):
+        if made.error and made.failed:
+            raise made.error
+        if isinstance(made.content, Figure):
+            plt.close(made.content)
+    for claim in CLAIMS:
+        if claim.experiment == config.name:
+            try:
+                claim.judge(list(records))
+            except (LookupError, FileNotFoundError):
+                continue
+
+
+def _csv(table: pd.DataFrame) -> str:
+    buffer = StringIO()
+    table.to_csv(buffer, index=False, float_format="%.7g", lineterminator="\n")
+    return buffer.getvalue()
+
+
+def _json(record: Record, table: pd.DataFrame, kept: set[str], read: set[str]) -> str:
+    """run.json without machine-specific paths and long entries other than `read`.
+
+    It lists the arrays and entries that the bundle leaves out.
+    """
+    config = {key: value for key, value in record.config.items() if key not in ELSEWHERE}
+    if isinstance(data := config.get("data"), dict):
+        config["data"] = {key: value for key, value in data.items() if key not in SOURCES}
+    there = {PurePath(name).stem for name in record.files if name.endswith(".npz")}
+    there |= set(record.document.get("left_out") or ())  # packed from a bundle
+    overrides = [o for o in record.document["overrides"] if o.split("=")[0] not in MACHINE]
+    entries = {key: value for key, value in record.document.items() if key != "files"}
+    long = {key for key, value in entries.items() if len(json.dumps(value)) > LONG} - read
+    if left := sorted({*long, *entries.get("entries_left_out", ())}):
+        entries["entries_left_out"] = left
+    document = {
+        **{key: value for key, value in entries.items() if key not in long},
+        "config": config,
+        "overrides": overrides,
+        "left_out": sorted(there - kept),
+        "rows_kept": [len(table), len(record.metrics)],
+    }
+    return json.dumps(_without_paths(document), indent=1, sort_keys=True)
+
+
+def _without_paths(value: Any) -> Any:
+    """Replace each absolute path by its last part."""
+    if isinstance(value, dict):
+        return {key: _without_paths(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_without_paths(item) for item in value]
+    if isinstance(value, str) and PurePath(value).is_absolute():
+        return PurePath(value).name
+    return value

@@ -1,0 +1,603 @@
+"""The claims of the papers, and their verdicts.
+
+A claim is judged on finished runs at the paper's scale, on the data asked for, with the settings of
+its experiment. Only such runs decide. Other records (a smaller scale, substitute data, other
+settings) are indicative: without better records, the ledger shows their verdict as an indication.
+
+Rules. A claim that a paper makes literally is judged literally. A weaker or another reading is a
+claim of its own, with `ours`. The note of a finding says what was measured and what "about" allows.
+Seeds that chose settings do not judge (`chose`). Where seeds were added after a look at the first
+ones, the ledger also shows the verdict of the `fresh` ones alone.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from latticework.experiments.papers.claims import (
+    langevin_infilling,
+    langevin_learning,
+    langevin_likelihood,
+    langevin_networks,
+    langevin_sampling,
+    langevin_theory,
+    later_samplers,
+    rates,
+    rates_training,
+)
+from latticework.experiments.papers.claims.verdict import Finding, Verdict
+from latticework.experiments.records.pace import pace
+from latticework.experiments.records.record import Record
+
+
+class Fresh(NamedTuple):
+    """The runs that were made after the statistic, its thresholds and its windows were fixed."""
+
+    what: str
+    keep: Callable[[Record], bool]
+    judge: Callable[[list[Record]], Finding] | None = None  # where the claim's needs other runs too
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A claim of a paper, and the function that judges it from an experiment's records."""
+
+    name: str
+    exhibit: str  # id of experiments/papers/exhibits.yaml
+    experiment: str
+    text: str
+    source: str
+    judge: Callable[[list[Record]], Finding]
+    seed: str = "seed"  # the key whose values are independent runs: `model_seed` where it is models
+    ours: bool = False  # our reading, and not the paper's own claim
+    chose: int | None = None  # the value of `seed` whose runs chose settings; it does not judge
+    fresh: Fresh | None = None
+
+    @property
+    def group(self) -> str:
+        """Where the ledger lists and counts the claim."""
+        if self.ours:
+            return OURS
+        paper = self.source.split(",")[0]
+        return paper if paper in (DLP, RATES) else LATER
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Records of one experiment that are judged together. Only the paper's scale `decides`."""
+
+    basis: str  # "paper", "quick", "paper, substitutes"
+    decides: bool
+    records: list[Record]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A line of the ledger. `indication` is the verdict on records that cannot decide."""
+
+    claim: Claim
+    verdict: Verdict
+    basis: str = ""
+    finding: Finding | None = None
+    needs: str = ""
+    indication: Verdict | None = None
+    fresh: Finding | None = None  # from the claim's fresh runs alone
+
+
+DLP, RATES = "Zhang et al. (2022)", "Breuleux et al. (2011)"
+LATER, OURS = "Later samplers", "Our readings"
+GROUPS = (DLP, RATES, LATER, OURS)  # in the order of the ledger
+BOTH = ("train_log_likelihood", "test_rmse")
+LANGUAGE_MODELS = (  # the paper's, and one of ours: name's end, option of conf/model, words
+    ("", "bert_base", "BERT base"),
+    ("-mini", "mini_bert", "mini_bert (not in the paper)"),
+)
+IMAGES = ("static_mnist", "dynamic_mnist", "omniglot", "caltech")
+TABLES = {"compas": "COMPAS", "news": "News", "adult": "Adult", "blog": "Blog"}
+TRAINED = (  # the RBMs of bags of words: name's end, experiment, words, seed that chose settings
+    ("", "rates_fig3_words", "", 0),
+    ("-slow", "rates_fig3_words_slow", " (models trained at a tenth of our learning rate)", None),
+    ("-short", "rates_fig3_words_short", " (reviews cut to two sentences)", None),
+)
+READINGS = (  # of the small Table 1: name's start, words, models
+    ("small", "one learning rate for all samplers", langevin_likelihood.one_rate),
+    ("small-best", "each sampler's own learning rate", langevin_likelihood.own_rates),
+)
+
+
+def _from(first: int, what: str, seed: str = "seed") -> Fresh:
+    """Fresh runs are those whose `seed` is `first` or larger."""
+    return Fresh(what, lambda record: record.config[seed] >= first)
+
+
+FIG4 = _from(10, "seeds 10 to 19, which were run after the claim's text was fixed")
+MINI = _from(3, "the seeds that were added after a look at the first three")
+STEPS = _from(3, "the models that were added after a look at the first three")
+SLOW = _from(10, "the models that were added after a look at the first five", "model_seed")
+LONGER = Fresh(
+    "models of 100 epochs, which were run after this reading was written down",
+    lambda record: record.config["task"]["pretrain"]["epochs"] == 100,
+)
+COST = _from(5, "seeds 5 to 9, which were run after the ranges were fixed")
+FIG7 = Fresh(
+    "the 160 seeds of GWG-1 and DMALA at a = 0.25 that were added after a look at the first forty",
+    lambda record: record.config["model"]["coupling"] == 0.25 and record.config["seed"] >= 40,
+    langevin_sampling.fig7_ahead_of_gwg,
+)
+
+CLAIMS = (
+    Claim(
+        "fig1a-rate", "fig1a", "bias_step_size",
+        "DULA's bias decays as exp(-1 / (2 alpha)) on a log-quadratic target",
+        f"{DLP}, Theorem 5.1", langevin_theory.fig1a_rate,
+    ),
+    Claim(
+        "fig1a-bound", "fig1a", "bias_step_size",
+        "The bound of Theorem 5.1 holds on the 2x2 Ising model",
+        f"{DLP}, Theorem 5.1 and Figure 1", langevin_theory.fig1a_bound,
+    ),
+    Claim(
+        "fig1b-epsilon", "fig1b", "bias_nonquadratic",
+        "On targets that are not log-quadratic, the bias decreases with epsilon along the whole "
+        "curve, and stays below a bound of Theorem 5.2's form with constants that we derived",
+        f"{DLP}, Theorem 5.2 and Figure 1", langevin_theory.fig1b_epsilon,
+    ),
+    Claim(
+        "thm6.1-bound", "thm6.1", "stochastic_proposal",
+        "The bias of the stochastic proposal stays below Theorem 6.1's bound",
+        f"{DLP}, Theorem 6.1", langevin_theory.thm61_bound,
+    ),
+    Claim(
+        "fig2-acceptance", "fig2", "ising_acceptance",
+        "DMALA at alpha = 0.6 proposes to change more sites than GWG-6 and is accepted more often",
+        f"{DLP}, Section 7.1", langevin_sampling.fig2_acceptance,
+    ),
+    Claim(
+        "fig2-levels", "fig2", "ising_acceptance",
+        "DMALA at alpha = 0.6 changes six sites and accepts 52 %; GWG-6 accepts 43 %",
+        f"{DLP}, Section 7.1 and Figure 2", langevin_sampling.fig2_levels,
+    ),
+    Claim(
+        "fig2-ess", "fig2", "ising_sampling",
+        "DMALA has the largest effective sample size per second of the exact samplers",
+        f"{DLP}, Section 7.1", langevin_sampling.fig2_ess,
+    ),
+    Claim(
+        "fig3-iterations", "fig3", "ising_sampling",
+        "DMALA converges fastest in iterations",
+        f"{DLP}, Section 7.1", langevin_sampling.fig3_iterations,
+    ),
+    Claim(
+        "fig3-seconds", "fig3", "ising_sampling",
+        "DMALA converges fastest in seconds",
+        f"{DLP}, Section 7.1", langevin_sampling.fig3_seconds,
+    ),
+    Claim(
+        "fig3-seconds-compiled", "fig3", "ising_sampling_compiled",
+        "With compiled kernels, which the paper does not have, DMALA converges fastest in seconds",
+        f"{DLP}, Section 7.1", langevin_sampling.fig3_seconds_compiled, ours=True,
+    ),
+    Claim(
+        "fig3-dula", "fig3", "ising_sampling",
+        "DULA does about as well as LB-1 and GWG-1, and worse than DMALA",
+        f"{DLP}, Section 7.1", langevin_sampling.fig3_dula,
+    ),
+    *(
+        Claim(
+            f"{exhibit}-cost", exhibit, experiment,
+            f"On {words}, a step of DMALA costs about as much as one of GWG-1 and 2.5 times as "
+            "much as one of Gibbs-1; a step of DULA costs about as much as one of Gibbs-1",
+            f"{DLP}, Section 7", langevin_sampling.step_cost(*seconds),
+        )
+        for exhibit, experiment, words, seconds in (
+            ("fig3", "ising_sampling", "the Ising model", (langevin_sampling.timed,)),
+            ("fig4", "rbm_sampling", "the RBM", (langevin_sampling.timed,)),
+            ("fig5", "ising_learning", "the Ising model that is learned",
+             (pace, langevin_learning.most_steps)),
+            ("table2", "bnn", "the networks of COMPAS",
+             (langevin_sampling.timed, langevin_networks.of_compas)),
+        )
+    ),
+    *(
+        Claim(
+            f"fig7-{name}", "fig7", "ising_connectivity",
+            f"DMALA is best at every connectivity{words}",
+            f"{DLP}, Appendix I.2", measure, ours=bool(words), fresh=None if words else FIG7,
+        )
+        for name, words, measure in (
+            ("connectivity", "", langevin_sampling.fig7_every_connectivity),
+            ("cost", " at equal time, with our cost of a step", langevin_sampling.fig7_equal_cost),
+        )
+    ),
+    *(
+        Claim(
+            f"fig4-{name}", "fig4", "rbm_sampling", words,
+            f"{DLP}, Section 7.2", measure, fresh=FIG4,
+        )
+        for name, words, measure in (
+            ("iterations", "DULA and DMALA are below the baselines at equal iterations",
+             langevin_sampling.fig4_iterations),
+            ("lowest", "DMALA reaches the lowest MMD", langevin_sampling.fig4_lowest),
+            ("level", "DMALA's log MMD is about -6.5 after 5,000 iterations",
+             langevin_sampling.fig4_level),
+        )
+    ),
+    Claim(
+        "fig4-seconds", "fig4", "rbm_sampling",
+        "DULA and DMALA are below the baselines at equal time",
+        f"{DLP}, Section 7.2", langevin_sampling.fig4_seconds,
+    ),
+    Claim(
+        "fig4-seconds-compiled", "fig4", "rbm_sampling_compiled",
+        "With compiled kernels, which the paper does not have, DULA and DMALA are below the "
+        "baselines at equal time",
+        f"{DLP}, Section 7.2", langevin_sampling.fig4_seconds, ours=True,
+    ),
+    Claim(
+        "fig8-closer", "fig8", "rbm_sampling",
+        "Samples of DULA and DMALA are closer to those of block Gibbs than the baselines', by the "
+        "MMD in place of the eye",
+        f"{DLP}, Figure 8", langevin_sampling.fig4_iterations, ours=True, fresh=FIG4,
+    ),
+    Claim(
+        "fig9-mediocre", "fig9", "ebm_samples_small",
+        "With a small network (not in the paper), images of DULA are farther from the data than "
+        "those of DMALA on Omniglot and Caltech, by the MMD in place of the eye",
+        f"{DLP}, Figure 9", langevin_sampling.fig9_mediocre, ours=True,
+    ),
+    Claim(
+        "fig5-iterations", "fig5", "ising_learning",
+        "DULA and DMALA learn the coupling better than GWG at equal iterations",
+        f"{DLP}, Section 7.3.1", langevin_learning.fig5_iterations,
+    ),
+    Claim(
+        "fig5-seconds", "fig5", "ising_learning",
+        "DULA and DMALA learn the coupling better than GWG at equal time",
+        f"{DLP}, Section 7.3.1", langevin_learning.fig5_seconds,
+    ),
+    Claim(
+        "fig5-ratio", "fig5", "ising_learning",
+        "DULA and DMALA reach log RMSE -5 in 800 s, the baselines GWG and Gibbs in more than "
+        "1,400 s (judged by the ratio)",
+        f"{DLP}, Section 7.3.1", langevin_learning.fig5_ratio,
+    ),
+    Claim(
+        "fig5-fewer", "fig5", "ising_learning",
+        "The advantage of DULA and DMALA over GWG grows whenever there are fewer sampling steps",
+        f"{DLP}, Section 7.3.1", langevin_learning.fig5_fewer,
+    ),
+    Claim(
+        "fig5-fewest", "fig5", "ising_learning",
+        "The advantage of DULA and DMALA over GWG is larger with the fewest sampling steps than "
+        "with the most",
+        f"{DLP}, Section 7.3.1", langevin_learning.fig5_fewest, ours=True,
+    ),
+    Claim(
+        "fig5-gibbs", "fig5", "ising_learning",
+        "Learning with Gibbs diverges if it takes fewer than 100 sampling steps",
+        f"{DLP}, Section 7.3.1", langevin_learning.fig5_gibbs,
+    ),
+    Claim(
+        "fig5-gibbs-settles", "fig5", "ising_learning",
+        "Learning with Gibbs and 100 sampling steps does not diverge: its error does not rise in "
+        "the second half",
+        f"{DLP}, Section 7.3.1", langevin_learning.fig5_gibbs_settles, ours=True,
+    ),
+    *(
+        Claim(
+            f"table1-{data}", "table1", "ais",
+            f"On {data.replace('_', ' ')} the model learned with DMALA has the highest likelihood",
+            f"{DLP}, Section 7.3.2", langevin_likelihood.table1(data),
+        )
+        for data in IMAGES
+    ),
+    *(
+        Claim(
+            f"table1-{kind}-{data}", "table1", "ais_small",
+            f"With a small network (not in the paper) and {words}, on {data.replace('_', ' ')} the "
+            "model learned with DMALA has the highest likelihood",
+            f"{DLP}, Section 7.3.2", langevin_likelihood.table1(data, chosen), ours=True,
+        )
+        for kind, words, chosen in READINGS
+        for data in IMAGES
+    ),
+    Claim(
+        "table2-compas", "table2", "bnn",
+        "On COMPAS DULA and DMALA have a higher training log-likelihood than Gibbs and GWG",
+        f"{DLP}, Section 7.4", langevin_networks.table2("compas", BOTH[:1]),
+    ),
+    Claim(
+        "table2-exception", "table2", "bnn",
+        "On COMPAS DULA and DMALA do not have the smaller test RMSE: it is above that of Gibbs and "
+        "GWG",
+        f"{DLP}, Section 7.4 and Table 2", langevin_networks.table2_exception,
+    ),
+    *(
+        Claim(
+            f"table2-{data}", "table2", "bnn",
+            f"On {TABLES[data]} DULA and DMALA are better than Gibbs and GWG in both measures",
+            f"{DLP}, Section 7.4", langevin_networks.table2(data, BOTH),
+        )
+        for data in ("news", "adult", "blog")
+    ),
+    *(
+        Claim(
+            f"table3-diversity{end}", "table3", "text_infilling",
+            f"With {text}, DULA and DMALA infill with more diversity than Gibbs and GWG",
+            f"{DLP}, Section 7.5", langevin_infilling.table3_diversity(model),
+            ours=bool(end), fresh=MINI if end else None,
+        )
+        for end, model, text in LANGUAGE_MODELS
+    ),
+    *(
+        Claim(
+            f"table3-quality{end}", "table3", "text_infilling",
+            f"With {text}, DULA and DMALA infill with similar quality (corpus BLEU)",
+            f"{DLP}, Section 7.5", langevin_infilling.table3_quality(model),
+            ours=bool(end), fresh=MINI if end else None,
+        )
+        for end, model, text in LANGUAGE_MODELS
+    ),
+    *(
+        Claim(
+            f"table4-{data}", "table4", "bnn_stochastic",
+            f"On {text} stochastic DULA improves with the batch in both measures",
+            f"{DLP}, App. I.5", langevin_networks.table4(data),
+        )
+        for data, text in TABLES.items()
+    ),
+    *(
+        Claim(
+            f"table4-{name}-{data}", "table4", "bnn_stochastic",
+            f"On {text} stochastic DULA {words}",
+            f"{DLP}, App. I.5", measure(data), ours=True,
+        )
+        for name, measure, words in (
+            ("beyond", langevin_networks.table4_beyond,
+             "improves in both measures from batches of 100 rows to all rows"),
+            ("averaged", langevin_networks.table4_averaged,
+             "improves with the batch in the test RMSE of averaged predictions"),
+        )
+        for data, text in TABLES.items()
+    ),
+    Claim(
+        "table4-splits", "table4", "bnn_splits",
+        "On five random splits of COMPAS stochastic DULA improves with the batch in both measures",
+        f"{DLP}, App. I.5", langevin_networks.table4_splits, ours=True,
+    ),
+    Claim(
+        "appB-law", "appB", "categorical_toy",
+        "On one-hot states, draws of DMALA tend to the target, and those of DULA to its own law",
+        f"{DLP}, Appendix B", langevin_theory.app_b, ours=True,
+    ),
+    Claim(
+        "appD-acceptance", "appD", "rbm_step_term",
+        "DMALA accepts 51 % of its moves on the RBM, and 0.005 % without the step-size term",
+        f"{DLP}, Appendix D", langevin_sampling.app_d,
+    ),
+    *(
+        Claim(
+            f"appH-{name}", "appH", "preconditioning",
+            f"With a preconditioner, DLP's means{words} have a smaller error than without one at "
+            "any step size",
+            f"{DLP}, Appendix H", measure, ours=bool(words),
+        )
+        for name, words, measure in (
+            ("preconditioner", "", langevin_theory.app_h),
+            ("thinned", " over every other step", langevin_theory.app_h_thinned),
+        )
+    ),
+    Claim(
+        "rates-sec3-unlearning", "rates-sec3", "rates_sec3",
+        "A chain with less self-transition probability keeps its stationary law and mixes faster",
+        f"{RATES}, Section 3", rates.staying_less,
+    ),
+    Claim(
+        "rates-training-fpcd", "rates-training", "rates_training",
+        "The best model by ISL was trained by FPCD",
+        f"{RATES}, Section 5.1", rates_training.best_training,
+    ),
+    Claim(
+        "rates-fig1-bolder", "rates-fig1", "rates_fig1",
+        "Sample penalization's images are larger and bolder than the true distribution's",
+        f"{RATES}, Section 5.1", rates.bolder, chose=0,
+    ),
+    *(
+        Claim(
+            f"rates-fig1-uniform{end}", "rates-fig1", f"rates_penalization{end.replace('-', '_')}",
+            "Without decay the samples of sample penalization converge to a uniform distribution "
+            f"(statistics of units in {units})",
+            f"{RATES}, Section 4", measure, ours=bool(end),
+        )
+        for end, units, measure in (
+            ("", "{0, 1}", rates.penalization_uniform()),
+            ("-spin", "{-1, 1}", rates.penalization_uniform("spin")),
+        )
+    ),
+    Claim(
+        "rates-fig2-parzen", "rates-fig2", "rates_fig2",
+        "On USPS, samples of rates-FPCD are Parzen centres at least as good as the training set",
+        f"{RATES}, Section 5.1", rates.parzen, chose=0,
+    ),
+    *(
+        Claim(
+            f"rates-fig2-{name}{end}", "rates-fig2", f"rates_fig2{end.replace('-', '_')}",
+            f"On {data} {words}", f"{RATES}, Section 5.1", measure, chose=0,
+        )
+        for end, data in (("", "USPS"), ("-mnist", "MNIST"))
+        for name, words, measure in (
+            ("gibbs-last", "Gibbs ends below all other samplers", rates.gibbs_last),
+            ("between", "sample penalization lies between Gibbs and the others",
+             rates.penalization_between),
+        )
+    ),
+    *(
+        Claim(
+            f"rates-fig2-herding{end}{later}", "rates-fig2",
+            f"rates_fig2{end.replace('-', '_')}",
+            f"On {data}, rates-herding rises first{window} and rates-FPCD {words}",
+            f"{RATES}, Section 5.1", measure, ours=bool(later), chose=0,
+        )
+        for end, data, words, measures in (
+            ("", "USPS", "catches up, without a clear difference at the end",
+             (rates.herding_caught_up, rates.herding_caught_up_later)),
+            ("-mnist", "MNIST", "overtakes it",
+             (rates.herding_overtaken, rates.herding_overtaken_later)),
+        )
+        for later, window, measure in zip(
+            ("", "-later"), ("", " after the first ten samples"), measures, strict=True
+        )
+    ),
+    Claim(
+        "rates-fig2-faster", "rates-fig2", "rates_fig2",
+        "On USPS rates-FPCD covers the states at least 20 times faster than Gibbs",
+        f"{RATES}, Section 5.1", rates.faster_usps, chose=0,
+    ),
+    Claim(
+        "rates-fig2-faster-mnist", "rates-fig2", "rates_coverage",
+        "On MNIST rates-FPCD covers the states at least 250 times faster than Gibbs",
+        f"{RATES}, Section 5.1", rates.faster_mnist, chose=0,
+    ),
+    Claim(
+        "rates-fig2-hundred-mnist", "rates-fig2", "rates_fig2_mnist",
+        "On MNIST 100 samples of rates-FPCD are better than 200,000 of Gibbs",
+        f"{RATES}, Section 5.1", rates.hundred_beat_all, chose=0,
+    ),
+    *(
+        Claim(
+            f"rates-fig2-step{end}", "rates-fig2", f"rates_step_sizes{end.replace('-', '_')}",
+            f"On {data}, the best step size of rates-FPCD in the long run is 10 to 100 times below "
+            "that of rates-herding",
+            f"{RATES}, Section 5.1", rates.step_size_ratio, chose=0,
+            fresh=STEPS,
+        )
+        for end, data in (("", "USPS"), ("-mnist", "MNIST"))
+    ),
+    Claim(
+        "rates-fig2-long", "rates-fig2", "rates_step_sizes",
+        "On USPS there is no clear difference between rates-FPCD and rates-herding, each with its "
+        "best step size in the long run",
+        f"{RATES}, Section 5.1", rates.long_run_level, chose=0, fresh=STEPS,
+    ),
+    Claim(
+        "rates-fig2-long-mnist", "rates-fig2", "rates_step_sizes_mnist",
+        "On MNIST, rates-FPCD ends above rates-herding, each with its best step size in the long "
+        "run",
+        f"{RATES}, Section 5.1", rates.long_run, chose=0, fresh=STEPS,
+    ),
+    Claim(
+        "rates-fig2-regardless", "rates-fig2", "rates_regardless",
+        "On USPS the order of the samplers (rates-FPCD and rates-herding, sample penalization, "
+        "Gibbs) is the same regardless of the trained model",
+        f"{RATES}, Section 5.1", rates.regardless, chose=0,
+    ),
+    Claim(
+        "rates-fig2-regardless-rates", "rates-fig2", "rates_regardless",
+        "On USPS rates-FPCD and rates-herding are above sample penalization and Gibbs regardless "
+        "of the trained model",
+        f"{RATES}, Section 5.1", rates.regardless_rates, ours=True, chose=0, fresh=LONGER,
+    ),
+    Claim(
+        "rates-fig3-decay", "rates-fig3", "rates_fig3_decay",
+        "Without decay (alpha = 1) rates-FPCD does better than with alpha = 0.95",
+        f"{RATES}, Section 5.1", rates.decay, chose=0,
+    ),
+    *(
+        Claim(
+            f"rates-fig3-{name}{end}", "rates-fig3", experiment,
+            f"{words}{data}",
+            f"{RATES}, Section 5.1", measure, seed="model_seed", ours=ours or end == "-slow",
+            chose=chose, fresh=SLOW if end == "-slow" and not late else None,
+        )
+        for name, words, measure, ours, late in (
+            ("words", "On CD-trained bag-of-words models, Gibbs gets stuck in a very narrow mode, "
+             "and rates-FPCD does not", rates_training.stuck_after_cd, False, False),
+            ("start", "On CD-trained bag-of-words models the result of Gibbs depends on its start "
+             "and its ISL falls, and those of rates-FPCD do not",
+             rates_training.depends_on_start, True, False),
+            ("zeros", "On CD-trained bag-of-words models the narrow mode of Gibbs is usually a "
+             "vector of zeros", rates_training.zeros_after_cd, False, True),
+            ("consistency", "On SML- and FPCD-trained bag-of-words models, the ISL of rates-FPCD "
+             "has the higher mean and the lower variance", rates_training.consistency, False, True),
+        )
+        for end, experiment, data, chose in TRAINED
+    ),
+    Claim(
+        "rates-cost", "rates-cost", "rates_cost",
+        "A sample of Gibbs is about 2 (USPS) and 7 (MNIST) times cheaper than one of rates-FPCD",
+        f"{RATES}, Section 5.1", rates.cost, fresh=COST,
+    ),
+    Claim(
+        "later-paths", "benchmark", "benchmark",
+        "Path-auxiliary samplers and DLMC have more effective samples for an iteration than GWG "
+        "and DMALA",
+        "Sun et al. (ICLR 2022; AISTATS 2023)", later_samplers.later_paths,
+    ),
+    Claim(
+        "later-cyclical", "benchmark", "benchmark",
+        "On a multimodal RBM, ACS has the smaller error at equal iterations than DMALA",
+        "Pynadath et al. (2024)", later_samplers.later_cyclical,
+    ),
+    Claim(
+        "later-preconditioned", "benchmark", "benchmark",
+        "PAVG accepts every move on a quadratic target",
+        "Rhodes and Gutmann (2022)", later_samplers.later_preconditioned,
+    ),
+    Claim(
+        "later-linear", "benchmark-scaling", "benchmark_scaling",
+        "DHAMS accepts every move where the log-probability is linear",
+        "Zhou and Tan (2025)", later_samplers.later_linear,
+    ),
+    Claim(
+        "later-scaling", "benchmark-scaling", "benchmark_scaling",
+        "On independent sites, PAFS gains a factor N^(2/3) over a random walk",
+        "Sun et al. (NeurIPS 2022)", later_samplers.later_scaling,
+    ),
+)  # fmt: skip
+
+
+def judge(pools: Mapping[str, Sequence[Pool]], claims: Sequence[Claim] = CLAIMS) -> list[Entry]:
+    """The entry of every claim. `pools` are lists by experiment, the best pool first."""
+    return [_entry(claim, pools.get(claim.experiment, ())) for claim in claims]
+
+
+def _entry(claim: Claim, pools: Sequence[Pool]) -> Entry:
+    command = f"python run.py experiment={claim.experiment}"
+    if not pools:
+        return Entry(claim, Verdict.NOT_RUN, needs=command)
+    wanting = ""
+    for pool in pools:
+        try:
+            finding = _judged(claim, pool.records)
+        except (LookupError, FileNotFoundError) as error:  # the latter: left out of a bundle
+            reason = str(error.args[0] if error.args else "the records are not sufficient")
+            wanting = wanting or f"{pool.basis}: {reason}; {command}"
+            continue
+        verdict, needs = finding.verdict()
+        if pool.decides and not finding.indicative:
+            fresh = _fresh(claim, pool.records)
+            return Entry(claim, verdict, pool.basis, finding, needs, fresh=fresh)
+        basis, paper_scale = finding.indicative or pool.basis, wanting or command
+        return Entry(claim, Verdict.OPEN, basis, finding, paper_scale, indication=verdict)
+    return Entry(claim, Verdict.OPEN, pools[0].basis, needs=wanting)
+
+
+def _judged(claim: Claim, records: Sequence[Record]) -> Finding:
+    """The finding from the runs that may judge."""
+    kept = [record for record in records if record.config.get(claim.seed) != claim.chose]
+    finding = claim.judge(kept)
+    if len(kept) == len(records):
+        return finding
+    without = f"without {claim.seed} {claim.chose}, which chose settings"
+    return replace(finding, note="; ".join(filter(None, (finding.note, without))))
+
+
+def _fresh(claim: Claim, records: Sequence[Record]) -> Finding | None:
+    """The finding from the fresh runs, or None if they do not suffice."""
+    if claim.fresh is None:
+        return None
+    try:
+        own = replace(claim, judge=claim.fresh.judge or claim.judge)
+        return _judged(own, [record for record in records if claim.fresh.keep(record)])
+    except LookupError:
+        return None

@@ -1,0 +1,161 @@
+"""Draw the figures and write the tables of an experiment from its records."""
+
+import io
+import logging
+import shlex
+import traceback
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import matplotlib as mpl
+import pandas as pd
+from hydra.utils import instantiate
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+from omegaconf import DictConfig
+from PIL import Image
+
+from latticework.experiments.papers.table_files import write
+from latticework.experiments.records.folders import Written
+from latticework.experiments.records.proof import Proof, attach, pdf_metadata, place, png_metadata
+from latticework.experiments.records.record import Record
+from latticework.experiments.records.style import mark_substitute
+from latticework.experiments.runs import errors
+
+log = logging.getLogger(__name__)
+
+
+class Made(NamedTuple):
+    """A figure or table of an experiment, or the error that prevented it."""
+
+    name: str
+    kind: str  # figures or tables
+    content: Figure | pd.DataFrame | None
+    error: Exception | None = None
+
+    @property
+    def failed(self) -> bool:
+        """Whether there is a mistake in the code or the settings of the figure.
+
+        Other errors say that the records do not suffice: LookupError, if it is raised as such, and
+        FileNotFoundError, of an array that a bundle leaves out.
+        """
+        if isinstance(self.error, KeyError | IndexError):
+            return True
+        return not isinstance(self.error, LookupError | FileNotFoundError | None)
+
+    @property
+    def wanting(self) -> str:
+        """The reason why it could not be made, in one line; else ""."""
+        if self.error is None:
+            return ""
+        return errors.summary(self.error) if self.failed else str(self.error)
+
+
+def make_all(
+    config: DictConfig, records: list[Record], words: Sequence[str] = ()
+) -> Iterator[Made]:
+    """Yield every figure, then every table, of the experiment `config`, made from `records`.
+
+    An entry of `config.figures` or `config.tables` is a function of the records with its settings.
+    It returns a Figure or a DataFrame. An error does not prevent the other entries. An entry of
+    null is skipped. The caller must close the figures.
+    """
+    mpl.use("Agg")
+    for kind in ("figures", "tables"):
+        for name, spec in (config.get(kind) or {}).items():
+            if spec is None:
+                continue
+            try:
+                made = instantiate(spec, _convert_="all", _partial_=True)(records)
+                if isinstance(made, Figure):
+                    mark_substitute(made, records)
+                    attach(made, Proof.of(str(name), command(config, words), records))
+            except Exception as error:  # noqa: BLE001 - the others are to be made all the same
+                undone = Made(str(name), kind, None, error)
+                if undone.failed and errors.wants_traceback():
+                    traceback.print_exception(error)
+                yield undone
+                continue
+            yield Made(str(name), kind, made)
+
+
+def command(config: DictConfig, words: Sequence[str] = ()) -> str:
+    """The command that draws the figures of `config` from its records again.
+
+    `words` are the overrides of a command with its own settings.
+    """
+    shown = [f"experiment={config.name}", f"scale={config.get('scale', 'paper')}"]
+    shown += [word for word in words if not word.startswith(("experiment=", "scale="))]
+    return shlex.join(["python", "-m", "latticework.scripts.figures", *shown])
+
+
+def html_of(figure: Figure) -> str:
+    """The HTML of a figure of text (`experiments.figures.text.Page`); "" for other figures."""
+    return getattr(figure, "html", "")
+
+
+def png(figure: Figure, dpi: int) -> bytes:
+    """The figure as a PNG with a palette, which halves its size; a page of text shrinks tenfold."""
+    page = bool(html_of(figure))
+    for text in figure.findobj(Text) if page else []:
+        text.set_antialiased(False)
+    drawn, small = io.BytesIO(), io.BytesIO()
+    figure.savefig(drawn, dpi=dpi, facecolor="white")
+    with Image.open(drawn) as image:
+        few = image.convert("RGB").quantize(16 if page else 256, dither=Image.Dither.NONE)
+    few.save(small, "PNG", optimize=True, pnginfo=png_metadata(figure))
+    return small.getvalue()
+
+
+def draw_all(
+    config: DictConfig,
+    folder: Path,
+    records: list[Record],
+    within: str = "",
+    words: Sequence[str] = (),
+) -> Written:
+    """Write the figures and tables of the experiment `config`.
+
+    Figures go to `folder/figures/<name>.{png,pdf}`, tables to `folder/tables/<name>.{csv,md,tex}`,
+    or to their subfolder `within`. `words` are the overrides of a command with its own settings.
+    An entry that cannot be made is skipped, with a warning if the records do not suffice for it.
+    """
+    written = Written([], [])
+    for made in make_all(config, records, words):
+        if made.content is None:
+            if made.failed:
+                written.failed.append(f"{made.name} was not drawn: {made.wanting} {_of(records)}")
+            else:
+                log.warning("%s was not drawn: %s", made.name, made.wanting)
+            continue
+        try:
+            written.files.append(_written(made.content, folder / made.kind / within, made.name))
+        except Exception as error:  # noqa: BLE001 - such as a label that cannot be typeset
+            why = errors.summary(error)
+            written.failed.append(f"{made.name} was not written: {why} {_of(records)}")
+    return written
+
+
+def _of(records: Sequence[Record], most: int = 3) -> str:
+    """The records of a figure, for a message."""
+    more = f" and {len(records) - most} more" if len(records) > most else ""
+    return f"(records: {'; '.join(place(record) for record in records[:most])}{more})"
+
+
+def _written(content: Figure | pd.DataFrame, folder: Path, name: str) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    if isinstance(content, pd.DataFrame):
+        return write(content, folder / f"{name}.csv")[0]
+    return save(content, folder / f"{name}.png")
+
+
+def save(figure: Figure, target: Path) -> Path:
+    """Write the figure as PNG to `target` and as PDF beside it, with its proof; then close it."""
+    target.write_bytes(png(figure, dpi=160))
+    figure.savefig(target.with_suffix(".pdf"), metadata=pdf_metadata(figure))
+    if html := html_of(figure):
+        target.with_suffix(".html").write_text(html, encoding="utf-8")
+    mpl.pyplot.close(figure)
+    return target

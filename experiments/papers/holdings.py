@@ -1,0 +1,158 @@
+"""The state of an experiment at a scale: finished, failed, stopped and missing runs.
+
+Runs count if they belong to the sweep in the experiment's YAML. Other seeds and variants of the
+data set count as well; a variant keeps its own name (`sweeps.Sweep`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from joblib import Memory
+from omegaconf import DictConfig
+
+from latticework.experiments.papers.claims.ledger import Pool
+from latticework.experiments.papers.kept import memory, stamp
+from latticework.experiments.records.grouping import once
+from latticework.experiments.records.record import BUNDLES, Record, read
+from latticework.experiments.runs.sweeps import declared, exists
+
+SCALES = ("paper", "cpu", "quick", "smoke")  # the best first
+
+
+@dataclass(frozen=True)
+class Holding:
+    """The records of an experiment at a scale. `others` have settings outside the sweep."""
+
+    experiment: str
+    scale: str
+    config: DictConfig
+    place: str  # outputs, or the bundle's file name
+    runs: tuple[str, ...]
+    records: list[Record]
+    others: list[Record] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)  # run: the first line of its error
+    damaged: tuple[str, ...] = ()  # a line for each record that cannot be read
+    stopped: list[str] = field(default_factory=list)  # begun and not finished
+    done: frozenset[str] = frozenset()  # those of `runs` that have a record
+
+    @property
+    def stamp(self) -> str:
+        """A hash of everything that decides how the holding is drawn."""
+        return f"{self.experiment} {self.scale} {stamp(self.shown)}"
+
+    @property
+    def missing(self) -> list[str]:
+        return [run for run in self.runs if run not in self.done]
+
+    @property
+    def shown(self) -> list[Record]:
+        """The records for figures: the runs that count, or the others if there are none."""
+        return self.records or self.others
+
+    @property
+    def command(self) -> str:
+        return command(self.experiment, self.scale)
+
+    def pools(self) -> list[Pool]:
+        """The records in pools for the ledger, the best first."""
+        real = [record for record in self.records if record.substitute is None]
+        pools = [Pool(self.scale, self.scale == "paper", real)] if real else []
+        if len(real) < len(self.records):
+            pools.append(Pool(f"{self.scale}, substitutes", False, self.records))
+        if self.others:
+            pools.append(Pool(f"{self.scale}, other settings", False, self.others))
+        return pools
+
+
+def command(experiment: str, scale: str = "paper", also: Sequence[str] = ()) -> str:
+    """The command that runs the experiment. It skips finished runs."""
+    words = ["python run.py", f"experiment={experiment}", *also]
+    return " ".join(words + ([] if scale == "paper" else [f"scale={scale}"]))
+
+
+def holding(
+    experiment: str,
+    scale: str,
+    outputs: Path | None,
+    also: Sequence[Sequence[str]] = (),
+    bundles: Path = BUNDLES,
+    kept: Memory | None = None,
+) -> Holding | None:
+    """The runs in `outputs`; if none finished there, those of the bundle (paper scale only).
+
+    None if the experiment left no runs. With `outputs=None`, only the bundle is read. `kept` caches
+    which of the records count.
+    """
+    folder = None if outputs is None else outputs / experiment / scale
+    bundle = bundles / f"{experiment}.zip"
+    found, damaged = ([], {}) if folder is None else read(folder)
+    place = "outputs"
+    if not found and scale == "paper" and bundle.is_file():
+        (found, _), place, folder = read(bundle), bundle.name, None
+    failed, stopped = _unfinished(folder) if folder is not None else ({}, [])
+    failed |= damaged
+    if not (found or failed or stopped):
+        return None
+    sort = (kept or memory(None)).cache(_sorted, ignore=["found"])
+    config, runs, places, done = sort(experiment, scale, also, found, stamp(found))
+    mine, others = ([found[place] for place in some] for some in places)
+    faults = tuple(damaged.values())
+    return Holding(
+        experiment, scale, config, place, runs, mine, others, failed, faults, stopped, done
+    )
+
+
+def _sorted(
+    experiment: str,
+    scale: str,
+    also: Sequence[Sequence[str]],
+    found: list[Record],
+    stamp: str,
+) -> tuple[DictConfig, tuple[str, ...], tuple[list[int], list[int]], frozenset[str]]:
+    """The sweep's configuration and runs, the records of `found` that count, and the others.
+
+    Last come the runs that have a record. `stamp` represents the records in the cache.
+    """
+    sweep, unique = declared(experiment, scale, also), once(found)
+    mine, others = sweep.divided(unique)
+    numbers = {id(record): number for number, record in enumerate(found)}
+    done = frozenset().union(*(sweep.stands_for(record) or () for record in mine))
+    places = [numbers[id(record)] for record in mine], [numbers[id(record)] for record in others]
+    return sweep.config, sweep.runs, places, done
+
+
+def _unfinished(folder: Path) -> tuple[dict[str, str], list[str]]:
+    failed, stopped = {}, []
+    for run in sorted(path.parent for path in folder.glob("*/.hydra")):
+        if (run / "run.json").exists():
+            continue
+        if (error := run / "error.txt").exists():
+            failed[run.name] = (error.read_text().splitlines() or ["no reason given"])[0]
+        else:
+            stopped.append(run.name)
+    return failed, stopped
+
+
+def holdings(
+    experiments: Sequence[str],
+    outputs: Path | None,
+    also: dict[str, list[list[str]]] | None = None,
+    bundles: Path = BUNDLES,
+    scales: Sequence[str] = SCALES,
+    kept: Memory | None = None,
+) -> dict[str, list[Holding]]:
+    """The holdings of each experiment at all scales that have runs, the best scale first."""
+    result: dict[str, list[Holding]] = {}
+    for name in experiments:
+        if not exists(name):
+            continue
+        extra = (also or {}).get(name, ())
+        found = [holding(name, scale, outputs, extra, bundles, kept) for scale in scales]
+        result[name] = [one for one in found if one is not None]
+    return result
+
+
+def pools(held: dict[str, list[Holding]]) -> dict[str, list[Pool]]:
+    """The pools that the ledger judges, by experiment, the best first."""
+    return {name: [pool for one in some for pool in one.pools()] for name, some in held.items()}

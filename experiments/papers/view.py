@@ -1,0 +1,378 @@
+"""Gather the content of the report: the ledger, and the figures, tables and facts of each exhibit.
+
+Everything is computed from records, `exhibits.yaml` and `published.yaml`. `page.py` lays it out as
+HTML and Markdown.
+"""
+
+import logging
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from html import unescape
+from pathlib import Path
+from textwrap import shorten
+from typing import Any
+
+import matplotlib.pyplot as plt
+import pandas as pd
+from matplotlib.figure import Figure
+
+from latticework.experiments.papers.claims.ledger import GROUPS, Entry, judge
+from latticework.experiments.papers.claims.verdict import Verdict
+from latticework.experiments.papers.deciding import deciding
+from latticework.experiments.papers.draw import html_of, make_all, png
+from latticework.experiments.papers.exhibits import Catalogue, Exhibit, catalogue
+from latticework.experiments.papers.holdings import SCALES, Holding, command, holdings, pools
+from latticework.experiments.papers.kept import memory, trim
+from latticework.experiments.papers.plotted import csv
+from latticework.experiments.records.duration import duration
+from latticework.experiments.records.estimate import Estimate, number
+from latticework.experiments.records.pace import share_text
+from latticework.experiments.records.record import BUNDLES
+from latticework.experiments.runs.sweeps import exists
+
+log = logging.getLogger(__name__)
+DPI = 144
+NOTICE = (
+    "An installed package does not contain the committed records, so this report has only those of "
+    "your outputs folder. In a checkout of the repository it shows all."
+)
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure as PNG, with alternative text."""
+
+    name: str
+    png: bytes
+    width: int
+    height: int
+    alt: str
+    csv: str = ""  # its numbers; none for images and text
+    html: str = ""  # of a page of text
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Figures and tables made from a holding; `wanting` says why others could not be made.
+
+    `failed` are the ones in `wanting` that fail because of a mistake in the code.
+    """
+
+    pictures: list[Picture] = field(default_factory=list)
+    tables: list[tuple[str, pd.DataFrame]] = field(default_factory=list)
+    wanting: list[str] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Part:
+    """An experiment of an exhibit at a scale; `holding` is None if it has no runs."""
+
+    experiment: str
+    command: str
+    holding: Holding | None
+    drawn: Drawn
+    facts: list[tuple[str, str]]
+    problems: list[str]
+
+
+@dataclass(frozen=True)
+class Section:
+    """An exhibit: `parts` at each experiment's best scale, `below` at its other scales."""
+
+    exhibit: Exhibit
+    entries: list[Entry]
+    parts: list[Part]
+    below: list[Part]
+    state: str
+
+
+@dataclass(frozen=True)
+class Report:
+    papers: dict[str, str]
+    entries: list[Entry]
+    sections: list[Section]
+    counts: dict[str, int]
+    records: int
+    commits: list[str]
+    deciding: dict[str, str]  # by claim, the command that would decide it
+    failed: list[str]  # mistakes in the code of figures and tables, and damaged records
+    notice: str = ""  # that no records are committed here
+
+    def word(self, verdict: str) -> str:
+        """The word for a verdict. Without the committed records, "not run" would be wrong."""
+        return "no records" if self.notice and verdict == str(Verdict.NOT_RUN) else str(verdict)
+
+    @property
+    def groups(self) -> list[tuple[str, list[Entry], dict[str, int]]]:
+        """The claims of each paper, and our readings: name, entries and their verdicts counted."""
+        parts = [(name, [e for e in self.entries if e.claim.group == name]) for name in GROUPS]
+        return [(name, entries, tally(entries)) for name, entries in parts]
+
+
+def tally(entries: Sequence[Entry]) -> dict[str, int]:
+    """How many claims have each verdict."""
+    return {str(v): sum(entry.verdict is v for entry in entries) for v in Verdict}
+
+
+def gather(
+    outputs: Path | None,
+    *,
+    scales: Sequence[str] = SCALES,
+    bundles: Path = BUNDLES,
+    known: Catalogue | None = None,
+    drawing: bool = True,
+    keep: Path | None = None,
+) -> Report:
+    """The report from the records in `outputs` and those committed in `bundles`.
+
+    With `drawing=False`, it has the ledger and the facts, but no figures or tables. With a folder
+    `keep`, the figures of unchanged records are taken from there.
+    """
+    known, kept = known or catalogue(), memory(keep)
+    held = holdings(known.experiments(), outputs, known.also, bundles, scales, kept)
+    entries = judge(pools(held))
+    drawer = kept.cache(draw, ignore=["held"])
+    drawn = {
+        (one.experiment, one.scale): drawer(one, one.stamp)
+        for some in held.values()
+        for one in some
+        if one.shown and drawing
+    }
+    trim(kept)
+    sections = [_section(exhibit, entries, held, drawn, known) for exhibit in known.exhibits]
+    all_records = [r for some in held.values() for one in some for r in (*one.records, *one.others)]
+    return Report(
+        papers=known.papers,
+        entries=entries,
+        sections=sections,
+        counts=tally(entries),
+        records=len(all_records),
+        commits=sorted({_commit(record.document) for record in all_records}),
+        deciding={
+            e.claim.name: deciding(e, known.also.get(e.claim.experiment, ())) for e in entries
+        },
+        failed=[
+            *(f"{name}: {text}" for (name, _), made in drawn.items() for text in made.failed),
+            *(text for some in held.values() for one in some for text in one.damaged),
+        ],
+        notice="" if bundles.is_dir() else NOTICE,
+    )
+
+
+def draw(held: Holding, stamp: str = "") -> Drawn:
+    """Draw every figure and table of the experiment from the records to be shown.
+
+    `stamp` represents `held` in the cache.
+    """
+    log.info("drawing %s, scale=%s", held.experiment, held.scale)
+    made = Drawn()
+    for one in make_all(held.config, held.shown):
+        if isinstance(one.content, Figure):
+            made.pictures.append(picture(f"{held.experiment}: {one.name}", one.content))
+            plt.close(one.content)
+        elif one.content is not None:
+            made.tables.append((one.name, one.content))
+        else:
+            made.wanting.append(f"{one.name} was not made: {one.wanting}")
+            made.failed.extend(made.wanting[-1:] if one.failed else ())
+    return made
+
+
+def picture(name: str, figure: Figure) -> Picture:
+    """The PNG of a figure, with the text of its axes and legend as alternative text."""
+    wide, tall = figure.get_size_inches() * DPI
+    panels = []
+    for ax in figure.axes:
+        words = f"{ax.get_ylabel()} against {ax.get_xlabel()}" if ax.get_xlabel() else ""
+        words = " ".join(filter(None, (ax.get_title() or ax.get_title("left"), words))).strip()
+        if words and words not in panels:
+            panels.append(words)
+    for legend in figure.legends:
+        names = ", ".join(text.get_text() for text in legend.texts)
+        panels.append(f"{names}. {legend.get_title().get_text()}".lstrip(". "))
+    if written := html_of(figure):  # its first words
+        text = re.sub(r"<style>.*?</style>|<[^>]+>", " ", written, flags=re.DOTALL)
+        panels.append(shorten(unescape(text), 600))
+    alt = f"{name}. {'; '.join(panels)}".replace("$", "").replace("\\", "").replace("\n", " ")
+    short = name.partition(": ")[2]
+    return Picture(short, png(figure, DPI), round(wide), round(tall), alt, csv(figure), written)
+
+
+def _section(
+    exhibit: Exhibit,
+    entries: list[Entry],
+    held: dict[str, list[Holding]],
+    drawn: dict[tuple[str, str], Drawn],
+    known: Catalogue,
+) -> Section:
+    parts: list[Part] = []
+    below: list[Part] = []
+    for experiment, names in exhibit.of.items():
+        some = held.get(experiment, [])
+        best = next((one for one in some if one.shown), None)
+        for one in sorted(some, key=lambda one: one is not best):
+            made = _chosen(drawn.get((experiment, one.scale), Drawn()), names)
+            part = Part(experiment, one.command, one, made, facts(one), _problems(one, made, known))
+            # A better scale that has only begun is listed with the best scale that has records.
+            (below if one.shown and one is not best else parts).append(part)
+        if not some:
+            note = [] if exists(experiment) else ["this experiment does not exist yet"]
+            parts.append(Part(experiment, command(experiment), None, Drawn(), [], note))
+    own = [entry for entry in entries if entry.claim.exhibit == exhibit.name]
+    return Section(exhibit, own, parts, below, _state(parts))
+
+
+def _chosen(made: Drawn, names: list[str] | None) -> Drawn:
+    if names is None:
+        return made
+    wanting = [text for text in made.wanting if text.split()[0] in names]
+    pictures = [one for one in made.pictures if one.name in names]
+    tables = [(name, frame) for name, frame in made.tables if name in names]
+    known = {one.name for one in pictures} | {name for name, _ in tables}
+    known |= {text.split()[0] for text in wanting}
+    if made.pictures or made.tables or made.wanting:
+        wanting += [f"{name}: no such figure or table" for name in names if name not in known]
+    return Drawn(pictures, tables, wanting)
+
+
+def _state(parts: list[Part]) -> str:
+    """A label: "complete" at the paper's scale, or what is missing."""
+    held = [part.holding for part in parts]
+    if all(one is None for one in held):
+        return "missing"
+    if any(record.substitute for one in held if one for record in one.shown):
+        return "substitutes"
+    if any(one is None or one.missing for one in held):
+        return "in part"
+    scales = {one.scale for one in held if one}
+    return "complete" if scales == {"paper"} else f"{max(scales, key=SCALES.index)} scale"
+
+
+def facts(held: Holding) -> list[tuple[str, str]]:
+    """Scale, runs, data, seeds, device, time, memory and commits of the records shown."""
+    documents = [record.document for record in held.shown]
+    if not documents:
+        return [("Scale", held.scale)]
+    done = len(held.runs) - len(held.missing)
+    more = len(held.shown) - done
+    own = "other seeds or variants of the data" if held.records else "other settings"
+    rows = [
+        ("Scale", held.scale),
+        ("Runs", f"{done} of {len(held.runs)}" + (f", and {more} with {own}" if more else "")),
+        ("Data", _distinct(_data(document) for document in documents)),
+        ("Seeds", _seeds(documents)),
+        ("Device", _distinct(_device(document) for document in documents)),
+        ("Time", duration(sum(document["seconds"] for document in documents))),
+        ("Timing", share_text(held.shown)),
+        ("Memory", _memory(documents)),
+        ("Commit", _distinct(_commit(document) for document in documents)),
+        ("Records", held.place),
+    ]
+    return [(name, text) for name, text in rows if text]
+
+
+def _problems(held: Holding, made: Drawn, known: Catalogue) -> list[str]:
+    problems = [f"{name} failed: {why}" for name, why in list(held.failed.items())[:5]]
+    if held.stopped:
+        problems.append(f"stopped or still running: {_listed(held.stopped)}")
+    if rest := [run for run in held.missing if run not in held.failed and run not in held.stopped]:
+        problems.append(f"not run: {_listed(rest)}")
+        for words in known.also.get(held.experiment, ()):
+            if any(set(words) <= set(run.split(",")) for run in rest):
+                problems.append(f"`{command(held.experiment, held.scale, words)}` runs some of it")
+    if earlier := _without(held, known.settings.get(held.experiment)):
+        problems.append(
+            f"{earlier} of {len(held.shown)} records are outdated: they lack the setting "
+            f"{known.settings[held.experiment]}; `{held.command}` runs them again"
+        )
+    if held.others and held.records:
+        count = len(held.others)
+        problems.append(f"{count} more with other settings are not shown")
+    return problems + made.wanting
+
+
+def _without(held: Holding, setting: str | None) -> int:
+    """Number of records shown without the dotted key `setting` in their configuration."""
+    return 0 if setting is None else sum(one.setting(setting) is None for one in held.shown)
+
+
+def _listed(names: Sequence[str], most: int = 4) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return "; ".join(names[:most]) + more
+
+
+def _distinct(values: Any) -> str:
+    return ", ".join(sorted({value for value in values if value}))
+
+
+def _data(document: dict[str, Any]) -> str:
+    data, language = (document.get(key) or {} for key in ("data", "language"))
+    texts = [
+        f"{name}{' — SUBSTITUTE' if one.get('substitute') else ''}"
+        for one, name in ((data, data.get("variant")), (language, language.get("used")))
+        if name
+    ]
+    return " with ".join(texts) or "none"
+
+
+def _seeds(documents: list[dict[str, Any]]) -> str:
+    texts = []
+    for key, name in (("seed", ""), ("model_seed", "models ")):
+        seeds = sorted({document["config"].get(key) for document in documents} - {None})
+        if len(seeds) > (key == "model_seed"):
+            texts.append(name + ", ".join(_spans(seeds)))
+    return "; ".join(texts)
+
+
+def _spans(numbers: Sequence[int]) -> list[str]:
+    """Ascending `numbers`, three or more successive ones as a span: `0 to 4`, `7`."""
+    spans: list[list[int]] = []
+    for one in numbers:
+        if spans and one == spans[-1][-1] + 1:
+            spans[-1].append(one)
+        else:
+            spans.append([one])
+    return [
+        text
+        for span in spans
+        for text in ([f"{span[0]} to {span[-1]}"] if len(span) > 2 else map(str, span))
+    ]
+
+
+def _device(document: dict[str, Any]) -> str:
+    threads = document.get("threads")
+    count = f", {threads} thread{'s' * (threads != 1)}" if threads else ""
+    return f"{document.get('device', 'unknown')}{count}, PyTorch {document['versions']['torch']}"
+
+
+def _memory(documents: list[dict[str, Any]]) -> str:
+    peaks = [document["peak_memory_bytes"] for document in documents if _peak(document)]
+    return f"at most {max(peaks) / 2**30:.2g} GiB" if peaks else ""
+
+
+def _peak(document: dict[str, Any]) -> bool:
+    return bool(document.get("peak_memory_bytes"))
+
+
+def _commit(document: dict[str, Any]) -> str:
+    commit = document.get("commit")
+    return f"{commit[:8]}{'+changes' if document.get('dirty') else ''}" if commit else "unknown"
+
+
+def cell(value: Any) -> str:
+    """The text of a table's cell."""
+    if isinstance(value, Estimate):
+        return number(value)
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def sort_key(value: Any) -> str:
+    """The sort key of a cell."""
+    if isinstance(value, Estimate):
+        return f"{value.mean:.10g}"
+    return f"{value:.10g}" if isinstance(value, int | float) else cell(value)

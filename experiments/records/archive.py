@@ -1,0 +1,61 @@
+"""The file format of bundles: many small files with equal parts in one small file.
+
+A bundle is a zip file with a single entry, `records.zip`, which stores the files of all records
+without compression. The outer file compresses them together, so common parts of records are stored
+once. It is unpacked in memory.
+"""
+
+import zipfile
+from collections.abc import Mapping
+from io import BytesIO
+from lzma import LZMAError
+from pathlib import Path
+
+from latticework.experiments.records.faults import DamagedError
+
+INNER = "records.zip"
+LARGEST = 100 * 2**20  # bytes that the files of a bundle may have, unpacked
+EPOCH = (1980, 1, 1, 0, 0, 0)
+
+
+def write_archive(file: Path, files: Mapping[str, bytes]) -> None:
+    """Write `files`, contents by name, to the bundle `file`. Equal contents give equal bytes."""
+    inner = BytesIO()
+    with zipfile.ZipFile(inner, "w") as archive:
+        for name in sorted(files):
+            archive.writestr(_entry(name), files[name])
+    partial = file.with_suffix(".partial")
+    with zipfile.ZipFile(partial, "w") as archive:
+        archive.writestr(_entry(INNER), inner.getvalue(), zipfile.ZIP_LZMA)
+    partial.replace(file)
+
+
+def open_archive(file: Path) -> zipfile.ZipFile:
+    """The records of the bundle `file`, named after it.
+
+    Raises DamagedError for a file that cannot be read, another kind of zip file, or one that does
+    not fit into memory.
+    """
+    try:
+        with zipfile.ZipFile(file) as outer:
+            if outer.namelist() != [INNER]:
+                raise DamagedError(
+                    f"{file} is no bundle, which holds {INNER} and nothing else; make it with "
+                    "python -m latticework.scripts.bundle"
+                )
+            if (size := outer.getinfo(INNER).file_size) > LARGEST:
+                raise DamagedError(f"{file} holds {size} bytes; a bundle may hold {LARGEST}")
+            archive = zipfile.ZipFile(BytesIO(outer.read(INNER)))
+    except (zipfile.BadZipFile, LZMAError, EOFError, NotImplementedError) as error:
+        raise DamagedError(
+            f"the bundle {file} cannot be read ({type(error).__name__}: {error}): restore it, with "
+            "git or from a copy, or make it again with python -m latticework.scripts.bundle"
+        ) from error
+    archive.filename = str(file)
+    return archive
+
+
+def _entry(name: str) -> zipfile.ZipInfo:
+    entry = zipfile.ZipInfo(name, EPOCH)
+    entry.create_system, entry.external_attr = 3, 0o644 << 16
+    return entry

@@ -1,0 +1,257 @@
+"""Records: the files that a run writes, and how figures read them.
+
+Each record of an experiment is a folder, `outputs/<experiment>/<scale>/<run>/`. Committed records
+are in a file per experiment, a bundle (`results.archive`), which contains smaller versions of these
+folders (experiments/papers/bundle.py). A bundle is read in memory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import zipfile
+from dataclasses import dataclass
+from functools import cached_property
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latticework.experiments.records.archive import open_archive
+from latticework.experiments.records.budget import Budget
+from latticework.experiments.records.faults import DamagedError
+from latticework.experiments.records.identity import SEEDS, identity, leaves
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+log = logging.getLogger(__name__)
+BUNDLES = Path(__file__).resolve().parents[2] / "docs" / "results" / "records"
+VARIANTS = {"news_partial": "news", "omniglot_derived": "omniglot"}  # of published data sets
+RESULTS = (".csv", ".npz", ".safetensors", ".yaml")  # what a record keeps besides run.json
+ENTRIES: dict[str, Any] = {  # of run.json: the type of each, and whether older records lack it
+    "config": (dict, "a mapping", False),
+    "choices": (dict, "a mapping", False),
+    "overrides": (list, "a list", False),
+    "versions": (dict, "a mapping", False),
+    "seconds": (int | float, "a number", False),
+    "files": (dict, "a mapping", True),
+}
+
+
+@dataclass(frozen=True)
+class Record:
+    """A finished run, read-only."""
+
+    path: Path | zipfile.Path
+    document: dict[str, Any]  # run.json
+
+    @property
+    def config(self) -> dict[str, Any]:
+        return self.document["config"]
+
+    @property
+    def choices(self) -> dict[str, str]:
+        """Hydra's group choices, such as {"sampler": "dmala", "model": "ising"}."""
+        return self.document["choices"]
+
+    def setting(self, key: str) -> Any:
+        """The value of the dotted `key` of the configuration; None if there is none."""
+        value: Any = self.config
+        for part in key.split("."):
+            value = value.get(part) if isinstance(value, dict) else None
+        return value
+
+    @cached_property
+    def settings(self) -> dict[str, str]:
+        """The settings that determine the numbers, without seeds: JSON by dotted key.
+
+        Includes the variant of the data, whose name says how they were split, so `data.split` is
+        left out. Null keys are left out too, so that older records, which lack them, compare equal.
+        """
+        found = leaves({k: v for k, v in identity(self.config).items() if k not in SEEDS})
+        found["data.split"] = None
+        for name, key in (("data", "variant"), ("language", "used")):
+            found[f"{name}.{key}"] = (self.document.get(name) or {}).get(key)
+        return {key: json.dumps(value) for key, value in found.items() if value is not None}
+
+    @property
+    def budget(self) -> Budget:
+        """Chains, steps and readings. Raises LookupError for a task without a budget."""
+        task = self.config["task"] or {}
+        task = task.get("budget") or task
+        counts = {name: task[name] for name in ("chains", "steps", "every") if name in task}
+        if not {"chains", "steps"} <= set(counts):
+            raise LookupError(f"{self.path} is of a task without a budget of chains and steps")
+        return Budget(**counts)
+
+    @property
+    def substitute(self) -> str | None:
+        """The name of the substitute data or language model that the run used, or None."""
+        data, language = (self.document.get(key) or {} for key in ("data", "language"))
+        if data.get("substitute"):
+            return data["variant"]
+        return language["used"] if language.get("substitute") else None
+
+    @property
+    def variant(self) -> str:
+        """Which data the run used: `usps`, or `SUBSTITUTE: digits`; empty for a run without."""
+        data = self.document.get("data") or {}
+        return f"{'SUBSTITUTE: ' * bool(data.get('substitute'))}{data.get('variant') or ''}"
+
+    @cached_property
+    def metrics(self) -> pd.DataFrame:
+        """metrics.csv, one row a reading."""
+        import pandas as pd  # takes long to import, and runs, which use this module, need none
+
+        return pd.read_csv(BytesIO((self.path / "metrics.csv").read_bytes()))
+
+    def arrays(self, name: str) -> dict[str, NDArray]:
+        """The arrays of `<name>.npz`. Raises FileNotFoundError naming the record."""
+        try:
+            content = (self.path / f"{name}.npz").read_bytes()
+        except (FileNotFoundError, KeyError) as error:
+            raise FileNotFoundError(f"{self.path} holds no {name}.npz") from error
+        with np.load(BytesIO(content), allow_pickle=False) as file:
+            return dict(file)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of run.json, which holds the checksums of the other files.
+
+        In bundles and older records, whose run.json holds no checksums, the other files are hashed
+        as well.
+        """
+        digest = hashlib.sha256((self.path / "run.json").read_bytes())
+        if "files" not in self.document:
+            for name in sorted(name for name in self.files if name.endswith(RESULTS)):
+                digest.update(name.encode() + (self.path / name).read_bytes())
+        return digest.hexdigest()
+
+    @property
+    def files(self) -> list[str]:
+        """The names of the record's files and folders.
+
+        `zipfile.Path.iterdir` is avoided because it visits every file of a bundle several times.
+        """
+        if isinstance(self.path, Path):
+            return [file.name for file in self.path.iterdir()]
+        within = self.path.at
+        return [n.removeprefix(within) for n in self.path.root.namelist() if n.startswith(within)]
+
+    def has(self, name: str) -> bool:
+        """Whether the run stored `<name>.npz`, even if a bundle leaves it out."""
+        left_out = self.document.get("left_out") or ()
+        return name in left_out or (self.path / f"{name}.npz").exists()
+
+
+def load(path: Path | zipfile.Path) -> Record:
+    """The record at `path`. Raises DamagedError if its files fail their checksums."""
+    document, fault = _verified(path)
+    return _record(path, document, fault)
+
+
+def _record(path: Path | zipfile.Path, document: dict[str, Any], fault: str) -> Record:
+    if fault:
+        raise DamagedError(
+            f"the record {path} is damaged: {fault}; run its command again to replace it"
+        )
+    return Record(path, document)
+
+
+def _document(path: Path | zipfile.Path) -> tuple[dict[str, Any], str]:
+    """run.json of the record at `path`, and a description of its damage, "" if intact."""
+    try:
+        found = json.loads((path / "run.json").read_text())
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        return {}, f"run.json cannot be read ({type(error).__name__})"
+    if not isinstance(found, dict):
+        return {}, f"run.json holds no record, but a {type(found).__name__}"
+    for name, (kind, words, optional) in ENTRIES.items():
+        if not (isinstance(found.get(name), kind) or (optional and name not in found)):
+            return {}, f"{name} in run.json must be {words}"
+    return found, ""
+
+
+def checksums(path: Path) -> dict[str, str]:
+    """SHA-256 of every result file in the folder of a record, by name."""
+    files = sorted(file for file in path.iterdir() if file.suffix in RESULTS)
+    return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+
+
+def damage(path: Path) -> str:
+    """Describe the damage of the finished record in the folder `path`; "" if it is intact."""
+    return _verified(path)[1]
+
+
+def _verified(path: Path | zipfile.Path) -> tuple[dict[str, Any], str]:
+    """As `_document`; also verifies the checksums of a record in a folder."""
+    document, fault = _document(path)
+    if fault or not isinstance(path, Path):
+        return document, fault
+    found = checksums(path)
+    faults = [
+        f"{name} is {'changed' if name in found else 'missing'}"
+        for name, digest in document.get("files", {}).items()
+        if found.get(name) != digest
+    ]
+    return document, ", ".join(faults)
+
+
+def load_all(root: Path) -> list[Record]:
+    """Every finished run under `root`, a folder or a bundle, in the order of their paths.
+
+    A folder without run.json is an unfinished run and is skipped, and so is a damaged record, with
+    a warning. Raises FileNotFoundError if there is no finished run.
+    """
+    records, damaged = read(root)
+    for fault in damaged.values():
+        log.warning("left out: %s", fault)
+    if not records:
+        raise FileNotFoundError(f"no finished run under {root}; run the experiment first")
+    return records
+
+
+def read(root: Path) -> tuple[list[Record], dict[str, str]]:
+    """As `load_all`, with a line for each damaged record by its folder's name."""
+    if root.suffix == ".zip" and root.is_file():
+        return _bundled(root), {}
+    records, damaged = [], {}
+    for file in sorted(root.rglob("run.json")):
+        try:
+            records.append(load(file.parent))
+        except DamagedError as error:
+            damaged[file.parent.name] = str(error)
+    return records, damaged
+
+
+def _bundled(file: Path) -> list[Record]:
+    archive = open_archive(file)
+    root = zipfile.Path(archive)
+    names = sorted(name for name in archive.namelist() if name.count("/") == 1)
+    return [load(root / name.split("/")[0]) for name in names if name.endswith("/run.json")]
+
+
+def opened(place: str | Path) -> Record:
+    """The finished record that a user names: its folder, its run.json, or `<bundle>.zip/<run>`.
+
+    Its checksums are not verified; `damage` does so. Raises ValueError if there is none, and
+    DamagedError if its run.json or the bundle cannot be read.
+    """
+    path = Path(place)
+    path = path.parent if path.name == "run.json" else path
+    bundle, run = path.parent, path.name
+    if bundle.suffix == ".zip" and bundle.is_file():
+        inside = zipfile.Path(open_archive(bundle)) / run
+        if (inside / "run.json").exists():
+            return _record(inside, *_document(inside))
+        raise ValueError(f"{bundle} holds no run {run}")
+    if not (path / "run.json").is_file():
+        raise ValueError(
+            f"{path} is no finished record: it has no run.json; give the folder of a run, as in "
+            "outputs/<experiment>/<scale>/<run>, or <bundle>.zip/<run>"
+        )
+    return _record(path, *_document(path))

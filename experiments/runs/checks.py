@@ -1,0 +1,196 @@
+"""Check a run's configuration against the signatures of what it builds, before building it.
+
+A part is a node with a `_target_`. Its keys must be arguments of the target, and its values must
+fit their annotations. So the signature of a class defines what its YAML may hold. Constraints that
+concern one class are checked by that class.
+"""
+
+import math
+import os
+import pkgutil
+import re
+from collections.abc import Callable, Mapping
+from functools import cache
+from inspect import Parameter, signature
+from typing import Any, Literal
+
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from latticework.experiments.records.budget import Budget
+from latticework.experiments.runs.errors import ConfigurationError, places
+from latticework.experiments.runs.options import CONF
+from latticework.experiments.runs.resolvers import resolved
+from latticework.sampling.annotations import fits, is_number, is_part, words
+from latticework.sampling.messages import in_a_line, nearest, shortened
+
+PARTS = ("data", "model", "sampler", "task")
+SETTINGS: dict[str, Any] = {
+    "name": str,
+    "outputs": str,
+    "device": str,
+    "seed": int,
+    "model_seed": int,
+    "threads": int | Literal["auto"],
+    "engine": Literal["auto", "eager", "compiled"],
+    "checkpoint": float,
+    "force": bool,
+}
+LONGEST = 255  # bytes of a folder's name, on most file systems
+DEVICES = r"auto|cpu|mps|cuda(:\d+)?"  # whether one is there is for the run's machine to say
+THREADS = 4096  # more than any machine has; PyTorch dies of some numbers beyond
+# Arguments that must be positive wherever they occur, and arguments that may be infinite.
+POSITIVE = {
+    "batch", "chains", "dim", "epoch_size", "epochs", "every", "features", "iterations",
+    "learning_rate", "limit", "points", "rows", "samples", "snapshots", "steps",
+    "threads", "trial_steps", "trials", "updates", "validation_points",
+}  # fmt: skip
+BUDGET = f"{Budget.__module__}.{Budget.__qualname__}"
+UNBOUNDED = {"step_size", "largest_gradient", "largest_loss"}
+HYDRAS = {"_target_", "_partial_", "_args_", "_recursive_", "_convert_"}
+VARIADIC = (Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL)
+
+
+def checked(config: DictConfig) -> dict[str, Any]:
+    """`config` without `hydra`, resolved. Raises ConfigurationError if it is not valid."""
+    _check_scale(config)
+    try:
+        document = resolved(config)
+    except OmegaConfBaseException as error:
+        raise ConfigurationError(in_a_line(error)) from error
+    _check_settings(document)
+    for name in PARTS:
+        part = document.get(name)
+        if not (is_part(part) or (part is None and name != "task")):
+            raise ConfigurationError(
+                f"{name} must be an option of its group, got {shortened(part)}"
+            )
+    _check_value("logger", document.get("logger") or {}, dict[str, Callable], "logger")
+    for name in (*PARTS, "logger"):
+        _check_parts(document.get(name), name)
+    return document
+
+
+def check_added(config: DictConfig) -> None:
+    """Raise ConfigurationError for an override `+key=value` of a key that nothing reads.
+
+    `config` includes `hydra`. Keys of the parts are checked with their part.
+    """
+    own = [*PARTS, *map(str, OmegaConf.load(CONF / "config.yaml"))]
+    loader = GlobalHydra.instance().config_loader()
+    given: Any = OmegaConf.to_container(config.hydra.overrides)  # interpolations as they stand
+    every = [*given["hydra"], *given["task"]]  # the former may name folders with further groups
+    for override in OverridesParser.create().parse_overrides(given["task"]):
+        key = override.key_or_group
+        if not (override.is_add() or override.is_force_add()) or "." in key or key in own:
+            continue
+        group = loader.get_group_options(key, config_name="config", overrides=every)
+        if not (group or _is_interpolated(key, config)):
+            meant = [f"{place}={override.get_value_string()}" for place in places(key, config)]
+            hint = f"did you mean {' or '.join(meant)}?" if meant else nearest(key, own)
+            raise ConfigurationError(f"{override.input_line}: no run reads {key}; {hint}")
+
+
+def _is_interpolated(key: str, config: DictConfig) -> bool:
+    """Whether an interpolation in `config` names the key: `${key}` or `${oc.select:key,...}`."""
+    text = OmegaConf.to_yaml(config)
+    return bool(re.search(rf"(\$\{{|oc\.select:\s*){re.escape(key)}[}}.,\[]", text))
+
+
+def _check_scale(config: DictConfig) -> None:
+    """Check `scale` first, because `${scaled:...}` reads the column of `scales` that it names."""
+    scale, scales = config.get("scale"), config.get("scales")
+    if isinstance(scales, DictConfig) and scale not in list(scales):
+        raise ConfigurationError(f"scale={scale} is not known: {nearest(str(scale), scales)}")
+
+
+def _check_settings(document: dict[str, Any]) -> None:
+    for name, hint in SETTINGS.items():
+        if document.get(name) in (None, ""):
+            raise ConfigurationError(f"{name} is missing: it must be {words(hint)}")
+        _check_value(name, document[name], hint, name)
+    if re.search(r"[/\\]", document["name"]) or document["name"] in (".", ".."):
+        raise ConfigurationError(
+            f"name must be the name of one folder in outputs, got {document['name']!r}; "
+            "outputs=... chooses another place"
+        )
+    if len(os.fsencode(document["name"])) > LONGEST:
+        raise ConfigurationError(
+            f"name must have at most {LONGEST} bytes, as the name of a folder, got "
+            f"{len(os.fsencode(document['name']))}"
+        )
+    if document["threads"] != "auto" and document["threads"] > THREADS:
+        raise ConfigurationError(f"threads must be at most {THREADS}, got {document['threads']}")
+    if document["checkpoint"] < 0:
+        raise ConfigurationError(
+            f"checkpoint must be 0 or more seconds, got {document['checkpoint']}"
+        )
+    if not re.fullmatch(DEVICES, document["device"]):
+        raise ConfigurationError(
+            f"device must be auto, cpu, cuda or cuda:1, got {document['device']!r}"
+        )
+
+
+def _check_parts(value: Any, where: str) -> None:
+    """Check every part in `value`, recursively."""
+    if is_part(value):
+        _check_call(value, where)
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            _check_parts(inner, f"{where}.{name}")
+    if isinstance(value, list):
+        for place, inner in enumerate(value):
+            _check_parts(inner, f"{where}[{place}]")
+
+
+def _check_call(part: dict[str, Any], where: str) -> None:
+    target = str(part["_target_"])
+    parameters = _parameters(target)
+    if parameters is None:
+        return
+    given = {str(name): value for name, value in part.items() if name not in HYDRAS}
+    anything = any(p.kind is Parameter.VAR_KEYWORD for p in parameters.values())
+    known = [n for n, p in parameters.items() if p.kind not in VARIADIC and n[0] != "_"]
+    for name, value in given.items():
+        if name in known:
+            _check_value(name, value, parameters[name].annotation, f"{where}.{name}")
+        elif not anything:
+            raise ConfigurationError(
+                f"{where} has no field {name} ({target}): {nearest(name, known)}"
+            )
+    if part.get("_partial_") or "_args_" in part:
+        return
+    for name in known:
+        if parameters[name].default is Parameter.empty and name not in given:
+            raise ConfigurationError(f"{where}.{name} is missing: {target} needs it")
+    if target == BUDGET:
+        try:
+            Budget(**given)  # it compares its counts
+        except ValueError as error:
+            raise ConfigurationError(f"{where}: {error}") from error
+
+
+@cache
+def _parameters(target: str) -> Mapping[str, Parameter] | None:
+    """The parameters of `target`, or None if they cannot be determined; Hydra reports bad names."""
+    try:
+        called = pkgutil.resolve_name(target)
+        try:
+            return signature(called, eval_str=True).parameters
+        except NameError:  # annotations for type checkers only
+            return signature(called).parameters
+    except (ImportError, AttributeError, TypeError, ValueError):
+        return None
+
+
+def _check_value(name: str, value: Any, hint: Any, where: str) -> None:
+    if name in UNBOUNDED and value == math.inf:
+        return
+    if not fits(value, hint):
+        beyond = type(value) in (int, float) and not is_number(value)
+        wanted = "a finite number of 64 bits" if beyond else words(hint)
+        raise ConfigurationError(f"{where} must be {wanted}, got {shortened(value)}")
+    if name in POSITIVE and isinstance(value, int | float) and not value > 0:
+        raise ConfigurationError(f"{where} must be positive, got {value}")

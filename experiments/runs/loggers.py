@@ -1,0 +1,210 @@
+"""Experiment trackers, in addition to the record's own files: Weights & Biases and TensorBoard.
+
+A tracker receives metrics during a run, the headline at its end, and the figures and tables at the
+end of a command. See docs/logging.md.
+"""
+
+import math
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Protocol
+from uuid import uuid4
+
+from latticework.experiments.records.headline import KeyNumber
+from latticework.experiments.records.identity import leaves
+
+ID = "wandb_id.txt"  # in a folder; moved away with a record that is made again
+
+
+@dataclass(frozen=True)
+class About:
+    """What a tracker knows of a run: its folder, its configuration, and the options of its groups.
+
+    `last_step` is the step of the last row that an earlier process logged and this one keeps.
+    """
+
+    path: Path
+    config: dict[str, Any]
+    choices: dict[str, str] = field(default_factory=dict)
+    last_step: int | None = None
+
+
+class Logger(Protocol):
+    """An experiment tracker that receives metrics in addition to the record."""
+
+    def start(self, about: About) -> None: ...
+    def log(self, step: int, values: dict[str, float]) -> None: ...
+    def result(self, numbers: Sequence[KeyNumber]) -> None: ...
+    def finish(self) -> None: ...
+    def show(self, files: Sequence[Path], folder: Path, config: dict[str, Any]) -> None: ...
+
+
+@dataclass
+class WandB:
+    """Weights & Biases. Offline by default; its files are written to the record's folder.
+
+    A run that resumes keeps its id. Its group is `<experiment>/<scale>`, its job type the task, its
+    tags the chosen model, data and sampler. With `artifacts` the record's files are uploaded.
+    Figures and tables form a separate run of the group, with the job type `figures`.
+    """
+
+    project: str = "latticework"
+    mode: Literal["online", "offline", "disabled"] = "offline"
+    artifacts: bool = False
+    _run: Any = field(default=None, init=False)
+    _path: Path = field(default=Path(), init=False)
+    _done: bool = field(default=False, init=False)
+
+    def start(self, about: About) -> None:
+        self._path = about.path
+        tags = [about.choices[name] for name in TAGS if about.choices.get(name)]
+        self._init(about.path, about.config, about.choices.get("task", "run"), tags)
+
+    def _init(
+        self, path: Path, config: dict[str, Any], job_type: str, tags: Sequence[str] = ()
+    ) -> None:
+        import wandb
+
+        known = path / ID
+        if not known.exists():
+            known.write_text(uuid4().hex[:8])
+        self._run = wandb.init(
+            project=self.project,
+            mode=self.mode,
+            dir=str(path),
+            config=config,
+            name=path.name
+            if path.name != config.get("scale")
+            else f"{job_type} of {_group(config)}",
+            id=known.read_text(),
+            resume="allow" if self.mode == "online" else None,
+            group=_group(config),
+            job_type=job_type,
+            tags=list(tags),
+        )
+
+    def log(self, step: int, values: dict[str, float]) -> None:
+        self._run.log(values, step=step)
+
+    def result(self, numbers: Sequence[KeyNumber]) -> None:
+        import wandb
+
+        for name, value in by_name(numbers).items():
+            self._run.summary[name] = value
+        rows = [[one.label, one.value, one.error, _beside(one)] for one in numbers]
+        columns: list[str | int] = ["result", "value", "error", "compare with"]
+        self._run.summary["results"] = wandb.Table(
+            columns=columns, data=rows, allow_mixed_types=True
+        )
+        if self.artifacts:
+            record = wandb.Artifact(f"record-{self._run.id}", type="record")
+            for file in sorted(self._path.iterdir()):
+                if file.is_file() and not file.name.startswith(".") and file.name != ID:
+                    record.add_file(str(file))
+            self._run.log_artifact(record)
+        self._done = True
+
+    def finish(self) -> None:
+        if self._run is not None:
+            self._run.finish(exit_code=0 if self._done else 1)
+
+    def show(self, files: Sequence[Path], folder: Path, config: dict[str, Any]) -> None:
+        import pandas as pd
+        import wandb
+
+        self._init(folder, config, "figures")
+        for file in files:
+            is_table = file.suffix == ".csv"
+            media = wandb.Table(dataframe=pd.read_csv(file)) if is_table else wandb.Image(str(file))
+            self._run.log({f"{'tables' if is_table else 'figures'}/{file.stem}": media})
+        self._done = True
+        self.finish()
+
+
+TAGS = ("model", "data", "sampler")
+
+
+def _group(config: dict[str, Any]) -> str:
+    return f"{config.get('name')}/{config.get('scale')}"
+
+
+@dataclass
+class TensorBoard:
+    """TensorBoard event files in the record's folder, with the settings as hyperparameters.
+
+    When a run resumes, rows written after the last checkpoint are hidden. Figures
+    and tables are in `tensorboard/` of the folder above the records.
+    """
+
+    _writer: Any = field(default=None, init=False)
+    _config: dict[str, Any] = field(default_factory=dict, init=False)
+
+    def start(self, about: About) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
+        folder, step = about.path / "tensorboard", about.last_step
+        purged = (0 if step is None else step + 1) if folder.exists() else None
+        self._writer = SummaryWriter(str(folder), purge_step=purged)
+        self._config = about.config | {f"choice/{k}": v for k, v in about.choices.items()}
+
+    def log(self, step: int, values: dict[str, float]) -> None:
+        for name, value in values.items():
+            self._writer.add_scalar(name, value, step)
+
+    def result(self, numbers: Sequence[KeyNumber]) -> None:
+        """The settings and the final numbers, for the tab HPARAMS."""
+        metrics = {f"final/{k}": v for k, v in by_name(numbers).items() if not isinstance(v, str)}
+        known = leaves(self._config)
+        settings = {k: v for k, v in known.items() if isinstance(v, bool | int | float | str)}
+        self._writer.add_hparams(settings, metrics, run_name=".")
+
+    def finish(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+
+    def show(self, files: Sequence[Path], folder: Path, config: dict[str, Any]) -> None:
+        import numpy as np
+        from PIL import Image
+        from torch.utils.tensorboard import SummaryWriter
+
+        with SummaryWriter(str(folder / "tensorboard")) as writer:
+            for file in files:
+                if file.suffix == ".csv":
+                    text = file.with_suffix(".md").read_text(encoding="utf-8")
+                    writer.add_text(f"tables/{file.stem}", text)
+                    continue
+                with Image.open(file) as image:
+                    pixels = np.asarray(image.convert("RGB"))
+                writer.add_image(f"figures/{file.stem}", pixels, dataformats="HWC")
+
+
+def by_name(numbers: Sequence[KeyNumber]) -> dict[str, float | str]:
+    """The headline by name: values, `<name>_error`, and `<name>_exact` or `<name>_paper`."""
+    found: dict[str, float | str] = {}
+    for one in numbers:
+        name = one.name.replace(" ", "_")
+        found[name] = one.value
+        if one.error is not None:
+            found[f"{name}_error"] = one.error
+        for other, value in one.beside.items():
+            found[f"{name}_{other.replace(' ', '_')}"] = value.mean
+    return {name: v for name, v in found.items() if isinstance(v, str) or math.isfinite(v)}
+
+
+def _beside(one: KeyNumber) -> str:
+    return ", ".join(f"{name} {value.mean:.6g}" for name, value in one.beside.items())
+
+
+def tried(what: str, call: Callable[..., None], *args: Any) -> bool:
+    """Call a tracker; return whether it succeeded.
+
+    An exception is logged with `what` and does not stop the run, whose record needs no tracker.
+    """
+    try:
+        call(*args)
+    except Exception as error:  # noqa: BLE001 - whatever a tracker's package raises
+        print(f"{what}: {type(error).__name__}: {error}", file=sys.stderr)
+        return False
+    return True

@@ -1,0 +1,136 @@
+"""Facts about the machine and the code, for the record."""
+
+import hashlib
+import os
+import pkgutil
+import platform
+import resource
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from latticework.experiments.records.identity import PARTS
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def peak_memory(device: torch.device) -> int:
+    """Peak memory of the process in bytes: an upper bound for this run.
+
+    On a GPU, the peak of the memory that PyTorch reserved there.
+    """
+    if device.type == "cuda":
+        return torch.cuda.max_memory_reserved(device)
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def device_name(device: torch.device) -> str:
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"{device.type} ({platform.machine()}, {os.cpu_count()} cores)"
+
+
+@cache
+def processor() -> str:
+    """The model of the CPU, and the instructions that PyTorch uses of it, such as AVX2."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:  # not Linux
+        lines = []
+    models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    name = next(models, platform.processor() or platform.machine())
+    return f"{name}, {torch.backends.cpu.get_cpu_capability()}"
+
+
+@cache
+def versions() -> dict[str, str]:
+    """The versions of Python and of the packages that compute."""
+    versions = {"python": sys.version.split()[0]}
+    for package in ("latticework", "torch", "numpy", "numba", "llvmlite", "hydra-core", "arviz"):
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:  # an un-installed checkout
+            continue
+    return versions
+
+
+def facts(device: torch.device, config: dict[str, Any]) -> dict[str, Any]:
+    """Facts besides the configuration that may change the numbers of a run on `device`."""
+    return {
+        "device": device_name(device),
+        "processor": processor(),
+        "threads": torch.get_num_threads(),
+        "versions": versions(),
+        **commit(),
+        "sources": sources(config),
+    }
+
+
+def sources(config: dict[str, Any]) -> dict[str, str]:
+    """Hashes of the Python files that define the parts of `config`, by module name.
+
+    They reveal uncommitted changes, and changes of a user's own sampler in another folder. Files
+    that these files import are not included.
+    """
+    modules = {module for key in PARTS for module in _modules(config.get(key))}
+    return {name: mark for name in sorted(modules) if (mark := _hash(name))}
+
+
+def edited(earlier: dict[str, Any], config: dict[str, Any]) -> str:
+    """Modules of the parts of `config` whose files have changed since the facts `earlier`.
+
+    "" if there are none. Older records do not name the files.
+    """
+    known = earlier.get("sources") or {}
+    now = sources(config)
+    return ", ".join(name for name, mark in now.items() if known.get(name, mark) != mark)
+
+
+def _modules(value: Any) -> Iterator[str]:
+    """The modules that define the classes and functions that a nested configuration names."""
+    if isinstance(value, list):
+        value = dict(enumerate(value))
+    if not isinstance(value, dict):
+        return
+    if "_target_" in value:
+        with suppress(ImportError, AttributeError, ValueError):  # told when the part is built
+            yield getattr(pkgutil.resolve_name(str(value["_target_"])), "__module__", "")
+    for inner in value.values():
+        yield from _modules(inner)
+
+
+@cache
+def _hash(module: str) -> str:
+    """A hash of the module's file; "" without one. Read once per process, as `commit` is."""
+    file = getattr(sys.modules.get(module), "__file__", None)
+    return hashlib.sha256(Path(file).read_bytes()).hexdigest()[:16] if file else ""
+
+
+@cache
+def commit() -> dict[str, Any]:
+    """The git commit, and whether the checkout had changes; both None outside a checkout.
+
+    The folder of an installed package may lie in the repository of another project. Read once per
+    process: all runs of a sweep execute the code that was loaded at its start.
+    """
+
+    def git(*words: str) -> str:
+        done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True)
+        if done.returncode:
+            raise OSError(done.stderr)
+        return done.stdout.strip()
+
+    try:
+        if Path(git("rev-parse", "--show-toplevel")).resolve() == ROOT:
+            return {"commit": git("rev-parse", "HEAD"), "dirty": bool(git("status", "--porcelain"))}
+    except OSError:  # no git, or no repository
+        pass
+    return {"commit": None, "dirty": None}

@@ -1,0 +1,284 @@
+"""The context of one run: device, seeded generators, and the record being written.
+
+experiments/runs/recording.py defines the record and creates the Run;
+experiments/runs/checkpoint.py explains how a task resumes.
+"""
+
+import csv
+import hashlib
+import json
+import logging
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from latticework.experiments.records.identity import same
+from latticework.experiments.runs import writing
+from latticework.experiments.runs.checkpoint import Checkpoints, Document
+from latticework.experiments.runs.errors import ConfigurationError
+from latticework.experiments.runs.inputs import replaced
+from latticework.experiments.runs.loggers import Logger, tried
+from latticework.experiments.runs.machine import edited, facts
+from latticework.experiments.runs.progress import progress
+from latticework.experiments.runs.signals import noticed
+from latticework.experiments.runs.superseded import set_aside
+from latticework.sampling.memory import Memory, captured, described
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+class Run:
+    """What a task works with: random generators, the record to write, the device and the seeds."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        device: torch.device | str = "cpu",
+        seed: int = 0,
+        model_seed: int = 0,
+        outputs: Path | None = None,
+        loggers: Sequence[Logger] = (),
+        config: dict[str, Any] | None = None,
+        checkpoint: float = 300.0,
+        engine: str = "eager",
+    ) -> None:
+        self.path, self.device = path, torch.device(device)
+        self.seed, self.model_seed = seed, model_seed
+        self.engine = engine  # sampling.engine
+        self.outputs = outputs or path.parent
+        self.loggers = loggers
+        self._tracked = list(loggers)  # those that have taken all rows so far
+        self.notes: dict[str, Any] = {}
+        self._columns: list[str] = []
+        self.config, self.checkpoint = config or {}, checkpoint  # seconds between two of them
+        self.checkpoints = Checkpoints(path / "checkpoints")
+        self._saved: dict[str, Document] = {}  # of the process before, by loop
+        self._ended: dict[str, int] = {}  # the loops of this run that are finished, and where
+        self._rows = self._kept = 0  # of metrics.csv; and when the last of those loops ended
+        self._started = time.perf_counter()
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of the run so far. After resuming, includes time up to the last checkpoint."""
+        return time.perf_counter() - self._started
+
+    def rng(self, purpose: str, device: torch.device | str | None = None) -> torch.Generator:
+        """A generator seeded by the run's seed and `purpose` only, so samplers see equal draws."""
+        return _generator(self.seed, purpose, device or self.device)
+
+    def shared_rng(self, purpose: str, device: torch.device | str | None = None) -> torch.Generator:
+        """A generator seeded by the model seed: for models, training and ground truth.
+
+        Runs that differ only in their seed see equal draws.
+        """
+        return _generator(self.model_seed, f"shared/{purpose}", device or self.device)
+
+    @contextmanager
+    def seeded(self, purpose: str) -> Iterator[None]:
+        """Seed the global generator inside the block, for code such as `nn.Module.__init__`."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(_derive(self.model_seed, f"shared/{purpose}"))
+            yield
+
+    def progress(
+        self, items: Iterable[T], what: str, total: int | None = None, done: int = 0
+    ) -> Iterator[T]:
+        """Yield `items` with a progress bar on a terminal, or plain lines elsewhere."""
+        yield from progress(items, what, total, self.latest, done)
+
+    def resumable(self, memory: Memory, what: str, *, total: int, first: int = 1) -> Iterator[int]:
+        """Yield the remaining iterations of `first` to `total`, and write checkpoints of `memory`.
+
+        `what` names the loop, also in the progress display. experiments/runs/checkpoint.py
+        explains how to use this. Raises ValueError for a name that was used before, and Stopped
+        after a signal.
+        """
+        if what in self._ended:
+            raise ValueError(f"every loop of a run needs its own name, got {what!r} again")
+        saved = self._saved.get(what)
+        done = self._restore(memory, what, first - 1)
+        written, at = done, time.perf_counter()
+        with noticed() as signals:
+            rounds = range(done + 1, total + 1)
+            left = self.progress(rounds, what, total + 1 - first, done + 1 - first)
+            for iteration in left:
+                yield iteration
+                if signals or time.perf_counter() - at >= self.checkpoint:
+                    self._write(memory, what, iteration)
+                    written, at = iteration, time.perf_counter()
+                if signals:
+                    signals.act(
+                        f"at {what} {iteration} of {total}: the same command resumes from there "
+                        f"({self.checkpoints.folder})"
+                    )
+        if written < total:
+            self._write(memory, what, total)
+        # The rows of a loop that had ended are those of its checkpoint: later loops added to them.
+        self._ended[what] = total
+        self._kept = saved["rows"] if saved is not None and done == total else self._rows
+
+    def _write(self, memory: Memory, loop: str, iteration: int) -> None:
+        document = {
+            "config": json.dumps(self.config),
+            "device": self.device.type,
+            "loop": loop,
+            "iteration": iteration,
+            "earlier": dict(self._ended),
+            "rows": self._rows,
+            "seconds": self.seconds,
+            "notes": json.dumps(self.notes),
+            "facts": facts(self.device, self.config),
+            "described": described(memory),
+            "memory": captured(memory),
+        }
+        self.checkpoints.write(document)
+
+    def _restore(self, memory: Memory, loop: str, done: int) -> int:
+        """Restore `memory` from the loop's checkpoint, if any; return the last iteration done."""
+        document = self._saved.pop(loop, None)
+        if document is None:
+            return done
+        if document["described"] != described(memory):
+            log.warning("the checkpoint of %s is not used: it has another model", loop)
+            set_aside(self.path, self.outputs, copy=True)
+            self._saved.clear()
+            self.checkpoints.remove()
+            self._cut(self._kept)
+            return done
+        memory.load_state_dict(document["memory"], self.device)
+        earlier = self._made_elsewhere(document)
+        self.notes = {**json.loads(document["notes"]), **self.notes}
+        if earlier:
+            self.note(resumed_from=earlier)
+        self._started = min(self._started, time.perf_counter() - document["seconds"])
+        log.info("%s resumes from iteration %d", loop, document["iteration"])
+        if names := edited(document.get("facts", {}), self.config):
+            log.warning(
+                "the code of %s has changed since the checkpoint: delete %s to start again",
+                names,
+                self.checkpoints.folder,
+            )
+        return document["iteration"]
+
+    def _made_elsewhere(self, document: Document) -> list[dict[str, Any]]:
+        """Facts of machine and code in which earlier parts of this run differ from this process."""
+        now = facts(self.device, self.config)
+        noted = (json.loads(document["notes"]), self.notes)
+        parts = [part for notes in noted for part in notes.get("resumed_from", ())]
+        parts.append(document.get("facts", now))  # older checkpoints have none
+        return [each for n, each in enumerate(parts) if each != now and each not in parts[:n]]
+
+    def take_up(self, config: dict[str, Any], *, force: bool = False) -> None:
+        """Load the checkpoints of an earlier process, or start a new record if none fits.
+
+        metrics.csv is truncated to the rows that it had at the last checkpoint. Checkpoints that do
+        not fit are moved to `superseded`, with the rest of their record. Raises ConfigurationError
+        for checkpoints of another kind of device, such as a GPU's on a machine that has none; with
+        `force`, they are moved too.
+        """
+        present = _complete_lines(self.path / "metrics.csv") - 1
+
+        def fits(document: Document) -> str:
+            notes = json.loads(document["notes"])
+            if not same({**notes, "config": json.loads(document["config"])}, config):
+                return "it has another configuration"
+            if names := replaced(notes, config):
+                return f"{names} has changed since"
+            if document["device"] != self.device.type:
+                made = f"made on {document['device']}, and this run is on {self.device.type}"
+                if force:
+                    return f"it was {made}"
+                raise ConfigurationError(
+                    f"the checkpoints in {self.checkpoints.folder} were {made}: give "
+                    f"device={document['device']} to continue, or force=true to start again"
+                )
+            if document["rows"] > max(present, 0):
+                return f"metrics.csv has {max(present, 0)} rows, it needs {document['rows']}"
+            return ""
+
+        self._saved = self.checkpoints.load(fits)
+        if not self._saved:
+            if any(self.checkpoints.folder.glob("*.pt")):
+                set_aside(self.path, self.outputs)
+            self.checkpoints.remove()
+            for stale in (*self.path.glob("*.npz"), *self.path.glob("*.safetensors")):
+                stale.unlink()
+        self._cut(max((document["rows"] for document in self._saved.values()), default=0))
+
+    def _cut(self, rows: int) -> None:
+        """Truncate metrics.csv to its first `rows` rows."""
+        file = self.path / "metrics.csv"
+        self._rows, self._columns = rows, []
+        if rows == 0:
+            file.unlink(missing_ok=True)
+            return
+        lines = file.read_text().splitlines(keepends=True)[: rows + 1]
+        writing.write(file, "".join(lines))
+        self._columns = next(csv.reader(lines[:1]))
+        self._latest = dict(zip(self._columns, map(float, lines[-1].split(",")), strict=True))
+
+    def latest(self) -> dict[str, float]:
+        """The last row logged, for the progress display."""
+        return self._latest if self._columns else {}
+
+    def log(self, step: int, **values: Tensor | float) -> None:
+        """Append a row to metrics.csv. All rows must have the columns of the first row."""
+        row = {"step": step, **{name: float(value) for name, value in values.items()}}
+        self._latest = row
+        target = self.path / "metrics.csv"
+        with writing.told(target), target.open("a", newline="") as file:
+            writer = csv.DictWriter(file, self._columns or list(row), lineterminator="\n")
+            if not self._columns:
+                self._columns = list(row)
+                writer.writeheader()
+            writer.writerow(row)
+        self._rows += 1
+        values = {name: value for name, value in row.items() if name != "step"}
+        lost = "a tracker failed and gets no more rows, which metrics.csv has"
+        self._tracked = [each for each in self._tracked if tried(lost, each.log, step, values)]
+
+    def save(self, name: str, **arrays: Tensor | np.ndarray) -> None:
+        """Store arrays as `<name>.npz`, compressed; float32 zeros and ones are stored as bytes."""
+        stored = {key: _array(value) for key, value in arrays.items()}
+        writing.write(self.path / f"{name}.npz", writing.arrays(stored))
+
+    def save_tensors(self, name: str, tensors: dict[str, Tensor]) -> None:
+        """Store tensors, such as a model's, as `<name>.safetensors`."""
+        writing.write(self.path / f"{name}.safetensors", writing.tensors(tensors))
+
+    def save_all(self, arrays: dict[str, Tensor]) -> None:
+        """Store each array in its own file, named after it."""
+        for name, value in arrays.items():
+            self.save(name, **{name: value})
+
+    def note(self, **values: Any) -> None:
+        """Add facts to run.json, as JSON values."""
+        self.notes.update(values)
+
+
+def _array(value: Tensor | np.ndarray) -> np.ndarray:
+    array = value.detach().cpu().numpy() if isinstance(value, Tensor) else value
+    if array.dtype == np.float32 and np.isin(array, (0, 1)).all():
+        return array.astype(np.uint8)
+    return array
+
+
+def _derive(seed: int, purpose: str) -> int:
+    digest = hashlib.sha256(f"{seed}/{purpose}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") >> 1
+
+
+def _generator(seed: int, purpose: str, device: torch.device | str) -> torch.Generator:
+    return torch.Generator(device).manual_seed(_derive(seed, purpose))
+
+
+def _complete_lines(file: Path) -> int:
+    return file.read_bytes().count(b"\n") if file.exists() else 0

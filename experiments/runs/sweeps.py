@@ -1,0 +1,189 @@
+"""The runs that an experiment's YAML declares, or that a command asks for.
+
+A run belongs to the declared sweep if it has the overrides of a declared run, up to seeds and
+variants of the data. It also belongs if its resolved configuration is equal, however it was
+spelled. All other runs have "other settings".
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from itertools import product
+from pathlib import Path
+
+from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
+from hydra.types import RunMode
+from omegaconf import DictConfig
+from omegaconf.errors import OmegaConfBaseException
+
+from latticework.experiments.records.folders import is_of_a_run, run_name
+from latticework.experiments.records.identity import SEEDS, digest
+from latticework.experiments.records.record import VARIANTS, Record
+from latticework.experiments.runs import resolvers
+
+CONF = Path(__file__).resolve().parents[2] / "conf"
+Run = tuple[str, ...]  # its overrides
+Kind = frozenset[str]  # a run's overrides without seeds; variants of data replaced by the data
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Runs of an experiment at a scale: their overrides, by folder name.
+
+    `config` is the configuration without the swept values. `skipped` are keys that do not
+    distinguish runs, such as outputs.
+    """
+
+    config: DictConfig
+    overrides: dict[str, Run]
+    skipped: frozenset[str]
+
+    @property
+    def runs(self) -> tuple[str, ...]:
+        return tuple(self.overrides)
+
+    @cached_property
+    def kinds(self) -> frozenset[Kind]:
+        return frozenset(kind(run, self.skipped) for run in self.overrides.values())
+
+    def stands_for(self, record: Record) -> set[str] | None:
+        """The runs of the sweep to which the record belongs; None if it has other settings.
+
+        The set is empty for a record with an additional seed, or a variant of the data.
+        """
+        words = record.document["overrides"]
+        if kind(words, self.skipped) in self.kinds:
+            if record.path.name in self.overrides:
+                return {record.path.name}
+            return {run_name(words, self.skipped)} & set(self.overrides)
+        mine = digest(record.config, seeds=False)
+        for one in self.kinds:
+            of_kind = {n: r for n, r in self.overrides.items() if kind(r, self.skipped) == one}
+            first = next(iter(of_kind.values()))
+            if _could_be(record, first) and self.identity(first, seeds=False) == mine:
+                return {name for name, run in of_kind.items() if _has_seeds(record, run)}
+        return None
+
+    def divided(self, records: Iterable[Record]) -> tuple[list[Record], list[Record]]:
+        """The records that belong to the sweep (with additional seeds), and the others."""
+        mine: list[Record] = []
+        others: list[Record] = []
+        for record in records:
+            (others if self.stands_for(record) is None else mine).append(record)
+        return mine, others
+
+    def found(self, records: Sequence[Record]) -> list[Record]:
+        """The records of the sweep's runs, found by folder name or else by identity."""
+        named = {run_name(r.document["overrides"], self.skipped): r for r in records}
+        digests: dict[str | None, Record] = {}
+        result: dict[Path, Record] = {}
+        for name, run in self.overrides.items():
+            record = named.get(name)
+            if record is None:
+                digests = digests or {digest(r.config): r for r in records}
+                record = digests.get(self.identity(run))
+            if record is not None:
+                result[Path(str(record.path))] = record
+        return list(result.values())
+
+    def identity(self, run: Run, *, seeds: bool = True) -> str | None:
+        """The digest of a run's configuration; None if it cannot be composed."""
+        experiment = self.config.hydra.runtime.choices.get("experiment")
+        words = [f"scale={self.config.scale}", *run]
+        if experiment is not None:
+            words.insert(0, f"experiment={experiment}")
+        return _digest(tuple(words), seeds)
+
+
+@cache
+def _digest(words: Run, seeds: bool) -> str | None:
+    instance = HydraConfig.instance()
+    before = instance.cfg
+    try:
+        config = _composed(words)
+        instance.set_config(config)  # for interpolations of ${hydra:...}
+        return digest(resolvers.resolved(config), seeds=seeds)
+    except (HydraException, OmegaConfBaseException):
+        return None
+    finally:
+        instance.cfg = before
+
+
+def _could_be(record: Record, run: Run) -> bool:
+    """Whether the record chose the same options as the run, for the groups that the run names."""
+    named = (word.partition("=")[::2] for word in run)
+    return all(record.choices.get(group, option) == option for group, option in named)
+
+
+def _has_seeds(record: Record, run: Run) -> bool:
+    named = dict(word.partition("=")[::2] for word in run)
+    return all(str(record.config[key]) == named[key] for key in SEEDS if key in named)
+
+
+def kind(overrides: Sequence[str], skipped: Collection[str] = ()) -> Kind:
+    """The overrides that identify a run up to seeds and variants of the data."""
+    left_out = {*skipped, *SEEDS}
+    named = (o for o in overrides if is_of_a_run(o.split("=")[0].lstrip("+~"), left_out))
+    published = {f"data={variant}": f"data={data}" for variant, data in VARIANTS.items()}
+    return frozenset(published.get(override, override) for override in named)
+
+
+def exists(experiment: str) -> bool:
+    return (CONF / "experiment" / f"{experiment}.yaml").is_file()
+
+
+def declared(experiment: str, scale: str, also: Sequence[Sequence[str]] = ()) -> Sweep:
+    """The sweep of the experiment's YAML, repeated with each set of overrides in `also`."""
+    sweep = _declared(experiment, scale, ())
+    overrides = dict(sweep.overrides)
+    for words in also:
+        overrides |= _declared(experiment, scale, tuple(words)).overrides
+    return Sweep(sweep.config, overrides, sweep.skipped)
+
+
+@cache
+def _declared(experiment: str, scale: str, also: Run) -> Sweep:
+    resolvers.register(CONF)
+    return asked(_composed((f"experiment={experiment}", f"scale={scale}", *also)), also)
+
+
+def _composed(words: Run) -> DictConfig:
+    """Compose the configuration of the overrides `words`; works while Hydra runs a command."""
+    running = GlobalHydra.instance()
+    hydra, running.hydra = running.hydra, None
+    try:
+        with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
+            return compose("config", list(words), return_hydra_config=True)
+    finally:
+        running.hydra = hydra
+
+
+def asked(config: DictConfig, words: Sequence[str] = ()) -> Sweep:
+    """The runs of a command: the sweep in `config`, overridden by the command's `words`.
+
+    Empty if a sweep has no list of values, as in a search over an interval.
+    """
+    params = {} if config.hydra.mode is RunMode.RUN else config.hydra.sweeper.get("params") or {}
+    skipped = frozenset(config.hydra.job.config.override_dirname.exclude_keys)
+    parsed = OverridesParser.create().parse_overrides(
+        [*(f"{key}={params[key]}" for key in params), *words]
+    )
+    last = {override.get_key_element(): override for override in parsed}
+    choices = []
+    for key, override in last.items():
+        if not is_of_a_run(override.key_or_group, skipped):
+            continue
+        if override.is_discrete_sweep():
+            choices.append([f"{key}={value}" for value in override.sweep_string_iterator()])
+        elif override.is_sweep_override():
+            return Sweep(config, {}, skipped)
+        elif override.is_delete() and override.value() is None:
+            choices.append([key])
+        else:
+            choices.append([f"{key}={override.get_value_element_as_str()}"])
+    runs = [tuple(sorted(run)) for run in product(*choices)]
+    return Sweep(config, {run_name(run): run for run in runs}, skipped)

@@ -1,0 +1,50 @@
+"""Training data sampled from a known model, stored as a shared artifact."""
+
+import torch
+from torch import Tensor
+
+from latticework.data.base import Dataset
+from latticework.experiments.runs.artifacts import artifact, fingerprint
+from latticework.experiments.runs.run import Run
+from latticework.models.base import EnergyModel
+from latticework.models.domain import Binary
+from latticework.samplers.base import Sampler
+
+CHUNK = 100  # chains at once: a sweep's memory stays in the processor's cache
+
+
+def examples(*, run: Run, model: EnergyModel, sampler: Sampler, chains: int, steps: int) -> Dataset:
+    """The final states of `chains` chains after `steps` steps of `sampler`, started uniformly.
+
+    All rows are training rows. They depend on the model seed, not on the run's seed. Raises
+    ValueError unless the model's domain is {0, 1}^dim, as a data set has rows of 0 and 1.
+    """
+    if not (isinstance(model.domain, Binary) and model.domain.is_unit):
+        raise ValueError(
+            "examples for a data set are rows of 0 and 1, and need a model on {0, 1}^dim, got "
+            f"{type(model).__name__} on {model.domain}; choose another model"
+        )
+    model = model.to(run.device)
+
+    def make() -> dict[str, Tensor]:
+        rng, rows = run.shared_rng("examples"), []
+        for start in run.progress(range(0, chains, CHUNK), "examples"):
+            x = model.domain.uniform(min(CHUNK, chains - start), rng)
+            with torch.no_grad():
+                state = sampler.init(x, model)
+                for _ in range(steps):
+                    state, _ = sampler.step(state, model, rng)
+            rows.append(state.x.byte())
+        return {"x": torch.cat(rows)}
+
+    spec = {
+        "model": fingerprint(model),
+        "sampler": repr(sampler),
+        "chains": chains,
+        "steps": steps,
+        "chunk": CHUNK,
+        "seed": run.model_seed,
+    }
+    x = artifact(run, "examples", spec, make)["x"].cpu()
+    none = x[:0]
+    return Dataset(x, none, none, (x.shape[1],), f"{chains} chains of {type(model).__name__}")

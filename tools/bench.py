@@ -1,0 +1,411 @@
+"""Benchmark samplers: steps and effective samples per second of our kernels, peers and the limit.
+
+    python -m latticework.tools.bench                 print the tables (most of an hour)
+    python -m latticework.tools.bench --quick         a rough result within a minute or two
+    python -m latticework.tools.bench --out FILE.csv  also write FILE.csv, FILE_limit.png and
+                                                        FILE_learning.csv
+    python -m latticework.tools.bench --only 5x5/100 rbm --contenders eager numba limit
+
+For each workload (a model, a number of chains, a sampler), all contenders run in turns, each in a
+process of its own on the same cores. A turn gives one time of each contender, and ratios are those
+of one turn: a slowdown of the machine affects both sides. Tables have the median and the range over
+turns. docs/speed.md says what the contenders and the limit are.
+"""
+
+import argparse
+import csv
+import os
+import platform
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from importlib.metadata import PackageNotFoundError, version
+from math import nan
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from latticework.sampling.diagnostics import convergence
+from latticework.tools.bench_contenders import CONTENDERS, missing
+from latticework.tools.bench_workers import RemoteWorker, cores
+from latticework.tools.bench_workloads import TABLE, Workload, chosen
+
+LIBRARIES = ("torch", "numba", "jax", "thrml")
+OURS = ("compiled", "eager")  # the first that takes part is compared with all others
+SLOW = 1.0  # seconds a burst; fewer turns from there on
+QUICK = 10_000  # sites of all chains of a quick run
+TRACED = 16  # chains of a trace
+DRAWS = 1_000
+FEWEST = 100  # draws from which effective sample sizes are estimated
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long to measure. Seconds."""
+
+    turns: int
+    burst: float  # of one contender in a turn
+    trace: float  # of a sampler on a model; 0 for no effective sample sizes
+
+
+@dataclass(frozen=True)
+class Row:
+    """One contender's result: medians, and the smallest and largest value over turns.
+
+    Steps are those of all chains. `of_limit` is the speed as a share of the limit's. `ours_ratio`
+    is our speed (of the compiled engine if there is one) divided by this contender's. Effective
+    samples are those of all chains; NaN where no trace was affordable.
+    """
+
+    model: str
+    chains: int
+    sampler: str
+    threads: int
+    contender: str
+    turns: int
+    steps_per_second: float
+    low: float
+    high: float
+    of_limit: float
+    of_limit_low: float
+    of_limit_high: float
+    ours_ratio: float
+    ours_ratio_low: float
+    ours_ratio_high: float
+    energy_ess_per_second: float = nan
+    magnetisation_ess_per_second: float = nan
+
+
+def spread(values: list[float]) -> tuple[float, float, float]:
+    """Median, smallest and largest; three NaN for no values."""
+    return (median(values), min(values), max(values)) if values else (nan, nan, nan)
+
+
+def rows_of(work: Workload, threads: int, times: dict[str, list[float]]) -> list[Row]:
+    """A row for each contender, from its seconds per step in each turn."""
+    limit = times.get("limit", [])
+    mine = next((times[name] for name in OURS if name in times), [])
+    return [
+        Row(
+            work.model,
+            work.chains,
+            work.sampler,
+            threads,
+            name,
+            len(seconds),
+            *spread([1 / s for s in seconds]),
+            *spread([best / s for best, s in zip(limit, seconds, strict=False)]),
+            *spread([s / own for own, s in zip(mine, seconds, strict=False)]),
+        )
+        for name, seconds in times.items()
+    ]
+
+
+class Bench:
+    """Workers of all contenders for one number of threads, and what they measure."""
+
+    def __init__(self, contenders: list[str], threads: int, effort: Effort, log: Console) -> None:
+        self.threads, self.effort, self.log = threads, effort, log
+        self.contenders = contenders
+        self.workers: dict[str, RemoteWorker] = {}
+
+    def close(self) -> None:
+        for worker in self.workers.values():
+            worker.close()
+
+    def started(self, work: Workload) -> dict[str, RemoteWorker]:
+        """Workers with chains for `work`, by contender."""
+        result = {}
+        for name in self.contenders:
+            if not CONTENDERS[name].takes(work, self.threads):
+                continue
+            if name not in self.workers:
+                self.workers[name] = RemoteWorker(name, self.threads)
+            if reason := self.workers[name].start(work):
+                self.log.print(f"{name} declines {work.name}: {reason}", style="yellow")
+            else:
+                result[name] = self.workers[name]
+        return result
+
+    def compare(self, work: Workload) -> list[Row]:
+        """The rows of one workload: all contenders in turns."""
+        workers = self.started(work)
+        steps = {name: worker.steps_in(self.effort.burst) for name, worker in workers.items()}
+        times: dict[str, list[float]] = {name: [] for name in workers}
+        turns = self.effort.turns
+        for turn in range(turns):
+            for name, worker in workers.items():
+                times[name].append(worker.seconds(steps[name]))
+            slowest = max(seconds[-1] * steps[name] for name, seconds in times.items())
+            if slowest > SLOW and turn >= 2:
+                break
+        return rows_of(work, self.threads, times)
+
+    def efficiency(self, work: Workload, rows: list[Row]) -> tuple[float, float]:
+        """Effective samples of energy and magnetisation per step of one chain.
+
+        It depends on the kernel alone, so the fastest contender makes the trace, of TRACED chains.
+        """
+        speeds = {row.contender: row.steps_per_second * row.chains for row in rows}
+        speeds.pop("limit", None)
+        if not self.effort.trace or not speeds:
+            return nan, nan
+        name = max(speeds, key=lambda each: speeds[each])
+        single = work.sampler in ("gibbs-1", "gwg-1")
+        every = max(1, work.sites // 4) if single else 1
+        fewer = replace(work, chains=TRACED)
+        self.workers[name].start(fewer)
+        trace = self.workers[name].trace(fewer, DRAWS, every, self.effort.trace)
+        if len(trace) < FEWEST:
+            return nan, nan
+        found = convergence(trace)["ess"]
+        energy, magnetisation = (float(ess) / (trace.shape[0] * TRACED * every) for ess in found)
+        return energy, magnetisation
+
+
+def with_ess(row: Row, per_step: tuple[float, float]) -> Row:
+    """The row with effective samples per second; the limit has none."""
+    if row.contender == "limit":
+        return row
+    energy, magnetisation = (ess * row.chains * row.steps_per_second for ess in per_step)
+    return replace(row, energy_ess_per_second=energy, magnetisation_ess_per_second=magnetisation)
+
+
+def measure(
+    workloads: list[Workload],
+    contenders: list[str],
+    threads: list[int],
+    effort: Effort,
+    log: Console,
+) -> Iterator[Row]:
+    """Rows of all workloads. Effective samples per step are estimated once per model, sampler."""
+    known: dict[tuple[str, str], tuple[float, float]] = {}
+    for count in threads:
+        bench = Bench(contenders, count, effort, log)
+        try:
+            for work in workloads:
+                log.print(f"{count} thread(s): {work.name}", style="dim")
+                rows = bench.compare(work)
+                target = work.model, work.sampler
+                if target not in known:
+                    known[target] = bench.efficiency(work, rows)
+                yield from (with_ess(row, known[target]) for row in rows)
+        finally:
+            bench.close()
+
+
+# Output.
+
+
+def three_digits(value: float) -> str:
+    if value != value:
+        return ""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def table(rows: list[Row], contenders: list[str]) -> Table:
+    """Steps per second of each contender, and our share of the limit."""
+    result = Table(title="steps of all chains per second, and ours as a share of the limit (range)")
+    contenders = [name for name in contenders if any(row.contender == name for row in rows)]
+    for name in ("model/chains/sampler", "threads", *contenders, "ours/limit"):
+        result.add_column(name, justify="left" if "model" in name else "right", no_wrap=True)
+    for key in dict.fromkeys((row.model, row.chains, row.sampler, row.threads) for row in rows):
+        mine = {r.contender: r for r in rows if (r.model, r.chains, r.sampler, r.threads) == key}
+        ours = next((mine[name] for name in OURS if name in mine), None)
+        speeds = [
+            three_digits(mine[name].steps_per_second) if name in mine else "" for name in contenders
+        ]
+        share = ""
+        if ours and ours.of_limit == ours.of_limit:
+            low, high = three_digits(ours.of_limit_low), three_digits(ours.of_limit_high)
+            share = f"{three_digits(ours.of_limit)} ({low}-{high})"
+        *names, threads = map(str, key)
+        result.add_row("/".join(names), threads, *speeds, share)
+    return result
+
+
+def write(path: Path, rows: list[Any]) -> None:
+    """Write a CSV. Its first line is a comment with the command and the machine."""
+    command = shlex.join(["python", "-m", "latticework.tools.bench", *sys.argv[1:]])
+    versions = [f"{name} {found}" for name in LIBRARIES if (found := _version(name))]
+    versions.append(f"Python {platform.python_version()}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="") as file:
+        machine = f"{platform.machine()}, {os.cpu_count()} cores"
+        file.write(f"# {command}; {', '.join(versions)}, {machine}\n")
+        writer = csv.DictWriter(file, list(asdict(rows[0])), lineterminator="\n")
+        writer.writeheader()
+        for row in rows:
+            numbers = {k: f"{v:.5g}" if isinstance(v, float) else v for k, v in asdict(row).items()}
+            writer.writerow(numbers)
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""
+
+
+def plot(path: Path, rows: list[Row]) -> None:
+    """Speed as a share of the limit, on the fewest threads that were measured.
+
+    Lattices against sites (few chains) and against chains (25x25 sites), one column per sampler;
+    other models by sampler, in their own column.
+    """
+    import matplotlib.pyplot as plt
+
+    from latticework.experiments.records.style import explain, key_of_dashes, new_figure
+
+    shown = [r for r in rows if r.contender != "limit" and r.of_limit == r.of_limit]
+    shown = [r for r in shown if r.threads == min(row.threads for row in shown)]
+    if not shown:
+        return
+    lattices = [r for r in shown if r.model.startswith("ising")]
+    others = [r for r in shown if r not in lattices]
+    samplers = list(dict.fromkeys(row.sampler for row in lattices))
+    columns = len(samplers) + bool(others)
+    figure, axes = new_figure(columns, width=3.2, height=3, rows=2)
+    panels = axes.reshape(2, columns)
+    for column, sampler in enumerate(samplers):
+        of_it = [row for row in lattices if row.sampler == sampler]
+        fewest = min((r.chains for r in of_it if r.chains >= 4), default=of_it[0].chains)
+        _lines(panels[0][column], [r for r in of_it if r.chains == fewest], _sites, "-")
+        _lines(panels[1][column], [r for r in of_it if r.model == "ising-25x25"], _chains, "-")
+        panels[0][column].set(title=sampler, xscale="log", xlabel=f"sites ({fewest} chains)")
+        panels[1][column].set(xscale="log", xlabel="chains (25x25 sites)")
+    if others:
+        is_rbm = [r.model.startswith("rbm") for r in others]
+        _lines(
+            panels[0][-1],
+            [r for r, rbm in zip(others, is_rbm, strict=True) if rbm],
+            _sampler,
+            "none",
+        )
+        _lines(
+            panels[1][-1],
+            [r for r, rbm in zip(others, is_rbm, strict=True) if not rbm],
+            _both,
+            "none",
+        )
+        panels[0][-1].set_title("other models")
+        for axes in panels[:, -1]:
+            axes.tick_params("x", rotation=60, labelsize="small")
+    for row in panels:
+        row[0].set_ylabel("speed / limit")
+    note = f"Median over turns; bar: smallest to largest. {shown[0].threads} thread(s)."
+    explain(figure, note, key_of_dashes(limit=":"))
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
+def _sites(row: Row) -> int:
+    return Workload(row.model, row.chains, row.sampler).sites
+
+
+def _chains(row: Row) -> int:
+    return row.chains
+
+
+def _sampler(row: Row) -> str:
+    return row.sampler
+
+
+def _both(row: Row) -> str:
+    return f"{row.model.split('-')[0]}{' bf16' * row.model.endswith('bf16')} {row.sampler}"
+
+
+def _lines(axes: Any, rows: list[Row], position: Callable[[Row], Any], style: str) -> None:
+    from latticework.experiments.records.style import GREY, series
+
+    for index, name in enumerate(CONTENDERS):
+        line = [r for r in rows if r.contender == name]
+        if style == "-":
+            line.sort(key=position)
+        if line:
+            middle = [r.of_limit for r in line]
+            below = [r.of_limit - r.of_limit_low for r in line]
+            above = [r.of_limit_high - r.of_limit for r in line]
+            where = [position(r) for r in line]
+            look = {**series(index), "markevery": None, "markersize": 4, "capsize": 2}
+            axes.errorbar(where, middle, (below, above), linestyle=style, label=name, **look)
+    axes.axhline(1, linestyle=":", color=GREY)
+    axes.set_yscale("log")
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the benchmarks that the command line asks for."""
+    available = len(cores())
+    parser = argparse.ArgumentParser(
+        prog="latticework.tools.bench", description="Time the samplers."
+    )
+    parser.add_argument("--out", type=Path, help="CSV file to write; by default none is written")
+    parser.add_argument("--quick", action="store_true", help="small workloads, a rough result")
+    parser.add_argument("--all", action="store_true", help="the whole grid of sites and chains")
+    parser.add_argument(
+        "--threads", type=int, nargs="+", default=sorted({1, min(2, available)}), metavar="N"
+    )
+    parser.add_argument(
+        "--ess",
+        type=float,
+        default=20.0,
+        metavar="SECONDS",
+        help="longest trace for effective samples of a sampler on a model; 0 for none",
+    )
+    parser.add_argument(
+        "--contenders", nargs="+", choices=CONTENDERS, default=list(CONTENDERS), metavar="NAME"
+    )
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        default=[],
+        help="parts of MODEL/CHAINS/SAMPLER names, or `learning`",
+    )
+    options = parser.parse_args(arguments)
+    if not all(1 <= count <= available for count in options.threads):
+        parser.error(f"--threads must be between 1 and the {available} cores of this process")
+    console = Console() if sys.stdout.isatty() else Console(width=160)
+    effort = Effort(3, 0.02, 0) if options.quick else Effort(5, 0.2, options.ess)
+    workloads = list(chosen(options.only, options.all))
+    if options.quick and not options.only:
+        workloads = [w for w in TABLE if w.kind == "ising" and w.sites * w.chains <= QUICK]
+    learning = "learning" in options.only or not (options.only or options.quick)
+    if not workloads and not learning:
+        names = ", ".join(work.name for work in chosen([], options.all))
+        parser.error(f"--only matches none of {names}")
+    contenders = []
+    for name in options.contenders:
+        if absent := missing(name):
+            text = f"{name} is left out: {' and '.join(absent)} not installed"
+            console.print(text, style="yellow")
+        else:
+            contenders.append(name)
+
+    rows = list(measure(workloads, contenders, options.threads, effort, console))
+    if rows:
+        console.print(table(rows, contenders))
+    learned = _learned(options.threads, min(effort.turns, 5), console) if learning else []
+    if options.out is None:
+        return
+    if rows:
+        write(options.out, rows)
+        plot(options.out.with_name(f"{options.out.stem}_limit.png"), rows)
+    if learned:
+        write(options.out.with_name(f"{options.out.stem}_learning.csv"), learned)
+
+
+def _learned(threads: list[int], turns: int, console: Console) -> list[Any]:
+    """The benchmark of learning, which runs in this process."""
+    from latticework.tools import bench_learning
+
+    found = list(bench_learning.rows(threads, turns))
+    console.print(bench_learning.table(found))
+    return found
+
+
+if __name__ == "__main__":
+    main()

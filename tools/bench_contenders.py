@@ -1,0 +1,325 @@
+"""The contenders of `tools.bench`: our kernels, their peers, and the limit.
+
+A contender makes chains for a workload. Chains advance by `burst(steps)` and return `states()`,
+`[chains, sites]`. A contender imports its libraries when it makes chains, so that each process
+loads only its own.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latticework.tools.bench_workloads import ON_LATTICES, STEP_SIZES, Workload
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from latticework.models.base import EnergyModel
+    from latticework.samplers.base import Sampler
+
+COUPLING, BIAS = 0.1, 0.2  # of lattices
+SEED = 1
+DENSE = 10_000  # sites up to which the plain reference can hold its coupling matrix
+
+
+class Chains(Protocol):
+    def burst(self, steps: int) -> None:
+        """Advance all chains `steps` times."""
+
+    def states(self) -> NDArray[np.float32]:
+        """The present states, `[chains, sites]` in {0, 1}."""
+
+
+class DeclinedError(Exception):
+    """A contender cannot serve a workload; the message says why."""
+
+
+@dataclass(frozen=True)
+class Contender:
+    """`needs` are the packages that must be installed, `takes` the workloads and threads."""
+
+    make: Callable[[Workload, int], Chains]
+    takes: Callable[[Workload, int], bool] = lambda work, threads: True
+    needs: tuple[str, ...] = ()
+
+
+# Our own code.
+
+
+def model_of(work: Workload) -> "EnergyModel":
+    """The model. An RBM has random weights of the size of trained ones."""
+    from torch import Generator
+
+    if work.kind == "bnn":
+        from latticework.models.bayes_net import synthetic_bayes_net
+
+        rows, features, hidden = work.sizes
+        return synthetic_bayes_net(features, hidden, rows=rows)
+    if work.kind == "resnet":
+        from latticework.models.resnet import ResNet
+
+        side, maps, blocks = work.sizes
+        return ResNet((side, side), maps, blocks, "all" if work.model.endswith("bf16") else None)
+    if work.kind == "rbm":
+        from latticework.models.rbm import RBM
+
+        model = RBM(*work.sizes)
+        model.weight.normal_(0, 0.05, generator=Generator().manual_seed(0))
+        return model
+    from latticework.models.ising import Lattice
+
+    return Lattice(work.sizes, COUPLING, BIAS)
+
+
+def sampler_of(work: Workload) -> "Sampler":
+    from latticework.samplers.block_gibbs import BlockGibbs
+    from latticework.samplers.gibbs import Gibbs
+    from latticework.samplers.gwg import GWG
+    from latticework.samplers.langevin import DMALA, DULA
+    from latticework.samplers.sweep import GibbsSweep
+
+    if work.sampler in STEP_SIZES:
+        return {"dula": DULA, "dmala": DMALA}[work.sampler](STEP_SIZES[work.sampler])
+    return {"gibbs-1": Gibbs, "gwg-1": GWG, "sweep": GibbsSweep, "block-gibbs": BlockGibbs}[
+        work.sampler
+    ]()
+
+
+def start(work: Workload) -> "Tensor":
+    """Uniform states, the same for all contenders."""
+    from torch import Generator
+
+    return model_of(work).domain.uniform(work.chains, Generator().manual_seed(0))
+
+
+class Eager:
+    """Our kernels, run step by step as in `sampling.chain`."""
+
+    def __init__(self, work: Workload, threads: int) -> None:
+        import torch
+
+        torch.set_num_threads(threads)
+        self.model, self.sampler = model_of(work), sampler_of(work)
+        self.rng = torch.Generator().manual_seed(SEED)
+        with torch.no_grad():
+            self.state: Any = self.sampler.init(start(work), self.model)
+
+    def burst(self, steps: int) -> None:
+        import torch
+
+        with torch.no_grad():
+            for _ in range(steps):
+                self.state, _ = self.sampler.step(self.state, self.model, self.rng)
+
+    def states(self) -> NDArray[np.float32]:
+        return self.state.x.numpy().copy()
+
+
+class Compiled(Eager):
+    """Our kernels by the compiled engine, the steps of a burst in one call."""
+
+    def __init__(self, work: Workload, threads: int) -> None:
+        import torch
+
+        from latticework.samplers.compiled.choose import twin_of
+        from latticework.samplers.compiled.twin import NoTwinError
+
+        torch.set_num_threads(threads)
+        self.model = model_of(work)
+        try:
+            self.twin = twin_of(sampler_of(work), self.model)
+        except NoTwinError as error:
+            raise DeclinedError(str(error)) from error
+        self.rng = torch.Generator().manual_seed(SEED)
+        with torch.no_grad():
+            self.state = self.twin.init(start(work), self.model)
+
+    def burst(self, steps: int) -> None:
+        import torch
+
+        with torch.no_grad():
+            self.state, _ = self.twin.advance(self.state, self.model, self.rng, steps)
+
+
+# The peers.
+
+
+def plain_model(work: Workload) -> "nn.Module":
+    """The model of the plain reference."""
+    from latticework.tools import plain_reference as plain
+
+    model: Any = model_of(work)
+    if work.kind == "rbm":
+        return plain.PlainRBM(model.weight.data)
+    if work.kind == "bnn":
+        features = model.inputs[:, :-1].contiguous()
+        return plain.PlainBayesNet(features, model.targets, model.hidden, model.scale)
+    if work.kind == "resnet":
+        other = plain.PlainResNet(*work.sizes)
+        parts = {key.removeprefix("network."): value for key, value in model.state_dict().items()}
+        other.load_state_dict(parts)
+        return other
+    return plain.PlainIsing(model.coupling * model.adjacency(), float(model.bias[0]))
+
+
+class Plain:
+    """The plain reference, in the style of the papers' scripts."""
+
+    def __init__(self, work: Workload, threads: int) -> None:
+        import torch
+
+        from latticework.tools import plain_reference as plain
+
+        torch.set_num_threads(threads)
+        torch.manual_seed(SEED)
+        steps: dict[str, plain.Step] = {
+            "gibbs-1": plain.Gibbs(),
+            "gwg-1": plain.gwg,
+            "dula": plain.dula,
+            "dmala": plain.dmala,
+        }
+        self.step, self.model, self.x = steps[work.sampler], plain_model(work), start(work)
+
+    def burst(self, steps: int) -> None:
+        for _ in range(steps):
+            self.x = self.step(self.x, self.model).detach()
+
+    def states(self) -> NDArray[np.float32]:
+        return self.x.numpy().copy()
+
+
+def _numba(work: Workload, threads: int) -> Chains:
+    from latticework.tools.peers.plain_numba import Lattices
+
+    rows, columns = work.sizes
+    alpha = STEP_SIZES.get(work.sampler, 1.0)
+    x = start(work).numpy()
+    return Lattices(work.sampler, x, (rows, columns), _colours(work), COUPLING, BIAS, alpha, SEED)
+
+
+def _jax(work: Workload, threads: int) -> Chains:
+    from latticework.tools.peers.jax_scan import Scan, lattice, rbm
+
+    alpha = STEP_SIZES.get(work.sampler, 1.0)
+    if work.kind == "rbm":
+        model: Any = model_of(work)
+        named = (model.weight, model.visible_bias, model.hidden_bias)
+        weight, visible, hidden = (parameter.detach().numpy() for parameter in named)
+        kernel = rbm(work.sampler, weight, visible, hidden, alpha)
+    else:
+        rows, columns = work.sizes
+        kernel = lattice(work.sampler, (rows, columns), COUPLING, BIAS, alpha)
+    return Scan(kernel, start(work).numpy(), SEED)
+
+
+def _thrml(work: Workload, threads: int) -> Chains:
+    from latticework.tools.peers.thrml_sweep import Sweeps
+
+    model: Any = model_of(work)
+    sites = np.repeat(np.arange(work.sites), model.neighbours.shape[1])
+    edges = np.stack([sites, model.neighbours.numpy().ravel()], 1)
+    edges = edges[edges[:, 0] < edges[:, 1]]  # each edge once
+    return Sweeps(start(work).numpy(), edges, _colours(work), COUPLING, BIAS, SEED)
+
+
+def _colours(work: Workload) -> NDArray[np.int64]:
+    colours = model_of(work).colours()
+    assert colours is not None
+    return colours.numpy()
+
+
+@dataclass
+class Limit:
+    """The measured limit. It does not sample."""
+
+    burst: Callable[[int], None]
+
+    def states(self) -> NDArray[np.float32]:
+        raise DeclinedError("the limit samples nothing")
+
+
+def _limit(work: Workload, threads: int) -> Chains:
+    import torch
+
+    from latticework.tools.peers import limits
+
+    torch.set_num_threads(threads)
+    if work.kind == "ising":
+        return Limit(limits.lattice(work.sampler, work.chains, work.sites, threads))
+    if work.kind == "rbm":
+        return Limit(limits.rbm(work.sampler, work.chains, torch.randn(work.sizes)))
+    if work.kind == "resnet":
+        side, maps, blocks = work.sizes
+        low = work.model.endswith("bf16")
+        return Limit(limits.network(side, maps, blocks, work.chains, low))
+    return Limit(limits.regression(work.chains, *work.sizes))
+
+
+def _square(work: Workload) -> bool:
+    """Whether it is a lattice on which every site has four distinct neighbours."""
+    return work.kind == "ising" and len(work.sizes) == 2 and min(work.sizes) >= 3
+
+
+CONTENDERS = {
+    "eager": Contender(Eager),
+    "compiled": Contender(Compiled),
+    "plain": Contender(
+        Plain,
+        lambda work, _: (
+            work.sampler in ("gibbs-1", "gwg-1", "dula", "dmala")
+            and work.sites <= DENSE
+            and work.sites * work.chains <= 100 * DENSE
+            and not work.model.endswith("bf16")
+        ),
+    ),
+    "numba": Contender(
+        _numba,
+        lambda work, threads: _square(work) and work.sampler in ON_LATTICES and threads == 1,
+        needs=("numba",),
+    ),
+    "jax": Contender(_jax, lambda work, _: _square(work) or work.kind == "rbm", needs=("jax",)),
+    "thrml": Contender(
+        _thrml,
+        # Its graph is a list of Python objects, which takes a minute to make for 10^6 sites.
+        lambda work, _: _square(work) and work.sampler == "sweep" and work.sites <= 10**5,
+        needs=("thrml", "jax"),
+    ),
+    "limit": Contender(
+        _limit,
+        lambda work, _: not (work.kind == "bnn" and work.sampler == "gibbs-1"),  # has no product
+        needs=("numba",),
+    ),
+}
+
+
+def missing(name: str) -> list[str]:
+    """The packages that the contender needs and that are not installed."""
+    return [package for package in CONTENDERS[name].needs if not _installed(package)]
+
+
+def _installed(package: str) -> bool:
+    try:
+        return find_spec(package) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def statistics(work: Workload) -> Callable[[NDArray], NDArray]:
+    """A function of states `[chains, sites]`: energy and magnetisation, `[chains, 2]`.
+
+    Energy is -log pi up to a constant, magnetisation the share of sites at 1.
+    """
+    import torch
+
+    model = model_of(work)
+
+    def both(x: NDArray) -> NDArray:
+        with torch.no_grad():
+            energy = -model.log_prob(torch.as_tensor(x, dtype=torch.float32)).numpy()
+        return np.stack([energy, x.mean(1)], 1)
+
+    return both

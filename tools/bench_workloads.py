@@ -1,0 +1,85 @@
+"""The workloads of `tools.bench`: a sampler on a model with a number of chains."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+
+SIDES = (3, 10, 32, 100, 316, 1000)  # of square lattices: 9 to 10^6 sites
+CHAINS = (1, 10, 100, 1_000, 10_000)
+LARGEST = 10**7  # sites of all chains together
+ON_LATTICES = ("gibbs-1", "gwg-1", "dula", "dmala", "sweep")
+ON_LINES = ("gibbs-1", "gwg-1", "dmala", "sweep")  # against sites and chains, by default
+STEP_SIZES = {"dula": 0.1, "dmala": 0.2}
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A sampler on a model.
+
+    `model` is `ising-SIDExSIDE`, `rbm-VISIBLExHIDDEN`, `bnn-ROWSxFEATURESxHIDDEN` or
+    `resnet-SIDExMAPSxBLOCKS`; with `-bf16` added, its convolutions use bfloat16.
+    """
+
+    model: str
+    chains: int
+    sampler: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.model}/{self.chains}/{self.sampler}"
+
+    @property
+    def kind(self) -> str:
+        """The family of the model: ising, rbm, resnet or bnn."""
+        return self.model.split("-")[0]
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The numbers in the model's name: (784, 500) of `rbm-784x500`."""
+        return tuple(int(number) for number in self.model.split("-")[1].split("x"))
+
+    @property
+    def sites(self) -> int:
+        """Sites of one chain."""
+        one, two = self.sizes[0], self.sizes[1]
+        if self.kind == "bnn":
+            return (two + 2) * self.sizes[2] + 1
+        return {"ising": one * two, "rbm": one, "resnet": one * one}[self.kind]
+
+
+def _each(model: str, chains: int, *samplers: str) -> list[Workload]:
+    return [Workload(model, chains, sampler) for sampler in samplers]
+
+
+TABLE = [
+    *_each("ising-5x5", 2, *ON_LATTICES),
+    *_each("ising-5x5", 100, *ON_LATTICES),
+    *_each("ising-25x25", 256, *ON_LATTICES),
+    *_each("ising-100x100", 100, *ON_LATTICES),
+    *_each("rbm-784x500", 100, "gibbs-1", "gwg-1", "dula", "dmala", "block-gibbs"),
+    *_each("resnet-28x64x8", 100, "dmala"),
+    *_each("resnet-28x64x8-bf16", 100, "dmala"),
+    *_each("bnn-4889x13x500", 50, "gibbs-1", "gwg-1", "dula", "dmala"),  # COMPAS
+]
+AGAINST_SITES = [
+    Workload(f"ising-{side}x{side}", 4, sampler) for sampler in ON_LINES for side in SIDES
+]
+AGAINST_CHAINS = [
+    Workload("ising-25x25", chains, sampler) for sampler in ON_LINES for chains in CHAINS
+]
+GRID = [
+    Workload(f"ising-{side}x{side}", chains, sampler)
+    for sampler, side, chains in product(ON_LATTICES, SIDES, CHAINS)
+    if side * side * chains <= LARGEST
+]
+
+
+def chosen(only: list[str], everything: bool) -> Iterator[Workload]:
+    """The workloads whose name contains any of `only`: `rbm`, `dmala`, `5x5/100/gwg`.
+
+    By default those of the table and two lines of lattices; `everything` adds all lattices.
+    """
+    workloads = [*TABLE, *AGAINST_SITES, *AGAINST_CHAINS, *(GRID if everything else [])]
+    for work in dict.fromkeys(workloads):
+        if not only or any(part in work.name for part in only):
+            yield work
