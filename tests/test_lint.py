@@ -261,7 +261,7 @@ def test_a_file_that_breaks_the_rule_is_found(name):
 
 
 def test_classes_have_names_of_their_own():
-    paths = [path for path in files(*PACKAGE) if not path.startswith("scripts/")]
+    paths = [path for path in files(*PACKAGE) if not path.startswith("tools/")]
     nodes = [node for path in paths for node in parsed(read(path)).body]
     names = [node.name for node in nodes if isinstance(node, ast.ClassDef)]
     assert sorted({name for name in names if names.count(name) > 1}) == []
