@@ -1,4 +1,4 @@
-"""Write README's table of samplers and state spaces, and its list of models by state space.
+"""Write the tables of docs/supported.md: samplers, state spaces and models.
 
 python -m latticework.tools.samplers_table   # after adding a sampler or a model
 
@@ -147,7 +147,7 @@ def kind(domain: Domain) -> str:
 
 
 def refreshed(page: str, conf: Path = ROOT / "conf") -> str:
-    """README with both generated blocks updated."""
+    """docs/supported.md with both generated blocks updated."""
     page = replaced(page, "samplers", samplers_table(conf))
     return replaced(page, "models", models_table(conf))
 
@@ -158,9 +158,9 @@ def main(words: list[str] | None = None) -> None:
         description=(__doc__ or "").split("\n")[0],
     )
     parser.parse_args(words)
-    readme = ROOT / "README.md"
-    readme.write_text(refreshed(readme.read_text()))
-    print(f"written: {readme}")
+    page = ROOT / "docs" / "supported.md"
+    page.write_text(refreshed(page.read_text()))
+    print(f"written: {page}")
 
 
 if __name__ == "__main__":
