@@ -18,7 +18,7 @@ from latticework.samplers.base import Sampler
 from latticework.samplers.sums import ManySteps, Wanted
 from latticework.sampling.clock import Clock
 from latticework.sampling.memory import Memory
-from latticework.sampling.metrics import Metric, Reference
+from latticework.sampling.metrics import Metric, Reference, Steps
 from latticework.sampling.poison import Poisoned, copied
 
 Block = Callable[[Any, list], tuple[Any, list]]
@@ -134,26 +134,26 @@ def block_of(
     sampler: Sampler, model: EnergyModel, rng: Generator, steps: int, metrics: Sequence[Metric]
 ) -> Block:
     """A function that takes a state and the metrics' carries through `steps` steps."""
-    if isinstance(sampler, ManySteps):
-        wanted = Wanted()
-        for metric in metrics:
-            assert metric.wanted is not None  # `engine.served` has seen to that
-            wanted = wanted.with_those_of(metric.wanted)
+    wanted = Wanted()
+    for metric in metrics:
+        wanted = wanted.with_those_of(metric.wanted or Wanted())
 
-        def in_one_call(state: Any, carries: list) -> tuple[Any, list]:
-            state, sums = sampler.advance(state, model, rng, steps, wanted)
-            pairs = zip(metrics, carries, strict=True)
-            return state, [m.absorb(c, state, sums, steps) for m, c in pairs]
+    def updated(carries: list, state: Any, sums: Steps, steps: int) -> list:
+        return [m.update(c, state, sums, steps) for m, c in zip(metrics, carries, strict=True)]
 
-        return in_one_call
+    def in_one_call(state: Any, carries: list) -> tuple[Any, list]:
+        state, sums = sampler.advance(state, model, rng, steps, wanted)
+        return state, updated(carries, state, Steps(*map(torch.from_numpy, sums)), steps)
 
-    def advance(state: Any, carries: list) -> tuple[Any, list]:
+    def one_by_one(state: Any, carries: list) -> tuple[Any, list]:
         for _ in range(steps):
+            before = state.x.clone() if wanted.changed else state.x
             state, info = sampler.step(state, model, rng)
-            carries = [m.update(c, state, info) for m, c in zip(metrics, carries, strict=True)]
+            if metrics:
+                carries = updated(carries, state, Steps.of_one(before, state, info, wanted), 1)
         return state, carries
 
-    return advance
+    return in_one_call if isinstance(sampler, ManySteps) else one_by_one
 
 
 class Timing(NamedTuple):

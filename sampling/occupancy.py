@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from latticework.models.base import EnergyModel
-from latticework.samplers.base import Info
-from latticework.sampling.metrics import Metric, Reference
+from latticework.sampling.metrics import Metric, Reference, Steps
 
 
 class Visits(NamedTuple):
@@ -29,7 +28,7 @@ class Occupancy(Metric):
         counts = torch.zeros(len(state.x), len(values) ** domain.dim, dtype=torch.long)
         return Visits(counts.to(device), values, len(values) ** sites)
 
-    def update(self, carry: Visits, state: Any, info: Info) -> Visits:
+    def update(self, carry: Visits, state: Any, sums: Steps, steps: int) -> Visits:
         one_hot = carry.values.ndim > 1
         digits = state.x.argmax(-1) if one_hot else _digits(carry.values, state.x)
         index = (digits * carry.place).sum(-1, keepdim=True)

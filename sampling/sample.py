@@ -15,8 +15,8 @@ from torch import Generator, Tensor, nn
 from latticework.models.base import EnergyModel
 from latticework.models.domain import Domain
 from latticework.samplers import NAMES
-from latticework.samplers.base import Info, Sampler, require_count
-from latticework.samplers.sums import ManySteps, Sums, Wanted
+from latticework.samplers.base import Sampler, require_count
+from latticework.samplers.sums import ManySteps, Wanted
 from latticework.sampling.adaptation import (
     OPTIMAL,
     AcceptanceControl,
@@ -31,7 +31,7 @@ from latticework.sampling.devices import find_device, synchronise
 from latticework.sampling.diagnostics import quantities
 from latticework.sampling.engine import Engine, served
 from latticework.sampling.evaluations import Counter, evaluations_of_step
-from latticework.sampling.metrics import Metric, Reference
+from latticework.sampling.metrics import Metric, Reference, Steps
 from latticework.sampling.naming import sampler_named
 from latticework.sampling.starts import annealed, possible, require_start
 from latticework.sampling.targets import (
@@ -147,18 +147,13 @@ class ChainSums(NamedTuple):
 class ChainAcceptance(Metric):
     """Sum of the acceptance probabilities of each chain since the start."""
 
+    wanted = Wanted()
+
     def init(self, model: EnergyModel, state: Any, reference: Reference) -> ChainSums:
         return ChainSums(torch.zeros(len(state.x), dtype=torch.float64, device=state.x.device))
 
-    def update(self, carry: ChainSums, state: Any, info: Info) -> ChainSums:
-        return ChainSums(carry.total.add_(info.accept_prob))
-
-    @property
-    def wanted(self) -> Wanted:
-        return Wanted()
-
-    def absorb(self, carry: ChainSums, state: Any, sums: Sums, steps: int) -> ChainSums:
-        return ChainSums(carry.total.add_(torch.from_numpy(sums.accept)))
+    def update(self, carry: ChainSums, state: Any, sums: Steps, steps: int) -> ChainSums:
+        return ChainSums(carry.total.add_(sums.accept))
 
     def read(self, carry: ChainSums) -> dict[str, Tensor]:
         return {}
