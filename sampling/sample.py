@@ -34,11 +34,7 @@ from latticework.sampling.evaluations import Counter, evaluations_of_step
 from latticework.sampling.metrics import Metric, Reference, Steps
 from latticework.sampling.naming import sampler_named
 from latticework.sampling.starts import annealed, possible, require_start
-from latticework.sampling.targets import (
-    as_model,
-    check_target,
-    domain_of,
-)
+from latticework.sampling.targets import as_model, check_target
 
 if TYPE_CHECKING:
     import arviz
@@ -220,7 +216,7 @@ def sample(
         UnsupportedModelError: if the sampler does not support the domain or model.
     """
     sampler = sampler_of(sampler)
-    model = as_model(target, domain_of(domain, sites, values))
+    model = as_model(target, domain=domain, sites=sites, values=values)
     require_count(steps=steps, thin=thin)
     if not (isinstance(burn_in, Integral) and burn_in >= 0) or isinstance(burn_in, bool):
         raise ValueError(f"burn_in must be a whole number of steps, got {burn_in!r}")

@@ -32,7 +32,7 @@ from latticework.sampling.adaptation import (
     adapted,
 )
 from latticework.sampling.chain import Chain
-from latticework.sampling.cycle import CycleControl, constant
+from latticework.sampling.cycle import CycleControl
 from latticework.sampling.metrics import Acceptance
 from latticework.sampling.sample import rule_of, sample
 from latticework.sampling.starts import uniform
@@ -98,12 +98,6 @@ def test_the_optimum_of_product_targets_is_found(sampler):
     assert changed > 1.3 * max(distances[0], distances[-1])  # control: far scales are worse
 
 
-@pytest.mark.parametrize("target", ["random_walk", 0.8])
-def test_a_named_target_or_a_number_is_met(target):
-    found = adaptation(DMALA(1.0), rule=AcceptanceControl(target)).sampler
-    assert abs(jumps(found)[0] - OPTIMAL.get(target, target)) < 0.03
-
-
 def test_nothing_adapts_after_the_burn_in():
     """The draws are those of one frozen sampler from where the burn-in ended, bit for bit."""
     result = sample(PRODUCT, DMALA(3.0), chains=4, steps=30, burn_in=10, adapt=0.574, seed=5)
@@ -139,20 +133,6 @@ def test_the_frozen_scale_is_the_geometric_mean_of_the_last_half():
     late = [rule.trial(DMALA(1.0), PRODUCT, acceptances[:n]).step_size for n in (3, 4)]
     frozen = rule.frozen(DMALA(1.0), PRODUCT, acceptances).step_size
     assert frozen == pytest.approx(math.sqrt(late[0] * late[1]))
-
-
-def test_runs_have_trajectories_of_their_own():
-    """From one start, each seed has its own random numbers."""
-    rule, x = AcceptanceControl(rounds=10), torch.zeros(8, PRODUCT.domain.dim)
-
-    def trajectory(seed):
-        rng = Generator().manual_seed(seed)
-        return adapted(rule, DMALA(0.3), PRODUCT, x, rng).trajectory
-
-    one, same, other = map(trajectory, (1, 1, 2))
-    assert one == same
-    assert one["step_size"][0] == other["step_size"][0] == pytest.approx(0.3)
-    assert not set(one["acceptance"]) & set(other["acceptance"])
 
 
 def test_a_scale_that_counts_sites_stays_within_them():
@@ -199,17 +179,6 @@ def test_the_words_of_yaml_name_the_same_rules():
 def test_a_sampler_without_a_scale_is_refused(sampler):
     with pytest.raises(ValueError, match=f"{type(sampler).__name__} has no scale"):
         sample(PRODUCT, sampler, steps=2, adapt="locally_balanced")
-
-
-def test_wrong_settings_are_refused():
-    with pytest.raises(ValueError, match="one of locally_balanced, random_walk, got 'best'"):
-        AcceptanceControl("best")
-    with pytest.raises(ValueError, match="between 0 and 1, got 1.5"):
-        AcceptanceControl(1.5)
-    with pytest.raises(ValueError, match="finite step_size, got inf"):
-        AcceptanceControl().blocks(DMALA(math.inf))
-    with pytest.raises(ValueError, match="cycle of ACS, got DMALA; use adapt=acceptance"):
-        CycleControl().blocks(DMALA(0.2))
 
 
 class CrashError(Exception):
@@ -296,13 +265,3 @@ def test_the_cycle_is_bounded_by_acceptance_and_has_the_best_balances():
     assert found.balances == pytest.approx([0.7, 0.5])
     none = RULE.frozen(CYCLE, LATTICE, [0.0] * 8 + [1.0] * 6)
     assert none.largest_step == none.smallest_step == pytest.approx(1)
-
-
-def test_a_tuned_cycle_is_accepted_as_it_was_tried():
-    """Real chains: each step of the frozen cycle with its balance, at least at the target."""
-    rule = CycleControl(sizes=6, balances=4)
-    found = adaptation(ACS(5.0, 0.01, 4), rule=rule).sampler
-    assert 0.01 < found.smallest_step < found.largest_step
-    for step, balance in zip(found.cycle_of_steps(), found.cycle_of_balances(), strict=True):
-        assert jumps(constant(found, step, balance))[0] > rule.target - 0.03
-    assert jumps(constant(found, found.largest_step, 0.5))[0] < rule.target  # not by any balance

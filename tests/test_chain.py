@@ -84,7 +84,6 @@ def test_carries_and_values_can_be_kept():
     readings = list(run_chain(Gibbs(), model, x, rng, steps=STEPS, every=2, metrics=metrics))
     for reading in readings:
         assert [float(carry.steps) for carry in reading.carries] == [reading.step] * 2
-        assert torch.equal(reading.carries[1].x, reading.state.x)
     totals = [float(reading.carries[0].total) for reading in readings]
     assert totals == [0, 2, 4, 6]
     assert [float(reading.values["acceptance"]) for reading in readings[1:]] == [1, 1, 1]

@@ -44,7 +44,6 @@ import math
 from dataclasses import dataclass
 
 import torch
-from latticework.models.ising import Lattice
 from latticework.samplers.base import Sampler, State, metropolis
 
 WEIGHTS = torch.linspace(-1, 1, 6)
@@ -58,15 +57,8 @@ def steps(x):  # no gradient
 def rare(x):  # a sixteenth of all states are impossible
     return linear(x).masked_fill(x[:, :4].sum(-1) == 4, -torch.inf)
 
-def counts(x):  # [chains, 2] in {0, 1, ...}
-    return -((x - 2) ** 2).sum(-1) / 4
-
 def potts(x):  # [chains, 4, 3]
     return (x[:, 1:] * x[:, :-1]).sum((1, 2))
-
-class Ising(Lattice):
-    def __init__(self):
-        super().__init__((2, 3), 0.1, 0.1)
 
 def needle(x):  # the state of ones holds a half of the mass
     return x.prod(-1).detach() * math.log(2 ** x.shape[1] - 1) + 0 * x.sum(-1)
@@ -114,7 +106,6 @@ def asked(capsys, outputs, *words, budget=3000):
     [
         ("linear", ("--domain", "binary:6", "--samplers", "dmala,gibbs"), 3000),
         ("potts", ("--domain", "categorical:4,3", "--samplers", "dmala,gwg"), 6000),
-        ("Ising", ("--samplers", "dmala,hamming_ball"), 3000),
     ],
 )
 def test_a_race_on_a_target(name, words, budget, file, tmp_path, capsys):
@@ -468,15 +459,6 @@ def test_draws_are_evenly_spaced():
     stint = contest.drawn(DMALA(0.2), 93, 0)
     assert (stint.thin, stint.burn_in, stint.steps) == (7, 14, 91)
     assert stint.result.draws.shape == (3, 11, 4)
-
-
-def test_the_search_avoids_a_bad_setting():
-    """Independent draws come with an infinite step; small steps are slow."""
-    model = Function(lambda x: x.sum(-1) * 0, Binary(4))
-    contest = Race(model, Allowance(8000, "evaluations"), 4, range(3), 6)
-    entrant = contest.enter("dmala", DMALA(0.2), {"step_size": {"choices": [0.02, 20.0]}})
-    assert entrant.fields == {"step_size": 20.0}
-    assert all(lap.ess > 0 for lap in entrant.laps)
 
 
 def test_the_search_prefers_what_moves_where_a_site_is_stuck_in_every_trial():

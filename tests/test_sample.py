@@ -351,7 +351,7 @@ def test_a_faulty_target_is_refused(fault):
         ({"burn_in": -1}, "burn_in must be a whole number of steps"),
         ({"sites": None}, "the states of linear are not known: give domain="),
         ({"sites": None, "values": 3}, "values needs sites"),
-        ({"values": (1, 5, 9)}, r"values \[1.0, 5.0, 9.0\] are no domain"),
+        ({"values": (1, 5, 9)}, r"values must be two .* got \(1, 5, 9\)"),
         ({"domain": Binary(5)}, "either domain or sites"),
         ({"sites": 20.0}, "sites must be an integer of at least 1, got 20.0"),
         ({"sites": True}, "sites must be an integer of at least 1, got True"),

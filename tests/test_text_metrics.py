@@ -47,16 +47,6 @@ def test_bleu_by_hand():
     assert bleu([tuple("xyz")], References([tuple("abc")])) == 0
 
 
-def test_self_bleu_by_hand():
-    assert self_bleu([tuple("abcde")] * 3) == pytest.approx(100)
-    # Each of the first two has the other as its match, of 4/5, 3/4, 2/3, 1/2; so pooled.
-    assert self_bleu([tuple("abcde"), tuple("abcdx")]) == pytest.approx(
-        100 * (4 / 5 * 3 / 4 * 2 / 3 * 1 / 2) ** 0.25
-    )
-    with pytest.raises(ValueError, match="two sentences or more"):
-        self_bleu([tuple("abc")])
-
-
 def test_unique_n_grams_by_hand():
     sentences = [("a", "b", "c"), ("a", "b", "d")]  # ab bc ab bd
     assert unique(sentences, 2) == 50  # bc and bd occur once

@@ -26,8 +26,16 @@ import torch
 from scipy.sparse.csgraph import connected_components
 
 from latticework.sampling.checking import rules, variations
-from latticework.sampling.checking.counting import counts, deviation, tails, visible
-from latticework.sampling.checking.examination import CheckOutcome, Examination, Flow
+from latticework.sampling.checking.examination import (
+    CheckOutcome,
+    Examination,
+    Flow,
+    counts,
+    deviation,
+    histogram,
+    tails,
+    visible,
+)
 from latticework.sampling.checking.law import Law
 from latticework.sampling.checking.targets import Target
 
@@ -90,9 +98,8 @@ def invariance(case: Examination) -> CheckOutcome:
     A sampler that is not exact cannot fail; its outcome says how large its bias is.
     """
     wrong = [deviation(case.target, index, case.level) for index in case.moves[1:]]
-    if not case.exact:
-        law = np.append(case.target.law, 0.0)  # the last entry: not listed
-        count = np.bincount(case.moves[-1] % len(law), minlength=len(law))
+    if not case.sampler.exact:
+        count, law = histogram(case.target, case.moves[-1])
         bias = float(np.abs(count / case.counted - law).sum() / 2)
         noise = np.sqrt(law * (1 - law) / (2 * np.pi * case.counted)).sum()  # mean of exact draws
         detail = (

@@ -14,8 +14,12 @@ from torch import Tensor
 
 from latticework.models.base import EnergyModel, NotDifferentiableError
 from latticework.samplers.base import UnsupportedModelError
-from latticework.sampling.checking.counting import deviation, visible
-from latticework.sampling.checking.examination import CheckOutcome, Examination
+from latticework.sampling.checking.examination import (
+    CheckOutcome,
+    Examination,
+    deviation,
+    visible,
+)
 from latticework.sampling.checking.targets import Target
 
 ALONE = (80, 4)  # runs of one chain, and the steps of each
@@ -114,9 +118,10 @@ def many_sites(case: Examination) -> CheckOutcome:
             count = _outcome(case, target, index, when)
     if stuck.any():
         sites = ", ".join(map(str, stuck.nonzero().flatten().tolist()))
-        searched = f"{chains} chains in {done} steps"
-        told = f"{searched} never changed these of {len(stuck)} sites: {sites}"
-        return CheckOutcome("fails", told)
+        return CheckOutcome(
+            "fails",
+            f"{chains} chains in {done} steps never changed these of {len(stuck)} sites: {sites}",
+        )
     return count
 
 
@@ -144,7 +149,7 @@ def impossible_states(case: Examination) -> CheckOutcome:
 
 def _not_counted(case: Examination) -> str:
     """Why the states of chains are not compared with the target; "" if they are."""
-    if not case.exact:
+    if not case.sampler.exact:
         return "it declares exact = False"
     return "its chains interact" if case.sampler.interacting else ""
 

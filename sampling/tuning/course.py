@@ -122,11 +122,8 @@ class Course:
     x: torch.Tensor | None = None  # where all runs start; random states without it
 
     def learnt(self, sampler: Sampler) -> tuple[dict[str, torch.Tensor], Spent]:
-        """The fields that the sampler learns before its first step, and what learning them costs.
-
-        Most samplers learn nothing, at no cost.
-        """
-        return self.spent_by(lambda x, model: sampler.learnt(x, model))
+        """The fields that the sampler learns before its first step, and what this costs."""
+        return self.spent_by(sampler.learnt)
 
     def spent_by(self, work: Callable[[torch.Tensor, EnergyModel], Found]) -> tuple[Found, Spent]:
         """What `work` finds, given starts and the model, and what it costs."""
@@ -158,9 +155,7 @@ class Course:
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         study, asked = alone(name, trials, seed=seed, direction="maximize")
         study.enqueue_trial(own(sampler, space))
-        best: float = 0.0
-        fields: dict[str, Any] = {}
-        each = [one.part(1 / trials) for one in allowed]
+        fields, best, each = {}, 0.0, [one.part(1 / trials) for one in allowed]
         for trial in asked:
             candidate = suggest(trial, sampler, space)
             rate = self.rate(replaced(sampler, candidate), each, seed)
@@ -222,9 +217,7 @@ class Course:
     ) -> Stint:
         """A run of at most `steps` steps from `x`, or the course's starts, with even spacing."""
         thin = max(1, int(steps * (1 - WARM_UP)) // self.kept)
-        burn_in = (
-            int(steps * WARM_UP) // thin * thin
-        )  # so that a compiled kernel makes `thin` a call
+        burn_in = int(steps * WARM_UP) // thin * thin  # a compiled kernel makes `thin` a call
         kept = (steps - burn_in) // thin * thin
         result = sample(
             self.model, sampler, x=self.x if x is None else x, chains=self.chains, steps=kept,
@@ -241,14 +234,16 @@ def crowded(found: Quality, stint: Stint, names: set[str]) -> set[str]:
 
 def own(sampler: Sampler, space: Space) -> dict[str, Any]:
     """The sampler's own values of the fields in `space`, where in range: the first trial."""
-
-    def within(value: Any, bounds: dict[str, Any]) -> bool:
-        if "choices" in bounds:
-            return value in bounds["choices"]
-        return bounds["low"] <= value <= bounds["high"]
-
     values = {name: getattr(sampler, name) for name in space}
-    return {name: value for name, value in values.items() if within(value, space[name])}
+    return {
+        name: values[name]
+        for name, bounds in space.items()
+        if (
+            values[name] in bounds["choices"]
+            if "choices" in bounds
+            else bounds["low"] <= values[name] <= bounds["high"]
+        )
+    }
 
 
 def fitted(sampler: Sampler, space: Space, model: EnergyModel) -> tuple[Sampler, Space]:

@@ -12,25 +12,19 @@ the target (`tuning.agreement`), at least one of them is wrong, and none has a r
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, Unpack, get_args
 
 import numpy as np
 import torch
 from torch import nn
 
 from latticework.models.base import EnergyModel
-from latticework.models.domain import Domain
 from latticework.samplers import NAMES
 from latticework.samplers.base import Sampler, require_count
 from latticework.sampling.messages import in_a_line
 from latticework.sampling.sample import sampler_of
 from latticework.sampling.starts import annealed, possible, require_start
-from latticework.sampling.targets import (
-    as_model,
-    check_target,
-    domain_of,
-    unsupported,
-)
+from latticework.sampling.targets import States, as_model, check_target, unsupported
 from latticework.sampling.tuning.agreement import Seen, disagreements
 from latticework.sampling.tuning.course import (
     FEWEST,
@@ -50,14 +44,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 BIASED = "does not leave the target invariant"
-
-
-def nothing() -> Spent:
-    return {"seconds": 0.0, "evaluations": 0.0}
-
-
-def priced(spent: Spent) -> str:
-    return f"{spent['evaluations']:,.0f} evaluations by each chain ({spent['seconds']:.2g} s)"
 
 
 @dataclass(frozen=True)
@@ -85,7 +71,8 @@ class Entrant:
     laps: list[Lap]
     r_hat: float = math.nan  # of the worst quantity, over the chains of all seeds
     note: str = ""
-    beforehand: Spent = field(default_factory=nothing)  # once, before the first step
+    # What it spent once, before the first step.
+    beforehand: Spent = field(default_factory=lambda: {"seconds": 0.0, "evaluations": 0.0})
     seen: Seen | None = None  # what the chains of all seeds saw of the target
     still: dict[str, float] = field(default_factory=dict)  # see `unchanged`
 
@@ -138,8 +125,8 @@ class Race:
                 entrant = self.enter(name, sampler, spaces.get(name, {}))
             except Exception as error:  # noqa: BLE001 - whatever a user's sampler raises
                 entrant = Entrant(name, sampler, {}, [], note=in_a_line(error))
-            told = entrant.note or ", ".join(f"{k}={v}" for k, v in entrant.fields.items())
-            tell(f"{name}: {told or 'nothing to tune'}")
+            fields = ", ".join(f"{k}={v}" for k, v in entrant.fields.items())
+            tell(f"{name}: {entrant.note or fields or 'nothing to tune'}")
             found.append(entrant)
         return found
 
@@ -157,7 +144,10 @@ class Race:
             spent = {unit: spent[unit] + more[unit] for unit in spent}
         half = self.budget.part(0.5).without(spent)
         if not half.amount:
-            note = f"half of the budget does not pay for {priced(spent)} before its first step"
+            note = (
+                f"half of the budget does not pay for {spent['evaluations']:,.0f} evaluations by "
+                f"each chain ({spent['seconds']:.2g} s) before its first step"
+            )
             return Entrant(name, sampler, {}, [], note=note, beforehand=spent)
         fields: dict[str, Any] = {}
         if space:
@@ -168,31 +158,31 @@ class Race:
         if steps * (1 - WARM_UP) < FEWEST:
             note = f"the budget allows {steps} steps a run, too few to judge"
             return Entrant(name, plain, fields, [], note=note, beforehand=spent)
-        evaluations = course.cost(chosen, "evaluations") * self.chains
-        runs = [course.measured(chosen, steps, seed) for seed in self.seeds]
-        laps = [
-            Lap(
-                seed,
-                stint.steps,
-                found.worst,
-                stint.result.seconds,
-                evaluations * stint.steps,
-            )
-            for seed, (stint, found) in zip(self.seeds, runs, strict=True)
-        ]
-        results = [stint.result for stint, _ in runs]
+        each = course.cost(chosen, "evaluations") * self.chains
+        laps, results = [], []
+        for seed in self.seeds:
+            stint, found = course.measured(chosen, steps, seed)
+            results.append(stint.result)
+            seconds, evaluations = stint.result.seconds, each * stint.steps
+            laps.append(Lap(seed, stint.steps, found.worst, seconds, evaluations))
         note = "" if chosen.exact else BIASED
-        found = Entrant(name, plain, fields, laps, quality(*results).r_hat, note, spent)
+        entrant = Entrant(name, plain, fields, laps, quality(*results).r_hat, note, spent)
         draws = self.entries(torch.cat([result.draws for result in results]))
-        still = dict(zip(self.names(), unchanged(draws), strict=True))
         log_prob = torch.cat([result.log_prob for result in results])
         with torch.no_grad():
             start = -math.inf if course.x is None else float(self.model.log_prob(course.x).max())
-        return replace(
-            found,
-            seen=seen(found, draws, log_prob, start),
-            still={entry: value for entry, value in still.items() if value is not None},
+        means = torch.cat((log_prob.double().mean(1, keepdim=True), draws.double().mean(1)), -1)
+        seen = Seen(
+            name,
+            entrant.mixed,
+            means.numpy(),
+            log_prob[:, -1].double().numpy(),
+            float(log_prob.max()),
+            min(sum(lap.ess for lap in laps), log_prob.numel()),
+            start,
         )
+        still = zip(self.names(), unchanged(draws), strict=True)
+        return replace(entrant, seen=seen, still={k: v for k, v in still if v is not None})
 
     def entries(self, x: torch.Tensor) -> torch.Tensor:
         """The entries of states that diagnostics read: `[..., *domain.shape]` -> `[..., n]`."""
@@ -210,20 +200,6 @@ class Race:
         """On what exact samplers disagree, a sentence for each pair; none if they agree."""
         some = [each.seen for each in entrants if each.seen and each.sampler.exact]
         return disagreements(some, ["the log-probability", *self.names()])
-
-
-def seen(entrant: Entrant, entries: torch.Tensor, log_prob: torch.Tensor, start: float) -> Seen:
-    """What a sampler saw, from `entries` `[chains, draws, n]` and `log_prob` `[chains, draws]`."""
-    means = torch.cat((log_prob.double().mean(1, keepdim=True), entries.double().mean(1)), -1)
-    return Seen(
-        entrant.name,
-        entrant.mixed,
-        means.numpy(),
-        log_prob[:, -1].double().numpy(),
-        float(log_prob.max()),
-        min(sum(lap.ess for lap in entrant.laps), log_prob.numel()),
-        start,
-    )
 
 
 def unchanged(entries: torch.Tensor) -> list[float | None]:
@@ -259,14 +235,13 @@ def tabulated(entrants: list[Entrant], budget: Allowance, *, withheld: bool) -> 
     rows = []
     for rank, each in ranked(entrants, budget.unit, withheld=withheld):
         settings = ", ".join(f"{key}={value}" for key, value in each.fields.items())
-        rates = {
-            f"ess_per_{unit.removesuffix('s')}{part}": value
-            for unit in get_args(Unit)
-            for part, value in zip(("", "_low", "_high"), each.interval(unit), strict=True)
-        }
         row = {"rank": rank, "sampler": each.name, "settings": settings}
-        spent = {f"beforehand_{unit}": each.beforehand[unit] for unit in get_args(Unit)}
-        rows.append({**row, **rates, "r_hat": each.r_hat, **spent, "note": each.note})
+        for unit in get_args(Unit):
+            for part, value in zip(("", "_low", "_high"), each.interval(unit), strict=True):
+                row[f"ess_per_{unit.removesuffix('s')}{part}"] = value
+        row["r_hat"] = each.r_hat
+        row |= {f"beforehand_{unit}": each.beforehand[unit] for unit in get_args(Unit)}
+        rows.append({**row, "note": each.note})
     return pd.DataFrame(rows)
 
 
@@ -300,30 +275,26 @@ def race(
     target: EnergyModel | nn.Module | Callable[[torch.Tensor], torch.Tensor],
     samplers: Sequence[Sampler | str] | None = None,
     *,
-    domain: Domain | None = None,
-    sites: int | None = None,
-    values: int | Sequence[float] | None = None,
     x: torch.Tensor | None = None,
     start: Literal["uniform", "annealed"] = "uniform",
     budget: str = "20seconds",
     chains: int = 8,
     seeds: int = 4,
     trials: int = 8,
+    **states: Unpack[States],
 ) -> "pd.DataFrame":
     """Compare samplers on `target`, each tuned and measured under an equal budget.
 
     Args:
-        target: what `latticework.sample` takes, with `domain`, `sites`, `values`, `x` and `start`.
+        target: what `latticework.sample` takes, with the same `x` and `start`.
         samplers: samplers or names; without them, every exact sampler that supports the target.
-        domain: the states of a function.
-        sites: in place of `domain`.
-        values: likewise.
         x: where all chains start, `[chains, *domain.shape]`.
         start: where they start without `x`.
         budget: what each sampler may spend: `"20seconds"`, or `"50000evaluations"` by each chain.
         chains: the number of chains of a run; `x` has its own.
         seeds: runs of each sampler, at least 3.
         trials: settings that tuning tries.
+        states: `domain`, `sites` and `values` of a function, as in `latticework.sample`.
 
     Returns:
         One row a sampler, best first: its rank, chosen settings, effective samples for each second
@@ -335,7 +306,7 @@ def race(
         ValueError: if an argument is invalid, or no sampler supports the target.
     """
     require_start(start, x)
-    model = as_model(target, domain_of(domain, sites, values))
+    model = as_model(target, **states)
     check_target(model, possible(model, 4, torch.Generator().manual_seed(0)) if x is None else x)
     chains = chains if x is None else len(x)
     allowed = Allowance.read(budget)
