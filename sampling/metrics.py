@@ -16,7 +16,6 @@ from latticework.models.base import EnergyModel
 from latticework.models.domain import Binary, Categorical, Domain, Integer
 from latticework.samplers.base import Info
 from latticework.samplers.sums import Wanted
-from latticework.sampling.mmd import Within, mmd_squared, within
 
 LARGEST_TRACE = 2**30  # bytes
 
@@ -265,6 +264,44 @@ class Proposed(Mean):
         else:
             flipped = state.logits.sigmoid()
         return flipped.sum(-1)
+
+
+class Within(NamedTuple):
+    """Mean kernel value between the members of one set, `[]` each."""
+
+    all_pairs: Tensor  # including each state with itself: the V-statistic's term
+    distinct: Tensor  # without these: the U-statistic's term; NaN for a single state
+
+
+def kernel(x: Tensor, y: Tensor) -> Tensor:
+    """k(x_i, y_j) = exp(-(1/d) sum_k [x_ik != y_jk]) of states of d sites, `[n, m]`.
+
+    States are `[n, d]` in {0, 1}, or one-hot `[n, d, values]`, where two values of a site differ in
+    two entries. Zhang et al. (2022), Section 7.2.
+    """
+    scale = -x.shape[1] * (x.ndim - 1)  # entries that differ if all sites do
+    x, y = x.flatten(1), y.flatten(1)
+    differing = x.sum(-1).unsqueeze(1) + y.sum(-1) - 2 * (x @ y.T)
+    return (differing / scale).exp()
+
+
+def within(x: Tensor) -> Within:
+    """The terms of an MMD that depend on a single set of states."""
+    n, total = len(x), kernel(x, x).sum()
+    # A state is at distance 0 from itself, so the diagonal sums to n.
+    distinct = (total - n) / (n * (n - 1)) if n > 1 else torch.full_like(total, torch.nan)
+    return Within(total / n**2, distinct)
+
+
+def mmd_squared(x: Tensor, y: Tensor, within_y: Within | None = None) -> tuple[Tensor, Tensor]:
+    """The V-statistic and the unbiased U-statistic of MMD^2 between `n` and `m` states.
+
+    A. Gretton et al., "A Kernel Two-Sample Test", JMLR 2012. `within_y` is `within(y)`.
+    """
+    mine, theirs = within(x), within_y or within(y)
+    between = 2 * kernel(x, y).mean()
+    v, u = (a + b - between for a, b in zip(mine, theirs, strict=True))
+    return v, u
 
 
 class Samples(NamedTuple):

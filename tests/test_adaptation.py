@@ -29,10 +29,10 @@ from latticework.sampling.adaptation import (
     OPTIMAL,
     AcceptanceControl,
     AdaptationWarning,
+    CycleControl,
     adapted,
 )
 from latticework.sampling.chain import Chain
-from latticework.sampling.cycle import CycleControl
 from latticework.sampling.metrics import Acceptance
 from latticework.sampling.sample import rule_of, sample
 from latticework.sampling.starts import uniform

@@ -24,10 +24,9 @@ from latticework.samplers.gwg import GWG
 from latticework.samplers.langevin import DMALA, DULA
 from latticework.samplers.stochastic import StochasticDULA
 from latticework.sampling.annealing import anneal, linear
-from latticework.sampling.chain import Chain, run_chain
+from latticework.sampling.chain import Chain, Poisoned, run_chain
 from latticework.sampling.evaluations import calls_of_step
 from latticework.sampling.metrics import Acceptance, Changed, Metric
-from latticework.sampling.poison import Poisoned
 
 every_pair = pytest.mark.parametrize(
     ("sampler", "model"), [pytest.param(s, m, id=f"{s}-{name}") for s, m, name in PAIRS]

@@ -282,7 +282,7 @@ for name in {names}:
 kernels = ("torch.", "latticework.samplers", "latticework.models")
 assert not [name for name in sys.modules if name.startswith(kernels)]
 try:  # control
-    import latticework.sampling.mmd
+    import latticework.sampling.metrics
 except ImportError:
     sys.exit()
 sys.exit("torch was not blocked")

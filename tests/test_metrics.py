@@ -22,8 +22,7 @@ from latticework.samplers.gibbs import Gibbs
 from latticework.samplers.sums import Wanted
 from latticework.sampling import diagnostics
 from latticework.sampling.chain import Chain, run_chain
-from latticework.sampling.convergence import verdict
-from latticework.sampling.diagnostics import convergence, quantities
+from latticework.sampling.diagnostics import convergence, quantities, verdict
 from latticework.sampling.engine import served
 from latticework.sampling.metrics import (
     MMD,
@@ -36,9 +35,9 @@ from latticework.sampling.metrics import (
     Reference,
     Steps,
     Trace,
+    mmd_squared,
     second_half,
 )
-from latticework.sampling.mmd import mmd_squared
 from latticework.sampling.sample import ChainAcceptance
 
 EVERY = Wanted(changed=True)

@@ -12,11 +12,10 @@ import torch
 from torch import Generator
 from torch.utils import _pytree as pytree
 
-from latticework.sampling.chain import Chain
+from latticework.sampling.chain import Chain, Poisoned
 from latticework.sampling.checking.examination import CheckOutcome, Examination
 from latticework.sampling.checking.guard import HostReadError, NoHostReads
 from latticework.sampling.memory import captured
-from latticework.sampling.poison import Poisoned
 
 LIBRARIES = {"latticework", "torch", "numpy", *sys.stdlib_module_names}
 KERNELS = re.compile(r"latticework\.(samplers|models)\.(?!base|checks|domain)\w+")
