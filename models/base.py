@@ -30,10 +30,7 @@ class EnergyModel(nn.Module, ABC):
     domain: Domain
     flip_bound: float = math.inf  # no flip changes the log-probability by more, where it is known
     untrained: bool = False  # its weights are random and meant to be learned
-    recipe: str = ""  # what trains it, as a word of the command line
-    quadratic: bool = (
-        False  # log pi is a quadratic polynomial of x, as `gradient` differentiates it
-    )
+    quadratic: bool = False  # log pi is a quadratic polynomial of x, as `gradient` differentiates
 
     @abstractmethod
     def forward(self, x: Tensor) -> Tensor:

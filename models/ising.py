@@ -314,8 +314,6 @@ class LearnedIsing(DenseIsing):
     and that part moves as J does here, apart from the L1 penalty, which here applies to J.
     """
 
-    recipe = "experiment=ising_learning"
-
     def __init__(self, shape: Sequence[int], scale: float = 0.01) -> None:
         require_sides(shape)
         dim = math.prod(shape)

@@ -28,8 +28,6 @@ class RBM(EnergyModel):
     loaded, or the attribute is set to False.
     """
 
-    recipe = "pretrain=cd"
-
     def __init__(self, visible: int = 784, hidden: int = 500) -> None:
         super().__init__()
         if visible < 1 or hidden < 1:

@@ -228,7 +228,6 @@ class ResNet(EnergyModel):
     sizes below 1, or an odd side.
     """
 
-    recipe = "experiment=ebm_learning"
     base: Tensor
 
     def __init__(
