@@ -1,9 +1,7 @@
 """Adaptation: a sampler's fields are chosen in burn-in from its acceptance, and then frozen.
 
-Burn-in runs in blocks of steps. After each block the mean acceptance over chains and steps is read,
-and a rule chooses the fields of the next block. A rule is a pure function of the sampler as given
-and of the acceptances so far, so a resumed run repeats it bit for bit, and it cannot act after the
-last block. A block runs a frozen sampler of its own, eagerly or compiled.
+A rule is a pure function of the sampler as given and of the acceptances of the blocks so far, so a
+resumed run repeats it bit for bit, and nothing adapts after the last block.
 """
 
 import math
@@ -178,10 +176,9 @@ def adapted(
 ) -> Adapted:
     """Run the blocks of `rule` from `x` `[chains, *shape]`, and freeze the sampler.
 
-    `resumable(memory, total=blocks)` yields once for each block; a task gives `Run.resumable`.
-    Warns (AdaptationWarning) if the acceptance of the last half of the blocks is further than
-    `MISSED` from that aimed at. Raises ValueError if the rule does not support the sampler or `x`
-    is no start.
+    `resumable(memory, total=blocks)` yields once for each block. Warns (AdaptationWarning) if the
+    acceptance that was reached is further than `MISSED` from that aimed at. Raises ValueError if
+    the rule does not support the sampler or `x` is no start.
     """
     blocks, metric = rule.blocks(sampler), Acceptance()
 

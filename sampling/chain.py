@@ -172,11 +172,7 @@ def seconds_per_step(
 def timing(
     sampler: Sampler, model: EnergyModel, x: Tensor, rng: Generator, *, steps: int, blocks: int = 5
 ) -> Timing:
-    """Seconds for one step of all chains: the median over `blocks` blocks of `steps` steps.
-
-    The share says whether other work on the core interrupted the blocks. Metrics are not computed
-    here, so the time is that of sampling alone.
-    """
+    """Seconds for one step of all chains, without metrics: the median over `blocks` blocks."""
     times, clock = [], Clock(x.device)
     with torch.no_grad():
         state = sampler.init(x, model)
@@ -195,9 +191,8 @@ def timing(
 def capture(block: Block, state: Any, carries: list, rng: Generator) -> Block:
     """Record `block` as one CUDA graph. The replayed chain equals the eager one bit for bit.
 
-    Any kernel can be captured: kernels read no device data on the host, and all randomness comes
-    from `rng`, whose state the graph advances on each replay. Warm-up and capture use separate
-    buffers.
+    All randomness comes from `rng`, whose state the graph advances on each replay. Warm-up and
+    capture use separate buffers.
     """
     with torch.cuda.device(rng.device):  # else streams and graph are of the first GPU
         return _captured(block, state, carries, rng)
@@ -241,9 +236,8 @@ def _captured(block: Block, state: Any, carries: list, rng: Generator) -> Block:
 class Poisoned(Wrapper):
     """`sampler`, with each old state overwritten after the step: by NaN, or the largest integer.
 
-    A step copies its result, and then overwrites all tensors of the old state, including those that
-    it reused. Code that reads an old state gets NaN or an index out of range. Results equal those
-    of `sampler` bit for bit. For tests and debugging, in any loop; `run_chain(debug=True)` uses it.
+    A step may reuse the memory of its old state, but not every sampler does. Here code that reads
+    an old state gets NaN or an index out of range. Results equal those of `sampler` bit for bit.
     """
 
     def at(self, x: Tensor, model: EnergyModel) -> Any:

@@ -14,8 +14,8 @@ LONG = 0.01  # seconds, some time slices of a scheduler: in less, a share is tha
 class Clock:
     """Seconds spent inside `with clock:`, synchronised with the device at both ends.
 
-    `cpu` are those of the seconds in which this thread was on a processor. In the memory of a
-    resumable loop (`experiments.runs.checkpoint`), both counts survive a restart.
+    `cpu` are the seconds in which this thread was on a processor. Both survive a restart of the
+    run.
     """
 
     def __init__(self, device: torch.device) -> None:

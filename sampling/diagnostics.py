@@ -63,8 +63,7 @@ def quantities(draws: NDArray) -> dict[str, NDArray]:
 def mixing(draws: NDArray) -> dict[str, NDArray]:
     """`ess` and `r_hat` of each quantity of `draws` `[chains, draws, quantities]`.
 
-    The rank-normalised split bulk ESS and the folded R-hat, as in `quantities`, at less cost. NaN
-    for a quantity that is constant within every chain.
+    The bulk ESS and R-hat of `quantities`, at less cost. NaN where every chain is constant.
     """
     _, found = _measured(draws.astype(np.float64), ess=_ess_bulk, r_hat=_rank_r_hat)
     return found
@@ -76,10 +75,7 @@ def mixing(draws: NDArray) -> dict[str, NDArray]:
 def _measured(
     draws: NDArray, **measures: Callable[[NDArray], NDArray]
 ) -> tuple[NDArray, dict[str, NDArray]]:
-    """Which quantities are constant within every chain, and the measures; NaN for those.
-
-    The measures of fewer than `FEWEST` draws are all NaN.
-    """
+    """Which quantities are constant in every chain; the measures, NaN there or of few draws."""
     constant = (draws == draws[:, :1]).all(axis=(0, 1))
     found = {name: np.full(constant.shape, np.nan) for name in measures}
     if draws.shape[1] < FEWEST:
@@ -102,10 +98,7 @@ def _split(draws: NDArray) -> NDArray:
 
 
 def _ranked(draws: NDArray) -> NDArray:
-    """Normal scores of the ranks over all chains and draws, up to scale and shift.
-
-    A quantity with two values is returned unchanged, because its scores also have two values.
-    """
+    """Normal scores of the ranks over all chains and draws; two values stay as they are."""
     from scipy.special import ndtri
     from scipy.stats import rankdata
 
@@ -120,10 +113,7 @@ def _ranked(draws: NDArray) -> NDArray:
 
 
 def _ess(draws: NDArray) -> NDArray:
-    """Effective sample size by Geyer's initial monotone sequence, as in Stan and ArviZ.
-
-    For constant quantities, it equals that of independent draws.
-    """
+    """Effective sample size by Geyer's initial monotone sequence; all draws if constant."""
     from scipy.fft import irfft, next_fast_len, rfft
 
     chains, length, _ = draws.shape
@@ -205,10 +195,9 @@ class Convergence(NamedTuple):
 def verdict(log_prob: NDArray, draws: NDArray) -> Convergence:
     """Whether `draws` `[chains, draws, *shape]` and their `log_prob` `[chains, draws]` have mixed.
 
-    Chains have mixed if, for the log-probability and each entry, the rank-normalised R-hat is at
-    most `CONVERGED` and the bulk ESS at least `ENOUGH`. R-hat is infinite if an entry is constant
-    within every chain and differs between chains. Entries with one value in all draws of all
-    chains are left out. Of many entries, those with the largest R-hat without ranks are judged.
+    The log-probability and each entry need an R-hat of at most `CONVERGED` and a bulk ESS of at
+    least `ENOUGH`. Entries that are the same in all draws are left out. Of many entries, those with
+    the largest R-hat without ranks are judged.
     """
     chains, length = log_prob.shape
     if length < FEWEST or log_prob.size < ENOUGH:

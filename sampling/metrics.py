@@ -1,7 +1,6 @@
 """Online metrics: sums accumulated on the device while a chain runs, and read at intervals.
 
-A metric is a frozen dataclass of settings. What it accumulates is its carry, a NamedTuple of
-tensors, which can be part of a CUDA graph.
+A metric is a frozen dataclass; what it accumulates is its carry, a NamedTuple of tensors.
 """
 
 from abc import ABC, abstractmethod

@@ -51,11 +51,9 @@ def pooled_law(counts: Tensor) -> Tensor:
 
 
 def noise_floor(counts: Tensor) -> Tensor:
-    """Expected L1 distance between `pooled_law` and its expectation, due to sampling noise.
+    """Expected L1 distance between `pooled_law` and its expectation, from the spread over chains.
 
-    Chains are independent, so the spread between their histograms gives the standard error of each
-    frequency, even if states within a chain are correlated. A centred normal error has a mean
-    absolute value of sqrt(2 / pi) standard errors.
+    A centred normal error has a mean absolute value of sqrt(2 / pi) standard errors.
     """
     laws = counts.double() / counts.sum(-1, keepdim=True)
     return math.sqrt(2 / math.pi) * (laws.std(0) / math.sqrt(len(laws))).sum()

@@ -1,10 +1,8 @@
 """Scales that are chosen by acceptance in burn-in: the optimum is found, and then frozen."""
 
-import csv
 import math
 from dataclasses import FrozenInstanceError, replace
 
-import numpy as np
 import pytest
 import torch
 from hydra.utils import instantiate
@@ -12,10 +10,7 @@ from omegaconf import OmegaConf
 from targets import TARGETS
 from torch import Generator
 
-from latticework.experiments.records.budget import Budget
 from latticework.experiments.runs.options import CONF, names
-from latticework.experiments.runs.run import Run
-from latticework.experiments.tasks import sampling
 from latticework.models.base import EnergyModel
 from latticework.models.domain import Binary
 from latticework.samplers.acs import ACS
@@ -33,9 +28,8 @@ from latticework.sampling.adaptation import (
     adapted,
 )
 from latticework.sampling.chain import Chain
-from latticework.sampling.metrics import Acceptance
+from latticework.sampling.memory import captured
 from latticework.sampling.sample import rule_of, sample
-from latticework.sampling.starts import uniform
 
 
 class Product(EnergyModel):
@@ -181,36 +175,6 @@ def test_a_sampler_without_a_scale_is_refused(sampler):
         sample(PRODUCT, sampler, steps=2, adapt="locally_balanced")
 
 
-class CrashError(Exception):
-    """Simulates the death of a process."""
-
-
-def record(path, sampler, rule, crash_after=None, engine="eager"):
-    """Run the task of sampling in `path`; resumes what is there."""
-    path.mkdir(exist_ok=True)
-    run = Run(path, config={"name": "made up", "seed": 0}, checkpoint=0.0, engine=engine)
-    run.take_up(run.config)
-    loop = run.resumable
-
-    def crashing(memory, what, total, first=1):
-        for number in loop(memory, what, total=total, first=first):
-            yield number
-            if what == "adaptation" and number == crash_after:
-                raise CrashError
-
-    run.resumable = crashing
-    budget = Budget(chains=4, steps=20, every=10)
-    metrics = [Acceptance()]
-    sampling.sample(
-        model=LATTICE, sampler=sampler, data=None, run=run, budget=budget, start=uniform,
-        metrics=metrics, adapt=rule,
-    )  # fmt: skip
-    with (path / "metrics.csv").open() as file:
-        rows = [row["acceptance"] for row in csv.DictReader(file)]
-    with np.load(path / "adaptation.npz") as arrays, np.load(path / "last.npz") as last:
-        return run.notes["frozen"], {**arrays}, last["x"], rows
-
-
 @pytest.mark.parametrize(
     ("sampler", "rule", "engine"),
     [
@@ -222,20 +186,29 @@ def record(path, sampler, rule, crash_after=None, engine="eager"):
     ],
     ids=str,
 )
-def test_an_interrupted_burn_in_resumes_bit_for_bit(tmp_path, sampler, rule, engine):
-    whole = record(tmp_path / "whole", sampler, rule, engine=engine)
-    with pytest.raises(CrashError):
-        record(tmp_path / "killed", sampler, rule, crash_after=4, engine=engine)
-    killed = record(tmp_path / "killed", sampler, rule, engine=engine)
-    frozen, trajectory, last, rows = whole
-    assert killed[0] == frozen
-    assert set(frozen) == set(rule.chosen(sampler))
-    assert set(trajectory) == set(killed[1]) >= {"acceptance"}
-    for name, values in trajectory.items():
-        np.testing.assert_array_equal(values, killed[1][name])
-        assert len(values) == rule.blocks(sampler)
-    np.testing.assert_array_equal(last, killed[2])
-    assert rows == killed[3]
+def test_an_interrupted_burn_in_resumes_bit_for_bit(sampler, rule, engine):
+    saved = {}
+
+    def interrupted(memory, total):
+        for number in range(total):
+            yield number
+            if number == 3:
+                saved.update(captured(memory))
+
+    def resumed(memory, total):
+        memory.load_state_dict(saved)
+        yield from range(4, total)
+
+    x = LATTICE.domain.uniform(4, Generator().manual_seed(0))
+    whole, again = (
+        adapted(rule, sampler, LATTICE, x, Generator().manual_seed(seed), engine, loop)
+        for seed, loop in ((1, interrupted), (2, resumed))
+    )
+    assert again.fields == whole.fields
+    assert set(whole.fields) == set(rule.chosen(sampler))
+    assert again.trajectory == whole.trajectory
+    assert all(len(values) == rule.blocks(sampler) for values in whole.trajectory.values())
+    assert torch.equal(again.x, whole.x)
 
 
 # The cycle of ACS.

@@ -66,9 +66,6 @@ def needle(x):  # the state of ones holds a half of the mass
 def flat(x):
     return 0 * x.sum(-1)
 
-def bounded(x):  # the first site is always 1
-    return linear(x).masked_fill(x[:, 0] == 0, -torch.inf)
-
 STARTS = torch.ones(5, 6).tolist()
 
 @dataclass(frozen=True)
@@ -157,13 +154,6 @@ def test_no_sampler_is_ranked_where_one_missed_half_of_the_mass(file, tmp_path, 
     assert "disagree" not in page
 
 
-def test_constant_entries_are_named_and_do_not_stop_a_ranking(file, tmp_path, capsys):
-    words = ("--domain", "binary:6", "--samplers", "dmala,gibbs")
-    status, page, _ = asked(capsys, tmp_path, f"{file}:bounded", *words)
-    assert status == 0
-    assert "constant in all draws, and left out: x[0] = 1" in page
-
-
 def test_chains_start_where_they_are_told(file, tmp_path, capsys, monkeypatch):
     words = (f"{file}:linear", "--domain", "binary:6", "--samplers", "gibbs")
     started, drawn = [], Course.drawn
@@ -212,18 +202,6 @@ def test_a_race_can_be_traced_and_compared(file, tmp_path, capsys):
     (one / "metrics.csv").write_text("changed")
     assert trace.main([str(one / "race.png")]) == 1
     capsys.readouterr()
-
-
-def test_samplers_of_one_name_both_take_part(file, tmp_path, capsys):
-    for folder in "ab":
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / "mine.py").write_text(
-            "from latticework.samplers.langevin import DMALA\n\nmine = DMALA(0.7)\n"
-        )
-    named = [f"{tmp_path}/{folder}/mine.py:mine" for folder in "ab"]
-    words = ("--domain", "binary:6", "--samplers", ",".join(named))
-    *_, folder = asked(capsys, tmp_path, f"{file}:linear", *words)
-    assert set(opened(folder).config["samplers"]) == {"mine", named[1]}
 
 
 def test_a_sampler_that_fails_leaves_the_others(file, tmp_path, capsys, monkeypatch):
@@ -444,14 +422,6 @@ def test_annealed_starts_are_made_once_and_charged(monkeypatch):
     assert 30 <= found.beforehand["evaluations"] <= 2 * 30 + 3
     assert len(found.laps) == 3
     assert math.isfinite(found.seen.start)
-
-
-def test_every_allowance_is_kept():
-    """The first that is spent ends a run; the cost of a step does not include what reads it."""
-    contest = Course(Function(lambda x: x.sum(-1) * 0, Binary(4)), 4)
-    plenty = [Allowance(500, "evaluations"), Allowance(900, "seconds")]
-    assert contest.steps(DMALA(0.2), plenty) == 500
-    assert contest.steps(DMALA(0.2), [*plenty, Allowance(1e-9, "seconds")]) == 0
 
 
 def test_draws_are_evenly_spaced():

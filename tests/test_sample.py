@@ -105,19 +105,6 @@ def test_acceptance_is_that_after_the_burn_in_of_each_chain():
     assert len(set(found.acceptance.tolist())) == 3
 
 
-def test_numbers_may_be_numpys():
-    numbers = {"steps": np.int64(6), "thin": np.int32(2), "burn_in": np.int64(1)}
-    found = draw(**numbers, chains=np.int64(3), seed=np.int64(2))
-    assert found.draws.shape == (3, 3, 5)
-    potts = latticework.sample(
-        lambda x: x[..., 0].sum(-1), "gwg", sites=2, values=np.int64(3), steps=2
-    )
-    assert potts.domain == Categorical(2, 3)
-    for domain in (Categorical(np.int64(2), np.int64(3)), Ordinal(2, np.int64(3))):
-        assert repr(domain).endswith("(dim=2, num_values=3)")
-    assert "dim=3" in repr(draw(lambda x: x.sum(-1), sites=np.int64(3)))
-
-
 def test_the_mean_is_the_exact_one():
     found = draw(chains=100, steps=100, burn_in=50)
     truth = exact(Function(linear, Binary(5))).mean.float()
@@ -196,13 +183,6 @@ def test_frozen_chains_are_called_so():
     assert frozen.acceptance.mean() == 1  # which looks perfect
     found = draw(two_on, "gibbs(sites=2, scan=random)", steps=400, diagnose=False)
     assert (found.draws != found.draws[:, :1]).any(2).any(1).all()
-
-
-def test_short_runs_and_single_chains_are_not_judged(recwarn):
-    assert "not judged: 80 draws, at least 400" in repr(draw())
-    assert "not judged: a single chain" in repr(draw(chains=1, steps=400))
-    assert not draw().converged
-    assert not recwarn.list
 
 
 def test_an_annealed_start_reaches_a_mode_behind_a_barrier():
@@ -346,7 +326,6 @@ def test_a_faulty_target_is_refused(fault):
         ({"x": [[0.0] * 5]}, "x must have shape .* got list"),
         ({"x": torch.zeros(4, 5), "chains": 3}, "x has 4 chains and chains is 3"),
         ({"steps": 2.0}, "steps must be an integer of at least 1"),
-        ({"chains": 0}, "chains must be an integer of at least 1"),
         ({"steps": 10, "thin": 3}, "steps must be a multiple of thin, got 10 and 3"),
         ({"burn_in": -1}, "burn_in must be a whole number of steps"),
         ({"sites": None}, "the states of linear are not known: give domain="),
@@ -354,21 +333,13 @@ def test_a_faulty_target_is_refused(fault):
         ({"values": (1, 5, 9)}, r"values must be two .* got \(1, 5, 9\)"),
         ({"domain": Binary(5)}, "either domain or sites"),
         ({"sites": 20.0}, "sites must be an integer of at least 1, got 20.0"),
-        ({"sites": True}, "sites must be an integer of at least 1, got True"),
-        ({"sites": 0}, "sites must be an integer of at least 1, got 0"),
         ({"values": 2.0}, r"values must be two numbers, range\(k\), or .* got 2.0; give domain="),
-        ({"values": "ab"}, "values must be two numbers, .* got 'ab'; give domain="),
-        ({"values": True}, "values must be two numbers, .* got True"),
         ({"values": (0, None)}, r"values must be two numbers, .* got \(0, None\)"),
-        ({"seed": None}, "seed must be an integer of at most 64 bits, such as 0, got None"),
-        ({"seed": 1.5}, "seed must be an integer of at most 64 bits, such as 0, got 1.5"),
         ({"seed": 2**70}, "seed must be an integer of at most 64 bits, such as 0, got 118"),
         ({"device": "gpu"}, r"device must be cpu, cuda, cuda:1 \.\.\. or auto, got 'gpu'$"),
-        ({"device": None}, "device must be cpu, .* got None"),
         ({"sampler": "dmalla"}, "sampler 'dmalla' is not known: did you mean dmala"),
         ({"sampler": "gwg(flip=2)"}, "gwg has no setting flip: did you mean flips"),
         ({"sampler": "gwg(2)"}, r"'gwg\(2\)' is not a sampler with settings; write gwg\(field=va"),
-        ({"sampler": "gwg(flips=2"}, "is not a sampler with settings"),
         ({"values": (0, 1e20)}, "the values of a site must be less than .* apart, got 0.0 and 1e"),
         (
             {"adapt": "best"},
@@ -412,11 +383,6 @@ def test_batch_normalisation_in_training_mode_is_refused_and_left_as_it_was(give
     assert draw(module.eval().requires_grad_(False)).draws.shape == (4, 20, 5)
 
 
-def test_a_target_that_cannot_evaluate_one_chain_is_refused():
-    with pytest.raises(ValueError, match=r"could not evaluate x of shape \[1, 5\] \(IndexErr"):
-        draw(lambda x: linear(x) + 0 * x[1, 0])
-
-
 def test_a_target_that_changes_from_call_to_call_is_refused():
     calls = []
 
@@ -426,17 +392,6 @@ def test_a_target_that_changes_from_call_to_call_is_refused():
 
     with pytest.raises(ValueError, match="the target is random or changes from call to call"):
         draw(drifting)
-
-
-@pytest.mark.parametrize("precision", [torch.float16, torch.bfloat16], ids=str)
-def test_targets_in_half_precision_are_taken(precision):
-    weights = 10 * torch.linspace(-1, 1, 50).to(precision)
-    for target in (
-        lambda x: x.to(precision) @ weights,
-        lambda x: (x.to(precision) @ weights).float(),
-    ):
-        found = draw(target, "random_walk", sites=50, chains=7)
-        assert found.log_prob.dtype == torch.float32
 
 
 @pytest.mark.parametrize("sampler", ["dmala", "gwg"])

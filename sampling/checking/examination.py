@@ -102,10 +102,7 @@ class Examination:
 
     @cached_property
     def moves(self) -> list[np.ndarray]:
-        """The indices of the states of all chains at the start, after 1 and after `later` steps.
-
-        Index -1 is a state that is not listed, such as one outside the domain.
-        """
+        """The states of all chains at the start, after 1 and `later` steps; -1 is not listed."""
         with torch.no_grad():
             sampler, rng = self.fresh(), self.rng(3)
             x = self.target.draw(self.target.law, self.counted, rng)
@@ -143,8 +140,8 @@ def counts(
 ) -> tuple[list[np.ndarray], Info]:
     """Where `replicas` chains from each inner state are after 1, 2, ... steps; the first Info.
 
-    Each array is `[inner states, states]`. If the chains of a call share random numbers (`shared`),
-    the replicas are separate calls.
+    Each array is `[inner states, states]`. With `shared` random numbers, replicas are separate
+    calls.
     """
     rng, size = Generator().manual_seed(0), len(target.inner)
     calls, repeats = (replicas, 1) if shared else (1, replicas)
@@ -168,10 +165,9 @@ def histogram(target: Target, index: np.ndarray) -> tuple[np.ndarray, np.ndarray
 
 
 def deviation(target: Target, index: np.ndarray, level: float) -> str:
-    """How independent draws differ from the law of the target; "" if no count tells them apart.
+    """How draws with state indices `index` differ from the law of the target; "" if not.
 
-    `index` are the states of the draws, -1 for one that is not listed. A count is too improbable
-    if its two-sided tail is below `level`.
+    A count is too improbable if its two-sided tail is below `level`.
     """
     count, law = histogram(target, index)
     p = 2 * tails(count, len(index), law)
@@ -189,11 +185,7 @@ def deviation(target: Target, index: np.ndarray, level: float) -> str:
 
 
 def visible(draws: int, law: np.ndarray, level: float) -> float:
-    """The smallest relative error of a state's probability that is found in half of all trials.
-
-    A larger probability is found if the count that it leads us to expect has a two-sided tail below
-    `level` under the law.
-    """
+    """The smallest relative error of a state's probability that is found in half of all trials."""
     law = law[law > 0]
     smallest = binom.isf(level / 2, draws, law) + 1
     return float((smallest / (draws * law) - 1).min())

@@ -13,8 +13,7 @@ class HostReadError(AssertionError):
 class NoHostReads(TorchDispatchMode):
     """A context that raises HostReadError for an operation that reads device data on the host.
 
-    Such an operation makes the host wait for the device, or copies to it. It cannot be part of a
-    captured CUDA graph.
+    Such an operation cannot be part of a captured CUDA graph.
     """
 
     READS = (

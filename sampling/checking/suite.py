@@ -93,10 +93,7 @@ def one_step(case: Examination) -> CheckOutcome:
 
 
 def invariance(case: Examination) -> CheckOutcome:
-    """Chains that start from exact draws are still such draws after a step, and after some more.
-
-    A sampler that is not exact cannot fail; its outcome says how large its bias is.
-    """
+    """Chains that start from exact draws are still such draws after a step, and after some more."""
     wrong = [deviation(case.target, index, case.level) for index in case.moves[1:]]
     if not case.sampler.exact:
         count, law = histogram(case.target, case.moves[-1])
@@ -147,10 +144,9 @@ def unbalanced(case: Examination) -> Flow | None:
 def reaching(case: Examination) -> CheckOutcome:
     """Chains that start all over the domain change every site and connect all states.
 
-    A step may leave the target invariant and still keep a chain among some of the states, such as
-    those of one parity. Two states are connected if some chain moved from one to the other, or by
-    way of further states. Moves of chains that interact are not those of one chain, and too few
-    moves connect no states; then only the sites are examined.
+    A step may leave the target invariant and still keep chains among the states of one parity.
+    Moves of chains that interact, and too few moves, connect no states: then only sites are
+    examined.
     """
     target, (fewest, steps) = case.target, SEARCH
     chains = fewest if case.sampler.interacting else max(fewest, STARTS * len(target.inner))
@@ -182,8 +178,8 @@ def reaching(case: Examination) -> CheckOutcome:
 def search(case: Examination, chains: int, steps: int) -> tuple[np.ndarray, np.ndarray, int]:
     """Where chains go that start all over the domain.
 
-    Returns the sites that changed, `[dim]`, the pairs of states x, y such that a chain moved from x
-    to y, `[states, states]`, both boolean, and the number of these moves.
+    The sites that changed, `[dim]`, the pairs of states x, y such that a chain moved from x to y,
+    `[states, states]`, and the number of these moves.
     """
     target, sampler, rng = case.target, case.fresh(), case.rng(4)
     where_from = np.zeros(len(target.z))

@@ -1,8 +1,7 @@
 """Checks on what a small target with a large batch does not show.
 
-Errors that these find: of one chain alone, of more than some number of sites or of steps, of the
-last sites, and at states of probability zero or NaN. All laws are exact: many sites are independent
-copies of the small target.
+Errors of one chain alone, of many sites or steps, and at states of probability zero or NaN. All
+laws are exact: many sites are independent copies of the small target.
 """
 
 from dataclasses import replace
@@ -30,12 +29,7 @@ MASKED = (20_000, 8)  # chains and steps among impossible states
 
 
 class Copies(EnergyModel):
-    """Independent copies of a model: a target of many sites. Copy c has the sites c + copies * i.
-
-    Attributes:
-        single: the model that is copied
-        copies: their number
-    """
+    """Independent copies of a model, a target of many sites: copy c has c + copies * i."""
 
     def __init__(self, single: EnergyModel, copies: int) -> None:
         super().__init__()

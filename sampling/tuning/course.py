@@ -149,8 +149,7 @@ class Course:
     ) -> tuple[dict[str, Any], float]:
         """The fields with the best rate in `trials` runs that share `allowed`, and that rate.
 
-        The sampler's own values come first, then those of Optuna's TPE. No fields and a rate of 0,
-        if no trial moved or all were too short.
+        The sampler's own values come first, then Optuna's. No fields and 0 if nothing moved.
         """
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         study, asked = alone(name, trials, seed=seed, direction="maximize")
@@ -165,10 +164,7 @@ class Course:
         return fields, best
 
     def rate(self, candidate: Sampler, allowed: Sequence[Allowance], seed: int) -> float:
-        """The score for each unit of the first allowance.
-
-        0 if nothing moves, or the run is too short or not supported.
-        """
+        """The score for each unit of the first allowance; 0 if nothing moves or it is too short."""
         try:
             steps = self.steps(candidate, allowed)
             if steps * (1 - WARM_UP) < FEWEST / 2:
@@ -249,8 +245,8 @@ def own(sampler: Sampler, space: Space) -> dict[str, Any]:
 def fitted(sampler: Sampler, space: Space, model: EnergyModel) -> tuple[Sampler, Space]:
     """The sampler and its search space with blocks that fit the target.
 
-    A block has at most all sites; Gibbs, which evaluates every joint value of a block, has at most
-    PATTERNS of them. On integers a site has infinitely many values; samplers that list them refuse.
+    A block has at most all sites, and where every joint value is evaluated at most PATTERNS of
+    them.
     """
     sites = getattr(sampler, "sites", None)
     if sites is None:

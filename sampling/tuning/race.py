@@ -115,10 +115,7 @@ class Race:
     def run(
         self, samplers: dict[str, Sampler], spaces: dict[str, Space], tell: Callable[[str], None]
     ) -> list[Entrant]:
-        """Tune and measure each sampler in turn; `tell` hears about the progress.
-
-        A sampler that fails on the target has no laps; its note says why.
-        """
+        """Tune and measure each sampler in turn. One that fails has no laps; its note says why."""
         found = []
         for name, sampler in samplers.items():
             try:
@@ -203,9 +200,9 @@ class Race:
 
 
 def unchanged(entries: torch.Tensor) -> list[float | None]:
-    """For each of `entries` `[chains, draws, n]`: the value if all draws are alike.
+    """The value of each of `entries` `[chains, draws, n]` if all draws are alike, else None.
 
-    NaN if it changed within no chain but differs between them; None if it changed.
+    NaN if it changed within no chain but differs between them.
     """
     first = entries[:, 0]
     still = (entries == first.unsqueeze(1)).all(0).all(0)
@@ -217,10 +214,7 @@ def unchanged(entries: torch.Tensor) -> list[float | None]:
 def ranked(
     entrants: Sequence[Entrant], unit: Unit, *, withheld: bool = False
 ) -> list[tuple[str, Entrant]]:
-    """Entrants with their ranks, best first; last those that are not `rankable`, with rank "-".
-
-    All have the rank "-" if ranks are `withheld`.
-    """
+    """Entrants with their ranks, best first; "-" if not `rankable`, or if ranks are `withheld`."""
     able = [each for each in entrants if each.rankable]
     others = [each for each in entrants if not each.rankable]
     able.sort(key=lambda each: -each.interval(unit).middle)
@@ -250,8 +244,7 @@ def entered(
 ) -> tuple[dict[str, Sampler], dict[str, str]]:
     """The samplers that take part, by name, and why others do not.
 
-    If none are offered, all names of `samplers.NAMES` are, but for samplers that are not exact, and
-    for variants of another sampler: tuning covers them.
+    If none are offered: all exact ones of `samplers.NAMES`, without variants, which tuning covers.
     """
     every = [name for name, entry in NAMES.items() if isinstance(entry, str)]
     taken: dict[str, Sampler] = {}
