@@ -79,10 +79,7 @@ class BayesNet(Predictor):
         return (outputs.sigmoid() - self.targets).square().mean(-1).mul(-self.scale)
 
     def _weights(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Twice W `[chains, features + 1, hidden]`, twice w `[chains, hidden, 1]`, and b - sum w.
-
-        Then out = b - sum w + (2 w)' sigmoid((2 W)' [f, 1]).
-        """
+        """Twice W `[chains, features + 1, hidden]`, twice w `[chains, hidden, 1]`; b - sum w."""
         twice = 4 * x - 2
         first, second, bias = twice.split((x.shape[1] - self.hidden - 1, self.hidden, 1), 1)
         offset = (bias - second.sum(1, keepdim=True)) / 2
@@ -156,10 +153,9 @@ class BayesNet(Predictor):
     # Local structure.
 
     def cache(self, x: Tensor) -> Cache:
-        """The outputs `[chains, rows]`, and log pi.
+        """The outputs `[chains, rows]`, to which `moved` adds changes, and log pi.
 
-        `moved` adds changes to the outputs. The rounding error grows as the square root of the
-        number of flips: in single precision about 1e-4 of an output after a thousand flips.
+        The rounding error is about 1e-4 of an output after a thousand flips.
         """
         outputs = self.outputs(x, self.inputs)
         return outputs, self._log_prob(outputs)
@@ -213,10 +209,7 @@ class BayesNet(Predictor):
 
 
 def summed(offset: Tensor, p: Tensor, second: Tensor) -> Tensor:
-    """`offset + p w`, `[chains, rows]`; p is `[chains, rows, hidden]`, w `[chains, hidden, 1]`.
-
-    MKL's batched product takes six times as long as dot products, if there are several chains.
-    """
+    """`offset + p w`, `[chains, rows]`; p is `[chains, rows, hidden]`, w `[chains, hidden, 1]`."""
     if len(p) == 1 or p.is_cuda:
         return torch.baddbmm(offset.unsqueeze(2), p, second).squeeze(2)
     return torch.linalg.vecdot(p, second.mT).add_(offset)

@@ -44,8 +44,7 @@ class Bags(NamedTuple):
 class Columns:
     """The matrix `inputs` `[rows, columns]`, its last column ones, in `parts` of its rows.
 
-    With `split`, columns with few deviations are stored as deviations, and a part is multiplied by
-    the weights of one chain at a time.
+    With `split`, columns with few deviations are stored as deviations, for one chain at a time.
     """
 
     def __init__(self, inputs: Tensor, parts: list[slice], split: bool) -> None:

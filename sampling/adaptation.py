@@ -46,11 +46,6 @@ class Adapted(NamedTuple):
     aimed: float | None  # the acceptance that the rule drives to, if it has one
     reached: float  # the mean acceptance of the last half of the blocks
 
-    @property
-    def against(self) -> str:
-        """The acceptance aimed at, as words that follow the acceptance; "" if there is none."""
-        return "" if self.aimed is None else f" (aimed at {self.aimed:.3g})"
-
 
 class Adaptation(ABC):
     """A rule that chooses the fields of a sampler from the acceptances of `blocks` blocks."""
@@ -195,9 +190,13 @@ def adapted(
             memory.state, (carry,) = advance(state, [carry])
             memory.acceptances.append(float(metric.read(carry)["acceptance"]))
     found = rule.frozen(sampler, model, memory.acceptances)
-    trials = [rule.trial(sampler, model, memory.acceptances[:n]) for n in range(blocks)]
-    trajectory = {"acceptance": memory.acceptances, **_numbers(trials, rule.chosen(sampler))}
     fields = {name: getattr(found, name) for name in rule.chosen(sampler)}
+    trajectory = {"acceptance": memory.acceptances}
+    trials = [rule.trial(sampler, model, memory.acceptances[:n]) for n in range(blocks)]
+    for name in fields:
+        values = [getattr(trial, name) for trial in trials]
+        if all(isinstance(value, int | float) for value in values):
+            trajectory[name] = values
     late = memory.acceptances[blocks // 2 :]
     reached, aimed = sum(late) / len(late), rule.aim(sampler)
     if aimed is not None and abs(reached - aimed) > MISSED:
@@ -209,12 +208,6 @@ def adapted(
             3,
         )
     return Adapted(found, memory.state.x, fields, trajectory, aimed, reached)
-
-
-def _numbers(trials: Sequence[Sampler], names: Sequence[str]) -> dict[str, list[float]]:
-    """The values of these fields in all trials, by name, if they are numbers."""
-    found = {name: [getattr(trial, name) for trial in trials] for name in names}
-    return {n: v for n, v in found.items() if all(isinstance(one, int | float) for one in v)}
 
 
 @dataclass(frozen=True)

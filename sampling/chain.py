@@ -162,11 +162,9 @@ class Timing(NamedTuple):
     share: float | None  # `Clock.share`
 
 
-def seconds_per_step(
-    sampler: Sampler, model: EnergyModel, x: Tensor, rng: Generator, *, steps: int, blocks: int = 5
-) -> float:
+def seconds_per_step(*words: Any, **settings: Any) -> float:
     """The seconds of `timing`."""
-    return timing(sampler, model, x, rng, steps=steps, blocks=blocks).seconds
+    return timing(*words, **settings).seconds
 
 
 def timing(

@@ -29,19 +29,16 @@ class Occupancy(Metric):
         return Visits(counts.to(device), values, len(values) ** sites)
 
     def update(self, carry: Visits, state: Any, sums: Steps, steps: int) -> Visits:
-        one_hot = carry.values.ndim > 1
-        digits = state.x.argmax(-1) if one_hot else _digits(carry.values, state.x)
+        if carry.values.ndim > 1:  # one-hot
+            digits = state.x.argmax(-1)
+        else:  # comparisons are faster than a binary search for few values
+            digits = (state.x.unsqueeze(-1) > carry.values[:-1]).sum(-1)
         index = (digits * carry.place).sum(-1, keepdim=True)
         carry.counts.scatter_add_(1, index, torch.ones_like(index))
         return carry
 
     def read(self, carry: Visits) -> dict[str, Tensor]:
         return {}
-
-
-def _digits(values: Tensor, x: Tensor) -> Tensor:
-    """Index of each entry in the sorted `values`. Faster than binary search for few values."""
-    return (x.unsqueeze(-1) > values[:-1]).sum(-1)
 
 
 def pooled_law(counts: Tensor) -> Tensor:

@@ -70,7 +70,9 @@ class SampleResult:
 
     def __repr__(self) -> str:
         chains, draws = self.log_prob.shape
-        aimed = "" if self.adapted is None else self.adapted.against
+        aimed = ""
+        if self.adapted is not None and self.adapted.aimed is not None:
+            aimed = f" (aimed at {self.adapted.aimed:.3g})"
         compiled = f" after {self.compile_seconds:.3g} s to compile" * (self.compile_seconds > 0)
         return (
             f"<{chains} chains x {draws} draws from {self.domain} by {self.sampler}: acceptance "

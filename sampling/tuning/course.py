@@ -200,7 +200,11 @@ class Course:
         stint = self.drawn(sampler, steps, seed)
         found = quality(stint.result)
         near, close, names = stint, found, set(ESS)
-        while near.thin > 1 and (names := crowded(close, near, names)):
+        while near.thin > 1:
+            most = CROWDED * near.result.log_prob.numel()
+            names = {name for name in names if getattr(close, name) > most}
+            if not names:
+                break
             fewer = math.ceil(self.kept * (near.thin // 4 or 1) / (1 - WARM_UP))
             seed = (seed + APART) % 2**31
             near = self.drawn(sampler, fewer, seed, near.result.draws[:, -1].contiguous())
@@ -220,12 +224,6 @@ class Course:
             burn_in=burn_in, thin=thin, seed=seed, engine=self.engine, diagnose=False,
         )  # fmt: skip
         return Stint(result, burn_in, thin, burn_in + kept)
-
-
-def crowded(found: Quality, stint: Stint, names: set[str]) -> set[str]:
-    """Those of the ESS `names` that have more than CROWDED effective samples for a draw."""
-    chains, draws = stint.result.draws.shape[:2]
-    return {name for name in names if getattr(found, name) > CROWDED * chains * draws}
 
 
 def own(sampler: Sampler, space: Space) -> dict[str, Any]:
