@@ -2,7 +2,6 @@
 
 import math
 import time
-from types import TracebackType
 
 import torch
 
@@ -37,12 +36,7 @@ class Clock:
         self._started = time.thread_time(), time.perf_counter()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         synchronise(self.device)
         cpu, start = self._started
         self.seconds += time.perf_counter() - start

@@ -1,6 +1,5 @@
 """What the sampling loop hands out is safe to keep; a debug mode finds who keeps what is not."""
 
-import copy
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -15,14 +14,12 @@ from latticework.experiments.runs.draws import consecutive
 from latticework.experiments.tasks.learning.negatives import Contrastive, FastPersistent, Persistent
 from latticework.models.annealed import GeometricPath
 from latticework.models.domain import Binary
-from latticework.models.regression import synthetic_regression
 from latticework.samplers.base import Info, Sampler
 from latticework.samplers.block_gibbs import BlockGibbs
 from latticework.samplers.dhams import DHAMS
 from latticework.samplers.gibbs import Gibbs
 from latticework.samplers.gwg import GWG
 from latticework.samplers.langevin import DMALA, DULA
-from latticework.samplers.stochastic import StochasticDULA
 from latticework.sampling.annealing import anneal, linear
 from latticework.sampling.chain import Chain, Poisoned, run_chain
 from latticework.sampling.evaluations import calls_of_step
@@ -104,13 +101,6 @@ def test_a_call_by_keyword_is_counted_like_any_other():
     assert named == (plain.whole + 2, plain.local)
 
 
-@pytest.mark.parametrize(("batch", "expected"), [(10, (0, 1)), (None, (1, 0))])
-def test_an_estimate_from_a_minibatch_is_a_local_evaluation(batch, expected):
-    model = synthetic_regression(40, 6)
-    x, rng = start(model)
-    assert calls_of_step(StochasticDULA(0.1, batch), model, x, rng) == expected
-
-
 def test_the_loop_itself_copies_nothing():
     """A task that only reads metrics copies nothing: `Chain.values` does not copy the state."""
     model = TARGETS["lattice"].model
@@ -123,17 +113,6 @@ def test_the_loop_itself_copies_nothing():
 
 
 # The debug mode.
-
-
-@every_pair
-def test_the_debug_mode_changes_no_number(sampler, model):
-    x, rng = start(model)
-    given, parameters = x.clone(), copy.deepcopy(model.state_dict())
-    readings = list(run_chain(sampler, model, x, rng, steps=STEPS, every=1, debug=True))
-    for reading, state in zip(readings, by_hand(sampler, model), strict=True):
-        assert equal(reading.state, state)
-    assert torch.equal(x, given)
-    assert equal(list(model.state_dict().values()), list(parameters.values()))
 
 
 class Position(NamedTuple):

@@ -30,7 +30,6 @@ from latticework.sampling.metrics import (
     Changed,
     EnsembleError,
     MarginalError,
-    Metric,
     Proposed,
     Reference,
     Steps,
@@ -216,14 +215,6 @@ def test_mmd_of_one_hot_states_is_that_of_the_share_of_sites_that_differ():
     torch.testing.assert_close(read["mmd_v"], expected)
 
 
-@pytest.mark.parametrize("metric", [MarginalError(), MMD()])
-def test_a_missing_reference_is_named(metric: Metric):
-    with pytest.raises(
-        ValueError, match=f"{type(metric).__name__} needs the reference .* task.truth"
-    ):
-        follow(metric, STATES)
-
-
 # Traces, effective sample size, R-hat.
 
 
@@ -232,14 +223,6 @@ def test_a_trace_holds_whole_numbers_of_any_size():
     assert found["trace"].tolist() == [[[255]]]
     with pytest.raises(ValueError, match="a trace holds whole numbers"):
         follow(Trace(draws=1, chains=1), [[[0.0]]], domain=Binary(1, 0.0, 0.5))
-
-
-def test_mmd_is_refused_where_its_kernel_is_not_defined():
-    spins = Function(lambda x: x.sum(-1), Binary(2, -1, 1))
-    x = torch.ones(3, 2)
-    reference = Reference(samples=x, floor=x)
-    with pytest.raises(ValueError, match="the kernel of MMD is defined on states of 0 and 1"):
-        MMD().init(spins, At(x), reference)
 
 
 def test_averages_go_on_after_2_to_the_24_steps():
@@ -273,6 +256,26 @@ def test_a_thinned_trace_keeps_states_of_equal_distance(thin, steps, draws):
     assert trace[:, 0, 0].tolist() == ends[-draws:]
 
 
+REFERENCE = Reference(samples=torch.ones(30, 2), floor=torch.ones(7, 2))
+
+
+@pytest.mark.parametrize(
+    ("metric", "states", "given", "match"),
+    [
+        (MarginalError(), STATES, {}, "MarginalError needs the reference `mean`; set task.truth"),
+        (MMD(), STATES, {}, "MMD needs the reference `samples`; set task.truth"),
+        (MMD(), torch.ones(1, 3, 2), {"domain": Binary(2, -1, 1)}, "defined on states of 0 and 1"),
+        # The V-statistic of fewer samples is larger.
+        (MMD(), torch.ones(1, 8, 2), {"reference": REFERENCE}, "as there are chains, 8, got 7"),
+        (Trace(2**25), torch.zeros(1, 4, 16), {}, r"2\.[0-9] GB; keep fewer draws, thin more"),
+    ],
+    ids=str,
+)
+def test_what_a_metric_cannot_use_is_refused(metric, states, given, match):
+    with pytest.raises(ValueError, match=match):
+        follow(metric, states, **given)
+
+
 @pytest.mark.parametrize(
     ("steps", "trace"),
     [
@@ -286,12 +289,6 @@ def test_a_thinned_trace_keeps_states_of_equal_distance(thin, steps, draws):
 def test_the_second_half_of_a_run_is_kept_in_a_thousand_draws(steps, trace):
     assert second_half(steps) == trace
     assert trace.draws * trace.thin <= max(1, steps / 2)
-
-
-def test_a_trace_that_would_fill_the_memory_is_refused():
-    large = Trace(draws=2**25, chains=4)
-    with pytest.raises(ValueError, match=r"2\.[0-9] GB; keep fewer draws, thin more"):
-        large.init(model(Binary(16)), At(torch.zeros(4, 16)), Reference())
 
 
 def test_the_error_of_log_rmse_over_chains_is_that_of_repeated_runs():
