@@ -388,7 +388,7 @@ class Trace(Metric):
         return Wanted(draws=self.draws * self.thin, traced=self.chains)
 
     def update(self, carry: Traces, state: Any, sums: Steps, steps: int) -> Traces:
-        """Of the steps with one place in the buffer, the last is kept."""
+        """Keep the last of the steps that have one place in the buffer."""
         buffer, end = carry.buffer, carry.position.add_(steps)
         rows = sums.trace[-self.draws * self.thin :, : buffer.shape[1]].to(buffer.dtype)
         step = end - len(rows) + torch.arange(len(rows), device=end.device)
