@@ -22,7 +22,7 @@ class Wanted(NamedTuple):
 
     def with_those_of(self, other: "Wanted") -> "Wanted":
         """The sums that either of the two wants."""
-        return Wanted(*map(max, self, other))
+        return Wanted(*map(max, self, other))  # type: ignore[arg-type]
 
 
 NOTHING = Wanted()

@@ -140,9 +140,14 @@ def block_of(
     def updated(carries: list, state: Any, sums: Steps, steps: int) -> list:
         return [m.update(c, state, sums, steps) for m, c in zip(metrics, carries, strict=True)]
 
-    def in_one_call(state: Any, carries: list) -> tuple[Any, list]:
-        state, sums = sampler.advance(state, model, rng, steps, wanted)
-        return state, updated(carries, state, Steps(*map(torch.from_numpy, sums)), steps)
+    if isinstance(sampler, ManySteps):
+        kernel = sampler
+
+        def in_one_call(state: Any, carries: list) -> tuple[Any, list]:
+            state, sums = kernel.advance(state, model, rng, steps, wanted)
+            return state, updated(carries, state, Steps(*map(torch.from_numpy, sums)), steps)
+
+        return in_one_call
 
     def one_by_one(state: Any, carries: list) -> tuple[Any, list]:
         for _ in range(steps):
@@ -152,7 +157,7 @@ def block_of(
                 carries = updated(carries, state, Steps.of_one(before, state, info, wanted), 1)
         return state, carries
 
-    return in_one_call if isinstance(sampler, ManySteps) else one_by_one
+    return one_by_one
 
 
 class Timing(NamedTuple):

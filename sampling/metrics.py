@@ -48,8 +48,8 @@ class Steps(NamedTuple):
         if wanted.changed:
             changed = (x != before).view(*x.shape[:2], -1).any(-1).sum(-1)
         if wanted.invalid:
-            no_ratio = info.log_ratio is None
-            invalid = ~(_finite(state) if no_ratio else info.log_ratio < torch.inf)
+            ratio = info.log_ratio
+            invalid = ~(_finite(state) if ratio is None else ratio < torch.inf)
         unsettled = none if info.unsettled is None else info.unsettled
         flat = x.flatten(1)
         return cls(flat, flat.unsqueeze(0), info.accept_prob, changed, invalid, unsettled)
