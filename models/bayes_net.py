@@ -8,14 +8,10 @@ Section 7.4; scale 100 is that of their released scripts. The state x in {0, 1}^
 each feature and one for the hidden biases, a column for each hidden unit), then w, then b, with
 weights 2x - 1: d = (features + 2) hidden + 1, as in the paper (7,501 for COMPAS, 45,001 for Adult).
 
-With p = sigmoid(2z), tanh z is 2p - 1 and its derivative is 4 p (1 - p). A sigmoid costs a tenth of
-a tanh on a CPU, and the backward pass needs only p. Hidden units are computed for a chunk of chains
-and rows at a time that fits a core's cache, so memory does not grow with the number of rows. The
-cost of a column with one value in most rows depends on its other values only (`models.columns`).
-
-A flip of one weight changes one hidden unit, and so one term of each row's output. Its difference
-in log pi costs rows times features operations, not a pass through the network. The gradient after a
-flip has no such shortcut, because all outputs have changed.
+With p = sigmoid(2z), tanh z is 2p - 1 and its derivative is 4 p (1 - p), at a tenth of the cost.
+Hidden units are computed for a chunk of chains and rows at a time that fits a core's cache. A flip
+of one weight changes one term of each row's output, so a difference needs no pass through the
+network; the gradient after a flip has no such shortcut.
 """
 
 from collections.abc import Iterator

@@ -21,10 +21,9 @@ AT_ONCE = 2**22  # numbers whose diagnostics are computed together, which bounds
 def convergence(trace: NDArray) -> dict[str, NDArray]:
     """ESS (of the mean) and R-hat of each coordinate of `trace` `[draws, chains, *shape]`.
 
-    Both are NaN for a coordinate that is constant within every chain, because its mixing cannot be
-    judged. `constant` counts such coordinates. `mean` is the average over draws, chains and
-    coordinates, and `mean_error` its Monte Carlo standard error over chains and draws; NaN if the
-    average over coordinates never changes.
+    Both are NaN for a coordinate that is constant within every chain; `constant` counts these.
+    `mean` is the average over draws, chains and coordinates, and `mean_error` its Monte Carlo
+    standard error, NaN if the average over coordinates never changes.
     """
     draws = trace.reshape(*trace.shape[:2], -1).transpose(1, 0, 2).astype(np.float64)
     still, found = _measured(draws, ess=lambda one: _ess(_split(one)), r_hat=split_r_hat)

@@ -152,10 +152,8 @@ class Ensemble(NamedTuple):
 class EnsembleError(Metric):
     """Log RMSE over sites of the mean of the current states of all chains, natural logarithm.
 
-    For interacting particles (Han et al. 2020): they converge to a fixed set, so averaging over
-    time does not reduce the error of that set. For comparison, n independent exact draws have an
-    error of about sd / sqrt(n), with sd the standard deviation of a site. On {0, 1} the error is
-    that of 2 mean - 1.
+    For interacting particles, which converge to a fixed set (Han et al. 2020). The error of n
+    independent exact draws is about sd / sqrt(n). On {0, 1} it is that of 2 mean - 1.
     """
 
     wanted = Wanted()
@@ -362,10 +360,9 @@ class Traces(NamedTuple):
 class Trace(Metric):
     """The last `draws` states of the first `chains` chains, `thin` steps apart, for ESS and R-hat.
 
-    Stored as the array `trace` `[draws, chains, *shape]`, one byte a site, or four on domains with
-    values outside -128..127. It has fewer draws if there were fewer steps. If `thin` does not
-    divide the number of steps, the last two states are closer. Raises ValueError if the values are
-    no whole numbers, or if the trace would have more than LARGEST_TRACE bytes.
+    Stored as the array `trace` `[draws, chains, *shape]`, int8, or int32 where values need it. If
+    `thin` does not divide the number of steps, the last two states are closer. Raises ValueError if
+    values are no whole numbers, or for more than LARGEST_TRACE bytes.
     """
 
     draws: int

@@ -118,7 +118,7 @@ def host_reads(case: Examination) -> CheckOutcome:
 
 
 def seeded(case: Examination) -> CheckOutcome:
-    """All chance comes from the generator target_passed last."""
+    """All chance comes from the generator passed last."""
     found = []
     before = random.getstate(), np.random.get_state()  # noqa: NPY002 - whether it is touched
     with torch.random.fork_rng(devices=[]):

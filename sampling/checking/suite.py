@@ -2,20 +2,14 @@
 
 What must hold (Robert and Casella, "Monte Carlo Statistical Methods", 2004, Chapter 6): a step
 leaves the target pi invariant, and chains reach all states. Detailed balance is reported, because a
-sweep over the sites is exact without it. So is the bias of a sampler that is not said to be exact.
-With `law`, the transition matrix of one step written from a paper, the step from every state is
-compared with it. The law is also compared for one chain alone, on many sites and among impossible
-states (`checking.variations`). The other checks are those of the rules of a step
-(`checking.rules`).
-
-Chains start from exact draws of pi, so the counts are binomial and their tests are exact:
+sweep over the sites is exact without it. With `law`, the step from every state is compared with
+that transition matrix. Chains start from exact draws of pi, so the counts are binomial:
 
     invariance        the number of chains in state y after a step is Binomial(chains, pi(y))
     detailed balance  of the chains that moved between x and y, Binomial(n, 1/2) moved from x to y
     law of one step   of the chains from x, Binomial(n, P(x, y)) are in y after a step
 
-Each decision compares a two-sided tail probability with `level`. Chains of a call may share random
-numbers, such as the block of a random scan, if a step is exact for each value of them.
+Each decision compares a two-sided tail probability with `level`.
 """
 
 from collections.abc import Callable, Iterator

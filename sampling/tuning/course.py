@@ -1,9 +1,8 @@
 """How a sampler is tuned and measured on one target: the code that races and the benchmark share.
 
-What a sampler may spend is an allowance of seconds, or of evaluations of the target by each chain.
-The score of a setting is the effective sample size of the worst site, or of the log-probability if
-that is worse, of all chains together, for each unit of the allowance. Where that is 0 for every
-setting, because a site is stuck in each, the average over sites decides.
+The score of a setting is the ESS of the worst site or of the log-probability, of all chains
+together, for each second or evaluation by each chain. Where it is 0 in every setting, the average
+over sites decides.
 """
 
 import dataclasses

@@ -1,12 +1,10 @@
 """Samplers compared on one target: each tuned and measured under an equal budget.
 
-Each sampler may spend one half of the budget on the choice of its fields (conf/task/tune.yaml, by
-Optuna's TPE) and the other half on fresh chains with the chosen fields, one run a seed. What it
-learns before its first step, such as PAVG's matrix, it learns once, from the first half. Intervals
-are t-intervals of the logarithm over seeds. An ESS says nothing of chains that have not met, so a
-sampler whose R-hat is above `MIXED` has no rank. Nor does it say how far draws are from the target,
-so a sampler that does not leave the target invariant has none either. If the others disagree about
-the target (`tuning.agreement`), at least one of them is wrong, and none has a rank.
+Half of the budget goes to the choice of a sampler's fields (conf/task/tune.yaml, by Optuna's TPE)
+and to what it learns before its first step, half to fresh chains, one run a seed. Intervals are
+t-intervals of the logarithm over seeds. A sampler whose R-hat is above `MIXED`, or that does not
+leave the target invariant, has no rank. If the others disagree about the target
+(`tuning.agreement`), at least one of them is wrong, and none has a rank.
 """
 
 import math
@@ -93,10 +91,9 @@ class Entrant:
 class Race:
     """The target, and what each sampler may spend in how many chains and with which seeds.
 
-    All runs start at `x` `[chains, *domain.shape]`; without it at random states, or with
-    `annealed` where each sampler leads its chains (`sampling.starts.annealed`), once. Raises
-    ValueError with fewer than three seeds, whose intervals say nothing, and without chains or
-    trials.
+    All runs start at `x` `[chains, *domain.shape]`; without it at random states, or with `annealed`
+    where each sampler leads its chains, once. Raises ValueError with fewer than three seeds, whose
+    intervals say nothing, and without chains or trials.
     """
 
     model: EnergyModel
