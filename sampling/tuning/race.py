@@ -226,7 +226,7 @@ def tabulated(entrants: list[Entrant], budget: Allowance, *, withheld: bool) -> 
     rows = []
     for rank, each in ranked(entrants, budget.unit, withheld=withheld):
         settings = ", ".join(f"{key}={value}" for key, value in each.fields.items())
-        row = {"rank": rank, "sampler": each.name, "settings": settings}
+        row: dict[str, Any] = {"rank": rank, "sampler": each.name, "settings": settings}
         for unit in get_args(Unit):
             for part, value in zip(("", "_low", "_high"), each.interval(unit), strict=True):
                 row[f"ess_per_{unit.removesuffix('s')}{part}"] = value
