@@ -23,8 +23,8 @@ from latticework.sampling.adaptation import (
     Adaptation as Adaptation,
 )
 from latticework.sampling.chain import Reading as Reading, run_chain as run_chain
-from latticework.sampling.cycle import CycleControl as CycleControl
-from latticework.sampling.poison import Poisoned as Poisoned
+from latticework.sampling.adaptation import CycleControl as CycleControl
+from latticework.sampling.chain import Poisoned as Poisoned
 from latticework.sampling.sample import (
     ConvergenceWarning as ConvergenceWarning,
     SampleResult as SampleResult,

@@ -66,8 +66,7 @@ class GeometricPath(AnnealedModel):
     def know(self, x: Tensor) -> Cache:
         """Values from the one evaluation since `move_to`, else from a new one.
 
-        A row of `x` is either the point of that evaluation or the chain's position before it. A row
-        that is neither gets NaN; a sampler that moves without evaluating leads to such rows.
+        A row of `x` that is neither the point of that evaluation nor the one before it gets NaN.
         """
         if len(self._evaluated) != 1:
             return x.clone(), self._difference(x, self.model.log_prob(x))

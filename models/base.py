@@ -30,10 +30,7 @@ class EnergyModel(nn.Module, ABC):
     domain: Domain
     flip_bound: float = math.inf  # no flip changes the log-probability by more, where it is known
     untrained: bool = False  # its weights are random and meant to be learned
-    recipe: str = ""  # what trains it, as a word of the command line
-    quadratic: bool = (
-        False  # log pi is a quadratic polynomial of x, as `gradient` differentiates it
-    )
+    quadratic: bool = False  # log pi is a quadratic polynomial of x, as `gradient` differentiates
 
     @abstractmethod
     def forward(self, x: Tensor) -> Tensor:
@@ -74,36 +71,29 @@ class EnergyModel(nn.Module, ABC):
         return None
 
     def gradient(self, x: Tensor) -> Tensor:
-        """The gradient alone. A model overrides it if this is cheaper than `log_prob_and_grad`."""
+        """The gradient alone, where that is cheaper than `log_prob_and_grad`."""
         return self.log_prob_and_grad(x)[1]
 
     def colours(self) -> Tensor | None:
-        """A colouring of the sites, `[dim]` integers from 0, or None if there is no such structure.
-
-        Sites of the same colour are conditionally independent given all other sites.
-        """
+        """Classes of sites that are independent given all others, `[dim]` from 0, where known."""
         return None
 
     def form(self) -> Form | None:
-        """The arrays for compiled kernels (`models.forms`), or None if there is no such form.
+        """The arrays for compiled kernels (`models.forms`), which may share the parameters' memory.
 
-        Called on the CPU in float32 only. The arrays may share memory with the parameters.
+        None if there is no such form. Called on the CPU in float32 only.
         """
         return None
 
     # Learning.
 
     def start_from_data(self, mean: Tensor) -> None:
-        """Set parameters from the mean `[dim]` of the training rows, before the first update.
-
-        The default leaves the parameters as they are.
-        """
+        """Set parameters from the mean `[dim]` of the training rows, before the first update."""
 
     def contrast(self, positive: Tensor, negative: Tensor) -> Tensor:
         """Mean log pi of `negative` - mean log pi of `positive`; adds the gradient to `.grad`.
 
-        Returns a scalar. The default differentiates `forward` with respect to all parameters, and
-        then sets their `requires_grad` to False.
+        Returns a scalar. Afterwards no parameter requires a gradient.
         """
         self.requires_grad_(True)
         with torch.enable_grad():
@@ -114,7 +104,7 @@ class EnergyModel(nn.Module, ABC):
         return loss.detach()
 
     def project(self) -> None:
-        """Project the parameters onto the allowed set after an update. The default allows all."""
+        """Project the parameters onto the allowed set after an update."""
 
     # Local structure. Each method may use the cache of `x`, which `cache(x)` computes from scratch.
 
@@ -126,8 +116,7 @@ class EnergyModel(nn.Module, ABC):
         """The cache after `x[:, sites]` became `new` (`[chains, len(sites), ...]`).
 
         `x` is still the old state. The old cache may be overwritten. A model that adds changes to
-        its cache accumulates rounding errors, so it keeps it in double precision. In single
-        precision they are about 1e-5 after ten thousand steps on inputs of size 1.
+        its cache keeps it in double precision, where rounding errors do not add up.
         """
         return ()
 
@@ -157,9 +146,8 @@ class EnergyModel(nn.Module, ABC):
         """Update `differences` after each chain's site `index` `[chains, 1]` was flipped.
 
         `x` is the state after the flip. Returns the sites whose difference changed, `[chains, m]`
-        (None for all sites), and their new differences, `[chains, m or dim]`. A site may be listed
-        twice. Only pairwise models support it, since their gains are exact differences; others
-        raise NotImplementedError.
+        (None for all sites; a site may be listed twice), and their new differences,
+        `[chains, m or dim]`. Only pairwise models have it; others raise NotImplementedError.
         """
         raise NotImplementedError(f"{type(self).__name__} cannot update differences after a flip")
 
@@ -197,9 +185,8 @@ class EnergyModel(nn.Module, ABC):
 class DataModel(EnergyModel):
     """A target that is a sum over `rows` rows of data, so that a minibatch can estimate it.
 
-    `forward` is the full-batch target. `given(batch)` estimates it from the rows with indices
-    `batch` `[n]`, scaled so that the gradient is unbiased. It returns a separate model, so that
-    repeated evaluations use the same rows.
+    `forward` is the full-batch target. `given(batch)` is a model of its own that estimates it from
+    the rows with indices `batch` `[n]`, scaled so that the gradient is unbiased.
     """
 
     rows: int
@@ -212,9 +199,8 @@ class DataModel(EnergyModel):
 class AnnealedModel(EnergyModel):
     """A path of targets pi_beta: beta = 0 can be sampled exactly, beta = 1 is the target of AIS.
 
-    `know(x)` returns what is needed to change beta at the point `x`: a tuple of tensors, chains
-    first, that does not depend on beta. A caller that keeps it with its chain obtains log-ratios
-    and evaluations at that point without evaluating the model again.
+    `know(x)` is what is needed to change beta at the point `x`: tensors, chains first, that do not
+    depend on beta. With it, log-ratios and values at `x` need no further evaluation.
     """
 
     beta: Tensor  # scalar, a buffer: changing it reads nothing on the host

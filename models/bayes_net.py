@@ -8,14 +8,10 @@ Section 7.4; scale 100 is that of their released scripts. The state x in {0, 1}^
 each feature and one for the hidden biases, a column for each hidden unit), then w, then b, with
 weights 2x - 1: d = (features + 2) hidden + 1, as in the paper (7,501 for COMPAS, 45,001 for Adult).
 
-With p = sigmoid(2z), tanh z is 2p - 1 and its derivative is 4 p (1 - p). A sigmoid costs a tenth of
-a tanh on a CPU, and the backward pass needs only p. Hidden units are computed for a chunk of chains
-and rows at a time that fits a core's cache, so memory does not grow with the number of rows. The
-cost of a column with one value in most rows depends on its other values only (`models.columns`).
-
-A flip of one weight changes one hidden unit, and so one term of each row's output. Its difference
-in log pi costs rows times features operations, not a pass through the network. The gradient after a
-flip has no such shortcut, because all outputs have changed.
+With p = sigmoid(2z), tanh z is 2p - 1 and its derivative is 4 p (1 - p), at a tenth of the cost.
+Hidden units are computed for a chunk of chains and rows at a time that fits a core's cache. A flip
+of one weight changes one term of each row's output, so a difference needs no pass through the
+network; the gradient after a flip has no such shortcut.
 """
 
 from collections.abc import Iterator
@@ -79,10 +75,7 @@ class BayesNet(Predictor):
         return (outputs.sigmoid() - self.targets).square().mean(-1).mul(-self.scale)
 
     def _weights(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Twice W `[chains, features + 1, hidden]`, twice w `[chains, hidden, 1]`, and b - sum w.
-
-        Then out = b - sum w + (2 w)' sigmoid((2 W)' [f, 1]).
-        """
+        """Twice W `[chains, features + 1, hidden]`, twice w `[chains, hidden, 1]`; b - sum w."""
         twice = 4 * x - 2
         first, second, bias = twice.split((x.shape[1] - self.hidden - 1, self.hidden, 1), 1)
         offset = (bias - second.sum(1, keepdim=True)) / 2
@@ -156,10 +149,9 @@ class BayesNet(Predictor):
     # Local structure.
 
     def cache(self, x: Tensor) -> Cache:
-        """The outputs `[chains, rows]`, and log pi.
+        """The outputs `[chains, rows]`, to which `moved` adds changes, and log pi.
 
-        `moved` adds changes to the outputs. The rounding error grows as the square root of the
-        number of flips: in single precision about 1e-4 of an output after a thousand flips.
+        The rounding error is about 1e-4 of an output after a thousand flips.
         """
         outputs = self.outputs(x, self.inputs)
         return outputs, self._log_prob(outputs)
@@ -213,10 +205,7 @@ class BayesNet(Predictor):
 
 
 def summed(offset: Tensor, p: Tensor, second: Tensor) -> Tensor:
-    """`offset + p w`, `[chains, rows]`; p is `[chains, rows, hidden]`, w `[chains, hidden, 1]`.
-
-    MKL's batched product takes six times as long as dot products, if there are several chains.
-    """
+    """`offset + p w`, `[chains, rows]`; p is `[chains, rows, hidden]`, w `[chains, hidden, 1]`."""
     if len(p) == 1 or p.is_cuda:
         return torch.baddbmm(offset.unsqueeze(2), p, second).squeeze(2)
     return torch.linalg.vecdot(p, second.mT).add_(offset)

@@ -39,10 +39,8 @@ def _one_by_one(x: Tensor) -> bool:
 def _signed_distances(x: Tensor, rng: Generator) -> Tensor:
     """Uniform numbers in [-2^31, 2^31], in the shape and type of `x`, each precise to 2^-23.
 
-    A number is a signed random integer of 32 bits. The next integer of the tensor gives its binary
-    places after the point. They matter next to 0 only, so neighbours are independent to within
-    2^-31. A CPU generator takes as long for 64 random bits as for a float of 24, so this takes half
-    as long as float64.
+    A number is a signed random integer of 32 bits; the next integer gives its binary places after
+    the point, which matter next to 0 only. It takes half as long as float64.
     """
     pairs = torch.empty(x.numel() // 2 + 1, dtype=torch.int64, device=x.device)
     words = pairs.random_(-(2**63), None, generator=rng).view(torch.int32).to(x.dtype)
@@ -81,8 +79,7 @@ def bernoulli(log_odds: Tensor, rng: Generator) -> Tensor:
 def few_bits(probability: Tensor, dtype: torch.dtype, rng: Generator) -> Tensor | None:
     """0 or 1 with the given probabilities; None for many, on a GPU, or with a NaN.
 
-    PyTorch's `bernoulli_` compares with uniform numbers in float64. It raises an error for NaN on
-    the CPU. On a GPU that would abort the program.
+    PyTorch's `bernoulli_` raises an error for NaN on the CPU, and would abort the program on a GPU.
     """
     if probability.is_cuda or probability.numel() > FEW:
         return None
@@ -96,8 +93,8 @@ def few_bits(probability: Tensor, dtype: torch.dtype, rng: Generator) -> Tensor 
 def softplus_sum(z: Tensor) -> Tensor:
     """Sum of log(1 + exp(z)) over the last axis, `[..., n] -> [...]`.
 
-    Large tensors use max(z, 0) + log(1 + exp(-|z|)). The second terms are logarithms of numbers
-    between 1 and 2, so 32 of these are multiplied before one logarithm is taken.
+    For large tensors, max(z, 0) + log(1 + exp(-|z|)): 32 of these numbers between 1 and 2 are
+    multiplied before one logarithm is taken.
     """
     if z.is_cuda or z.numel() < LARGE:
         return softplus(z).sum(-1)
@@ -114,9 +111,8 @@ def softplus_sum(z: Tensor) -> Tensor:
 def draw_categorical(weights: Tensor, rng: Generator, draws: int = 1) -> Tensor:
     """Indices drawn in proportion to non-negative `weights`, `[..., n] -> [..., draws]`.
 
-    Draws are independent (with replacement), by inverse transform in double precision. An entry of
-    weight zero is never drawn. If there are many entries, a block of consecutive ones is drawn
-    first, then one of its entries.
+    Draws are with replacement, by inverse transform in double precision, so an entry of weight zero
+    is never drawn. Of many entries, a block is drawn first, then one of its entries.
     """
     n = weights.shape[-1]
     if n < TWO_STAGES_FROM:
@@ -132,8 +128,7 @@ def draw_distinct(log_weights: Tensor, rng: Generator, draws: int) -> Tensor:
     """Distinct indices in the order drawn, `[..., n] -> [..., draws]` (Plackett-Luce).
 
     Each is drawn among those left, in proportion to exp(log_weights), by a race: entry i arrives
-    after an exponential time of rate exp(log_weights_i). The first of many entries arrive after
-    short times, which are precise because small uniform numbers are.
+    after an exponential time of rate exp(log_weights_i).
     """
     log_times = uniform_like(log_weights, rng).neg_().log1p_().neg_().log_()
     return (log_weights - log_times).topk(draws).indices

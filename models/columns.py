@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
-ONEDNN = getattr(torch.ops.mkldnn, "_linear_pointwise", None)  # has no public function yet
+from latticework.models.product import onednn, use_onednn
+
 FEW = 0.25  # of the rows; on a CPU a deviation costs 2 to 5 times as much as a matrix entry
 LEAST = 32  # such columns; adding up deviations costs a pass over the sums (14 gain nothing)
 
@@ -43,8 +44,7 @@ class Bags(NamedTuple):
 class Columns:
     """The matrix `inputs` `[rows, columns]`, its last column ones, in `parts` of its rows.
 
-    With `split`, columns with few deviations are stored as deviations, and a part is multiplied by
-    the weights of one chain at a time.
+    With `split`, columns with few deviations are stored as deviations, for one chain at a time.
     """
 
     def __init__(self, inputs: Tensor, parts: list[slice], split: bool) -> None:
@@ -124,12 +124,7 @@ def offsets(sorted_: Tensor, bags: int) -> Tensor:
 
 
 def product(a: Tensor, b: Tensor) -> Tensor:
-    """The matrix product of `a` `[n, k]` or `[chains, n, k]` and `b` `[chains, k, m]`.
-
-    One chain in single precision on a CPU uses oneDNN, if this PyTorch has it: on AMD processors
-    it takes half the time of MKL (PyTorch 2.13).
-    """
-    alone = len(b) == 1 and not (a.is_cuda or b.requires_grad or a.dtype != torch.float32)
-    if alone and ONEDNN is not None:
-        return ONEDNN(a.reshape(-1, a.shape[-1]), b[0].mT, None, "none", [], "").unsqueeze(0)
+    """The matrix product of `a` `[n, k]` or `[chains, n, k]` and `b` `[chains, k, m]`."""
+    if len(b) == 1 and use_onednn(a, b):
+        return onednn(a.reshape(-1, a.shape[-1]), b[0]).unsqueeze(0)
     return torch.bmm(a.expand(len(b), *a.shape[-2:]), b)

@@ -131,26 +131,15 @@ def one_hot(index: Tensor, num_values: int) -> Tensor:
     return index.unsqueeze(-1) == torch.arange(num_values, device=index.device)
 
 
-def _make_plain(domain: Domain, *names: str) -> None:
-    """Make these fields Python integers: NumPy's are shown as `np.int64(3)` in messages."""
-    for name in names:
-        if isinstance(value := getattr(domain, name), np.integer):
-            object.__setattr__(domain, name, int(value))
-
-
 def _require_values(x: Tensor, allowed: Tensor, shape: tuple[int, ...], what: str) -> None:
     if x.shape[1:] != shape:
         raise ValueError(f"states must have shape {['chains', *shape]}, got {list(x.shape)}")
-    if not torch.isin(x, allowed.to(x)).all():
+    inside = torch.isin(x, allowed.to(x))
+    if not inside.all():
         single = bool(torch.isin(x.float(), allowed.to(x.device)).all())
         advice = " of higher precision; x.float() rounds them" if single else ""
-        raise ValueError(
-            f"every entry of a state must be {what}, got values such as {_odd(x, allowed)}{advice}"
-        )
-
-
-def _odd(x: Tensor, allowed: Tensor) -> list[float]:
-    return [float(v) for v in x[~torch.isin(x, allowed.to(x))][:3]]
+        odd = x[~inside][:3].tolist()
+        raise ValueError(f"every entry of a state must be {what}, got values such as {odd}{advice}")
 
 
 @dataclass(frozen=True)
@@ -295,39 +284,65 @@ class _Several(Domain):
 
 
 @dataclass(frozen=True)
-class Categorical(_Several):
-    """`{0 .. num_values-1}^dim` as one-hot floats `[chains, dim, num_values]`.
-
-    Two values of a site are at squared distance 2 (Zhang et al. 2022, App. B).
-    """
-
+class _Finite(_Several):
     dim: int
     num_values: int
 
     def __post_init__(self) -> None:
-        _make_plain(self, "dim", "num_values")
+        for name in ("dim", "num_values"):  # NumPy's integers are shown as `np.int64(3)`
+            if isinstance(value := getattr(self, name), np.integer):
+                object.__setattr__(self, name, int(value))
         if self.dim < 1 or self.num_values < 2:
-            raise ValueError(f"Categorical needs dim >= 1 and num_values >= 2, got {self}")
-
-    @property
-    def shape(self) -> tuple[int, ...]:  # type: ignore[override]
-        return (self.dim, self.num_values)
+            name = type(self).__name__
+            raise ValueError(f"{name} needs dim >= 1 and num_values >= 2, got {self}")
 
     @property
     def moves(self) -> int:  # type: ignore[override]
         return self.num_values
 
+    def _index(self, chains: int, rng: Generator) -> Tensor:
+        """Uniform values of all sites, `[chains, dim]` whole numbers."""
+        shape = (chains, self.dim)
+        return torch.randint(self.num_values, shape, generator=rng, device=rng.device)
+
+
+class _Numbers(_Several):
+    """Base of domains whose sites hold one number: a move adds one of `_steps`."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:  # type: ignore[override]
+        return (self.dim,)
+
+    @abstractmethod
+    def _steps(self, x: Tensor) -> Tensor:
+        """What each move adds; broadcasts against `[chains, dim, moves]`."""
+
+    def gains(self, x: Tensor, grad: Tensor) -> Tensor:
+        return grad.unsqueeze(-1) * self._steps(x)
+
+    def distances(self, x: Tensor) -> Tensor:
+        return self._steps(x).square()
+
+
+class Categorical(_Finite):
+    """`{0 .. num_values-1}^dim` as one-hot floats `[chains, dim, num_values]`.
+
+    Two values of a site are at squared distance 2 (Zhang et al. 2022, App. B).
+    """
+
+    @property
+    def shape(self) -> tuple[int, ...]:  # type: ignore[override]
+        return (self.dim, self.num_values)
+
     def uniform(self, chains: int, rng: Generator) -> Tensor:
-        index = torch.randint(self.num_values, (chains, self.dim), generator=rng, device=rng.device)
-        return one_hot(index, self.num_values).float()
+        return one_hot(self._index(chains, rng), self.num_values).float()
 
     def check(self, x: Tensor) -> None:
         _require_values(x, torch.tensor([0.0, 1.0]), self.shape, "0 or 1 (one-hot)")
-        if not (x.sum(-1) == 1).all():
-            sums = x.sum(-1)
-            odd = [float(v) for v in sums[sums != 1][:3]]
+        if (wrong := (sums := x.sum(-1)) != 1).any():
             raise ValueError(
-                f"every site of a categorical state must be one-hot, got sites that sum to {odd}"
+                "every site of a categorical state must be one-hot, got sites that sum to "
+                f"{sums[wrong][:3].tolist()}"
             )
 
     def gains(self, x: Tensor, grad: Tensor) -> Tensor:
@@ -346,41 +361,17 @@ class Categorical(_Several):
         return torch.eye(self.num_values)
 
 
-@dataclass(frozen=True)
-class Ordinal(_Several):
+class Ordinal(_Numbers, _Finite):
     """`{0 .. num_values-1}^dim` as floats `[chains, dim]`; a site may move to any value (Eq. 2)."""
 
-    dim: int
-    num_values: int
-
-    def __post_init__(self) -> None:
-        _make_plain(self, "dim", "num_values")
-        if self.dim < 1 or self.num_values < 2:
-            raise ValueError(f"Ordinal needs dim >= 1 and num_values >= 2, got {self}")
-
-    @property
-    def shape(self) -> tuple[int, ...]:  # type: ignore[override]
-        return (self.dim,)
-
-    @property
-    def moves(self) -> int:  # type: ignore[override]
-        return self.num_values
-
     def uniform(self, chains: int, rng: Generator) -> Tensor:
-        shape = (chains, self.dim)
-        return torch.randint(self.num_values, shape, generator=rng, device=rng.device).float()
+        return self._index(chains, rng).float()
 
     def check(self, x: Tensor) -> None:
         _require_values(x, self.values(), self.shape, f"an integer in 0..{self.num_values - 1}")
 
     def _steps(self, x: Tensor) -> Tensor:
         return torch.arange(self.num_values, device=x.device, dtype=x.dtype) - x.unsqueeze(-1)
-
-    def gains(self, x: Tensor, grad: Tensor) -> Tensor:
-        return grad.unsqueeze(-1) * self._steps(x)
-
-    def distances(self, x: Tensor) -> Tensor:
-        return self._steps(x).square()
 
     def taken(self, x: Tensor, y: Tensor) -> Tensor:
         return y.long()
@@ -393,7 +384,7 @@ class Ordinal(_Several):
 
 
 @dataclass(frozen=True)
-class Integer(_Several):
+class Integer(_Numbers):
     """Integers as floats `[chains, dim]`; a site may move by at most `window` (App. C).
 
     `low` bounds the domain from below (0 gives the paper's {0, 1, 2, ...}); None leaves it open.
@@ -406,10 +397,6 @@ class Integer(_Several):
     def __post_init__(self) -> None:
         if self.dim < 1 or self.window < 1:
             raise ValueError(f"Integer needs dim >= 1 and window >= 1, got {self}")
-
-    @property
-    def shape(self) -> tuple[int, ...]:  # type: ignore[override]
-        return (self.dim,)
 
     @property
     def moves(self) -> int:  # type: ignore[override]
@@ -431,14 +418,14 @@ class Integer(_Several):
         if self.low is not None:
             inside &= x >= self.low
         if not inside.all():
-            odd = [float(v) for v in x[~inside][:3]]
+            odd = x[~inside][:3].tolist()
             raise ValueError(
                 f"every entry of a state must be an integer of {self}, got values such as {odd}"
             )
 
     def gains(self, x: Tensor, grad: Tensor) -> Tensor:
         """Moves that leave the domain have gain -inf."""
-        return self._inside(x, grad.unsqueeze(-1) * self._steps(x))
+        return self._inside(x, super().gains(x, grad))
 
     def leaving(self, x: Tensor, logits: Tensor) -> Tensor:
         """Moves that leave the domain are -inf, whatever their logits."""
@@ -449,9 +436,6 @@ class Integer(_Several):
         if self.low is None:
             return logits
         return logits.masked_fill(x.unsqueeze(-1) + self._steps(x) < self.low, -torch.inf)
-
-    def distances(self, x: Tensor) -> Tensor:
-        return self._steps(x).square()
 
     def taken(self, x: Tensor, y: Tensor) -> Tensor:
         return (y - x).long() + self.window

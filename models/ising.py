@@ -308,13 +308,10 @@ class LearnedIsing(DenseIsing):
     """A DenseIsing without bias whose J is learned: Zhang et al. (2022), Section 7.3.1.
 
     `shape` only sets the number of sites. J starts as the symmetric part of a matrix with entries
-    N(0, scale^2) and a zero diagonal. It stays symmetric: all entries of J are parameters, the
-    gradient of s'Js is s_i s_j for both J_ij and J_ji, and `project` removes rounding errors. The
-    paper's released script learns a matrix that is not symmetric. Only its symmetric part matters,
-    and that part moves as J does here, apart from the L1 penalty, which here applies to J.
+    N(0, scale^2) and a zero diagonal, and stays symmetric. The paper's released script learns a
+    matrix that is not. Only its symmetric part matters, and that part moves as J does here, apart
+    from the L1 penalty, which here applies to J.
     """
-
-    recipe = "experiment=ising_learning"
 
     def __init__(self, shape: Sequence[int], scale: float = 0.01) -> None:
         require_sides(shape)
@@ -333,24 +330,14 @@ class LearnedIsing(DenseIsing):
 
     @torch.no_grad()
     def contrast(self, positive: Tensor, negative: Tensor) -> Tensor:
-        """Mean log pi of `negative` - that of `positive`; adds its gradient to J's.
-
-        log pi is linear in J, so the gradient is one matrix product, and the value is its inner
-        product with J.
-        """
+        """As `EnergyModel.contrast`: log pi is linear in J, its gradient one matrix product."""
         spins = _spins(torch.cat((positive, negative)))
-        weights = torch.cat(
-            (
-                spins.new_full((len(positive), 1), -1 / len(positive)),
-                spins.new_full((len(negative), 1), 1 / len(negative)),
-            )
-        )
+        weights = spins.new_full((len(spins), 1), 1 / len(negative))
+        weights[: len(positive)] = -1 / len(positive)
         gradient = spins.T @ (weights * spins)
         value = torch.linalg.vecdot(gradient.flatten(), self.coupling.flatten())
-        if self.coupling.grad is None:
-            self.coupling.grad = gradient
-        else:
-            self.coupling.grad += gradient
+        before = self.coupling.grad
+        self.coupling.grad = gradient if before is None else before + gradient
         return value
 
 

@@ -36,8 +36,7 @@ def neighbour_sum(x: Tensor, shape: tuple[int, ...], periodic: bool) -> Tensor:
 def colouring(shape: tuple[int, ...], periodic: bool) -> Tensor:
     """A class for each site, `[sites]`, that neighbours do not share; two or three classes.
 
-    Along each axis, sites are numbered 0, 1, 0, 1, ..., and the last site of an odd ring is 2. The
-    class is the sum over the axes modulo 3 (modulo 2 if there is no odd ring).
+    The sum over the axes of 0, 1, 0, 1, ... (2 at the end of an odd ring), modulo the classes.
     """
     odd = [periodic and size > 2 and size % 2 == 1 for size in shape]
     total = torch.zeros(shape, dtype=torch.long)

@@ -123,10 +123,9 @@ class MaskedLM(nn.Module):
     def log_probs(self, embedded: Tensor, pick: Callable[[Tensor], Tensor]) -> Tensor:
         """Log-probabilities of `values` at the places that `pick` chooses.
 
-        `embedded` are sequences `[n, length, width]`. `pick` reduces the last hidden states
-        `[n, length, hidden]` to `[..., hidden]`; the result is `[..., values]`. The head multiplies
-        by the whole vocabulary, so it is applied only to the chosen places. Probabilities are
-        normalised over the whole vocabulary, including tokens that may not fill a blank.
+        They are normalised over the whole vocabulary. `embedded` are sequences `[n, length,
+        width]`. `pick` reduces the last hidden states `[n, length, hidden]` to `[..., hidden]`,
+        because the head is costly. The result has the shape `[..., values]`.
         """
 
         def keep(module: nn.Module, given: Any, output: Any) -> Any:
@@ -173,11 +172,7 @@ def _load(checkpoint: str, download: bool, strict: bool) -> tuple[str, Any, Any]
 
 
 def _from_hub(checkpoint: str, download: bool) -> tuple[Any, Any]:
-    """Network and tokenizer from the hub's cache, else from the hub.
-
-    A failed download is tried once per process, because without a network the hub's client takes
-    most of a minute to fail.
-    """
+    """Network and tokenizer from the hub's cache, else from the hub; a failure is tried once."""
     try:
         return _read(checkpoint, local=True)
     except OSError:

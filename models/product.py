@@ -20,21 +20,22 @@ def affine(bias: Tensor, x: Tensor, weight: Tensor, out: Tensor | None = None) -
 
     They are written to `out` if it is given.
     """
-    if x.numel() * weight.shape[1] >= LEAST and _served(bias, x, weight) and mkl_is_slow():
-        result = _linear(x, weight, bias)
+    if x.numel() * weight.shape[1] >= LEAST and use_onednn(bias, x, weight):
+        result = onednn(x, weight, bias)
         return result if out is None else out.copy_(result)
     return torch.addmm(bias, x, weight, out=out)
 
 
-def _linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    # PyTorch has no public function for it. `mkl_is_slow` checks that it is there.
-    return torch.ops.mkldnn._linear_pointwise(x, weight.T, bias, "none", [], "")
+def onednn(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """X W + b by oneDNN, for which PyTorch has no public function. It has no derivative."""
+    return torch.ops.mkldnn._linear_pointwise(x, weight.mT, bias, "none", [], "")
 
 
-def _served(*tensors: Tensor) -> bool:
-    """Whether oneDNN's operation, which has no derivative, can take the place of PyTorch's."""
+def use_onednn(*tensors: Tensor) -> bool:
+    """Whether oneDNN is the faster library for a product of these tensors, and can take them."""
     derived = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
-    return not derived and all(t.dtype == torch.float32 and t.device.type == "cpu" for t in tensors)
+    plain = all(t.dtype == torch.float32 and t.device.type == "cpu" for t in tensors)
+    return plain and not derived and mkl_is_slow()
 
 
 @cache

@@ -93,9 +93,8 @@ def quadratic_ising(
 ) -> LogQuadratic:
     """The target s' c A s + b' s of spins s on a lattice, in coordinates x in {low, high}.
 
-    A is the lattice's binary adjacency. With s = k x + m, W is k^2 c A and the bias is
-    k (b + 2 m c A 1). The distribution and its moves do not depend on the coordinates; distances
-    scale by 1 / k.
+    A is the lattice's binary adjacency. With s = k x + m, W is k^2 c A and the bias is k (b + 2 m c
+    A 1).
     """
     matrix = coupling * Lattice(shape, coupling, bias, periodic).adjacency()
     domain = Binary(len(matrix), low, high)  # refuses high <= low

@@ -25,7 +25,6 @@ class RatedRBM(RBM, CarriesRates):
     They are NaN until `set_rates` has seen the training data.
     """
 
-    recipe = "pretrain=fpcd"
     weight_rates: Tensor
     visible_rates: Tensor
     hidden_rates: Tensor

@@ -23,12 +23,9 @@ from latticework.models.rows import add_rows, flip_changes
 class RBM(EnergyModel):
     """Bernoulli RBM. `weight` `[visible, hidden]`, `visible_bias` b, `hidden_bias` c.
 
-    Weights are initialised from N(0, 0.01^2) by the global generator (`Run.seeded` seeds it),
-    biases by 0. The parameters have to be learned: the model is `untrained` until a state is
-    loaded, or the attribute is set to False.
+    Weights start from N(0, 0.01^2) by the global generator (`Run.seeded` seeds it), biases at 0.
+    The model is `untrained` until a state is loaded, or the attribute is set to False.
     """
-
-    recipe = "pretrain=cd"
 
     def __init__(self, visible: int = 784, hidden: int = 500) -> None:
         super().__init__()

@@ -33,10 +33,8 @@ Kernels = tuple[Tensor, Tensor]
 class Halved(nn.Conv2d):
     """A 1x1 convolution of every second row and column, `[n, maps, h, w]` to half the size.
 
-    It equals `nn.Conv2d(maps, maps, 1, stride=2)` and has the same parameters. It avoids a bug of
-    oneDNN: on processors with AVX2 but without AVX-512, the backward pass of a strided 1x1
-    convolution writes outside its memory (2 to 7 input channels, channels last). Convolutions with
-    stride 1, and strided 3x3 convolutions, did not show the bug.
+    It equals `nn.Conv2d(maps, maps, 1, stride=2)`, whose backward pass by oneDNN writes outside its
+    memory on processors with AVX2 but without AVX-512 (2 to 7 input channels, channels last).
     """
 
     def __init__(self, maps: int) -> None:
@@ -102,9 +100,8 @@ class Network(nn.Module):
     ) -> Tensor | tuple[Tensor, Tensor]:
         """The feature maps; given `slope` `[maps]`, also a gradient, `[n, 1, height, width]`.
 
-        It is the gradient with respect to the images of the sum of `maps.mean((2, 3)) @ slope`.
-        Autograd would give it as well. Sampling computes little else, so it is written out: no
-        derivatives by parameters, and sums and activations in place.
+        It is that of the sum of `maps.mean((2, 3)) @ slope` by the images, as autograd would give
+        it, but without derivatives by parameters, and with sums and activations in place.
         """
         if slope is None:
             return self._maps(patches(images), self._kernels(), images.shape)
@@ -144,10 +141,9 @@ class Network(nn.Module):
         return cast(list[Block], list(self.blocks))
 
     def _kernels(self) -> Kernels:
-        """The first convolution composed with those of the first block, as `patches` needs them.
+        """The first convolution composed with the first block's first layer and with its shortcut.
 
-        Two matrices, of the block's first layer and of its shortcut, with a row for each row of
-        `patches`; the shortcut needs only those up to the first ones. `[rows, maps]`.
+        `[rows, maps]`: a row for each row of `patches`; the shortcut needs only the first ones.
         """
         block = self._blocks()[0]
         (inner, bias), (outer, outer_bias), (short, short_bias) = (
@@ -171,10 +167,7 @@ class Network(nn.Module):
 
 
 def input_gradient(layer: nn.Conv2d, by_output: Tensor, like: Tensor) -> Tensor:
-    """Derivatives by the input of `layer` from those by its output; the input has `like`'s shape.
-
-    `torch.nn.grad.conv2d_input` does the same, but fills and copies a tensor of that shape.
-    """
+    """Derivatives by the input of `layer`, of `like`'s shape, from those by its output."""
     weight = layer.weight.to(by_output.dtype)
     where = layer.stride, layer.padding, layer.dilation, False, (0, 0), layer.groups
     wanted = (True, False, False)
@@ -228,7 +221,6 @@ class ResNet(EnergyModel):
     sizes below 1, or an odd side.
     """
 
-    recipe = "experiment=ebm_learning"
     base: Tensor
 
     def __init__(

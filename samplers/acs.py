@@ -11,7 +11,7 @@ Step k of a cycle of K steps proposes all sites at once and independently, with
 
 and corrects by Metropolis-Hastings. Large steps with b near 1 look for modes; small steps with
 b = 1/2 explore them. Each step leaves the target invariant, and so does the cycle.
-`sampling.cycle` tunes a_max, a_min and b_k before anything is measured.
+`sampling.adaptation` tunes a_max, a_min and b_k before anything is measured.
 """
 
 from dataclasses import dataclass

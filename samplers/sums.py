@@ -17,14 +17,12 @@ class Wanted(NamedTuple):
     total: bool = False  # the sum of the states
     draws: int = 0  # the states of the last steps, at most this many
     traced: int = 0  # for so many chains
+    changed: bool = False  # how many sites changed, and
+    invalid: bool = False  # which steps were invalid; compiled kernels always keep these two
 
     def with_those_of(self, other: "Wanted") -> "Wanted":
         """The sums that either of the two wants."""
-        return Wanted(
-            self.total or other.total,
-            max(self.draws, other.draws),
-            max(self.traced, other.traced),
-        )
+        return Wanted(*map(max, self, other))  # type: ignore[arg-type]
 
 
 NOTHING = Wanted()

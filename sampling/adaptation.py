@@ -1,9 +1,7 @@
 """Adaptation: a sampler's fields are chosen in burn-in from its acceptance, and then frozen.
 
-Burn-in runs in blocks of steps. After each block the mean acceptance over chains and steps is read,
-and a rule chooses the fields of the next block. A rule is a pure function of the sampler as given
-and of the acceptances so far, so a resumed run repeats it bit for bit, and it cannot act after the
-last block. A block runs a frozen sampler of its own, eagerly or compiled.
+A rule is a pure function of the sampler as given and of the acceptances of the blocks so far, so a
+resumed run repeats it bit for bit, and nothing adapts after the last block.
 """
 
 import math
@@ -13,10 +11,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, get_type_hints
 
+import numpy as np
 import torch
 from torch import Generator, Tensor
 
 from latticework.models.base import EnergyModel
+from latticework.samplers.acs import ACS
 from latticework.samplers.base import Sampler, require_count
 from latticework.sampling.chain import block_of
 from latticework.sampling.engine import served
@@ -45,11 +45,6 @@ class Adapted(NamedTuple):
     trajectory: dict[str, list[float]]  # a number for each block: the acceptance, and the fields
     aimed: float | None  # the acceptance that the rule drives to, if it has one
     reached: float  # the mean acceptance of the last half of the blocks
-
-    @property
-    def against(self) -> str:
-        """The acceptance aimed at, as words that follow the acceptance; "" if there is none."""
-        return "" if self.aimed is None else f" (aimed at {self.aimed:.3g})"
 
 
 class Adaptation(ABC):
@@ -176,10 +171,9 @@ def adapted(
 ) -> Adapted:
     """Run the blocks of `rule` from `x` `[chains, *shape]`, and freeze the sampler.
 
-    `resumable(memory, total=blocks)` yields once for each block; a task gives `Run.resumable`.
-    Warns (AdaptationWarning) if the acceptance of the last half of the blocks is further than
-    `MISSED` from that aimed at. Raises ValueError if the rule does not support the sampler or `x`
-    is no start.
+    `resumable(memory, total=blocks)` yields once for each block. Warns (AdaptationWarning) if the
+    acceptance that was reached is further than `MISSED` from that aimed at. Raises ValueError if
+    the rule does not support the sampler or `x` is no start.
     """
     blocks, metric = rule.blocks(sampler), Acceptance()
 
@@ -196,9 +190,13 @@ def adapted(
             memory.state, (carry,) = advance(state, [carry])
             memory.acceptances.append(float(metric.read(carry)["acceptance"]))
     found = rule.frozen(sampler, model, memory.acceptances)
-    trials = [rule.trial(sampler, model, memory.acceptances[:n]) for n in range(blocks)]
-    trajectory = {"acceptance": memory.acceptances, **_numbers(trials, rule.chosen(sampler))}
     fields = {name: getattr(found, name) for name in rule.chosen(sampler)}
+    trajectory = {"acceptance": memory.acceptances}
+    trials = [rule.trial(sampler, model, memory.acceptances[:n]) for n in range(blocks)]
+    for name in fields:
+        values = [getattr(trial, name) for trial in trials]
+        if all(isinstance(value, int | float) for value in values):
+            trajectory[name] = values
     late = memory.acceptances[blocks // 2 :]
     reached, aimed = sum(late) / len(late), rule.aim(sampler)
     if aimed is not None and abs(reached - aimed) > MISSED:
@@ -212,7 +210,79 @@ def adapted(
     return Adapted(found, memory.state.x, fields, trajectory, aimed, reached)
 
 
-def _numbers(trials: Sequence[Sampler], names: Sequence[str]) -> dict[str, list[float]]:
-    """The values of these fields in all trials, by name, if they are numbers."""
-    found = {name: [getattr(trial, name) for trial in trials] for name in names}
-    return {n: v for n, v in found.items() if all(isinstance(one, int | float) for one in v)}
+@dataclass(frozen=True)
+class CycleControl(Adaptation):
+    """Choose the fields of `ACS` in burn-in; each block measures one step size with one balance.
+
+    P. Pynadath, R. Bhattacharya, A. Hariharan and R. Zhang, "Gradient-based Discrete Sampling with
+    Automatic Cyclical Scheduling", NeurIPS 2024. Step sizes are tried on a grid, from the sampler's
+    own largest step downwards and from its smallest one upwards.
+
+    1. With balance b_max, the step size shrinks from `largest_step` until the acceptance is at
+       least `target`. This is the largest step of the cycle.
+    2. With balance 1/2, the step size grows from `smallest_step` as long as the acceptance is at
+       least `target`. This is the smallest step (the two are exchanged if it is the larger one).
+    3. For each step size of that cycle, the balance with the highest acceptance is chosen.
+    """
+
+    target: float = 0.5
+    sizes: int = 12  # step sizes on the grid
+    balances: int = 6  # from 1/2 to b_max
+    steps: int = 20
+
+    def __post_init__(self) -> None:
+        require_count(sizes=self.sizes, balances=self.balances, steps=self.steps)
+        if not 0 < self.target < 1:
+            raise ValueError(f"target must be between 0 and 1, got {self.target}")
+
+    def blocks(self, sampler: Sampler) -> int:
+        return 2 * self.sizes + self._cyclical(sampler).period * self.balances
+
+    def chosen(self, sampler: Sampler) -> tuple[str, ...]:
+        return ("largest_step", "smallest_step", "largest_balance", "balances")
+
+    def trial(self, sampler: Sampler, model: EnergyModel, acceptances: Sequence[float]) -> ACS:
+        cycle, number = self._cyclical(sampler), len(acceptances)
+        grid, balances = self._grid(cycle), self._balances(cycle)
+        if number < self.sizes:
+            return constant(cycle, grid[-1 - number], cycle.largest_balance)
+        if number < 2 * self.sizes:
+            return constant(cycle, grid[number - self.sizes], 0.5)
+        step, balance = divmod(number - 2 * self.sizes, self.balances)
+        sizes = self._bounded(cycle, acceptances).cycle_of_steps()
+        return constant(cycle, sizes[step], balances[balance])
+
+    def frozen(self, sampler: Sampler, model: EnergyModel, acceptances: Sequence[float]) -> ACS:
+        cycle = self._cyclical(sampler)
+        found = np.reshape(acceptances[2 * self.sizes :], (cycle.period, self.balances))
+        best = [self._balances(cycle)[choice] for choice in found.argmax(1)]
+        return replace(self._bounded(cycle, acceptances), balances=best)
+
+    def _bounded(self, sampler: ACS, acceptances: Sequence[float]) -> ACS:
+        """The sampler with the bounds of its steps that the first two phases have found."""
+        grid = self._grid(sampler)
+        down, up = acceptances[: self.sizes], acceptances[self.sizes : 2 * self.sizes]
+        shrunk = next((n for n, a in enumerate(down) if a >= self.target), self.sizes - 1)
+        grown = next((n for n, a in enumerate(up) if a < self.target), self.sizes)
+        bounds = grid[-1 - shrunk], grid[max(grown - 1, 0)]
+        return replace(sampler, largest_step=max(bounds), smallest_step=min(bounds))
+
+    def _grid(self, sampler: ACS) -> list[float]:
+        return np.geomspace(sampler.smallest_step, sampler.largest_step, self.sizes).tolist()
+
+    def _balances(self, sampler: ACS) -> list[float]:
+        return np.linspace(0.5, sampler.largest_balance, self.balances).tolist()
+
+    def _cyclical(self, sampler: Sampler) -> ACS:
+        if not isinstance(sampler, ACS):
+            raise ValueError(
+                f"CycleControl chooses the cycle of ACS, got {type(sampler).__name__}; use "
+                "adapt=acceptance for a sampler with a scale"
+            )
+        return sampler
+
+
+def constant(sampler: ACS, step: float, balance: float) -> ACS:
+    """The sampler with one step size and one balance for all steps."""
+    bounds = {"largest_step": step, "smallest_step": step, "largest_balance": balance}
+    return replace(sampler, **bounds, period=1, balances=[balance])

@@ -107,8 +107,7 @@ def anneal(
 ) -> Annealing:
     """Run AIS from `x`, draws from the target at betas[0], in blocks of `every` betas.
 
-    Raises ValueError as `start` does, and unless the steps between `betas` are whole blocks: the
-    weights of an unfinished path are those of another target.
+    Raises ValueError as `start` does, and unless the steps between `betas` are whole blocks.
     """
     require_whole_blocks(len(betas) - 1, every)
     with torch.no_grad():

@@ -1,9 +1,7 @@
 """Check values from YAML against type annotations, and describe annotations in words.
 
-YAML has null, booleans, numbers, strings, lists and mappings. An integer is accepted as a float,
-and a list as any sequence. A boolean is not a number. Numbers must be finite and fit in 64 bits.
-Where the annotation is a class or a function, the value must be a part: a mapping with a
-`_target_`.
+An integer is accepted as a float, and a list as any sequence; a boolean is not a number. Numbers
+must be finite and fit in 64 bits. Classes and functions are parts: mappings with a `_target_`.
 """
 
 import math

@@ -14,12 +14,11 @@ from torch import Generator, Tensor
 from torch.utils import _pytree as pytree
 
 from latticework.models.base import EnergyModel
-from latticework.samplers.base import Sampler
+from latticework.samplers.base import Info, Sampler, Wrapper
 from latticework.samplers.sums import ManySteps, Wanted
 from latticework.sampling.clock import Clock
 from latticework.sampling.memory import Memory
-from latticework.sampling.metrics import Metric, Reference
-from latticework.sampling.poison import Poisoned, copied
+from latticework.sampling.metrics import Metric, Reference, Steps
 
 Block = Callable[[Any, list], tuple[Any, list]]
 
@@ -50,7 +49,7 @@ def run_chain(
     The first reading is that of step 0. Readings are copies, so `list(run_chain(...))` is safe. On
     a GPU, `every` steps are captured as one CUDA graph; a compiled kernel
     (`sampling.engine`) makes them in one call. With `debug=True`, the old state is
-    overwritten with NaN after each step (`sampling.poison`), which reveals samplers and
+    overwritten with NaN after each step (`sampling.chain`), which reveals samplers and
     metrics that still read it.
 
     Raises ValueError if `x` is not a valid start (`samplers.checks`), if `every` is below 1 or does
@@ -134,26 +133,31 @@ def block_of(
     sampler: Sampler, model: EnergyModel, rng: Generator, steps: int, metrics: Sequence[Metric]
 ) -> Block:
     """A function that takes a state and the metrics' carries through `steps` steps."""
+    wanted = Wanted()
+    for metric in metrics:
+        wanted = wanted.with_those_of(metric.wanted or Wanted())
+
+    def updated(carries: list, state: Any, sums: Steps, steps: int) -> list:
+        return [m.update(c, state, sums, steps) for m, c in zip(metrics, carries, strict=True)]
+
     if isinstance(sampler, ManySteps):
-        wanted = Wanted()
-        for metric in metrics:
-            assert metric.wanted is not None  # `engine.served` has seen to that
-            wanted = wanted.with_those_of(metric.wanted)
+        kernel = sampler
 
         def in_one_call(state: Any, carries: list) -> tuple[Any, list]:
-            state, sums = sampler.advance(state, model, rng, steps, wanted)
-            pairs = zip(metrics, carries, strict=True)
-            return state, [m.absorb(c, state, sums, steps) for m, c in pairs]
+            state, sums = kernel.advance(state, model, rng, steps, wanted)
+            return state, updated(carries, state, Steps(*map(torch.from_numpy, sums)), steps)
 
         return in_one_call
 
-    def advance(state: Any, carries: list) -> tuple[Any, list]:
+    def one_by_one(state: Any, carries: list) -> tuple[Any, list]:
         for _ in range(steps):
+            before = state.x.clone() if wanted.changed else state.x
             state, info = sampler.step(state, model, rng)
-            carries = [m.update(c, state, info) for m, c in zip(metrics, carries, strict=True)]
+            if metrics:
+                carries = updated(carries, state, Steps.of_one(before, state, info, wanted), 1)
         return state, carries
 
-    return advance
+    return one_by_one
 
 
 class Timing(NamedTuple):
@@ -163,21 +167,15 @@ class Timing(NamedTuple):
     share: float | None  # `Clock.share`
 
 
-def seconds_per_step(
-    sampler: Sampler, model: EnergyModel, x: Tensor, rng: Generator, *, steps: int, blocks: int = 5
-) -> float:
+def seconds_per_step(*words: Any, **settings: Any) -> float:
     """The seconds of `timing`."""
-    return timing(sampler, model, x, rng, steps=steps, blocks=blocks).seconds
+    return timing(*words, **settings).seconds
 
 
 def timing(
     sampler: Sampler, model: EnergyModel, x: Tensor, rng: Generator, *, steps: int, blocks: int = 5
 ) -> Timing:
-    """Seconds for one step of all chains: the median over `blocks` blocks of `steps` steps.
-
-    The share says whether other work on the core interrupted the blocks. Metrics are not computed
-    here, so the time is that of sampling alone.
-    """
+    """Seconds for one step of all chains, without metrics: the median over `blocks` blocks."""
     times, clock = [], Clock(x.device)
     with torch.no_grad():
         state = sampler.init(x, model)
@@ -196,9 +194,8 @@ def timing(
 def capture(block: Block, state: Any, carries: list, rng: Generator) -> Block:
     """Record `block` as one CUDA graph. The replayed chain equals the eager one bit for bit.
 
-    Any kernel can be captured: kernels read no device data on the host, and all randomness comes
-    from `rng`, whose state the graph advances on each replay. Warm-up and capture use separate
-    buffers.
+    All randomness comes from `rng`, whose state the graph advances on each replay. Warm-up and
+    capture use separate buffers.
     """
     with torch.cuda.device(rng.device):  # else streams and graph are of the first GPU
         return _captured(block, state, carries, rng)
@@ -236,3 +233,53 @@ def _captured(block: Block, state: Any, carries: list, rng: Generator) -> Block:
         return inputs
 
     return replay
+
+
+@dataclass(frozen=True)
+class Poisoned(Wrapper):
+    """`sampler`, with each old state overwritten after the step: by NaN, or the largest integer.
+
+    A step may reuse the memory of its old state, but not every sampler does. Here code that reads
+    an old state gets NaN or an index out of range. Results equal those of `sampler` bit for bit.
+    """
+
+    def at(self, x: Tensor, model: EnergyModel) -> Any:
+        return self.sampler.at(x.clone(), model)
+
+    def refresh(self, state: Any, model: EnergyModel) -> Any:
+        return self.sampler.refresh(state, model)
+
+    def moved_to(self, x: Tensor, state: Any, model: EnergyModel) -> Any:
+        return self.sampler.moved_to(x.clone(), state, model)
+
+    def step(self, state: Any, model: EnergyModel, rng: Generator) -> tuple[Any, Info]:
+        after = copied(self.sampler.step(state, model, rng))
+        lasting = {memory(t) for t in (*model.parameters(), *model.buffers())}
+        for tensor in pytree.tree_leaves(state):
+            if memory(tensor) not in lasting:
+                overwrite(tensor)
+        return after
+
+
+def copied(tree: Any) -> Any:
+    """A deep copy of `tree` (NamedTuples, tuples and lists of tensors)."""
+    if isinstance(tree, Tensor):
+        return tree.clone()
+    if isinstance(tree, tuple | list):  # torch's pytree takes several times as long
+        parts = map(copied, tree)
+        return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)
+    return tree
+
+
+def memory(tensor: Tensor) -> int:
+    """The address of the memory that `tensor` is a view of."""
+    return tensor.untyped_storage().data_ptr()
+
+
+def overwrite(tensor: Tensor) -> None:
+    """Fill the memory that `tensor` is a view of with NaN, the largest integer, or True."""
+    everything = tensor.new_empty(0).set_(tensor.untyped_storage())  # an expanded view refuses
+    if tensor.is_floating_point():
+        everything.fill_(torch.nan)
+    else:
+        everything.fill_(True if tensor.dtype == torch.bool else torch.iinfo(tensor.dtype).max)

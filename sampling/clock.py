@@ -2,7 +2,6 @@
 
 import math
 import time
-from types import TracebackType
 
 import torch
 
@@ -14,8 +13,8 @@ LONG = 0.01  # seconds, some time slices of a scheduler: in less, a share is tha
 class Clock:
     """Seconds spent inside `with clock:`, synchronised with the device at both ends.
 
-    `cpu` are those of the seconds in which this thread was on a processor. In the memory of a
-    resumable loop (`experiments.runs.checkpoint`), both counts survive a restart.
+    `cpu` are the seconds in which this thread was on a processor. Both survive a restart of the
+    run.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -37,12 +36,7 @@ class Clock:
         self._started = time.thread_time(), time.perf_counter()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         synchronise(self.device)
         cpu, start = self._started
         self.seconds += time.perf_counter() - start

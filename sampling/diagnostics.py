@@ -7,9 +7,12 @@ Pure functions of NumPy arrays. SciPy is imported when first used, because that 
 """
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from latticework.sampling.tuning.ranking import MIXED
 
 FEWEST = 4  # draws that the diagnostics need
 AT_ONCE = 2**22  # numbers whose diagnostics are computed together, which bounds the memory
@@ -18,10 +21,9 @@ AT_ONCE = 2**22  # numbers whose diagnostics are computed together, which bounds
 def convergence(trace: NDArray) -> dict[str, NDArray]:
     """ESS (of the mean) and R-hat of each coordinate of `trace` `[draws, chains, *shape]`.
 
-    Both are NaN for a coordinate that is constant within every chain, because its mixing cannot be
-    judged. `constant` counts such coordinates. `mean` is the average over draws, chains and
-    coordinates, and `mean_error` its Monte Carlo standard error over chains and draws; NaN if the
-    average over coordinates never changes.
+    Both are NaN for a coordinate that is constant within every chain; `constant` counts these.
+    `mean` is the average over draws, chains and coordinates, and `mean_error` its Monte Carlo
+    standard error, NaN if the average over coordinates never changes.
     """
     draws = trace.reshape(*trace.shape[:2], -1).transpose(1, 0, 2).astype(np.float64)
     still, found = _measured(draws, ess=lambda one: _ess(_split(one)), r_hat=split_r_hat)
@@ -60,8 +62,7 @@ def quantities(draws: NDArray) -> dict[str, NDArray]:
 def mixing(draws: NDArray) -> dict[str, NDArray]:
     """`ess` and `r_hat` of each quantity of `draws` `[chains, draws, quantities]`.
 
-    The rank-normalised split bulk ESS and the folded R-hat, as in `quantities`, at less cost. NaN
-    for a quantity that is constant within every chain.
+    The bulk ESS and R-hat of `quantities`, at less cost. NaN where every chain is constant.
     """
     _, found = _measured(draws.astype(np.float64), ess=_ess_bulk, r_hat=_rank_r_hat)
     return found
@@ -73,10 +74,7 @@ def mixing(draws: NDArray) -> dict[str, NDArray]:
 def _measured(
     draws: NDArray, **measures: Callable[[NDArray], NDArray]
 ) -> tuple[NDArray, dict[str, NDArray]]:
-    """Which quantities are constant within every chain, and the measures; NaN for those.
-
-    The measures of fewer than `FEWEST` draws are all NaN.
-    """
+    """Which quantities are constant in every chain; the measures, NaN there or of few draws."""
     constant = (draws == draws[:, :1]).all(axis=(0, 1))
     found = {name: np.full(constant.shape, np.nan) for name in measures}
     if draws.shape[1] < FEWEST:
@@ -99,10 +97,7 @@ def _split(draws: NDArray) -> NDArray:
 
 
 def _ranked(draws: NDArray) -> NDArray:
-    """Normal scores of the ranks over all chains and draws, up to scale and shift.
-
-    A quantity with two values is returned unchanged, because its scores also have two values.
-    """
+    """Normal scores of the ranks over all chains and draws; two values stay as they are."""
     from scipy.special import ndtri
     from scipy.stats import rankdata
 
@@ -117,10 +112,7 @@ def _ranked(draws: NDArray) -> NDArray:
 
 
 def _ess(draws: NDArray) -> NDArray:
-    """Effective sample size by Geyer's initial monotone sequence, as in Stan and ArviZ.
-
-    For constant quantities, it equals that of independent draws.
-    """
+    """Effective sample size by Geyer's initial monotone sequence; all draws if constant."""
     from scipy.fft import irfft, next_fast_len, rfft
 
     chains, length, _ = draws.shape
@@ -186,3 +178,75 @@ def _rank_r_hat(draws: NDArray) -> NDArray:
     halves = _split(draws)
     folded = np.abs(halves - np.median(halves, axis=(0, 1)))
     return np.fmax(_r_hat(_ranked(halves)), _r_hat(_ranked(folded)))
+
+
+CONVERGED = 1.01  # the largest R-hat (Vehtari et al. 2021)
+ENOUGH = 400  # effective samples of each quantity, the same source
+FEW, NUMBERS = 32, 2**20  # entries whose ranks are read, at least; and numbers, at most
+
+
+class Convergence(NamedTuple):
+    converged: bool  # R-hat and ESS of all quantities are good; constant ones have neither
+    text: str
+    judged: bool = True  # False if there are too few draws, or one chain
+
+
+def verdict(log_prob: NDArray, draws: NDArray) -> Convergence:
+    """Whether `draws` `[chains, draws, *shape]` and their `log_prob` `[chains, draws]` have mixed.
+
+    The log-probability and each entry need an R-hat of at most `CONVERGED` and a bulk ESS of at
+    least `ENOUGH`. Entries that are the same in all draws are left out. Of many entries, those with
+    the largest R-hat without ranks are judged.
+    """
+    chains, length = log_prob.shape
+    if length < FEWEST or log_prob.size < ENOUGH:
+        text = f"not judged: {log_prob.size} draws, at least {ENOUGH} are needed"
+        return Convergence(False, text, judged=False)
+    if chains == 1:
+        text = "not judged: a single chain cannot show what it has missed; take chains=4"
+        return Convergence(False, text, judged=False)
+
+    flat = draws.reshape(chains, length, -1)
+    still = (flat == flat[:, :1]).all(1)  # [chains, entries]
+    frozen = int((still.all(1) & (log_prob == log_prob[:, :1]).all(1)).sum())
+    if frozen == chains:
+        text = (
+            "does not mix: no chain ever moved; try a sampler that changes several sites at once, "
+            "such as gibbs(sites=2, scan=random) or hamming_ball, or other starts (x=)"
+        )
+        return Convergence(False, text)
+
+    constant = (flat == flat[:1, :1]).all((0, 1))
+    (entries,) = np.nonzero(~constant)
+    if len(entries) > (most := max(FEW, NUMBERS // log_prob.size)):
+        entries = np.sort(entries[np.argsort(-split_r_hat(flat[..., entries]))[:most]])
+    values = np.concatenate((log_prob[..., None], flat[..., entries]), -1, dtype=np.float64)
+    found = mixing(values)
+    flat_target = int(log_prob.min() == log_prob.max())
+    r_hat, ess = found["r_hat"][flat_target:], np.nan_to_num(found["ess"][flat_target:])
+    names = [*([] if flat_target else ["the log-probability"])]
+    names += [f"x{[int(i) for i in np.unravel_index(one, draws.shape[2:])]}" for one in entries]
+    r_hat = np.where(np.isnan(r_hat), np.inf, r_hat)
+
+    sites = draws.shape[2]
+    per_site = (chains, sites, -1)
+    stays = (still.reshape(per_site).all(2).any(0) & ~constant.reshape(sites, -1).all(1)).sum()
+    remarks = [f"{frozen} of {chains} chains never moved"] if frozen else []
+    if stays:
+        remarks.append(f"{stays} of {sites} sites never changed in a chain")
+    same = int(constant.reshape(sites, -1).all(1).sum())
+    if same:
+        remarks.append(f"{same} of {sites} sites constant")
+    worst, fewest = int(r_hat.argmax()), int(ess.argmin())
+    measured = f"R-hat {r_hat[worst]:.4g} at {names[worst]}"
+    size = f"ESS {ess[fewest]:.0f} at {names[fewest]}"
+    converged = bool(r_hat[worst] <= CONVERGED and ess[fewest] >= ENOUGH)
+    if converged:
+        parts = [f"converged: {measured}", size]
+    elif r_hat[worst] > MIXED:
+        parts = [f"does not mix: {measured}"]
+    elif r_hat[worst] > CONVERGED:
+        parts = [f"not converged: {measured}, above {CONVERGED}"]
+    else:
+        parts = [f"not converged: {size}, below {ENOUGH}"]
+    return Convergence(converged, ", ".join([*parts, *remarks]))

@@ -22,12 +22,6 @@ class NotCompiledError(ValueError):
     """engine=compiled cannot run this sampler, model or metric."""
 
 
-def require_engine(engine: str) -> None:
-    """Raise ValueError unless `engine` is one of the three."""
-    if engine not in get_args(Engine):
-        raise ValueError(f"engine must be one of {', '.join(get_args(Engine))}, got {engine!r}")
-
-
 def served(
     sampler: Sampler, model: EnergyModel, engine: str, metrics: Sequence[Metric] = ()
 ) -> tuple[Sampler, str]:
@@ -35,7 +29,8 @@ def served(
 
     Raises NotCompiledError for `engine="compiled"` if there is no compiled kernel.
     """
-    require_engine(engine)
+    if engine not in get_args(Engine):
+        raise ValueError(f"engine must be one of {', '.join(get_args(Engine))}, got {engine!r}")
     if engine == "eager":
         return sampler, "engine=eager"
     # Importing numba takes a second, so eager runs do not.

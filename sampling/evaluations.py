@@ -6,7 +6,6 @@ model's methods counts: the default gradient calls `forward`, and is one evaluat
 
 import copy
 from collections.abc import Callable
-from dataclasses import dataclass
 from inspect import signature
 from typing import Any, NamedTuple
 
@@ -25,56 +24,8 @@ LOCAL = (
 MINIBATCH = "given"  # of a DataModel: the target estimated from some rows
 
 
-@dataclass
-class Call:
-    """An outermost call of a method of WHOLE or LOCAL, or of `given`."""
-
-    name: str
-    words: tuple[Any, ...]  # its arguments in order; later calls may overwrite their values
-    rows: int = 0  # states that `forward` evaluated, in it or in calls that it made
-
-    @property
-    def states(self) -> int:
-        """How many states it was given."""
-        return next(len(word) for word in self.words if isinstance(word, Tensor))
-
-
-def watched(model: EnergyModel, tell: Callable[[Call], None]) -> EnergyModel:
-    """A copy of `model` that shares its tensors and passes each outermost call to `tell`.
-
-    `tell` is called when the method has ended, also if it raised.
-    """
-    copied = copy.copy(model)
-    current: Call | None = None
-
-    def watching(name: str) -> Callable:
-        method = getattr(copied, name)
-        form = signature(method)
-
-        def wrapper(*given: Any, **named: Any) -> Any:
-            nonlocal current
-            words = form.bind(*given, **named).args if named else given  # keywords in their places
-            outermost = current is None
-            call = current = current or Call(name, words)
-            if name == "forward":
-                call.rows += len(words[0])
-            try:
-                return method(*given, **named)
-            finally:
-                if outermost:
-                    current = None
-                    tell(call)
-
-        return wrapper
-
-    names = (*WHOLE, *LOCAL, *([MINIBATCH] if isinstance(model, DataModel) else []))
-    for name, wrapper in [(name, watching(name)) for name in names]:
-        setattr(copied, name, wrapper)
-    return copied
-
-
 class Counter:
-    """Counts the evaluations that are made through `model`, a watched copy of the given model.
+    """Counts the evaluations that are made through `model`, a copy that shares the tensors.
 
     Each state passed to `forward` counts one. A call of another method that needs none counts one
     for each state if it evaluates the whole target by a closed form, and the part that its sites
@@ -84,40 +35,64 @@ class Counter:
 
     def __init__(self, model: EnergyModel, chains: int) -> None:
         self.evaluations, self.chains = 0.0, chains
-        self.model = watched(model, self._add)
+        self.whole, self.local = 0, 0  # states in calls of WHOLE; other calls
+        self.model = copy.copy(model)
+        self._rows: int | None = None  # that `forward` got in the outermost call under way
+        names = (*WHOLE, *LOCAL, *([MINIBATCH] if isinstance(model, DataModel) else []))
+        for name, counting in [(name, self._counting(name)) for name in names]:
+            setattr(self.model, name, counting)
 
-    def _add(self, call: Call) -> None:
-        if call.name == MINIBATCH:
+    def _counting(self, name: str) -> Callable:
+        method = getattr(self.model, name)
+        form = signature(method)
+
+        def called(*given: Any, **named: Any) -> Any:
+            words = form.bind(*given, **named).args if named else given  # keywords in their places
+            outermost = self._rows is None
+            self._rows = (self._rows or 0) + len(words[0]) * (name == "forward")
+            try:
+                return method(*given, **named)
+            finally:
+                if outermost:
+                    rows, self._rows = self._rows, None
+                    self._add(name, words, rows)
+
+        return called
+
+    def _add(self, name: str, words: tuple[Any, ...], rows: int) -> None:
+        states = next(len(word) for word in words if isinstance(word, Tensor))
+        self.whole += states * (name in WHOLE)
+        self.local += name not in WHOLE
+        if name == MINIBATCH:
             assert isinstance(self.model, DataModel)
-            self.evaluations += self.chains * call.states / self.model.rows
+            self.evaluations += self.chains * states / self.model.rows
+        elif rows or name in WHOLE or name == "differences_after":  # which are those of all sites
+            self.evaluations += rows or states
         else:
-            part = call.rows or call.states * _part(call.name, call.words, self.model)
-            self.evaluations += part
+            values = 1
+            if name == "block_log_probs":
+                values = words[3].shape[1]
+            elif name == "site_log_probs":
+                values = len(self.model.domain.values())
+            self.evaluations += states * words[2].shape[-1] * values / self.model.domain.dim
 
 
-def _part(name: str, words: tuple[Any, ...], model: EnergyModel) -> float:
-    """The part of an evaluation that one state costs in a call of `name`."""
-    if name in WHOLE or name == "differences_after":  # it brings the differences of all up to date
-        return 1.0
-    sites = words[2].shape[-1]
-    values = {
-        "block_log_probs": lambda: words[3].shape[1],
-        "site_log_probs": lambda: len(model.domain.values()),
-    }.get(name, lambda: 1)()
-    return sites * values / model.domain.dim
-
-
-def evaluations_of_step(sampler: Sampler, model: EnergyModel, x: Tensor, rng: Generator) -> float:
-    """The evaluations of a step of all chains, counted on the second step (`Counter`).
-
-    A step that calls no method of the model, such as that of block Gibbs, counts one a chain.
-    """
+def counted_step(sampler: Sampler, model: EnergyModel, x: Tensor, rng: Generator) -> Counter:
+    """The counts of a step of all chains from `x`, of the second step."""
     count = Counter(model, len(x))
     with torch.no_grad():
         state, _ = sampler.step(sampler.init(x, count.model), count.model, rng)
-        before = count.evaluations
+        count.evaluations, count.whole, count.local = 0.0, 0, 0
         sampler.step(state, count.model, rng)
-    return count.evaluations - before or float(len(x))
+    return count
+
+
+def evaluations_of_step(sampler: Sampler, model: EnergyModel, x: Tensor, rng: Generator) -> float:
+    """The evaluations of a step of all chains.
+
+    A step that calls no method of the model, such as that of block Gibbs, counts one a chain.
+    """
+    return counted_step(sampler, model, x, rng).evaluations or float(len(x))
 
 
 class CallCount(NamedTuple):
@@ -126,16 +101,9 @@ class CallCount(NamedTuple):
 
 
 def calls_of_step(sampler: Sampler, model: EnergyModel, x: Tensor, rng: Generator) -> CallCount:
-    """How often one step of a chain calls the model, counted on the second step, for records.
+    """How often one step of a chain calls the model, for records.
 
     A call on several states a chain counts as often. An estimate from a minibatch is a local call.
     """
-    calls: list[Call] = []
-    model = watched(model, calls.append)
-    with torch.no_grad():
-        state, _ = sampler.step(sampler.init(x, model), model, rng)
-        calls.clear()
-        sampler.step(state, model, rng)
-    whole = sum(call.states for call in calls if call.name in WHOLE)
-    local = sum(call.name in (*LOCAL, MINIBATCH) for call in calls)
-    return CallCount(whole // len(x), local)
+    count = counted_step(sampler, model, x, rng)
+    return CallCount(count.whole // len(x), count.local)

@@ -50,10 +50,7 @@ def cheap(model: EnergyModel) -> Exact | None:
 
 @torch.no_grad()
 def enumerated(model: EnergyModel) -> Exact:
-    """The log normaliser and the mean by enumeration, `CHUNK` states at a time, in float64.
-
-    The model is evaluated in float64 too, if it can be (`_in_double`).
-    """
+    """The log normaliser and the mean by enumeration in chunks, in float64 if the model can."""
     domain = model.domain
     model, home = _in_double(model)
     values = domain.values()
@@ -92,8 +89,7 @@ def distribution(model: EnergyModel) -> tuple[Tensor, Tensor]:
 def _in_double(model: EnergyModel) -> tuple[EnergyModel, Tensor]:
     """A copy of the model in float64, and a tensor of its device and type.
 
-    Returns the model itself if the copy cannot be evaluated, such as a function with float32
-    constants.
+    The model itself if the copy cannot be evaluated, as with float32 constants.
     """
     home = _home(model)
     try:

@@ -1,14 +1,6 @@
 """Memory: a dataclass of all that a loop changes, which is saved as a checkpoint and restored.
 
-    @dataclass
-    class Training(Memory):
-        model: Module
-        stepper: Optimizer
-        rng: Generator
-        state: State
-        best: float = -math.inf
-
-experiments/runs/checkpoint.py says how a loop uses it.
+`experiments/runs/checkpoint.py` says how a loop uses it.
 """
 
 from collections.abc import Mapping
@@ -65,8 +57,7 @@ def captured(value: Any) -> Any:
 def restored(value: Any, saved: Any, device: torch.device) -> Any:
     """What `captured` stored of `value`; generators and objects are restored in place.
 
-    A tensor goes to the device of the tensor that it replaces, which may be the CPU although the
-    run uses a GPU. If it replaces none, it goes to `device`, the run's.
+    A tensor goes to the device of the one that it replaces, if there is one, else to `device`.
     """
     if isinstance(value, Generator):
         value.set_state(saved)
@@ -81,6 +72,8 @@ def restored(value: Any, saved: Any, device: torch.device) -> Any:
         known = value if isinstance(value, dict) else {}
         return {key: restored(known.get(key), item, device) for key, item in saved.items()}
     if isinstance(saved, list | tuple):
+        if hasattr(value, "_fields"):
+            saved = saved[: len(value)]  # 0.2 stored one field more in the carry of `Changed`
         same = isinstance(value, list | tuple) and len(value) == len(saved)
         olds = value if same else [None] * len(saved)
         items = [restored(old, new, device) for old, new in zip(olds, saved, strict=True)]
@@ -91,10 +84,7 @@ def restored(value: Any, saved: Any, device: torch.device) -> Any:
 
 
 def described(value: Any) -> str:
-    """What a checkpoint and the run that resumes from it must have in common.
-
-    These are the fields, the classes of their objects and the shapes of a module's tensors.
-    """
+    """What a checkpoint and the run that resumes from it share: fields, classes, shapes."""
     if isinstance(value, Memory):
         inner = ", ".join(f"{k}: {described(v)}" for k, v in sorted(value.state_dict().items()))
         return f"{type(value).__name__} {{{inner}}}"

@@ -1,7 +1,6 @@
 """Online metrics: sums accumulated on the device while a chain runs, and read at intervals.
 
-A metric is a frozen dataclass of settings. What it accumulates is its carry, a NamedTuple of
-tensors, which can be part of a CUDA graph.
+A metric is a frozen dataclass; what it accumulates is its carry, a NamedTuple of tensors.
 """
 
 from abc import ABC, abstractmethod
@@ -10,12 +9,12 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.utils import _pytree as pytree
 
 from latticework.models.base import EnergyModel
 from latticework.models.domain import Binary, Categorical, Domain, Integer
 from latticework.samplers.base import Info
-from latticework.samplers.sums import Sums, Wanted
-from latticework.sampling.mmd import Within, mmd_squared, within
+from latticework.samplers.sums import Wanted
 
 LARGEST_TRACE = 2**30  # bytes
 
@@ -28,28 +27,58 @@ class Reference(NamedTuple):
     floor: Tensor | None = None  # more of them: what a perfect sampler gives
 
 
-class Metric(ABC):
-    """`init` is called once, `update` after every step (on the device only), `read` on demand.
+class Steps(NamedTuple):
+    """Sums over the steps of one update, from an eager step or from the call of a compiled kernel.
 
-    Compiled chains make many steps in one call. They call `absorb` with the sums over these steps
-    in place of `update`. A metric without `absorb` makes a chain run eagerly.
+    `changed` and `invalid` of an eager step are empty where no metric wants them.
     """
+
+    total: Tensor  # [chains, size], the states after each step
+    trace: Tensor  # [draws, chains or fewer, size], the states after the last steps
+    accept: Tensor  # [chains], acceptance probabilities
+    changed: Tensor  # [chains], how many sites changed
+    invalid: Tensor  # [chains], steps that met a NaN or infinite energy
+    unsettled: Tensor  # [chains], steps whose inner loop ended at its bound; or empty
+
+    @classmethod
+    def of_one(cls, before: Tensor, state: Any, info: Info, wanted: Wanted) -> "Steps":
+        """Those of one eager step from the states `before`."""
+        x, none = state.x, state.x.new_empty(0)
+        changed = invalid = none
+        if wanted.changed:
+            changed = (x != before).view(*x.shape[:2], -1).any(-1).sum(-1)
+        if wanted.invalid:
+            ratio = info.log_ratio
+            invalid = ~(_finite(state) if ratio is None else ratio < torch.inf)
+        unsettled = none if info.unsettled is None else info.unsettled
+        flat = x.flatten(1)
+        return cls(flat, flat.unsqueeze(0), info.accept_prob, changed, invalid, unsettled)
+
+
+def _finite(state: Any) -> Tensor:
+    """Whether each chain's state is free of NaN, bool `[chains]`."""
+    finite = torch.ones(len(state.x), dtype=torch.bool, device=state.x.device)
+    for leaf in pytree.tree_leaves(state):
+        if leaf.is_floating_point() and leaf.ndim and len(leaf) == len(finite):
+            finite &= ~leaf.isnan().reshape(len(finite), -1).any(1)
+    return finite
+
+
+class Metric(ABC):
+    """`init` is called once, `update` after the steps of a call, `read` on demand.
+
+    `wanted` are the sums that `update` reads. Without it, the metric has to see every state, and
+    chains run eagerly, one step an update (on the device only).
+    """
+
+    wanted: Wanted | None = None
 
     @abstractmethod
     def init(self, model: EnergyModel, state: Any, reference: Reference) -> Any: ...
 
-    def update(self, carry: Any, state: Any, info: Info) -> Any:
-        """The carry after a step. The old carry may be overwritten."""
-        return carry
-
-    @property
-    def wanted(self) -> Wanted | None:
-        """The sums over steps that `absorb` reads, or None if the metric cannot use sums."""
-        return None
-
-    def absorb(self, carry: Any, state: Any, sums: Sums, steps: int) -> Any:
+    @abstractmethod
+    def update(self, carry: Any, state: Any, sums: Steps, steps: int) -> Any:
         """The carry after `steps` steps that ended at `state`. The old one may be overwritten."""
-        raise NotImplementedError
 
     @abstractmethod
     def read(self, carry: Any) -> dict[str, Tensor]:
@@ -89,6 +118,8 @@ class MarginalError(Metric):
     Figure 3).
     """
 
+    wanted = Wanted(total=True)
+
     def init(self, model: EnergyModel, state: Any, reference: Reference) -> MarginalSums:
         truth = needs(self, reference.mean, "mean")
         unit = isinstance(model.domain, Binary) and model.domain.is_unit
@@ -96,16 +127,9 @@ class MarginalError(Metric):
         total, states = state.x.double(), one.long()
         return MarginalSums(total, states, truth, one * (2.0 if unit else 1.0))
 
-    def update(self, carry: MarginalSums, state: Any, info: Info) -> MarginalSums:
-        return carry._replace(total=carry.total.add_(state.x), states=carry.states.add_(1))
-
-    @property
-    def wanted(self) -> Wanted:
-        return Wanted(total=True)
-
-    def absorb(self, carry: MarginalSums, state: Any, sums: Sums, steps: int) -> MarginalSums:
-        total = torch.from_numpy(sums.total).view_as(carry.total)
-        return carry._replace(total=carry.total.add_(total), states=carry.states.add_(steps))
+    def update(self, carry: MarginalSums, state: Any, sums: Steps, steps: int) -> MarginalSums:
+        total = carry.total.add_(sums.total.view_as(carry.total))
+        return carry._replace(total=total, states=carry.states.add_(steps))
 
     def read(self, carry: MarginalSums) -> dict[str, Tensor]:
         error = (carry.total / carry.states - carry.truth) * carry.scale
@@ -128,24 +152,17 @@ class Ensemble(NamedTuple):
 class EnsembleError(Metric):
     """Log RMSE over sites of the mean of the current states of all chains, natural logarithm.
 
-    For interacting particles (Han et al. 2020): they converge to a fixed set, so averaging over
-    time does not reduce the error of that set. For comparison, n independent exact draws have an
-    error of about sd / sqrt(n), with sd the standard deviation of a site. On {0, 1} the error is
-    that of 2 mean - 1.
+    For interacting particles, which converge to a fixed set (Han et al. 2020). The error of n
+    independent exact draws is about sd / sqrt(n). On {0, 1} it is that of 2 mean - 1.
     """
+
+    wanted = Wanted()
 
     def init(self, model: EnergyModel, state: Any, reference: Reference) -> Ensemble:
         sums = MarginalError().init(model, state, reference)
         return Ensemble(state.x, sums.truth, sums.scale)
 
-    def update(self, carry: Ensemble, state: Any, info: Info) -> Ensemble:
-        return carry._replace(x=state.x)
-
-    @property
-    def wanted(self) -> Wanted:
-        return Wanted()
-
-    def absorb(self, carry: Ensemble, state: Any, sums: Sums, steps: int) -> Ensemble:
+    def update(self, carry: Ensemble, state: Any, sums: Steps, steps: int) -> Ensemble:
         return carry._replace(x=state.x)
 
     def read(self, carry: Ensemble) -> dict[str, Tensor]:
@@ -157,95 +174,67 @@ class Average(NamedTuple):
     total: Tensor  # [], float64
     steps: Tensor  # [], int64: single precision would stop counting at 2^24
 
-    @classmethod
-    def nothing(cls, device: torch.device) -> "Average":
-        return cls(
-            torch.zeros((), dtype=torch.float64, device=device),
-            torch.zeros((), dtype=torch.long, device=device),
-        )
 
+class Mean(Metric):
+    """A mean since the start, over chains and steps."""
 
-@dataclass(frozen=True)
-class Acceptance(Metric):
-    """Mean acceptance probability since the start, over chains and steps."""
+    wanted: Wanted | None = Wanted()
+    name: str
 
     def init(self, model: EnergyModel, state: Any, reference: Reference) -> Average:
-        return Average.nothing(state.x.device)
+        zero = torch.zeros((), dtype=torch.float64, device=state.x.device)
+        return Average(zero, zero.long())
 
-    def update(self, carry: Average, state: Any, info: Info) -> Average:
-        return Average(carry.total.add_(info.accept_prob.mean()), carry.steps.add_(1))
+    @abstractmethod
+    def amount(self, state: Any, sums: Steps) -> Tensor:
+        """The sum over the steps of one update, of each chain, `[chains]`; empty without steps."""
 
-    @property
-    def wanted(self) -> Wanted:
-        return Wanted()
-
-    def absorb(self, carry: Average, state: Any, sums: Sums, steps: int) -> Average:
-        return Average(carry.total.add_(sums.accept.mean()), carry.steps.add_(steps))
+    def update(self, carry: Average, state: Any, sums: Steps, steps: int) -> Average:
+        if not len(amount := self.amount(state, sums)):
+            return carry
+        mean = amount.to(sums.accept).mean()
+        return Average(carry.total.add_(mean), carry.steps.add_(steps))
 
     def read(self, carry: Average) -> dict[str, Tensor]:
-        return {"acceptance": carry.total / carry.steps}
+        return {self.name: carry.total / carry.steps}
 
 
 @dataclass(frozen=True)
-class Unsettled(Metric):
+class Acceptance(Mean):
+    """Mean acceptance probability since the start, over chains and steps."""
+
+    name = "acceptance"
+
+    def amount(self, state: Any, sums: Steps) -> Tensor:
+        return sums.accept
+
+
+@dataclass(frozen=True)
+class Unsettled(Mean):
     """Fraction of steps since the start, over chains, at which the inner loop reached its bound.
 
     An example of a bound is `sweeps` of rates-herding. NaN for samplers without an inner loop.
     """
 
-    def init(self, model: EnergyModel, state: Any, reference: Reference) -> Average:
-        return Average.nothing(state.x.device)
+    name = "unsettled"
 
-    def update(self, carry: Average, state: Any, info: Info) -> Average:
-        if info.unsettled is None:
-            return carry
-        return Average(carry.total.add_(info.unsettled.mean()), carry.steps.add_(1))
-
-    @property
-    def wanted(self) -> Wanted:
-        return Wanted()
-
-    def absorb(self, carry: Average, state: Any, sums: Sums, steps: int) -> Average:
-        if not len(sums.unsettled):
-            return carry
-        return Average(carry.total.add_(sums.unsettled.mean()), carry.steps.add_(steps))
-
-    def read(self, carry: Average) -> dict[str, Tensor]:
-        return {"unsettled": carry.total / carry.steps}
-
-
-class Changes(NamedTuple):
-    total: Tensor  # [], float64
-    steps: Tensor  # [], int64
-    x: Tensor  # the state one step ago
+    def amount(self, state: Any, sums: Steps) -> Tensor:
+        return sums.unsettled
 
 
 @dataclass(frozen=True)
-class Changed(Metric):
+class Changed(Mean):
     """Mean number of sites that a step changes. A rejected step counts as 0."""
 
-    def init(self, model: EnergyModel, state: Any, reference: Reference) -> Changes:
-        return Changes(*Average.nothing(state.x.device), state.x.clone())
+    name = "changed"
+    wanted = Wanted(changed=True)
 
-    def update(self, carry: Changes, state: Any, info: Info) -> Changes:
-        moved = (state.x != carry.x).flatten(2).any(-1) if state.x.ndim > 2 else state.x != carry.x
-        total = carry.total.add_(moved.sum() / len(moved))
-        return Changes(total, carry.steps.add_(1), carry.x.copy_(state.x))
-
-    @property
-    def wanted(self) -> Wanted:
-        return Wanted()
-
-    def absorb(self, carry: Changes, state: Any, sums: Sums, steps: int) -> Changes:
-        total = carry.total.add_(sums.changed.mean())
-        return Changes(total, carry.steps.add_(steps), carry.x.copy_(state.x))
-
-    def read(self, carry: Changes) -> dict[str, Tensor]:
-        return {"changed": carry.total / carry.steps}
+    def amount(self, state: Any, sums: Steps) -> Tensor:
+        return sums.changed
 
 
 @dataclass(frozen=True)
-class Proposed(Metric):
+class Proposed(Mean):
     """Mean number of sites that a proposal changes, accepted or not, over the states visited.
 
     For binary domains, computed from the logits in the sampler's state. With `draws=0`, each site
@@ -255,6 +244,8 @@ class Proposed(Metric):
     """
 
     draws: int = 0
+    name = "proposed"
+    wanted = None
 
     def init(self, model: EnergyModel, state: Any, reference: Reference) -> Average:
         if not (isinstance(model.domain, Binary) and hasattr(state, "logits")):
@@ -262,17 +253,52 @@ class Proposed(Metric):
                 "Proposed needs a binary model and a sampler whose state has its proposal's logits "
                 f"(gwg, dmala, dula), got {type(state).__name__} on {model.domain}"
             )
-        return Average.nothing(state.x.device)
+        return super().init(model, state, reference)
 
-    def update(self, carry: Average, state: Any, info: Info) -> Average:
+    def amount(self, state: Any, sums: Steps) -> Tensor:
         if self.draws:
             flipped = 1 - (1 - state.logits.softmax(-1)) ** self.draws
         else:
             flipped = state.logits.sigmoid()
-        return Average(carry.total.add_(flipped.sum(-1).mean()), carry.steps.add_(1))
+        return flipped.sum(-1)
 
-    def read(self, carry: Average) -> dict[str, Tensor]:
-        return {"proposed": carry.total / carry.steps}
+
+class Within(NamedTuple):
+    """Mean kernel value between the members of one set, `[]` each."""
+
+    all_pairs: Tensor  # including each state with itself: the V-statistic's term
+    distinct: Tensor  # without these: the U-statistic's term; NaN for a single state
+
+
+def kernel(x: Tensor, y: Tensor) -> Tensor:
+    """k(x_i, y_j) = exp(-(1/d) sum_k [x_ik != y_jk]) of states of d sites, `[n, m]`.
+
+    States are `[n, d]` in {0, 1}, or one-hot `[n, d, values]`, where two values of a site differ in
+    two entries. Zhang et al. (2022), Section 7.2.
+    """
+    scale = -x.shape[1] * (x.ndim - 1)  # entries that differ if all sites do
+    x, y = x.flatten(1), y.flatten(1)
+    differing = x.sum(-1).unsqueeze(1) + y.sum(-1) - 2 * (x @ y.T)
+    return (differing / scale).exp()
+
+
+def within(x: Tensor) -> Within:
+    """The terms of an MMD that depend on a single set of states."""
+    n, total = len(x), kernel(x, x).sum()
+    # A state is at distance 0 from itself, so the diagonal sums to n.
+    distinct = (total - n) / (n * (n - 1)) if n > 1 else torch.full_like(total, torch.nan)
+    return Within(total / n**2, distinct)
+
+
+def mmd_squared(x: Tensor, y: Tensor, within_y: Within | None = None) -> tuple[Tensor, Tensor]:
+    """The V-statistic and the unbiased U-statistic of MMD^2 between `n` and `m` states.
+
+    A. Gretton et al., "A Kernel Two-Sample Test", JMLR 2012. `within_y` is `within(y)`.
+    """
+    mine, theirs = within(x), within_y or within(y)
+    between = 2 * kernel(x, y).mean()
+    v, u = (a + b - between for a, b in zip(mine, theirs, strict=True))
+    return v, u
 
 
 class Samples(NamedTuple):
@@ -292,6 +318,8 @@ class MMD(Metric):
     states have entries other than 0 and 1, or if there are fewer samples than chains.
     """
 
+    wanted = Wanted()
+
     def init(self, model: EnergyModel, state: Any, reference: Reference) -> Samples:
         domain = model.domain
         if not (isinstance(domain, Categorical) or (isinstance(domain, Binary) and domain.is_unit)):
@@ -309,14 +337,7 @@ class MMD(Metric):
         own = within(truth)
         return Samples(state.x, truth, own, mmd_squared(floor, truth, own))
 
-    def update(self, carry: Samples, state: Any, info: Info) -> Samples:
-        return carry._replace(x=state.x)
-
-    @property
-    def wanted(self) -> Wanted:
-        return Wanted()
-
-    def absorb(self, carry: Samples, state: Any, sums: Sums, steps: int) -> Samples:
+    def update(self, carry: Samples, state: Any, sums: Steps, steps: int) -> Samples:
         return carry._replace(x=state.x)
 
     def read(self, carry: Samples) -> dict[str, Tensor]:
@@ -339,10 +360,9 @@ class Traces(NamedTuple):
 class Trace(Metric):
     """The last `draws` states of the first `chains` chains, `thin` steps apart, for ESS and R-hat.
 
-    Stored as the array `trace` `[draws, chains, *shape]`, one byte a site, or four on domains with
-    values outside -128..127. It has fewer draws if there were fewer steps. If `thin` does not
-    divide the number of steps, the last two states are closer. Raises ValueError if the values are
-    no whole numbers, or if the trace would have more than LARGEST_TRACE bytes.
+    Stored as the array `trace` `[draws, chains, *shape]`, int8, or int32 where values need it. If
+    `thin` does not divide the number of steps, the last two states are closer. Raises ValueError if
+    values are no whole numbers, or for more than LARGEST_TRACE bytes.
     """
 
     draws: int
@@ -360,26 +380,17 @@ class Trace(Metric):
         buffer = torch.zeros((self.draws, *x.shape), dtype=kind, device=x.device)
         return Traces(buffer, torch.zeros(1, dtype=torch.long, device=x.device))
 
-    def update(self, carry: Traces, state: Any, info: Info) -> Traces:
-        row = state.x[: self.chains].to(carry.buffer.dtype).unsqueeze(0)
-        place = carry.position if self.thin == 1 else carry.position // self.thin
-        carry.buffer.index_copy_(0, place % self.draws, row)
-        return Traces(carry.buffer, carry.position.add_(1))
-
     @property
-    def wanted(self) -> Wanted:
+    def wanted(self) -> Wanted:  # type: ignore[override]
         return Wanted(draws=self.draws * self.thin, traced=self.chains)
 
-    def absorb(self, carry: Traces, state: Any, sums: Sums, steps: int) -> Traces:
-        """Take every `thin`-th state of the last steps, and the last one, as `update` leaves it."""
-        buffer, chains = carry.buffer, carry.buffer.shape[1]
-        rows = torch.from_numpy(sums.trace)[-self.draws * self.thin :, :chains]
-        end = int(carry.position) + steps
-        step = torch.arange(end - len(rows), end)
-        kept = ((step + 1) % self.thin == 0) | (step == end - 1)
-        taken = kept.nonzero().flatten()[-self.draws :]
-        buffer[step[taken] // self.thin % self.draws] = rows[taken].view(-1, *buffer.shape[1:])
-        return Traces(buffer, carry.position.fill_(end))
+    def update(self, carry: Traces, state: Any, sums: Steps, steps: int) -> Traces:
+        """Keep the last of the steps that have one place in the buffer."""
+        buffer, end = carry.buffer, carry.position.add_(steps)
+        rows = sums.trace[-self.draws * self.thin :, : buffer.shape[1]].to(buffer.dtype)
+        step = end - len(rows) + torch.arange(len(rows), device=end.device)
+        place = step.div(self.thin, rounding_mode="floor") % self.draws
+        return Traces(buffer.index_copy_(0, place, rows.view(-1, *buffer.shape[1:])), end)
 
     def read(self, carry: Traces) -> dict[str, Tensor]:
         return {}

@@ -15,10 +15,9 @@ from latticework.sampling.messages import nearest
 
 
 def loaded(text: str) -> Any:
-    """The object that `file.py:Name` names.
+    """The object that `file.py:Name` names; files beside it can be imported.
 
-    The file is executed as a module; files beside it can be imported. Raises ValueError if the
-    text has another form, there is no such file, or the file has no such name.
+    Raises ValueError for another form, a file that is not there, or a name that it does not have.
     """
     place, separator, name = text.rpartition(":")
     if not separator or not place.endswith(".py"):
@@ -33,9 +32,8 @@ def loaded(text: str) -> Any:
 def sampler_named(text: str, fields: dict[str, Any] | None = None) -> Any:
     """The sampler `file.py:Name`, or that of a name of `samplers.NAMES`, with the given fields.
 
-    The text may hold fields, too: `gwg(flips=2)`. A class is called with the fields; an object
-    takes none. Raises ValueError for a field that there is not, or a value that does not fit its
-    annotation.
+    The text may hold fields, too: `gwg(flips=2)`. Raises ValueError for an unknown field, or a
+    value that does not fit its annotation.
     """
     text, written = _with_fields(text)
     fields = {**written, **(fields or {})}

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from latticework.models.base import EnergyModel
-from latticework.samplers.base import Info
-from latticework.sampling.metrics import Metric, Reference
+from latticework.sampling.metrics import Metric, Reference, Steps
 
 
 class Visits(NamedTuple):
@@ -29,20 +28,17 @@ class Occupancy(Metric):
         counts = torch.zeros(len(state.x), len(values) ** domain.dim, dtype=torch.long)
         return Visits(counts.to(device), values, len(values) ** sites)
 
-    def update(self, carry: Visits, state: Any, info: Info) -> Visits:
-        one_hot = carry.values.ndim > 1
-        digits = state.x.argmax(-1) if one_hot else _digits(carry.values, state.x)
+    def update(self, carry: Visits, state: Any, sums: Steps, steps: int) -> Visits:
+        if carry.values.ndim > 1:  # one-hot
+            digits = state.x.argmax(-1)
+        else:  # comparisons are faster than a binary search for few values
+            digits = (state.x.unsqueeze(-1) > carry.values[:-1]).sum(-1)
         index = (digits * carry.place).sum(-1, keepdim=True)
         carry.counts.scatter_add_(1, index, torch.ones_like(index))
         return carry
 
     def read(self, carry: Visits) -> dict[str, Tensor]:
         return {}
-
-
-def _digits(values: Tensor, x: Tensor) -> Tensor:
-    """Index of each entry in the sorted `values`. Faster than binary search for few values."""
-    return (x.unsqueeze(-1) > values[:-1]).sum(-1)
 
 
 def pooled_law(counts: Tensor) -> Tensor:
@@ -52,11 +48,9 @@ def pooled_law(counts: Tensor) -> Tensor:
 
 
 def noise_floor(counts: Tensor) -> Tensor:
-    """Expected L1 distance between `pooled_law` and its expectation, due to sampling noise.
+    """Expected L1 distance between `pooled_law` and its expectation, from the spread over chains.
 
-    Chains are independent, so the spread between their histograms gives the standard error of each
-    frequency, even if states within a chain are correlated. A centred normal error has a mean
-    absolute value of sqrt(2 / pi) standard errors.
+    A centred normal error has a mean absolute value of sqrt(2 / pi) standard errors.
     """
     laws = counts.double() / counts.sum(-1, keepdim=True)
     return math.sqrt(2 / math.pi) * (laws.std(0) / math.sqrt(len(laws))).sum()

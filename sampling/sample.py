@@ -9,36 +9,32 @@ from math import gcd
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+import numpy as np
 import torch
 from torch import Generator, Tensor, nn
 
 from latticework.models.base import EnergyModel
 from latticework.models.domain import Domain
 from latticework.samplers import NAMES
-from latticework.samplers.base import Info, Sampler, require_count
-from latticework.samplers.sums import ManySteps, Sums, Wanted
+from latticework.samplers.base import Sampler, require_count
+from latticework.samplers.sums import ManySteps, Wanted
 from latticework.sampling.adaptation import (
     OPTIMAL,
     AcceptanceControl,
     Adaptation,
     Adapted,
+    CycleControl,
     adapted,
 )
 from latticework.sampling.chain import Chain
-from latticework.sampling.convergence import Convergence, verdict
-from latticework.sampling.cycle import CycleControl
 from latticework.sampling.devices import find_device, synchronise
-from latticework.sampling.diagnostics import quantities
+from latticework.sampling.diagnostics import Convergence, quantities, verdict
 from latticework.sampling.engine import Engine, served
 from latticework.sampling.evaluations import Counter, evaluations_of_step
-from latticework.sampling.metrics import Metric, Reference
+from latticework.sampling.metrics import Metric, Reference, Steps
 from latticework.sampling.naming import sampler_named
 from latticework.sampling.starts import annealed, possible, require_start
-from latticework.sampling.targets import (
-    as_model,
-    check_target,
-    domain_of,
-)
+from latticework.sampling.targets import as_model, check_target
 
 if TYPE_CHECKING:
     import arviz
@@ -74,7 +70,9 @@ class SampleResult:
 
     def __repr__(self) -> str:
         chains, draws = self.log_prob.shape
-        aimed = "" if self.adapted is None else self.adapted.against
+        aimed = ""
+        if self.adapted is not None and self.adapted.aimed is not None:
+            aimed = f" (aimed at {self.adapted.aimed:.3g})"
         compiled = f" after {self.compile_seconds:.3g} s to compile" * (self.compile_seconds > 0)
         return (
             f"<{chains} chains x {draws} draws from {self.domain} by {self.sampler}: acceptance "
@@ -84,7 +82,7 @@ class SampleResult:
 
     @cached_property
     def verdict(self) -> Convergence:
-        """Whether the chains have mixed, in a line (`sampling.convergence`)."""
+        """Whether the chains have mixed, in a line (`sampling.diagnostics`)."""
         return verdict(self.log_prob.numpy(), self.draws.numpy())
 
     @property
@@ -119,13 +117,7 @@ class SampleResult:
         import pandas as pd
 
         flat = self.draws.flatten(2)
-        shape = self.draws.shape[2:]
-        entries = [
-            str(list(index))
-            for index in torch.cartesian_prod(*map(torch.arange, shape))
-            .view(-1, len(shape))
-            .tolist()
-        ]
+        entries = [str(list(index)) for index in np.ndindex(*self.draws.shape[2:])]
         values = torch.cat((self.log_prob.unsqueeze(-1), flat), -1)
         found = quantities(values.numpy())
         marks = {mark: found.pop(mark) for mark in ("constant", "stuck")}
@@ -147,18 +139,13 @@ class ChainSums(NamedTuple):
 class ChainAcceptance(Metric):
     """Sum of the acceptance probabilities of each chain since the start."""
 
+    wanted = Wanted()
+
     def init(self, model: EnergyModel, state: Any, reference: Reference) -> ChainSums:
         return ChainSums(torch.zeros(len(state.x), dtype=torch.float64, device=state.x.device))
 
-    def update(self, carry: ChainSums, state: Any, info: Info) -> ChainSums:
-        return ChainSums(carry.total.add_(info.accept_prob))
-
-    @property
-    def wanted(self) -> Wanted:
-        return Wanted()
-
-    def absorb(self, carry: ChainSums, state: Any, sums: Sums, steps: int) -> ChainSums:
-        return ChainSums(carry.total.add_(torch.from_numpy(sums.accept)))
+    def update(self, carry: ChainSums, state: Any, sums: Steps, steps: int) -> ChainSums:
+        return ChainSums(carry.total.add_(sums.accept))
 
     def read(self, carry: ChainSums) -> dict[str, Tensor]:
         return {}
@@ -225,7 +212,7 @@ def sample(
         UnsupportedModelError: if the sampler does not support the domain or model.
     """
     sampler = sampler_of(sampler)
-    model = as_model(target, domain_of(domain, sites, values))
+    model = as_model(target, domain=domain, sites=sites, values=values)
     require_count(steps=steps, thin=thin)
     if not (isinstance(burn_in, Integral) and burn_in >= 0) or isinstance(burn_in, bool):
         raise ValueError(f"burn_in must be a whole number of steps, got {burn_in!r}")
@@ -239,30 +226,39 @@ def sample(
             stacklevel=2,
         )
     require_start(start, x)
+    given = x is not None
     rule = None if adapt is None else rule_of(adapt)
     place, rng = _generator(device, seed)
     model = model.to(place)
     count = Counter(model, _chains(model, x, chains))
-    given = x is not None
-    x = _on(x, place) if given else possible(count.model, count.chains, rng)
+    if x is None:
+        x = possible(count.model, count.chains, rng)
+    elif isinstance(x, Tensor):  # anything else is refused by the checks of the start
+        x = x.to(place)
     precision = torch.promote_types(check_target(count.model, x).dtype, torch.float32)
-    if diagnose and given and len(x) > 1:
-        _warn_of_like_starts(x)
+    alike = int((x == x[:1]).reshape(*x.shape[:2], -1).all(-1).all(0).sum()) if given else 0
+    if diagnose and len(x) > 1 and 4 * alike >= 3 * x.shape[1]:
+        warnings.warn(
+            f"the starts agree in {alike} of {x.shape[1]} sites, so R-hat cannot show modes that "
+            'no chain has seen; leave x out, or take start="annealed"',
+            ConvergenceWarning,
+            2,
+        )
 
     metrics = [ChainAcceptance()]
     compiling = time.perf_counter()
     kernel, _ = served(sampler, model, engine, metrics)
-    compiled = isinstance(kernel, ManySteps)
+    compile_seconds = 0.0
     if isinstance(kernel, ManySteps):
         kernel.advance(kernel.at(x, model), model, Generator().manual_seed(0), 1)
-    compile_seconds = time.perf_counter() - compiling if compiled else 0.0
+        compile_seconds = time.perf_counter() - compiling
     # What runs as compiled code or a CUDA graph calls no method that could be counted.
-    seen = not compiled and place.type == "cpu"
-    followed = count.model if seen else model
+    counted = place.type == "cpu" and not isinstance(kernel, ManySteps)
+    followed = count.model if counted else model
 
     def cost(sampler: Sampler) -> float:
         """Evaluations of a step that calls no method of `count.model`."""
-        if seen:
+        if counted:
             return float(count.chains)
         return evaluations_of_step(sampler, model, x, Generator(place).manual_seed(0))
 
@@ -273,7 +269,7 @@ def sample(
     found = None
     if rule is not None:
         found = adapted(rule, sampler, followed, x, rng, engine)
-        if not seen:
+        if not counted:
             count.evaluations += rule.blocks(sampler) * rule.steps * cost(sampler)
         sampler, x = found.sampler, found.x
         kernel, _ = served(sampler, model, engine, metrics)
@@ -298,11 +294,10 @@ def sample(
         with torch.no_grad():
             log_prob[number] = kernel.log_prob(chain.state, count.model)
     seconds = time.perf_counter() - began
-    accepted = ((chain.carries[0].total - before) / steps).float()
     result = SampleResult(
         draws.transpose(0, 1).contiguous(),
         log_prob.T.contiguous(),
-        accepted.cpu(),
+        ((chain.carries[0].total - before) / steps).float().cpu(),
         count.evaluations,
         seconds,
         compile_seconds,
@@ -321,10 +316,9 @@ def sampler_of(sampler: Sampler | str) -> Sampler:
     if isinstance(sampler, str):
         return sampler_named(sampler)
     if not isinstance(sampler, Sampler):
-        made = sampler.__name__ if isinstance(sampler, type) else None
+        made = f"; write {sampler.__name__}(...)" if isinstance(sampler, type) else ""
         raise TypeError(
-            "the sampler must be a Sampler or one of "
-            f"{', '.join(NAMES)}, got {sampler!r}" + (f"; write {made}(...)" if made else "")
+            f"the sampler must be a Sampler or one of {', '.join(NAMES)}, got {sampler!r}{made}"
         )
     return sampler
 
@@ -361,23 +355,6 @@ def _chains(model: EnergyModel, x: Tensor | None, chains: int | None) -> int:
         if chains not in (None, len(x)):
             raise ValueError(f"x has {len(x)} chains and chains is {chains}; leave chains out")
         return len(x)
-    count = 4 if chains is None else chains
-    require_count(chains=count)
-    return int(count)
-
-
-def _on(x: Tensor, place: torch.device) -> Tensor:
-    """The starts on a device; anything else is refused by the checks of the start."""
-    return x.to(place) if isinstance(x, Tensor) else x
-
-
-def _warn_of_like_starts(x: Tensor) -> None:
-    """Warn of starts `[chains, sites, ...]` that agree in three quarters of the sites or more."""
-    alike = int((x == x[:1]).reshape(*x.shape[:2], -1).all(-1).all(0).sum())
-    if 4 * alike >= 3 * x.shape[1]:
-        warnings.warn(
-            f"the starts agree in {alike} of {x.shape[1]} sites, so R-hat cannot show modes that "
-            'no chain has seen; leave x out, or take start="annealed"',
-            ConvergenceWarning,
-            3,
-        )
+    chains = 4 if chains is None else chains
+    require_count(chains=chains)
+    return int(chains)

@@ -26,10 +26,7 @@ def require_start(start: str, x: Tensor | None) -> None:
 
 @refusing_training()
 def possible(model: EnergyModel, chains: int, rng: Generator) -> Tensor:
-    """Uniform states of positive probability: states at -inf are drawn again, `TRIES` times.
-
-    A target that cannot be evaluated is left to the checks of `Sampler.init`, which say why.
-    """
+    """Uniform states of positive probability: states at -inf are drawn again, `TRIES` times."""
     x = model.domain.uniform(chains, rng)
     for _ in range(TRIES):
         try:

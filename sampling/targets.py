@@ -3,7 +3,7 @@
 import copy
 from collections.abc import Callable, Sequence
 from numbers import Integral
-from typing import Any
+from typing import TypedDict, Unpack
 
 import torch
 from torch import Generator, Tensor, nn
@@ -30,14 +30,23 @@ HOW = (
 )
 
 
+class States(TypedDict, total=False):
+    """What says which states a function has: the arguments of `sample` with these names."""
+
+    domain: Domain | None
+    sites: int | None
+    values: int | Sequence[float] | None
+
+
 def as_model(
-    target: EnergyModel | nn.Module | Callable[[Tensor], Tensor], domain: Domain | None
+    target: EnergyModel | nn.Module | Callable[[Tensor], Tensor], **states: Unpack[States]
 ) -> EnergyModel:
-    """The target as an EnergyModel on `domain`.
+    """The target as an EnergyModel on these states.
 
     A function or module maps `[chains, *domain.shape]` to `[chains]`. An EnergyModel has its own
     domain. Raises ValueError if the domain is missing or another one, TypeError for anything else.
     """
+    domain = domain_of(**states)
     if isinstance(target, EnergyModel):
         if domain not in (None, target.domain):
             raise ValueError(
@@ -61,9 +70,11 @@ def named(target: object) -> str:
 
 
 def domain_of(
-    domain: Domain | None, sites: int | None, values: int | Sequence[float] | None
+    domain: Domain | None = None,
+    sites: int | None = None,
+    values: int | Sequence[float] | None = None,
 ) -> Domain | None:
-    """The domain that the three arguments of `sample` describe; None if all are None.
+    """The domain that the three describe; None if all are None.
 
     `values` are two numbers (Binary), 0, 1, .., k - 1 (Ordinal), or the number k of categories
     (Categorical, one-hot). Raises ValueError for anything else.
@@ -77,24 +88,23 @@ def domain_of(
     if domain is not None:
         raise ValueError("give either domain or sites, not both")
     require_count(sites=sites)
-    if values is None:
-        return Binary(int(sites))
     sites = int(sites)
+    if values is None:
+        return Binary(sites)
     if isinstance(values, Integral) and not isinstance(values, bool):
         return Categorical(sites, int(values))
-    given: Any = values  # until it is checked
     try:
-        numbers = [float(value) for value in given]
-    except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"values must be two numbers, range(k), or the number k of categories, got {values!r}; "
-            f"{HOW}"
-        ) from error
-    if numbers == list(range(len(numbers))) and len(numbers) > 2:
-        return Ordinal(sites, len(numbers))
+        numbers = [float(value) for value in values]  # type: ignore[union-attr]
+    except (TypeError, ValueError):
+        numbers = []
     if len(numbers) == 2:
         return Binary(sites, *sorted(numbers))
-    raise ValueError(f"values {numbers} are no domain of this library; {HOW}")
+    if numbers == list(range(len(numbers))) and numbers:
+        return Ordinal(sites, len(numbers))
+    raise ValueError(
+        f"values must be two numbers, range(k), or the number k of categories, got {values!r}; "
+        f"{HOW}"
+    )
 
 
 def parsed_domain(text: str) -> Domain:
@@ -126,7 +136,8 @@ def target_named(text: str, domain: str | None) -> EnergyModel:
             f"the states of {named(found)} are not known: give --domain, such as --domain "
             "binary:20, spins:20 or categorical:10,3"
         )
-    return as_model(found, None if domain is None else parsed_domain(domain)).requires_grad_(False)
+    states = None if domain is None else parsed_domain(domain)
+    return as_model(found, domain=states).requires_grad_(False)
 
 
 def unsupported(sampler: Sampler, model: EnergyModel) -> str:
@@ -137,8 +148,8 @@ def unsupported(sampler: Sampler, model: EnergyModel) -> str:
             copy.deepcopy(sampler).require_support(x, model)
     except (UnsupportedModelError, NotDifferentiableError) as error:
         return str(error)
-    except Exception:  # noqa: BLE001 - the caller will meet it again
-        return ""
+    except Exception:  # noqa: BLE001, S110 - the caller will meet it again
+        pass
     return ""
 
 

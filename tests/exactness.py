@@ -37,7 +37,7 @@ from latticework.samplers.relaxed import RMALA
 from latticework.samplers.stochastic import StochasticDULA
 from latticework.samplers.svgd import DiscreteSVGD
 from latticework.samplers.swendsen_wang import SwendsenWang
-from latticework.sampling.checking.counting import tails
+from latticework.sampling.checking.examination import tails
 from latticework.sampling.checking.law import (
     Law,
     Matrix,

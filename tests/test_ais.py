@@ -57,7 +57,7 @@ from latticework.sampling.annealing import (
     start,
 )
 from latticework.sampling.checking.guard import NoHostReads
-from latticework.sampling.evaluations import Call, watched
+from latticework.sampling.evaluations import Counter
 from latticework.sampling.exact import exact
 
 BINARY = ("binary", "spins", "dense_ising", "lattice", "ring", "rbm")
@@ -294,15 +294,12 @@ def test_a_step_evaluates_the_model_once(kernel, local, name):
     with torch.no_grad():
         annealing = start(kernel, path, path.draw(10, rng), betas)
         annealing = advance(annealing, kernel, path, betas, rng)
-        calls: list[Call] = []
-        path.model = watched(path.model, calls.append)
+        count = Counter(path.model, 10)
+        path.model = count.model
         for _ in range(2):
             annealing = advance(annealing, kernel, path, betas, rng)
-    names = [call.name for call in calls]
-    whole = [name for name in names if name in ("forward", "log_prob_and_grad")]
-    whole += [name for name in names if name.startswith("evaluate")]
-    assert len(whole) == 2
-    assert bool(len(calls) - len(whole)) == bool(local)
+    assert count.whole == 2 * 10
+    assert bool(count.local) == bool(local)
 
 
 class Forgetful(GeometricPath):

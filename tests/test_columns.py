@@ -6,7 +6,7 @@ from torch import Generator
 
 from latticework.models.base import EnergyModel
 from latticework.models.bayes_net import BayesNet
-from latticework.models.columns import FEW, LEAST, Columns, product
+from latticework.models.columns import LEAST, Columns, product
 from latticework.samplers.langevin import DMALA
 from latticework.sampling.checking.guard import NoHostReads
 
@@ -79,22 +79,6 @@ def test_another_precision_makes_them_anew():
     assert kept(double) == CATEGORIES
     assert after.dtype == torch.float64
     close(before, after.float(), 1e-5)
-
-
-def test_tables_that_fit_a_chunk_are_not_split():
-    """A minibatch is a new table at each step; sorting its columns would not pay off."""
-    assert kept(net(None)) == 0
-    assert kept(net().given(torch.arange(10))) == 0
-    assert kept(net((ROWS + 1) * HIDDEN)) == 0
-
-
-def test_few_columns_and_busy_columns_are_not_split():
-    narrow = net()
-    narrow = BayesNet(table()[:, : LEAST // 2], narrow.targets, HIDDEN, 30.0, narrow.chunk)
-    assert kept(narrow) == 0
-    busy = (torch.rand(ROWS, 2 * LEAST, generator=Generator().manual_seed(5)) < 2 * FEW).double()
-    busy[:, 0] = 0  # the one that is constant
-    assert kept(BayesNet(busy, net().targets, HIDDEN, 30.0, 20 * HIDDEN)) == 0
 
 
 def test_the_product_of_few_chains_is_the_plain_one():

@@ -30,6 +30,7 @@ from latticework.samplers.block_gibbs import BlockGibbs
 from latticework.samplers.gibbs import Gibbs
 from latticework.samplers.gwg import GWG
 from latticework.samplers.langevin import DMALA
+from latticework.samplers.sums import Wanted
 from latticework.sampling import annealing
 from latticework.sampling.chain import Chain, capture
 from latticework.sampling.checking.guard import NoHostReads
@@ -42,6 +43,7 @@ from latticework.sampling.metrics import (
     MarginalError,
     Proposed,
     Reference,
+    Steps,
     Trace,
     Unsettled,
 )
@@ -234,8 +236,10 @@ def test_steps_and_metrics_stay_on_the_device(sampler, target, meta):
             continue
     with OneDevice(), NoHostReads():
         for _ in range(2):
+            before = state.x.clone()
             state, info = sampler.step(state, model, elsewhere)
-            running = [(m, m.update(carry, state, info)) for m, carry in running]
+            seen = Steps.of_one(before, state, info, Wanted(changed=True, invalid=True))
+            running = [(m, m.update(carry, state, seen, 1)) for m, carry in running]
     for metric, carry in running:
         metric.read(carry)
 

@@ -187,7 +187,7 @@ def test_grey_samples_have_no_online_isl():
     metric = ValidationISL(Loader(), points=5)
     state = BlockGibbs().init(bits(2, 6), model := RBM(6, 3))
     carry = metric.init(model, state, Reference())
-    carry = metric.update(carry, state._replace(x=torch.full((2, 6), 0.3)), None)
+    carry = metric.update(carry, state._replace(x=torch.full((2, 6), 0.3)), None, 1)
     with pytest.raises(ValueError, match=r"grey samples is not defined; .* sampler.emit=sample"):
         metric.read(carry)
 

@@ -36,7 +36,7 @@ from latticework.samplers.random_walk import RandomWalk
 from latticework.samplers.relaxed import RMALA
 from latticework.samplers.svgd import DiscreteSVGD
 from latticework.samplers.swendsen_wang import SwendsenWang
-from latticework.sampling.checking.counting import counts
+from latticework.sampling.checking.examination import counts
 from latticework.sampling.checking.guard import NoHostReads
 from latticework.sampling.checking.law import Law
 from latticework.sampling.checking.targets import Asymmetric, Target

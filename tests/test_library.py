@@ -1,7 +1,6 @@
 """The library by itself: `import latticework` without what only the experiments need."""
 
 import ast
-import dataclasses
 import importlib
 import inspect
 import subprocess
@@ -126,22 +125,10 @@ def test_every_sampler_and_model_is_public():
     assert {cls.__name__ for cls in hidden if not cls.__name__.startswith("_")} == set()
 
 
-@dataclasses.dataclass(frozen=True)
-class Uniform(latticework.GWG):
-    """The mistake: a step ends at a uniform state."""
-
-    def step(self, state, model, rng):
-        new, info = super().step(state, model, rng)
-        return self.at(model.domain.uniform(len(new.x), rng), model), info
-
-
-def test_a_wrong_sampler_fails_in_a_check_of_a_class():
-    target = latticework.Lattice((3,), 0.6, 0.3)
-    report = latticework.check(Uniform, target, chains=4000)
-    assert not report.passed
-    assert "invariance" in {outcome.check for _, outcome in report.failures}
-    assert "invariance fails on Lattice" in str(report)
-    assert latticework.check(latticework.GWG, target, chains=4000).passed  # control
+def test_a_class_is_checked():
+    assert latticework.check(
+        latticework.GWG, latticework.Lattice((3,), 0.6, 0.3), chains=4000
+    ).passed
 
 
 def test_a_check_needs_a_supported_target():
@@ -149,17 +136,3 @@ def test_a_check_needs_a_supported_target():
     assert not report.passed
     assert report.outcomes == {}
     assert "supports none of the targets" in str(report)
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ({"start": "data"}, "start must be uniform or annealed"),
-        ({"samplers": ["block_gibbs"]}, "no sampler supports Binary"),
-        ({"samplers": ["dmal"]}, "sampler 'dmal' is not known: did you mean dmala"),
-        ({"seeds": 2}, "three seeds or more"),
-    ],
-)
-def test_a_race_says_what_it_cannot_run(words, message):
-    with pytest.raises(ValueError, match=message):
-        latticework.race(lambda x: x.sum(-1), sites=3, **words)

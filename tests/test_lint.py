@@ -51,8 +51,8 @@ MAY_IMPORT = {
     "samplers/swendsen_wang.py": ["samplers.base", "models"],
     "samplers/rates.py": RATES,
     "sampling": SAMPLING,
-    "sampling/cycle.py": [*SAMPLING, "samplers.acs"],
-    "sampling/diagnostics.py": [],
+    "sampling/adaptation.py": [*SAMPLING, "samplers.acs"],
+    "sampling/diagnostics.py": ["sampling.tuning.ranking"],
     "sampling/engine.py": [*SAMPLING, "samplers.compiled"],
     "sampling/starts.py": [*SAMPLING, "data.base"],
     "sampling/checking/targets.py": [*SAMPLING, "models.rbm"],
@@ -282,7 +282,7 @@ for name in {names}:
 kernels = ("torch.", "latticework.samplers", "latticework.models")
 assert not [name for name in sys.modules if name.startswith(kernels)]
 try:  # control
-    import latticework.sampling.mmd
+    import latticework.sampling.metrics
 except ImportError:
     sys.exit()
 sys.exit("torch was not blocked")

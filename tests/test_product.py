@@ -16,13 +16,13 @@ def onednn(monkeypatch):
         pytest.skip("PyTorch without oneDNN")
     monkeypatch.setattr(product, "mkl_is_slow", lambda: True)
     calls = []
-    inner = product._linear
+    inner = product.onednn
 
     def counted(x, weight, bias):
         calls.append(x.shape)
         return inner(x, weight, bias)
 
-    monkeypatch.setattr(product, "_linear", counted)
+    monkeypatch.setattr(product, "onednn", counted)
     return calls
 
 

@@ -1,7 +1,6 @@
 """`latticework race`: samplers tuned and measured under an equal budget, ranked with ties."""
 
 import dataclasses
-import io
 import math
 import re
 
@@ -9,12 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from rich.console import Console
 from targets import TARGETS
 from torch import Generator
 
-from latticework.experiments.figures import race as drawing
-from latticework.experiments.figures.race import UNITS
 from latticework.experiments.records.record import opened
 from latticework.models.base import Function
 from latticework.models.domain import Binary, Categorical, Integer
@@ -29,12 +25,8 @@ from latticework.samplers.locally_balanced import LocallyBalanced
 from latticework.samplers.pavg import PAVG
 from latticework.samplers.pt_dmala import PTDMALA
 from latticework.samplers.stochastic import StochasticDULA
-from latticework.samplers.sweep import GibbsSweep
 from latticework.sampling import starts
-from latticework.sampling.chain import seconds_per_step
-from latticework.sampling.engine import served
 from latticework.sampling.evaluations import evaluations_of_step
-from latticework.sampling.exact import exact
 from latticework.sampling.sample import sample
 from latticework.sampling.tuning import course
 from latticework.sampling.tuning import race as contests
@@ -45,8 +37,6 @@ from latticework.sampling.tuning.course import (
     quality,
 )
 from latticework.sampling.tuning.race import BIASED, Entrant, Lap, Race, ranked
-from latticework.sampling.tuning.ranking import Interval, ranks
-from latticework.sampling.tuning.space import spaces
 from latticework.scripts import race, trace, why
 
 FILE = """
@@ -54,7 +44,6 @@ import math
 from dataclasses import dataclass
 
 import torch
-from latticework.models.ising import Lattice
 from latticework.samplers.base import Sampler, State, metropolis
 
 WEIGHTS = torch.linspace(-1, 1, 6)
@@ -68,24 +57,14 @@ def steps(x):  # no gradient
 def rare(x):  # a sixteenth of all states are impossible
     return linear(x).masked_fill(x[:, :4].sum(-1) == 4, -torch.inf)
 
-def counts(x):  # [chains, 2] in {0, 1, ...}
-    return -((x - 2) ** 2).sum(-1) / 4
-
 def potts(x):  # [chains, 4, 3]
     return (x[:, 1:] * x[:, :-1]).sum((1, 2))
-
-class Ising(Lattice):
-    def __init__(self):
-        super().__init__((2, 3), 0.1, 0.1)
 
 def needle(x):  # the state of ones holds a half of the mass
     return x.prod(-1).detach() * math.log(2 ** x.shape[1] - 1) + 0 * x.sum(-1)
 
 def flat(x):
     return 0 * x.sum(-1)
-
-def bounded(x):  # the first site is always 1
-    return linear(x).masked_fill(x[:, 0] == 0, -torch.inf)
 
 STARTS = torch.ones(5, 6).tolist()
 
@@ -124,7 +103,6 @@ def asked(capsys, outputs, *words, budget=3000):
     [
         ("linear", ("--domain", "binary:6", "--samplers", "dmala,gibbs"), 3000),
         ("potts", ("--domain", "categorical:4,3", "--samplers", "dmala,gwg"), 6000),
-        ("Ising", ("--samplers", "dmala,hamming_ball"), 3000),
     ],
 )
 def test_a_race_on_a_target(name, words, budget, file, tmp_path, capsys):
@@ -176,13 +154,6 @@ def test_no_sampler_is_ranked_where_one_missed_half_of_the_mass(file, tmp_path, 
     assert "disagree" not in page
 
 
-def test_constant_entries_are_named_and_do_not_stop_a_ranking(file, tmp_path, capsys):
-    words = ("--domain", "binary:6", "--samplers", "dmala,gibbs")
-    status, page, _ = asked(capsys, tmp_path, f"{file}:bounded", *words)
-    assert status == 0
-    assert "constant in all draws, and left out: x[0] = 1" in page
-
-
 def test_chains_start_where_they_are_told(file, tmp_path, capsys, monkeypatch):
     words = (f"{file}:linear", "--domain", "binary:6", "--samplers", "gibbs")
     started, drawn = [], Course.drawn
@@ -201,19 +172,6 @@ def test_chains_start_where_they_are_told(file, tmp_path, capsys, monkeypatch):
         race.main([f"{file}:flat", "--domain", "binary:16", "--x", f"{file}:STARTS"])
 
 
-def test_the_column_that_ranks_is_whole_in_a_narrow_terminal():
-    """R-hat and ranks are never cut; intervals fold."""
-    rates = {f"ess_per_{unit}{part}": 12345.0 for unit in UNITS for part in ("", "_low", "_high")}
-    names = ["pafs_with_replacement", "dmala"]
-    rows = [{"rank": "=1", "sampler": name, "r_hat": 1.0234, **rates} for name in names]
-    for width in (80, 60):
-        console = Console(width=width, file=io.StringIO())
-        console.print(race.shown(pd.DataFrame(rows), "evaluations"))
-        lines = console.file.getvalue().splitlines()
-        assert "…" not in console.file.getvalue()
-        assert [line.split()[-1] for line in lines if line.startswith("=1")] == ["1.023"] * 2
-
-
 def test_a_biased_sampler_runs_and_has_no_rank(file, tmp_path, capsys):
     """At its largest step sizes, DULA makes more effective samples than DMALA."""
     words = ("--domain", "binary:6", "--samplers", "dula,dmala")
@@ -227,21 +185,6 @@ def test_a_biased_sampler_runs_and_has_no_rank(file, tmp_path, capsys):
     assert f"dula: {BIASED}" in page
     status, page, folder = asked(capsys, tmp_path, f"{file}:linear", *words[:3], "dula")
     assert status == 1  # none is ranked
-
-
-def test_the_figure_says_why_a_sampler_that_ran_has_no_rank():
-    rates = {f"ess_per_{unit}{part}": 1.0 for unit in UNITS for part in ("", "_low", "_high")}
-    rows = [
-        {"sampler": "dmala", "rank": "1", "r_hat": 1.0, "note": ""},
-        {"sampler": "dula", "rank": "-", "r_hat": 1.0, "note": BIASED},
-        {"sampler": "gibbs", "rank": "-", "r_hat": 1.2, "note": ""},
-        {"sampler": "gwg", "rank": "-", "r_hat": math.nan, "note": "the budget allows 2 steps"},
-    ]
-    figure = drawing.race(pd.DataFrame([{**row, **rates} for row in rows]), "target")
-    note = " ".join(figure.legends[0].get_title().get_text().split())
-    assert f"No rank: dula, which {BIASED}." in note
-    assert "gibbs" not in note
-    assert "gwg" not in note
 
 
 def test_a_race_can_be_traced_and_compared(file, tmp_path, capsys):
@@ -259,28 +202,6 @@ def test_a_race_can_be_traced_and_compared(file, tmp_path, capsys):
     (one / "metrics.csv").write_text("changed")
     assert trace.main([str(one / "race.png")]) == 1
     capsys.readouterr()
-
-
-def test_a_sampler_of_the_users_own_takes_part(file, tmp_path, capsys):
-    (tmp_path / "mine.py").write_text(
-        "from latticework.samplers.langevin import DMALA\n\nclass Mine(DMALA):\n    pass\n"
-        "\nmine = DMALA(0.7)\n"
-    )
-    words = ("--domain", "binary:6", "--samplers", f"{tmp_path}/mine.py:mine")
-    *_, folder = asked(capsys, tmp_path, f"{file}:linear", *words)
-    assert "step_size=0.7" in opened(folder).config["samplers"]["mine"]
-
-
-def test_samplers_of_one_name_both_take_part(file, tmp_path, capsys):
-    for folder in "ab":
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / "mine.py").write_text(
-            "from latticework.samplers.langevin import DMALA\n\nmine = DMALA(0.7)\n"
-        )
-    named = [f"{tmp_path}/{folder}/mine.py:mine" for folder in "ab"]
-    words = ("--domain", "binary:6", "--samplers", ",".join(named))
-    *_, folder = asked(capsys, tmp_path, f"{file}:linear", *words)
-    assert set(opened(folder).config["samplers"]) == {"mine", named[1]}
 
 
 def test_a_sampler_that_fails_leaves_the_others(file, tmp_path, capsys, monkeypatch):
@@ -311,16 +232,6 @@ def test_a_sampler_that_fails_leaves_the_others(file, tmp_path, capsys, monkeypa
         assert status == 0
         assert f"dmala: {note}" in page
         assert pd.read_csv(folder / "race.csv", index_col="sampler")["rank"]["gibbs"] == 1
-
-
-def test_a_race_on_integers(file, tmp_path, capsys):
-    """Samplers that list the values of a site are left out."""
-    words = ("--domain", "naturals:2", "--samplers", "dmala,gibbs,random_walk")
-    status, page, folder = asked(capsys, tmp_path, f"{file}:counts", *words, budget=8000)
-    assert status == 0
-    assert pd.read_csv(folder / "race.csv")["sampler"].tolist() == ["dmala"]
-    assert "left out: gibbs (Gibbs needs a model on a Binary or" in page
-    assert "left out: random_walk (RandomWalk needs" in page
 
 
 def test_a_folder_that_cannot_be_written_costs_no_race(file, tmp_path, monkeypatch):
@@ -382,15 +293,6 @@ def test_ranks_and_ties():
     ]
 
 
-def test_an_interval_around_ones_upper_end_is_a_tie():
-    """The other's middle is above one's interval, its lower end is not."""
-    assert ranks([Interval(9, 8, 10), Interval(12, 9.5, 15), Interval(30, 20, 40)]) == [
-        "=2",
-        "=2",
-        "1",
-    ]
-
-
 def test_no_measured_run_repeats_the_random_numbers_of_the_search(monkeypatch):
     taken, drawn = [], Course.drawn
 
@@ -414,50 +316,44 @@ def test_the_interval_is_students_of_the_logarithm():
     assert entrant("x", 10.0, 10.0).interval("evaluations") == pytest.approx((1, 1, 1))
 
 
+def summed(domain):
+    return Function(lambda x: x.flatten(1).sum(-1), domain)
+
+
+RBM, RING = TARGETS["rbm"].model, TARGETS["ring"].model
+ROWS, FIELD = synthetic_regression(40, 6), DenseIsing(torch.zeros(6, 6), 0.1)
+TEMPERED = PTDMALA(0.2, ladder=(1.0, 0.7, 0.4))
+
+
 @pytest.mark.parametrize(
-    ("sampler", "domain", "expected"),
+    ("sampler", "model", "expected"),
     [
-        (DMALA(0.4), Binary(5), 1),  # value and gradient together
-        (Gibbs(), Binary(5), 2),  # each value of the site
-        (Gibbs(2), Binary(5), 4),
-        (LocallyBalanced(), Binary(5), 6),  # itself and its neighbours
-        (Gibbs(), Categorical(5, 3), 3),
-        (HammingBall(3, 1), Binary(5), 4),
+        (DMALA(0.4), summed(Binary(5)), 1),  # value and gradient together
+        (Gibbs(), summed(Binary(5)), 2),  # each value of the site
+        (Gibbs(2), summed(Binary(5)), 4),
+        (LocallyBalanced(), summed(Binary(5)), 6),  # itself and its neighbours
+        (Gibbs(), summed(Categorical(5, 3)), 3),
+        (HammingBall(3, 1), summed(Binary(5)), 4),
+        (StochasticDULA(0.1, 10), ROWS, 0.25),  # a minibatch: its part of the rows
+        (StochasticDULA(0.1, 40), ROWS, 1),
+        (DMALA(0.4), RBM, 1),  # closed forms
+        (GWG(), RBM, 1),
+        (GWG(), RING, 1),  # all differences, though a lattice updates only some
+        (BlockGibbs(), RBM, 1),  # no counted call
+        (TEMPERED, RBM, 3),  # each replica, as for a function of x
+        (TEMPERED, Function(RBM.forward, RBM.domain), 3),
+        (TEMPERED, RING, 3),
+        (Gibbs(), FIELD, 1 / 6),  # a local change: sites over all sites, for each pattern
+        (Gibbs(2), FIELD, 4 * 2 / 6),
+        (LocallyBalanced(), FIELD, 1),
+        (HammingBall(3, 1), FIELD, 4 / 2),
     ],
     ids=str,
 )
-def test_evaluations_of_a_step(sampler, domain, expected):
-    model = Function(lambda x: x.flatten(1).sum(-1), domain)
-    x = domain.uniform(7, Generator().manual_seed(0))
-    assert evaluations_of_step(sampler, model, x, Generator().manual_seed(1)) == 7 * expected
-
-
-@pytest.mark.parametrize(("batch", "expected"), [(10, 0.25), (40, 1), (None, 1)])
-def test_a_minibatch_counts_its_part_of_the_rows(batch, expected):
-    model = synthetic_regression(40, 6)
+def test_evaluations_of_a_step(sampler, model, expected):
     x = model.domain.uniform(7, Generator().manual_seed(0))
-    found = evaluations_of_step(StochasticDULA(0.1, batch), model, x, Generator().manual_seed(1))
-    assert found == 7 * expected
-
-
-def test_closed_forms_count_one():
-    model = TARGETS["rbm"].model
-    x = model.domain.uniform(7, Generator().manual_seed(0))
-    for sampler in (DMALA(0.4), GWG()):
-        assert evaluations_of_step(sampler, model, x, Generator().manual_seed(1)) == 7
-
-
-@pytest.mark.parametrize("name", ["rbm", "ring"])
-def test_closed_forms_count_each_replica(name):
-    """As a function of x does, for which the rows are counted."""
-    model = TARGETS[name].model
-    x = model.domain.uniform(7, Generator().manual_seed(0))
-    sampler = PTDMALA(0.2, ladder=(1.0, 0.7, 0.4))
     found = evaluations_of_step(sampler, model, x, Generator().manual_seed(1))
-    plain = evaluations_of_step(
-        sampler, Function(model.forward, model.domain), x, Generator().manual_seed(1)
-    )
-    assert found == plain == 7 * 3
+    assert found == pytest.approx(7 * expected)
 
 
 def test_quality_is_arvizs_of_the_worst_and_the_median_site_and_of_the_energy():
@@ -494,41 +390,6 @@ def test_a_stuck_site_beside_one_that_moves_leaves_no_effective_samples():
     assert found.score > 0  # a search still prefers that the third site moves
 
 
-def test_quality_of_many_sites_is_that_of_evenly_spaced_ones(monkeypatch):
-    result = sample(lambda x: 2 * x[:, 3], "gibbs", sites=7, steps=300, chains=4)
-    table = result.summary(digits=None)
-    monkeypatch.setattr(course, "DIAGNOSED", 3)
-    some = table.loc[["x[0]", "x[3]", "x[6]"], "ess_bulk"]
-    assert quality(result).ess == pytest.approx(some.min())
-    assert quality(result).ess_median == pytest.approx(some.median())
-
-
-@pytest.mark.parametrize(
-    ("sampler", "expected"),
-    [(Gibbs(), 1 / 6), (Gibbs(2), 4 * 2 / 6), (LocallyBalanced(), 1), (HammingBall(3, 1), 4 / 2)],
-    ids=str,
-)
-def test_a_local_change_counts_as_the_sites_it_evaluates(sampler, expected):
-    """Sites over all sites, for each pattern of a block."""
-    model = DenseIsing(torch.zeros(6, 6), 0.1)
-    x = model.domain.uniform(7, Generator().manual_seed(0))
-    found = evaluations_of_step(sampler, model, x, Generator().manual_seed(1))
-    assert found == pytest.approx(7 * expected)
-
-
-def test_a_step_that_knows_the_differences_of_all_sites_counts_one():
-    """Also where a lattice updates only those around a flip."""
-    model = TARGETS["ring"].model
-    x = model.domain.uniform(7, Generator().manual_seed(0))
-    assert evaluations_of_step(GWG(), model, x, Generator().manual_seed(1)) == 7
-
-
-def test_a_step_without_counted_calls_counts_one():
-    model = TARGETS["rbm"].model
-    x = model.domain.uniform(7, Generator().manual_seed(0))
-    assert evaluations_of_step(BlockGibbs(), model, x, Generator().manual_seed(1)) == 7
-
-
 def test_what_a_sampler_learns_first_is_learned_once_and_charged():
     """PAVG learns with 256 pilots, here in 20 steps, for all trials and runs together."""
     called = []
@@ -563,38 +424,11 @@ def test_annealed_starts_are_made_once_and_charged(monkeypatch):
     assert math.isfinite(found.seen.start)
 
 
-def test_every_allowance_is_kept():
-    """The first that is spent ends a run; the cost of a step does not include what reads it."""
-    contest = Course(Function(lambda x: x.sum(-1) * 0, Binary(4)), 4)
-    plenty = [Allowance(500, "evaluations"), Allowance(900, "seconds")]
-    assert contest.steps(DMALA(0.2), plenty) == 500
-    assert contest.steps(DMALA(0.2), [*plenty, Allowance(1e-9, "seconds")]) == 0
-
-
-def test_a_compiled_course_draws_from_the_same_law():
-    model = Lattice((2, 3), 0.2, 0.3)
-    stint = Course(model, 8, "compiled", kept=4000).drawn(DMALA(0.4), 4000, 0)
-    assert stint.burn_in + stint.thin * stint.result.draws.shape[1] == stint.steps == 4000
-    error = quality(stint.result).ess ** -0.5 / 2
-    gap = stint.result.draws.mean((0, 1)) - exact(model).mean
-    assert gap.abs().max() < 4.5 * error
-    assert 0.3 < stint.result.acceptance.mean() < 1
-
-
 def test_draws_are_evenly_spaced():
     contest = Course(Function(lambda x: x.sum(-1), Binary(4)), 3, kept=10)
     stint = contest.drawn(DMALA(0.2), 93, 0)
     assert (stint.thin, stint.burn_in, stint.steps) == (7, 14, 91)
     assert stint.result.draws.shape == (3, 11, 4)
-
-
-def test_the_search_avoids_a_bad_setting():
-    """Independent draws come with an infinite step; small steps are slow."""
-    model = Function(lambda x: x.sum(-1) * 0, Binary(4))
-    contest = Race(model, Allowance(8000, "evaluations"), 4, range(3), 6)
-    entrant = contest.enter("dmala", DMALA(0.2), {"step_size": {"choices": [0.02, 20.0]}})
-    assert entrant.fields == {"step_size": 20.0}
-    assert all(lap.ess > 0 for lap in entrant.laps)
 
 
 def test_the_search_prefers_what_moves_where_a_site_is_stuck_in_every_trial():
@@ -624,15 +458,6 @@ def test_the_scores_of_two_settings_keep_their_ratio_with_the_budget(monkeypatch
         assert rates[size, 40_000] == pytest.approx(rates[size, 1500], rel=0.4)
 
 
-def test_a_compiled_step_is_timed_without_the_call_that_makes_it():
-    """A call costs many times a step; a block of steps costs nearly its steps alone."""
-    contest = Course(Lattice((3, 3), 0.1), 1, "compiled")
-    kernel, _ = served(GibbsSweep(), contest.model, "compiled", [])
-    x, rng = contest.model.domain.uniform(1, Generator()), Generator()
-    single = seconds_per_step(kernel, contest.model, x, rng, steps=1)
-    assert contest.cost(GibbsSweep(), "seconds") < single / 3
-
-
 def test_blocks_fit_the_target():
     space = {"sites": {"low": 2, "high": 16}}
     small = Function(lambda x: x.flatten(1).sum(-1), Binary(4))
@@ -644,10 +469,6 @@ def test_blocks_fit_the_target():
     endless = Function(lambda x: -x.square().sum(-1), Integer(3))
     assert fitted(Gibbs(4), {}, endless)[0].sites == 3
     assert fitted(DMALA(0.4), {}, small) == (DMALA(0.4), {})
-
-
-def test_the_search_spaces_are_those_of_the_task():
-    assert spaces()["dmala"] == {"step_size": {"low": 0.02, "high": 2, "log": True}}
 
 
 def test_budgets_are_read():

@@ -319,7 +319,7 @@ def test_occupancy_counts_the_listed_states(name):
     metric, state = Occupancy(), State(target.states, torch.zeros(1), torch.zeros(1))
     carry = metric.init(target.model, state, None)
     for _ in range(3):
-        carry = metric.update(carry, state, None)
+        carry = metric.update(carry, state, None, 1)
     assert torch.equal(carry.counts, 3 * torch.eye(len(target.states), dtype=torch.long))
 
 
@@ -424,6 +424,6 @@ def test_halves_split_even_from_odd_steps():
     metric, x = Halves(), torch.zeros(2, 3)
     carry = metric.init(model, State(x, torch.zeros(2), x), None)
     for value in (1.0, 10.0, 100.0):
-        carry = metric.update(carry, State(x + value, torch.zeros(2), x), None)
+        carry = metric.update(carry, State(x + value, torch.zeros(2), x), None, 1)
     assert carry.total[0].unique().tolist() == [10.0]
     assert carry.total[1].unique().tolist() == [101.0]

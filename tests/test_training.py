@@ -9,14 +9,13 @@ import torch
 from command import command_line
 from hydra import compose, initialize_config_dir
 from hydra.core.hydra_config import HydraConfig
-from hydra.utils import get_class
 from test_configs import CONF, composed, names, part, plain
 
 from latticework.experiments.records.record import load_all
 from latticework.experiments.runs.artifacts import fingerprint
 from latticework.experiments.runs.errors import ConfigurationError
 from latticework.experiments.runs.run import Run
-from latticework.experiments.tasks.learning.training import random, stored, trained
+from latticework.experiments.tasks.learning.training import RECIPES, random, stored, trained
 from latticework.models.ising import Lattice, LearnedIsing
 from latticework.models.rated_rbm import RatedRBM
 from latticework.models.rbm import RBM
@@ -51,7 +50,7 @@ def refusal(capsys, *words, outputs):
 @pytest.mark.parametrize("name", names("model"))
 def test_each_model_says_whether_it_is_meant_to_be_learned(name):
     target = part("model", name)._target_
-    recipe = getattr(get_class(target), "recipe", "") if target.split(".")[-1][0].isupper() else ""
+    recipe = RECIPES.get(target.rpartition(".")[2], "")
     assert recipe == LEARNED.get(name, "")
     if recipe:
         group, _, choice = recipe.partition("=")

@@ -25,6 +25,7 @@ from latticework.samplers.gibbs import Gibbs
 from latticework.samplers.gwg import GWG
 from latticework.samplers.langevin import DMALA
 from latticework.samplers.relaxed import RMALA
+from latticework.samplers.sums import Wanted
 from latticework.samplers.svgd import DiscreteSVGD
 from latticework.sampling import starts
 from latticework.sampling.metrics import (
@@ -33,6 +34,7 @@ from latticework.sampling.metrics import (
     EnsembleError,
     Proposed,
     Reference,
+    Steps,
 )
 from latticework.sampling.tuning.space import check_space, suggest
 from latticework.sampling.tuning.study import alone, best, complete, shared, startup
@@ -434,7 +436,12 @@ def test_proposed_sites_are_those_that_draws_of_the_proposal_change(
     state = sampler.init(model.domain.uniform(4000, rng), model)
     draws = sampler.flips if isinstance(sampler, GWG) else 0
     metric = Proposed(draws)
-    carry = metric.update(metric.init(model, state, Reference()), state, Info(state.x[:, 0]))
+    carry = metric.update(
+        metric.init(model, state, Reference()),
+        state,
+        Steps.of_one(state.x, state, Info(state.x[:, 0]), Wanted()),
+        1,
+    )
     expected = float(metric.read(carry)["proposed"])
     if draws:
         weights = state.logits.softmax(-1)

@@ -23,7 +23,7 @@ from latticework.samplers.hamming import HammingBall
 from latticework.samplers.langevin import DMALA, DULA
 from latticework.samplers.locally_balanced import LocallyBalanced
 from latticework.sampling.chain import Chain, run_chain
-from latticework.sampling.metrics import Reference
+from latticework.sampling.metrics import Reference, Steps
 
 
 class Holed(EnergyModel):
@@ -92,7 +92,8 @@ def test_only_a_ratio_of_nan_or_plus_infinity_is_invalid():
     ratio = torch.tensor([0.0, -torch.inf, torch.inf, torch.nan])
     carry = metric.init(Holed(0.0), state, Reference())
     for _ in range(2):
-        carry = metric.update(carry, state, Info(torch.ones(4), ratio))
+        steps = Steps.of_one(state.x, state, Info(torch.ones(4), ratio), metric.wanted)
+        carry = metric.update(carry, state, steps, 1)
     assert carry.invalid == 4
     assert carry.valid.tolist() == [2, 2, 0, 0]
 

@@ -18,10 +18,10 @@ from latticework.experiments.runs.engine import for_engine
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.measures.stationary import in_double
 from latticework.models.base import EnergyModel
-from latticework.samplers.base import Info, Sampler
+from latticework.samplers.base import Sampler
 from latticework.sampling.chain import run_chain
 from latticework.sampling.exact import exact as exact_moments
-from latticework.sampling.metrics import Metric, Reference
+from latticework.sampling.metrics import Metric, Reference, Steps
 
 
 class HalfSums(NamedTuple):
@@ -41,9 +41,9 @@ class Halves(Metric):
         total = torch.zeros(2, *state.x.shape, device=state.x.device)
         return HalfSums(total, torch.zeros(1, dtype=torch.long, device=state.x.device))
 
-    def update(self, carry: HalfSums, state: Any, info: Info) -> HalfSums:
-        steps = carry.steps.add_(1)
-        return HalfSums(carry.total.index_add_(0, steps % 2, state.x.unsqueeze(0)), steps)
+    def update(self, carry: HalfSums, state: Any, sums: Steps, steps: int) -> HalfSums:
+        seen = carry.steps.add_(steps)
+        return HalfSums(carry.total.index_add_(0, seen % 2, state.x.unsqueeze(0)), seen)
 
     def read(self, carry: HalfSums) -> dict[str, Tensor]:
         return {}

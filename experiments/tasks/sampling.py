@@ -26,8 +26,7 @@ from latticework.sampling.diagnostics import FEWEST, convergence
 from latticework.sampling.evaluations import calls_of_step
 from latticework.sampling.exact import cheap
 from latticework.sampling.memory import Memory
-from latticework.sampling.metrics import Metric, Reference, Trace
-from latticework.sampling.mmd import mmd_squared
+from latticework.sampling.metrics import Metric, Reference, Trace, mmd_squared
 
 ROWS = 1000  # test rows whose distances are computed: the cost is quadratic
 BETTER: dict[str, Better] = {

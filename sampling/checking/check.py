@@ -1,8 +1,9 @@
 """Check a sampler in one call: is it exact, and does it keep the rules of a step?"""
 
 import io
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Unpack
 
 import numpy as np
 import torch
@@ -12,21 +13,14 @@ from rich.text import Text
 from torch import Tensor, nn
 
 from latticework.models.base import EnergyModel
-from latticework.models.domain import Domain
 from latticework.samplers.base import Sampler
-from latticework.sampling.checking.examination import CheckOutcome, Examination, Flow
+from latticework.sampling.checking.examination import CheckOutcome, Examination
 from latticework.sampling.checking.law import Law
 from latticework.sampling.checking.suite import CHECKS, decisions_of, examine
 from latticework.sampling.checking.targets import SMALL, Target, check_listed
 from latticework.sampling.sample import sampler_of
 from latticework.sampling.starts import possible
-from latticework.sampling.targets import (
-    as_model,
-    check_target,
-    domain_of,
-    named,
-    unsupported,
-)
+from latticework.sampling.targets import States, as_model, check_target, named, unsupported
 
 COLOURS = {"ok": "green", "fails": "bold red", "no": "yellow", "-": "dim"}
 LawOf = Callable[[Sampler, Target], Law | np.ndarray]
@@ -36,26 +30,22 @@ def check(
     sampler: Sampler | type[Sampler] | str,
     target: EnergyModel | nn.Module | Callable[[Tensor], Tensor] | None = None,
     *,
-    domain: Domain | None = None,
-    sites: int | None = None,
-    values: int | Sequence[float] | None = None,
     law: LawOf | None = None,
     chains: int = 200_000,
     seed: int = 0,
     error: float = 1e-6,
+    **states: Unpack[States],
 ) -> "CheckReport":
     """Check a sampler on `target`, or on a small target of each state space that it supports.
 
     Args:
         sampler: a sampler, a class, which is called without arguments, or a name.
         target: a model or a function of at most 1024 states, as in `latticework.sample`.
-        domain: the states of a function.
-        sites: in place of `domain`, as in `latticework.sample`.
-        values: likewise.
         law: maps the sampler and a target to the transition matrix of a step, `[states, states]`.
         chains: the number of chains that are counted.
         seed: seeds all random numbers.
         error: the probability that anything fails for an exact sampler, at most.
+        states: `domain`, `sites` and `values` of a function, as in `latticework.sample`.
 
     Raises:
         ValueError: if an argument is invalid, or the target has too many states.
@@ -65,7 +55,7 @@ def check(
         targets = {name: make() for name, make in SMALL.items()}
     else:
         name = named(target)
-        targets = {name: listed(as_model(target, domain_of(domain, sites, values)), name)}
+        targets = {name: listed(as_model(target, **states), name)}
     return examined(sampler, targets, law=law, chains=chains, seed=seed, error=error)
 
 
@@ -134,10 +124,10 @@ class CheckReport:
     def _parts(self) -> Iterator[RenderableType]:
         """A table of all checks, the details of what does not hold, and what was tested."""
         if self.case is None:
-            reason = next(iter(self.refused.values()))
             yield Text(
                 f"{self.sampler} supports none of the targets {', '.join(self.refused)} "
-                f"({reason}); give one that it supports by --target file.py:Name"
+                f"({next(iter(self.refused.values()))}); give one that it supports by "
+                "--target file.py:Name"
             )
             return
         grid = Grid("check", *self.outcomes, box=None, pad_edge=False)
@@ -148,73 +138,63 @@ class CheckReport:
         yield ""
         for row, name in enumerate(CHECKS):
             yield from self._details(row, name)
-        holds = "everything holds" if self.sampler.exact else "no failures"
-        yield Text(
-            f"{self.sampler}: {f'failures: {n}' if (n := len(self.failures)) else holds}, on "
-            f"{', '.join(self.outcomes)}."
-            + (f" Not supported: {', '.join(self.refused)}." if self.refused else "")
-        )
+        exact, n = self.sampler.exact, len(self.failures)
+        result = f"failures: {n}" if n else "everything holds" if exact else "no failures"
+        unsupported = f" Not supported: {', '.join(self.refused)}." if self.refused else ""
+        yield Text(f"{self.sampler}: {result}, on {', '.join(self.outcomes)}.{unsupported}")
         counted = f"{self.case.counted} chains and seed {self.case.seed}"
-        if self.sampler.exact:
+        if exact:
             yield Text(
                 f"{self.decisions} counts were tested with {counted}; for an exact sampler, the "
-                f"probability that any of them fails is below {self.error:g}. "
-                f"{power(self.outcomes)}"
+                f"probability that any of them fails is below {self.error:g}. {self._power()}"
             )
-        else:
-            yield Text(
-                "It declares exact = False, so a bias is no failure. Total variation distance from "
-                f"the target after {self.case.later} steps from exact draws, with {counted}: "
-                f"{biases(self.outcomes)}."
-            )
+            return
+        biases = [
+            f"{outcome.bias:.2g} on {name}"
+            for name, each in self.outcomes.items()
+            for outcome in each
+            if outcome.bias is not None
+        ]
+        yield Text(
+            "It declares exact = False, so a bias is no failure. Total variation distance from "
+            f"the target after {self.case.later} steps from exact draws, with {counted}: "
+            f"{', '.join(biases) or 'not measured'}."
+        )
 
     def _details(self, row: int, name: str) -> Iterator[RenderableType]:
         """What a check found if it does not hold, on the smallest target that shows it."""
         shown = [(target, each[row]) for target, each in self.outcomes.items()]
-        shown.sort(key=lambda pair: pair[1].status != "fails")
-        target, outcome = next((p for p in shown if p[1].status in ("fails", "no")), shown[0])
-        if outcome.status in ("fails", "no"):
-            verb = "fails" if outcome.status == "fails" else "does not hold"
-            yield Text.assemble((name, COLOURS[outcome.status]), f" {verb} on {target}:")
-            yield Text(f"  {outcome.detail}")
-            if outcome.flow:
-                yield pair_of(outcome.flow)
-            yield ""
+        for status, verb in (("fails", "fails"), ("no", "does not hold")):
+            for target, outcome in shown:
+                if outcome.status != status:
+                    continue
+                yield Text.assemble((name, COLOURS[status]), f" {verb} on {target}:")
+                yield Text(f"  {outcome.detail}")
+                if flow := outcome.flow:
+                    pair = Grid("  state", "next state", "expected flow", "observed", "z", box=None)
+                    numbers = f"{flow.expected:.5f}", f"{flow.observed:.5f}", f"{flow.z:+.1f}"
+                    pair.add_row(Text(f"  {flow.x}"), Text(f"{flow.y}"), *numbers)
+                    yield pair
+                yield ""
+                return
+
+    def _power(self) -> str:
+        """The smallest relative error of a state's probability that each check would have found."""
+        sizes: dict[str, list[float]] = {}
+        for each in self.outcomes.values():
+            for outcome in each:
+                if outcome.visible is not None:
+                    sizes.setdefault(outcome.check, []).append(outcome.visible)
+        if "invariance" not in sizes:  # what fails was found
+            return ""
+        return (
+            "The smallest relative error of a state's probability that would be found in half of "
+            f"all trials: {', '.join(f'{name} {_spread(s)}' for name, s in sizes.items())}. Four "
+            "times --chains halves that of invariance."
+        )
 
 
-def biases(found: dict[str, list[CheckOutcome]]) -> str:
-    """The bias that was measured on each target."""
-    sizes = {name: o.bias for name, each in found.items() for o in each if o.bias is not None}
-    return ", ".join(f"{bias:.2g} on {name}" for name, bias in sizes.items()) or "not measured"
-
-
-def power(found: dict[str, list[CheckOutcome]]) -> str:
-    """The smallest relative error of a state's probability that each check would have found."""
-    sizes: dict[str, list[float]] = {}
-    for each in found.values():
-        for outcome in each:
-            if outcome.visible is not None:
-                sizes.setdefault(outcome.check, []).append(outcome.visible)
-    if "invariance" not in sizes:  # what fails was found
-        return ""
-    told = ", ".join(f"{name} {spread(s)}" for name, s in sizes.items())
-    return (
-        "The smallest relative error of a state's probability that would be found in half of all "
-        f"trials: {told}. Four times --chains halves that of invariance."
-    )
-
-
-def spread(parts: list[float]) -> str:
+def _spread(parts: list[float]) -> str:
     """The least and the largest of `parts`, in per cent."""
-    ends = dict.fromkeys(
-        f"{100 * part:.{0 if part > 0.1 else 1}f}" for part in (min(parts), max(parts))
-    )
-    return f"{' to '.join(ends)} %"
-
-
-def pair_of(flow: Flow) -> Grid:
-    """The pair of states that shows it: the share of all chains that make this move in a step."""
-    pair = Grid("  state", "next state", "expected flow", "observed", "z", box=None)
-    numbers = (f"{flow.expected:.5f}", f"{flow.observed:.5f}", f"{flow.z:+.1f}")
-    pair.add_row(Text(f"  {flow.x}"), Text(f"{flow.y}"), *numbers)
-    return pair
+    ends = [f"{100 * part:.{0 if part > 0.1 else 1}f}" for part in (min(parts), max(parts))]
+    return f"{' to '.join(dict.fromkeys(ends))} %"

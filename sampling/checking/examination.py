@@ -1,4 +1,4 @@
-"""A sampler on a target, the chains that are counted, and the outcome of a check."""
+"""A sampler on a target, the chains that are counted, the exact tails of counts, and outcomes."""
 
 import copy
 from collections.abc import Callable
@@ -8,14 +8,14 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
+from scipy.stats import binom
 from torch import Generator, Tensor
 
 from latticework.models.base import EnergyModel
-from latticework.samplers.base import Sampler, require_count
+from latticework.samplers.base import Info, Sampler, require_count
 from latticework.sampling.checking.law import Law
 from latticework.sampling.checking.targets import Target
 
-Status = Literal["ok", "fails", "no", "-"]  # "no": does not hold and need not; "-": not examined
 LATER = 8  # steps after which invariance is tested a second time
 SETTLING = 100  # steps that forget the start: before the tests, or until a bias is measured
 FEW = 1000  # chains that are counted where they interact, which may cost chains^2
@@ -35,16 +35,13 @@ class Flow:
 
 @dataclass(frozen=True)
 class CheckOutcome:
-    """The outcome of a check, with its details and the flow that shows a wrong step.
+    """The outcome of a check, with its details and the flow that shows a wrong step."""
 
-    `bias` is the total variation distance from the target, of a sampler that is not exact.
-    """
-
-    status: Status
+    status: Literal["ok", "fails", "no", "-"]  # "no": need not hold; "-": not examined
     detail: str = ""
     flow: Flow | None = None
-    bias: float | None = None
-    visible: float | None = None  # the smallest relative error that is found (`counting.visible`)
+    bias: float | None = None  # total variation distance from the target, if not exact
+    visible: float | None = None  # the smallest relative error that is found (`visible`)
     check: str = ""  # a key of `suite.CHECKS`
 
 
@@ -66,10 +63,6 @@ class Examination:
         require_count(chains=self.chains)
 
     @property
-    def exact(self) -> bool:
-        return self.sampler.exact
-
-    @property
     def counted(self) -> int:
         """The number of chains that are counted."""
         if self.sampler.interacting:
@@ -79,7 +72,7 @@ class Examination:
     @property
     def later(self) -> int:
         """The steps before the second count: a bias needs many to show its size."""
-        return LATER if self.exact else SETTLING
+        return LATER if self.sampler.exact else SETTLING
 
     def rng(self, purpose: int = 0) -> Generator:
         return Generator().manual_seed(self.seed * 1000 + purpose)
@@ -92,9 +85,9 @@ class Examination:
         """A copy of the sampler as it was given."""
         return copy.deepcopy(self.sampler)
 
-    def after(self, x: Tensor, steps: int, sampler: Sampler | None = None, purpose: int = 2) -> Any:
+    def after(self, x: Tensor, steps: int, sampler: Sampler | None = None) -> Any:
         """The state after `steps` steps from `x`."""
-        sampler, rng = sampler or self.fresh(), self.rng(purpose)
+        sampler, rng = sampler or self.fresh(), self.rng(2)
         state = sampler.init(x, self.target.model)
         for _ in range(steps):
             state, _ = sampler.step(state, self.target.model, rng)
@@ -109,10 +102,7 @@ class Examination:
 
     @cached_property
     def moves(self) -> list[np.ndarray]:
-        """The indices of the states of all chains at the start, after 1 and after `later` steps.
-
-        Index -1 is a state that is not listed, such as one outside the domain.
-        """
+        """The states of all chains at the start, after 1 and `later` steps; -1 is not listed."""
         with torch.no_grad():
             sampler, rng = self.fresh(), self.rng(3)
             x = self.target.draw(self.target.law, self.counted, rng)
@@ -143,3 +133,66 @@ class Examination:
     def flow(self, x: int, y: int, expected: float, observed: float, z: float) -> Flow:
         states = self.target.states
         return Flow(states[x].tolist(), states[y].tolist(), expected, observed, z)
+
+
+def counts(
+    sampler: Sampler, target: Target, steps: int, replicas: int, shared: bool = False
+) -> tuple[list[np.ndarray], Info]:
+    """Where `replicas` chains from each inner state are after 1, 2, ... steps; the first Info.
+
+    Each array is `[inner states, states]`. With `shared` random numbers, replicas are separate
+    calls.
+    """
+    rng, size = Generator().manual_seed(0), len(target.inner)
+    calls, repeats = (replicas, 1) if shared else (1, replicas)
+    x = target.states[target.inner].repeat_interleave(repeats, 0)
+    found = np.zeros((steps, size * len(target.z)), dtype=int)
+    source = np.arange(size).repeat(repeats) * len(target.z)
+    infos = []
+    for _ in range(calls):
+        state = sampler.init(x, target.model)
+        for step in range(steps):
+            state, info = sampler.step(state, target.model, rng)
+            infos.append(info)
+            found[step] += np.bincount(source + target.index(state.x), minlength=found.shape[1])
+    return list(found.reshape(steps, size, -1)), infos[0]
+
+
+def histogram(target: Target, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """How many of `index` are each state, and the law; the last entry is of states not listed."""
+    law = np.append(target.law / target.law.sum(), 0.0)
+    return np.bincount(index % len(law), minlength=len(law)), law
+
+
+def deviation(target: Target, index: np.ndarray, level: float) -> str:
+    """How draws with state indices `index` differ from the law of the target; "" if not.
+
+    A count is too improbable if its two-sided tail is below `level`.
+    """
+    count, law = histogram(target, index)
+    p = 2 * tails(count, len(index), law)
+    worst = int(p.argmin())
+    if p[worst] >= level:
+        return ""
+    state = "outside the listed states"
+    if worst < len(target.states):
+        state = f"at {target.states[worst].tolist()}"
+    return (
+        f"{count[worst]} of {len(index)} chains are {state}, expected "
+        f"{len(index) * law[worst]:.1f}; total variation distance from the target "
+        f"{np.abs(count / len(index) - law).sum() / 2:.2g}"
+    )
+
+
+def visible(draws: int, law: np.ndarray, level: float) -> float:
+    """The smallest relative error of a state's probability that is found in half of all trials."""
+    law = law[law > 0]
+    smallest = binom.isf(level / 2, draws, law) + 1
+    return float((smallest / (draws * law) - 1).min())
+
+
+def tails(count: np.ndarray, trials: int | np.ndarray, probability: np.ndarray) -> np.ndarray:
+    """The smaller of the two exact tail probabilities of each binomial count."""
+    probability = probability.clip(0, 1)
+    below, above = (binom.cdf(count, trials, probability), binom.sf(count - 1, trials, probability))
+    return np.minimum(below, above)

@@ -13,22 +13,13 @@ class HostReadError(AssertionError):
 class NoHostReads(TorchDispatchMode):
     """A context that raises HostReadError for an operation that reads device data on the host.
 
-    Such an operation makes the host wait for the device, or copies to it. It cannot be part of a
-    captured CUDA graph.
+    Such an operation cannot be part of a captured CUDA graph.
     """
 
     READS = (
-        "_local_scalar_dense",
-        "nonzero",
-        "masked_select",
-        "unique",
-        "multinomial",
-        "lift_fresh",
-        "aten::equal",
-        "allclose",
-        "repeat_interleave.Tensor",
-        "bincount",
-    )
+        "_local_scalar_dense", "nonzero", "masked_select", "unique", "multinomial", "lift_fresh",
+        "aten::equal", "allclose", "repeat_interleave.Tensor", "bincount",
+    )  # fmt: skip
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -37,14 +28,9 @@ class NoHostReads(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = func.name()
-        masks = (
-            [t for t in args[1] if t is not None]
-            if name.startswith("aten::index") and isinstance(args[1], (list, tuple))
-            else []
-        )
-        reads = any(read in name for read in self.READS) or any(
-            t.dtype == torch.bool for t in masks
-        )
+        indexing = name.startswith("aten::index") and isinstance(args[1], (list, tuple))
+        masked = indexing and any(t is not None and t.dtype == torch.bool for t in args[1])
+        reads = masked or any(read in name for read in self.READS)
         if reads:
             raise HostReadError(f"{name} reads device data on the host")
         return func(*args, **(kwargs or {}))

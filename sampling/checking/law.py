@@ -1,7 +1,6 @@
-"""The exact law of one step, written as a transition matrix over the listed states of a target.
+"""The exact law of one step, a transition matrix over the listed states, from a paper's formulas.
 
-The functions here build such matrices in NumPy and float64 from a paper's formulas. They share
-nothing with `samplers` and `models.domain`, so that a test can compare the two.
+NumPy in float64, which shares nothing with `samplers` and `models.domain`: tests compare the two.
 """
 
 import itertools

@@ -2,20 +2,14 @@
 
 What must hold (Robert and Casella, "Monte Carlo Statistical Methods", 2004, Chapter 6): a step
 leaves the target pi invariant, and chains reach all states. Detailed balance is reported, because a
-sweep over the sites is exact without it. So is the bias of a sampler that is not said to be exact.
-With `law`, the transition matrix of one step written from a paper, the step from every state is
-compared with it. The law is also compared for one chain alone, on many sites and among impossible
-states (`checking.variations`). The other checks are those of the rules of a step
-(`checking.rules`).
-
-Chains start from exact draws of pi, so the counts are binomial and their tests are exact:
+sweep over the sites is exact without it. With `law`, the step from every state is compared with
+that transition matrix. Chains start from exact draws of pi, so the counts are binomial:
 
     invariance        the number of chains in state y after a step is Binomial(chains, pi(y))
     detailed balance  of the chains that moved between x and y, Binomial(n, 1/2) moved from x to y
     law of one step   of the chains from x, Binomial(n, P(x, y)) are in y after a step
 
-Each decision compares a two-sided tail probability with `level`. Chains of a call may share random
-numbers, such as the block of a random scan, if a step is exact for each value of them.
+Each decision compares a two-sided tail probability with `level`.
 """
 
 from collections.abc import Callable, Iterator
@@ -26,8 +20,16 @@ import torch
 from scipy.sparse.csgraph import connected_components
 
 from latticework.sampling.checking import rules, variations
-from latticework.sampling.checking.counting import counts, deviation, tails, visible
-from latticework.sampling.checking.examination import CheckOutcome, Examination, Flow
+from latticework.sampling.checking.examination import (
+    CheckOutcome,
+    Examination,
+    Flow,
+    counts,
+    deviation,
+    histogram,
+    tails,
+    visible,
+)
 from latticework.sampling.checking.law import Law
 from latticework.sampling.checking.targets import Target
 
@@ -85,14 +87,10 @@ def one_step(case: Examination) -> CheckOutcome:
 
 
 def invariance(case: Examination) -> CheckOutcome:
-    """Chains that start from exact draws are still such draws after a step, and after some more.
-
-    A sampler that is not exact cannot fail; its outcome says how large its bias is.
-    """
+    """Chains that start from exact draws are still such draws after a step, and after some more."""
     wrong = [deviation(case.target, index, case.level) for index in case.moves[1:]]
-    if not case.exact:
-        law = np.append(case.target.law, 0.0)  # the last entry: not listed
-        count = np.bincount(case.moves[-1] % len(law), minlength=len(law))
+    if not case.sampler.exact:
+        count, law = histogram(case.target, case.moves[-1])
         bias = float(np.abs(count / case.counted - law).sum() / 2)
         noise = np.sqrt(law * (1 - law) / (2 * np.pi * case.counted)).sum()  # mean of exact draws
         detail = (
@@ -140,10 +138,9 @@ def unbalanced(case: Examination) -> Flow | None:
 def reaching(case: Examination) -> CheckOutcome:
     """Chains that start all over the domain change every site and connect all states.
 
-    A step may leave the target invariant and still keep a chain among some of the states, such as
-    those of one parity. Two states are connected if some chain moved from one to the other, or by
-    way of further states. Moves of chains that interact are not those of one chain, and too few
-    moves connect no states; then only the sites are examined.
+    A step may leave the target invariant and still keep chains among the states of one parity.
+    Moves of chains that interact, and too few moves, connect no states: then only sites are
+    examined.
     """
     target, (fewest, steps) = case.target, SEARCH
     chains = fewest if case.sampler.interacting else max(fewest, STARTS * len(target.inner))
@@ -175,8 +172,8 @@ def reaching(case: Examination) -> CheckOutcome:
 def search(case: Examination, chains: int, steps: int) -> tuple[np.ndarray, np.ndarray, int]:
     """Where chains go that start all over the domain.
 
-    Returns the sites that changed, `[dim]`, the pairs of states x, y such that a chain moved from x
-    to y, `[states, states]`, both boolean, and the number of these moves.
+    The sites that changed, `[dim]`, the pairs of states x, y such that a chain moved from x to y,
+    `[states, states]`, and the number of these moves.
     """
     target, sampler, rng = case.target, case.fresh(), case.rng(4)
     where_from = np.zeros(len(target.z))

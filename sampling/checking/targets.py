@@ -1,8 +1,4 @@
-"""Small targets whose states can be listed: asymmetric, not quadratic, one on every domain.
-
-On such a target no sampler is exact by accident, and everything a test needs of it is known in
-float64 from `forward` alone: log-probabilities, their autograd gradient, the law.
-"""
+"""Small targets whose states can be listed: asymmetric, not quadratic, one on every domain."""
 
 import copy
 import itertools

@@ -1,8 +1,7 @@
 """Checks on what a small target with a large batch does not show.
 
-Errors that these find: of one chain alone, of more than some number of sites or of steps, of the
-last sites, and at states of probability zero or NaN. All laws are exact: many sites are independent
-copies of the small target.
+Errors of one chain alone, of many sites or steps, and at states of probability zero or NaN. All
+laws are exact: many sites are independent copies of the small target.
 """
 
 from dataclasses import replace
@@ -14,8 +13,12 @@ from torch import Tensor
 
 from latticework.models.base import EnergyModel, NotDifferentiableError
 from latticework.samplers.base import UnsupportedModelError
-from latticework.sampling.checking.counting import deviation, visible
-from latticework.sampling.checking.examination import CheckOutcome, Examination
+from latticework.sampling.checking.examination import (
+    CheckOutcome,
+    Examination,
+    deviation,
+    visible,
+)
 from latticework.sampling.checking.targets import Target
 
 ALONE = (80, 4)  # runs of one chain, and the steps of each
@@ -26,12 +29,7 @@ MASKED = (20_000, 8)  # chains and steps among impossible states
 
 
 class Copies(EnergyModel):
-    """Independent copies of a model: a target of many sites. Copy c has the sites c + copies * i.
-
-    Attributes:
-        single: the model that is copied
-        copies: their number
-    """
+    """Independent copies of a model, a target of many sites: copy c has c + copies * i."""
 
     def __init__(self, single: EnergyModel, copies: int) -> None:
         super().__init__()
@@ -114,9 +112,10 @@ def many_sites(case: Examination) -> CheckOutcome:
             count = _outcome(case, target, index, when)
     if stuck.any():
         sites = ", ".join(map(str, stuck.nonzero().flatten().tolist()))
-        searched = f"{chains} chains in {done} steps"
-        told = f"{searched} never changed these of {len(stuck)} sites: {sites}"
-        return CheckOutcome("fails", told)
+        return CheckOutcome(
+            "fails",
+            f"{chains} chains in {done} steps never changed these of {len(stuck)} sites: {sites}",
+        )
     return count
 
 
@@ -144,7 +143,7 @@ def impossible_states(case: Examination) -> CheckOutcome:
 
 def _not_counted(case: Examination) -> str:
     """Why the states of chains are not compared with the target; "" if they are."""
-    if not case.exact:
+    if not case.sampler.exact:
         return "it declares exact = False"
     return "its chains interact" if case.sampler.interacting else ""
 

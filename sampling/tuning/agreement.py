@@ -1,19 +1,15 @@
 """Whether the samplers of a race agree on the target. Those that missed a part of it look well.
 
-All chains of a sampler may miss the same part of a target. Their R-hat is then near 1, and only
-another sampler can tell. In the tests below, chains are independent, and a sampler is mixed if its
-own chains agree.
+Chains that all miss the same part of a target have an R-hat near 1. A sampler is mixed if its own
+chains agree. Two samplers disagree in these tests between independent chains:
 
-- Two mixed samplers must have equal means, of the log-probability and of each entry of x: Welch's
-  t-test between the means of their chains.
-- The means of a sampler that is not mixed may be those of a burn-in. From random states chains go
-  up: their mean log-probability is below that of the target. If it is significantly above that of a
-  mixed sampler, the latter has missed states of high probability (Welch's test, one-sided).
-- So it has if k of the other's C chains end above the largest log-probability of its own n
-  effective draws. For draws of one law this has probability C! (C + n - k)! / ((C - k)! (C + n)!).
+- The means of two mixed samplers differ, of the log-probability or an entry of x (Welch's t-test).
+- The mean log-probability of a sampler that is not mixed is above that of a mixed one (one-sided):
+  from random states chains go up, so the latter has missed states of high probability.
+- k of one's C chains end above the largest log-probability of the n effective draws of a mixed one.
+  For draws of one law this has probability C! (C + n - k)! / ((C - k)! (C + n)!).
 
-`LEVEL` is the probability that samplers of one law are found to disagree, at most: each p-value is
-compared with `LEVEL` divided by the number of tests (Bonferroni).
+Samplers of one law disagree with probability `LEVEL` at most (Bonferroni).
 """
 
 import warnings

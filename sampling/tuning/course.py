@@ -1,9 +1,8 @@
 """How a sampler is tuned and measured on one target: the code that races and the benchmark share.
 
-What a sampler may spend is an allowance of seconds, or of evaluations of the target by each chain.
-The score of a setting is the effective sample size of the worst site, or of the log-probability if
-that is worse, of all chains together, for each unit of the allowance. Where that is 0 for every
-setting, because a site is stuck in each, the average over sites decides.
+The score of a setting is the ESS of the worst site or of the log-probability, of all chains
+together, for each second or evaluation by each chain. Where it is 0 in every setting, the average
+over sites decides.
 """
 
 import dataclasses
@@ -122,11 +121,8 @@ class Course:
     x: torch.Tensor | None = None  # where all runs start; random states without it
 
     def learnt(self, sampler: Sampler) -> tuple[dict[str, torch.Tensor], Spent]:
-        """The fields that the sampler learns before its first step, and what learning them costs.
-
-        Most samplers learn nothing, at no cost.
-        """
-        return self.spent_by(lambda x, model: sampler.learnt(x, model))
+        """The fields that the sampler learns before its first step, and what this costs."""
+        return self.spent_by(sampler.learnt)
 
     def spent_by(self, work: Callable[[torch.Tensor, EnergyModel], Found]) -> tuple[Found, Spent]:
         """What `work` finds, given starts and the model, and what it costs."""
@@ -152,15 +148,12 @@ class Course:
     ) -> tuple[dict[str, Any], float]:
         """The fields with the best rate in `trials` runs that share `allowed`, and that rate.
 
-        The sampler's own values come first, then those of Optuna's TPE. No fields and a rate of 0,
-        if no trial moved or all were too short.
+        The sampler's own values come first, then Optuna's. No fields and 0 if nothing moved.
         """
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         study, asked = alone(name, trials, seed=seed, direction="maximize")
         study.enqueue_trial(own(sampler, space))
-        best: float = 0.0
-        fields: dict[str, Any] = {}
-        each = [one.part(1 / trials) for one in allowed]
+        fields, best, each = {}, 0.0, [one.part(1 / trials) for one in allowed]
         for trial in asked:
             candidate = suggest(trial, sampler, space)
             rate = self.rate(replaced(sampler, candidate), each, seed)
@@ -170,10 +163,7 @@ class Course:
         return fields, best
 
     def rate(self, candidate: Sampler, allowed: Sequence[Allowance], seed: int) -> float:
-        """The score for each unit of the first allowance.
-
-        0 if nothing moves, or the run is too short or not supported.
-        """
+        """The score for each unit of the first allowance; 0 if nothing moves or it is too short."""
         try:
             steps = self.steps(candidate, allowed)
             if steps * (1 - WARM_UP) < FEWEST / 2:
@@ -209,7 +199,11 @@ class Course:
         stint = self.drawn(sampler, steps, seed)
         found = quality(stint.result)
         near, close, names = stint, found, set(ESS)
-        while near.thin > 1 and (names := crowded(close, near, names)):
+        while near.thin > 1:
+            most = CROWDED * near.result.log_prob.numel()
+            names = {name for name in names if getattr(close, name) > most}
+            if not names:
+                break
             fewer = math.ceil(self.kept * (near.thin // 4 or 1) / (1 - WARM_UP))
             seed = (seed + APART) % 2**31
             near = self.drawn(sampler, fewer, seed, near.result.draws[:, -1].contiguous())
@@ -222,9 +216,7 @@ class Course:
     ) -> Stint:
         """A run of at most `steps` steps from `x`, or the course's starts, with even spacing."""
         thin = max(1, int(steps * (1 - WARM_UP)) // self.kept)
-        burn_in = (
-            int(steps * WARM_UP) // thin * thin
-        )  # so that a compiled kernel makes `thin` a call
+        burn_in = int(steps * WARM_UP) // thin * thin  # a compiled kernel makes `thin` a call
         kept = (steps - burn_in) // thin * thin
         result = sample(
             self.model, sampler, x=self.x if x is None else x, chains=self.chains, steps=kept,
@@ -233,29 +225,25 @@ class Course:
         return Stint(result, burn_in, thin, burn_in + kept)
 
 
-def crowded(found: Quality, stint: Stint, names: set[str]) -> set[str]:
-    """Those of the ESS `names` that have more than CROWDED effective samples for a draw."""
-    chains, draws = stint.result.draws.shape[:2]
-    return {name for name in names if getattr(found, name) > CROWDED * chains * draws}
-
-
 def own(sampler: Sampler, space: Space) -> dict[str, Any]:
     """The sampler's own values of the fields in `space`, where in range: the first trial."""
-
-    def within(value: Any, bounds: dict[str, Any]) -> bool:
-        if "choices" in bounds:
-            return value in bounds["choices"]
-        return bounds["low"] <= value <= bounds["high"]
-
     values = {name: getattr(sampler, name) for name in space}
-    return {name: value for name, value in values.items() if within(value, space[name])}
+    return {
+        name: values[name]
+        for name, bounds in space.items()
+        if (
+            values[name] in bounds["choices"]
+            if "choices" in bounds
+            else bounds["low"] <= values[name] <= bounds["high"]
+        )
+    }
 
 
 def fitted(sampler: Sampler, space: Space, model: EnergyModel) -> tuple[Sampler, Space]:
     """The sampler and its search space with blocks that fit the target.
 
-    A block has at most all sites; Gibbs, which evaluates every joint value of a block, has at most
-    PATTERNS of them. On integers a site has infinitely many values; samplers that list them refuse.
+    A block has at most all sites, and where every joint value is evaluated at most PATTERNS of
+    them.
     """
     sites = getattr(sampler, "sites", None)
     if sites is None:

@@ -1,36 +1,28 @@
 """Samplers compared on one target: each tuned and measured under an equal budget.
 
-Each sampler may spend one half of the budget on the choice of its fields (conf/task/tune.yaml, by
-Optuna's TPE) and the other half on fresh chains with the chosen fields, one run a seed. What it
-learns before its first step, such as PAVG's matrix, it learns once, from the first half. Intervals
-are t-intervals of the logarithm over seeds. An ESS says nothing of chains that have not met, so a
-sampler whose R-hat is above `MIXED` has no rank. Nor does it say how far draws are from the target,
-so a sampler that does not leave the target invariant has none either. If the others disagree about
-the target (`tuning.agreement`), at least one of them is wrong, and none has a rank.
+Half of the budget goes to the choice of a sampler's fields (conf/task/tune.yaml, by Optuna's TPE)
+and to what it learns before its first step, half to fresh chains, one run a seed. Intervals are
+t-intervals of the logarithm over seeds. A sampler whose R-hat is above `MIXED`, or that does not
+leave the target invariant, has no rank. If the others disagree about the target
+(`tuning.agreement`), at least one of them is wrong, and none has a rank.
 """
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, Unpack, get_args
 
 import numpy as np
 import torch
 from torch import nn
 
 from latticework.models.base import EnergyModel
-from latticework.models.domain import Domain
 from latticework.samplers import NAMES
 from latticework.samplers.base import Sampler, require_count
 from latticework.sampling.messages import in_a_line
 from latticework.sampling.sample import sampler_of
 from latticework.sampling.starts import annealed, possible, require_start
-from latticework.sampling.targets import (
-    as_model,
-    check_target,
-    domain_of,
-    unsupported,
-)
+from latticework.sampling.targets import States, as_model, check_target, unsupported
 from latticework.sampling.tuning.agreement import Seen, disagreements
 from latticework.sampling.tuning.course import (
     FEWEST,
@@ -50,14 +42,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 BIASED = "does not leave the target invariant"
-
-
-def nothing() -> Spent:
-    return {"seconds": 0.0, "evaluations": 0.0}
-
-
-def priced(spent: Spent) -> str:
-    return f"{spent['evaluations']:,.0f} evaluations by each chain ({spent['seconds']:.2g} s)"
 
 
 @dataclass(frozen=True)
@@ -85,7 +69,8 @@ class Entrant:
     laps: list[Lap]
     r_hat: float = math.nan  # of the worst quantity, over the chains of all seeds
     note: str = ""
-    beforehand: Spent = field(default_factory=nothing)  # once, before the first step
+    # What it spent once, before the first step.
+    beforehand: Spent = field(default_factory=lambda: {"seconds": 0.0, "evaluations": 0.0})
     seen: Seen | None = None  # what the chains of all seeds saw of the target
     still: dict[str, float] = field(default_factory=dict)  # see `unchanged`
 
@@ -106,10 +91,9 @@ class Entrant:
 class Race:
     """The target, and what each sampler may spend in how many chains and with which seeds.
 
-    All runs start at `x` `[chains, *domain.shape]`; without it at random states, or with
-    `annealed` where each sampler leads its chains (`sampling.starts.annealed`), once. Raises
-    ValueError with fewer than three seeds, whose intervals say nothing, and without chains or
-    trials.
+    All runs start at `x` `[chains, *domain.shape]`; without it at random states, or with `annealed`
+    where each sampler leads its chains, once. Raises ValueError with fewer than three seeds, whose
+    intervals say nothing, and without chains or trials.
     """
 
     model: EnergyModel
@@ -128,18 +112,15 @@ class Race:
     def run(
         self, samplers: dict[str, Sampler], spaces: dict[str, Space], tell: Callable[[str], None]
     ) -> list[Entrant]:
-        """Tune and measure each sampler in turn; `tell` hears about the progress.
-
-        A sampler that fails on the target has no laps; its note says why.
-        """
+        """Tune and measure each sampler in turn. One that fails has no laps; its note says why."""
         found = []
         for name, sampler in samplers.items():
             try:
                 entrant = self.enter(name, sampler, spaces.get(name, {}))
             except Exception as error:  # noqa: BLE001 - whatever a user's sampler raises
                 entrant = Entrant(name, sampler, {}, [], note=in_a_line(error))
-            told = entrant.note or ", ".join(f"{k}={v}" for k, v in entrant.fields.items())
-            tell(f"{name}: {told or 'nothing to tune'}")
+            fields = ", ".join(f"{k}={v}" for k, v in entrant.fields.items())
+            tell(f"{name}: {entrant.note or fields or 'nothing to tune'}")
             found.append(entrant)
         return found
 
@@ -157,7 +138,10 @@ class Race:
             spent = {unit: spent[unit] + more[unit] for unit in spent}
         half = self.budget.part(0.5).without(spent)
         if not half.amount:
-            note = f"half of the budget does not pay for {priced(spent)} before its first step"
+            note = (
+                f"half of the budget does not pay for {spent['evaluations']:,.0f} evaluations by "
+                f"each chain ({spent['seconds']:.2g} s) before its first step"
+            )
             return Entrant(name, sampler, {}, [], note=note, beforehand=spent)
         fields: dict[str, Any] = {}
         if space:
@@ -168,31 +152,31 @@ class Race:
         if steps * (1 - WARM_UP) < FEWEST:
             note = f"the budget allows {steps} steps a run, too few to judge"
             return Entrant(name, plain, fields, [], note=note, beforehand=spent)
-        evaluations = course.cost(chosen, "evaluations") * self.chains
-        runs = [course.measured(chosen, steps, seed) for seed in self.seeds]
-        laps = [
-            Lap(
-                seed,
-                stint.steps,
-                found.worst,
-                stint.result.seconds,
-                evaluations * stint.steps,
-            )
-            for seed, (stint, found) in zip(self.seeds, runs, strict=True)
-        ]
-        results = [stint.result for stint, _ in runs]
+        each = course.cost(chosen, "evaluations") * self.chains
+        laps, results = [], []
+        for seed in self.seeds:
+            stint, found = course.measured(chosen, steps, seed)
+            results.append(stint.result)
+            seconds, evaluations = stint.result.seconds, each * stint.steps
+            laps.append(Lap(seed, stint.steps, found.worst, seconds, evaluations))
         note = "" if chosen.exact else BIASED
-        found = Entrant(name, plain, fields, laps, quality(*results).r_hat, note, spent)
+        entrant = Entrant(name, plain, fields, laps, quality(*results).r_hat, note, spent)
         draws = self.entries(torch.cat([result.draws for result in results]))
-        still = dict(zip(self.names(), unchanged(draws), strict=True))
         log_prob = torch.cat([result.log_prob for result in results])
         with torch.no_grad():
             start = -math.inf if course.x is None else float(self.model.log_prob(course.x).max())
-        return replace(
-            found,
-            seen=seen(found, draws, log_prob, start),
-            still={entry: value for entry, value in still.items() if value is not None},
+        means = torch.cat((log_prob.double().mean(1, keepdim=True), draws.double().mean(1)), -1)
+        seen = Seen(
+            name,
+            entrant.mixed,
+            means.numpy(),
+            log_prob[:, -1].double().numpy(),
+            float(log_prob.max()),
+            min(sum(lap.ess for lap in laps), log_prob.numel()),
+            start,
         )
+        still = zip(self.names(), unchanged(draws), strict=True)
+        return replace(entrant, seen=seen, still={k: v for k, v in still if v is not None})
 
     def entries(self, x: torch.Tensor) -> torch.Tensor:
         """The entries of states that diagnostics read: `[..., *domain.shape]` -> `[..., n]`."""
@@ -212,24 +196,10 @@ class Race:
         return disagreements(some, ["the log-probability", *self.names()])
 
 
-def seen(entrant: Entrant, entries: torch.Tensor, log_prob: torch.Tensor, start: float) -> Seen:
-    """What a sampler saw, from `entries` `[chains, draws, n]` and `log_prob` `[chains, draws]`."""
-    means = torch.cat((log_prob.double().mean(1, keepdim=True), entries.double().mean(1)), -1)
-    return Seen(
-        entrant.name,
-        entrant.mixed,
-        means.numpy(),
-        log_prob[:, -1].double().numpy(),
-        float(log_prob.max()),
-        min(sum(lap.ess for lap in entrant.laps), log_prob.numel()),
-        start,
-    )
-
-
 def unchanged(entries: torch.Tensor) -> list[float | None]:
-    """For each of `entries` `[chains, draws, n]`: the value if all draws are alike.
+    """The value of each of `entries` `[chains, draws, n]` if all draws are alike, else None.
 
-    NaN if it changed within no chain but differs between them; None if it changed.
+    NaN if it changed within no chain but differs between them.
     """
     first = entries[:, 0]
     still = (entries == first.unsqueeze(1)).all(0).all(0)
@@ -241,10 +211,7 @@ def unchanged(entries: torch.Tensor) -> list[float | None]:
 def ranked(
     entrants: Sequence[Entrant], unit: Unit, *, withheld: bool = False
 ) -> list[tuple[str, Entrant]]:
-    """Entrants with their ranks, best first; last those that are not `rankable`, with rank "-".
-
-    All have the rank "-" if ranks are `withheld`.
-    """
+    """Entrants with their ranks, best first; "-" if not `rankable`, or if ranks are `withheld`."""
     able = [each for each in entrants if each.rankable]
     others = [each for each in entrants if not each.rankable]
     able.sort(key=lambda each: -each.interval(unit).middle)
@@ -259,14 +226,13 @@ def tabulated(entrants: list[Entrant], budget: Allowance, *, withheld: bool) -> 
     rows = []
     for rank, each in ranked(entrants, budget.unit, withheld=withheld):
         settings = ", ".join(f"{key}={value}" for key, value in each.fields.items())
-        rates = {
-            f"ess_per_{unit.removesuffix('s')}{part}": value
-            for unit in get_args(Unit)
-            for part, value in zip(("", "_low", "_high"), each.interval(unit), strict=True)
-        }
-        row = {"rank": rank, "sampler": each.name, "settings": settings}
-        spent = {f"beforehand_{unit}": each.beforehand[unit] for unit in get_args(Unit)}
-        rows.append({**row, **rates, "r_hat": each.r_hat, **spent, "note": each.note})
+        row: dict[str, Any] = {"rank": rank, "sampler": each.name, "settings": settings}
+        for unit in get_args(Unit):
+            for part, value in zip(("", "_low", "_high"), each.interval(unit), strict=True):
+                row[f"ess_per_{unit.removesuffix('s')}{part}"] = value
+        row["r_hat"] = each.r_hat
+        row |= {f"beforehand_{unit}": each.beforehand[unit] for unit in get_args(Unit)}
+        rows.append({**row, "note": each.note})
     return pd.DataFrame(rows)
 
 
@@ -275,8 +241,7 @@ def entered(
 ) -> tuple[dict[str, Sampler], dict[str, str]]:
     """The samplers that take part, by name, and why others do not.
 
-    If none are offered, all names of `samplers.NAMES` are, but for samplers that are not exact, and
-    for variants of another sampler: tuning covers them.
+    If none are offered: all exact ones of `samplers.NAMES`, without variants, which tuning covers.
     """
     every = [name for name, entry in NAMES.items() if isinstance(entry, str)]
     taken: dict[str, Sampler] = {}
@@ -300,30 +265,26 @@ def race(
     target: EnergyModel | nn.Module | Callable[[torch.Tensor], torch.Tensor],
     samplers: Sequence[Sampler | str] | None = None,
     *,
-    domain: Domain | None = None,
-    sites: int | None = None,
-    values: int | Sequence[float] | None = None,
     x: torch.Tensor | None = None,
     start: Literal["uniform", "annealed"] = "uniform",
     budget: str = "20seconds",
     chains: int = 8,
     seeds: int = 4,
     trials: int = 8,
+    **states: Unpack[States],
 ) -> "pd.DataFrame":
     """Compare samplers on `target`, each tuned and measured under an equal budget.
 
     Args:
-        target: what `latticework.sample` takes, with `domain`, `sites`, `values`, `x` and `start`.
+        target: what `latticework.sample` takes, with the same `x` and `start`.
         samplers: samplers or names; without them, every exact sampler that supports the target.
-        domain: the states of a function.
-        sites: in place of `domain`.
-        values: likewise.
         x: where all chains start, `[chains, *domain.shape]`.
         start: where they start without `x`.
         budget: what each sampler may spend: `"20seconds"`, or `"50000evaluations"` by each chain.
         chains: the number of chains of a run; `x` has its own.
         seeds: runs of each sampler, at least 3.
         trials: settings that tuning tries.
+        states: `domain`, `sites` and `values` of a function, as in `latticework.sample`.
 
     Returns:
         One row a sampler, best first: its rank, chosen settings, effective samples for each second
@@ -335,7 +296,7 @@ def race(
         ValueError: if an argument is invalid, or no sampler supports the target.
     """
     require_start(start, x)
-    model = as_model(target, domain_of(domain, sites, values))
+    model = as_model(target, **states)
     check_target(model, possible(model, 4, torch.Generator().manual_seed(0)) if x is None else x)
     chains = chains if x is None else len(x)
     allowed = Allowance.read(budget)

@@ -29,10 +29,7 @@ def student(values: Sequence[float]) -> Interval:
 
 
 def geometric(values: Iterable[float]) -> Interval:
-    """The geometric mean over seeds, with the t-interval of the logarithm.
-
-    Zero if there are no values or one of them is not positive.
-    """
+    """The geometric mean, with the t-interval of the logarithm; 0 unless all are positive."""
     found = np.array(list(values))
     if not len(found) or not (found > 0).all():
         return Interval(0.0, 0.0, 0.0)
@@ -40,10 +37,6 @@ def geometric(values: Iterable[float]) -> Interval:
 
 
 def ranks(intervals: Sequence[Interval]) -> list[str]:
-    """The rank of each of `intervals`; the largest is first.
-
-    A rank is one plus the number of intervals that lie entirely above this one. Equal ranks are
-    ties, marked "=".
-    """
+    """One plus the number of intervals that lie entirely above each; "=" marks ties."""
     above = [1 + sum(other.low > own.high for other in intervals) for own in intervals]
     return [f"{'=' * (above.count(rank) > 1)}{rank}" for rank in above]

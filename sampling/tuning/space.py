@@ -1,8 +1,4 @@
-"""Tools for tuning a sampler's settings: the search space, and the YAML file that results.
-
-A search space gives each field `low` and `high` (optionally `log` or `step`, as in Optuna's
-`suggest_float` and `suggest_int`) or `choices`.
-"""
+"""Search spaces: each field's `low` and `high` (`log`, `step` as in Optuna), or `choices`."""
 
 import dataclasses
 from pathlib import Path

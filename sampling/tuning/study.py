@@ -1,10 +1,9 @@
 """An Optuna study, run by one process or shared by several.
 
-A study of n trials has n slots. A process that asks for a trial takes the lowest free slot. The
-slot seeds the suggestion, so two processes never ask for the same point, and an interrupted
-study continues as if it had not been interrupted. Each process holds a lock of the operating system
-while it searches; if it dies, its slot becomes free again. Every process waits until the study is
-complete, so all of them see the same trials.
+A process that asks for a trial takes the lowest free slot of the study. The slot seeds the
+suggestion, so no two processes ask for the same point, and an interrupted study continues as if it
+had not been. Each process holds a lock of the operating system while it searches; if it dies, its
+slot becomes free. All wait until the study is complete, and see the same trials.
 """
 
 import hashlib

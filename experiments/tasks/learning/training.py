@@ -21,6 +21,12 @@ from latticework.experiments.runs.run import Run
 from latticework.models.base import EnergyModel
 
 DATA = {256: "usps", 784: "mnist", 1000: "reviews"}  # a data set for models of so many sites
+RECIPES = {  # what trains a model, by its class
+    "RBM": "pretrain=cd",
+    "RatedRBM": "pretrain=fpcd",
+    "ResNet": "experiment=ebm_learning",
+    "LearnedIsing": "experiment=ising_learning",
+}
 REPLACED = ("model=", "task=", "task.", "experiment=", "pretrain=")  # by an experiment
 
 
@@ -85,18 +91,19 @@ def _state(path: Path) -> dict[str, Tensor]:
 def _refusal(model: EnergyModel, data: Dataset | None) -> str:
     """The error message for random weights, with the command that trains them."""
     name = type(model).__name__
+    recipe = next((RECIPES[c.__name__] for c in type(model).__mro__ if c.__name__ in RECIPES), "")
     if not HydraConfig.initialized():
         return (
             f"this {name} has random weights and is meant to be trained: load a state into it "
-            f"(load_state_dict); on the command line {model.recipe} trains it"
+            f"(load_state_dict); on the command line {recipe} trains it"
         )
     words = list(HydraConfig.get().overrides.task)
     loads = "pretrain=stored task.pretrain.file=<record>/model.safetensors"
-    if model.recipe.startswith("experiment="):
+    if recipe.startswith("experiment="):
         words = [word for word in words if not word.startswith(REPLACED)]
-        how = f"train one by `{_line([model.recipe, *words])}` and load it by {loads}"
+        how = f"train one by `{_line([recipe, *words])}` and load it by {loads}"
     else:
-        words = [word for word in words if not word.startswith("pretrain=")] + [model.recipe]
+        words = [word for word in words if not word.startswith("pretrain=")] + [recipe]
         if data is None:
             words.append(f"data={DATA.get(model.domain.dim, '<data set>')}")
         how = f"train it by `{_line(words)}`, or load it by {loads}"

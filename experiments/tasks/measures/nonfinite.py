@@ -10,13 +10,11 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.utils import _pytree as pytree
 
 from latticework.experiments.runs.run import Run
 from latticework.models.base import EnergyModel
-from latticework.samplers.base import Info
-from latticework.samplers.sums import Sums, Wanted
-from latticework.sampling.metrics import Metric, Reference
+from latticework.samplers.sums import Wanted
+from latticework.sampling.metrics import Metric, Reference, Steps
 
 log = logging.getLogger(__name__)
 NOTE = "invalid_steps"  # in run.json, of all chains together
@@ -35,35 +33,18 @@ class Tally(NamedTuple):
 class Validity(Metric):
     """Counts steps with an energy that is NaN or infinite. `watch` reads the counts."""
 
+    wanted = Wanted(invalid=True)
+
     def init(self, model: EnergyModel, state: Any, reference: Reference) -> Tally:
         zeros = torch.zeros(len(state.x), dtype=torch.long, device=state.x.device)
         return Tally(zeros.new_zeros(()), zeros)
 
-    def update(self, carry: Tally, state: Any, info: Info) -> Tally:
-        valid = _finite(state) if info.log_ratio is None else info.log_ratio < torch.inf
-        invalid = carry.invalid.add_((~valid).sum())
-        return Tally(invalid, carry.valid.add_(valid))
-
-    @property
-    def wanted(self) -> Wanted:
-        return Wanted()
-
-    def absorb(self, carry: Tally, state: Any, sums: Sums, steps: int) -> Tally:
-        invalid = torch.from_numpy(sums.invalid)
+    def update(self, carry: Tally, state: Any, sums: Steps, steps: int) -> Tally:
+        invalid = sums.invalid.long()
         return Tally(carry.invalid.add_(invalid.sum()), carry.valid.add_(steps - invalid))
 
     def read(self, carry: Tally) -> dict[str, Tensor]:
         return {}
-
-
-def _finite(state: Any) -> Tensor:
-    """Whether each chain's state is free of NaN, bool `[chains]`."""
-    chains = len(state.x)
-    finite = torch.ones(chains, dtype=torch.bool, device=state.x.device)
-    for leaf in pytree.tree_leaves(state):
-        if leaf.is_floating_point() and leaf.ndim and len(leaf) == chains:
-            finite &= ~leaf.isnan().reshape(chains, -1).any(1)
-    return finite
 
 
 def watch(run: Run, tally: Tally, step: int) -> None:

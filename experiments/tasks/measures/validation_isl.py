@@ -14,8 +14,7 @@ from latticework.data.base import some
 from latticework.experiments.tasks.measures import sampling_likelihood as isl
 from latticework.models.base import EnergyModel
 from latticework.models.domain import Binary
-from latticework.samplers.base import Info
-from latticework.sampling.metrics import Metric, Reference
+from latticework.sampling.metrics import Metric, Reference, Steps
 
 
 class Mismatches(NamedTuple):
@@ -66,7 +65,7 @@ class ValidationISL(Metric):
         grey = torch.zeros((), dtype=torch.bool, device=points.device)
         return Mismatches(points, counts, counts.new_zeros(1), sizes, grey)
 
-    def update(self, carry: Mismatches, state: Any, info: Info) -> Mismatches:
+    def update(self, carry: Mismatches, state: Any, sums: Steps, steps: int) -> Mismatches:
         cell = isl.mismatches(state.x, carry.points)  # [chains, points]
         carry.grey.logical_or_((cell != cell.round()).any())
         cell = cell.long()
