@@ -12,6 +12,7 @@ ones, the ledger also shows the verdict of the `fresh` ones alone.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
 from latticework.experiments.papers.claims import (
@@ -25,6 +26,7 @@ from latticework.experiments.papers.claims import (
     rates,
     rates_training,
 )
+from latticework.experiments.papers.claims.pairing import entry
 from latticework.experiments.papers.claims.verdict import Finding, Verdict
 from latticework.experiments.records.pace import pace
 from latticework.experiments.records.record import Record
@@ -87,11 +89,18 @@ class Entry:
 DLP, RATES = "Zhang et al. (2022)", "Breuleux et al. (2011)"
 LATER, OURS = "Later samplers", "Our readings"
 GROUPS = (DLP, RATES, LATER, OURS)  # in the order of the ledger
-BOTH = ("train_log_likelihood", "test_rmse")
 LANGUAGE_MODELS = (  # the paper's, and one of ours: name's end, option of conf/model, words
     ("", "bert_base", "BERT base"),
     ("-mini", "mini_bert", "mini_bert (not in the paper)"),
 )
+TIMED = entry("seconds_per_step")
+FASTEST = partial(
+    langevin_sampling.lowest, column="log_rmse", title="log RMSE", axis="seconds",
+    others=(*langevin_sampling.EXACT, "DULA"),
+)  # fmt: skip
+MMD = partial(langevin_sampling.lowest, column="log_mmd", title="log MMD^2")
+NEARER = partial(MMD, others=langevin_sampling.FIG4, ours=("DULA", "DMALA"))
+NEAREST = partial(MMD, others=(*langevin_sampling.FIG4, "DULA"), axis="step")
 IMAGES = ("static_mnist", "dynamic_mnist", "omniglot", "caltech")
 TABLES = {"compas": "COMPAS", "news": "News", "adult": "Adult", "blog": "Blog"}
 TRAINED = (  # the RBMs of bags of words: name's end, experiment, words, seed that chose settings
@@ -134,7 +143,8 @@ CLAIMS = (
     Claim(
         "fig1a-bound", "fig1a", "bias_step_size",
         "The bound of Theorem 5.1 holds on the 2x2 Ising model",
-        f"{DLP}, Theorem 5.1 and Figure 1", langevin_theory.fig1a_bound,
+        f"{DLP}, Theorem 5.1 and Figure 1",
+        partial(langevin_theory.bounded, column="exact"),
     ),
     Claim(
         "fig1b-epsilon", "fig1b", "bias_nonquadratic",
@@ -145,7 +155,8 @@ CLAIMS = (
     Claim(
         "thm6.1-bound", "thm6.1", "stochastic_proposal",
         "The bias of the stochastic proposal stays below Theorem 6.1's bound",
-        f"{DLP}, Theorem 6.1", langevin_theory.thm61_bound,
+        f"{DLP}, Theorem 6.1",
+        partial(langevin_theory.bounded, column="bias", what="the proposal's bias"),
     ),
     Claim(
         "fig2-acceptance", "fig2", "ising_acceptance",
@@ -165,17 +176,17 @@ CLAIMS = (
     Claim(
         "fig3-iterations", "fig3", "ising_sampling",
         "DMALA converges fastest in iterations",
-        f"{DLP}, Section 7.1", langevin_sampling.fig3_iterations,
+        f"{DLP}, Section 7.1", partial(langevin_sampling.fig3, axis="step"),
     ),
     Claim(
         "fig3-seconds", "fig3", "ising_sampling",
         "DMALA converges fastest in seconds",
-        f"{DLP}, Section 7.1", langevin_sampling.fig3_seconds,
+        f"{DLP}, Section 7.1", partial(langevin_sampling.fig3, axis="seconds"),
     ),
     Claim(
         "fig3-seconds-compiled", "fig3", "ising_sampling_compiled",
         "With compiled kernels, which the paper does not have, DMALA converges fastest in seconds",
-        f"{DLP}, Section 7.1", langevin_sampling.fig3_seconds_compiled, ours=True,
+        f"{DLP}, Section 7.1", FASTEST, ours=True,
     ),
     Claim(
         "fig3-dula", "fig3", "ising_sampling",
@@ -190,12 +201,12 @@ CLAIMS = (
             f"{DLP}, Section 7", langevin_sampling.step_cost(*seconds),
         )
         for exhibit, experiment, words, seconds in (
-            ("fig3", "ising_sampling", "the Ising model", (langevin_sampling.timed,)),
-            ("fig4", "rbm_sampling", "the RBM", (langevin_sampling.timed,)),
+            ("fig3", "ising_sampling", "the Ising model", (TIMED,)),
+            ("fig4", "rbm_sampling", "the RBM", (TIMED,)),
             ("fig5", "ising_learning", "the Ising model that is learned",
              (pace, langevin_learning.most_steps)),
             ("table2", "bnn", "the networks of COMPAS",
-             (langevin_sampling.timed, langevin_networks.of_compas)),
+             (TIMED, langevin_networks.of_compas)),
         )
     ),
     *(
@@ -216,8 +227,8 @@ CLAIMS = (
         )
         for name, words, measure in (
             ("iterations", "DULA and DMALA are below the baselines at equal iterations",
-             langevin_sampling.fig4_iterations),
-            ("lowest", "DMALA reaches the lowest MMD", langevin_sampling.fig4_lowest),
+             partial(NEARER, axis="step")),
+            ("lowest", "DMALA reaches the lowest MMD", NEAREST),
             ("level", "DMALA's log MMD is about -6.5 after 5,000 iterations",
              langevin_sampling.fig4_level),
         )
@@ -225,19 +236,19 @@ CLAIMS = (
     Claim(
         "fig4-seconds", "fig4", "rbm_sampling",
         "DULA and DMALA are below the baselines at equal time",
-        f"{DLP}, Section 7.2", langevin_sampling.fig4_seconds,
+        f"{DLP}, Section 7.2", partial(NEARER, axis="seconds"),
     ),
     Claim(
         "fig4-seconds-compiled", "fig4", "rbm_sampling_compiled",
         "With compiled kernels, which the paper does not have, DULA and DMALA are below the "
         "baselines at equal time",
-        f"{DLP}, Section 7.2", langevin_sampling.fig4_seconds, ours=True,
+        f"{DLP}, Section 7.2", partial(NEARER, axis="seconds"), ours=True,
     ),
     Claim(
         "fig8-closer", "fig8", "rbm_sampling",
         "Samples of DULA and DMALA are closer to those of block Gibbs than the baselines', by the "
         "MMD in place of the eye",
-        f"{DLP}, Figure 8", langevin_sampling.fig4_iterations, ours=True, fresh=FIG4,
+        f"{DLP}, Figure 8", partial(NEARER, axis="step"), ours=True, fresh=FIG4,
     ),
     Claim(
         "fig9-mediocre", "fig9", "ebm_samples_small",
@@ -248,12 +259,12 @@ CLAIMS = (
     Claim(
         "fig5-iterations", "fig5", "ising_learning",
         "DULA and DMALA learn the coupling better than GWG at equal iterations",
-        f"{DLP}, Section 7.3.1", langevin_learning.fig5_iterations,
+        f"{DLP}, Section 7.3.1", partial(langevin_learning.fig5, axis="step"),
     ),
     Claim(
         "fig5-seconds", "fig5", "ising_learning",
         "DULA and DMALA learn the coupling better than GWG at equal time",
-        f"{DLP}, Section 7.3.1", langevin_learning.fig5_seconds,
+        f"{DLP}, Section 7.3.1", partial(langevin_learning.fig5, axis="seconds"),
     ),
     Claim(
         "fig5-ratio", "fig5", "ising_learning",
@@ -270,7 +281,7 @@ CLAIMS = (
         "fig5-fewest", "fig5", "ising_learning",
         "The advantage of DULA and DMALA over GWG is larger with the fewest sampling steps than "
         "with the most",
-        f"{DLP}, Section 7.3.1", langevin_learning.fig5_fewest, ours=True,
+        f"{DLP}, Section 7.3.1", partial(langevin_learning.fig5_fewer, every=False), ours=True,
     ),
     Claim(
         "fig5-gibbs", "fig5", "ising_learning",
@@ -304,7 +315,7 @@ CLAIMS = (
     Claim(
         "table2-compas", "table2", "bnn",
         "On COMPAS DULA and DMALA have a higher training log-likelihood than Gibbs and GWG",
-        f"{DLP}, Section 7.4", langevin_networks.table2("compas", BOTH[:1]),
+        f"{DLP}, Section 7.4", langevin_networks.table2("compas", [langevin_networks.LIKELIHOOD]),
     ),
     Claim(
         "table2-exception", "table2", "bnn",
@@ -316,7 +327,7 @@ CLAIMS = (
         Claim(
             f"table2-{data}", "table2", "bnn",
             f"On {TABLES[data]} DULA and DMALA are better than Gibbs and GWG in both measures",
-            f"{DLP}, Section 7.4", langevin_networks.table2(data, BOTH),
+            f"{DLP}, Section 7.4", langevin_networks.table2(data, langevin_networks.BOTH),
         )
         for data in ("news", "adult", "blog")
     ),
@@ -324,7 +335,7 @@ CLAIMS = (
         Claim(
             f"table3-diversity{end}", "table3", "text_infilling",
             f"With {text}, DULA and DMALA infill with more diversity than Gibbs and GWG",
-            f"{DLP}, Section 7.5", langevin_infilling.table3_diversity(model),
+            f"{DLP}, Section 7.5", partial(langevin_infilling.table3_diversity, model=model),
             ours=bool(end), fresh=MINI if end else None,
         )
         for end, model, text in LANGUAGE_MODELS
@@ -333,7 +344,7 @@ CLAIMS = (
         Claim(
             f"table3-quality{end}", "table3", "text_infilling",
             f"With {text}, DULA and DMALA infill with similar quality (corpus BLEU)",
-            f"{DLP}, Section 7.5", langevin_infilling.table3_quality(model),
+            f"{DLP}, Section 7.5", partial(langevin_infilling.table3_quality, model=model),
             ours=bool(end), fresh=MINI if end else None,
         )
         for end, model, text in LANGUAGE_MODELS
@@ -350,12 +361,12 @@ CLAIMS = (
         Claim(
             f"table4-{name}-{data}", "table4", "bnn_stochastic",
             f"On {text} stochastic DULA {words}",
-            f"{DLP}, App. I.5", measure(data), ours=True,
+            f"{DLP}, App. I.5", langevin_networks.table4(data, **measured), ours=True,
         )
-        for name, measure, words in (
-            ("beyond", langevin_networks.table4_beyond,
+        for name, measured, words in (
+            ("beyond", {"batches": langevin_networks.BATCHES[1:]},
              "improves in both measures from batches of 100 rows to all rows"),
-            ("averaged", langevin_networks.table4_averaged,
+            ("averaged", {"metrics": [langevin_networks.AVERAGED]},
              "improves with the batch in the test RMSE of averaged predictions"),
         )
         for data, text in TABLES.items()
@@ -384,7 +395,8 @@ CLAIMS = (
         )
         for name, words, measure in (
             ("preconditioner", "", langevin_theory.app_h),
-            ("thinned", " over every other step", langevin_theory.app_h_thinned),
+            ("thinned", " over every other step",
+             partial(langevin_theory.app_h, column="thinned", over="every other step")),
         )
     ),
     Claim(
@@ -407,12 +419,10 @@ CLAIMS = (
             f"rates-fig1-uniform{end}", "rates-fig1", f"rates_penalization{end.replace('-', '_')}",
             "Without decay the samples of sample penalization converge to a uniform distribution "
             f"(statistics of units in {units})",
-            f"{RATES}, Section 4", measure, ours=bool(end),
+            f"{RATES}, Section 4", partial(rates.penalization_uniform, coding=coding),
+            ours=bool(end),
         )
-        for end, units, measure in (
-            ("", "{0, 1}", rates.penalization_uniform()),
-            ("-spin", "{-1, 1}", rates.penalization_uniform("spin")),
-        )
+        for end, units, coding in (("", "{0, 1}", None), ("-spin", "{-1, 1}", "spin"))
     ),
     Claim(
         "rates-fig2-parzen", "rates-fig2", "rates_fig2",
@@ -436,27 +446,28 @@ CLAIMS = (
             f"rates-fig2-herding{end}{later}", "rates-fig2",
             f"rates_fig2{end.replace('-', '_')}",
             f"On {data}, rates-herding rises first{window} and rates-FPCD {words}",
-            f"{RATES}, Section 5.1", measure, ours=bool(later), chose=0,
+            f"{RATES}, Section 5.1",
+            partial(rates.herding, overtaken=bool(end), windows=windows),
+            ours=bool(later), chose=0,
         )
-        for end, data, words, measures in (
-            ("", "USPS", "catches up, without a clear difference at the end",
-             (rates.herding_caught_up, rates.herding_caught_up_later)),
-            ("-mnist", "MNIST", "overtakes it",
-             (rates.herding_overtaken, rates.herding_overtaken_later)),
+        for end, data, words in (
+            ("", "USPS", "catches up, without a clear difference at the end"),
+            ("-mnist", "MNIST", "overtakes it"),
         )
-        for later, window, measure in zip(
-            ("", "-later"), ("", " after the first ten samples"), measures, strict=True
+        for later, window, windows in (
+            ("", "", (rates.FIRST, rates.EARLY)),
+            ("-later", " after the first ten samples", (rates.EARLY,)),
         )
     ),
     Claim(
         "rates-fig2-faster", "rates-fig2", "rates_fig2",
         "On USPS rates-FPCD covers the states at least 20 times faster than Gibbs",
-        f"{RATES}, Section 5.1", rates.faster_usps, chose=0,
+        f"{RATES}, Section 5.1", partial(rates.faster, data="usps"), chose=0,
     ),
     Claim(
         "rates-fig2-faster-mnist", "rates-fig2", "rates_coverage",
         "On MNIST rates-FPCD covers the states at least 250 times faster than Gibbs",
-        f"{RATES}, Section 5.1", rates.faster_mnist, chose=0,
+        f"{RATES}, Section 5.1", partial(rates.faster, data="mnist"), chose=0,
     ),
     Claim(
         "rates-fig2-hundred-mnist", "rates-fig2", "rates_fig2_mnist",
@@ -477,7 +488,7 @@ CLAIMS = (
         "rates-fig2-long", "rates-fig2", "rates_step_sizes",
         "On USPS there is no clear difference between rates-FPCD and rates-herding, each with its "
         "best step size in the long run",
-        f"{RATES}, Section 5.1", rates.long_run_level, chose=0, fresh=STEPS,
+        f"{RATES}, Section 5.1", partial(rates.long_run, level=True), chose=0, fresh=STEPS,
     ),
     Claim(
         "rates-fig2-long-mnist", "rates-fig2", "rates_step_sizes_mnist",
@@ -495,7 +506,8 @@ CLAIMS = (
         "rates-fig2-regardless-rates", "rates-fig2", "rates_regardless",
         "On USPS rates-FPCD and rates-herding are above sample penalization and Gibbs regardless "
         "of the trained model",
-        f"{RATES}, Section 5.1", rates.regardless_rates, ours=True, chose=0, fresh=LONGER,
+        f"{RATES}, Section 5.1", partial(rates.regardless, pairs=rates.AHEAD),
+        ours=True, chose=0, fresh=LONGER,
     ),
     Claim(
         "rates-fig3-decay", "rates-fig3", "rates_fig3_decay",

@@ -115,8 +115,8 @@ class Finding:
     names data that cannot decide the claim, such as a part of the paper's; empty if they can.
     """
 
-    margins: tuple[Margin, ...]
-    numbers: tuple[Number, ...] = ()
+    margins: Sequence[Margin]
+    numbers: Sequence[Number] = ()
     note: str = ""
     indicative: str = ""
 
