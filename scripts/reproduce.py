@@ -16,7 +16,7 @@ from pathlib import Path
 import latticework.scripts.report
 from latticework.experiments.finish.endings import show_table
 from latticework.experiments.papers.exhibits import Catalogue, catalogue
-from latticework.experiments.papers.holdings import SCALES
+from latticework.experiments.papers.inventory import SCALES
 from latticework.experiments.runs.sweeps import exists
 
 ROOT = Path(__file__).resolve().parent.parent

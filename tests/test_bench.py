@@ -9,7 +9,7 @@ import pytest
 import torch
 from rich.console import Console
 
-from latticework.experiments.papers.results import results_page
+from latticework.experiments.papers.docs_pages import results_page
 from latticework.experiments.papers.view import Report
 from latticework.tools import bench, bench_learning
 from latticework.tools import plain_reference as plain

@@ -19,7 +19,7 @@ from latticework.experiments.figures import text
 from latticework.experiments.papers import bundle as packing
 from latticework.experiments.papers.bundle import LARGEST, ROWS, pack, thin
 from latticework.experiments.papers.draw import make_all
-from latticework.experiments.papers.holdings import declared, holding
+from latticework.experiments.papers.inventory import declared, holding
 from latticework.experiments.records import archive
 from latticework.experiments.records.archive import write_archive
 from latticework.experiments.records.record import Record, checksums, load_all

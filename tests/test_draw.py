@@ -12,7 +12,7 @@ import latticework.scripts.report
 from latticework.experiments.papers import committed
 from latticework.experiments.papers.bundle import pack
 from latticework.experiments.papers.draw import draw_all
-from latticework.experiments.papers.holdings import Holding
+from latticework.experiments.papers.inventory import Holding
 from latticework.experiments.papers.view import Report, draw
 from latticework.experiments.records.proof import place
 from latticework.experiments.records.record import Record

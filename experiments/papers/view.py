@@ -1,17 +1,12 @@
 """Gather the content of the report: the ledger, and the figures, tables and facts of each exhibit.
 
-Everything is computed from records, `exhibits.yaml` and `published.yaml`. `page.py` lays it out as
-HTML and Markdown.
+Everything is computed from records, `exhibits.yaml` and `published.yaml`. `page.py` lays it out.
 """
 
 import logging
-import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from html import unescape
 from pathlib import Path
-from textwrap import shorten
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -20,20 +15,25 @@ from matplotlib.figure import Figure
 
 from latticework.experiments.papers.claims.ledger import GROUPS, Entry, judge
 from latticework.experiments.papers.claims.verdict import Verdict
-from latticework.experiments.papers.deciding import deciding
 from latticework.experiments.papers.draw import html_of, make_all, png
 from latticework.experiments.papers.exhibits import Catalogue, Exhibit, catalogue
-from latticework.experiments.papers.holdings import SCALES, Holding, command, holdings, pools
-from latticework.experiments.papers.kept import memory, trim
-from latticework.experiments.papers.plotted import csv
+from latticework.experiments.papers.inventory import (
+    SCALES,
+    Holding,
+    command,
+    holdings,
+    memory,
+    pools,
+)
+from latticework.experiments.papers.plot_data import csv
 from latticework.experiments.records.duration import duration
-from latticework.experiments.records.estimate import Estimate, number
 from latticework.experiments.records.pace import share_text
 from latticework.experiments.records.record import BUNDLES
 from latticework.experiments.runs.sweeps import exists
 
 log = logging.getLogger(__name__)
 DPI = 144
+MOST = 300  # figures and tables to keep
 NOTICE = (
     "An installed package does not contain the committed records, so this report has only those of "
     "your outputs folder. In a checkout of the repository it shows all."
@@ -42,15 +42,12 @@ NOTICE = (
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure as PNG, with alternative text."""
+    """A figure as PNG; its numbers as CSV, and a page of text as HTML."""
 
     name: str
     png: bytes
-    width: int
-    height: int
-    alt: str
-    csv: str = ""  # its numbers; none for images and text
-    html: str = ""  # of a page of text
+    csv: str
+    html: str
 
 
 @dataclass(frozen=True)
@@ -97,7 +94,6 @@ class Report:
     counts: dict[str, int]
     records: int
     commits: list[str]
-    deciding: dict[str, str]  # by claim, the command that would decide it
     failed: list[str]  # mistakes in the code of figures and tables, and damaged records
     notice: str = ""  # that no records are committed here
 
@@ -141,7 +137,8 @@ def gather(
         for one in some
         if one.shown and drawing
     }
-    trim(kept)
+    if keep is not None:
+        kept.reduce_size(items_limit=MOST)
     sections = [_section(exhibit, entries, held, drawn, known) for exhibit in known.exhibits]
     all_records = [r for some in held.values() for one in some for r in (*one.records, *one.others)]
     return Report(
@@ -151,9 +148,6 @@ def gather(
         counts=tally(entries),
         records=len(all_records),
         commits=sorted({_commit(record.document) for record in all_records}),
-        deciding={
-            e.claim.name: deciding(e, known.also.get(e.claim.experiment, ())) for e in entries
-        },
         failed=[
             *(f"{name}: {text}" for (name, _), made in drawn.items() for text in made.failed),
             *(text for some in held.values() for one in some for text in one.damaged),
@@ -171,7 +165,8 @@ def draw(held: Holding, stamp: str = "") -> Drawn:
     made = Drawn()
     for one in make_all(held.config, held.shown):
         if isinstance(one.content, Figure):
-            made.pictures.append(picture(f"{held.experiment}: {one.name}", one.content))
+            image, numbers = png(one.content, DPI), csv(one.content)
+            made.pictures.append(Picture(one.name, image, numbers, html_of(one.content)))
             plt.close(one.content)
         elif one.content is not None:
             made.tables.append((one.name, one.content))
@@ -179,26 +174,6 @@ def draw(held: Holding, stamp: str = "") -> Drawn:
             made.wanting.append(f"{one.name} was not made: {one.wanting}")
             made.failed.extend(made.wanting[-1:] if one.failed else ())
     return made
-
-
-def picture(name: str, figure: Figure) -> Picture:
-    """The PNG of a figure, with the text of its axes and legend as alternative text."""
-    wide, tall = figure.get_size_inches() * DPI
-    panels = []
-    for ax in figure.axes:
-        words = f"{ax.get_ylabel()} against {ax.get_xlabel()}" if ax.get_xlabel() else ""
-        words = " ".join(filter(None, (ax.get_title() or ax.get_title("left"), words))).strip()
-        if words and words not in panels:
-            panels.append(words)
-    for legend in figure.legends:
-        names = ", ".join(text.get_text() for text in legend.texts)
-        panels.append(f"{names}. {legend.get_title().get_text()}".lstrip(". "))
-    if written := html_of(figure):  # its first words
-        text = re.sub(r"<style>.*?</style>|<[^>]+>", " ", written, flags=re.DOTALL)
-        panels.append(shorten(unescape(text), 600))
-    alt = f"{name}. {'; '.join(panels)}".replace("$", "").replace("\\", "").replace("\n", " ")
-    short = name.partition(": ")[2]
-    return Picture(short, png(figure, DPI), round(wide), round(tall), alt, csv(figure), written)
 
 
 def _section(
@@ -349,30 +324,10 @@ def _device(document: dict[str, Any]) -> str:
 
 
 def _memory(documents: list[dict[str, Any]]) -> str:
-    peaks = [document["peak_memory_bytes"] for document in documents if _peak(document)]
-    return f"at most {max(peaks) / 2**30:.2g} GiB" if peaks else ""
-
-
-def _peak(document: dict[str, Any]) -> bool:
-    return bool(document.get("peak_memory_bytes"))
+    peak = max(document.get("peak_memory_bytes") or 0 for document in documents)
+    return f"at most {peak / 2**30:.2g} GiB" if peak else ""
 
 
 def _commit(document: dict[str, Any]) -> str:
     commit = document.get("commit")
     return f"{commit[:8]}{'+changes' if document.get('dirty') else ''}" if commit else "unknown"
-
-
-def cell(value: Any) -> str:
-    """The text of a table's cell."""
-    if isinstance(value, Estimate):
-        return number(value)
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return ""
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def sort_key(value: Any) -> str:
-    """The sort key of a cell."""
-    if isinstance(value, Estimate):
-        return f"{value.mean:.10g}"
-    return f"{value:.10g}" if isinstance(value, int | float) else cell(value)

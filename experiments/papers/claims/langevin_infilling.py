@@ -1,6 +1,7 @@
 """Claims of Zhang et al. (2022), Section 7.5: text infilling."""
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import product
 
 from latticework.experiments.papers.claims.pairing import (
@@ -55,13 +56,15 @@ def _scores(
         ]
         names = ("gibbs", "gwg", "dula", "dmala")
         groups = by_choice(kept, names, f" with {model}", lambda r: r.choices["sampler"])
-        found[column] = {
-            name: by_seed(group, lambda r, column=column: float(r.document["scores"][column]))
-            for name, group in groups.items()
-        }
+        score = partial(_score, column=column)
+        found[column] = {name: by_seed(group, score) for name, group in groups.items()}
         for name, seeds in found[column].items():
             here = estimate(seeds.values())
             shown.append(
                 Number(f"{column}: {name}", here, published("table3", model, name, column))
             )
     return found, shown
+
+
+def _score(record: Record, column: str) -> float:
+    return float(record.document["scores"][column])

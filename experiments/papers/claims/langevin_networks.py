@@ -1,6 +1,7 @@
 """Claims of Zhang et al. (2022), Section 7.4 and App. I.5: Bayesian networks."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -44,9 +45,8 @@ def table2(data: str, metrics: Sequence[str]) -> Callable[[list[Record]], Findin
         there = available(records, data)
         for metric in BOTH:
             found = _by_method(records, there, metric, SAMPLERS, last)
-            keys = "table2", metric, data
-            text = f"{there}, {WORDS[metric]}: {{}}"
-            shown += numbers(text, found, lambda name, keys=keys: published(*keys, name))
+            paper = partial(published, "table2", metric, data)
+            shown += numbers(f"{there}, {WORDS[metric]}: {{}}", found, paper)
             pairs = [pair[::-1] if metric == RMSE else pair for pair in PAIRS]
             margins += differences(WORDS[metric], found, pairs) if metric in metrics else []
         return Finding(margins, shown, STATES, _part(there, data))

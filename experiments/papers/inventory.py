@@ -4,20 +4,47 @@ Runs count if they belong to the sweep in the experiment's YAML. Other seeds and
 data set count as well; a variant keeps its own name (`sweeps.Sweep`).
 """
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 from joblib import Memory
 from omegaconf import DictConfig
 
 from latticework.experiments.papers.claims.ledger import Pool
-from latticework.experiments.papers.kept import memory, stamp
 from latticework.experiments.records.grouping import once
+from latticework.experiments.records.proof import place, versions
 from latticework.experiments.records.record import BUNDLES, Record, read
-from latticework.experiments.runs.sweeps import declared, exists
+from latticework.experiments.runs.sweeps import CONF, declared, exists
 
 SCALES = ("paper", "cpu", "quick", "smoke")  # the best first
+SOURCES = (CONF, CONF.parent / "experiments", CONF.parent / "sampling")
+FILES = (".py", ".yaml")  # of SOURCES, which decide how records are sorted and drawn
+
+
+def memory(folder: Path | None) -> Memory:
+    """A cache in `folder` of what is the same while `stamp` is; with None, nothing is cached."""
+    return Memory(folder, verbose=0)
+
+
+def stamp(records: Iterable[Record]) -> str:
+    """A hash of the records and of everything that decides how they are drawn."""
+    prints = sorted(f"{place(record)} {record.fingerprint}" for record in records)
+    return _digest([drawing(), *prints])
+
+
+@cache
+def drawing() -> str:
+    """A hash of `SOURCES` and of the packages that draw; constant while the process runs."""
+    files = sorted(file for folder in SOURCES for file in folder.rglob("*") if file.suffix in FILES)
+    prints = [f"{file} {hashlib.sha256(file.read_bytes()).hexdigest()}" for file in files]
+    return _digest([str(versions()), *prints])
+
+
+def _digest(texts: Iterable[str]) -> str:
+    return hashlib.sha256("\n".join(texts).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
