@@ -40,7 +40,7 @@ RUNS = (
 
 def results(folder: Path, kinds: tuple[str, ...] = KINDS) -> None:
     """Write the numbers of every figure and table of the exhibits, and the ledger."""
-    held = holdings(KNOWN.experiments(), None, KNOWN.also, scales=("paper",))
+    held = holdings(KNOWN.experiments(), None, scales=("paper",))
     target = folder / "results"
     target.mkdir(parents=True)
     for exhibit in KNOWN.exhibits:

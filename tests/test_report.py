@@ -81,9 +81,9 @@ def test_an_exhibit_names_figures_and_tables_that_there_are(exhibit):
     for experiment, names in exhibit.of.items():
         if exists(experiment):
             config = declared(experiment, "paper").config
+            assert {*config.figures, *config.tables}, f"{experiment} draws nothing"
+            assert set(names or ()) <= {*config.figures, *config.tables}
             there = [(k, n) for k in ("figures", "tables") for n, how in config[k].items() if how]
-            assert there, f"{experiment} draws nothing"
-            assert set(names or ()) <= {name for _, name in there}
             names = [n for _, n in there] if names is None else names
             files += [(k, stem(exhibit, experiment, n)) for k, n in there if n in names]
     assert len(set(files)) == len(files)
@@ -138,8 +138,8 @@ def test_the_runs_that_are_declared_are_those_that_a_sweep_makes(outputs):
         folders = {file.parent.name for file in (outputs / experiment).rglob("run.json")}
         assert set(declared(experiment, "smoke").runs) == folders
     assert len(declared("ising_sampling", "paper").runs) == 45
-    once, also = (declared("rates_cost", "paper", more) for more in ((), KNOWN.also["rates_cost"]))
-    assert len(also.runs) == 2 * len(once.runs)
+    sweep = declared("rates_cost", "paper")
+    assert len(sweep.runs) == 2 * len(asked(sweep.config).runs)  # with `also`
 
 
 def test_failed_stopped_and_missing_runs_are_distinguished(outputs, report):
@@ -247,7 +247,7 @@ def test_records_of_earlier_settings_are_labelled(outputs):
 def test_the_report_has_its_figures_and_is_made_by_its_command(outputs, report, capsys):
     latticework.scripts.report.main(["--outputs", str(outputs), "--scale", "smoke"])
     assert f"report: {outputs / 'report' / 'index.html'}" in capsys.readouterr().out
-    text, page = ((outputs / "report" / n).read_text() for n in ("report.md", "index.html"))
+    page, text = (file.read_text() for file in write(report, outputs / "report"))
     linked = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", text)
     assert len(linked) >= 4
     for name in linked:

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
-from latticework.experiments.papers.exhibits import catalogue
 from latticework.experiments.records.folders import DRAWING, Written, run_name
 from latticework.experiments.records.record import Record, load_all
 from latticework.experiments.runs.sweeps import Sweep, asked, declared, exists
@@ -56,5 +55,5 @@ def drawn(
 def _experiment(config: DictConfig) -> Sweep:
     """The declared sweep of the experiment; if its YAML is not in conf/, that of `config`."""
     if exists(config.name):
-        return declared(config.name, config.scale, catalogue().also.get(config.name, ()))
+        return declared(config.name, config.scale)
     return asked(config)

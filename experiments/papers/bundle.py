@@ -30,7 +30,15 @@ ROWS = (200, 100, 50, 30)  # of a curve: the first that keeps to TARGET, or else
 LARGEST = 64 * 1024  # bytes of an array's file; larger ones are left out
 LONG = 4096  # characters of an entry of run.json; longer ones are kept of the first seed only
 TARGET = 200_000  # bytes of a bundle
-ELSEWHERE = ("outputs", "logger", "figures", "tables", "scales", "force")  # of the configuration
+ELSEWHERE = (
+    "outputs",
+    "logger",
+    "figures",
+    "tables",
+    "scales",
+    "also",
+    "force",
+)  # of the configuration
 SOURCES = ("root", "cache")  # of its `data`
 MACHINE = ("outputs", "device", "threads", "data.root", "data.cache")  # of the overrides
 

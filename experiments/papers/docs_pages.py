@@ -70,7 +70,7 @@ def blocks(
     return [
         (root / "README.md", "ledger", summary(report)),
         (root / "docs" / "reproducing.md", "times", times(known, bundles)),
-        (root / "docs" / "benchmark.md", "winners", best_samplers(known, bundles)),
+        (root / "docs" / "benchmark.md", "winners", best_samplers(bundles)),
     ]
 
 
@@ -215,9 +215,9 @@ def summary(report: Report) -> str:
     return " ".join(sentences) + " See the [ledger](docs/results/ledger.md)."
 
 
-def best_samplers(known: Catalogue, bundles: Path = BUNDLES) -> str:
+def best_samplers(bundles: Path = BUNDLES) -> str:
     """A table of the best samplers of each target of the benchmark, at the paper's scale."""
-    held = holdings(["benchmark"], None, known.also, bundles, ("paper",))["benchmark"]
+    held = holdings(["benchmark"], None, bundles, ("paper",))["benchmark"]
     if not (held and held[0].records):
         return "No records are committed yet: `python run.py experiment=benchmark` makes them."
     return winners(held[0].records).to_markdown(index=False, disable_numparse=True)
@@ -230,11 +230,11 @@ def times(known: Catalogue, bundles: Path = BUNDLES) -> str:
         for experiment in exhibit.of:
             names.setdefault(experiment, []).append(exhibit.name)
     names |= {experiment: ["aside"] for experiment in known.aside}
-    held = holdings(list(names), None, known.also, bundles, ("paper",))
+    held = holdings(list(names), None, bundles, ("paper",))
     rows = []
     for name, some in held.items():
         one, noted = (some[0] if some else None), known.times.get(name, {})
-        sweep = declared(name, "paper", known.also.get(name, ()))
+        sweep = declared(name, "paper")
         rows.append(
             {
                 "id": ", ".join(names[name]),

@@ -102,7 +102,6 @@ def holding(
     experiment: str,
     scale: str,
     outputs: Path | None,
-    also: Sequence[Sequence[str]] = (),
     bundles: Path = BUNDLES,
     kept: Memory | None = None,
 ) -> Holding | None:
@@ -122,7 +121,7 @@ def holding(
     if not (found or failed or stopped):
         return None
     sort = (kept or memory(None)).cache(_sorted, ignore=["found"])
-    config, runs, places, done = sort(experiment, scale, also, found, stamp(found))
+    config, runs, places, done = sort(experiment, scale, found, stamp(found))
     mine, others = ([found[place] for place in some] for some in places)
     faults = tuple(damaged.values())
     return Holding(
@@ -133,7 +132,6 @@ def holding(
 def _sorted(
     experiment: str,
     scale: str,
-    also: Sequence[Sequence[str]],
     found: list[Record],
     stamp: str,
 ) -> tuple[DictConfig, tuple[str, ...], tuple[list[int], list[int]], frozenset[str]]:
@@ -141,7 +139,7 @@ def _sorted(
 
     Last come the runs that have a record. `stamp` represents the records in the cache.
     """
-    sweep, unique = declared(experiment, scale, also), once(found)
+    sweep, unique = declared(experiment, scale), once(found)
     mine, others = sweep.divided(unique)
     numbers = {id(record): number for number, record in enumerate(found)}
     done = frozenset().union(*(sweep.stands_for(record) or () for record in mine))
@@ -164,7 +162,6 @@ def _unfinished(folder: Path) -> tuple[dict[str, str], list[str]]:
 def holdings(
     experiments: Sequence[str],
     outputs: Path | None,
-    also: dict[str, list[list[str]]] | None = None,
     bundles: Path = BUNDLES,
     scales: Sequence[str] = SCALES,
     kept: Memory | None = None,
@@ -174,8 +171,7 @@ def holdings(
     for name in experiments:
         if not exists(name):
             continue
-        extra = (also or {}).get(name, ())
-        found = [holding(name, scale, outputs, extra, bundles, kept) for scale in scales]
+        found = [holding(name, scale, outputs, bundles, kept) for scale in scales]
         result[name] = [one for one in found if one is not None]
     return result
 

@@ -29,7 +29,7 @@ from latticework.experiments.papers.plot_data import csv
 from latticework.experiments.records.duration import duration
 from latticework.experiments.records.pace import share_text
 from latticework.experiments.records.record import BUNDLES
-from latticework.experiments.runs.sweeps import exists
+from latticework.experiments.runs.sweeps import also, exists
 
 log = logging.getLogger(__name__)
 DPI = 144
@@ -128,7 +128,7 @@ def gather(
     `keep`, the figures of unchanged records are taken from there.
     """
     known, kept = known or catalogue(), memory(keep)
-    held = holdings(known.experiments(), outputs, known.also, bundles, scales, kept)
+    held = holdings(known.experiments(), outputs, bundles, scales, kept)
     entries = judge(pools(held))
     drawer = kept.cache(draw, ignore=["held"])
     drawn = {
@@ -255,7 +255,7 @@ def _problems(held: Holding, made: Drawn, known: Catalogue) -> list[str]:
         problems.append(f"stopped or still running: {_listed(held.stopped)}")
     if rest := [run for run in held.missing if run not in held.failed and run not in held.stopped]:
         problems.append(f"not run: {_listed(rest)}")
-        for words in known.also.get(held.experiment, ()):
+        for words in also(held.experiment):
             if any(set(words) <= set(run.split(",")) for run in rest):
                 problems.append(f"`{command(held.experiment, held.scale, words)}` runs some of it")
     if earlier := _without(held, known.settings.get(held.experiment)):
