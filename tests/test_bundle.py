@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +20,7 @@ from latticework.experiments.papers.draw import make_all
 from latticework.experiments.papers.inventory import declared, holding
 from latticework.experiments.records import archive
 from latticework.experiments.records.archive import write_archive
-from latticework.experiments.records.record import Record, checksums, load_all
+from latticework.experiments.records.record import checksums, load_all
 
 RUN = {"config": {}, "choices": {}, "overrides": [], "versions": {}, "seconds": 1.0}  # run.json
 
@@ -33,6 +32,7 @@ def at_the_papers_scale(folder: Path, outputs: Path) -> Path:
     for file in target.rglob("run.json"):
         document = json.loads(file.read_text())
         document["config"]["scale"] = "paper"
+        document.pop("cpu_share", None)  # so that the load of the machine changes no figure
         document["overrides"] = [o for o in document["overrides"] if not o.startswith("scale=")]
         file.write_text(json.dumps(document))
     return target
@@ -113,13 +113,6 @@ def test_new_records_join_those_of_the_bundle(outputs, bundle, tmp_path):
     assert joined[2].has("convergence")
     assert latticework.scripts.bundle.main(words) == 0  # without --add, only the folder's runs
     assert len(load_all(bundle)) == 2
-
-
-def test_a_run_that_joins_under_another_name_counts_once(outputs, bundle):
-    """A run of the default seed, named with and without it."""
-    old = load_all(bundle)
-    renamed = Record(outputs / "sampler=dmala", old[0].document)
-    assert latticework.scripts.bundle.joined(old, [renamed]) == [renamed, old[1]]
 
 
 def edited(run, seed=None, **entries):
@@ -278,13 +271,6 @@ def test_a_bundle_that_would_fill_the_memory_is_refused(tmp_path, monkeypatch):
     assert (tmp_path / "bomb.zip").stat().st_size < 1000
     with pytest.raises(ValueError, match=r"holds 10\d\d\d bytes"):
         load_all(tmp_path / "bomb.zip")
-
-
-def test_another_zip_file_is_no_bundle(tmp_path):
-    with zipfile.ZipFile(tmp_path / "other.zip", "w") as other:
-        other.writestr("a/run.json", "{}")
-    with pytest.raises(ValueError, match=r"no bundle, which holds records\.zip"):
-        load_all(tmp_path / "other.zip")
 
 
 def test_nothing_to_pack_is_an_error(tmp_path, capsys):
