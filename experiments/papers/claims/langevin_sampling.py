@@ -199,7 +199,7 @@ def fig7_every_connectivity(records: list[Record]) -> Finding:
 
 
 def fig7_equal_cost(records: list[Record]) -> Finding:
-    """The same with as many iterations of the others as take DMALA's time.
+    """DMALA is lowest with as many iterations of the others as take DMALA's time.
 
     The error of a mean of an exact sampler falls with the root of the number of iterations. That of
     DULA is mostly its bias, so it stays as it is. A step costs the same at each connectivity.
