@@ -93,7 +93,7 @@ def test_the_report_tells_what_failed(tmp_path, monkeypatch):
     assert made.failed == failed
     assert made.wanting[:2] == failed
     assert made.wanting[2] == "lookup was not made: no record holds x"
-    report = Report({}, [], [], {}, 0, [], failed)
+    report = Report({}, [], [], failed)
     monkeypatch.setattr(docs_pages, "gather", lambda *_, **__: report)
     with pytest.raises(RuntimeError, match="nothing was written: value was not made"):
         docs_pages.refresh(tmp_path)

@@ -409,7 +409,7 @@ def test_numbers_of_one_name_name_their_experiments(tmp_path):
             for name, some in numbers.items()
         ]
         own = view.Section(KNOWN["rates-fig2"], entries, [], [], "complete")
-        return results_page(Report({}, [], [own], {}, 0, [], []), tmp_path)
+        return results_page(Report({}, [], [own], []), tmp_path)
 
     shown = page(rates_fig2=[one, other], rates_fig2_mnist=[one])
     for text in ("speed (rates_fig2) |", "speed (rates_fig2_mnist) |", "| mass |"):
@@ -428,7 +428,7 @@ def test_a_table_beside_the_paper_opens_its_section_and_the_others_are_folded(tm
     sections = [view.Section(exhibit, [], [part], [], "complete")]
     for name in ("table1", "table1_beside"):
         (tmp_path / f"{name}.md").write_text(f"| {name} |")
-        page = results_page(Report({}, [], sections, {}, 0, [], []), tmp_path)
+        page = results_page(Report({}, [], sections, []), tmp_path)
         assert ("<details" in page) == (name == "table1_beside")  # else nothing opens the section
     words = exhibit.caveat, "| table1_beside |", "<details", "| table1 |", "</details>", "its com"
     assert [page.count(word) for word in words] == [1] * len(words)

@@ -91,15 +91,16 @@ class Report:
     papers: dict[str, str]
     entries: list[Entry]
     sections: list[Section]
-    counts: dict[str, int]
-    records: int
-    commits: list[str]
     failed: list[str]  # mistakes in the code of figures and tables, and damaged records
     notice: str = ""  # that no records are committed here
 
     def word(self, verdict: str) -> str:
         """The word for a verdict. Without the committed records, "not run" would be wrong."""
         return "no records" if self.notice and verdict == str(Verdict.NOT_RUN) else str(verdict)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        return tally(self.entries)
 
     @property
     def groups(self) -> list[tuple[str, list[Entry], dict[str, int]]]:
@@ -140,14 +141,10 @@ def gather(
     if keep is not None:
         kept.reduce_size(items_limit=MOST)
     sections = [_section(exhibit, entries, held, drawn, known) for exhibit in known.exhibits]
-    all_records = [r for some in held.values() for one in some for r in (*one.records, *one.others)]
     return Report(
         papers=known.papers,
         entries=entries,
         sections=sections,
-        counts=tally(entries),
-        records=len(all_records),
-        commits=sorted({_commit(record.document) for record in all_records}),
         failed=[
             *(f"{name}: {text}" for (name, _), made in drawn.items() for text in made.failed),
             *(text for some in held.values() for one in some for text in one.damaged),
@@ -206,10 +203,6 @@ def _chosen(made: Drawn, names: list[str] | None) -> Drawn:
     wanting = [text for text in made.wanting if text.split()[0] in names]
     pictures = [one for one in made.pictures if one.name in names]
     tables = [(name, frame) for name, frame in made.tables if name in names]
-    known = {one.name for one in pictures} | {name for name, _ in tables}
-    known |= {text.split()[0] for text in wanting}
-    if made.pictures or made.tables or made.wanting:
-        wanting += [f"{name}: no such figure or table" for name in names if name not in known]
     return Drawn(pictures, tables, wanting)
 
 
@@ -258,20 +251,15 @@ def _problems(held: Holding, made: Drawn, known: Catalogue) -> list[str]:
         for words in also(held.experiment):
             if any(set(words) <= set(run.split(",")) for run in rest):
                 problems.append(f"`{command(held.experiment, held.scale, words)}` runs some of it")
-    if earlier := _without(held, known.settings.get(held.experiment)):
+    setting = known.settings.get(held.experiment)
+    if setting and (earlier := sum(one.setting(setting) is None for one in held.shown)):
         problems.append(
             f"{earlier} of {len(held.shown)} records are outdated: they lack the setting "
-            f"{known.settings[held.experiment]}; `{held.command}` runs them again"
+            f"{setting}; `{held.command}` runs them again"
         )
     if held.others and held.records:
-        count = len(held.others)
-        problems.append(f"{count} more with other settings are not shown")
+        problems.append(f"{len(held.others)} more with other settings are not shown")
     return problems + made.wanting
-
-
-def _without(held: Holding, setting: str | None) -> int:
-    """Number of records shown without the dotted key `setting` in their configuration."""
-    return 0 if setting is None else sum(one.setting(setting) is None for one in held.shown)
 
 
 def _listed(names: Sequence[str], most: int = 4) -> str:
@@ -306,15 +294,11 @@ def _spans(numbers: Sequence[int]) -> list[str]:
     """Ascending `numbers`, three or more successive ones as a span: `0 to 4`, `7`."""
     spans: list[list[int]] = []
     for one in numbers:
-        if spans and one == spans[-1][-1] + 1:
-            spans[-1].append(one)
-        else:
-            spans.append([one])
-    return [
-        text
-        for span in spans
-        for text in ([f"{span[0]} to {span[-1]}"] if len(span) > 2 else map(str, span))
-    ]
+        if not spans or one != spans[-1][-1] + 1:
+            spans.append([])
+        spans[-1].append(one)
+    short = [[f"{s[0]} to {s[-1]}"] if len(s) > 2 else map(str, s) for s in spans]
+    return [text for texts in short for text in texts]
 
 
 def _device(document: dict[str, Any]) -> str:
