@@ -49,13 +49,13 @@ def outputs(tmp_path_factory):
 
 @pytest.fixture
 def bundle(outputs, tmp_path):
-    assert (
-        latticework.scripts.bundle.main(
-            ["ising_sampling", f"--outputs={outputs}", f"--to={tmp_path}"]
-        )
-        == 0
-    )
+    assert packed(outputs, tmp_path) == 0
     return tmp_path / "ising_sampling.zip"
+
+
+def packed(outputs, target, *words, name="ising_sampling"):
+    """The exit status of the command."""
+    return latticework.scripts.bundle.main([name, f"--outputs={outputs}", f"--to={target}", *words])
 
 
 def test_a_bundle_reads_as_the_records_do(outputs, bundle):
@@ -84,7 +84,7 @@ def test_only_arrays_that_are_read_are_kept(outputs, bundle):
 
 def test_the_same_records_give_the_same_bytes(outputs, bundle, tmp_path):
     again = tmp_path / "again"
-    latticework.scripts.bundle.main(["ising_sampling", f"--outputs={outputs}", f"--to={again}"])
+    packed(outputs, again)
     assert (again / "ising_sampling.zip").read_bytes() == bundle.read_bytes()
     records = load_all(bundle)
     pack(records, declared("ising_sampling", "paper").config, tmp_path / "of a bundle.zip")
@@ -99,19 +99,15 @@ def test_new_records_join_those_of_the_bundle(outputs, bundle, tmp_path):
     edited(shutil.copytree(dmala, dmala.with_name("sampler=dmala,seed=5")), seed=5)
     edited(dmala, seconds_per_step=7.0)
     old = load_all(bundle)
-    words = ["ising_sampling", f"--outputs={folder}", f"--to={tmp_path}"]
-    assert latticework.scripts.bundle.main([*words, "--add"]) == 0
+    assert packed(folder, tmp_path, "--add") == 0
     joined = load_all(bundle)
-    assert [record.path.name for record in joined] == [
-        "sampler=dmala,seed=0",
-        "sampler=dmala,seed=5",
-        "sampler=gwg,seed=0",
-    ]
+    names = ("sampler=dmala,seed=0", "sampler=dmala,seed=5", "sampler=gwg,seed=0")
+    assert tuple(record.path.name for record in joined) == names
     assert [record.config["seed"] for record in joined] == [0, 5, 0]
     assert joined[0].document["seconds_per_step"] == 7.0
     assert joined[2].document["seconds_per_step"] == old[1].document["seconds_per_step"]
     assert joined[2].has("convergence")
-    assert latticework.scripts.bundle.main(words) == 0  # without --add, only the folder's runs
+    assert packed(folder, tmp_path) == 0  # without --add, only the folder's runs
     assert len(load_all(bundle)) == 2
 
 
@@ -133,9 +129,7 @@ def test_a_bundle_names_no_folder_of_this_machine(outputs, tmp_path):
         document["note"] = {"checkpoint": "/some/where/else.pt"}
         document["overrides"].append("data.root=/some/where")
         file.write_text(json.dumps(document))
-    latticework.scripts.bundle.main(
-        ["ising_sampling", f"--outputs={folder}", f"--to={tmp_path}", "--others"]
-    )
+    packed(folder, tmp_path, "--others")
     for one in load_all(tmp_path / "ising_sampling.zip"):
         assert "/some" not in json.dumps(one.document)
         assert one.document["note"] == {"checkpoint": "else.pt"}
@@ -179,7 +173,7 @@ def test_large_arrays_are_left_out_and_told(outputs, tmp_path, capsys):
         np.savez(file, big=big, **dict(np.load(file)))
         run = file.parent / "run.json"
         run.write_text(json.dumps(json.loads(run.read_text()) | {"files": checksums(file.parent)}))
-    latticework.scripts.bundle.main(["ising_sampling", f"--outputs={folder}", f"--to={tmp_path}"])
+    packed(folder, tmp_path)
     told = capsys.readouterr().out
     assert "left out: 2 arrays, such as sampler=dmala,seed=0/convergence.npz" in told
     records = load_all(tmp_path / "ising_sampling.zip")
@@ -274,13 +268,6 @@ def test_a_bundle_that_would_fill_the_memory_is_refused(tmp_path, monkeypatch):
 
 
 def test_nothing_to_pack_is_an_error(tmp_path, capsys):
-    assert (
-        latticework.scripts.bundle.main(
-            ["ising_sampling", f"--outputs={tmp_path}", f"--to={tmp_path}"]
-        )
-        == 1
-    )
+    assert packed(tmp_path, tmp_path) == 1
     assert "no finished run at the paper's scale" in capsys.readouterr().out
-    assert (
-        latticework.scripts.bundle.main(["all", f"--outputs={tmp_path}", f"--to={tmp_path}"]) == 0
-    )
+    assert packed(tmp_path, tmp_path, name="all") == 0
