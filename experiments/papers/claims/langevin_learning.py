@@ -83,9 +83,10 @@ def fig5_ratio(records: list[Record]) -> Finding:
         )
     names = (*LANGEVIN, *BASELINES)
     groups = labelled(idle(_with(records, size)), names, ["log_rmse"])
-    times = {name: by_seed(groups[name], lambda r: _reached(r, level)) for name in names}
+    times = {name: by_seed(some, lambda r: _reached(r, level)) for name, some in groups.items()}
     lowest = {
-        name: by_seed(groups[name], lambda r: float(r.metrics["log_rmse"].min())) for name in names
+        name: by_seed(some, lambda r: float(r.metrics["log_rmse"].min()))
+        for name, some in groups.items()
     }
     margins, shown = [], numbers("lowest log RMSE of {}", lowest)
     for name in LANGEVIN:
@@ -183,14 +184,13 @@ def _after(
 ) -> tuple[float, dict[str, Seeds]]:
     """Log RMSE of `ours` and GWG-1 with `size` sampling steps (`pairing.after`)."""
     groups = labelled(_with(records, size), [*ours, "GWG-1"], ["log_rmse"])
-    return after({name: groups[name] for name in (*ours, "GWG-1")}, "log_rmse", axis)
+    return after(groups, "log_rmse", axis)
 
 
 def _sizes(records: list[Record]) -> list[float]:
     """Numbers of sampling steps that DULA, DMALA and GWG-1 were all run with, ascending."""
     groups = labelled(records, [*LANGEVIN, "GWG-1"], ["log_rmse"])
-    ours = [groups[name] for name in (*LANGEVIN, "GWG-1")]
-    return shared(ours, lambda record: record.config["task"]["steps"])
+    return shared(groups.values(), lambda record: record.config["task"]["steps"])
 
 
 def _with(records: list[Record], size: float) -> list[Record]:

@@ -56,7 +56,7 @@ def lowest(
 ) -> Finding:
     """`ours` are below `others` in `column`, at the largest `axis` value that all reach."""
     groups = labelled(records, [*others, *ours], [column])
-    place, found = after({name: groups[name] for name in (*others, *ours)}, column, axis)
+    place, found = after(groups, column, axis)
     margins = differences(title, found, [(name, own) for own in ours for name in others])
     ranked = dict(sorted(found.items(), key=lambda item: np.mean(list(item[1].values()))))
     note = f"{title} {_after(axis, place)}"
@@ -116,12 +116,11 @@ def _fig2(records: list[Record]) -> tuple[dict[tuple[str, str], Seeds], list[Num
 
 def fig2_ess(records: list[Record]) -> Finding:
     """Medians of the ESS per second over sites, compared in logarithms."""
-    names = (*EXACT, "DMALA")
-    groups = labelled(idle([r for r in records if r.has("convergence")]), names)
+    groups = labelled(idle([r for r in records if r.has("convergence")]), (*EXACT, "DMALA"))
     medians: dict[str, Seeds] = {}
-    for name in names:
-        rate = by_seed(groups[name], lambda record: float(np.nanmedian(rates(record))))
-        cost = by_seed(groups[name], entry("seconds_per_step"))
+    for name, group in groups.items():
+        rate = by_seed(group, lambda record: float(np.nanmedian(rates(record))))
+        cost = by_seed(group, entry("seconds_per_step"))
         usual = float(np.median(list(cost.values())))
         medians[name] = {seed: rate[seed] * cost[seed] / usual for seed in rate}
     found = {name: logs(seeds) for name, seeds in medians.items()}
@@ -136,9 +135,7 @@ def fig2_ess(records: list[Record]) -> Finding:
 def fig3(records: list[Record], axis: str) -> Finding:
     """DMALA is below all others. DSVGD has two errors: of its time average and its ensemble."""
     found = lowest(records, "log_rmse", "log RMSE", axis, RIVALS)
-    names = (*RIVALS, "DMALA")
-    labels = labelled(records, names, ["log_rmse"])
-    groups = {name: labels[name] for name in names}
+    groups = labelled(records, (*RIVALS, "DMALA"), ["log_rmse"])
     place, dmala = after(groups, "log_rmse", axis)
     steps = place if axis == "step" else place / seconds_per_step(groups)["DSVGD"]
     ensembles = labelled(records, ["DSVGD"], ["log_rmse_ensemble"])["DSVGD"]
@@ -159,8 +156,7 @@ def step_cost(
 
     def judge(records: list[Record]) -> Finding:
         names = ("Gibbs-1", "GWG-1", "DULA", "DMALA")
-        groups = labelled(chosen(records), names)
-        times = quiet({name: groups[name] for name in names}, seconds)
+        times = quiet(labelled(chosen(records), names), seconds)
         margins, shown, texts = [], [], []
         for ours, theirs in (("DMALA", "Gibbs-1"), ("DMALA", "GWG-1"), ("DULA", "Gibbs-1")):
             keys = "langevin_cost", ours.lower(), theirs.partition("-")[0].lower()
@@ -204,11 +200,10 @@ def fig7_equal_cost(records: list[Record]) -> Finding:
     The error of a mean of an exact sampler falls with the root of the number of iterations. That of
     DULA is mostly its bias, so it stays as it is. A step costs the same at each connectivity.
     """
-    groups = labelled(records, FIG7, ["log_rmse"])
     spent = {}
-    for name in FIG7:
-        each = float(np.median([pace(record) for record in undisturbed(idle(groups[name]))]))
-        spent[name] = each * last("step")(groups[name][0])
+    for name, group in labelled(records, FIG7, ["log_rmse"]).items():
+        each = float(np.median([pace(record) for record in undisturbed(idle(group))]))
+        spent[name] = each * last("step")(group[0])
     longer = {name: spent["DMALA"] / spent[name] for name in ("Gibbs-1", "GWG-1")}
     found = ", ".join(f"{name} takes {times:.3g} times" for name, times in longer.items())
     note = (
@@ -255,7 +250,7 @@ def fig9_mediocre(records: list[Record]) -> Finding:
         if not some:
             raise LookupError(f"no record of images of {data} has their {MMD}")
         groups = labelled(some, ["DULA", "DMALA"])
-        found = {name: by_seed(groups[name], entry(MMD)) for name in ("DULA", "DMALA")}
+        found = {name: by_seed(group, entry(MMD)) for name, group in groups.items()}
         margins += differences(f"{data}: MMD^2", found, [("DULA", "DMALA")])
         shown += numbers(f"{data}: MMD^2 to the data, {{}}", found)
     return Finding(margins, shown, "unbiased MMD^2 of the images to the test rows")

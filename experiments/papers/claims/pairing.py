@@ -21,14 +21,15 @@ T = TypeVar("T")
 def labelled(
     records: list[Record], needed: Sequence[str], columns: Sequence[str] = ()
 ) -> dict[str, list[Record]]:
-    """Records that have `columns`, by the label of their sampler; those of `needed` come first.
+    """Records that have `columns`, by the label of their sampler, which is one of `needed`.
 
-    Raises LookupError if one of the samplers `needed` has none.
+    Raises LookupError if one of them has none.
     """
     kept = [record for record in records if set(columns) <= set(record.metrics)]
     found: dict[str, list[Record]] = {name: [] for name in needed}
     for group in groups(kept):
-        found.setdefault(label(group.key), []).extend(group.records)
+        if (name := label(group.key)) in found:
+            found[name] += group.records
     return complete(found)
 
 
@@ -78,7 +79,7 @@ def ends(
 ) -> dict[str, Seeds]:
     """The final value of `column`, or another `value`, of each sampler by seed."""
     found = labelled(records, names, [column])
-    return {name: by_seed(found[name], value or last(column)) for name in names}
+    return {name: by_seed(some, value or last(column)) for name, some in found.items()}
 
 
 def preferred(parts: Iterable[list[Record]], score: Value) -> list[Record]:

@@ -227,11 +227,10 @@ def bolder(records: list[Record]) -> Finding:
     The paper says "larger and bolder" than "the true distribution"; counting pixels is our measure.
     The pixel means of the rates samplers follow those of the training data.
     """
-    groups = labelled([record for record in records if record.has("sequence")], NAMES[1:])
+    groups = labelled([record for record in records if record.has("sequence")], NAMES)
     shares = {
-        name: by_seed(groups[name], lambda record: float(record.arrays("sequence")["x"].mean()))
-        for name in NAMES
-        if name in groups
+        name: by_seed(group, lambda record: float(record.arrays("sequence")["x"].mean()))
+        for name, group in groups.items()
     }
     return Finding(
         differences("share of pixels on", shares, [(SP, HERDING), (SP, FPCD)]),
