@@ -16,7 +16,7 @@ from pathlib import Path
 from latticework.experiments.papers.bundle import TARGET, pack
 from latticework.experiments.papers.claims.ledger import CLAIMS, Pool, judge
 from latticework.experiments.papers.exhibits import catalogue
-from latticework.experiments.papers.holdings import holding
+from latticework.experiments.papers.inventory import holding
 from latticework.experiments.records.grouping import once
 from latticework.experiments.records.record import BUNDLES, Record, load_all
 from latticework.experiments.runs.sweeps import exists
@@ -39,8 +39,7 @@ def main(words: list[str] | None = None) -> int:
     known, status = catalogue(), 0
     everything = chosen.experiments == ["all"]
     for name in known.experiments() if everything else chosen.experiments:
-        also = known.also.get(name, ())
-        held = holding(name, "paper", outputs, also, Path()) if exists(name) else None
+        held = holding(name, "paper", outputs, Path()) if exists(name) else None
         records = [] if held is None else [*held.records, *(held.others if chosen.others else ())]
         if held is None or not records:
             if not everything:

@@ -14,8 +14,8 @@ import logging
 import os
 from pathlib import Path
 
-from latticework.experiments.papers.committed import refresh
-from latticework.experiments.papers.holdings import SCALES
+from latticework.experiments.papers.docs_pages import refresh
+from latticework.experiments.papers.inventory import SCALES
 from latticework.experiments.papers.page import write
 from latticework.experiments.papers.view import gather
 from latticework.experiments.runs.errors import told

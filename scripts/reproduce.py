@@ -16,8 +16,8 @@ from pathlib import Path
 import latticework.scripts.report
 from latticework.experiments.finish.endings import show_table
 from latticework.experiments.papers.exhibits import Catalogue, catalogue
-from latticework.experiments.papers.holdings import SCALES
-from latticework.experiments.runs.sweeps import exists
+from latticework.experiments.papers.inventory import SCALES
+from latticework.experiments.runs.sweeps import also, exists
 
 ROOT = Path(__file__).resolve().parent.parent
 OUTPUTS = Path(os.environ.get("LATTICEWORK_OUTPUTS", "outputs"))
@@ -31,7 +31,8 @@ def commands(
     result = []
     for experiment in known.experiments(chosen):
         words = [f"experiment={experiment}", f"scale={scale}", *overrides]
-        result += [words, *([*words, *more] for more in known.also.get(experiment, ()))]
+        more = also(experiment) if exists(experiment) else ()
+        result += [words, *([*words, *some] for some in more)]
     return result
 
 

@@ -21,12 +21,12 @@ from command import command_line
 from matplotlib.figure import Figure
 from omegaconf import DictConfig
 
-from latticework.experiments.papers import plotted, table_files
+from latticework.experiments.papers import plot_data, table_files
 from latticework.experiments.papers.claims.ledger import judge
+from latticework.experiments.papers.docs_pages import stem
 from latticework.experiments.papers.draw import html_of, make_all
 from latticework.experiments.papers.exhibits import catalogue
-from latticework.experiments.papers.holdings import holdings, pools
-from latticework.experiments.papers.results import stem
+from latticework.experiments.papers.inventory import holdings, pools
 from latticework.experiments.records.record import load_all
 
 KNOWN = catalogue()
@@ -40,7 +40,7 @@ RUNS = (
 
 def results(folder: Path, kinds: tuple[str, ...] = KINDS) -> None:
     """Write the numbers of every figure and table of the exhibits, and the ledger."""
-    held = holdings(KNOWN.experiments(), None, KNOWN.also, scales=("paper",))
+    held = holdings(KNOWN.experiments(), None, scales=("paper",))
     target = folder / "results"
     target.mkdir(parents=True)
     for exhibit in KNOWN.exhibits:
@@ -49,7 +49,10 @@ def results(folder: Path, kinds: tuple[str, ...] = KINDS) -> None:
                 for made in make_all(_only(one.config, names, kinds), one.shown):
                     file = target / stem(exhibit, experiment, made.name)
                     if isinstance(made.content, Figure):
-                        texts = {".csv": plotted.csv(made.content), ".html": html_of(made.content)}
+                        texts = {
+                            ".csv": plot_data.csv(made.content),
+                            ".html": html_of(made.content),
+                        }
                         plt.close(made.content)
                         for suffix, text in texts.items():
                             if text:

@@ -107,7 +107,7 @@ def in_copy(copy: Path, *words: str) -> None:
 TIMES = """
 from dataclasses import replace
 from pathlib import Path
-from latticework.experiments.papers.committed import times
+from latticework.experiments.papers.docs_pages import times
 from latticework.experiments.papers.exhibits import catalogue
 page, known = Path("docs/reproducing.md"), catalogue()
 assert "potts_energy" in known.aside

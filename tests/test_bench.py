@@ -9,7 +9,7 @@ import pytest
 import torch
 from rich.console import Console
 
-from latticework.experiments.papers.results import results_page
+from latticework.experiments.papers.docs_pages import results_page
 from latticework.experiments.papers.view import Report
 from latticework.tools import bench, bench_learning
 from latticework.tools import plain_reference as plain
@@ -202,7 +202,7 @@ def test_the_results_page_shows_a_column_a_contender(tmp_path):
     ]
     bench.write(tmp_path / "bench.csv", rows)
     (tmp_path / "benchmark-errors.csv").write_text("model,step\nising-7x7,1\n")  # of an exhibit
-    page = results_page(Report({}, [], [], {}, 0, [], {}, []), tmp_path)
+    page = results_page(Report({}, [], [], []), tmp_path)
     cells = [[c.strip() for c in line.split("|")] for line in page.splitlines() if "ising" in line]
     assert cells[0][1:-1] == ["ising-5x5", "2", "sweep", "1", "2", "5", "", ""]
     assert cells[1][1:-1] == ["ising-5x5", "2", "dula", "1", "2", "", "4", "0.5"]

@@ -9,10 +9,9 @@ from omegaconf import DictConfig, OmegaConf
 
 import latticework.scripts.figures
 import latticework.scripts.report
-from latticework.experiments.papers import committed
-from latticework.experiments.papers.bundle import pack
+from latticework.experiments.papers import docs_pages
 from latticework.experiments.papers.draw import draw_all
-from latticework.experiments.papers.holdings import Holding
+from latticework.experiments.papers.inventory import Holding
 from latticework.experiments.papers.view import Report, draw
 from latticework.experiments.records.proof import place
 from latticework.experiments.records.record import Record
@@ -94,19 +93,12 @@ def test_the_report_tells_what_failed(tmp_path, monkeypatch):
     assert made.failed == failed
     assert made.wanting[:2] == failed
     assert made.wanting[2] == "lookup was not made: no record holds x"
-    report = Report({}, [], [], {}, 0, [], {}, failed)
-    monkeypatch.setattr(committed, "gather", lambda *_, **__: report)
+    report = Report({}, [], [], failed)
+    monkeypatch.setattr(docs_pages, "gather", lambda *_, **__: report)
     with pytest.raises(RuntimeError, match="nothing was written: value was not made"):
-        committed.refresh(tmp_path)
+        docs_pages.refresh(tmp_path)
     monkeypatch.setattr(latticework.scripts.report, "gather", lambda *_, **__: report)
     monkeypatch.setattr(latticework.scripts.report, "write", lambda *_: ())
     with pytest.raises(SystemExit) as end:
         latticework.scripts.report.main([f"--outputs={tmp_path}"])
     assert end.value.code == "\n".join(failed)
-
-
-@pytest.mark.usefixtures("_without_proofs")
-def test_nothing_is_packed_of_figures_that_fail(tmp_path):
-    """Their arrays would be missing."""
-    with pytest.raises(ValueError, match="bad ink"):
-        pack([fake()], config("value"), tmp_path / "some.zip")

@@ -2,7 +2,6 @@
 
 import json
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,8 +12,6 @@ import latticework.experiments.finish.finish
 from latticework.experiments.finish.endings import (
     _cell,
     _text,
-    run_line,
-    show_run,
     show_sweep,
     show_table,
 )
@@ -23,7 +20,6 @@ from latticework.experiments.papers.exhibits import catalogue
 from latticework.experiments.papers.table_files import write as write_table
 from latticework.experiments.records.best import BEST, TIE, marks
 from latticework.experiments.records.estimate import Estimate, number
-from latticework.experiments.records.grouping import differing
 from latticework.experiments.records.headline import KeyNumber, headline
 from latticework.experiments.records.likelihood import log_z_error
 from latticework.experiments.records.record import load_all
@@ -65,11 +61,6 @@ def test_a_run_ends_with_its_numbers_their_errors_and_the_exact_value(outputs, c
     assert any(line.startswith("sampling, ising, dmala, seed 0") for line in lines)
 
 
-def test_a_finished_run_is_shown_again(outputs, capsys):
-    assert command_line(*TINY, outputs=outputs) == 0
-    assert row(capsys.readouterr().out.splitlines(), "acceptance")
-
-
 def test_a_run_that_cannot_be_shown_is_finished_all_the_same(tmp_path, capsys, monkeypatch):
     def broken(_):
         raise RuntimeError("no terminal")
@@ -91,17 +82,6 @@ def test_ais_shows_log_z_its_bounds_and_the_exact_value(tmp_path, capsys):
     assert any("standard error over chains" in line for line in lines)
 
 
-def test_a_search_shows_what_it_chose(tmp_path, capsys):
-    assert command_line(*TINY, "task=tune", "task.objective=acceptance", "task.goal=0.5",
-                        outputs=tmp_path) == 0  # fmt: skip
-    lines = capsys.readouterr().out.splitlines()
-    (record,) = load_all(tmp_path)
-    chosen = record.document["tuned"]["step_size"]
-    assert row(lines, "chosen step_size")[1] == f"{chosen:.4g}"
-    held_out = record.document["tuning"]["held_out"]
-    assert row(lines, "acceptance held out")[1] == f"{held_out:.4g}"
-
-
 def test_a_single_failure_is_told_once(tmp_path, capsys):
     assert command_line(*TINY, "sampler=block_gibbs", outputs=tmp_path) == 1
     told = capsys.readouterr()
@@ -120,36 +100,22 @@ def measured(value, *, sampler="dmala", seed=0, **more):
     return fake(columns, sampler=sampler, seed=seed, config=config, **more)
 
 
-def test_the_papers_number_stands_beside_ours():
+def test_the_papers_number_stands_beside_ours_on_the_real_data():
     config = {"published": {"log_rmse": ["fig4", "dmala"], "acceptance": ["fig4", "nothing"]}}
     first, second = headline(measured(-2.0, config=config))
     assert first.beside == {"paper": Estimate(-6.5)}
     assert second.beside == {}
-
-
-def test_substitute_data_have_no_published_numbers():
-    config = {"published": {"log_rmse": ["fig4", "dmala"]}}
     data = {"variant": "digits", "substitute": True}
     assert headline(measured(-2.0, config=config, data=data))[0].beside == {}
 
 
-def test_a_task_without_a_declaration_shows_its_last_readings():
-    task = {"_target_": "elsewhere.of_ones_own"}
-    record = fake({"step": [0, 1], "seconds": [0, 1], "error": [2.0, 1.0]}, config={"task": task})
-    assert headline(record) == [KeyNumber("error", 1.0)]
-
-
-def test_an_older_record_that_lacks_a_fact_shows_its_last_readings():
-    task = {"_target_": "latticework.experiments.tasks.ais.ais"}
-    assert headline(fake({"step": [1], "ess": [3.0]}, config={"task": task})) == [
-        KeyNumber("ess", 3.0)
-    ]
-
-
-def test_a_task_that_logs_nothing_has_no_headline(tmp_path):
-    config = {"task": {"_target_": "elsewhere.silent"}}
+@pytest.mark.parametrize("task", ["elsewhere.of_ones_own", "latticework.experiments.tasks.ais.ais"])
+def test_without_a_headline_the_last_readings_are_shown(task, tmp_path):
+    """A task that declares none, an older record that lacks a fact, and one that logs nothing."""
+    columns, config = {"step": [0, 1], "seconds": [0, 1], "ess": [2.0, 1.0]}, {"_target_": task}
+    assert headline(fake(columns, config={"task": config})) == [KeyNumber("ess", 1.0)]
     entries = {"choices": {}, "overrides": [], "versions": {}, "seconds": 1.0}
-    (tmp_path / "run.json").write_text(json.dumps({"config": config, **entries}))
+    (tmp_path / "run.json").write_text(json.dumps({"config": {"task": config}, **entries}))
     (record,) = load_all(tmp_path)
     assert headline(record) == []
 
@@ -171,12 +137,6 @@ def test_a_sweep_has_a_row_a_setting_and_marks_the_best_and_its_ties(capsys):
     assert row(lines, "DULA")[1] == "-2.95 ± 0.10 ="
     assert row(lines, "DMALA")[1] == "-3.00 ± 0.10 *"
     assert any("over 3 seeds" in line for line in lines)
-
-
-def test_with_one_seed_and_no_error_nothing_is_marked(capsys):
-    lines = shown(capsys, show_sweep, [measured(-2, sampler="gwg"), measured(-3)])
-    assert row(lines, "DMALA")[1] == "-3"
-    assert any("No best is marked" in line for line in lines)
 
 
 def test_runs_on_different_targets_are_not_compared(capsys):
@@ -212,22 +172,11 @@ def test_exact_values_that_differ_have_none_for_all(capsys, monkeypatch):
     assert row(lines, "all")[1:3] == ["4.1 ± 1.4", "7.5"]
 
 
-def test_settings_that_differ_are_columns_and_a_missing_one_is_blank():
-    small, large = ({"step_size": size} for size in (0.1, 0.5))
-    records = [
-        measured(-1, sampler="gwg"), measured(-2, settings=large), measured(-3, settings=small),
-        measured(-3, settings=small, seed=1),
-    ]  # fmt: skip
-    headings, rows = differing(records)
-    assert headings == ["sampler", "sampler.step_size"]
-    assert [texts for texts, _ in rows] == [["GWG-1", ""], ["DMALA", "0.1"], ["DMALA", "0.5"]]
-    assert [len(some) for _, some in rows] == [1, 2, 1]
-
-
 def test_a_table_that_is_too_wide_leaves_out_its_last_numbers(capsys, monkeypatch):
     monkeypatch.setattr(latticework.experiments.finish.endings, "WIDTH", 32)
     lines = shown(capsys, show_sweep, [measured(-2, sampler="gwg"), measured(-3)])
     assert row(lines, "DMALA") == ["DMALA", "-3", "1 s"]
+    assert "No best is marked" in " ".join(lines)
     assert "…" not in "".join(lines)
 
 
@@ -242,10 +191,6 @@ def test_a_sweep_tells_its_progress_and_compares_its_runs(tmp_path, capsys):
     lines = told.splitlines()
     assert len(row(lines, "GWG-1")) == len(row(lines, "DMALA")) > 4
     assert not list(tmp_path.rglob(".sweep-*"))
-
-
-def test_a_line_of_a_run_holds_its_first_numbers_and_its_time():
-    assert run_line(measured(-2.5)) == "log RMSE -2.5, acceptance 0.5, 1 s"
 
 
 def test_only_runs_that_worked_tell_how_long_the_rest_takes(tmp_path, monkeypatch):
@@ -263,14 +208,6 @@ def test_only_runs_that_worked_tell_how_long_the_rest_takes(tmp_path, monkeypatc
     assert ended(75.0, process=2) == "4 of 6 runs, about 40 s to go"
     assert ended(95.0, process=2) == "5 of 6 runs, about 10 s to go"  # two at a time
     assert ended(96.0, process=2) == "6 of 6 runs"
-
-
-def test_a_clock_that_is_set_back_leaves_the_estimate(tmp_path, monkeypatch):
-    clock = SweepClock.started(tmp_path, 5)
-    for day in (2, 1):
-        monkeypatch.setattr("time.time", lambda day=day: 86_400.0 * day)
-        told = clock.ended(executed=True)
-    assert re.fullmatch(r"2 of 5 runs, about \d\S* m?s to go|2 of 5 runs", told)
 
 
 def test_a_search_without_a_number_of_runs_counts_them(tmp_path):
@@ -324,13 +261,6 @@ def test_make_shows_the_tables_that_it_was_asked_for(tmp_path):
     assert [file.name for file in found] == ["more.md", "table2.md"]
     assert tables(catalogue(), ["all"], "quick", tmp_path) == []
     assert tables(catalogue(), ["fig3"], "quick", tmp_path) == []
-
-
-def test_a_record_is_shown_whatever_its_values(capsys):
-    """Texts, and values that are not finite."""
-    record = measured(float("nan"))
-    assert row(shown(capsys, show_run, record), "log RMSE")[1] == "nan"
-    assert Path(str(record.path)).name == "dmala-0"
 
 
 def test_texts_over_seeds_are_short():

@@ -7,13 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hydra import initialize_config_dir
 
 from latticework.data.corpus import Corpus, sentences_of
 from latticework.data.files import DamagedFileError, MissingFileError
 from latticework.data.sentences import Blanks, Sentences, blanks_of, eligible, normalise
 from latticework.data.wordpiece import SPECIAL, encode, learn, tokenizer_of
-from latticework.scripts.fetch_data import CONF, fetch
 
 FOLDER = "bert_gen_sentences"
 
@@ -39,17 +37,8 @@ def root(tmp_path):
 
 
 def test_lines_become_the_papers_words():
-    assert normalise("`` I 'm here , '' He said .") == (
-        '"',
-        "i",
-        "'m",
-        "here",
-        ",",
-        '"',
-        "he",
-        "said",
-        ".",
-    )
+    words = ('"', "i", "'m", "here", ",", '"', "he", "said", ".")
+    assert normalise("`` I 'm here , '' He said .") == words
     assert normalise("The @@UNKNOWN@@ of 7 @.@ 5") == ("the", "[UNK]", "of", "7", "@.@", "5")
     assert [eligible(("a",) * n) for n in (14, 15, 25, 26)] == [False, True, True, False]
 
@@ -127,13 +116,6 @@ def test_a_file_without_sentences_is_damaged(root, content):
             loader.load()
 
 
-def test_truncated_reviews_are_damaged(root):
-    path = Path(root) / "reviews" / "imdb_labelled_50k.jsonl.xz"
-    path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(DamagedFileError, match=r"jsonl\.xz .*cannot be read"):
-        Corpus(root=root).load()
-
-
 def test_a_corpus_that_cannot_be_split_is_refused(tmp_path):
     file = tmp_path / "own.txt"
     file.write_text("One line of five words.\n")
@@ -143,13 +125,6 @@ def test_a_corpus_that_cannot_be_split_is_refused(tmp_path):
         Corpus(limit=-5)
     with pytest.raises(ValueError, match="held_out must be between 0 and 1, got 1"):
         Corpus(held_out=1)
-
-
-def test_fetching_names_texts_too(root, monkeypatch):
-    monkeypatch.setenv("LATTICEWORK_DATA", root)
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        assert fetch("sentences") == "102 sentences of tbc and 102 sentences of wt103"
-        assert fetch("corpus").startswith("reviews (imdb, 200 reviews) and reference sentences")
 
 
 def test_a_sentence_of_ones_own():

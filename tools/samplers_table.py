@@ -14,7 +14,7 @@ import torch
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 
-from latticework.experiments.papers.committed import replaced
+from latticework.experiments.papers.docs_pages import replaced
 from latticework.experiments.runs.options import names, option
 from latticework.models.base import EnergyModel, Function
 from latticework.models.domain import Binary, Categorical, Domain, Integer, Ordinal

@@ -61,8 +61,7 @@ def show_sweep(records: Sequence[Record]) -> None:
     A single setting gets a row for each seed and one for all seeds. The table has as
     many numbers of the headline as fit. Rows are compared if they have the same data and model.
     """
-    # Late: it imports Matplotlib, which a single run does not need.
-    from latticework.experiments.records.grouping import TARGET, differing
+    from latticework.experiments.records.grouping import TARGET, differing  # imports Matplotlib
 
     headings, rows = differing(records)
     places = [place for place, key in enumerate(headings) if key.split(".")[0] in TARGET]

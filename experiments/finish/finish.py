@@ -50,6 +50,8 @@ class Finish(Callback):
             check_added(config)
             checked(config)
             check_folder(config)
+            if config.hydra.mode is RunMode.MULTIRUN:
+                check_sweep(config)
         except (errors.ConfigurationError, OSError) as error:
             errors.end(error)
 
@@ -57,10 +59,6 @@ class Finish(Callback):
         """Check what all runs share; `recording` checks each run of the sweep."""
         signals.outside_of_runs()
         self.on_run_start(config)
-        try:
-            check_sweep(config)
-        except errors.ConfigurationError as error:
-            errors.end(error)
         runs = asked(config, config.hydra.overrides.task).runs
         if runs:
             print(f"{len(runs)} runs in {_folder(config)}", flush=True)
@@ -75,26 +73,26 @@ class Finish(Callback):
         outcome = job_return._return_value  # an exception if no record could be written
         path, how = outcome if isinstance(outcome, tuple) else ("", "failed")
         record = load(Path(path)) if how in DONE else None
-        if self.clock is None:
-            if record is not None:
-                _shown(show_run, record)
-            return
-        line = _shown(run_line, record) if record else how
-        print(f"{self.clock.ended(how in ('finished', 'failed'))}: {line}", flush=True)
+        if self.clock is not None:
+            line = _shown(run_line, record) if record else how
+            print(f"{self.clock.ended(how in ('finished', 'failed'))}: {line}", flush=True)
+        elif record is not None:
+            _shown(show_run, record)
 
     def on_run_end(self, config: DictConfig, **kwargs: Any) -> None:
         signals.outside_of_runs()
         folder = _folder(config)
-        records = _records(folder)
+        try:
+            records = load_all(folder)
+        except FileNotFoundError:
+            records = []
         undrawn = not _drawn(config, folder, records)
         if self.clock is not None:
             self.clock.remove()
             _shown(_show_sweep, config, records, self.started)
-        recent = [
-            path for path in folder.rglob("error.txt") if path.stat().st_mtime >= self.started
-        ]
+        recent = [p for p in folder.rglob("error.txt") if p.stat().st_mtime >= self.started]
         failed = _of_command(config, recent)
-        _tell(failed, sweep=self.clock is not None)
+        _report(failed, sweep=self.clock is not None)
         if failed or undrawn:
             raise SystemExit(1)
 
@@ -115,44 +113,38 @@ def _of_command(config: DictConfig, found: Sequence[Path]) -> list[Path]:
     return mine + [path for path in others if identity_in(path.parent) in identities - {None}]
 
 
-def _tell(failed: Sequence[Path], *, sweep: bool) -> None:
-    """Report which runs failed and why, from their error.txt."""
+def _report(failed: Sequence[Path], *, sweep: bool) -> None:
+    """Print which runs failed and why, from their error.txt."""
     causes = {path: path.read_text().splitlines()[0] for path in failed}
-    if not sweep:
+    if failed and sweep:
+        print(f"\n{len(failed)} failed:")
+        width = max(len(str(path.parent)) for path in failed)
+        for path, cause in causes.items():
+            print(f"  {str(path.parent):{width}}  {cause}")
+        print("the traceback of each is in its error.txt")
+    elif failed:
         for path, cause in causes.items():
             print(f"failed: {cause}\nthe traceback is in {path}")
-        return
-    if failed:
-        print(f"\n{len(failed)} failed:")
-    width = max((len(str(path.parent)) for path in failed), default=0)
-    for path, cause in causes.items():
-        print(f"  {str(path.parent):{width}}  {cause}")
-    if failed:
-        print("the traceback of each is in its error.txt")
 
 
-def _shown(show: Callable[..., str | None], *args: Any) -> str:
-    """Call `show`. Report an error without raising it, because the results are already written."""
+def _shown(
+    call: Callable[..., Any],
+    *args: Any,
+    fault: str = "the results are complete, but could not be shown",
+) -> Any:
+    """What `call` returns. An error is printed, and not raised: the results are already written."""
     try:
-        return show(*args) or ""
+        return call(*args)
     except Exception as error:  # noqa: BLE001 - a display must not make a good run fail
         if errors.wants_traceback():
             traceback.print_exception(error)
-        print(f"the results are complete, but could not be shown: {errors.summary(error)}")
-        return ""
+        print(f"{fault}: {errors.summary(error)}")
+        return None
 
 
 def _folder(config: DictConfig) -> Path:
     """Where the records of the command are."""
     return Path(config.outputs) / config.name / config.scale
-
-
-def _records(folder: Path) -> list[Record]:
-    """The finished runs in the folder; none if it is empty."""
-    try:
-        return load_all(folder)
-    except FileNotFoundError:
-        return []
 
 
 def _show_sweep(config: DictConfig, records: Sequence[Record], started: float) -> None:
@@ -162,10 +154,10 @@ def _show_sweep(config: DictConfig, records: Sequence[Record], started: float) -
         mine = command.found(records)
     else:
         mine = [r for r in records if Path(str(r.path), "run.json").stat().st_mtime >= started]
-    if len(mine) > 1:
+    if len(mine) == 1:
+        show_run(mine[0])
+    elif mine:
         show_sweep(mine)
-    for record in mine if len(mine) == 1 else []:
-        show_run(record)
 
 
 def check_folder(config: DictConfig) -> None:
@@ -203,20 +195,18 @@ def check_sweep(config: DictConfig) -> None:
 
 
 def _drawn(config: DictConfig, folder: Path, records: Sequence[Record]) -> bool:
-    try:
-        files, faults = drawn(config, config.hydra.overrides.task, folder, records or None)
-        for file in files:
-            print(f"{file.relative_to(folder).parts[0][:-1]}: {file}")
-        for fault in faults:
-            print(f"figures and tables: {fault}")
-    except Exception as error:  # noqa: BLE001 - the failures are to be told all the same
-        if errors.wants_traceback():
-            traceback.print_exception(error)
-        print(f"figures and tables: {errors.summary(error)}")
+    """Draw the figures and tables; whether none failed."""
+    words = config.hydra.overrides.task
+    written = _shown(drawn, config, words, folder, records, fault="figures and tables")
+    if written is None:
         return False
-    if files:
-        _shown(_track, config, folder, files)
-    return not faults
+    for file in written.files:
+        print(f"{file.relative_to(folder).parts[0][:-1]}: {file}")
+    for fault in written.failed:
+        print(f"figures and tables: {fault}")
+    if written.files:
+        _shown(_track, config, folder, written.files)
+    return not written.failed
 
 
 def _track(config: DictConfig, folder: Path, files: Sequence[Path]) -> None:

@@ -12,37 +12,30 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
-from latticework.experiments.papers.exhibits import catalogue
 from latticework.experiments.records.folders import DRAWING, Written, run_name
-from latticework.experiments.records.record import Record, load_all
-from latticework.experiments.runs.sweeps import Sweep, asked, declared, exists
+from latticework.experiments.records.record import Record
+from latticework.experiments.runs.sweeps import asked, declared, exists
 
 log = logging.getLogger(__name__)
 OWN = "own"
 
 
 def drawn(
-    config: DictConfig,
-    words: Sequence[str],
-    folder: Path,
-    records: Sequence[Record] | None = None,
+    config: DictConfig, words: Sequence[str], folder: Path, records: Sequence[Record]
 ) -> Written:
     """Draw the figures and tables of `config` for a command with the overrides `words`.
 
-    `config` includes `hydra`. `records` default to those in `folder`, below which the files are
-    written.
+    `config` includes `hydra`. `records` are those in `folder`, below which the files are written.
     """
     if not any(config.get(kind) for kind in DRAWING):
         return Written([], [])
+    if not records:
+        log.warning("no figures: no finished run under %s", folder)
+        return Written([], [])
     from latticework.experiments.papers.draw import draw_all  # imports Matplotlib and pandas
 
-    if records is None:
-        try:
-            records = load_all(folder)
-        except FileNotFoundError as error:
-            log.warning("no figures: %s", error)
-            return Written([], [])
-    sweep, command = _experiment(config), asked(config, words)
+    command = asked(config, words)  # an experiment outside of conf/ declares what its YAML has
+    sweep = declared(config.name, config.scale) if exists(config.name) else asked(config)
     mine, others = sweep.divided(records)
     if not (mine or words):  # redrawing an experiment that has only runs with other settings
         return draw_all(config, folder, others, OWN)
@@ -51,10 +44,3 @@ def drawn(
     if declares_all or (wanted and {id(r) for r in wanted} <= {id(r) for r in mine}):
         return draw_all(config, folder, mine)
     return draw_all(config, folder, wanted, f"{OWN}/{run_name(words, command.skipped)}", words)
-
-
-def _experiment(config: DictConfig) -> Sweep:
-    """The declared sweep of the experiment; if its YAML is not in conf/, that of `config`."""
-    if exists(config.name):
-        return declared(config.name, config.scale, catalogue().also.get(config.name, ()))
-    return asked(config)

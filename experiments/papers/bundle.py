@@ -1,9 +1,9 @@
 """Pack the finished records of an experiment into one small file that can be committed.
 
-A bundle keeps what figures, tables and claims read: metrics.csv, some arrays, and run.json without
-long entries that none of them reads. Curves have at most `ROWS[0]` rows, and fewer if the bundle
-would exceed `TARGET`. Numbers are rounded to 7 digits. Packing draws all figures and
-tables and judges all claims, and keeps what they read. Equal records give equal bytes.
+A bundle keeps metrics.csv, the arrays that figures, tables and claims read, and run.json. Long
+entries of run.json, such as sentences, are kept of the first seed of each setting, which figures
+show. Curves have at most `ROWS[0]` rows, and fewer if the bundle would exceed `TARGET`. Numbers are
+rounded to 7 digits. Equal records give equal bytes.
 """
 
 import json
@@ -23,38 +23,30 @@ from omegaconf import DictConfig
 from latticework.experiments.papers.claims.ledger import CLAIMS
 from latticework.experiments.papers.draw import make_all
 from latticework.experiments.records.archive import write_archive
+from latticework.experiments.records.grouping import by_setting
 from latticework.experiments.records.record import Record
 
 ROWS = (200, 100, 50, 30)  # of a curve: the first that keeps to TARGET, or else the last
 LARGEST = 64 * 1024  # bytes of an array's file; larger ones are left out
-LONG = 4096  # characters of an entry of run.json; longer ones are kept only if they are read
+LONG = 4096  # characters of an entry of run.json; longer ones are kept of the first seed only
 TARGET = 200_000  # bytes of a bundle
-ELSEWHERE = ("outputs", "logger", "figures", "tables", "scales", "force")  # of the configuration
+ELSEWHERE = (
+    "outputs",
+    "logger",
+    "figures",
+    "tables",
+    "scales",
+    "also",
+    "force",
+)  # of the configuration
 SOURCES = ("root", "cache")  # of its `data`
 MACHINE = ("outputs", "device", "threads", "data.root", "data.cache")  # of the overrides
 
 
-class Entries(dict):
-    """The entries of run.json; logs the names of entries that are read."""
-
-    def __init__(self, document: dict[str, Any]) -> None:
-        super().__init__(document)
-        self.read: set[str] = set()
-
-    def __getitem__(self, name: str) -> Any:
-        self.read.add(name)
-        return super().__getitem__(name)
-
-    def get(self, name: str, default: Any = None) -> Any:
-        self.read.add(name)
-        return super().get(name, default)
-
-
 @dataclass(frozen=True)
 class Noting(Record):
-    """A record that logs the names of arrays and entries that are read."""
+    """A record that logs the names of arrays that are read."""
 
-    document: Entries
     opened: set[str] = field(default_factory=set)
 
     def arrays(self, name: str) -> dict[str, NDArray]:
@@ -75,21 +67,21 @@ class Packed:
 
 def pack(records: Sequence[Record], config: DictConfig, target: Path) -> Packed:
     """Write the bundle `target` of `records`, all of the experiment `config`."""
-    noting = [Noting(record.path, Entries(record.document)) for record in records]
+    noting = [Noting(record.path, record.document) for record in records]
     _open_all(noting, config)
-    read = [set(record.document.read) for record in noting]
+    first = {min(some, key=_seeds).path for some in by_setting(records)}
     arrays, too_large = _arrays(noting)
     target.parent.mkdir(parents=True, exist_ok=True)
     tables = [record.metrics for record in noting]
     for rows in ROWS:  # thinned again and again, so that runs of an earlier bundle keep equal steps
         files, thinned = dict(arrays), 0
         tables = [thin(table, rows) for table in tables]
-        for record, entries, table in zip(noting, read, tables, strict=True):
+        for record, table in zip(noting, tables, strict=True):
             run = record.path.name
             thinned += len(table) < len(record.metrics)
             files[f"{run}/metrics.csv"] = _csv(table).encode()
             kept = {name for name in record.opened if f"{run}/{name}.npz" in arrays}
-            files[f"{run}/run.json"] = _json(record, table, kept, entries).encode()
+            files[f"{run}/run.json"] = _json(record, table, kept, record.path in first).encode()
         write_archive(target, files)
         if (size := target.stat().st_size) <= TARGET:
             break
@@ -148,8 +140,12 @@ def _csv(table: pd.DataFrame) -> str:
     return buffer.getvalue()
 
 
-def _json(record: Record, table: pd.DataFrame, kept: set[str], read: set[str]) -> str:
-    """run.json without machine-specific paths and long entries other than `read`.
+def _seeds(record: Record) -> tuple[int, int]:
+    return record.config["seed"] or 0, record.config.get("model_seed") or 0
+
+
+def _json(record: Record, table: pd.DataFrame, kept: set[str], whole: bool) -> str:
+    """run.json without machine-specific paths, and unless `whole` without long entries.
 
     It lists the arrays and entries that the bundle leaves out.
     """
@@ -159,8 +155,9 @@ def _json(record: Record, table: pd.DataFrame, kept: set[str], read: set[str]) -
     there = {PurePath(name).stem for name in record.files if name.endswith(".npz")}
     there |= set(record.document.get("left_out") or ())  # packed from a bundle
     overrides = [o for o in record.document["overrides"] if o.split("=")[0] not in MACHINE]
-    entries = {key: value for key, value in record.document.items() if key != "files"}
-    long = {key for key, value in entries.items() if len(json.dumps(value)) > LONG} - read
+    apart = ("files", "config", "overrides")
+    entries = {key: value for key, value in record.document.items() if key not in apart}
+    long = set() if whole else {k for k, v in entries.items() if len(json.dumps(v)) > LONG}
     if left := sorted({*long, *entries.get("entries_left_out", ())}):
         entries["entries_left_out"] = left
     document = {

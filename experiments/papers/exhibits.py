@@ -38,11 +38,10 @@ class Exhibit:
 
 @dataclass(frozen=True)
 class Catalogue:
-    """All exhibits in order, with additional runs, dependencies and times of their experiments."""
+    """All exhibits in order, with dependencies and times of their experiments."""
 
     papers: dict[str, str]
     exhibits: tuple[Exhibit, ...]
-    also: dict[str, list[list[str]]]
     needs: dict[str, list[str]]
     aside: list[str]
     settings: dict[str, str]  # by experiment, a setting that outdated records lack
@@ -75,5 +74,5 @@ def catalogue(file: Path = FILE) -> Catalogue:
     """Read the catalogue. Raises TypeError if an exhibit has a missing or unknown field."""
     content: Any = OmegaConf.to_container(OmegaConf.load(file))
     exhibits = tuple(Exhibit(name=name, **fields) for name, fields in content["exhibits"].items())
-    rest = {key: content[key] for key in ("papers", "also", "needs", "aside", "settings", "times")}
+    rest = {key: content[key] for key in ("papers", "needs", "aside", "settings", "times")}
     return Catalogue(exhibits=exhibits, **rest)

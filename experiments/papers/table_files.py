@@ -16,18 +16,16 @@ from latticework.experiments.records.estimate import Estimate
 
 def write(frame: pd.DataFrame, target: Path) -> list[Path]:
     """Write `frame` to `target` with the suffixes .csv, .md and .tex; return the paths."""
-    text = frame.map(_text)
     written = [target.with_suffix(suffix) for suffix in (".csv", ".md", ".tex")]
-    written[0].write_text(csv(frame))
-    written[1].write_text(text.to_markdown(index=False, disable_numparse=True) + "\n")
-    latex = text.map(lambda cell: str(cell).replace("±", "\\(\\pm\\)").replace("%", "\\%"))
-    written[2].write_text(latex.to_latex(index=False, escape=False).replace("_", "\\_"))
+    written[0].write_text(_long(frame).to_csv(index=False, lineterminator="\n"))
+    written[1].write_text(markdown(frame) + "\n")
+    text = frame.map(lambda cell: _text(cell).replace("±", "\\(\\pm\\)").replace("%", "\\%"))
+    written[2].write_text(text.to_latex(index=False, escape=False).replace("_", "\\_"))
     return written
 
 
-def csv(frame: pd.DataFrame) -> str:
-    """The table as CSV, for programs."""
-    return _long(frame).to_csv(index=False, lineterminator="\n")
+def markdown(frame: pd.DataFrame) -> str:
+    return frame.map(_text).to_markdown(index=False, disable_numparse=True)
 
 
 def _text(cell: Any) -> str:

@@ -1,17 +1,12 @@
 """Gather the content of the report: the ledger, and the figures, tables and facts of each exhibit.
 
-Everything is computed from records, `exhibits.yaml` and `published.yaml`. `page.py` lays it out as
-HTML and Markdown.
+Everything is computed from records, `exhibits.yaml` and `published.yaml`. `page.py` lays it out.
 """
 
 import logging
-import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from html import unescape
 from pathlib import Path
-from textwrap import shorten
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -20,20 +15,25 @@ from matplotlib.figure import Figure
 
 from latticework.experiments.papers.claims.ledger import GROUPS, Entry, judge
 from latticework.experiments.papers.claims.verdict import Verdict
-from latticework.experiments.papers.deciding import deciding
 from latticework.experiments.papers.draw import html_of, make_all, png
 from latticework.experiments.papers.exhibits import Catalogue, Exhibit, catalogue
-from latticework.experiments.papers.holdings import SCALES, Holding, command, holdings, pools
-from latticework.experiments.papers.kept import memory, trim
-from latticework.experiments.papers.plotted import csv
+from latticework.experiments.papers.inventory import (
+    SCALES,
+    Holding,
+    command,
+    holdings,
+    memory,
+    pools,
+)
+from latticework.experiments.papers.plot_data import csv
 from latticework.experiments.records.duration import duration
-from latticework.experiments.records.estimate import Estimate, number
 from latticework.experiments.records.pace import share_text
 from latticework.experiments.records.record import BUNDLES
-from latticework.experiments.runs.sweeps import exists
+from latticework.experiments.runs.sweeps import also, exists
 
 log = logging.getLogger(__name__)
 DPI = 144
+MOST = 300  # figures and tables to keep
 NOTICE = (
     "An installed package does not contain the committed records, so this report has only those of "
     "your outputs folder. In a checkout of the repository it shows all."
@@ -42,15 +42,12 @@ NOTICE = (
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure as PNG, with alternative text."""
+    """A figure as PNG; its numbers as CSV, and a page of text as HTML."""
 
     name: str
     png: bytes
-    width: int
-    height: int
-    alt: str
-    csv: str = ""  # its numbers; none for images and text
-    html: str = ""  # of a page of text
+    csv: str
+    html: str
 
 
 @dataclass(frozen=True)
@@ -94,16 +91,16 @@ class Report:
     papers: dict[str, str]
     entries: list[Entry]
     sections: list[Section]
-    counts: dict[str, int]
-    records: int
-    commits: list[str]
-    deciding: dict[str, str]  # by claim, the command that would decide it
     failed: list[str]  # mistakes in the code of figures and tables, and damaged records
     notice: str = ""  # that no records are committed here
 
     def word(self, verdict: str) -> str:
         """The word for a verdict. Without the committed records, "not run" would be wrong."""
         return "no records" if self.notice and verdict == str(Verdict.NOT_RUN) else str(verdict)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        return tally(self.entries)
 
     @property
     def groups(self) -> list[tuple[str, list[Entry], dict[str, int]]]:
@@ -132,7 +129,7 @@ def gather(
     `keep`, the figures of unchanged records are taken from there.
     """
     known, kept = known or catalogue(), memory(keep)
-    held = holdings(known.experiments(), outputs, known.also, bundles, scales, kept)
+    held = holdings(known.experiments(), outputs, bundles, scales, kept)
     entries = judge(pools(held))
     drawer = kept.cache(draw, ignore=["held"])
     drawn = {
@@ -141,19 +138,13 @@ def gather(
         for one in some
         if one.shown and drawing
     }
-    trim(kept)
+    if keep is not None:
+        kept.reduce_size(items_limit=MOST)
     sections = [_section(exhibit, entries, held, drawn, known) for exhibit in known.exhibits]
-    all_records = [r for some in held.values() for one in some for r in (*one.records, *one.others)]
     return Report(
         papers=known.papers,
         entries=entries,
         sections=sections,
-        counts=tally(entries),
-        records=len(all_records),
-        commits=sorted({_commit(record.document) for record in all_records}),
-        deciding={
-            e.claim.name: deciding(e, known.also.get(e.claim.experiment, ())) for e in entries
-        },
         failed=[
             *(f"{name}: {text}" for (name, _), made in drawn.items() for text in made.failed),
             *(text for some in held.values() for one in some for text in one.damaged),
@@ -171,7 +162,8 @@ def draw(held: Holding, stamp: str = "") -> Drawn:
     made = Drawn()
     for one in make_all(held.config, held.shown):
         if isinstance(one.content, Figure):
-            made.pictures.append(picture(f"{held.experiment}: {one.name}", one.content))
+            image, numbers = png(one.content, DPI), csv(one.content)
+            made.pictures.append(Picture(one.name, image, numbers, html_of(one.content)))
             plt.close(one.content)
         elif one.content is not None:
             made.tables.append((one.name, one.content))
@@ -179,26 +171,6 @@ def draw(held: Holding, stamp: str = "") -> Drawn:
             made.wanting.append(f"{one.name} was not made: {one.wanting}")
             made.failed.extend(made.wanting[-1:] if one.failed else ())
     return made
-
-
-def picture(name: str, figure: Figure) -> Picture:
-    """The PNG of a figure, with the text of its axes and legend as alternative text."""
-    wide, tall = figure.get_size_inches() * DPI
-    panels = []
-    for ax in figure.axes:
-        words = f"{ax.get_ylabel()} against {ax.get_xlabel()}" if ax.get_xlabel() else ""
-        words = " ".join(filter(None, (ax.get_title() or ax.get_title("left"), words))).strip()
-        if words and words not in panels:
-            panels.append(words)
-    for legend in figure.legends:
-        names = ", ".join(text.get_text() for text in legend.texts)
-        panels.append(f"{names}. {legend.get_title().get_text()}".lstrip(". "))
-    if written := html_of(figure):  # its first words
-        text = re.sub(r"<style>.*?</style>|<[^>]+>", " ", written, flags=re.DOTALL)
-        panels.append(shorten(unescape(text), 600))
-    alt = f"{name}. {'; '.join(panels)}".replace("$", "").replace("\\", "").replace("\n", " ")
-    short = name.partition(": ")[2]
-    return Picture(short, png(figure, DPI), round(wide), round(tall), alt, csv(figure), written)
 
 
 def _section(
@@ -231,10 +203,6 @@ def _chosen(made: Drawn, names: list[str] | None) -> Drawn:
     wanting = [text for text in made.wanting if text.split()[0] in names]
     pictures = [one for one in made.pictures if one.name in names]
     tables = [(name, frame) for name, frame in made.tables if name in names]
-    known = {one.name for one in pictures} | {name for name, _ in tables}
-    known |= {text.split()[0] for text in wanting}
-    if made.pictures or made.tables or made.wanting:
-        wanting += [f"{name}: no such figure or table" for name in names if name not in known]
     return Drawn(pictures, tables, wanting)
 
 
@@ -280,23 +248,18 @@ def _problems(held: Holding, made: Drawn, known: Catalogue) -> list[str]:
         problems.append(f"stopped or still running: {_listed(held.stopped)}")
     if rest := [run for run in held.missing if run not in held.failed and run not in held.stopped]:
         problems.append(f"not run: {_listed(rest)}")
-        for words in known.also.get(held.experiment, ()):
+        for words in also(held.experiment):
             if any(set(words) <= set(run.split(",")) for run in rest):
                 problems.append(f"`{command(held.experiment, held.scale, words)}` runs some of it")
-    if earlier := _without(held, known.settings.get(held.experiment)):
+    setting = known.settings.get(held.experiment)
+    if setting and (earlier := sum(one.setting(setting) is None for one in held.shown)):
         problems.append(
             f"{earlier} of {len(held.shown)} records are outdated: they lack the setting "
-            f"{known.settings[held.experiment]}; `{held.command}` runs them again"
+            f"{setting}; `{held.command}` runs them again"
         )
     if held.others and held.records:
-        count = len(held.others)
-        problems.append(f"{count} more with other settings are not shown")
+        problems.append(f"{len(held.others)} more with other settings are not shown")
     return problems + made.wanting
-
-
-def _without(held: Holding, setting: str | None) -> int:
-    """Number of records shown without the dotted key `setting` in their configuration."""
-    return 0 if setting is None else sum(one.setting(setting) is None for one in held.shown)
 
 
 def _listed(names: Sequence[str], most: int = 4) -> str:
@@ -331,15 +294,11 @@ def _spans(numbers: Sequence[int]) -> list[str]:
     """Ascending `numbers`, three or more successive ones as a span: `0 to 4`, `7`."""
     spans: list[list[int]] = []
     for one in numbers:
-        if spans and one == spans[-1][-1] + 1:
-            spans[-1].append(one)
-        else:
-            spans.append([one])
-    return [
-        text
-        for span in spans
-        for text in ([f"{span[0]} to {span[-1]}"] if len(span) > 2 else map(str, span))
-    ]
+        if not spans or one != spans[-1][-1] + 1:
+            spans.append([])
+        spans[-1].append(one)
+    short = [[f"{s[0]} to {s[-1]}"] if len(s) > 2 else map(str, s) for s in spans]
+    return [text for texts in short for text in texts]
 
 
 def _device(document: dict[str, Any]) -> str:
@@ -349,30 +308,10 @@ def _device(document: dict[str, Any]) -> str:
 
 
 def _memory(documents: list[dict[str, Any]]) -> str:
-    peaks = [document["peak_memory_bytes"] for document in documents if _peak(document)]
-    return f"at most {max(peaks) / 2**30:.2g} GiB" if peaks else ""
-
-
-def _peak(document: dict[str, Any]) -> bool:
-    return bool(document.get("peak_memory_bytes"))
+    peak = max(document.get("peak_memory_bytes") or 0 for document in documents)
+    return f"at most {peak / 2**30:.2g} GiB" if peak else ""
 
 
 def _commit(document: dict[str, Any]) -> str:
     commit = document.get("commit")
     return f"{commit[:8]}{'+changes' if document.get('dirty') else ''}" if commit else "unknown"
-
-
-def cell(value: Any) -> str:
-    """The text of a table's cell."""
-    if isinstance(value, Estimate):
-        return number(value)
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return ""
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def sort_key(value: Any) -> str:
-    """The sort key of a cell."""
-    if isinstance(value, Estimate):
-        return f"{value.mean:.10g}"
-    return f"{value:.10g}" if isinstance(value, int | float) else cell(value)

@@ -13,7 +13,7 @@ from hydra.plugins.completion_plugin import CompletionPlugin
 ROOT = Path(__file__).resolve().parents[2]
 # Folders of conf that hold no options.
 HELPERS = ("data/base", "experiment/parts", "target/parts", "tuned")
-NOT_GIVEN = ("figures", "published", "scales", "tables")  # keys that experiments set
+NOT_GIVEN = ("also", "figures", "published", "scales", "tables")  # keys that experiments set
 COMMANDS = ("check", "race", "trace", "why")  # scripts that are also `latticework NAME ...`
 FLAGS = {"-m": "--multirun", "--multirun": "--multirun", "-r": "--run", "--run": "--run"}
 

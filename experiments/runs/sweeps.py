@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
@@ -17,7 +18,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from hydra.types import RunMode
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from latticework.experiments.records.folders import is_of_a_run, run_name
@@ -136,19 +137,25 @@ def exists(experiment: str) -> bool:
     return (CONF / "experiment" / f"{experiment}.yaml").is_file()
 
 
-def declared(experiment: str, scale: str, also: Sequence[Sequence[str]] = ()) -> Sweep:
-    """The sweep of the experiment's YAML, repeated with each set of overrides in `also`."""
+def also(experiment: str) -> list[list[str]]:
+    """Sets of overrides with which the experiment is run too: `also` in its YAML."""
+    content: Any = OmegaConf.load(CONF / "experiment" / f"{experiment}.yaml")
+    return [list(words) for words in content.get("also") or ()]
+
+
+def declared(experiment: str, scale: str) -> Sweep:
+    """The sweep of the experiment's YAML, repeated with each set of overrides in its `also`."""
     sweep = _declared(experiment, scale, ())
     overrides = dict(sweep.overrides)
-    for words in also:
+    for words in also(experiment):
         overrides |= _declared(experiment, scale, tuple(words)).overrides
     return Sweep(sweep.config, overrides, sweep.skipped)
 
 
 @cache
-def _declared(experiment: str, scale: str, also: Run) -> Sweep:
+def _declared(experiment: str, scale: str, more: Run) -> Sweep:
     resolvers.register(CONF)
-    return asked(_composed((f"experiment={experiment}", f"scale={scale}", *also)), also)
+    return asked(_composed((f"experiment={experiment}", f"scale={scale}", *more)), more)
 
 
 def _composed(words: Run) -> DictConfig:

@@ -1,12 +1,15 @@
 """Claims of Zhang et al. (2022), Section 7.5: text infilling."""
 
-from collections.abc import Callable
+from collections.abc import Sequence
+from functools import partial
+from itertools import product
 
 from latticework.experiments.papers.claims.pairing import (
     Seeds,
+    by_choice,
     by_seed,
-    common,
-    difference,
+    differences,
+    gap,
     within,
 )
 from latticework.experiments.papers.claims.verdict import Finding, Margin, Number
@@ -16,60 +19,52 @@ from latticework.experiments.records.record import Record
 
 SIMILAR = 2.5  # BLEU points, about the difference between methods in the paper's Table 3
 COLUMNS = ("self_bleu", "self_2", "self_3", "wt103_2", "wt103_3", "tbc_2", "tbc_3")  # of Table 3
+PAIRS = tuple(product(("dula", "dmala"), ("gibbs", "gwg")))
 
 
-def table3_diversity(model: str) -> Callable[[list[Record]], Finding]:
+def table3_diversity(records: list[Record], model: str) -> Finding:
     """With `model`, DULA and DMALA have lower self-BLEU and more unique n-grams than the others."""
-
-    def judge(records: list[Record]) -> Finding:
-        margins, found = [], {column: _scores(records, model, column) for column in COLUMNS}
-        for column, ends in found.items():
-            for ours in ("dula", "dmala"):
-                for theirs in ("gibbs", "gwg"):
-                    more, fewer = (theirs, ours) if column == "self_bleu" else (ours, theirs)
-                    what = f"{column}, {more} - {fewer}"
-                    margins.append(difference(what, ends[more], ends[fewer]))
-        return Finding(tuple(margins), _table3_numbers(model, found))
-
-    return judge
+    found, shown = _scores(records, model, COLUMNS)
+    margins: list[Margin] = []
+    for column, scores in found.items():
+        pairs = [pair[::-1] if column == "self_bleu" else pair for pair in PAIRS]
+        margins += differences(column, scores, pairs)
+    return Finding(margins, shown)
 
 
-def table3_quality(model: str) -> Callable[[list[Record]], Finding]:
+def table3_quality(records: list[Record], model: str) -> Finding:
     """With `model`, the corpus BLEU of DULA and DMALA is similar to that of Gibbs and GWG."""
-
-    def judge(records: list[Record]) -> Finding:
-        ends = _scores(records, model, "corpus_bleu")
-        margins: list[Margin] = []
-        for ours in ("dula", "dmala"):
-            for theirs in ("gibbs", "gwg"):
-                seeds = common(ends[ours], ends[theirs])
-                gap = {seed: ends[ours][seed] - ends[theirs][seed] for seed in seeds}
-                margins += within(f"corpus BLEU, {ours} - {theirs}", gap, 0.0, SIMILAR)
-        numbers = _table3_numbers(model, {"corpus_bleu": ends})
-        return Finding(tuple(margins), numbers, f"similar: within {SIMILAR:g} points")
-
-    return judge
+    found, shown = _scores(records, model, ["corpus_bleu"])
+    scores, margins = found["corpus_bleu"], []
+    for ours, theirs in PAIRS:
+        what = f"corpus BLEU, {ours} - {theirs}"
+        margins += within(what, gap(scores[ours], scores[theirs]), 0.0, SIMILAR)
+    return Finding(margins, shown, f"similar: within {SIMILAR:g} points")
 
 
-def _scores(records: list[Record], model: str, column: str) -> dict[str, Seeds]:
-    """A column of Table 3 for `model`, by sampler and seed."""
-    groups: dict[str, list[Record]] = {name: [] for name in ("gibbs", "gwg", "dula", "dmala")}
-    for record in records:
-        if column in (record.document.get("scores") or {}) and record.choices["model"] == model:
-            groups.setdefault(record.choices["sampler"], []).append(record)
-    if missing := [name for name, group in groups.items() if not group]:
-        raise LookupError(f"no record of {', '.join(missing)} with {model}")
-    return {
-        name: by_seed(group, lambda record: float(record.document["scores"][column]))
-        for name, group in groups.items()
-    }
+def _scores(
+    records: list[Record], model: str, columns: Sequence[str]
+) -> tuple[dict[str, dict[str, Seeds]], list[Number]]:
+    """Columns of Table 3 for `model`, by sampler and seed, and the numbers beside the paper's."""
+    found: dict[str, dict[str, Seeds]] = {}
+    shown: list[Number] = []
+    for column in columns:
+        kept = [
+            record
+            for record in records
+            if column in (record.document.get("scores") or {}) and record.choices["model"] == model
+        ]
+        names = ("gibbs", "gwg", "dula", "dmala")
+        groups = by_choice(kept, names, f" with {model}", lambda r: r.choices["sampler"])
+        score = partial(_score, column=column)
+        found[column] = {name: by_seed(group, score) for name, group in groups.items()}
+        for name, seeds in found[column].items():
+            here = estimate(seeds.values())
+            shown.append(
+                Number(f"{column}: {name}", here, published("table3", model, name, column))
+            )
+    return found, shown
 
 
-def _table3_numbers(model: str, found: dict[str, dict[str, Seeds]]) -> tuple[Number, ...]:
-    return tuple(
-        Number(
-            f"{column}: {name}", estimate(seeds.values()), published("table3", model, name, column)
-        )
-        for column, ends in found.items()
-        for name, seeds in ends.items()
-    )
+def _score(record: Record, column: str) -> float:
+    return float(record.document["scores"][column])

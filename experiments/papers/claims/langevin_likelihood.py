@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from latticework.experiments.figures.tables.likelihood import learning_rate, own_rate
-from latticework.experiments.papers.claims.pairing import common
+from latticework.experiments.papers.claims.pairing import available, by_choice, common
 from latticework.experiments.papers.claims.verdict import Finding, Margin, Number
 from latticework.experiments.records.estimate import Estimate
 from latticework.experiments.records.likelihood import (
@@ -15,9 +15,10 @@ from latticework.experiments.records.likelihood import (
     unlike_draws,
 )
 from latticework.experiments.records.published import printed, published
-from latticework.experiments.records.record import VARIANTS, Record
+from latticework.experiments.records.record import Record
 
 Models = dict[str, list[Record]]  # learned models by sampler
+NAMES = ("gibbs", "gwg", "dula", "dmala")
 
 
 def table1(
@@ -35,27 +36,25 @@ def table1(
     """
 
     def judge(records: list[Record]) -> Finding:
-        names = ("gibbs", "gwg", "dula", "dmala")
-        found: Models = {name: [] for name in names}
-        images = data if chosen is None else _available(records, data)
-        for record in records:
-            if record.choices.get("data") == images and "log_likelihood" in record.document:
-                found.setdefault(record.choices["sampler"], []).append(record)
-        if missing := [name for name in names if not found[name]]:
-            raise LookupError(f"no record of {', '.join(missing)} on {data}")
+        images = data if chosen is None else available(records, data)
+        kept = [
+            record
+            for record in records
+            if record.choices.get("data") == images and "log_likelihood" in record.document
+        ]
+        found = by_choice(kept, NAMES, f" on {data}", lambda record: record.choices["sampler"])
         models = {name: _by_seed(some) for name, some in (chosen or dict)(found).items()}
         margins = [
-            _likelihood_margin(name, models["dmala"], models[name], one_decides=chosen is None)
-            for name in names[:-1]
+            _against(name, models["dmala"], models[name], one_decides=chosen is None)
+            for name in NAMES[:-1]
         ]
         if chosen is None:
-            margins.append(_vae_margin(data, models["dmala"]))
+            margins.append(_against_vae(printed("table1", data, "vae"), models["dmala"]))
         numbers = []
-        for name in names:
-            own = list(models[name].values())
+        for name in NAMES:
+            cell = shown(list(models[name].values()))
             rate = "" if chosen is None else f" ({chosen.__name__.replace('_', ' ')})"
             what = f"test log-likelihood on {images}: {name}{rate}"
-            cell = shown(own)
             here, ends = (None, f", {cell}") if isinstance(cell, str) else (cell, "")
             paper = published("table1", data, name) if chosen is None else None
             numbers.append(Number(f"{what}{ends}", here, paper))
@@ -64,16 +63,9 @@ def table1(
             "by the interval of their mean; the lower one starts from training rows and needs them "
             "to be like draws of the model; ± is over models, or for one model a standard error"
         )
-        return Finding(tuple(margins), tuple(numbers), note)
+        return Finding(margins, numbers, note)
 
     return judge
-
-
-def _available(records: list[Record], data: str) -> str:
-    """`data` if a record has it, else a variant of `data` that a record has, else `data`."""
-    there = {record.choices.get("data") for record in records}
-    options = (data, *(variant for variant, of in VARIANTS.items() if of == data))
-    return next((name for name in options if name in there), data)
 
 
 def own_rates(models: Models) -> Models:
@@ -86,16 +78,13 @@ def one_rate(models: Models) -> Models:
 
     Raises LookupError if there is none.
     """
-    shared = set.intersection(
-        *({learning_rate(record) for record in some} for some in models.values())
-    )
+    shared = set.intersection(*({learning_rate(r) for r in some} for some in models.values()))
     if not shared:
         raise LookupError("the samplers have no learning rate in common")
-    return {name: _at_rate(some, max(shared)) for name, some in models.items()}
-
-
-def _at_rate(records: list[Record], rate: float) -> list[Record]:
-    return [record for record in records if learning_rate(record) == rate]
+    return {
+        name: [record for record in some if learning_rate(record) == max(shared)]
+        for name, some in models.items()
+    }
 
 
 def _by_seed(records: list[Record]) -> dict[int, Record]:
@@ -107,7 +96,7 @@ def _by_seed(records: list[Record]) -> dict[int, Record]:
     return found
 
 
-def _likelihood_margin(
+def _against(
     name: str, ours: Mapping[int, Record], theirs: Mapping[int, Record], one_decides: bool
 ) -> Margin:
     """DMALA's test log-likelihood - that of the sampler `name`, between the bounds by AIS.
@@ -120,36 +109,29 @@ def _likelihood_margin(
         return Margin(f"nats, DMALA - {name}", gaps)
 
     def limits(level: float) -> tuple[float, float]:
-        least, most = [], []
-        for seed in seeds:
-            own, other = (bounds(models[seed], level) for models in (ours, theirs))
-            least.append(own[0] - other[1])
-            most.append(own[1] - other[0])
-        return _limits(least, most, level)
+        pairs = [(bounds(ours[seed], level), bounds(theirs[seed], level)) for seed in seeds]
+        return _limits([(own[0] - other[1], own[1] - other[0]) for own, other in pairs], level)
 
-    some = {
-        who: [models[seed] for seed in seeds] for who, models in (("dmala", ours), (name, theirs))
-    }
+    some = {"dmala": [ours[seed] for seed in seeds], name: [theirs[seed] for seed in seeds]}
     return Margin(f"nats, DMALA - {name}", gaps, limits=limits, basis=_basis(some))
 
 
-def _vae_margin(data: str, ours: Mapping[int, Record]) -> Margin:
+def _against_vae(vae: float, ours: Mapping[int, Record]) -> Margin:
     """DMALA's test log-likelihood - that of the VAE, as the paper prints it."""
-    vae, own = printed("table1", data, "vae"), list(ours.values())
+    own = list(ours.values())
 
     def limits(level: float) -> tuple[float, float]:
-        least, most = zip(*(bounds(record, level) for record in own), strict=True)
-        return _limits([one - vae for one in least], [one - vae for one in most], level)
+        found = [bounds(record, level) for record in own]
+        return _limits([(low - vae, high - vae) for low, high in found], level)
 
     gaps = tuple(likelihood(record).mean - vae for record in own)
     what = "nats, DMALA - the VAE as printed"
     return Margin(what, gaps, limits=limits, basis=_basis({"dmala": own}))
 
 
-def _limits(least: Sequence[float], most: Sequence[float], level: float) -> tuple[float, float]:
-    """The interval of the mean of gaps that lie between `least` and `most`, one of each model."""
-    one = len(least) == 1
-    low, high = (Margin("", tuple(gaps), exact=one) for gaps in (least, most))
+def _limits(gaps: Sequence[tuple[float, float]], level: float) -> tuple[float, float]:
+    """The interval of the mean of gaps that are known between two ends, one of each model."""
+    low, high = (Margin("", ends, exact=len(gaps) == 1) for ends in zip(*gaps, strict=True))
     return low.interval(level)[0], high.interval(level)[1]
 
 

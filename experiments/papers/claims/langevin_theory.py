@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pandas as pd
 
-from latticework.experiments.papers.claims.pairing import Value, by_seed, labelled
+from latticework.experiments.papers.claims.pairing import Value, below, by_seed, labelled
 from latticework.experiments.papers.claims.verdict import Finding, Margin, Number
 from latticework.experiments.records.estimate import Estimate, estimate
 from latticework.experiments.records.grouping import by_sampler
@@ -35,12 +35,20 @@ def fig1a_rate(records: list[Record]) -> Finding:
         paper = published("fig1", "slope") if unit == 1 else None
         numbers.append(Number(f"slope on {name}, alpha in its own units", here, paper))
     note = "exact, from enumerated chains; alpha in {0, 1} units (alpha / 4 on {-1, 1})"
-    return Finding(tuple(margins), tuple(numbers), note)
+    return Finding(margins, numbers, note)
 
 
-def fig1a_bound(records: list[Record]) -> Finding:
-    """Theorem 5.1's bound lies above the bias at every step size."""
-    return _bounded(records, "exact", "the bias")
+def bounded(
+    records: list[Record], column: str, what: str = "the bias", bound: str = "the bound"
+) -> Finding:
+    """The theorem's bound lies above `column` at every setting."""
+    table = _table(records, column)
+    table = table[table[column] > 0]
+    slack = np.log(table["theorem"] / table[column])
+    if slack.empty:
+        raise LookupError(f"no record with {column} above 0")
+    margin = Margin(f"smallest log({bound} / {what})", (float(slack.min()),), True)
+    return Finding([margin], note=f"exact, at {len(table)} settings")
 
 
 def fig1b_epsilon(records: list[Record]) -> Finding:
@@ -50,74 +58,48 @@ def fig1b_epsilon(records: list[Record]) -> Finding:
     constants; `experiments.tasks.measures.stationary.bounds` derives them from the proof.
     """
     kept = [r for r in records if r.config["model"].get("a") and "epsilon" in r.config["model"]]
-    table = _table(kept, "exact", lambda r: r.config["model"]["epsilon"])
     margins = []
-    for alpha, rows in table.groupby("step_size"):
-        bias = rows.groupby("setting")["exact"].first().sort_index()
+    for alpha, rows in _table(kept, "exact").groupby("step_size"):
+        bias = rows.groupby("epsilon")["exact"].first().sort_index()
         if len(bias) > 1:
             rise = float(np.diff(np.log(bias)).min())
             what = f"smallest increase of log bias between adjacent epsilons ({len(bias)} values)"
             margins.append(Margin(f"{what}, alpha = {alpha:g}", (rise,), True))
     if not margins:
         raise LookupError("no records at two or more values of epsilon")
-    bounded = _bounded(kept, "exact", "the bias", "our bound of Theorem 5.2's form")
+    below_bound = bounded(kept, "exact", bound="our bound of Theorem 5.2's form")
     note = "exact; we derived the bound's constants from the proof of Theorem 5.2"
-    return Finding((*margins, *bounded.margins), note=note)
+    return Finding([*margins, *below_bound.margins], note=note)
 
 
-def thm61_bound(records: list[Record]) -> Finding:
-    """Theorem 6.1's bound exceeds the bias of the stochastic proposal at all settings tried."""
-    return _bounded(records, "bias", "the proposal's bias")
+def app_h(records: list[Record], column: str = "log_rmse", over: str = "all steps") -> Finding:
+    """The error of the mean is smaller preconditioned than at any step size without.
 
-
-def app_h(records: list[Record]) -> Finding:
-    """The error of the mean over all steps is smaller preconditioned than at any step size without.
-
-    This is what the paper states.
-    """
-    return _preconditioned(records, "log_rmse", "all steps")
-
-
-def app_h_thinned(records: list[Record]) -> Finding:
-    """`app_h` for the mean over every other step.
-
-    A site that flips at every step has the correct mean over all steps without mixing, so that mean
-    favours step sizes at which the chain is stuck.
-    """
-    return _preconditioned(records, "thinned", "every other step")
-
-
-def _preconditioned(records: list[Record], column: str, over: str) -> Finding:
-    """The gap in `column` to the best step size without a preconditioner, by seed.
-
-    `over` says which steps the mean takes whose error `column` is.
+    `over` says which steps the mean takes whose error `column` is. A site that flips at every step
+    has the correct mean over all steps without mixing, so that mean favours step sizes at which the
+    chain is stuck; `thinned`, of every other step, does not.
     """
     margins, numbers = [], []
     for key, group in by_sampler([r for r in records if column in r.metrics]).items():
-        pairs = by_seed(group, lambda record: record).values()
-        rows = [pair for record in pairs if (pair := _ends(record, column)) is not None]
+        pairs = by_seed(group, lambda record: _ends(record, column)).values()
+        rows = [pair for pair in pairs if pair is not None]
         if not rows:
             continue
         name = label(key)
         gaps = tuple(best[column] - ours[column] for ours, best in rows)
         margins.append(Margin(f"{name}: log RMSE, best step size - preconditioned", gaps))
-        best = ", ".join(f"{size:g}" for size in sorted({best["step_size"] for _, best in rows}))
-        numbers += [
-            Number(
-                f"{name}, preconditioned: log RMSE of the mean over {over}",
-                estimate(ours[column] for ours, _ in rows),
-                published("appH", "preconditioned"),
-            ),
-            Number(
-                f"{name}, best without, alpha = {best}: log RMSE of the mean over {over}",
-                estimate(best[column] for _, best in rows),
-                published("appH", "standard"),
-            ),
-        ]
+        sizes = ", ".join(f"{size:g}" for size in sorted({best["step_size"] for _, best in rows}))
+        for place, which, paper in (
+            (0, "preconditioned", "preconditioned"),
+            (1, f"best without, alpha = {sizes}", "standard"),
+        ):
+            text = f"{name}, {which}: log RMSE of the mean over {over}"
+            here = estimate(pair[place][column] for pair in rows)
+            numbers.append(Number(text, here, published("appH", paper)))
     if not margins:
         raise LookupError("no records with and without a preconditioner")
     note = f"log RMSE of the mean over {over}, at the end; median over the chains of a run"
-    return Finding(tuple(margins), tuple(numbers), note)
+    return Finding(margins, numbers, note)
 
 
 def _ends(record: Record, column: str) -> tuple[pd.Series, pd.Series] | None:
@@ -143,15 +125,13 @@ def app_b(records: list[Record]) -> Finding:
     for name, column in columns.items():
         for states in sorted({record.document["states"] for record in groups[name]}):
             some = [record for record in groups[name] if record.document["states"] == states]
-            growth = by_seed(some, _growth(column))
             what = f"{name}, {states} states: log(10) / 4 - growth of the relative distance"
-            values = tuple(math.log(10) / 4 - growth[seed] for seed in sorted(growth))
-            margins.append(Margin(what, values))
+            margins.append(below(what, by_seed(some, _growth(column)), math.log(10) / 4))
     note = (
         "total variation to the target for DMALA, to its own enumerated law for DULA, over that of "
         "as many independent draws: its growth from a tenth of the steps to all, in logarithms"
     )
-    return Finding(tuple(margins), note=note)
+    return Finding(margins, note=note)
 
 
 def _growth(column: str) -> Value:
@@ -164,19 +144,9 @@ def _growth(column: str) -> Value:
     return value
 
 
-def _bounded(records: list[Record], column: str, what: str, bound: str = "the bound") -> Finding:
-    table = _table(records, column, lambda record: 0.0)
-    table = table[table[column] > 0]
-    slack = np.log(table["theorem"] / table[column])
-    if slack.empty:
-        raise LookupError(f"no record with {column} above 0")
-    margin = Margin(f"smallest log({bound} / {what})", (float(slack.min()),), True)
-    return Finding((margin,), note=f"exact, at {len(table)} settings")
-
-
-def _table(records: list[Record], column: str, setting: Value) -> pd.DataFrame:
+def _table(records: list[Record], column: str) -> pd.DataFrame:
     tables = [
-        record.metrics.assign(setting=setting(record))
+        record.metrics.assign(epsilon=record.config["model"].get("epsilon", 0.0))
         for record in records
         if {column, "theorem"} <= set(record.metrics)
     ]

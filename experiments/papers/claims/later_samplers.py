@@ -6,17 +6,22 @@ the chains of both samplers agree.
 
 import math
 from collections.abc import Sequence
+from itertools import product
 
-from latticework.experiments.figures.tables.benchmark import Cell, Growth, by_target, growths, rate
+from latticework.experiments.figures.tables.benchmark import Cell, by_target, growths, rate
 from latticework.experiments.papers.claims.pairing import (
+    Seeds,
+    above,
     after,
+    by_choice,
     by_seed,
-    common,
-    difference,
+    differences,
+    entry,
+    gap,
+    numbers,
     within,
 )
 from latticework.experiments.papers.claims.verdict import Finding, Margin, Number
-from latticework.experiments.records.estimate import estimate
 from latticework.experiments.records.record import Record
 
 MULTIMODAL = "rbm_mnist_25"
@@ -37,42 +42,34 @@ def cell(some: Sequence[Cell], sampler: str, target: str) -> Cell:
 
 
 def later_paths(records: list[Record]) -> Finding:
-    """PAFS and DLMC against GWG and DMALA: ESS of the worst site for an iteration."""
-    margins, numbers = [], []
+    """PAFS and DLMC against GWG and DMALA: ESS of the worst site per iteration."""
+    ours, theirs = ("pafs", "dlmc"), ("gwg", "dmala")
+    margins: list[Margin] = []
+    shown: list[Number] = []
     for target, some in by_target(records).items():
-        agreeing = [one for one in some if one.mixed]
-        values = {one.sampler: by_seed(one.records, log_rate) for one in agreeing}
-        if not {"pafs", "dlmc", "gwg", "dmala"} <= set(values):
+        found = {
+            one.sampler: by_seed(one.records, lambda r: math.log(rate(r, "min", "iteration")))
+            for one in some
+            if one.mixed
+        }
+        if not {*ours, *theirs} <= set(found):
             continue
-        for ours in ("pafs", "dlmc"):
-            for theirs in ("gwg", "dmala"):
-                what = f"log ESS/iteration on {target}, {ours} - {theirs}"
-                margins.append(difference(what, values[ours], values[theirs]))
-        numbers += [
-            Number(f"log ESS/iteration on {target}: {name}", estimate(values[name].values()))
-            for name in ("pafs", "dlmc", "gwg", "dmala")
-        ]
+        what = f"log ESS/iteration on {target}"
+        margins += differences(what, found, product(ours, theirs))
+        shown += numbers(f"{what}: {{}}", {name: found[name] for name in (*ours, *theirs)})
     if not margins:
         raise LookupError("no target on which the chains of pafs, dlmc, gwg and dmala agree")
-    return Finding(tuple(margins), tuple(numbers), "the worst site; where the chains of all agree")
-
-
-def log_rate(record: Record) -> float:
-    """Log ESS of the worst site for an iteration."""
-    return math.log(rate(record, "min", "iteration"))
+    return Finding(margins, shown, "the worst site; where the chains of all agree")
 
 
 def later_cyclical(records: list[Record]) -> Finding:
     """ACS against DMALA on an RBM: the error of the means after equal iterations."""
     some = by_target(records).get(MULTIMODAL, ())
     groups = {name: cell(some, name, MULTIMODAL).records for name in ("acs", "dmala")}
-    place, ends = after(groups, "log_rmse", "step")
+    place, found = after(groups, "log_rmse", "step")
     return Finding(
-        (difference("log RMSE of the means, dmala - acs", ends["dmala"], ends["acs"]),),
-        tuple(
-            Number(f"log RMSE after {place:.0f} iterations: {name}", estimate(v.values()))
-            for name, v in ends.items()
-        ),
+        differences("log RMSE of the means", found, [("dmala", "acs")]),
+        numbers(f"log RMSE after {place:.0f} iterations: {{}}", found),
         "the error of the means is defined for chains that disagree too",
     )
 
@@ -80,39 +77,31 @@ def later_cyclical(records: list[Record]) -> Finding:
 def later_preconditioned(records: list[Record]) -> Finding:
     """PAVG's acceptance rate on targets whose Hessian is constant."""
     parts = by_target(records)
-    found = [
-        (target, cell(parts[target], "pavg", target)) for target in QUADRATIC if target in parts
-    ]
+    found = {name: cell(parts[name], "pavg", name).records for name in QUADRATIC if name in parts}
     return _accepts(found, NEARLY, "the matrix is learned, so we ask for 0.99")
 
 
 def later_linear(records: list[Record]) -> Finding:
     """DHAMS' acceptance rate on a product of independent sites."""
-    there = [r for r in records if r.choices.get("target") == LINEAR and "acceptance" in r.document]
-    sizes: dict[int, list[Record]] = {}
-    for record in there:
-        if record.choices["sampler"] == "dhams":
-            sizes.setdefault(record.document["sites"], []).append(record)
-    found = [(f"{count} sites", Cell(LINEAR, "dhams", sizes[count])) for count in sorted(sizes)]
+    some = [
+        record
+        for record in records
+        if record.choices.get("target") == LINEAR
+        and "acceptance" in record.document
+        and record.choices["sampler"] == "dhams"
+    ]
+    some.sort(key=lambda record: record.document["sites"])
+    found = by_choice(some, (), "", lambda record: f"{record.document['sites']} sites")
     return _accepts(found, 1 - ROUNDING, "up to rounding in float32")
 
 
-def _accepts(found: Sequence[tuple[str, Cell]], least: float, note: str) -> Finding:
-    """Whether every acceptance rate is above `least`. Raises LookupError without cells."""
+def _accepts(found: dict[str, list[Record]], least: float, note: str) -> Finding:
+    """Whether every acceptance rate is above `least`. Raises LookupError without records."""
     if not found:
         raise LookupError("no record of the targets that the claim is about")
-    rates = {
-        name: by_seed(one.records, lambda record: float(record.document["acceptance"]))
-        for name, one in found
-    }
-    return Finding(
-        tuple(
-            Margin(f"(acceptance on {name}) - {least:g}", tuple(v - least for v in seeds.values()))
-            for name, seeds in rates.items()
-        ),
-        tuple(Number(f"acceptance on {n}", estimate(s.values())) for n, s in rates.items()),
-        note,
-    )
+    rates = {name: by_seed(some, entry("acceptance")) for name, some in found.items()}
+    margins = [above(f"(acceptance on {n}) - {least:g}", r, least) for n, r in rates.items()]
+    return Finding(margins, numbers("acceptance on {}", rates), note)
 
 
 def later_scaling(records: list[Record]) -> Finding:
@@ -123,23 +112,18 @@ def later_scaling(records: list[Record]) -> Finding:
     move.
     """
     found = {one.sampler: one for one in growths(records, "iteration") if one.target == LINEAR}
-    walk, gains = exponents(found, "random_walk"), {}
-    for name in ("pafs", "dlmc"):
-        own = exponents(found, name)
-        gains[name] = {seed: walk[seed] - own[seed] for seed in common(walk, own)}
-    margins = within("exponent, random_walk - pafs", gains["pafs"], GAIN, REACH)
-    numbers = (
-        Number(f"exponent, random_walk - {name}", estimate(gain.values()))
-        for name, gain in gains.items()
-    )
+    exponents: dict[str, Seeds] = {}
+    for name in ("random_walk", "pafs", "dlmc"):
+        if name not in found:
+            raise LookupError(f"no record of {name} on {LINEAR}")
+        if note := found[name].note:
+            raise LookupError(f"{name} on {LINEAR}: {note}")
+        exponents[name] = found[name].exponents()
+    walk = exponents.pop("random_walk")
+    gains = {name: gap(walk, own) for name, own in exponents.items()}
     note = f"iterations for an effective sample; within {REACH:g} of 2/3, which is our choice"
-    return Finding(tuple(margins), tuple(numbers), note)
-
-
-def exponents(found: dict[str, Growth], sampler: str) -> dict[int, float]:
-    """The exponents of `sampler` by seed. Raises LookupError if none is fitted."""
-    if sampler not in found:
-        raise LookupError(f"no record of {sampler} on {LINEAR}")
-    if note := found[sampler].note:
-        raise LookupError(f"{sampler} on {LINEAR}: {note}")
-    return found[sampler].exponents()
+    return Finding(
+        within("exponent, random_walk - pafs", gains["pafs"], GAIN, REACH),
+        numbers("exponent, random_walk - {}", gains),
+        note,
+    )

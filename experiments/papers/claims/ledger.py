@@ -12,6 +12,7 @@ ones, the ledger also shows the verdict of the `fresh` ones alone.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
 from latticework.experiments.papers.claims import (
@@ -25,6 +26,7 @@ from latticework.experiments.papers.claims import (
     rates,
     rates_training,
 )
+from latticework.experiments.papers.claims.pairing import entry
 from latticework.experiments.papers.claims.verdict import Finding, Verdict
 from latticework.experiments.records.pace import pace
 from latticework.experiments.records.record import Record
@@ -87,11 +89,18 @@ class Entry:
 DLP, RATES = "Zhang et al. (2022)", "Breuleux et al. (2011)"
 LATER, OURS = "Later samplers", "Our readings"
 GROUPS = (DLP, RATES, LATER, OURS)  # in the order of the ledger
-BOTH = ("train_log_likelihood", "test_rmse")
 LANGUAGE_MODELS = (  # the paper's, and one of ours: name's end, option of conf/model, words
     ("", "bert_base", "BERT base"),
     ("-mini", "mini_bert", "mini_bert (not in the paper)"),
 )
+TIMED = entry("seconds_per_step")
+FASTEST = partial(
+    langevin_sampling.lowest, column="log_rmse", title="log RMSE", axis="seconds",
+    others=(*langevin_sampling.EXACT, "DULA"),
+)  # fmt: skip
+MMD = partial(langevin_sampling.lowest, column="log_mmd", title="log MMD^2")
+NEARER = partial(MMD, others=langevin_sampling.FIG4, ours=("DULA", "DMALA"))
+NEAREST = partial(MMD, others=(*langevin_sampling.FIG4, "DULA"), axis="step")
 IMAGES = ("static_mnist", "dynamic_mnist", "omniglot", "caltech")
 TABLES = {"compas": "COMPAS", "news": "News", "adult": "Adult", "blog": "Blog"}
 TRAINED = (  # the RBMs of bags of words: name's end, experiment, words, seed that chose settings
@@ -126,304 +135,219 @@ FIG7 = Fresh(
 )
 
 CLAIMS = (
-    Claim(
-        "fig1a-rate", "fig1a", "bias_step_size",
+    Claim("fig1a-rate", "fig1a", "bias_step_size",
         "DULA's bias decays as exp(-1 / (2 alpha)) on a log-quadratic target",
-        f"{DLP}, Theorem 5.1", langevin_theory.fig1a_rate,
-    ),
-    Claim(
-        "fig1a-bound", "fig1a", "bias_step_size",
+        f"{DLP}, Theorem 5.1", langevin_theory.fig1a_rate),
+    Claim("fig1a-bound", "fig1a", "bias_step_size",
         "The bound of Theorem 5.1 holds on the 2x2 Ising model",
-        f"{DLP}, Theorem 5.1 and Figure 1", langevin_theory.fig1a_bound,
-    ),
-    Claim(
-        "fig1b-epsilon", "fig1b", "bias_nonquadratic",
+        f"{DLP}, Theorem 5.1 and Figure 1",
+        partial(langevin_theory.bounded, column="exact")),
+    Claim("fig1b-epsilon", "fig1b", "bias_nonquadratic",
         "On targets that are not log-quadratic, the bias decreases with epsilon along the whole "
         "curve, and stays below a bound of Theorem 5.2's form with constants that we derived",
-        f"{DLP}, Theorem 5.2 and Figure 1", langevin_theory.fig1b_epsilon,
-    ),
-    Claim(
-        "thm6.1-bound", "thm6.1", "stochastic_proposal",
+        f"{DLP}, Theorem 5.2 and Figure 1", langevin_theory.fig1b_epsilon),
+    Claim("thm6.1-bound", "thm6.1", "stochastic_proposal",
         "The bias of the stochastic proposal stays below Theorem 6.1's bound",
-        f"{DLP}, Theorem 6.1", langevin_theory.thm61_bound,
-    ),
-    Claim(
-        "fig2-acceptance", "fig2", "ising_acceptance",
+        f"{DLP}, Theorem 6.1",
+        partial(langevin_theory.bounded, column="bias", what="the proposal's bias")),
+    Claim("fig2-acceptance", "fig2", "ising_acceptance",
         "DMALA at alpha = 0.6 proposes to change more sites than GWG-6 and is accepted more often",
-        f"{DLP}, Section 7.1", langevin_sampling.fig2_acceptance,
-    ),
-    Claim(
-        "fig2-levels", "fig2", "ising_acceptance",
+        f"{DLP}, Section 7.1", langevin_sampling.fig2_acceptance),
+    Claim("fig2-levels", "fig2", "ising_acceptance",
         "DMALA at alpha = 0.6 changes six sites and accepts 52 %; GWG-6 accepts 43 %",
-        f"{DLP}, Section 7.1 and Figure 2", langevin_sampling.fig2_levels,
-    ),
-    Claim(
-        "fig2-ess", "fig2", "ising_sampling",
+        f"{DLP}, Section 7.1 and Figure 2", langevin_sampling.fig2_levels),
+    Claim("fig2-ess", "fig2", "ising_sampling",
         "DMALA has the largest effective sample size per second of the exact samplers",
-        f"{DLP}, Section 7.1", langevin_sampling.fig2_ess,
-    ),
-    Claim(
-        "fig3-iterations", "fig3", "ising_sampling",
+        f"{DLP}, Section 7.1", langevin_sampling.fig2_ess),
+    Claim("fig3-iterations", "fig3", "ising_sampling",
         "DMALA converges fastest in iterations",
-        f"{DLP}, Section 7.1", langevin_sampling.fig3_iterations,
-    ),
-    Claim(
-        "fig3-seconds", "fig3", "ising_sampling",
+        f"{DLP}, Section 7.1", partial(langevin_sampling.fig3, axis="step")),
+    Claim("fig3-seconds", "fig3", "ising_sampling",
         "DMALA converges fastest in seconds",
-        f"{DLP}, Section 7.1", langevin_sampling.fig3_seconds,
-    ),
-    Claim(
-        "fig3-seconds-compiled", "fig3", "ising_sampling_compiled",
+        f"{DLP}, Section 7.1", partial(langevin_sampling.fig3, axis="seconds")),
+    Claim("fig3-seconds-compiled", "fig3", "ising_sampling_compiled",
         "With compiled kernels, which the paper does not have, DMALA converges fastest in seconds",
-        f"{DLP}, Section 7.1", langevin_sampling.fig3_seconds_compiled, ours=True,
-    ),
-    Claim(
-        "fig3-dula", "fig3", "ising_sampling",
+        f"{DLP}, Section 7.1", FASTEST, ours=True),
+    Claim("fig3-dula", "fig3", "ising_sampling",
         "DULA does about as well as LB-1 and GWG-1, and worse than DMALA",
-        f"{DLP}, Section 7.1", langevin_sampling.fig3_dula,
-    ),
+        f"{DLP}, Section 7.1", langevin_sampling.fig3_dula),
     *(
-        Claim(
-            f"{exhibit}-cost", exhibit, experiment,
+        Claim(f"{exhibit}-cost", exhibit, experiment,
             f"On {words}, a step of DMALA costs about as much as one of GWG-1 and 2.5 times as "
             "much as one of Gibbs-1; a step of DULA costs about as much as one of Gibbs-1",
-            f"{DLP}, Section 7", langevin_sampling.step_cost(*seconds),
-        )
+            f"{DLP}, Section 7", langevin_sampling.step_cost(*seconds))
         for exhibit, experiment, words, seconds in (
-            ("fig3", "ising_sampling", "the Ising model", (langevin_sampling.timed,)),
-            ("fig4", "rbm_sampling", "the RBM", (langevin_sampling.timed,)),
+            ("fig3", "ising_sampling", "the Ising model", (TIMED,)),
+            ("fig4", "rbm_sampling", "the RBM", (TIMED,)),
             ("fig5", "ising_learning", "the Ising model that is learned",
              (pace, langevin_learning.most_steps)),
             ("table2", "bnn", "the networks of COMPAS",
-             (langevin_sampling.timed, langevin_networks.of_compas)),
+             (TIMED, langevin_networks.of_compas)),
         )
     ),
     *(
-        Claim(
-            f"fig7-{name}", "fig7", "ising_connectivity",
+        Claim(f"fig7-{name}", "fig7", "ising_connectivity",
             f"DMALA is best at every connectivity{words}",
-            f"{DLP}, Appendix I.2", measure, ours=bool(words), fresh=None if words else FIG7,
-        )
+            f"{DLP}, Appendix I.2", measure, ours=bool(words), fresh=None if words else FIG7)
         for name, words, measure in (
             ("connectivity", "", langevin_sampling.fig7_every_connectivity),
             ("cost", " at equal time, with our cost of a step", langevin_sampling.fig7_equal_cost),
         )
     ),
     *(
-        Claim(
-            f"fig4-{name}", "fig4", "rbm_sampling", words,
-            f"{DLP}, Section 7.2", measure, fresh=FIG4,
-        )
+        Claim(f"fig4-{name}", "fig4", "rbm_sampling", words,
+            f"{DLP}, Section 7.2", measure, fresh=FIG4)
         for name, words, measure in (
             ("iterations", "DULA and DMALA are below the baselines at equal iterations",
-             langevin_sampling.fig4_iterations),
-            ("lowest", "DMALA reaches the lowest MMD", langevin_sampling.fig4_lowest),
+             partial(NEARER, axis="step")),
+            ("lowest", "DMALA reaches the lowest MMD", NEAREST),
             ("level", "DMALA's log MMD is about -6.5 after 5,000 iterations",
              langevin_sampling.fig4_level),
         )
     ),
-    Claim(
-        "fig4-seconds", "fig4", "rbm_sampling",
+    Claim("fig4-seconds", "fig4", "rbm_sampling",
         "DULA and DMALA are below the baselines at equal time",
-        f"{DLP}, Section 7.2", langevin_sampling.fig4_seconds,
-    ),
-    Claim(
-        "fig4-seconds-compiled", "fig4", "rbm_sampling_compiled",
+        f"{DLP}, Section 7.2", partial(NEARER, axis="seconds")),
+    Claim("fig4-seconds-compiled", "fig4", "rbm_sampling_compiled",
         "With compiled kernels, which the paper does not have, DULA and DMALA are below the "
         "baselines at equal time",
-        f"{DLP}, Section 7.2", langevin_sampling.fig4_seconds, ours=True,
-    ),
-    Claim(
-        "fig8-closer", "fig8", "rbm_sampling",
+        f"{DLP}, Section 7.2", partial(NEARER, axis="seconds"), ours=True),
+    Claim("fig8-closer", "fig8", "rbm_sampling",
         "Samples of DULA and DMALA are closer to those of block Gibbs than the baselines', by the "
         "MMD in place of the eye",
-        f"{DLP}, Figure 8", langevin_sampling.fig4_iterations, ours=True, fresh=FIG4,
-    ),
-    Claim(
-        "fig9-mediocre", "fig9", "ebm_samples_small",
+        f"{DLP}, Figure 8", partial(NEARER, axis="step"), ours=True, fresh=FIG4),
+    Claim("fig9-mediocre", "fig9", "ebm_samples_small",
         "With a small network (not in the paper), images of DULA are farther from the data than "
         "those of DMALA on Omniglot and Caltech, by the MMD in place of the eye",
-        f"{DLP}, Figure 9", langevin_sampling.fig9_mediocre, ours=True,
-    ),
-    Claim(
-        "fig5-iterations", "fig5", "ising_learning",
+        f"{DLP}, Figure 9", langevin_sampling.fig9_mediocre, ours=True),
+    Claim("fig5-iterations", "fig5", "ising_learning",
         "DULA and DMALA learn the coupling better than GWG at equal iterations",
-        f"{DLP}, Section 7.3.1", langevin_learning.fig5_iterations,
-    ),
-    Claim(
-        "fig5-seconds", "fig5", "ising_learning",
+        f"{DLP}, Section 7.3.1", partial(langevin_learning.fig5, axis="step")),
+    Claim("fig5-seconds", "fig5", "ising_learning",
         "DULA and DMALA learn the coupling better than GWG at equal time",
-        f"{DLP}, Section 7.3.1", langevin_learning.fig5_seconds,
-    ),
-    Claim(
-        "fig5-ratio", "fig5", "ising_learning",
+        f"{DLP}, Section 7.3.1", partial(langevin_learning.fig5, axis="seconds")),
+    Claim("fig5-ratio", "fig5", "ising_learning",
         "DULA and DMALA reach log RMSE -5 in 800 s, the baselines GWG and Gibbs in more than "
         "1,400 s (judged by the ratio)",
-        f"{DLP}, Section 7.3.1", langevin_learning.fig5_ratio,
-    ),
-    Claim(
-        "fig5-fewer", "fig5", "ising_learning",
+        f"{DLP}, Section 7.3.1", langevin_learning.fig5_ratio),
+    Claim("fig5-fewer", "fig5", "ising_learning",
         "The advantage of DULA and DMALA over GWG grows whenever there are fewer sampling steps",
-        f"{DLP}, Section 7.3.1", langevin_learning.fig5_fewer,
-    ),
-    Claim(
-        "fig5-fewest", "fig5", "ising_learning",
+        f"{DLP}, Section 7.3.1", langevin_learning.fig5_fewer),
+    Claim("fig5-fewest", "fig5", "ising_learning",
         "The advantage of DULA and DMALA over GWG is larger with the fewest sampling steps than "
         "with the most",
-        f"{DLP}, Section 7.3.1", langevin_learning.fig5_fewest, ours=True,
-    ),
-    Claim(
-        "fig5-gibbs", "fig5", "ising_learning",
+        f"{DLP}, Section 7.3.1", partial(langevin_learning.fig5_fewer, every=False), ours=True),
+    Claim("fig5-gibbs", "fig5", "ising_learning",
         "Learning with Gibbs diverges if it takes fewer than 100 sampling steps",
-        f"{DLP}, Section 7.3.1", langevin_learning.fig5_gibbs,
-    ),
-    Claim(
-        "fig5-gibbs-settles", "fig5", "ising_learning",
+        f"{DLP}, Section 7.3.1", langevin_learning.fig5_gibbs),
+    Claim("fig5-gibbs-settles", "fig5", "ising_learning",
         "Learning with Gibbs and 100 sampling steps does not diverge: its error does not rise in "
         "the second half",
-        f"{DLP}, Section 7.3.1", langevin_learning.fig5_gibbs_settles, ours=True,
-    ),
+        f"{DLP}, Section 7.3.1", langevin_learning.fig5_gibbs_settles, ours=True),
     *(
-        Claim(
-            f"table1-{data}", "table1", "ais",
+        Claim(f"table1-{data}", "table1", "ais",
             f"On {data.replace('_', ' ')} the model learned with DMALA has the highest likelihood",
-            f"{DLP}, Section 7.3.2", langevin_likelihood.table1(data),
-        )
+            f"{DLP}, Section 7.3.2", langevin_likelihood.table1(data))
         for data in IMAGES
     ),
     *(
-        Claim(
-            f"table1-{kind}-{data}", "table1", "ais_small",
+        Claim(f"table1-{kind}-{data}", "table1", "ais_small",
             f"With a small network (not in the paper) and {words}, on {data.replace('_', ' ')} the "
             "model learned with DMALA has the highest likelihood",
-            f"{DLP}, Section 7.3.2", langevin_likelihood.table1(data, chosen), ours=True,
-        )
+            f"{DLP}, Section 7.3.2", langevin_likelihood.table1(data, chosen), ours=True)
         for kind, words, chosen in READINGS
         for data in IMAGES
     ),
-    Claim(
-        "table2-compas", "table2", "bnn",
+    Claim("table2-compas", "table2", "bnn",
         "On COMPAS DULA and DMALA have a higher training log-likelihood than Gibbs and GWG",
-        f"{DLP}, Section 7.4", langevin_networks.table2("compas", BOTH[:1]),
-    ),
-    Claim(
-        "table2-exception", "table2", "bnn",
+        f"{DLP}, Section 7.4", langevin_networks.table2("compas", [langevin_networks.LIKELIHOOD])),
+    Claim("table2-exception", "table2", "bnn",
         "On COMPAS DULA and DMALA do not have the smaller test RMSE: it is above that of Gibbs and "
         "GWG",
-        f"{DLP}, Section 7.4 and Table 2", langevin_networks.table2_exception,
-    ),
+        f"{DLP}, Section 7.4 and Table 2", langevin_networks.table2_exception),
     *(
-        Claim(
-            f"table2-{data}", "table2", "bnn",
+        Claim(f"table2-{data}", "table2", "bnn",
             f"On {TABLES[data]} DULA and DMALA are better than Gibbs and GWG in both measures",
-            f"{DLP}, Section 7.4", langevin_networks.table2(data, BOTH),
-        )
+            f"{DLP}, Section 7.4", langevin_networks.table2(data, langevin_networks.BOTH))
         for data in ("news", "adult", "blog")
     ),
     *(
-        Claim(
-            f"table3-diversity{end}", "table3", "text_infilling",
+        Claim(f"table3-diversity{end}", "table3", "text_infilling",
             f"With {text}, DULA and DMALA infill with more diversity than Gibbs and GWG",
-            f"{DLP}, Section 7.5", langevin_infilling.table3_diversity(model),
-            ours=bool(end), fresh=MINI if end else None,
-        )
+            f"{DLP}, Section 7.5", partial(langevin_infilling.table3_diversity, model=model),
+            ours=bool(end), fresh=MINI if end else None)
         for end, model, text in LANGUAGE_MODELS
     ),
     *(
-        Claim(
-            f"table3-quality{end}", "table3", "text_infilling",
+        Claim(f"table3-quality{end}", "table3", "text_infilling",
             f"With {text}, DULA and DMALA infill with similar quality (corpus BLEU)",
-            f"{DLP}, Section 7.5", langevin_infilling.table3_quality(model),
-            ours=bool(end), fresh=MINI if end else None,
-        )
+            f"{DLP}, Section 7.5", partial(langevin_infilling.table3_quality, model=model),
+            ours=bool(end), fresh=MINI if end else None)
         for end, model, text in LANGUAGE_MODELS
     ),
     *(
-        Claim(
-            f"table4-{data}", "table4", "bnn_stochastic",
+        Claim(f"table4-{data}", "table4", "bnn_stochastic",
             f"On {text} stochastic DULA improves with the batch in both measures",
-            f"{DLP}, App. I.5", langevin_networks.table4(data),
-        )
+            f"{DLP}, App. I.5", langevin_networks.table4(data))
         for data, text in TABLES.items()
     ),
     *(
-        Claim(
-            f"table4-{name}-{data}", "table4", "bnn_stochastic",
+        Claim(f"table4-{name}-{data}", "table4", "bnn_stochastic",
             f"On {text} stochastic DULA {words}",
-            f"{DLP}, App. I.5", measure(data), ours=True,
-        )
-        for name, measure, words in (
-            ("beyond", langevin_networks.table4_beyond,
+            f"{DLP}, App. I.5", langevin_networks.table4(data, **measured), ours=True)
+        for name, measured, words in (
+            ("beyond", {"batches": langevin_networks.BATCHES[1:]},
              "improves in both measures from batches of 100 rows to all rows"),
-            ("averaged", langevin_networks.table4_averaged,
+            ("averaged", {"metrics": [langevin_networks.AVERAGED]},
              "improves with the batch in the test RMSE of averaged predictions"),
         )
         for data, text in TABLES.items()
     ),
-    Claim(
-        "table4-splits", "table4", "bnn_splits",
+    Claim("table4-splits", "table4", "bnn_splits",
         "On five random splits of COMPAS stochastic DULA improves with the batch in both measures",
-        f"{DLP}, App. I.5", langevin_networks.table4_splits, ours=True,
-    ),
-    Claim(
-        "appB-law", "appB", "categorical_toy",
+        f"{DLP}, App. I.5", langevin_networks.table4_splits, ours=True),
+    Claim("appB-law", "appB", "categorical_toy",
         "On one-hot states, draws of DMALA tend to the target, and those of DULA to its own law",
-        f"{DLP}, Appendix B", langevin_theory.app_b, ours=True,
-    ),
-    Claim(
-        "appD-acceptance", "appD", "rbm_step_term",
+        f"{DLP}, Appendix B", langevin_theory.app_b, ours=True),
+    Claim("appD-acceptance", "appD", "rbm_step_term",
         "DMALA accepts 51 % of its moves on the RBM, and 0.005 % without the step-size term",
-        f"{DLP}, Appendix D", langevin_sampling.app_d,
-    ),
+        f"{DLP}, Appendix D", langevin_sampling.app_d),
     *(
-        Claim(
-            f"appH-{name}", "appH", "preconditioning",
+        Claim(f"appH-{name}", "appH", "preconditioning",
             f"With a preconditioner, DLP's means{words} have a smaller error than without one at "
             "any step size",
-            f"{DLP}, Appendix H", measure, ours=bool(words),
-        )
+            f"{DLP}, Appendix H", measure, ours=bool(words))
         for name, words, measure in (
             ("preconditioner", "", langevin_theory.app_h),
-            ("thinned", " over every other step", langevin_theory.app_h_thinned),
+            ("thinned", " over every other step",
+             partial(langevin_theory.app_h, column="thinned", over="every other step")),
         )
     ),
-    Claim(
-        "rates-sec3-unlearning", "rates-sec3", "rates_sec3",
+    Claim("rates-sec3-unlearning", "rates-sec3", "rates_sec3",
         "A chain with less self-transition probability keeps its stationary law and mixes faster",
-        f"{RATES}, Section 3", rates.staying_less,
-    ),
-    Claim(
-        "rates-training-fpcd", "rates-training", "rates_training",
+        f"{RATES}, Section 3", rates.staying_less),
+    Claim("rates-training-fpcd", "rates-training", "rates_training",
         "The best model by ISL was trained by FPCD",
-        f"{RATES}, Section 5.1", rates_training.best_training,
-    ),
-    Claim(
-        "rates-fig1-bolder", "rates-fig1", "rates_fig1",
+        f"{RATES}, Section 5.1", rates_training.best_training),
+    Claim("rates-fig1-bolder", "rates-fig1", "rates_fig1",
         "Sample penalization's images are larger and bolder than the true distribution's",
-        f"{RATES}, Section 5.1", rates.bolder, chose=0,
-    ),
+        f"{RATES}, Section 5.1", rates.bolder, chose=0),
     *(
         Claim(
             f"rates-fig1-uniform{end}", "rates-fig1", f"rates_penalization{end.replace('-', '_')}",
             "Without decay the samples of sample penalization converge to a uniform distribution "
             f"(statistics of units in {units})",
-            f"{RATES}, Section 4", measure, ours=bool(end),
+            f"{RATES}, Section 4", partial(rates.penalization_uniform, coding=coding),
+            ours=bool(end),
         )
-        for end, units, measure in (
-            ("", "{0, 1}", rates.penalization_uniform()),
-            ("-spin", "{-1, 1}", rates.penalization_uniform("spin")),
-        )
+        for end, units, coding in (("", "{0, 1}", None), ("-spin", "{-1, 1}", "spin"))
     ),
-    Claim(
-        "rates-fig2-parzen", "rates-fig2", "rates_fig2",
+    Claim("rates-fig2-parzen", "rates-fig2", "rates_fig2",
         "On USPS, samples of rates-FPCD are Parzen centres at least as good as the training set",
-        f"{RATES}, Section 5.1", rates.parzen, chose=0,
-    ),
+        f"{RATES}, Section 5.1", rates.parzen, chose=0),
     *(
-        Claim(
-            f"rates-fig2-{name}{end}", "rates-fig2", f"rates_fig2{end.replace('-', '_')}",
-            f"On {data} {words}", f"{RATES}, Section 5.1", measure, chose=0,
-        )
+        Claim(f"rates-fig2-{name}{end}", "rates-fig2", f"rates_fig2{end.replace('-', '_')}",
+            f"On {data} {words}", f"{RATES}, Section 5.1", measure, chose=0)
         for end, data in (("", "USPS"), ("-mnist", "MNIST"))
         for name, words, measure in (
             ("gibbs-last", "Gibbs ends below all other samplers", rates.gibbs_last),
@@ -432,83 +356,63 @@ CLAIMS = (
         )
     ),
     *(
-        Claim(
-            f"rates-fig2-herding{end}{later}", "rates-fig2",
+        Claim(f"rates-fig2-herding{end}{later}", "rates-fig2",
             f"rates_fig2{end.replace('-', '_')}",
             f"On {data}, rates-herding rises first{window} and rates-FPCD {words}",
-            f"{RATES}, Section 5.1", measure, ours=bool(later), chose=0,
+            f"{RATES}, Section 5.1",
+            partial(rates.herding, overtaken=bool(end), windows=windows),
+            ours=bool(later), chose=0)
+        for end, data, words in (
+            ("", "USPS", "catches up, without a clear difference at the end"),
+            ("-mnist", "MNIST", "overtakes it"),
         )
-        for end, data, words, measures in (
-            ("", "USPS", "catches up, without a clear difference at the end",
-             (rates.herding_caught_up, rates.herding_caught_up_later)),
-            ("-mnist", "MNIST", "overtakes it",
-             (rates.herding_overtaken, rates.herding_overtaken_later)),
-        )
-        for later, window, measure in zip(
-            ("", "-later"), ("", " after the first ten samples"), measures, strict=True
+        for later, window, windows in (
+            ("", "", (rates.FIRST, rates.EARLY)),
+            ("-later", " after the first ten samples", (rates.EARLY,)),
         )
     ),
-    Claim(
-        "rates-fig2-faster", "rates-fig2", "rates_fig2",
+    Claim("rates-fig2-faster", "rates-fig2", "rates_fig2",
         "On USPS rates-FPCD covers the states at least 20 times faster than Gibbs",
-        f"{RATES}, Section 5.1", rates.faster_usps, chose=0,
-    ),
-    Claim(
-        "rates-fig2-faster-mnist", "rates-fig2", "rates_coverage",
+        f"{RATES}, Section 5.1", partial(rates.faster, data="usps"), chose=0),
+    Claim("rates-fig2-faster-mnist", "rates-fig2", "rates_coverage",
         "On MNIST rates-FPCD covers the states at least 250 times faster than Gibbs",
-        f"{RATES}, Section 5.1", rates.faster_mnist, chose=0,
-    ),
-    Claim(
-        "rates-fig2-hundred-mnist", "rates-fig2", "rates_fig2_mnist",
+        f"{RATES}, Section 5.1", partial(rates.faster, data="mnist"), chose=0),
+    Claim("rates-fig2-hundred-mnist", "rates-fig2", "rates_fig2_mnist",
         "On MNIST 100 samples of rates-FPCD are better than 200,000 of Gibbs",
-        f"{RATES}, Section 5.1", rates.hundred_beat_all, chose=0,
-    ),
+        f"{RATES}, Section 5.1", rates.hundred_beat_all, chose=0),
     *(
-        Claim(
-            f"rates-fig2-step{end}", "rates-fig2", f"rates_step_sizes{end.replace('-', '_')}",
+        Claim(f"rates-fig2-step{end}", "rates-fig2", f"rates_step_sizes{end.replace('-', '_')}",
             f"On {data}, the best step size of rates-FPCD in the long run is 10 to 100 times below "
             "that of rates-herding",
             f"{RATES}, Section 5.1", rates.step_size_ratio, chose=0,
-            fresh=STEPS,
-        )
+            fresh=STEPS)
         for end, data in (("", "USPS"), ("-mnist", "MNIST"))
     ),
-    Claim(
-        "rates-fig2-long", "rates-fig2", "rates_step_sizes",
+    Claim("rates-fig2-long", "rates-fig2", "rates_step_sizes",
         "On USPS there is no clear difference between rates-FPCD and rates-herding, each with its "
         "best step size in the long run",
-        f"{RATES}, Section 5.1", rates.long_run_level, chose=0, fresh=STEPS,
-    ),
-    Claim(
-        "rates-fig2-long-mnist", "rates-fig2", "rates_step_sizes_mnist",
+        f"{RATES}, Section 5.1", partial(rates.long_run, level=True), chose=0, fresh=STEPS),
+    Claim("rates-fig2-long-mnist", "rates-fig2", "rates_step_sizes_mnist",
         "On MNIST, rates-FPCD ends above rates-herding, each with its best step size in the long "
         "run",
-        f"{RATES}, Section 5.1", rates.long_run, chose=0, fresh=STEPS,
-    ),
-    Claim(
-        "rates-fig2-regardless", "rates-fig2", "rates_regardless",
+        f"{RATES}, Section 5.1", rates.long_run, chose=0, fresh=STEPS),
+    Claim("rates-fig2-regardless", "rates-fig2", "rates_regardless",
         "On USPS the order of the samplers (rates-FPCD and rates-herding, sample penalization, "
         "Gibbs) is the same regardless of the trained model",
-        f"{RATES}, Section 5.1", rates.regardless, chose=0,
-    ),
-    Claim(
-        "rates-fig2-regardless-rates", "rates-fig2", "rates_regardless",
+        f"{RATES}, Section 5.1", rates.regardless, chose=0),
+    Claim("rates-fig2-regardless-rates", "rates-fig2", "rates_regardless",
         "On USPS rates-FPCD and rates-herding are above sample penalization and Gibbs regardless "
         "of the trained model",
-        f"{RATES}, Section 5.1", rates.regardless_rates, ours=True, chose=0, fresh=LONGER,
-    ),
-    Claim(
-        "rates-fig3-decay", "rates-fig3", "rates_fig3_decay",
+        f"{RATES}, Section 5.1", partial(rates.regardless, pairs=rates.AHEAD),
+        ours=True, chose=0, fresh=LONGER),
+    Claim("rates-fig3-decay", "rates-fig3", "rates_fig3_decay",
         "Without decay (alpha = 1) rates-FPCD does better than with alpha = 0.95",
-        f"{RATES}, Section 5.1", rates.decay, chose=0,
-    ),
+        f"{RATES}, Section 5.1", rates.decay, chose=0),
     *(
-        Claim(
-            f"rates-fig3-{name}{end}", "rates-fig3", experiment,
+        Claim(f"rates-fig3-{name}{end}", "rates-fig3", experiment,
             f"{words}{data}",
             f"{RATES}, Section 5.1", measure, seed="model_seed", ours=ours or end == "-slow",
-            chose=chose, fresh=SLOW if end == "-slow" and not late else None,
-        )
+            chose=chose, fresh=SLOW if end == "-slow" and not late else None)
         for name, words, measure, ours, late in (
             ("words", "On CD-trained bag-of-words models, Gibbs gets stuck in a very narrow mode, "
              "and rates-FPCD does not", rates_training.stuck_after_cd, False, False),
@@ -522,37 +426,25 @@ CLAIMS = (
         )
         for end, experiment, data, chose in TRAINED
     ),
-    Claim(
-        "rates-cost", "rates-cost", "rates_cost",
+    Claim("rates-cost", "rates-cost", "rates_cost",
         "A sample of Gibbs is about 2 (USPS) and 7 (MNIST) times cheaper than one of rates-FPCD",
-        f"{RATES}, Section 5.1", rates.cost, fresh=COST,
-    ),
-    Claim(
-        "later-paths", "benchmark", "benchmark",
+        f"{RATES}, Section 5.1", rates.cost, fresh=COST),
+    Claim("later-paths", "benchmark", "benchmark",
         "Path-auxiliary samplers and DLMC have more effective samples for an iteration than GWG "
         "and DMALA",
-        "Sun et al. (ICLR 2022; AISTATS 2023)", later_samplers.later_paths,
-    ),
-    Claim(
-        "later-cyclical", "benchmark", "benchmark",
+        "Sun et al. (ICLR 2022; AISTATS 2023)", later_samplers.later_paths),
+    Claim("later-cyclical", "benchmark", "benchmark",
         "On a multimodal RBM, ACS has the smaller error at equal iterations than DMALA",
-        "Pynadath et al. (2024)", later_samplers.later_cyclical,
-    ),
-    Claim(
-        "later-preconditioned", "benchmark", "benchmark",
+        "Pynadath et al. (2024)", later_samplers.later_cyclical),
+    Claim("later-preconditioned", "benchmark", "benchmark",
         "PAVG accepts every move on a quadratic target",
-        "Rhodes and Gutmann (2022)", later_samplers.later_preconditioned,
-    ),
-    Claim(
-        "later-linear", "benchmark-scaling", "benchmark_scaling",
+        "Rhodes and Gutmann (2022)", later_samplers.later_preconditioned),
+    Claim("later-linear", "benchmark-scaling", "benchmark_scaling",
         "DHAMS accepts every move where the log-probability is linear",
-        "Zhou and Tan (2025)", later_samplers.later_linear,
-    ),
-    Claim(
-        "later-scaling", "benchmark-scaling", "benchmark_scaling",
+        "Zhou and Tan (2025)", later_samplers.later_linear),
+    Claim("later-scaling", "benchmark-scaling", "benchmark_scaling",
         "On independent sites, PAFS gains a factor N^(2/3) over a random walk",
-        "Sun et al. (NeurIPS 2022)", later_samplers.later_scaling,
-    ),
+        "Sun et al. (NeurIPS 2022)", later_samplers.later_scaling),
 )  # fmt: skip
 
 

@@ -1,41 +1,66 @@
-"""Values of records by seed, for paired comparisons."""
+"""Values of records by sampler and seed, for paired comparisons."""
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 import numpy as np
 
-from latticework.experiments.papers.claims.verdict import Margin
+from latticework.experiments.papers.claims.verdict import Margin, Number
+from latticework.experiments.records.estimate import Estimate, estimate
 from latticework.experiments.records.grouping import alone, groups
 from latticework.experiments.records.pace import idle, pace, undisturbed
-from latticework.experiments.records.record import Record
+from latticework.experiments.records.record import VARIANTS, Record
 from latticework.experiments.records.style import label
 
 Value = Callable[[Record], float]
-Seeds = Mapping[int, float]
+Seeds = dict[int, float]  # values by seed
 T = TypeVar("T")
 
 
 def labelled(
     records: list[Record], needed: Sequence[str], columns: Sequence[str] = ()
 ) -> dict[str, list[Record]]:
-    """Records that have `columns`, by the label of their sampler.
+    """Records that have `columns`, by the label of their sampler, which is one of `needed`.
 
-    Raises LookupError if one of the samplers `needed` has none.
+    Raises LookupError if one of them has none.
     """
     kept = [record for record in records if set(columns) <= set(record.metrics)]
-    found: dict[str, list[Record]] = {}
+    found: dict[str, list[Record]] = {name: [] for name in needed}
     for group in groups(kept):
-        found.setdefault(label(group.key), []).extend(group.records)
-    if missing := [name for name in needed if name not in found]:
-        raise LookupError(f"no record of {', '.join(missing)}")
+        if (name := label(group.key)) in found:
+            found[name] += group.records
+    return complete(found)
+
+
+def by_choice(
+    records: Iterable[Record], needed: Sequence[str], where: str, key: Callable[[Record], str]
+) -> dict[str, list[Record]]:
+    """Records by `key`. Raises LookupError if one of `needed` has none; `where` says of which."""
+    found: dict[str, list[Record]] = {name: [] for name in needed}
+    for record in records:
+        found.setdefault(key(record), []).append(record)
+    return complete(found, where)
+
+
+def complete(found: dict[str, list[Record]], where: str = "") -> dict[str, list[Record]]:
+    """Return `found`. Raises LookupError if a list is empty."""
+    if missing := [name for name, some in found.items() if not some]:
+        raise LookupError(f"no record of {', '.join(missing)}{where}")
     return found
+
+
+def available(records: Iterable[Record], data: str) -> str:
+    """`data` if a record has it, else a variant of `data` that a record has, else `data`."""
+    there = {record.choices.get("data") for record in records}
+    options = (data, *(variant for variant, of in VARIANTS.items() if of == data))
+    return next((name for name in options if name in there), data)
 
 
 def by_seed(
     records: list[Record], value: Callable[[Record], T], seed: str = "seed"
 ) -> dict[int, T]:
-    """`value` of each record by its `seed` (or `model_seed`).
+    """`value` of each record by its `seed` (or `model_seed`), in ascending order.
 
     A repeated run counts once. Raises LookupError if runs differ in more than their seeds, or if
     two have the same `seed`.
@@ -46,17 +71,20 @@ def by_seed(
         if key in found:
             raise LookupError(f"two runs have {seed} {key} and differ in something else")
         found[key] = value(record)
-    return found
+    return dict(sorted(found.items()))
+
+
+def ends(
+    records: list[Record], names: Sequence[str], column: str, value: Value | None = None
+) -> dict[str, Seeds]:
+    """The final value of `column`, or another `value`, of each sampler by seed."""
+    found = labelled(records, names, [column])
+    return {name: by_seed(some, value or last(column)) for name, some in found.items()}
 
 
 def preferred(parts: Iterable[list[Record]], score: Value) -> list[Record]:
     """The part with the highest mean `score`, of those with the largest number of records."""
     return max(parts, key=lambda part: (len(part), np.mean([score(record) for record in part])))
-
-
-def difference(what: str, larger: Seeds, smaller: Seeds) -> Margin:
-    """`larger - smaller` at equal seeds. Raises LookupError if they share no seed."""
-    return Margin(what, tuple(larger[key] - smaller[key] for key in common(larger, smaller)))
 
 
 def common(*values: Mapping[int, object]) -> list[int]:
@@ -66,15 +94,59 @@ def common(*values: Mapping[int, object]) -> list[int]:
     return seeds
 
 
+def gap(larger: Seeds, smaller: Seeds) -> Seeds:
+    """`larger - smaller` at equal seeds. Raises LookupError if they share no seed."""
+    return {key: larger[key] - smaller[key] for key in common(larger, smaller)}
+
+
+def ratio(above: Seeds, below: Seeds) -> Seeds:
+    """`above / below` at equal seeds. Raises LookupError if they share no seed."""
+    return {key: above[key] / below[key] for key in common(above, below)}
+
+
+def logs(seeds: Seeds) -> Seeds:
+    return {key: math.log(value) for key, value in seeds.items()}
+
+
+def above(what: str, seeds: Seeds, least: float = 0.0) -> Margin:
+    """The claim that `seeds` are larger than `least`."""
+    return Margin(what, tuple(value - least for value in seeds.values()))
+
+
+def below(what: str, seeds: Seeds, most: float = 0.0) -> Margin:
+    """The claim that `seeds` are smaller than `most`."""
+    return Margin(what, tuple(most - value for value in seeds.values()))
+
+
+def difference(what: str, larger: Seeds, smaller: Seeds) -> Margin:
+    """The claim that `larger` exceeds `smaller` at equal seeds."""
+    return above(what, gap(larger, smaller))
+
+
+def differences(
+    what: str, found: Mapping[str, Seeds], pairs: Iterable[tuple[str, str]]
+) -> list[Margin]:
+    """The claims that the first sampler of each of `pairs` exceeds the second."""
+    return [difference(f"{what}, {a} - {b}", found[a], found[b]) for a, b in pairs]
+
+
 def within(what: str, seeds: Seeds, centre: float, reach: float) -> list[Margin]:
     """An equivalence test: two margins, both positive if the mean is within `centre` ± `reach`."""
-    values = [seeds[key] for key in sorted(seeds)]
     low, high = centre - reach, centre + reach
     sign = "+" if low < 0 else "-"
     return [
-        Margin(f"({what}) {sign} {abs(low):.4g}", tuple(v - low for v in values)),
-        Margin(f"{high:.4g} - ({what})", tuple(high - v for v in values)),
+        above(f"({what}) {sign} {abs(low):.4g}", seeds, low),
+        below(f"{high:.4g} - ({what})", seeds, high),
     ]
+
+
+def numbers(
+    what: str,
+    found: Mapping[str, Seeds],
+    paper: Callable[[str], Estimate | None] = lambda name: None,
+) -> list[Number]:
+    """The values of each sampler beside the paper's; its name replaces `{}` in `what`."""
+    return [Number(what.format(n), estimate(s.values()), paper(n)) for n, s in found.items()]
 
 
 def last(column: str) -> Value:
@@ -87,7 +159,28 @@ def at(column: str, axis: str, place: float) -> Value:
     return lambda record: float(np.interp(place, record.metrics[axis], record.metrics[column]))
 
 
-def seconds_per_step(groups: dict[str, list[Record]]) -> dict[str, float]:
+def entry(name: str) -> Value:
+    """An entry of run.json. Raises LookupError if a record has none."""
+
+    def value(record: Record) -> float:
+        if name not in record.document:
+            raise LookupError(f"{record.path.name} has no {name}")
+        return float(record.document[name])
+
+    return value
+
+
+def quiet(groups: Mapping[str, list[Record]], seconds: Value = pace) -> dict[str, Seeds]:
+    """`seconds` of the undisturbed runs of each sampler by seed.
+
+    Raises LookupError if other work took the core of all runs of a sampler.
+    """
+    return {
+        name: by_seed(undisturbed(idle(group), seconds), seconds) for name, group in groups.items()
+    }
+
+
+def seconds_per_step(groups: Mapping[str, list[Record]]) -> dict[str, float]:
     """Seconds per step of each sampler: the median of `pace` over its undisturbed runs.
 
     Only seeds that all samplers have count, because the others may have run on another machine.
@@ -98,29 +191,15 @@ def seconds_per_step(groups: dict[str, list[Record]]) -> dict[str, float]:
     return {name: float(np.median([one[seed] for seed in seeds])) for name, one in found.items()}
 
 
-def quiet(groups: Mapping[str, list[Record]], seconds: Value = pace) -> dict[str, dict[int, float]]:
-    """`seconds` of the undisturbed runs of each sampler by seed.
-
-    Raises LookupError if other work took the core of all runs of a sampler.
-    """
-    return {
-        name: by_seed(undisturbed(idle(group), seconds), seconds) for name, group in groups.items()
-    }
-
-
 def after(
-    groups: dict[str, list[Record]], column: str, axis: str
-) -> tuple[float, dict[str, dict[int, float]]]:
+    groups: Mapping[str, list[Record]], column: str, axis: str
+) -> tuple[float, dict[str, Seeds]]:
     """`column` of each group by seed, at the largest `axis` value that all runs reach.
 
     Returns that value and the values of `column`. `axis` is step or seconds. Seconds are converted
     to steps by `seconds_per_step`.
     """
-    every = [record for group in groups.values() for record in group]
-    if axis == "step":
-        place = shortest(every, "step")
-        return place, {n: by_seed(g, at(column, "step", place)) for n, g in groups.items()}
-    cost = seconds_per_step(groups)
+    cost = seconds_per_step(groups) if axis == "seconds" else dict.fromkeys(groups, 1.0)
     place = min(shortest(group, "step") * cost[name] for name, group in groups.items())
     return place, {
         name: by_seed(group, at(column, "step", place / cost[name]))

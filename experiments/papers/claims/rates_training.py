@@ -2,19 +2,25 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping
+from itertools import product
 
 import numpy as np
 
 from latticework.experiments.papers.claims.pairing import (
     Seeds,
     Value,
+    above,
     at,
+    below,
     by_seed,
     common,
     difference,
+    differences,
+    entry,
+    gap,
     labelled,
     last,
+    numbers,
 )
 from latticework.experiments.papers.claims.rates import FEW
 from latticework.experiments.papers.claims.verdict import Finding, Margin, Number
@@ -23,117 +29,88 @@ from latticework.experiments.records.grouping import ENOUGH
 from latticework.experiments.records.record import Record
 
 METHODS = ("cd", "sml", "fpcd")  # of training
-PAIR = ("Block Gibbs", "rates-FPCD")
+PAIR = GIBBS, OURS = ("Block Gibbs", "rates-FPCD")
 START = {"data_mean": "the data mean", "uniform": "a uniform start"}
-STARTS = tuple(START)
+MEAN, UNIFORM = START
 STUCK = 10.0  # a chain is stuck if two starts differ by this many nats
 NARROW = 0.1  # the share of one state among the samples: our reading of "disproportionate"
 BLANK = 0.005  # the share of sites on of a state that is a vector of zeros, five of 1,000 words
-Ends = Mapping[tuple[str, str, str], Seeds]  # last ISL by method of training, sampler and start
+BEHIND = "last ISL, rates-FPCD - Gibbs"
 
 
 def stuck_after_cd(records: list[Record]) -> Finding:
     """Gibbs gets stuck in a narrow mode on models trained by CD; rates-FPCD never gets stuck.
 
     "This causes the ISL measure to decrease, since an increasingly disproportionate weight is given
-    to a single sample" (Section 5.1). The claim needs all of the following on models trained by
-    CD. A single state has at least the share `NARROW` of the samples of Gibbs. Its final ISLs from
-    the data mean and from a uniform start differ by more than `STUCK` nats. Its ISL from the data
-    mean falls after `FEW` samples. None of this is true of rates-FPCD. Finally, Gibbs is further
-    below rates-FPCD than on models trained by SML and FPCD.
+    to a single sample" (Section 5.1). The claim needs `depends_on_start`, and on models trained by
+    CD a single state with at least the share `NARROW` of the samples of Gibbs, and none such of
+    rates-FPCD.
     """
-    finding, share = depends_on_start(records), {}
-    for name in PAIR:
-        share[name] = _models(records, "cd", name, STARTS[0], _share)
-    gibbs, ours = PAIR
+    finding = depends_on_start(records)
+    share = {name: _models(records, "cd", name, MEAN, entry("commonest_share")) for name in PAIR}
     what = "models by CD: share of the commonest sample of"
-    margins = (
-        _above(f"{what} {gibbs} - {NARROW:g}", share[gibbs], NARROW),
-        _below(f"{NARROW:g} - {what} {ours}", share[ours], NARROW),
-    )
-    numbers = tuple(Number(f"{what} {name}", estimate(share[name].values())) for name in PAIR)
+    margins = [
+        above(f"{what} {GIBBS} - {NARROW:g}", share[GIBBS], NARROW),
+        below(f"{NARROW:g} - {what} {OURS}", share[OURS], NARROW),
+    ]
     note = f"{finding.note}; narrow mode: one state in {NARROW:.0%} of the samples, our threshold"
-    return Finding((*margins, *finding.margins), (*numbers, *finding.numbers), note)
+    shown = [*numbers(f"{what} {{}}", share), *finding.numbers]
+    return Finding([*margins, *finding.margins], shown, note)
 
 
 def depends_on_start(records: list[Record]) -> Finding:
-    """`stuck_after_cd` without the narrow mode: the result depends on the start, the ISL falls."""
-    ends = {
-        (method, name, start): _models(records, method, name, start, last("isl"))
-        for method in METHODS
-        for name in PAIR
-        for start in STARTS
-    }
-    numbers = tuple(
+    """On models by CD, the result of Gibbs depends on its start and its ISL falls.
+
+    Its final ISLs from the data mean and from a uniform start differ by more than `STUCK` nats. Its
+    ISL from the data mean falls after `FEW` samples. Neither is true of rates-FPCD. Finally, Gibbs
+    is further below rates-FPCD than on models trained by SML and FPCD.
+    """
+    found = {key: _models(records, *key, last("isl")) for key in product(METHODS, PAIR, START)}
+    shown = [
         Number(f"last ISL by {method.upper()}: {name}, {START[start]}", estimate(seeds.values()))
-        for (method, name, start), seeds in ends.items()
-    )
+        for (method, name, start), seeds in found.items()
+    ]
+    early, late = at("isl", "step", FEW), last("isl")
+    apart, fall, behind = {}, {}, {}
+    for name in PAIR:
+        gaps = gap(found["cd", name, MEAN], found["cd", name, UNIFORM])
+        apart[name] = {seed: abs(value) for seed, value in gaps.items()}
+        fall[name] = _models(records, "cd", name, MEAN, lambda r: early(r) - late(r))
+    for method in METHODS:
+        theirs, own = (_averaged(*(found[method, name, start] for start in START)) for name in PAIR)
+        behind[method] = gap(own, theirs)
+    what = "|last ISL, data mean - uniform start|"
+    margins = [
+        above(f"models by CD: {what} of {GIBBS} - {STUCK:g}", apart[GIBBS], STUCK),
+        below(f"models by CD: {STUCK:g} - {what} of {OURS}", apart[OURS], STUCK),
+        above(f"models by CD: ISL of {GIBBS}, {FEW} samples - all", fall[GIBBS]),
+        below(f"models by CD: ISL of {OURS}, all samples - {FEW}", fall[OURS]),
+        above(f"models by CD: {BEHIND}", behind["cd"]),
+        *(
+            difference(f"({BEHIND}) by CD - by {method.upper()}", behind["cd"], behind[method])
+            for method in METHODS[1:]
+        ),
+    ]
     note = f"spread over models; stuck: two starts differ by {STUCK:g} nats or more, our threshold"
-    return Finding((*_stuck(records, ends), *_behind(ends)), numbers, note)
+    return Finding(margins, shown, note)
 
 
 def zeros_after_cd(records: list[Record]) -> Finding:
     """On models trained by CD, the narrow mode of Gibbs is a vector of zeros."""
-    on = _models(records, "cd", PAIR[0], STARTS[0], _commonest_on)
-    share = _models(records, "cd", PAIR[0], STARTS[0], _share)
+    on, share = (
+        _models(records, "cd", GIBBS, MEAN, entry(name))
+        for name in ("commonest_on", "commonest_share")
+    )
     blank = {seed: share[seed] * (on[seed] <= BLANK) for seed in on}
-    numbers = (
+    shown = [
         Number("models by CD: share of words in the commonest sample", estimate(on.values())),
         Number("models by CD: share of the commonest sample", estimate(share.values())),
-    )
+    ]
     what = f"models by CD: share of blank samples of Gibbs - {NARROW:g}"
     note = (
         f"blank: at most {BLANK:.1%} of the words, if that is the commonest sample; our threshold"
     )
-    return Finding((_above(what, blank, NARROW),), numbers, note)
-
-
-def _share(record: Record) -> float:
-    return float(_document(record, "commonest_share"))
-
-
-def _commonest_on(record: Record) -> float:
-    return float(_document(record, "commonest_on"))
-
-
-def _document(record: Record, name: str) -> float:
-    if name not in record.document:
-        raise LookupError(f"{record.path.name} has no {name}")
-    return record.document[name]
-
-
-def _stuck(records: list[Record], ends: Ends) -> tuple[Margin, ...]:
-    """On models by CD, Gibbs depends on its start and its ISL falls; rates-FPCD does neither."""
-    early, late = at("isl", "step", FEW), last("isl")
-    apart, fall = {}, {}
-    for name in PAIR:
-        start, other = (ends["cd", name, start] for start in STARTS)
-        apart[name] = {seed: abs(start[seed] - other[seed]) for seed in common(start, other)}
-        fall[name] = _models(records, "cd", name, STARTS[0], lambda r: early(r) - late(r))
-    gibbs, ours = PAIR
-    what = "|last ISL, data mean - uniform start|"
-    return (
-        _above(f"models by CD: {what} of {gibbs} - {STUCK:g}", apart[gibbs], STUCK),
-        _below(f"models by CD: {STUCK:g} - {what} of {ours}", apart[ours], STUCK),
-        _above(f"models by CD: ISL of {gibbs}, {FEW} samples - all", fall[gibbs]),
-        _below(f"models by CD: ISL of {ours}, all samples - {FEW}", fall[ours]),
-    )
-
-
-def _behind(ends: Ends) -> tuple[Margin, ...]:
-    """Gibbs ends below rates-FPCD on models by CD, and further than on models by SML and FPCD."""
-    behind = {}
-    for method in METHODS:
-        theirs, own = (_averaged(*(ends[method, name, start] for start in STARTS)) for name in PAIR)
-        behind[method] = {seed: own[seed] - theirs[seed] for seed in common(own, theirs)}
-    what = "last ISL, rates-FPCD - Gibbs"
-    return (
-        Margin(f"models by CD: {what}", tuple(behind["cd"].values())),
-        *(
-            difference(f"({what}) by CD - by {method.upper()}", behind["cd"], behind[method])
-            for method in METHODS[1:]
-        ),
-    )
+    return Finding([above(what, blank, NARROW)], shown, note)
 
 
 def consistency(records: list[Record]) -> Finding:
@@ -143,50 +120,43 @@ def consistency(records: list[Record]) -> Finding:
     distances from the median (Brown and Forsythe 1974), in pairs by model. An F interval of their
     ratio would assume normal ISLs, and a single model on which Gibbs is stuck would decide it.
     """
-    margins, numbers = [], []
+    margins: list[Margin] = []
+    shown: list[Number] = []
     for method in METHODS[1:]:
-        gibbs, ours = (_models(records, method, name, STARTS[0], last("isl")) for name in PAIR)
-        seeds = common(gibbs, ours)
+        found = {name: _models(records, method, name, MEAN, last("isl")) for name in PAIR}
+        seeds = common(*found.values())
         if len(seeds) < ENOUGH:  # of two models, both have the same distance from the median
             raise LookupError(f"a variance over models by {method.upper()} needs {ENOUGH} models")
+        away = {}
+        for name, isl in found.items():
+            median = float(np.median([isl[seed] for seed in seeds]))
+            away[name] = {seed: abs(isl[seed] - median) for seed in seeds}
         where = f"models by {method.upper()}"
-        margins.append(difference(f"{where}: last ISL, rates-FPCD - Gibbs", ours, gibbs))
-        distances = []
-        for one in (gibbs, ours):
-            median = float(np.median([one[seed] for seed in seeds]))
-            distances.append({seed: abs(one[seed] - median) for seed in seeds})
         what = f"{where}: |last ISL - its median|, Gibbs - rates-FPCD"
-        margins.append(difference(what, *distances))
-        numbers += [
-            Number(f"last ISL by {method.upper()}: {name}", estimate(one.values()))
-            for name, one in zip(PAIR, (gibbs, ours), strict=True)
-        ]
-    return Finding(tuple(margins), tuple(numbers), "spread over models, chains from the data mean")
+        margins.append(difference(f"{where}: {BEHIND}", found[OURS], found[GIBBS]))
+        margins.append(difference(what, away[GIBBS], away[OURS]))
+        shown += numbers(f"last ISL by {method.upper()}: {{}}", found)
+    return Finding(margins, shown, "spread over models, chains from the data mean")
 
 
 def best_training(records: list[Record]) -> Finding:
     """The best model by ISL was trained by FPCD."""
-    found: dict[str, dict[int, float]] = defaultdict(dict)
+    best: dict[str, Seeds] = defaultdict(dict)
     for record in records:
         if "isl" in record.metrics and (method := record.choices.get("negatives")):
-            seed, best = record.config["model_seed"], float(record.metrics["isl"].max())
-            found[method][seed] = max(best, found[method].get(seed, -math.inf))
-    if missing := {"cd", "sml", "fpcd", "herding"} - set(found):
+            seed, isl = record.config["model_seed"], float(record.metrics["isl"].max())
+            best[method][seed] = max(isl, best[method].get(seed, -math.inf))
+    if missing := {"cd", "sml", "fpcd", "herding"} - set(best):
         raise LookupError(f"no record of training by {', '.join(sorted(missing))}")
-    margins = tuple(
-        difference(f"best validation ISL, FPCD - {name}", found["fpcd"], found[name])
-        for name in ("cd", "sml", "herding")
+    named = {"FPCD": best["fpcd"], **best}
+    margins = differences(
+        "best validation ISL", named, [("FPCD", name) for name in ("cd", "sml", "herding")]
     )
-    numbers = tuple(
-        Number(f"best validation ISL, {name}", estimate(seeds.values()))
-        for name, seeds in found.items()
-    )
-    return Finding(margins, numbers, "each method at its best learning rate and epoch")
+    note = "each method at its best learning rate and epoch"
+    return Finding(margins, numbers("best validation ISL, {}", best), note)
 
 
-def _models(
-    records: list[Record], method: str, name: str, start: str, value: Value
-) -> dict[int, float]:
+def _models(records: list[Record], method: str, name: str, start: str, value: Value) -> Seeds:
     """`value` by model seed, for sampler `name` from `start` on models trained by `method`.
 
     Records without a choice of start begin at the data mean.
@@ -194,8 +164,7 @@ def _models(
     some = [
         record
         for record in records
-        if record.choices.get("negatives") == method
-        and record.choices.get("start", STARTS[0]) == start
+        if record.choices.get("negatives") == method and record.choices.get("start", MEAN) == start
     ]
     try:
         return by_seed(labelled(some, [name], ["isl"])[name], value, "model_seed")
@@ -204,15 +173,5 @@ def _models(
         raise LookupError(f"{error.args[0]} on {where}") from error
 
 
-def _above(what: str, seeds: Seeds, threshold: float = 0.0) -> Margin:
-    """`seeds - threshold`."""
-    return Margin(what, tuple(seeds[key] - threshold for key in sorted(seeds)))
-
-
-def _below(what: str, seeds: Seeds, threshold: float = 0.0) -> Margin:
-    """`threshold - seeds`."""
-    return Margin(what, tuple(threshold - seeds[key] for key in sorted(seeds)))
-
-
-def _averaged(*values: Seeds) -> dict[int, float]:
+def _averaged(*values: Seeds) -> Seeds:
     return {key: float(np.mean([one[key] for one in values])) for key in common(*values)}

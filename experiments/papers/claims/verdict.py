@@ -20,7 +20,6 @@ from scipy import stats
 from latticework.experiments.records.estimate import Estimate
 
 LEVEL = 0.95  # of an interval; not corrected for the number of claims
-FEW = 5  # seeds to recommend after a single run
 MOST = 1000  # the largest number of seeds to recommend
 
 
@@ -66,18 +65,11 @@ class Margin:
         reach = stats.t.ppf((1 + level) / 2, count - 1) * values.std(ddof=1) / math.sqrt(count)
         return self.mean - float(reach), self.mean + float(reach)
 
-    def seeds_needed(self, margins: int = 1) -> int | None:
-        """Seeds that would decide if mean and spread stayed the same; `FEW` after a single run.
+    def seeds_needed(self, margins: int) -> int | None:
+        """Seeds that would decide if mean and spread stayed the same; None for more than `MOST`.
 
         `margins` is their number in the claim: one below 0 has to be so at the corrected level.
-        None if more than `MOST` are needed, or if seeds do not decide: the margin is undefined, a
-        lower bound below 0, or has limits of its own.
         """
-        bound = self.at_least and self.mean <= 0
-        if self.limits is not None or bound or not np.isfinite(self.values).all():
-            return None
-        if len(self.values) < 2:
-            return FEW
         spread = float(np.std(self.values, ddof=1))
         level = LEVEL if self.mean > 0 else corrected(margins)
         for count in range(max(2, len(self.values)), MOST + 1):
@@ -115,8 +107,8 @@ class Finding:
     names data that cannot decide the claim, such as a part of the paper's; empty if they can.
     """
 
-    margins: tuple[Margin, ...]
-    numbers: tuple[Number, ...] = ()
+    margins: Sequence[Margin]
+    numbers: Sequence[Number] = ()
     note: str = ""
     indicative: str = ""
 
@@ -132,13 +124,6 @@ class Finding:
             return margin.mean / half if half else math.copysign(math.inf, margin.mean)
 
         return min(self.margins, key=lambda margin: (strength(margin), margin.mean))
-
-    def seeds_needed(self) -> int | None:
-        """Seeds that would decide every margin that is not above 0; None if seeds would not."""
-        count = len(self.margins)
-        counts = [m.seeds_needed(count) for m in self.margins if not m.interval()[0] > 0]
-        known = [count for count in counts if count is not None]
-        return max(known) if known and len(known) == len(counts) else None
 
     def verdict(self) -> tuple[Verdict, str]:
         """The verdict; if it is not decided, also what would decide it."""

@@ -14,7 +14,7 @@ from latticework.experiments.figures.band import edges
 COLUMNS = ("panel", "series", "x", "y", "low", "high")
 
 
-def plotted(figure: Figure) -> pd.DataFrame:
+def points(figure: Figure) -> pd.DataFrame:
     """One row per point: panel, series, x, y, and the ends of its band or error bar.
 
     A panel is identified by its number and title, or x axis. Series are named lines, including
@@ -29,8 +29,8 @@ def plotted(figure: Figure) -> pd.DataFrame:
 
 
 def csv(figure: Figure) -> str:
-    """`plotted` as CSV text with five digits; empty if there are no numbers."""
-    table = plotted(figure)
+    """`points` as CSV text with five digits; empty if there are no numbers."""
+    table = points(figure)
     return "" if table.empty else table.to_csv(index=False, float_format="%.5g")
 
 

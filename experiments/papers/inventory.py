@@ -4,20 +4,47 @@ Runs count if they belong to the sweep in the experiment's YAML. Other seeds and
 data set count as well; a variant keeps its own name (`sweeps.Sweep`).
 """
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 from joblib import Memory
 from omegaconf import DictConfig
 
 from latticework.experiments.papers.claims.ledger import Pool
-from latticework.experiments.papers.kept import memory, stamp
 from latticework.experiments.records.grouping import once
+from latticework.experiments.records.proof import place, versions
 from latticework.experiments.records.record import BUNDLES, Record, read
-from latticework.experiments.runs.sweeps import declared, exists
+from latticework.experiments.runs.sweeps import CONF, declared, exists
 
 SCALES = ("paper", "cpu", "quick", "smoke")  # the best first
+SOURCES = (CONF, CONF.parent / "experiments", CONF.parent / "sampling")
+FILES = (".py", ".yaml")  # of SOURCES, which decide how records are sorted and drawn
+
+
+def memory(folder: Path | None) -> Memory:
+    """A cache in `folder` of what is the same while `stamp` is; with None, nothing is cached."""
+    return Memory(folder, verbose=0)
+
+
+def stamp(records: Iterable[Record]) -> str:
+    """A hash of the records and of everything that decides how they are drawn."""
+    prints = sorted(f"{place(record)} {record.fingerprint}" for record in records)
+    return _digest([drawing(), *prints])
+
+
+@cache
+def drawing() -> str:
+    """A hash of `SOURCES` and of the packages that draw; constant while the process runs."""
+    files = sorted(file for folder in SOURCES for file in folder.rglob("*") if file.suffix in FILES)
+    prints = [f"{file} {hashlib.sha256(file.read_bytes()).hexdigest()}" for file in files]
+    return _digest([str(versions()), *prints])
+
+
+def _digest(texts: Iterable[str]) -> str:
+    return hashlib.sha256("\n".join(texts).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -75,7 +102,6 @@ def holding(
     experiment: str,
     scale: str,
     outputs: Path | None,
-    also: Sequence[Sequence[str]] = (),
     bundles: Path = BUNDLES,
     kept: Memory | None = None,
 ) -> Holding | None:
@@ -95,7 +121,7 @@ def holding(
     if not (found or failed or stopped):
         return None
     sort = (kept or memory(None)).cache(_sorted, ignore=["found"])
-    config, runs, places, done = sort(experiment, scale, also, found, stamp(found))
+    config, runs, places, done = sort(experiment, scale, found, stamp(found))
     mine, others = ([found[place] for place in some] for some in places)
     faults = tuple(damaged.values())
     return Holding(
@@ -106,7 +132,6 @@ def holding(
 def _sorted(
     experiment: str,
     scale: str,
-    also: Sequence[Sequence[str]],
     found: list[Record],
     stamp: str,
 ) -> tuple[DictConfig, tuple[str, ...], tuple[list[int], list[int]], frozenset[str]]:
@@ -114,7 +139,7 @@ def _sorted(
 
     Last come the runs that have a record. `stamp` represents the records in the cache.
     """
-    sweep, unique = declared(experiment, scale, also), once(found)
+    sweep, unique = declared(experiment, scale), once(found)
     mine, others = sweep.divided(unique)
     numbers = {id(record): number for number, record in enumerate(found)}
     done = frozenset().union(*(sweep.stands_for(record) or () for record in mine))
@@ -137,7 +162,6 @@ def _unfinished(folder: Path) -> tuple[dict[str, str], list[str]]:
 def holdings(
     experiments: Sequence[str],
     outputs: Path | None,
-    also: dict[str, list[list[str]]] | None = None,
     bundles: Path = BUNDLES,
     scales: Sequence[str] = SCALES,
     kept: Memory | None = None,
@@ -147,8 +171,7 @@ def holdings(
     for name in experiments:
         if not exists(name):
             continue
-        extra = (also or {}).get(name, ())
-        found = [holding(name, scale, outputs, extra, bundles, kept) for scale in scales]
+        found = [holding(name, scale, outputs, bundles, kept) for scale in scales]
         result[name] = [one for one in found if one is not None]
     return result
 

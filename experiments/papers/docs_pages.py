@@ -1,0 +1,283 @@
+"""Generate the pages of docs/ from the records committed in docs/results/records.
+
+docs/results/README.md has a section per exhibit. Numbers, commands and facts come from the records.
+Causes and caveats are in a short hand-written note per exhibit, docs/results/notes/<exhibit>.md.
+"""
+
+import re
+from collections import defaultdict
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from latticework.experiments.figures.tables.benchmark import winners
+from latticework.experiments.papers import page
+from latticework.experiments.papers.claims.ledger import Entry
+from latticework.experiments.papers.claims.verdict import Number
+from latticework.experiments.papers.exhibits import Catalogue, Exhibit, catalogue
+from latticework.experiments.papers.inventory import Holding, holdings
+from latticework.experiments.papers.table_files import write
+from latticework.experiments.papers.view import Part, Report, Section, gather
+from latticework.experiments.records.duration import duration
+from latticework.experiments.records.record import BUNDLES
+from latticework.experiments.runs.sweeps import CONF, declared
+
+ROOT = CONF.parent
+UNKNOWN = "not measured"
+HIDDEN = ("Scale", "Records")  # facts that are the same in every section
+BESIDE = "beside"  # the end of a table's name that opens its section; the other tables are folded
+BENCH_COLUMNS = ("turns", "ours_low", "ours_high", "plain_low", "plain_high")  # left out
+
+
+def refresh(root: Path = ROOT, bundles: Path = BUNDLES) -> list[Path]:
+    """Write docs/results, except its notes, and the generated blocks of other pages.
+
+    Raises RuntimeError before it writes anything if a figure or table fails.
+    """
+    report, known = gather(None, bundles=bundles), catalogue()
+    if report.failed:
+        raise RuntimeError(f"nothing was written: {'; '.join(report.failed)}")
+    results = root / "docs" / "results"
+    written = [results / "ledger.md"]
+    written[0].write_text(ledger_page(report))
+    for section in report.sections:
+        for part in section.parts:
+            for picture in part.drawn.pictures:
+                target = results / f"{stem(section.exhibit, part.experiment, picture.name)}.png"
+                target.write_bytes(picture.png)
+                written.append(target)
+                for suffix, text in ((".csv", picture.csv), (".html", picture.html)):
+                    if text:
+                        written.append(target.with_suffix(suffix))
+                        written[-1].write_text(text, encoding="utf-8")
+            for name, frame in part.drawn.tables:
+                file = results / f"{stem(section.exhibit, part.experiment, name)}.csv"
+                written += write(frame, file)
+    written.append(results / "README.md")
+    written[-1].write_text(results_page(report, results))
+    for file, name, text in blocks(report, known, root, bundles):
+        file.write_text(replaced(file.read_text(), name, text))
+        written.append(file)
+    return written
+
+
+def blocks(
+    report: Report, known: Catalogue, root: Path, bundles: Path
+) -> list[tuple[Path, str, str]]:
+    """The generated blocks of other pages: the file, the block's name, and its content."""
+    return [
+        (root / "README.md", "ledger", summary(report)),
+        (root / "docs" / "reproducing.md", "times", times(known, bundles)),
+        (root / "docs" / "benchmark.md", "winners", best_samplers(bundles)),
+    ]
+
+
+def replaced(page_text: str, name: str, text: str) -> str:
+    """The page with the text between `<!-- name -->` and `<!-- /name -->` replaced.
+
+    Raises ValueError if the page has no such block.
+    """
+    block = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
+    if not block.search(page_text):
+        raise ValueError(f"the page has no block <!-- {name} --> ... <!-- /{name} -->")
+    return block.sub(lambda found: f"{found[1]}\n{text.strip()}\n\n{found[2]}", page_text)
+
+
+# docs/results.
+
+
+def ledger_page(report: Report) -> str:
+    """The content of docs/results/ledger.md."""
+    command = "`python -m latticework.scripts.report --committed`"
+    head = f"# Ledger\n\nMade by {command} from docs/results/records.\n\n"
+    return head + page.ledger(report).strip() + "\n"
+
+
+def stem(exhibit: Exhibit, experiment: str, name: str) -> str:
+    """File name of a figure or table in docs/results, without the suffix.
+
+    Figures of the first paper keep their names. If experiments of an exhibit share a name, only
+    the first keeps it.
+    """
+    sharing = (other for other, names in exhibit.of.items() if name in (names or ()))
+    first = next(sharing, experiment)
+    return name if exhibit.paper == "langevin" and experiment == first else f"{experiment}-{name}"
+
+
+def results_page(report: Report, folder: Path) -> str:
+    """docs/results/README.md, given the figures and tables in `folder` (docs/results).
+
+    It ends with the speeds that `tools.bench` measured: bench.csv and bench_*.csv.
+    """
+    return page.render(
+        "results.md.jinja",
+        pages=[_page(section, folder) for section in report.sections],
+        benches=[_bench(file) for file in sorted(folder.glob("bench[._]*csv"))],
+        bench_pictures=[file.stem for file in sorted(folder.glob("bench_*.png"))],
+        bench_note=_note(folder, "bench"),
+    )
+
+
+def _page(section: Section, folder: Path) -> dict[str, Any]:
+    """What results.md.jinja shows of an exhibit.
+
+    `lead` are the tables of BESIDE, `printed` the numbers that the paper prints too.
+    """
+    numbers = _numbers(section.entries)
+    parts = [_part(section.exhibit, part, folder) for part in section.parts]
+    return {
+        "exhibit": section.exhibit,
+        "state": section.state,
+        "lead": [table for part in parts for table in part["tables"] if table[0].endswith(BESIDE)],
+        "parts": parts,
+        "entries": section.entries,
+        "printed": [number for number in numbers if number.paper],
+        "others": [number for number in numbers if not number.paper],
+        "note": _note(folder, section.exhibit.name),
+    }
+
+
+def _numbers(entries: list[Entry]) -> list[Number]:
+    """The numbers of the entries, each once; where two experiments share a name, with theirs."""
+    found = [(one, e.claim.experiment) for e in entries if e.finding for one in e.finding.numbers]
+    origins: dict[str, set[str]] = defaultdict(set)
+    for one, experiment in found:
+        origins[one.what].add(experiment)
+    named = (
+        replace(one, what=f"{one.what} ({experiment})") if len(origins[one.what]) > 1 else one
+        for one, experiment in found
+    )
+    return list(dict.fromkeys(named))
+
+
+def _part(exhibit: Exhibit, part: Part, folder: Path) -> dict[str, Any]:
+    """What it shows of an experiment. Files are named without suffix."""
+
+    def files(kind: str, suffix: str) -> list[str]:
+        names = (part.holding.config.get(kind) or {}) if part.holding else {}
+        wanted = exhibit.of[part.experiment]
+        shown = [str(name) for name in names if wanted is None or name in wanted]
+        stems = [stem(exhibit, part.experiment, name) for name in shown]
+        return [name for name in stems if (folder / f"{name}.{suffix}").exists()]
+
+    pictures, tables = files("figures", "png"), files("tables", "md")
+    return {
+        "command": part.command,
+        "pictures": pictures,
+        "pages": [name for name in pictures if (folder / f"{name}.html").exists()],
+        "numbers": [name for name in pictures if (folder / f"{name}.csv").exists()],
+        "tables": [(name, (folder / f"{name}.md").read_text().strip()) for name in tables],
+        "facts": [fact for fact in part.facts if fact[0] not in HIDDEN],
+        "problems": [text for text in part.problems if text not in part.drawn.wanting],
+    }
+
+
+def _note(folder: Path, name: str) -> str:
+    file = folder / "notes" / f"{name}.md"
+    return file.read_text().strip() if file.exists() else ""
+
+
+def _bench(file: Path) -> tuple[str, str, str]:
+    """A benchmark's file name, its command with the machine, and its table."""
+    head = file.read_text().splitlines()[0].removeprefix("# ")
+    command, _, machine = head.partition("; ")
+    frame = pd.read_csv(file, comment="#")
+    if "contender" in frame:
+        frame = _contenders(frame)
+    frame = frame.drop(columns=[name for name in BENCH_COLUMNS if name in frame])
+    return file.name, f"{command}  # {machine}", frame.to_markdown(index=False)
+
+
+def _contenders(frame: pd.DataFrame) -> pd.DataFrame:
+    """Steps per second with a column per contender, and our share of the limit."""
+    keys = ["model", "chains", "sampler", "threads"]
+    names = list(dict.fromkeys(frame["contender"]))
+    speeds = frame.pivot(index=keys, columns="contender", values="steps_per_second")[names]
+    own = "compiled" if "compiled" in names else "eager"
+    shares = frame[frame["contender"] == own].set_index(keys)["of_limit"]
+    wide = speeds.assign(**{f"{own} / limit": shares}).map(lambda value: f"{value:.4g}")
+    order = pd.MultiIndex.from_frame(frame[keys].drop_duplicates())
+    return wide.replace("nan", "").loc[order].reset_index()
+
+
+# Blocks of other pages.
+
+
+def summary(report: Report) -> str:
+    """The ledger in a sentence for the claims of each paper, and one for our readings."""
+    sentences = []
+    for name, entries, counts in report.groups:
+        others = [f"{verdict}: {n}" for verdict, n in counts.items() if n and verdict != "holds"]
+        rest = f" ({'; '.join(others)})" if others else ""
+        sentences.append(f"{name}: {counts['holds']} of {len(entries)} claims hold here{rest}.")
+    return " ".join(sentences) + " See the [ledger](docs/results/ledger.md)."
+
+
+def best_samplers(bundles: Path = BUNDLES) -> str:
+    """A table of the best samplers of each target of the benchmark, at the paper's scale."""
+    held = holdings(["benchmark"], None, bundles, ("paper",))["benchmark"]
+    if not (held and held[0].records):
+        return "No records are committed yet: `python run.py experiment=benchmark` makes them."
+    return winners(held[0].records).to_markdown(index=False, disable_numparse=True)
+
+
+def times(known: Catalogue, bundles: Path = BUNDLES) -> str:
+    """A table of the requirements of each exhibit: data, runs, time, memory (paper scale)."""
+    names: dict[str, list[str]] = {}
+    for exhibit in known.exhibits:
+        for experiment in exhibit.of:
+            names.setdefault(experiment, []).append(exhibit.name)
+    names |= {experiment: ["aside"] for experiment in known.aside}
+    held = holdings(list(names), None, bundles, ("paper",))
+    rows = []
+    for name, some in held.items():
+        one, noted = (some[0] if some else None), known.times.get(name, {})
+        sweep = declared(name, "paper")
+        rows.append(
+            {
+                "id": ", ".join(names[name]),
+                "`python run.py experiment=`": f"`{name}`",
+                "data": _data(sweep.config),
+                "runs": len(sweep.runs),
+                "one core": time_of(one, noted, gpu=False),
+                "GPU": time_of(one, noted, gpu=True),
+                "memory": _memory(one),
+            }
+        )
+    cells = (rows[0], *(row.values() for row in rows))
+    head, *lines = (f"| {' | '.join(map(str, row))} |" for row in cells)
+    return "\n".join([head, f"|{'---|' * len(rows[0])}", *lines])
+
+
+def _data(config: Any) -> str:
+    data = config.get("data")
+    choice = config.hydra.runtime.choices.get("data")
+    swept = (config.hydra.sweeper.get("params") or {}).get("data")
+    return str(swept or choice).replace(",", ", ") if data or swept else "none"
+
+
+def time_of(held: Holding | None, noted: dict[str, str], *, gpu: bool) -> str:
+    """Time of all runs of the sweep on a CPU or GPU.
+
+    If declared runs are missing, the time in exhibits.yaml is used, because missing runs may cost
+    more, such as those of a larger model. Without such an entry, the mean of the finished runs is
+    extrapolated.
+    """
+    place = "gpu" if gpu else "cpu"
+    documents = [record.document for record in held.records] if held else []
+    mine = [d for d in documents if d["device"].startswith("cpu") != gpu]
+    partly = held is None or held.missing or len(mine) < len(documents)
+    if held is None or not mine or (partly and place in noted):
+        return str(noted.get(place, UNKNOWN))
+    total = sum(document["seconds"] for document in mine) / len(mine) * len(held.runs)
+    if partly:
+        return f"{duration(total)}, extrapolated from {len(mine)} runs"
+    return f"{duration(total)}, measured"
+
+
+def _memory(held: Holding | None) -> str:
+    peaks = [record.document.get("peak_memory_bytes") for record in held.records] if held else []
+    known = [peak for peak in peaks if peak]
+    return f"{max(known) / 2**30:.2g} GiB" if known else UNKNOWN
