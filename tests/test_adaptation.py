@@ -13,7 +13,7 @@ from targets import TARGETS
 from torch import Generator
 
 from latticework.experiments.records.budget import Budget
-from latticework.experiments.runs.options import CONF, names
+from latticework.experiments.runs.resolvers import CONF
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks import sampling
 from latticework.models.base import EnergyModel
@@ -36,6 +36,7 @@ from latticework.sampling.cycle import CycleControl, constant
 from latticework.sampling.metrics import Acceptance
 from latticework.sampling.sample import rule_of, sample
 from latticework.sampling.starts import uniform
+from latticework.tools.samplers_table import names
 
 
 class Product(EnergyModel):

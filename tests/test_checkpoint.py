@@ -24,7 +24,7 @@ from latticework.experiments.records.record import load_all
 from latticework.experiments.runs import machine, progress
 from latticework.experiments.runs.checkpoint import Checkpoints
 from latticework.experiments.runs.errors import ConfigurationError
-from latticework.experiments.runs.inputs import inputs
+from latticework.experiments.runs.machine import inputs
 from latticework.experiments.runs.run import Run
 from latticework.experiments.runs.signals import Stopped
 from latticework.models.ising import DenseIsing

@@ -23,7 +23,7 @@ from latticework.experiments.records.record import load_all
 from latticework.experiments.runs import resolvers
 from latticework.experiments.runs.checks import checked
 
-resolvers.register(CONF)
+resolvers.register()
 EXPERIMENTS = names("experiment")
 
 # Commands that are not for this process, each with its reason.

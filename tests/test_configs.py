@@ -21,7 +21,7 @@ from latticework.samplers.base import Sampler, UnsupportedModelError
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
 SCALES = ("paper", "quick", "smoke")
-resolvers.register(CONF)
+resolvers.register()
 
 
 def names(group):

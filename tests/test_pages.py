@@ -27,7 +27,7 @@ from latticework.experiments.runs import resolvers
 from latticework.sampling.exact import exact
 from latticework.tools import samplers_table
 
-resolvers.register(CONF)
+resolvers.register()
 
 # Code: the examples of pages and the notebooks of the gallery.
 

@@ -16,7 +16,7 @@ from latticework.experiments.runs.checks import checked
 from latticework.experiments.runs.errors import ConfigurationError
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
-resolvers.register(CONF)
+resolvers.register()
 
 # Each task with the smallest command that it takes.
 RBM = ("model=rbm", "model.hidden=4", "data=digits")

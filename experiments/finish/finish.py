@@ -27,7 +27,7 @@ from latticework.experiments.finish.selection import drawn
 from latticework.experiments.finish.sweep_clock import SweepClock
 from latticework.experiments.records.folders import identity_in
 from latticework.experiments.records.record import Record, load, load_all
-from latticework.experiments.runs import errors, signals
+from latticework.experiments.runs import errors
 from latticework.experiments.runs.checks import check_added, checked
 from latticework.experiments.runs.sweeps import asked
 
@@ -55,7 +55,6 @@ class Finish(Callback):
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
         """Check what all runs share; `recording` checks each run of the sweep."""
-        signals.outside_of_runs()
         self.on_run_start(config)
         try:
             check_sweep(config)
@@ -83,7 +82,6 @@ class Finish(Callback):
         print(f"{self.clock.ended(how in ('finished', 'failed'))}: {line}", flush=True)
 
     def on_run_end(self, config: DictConfig, **kwargs: Any) -> None:
-        signals.outside_of_runs()
         folder = _folder(config)
         records = _records(folder)
         undrawn = not _drawn(config, folder, records)
@@ -193,9 +191,12 @@ def check_sweep(config: DictConfig) -> None:
     last = {override.get_key_element(): override for override in parser.parse_overrides(words)}
     for key, override in last.items():
         if key in errors.SINGLE and override.is_sweep_override():
-            values = str(override.input_line).partition("=")[2]
-            command = list(config.hydra.overrides.task)
-            raise errors.ConfigurationError(errors.several(key, values, command))
+            several = f"{override.input_line} gives several values"
+            raise errors.ConfigurationError(
+                f"{several}, and a command has one {key}: give a command for each"
+                if key != "logger"
+                else f"{several}; for all of them at once, write logger=[...]"
+            )
         if override.is_discrete_sweep() and next(override.sweep_string_iterator(), None) is None:
             raise errors.ConfigurationError(
                 f"{override.input_line} is an empty sweep: give it one value or more"

@@ -6,15 +6,11 @@ conf/hydra/launcher/ray.yaml; docs/scaling.md says how to use it. Ray is importe
 """
 
 import logging
-import sys
 from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
-from hydra.core.plugins import Plugins
 from hydra.core.singleton import Singleton
 from hydra.core.utils import JobReturn, configure_log, filter_overrides, run_job, setup_globals
 from hydra.plugins.launcher import Launcher
@@ -25,8 +21,6 @@ from latticework.experiments.runs import resolvers
 from latticework.experiments.runs.errors import ConfigurationError
 
 log = logging.getLogger(__name__)
-CONF = Path(__file__).resolve().parents[2] / "conf"
-PLUGINS = "hydra_plugins"
 
 
 class RayLauncher(Launcher):
@@ -36,7 +30,7 @@ class RayLauncher(Launcher):
     process dies. A cluster of this machine is started and stopped if `init.address` is null.
     """
 
-    __module__ = f"{PLUGINS}.latticework"
+    __module__ = "hydra_plugins.latticework"  # Hydra accepts plugins of this package only
 
     def __init__(
         self, init: DictConfig, num_cpus: float = 1, num_gpus: float = 0, max_retries: int = 3
@@ -97,7 +91,7 @@ class RayLauncher(Launcher):
 def _execute(shared: tuple[Any, ...], overrides: list[str], number: int) -> JobReturn:
     """One run, in a process of the cluster; as in Hydra's own launchers."""
     config, context, task_function, state = shared
-    resolvers.register(CONF)
+    resolvers.register()
     setup_globals()
     Singleton.set_state(state)
     own = context.config_loader.load_sweep_config(config, overrides)
@@ -111,16 +105,3 @@ def _execute(shared: tuple[Any, ...], overrides: list[str], number: int) -> JobR
         job_dir_key="hydra.sweep.dir",
         job_subdir_key="hydra.sweep.subdir",
     )
-
-
-def register() -> None:
-    """Register the launcher with Hydra, which finds plugins only in `hydra_plugins`.
-
-    Installed plugins share that package, so this module is registered under a name in it.
-    """
-    if find_spec(PLUGINS) is None:
-        package = ModuleType(PLUGINS)
-        package.__path__ = []  # Hydra looks for further plugins there
-        sys.modules[PLUGINS] = package
-    sys.modules[RayLauncher.__module__] = sys.modules[__name__]
-    Plugins.instance().register(RayLauncher)

@@ -34,25 +34,21 @@ from latticework.experiments.runs import writing
 from latticework.experiments.runs.checkpoint import made_for
 from latticework.experiments.runs.checks import checked
 from latticework.experiments.runs.errors import summary, wants_traceback
-from latticework.experiments.runs.inputs import inputs, replaced
 from latticework.experiments.runs.loggers import About, Logger, tried
-from latticework.experiments.runs.machine import edited, facts, peak_memory
+from latticework.experiments.runs.machine import (
+    edited,
+    facts,
+    inputs,
+    peak_memory,
+    replaced,
+)
 from latticework.experiments.runs.resolvers import resolved
 from latticework.experiments.runs.run import Run
-from latticework.experiments.runs.signals import (
-    HOLDER,
-    RESUMES,
-    STARTS,
-    Stopped,
-    answered,
-    crash_noted,
-    death,
-)
-from latticework.experiments.runs.superseded import set_aside
+from latticework.experiments.runs.signals import crash_noted, death, stoppable
 from latticework.sampling.devices import find_device
 
 log = logging.getLogger(__name__)
-LOCK = ".lock"
+LOCK, HOLDER = ".lock", ".holder"
 Prepare = Callable[[DictConfig, Run], Callable[[], None]]  # builds the parts of a run
 
 
@@ -71,7 +67,7 @@ def record(cfg: DictConfig, prepare: Prepare) -> Outcome:
 
     - Finished: it is kept. `force=true` runs it again.
     - Damaged, of another configuration under the same name, or with a file that was replaced since
-      (`experiments.runs.inputs`): it is moved to `outputs/superseded`, and the run starts from
+      (`experiments.runs.machine.inputs`): it is moved to `outputs/superseded`, and the run starts from
       the beginning.
     - Unfinished: it resumes from its checkpoint, or starts from the beginning without one.
       Checkpoints that do not fit are moved to `outputs/superseded` too; only those of another kind
@@ -80,41 +76,18 @@ def record(cfg: DictConfig, prepare: Prepare) -> Outcome:
 
     A finished record is moved only after data, model, sampler and task have been built. If a run
     fails, `error.txt` holds its traceback and the sweep continues. The callback at the end of the
-    sweep reports the failures. If a signal stops the run, Stopped is raised.
+    sweep reports the failures.
     """
     asked = Path(HydraConfig.get().runtime.output_dir)
     try:
-        config = _configuration(cfg)
+        # A single run was checked before Hydra made its folder (experiments/finish/finish.py).
+        # In a sweep each run is checked here, so that a mistake in one does not stop the others.
+        config = resolved(cfg) if HydraConfig.get().mode == RunMode.RUN else checked(cfg)
         path = _claimed(asked, config)
     except Exception as error:  # noqa: BLE001 - whatever a run raises belongs in its record
         return _fail(asked, error)
-    with _stoppable(path), _held(path) as ours:
+    with stoppable(), _held(path) as ours:
         return _record(cfg, config, path, prepare) if ours else Outcome(path, "skipped")
-
-
-@contextmanager
-def _stoppable(path: Path) -> Iterator[None]:
-    """Log where a signal stopped the run in `path`."""
-    try:
-        with answered():
-            yield
-    except Stopped as stop:
-        has_checkpoint = any((path / "checkpoints").glob("*.pt"))
-        stop.where = stop.where or (RESUMES if has_checkpoint else STARTS)
-        log.warning("%s", stop)
-        stop.told = True
-        raise
-
-
-def _configuration(cfg: DictConfig) -> dict[str, Any]:
-    """The run's own part of `cfg`, resolved and checked.
-
-    The configuration of a single run was checked before Hydra made its folder
-    (`experiments.finish.finish.Finish`). In a sweep each run is checked here, so that a mistake in
-    one run does not stop the others.
-    """
-    single = HydraConfig.get().mode == RunMode.RUN
-    return resolved(cfg) if single else checked(cfg)
 
 
 def _claimed(asked: Path, config: dict[str, Any]) -> Path:
@@ -154,7 +127,7 @@ def _retire(named: Path, path: Path, outputs: Path) -> None:
     log.info("%s has the same configuration as %s", named.name, path)
     if (named / "run.json").exists():
         with FileLock(named / LOCK):
-            set_aside(named, outputs)
+            writing.set_aside(named, outputs)
 
 
 def _begun(parent: Path, config: dict[str, Any]) -> Path | None:
@@ -266,7 +239,7 @@ def _held(path: Path) -> Iterator[bool]:
         if holder.exists():  # its process would have removed it
             log.warning("%s ran this before and %s", holder.read_text(), death(path))
         holder.write_text(f"process {os.getpid()} on {socket.gethostname()}")
-        atexit.register(let_go)  # as `experiments.runs.signals` says of its line
+        atexit.register(let_go)  # C code may end the process (experiments/runs/signals.py)
         with crash_noted(path):
             yield True
     finally:
@@ -316,7 +289,7 @@ def _execute(
     )
     perform = prepare(cfg, run)
     if (path / "run.json").exists():  # it is to be replaced
-        set_aside(path, outputs)
+        writing.set_aside(path, outputs)
     run.take_up(config, force=cfg.force)
     if read := inputs(config):
         run.note(inputs=read)

@@ -24,8 +24,8 @@ from latticework.experiments.records.folders import is_of_a_run, run_name
 from latticework.experiments.records.identity import SEEDS, digest
 from latticework.experiments.records.record import VARIANTS, Record
 from latticework.experiments.runs import resolvers
+from latticework.experiments.runs.resolvers import CONF
 
-CONF = Path(__file__).resolve().parents[2] / "conf"
 Run = tuple[str, ...]  # its overrides
 Kind = frozenset[str]  # a run's overrides without seeds; variants of data replaced by the data
 
@@ -147,7 +147,7 @@ def declared(experiment: str, scale: str, also: Sequence[Sequence[str]] = ()) ->
 
 @cache
 def _declared(experiment: str, scale: str, also: Run) -> Sweep:
-    resolvers.register(CONF)
+    resolvers.register()
     return asked(_composed((f"experiment={experiment}", f"scale={scale}", *also)), also)
 
 
