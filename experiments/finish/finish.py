@@ -9,7 +9,7 @@ import atexit
 import os
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from omegaconf import DictConfig, OmegaConf
 from latticework.experiments.finish.endings import run_line, show_run, show_sweep
 from latticework.experiments.finish.selection import drawn
 from latticework.experiments.finish.sweep_clock import SweepClock
-from latticework.experiments.records.folders import identity_in
+from latticework.experiments.records.folders import DIGITS, without_digits
 from latticework.experiments.records.record import Record, load, load_all
 from latticework.experiments.runs import errors
 from latticework.experiments.runs.checks import check_added, checked
@@ -107,10 +107,13 @@ def _of_command(config: DictConfig, found: Sequence[Path]) -> list[Path]:
     command = asked(config, config.hydra.overrides.task)
     if not command.runs or not found:
         return list(found)
-    mine = [path for path in found if path.parent.name in command.overrides]
-    others = [path for path in found if path not in mine]
-    identities = {command.identity(run) for run in command.overrides.values()} if others else set()
-    return mine + [path for path in others if identity_in(path.parent) in identities - {None}]
+    digests = {str(command.identity(run))[:DIGITS] for run in command.overrides.values()}
+    return [path for path in found if _is_of(path.parent.name, command.overrides, digests)]
+
+
+def _is_of(name: str, runs: Collection[str], digests: Collection[str]) -> bool:
+    """Whether a folder is of one of the runs, or has their identity under another spelling."""
+    return without_digits(name) in runs or name[-DIGITS:] in digests
 
 
 def _tell(failed: Sequence[Path], *, sweep: bool) -> None:

@@ -8,6 +8,7 @@ and `.crash` says how it died if a signal killed it (experiments/runs/signals.py
 """
 
 import atexit
+import glob
 import json
 import logging
 import os
@@ -26,12 +27,11 @@ from hydra.types import RunMode
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 
-from latticework.experiments.records.folders import CLAIM, find, identity_in, run_name
+from latticework.experiments.records.folders import LOCK, find, run_name, without_digits
 from latticework.experiments.records.headline import headline
-from latticework.experiments.records.identity import digest, same
+from latticework.experiments.records.identity import same
 from latticework.experiments.records.record import checksums, damage, load
 from latticework.experiments.runs import writing
-from latticework.experiments.runs.checkpoint import made_for
 from latticework.experiments.runs.checks import checked
 from latticework.experiments.runs.errors import summary, wants_traceback
 from latticework.experiments.runs.loggers import About, Logger, tried
@@ -48,7 +48,7 @@ from latticework.experiments.runs.signals import crash_noted, death, stoppable
 from latticework.sampling.devices import find_device
 
 log = logging.getLogger(__name__)
-LOCK, HOLDER = ".lock", ".holder"
+HOLDER = ".holder"
 Prepare = Callable[[DictConfig, Run], Callable[[], None]]  # builds the parts of a run
 
 
@@ -66,9 +66,8 @@ def record(cfg: DictConfig, prepare: Prepare) -> Outcome:
     (`experiments.records.folders`). What happens depends on that record:
 
     - Finished: it is kept. `force=true` runs it again.
-    - Damaged, of another configuration under the same name, or with a file that was replaced since
-      (`experiments.runs.machine.inputs`): it is moved to `outputs/superseded`, and the run starts from
-      the beginning.
+    - Damaged, or of a file that was replaced since (`experiments.runs.machine.inputs`): it is
+      moved to `outputs/superseded`, and the run starts from the beginning.
     - Unfinished: it resumes from its checkpoint, or starts from the beginning without one.
       Checkpoints that do not fit are moved to `outputs/superseded` too; only those of another kind
       of device are refused, unless `force=true` is given.
@@ -93,52 +92,26 @@ def record(cfg: DictConfig, prepare: Prepare) -> Outcome:
 def _claimed(asked: Path, config: dict[str, Any]) -> Path:
     """The folder for the record of `config`: an existing folder of that identity, or `asked`.
 
-    A lock makes the search and the claim atomic, so that concurrent processes agree.
+    A lock makes the search and the claim atomic, so that concurrent processes agree. Records of the
+    same overrides with another configuration are moved away: a default has changed since.
     """
-    mine, parent = digest(config), asked.parent
+    parent, hydra = asked.parent, HydraConfig.get()
     with FileLock(parent / LOCK):
-        path = find(parent, mine, asked.name) or _begun(parent, config) or asked
+        path = find(parent, config) or asked
+        (path / LOCK).touch()
         if path != asked:
             _remove_if_unused(asked)
-        if not (path / CLAIM).exists() or identity_in(path) != mine:
-            (path / CLAIM).write_text(mine)
-        _retire(parent / _own_name(), path, _outputs(config))
+        own = run_name(hydra.overrides.task, hydra.job.config.override_dirname.exclude_keys)
+        for file in sorted(parent.glob(f"{glob.escape(own)}*/run.json")):
+            if file.parent != path and without_digits(file.parent.name) == own:
+                with FileLock(file.parent / LOCK):
+                    writing.set_aside(file.parent, _outputs(config))
     return path
 
 
 def _outputs(config: dict[str, Any]) -> Path:
     """The outputs folder, spelled as in the folder that Hydra made: links are not resolved."""
     return Path(os.path.abspath(config["outputs"]))  # noqa: PTH100 - Path.resolve follows links
-
-
-def _own_name() -> str:
-    hydra = HydraConfig.get()
-    return run_name(hydra.overrides.task, hydra.job.config.override_dirname.exclude_keys)
-
-
-def _retire(named: Path, path: Path, outputs: Path) -> None:
-    """Move away the record in `named` if this run is recorded in another folder, `path`.
-
-    `named` is the folder named after this run. It holds another configuration if a default has
-    changed.
-    """
-    if named == path:
-        return
-    log.info("%s has the same configuration as %s", named.name, path)
-    if (named / "run.json").exists():
-        with FileLock(named / LOCK):
-            writing.set_aside(named, outputs)
-
-
-def _begun(parent: Path, config: dict[str, Any]) -> Path | None:
-    """The folder of an unfinished run of `config` by release 0.2; this function goes with 0.4."""
-    for checkpoints in sorted(parent.glob("*/checkpoints")):
-        folder = checkpoints.parent
-        if identity_in(folder) is None:
-            earlier = made_for(checkpoints)
-            if earlier is not None and same(earlier, config):
-                return folder
-    return None
 
 
 def _remove_if_unused(folder: Path) -> None:

@@ -13,8 +13,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from latticework.experiments.records.folders import find, run_name
-from latticework.experiments.records.identity import digest
+from latticework.experiments.records.folders import find, folder_name, run_name
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 HELPERS = ("data/base", "experiment/parts", "target/parts", "tuned")  # they hold no options
@@ -27,14 +26,14 @@ def folder(*, _root_: DictConfig) -> str:
     however it was spelled. `experiments.runs.recording` makes the final choice, under a lock.
     """
     hydra = _root_.hydra
-    name = run_name(hydra.overrides.task, hydra.job.config.override_dirname.exclude_keys)
+    naming = hydra.overrides.task, hydra.job.config.override_dirname.exclude_keys
     try:
         config = resolved(_root_)
         parent = Path(config["outputs"], str(config["name"]), str(config["scale"]))
-        found = find(parent, digest(config), name)
+        found = find(parent, config)
+        return folder_name(config, *naming) if found is None else found.name
     except (OmegaConfBaseException, LookupError, TypeError, ValueError, OSError):
-        return name  # the configuration is not valid; the run reports why
-    return name if found is None else found.name
+        return run_name(*naming)  # the configuration is not valid; the run reports why
 
 
 def resolved(config: DictConfig) -> dict[str, Any]:

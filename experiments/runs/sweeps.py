@@ -6,6 +6,7 @@ spelled. All other runs have "other settings".
 """
 
 from collections.abc import Collection, Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import product
@@ -57,8 +58,6 @@ class Sweep:
         """
         words = record.document["overrides"]
         if kind(words, self.skipped) in self.kinds:
-            if record.path.name in self.overrides:
-                return {record.path.name}
             return {run_name(words, self.skipped)} & set(self.overrides)
         mine = digest(record.config, seeds=False)
         for one in self.kinds:
@@ -152,14 +151,14 @@ def _declared(experiment: str, scale: str, also: Run) -> Sweep:
 
 
 def _composed(words: Run) -> DictConfig:
-    """Compose the configuration of the overrides `words`; works while Hydra runs a command."""
-    running = GlobalHydra.instance()
-    hydra, running.hydra = running.hydra, None
-    try:
-        with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
-            return compose("config", list(words), return_hydra_config=True)
-    finally:
-        running.hydra = hydra
+    """Compose the configuration of the overrides `words`, also while Hydra runs a command."""
+    hydra = GlobalHydra.instance()
+    with (
+        nullcontext()
+        if hydra.is_initialized()
+        else initialize_config_dir(version_base="1.3", config_dir=str(CONF))
+    ):
+        return compose("config", list(words), return_hydra_config=True)
 
 
 def asked(config: DictConfig, words: Sequence[str] = ()) -> Sweep:
