@@ -9,7 +9,7 @@ from collections import Counter
 
 from command import command_line
 from fakes import fake
-from test_survival import ended, start
+from kills import ended, start
 
 from latticework.experiments.records.folders import (
     find,

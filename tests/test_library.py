@@ -144,13 +144,6 @@ def test_a_wrong_sampler_fails_in_a_check_of_a_class():
     assert latticework.check(latticework.GWG, target, chains=4000).passed  # control
 
 
-def test_a_check_needs_a_supported_target():
-    report = latticework.check("gibbs_sweep", lambda x: x.sum(-1), sites=3, chains=100)
-    assert not report.passed
-    assert report.outcomes == {}
-    assert "supports none of the targets" in str(report)
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [
