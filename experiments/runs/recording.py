@@ -34,7 +34,7 @@ from latticework.experiments.records.record import checksums, damage, load
 from latticework.experiments.runs import writing
 from latticework.experiments.runs.checks import checked
 from latticework.experiments.runs.errors import summary, wants_traceback
-from latticework.experiments.runs.loggers import About, Logger, tried
+from latticework.experiments.runs.loggers import About, tried
 from latticework.experiments.runs.machine import (
     edited,
     facts,
@@ -120,43 +120,34 @@ def _remove_if_unused(folder: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _record(
-    cfg: DictConfig,
-    config: dict[str, Any],
-    path: Path,
-    prepare: Prepare,
-) -> Outcome:
+def _record(cfg: DictConfig, config: dict[str, Any], path: Path, prepare: Prepare) -> Outcome:
     try:
         (path / "error.txt").unlink(missing_ok=True)
-        outputs = _outputs(config)
         if (path / "run.json").exists():
-            fault = damage(path)
-            if not fault:
-                earlier = json.loads((path / "run.json").read_text())
-                if same(earlier, config) and not cfg.force and not _outdated(earlier, config, cfg):
-                    log.info("already finished: %s (force=true runs it again)", path)
-                    if names := edited(earlier, config):
-                        log.warning("the code of %s has changed since this run", names)
-                    return Outcome(path, "finished before")
-            else:
+            if fault := damage(path):
                 log.warning("the record %s is damaged: %s; running it again", path, fault)
-        _execute(cfg, config, path, outputs, prepare)
+            elif not cfg.force and _holds(path, config, cfg):
+                return Outcome(path, "finished before")
+        _execute(cfg, config, path, prepare)
         return Outcome(path, "finished")
     except Exception as error:  # noqa: BLE001 - whatever a run raises belongs in its record
         return _fail(path, error)
 
 
-def _outdated(earlier: dict[str, Any], config: dict[str, Any], cfg: DictConfig) -> bool:
-    """Whether the inputs of the run have changed since its record, `earlier`."""
+def _holds(path: Path, config: dict[str, Any], cfg: DictConfig) -> bool:
+    """Whether the finished record in `path` is that of `config`, with the inputs as they are."""
+    earlier = json.loads((path / "run.json").read_text())
+    if not same(earlier, config):
+        return False
     if names := replaced(earlier, config):
         log.info("%s has changed since this run; running it again", names)
-        return True
-    return _replaceable(earlier, cfg)
-
-
-def _replaceable(earlier: dict[str, Any], cfg: DictConfig) -> bool:
-    """Whether the record used a substitute for data or a model that are available now."""
-    return _data_arrived(earlier, cfg) or _language_model_arrived(earlier, cfg)
+        return False
+    if _data_arrived(earlier, cfg) or _language_model_arrived(earlier, cfg):
+        return False
+    log.info("already finished: %s (force=true runs it again)", path)
+    if names := edited(earlier, config):
+        log.warning("the code of %s has changed since this run", names)
+    return True
 
 
 def _data_arrived(earlier: dict[str, Any], cfg: DictConfig) -> bool:
@@ -240,13 +231,7 @@ def _fail(path: Path, error: Exception) -> Outcome:
     return Outcome(path, "failed")
 
 
-def _execute(
-    cfg: DictConfig,
-    config: dict[str, Any],
-    path: Path,
-    outputs: Path,
-    prepare: Prepare,
-) -> None:
+def _execute(cfg: DictConfig, config: dict[str, Any], path: Path, prepare: Prepare) -> None:
     if cfg.threads != "auto":
         torch.set_num_threads(cfg.threads)
     run = Run(
@@ -254,7 +239,7 @@ def _execute(
         device=find_device(cfg.device),
         seed=cfg.seed,
         model_seed=cfg.model_seed,
-        outputs=outputs,
+        outputs=_outputs(config),
         loggers=[instantiate(logger) for logger in (cfg.logger or {}).values()],
         config=config,
         checkpoint=cfg.checkpoint,
@@ -262,7 +247,7 @@ def _execute(
     )
     perform = prepare(cfg, run)
     if (path / "run.json").exists():  # it is to be replaced
-        writing.set_aside(path, outputs)
+        writing.set_aside(path, run.outputs)
     run.take_up(config, force=cfg.force)
     if read := inputs(config):
         run.note(inputs=read)
@@ -273,33 +258,22 @@ def _execute(
         logger.start(About(path, config, choices, None if step is None else int(step)))
     try:
         perform()
-        _finish(cfg, config, path, run, choices)
+        document = {
+            "config": config,
+            "choices": choices,
+            "overrides": list(hydra.overrides.task),
+            "seconds": run.seconds,
+            "peak_memory_bytes": peak_memory(run.device),
+            **facts(run.device, config),
+            **run.notes,
+            "files": checksums(path),
+        }
+        writing.write(path / "run.json", json.dumps(document, indent=2))
+        run.checkpoints.remove()
+        log.info("finished: %s", path)
         for logger in run.loggers:
             missed = "the run is finished, but its tracker did not get the results"
-            tried(missed, _give_results, logger, path)
+            tried(missed, lambda logger=logger: logger.result(headline(load(path))))
     finally:
         for logger in run.loggers:
             tried("a tracker could not end", logger.finish)
-
-
-def _give_results(logger: Logger, path: Path) -> None:
-    logger.result(headline(load(path)))
-
-
-def _finish(
-    cfg: DictConfig, config: dict[str, Any], path: Path, run: Run, choices: dict[str, str]
-) -> None:
-    """Write run.json, which marks the run as finished."""
-    document = {
-        "config": config,
-        "choices": choices,
-        "overrides": list(HydraConfig.get().overrides.task),
-        "seconds": run.seconds,
-        "peak_memory_bytes": peak_memory(run.device),
-        **facts(run.device, config),
-        **run.notes,
-        "files": checksums(path),
-    }
-    writing.write(path / "run.json", json.dumps(document, indent=2))
-    run.checkpoints.remove()
-    log.info("finished: %s", path)
