@@ -25,7 +25,6 @@ import latticework.run
 from latticework.experiments.runs import checks, errors
 from latticework.experiments.runs.errors import ConfigurationError, summary
 from latticework.sampling.annotations import fits, words
-from latticework.sampling.messages import nearest
 
 TINY = ("scale=smoke", "model.shape=[2,2]", "device=cpu")
 
@@ -151,20 +150,6 @@ def test_what_does_not_tell_records_apart_is_not_swept(tmp_path, capsys, word):
     assert not list(tmp_path.rglob("run.json"))
 
 
-def test_a_sweep_composes_a_run_for_each_choice_of_options_before_it_starts(monkeypatch):
-    composed: list[list[str]] = []
-    monkeypatch.setattr(checks, "_validate_each", lambda _, batch: composed.extend(batch))
-    samplers, steps, seeds = ("gwg", "dmala"), (0.1, 0.2), range(9)
-    checks._validate(
-        None,
-        [
-            [f"sampler={name}", f"sampler.step_size={step}", f"seed={seed}"]
-            for name in samplers for step in steps for seed in seeds
-        ],
-    )  # fmt: skip
-    assert [words[0] for words in composed] == ["sampler=gwg", "sampler=dmala"]
-
-
 def test_keys_without_a_part_in_the_name_of_a_run_are_not_swept():
     with initialize_config_dir(str(latticework.run.CONF), version_base="1.3"):
         config = compose("config", return_hydra_config=True)
@@ -263,21 +248,6 @@ def test_tracebacks_are_shown_to_who_asks(tmp_path, capsys, monkeypatch):
         assert message in captured
 
 
-@pytest.mark.parametrize(
-    ("option", "shown"),
-    [
-        ("--help", "Experiments (experiment=...)"),
-        ("--cfg=job", "_target_: latticework.samplers.langevin.DMALA"),
-        ("--info=defaults", "sampler/dmala"),
-        ("--hydra-help", "Hydra"),
-    ],
-)
-def test_the_other_uses_of_the_command_line(tmp_path, capsys, option, shown):
-    assert command_line(option, outputs=tmp_path) == 0
-    assert shown in capsys.readouterr().out
-    assert not list(tmp_path.iterdir())
-
-
 def test_a_figure_that_cannot_be_drawn_is_told_after_the_failures(tmp_path, capsys, monkeypatch):
     def broken(*_: object) -> None:
         raise RuntimeError("no ink")
@@ -290,13 +260,6 @@ def test_a_figure_that_cannot_be_drawn_is_told_after_the_failures(tmp_path, caps
 
 
 # The words of a message.
-
-
-def test_the_nearest_names():
-    assert nearest("dmal", ["gwg", "dmala"]) == "did you mean dmala?"
-    assert nearest("GWG", ["gwg", "dmala"]) == "did you mean gwg?"
-    assert nearest("zzz", ["gwg", "dmala"]) == "there is dmala, gwg"
-    assert nearest("zzz", []) == "there is none"
 
 
 def refused(threshold: float) -> None:

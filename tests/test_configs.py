@@ -96,11 +96,6 @@ def test_models_of_the_rates_paper_are_trained_as_it_says(experiment, scale):
     assert training["negatives"]["fast_step_size"] > training["learning_rate"]
 
 
-def test_the_rbm_of_the_langevin_paper_starts_at_the_log_odds_of_the_data():
-    document = plain(composed("experiment=rbm_sampling"))
-    assert document["task"]["pretrain"]["visible_bias"] == "data"
-
-
 GROUPS = ["adapt", "data", "logger", "model", "sampler", "task"]
 
 
@@ -218,9 +213,3 @@ def test_every_pair_runs_or_says_why_not(name, model, monkeypatch):
         state, info = sampler.step(state, model, rng)
     assert state.x.shape == x.shape
     assert info.accept_prob.shape == (3,)
-
-
-def test_sample_penalization_has_no_decay_where_it_is_to_become_uniform():
-    config = composed("experiment=rates_penalization")
-    assert dict(config.hydra.sweeper.params).keys() == {"sampler", "sampler.decay", "seed"}
-    assert float(config.hydra.sweeper.params["sampler.decay"]) == 1.0

@@ -5,6 +5,7 @@ Signals, kills, crashes and full disks; damaged records; two processes at once.
 
 import ast
 import ctypes
+import errno
 import os
 import random
 import resource
@@ -73,13 +74,26 @@ MOMENTS = {
     "experiments.finish.finish.drawn": "the same command continues",
 }
 IN_RUN = len(MOMENTS) - 2  # all but the first and the last
+
+
+def fill(outputs):
+    """No file below `outputs` can be opened for writing any more."""
+
+    def refuse(event, args):
+        writes = event == "open" and args[2] & (os.O_WRONLY | os.O_RDWR)
+        if writes and str(outputs) in str(args[0]):
+            raise OSError(errno.ENOSPC, "No space left on device", str(args[0]))
+
+    sys.addaudithook(refuse)
+
+
 FAULTS = {
-    "SIGTERM": lambda: os.kill(os.getpid(), signal.SIGTERM),
-    "SIGUSR1": lambda: os.kill(os.getpid(), signal.SIGUSR1),
-    "SIGINT": lambda: os.kill(os.getpid(), signal.SIGINT),
-    "SIGKILL": lambda: os.kill(os.getpid(), signal.SIGKILL),
-    "SIGSEGV": lambda: ctypes.string_at(0),
-    "full disk": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (20, 20)),
+    "SIGTERM": lambda _: os.kill(os.getpid(), signal.SIGTERM),
+    "SIGUSR1": lambda _: os.kill(os.getpid(), signal.SIGUSR1),
+    "SIGINT": lambda _: os.kill(os.getpid(), signal.SIGINT),
+    "SIGKILL": lambda _: os.kill(os.getpid(), signal.SIGKILL),
+    "SIGSEGV": lambda _: ctypes.string_at(0),
+    "full disk": fill,
 }
 DEATHS = {
     "SIGKILL": "ran this before and was killed (SIGKILL)",
@@ -101,7 +115,7 @@ def struck(name, fault, outputs):
 
     def call(*args, **named):
         setattr(holder, attribute, whole)
-        FAULTS[fault]()
+        FAULTS[fault](outputs)
         return whole(*args, **named)
 
     setattr(holder, attribute, call)
@@ -133,7 +147,7 @@ def test_a_command_that_is_struck_at_each_moment_ends_as_if_nothing_had_been(
             assert status == -getattr(signal, fault), name
         elif fault == "full disk":
             assert status == 1, name
-            assert "File too large" in text, name
+            assert "No space left on device" in text, name
         else:
             assert status == 128 + getattr(signal, fault), name
             assert text.count(f"stopped by {fault}") == text.count(where) == 1, name

@@ -189,8 +189,3 @@ def test_trackers_go_on_after_a_kill(tmp_path):
     assert set(after["rows"]) == {2, 3}
     assert after["exit"] == 0
     assert [step for step, _ in scalars(record.path, "processes")] == [1, 2, 3]
-
-    # Made again, it is another run.
-    assert ended(start(*words, "seed=2", "force=true", outputs=outputs)) == 0
-    one, other = (load_all(outputs)[i].path / "wandb_id.txt" for i in (0, 1))
-    assert one.read_text() != other.read_text()

@@ -72,20 +72,6 @@ def test_a_smoke_run_without_an_experiment_is_small(task, tmp_path, capfd):
     assert module.headline(record), "the task declares what its runs show at their end"
 
 
-with initialize_config_dir(str(CONF), version_base="1.3"):
-    NAMES = sorted(file.stem for file in CONF.glob("data/*.yaml"))
-    LIMITED = [name for name in NAMES if "limit" in compose(f"data/{name}").data]
-
-
-@pytest.mark.parametrize("name", LIMITED)
-def test_a_limit_of_a_data_set_is_small_at_smoke_and_absent_at_paper(name):
-    small, whole = (
-        checked(composed(f"data={name}", f"scale={s}"))["data"] for s in ("smoke", "paper")
-    )
-    assert small["limit"] <= LARGEST
-    assert whole["limit"] is None
-
-
 # What a task cannot do anything with.
 REFUSED = {
     ("task=bias", "model.shape=[2,2]"): "need a model with log_quadratic(), such as model=quadr",

@@ -205,13 +205,6 @@ def test_a_form_of_another_target_is_refused(kind):
         twin_of(sampler, model).init(x, model)
 
 
-def test_a_function_without_a_gradient_serves_those_who_need_none():
-    model = Function(lambda x: (x.sum(-1) > 3).float(), Binary(8))
-    x = states(model)
-    Gibbs().init(x, model)
-    refused(DULA(0.5), model, x, "of Function cannot be differentiated in x")
-
-
 # The price.
 
 

@@ -13,9 +13,8 @@ from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.measures.nonfinite import StuckError, Tally, Validity, watch
 from latticework.experiments.tasks.sampling import sample
 from latticework.models.base import EnergyModel, Function
-from latticework.models.domain import Binary, Categorical
+from latticework.models.domain import Binary
 from latticework.samplers.base import Info
-from latticework.samplers.conditional import draw_value
 from latticework.samplers.gibbs import Gibbs
 from latticework.samplers.gwg import GWG
 from latticework.samplers.hamming import HammingBall
@@ -120,24 +119,6 @@ def test_a_block_keeps_its_value_where_nothing_can_be_drawn(sampler):
     state, info = sampler.step(sampler.at(start, known), known, rng)
     assert not torch.equal(state.x, start)
     assert info.log_ratio is None or not info.log_ratio.any()
-
-
-def test_an_infinite_value_makes_a_chain_stay_wherever_it_is():
-    """A log-probability of +infinity cannot be drawn from, first value or not."""
-    log_probs = torch.zeros(3, 4)
-    log_probs[0, 0] = log_probs[1, 2] = torch.inf
-    _, invalid = draw_value(log_probs, Generator().manual_seed(0))
-    assert invalid.stay.tolist() == [True, True, False]
-
-
-def test_a_categorical_site_stays_where_its_law_is_unknown():
-    domain = Categorical(3, 4)
-    x = domain.uniform(10, Generator().manual_seed(0))
-    logits = torch.zeros(10, 3, 4)
-    logits[:, 1] = torch.nan
-    y = domain.move_all(x, logits, Generator().manual_seed(1))
-    assert torch.equal(y[:, 1], x[:, 1])
-    assert not torch.equal(y, x)
 
 
 # In a run.
