@@ -20,7 +20,7 @@ from latticework.experiments.records.folders import (
 from latticework.experiments.records.grouping import groups
 from latticework.experiments.records.headline import CONF, headline, last_row
 from latticework.experiments.records.identity import digest, leaves, same, short_name
-from latticework.experiments.records.record import load_all
+from latticework.experiments.records.record import load_all, opened
 from latticework.experiments.runs.run import Run
 
 SMALL = ("model=ising", "model.shape=[3,3]", "scale=smoke", "sampler=dmala")
@@ -52,6 +52,8 @@ def test_four_spellings_give_one_record(tmp_path):
     (record,) = records(tmp_path)
     assert (record.path / "run.json").stat().st_mtime_ns == before
     assert folders(tmp_path) == [record.path.name]
+    named = record.path.with_name(without_digits(record.path.name))
+    assert opened(named).path == opened(record.path).path == record.path
     assert command_line(*SMALL, "sampler.step_size=0.41", outputs=tmp_path) == 0
     assert command_line(*SMALL, "seed=1", outputs=tmp_path) == 0
     assert len(records(tmp_path)) == 3  # control: other settings and seeds are other records

@@ -16,10 +16,9 @@ from typing import Any, NamedTuple
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 
-from latticework.experiments.records.identity import digest
+from latticework.experiments.records.identity import DIGITS, digest
 
 LOCK = ".lock"  # of a run that has begun
-DIGITS = 8  # of the identity's digest
 LONGEST = 120  # characters of a folder's name
 DRAWING = ("figures", "tables")  # overrides below these say what is drawn, and are none of a run's
 

@@ -39,9 +39,19 @@ SETTINGS: dict[str, Any] = {
     "checkpoint": float,
     "force": bool,
 }
-LONGEST = 255  # bytes of a folder's name, on most file systems
-DEVICES = r"auto|cpu|mps|cuda(:\d+)?"  # whether one is there is for the run's machine to say
-THREADS = 4096  # more than any machine has; PyTorch dies of some numbers beyond
+# PyTorch dies of more threads. Whether there is a GPU is for the run's machine to say.
+RULES: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "name": (
+        lambda name: re.fullmatch(r"(?!\.\.?$)[^/\\]+", name) and len(os.fsencode(name)) < 256,
+        "the name of one folder in outputs, of at most 255 bytes",
+    ),
+    "threads": (lambda count: count == "auto" or count <= 4096, "at most 4096"),
+    "checkpoint": (lambda seconds: seconds >= 0, "0 or more seconds"),
+    "device": (
+        lambda device: re.fullmatch(r"auto|cpu|mps|cuda(:\d+)?", device),
+        "auto, cpu, cuda or cuda:1",
+    ),
+}
 # Arguments that must be positive wherever they occur, and arguments that may be infinite.
 POSITIVE = {
     "batch", "chains", "dim", "epoch_size", "epochs", "every", "features", "iterations",
@@ -159,26 +169,9 @@ def _check_settings(document: dict[str, Any]) -> None:
         if document.get(name) in (None, ""):
             raise ConfigurationError(f"{name} is missing: it must be {words(hint)}")
         _check_value(name, document[name], hint, name)
-    if re.search(r"[/\\]", document["name"]) or document["name"] in (".", ".."):
-        raise ConfigurationError(
-            f"name must be the name of one folder in outputs, got {document['name']!r}; "
-            "outputs=... chooses another place"
-        )
-    if len(os.fsencode(document["name"])) > LONGEST:
-        raise ConfigurationError(
-            f"name must have at most {LONGEST} bytes, as the name of a folder, got "
-            f"{len(os.fsencode(document['name']))}"
-        )
-    if document["threads"] != "auto" and document["threads"] > THREADS:
-        raise ConfigurationError(f"threads must be at most {THREADS}, got {document['threads']}")
-    if document["checkpoint"] < 0:
-        raise ConfigurationError(
-            f"checkpoint must be 0 or more seconds, got {document['checkpoint']}"
-        )
-    if not re.fullmatch(DEVICES, document["device"]):
-        raise ConfigurationError(
-            f"device must be auto, cpu, cuda or cuda:1, got {document['device']!r}"
-        )
+        fine, wanted = RULES.get(name, (bool, ""))
+        if wanted and not fine(document[name]):
+            raise ConfigurationError(f"{name} must be {wanted}, got {document[name]!r}")
 
 
 def _check_parts(value: Any, where: str) -> None:
