@@ -10,6 +10,7 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
+from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
@@ -37,10 +38,20 @@ def folder(*, _root_: DictConfig) -> str:
 
 
 def resolved(config: DictConfig) -> dict[str, Any]:
-    """`config` without `hydra`, resolved, as plain values."""
-    own = OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
-    plain: Any = OmegaConf.to_container(own, resolve=True, throw_on_missing=True)
-    return plain
+    """`config` without `hydra`, resolved, as plain values.
+
+    `${hydra:...}` reads the `hydra` of `config`; in a run, whose configuration has none, the run's.
+    """
+    running = HydraConfig.instance()
+    before = running.cfg
+    if "hydra" in config:
+        running.cfg = config  # type: ignore[assignment]
+    try:
+        own = OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
+        plain: Any = OmegaConf.to_container(own, resolve=True, throw_on_missing=True)
+        return plain
+    finally:
+        running.cfg = before
 
 
 def scaled(key: str, *choice: Any, _root_: DictConfig) -> Any:

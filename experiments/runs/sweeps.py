@@ -14,7 +14,6 @@ from pathlib import Path
 
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
-from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from hydra.types import RunMode
@@ -100,16 +99,10 @@ class Sweep:
 
 @cache
 def _digest(words: Run, seeds: bool) -> str | None:
-    instance = HydraConfig.instance()
-    before = instance.cfg
     try:
-        config = _composed(words)
-        instance.set_config(config)  # for interpolations of ${hydra:...}
-        return digest(resolvers.resolved(config), seeds=seeds)
+        return digest(resolvers.resolved(_composed(words)), seeds=seeds)
     except (HydraException, OmegaConfBaseException):
         return None
-    finally:
-        instance.cfg = before
 
 
 def _could_be(record: Record, run: Run) -> bool:
