@@ -43,9 +43,9 @@ from hydra.core.plugins import Plugins  # noqa: E402
 from hydra.utils import instantiate  # noqa: E402
 from omegaconf import DictConfig, OmegaConf  # noqa: E402
 
+from latticework.experiments import CONF  # noqa: E402
 from latticework.experiments.runs import checks, errors, resolvers  # noqa: E402
 from latticework.experiments.runs.ray_launcher import RayLauncher  # noqa: E402
-from latticework.experiments.runs.resolvers import CONF  # noqa: E402
 
 if TYPE_CHECKING:
     from latticework.data.base import Dataset

@@ -14,8 +14,8 @@ import sys
 from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 
+from latticework.experiments import CONF
 from latticework.experiments.runs import resolvers
-from latticework.experiments.runs.resolvers import CONF
 from latticework.sampling.messages import nearest
 
 

@@ -13,11 +13,11 @@ from pathlib import Path
 
 from hydra import compose, initialize_config_dir
 
+from latticework.experiments import CONF
 from latticework.experiments.finish.selection import drawn
 from latticework.experiments.records.record import BUNDLES, read
 from latticework.experiments.runs import resolvers
 from latticework.experiments.runs.errors import told
-from latticework.experiments.runs.resolvers import CONF
 
 WHERE = ("experiment", "scale", "outputs", "figures", "tables")
 

@@ -19,8 +19,8 @@ from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 from torch.profiler import ProfilerActivity, profile
 
+from latticework.experiments import CONF
 from latticework.experiments.runs import resolvers
-from latticework.experiments.runs.resolvers import CONF
 
 PRODUCTS = ("mm", "bmm", "addmm", "baddbmm", "dot", "mkldnn_convolution", "convolution_backward")
 Row = tuple[str, float, float]  # an operation, calls a step, and its share of the time

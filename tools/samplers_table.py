@@ -15,9 +15,9 @@ from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 
+from latticework.experiments import CONF
 from latticework.experiments.papers.committed import replaced
 from latticework.experiments.runs import resolvers
-from latticework.experiments.runs.resolvers import CONF
 from latticework.models.base import EnergyModel, Function
 from latticework.models.domain import Binary, Categorical, Domain, Integer, Ordinal
 from latticework.models.ising import Lattice, erdos_renyi

@@ -21,10 +21,11 @@ from hydra.plugins.sweeper import Sweeper
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from latticework.experiments import CONF
 from latticework.experiments.records.budget import Budget
 from latticework.experiments.records.identity import PARTS, SEEDS
 from latticework.experiments.runs.errors import ConfigurationError, places
-from latticework.experiments.runs.resolvers import CONF, resolved
+from latticework.experiments.runs.resolvers import resolved
 from latticework.sampling.annotations import fits, is_number, is_part, words
 from latticework.sampling.messages import in_a_line, nearest, shortened
 

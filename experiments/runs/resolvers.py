@@ -14,9 +14,9 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from latticework.experiments import CONF
 from latticework.experiments.records.folders import find, folder_name, run_name
 
-CONF = Path(__file__).resolve().parents[2] / "conf"
 HELPERS = ("data/base", "experiment/parts", "target/parts", "tuned")  # they hold no options
 
 

@@ -20,11 +20,11 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
+from latticework.experiments import CONF
 from latticework.experiments.records.folders import is_of_a_run, run_name
 from latticework.experiments.records.identity import SEEDS, digest
 from latticework.experiments.records.record import VARIANTS, Record
 from latticework.experiments.runs import resolvers
-from latticework.experiments.runs.resolvers import CONF
 
 Run = tuple[str, ...]  # its overrides
 Kind = frozenset[str]  # a run's overrides without seeds; variants of data replaced by the data
