@@ -39,13 +39,11 @@ if __name__ == "__main__":
     sys.exit()
 
 import hydra  # noqa: E402 - first of all it is said what to install
-from hydra.core.plugins import Plugins  # noqa: E402
 from hydra.utils import instantiate  # noqa: E402
 from omegaconf import DictConfig, OmegaConf  # noqa: E402
 
 from latticework.experiments import CONF  # noqa: E402
-from latticework.experiments.runs import checks, errors, resolvers  # noqa: E402
-from latticework.experiments.runs.ray_launcher import RayLauncher  # noqa: E402
+from latticework.experiments.runs import checks, errors, ray_launcher, resolvers  # noqa: E402
 
 if TYPE_CHECKING:
     from latticework.data.base import Dataset
@@ -53,7 +51,7 @@ if TYPE_CHECKING:
     from latticework.experiments.runs.run import Run
 
 resolvers.register()
-Plugins.instance().register(RayLauncher)
+ray_launcher.register()
 
 
 @lru_cache(maxsize=1)

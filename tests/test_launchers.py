@@ -20,7 +20,7 @@ PLUGINS = {
     "joblib": "hydra_plugins.hydra_joblib_launcher",
     "submitit_local": "hydra_plugins.hydra_submitit_launcher",
     "submitit_slurm": "hydra_plugins.hydra_submitit_launcher",
-    "ray": "hydra_plugins.latticework",
+    "ray": "hydra_plugins.RayLauncher",
 }
 pytestmark = pytest.mark.filterwarnings(r"ignore:\s*'hydra/launcher/:UserWarning")
 QUICK = ("experiment=rates_sec3", "scale=smoke", "task.steps=5", "task.lambdas=3")

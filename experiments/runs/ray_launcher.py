@@ -6,11 +6,15 @@ conf/hydra/launcher/ray.yaml; docs/scaling.md says how to use it. Ray is importe
 """
 
 import logging
+import sys
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
+from hydra.core.plugins import Plugins
 from hydra.core.singleton import Singleton
 from hydra.core.utils import JobReturn, configure_log, filter_overrides, run_job, setup_globals
 from hydra.plugins.launcher import Launcher
@@ -30,7 +34,7 @@ class RayLauncher(Launcher):
     process dies. A cluster of this machine is started and stopped if `init.address` is null.
     """
 
-    __module__ = "hydra_plugins.latticework"  # Hydra accepts plugins of this package only
+    __module__ = "hydra_plugins"
 
     def __init__(
         self, init: DictConfig, num_cpus: float = 1, num_gpus: float = 0, max_retries: int = 3
@@ -105,3 +109,16 @@ def _execute(shared: tuple[Any, ...], overrides: list[str], number: int) -> JobR
         job_dir_key="hydra.sweep.dir",
         job_subdir_key="hydra.sweep.subdir",
     )
+
+
+def register() -> None:
+    """Register the launcher with Hydra, which imports plugins by name from `hydra_plugins` only.
+
+    Installed plugins share that package. Where there is none, an empty module stands for it.
+    """
+    Plugins.instance().register(RayLauncher)
+    try:
+        package = import_module("hydra_plugins")
+    except ImportError:
+        package = sys.modules["hydra_plugins"] = ModuleType("hydra_plugins")
+    setattr(package, RayLauncher.__name__, RayLauncher)

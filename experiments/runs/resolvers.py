@@ -62,12 +62,13 @@ def scaled(key: str, *choice: Any, _root_: DictConfig) -> Any:
     Raises ValueError for a scale without the key, and for a choice without a value.
     """
     scale = _root_.get("scale")
-    value = (OmegaConf.select(_root_, f"scales.{scale}") or {}).get(key)
+    column = OmegaConf.select(_root_, f"scales.{scale}") or {}
+    found, value = key in column, column.get(key)
     if choice and isinstance(value, DictConfig):
         name = str(choice[0])
-        key = key if {name, "others"} & set(value) else f"{key}.{name}"
-        value = value.get(name, value.get("others"))
-    if value is None:
+        key = f"{key}.{name}"
+        found, value = bool({name, "others"} & set(value)), value.get(name, value.get("others"))
+    if not found:
         raise ValueError(
             f"scale={scale} has no {key}: add it to scales.{scale} of the experiment, "
             f"or give +scales.{scale}.{key}=... on the command line"
