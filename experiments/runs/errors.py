@@ -35,7 +35,7 @@ warnings.filterwarnings("ignore", message=r"\s*'hydra/launcher/\w+' is validated
 
 COMMANDS = ("check", "race", "trace", "why")  # scripts that are also `latticework NAME ...`
 FULL = (errno.ENOSPC, errno.EDQUOT)  # a full disk; the errors of `write` name no file
-TRACEBACKS = "LATTICEWORK_TRACEBACKS"  # the user's HYDRA_FULL_ERROR, also for workers
+HYDRAS, OURS = "HYDRA_FULL_ERROR", "LATTICEWORK_TRACEBACKS"  # the user's value, also for workers
 # What has one value in a command: which runs there are, and where and how they are executed. Runs
 # that differ in nothing else have one record.
 SINGLE = (
@@ -85,7 +85,7 @@ def _out_of_memory(error: BaseException) -> bool:
 
 def wants_traceback() -> bool:
     """Whether the user asked for tracebacks by Hydra's variable HYDRA_FULL_ERROR."""
-    return os.environ.get(TRACEBACKS, os.environ.get("HYDRA_FULL_ERROR")) == "1"
+    return os.environ.get(OURS, os.environ.get(HYDRAS)) == "1"
 
 
 @contextmanager
@@ -95,17 +95,19 @@ def told() -> Iterator[None]:
     Inside the block Hydra raises its errors (HYDRA_FULL_ERROR) instead of printing them, and
     `logging` prints no traceback for each line that cannot be written to a full disk.
     """
-    before = logging.raiseExceptions, os.environ.get("HYDRA_FULL_ERROR", "0")
+    noisy, before = logging.raiseExceptions, {name: os.environ.get(name) for name in (HYDRAS, OURS)}
     logging.raiseExceptions = wants_traceback()
-    os.environ[TRACEBACKS] = str(int(wants_traceback()))
-    os.environ["HYDRA_FULL_ERROR"] = "1"
+    os.environ[OURS] = str(int(wants_traceback()))
+    os.environ[HYDRAS] = "1"
     try:
         yield
     except Exception as error:  # noqa: BLE001 - whatever it is, a user reads a message
         end(error)
     finally:
-        logging.raiseExceptions, os.environ["HYDRA_FULL_ERROR"] = before
-        del os.environ[TRACEBACKS]
+        logging.raiseExceptions = noisy
+        for name, value in before.items():
+            os.environ.pop(name)
+            os.environ |= {} if value is None else {name: value}
 
 
 def end(error: Exception) -> NoReturn:
