@@ -98,7 +98,7 @@ def _claimed(asked: Path, config: dict[str, Any]) -> Path:
     parent, hydra = asked.parent, HydraConfig.get()
     with FileLock(parent / LOCK):
         path = find(parent, config) or asked
-        (path / LOCK).touch()
+        (path / LOCK).open("a").close()  # it has begun; its time of writing stays
         if path != asked:
             _remove_if_unused(asked)
         own = run_name(hydra.overrides.task, hydra.job.config.override_dirname.exclude_keys)
