@@ -181,21 +181,6 @@ def test_what_only_passes_numbers_on_is_not_part_of_the_identity():
         assert not same({"config": older}, {**newer, key: value})  # control
 
 
-def test_an_experiment_finds_the_record_of_an_older_layout(tmp_path):
-    """ising_connectivity once had `iterations` and columns with `long` and `short`."""
-    words = ("experiment=ising_connectivity", "scale=smoke", "sampler=gwg", "seed=0")
-    words = (*words, "model.coupling=0.25", "~figures")
-    assert command_line(*words, outputs=tmp_path) == 0
-    (record,) = load_all(tmp_path)
-    config = {**record.config, "iterations": {"gibbs": 50, "gwg": 20}}
-    config["scales"] = {"smoke": {"chains": 4, "long": 50, "short": 20}}
-    document = {**record.document, "config": config, "mark": "older"}
-    (record.path / "run.json").write_text(json.dumps(document))
-    assert command_line(*words, outputs=tmp_path) == 0
-    (record,) = load_all(tmp_path)
-    assert record.document["mark"] == "older"
-
-
 def test_a_finished_folder_goes_before_an_unfinished_one(tmp_path):
     config = {"task": {"steps": 1}}
     for name in "abcd":

@@ -83,16 +83,6 @@ def test_make_has_a_rule_for_every_exhibit() -> None:
         assert any(re.fullmatch(pattern, exhibit.name) for pattern in patterns), exhibit.name
 
 
-def test_ci_checks_the_heap_as_on_a_processor_without_avx512() -> None:
-    assert "make test-avx2" in (ROOT / ".ci/run").read_text().splitlines()
-    for setting in ("ONEDNN_MAX_CPU_ISA=AVX2", "ATEN_CPU_CAPABILITY=avx2", "MALLOC_CHECK_=3"):
-        assert setting in MAKEFILE
-    named = re.findall(r"tests/test_\w+\.py", MAKEFILE)
-    assert {"tests/test_ebm_learning.py", "tests/test_ais.py", "tests/test_resnet.py"} <= set(named)
-    for file in named:
-        assert (ROOT / file).is_file(), file
-
-
 def test_run_py_says_what_to_install():
     """Without an installation, and beside one of another checkout."""
     kept = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}

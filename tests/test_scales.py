@@ -1,16 +1,14 @@
 """Every task keeps to its scale without an experiment: a smoke run takes seconds."""
 
-from importlib import import_module
 from pathlib import Path
 
 import pytest
-from command import bundled_data, command_line
+from command import command_line
 from hydra import compose, initialize_config_dir
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
 from omegaconf.errors import InterpolationResolutionError
 
-from latticework.experiments.records.record import load_all
 from latticework.experiments.runs import resolvers
 from latticework.experiments.runs.checks import checked
 from latticework.experiments.runs.errors import ConfigurationError
@@ -58,18 +56,12 @@ def test_no_task_is_left_out():
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_a_smoke_run_without_an_experiment_is_small(task, tmp_path, capfd):
+def test_a_smoke_run_without_an_experiment_is_small(task):
     words = (f"task={task}", "scale=smoke", *TASKS[task])
-    config = composed(*words)
-    document = checked(config)
+    document = checked(composed(*words))
     settings = document["task"] | document["task"].get("budget", {})
     work = {key: settings[key] for key in WORK & set(settings)}
     assert all(value is not None and value <= LARGEST for value in work.values()), work
-    assert command_line(*words, *bundled_data(config), outputs=tmp_path) == 0, capfd.readouterr()
-    (record,) = load_all(tmp_path)
-    assert 0 < len(record.metrics) <= LARGEST
-    module = import_module(record.config["task"]["_target_"].rpartition(".")[0])
-    assert module.headline(record), "the task declares what its runs show at their end"
 
 
 # What a task cannot do anything with.
