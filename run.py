@@ -7,8 +7,10 @@ import sys
 from collections.abc import Callable
 from functools import lru_cache, partial
 from importlib import import_module
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
+from platform import python_version
 from typing import TYPE_CHECKING
 
 HERE = Path(__file__).resolve().parent
@@ -40,21 +42,15 @@ import hydra  # noqa: E402 - first of all it is said what to install
 from hydra.utils import instantiate  # noqa: E402
 from omegaconf import DictConfig, OmegaConf  # noqa: E402
 
-from latticework.experiments.runs import (  # noqa: E402
-    asking,
-    errors,
-    groups,
-    ray_launcher,  # noqa: E402
-    resolvers,
-)
+from latticework.experiments import CONF  # noqa: E402
+from latticework.experiments.runs import checks, errors, ray_launcher, resolvers  # noqa: E402
 
 if TYPE_CHECKING:
     from latticework.data.base import Dataset
     from latticework.experiments.runs.recording import Outcome
     from latticework.experiments.runs.run import Run
 
-CONF = HERE / "conf"
-resolvers.register(CONF)
+resolvers.register()
 ray_launcher.register()
 
 
@@ -92,17 +88,24 @@ def job(cfg: DictConfig) -> Outcome:
     return record(cfg, prepare)
 
 
+def versions() -> str:
+    """The versions of Latticework, PyTorch and Python, in a line each."""
+    parts = {"Latticework": version("latticework"), "PyTorch": version("torch")}
+    return "\n".join(f"{k} {v}" for k, v in {**parts, "Python": python_version()}.items())
+
+
 def main() -> None:
-    """The command line: one of `asking.COMMANDS`, or else an experiment."""
+    """The command line: one of `errors.COMMANDS`, or else an experiment."""
     # Read when PyTorch is imported. Threads that wait for work sleep; OpenMP's default is to spin,
     # which takes the time of other programs, and of the thread that is waited for.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    words = sys.argv[1:]
     with signals.stoppable(), errors.told():
-        if sys.argv[1:2] and sys.argv[1] in asking.COMMANDS:
-            sys.exit(import_module(f"latticework.scripts.{sys.argv[1]}").main(sys.argv[2:]))
-        if asking.answered(sys.argv[1:]):
+        if words and words[0] in errors.COMMANDS:
+            sys.exit(import_module(f"latticework.scripts.{words[0]}").main(words[1:]))
+        if "--version" in words:
+            print(versions())
             return
-        groups.list_quickly()
-        groups.validate_quickly()
-        groups.check_names(sys.argv[1:])
+        checks.check_names(words)
+        checks.validate_quickly()
         job()

@@ -17,6 +17,7 @@ from latticework.experiments.papers.bundle import TARGET, pack
 from latticework.experiments.papers.claims.ledger import CLAIMS, Pool, judge
 from latticework.experiments.papers.exhibits import catalogue
 from latticework.experiments.papers.inventory import holding
+from latticework.experiments.records.folders import without_digits
 from latticework.experiments.records.grouping import once
 from latticework.experiments.records.record import BUNDLES, Record, load_all
 from latticework.experiments.runs.sweeps import exists
@@ -66,10 +67,11 @@ def main(words: list[str] | None = None) -> int:
 def joined(old: Sequence[Record], new: Sequence[Record]) -> list[Record]:
     """Records of both, in the order of their folders. New records replace old ones of the same run.
 
-    Two records are of one run if they have the same folder name or the same configuration.
+    Two records are of one run if they have the same overrides or the same configuration.
     """
-    names = {record.path.name for record in new}
-    both = once([*new, *(record for record in old if record.path.name not in names)])
+    names = {without_digits(record.path.name) for record in new}
+    kept = (record for record in old if without_digits(record.path.name) not in names)
+    both = once([*new, *kept])
     return sorted(both, key=lambda record: record.path.name)
 
 

@@ -10,15 +10,13 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
-from pathlib import Path
 
 from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 
+from latticework.experiments import CONF
 from latticework.experiments.runs import resolvers
 from latticework.sampling.messages import nearest
-
-CONF = Path(__file__).resolve().parents[1] / "conf"
 
 
 def fetch(name: str) -> str:
@@ -28,7 +26,7 @@ def fetch(name: str) -> str:
         OSError: if its files are missing and cannot be downloaded.
         ValueError: if a file is damaged.
     """
-    resolvers.register(CONF)
+    resolvers.register()
     config = compose(f"data/{name}").data
     if "strict" in config:  # the digits have no such option: they come with scikit-learn
         config.strict = True

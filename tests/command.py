@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import latticework.run
-from latticework.experiments.runs import groups
+from latticework.experiments.runs import checks, signals
 
 QUIET = ("hydra/job_logging=none", "hydra/hydra_logging=none")
 
@@ -22,13 +22,13 @@ def command_line(*words: str, outputs: Path, crashes: bool = False) -> int:
     With `crashes`, their files note them instead of pytest's own handler.
     """
     threads, root = torch.get_num_threads(), logging.getLogger()
-    interrupt = signal.getsignal(signal.SIGINT)
+    before = {number: signal.getsignal(number) for number in signals.SIGNALS}
     handlers, level = root.handlers[:], root.level
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", ["run.py", *QUIET, *words])
         patch.setitem(os.environ, "LATTICEWORK_OUTPUTS", str(outputs))
         # It composes some runs of a sweep once more before the first, which takes most of the time.
-        patch.setattr(groups, "_hydras_validation", lambda *_: None)
+        patch.setattr(checks, "_validate_each", lambda *_: None)
         if not crashes:
             patch.setattr(faulthandler, "enable", lambda *_: None)
             patch.setattr(faulthandler, "disable", lambda: None)
@@ -43,7 +43,8 @@ def command_line(*words: str, outputs: Path, crashes: bool = False) -> int:
             torch.set_num_threads(threads)
             root.handlers[:] = handlers  # Hydra configures the log of the whole process
             root.setLevel(level)
-            signal.signal(signal.SIGINT, interrupt)
+            for number, handler in before.items():
+                signal.signal(number, handler)
     return 0
 
 

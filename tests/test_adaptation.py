@@ -10,7 +10,7 @@ from omegaconf import OmegaConf
 from targets import TARGETS
 from torch import Generator
 
-from latticework.experiments.runs.options import CONF, names
+from latticework.experiments import CONF
 from latticework.models.base import EnergyModel
 from latticework.models.domain import Binary
 from latticework.samplers.acs import ACS
@@ -30,6 +30,7 @@ from latticework.sampling.adaptation import (
 from latticework.sampling.chain import Chain
 from latticework.sampling.memory import captured
 from latticework.sampling.sample import rule_of, sample
+from latticework.tools.samplers_table import names
 
 
 class Product(EnergyModel):

@@ -1,14 +1,9 @@
 """Runs that are killed, stopped or damaged, and go on to the same numbers, bit for bit."""
 
-import ast
 import csv
 import os
-import random
-import shutil
 import signal
-import time
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,17 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from command import command_line
-from kills import accesses, ended, killed, start
 
 import latticework.experiments.runs.run
-from latticework.experiments.records.record import load_all
-from latticework.experiments.runs import machine, progress
-from latticework.experiments.runs.checkpoint import Checkpoints
+from latticework.experiments.runs import progress
 from latticework.experiments.runs.errors import ConfigurationError
-from latticework.experiments.runs.inputs import inputs
+from latticework.experiments.runs.machine import inputs
 from latticework.experiments.runs.run import Run
-from latticework.experiments.runs.signals import Stopped
 from latticework.models.ising import DenseIsing
 from latticework.samplers.gibbs import Gibbs
 from latticework.sampling import clock
@@ -144,21 +134,18 @@ def test_other_chance_gives_other_numbers(tmp_path, expected):
     assert content(run, work(run)) != expected
 
 
-def test_what_the_memory_does_not_hold_is_not_restored(tmp_path):
-    """Control: a generator that is left out makes another run of it."""
-
-    def draw(run, crash_at=None):
-        rng, memory = run.rng("x"), One([])
-        for iteration in run.resumable(memory, "draws", total=6):
-            memory.value.append(float(torch.rand((), generator=rng)))
-            if iteration == crash_at:
-                raise CrashError
-        return memory.value
-
-    whole = draw(begin(tmp_path / "whole"))
-    with pytest.raises(CrashError):
-        draw(begin(tmp_path / "run"), crash_at=4)
-    assert draw(begin(tmp_path / "run")) != whole
+def test_notes_and_seconds_go_on(tmp_path):
+    run, memory = begin(tmp_path), One(Clock(torch.device("cpu")))
+    run._started -= 1000
+    run.note(kept="yes", renewed=1)
+    for _ in run.resumable(memory, "work", total=2):
+        memory.value.seconds += 100
+    again, memory = begin(tmp_path), One(Clock(torch.device("cpu")))
+    again.note(renewed=2)
+    list(again.resumable(memory, "work", total=2))
+    assert again.notes == {"kept": "yes", "renewed": 2}
+    assert again.seconds > 1000
+    assert memory.value.seconds == 200
 
 
 def test_the_last_two_are_kept_and_can_be_read_safely(tmp_path):
@@ -167,12 +154,6 @@ def test_the_last_two_are_kept_and_can_be_read_safely(tmp_path):
     document = torch.load(tmp_path / "checkpoints" / files(tmp_path)[0], weights_only=True)
     assert document["iteration"] == 7
     assert document["rows"] == 2
-
-
-def test_checkpoints_come_when_they_are_due(tmp_path):
-    run = begin(tmp_path, checkpoint=3600.0)
-    work(run)
-    assert files(tmp_path) == ["work-0000000012.pt"]  # the end of the loop
 
 
 def test_loops_follow_one_another(tmp_path):
@@ -241,56 +222,6 @@ def test_the_clock_says_what_share_of_its_seconds_was_on_a_processor(
     assert (again.seconds, again.cpu) == pytest.approx((seconds, 0.3 * seconds))
 
 
-def test_the_cpu_share_is_unknown_where_a_checkpoint_lacks_it(monkeypatch):
-    """Release 0.2 did not count it; the seconds go on."""
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
-    clock = Clock(torch.device("cpu"))
-    clock.load_state_dict({"seconds": 5.0})
-    with clock:
-        pass
-    assert clock.seconds > 5
-    assert clock.share is None
-    clock.load_state_dict({"seconds": 5.0, "cpu": 4.0})  # control
-    assert clock.share == pytest.approx(0.8)
-
-
-def test_a_clock_that_sleeps_is_not_on_a_processor(monkeypatch):
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
-    watch = Clock(torch.device("cpu"))
-    with watch:
-        time.sleep(0.05)
-    assert watch.share < 0.5
-
-
-def test_the_clock_goes_on(tmp_path):
-    run = begin(tmp_path)
-    memory = One(Clock(run.device))
-    for i in run.resumable(memory, "work", total=3):
-        with memory.value:
-            pass
-        memory.value.seconds += 100 * i
-        if i == 2:
-            break
-    again = begin(tmp_path)
-    again_memory = One(Clock(run.device))
-    for _ in again.resumable(again_memory, "work", total=3):
-        assert 100 <= again_memory.value.seconds < 200  # of the one iteration that was stored
-        break
-
-
-def test_notes_and_seconds_go_on(tmp_path):
-    run = begin(tmp_path)
-    run._started -= 1000
-    run.note(kept="yes", renewed=1)
-    for _ in run.resumable(One(), "work", total=2):
-        pass
-    again = begin(tmp_path)
-    again.note(renewed=2)
-    list(again.resumable(One(), "work", total=2))
-    assert again.notes == {"kept": "yes", "renewed": 2}
-    assert again.seconds > 1000
-
-
 def test_parts_that_were_made_elsewhere_are_noted(tmp_path, monkeypatch):
     """The record has the facts of its last process; others, of earlier ones, are notes."""
 
@@ -313,17 +244,6 @@ def test_parts_that_were_made_elsewhere_are_noted(tmp_path, monkeypatch):
     assert b not in part("b", None)["resumed_from"]
 
 
-def test_code_that_changed_since_a_checkpoint_is_told(tmp_path, monkeypatch, caplog):
-    config = {"sampler": {"_target_": f"{One.__module__}.One"}}
-    for mark, told in (("old", False), ("old", False), ("new", True)):
-        monkeypatch.setattr(machine, "_hash", lambda _, mark=mark: mark)
-        caplog.clear()
-        run = begin(tmp_path, config)
-        list(islice(run.resumable(One(), "work", total=9), 2))
-        assert (f"code of {One.__module__} has changed since the checkpoint" in caplog.text) is told
-    assert run.notes["resumed_from"][0]["sources"] == {One.__module__: "old"}
-
-
 # What cannot be used.
 
 
@@ -337,50 +257,43 @@ def cut_short(file):
     file.write_bytes(file.read_bytes()[:-100])
 
 
-@pytest.mark.parametrize("damage", [flip_a_byte, cut_short])
-def test_a_damaged_checkpoint_gives_way_to_the_one_before(tmp_path, expected, damage, caplog):
-    crashed(tmp_path, 9)
-    damage(tmp_path / "checkpoints" / files(tmp_path)[-1])
-    run = begin(tmp_path)
-    assert run._saved["work"]["iteration"] == 7
-    assert "is not used: damaged" in caplog.text
-    assert content(run, work(run)) == expected
-
-
-def test_two_damaged_ones_mean_a_fresh_start(tmp_path, expected):
-    crashed(tmp_path, 9)
-    for name in files(tmp_path):
-        cut_short(tmp_path / "checkpoints" / name)
-    run = begin(tmp_path)
-    assert not (tmp_path / "metrics.csv").exists()
-    assert content(run, work(run)) == expected
-
-
-def test_half_a_row_and_half_a_file_do_no_harm(tmp_path, expected):
-    crashed(tmp_path, 9)
-    with (tmp_path / "metrics.csv").open("a") as file:
+def half_a_row(path):
+    with (path / "metrics.csv").open("a") as file:
         file.write("12,0.3")
-    (tmp_path / "checkpoints" / "work-0000000009.partial").write_bytes(b"half")
+    (path / "checkpoints" / "work-0000000010.partial").write_bytes(b"half")
+
+
+def lose_rows(path):
+    """8 knows of two rows, 9 of three."""
+    lines = (path / "metrics.csv").read_text().splitlines(keepends=True)
+    (path / "metrics.csv").write_text("".join(lines[:3]))
+
+
+def of_checkpoints(harm, *places):
+    def harmed(path):
+        for place in places:
+            harm(path / "checkpoints" / files(path)[place])
+
+    return harmed
+
+
+@pytest.mark.parametrize(
+    ("harm", "iteration"),
+    [
+        (half_a_row, 9),
+        (lose_rows, 8),
+        (of_checkpoints(flip_a_byte, -1), 8),
+        (of_checkpoints(cut_short, -1), 8),
+        (of_checkpoints(cut_short, 0, 1), None),
+    ],
+)
+def test_what_is_damaged_gives_way_to_the_checkpoint_before(tmp_path, expected, harm, iteration):
+    crashed(tmp_path, 10)
+    harm(tmp_path)
     run = begin(tmp_path)
+    assert run._saved.get("work", {}).get("iteration") == iteration
+    assert (tmp_path / "metrics.csv").exists() is (iteration is not None)
     assert content(run, work(run)) == expected
-
-
-def test_rows_that_are_gone_take_the_checkpoint_with_them(tmp_path, expected):
-    crashed(tmp_path, 10)  # 8 knows of two rows, 9 of three
-    lines = (tmp_path / "metrics.csv").read_text().splitlines(keepends=True)
-    (tmp_path / "metrics.csv").write_text("".join(lines[:3]))
-    run = begin(tmp_path)
-    assert run._saved["work"]["iteration"] == 8
-    assert content(run, work(run)) == expected
-
-
-def test_another_configuration_starts_afresh(tmp_path, expected, caplog):
-    crashed(tmp_path, 9)
-    run = begin(tmp_path, {**CONFIG, "seed": 1})
-    assert "another configuration" in caplog.text
-    assert run._saved == {}
-    assert not (tmp_path / "metrics.csv").exists()
-    assert content(run, work(run))[1] == expected[1]  # Run itself was given the same seed
 
 
 def everything(folder):
@@ -388,14 +301,16 @@ def everything(folder):
     return {f.name: f.read_bytes() for f in folder.rglob("*") if f.is_file()}
 
 
-def test_what_does_not_fit_is_kept(tmp_path):
+def test_another_configuration_starts_afresh_and_keeps_what_is_there(tmp_path, expected, caplog):
     """Hours of work may be in the checkpoints: nothing of them is deleted."""
     crashed(tmp_path / "run", 9)
     before = everything(tmp_path / "run")
     assert {"metrics.csv", "work-0000000008.pt"} <= set(before)
-    begin(tmp_path / "run", {**CONFIG, "seed": 1})
-    assert everything(tmp_path / "run") == {}
+    run = begin(tmp_path / "run", {**CONFIG, "seed": 1})
+    assert "another configuration" in caplog.text
+    assert run._saved == everything(tmp_path / "run") == {}
     assert everything(tmp_path / "superseded") == before
+    assert content(run, work(run))[1] == expected[1]  # Run itself was given the same seed
 
 
 def test_a_file_that_was_replaced_takes_the_checkpoint_with_it(tmp_path, caplog):
@@ -422,17 +337,6 @@ def test_another_device_is_refused_and_nothing_is_touched(tmp_path, expected):
     assert everything(tmp_path / "superseded") == before
     run = begin(tmp_path / "run")
     assert content(run, work(run)) == expected
-
-
-def test_force_goes_on_with_a_forced_run(tmp_path):
-    """A scheduler that starts a job again gives the same words, force=true among them."""
-    crashed(tmp_path, 9)
-    assert begin(tmp_path, force=True)._saved["work"]["iteration"] == 8
-
-
-def test_where_it_runs_is_not_part_of_the_configuration(tmp_path):
-    crashed(tmp_path, 9)
-    assert begin(tmp_path, {**CONFIG, "threads": 2, "checkpoint": 7})._saved
 
 
 def test_another_model_starts_afresh_and_the_earlier_checkpoints_are_kept(tmp_path, caplog):
@@ -464,22 +368,16 @@ def test_rows_of_a_loop_whose_checkpoint_is_refused_are_cut(tmp_path):
     assert steps == [1, 2, 3, 1, 2, 3, 4]
 
 
+def test_force_and_threads_are_no_part_of_the_configuration(tmp_path):
+    """A scheduler that starts a job again gives the same words, force=true among them."""
+    crashed(tmp_path, 9)
+    other = {**CONFIG, "threads": 2, "checkpoint": 7}
+    assert begin(tmp_path, other, force=True)._saved["work"]["iteration"] == 8
+
+
 def test_what_cannot_be_stored_is_told(tmp_path):
     with pytest.raises(TypeError, match="got object"):
         list(begin(tmp_path).resumable(One(object()), "work", total=1))
-
-
-def test_values_are_copies_and_come_back_as_they_were():
-    x = torch.arange(3.0)
-    state = Gibbs().init(torch.zeros(2, 4), DenseIsing(torch.zeros(4, 4)))
-    memory = {"x": x, "state": state, "plain": (1, "a", None, [True]), "none": None}
-    saved = captured(memory)
-    x += 1
-    assert saved["x"].tolist() == [0, 1, 2]
-    back = restored({**memory, "none": None}, {**saved, "none": x}, torch.device("cpu"))
-    assert type(back["state"]) is type(state)
-    assert back["plain"] == memory["plain"]
-    assert back["none"] is x
 
 
 def test_a_tensor_comes_back_on_the_device_of_the_one_that_it_replaces():
@@ -504,55 +402,7 @@ def test_numbers_of_numpy_are_stored_as_plain_ones(tmp_path):
         captured(np.int64(1))
 
 
-def test_a_memory_is_restored_in_place_and_deep():
-    rng = torch.Generator().manual_seed(0)
-    memory = Everything(None, None, None, Inner(rng, (torch.zeros(2),)), [], None, None)
-    saved = captured(memory)
-    expected = torch.rand(3, generator=rng)
-    memory.inner.state, memory.history, memory.best = (torch.ones(2),), [1], 2.0
-    inner = memory.inner
-    memory.load_state_dict(saved)
-    assert memory.inner is inner
-    assert torch.equal(inner.state[0], torch.zeros(2))
-    assert (memory.history, memory.best) == ([], None)
-    assert torch.equal(torch.rand(3, generator=rng), expected)
-
-
-def test_every_memory_is_a_dataclass_and_no_loop_keeps_a_dict():
-    """A dict has no fields that a type checker knows; a base without fields would store nothing."""
-    for file in (ROOT / "experiments").rglob("*.py"):
-        tree = ast.parse(file.read_text())
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ClassDef) and "Memory" in map(ast.unparse, node.bases):
-                assert any("dataclass" in ast.unparse(d) for d in node.decorator_list), node.name
-                assert any(isinstance(part, ast.AnnAssign) for part in node.body), node.name
-            if isinstance(node, ast.Subscript):
-                assert ast.unparse(node.value) != "memory" or file.stem == "negatives", file
-
-
 # Signals.
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGINT])
-def test_a_signal_writes_a_checkpoint_and_leaves(tmp_path, expected, number):
-    before = signal.getsignal(number)
-
-    class Interrupted(Run):
-        def log(self, step, **values):
-            super().log(step, **values)
-            if step == 6:
-                os.kill(os.getpid(), number)
-
-    tmp_path.mkdir(exist_ok=True)
-    run = Interrupted(tmp_path, config=CONFIG, checkpoint=3600.0)
-    with pytest.raises(Stopped) as stopped:
-        work(run)
-    assert stopped.value.code == 128 + number
-    assert signal.getsignal(number) == before
-    assert f"stopped by {number.name} at work 6 of 12" in str(stopped.value)
-    assert files(tmp_path) == ["work-0000000006.pt"]
-    again = begin(tmp_path)
-    assert content(again, work(again)) == expected
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR2])
@@ -595,101 +445,6 @@ def test_a_second_interrupt_stops_at_once(tmp_path):
             os.kill(os.getpid(), signal.SIGINT)
             os.kill(os.getpid(), signal.SIGINT)
 
-    with pytest.raises(Stopped, match="stopped by SIGINT"):
+    with pytest.raises(SystemExit, match="130"):
         twice()
     assert not (tmp_path / "checkpoints").exists()
-
-
-# The whole command, killed.
-
-SCHEDULE = (
-    "{_target_: torch.optim.lr_scheduler.LinearLR, _partial_: true, "
-    "start_factor: 0.1, total_iters: 50}"
-)
-WORDS = (
-    "experiment=ising_learning",
-    "scale=smoke",
-    "task.steps=4",
-    "task.iterations=200",
-    "task.every=7",
-    "task.snapshots=100",
-    "task.buffer=12",
-    "task.ema=0.9",
-    f"task.schedule={SCHEDULE}",
-    "checkpoint=0",
-    "~figures",
-)
-
-
-def numbers(record):
-    """metrics.csv without its clock."""
-    with (record.path / "metrics.csv").open() as file:
-        return [{k: v for k, v in row.items() if k != "seconds"} for row in csv.DictReader(file)]
-
-
-def arrays(record):
-    """Every array and tensor file of the record, as bytes."""
-    found = {}
-    for file in sorted(record.path.iterdir()):
-        if file.suffix == ".npz":
-            with np.load(file) as stored:
-                found[file.name] = {key: stored[key].tobytes() for key in stored}
-        if file.suffix == ".safetensors":
-            found[file.name] = file.read_bytes()
-    return found
-
-
-def test_killed_at_any_moment_it_ends_with_the_same_numbers(tmp_path):
-    words = [*WORDS, "sampler=gibbs"]
-    remaining = accesses(*words, outputs=tmp_path / "whole")
-    chance = random.Random(0)
-    for _ in range(3):
-        at = int(chance.uniform(0.1, 0.6) * remaining)
-        remaining -= at
-        killed(at, *words, outputs=tmp_path / "killed")
-        left = {file.name for file in (tmp_path / "killed").rglob("*.pt")}
-        assert any(name.startswith("learning-") for name in left)
-    assert ended(start(*words, outputs=tmp_path / "killed")) == 0
-    (whole,), (resumed,) = load_all(tmp_path / "whole"), load_all(tmp_path / "killed")
-    assert numbers(resumed) == numbers(whole)
-    assert len(numbers(whole)) == 200 // 7 + 2
-    assert arrays(resumed) == arrays(whole)
-    expected = {"buffer.npz", "ema.safetensors", "ema_000200.safetensors", "samples_000100.npz"}
-    assert expected <= set(arrays(whole))
-    assert not (resumed.path / "checkpoints").exists()
-
-
-def test_a_stopped_command_leaves_with_its_status_and_goes_on(tmp_path, monkeypatch, capfd):
-    words = (*WORDS, "sampler=dula", "hydra/job_logging=default")
-    log_row = Run.log
-
-    def interrupt(self, step, **values):
-        log_row(self, step, **values)
-        if step == 70:
-            os.kill(os.getpid(), signal.SIGTERM)
-
-    monkeypatch.setattr(Run, "log", interrupt)
-    assert command_line(*words, outputs=tmp_path / "stopped") == 128 + signal.SIGTERM
-    assert not list((tmp_path / "stopped").rglob("error.txt"))
-    monkeypatch.setattr(Run, "log", log_row)
-    assert command_line(*words, outputs=tmp_path / "stopped") == 0
-    assert command_line(*words, outputs=tmp_path / "whole") == 0
-    (stopped,), (whole,) = load_all(tmp_path / "stopped"), load_all(tmp_path / "whole")
-    assert numbers(stopped) == numbers(whole)
-    assert arrays(stopped) == arrays(whole)
-
-
-def test_forcing_a_finished_run_starts_afresh(tmp_path):
-    """With force=true, a run does not resume from checkpoints that a kill left beside run.json."""
-    words = (*WORDS, "sampler=dula", "task.iterations=10")
-    assert command_line(*words, outputs=tmp_path) == 0
-    (record,) = load_all(tmp_path)
-    before = numbers(record)
-    run = begin(record.path / "elsewhere")
-    list(run.resumable(One(), "learning", total=3))
-    shutil.copytree(record.path / "elsewhere" / "checkpoints", record.path / "checkpoints")
-    shutil.rmtree(record.path / "elsewhere")
-    assert command_line(*words, "force=true", outputs=tmp_path) == 0
-    (again,) = [r for r in load_all(tmp_path) if "superseded" not in r.path.parts]
-    assert numbers(again) == before
-    assert Checkpoints(again.path / "checkpoints").load(lambda _: "") == {}

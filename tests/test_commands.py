@@ -7,8 +7,10 @@ data. Words that make a run larger are left out for that.
 
 import argparse
 import importlib
+import platform
 import re
 import subprocess
+import sys
 
 import pytest
 from command import command_line
@@ -23,16 +25,16 @@ from latticework.experiments.records.record import load_all
 from latticework.experiments.runs import resolvers
 from latticework.experiments.runs.checks import checked
 
-resolvers.register(CONF)
+resolvers.register()
 EXPERIMENTS = names("experiment")
 
 # Commands that are not for this process, each with its reason.
 UNTESTED = {
     r"\S*pip (install|freeze)\b.*": "installs packages; CI installs them by `make test`",
     r"pytest\b.*": "the suite itself",
-    r"LATTICEWORK_SWEEP=200 python -m pytest .*": "minutes; test_survival.py runs it with 8",
+    r"LATTICEWORK_SWEEP=200 python -m pytest .*": "minutes; test_faults.py runs it with 8",
     r"ray start.*": "needs Ray",
-    r".*-sc install=.*": "prints a script for the shell; test_asking.py has bash run it",
+    r".*-sc install=.*": "prints a script for the shell; bash runs it below",
     r"python run.py experiment=$": "the head of a table",
 }
 ALL = [c for c in commands() if not any(re.fullmatch(p, c.text) for p in UNTESTED)]
@@ -175,3 +177,50 @@ def test_a_make_target_runs_what_there_is(command, tmp_path, monkeypatch):
                 checked(composed(words[1:]))
             elif words[1].startswith("latticework.scripts."):
                 read(words[1].removeprefix("latticework.scripts."), words[2:], monkeypatch)
+
+
+@pytest.fixture
+def printed(monkeypatch, tmp_path, capsys):
+    """A function that runs a command and returns what it prints."""
+    monkeypatch.setattr("command.QUIET", ())
+
+    def run(*words):
+        assert command_line(*words, outputs=tmp_path) == 0
+        assert not list(tmp_path.iterdir())
+        return capsys.readouterr().out
+
+    return run
+
+
+def test_the_version_is_latticeworks_pytorchs_and_pythons(printed):
+    lines = [line.split() for line in printed("--version").splitlines()]
+    assert [name for name, _ in lines] == ["Latticework", "PyTorch", "Python"]
+    assert lines[2][1] == platform.python_version()
+
+
+def test_the_help_lists_what_a_user_may_set_and_no_helpers(printed):
+    text = printed("--help")
+    for key in ("scale", "seed", "device", "threads", "budget.chains", "budget.steps"):
+        assert f"{key}=" in text, key
+    for group in ("data", "experiment", "logger", "model", "sampler", "task"):
+        assert names(group) <= set(text.replace(",", " ").split()), group
+    for helper in resolvers.HELPERS:
+        assert (CONF / helper).is_dir(), f"{helper} is no folder of conf"
+        assert f"{helper} " not in text
+
+
+def test_bash_completes_a_command(tmp_path):
+    """The script that `-sc install=bash` prints, in bash, with the command in a folder of PATH."""
+    run = f"import sys; sys.argv[0] = 'latticework'; sys.path.insert(0, {str(ROOT.parent)!r}); "
+    program = tmp_path / "latticework"
+    program.write_text(f"#!{sys.executable}\n{run}from latticework.run import main; main()\n")
+    program.chmod(0o755)
+    script = f"""
+        PATH={tmp_path}:$PATH
+        eval "$(latticework -sc install=bash)"
+        COMP_LINE='latticework sampler=gw' COMP_CWORD=1 COMP_WORDS=(latticework sampler=gw)
+        hydra_bash_completion
+        echo "${{COMPREPLY[@]}}"
+    """
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, cwd=tmp_path)
+    assert done.stdout.split() == ["sampler=gwg", "sampler=gwg4"], done.stderr

@@ -132,11 +132,6 @@ def test_the_report_names_a_damaged_record_and_fails(folder, tmp_path):
                for part in s.parts for p in part.problems)  # fmt: skip
 
 
-def test_without_words_the_usage_is_shown(capsys):
-    latticework.scripts.figures.main([])
-    assert "python -m latticework.scripts.figures experiment=" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize(
     "content", [lzma.compress(b'{"text": "A cat."}\n' * 99)[:60] + b"junk", lzma.compress(b"{}\n")]
 )

@@ -11,7 +11,7 @@ from latticework.experiments.records.record import load_all
 from latticework.experiments.runs import resolvers
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
-resolvers.register(CONF)
+resolvers.register()
 
 # A part of a sweep that shows all of its figures and tables. The rest runs elsewhere: the samplers
 # by `benchmark`, the trainings by `rates_models`, whose data are quicker to read.

@@ -7,16 +7,20 @@ import shutil
 import signal
 from collections import Counter
 
-import pytest
 from command import command_line
 from fakes import fake
-from test_survival import ended, start
+from kills import ended, start
 
-from latticework.experiments.records.folders import CLAIM, find, run_name
+from latticework.experiments.records.folders import (
+    find,
+    folder_name,
+    run_name,
+    without_digits,
+)
 from latticework.experiments.records.grouping import groups
 from latticework.experiments.records.headline import CONF, headline, last_row
 from latticework.experiments.records.identity import digest, leaves, same, short_name
-from latticework.experiments.records.record import load_all
+from latticework.experiments.records.record import load_all, opened
 from latticework.experiments.runs.run import Run
 
 SMALL = ("model=ising", "model.shape=[3,3]", "scale=smoke", "sampler=dmala")
@@ -30,10 +34,9 @@ def folders(outputs):
     return sorted(path.name for path in (outputs / "sampling" / "smoke").iterdir() if path.is_dir())
 
 
-def as_before(folder, name=None):
-    """The folder as release 0.2 made it, called `name`: it claimed it by another digest."""
-    (folder / CLAIM).rename(folder / ".identity")
-    return folder.rename(folder.with_name(name)) if name else folder
+def as_before(folder):
+    """The folder as release 0.2 named it."""
+    return folder.rename(folder.with_name(without_digits(folder.name).replace("=0.3,", "=0.30,")))
 
 
 def test_four_spellings_give_one_record(tmp_path):
@@ -49,6 +52,8 @@ def test_four_spellings_give_one_record(tmp_path):
     (record,) = records(tmp_path)
     assert (record.path / "run.json").stat().st_mtime_ns == before
     assert folders(tmp_path) == [record.path.name]
+    named = record.path.with_name(without_digits(record.path.name))
+    assert opened(named).path == opened(record.path).path == record.path
     assert command_line(*SMALL, "sampler.step_size=0.41", outputs=tmp_path) == 0
     assert command_line(*SMALL, "seed=1", outputs=tmp_path) == 0
     assert len(records(tmp_path)) == 3  # control: other settings and seeds are other records
@@ -64,15 +69,14 @@ def test_a_sweep_runs_equal_settings_once(tmp_path):
 def test_a_record_of_release_0_2_is_found(tmp_path):
     assert command_line(*SMALL, "sampler.step_size=.3", outputs=tmp_path) == 0
     (record,) = records(tmp_path)
-    old = as_before(record.path, record.path.name.replace("=0.3,", "=0.30,"))
+    old = as_before(record.path)
     for step_size in (".3", "0.30"):
         assert command_line(*SMALL, f"sampler.step_size={step_size}", outputs=tmp_path) == 0
         assert folders(tmp_path) == [old.name]
 
 
-@pytest.mark.parametrize("old", [False, True])
-def test_an_unfinished_run_goes_on_in_another_spelling(tmp_path, monkeypatch, capsys, old):
-    """SIGTERM comes at step 10 of 20; `old`: of release 0.2."""
+def test_an_unfinished_run_goes_on_in_another_spelling(tmp_path, monkeypatch, capsys):
+    """SIGTERM comes at step 10 of 20."""
     log_row = Run.log
 
     def interrupt(self, step, **values):
@@ -86,9 +90,6 @@ def test_an_unfinished_run_goes_on_in_another_spelling(tmp_path, monkeypatch, ca
         status = command_line(*words, "sampler.step_size=0.3", outputs=tmp_path)
         assert status == 128 + signal.SIGTERM
     (name,) = folders(tmp_path)
-    if old:
-        folder = tmp_path / "sampling" / "smoke" / name
-        name = as_before(folder, name.replace("=0.3,", "=0.30,")).name
     assert command_line(*words, "sampler.step_size=3e-1", outputs=tmp_path) == 0
     assert folders(tmp_path) == [name]
     (record,) = records(tmp_path)
@@ -110,8 +111,9 @@ def test_a_changed_default_retires_the_record_that_bears_the_name(tmp_path):
     (stale,) = records(tmp_path)
     sampler = {**stale.config["sampler"], "step_size": 0.7}  # what the default was
     document = {**stale.document, "config": {**stale.config, "sampler": sampler}}
-    as_before(stale.path)
-    (stale.path / "run.json").write_text(json.dumps(document))
+    named = run_name(SMALL, ["scale"]), digest(document["config"])[:8]
+    folder = stale.path.rename(stale.path.with_name("-".join(named)))
+    (folder / "run.json").write_text(json.dumps(document))
     assert command_line(*SMALL, "sampler.step_size=0.4", outputs=tmp_path) == 0
     assert len(records(tmp_path)) == 2
     assert command_line(*SMALL, outputs=tmp_path) == 0
@@ -179,33 +181,17 @@ def test_what_only_passes_numbers_on_is_not_part_of_the_identity():
         assert not same({"config": older}, {**newer, key: value})  # control
 
 
-def test_an_experiment_finds_the_record_of_an_older_layout(tmp_path):
-    """ising_connectivity once had `iterations` and columns with `long` and `short`."""
-    words = ("experiment=ising_connectivity", "scale=smoke", "sampler=gwg", "seed=0")
-    words = (*words, "model.coupling=0.25", "~figures")
-    assert command_line(*words, outputs=tmp_path) == 0
-    (record,) = load_all(tmp_path)
-    config = {**record.config, "iterations": {"gibbs": 50, "gwg": 20}}
-    config["scales"] = {"smoke": {"chains": 4, "long": 50, "short": 20}}
-    (record.path / CLAIM).unlink()
-    document = {**record.document, "config": config, "mark": "older"}
-    (record.path / "run.json").write_text(json.dumps(document))
-    assert command_line(*words, outputs=tmp_path) == 0
-    (record,) = load_all(tmp_path)
-    assert record.document["mark"] == "older"
-
-
 def test_a_finished_folder_goes_before_an_unfinished_one(tmp_path):
-    for name in "abc":
-        (tmp_path / name).mkdir()
-        (tmp_path / name / CLAIM).write_text("x" if name != "a" else "y")
-    (tmp_path / "c" / "run.json").write_text("{}")
-    assert find(tmp_path, "x") == tmp_path / "c"
-    assert find(tmp_path, "x", "b") == tmp_path / "b"
-    assert find(tmp_path, "x", "a") == tmp_path / "c"
-    shutil.rmtree(tmp_path / "c")
-    assert find(tmp_path, "x") == tmp_path / "b"
-    assert find(tmp_path, "z") is None
+    config = {"task": {"steps": 1}}
+    for name in "abcd":
+        folder = tmp_path / folder_name(config, [f"x={name}"], ())
+        folder.mkdir()
+        (folder / ("run.json" if name == "c" else ".lock" if name == "b" else "empty")).touch()
+    names = {find(tmp_path, config).name}
+    shutil.rmtree(tmp_path / folder_name(config, ["x=c"], ()))
+    names.add(find(tmp_path, config).name)
+    assert {without_digits(name) for name in names} == {"x=b", "x=c"}
+    assert find(tmp_path, {"task": {"steps": 2}}) is None
 
 
 def test_a_module_that_moves_changes_no_number_and_runs_nothing_again(tmp_path, capsys):

@@ -6,14 +6,12 @@ import json
 import os
 import subprocess
 import sys
-from importlib.metadata import requires
 from pathlib import Path
 
 import pytest
 from command import command_line
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
-from packaging.requirements import Requirement
 
 from latticework.experiments.records.record import load_all
 
@@ -22,7 +20,7 @@ PLUGINS = {
     "joblib": "hydra_plugins.hydra_joblib_launcher",
     "submitit_local": "hydra_plugins.hydra_submitit_launcher",
     "submitit_slurm": "hydra_plugins.hydra_submitit_launcher",
-    "ray": "hydra_plugins.latticework",
+    "ray": "hydra_plugins.RayLauncher",
 }
 pytestmark = pytest.mark.filterwarnings(r"ignore:\s*'hydra/launcher/:UserWarning")
 QUICK = ("experiment=rates_sec3", "scale=smoke", "task.steps=5", "task.lambdas=3")
@@ -50,18 +48,10 @@ def test_there_is_a_file_for_each_launcher() -> None:
 
 
 @pytest.mark.parametrize("name", PLUGINS)
-def test_each_composes_for_its_plugin(name: str) -> None:
-    assert launcher(name)._target_.startswith(PLUGINS[name])
-
-
-@pytest.mark.parametrize("name", ["submitit_local", "submitit_slurm"])
-def test_a_job_has_a_core_for_each_thread(name: str) -> None:
-    assert launcher(name).cpus_per_task == 1
-    assert launcher(name, "threads=4").cpus_per_task == 4
-
-
-def test_ray_gives_a_run_a_core_for_each_thread() -> None:
-    assert launcher("ray", "threads=4").num_cpus == 4
+def test_each_composes_for_its_plugin_with_a_core_for_each_thread(name: str) -> None:
+    found = launcher(name, "threads=4")
+    assert found._target_.startswith(PLUGINS[name])
+    assert 4 in (found.get("cpus_per_task"), found.get("num_cpus")) or name == "joblib"
 
 
 def test_joblib_runs_a_sweep_in_other_processes(
@@ -80,15 +70,6 @@ def test_joblib_runs_a_sweep_in_other_processes(
     told = capsys.readouterr().out
     assert "1 failed:" in told
     assert told.count("sec3.png") == 1
-
-
-def test_submitit_runs_each_job_in_a_process(tmp_path: Path) -> None:
-    pytest.importorskip(PLUGINS["submitit_local"])
-    words = ("model.coupling=0.3", "hydra/launcher=submitit_local", "--multirun")
-    assert command_line(*QUICK, *words, outputs=tmp_path) == 0
-    assert finished(tmp_path, "0.3")["threads"] == 1
-    (log,) = (tmp_path / "rates_sec3/smoke/.submitit").glob("*/*_log.out")
-    assert "Job completed successfully" in log.read_text()
 
 
 SBATCH = """#!/bin/sh
@@ -175,42 +156,17 @@ def test_without_ray_the_command_says_what_to_install(
     assert "hydra/launcher=ray needs Ray: pip install -e '.[ray]'" in capsys.readouterr().err
 
 
-def test_ray_installs_beside_the_pinned_packages() -> None:
-    """What Ray requires is pinned, and each pin fits."""
-    pytest.importorskip("ray", reason=RAY)
-    pins = dict(
-        line.split("==")
-        for line in (CONF.parent / "constraints.txt").read_text().splitlines()
-        if "==" in line and not line.startswith("#")
-    )
-    for text in requires("ray") or ():
-        needed = Requirement(text)
-        if needed.marker is None or needed.marker.evaluate({"extra": ""}):
-            assert needed.specifier.contains(pins[needed.name.lower()]), needed
-
-
-WITHOUT_PLUGINS = """
-import importlib.machinery as machinery
+def test_a_launcher_of_ours_needs_no_package_of_plugins() -> None:
+    """Installed as `make demo` does it: without the extras that bring Hydra's plugins."""
+    code = """
 import sys
-
-find = machinery.PathFinder.find_spec
-
-def hidden(name, *rest):
-    return None if name == "hydra_plugins" else find(name, *rest)
-
-machinery.PathFinder.find_spec = staticmethod(hidden)
+sys.modules["hydra_plugins"] = None  # importing it fails
 sys.argv = ["latticework", "--info", "plugins"]
 import latticework.run
-
 latticework.run.main()
 """
-
-
-def test_the_command_starts_where_no_plugin_is_installed():
-    """Installed as `make demo` does it: without the extras that bring Hydra's plugins."""
-    ran = subprocess.run(
-        [sys.executable, "-c", WITHOUT_PLUGINS], capture_output=True, text=True, check=False
-    )
+    words = [sys.executable, "-c", code]
+    ran = subprocess.run(words, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
     assert "RayLauncher" in ran.stdout
     assert "JoblibLauncher" not in ran.stdout

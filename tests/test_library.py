@@ -61,7 +61,7 @@ def test_a_function_is_sampled_without_the_packages_of_experiments():
 def test_the_block_holds():
     """Control: what reads configurations fails in it."""
     with pytest.raises(AssertionError, match="hydra is not to be imported here"):
-        blocked("import latticework.experiments.runs.options")
+        blocked("import latticework.experiments.runs.resolvers")
 
 
 OTHERS = """
@@ -136,3 +136,15 @@ def test_a_check_needs_a_supported_target():
     assert not report.passed
     assert report.outcomes == {}
     assert "supports none of the targets" in str(report)
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ({"start": "data"}, "start must be uniform or annealed"),
+        ({"samplers": ["block_gibbs"]}, "no sampler supports Binary"),
+        ({"samplers": ["dmal"]}, "sampler 'dmal' is not known: did you mean dmala"),
+        ({"seeds": 2}, "three seeds or more"),
+    ],
+)
+def test_a_race_says_what_it_cannot_run(words, message):
+    with pytest.raises(ValueError, match=message):
+        latticework.race(lambda x: x.sum(-1), sites=3, **words)

@@ -30,8 +30,9 @@ KERNELS += ["models.base", "models.chance", "models.domain"]
 FORMS = ["models.forms", "models.product"]
 SAMPLING = ["sampling", *KERNELS]  # no Hydra, no records
 WORDS = ["sampling.annotations", "sampling.messages", "sampling.naming"]
-RECORDS = ["experiments.records", "sampling.diagnostics", "sampling.tuning.ranking"]
-RUNS = ["experiments.runs", "experiments.records", *SAMPLING]
+RECORDS = ["experiments.CONF", "experiments.records"]
+RECORDS += ["sampling.diagnostics", "sampling.tuning.ranking"]
+RUNS = ["experiments.runs", "experiments.CONF", "experiments.records", *SAMPLING]
 MEASURES = ["experiments.tasks.measures", *RUNS, "data"]
 LEARNING = ["experiments.tasks.learning", *MEASURES]
 TABLES = ["experiments.figures.tables", *RECORDS]
@@ -67,7 +68,7 @@ MAY_IMPORT = {
     "experiments/papers/claims": CLAIMS,
     "experiments/papers": PAPERS,
     "experiments/finish": ["experiments.finish", "experiments.runs", *PAPERS],
-    "run.py": ["data.base", "experiments.runs", "scripts"],
+    "run.py": ["data.base", "experiments.CONF", "experiments.runs", "scripts"],
     "scripts": ["scripts", "experiments", "sampling", *NAMES],
     "tools": [*BENCH, "data.base"],
     "tools/peers": ["tools.peers"],  # what others would write

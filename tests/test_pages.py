@@ -27,7 +27,7 @@ from latticework.experiments.runs import resolvers
 from latticework.sampling.exact import exact
 from latticework.tools import samplers_table
 
-resolvers.register(CONF)
+resolvers.register()
 
 # Code: the examples of pages and the notebooks of the gallery.
 
@@ -103,7 +103,7 @@ def masked(block: str) -> list[str]:
     of the best and its ties, and the width of a table.
     """
     text = re.sub(r"^-(?= )", "#", block, flags=re.MULTILINE)
-    text = re.sub(r"\b[0-9a-f]{12}\b", "#", text)
+    text = re.sub(r"\b(?:[0-9a-f]{8}|[0-9a-f]{12})\b", "#", text)
     text = re.sub(r"=?[-+]?\d[\d,.]*(?:e[-+]?\d+)?", "#", text)
     text = re.sub(r"# (?:s|min|h)\b", "# s", text)
     return sorted(re.sub(r"(?<=#) [=*]|─+", "", text).split())

@@ -24,8 +24,7 @@ from latticework.experiments.figures.curves import curve
 from latticework.experiments.records.record import load, load_all
 from latticework.experiments.records.style import mark_substitute, new_figure
 from latticework.experiments.runs import machine
-from latticework.experiments.runs.inputs import inputs, replaced
-from latticework.experiments.runs.machine import processor
+from latticework.experiments.runs.machine import inputs, processor, replaced
 from latticework.experiments.runs.recording import _replaceable
 from latticework.experiments.runs.run import Run
 from latticework.models.rbm import RBM

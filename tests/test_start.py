@@ -18,15 +18,12 @@ from latticework.samplers.compiled.choose import twin_of
 from latticework.samplers.gibbs import Gibbs
 from latticework.samplers.hamming import HammingBall
 from latticework.samplers.langevin import DMALA, DULA
-from latticework.samplers.locally_balanced import LocallyBalanced
 from latticework.samplers.rates import RatesFPCD, RatesHerding
-from latticework.samplers.stochastic import StochasticDULA
 from latticework.samplers.svgd import DiscreteSVGD
 from latticework.samplers.sweep import GibbsSweep
 from latticework.sampling.annealing import anneal, linear
 from latticework.sampling.chain import run_chain
 from latticework.sampling.checking.guard import NoHostReads
-from latticework.sampling.metrics import Acceptance
 
 CHAINS = 6
 
@@ -173,32 +170,6 @@ def test_a_faulty_gradient_is_refused_where_it_is_read(sampler, model, fault):
             door()
 
 
-# StochasticDULA takes the gradient of another model, a minibatch's; a lattice's local methods are
-# made of its gradient.
-@each([pair for pair in FEW if not isinstance(pair[0], StochasticDULA | GibbsSweep)])
-def test_who_reads_the_gradient_says_so(sampler, model):
-    """Control of the test above: the samplers that say so are those that evaluate one."""
-    asked = []
-
-    class Asked(type(model)):
-        def log_prob_and_grad(self, x):
-            asked.append(x)
-            return super().log_prob_and_grad(x)
-
-        def gradient(self, x):
-            asked.append(x)
-            return super().gradient(x)
-
-        def evaluate_with_cache(self, x):
-            asked.append(x)
-            return super().evaluate_with_cache(x)
-
-    model = copy.deepcopy(model)
-    model.__class__ = Asked
-    sampler.step(sampler.at(states(model), model), model, Generator().manual_seed(0))
-    assert bool(asked) == sampler.uses_gradient
-
-
 # Shortcuts.
 
 
@@ -232,39 +203,6 @@ def test_a_form_of_another_target_is_refused(kind):
     model.form = other.form
     with pytest.raises(ValueError, match="form of .* disagrees with its log_prob"):
         twin_of(sampler, model).init(x, model)
-
-
-# What users write.
-
-SERVES_FUNCTIONS = [DULA(0.5), DMALA(0.5), Gibbs(), HammingBall(3, 1), LocallyBalanced()]
-
-
-@pytest.mark.parametrize("sampler", SERVES_FUNCTIONS, ids=str)
-@pytest.mark.parametrize(
-    ("log_prob", "match"),
-    [
-        (lambda x: x.sum(), r"of Function must have shape \[6\], one number a chain, got \[\]"),
-        (lambda x: x.sum(-1, keepdim=True), r"must have shape \[6\], .* got \[6, 1\]"),
-        (lambda x: x.sum(-1) * torch.nan, "of Function is NaN at the start of 6 of 6"),
-        (lambda x: (x.sum(-1) - 100).log(), "of Function is NaN at the start of 6 of 6"),
-        (lambda x: x.sum(-1).clamp(max=0).log(), "of Function is -inf at the start of 6 of 6"),
-    ],
-)
-def test_a_faulty_function_is_refused(sampler, log_prob, match):
-    refused(sampler, Function(log_prob, Binary(20)), torch.ones(6, 20), match)
-
-
-def test_memory_that_runs_out_is_no_fault_of_the_function():
-    model = Function(lambda x: torch.empty(2**50), Binary(3))
-    with pytest.raises(RuntimeError, match="can't allocate memory"):
-        Gibbs().init(states(model), model)
-
-
-def test_a_function_without_a_gradient_serves_those_who_need_none():
-    model = Function(lambda x: (x.sum(-1) > 3).float(), Binary(8))
-    x = states(model)
-    Gibbs().init(x, model)
-    refused(DULA(0.5), model, x, "of Function cannot be differentiated in x")
 
 
 # The price.
@@ -316,15 +254,6 @@ def test_annealing_checks_its_start_and_nothing_after_it():
     with pytest.raises(ValueError, match="log-probability of GeometricPath is NaN"):
         anneal(DMALA(0.5), holed, torch.ones(6, 4), linear(4), rng)
     anneal(DMALA(0.5), path, path.draw(6, rng), linear(4), rng)
-
-
-def test_a_start_with_one_chain_and_one_in_double_precision_are_fine():
-    model = Function(lambda x: x.sum(-1) * 0.1, Binary(4, 0.1, 0.7))
-    for x in (model.domain.uniform(1, Generator()), model.domain.uniform(3, Generator()).double()):
-        for sampler in (Gibbs(), DMALA(0.5)):
-            rng = Generator().manual_seed(0)
-            *_, last = run_chain(sampler, model, x, rng, steps=2, every=1, metrics=[Acceptance()])
-            assert last.state.x.dtype == x.dtype
 
 
 # In double precision.

@@ -11,12 +11,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from hydra import initialize_config_dir
-from hydra._internal.config_loader_impl import ConfigLoaderImpl
-from hydra.core.global_hydra import GlobalHydra
-from hydra.core.object_type import ObjectType
-
-from latticework.experiments.runs import groups
 
 RUN = Path(__file__).resolve().parent.parent / "run.py"
 DRAWING = {"pandas", "matplotlib", "PIL"}
@@ -71,17 +65,3 @@ def test_threads_that_wait_sleep_unless_the_user_says_otherwise(tmp_path, own):
     if spins is None:
         pytest.skip("this PyTorch's OpenMP library does not show its settings")
     assert (spins[1] == "0") is (own is None)
-
-
-@pytest.mark.parametrize(
-    "group", ["", "model", "sampler", "data/base", "hydra/launcher", "nothing"]
-)
-@pytest.mark.parametrize("kind", ["CONFIG", "GROUP"])
-def test_groups_are_listed_as_hydra_lists_them(group, kind, monkeypatch):
-    with initialize_config_dir(str(RUN.parent / "conf"), version_base="1.3"):
-        loader = GlobalHydra.instance().config_loader()
-        monkeypatch.setattr(ConfigLoaderImpl, "get_group_options", groups._hydras_own)
-        theirs = loader.get_group_options(group, ObjectType[kind])
-        groups.list_quickly()
-        assert loader.get_group_options(group, ObjectType[kind]) == theirs
-        assert ConfigLoaderImpl.get_group_options is not groups._hydras_own

@@ -20,7 +20,7 @@ from command import command_line
 from documented import ROOT
 
 import latticework.run
-from latticework.experiments.runs import asking, machine
+from latticework.experiments.runs import errors, machine
 
 NAMES = ("docs/commands.md", "docs/library.md", "docs/logging.md", "examples/README.md")
 PAGES = [ROOT / name for name in NAMES]
@@ -44,7 +44,7 @@ def said(command: str) -> str:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             if program == "python":
                 runpy.run_path(first, run_name="__main__")
-            elif first in asking.COMMANDS:
+            elif first in errors.COMMANDS:
                 with contextlib.suppress(SystemExit):
                     latticework.run.main()
             else:

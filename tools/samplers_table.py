@@ -11,11 +11,13 @@ import argparse
 from pathlib import Path
 
 import torch
+from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 
+from latticework.experiments import CONF
 from latticework.experiments.papers.docs_pages import replaced
-from latticework.experiments.runs.options import names, option
+from latticework.experiments.runs import resolvers
 from latticework.models.base import EnergyModel, Function
 from latticework.models.domain import Binary, Categorical, Domain, Integer, Ordinal
 from latticework.models.ising import Lattice, erdos_renyi
@@ -40,6 +42,18 @@ DOMAINS: dict[str, Domain] = {
 }
 SMALL = {"hidden": 5, "visible": 20}  # arguments that make a model of conf/model small
 SMALL_LANGUAGE = {"checkpoint": "mini_bert", "words": ["the", "a", "of"]}
+
+
+def names(group: str) -> list[str]:
+    """The options of a group, in alphabetical order: `names("sampler")`."""
+    return sorted(file.stem for file in (CONF / group).glob("*.yaml"))
+
+
+def option(group: str, name: str) -> DictConfig:
+    """The file conf/<group>/<name>.yaml with its own defaults applied."""
+    resolvers.register()
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        return compose(f"{group}/{name}")[group]
 
 
 def columns() -> dict[str, EnergyModel]:
@@ -67,9 +81,9 @@ def quadratic(x: torch.Tensor) -> torch.Tensor:
     return -(x.flatten(1) ** 2).sum(-1) / 2
 
 
-def choices(group: str, conf: Path) -> dict[str, DictConfig]:
+def choices(group: str) -> dict[str, DictConfig]:
     """The files of a configuration group, composed, in alphabetical order."""
-    return {name: option(group, name, conf) for name in names(group, conf)}
+    return {name: option(group, name) for name in names(group)}
 
 
 def supports(sampler: Sampler, model: EnergyModel) -> bool:
@@ -102,11 +116,11 @@ def has_twin(sampler: Sampler, model: EnergyModel) -> bool:
     return True
 
 
-def samplers_table(conf: Path = ROOT / "conf") -> str:
+def samplers_table() -> str:
     """One row per file of conf/sampler: the columns that it supports, and whether it is exact."""
     models, structured = columns(), forms()
     rows = [["`sampler=`", *models, "compiled on", "leaves the target invariant"]]
-    for name, config in choices("sampler", conf).items():
+    for name, config in choices("sampler").items():
         sampler = instantiate(config, _convert_="all")
         cells = ["yes" if supports(sampler, model) else "·" for model in models.values()]
         compiled = ", ".join(kind for kind, model in structured.items() if has_twin(sampler, model))
@@ -114,10 +128,10 @@ def samplers_table(conf: Path = ROOT / "conf") -> str:
     return table(rows)
 
 
-def models_table(conf: Path = ROOT / "conf") -> str:
+def models_table() -> str:
     """One row per kind of domain: the files of conf/model whose states are in it."""
     of: dict[str, list[str]] = {name: [] for name in DOMAINS}
-    for name, config in choices("model", conf).items():
+    for name, config in choices("model").items():
         of[kind(instantiate(shrunk(config)).domain)].append(f"`{name}`")
     rows = [[name, ", ".join(models) or "none"] for name, models in of.items()]
     return table([["state space", "`model=`"], *rows])
@@ -146,10 +160,10 @@ def kind(domain: Domain) -> str:
     return next(name for name, example in DOMAINS.items() if type(domain) is type(example))
 
 
-def refreshed(page: str, conf: Path = ROOT / "conf") -> str:
+def refreshed(page: str) -> str:
     """docs/supported.md with both generated blocks updated."""
-    page = replaced(page, "samplers", samplers_table(conf))
-    return replaced(page, "models", models_table(conf))
+    page = replaced(page, "samplers", samplers_table())
+    return replaced(page, "models", models_table())
 
 
 def main(words: list[str] | None = None) -> None:

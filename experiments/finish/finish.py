@@ -9,7 +9,7 @@ import atexit
 import os
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +25,10 @@ from omegaconf import DictConfig, OmegaConf
 from latticework.experiments.finish.endings import run_line, show_run, show_sweep
 from latticework.experiments.finish.selection import drawn
 from latticework.experiments.finish.sweep_clock import SweepClock
-from latticework.experiments.records.folders import identity_in
+from latticework.experiments.records.folders import without_digits
+from latticework.experiments.records.identity import DIGITS
 from latticework.experiments.records.record import Record, load, load_all
-from latticework.experiments.runs import errors, signals
+from latticework.experiments.runs import errors
 from latticework.experiments.runs.checks import check_added, checked
 from latticework.experiments.runs.sweeps import asked
 
@@ -57,7 +58,6 @@ class Finish(Callback):
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
         """Check what all runs share; `recording` checks each run of the sweep."""
-        signals.outside_of_runs()
         self.on_run_start(config)
         runs = asked(config, config.hydra.overrides.task).runs
         if runs:
@@ -80,7 +80,6 @@ class Finish(Callback):
             _shown(show_run, record)
 
     def on_run_end(self, config: DictConfig, **kwargs: Any) -> None:
-        signals.outside_of_runs()
         folder = _folder(config)
         try:
             records = load_all(folder)
@@ -107,10 +106,13 @@ def _of_command(config: DictConfig, found: Sequence[Path]) -> list[Path]:
     command = asked(config, config.hydra.overrides.task)
     if not command.runs or not found:
         return list(found)
-    mine = [path for path in found if path.parent.name in command.overrides]
-    others = [path for path in found if path not in mine]
-    identities = {command.identity(run) for run in command.overrides.values()} if others else set()
-    return mine + [path for path in others if identity_in(path.parent) in identities - {None}]
+    digests = {str(command.identity(run))[:DIGITS] for run in command.overrides.values()}
+    return [path for path in found if _is_of(path.parent.name, command.overrides, digests)]
+
+
+def _is_of(name: str, runs: Collection[str], digests: Collection[str]) -> bool:
+    """Whether a folder is of one of the runs, or has their identity under another spelling."""
+    return without_digits(name) in runs or name[-DIGITS:] in digests
 
 
 def _report(failed: Sequence[Path], *, sweep: bool) -> None:
@@ -185,9 +187,12 @@ def check_sweep(config: DictConfig) -> None:
     last = {override.get_key_element(): override for override in parser.parse_overrides(words)}
     for key, override in last.items():
         if key in errors.SINGLE and override.is_sweep_override():
-            values = str(override.input_line).partition("=")[2]
-            command = list(config.hydra.overrides.task)
-            raise errors.ConfigurationError(errors.several(key, values, command))
+            several = f"{override.input_line} gives several values"
+            raise errors.ConfigurationError(
+                f"{several}, and a command has one {key}: give a command for each"
+                if key != "logger"
+                else f"{several}; for all of them at once, write logger=[...]"
+            )
         if override.is_discrete_sweep() and next(override.sweep_string_iterator(), None) is None:
             raise errors.ConfigurationError(
                 f"{override.input_line} is an empty sweep: give it one value or more"

@@ -13,11 +13,13 @@ from pathlib import Path
 from joblib import Memory
 from omegaconf import DictConfig
 
+from latticework.experiments import CONF
 from latticework.experiments.papers.claims.ledger import Pool
+from latticework.experiments.records.folders import without_digits
 from latticework.experiments.records.grouping import once
 from latticework.experiments.records.proof import place, versions
 from latticework.experiments.records.record import BUNDLES, Record, read
-from latticework.experiments.runs.sweeps import CONF, declared, exists
+from latticework.experiments.runs.sweeps import declared, exists
 
 SCALES = ("paper", "cpu", "quick", "smoke")  # the best first
 SOURCES = (CONF, CONF.parent / "experiments", CONF.parent / "sampling")
@@ -152,10 +154,11 @@ def _unfinished(folder: Path) -> tuple[dict[str, str], list[str]]:
     for run in sorted(path.parent for path in folder.glob("*/.hydra")):
         if (run / "run.json").exists():
             continue
+        name = without_digits(run.name)
         if (error := run / "error.txt").exists():
-            failed[run.name] = (error.read_text().splitlines() or ["no reason given"])[0]
+            failed[name] = (error.read_text().splitlines() or ["no reason given"])[0]
         else:
-            stopped.append(run.name)
+            stopped.append(name)
     return failed, stopped
 
 

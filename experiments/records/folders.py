@@ -1,25 +1,24 @@
-"""Find the folder that holds the record of a configuration.
+"""The folder that holds the record of a configuration: `<overrides>-<8 digits>`.
 
-A run's folder is named after its overrides, so that people can read it. Different overrides can
-give the same configuration, so folders are matched by the configuration's identity
-(`experiments.records.identity`). A run claims its folder by writing the identity's digest to
-`.digest`, and later runs of the same identity find it there. Records of release 0.2, whose digests
-were of whole paths in a file `.identity`, are matched by the configuration in run.json.
+The overrides are for people. The digits are the first of the digest of the run's identity
+(`experiments.records.identity`). A folder is found by them, however a command was spelled.
+Folders of release 0.2 have no digits, and are found by the configuration in run.json.
 """
 
 import hashlib
 import json
 import re
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 
-from latticework.experiments.records.identity import digest
+from latticework.experiments.records.identity import DIGITS, digest
 
-CLAIM = ".digest"
+LOCK = ".lock"  # of a run that has begun
 LONGEST = 120  # characters of a folder's name
 DRAWING = ("figures", "tables")  # overrides below these say what is drawn, and are none of a run's
 
@@ -41,7 +40,7 @@ def run_name(overrides: Iterable[str], skipped: Collection[str] = ()) -> str:
     name = re.sub(r"[^A-Za-z0-9_=.,+\[\]-]", "_", text) or "default"
     if name in (text, "default") and len(name) <= LONGEST:
         return name
-    return f"{name[:LONGEST]}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+    return f"{name[:LONGEST]}-{hashlib.sha256(text.encode()).hexdigest()[:6]}"
 
 
 def spelled(overrides: Iterable[str], skipped: Collection[str] = ()) -> list[str]:
@@ -66,24 +65,31 @@ def _text(key: str, override: Override) -> str:
     return f"{key}={override.get_value_element_as_str()}"
 
 
-def identity_in(folder: Path) -> str | None:
-    """The digest of the run that `folder` belongs to, or None if it is unknown."""
-    try:
-        if (claim := folder / CLAIM).is_file():
-            return claim.read_text().strip()
-        return digest(json.loads((folder / "run.json").read_text())["config"])
-    except (OSError, ValueError, LookupError, AttributeError, TypeError):
-        return None
+def folder_name(config: dict[str, Any], overrides: Iterable[str], skipped: Collection[str]) -> str:
+    """The name of the folder of a run with the resolved configuration `config`."""
+    return f"{run_name(overrides, skipped)}-{digest(config)[:DIGITS]}"
 
 
-def find(parent: Path, mine: str, first: str = "") -> Path | None:
-    """The folder in `parent` whose run has the identity `mine`, or None.
+def without_digits(name: str) -> str:
+    """The name of a run without the digits of its identity."""
+    return re.sub(rf"-[0-9a-f]{{{DIGITS}}}$", "", name)
 
-    If there are several, the one named `first` is preferred, then a finished one.
-    """
-    if first and identity_in(parent / first) == mine:
-        return parent / first
-    if not parent.is_dir():
-        return None
-    found = [each for each in sorted(parent.iterdir()) if identity_in(each) == mine]
-    return next((each for each in found if (each / "run.json").exists()), next(iter(found), None))
+
+def find(parent: Path, config: dict[str, Any]) -> Path | None:
+    """The folder in `parent` of a run of `config` that has begun, or None; a finished one first."""
+    mine = digest(config)
+    folders = list(parent.glob(f"*-{mine[:DIGITS]}")) or _of_0_2(parent, mine)
+    for file in ("run.json", LOCK):
+        if begun := sorted(folder for folder in folders if (folder / file).exists()):
+            return begun[0]
+    return None
+
+
+def _of_0_2(parent: Path, mine: str) -> list[Path]:
+    """The folders of records of release 0.2 with the digest `mine`; goes with 0.4."""
+    found = []
+    for file in parent.glob("*/run.json"):
+        with suppress(OSError, ValueError, LookupError, AttributeError, TypeError):  # damaged
+            if digest(json.loads(file.read_text())["config"]) == mine:
+                found.append(file.parent)
+    return found

@@ -11,18 +11,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import import_module
-from pathlib import Path
 from typing import Any, Literal
 
 import yaml
 
+from latticework.experiments import CONF
 from latticework.experiments.records.estimate import Estimate
 from latticework.experiments.records.identity import short_name
 from latticework.experiments.records.published import comparable
 from latticework.experiments.records.record import Record
 
 log = logging.getLogger(__name__)
-CONF = Path(__file__).resolve().parents[2] / "conf"
 MOST = 5  # numbers of a task that declares none
 Better = Literal["higher", "lower"] | None
 COSTS = ("step", "seconds", "evaluations")  # columns of metrics.csv that are no results

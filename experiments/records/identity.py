@@ -13,6 +13,7 @@ from typing import Any
 # or say where and how the run is executed (outputs, device, threads, logger, figures).
 PARTS = ("data", "model", "sampler", "task")
 SEEDS = ("seed", "model_seed")
+DIGITS = 8  # of the digest, at the end of the name of a run's folder
 SOURCES = ("root", "cache", "download", "strict")  # of a data set: where files are looked for
 
 

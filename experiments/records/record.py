@@ -7,6 +7,7 @@ folders (experiments/papers/bundle.py). A bundle is read in memory.
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
 import logging
@@ -23,7 +24,7 @@ from numpy.typing import NDArray
 from latticework.experiments.records.archive import open_archive
 from latticework.experiments.records.budget import Budget
 from latticework.experiments.records.faults import DamagedError
-from latticework.experiments.records.identity import SEEDS, identity, leaves
+from latticework.experiments.records.identity import DIGITS, SEEDS, identity, leaves
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -243,6 +244,9 @@ def opened(place: str | Path) -> Record:
     """
     path = Path(place)
     path = path.parent if path.name == "run.json" else path
+    if not path.exists():  # without the digits of its identity
+        found = list(path.parent.glob(f"{glob.escape(path.name)}-{'?' * DIGITS}"))
+        path = found[0] if len(found) == 1 else path
     bundle, run = path.parent, path.name
     if bundle.suffix == ".zip" and bundle.is_file():
         inside = zipfile.Path(open_archive(bundle)) / run

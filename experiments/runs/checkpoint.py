@@ -40,7 +40,6 @@ then renamed. The last two checkpoints of each loop are kept. All are removed wh
 finished.
 """
 
-import json
 import logging
 import zipfile
 from collections.abc import Callable
@@ -107,18 +106,6 @@ class Checkpoints:
 
     def _of(self, loop: str) -> list[Path]:
         return sorted(f for f in self.folder.glob("*.pt") if f.name.rpartition("-")[0] == loop)
-
-
-def made_for(folder: Path) -> dict[str, Any] | None:
-    """The `config` and notes of the newest readable checkpoint in `folder`.
-
-    They are what run.json would have held when it was written. None if no checkpoint can be read.
-    """
-    for file in sorted(folder.glob("*.pt"), key=lambda file: file.stat().st_mtime, reverse=True):
-        document, fault = _read(file)
-        if not fault:
-            return {**json.loads(document["notes"]), "config": json.loads(document["config"])}
-    return None
 
 
 def _read(file: Path) -> tuple[Document, str]:

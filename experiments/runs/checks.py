@@ -9,24 +9,26 @@ import math
 import os
 import pkgutil
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from inspect import Parameter, signature
+from pathlib import Path
 from typing import Any, Literal
 
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.plugins.sweeper import Sweeper
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from latticework.experiments import CONF
 from latticework.experiments.records.budget import Budget
+from latticework.experiments.records.identity import PARTS, SEEDS
 from latticework.experiments.runs.errors import ConfigurationError, places
-from latticework.experiments.runs.options import CONF
 from latticework.experiments.runs.resolvers import resolved
 from latticework.sampling.annotations import fits, is_number, is_part, words
 from latticework.sampling.messages import in_a_line, nearest, shortened
 
-PARTS = ("data", "model", "sampler", "task")
 SETTINGS: dict[str, Any] = {
     "name": str,
     "outputs": str,
@@ -38,9 +40,19 @@ SETTINGS: dict[str, Any] = {
     "checkpoint": float,
     "force": bool,
 }
-LONGEST = 255  # bytes of a folder's name, on most file systems
-DEVICES = r"auto|cpu|mps|cuda(:\d+)?"  # whether one is there is for the run's machine to say
-THREADS = 4096  # more than any machine has; PyTorch dies of some numbers beyond
+# PyTorch dies of more threads. Whether there is a GPU is for the run's machine to say.
+RULES: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "name": (
+        lambda name: re.fullmatch(r"(?!\.\.?$)[^/\\]+", name) and len(os.fsencode(name)) < 256,
+        "the name of one folder in outputs, of at most 255 bytes",
+    ),
+    "threads": (lambda count: count == "auto" or count <= 4096, "at most 4096"),
+    "checkpoint": (lambda seconds: seconds >= 0, "0 or more seconds"),
+    "device": (
+        lambda device: re.fullmatch(r"auto|cpu|mps|cuda(:\d+)?", device),
+        "auto, cpu, cuda or cuda:1",
+    ),
+}
 # Arguments that must be positive wherever they occur, and arguments that may be infinite.
 POSITIVE = {
     "batch", "chains", "dim", "epoch_size", "epochs", "every", "features", "iterations",
@@ -51,6 +63,53 @@ BUDGET = f"{Budget.__module__}.{Budget.__qualname__}"
 UNBOUNDED = {"step_size", "largest_gradient", "largest_loss"}
 HYDRAS = {"_target_", "_partial_", "_args_", "_recursive_", "_convert_"}
 VARIADIC = (Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL)
+
+
+def check_names(command: Iterable[str]) -> None:
+    """Raise ConfigurationError for a path or a list in place of the name of an option.
+
+    Hydra would read a file of another group, or merge several options into one.
+    """
+    for word in command:
+        key, _, value = word.partition("=")
+        group = key.lstrip("+").partition("@")[0]
+        if not group or not (CONF / group).is_dir():
+            continue
+        if value.startswith("[") and group != "logger":  # of which a run may have several
+            names = value.strip("[]").replace(" ", "")
+            raise ConfigurationError(
+                f"{word} is a list, and a run has one {group}: {group}={names} with --multirun is "
+                "a run for each"
+            )
+        if ".." in value or value.startswith("/"):
+            known = [file.stem for file in (CONF / group).glob("*.yaml")]
+            raise ConfigurationError(
+                f"{word} is a path, and {group} takes the name of one of its options: "
+                f"{nearest(Path(value).name, known)}"
+            )
+
+
+_validate_each = Sweeper.validate_batch_is_legal
+
+
+def validate_quickly() -> None:
+    """Let a sweep compose one run for each choice of options before it starts, for this process.
+
+    Hydra composes every run, which takes as long as composing them again when they start. Runs of
+    the same options differ in values, which are checked when they start.
+    """
+    setattr(Sweeper, "validate_batch_is_legal", _validate)  # noqa: B010 - mypy refuses the other
+
+
+def _validate(self: Sweeper, batch: Sequence[Sequence[str]]) -> None:
+    kinds = {tuple(word for word in run if _may_choose(word)): run for run in batch}
+    _validate_each(self, list(kinds.values()))
+
+
+def _may_choose(word: str) -> bool:
+    """Whether an override may choose an option of a group, maybe one of the user's own."""
+    key = word.partition("=")[0].lstrip("+~")
+    return "." not in key and key not in SEEDS
 
 
 def checked(config: DictConfig) -> dict[str, Any]:
@@ -111,26 +170,9 @@ def _check_settings(document: dict[str, Any]) -> None:
         if document.get(name) in (None, ""):
             raise ConfigurationError(f"{name} is missing: it must be {words(hint)}")
         _check_value(name, document[name], hint, name)
-    if re.search(r"[/\\]", document["name"]) or document["name"] in (".", ".."):
-        raise ConfigurationError(
-            f"name must be the name of one folder in outputs, got {document['name']!r}; "
-            "outputs=... chooses another place"
-        )
-    if len(os.fsencode(document["name"])) > LONGEST:
-        raise ConfigurationError(
-            f"name must have at most {LONGEST} bytes, as the name of a folder, got "
-            f"{len(os.fsencode(document['name']))}"
-        )
-    if document["threads"] != "auto" and document["threads"] > THREADS:
-        raise ConfigurationError(f"threads must be at most {THREADS}, got {document['threads']}")
-    if document["checkpoint"] < 0:
-        raise ConfigurationError(
-            f"checkpoint must be 0 or more seconds, got {document['checkpoint']}"
-        )
-    if not re.fullmatch(DEVICES, document["device"]):
-        raise ConfigurationError(
-            f"device must be auto, cpu, cuda or cuda:1, got {document['device']!r}"
-        )
+        fine, wanted = RULES.get(name, (bool, ""))
+        if wanted and not fine(document[name]):
+            raise ConfigurationError(f"{name} must be {wanted}, got {document[name]!r}")
 
 
 def _check_parts(value: Any, where: str) -> None:

@@ -1,6 +1,7 @@
-"""Progress: a live bar with steps per second and the latest metrics, or plain lines in a log."""
+"""Progress: a live line with steps per second and the latest metrics, or plain lines in a log."""
 
 import logging
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sized
@@ -10,7 +11,8 @@ from latticework.experiments.records.duration import duration
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
-PLAIN_EVERY = 15.0  # seconds between two lines where there is no terminal
+LIVE_EVERY, PLAIN_EVERY = 0.1, 15.0  # seconds between two lines, on a terminal and elsewhere
+BAR = 20  # characters
 
 
 def progress(
@@ -26,60 +28,28 @@ def progress(
     """
     if total is None and isinstance(items, Sized):
         total = done + len(items)
-    return (_bar if sys.stdout.isatty() else _lines)(items, what, total, latest, done)
-
-
-def _bar(
-    items: Iterable[T],
-    what: str,
-    total: int | None,
-    latest: Callable[[], dict[str, float]],
-    before: int,
-) -> Iterator[T]:
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[rate]} {task.fields[left]} {task.fields[metrics]}"),
-    )
-    started = time.monotonic()
-    with Progress(*columns, transient=True) as bar:
-        task = bar.add_task(what, total=total, completed=before, rate="", left="", metrics="")
-        for done, item in enumerate(items, start=1):
-            yield item
-            each = (time.monotonic() - started) / done
-            left = _left(each, before + done, total)
-            bar.update(task, advance=1, rate=_rate(1 / each), left=left, metrics=_short(latest()))
-
-
-def _lines(
-    items: Iterable[T],
-    what: str,
-    total: int | None,
-    latest: Callable[[], dict[str, float]],
-    before: int,
-) -> Iterator[T]:
+    live = sys.stdout.isatty()
     started = last = time.monotonic()
-    for done, item in enumerate(items, start=1):
+    for count, item in enumerate(items, start=done + 1):
         yield item
         now = time.monotonic()
-        if now - last > PLAIN_EVERY:
-            last = now
-            each = (now - started) / done
-            left = _left(each, before + done, total)
-            count = (before + done, total or "?")
-            log.info("%s %d/%s  %s  %s  %s", what, *count, _rate(1 / each), left, _short(latest()))
+        if now - last > (LIVE_EVERY if live else PLAIN_EVERY):
+            last, each = now, (now - started) / (count - done)
+            line = f"{count}/{total or '?'}  {_text(each, count, total)}  {_short(latest())}"
+            if live:
+                bar = "━" * (BAR * count // total if total else 0)
+                line = f"{what} {bar:{BAR}} {line}"[: shutil.get_terminal_size().columns - 1]
+                print(f"\r\033[K{line}", end="", flush=True)
+            else:
+                log.info("%s %s", what, line)
+    if live:
+        print("\r\033[K", end="", flush=True)
 
 
-def _rate(rate: float) -> str:
-    return f"{rate:.0f}/s" if rate >= 10 else f"{rate:.2g}/s"
-
-
-def _left(each: float, done: int, total: int | None) -> str:
-    """The remaining time at `each` seconds per item: `2 min to go`."""
-    return f"{duration(each * (total - done))} to go" if total and done < total else ""
+def _text(each: float, done: int, total: int | None) -> str:
+    """The rate at `each` seconds per item, and the time that is left: `3.2/s  2 min to go`."""
+    rate = f"{1 / each:.0f}/s" if each <= 0.1 else f"{1 / each:.2g}/s"
+    return f"{rate}  {duration(each * (total - done))} to go" if total and done < total else rate
 
 
 def _short(row: dict[str, float]) -> str:

@@ -8,7 +8,7 @@ conf/hydra/launcher/ray.yaml; docs/scaling.md says how to use it. Ray is importe
 import logging
 import sys
 from collections.abc import Sequence
-from importlib.util import find_spec
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -25,8 +25,6 @@ from latticework.experiments.runs import resolvers
 from latticework.experiments.runs.errors import ConfigurationError
 
 log = logging.getLogger(__name__)
-CONF = Path(__file__).resolve().parents[2] / "conf"
-PLUGINS = "hydra_plugins"
 
 
 class RayLauncher(Launcher):
@@ -36,7 +34,7 @@ class RayLauncher(Launcher):
     process dies. A cluster of this machine is started and stopped if `init.address` is null.
     """
 
-    __module__ = f"{PLUGINS}.latticework"
+    __module__ = "hydra_plugins"
 
     def __init__(
         self, init: DictConfig, num_cpus: float = 1, num_gpus: float = 0, max_retries: int = 3
@@ -97,7 +95,7 @@ class RayLauncher(Launcher):
 def _execute(shared: tuple[Any, ...], overrides: list[str], number: int) -> JobReturn:
     """One run, in a process of the cluster; as in Hydra's own launchers."""
     config, context, task_function, state = shared
-    resolvers.register(CONF)
+    resolvers.register()
     setup_globals()
     Singleton.set_state(state)
     own = context.config_loader.load_sweep_config(config, overrides)
@@ -114,13 +112,13 @@ def _execute(shared: tuple[Any, ...], overrides: list[str], number: int) -> JobR
 
 
 def register() -> None:
-    """Register the launcher with Hydra, which finds plugins only in `hydra_plugins`.
+    """Register the launcher with Hydra, which imports plugins by name from `hydra_plugins` only.
 
-    Installed plugins share that package, so this module is registered under a name in it.
+    Installed plugins share that package. Where there is none, an empty module stands for it.
     """
-    if find_spec(PLUGINS) is None:
-        package = ModuleType(PLUGINS)
-        package.__path__ = []  # Hydra looks for further plugins there
-        sys.modules[PLUGINS] = package
-    sys.modules[RayLauncher.__module__] = sys.modules[__name__]
     Plugins.instance().register(RayLauncher)
+    try:
+        package = import_module("hydra_plugins")
+    except ImportError:
+        package = sys.modules["hydra_plugins"] = ModuleType("hydra_plugins")
+    setattr(package, RayLauncher.__name__, RayLauncher)

@@ -8,6 +8,7 @@ and `.crash` says how it died if a signal killed it (experiments/runs/signals.py
 """
 
 import atexit
+import glob
 import json
 import logging
 import os
@@ -26,33 +27,28 @@ from hydra.types import RunMode
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 
-from latticework.experiments.records.folders import CLAIM, find, identity_in, run_name
+from latticework.experiments.records.folders import LOCK, find, run_name, without_digits
 from latticework.experiments.records.headline import headline
-from latticework.experiments.records.identity import digest, same
+from latticework.experiments.records.identity import same
 from latticework.experiments.records.record import checksums, damage, load
 from latticework.experiments.runs import writing
-from latticework.experiments.runs.checkpoint import made_for
 from latticework.experiments.runs.checks import checked
 from latticework.experiments.runs.errors import summary, wants_traceback
-from latticework.experiments.runs.inputs import inputs, replaced
-from latticework.experiments.runs.loggers import About, Logger, tried
-from latticework.experiments.runs.machine import edited, facts, peak_memory
+from latticework.experiments.runs.loggers import About, tried
+from latticework.experiments.runs.machine import (
+    edited,
+    facts,
+    inputs,
+    peak_memory,
+    replaced,
+)
 from latticework.experiments.runs.resolvers import resolved
 from latticework.experiments.runs.run import Run
-from latticework.experiments.runs.signals import (
-    HOLDER,
-    RESUMES,
-    STARTS,
-    Stopped,
-    answered,
-    crash_noted,
-    death,
-)
-from latticework.experiments.runs.superseded import set_aside
+from latticework.experiments.runs.signals import crash_noted, death, stoppable
 from latticework.sampling.devices import find_device
 
 log = logging.getLogger(__name__)
-LOCK = ".lock"
+HOLDER = ".holder"
 Prepare = Callable[[DictConfig, Run], Callable[[], None]]  # builds the parts of a run
 
 
@@ -70,9 +66,8 @@ def record(cfg: DictConfig, prepare: Prepare) -> Outcome:
     (`experiments.records.folders`). What happens depends on that record:
 
     - Finished: it is kept. `force=true` runs it again.
-    - Damaged, of another configuration under the same name, or with a file that was replaced since
-      (`experiments.runs.inputs`): it is moved to `outputs/superseded`, and the run starts from
-      the beginning.
+    - Damaged, or of a file that was replaced since (`experiments.runs.machine.inputs`): it is
+      moved to `outputs/superseded`, and the run starts from the beginning.
     - Unfinished: it resumes from its checkpoint, or starts from the beginning without one.
       Checkpoints that do not fit are moved to `outputs/superseded` too; only those of another kind
       of device are refused, unless `force=true` is given.
@@ -80,56 +75,37 @@ def record(cfg: DictConfig, prepare: Prepare) -> Outcome:
 
     A finished record is moved only after data, model, sampler and task have been built. If a run
     fails, `error.txt` holds its traceback and the sweep continues. The callback at the end of the
-    sweep reports the failures. If a signal stops the run, Stopped is raised.
+    sweep reports the failures.
     """
     asked = Path(HydraConfig.get().runtime.output_dir)
     try:
-        config = _configuration(cfg)
+        # A single run was checked before Hydra made its folder (experiments/finish/finish.py).
+        # In a sweep each run is checked here, so that a mistake in one does not stop the others.
+        config = resolved(cfg) if HydraConfig.get().mode == RunMode.RUN else checked(cfg)
         path = _claimed(asked, config)
     except Exception as error:  # noqa: BLE001 - whatever a run raises belongs in its record
         return _fail(asked, error)
-    with _stoppable(path), _held(path) as ours:
+    with stoppable(), _held(path) as ours:
         return _record(cfg, config, path, prepare) if ours else Outcome(path, "skipped")
-
-
-@contextmanager
-def _stoppable(path: Path) -> Iterator[None]:
-    """Log where a signal stopped the run in `path`."""
-    try:
-        with answered():
-            yield
-    except Stopped as stop:
-        has_checkpoint = any((path / "checkpoints").glob("*.pt"))
-        stop.where = stop.where or (RESUMES if has_checkpoint else STARTS)
-        log.warning("%s", stop)
-        stop.told = True
-        raise
-
-
-def _configuration(cfg: DictConfig) -> dict[str, Any]:
-    """The run's own part of `cfg`, resolved and checked.
-
-    The configuration of a single run was checked before Hydra made its folder
-    (`experiments.finish.finish.Finish`). In a sweep each run is checked here, so that a mistake in
-    one run does not stop the others.
-    """
-    single = HydraConfig.get().mode == RunMode.RUN
-    return resolved(cfg) if single else checked(cfg)
 
 
 def _claimed(asked: Path, config: dict[str, Any]) -> Path:
     """The folder for the record of `config`: an existing folder of that identity, or `asked`.
 
-    A lock makes the search and the claim atomic, so that concurrent processes agree.
+    A lock makes the search and the claim atomic, so that concurrent processes agree. Records of the
+    same overrides with another configuration are moved away: a default has changed since.
     """
-    mine, parent = digest(config), asked.parent
+    parent, hydra = asked.parent, HydraConfig.get()
     with FileLock(parent / LOCK):
-        path = find(parent, mine, asked.name) or _begun(parent, config) or asked
+        path = find(parent, config) or asked
+        (path / LOCK).open("a").close()  # it has begun; its time of writing stays
         if path != asked:
             _remove_if_unused(asked)
-        if not (path / CLAIM).exists() or identity_in(path) != mine:
-            (path / CLAIM).write_text(mine)
-        _retire(parent / _own_name(), path, _outputs(config))
+        own = run_name(hydra.overrides.task, hydra.job.config.override_dirname.exclude_keys)
+        for file in sorted(parent.glob(f"{glob.escape(own)}*/run.json")):
+            if file.parent != path and without_digits(file.parent.name) == own:
+                with FileLock(file.parent / LOCK):
+                    writing.set_aside(file.parent, _outputs(config))
     return path
 
 
@@ -138,74 +114,40 @@ def _outputs(config: dict[str, Any]) -> Path:
     return Path(os.path.abspath(config["outputs"]))  # noqa: PTH100 - Path.resolve follows links
 
 
-def _own_name() -> str:
-    hydra = HydraConfig.get()
-    return run_name(hydra.overrides.task, hydra.job.config.override_dirname.exclude_keys)
-
-
-def _retire(named: Path, path: Path, outputs: Path) -> None:
-    """Move away the record in `named` if this run is recorded in another folder, `path`.
-
-    `named` is the folder named after this run. It holds another configuration if a default has
-    changed.
-    """
-    if named == path:
-        return
-    log.info("%s has the same configuration as %s", named.name, path)
-    if (named / "run.json").exists():
-        with FileLock(named / LOCK):
-            set_aside(named, outputs)
-
-
-def _begun(parent: Path, config: dict[str, Any]) -> Path | None:
-    """The folder of an unfinished run of `config` by release 0.2; this function goes with 0.4."""
-    for checkpoints in sorted(parent.glob("*/checkpoints")):
-        folder = checkpoints.parent
-        if identity_in(folder) is None:
-            earlier = made_for(checkpoints)
-            if earlier is not None and same(earlier, config):
-                return folder
-    return None
-
-
 def _remove_if_unused(folder: Path) -> None:
     """Delete a folder that holds only the files that Hydra writes at the start of a run."""
     if all(path.name == ".hydra" or path.suffix == ".log" for path in folder.iterdir()):
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _record(
-    cfg: DictConfig,
-    config: dict[str, Any],
-    path: Path,
-    prepare: Prepare,
-) -> Outcome:
+def _record(cfg: DictConfig, config: dict[str, Any], path: Path, prepare: Prepare) -> Outcome:
     try:
         (path / "error.txt").unlink(missing_ok=True)
-        outputs = _outputs(config)
         if (path / "run.json").exists():
-            fault = damage(path)
-            if not fault:
-                earlier = json.loads((path / "run.json").read_text())
-                if same(earlier, config) and not cfg.force and not _outdated(earlier, config, cfg):
-                    log.info("already finished: %s (force=true runs it again)", path)
-                    if names := edited(earlier, config):
-                        log.warning("the code of %s has changed since this run", names)
-                    return Outcome(path, "finished before")
-            else:
+            if fault := damage(path):
                 log.warning("the record %s is damaged: %s; running it again", path, fault)
-        _execute(cfg, config, path, outputs, prepare)
+            elif not cfg.force and _holds(path, config, cfg):
+                return Outcome(path, "finished before")
+        _execute(cfg, config, path, prepare)
         return Outcome(path, "finished")
     except Exception as error:  # noqa: BLE001 - whatever a run raises belongs in its record
         return _fail(path, error)
 
 
-def _outdated(earlier: dict[str, Any], config: dict[str, Any], cfg: DictConfig) -> bool:
-    """Whether the inputs of the run have changed since its record, `earlier`."""
+def _holds(path: Path, config: dict[str, Any], cfg: DictConfig) -> bool:
+    """Whether the finished record in `path` is that of `config`, with the inputs as they are."""
+    earlier = json.loads((path / "run.json").read_text())
+    if not same(earlier, config):
+        return False
     if names := replaced(earlier, config):
         log.info("%s has changed since this run; running it again", names)
-        return True
-    return _replaceable(earlier, cfg)
+        return False
+    if _replaceable(earlier, cfg):
+        return False
+    log.info("already finished: %s (force=true runs it again)", path)
+    if names := edited(earlier, config):
+        log.warning("the code of %s has changed since this run", names)
+    return True
 
 
 def _replaceable(earlier: dict[str, Any], cfg: DictConfig) -> bool:
@@ -266,7 +208,7 @@ def _held(path: Path) -> Iterator[bool]:
         if holder.exists():  # its process would have removed it
             log.warning("%s ran this before and %s", holder.read_text(), death(path))
         holder.write_text(f"process {os.getpid()} on {socket.gethostname()}")
-        atexit.register(let_go)  # as `experiments.runs.signals` says of its line
+        atexit.register(let_go)  # C code may end the process (experiments/runs/signals.py)
         with crash_noted(path):
             yield True
     finally:
@@ -294,13 +236,7 @@ def _fail(path: Path, error: Exception) -> Outcome:
     return Outcome(path, "failed")
 
 
-def _execute(
-    cfg: DictConfig,
-    config: dict[str, Any],
-    path: Path,
-    outputs: Path,
-    prepare: Prepare,
-) -> None:
+def _execute(cfg: DictConfig, config: dict[str, Any], path: Path, prepare: Prepare) -> None:
     if cfg.threads != "auto":
         torch.set_num_threads(cfg.threads)
     run = Run(
@@ -308,7 +244,7 @@ def _execute(
         device=find_device(cfg.device),
         seed=cfg.seed,
         model_seed=cfg.model_seed,
-        outputs=outputs,
+        outputs=_outputs(config),
         loggers=[instantiate(logger) for logger in (cfg.logger or {}).values()],
         config=config,
         checkpoint=cfg.checkpoint,
@@ -316,7 +252,7 @@ def _execute(
     )
     perform = prepare(cfg, run)
     if (path / "run.json").exists():  # it is to be replaced
-        set_aside(path, outputs)
+        writing.set_aside(path, run.outputs)
     run.take_up(config, force=cfg.force)
     if read := inputs(config):
         run.note(inputs=read)
@@ -327,33 +263,22 @@ def _execute(
         logger.start(About(path, config, choices, None if step is None else int(step)))
     try:
         perform()
-        _finish(cfg, config, path, run, choices)
+        document = {
+            "config": config,
+            "choices": choices,
+            "overrides": list(hydra.overrides.task),
+            "seconds": run.seconds,
+            "peak_memory_bytes": peak_memory(run.device),
+            **facts(run.device, config),
+            **run.notes,
+            "files": checksums(path),
+        }
+        writing.write(path / "run.json", json.dumps(document, indent=2))
+        run.checkpoints.remove()
+        log.info("finished: %s", path)
         for logger in run.loggers:
             missed = "the run is finished, but its tracker did not get the results"
-            tried(missed, _give_results, logger, path)
+            tried(missed, lambda logger=logger: logger.result(headline(load(path))))
     finally:
         for logger in run.loggers:
             tried("a tracker could not end", logger.finish)
-
-
-def _give_results(logger: Logger, path: Path) -> None:
-    logger.result(headline(load(path)))
-
-
-def _finish(
-    cfg: DictConfig, config: dict[str, Any], path: Path, run: Run, choices: dict[str, str]
-) -> None:
-    """Write run.json, which marks the run as finished."""
-    document = {
-        "config": config,
-        "choices": choices,
-        "overrides": list(HydraConfig.get().overrides.task),
-        "seconds": run.seconds,
-        "peak_memory_bytes": peak_memory(run.device),
-        **facts(run.device, config),
-        **run.notes,
-        "files": checksums(path),
-    }
-    writing.write(path / "run.json", json.dumps(document, indent=2))
-    run.checkpoints.remove()
-    log.info("finished: %s", path)

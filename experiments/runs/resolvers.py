@@ -14,9 +14,10 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from latticework.experiments.records.folders import find, run_name
-from latticework.experiments.records.identity import digest
-from latticework.experiments.runs.asking import is_helper
+from latticework.experiments import CONF
+from latticework.experiments.records.folders import find, folder_name, run_name
+
+HELPERS = ("data/base", "experiment/parts", "target/parts", "tuned")  # they hold no options
 
 
 def folder(*, _root_: DictConfig) -> str:
@@ -26,21 +27,31 @@ def folder(*, _root_: DictConfig) -> str:
     however it was spelled. `experiments.runs.recording` makes the final choice, under a lock.
     """
     hydra = _root_.hydra
-    name = run_name(hydra.overrides.task, hydra.job.config.override_dirname.exclude_keys)
+    naming = hydra.overrides.task, hydra.job.config.override_dirname.exclude_keys
     try:
         config = resolved(_root_)
         parent = Path(config["outputs"], str(config["name"]), str(config["scale"]))
-        found = find(parent, digest(config), name)
+        found = find(parent, config)
+        return folder_name(config, *naming) if found is None else found.name
     except (OmegaConfBaseException, LookupError, TypeError, ValueError, OSError):
-        return name  # the configuration is not valid; the run reports why
-    return name if found is None else found.name
+        return run_name(*naming)  # the configuration is not valid; the run reports why
 
 
 def resolved(config: DictConfig) -> dict[str, Any]:
-    """`config` without `hydra`, resolved, as plain values."""
-    own = OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
-    plain: Any = OmegaConf.to_container(own, resolve=True, throw_on_missing=True)
-    return plain
+    """`config` without `hydra`, resolved, as plain values.
+
+    `${hydra:...}` reads the `hydra` of `config`; in a run, whose configuration has none, the run's.
+    """
+    running = HydraConfig.instance()
+    before = running.cfg
+    if "hydra" in config:
+        running.cfg = config  # type: ignore[assignment]
+    try:
+        own = OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
+        plain: Any = OmegaConf.to_container(own, resolve=True, throw_on_missing=True)
+        return plain
+    finally:
+        running.cfg = before
 
 
 def scaled(key: str, *choice: Any, _root_: DictConfig) -> Any:
@@ -51,27 +62,18 @@ def scaled(key: str, *choice: Any, _root_: DictConfig) -> Any:
     Raises ValueError for a scale without the key, and for a choice without a value.
     """
     scale = _root_.get("scale")
-    column = OmegaConf.select(_root_, f"scales.{scale}")
-    if column is None or key not in column:
-        raise ValueError(_missing(str(scale), key))
-    value = column[key]
-    if not choice or not isinstance(value, DictConfig):
-        return value
-    name = str(choice[0])
-    if name not in value and "others" not in value:
-        raise ValueError(_missing(str(scale), f"{key}.{name}"))
-    return value[name if name in value else "others"]
-
-
-def _missing(scale: str, key: str) -> str:
-    """What a scale lacks, and where to add it."""
-    choices = HydraConfig.get().runtime.choices if HydraConfig.initialized() else {}
-    experiment = choices.get("experiment")
-    file = f"conf/experiment/{experiment}.yaml" if experiment else "conf/config.yaml"
-    return (
-        f"scale={scale} has no {key}: add it to scales.{scale} in {file}, "
-        f"or give +scales.{scale}.{key}=... on the command line"
-    )
+    column = OmegaConf.select(_root_, f"scales.{scale}") or {}
+    found, value = key in column, column.get(key)
+    if choice and isinstance(value, DictConfig):
+        name = str(choice[0])
+        key = f"{key}.{name}"
+        found, value = bool({name, "others"} & set(value)), value.get(name, value.get("others"))
+    if not found:
+        raise ValueError(
+            f"scale={scale} has no {key}: add it to scales.{scale} of the experiment, "
+            f"or give +scales.{scale}.{key}=... on the command line"
+        )
+    return value
 
 
 def at_scale(paper: Any, quick: Any, smoke: Any, *, _root_: DictConfig) -> Any:
@@ -86,43 +88,36 @@ def at_scale(paper: Any, quick: Any, smoke: Any, *, _root_: DictConfig) -> Any:
     return values[scale]
 
 
-def register(conf: Path) -> None:
-    """Register the resolvers with OmegaConf. `conf` is the folder of the YAML files."""
-
-    def experiments() -> str:
-        """The experiments, each with the first comment line of its file, for --help."""
-        files = sorted((conf / "experiment").glob("*.yaml"))
-        width = max((len(file.stem) for file in files), default=0)
-        return "\n".join(f"  {file.stem:{width}}  {_summary(file)}" for file in files)
-
-    def groups() -> str:
-        """The groups with their options, without helpers and experiments, for --help."""
-        folders = (folder for folder in sorted(conf.rglob("*/")) if folder.name != "__pycache__")
-        found = {
-            str(f.relative_to(conf)): sorted(x.stem for x in f.glob("*.yaml")) for f in folders
-        }
-        shown = {
-            name: options
-            for name, options in found.items()
-            if options and name != "experiment" and not is_helper(name)
-        }
-        width = max(map(len, shown), default=0)
-        lines = (f"{name:{width}}  {', '.join(options)}" for name, options in shown.items())
-        return "\n".join(wrap for line in lines for wrap in _wrapped(line, width + 2))
-
-    OmegaConf.register_new_resolver("groups", groups, replace=True)
-    OmegaConf.register_new_resolver("folder", folder, replace=True)
-    OmegaConf.register_new_resolver("scaled", scaled, replace=True)
-    OmegaConf.register_new_resolver("at_scale", at_scale, replace=True)
-    OmegaConf.register_new_resolver("experiments", experiments, replace=True)
-
-
-def _wrapped(line: str, indent: int) -> list[str]:
-    return textwrap.wrap(
-        line, 100, initial_indent="  ", subsequent_indent=" " * (indent + 2), break_on_hyphens=False
-    )
+def experiments() -> str:
+    """The experiments, each with the first comment line of its file, for --help."""
+    files = sorted((CONF / "experiment").glob("*.yaml"))
+    width = max(len(file.stem) for file in files)
+    return "\n".join(f"  {file.stem:{width}}  {_summary(file)}" for file in files)
 
 
 def _summary(file: Path) -> str:
     comments = (line[1:].strip() for line in file.read_text().splitlines() if line[:1] == "#")
     return next((line for line in comments if not line.startswith("@package")), "")
+
+
+def groups() -> str:
+    """The groups with their options, without helpers and experiments, for --help."""
+    found = {}
+    for folder in sorted(path for path in CONF.rglob("*") if path.is_dir()):
+        name = str(folder.relative_to(CONF))
+        if name != "experiment" and not name.startswith(HELPERS):
+            found[name] = sorted(file.stem for file in folder.glob("*.yaml"))
+    width = max(map(len, found))
+    return "\n".join(
+        textwrap.fill(
+            f"{name:{width}}  {', '.join(options)}", 100, initial_indent="  ",
+            subsequent_indent=" " * (width + 4), break_on_hyphens=False,
+        )
+        for name, options in found.items() if options
+    )  # fmt: skip
+
+
+def register() -> None:
+    """Register the resolvers with OmegaConf."""
+    for resolver in (groups, folder, scaled, at_scale, experiments):
+        OmegaConf.register_new_resolver(resolver.__name__, resolver, replace=True)

@@ -22,12 +22,10 @@ from latticework.experiments.records.identity import same
 from latticework.experiments.runs import writing
 from latticework.experiments.runs.checkpoint import Checkpoints, Document
 from latticework.experiments.runs.errors import ConfigurationError
-from latticework.experiments.runs.inputs import replaced
 from latticework.experiments.runs.loggers import Logger, tried
-from latticework.experiments.runs.machine import edited, facts
+from latticework.experiments.runs.machine import edited, facts, replaced
 from latticework.experiments.runs.progress import progress
-from latticework.experiments.runs.signals import noticed
-from latticework.experiments.runs.superseded import set_aside
+from latticework.experiments.runs.signals import Deferred
 from latticework.sampling.memory import Memory, captured, described
 
 log = logging.getLogger(__name__)
@@ -98,27 +96,26 @@ class Run:
         """Yield the remaining iterations of `first` to `total`, and write checkpoints of `memory`.
 
         `what` names the loop, also in the progress display. experiments/runs/checkpoint.py
-        explains how to use this. Raises ValueError for a name that was used before, and Stopped
-        after a signal.
+        explains how to use this. Raises ValueError for a name that was used before, and
+        SystemExit after a signal.
         """
         if what in self._ended:
             raise ValueError(f"every loop of a run needs its own name, got {what!r} again")
         saved = self._saved.get(what)
         done = self._restore(memory, what, first - 1)
         written, at = done, time.perf_counter()
-        with noticed() as signals:
+        with Deferred() as signals:
             rounds = range(done + 1, total + 1)
             left = self.progress(rounds, what, total + 1 - first, done + 1 - first)
             for iteration in left:
                 yield iteration
-                if signals or time.perf_counter() - at >= self.checkpoint:
+                if signals.came or time.perf_counter() - at >= self.checkpoint:
                     self._write(memory, what, iteration)
                     written, at = iteration, time.perf_counter()
-                if signals:
-                    signals.act(
-                        f"at {what} {iteration} of {total}: the same command resumes from there "
-                        f"({self.checkpoints.folder})"
-                    )
+                signals.act(
+                    f" at {what} {iteration} of {total}: the same command resumes from there "
+                    f"({self.checkpoints.folder})"
+                )
         if written < total:
             self._write(memory, what, total)
         # The rows of a loop that had ended are those of its checkpoint: later loops added to them.
@@ -148,7 +145,7 @@ class Run:
             return done
         if document["described"] != described(memory):
             log.warning("the checkpoint of %s is not used: it has another model", loop)
-            set_aside(self.path, self.outputs, copy=True)
+            writing.set_aside(self.path, self.outputs, copy=True)
             self._saved.clear()
             self.checkpoints.remove()
             self._cut(self._kept)
@@ -207,7 +204,7 @@ class Run:
         self._saved = self.checkpoints.load(fits)
         if not self._saved:
             if any(self.checkpoints.folder.glob("*.pt")):
-                set_aside(self.path, self.outputs)
+                writing.set_aside(self.path, self.outputs)
             self.checkpoints.remove()
             for stale in (*self.path.glob("*.npz"), *self.path.glob("*.safetensors")):
                 stale.unlink()

@@ -6,6 +6,7 @@ spelled. All other runs have "other settings".
 """
 
 from collections.abc import Collection, Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import product
@@ -14,19 +15,18 @@ from typing import Any
 
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
-from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from latticework.experiments import CONF
 from latticework.experiments.records.folders import is_of_a_run, run_name
 from latticework.experiments.records.identity import SEEDS, digest
 from latticework.experiments.records.record import VARIANTS, Record
 from latticework.experiments.runs import resolvers
 
-CONF = Path(__file__).resolve().parents[2] / "conf"
 Run = tuple[str, ...]  # its overrides
 Kind = frozenset[str]  # a run's overrides without seeds; variants of data replaced by the data
 
@@ -58,8 +58,6 @@ class Sweep:
         """
         words = record.document["overrides"]
         if kind(words, self.skipped) in self.kinds:
-            if record.path.name in self.overrides:
-                return {record.path.name}
             return {run_name(words, self.skipped)} & set(self.overrides)
         mine = digest(record.config, seeds=False)
         for one in self.kinds:
@@ -102,16 +100,10 @@ class Sweep:
 
 @cache
 def _digest(words: Run, seeds: bool) -> str | None:
-    instance = HydraConfig.instance()
-    before = instance.cfg
     try:
-        config = _composed(words)
-        instance.set_config(config)  # for interpolations of ${hydra:...}
-        return digest(resolvers.resolved(config), seeds=seeds)
+        return digest(resolvers.resolved(_composed(words)), seeds=seeds)
     except (HydraException, OmegaConfBaseException):
         return None
-    finally:
-        instance.cfg = before
 
 
 def _could_be(record: Record, run: Run) -> bool:
@@ -154,19 +146,19 @@ def declared(experiment: str, scale: str) -> Sweep:
 
 @cache
 def _declared(experiment: str, scale: str, more: Run) -> Sweep:
-    resolvers.register(CONF)
+    resolvers.register()
     return asked(_composed((f"experiment={experiment}", f"scale={scale}", *more)), more)
 
 
 def _composed(words: Run) -> DictConfig:
-    """Compose the configuration of the overrides `words`; works while Hydra runs a command."""
-    running = GlobalHydra.instance()
-    hydra, running.hydra = running.hydra, None
-    try:
-        with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
-            return compose("config", list(words), return_hydra_config=True)
-    finally:
-        running.hydra = hydra
+    """Compose the configuration of the overrides `words`, also while Hydra runs a command."""
+    hydra = GlobalHydra.instance()
+    with (
+        nullcontext()
+        if hydra.is_initialized()
+        else initialize_config_dir(version_base="1.3", config_dir=str(CONF))
+    ):
+        return compose("config", list(words), return_hydra_config=True)
 
 
 def asked(config: DictConfig, words: Sequence[str] = ()) -> Sweep:

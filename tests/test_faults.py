@@ -1,0 +1,415 @@
+"""Faults at each moment of a command: the same command ends with the record of an undisturbed one.
+
+Signals, kills, crashes and full disks; damaged records; two processes at once.
+"""
+
+import ast
+import ctypes
+import errno
+import os
+import random
+import resource
+import shutil
+import signal
+import sys
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from unittest.mock import ANY
+
+import numpy as np
+import pytest
+import torch
+from command import command_line
+from kills import accesses, alive, ended, killed, start, until
+
+from latticework.data.wordpiece import SPECIAL, tokenizer_of
+from latticework.experiments.records.faults import DamagedError
+from latticework.experiments.records.record import damage, load, load_all
+from latticework.experiments.runs import writing
+from latticework.experiments.runs.artifacts import artifact
+from latticework.experiments.runs.errors import UnwritableError
+from latticework.experiments.runs.run import Run
+from latticework.experiments.tasks.mlm_pretraining import export
+from latticework.models.masked_lm import untrained
+
+ROOT = Path(__file__).resolve().parent.parent
+SMALL = ("model.shape=[3,3]", "scale=smoke", "sampler=gwg")
+CLOCKS = ("seconds", "seconds_per_step", "cpu_share", "seconds_per_update", "peak_memory_bytes")
+
+
+def results(record):
+    """The content of a record, without timings and paths."""
+    table = record.metrics.drop(columns=[c for c in CLOCKS if c in record.metrics])
+    found = {"metrics": table.to_csv()}
+    for file in sorted(record.path.rglob("*")):
+        if file.suffix == ".npz":
+            with np.load(file) as arrays:
+                found[file.name] = {name: arrays[name].tobytes() for name in arrays}
+        elif file.suffix in (".safetensors", ".yaml", ".txt") and ".hydra" not in file.parts:
+            found[str(file.relative_to(record.path))] = file.read_bytes()
+    found["generated"] = record.document.get("generated")
+    return found
+
+
+def only(outputs):
+    (record,) = [r for r in load_all(outputs) if "superseded" not in r.path.parts]
+    return record
+
+
+# Each fault at each moment.
+
+# A sweep of one run, which trains its model and samples its truth.
+WORDS = (
+    "experiment=rbm_sampling", "sampler=gibbs", "seed=0", "scale=smoke", "data=digits",
+    "engine=eager", "~figures.fig8", "hydra/job_logging=default",
+)  # fmt: skip
+# In the order of a command: a function that it calls, and what it says when a signal stops it.
+MOMENTS = {
+    "experiments.finish.finish.checked": "the same command continues",
+    "models.rbm.RBM.__init__": "the same command continues",
+    "experiments.tasks.train_rbm._update": "at training 1 of ",
+    "models.domain.Binary.uniform": "the same command continues",
+    "experiments.runs.run.Run.log": "at sampling 0 of ",
+    "experiments.finish.finish.drawn": "the same command continues",
+}
+IN_RUN = len(MOMENTS) - 2  # all but the first and the last
+
+
+def fill(outputs):
+    """No file below `outputs` can be opened for writing any more."""
+
+    def refuse(event, args):
+        writes = event == "open" and args[2] & (os.O_WRONLY | os.O_RDWR)
+        if writes and str(outputs) in str(args[0]):
+            raise OSError(errno.ENOSPC, "No space left on device", str(args[0]))
+
+    sys.addaudithook(refuse)
+
+
+FAULTS = {
+    "SIGTERM": lambda _: os.kill(os.getpid(), signal.SIGTERM),
+    "SIGUSR1": lambda _: os.kill(os.getpid(), signal.SIGUSR1),
+    "SIGINT": lambda _: os.kill(os.getpid(), signal.SIGINT),
+    "SIGKILL": lambda _: os.kill(os.getpid(), signal.SIGKILL),
+    "SIGSEGV": lambda _: ctypes.string_at(0),
+    "full disk": fill,
+}
+DEATHS = {
+    "SIGKILL": "ran this before and was killed (SIGKILL)",
+    "SIGSEGV": "ran this before and crashed (Fatal Python error: Segmentation fault)",
+}
+
+
+def struck(name, fault, outputs):
+    """The exit status of the command that the fault strikes when it first calls a function."""
+    if pid := os.fork():
+        return ended(pid)
+    place, _, attribute = f"latticework.{name}".rpartition(".")
+    try:
+        holder = import_module(place)
+    except ModuleNotFoundError:
+        module, _, of = place.rpartition(".")
+        holder = getattr(import_module(module), of)
+    whole = getattr(holder, attribute)
+
+    def call(*args, **named):
+        setattr(holder, attribute, whole)
+        FAULTS[fault](outputs)
+        return whole(*args, **named)
+
+    setattr(holder, attribute, call)
+    status = 70
+    try:
+        status = command_line(*WORDS, outputs=outputs, crashes=True)
+        sys.stdout.flush()
+        sys.stderr.flush()
+    finally:
+        os._exit(status)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    outputs = tmp_path_factory.mktemp("whole")
+    assert command_line(*WORDS, outputs=outputs) == 0
+    return results(only(outputs))
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_command_that_is_struck_at_each_moment_ends_as_if_nothing_had_been(
+    fault, undisturbed, tmp_path, capfd
+):
+    for name, where in MOMENTS.items():
+        status = struck(name, fault, tmp_path)
+        text = "".join(capfd.readouterr())
+        assert "Traceback" not in text, name
+        if fault in DEATHS:
+            assert status == -getattr(signal, fault), name
+        elif fault == "full disk":
+            assert status == 1, name
+            assert "No space left on device" in text, name
+        else:
+            assert status == 128 + getattr(signal, fault), name
+            assert text.count(f"stopped by {fault}") == text.count(where) == 1, name
+            assert not list(tmp_path.rglob("error.txt"))
+            assert not list(tmp_path.rglob(".holder"))
+    assert command_line(*WORDS, outputs=tmp_path) == 0
+    record = only(tmp_path)
+    assert results(record) == undisturbed
+    assert list(tmp_path.rglob("fig4.png"))
+    if fault in DEATHS:
+        assert (record.path / "run.log").read_text().count(DEATHS[fault]) == IN_RUN
+    assert not {".crash", ".holder", "checkpoints"} & {f.name for f in record.path.iterdir()}
+
+
+# Kills in each task.
+
+LOCAL = "data.download=false"  # where there are no files, bundled data step in
+TASKS = {
+    "sampling": ("experiment=rbm_sampling", "sampler=dmala", "seed=0", LOCAL),
+    "train_rbm": ("experiment=rates_training", "negatives=fpcd", "task.learning_rate=0.5", LOCAL),
+    "ebm_learning": (
+        "experiment=ising_learning", "sampler=gibbs", "task.snapshots=100", "task.ema=0.9",
+        "task.schedule={_target_: torch.optim.lr_scheduler.LinearLR, _partial_: true}",
+    ),
+    "isl": ("experiment=rates_fig2", "sampler=rates_fpcd", "seed=0", LOCAL),
+    "ais": ("experiment=rates_ais", LOCAL),
+    "regression": ("experiment=bnn", "data=compas", "sampler=dula", "seed=0", LOCAL),
+    "mlm_pretraining": ("experiment=mlm_pretraining",),
+    "text_infilling": ("experiment=text_infilling", "model=mini_bert", "sampler=gwg", "seed=0"),
+    "bias": ("experiment=bias_step_size",),
+    "preconditioning": ("experiment=preconditioning",),
+    "law": ("experiment=categorical_toy", "sampler=dmala", "seed=0"),
+    "stochastic_proposal": ("experiment=stochastic_proposal",),
+    "tune": ("experiment=tune_ising", "sampler=rmala"),
+    "unlearning": ("experiment=rates_sec3",),
+    "sampling, compiled": ("model=ising", "sampler=gwg", "engine=compiled"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_killed_task_ends_as_if_nothing_had_been(task, tmp_path):
+    # A checkpoint after every iteration.
+    words = (*TASKS[task], "scale=smoke", "checkpoint=0", "~figures", "~tables")
+    chance = random.Random(task)
+    if task == "mlm_pretraining":  # a vocabulary is another one each time that it is learned
+        assert command_line(*words, outputs=tmp_path / "first") == 0
+        for folder in ("whole", "killed"):
+            shutil.copytree(tmp_path / "first" / "artifacts", tmp_path / folder / "artifacts")
+    left = accesses(*words, outputs=tmp_path / "whole")  # imports what forks then have
+    for _ in range(2):
+        at = max(1, int(chance.uniform(0.1, 0.9) * left))
+        left -= at  # the next process goes on: no more than these are left, but for its start
+        killed(at, *words, outputs=tmp_path / "killed")
+    assert ended(start(*words, outputs=tmp_path / "killed")) == 0
+    whole, resumed = load_all(tmp_path / "whole"), load_all(tmp_path / "killed")
+    assert [record.path.name for record in resumed] == [record.path.name for record in whole]
+    for one, other in zip(resumed, whole, strict=True):
+        assert results(one) == results(other)
+        assert not (one.path / "checkpoints").exists()
+
+
+# Two at once.
+
+
+def swept(runs, workers, outputs, kills, chance):
+    """Run a sweep in two processes and kill them `kills` times; return how many kills hit."""
+    words = ("model.shape=[2,2]", "scale=smoke", "hydra.mode=MULTIRUN", f"seed=range({runs})")
+    hits, pids = 0, [start(*words, outputs=outputs) for _ in range(workers)]
+    for kill in range(kills):
+        victim = chance.randrange(workers)
+        finished = (kill + 1) * runs // (kills + 2)
+        until(
+            lambda n=finished: (
+                len(list(outputs.rglob("run.json"))) >= n or not any(map(alive, pids))
+            )
+        )
+        os.kill(pids[victim], signal.SIGKILL)
+        hits += ended(pids[victim]) == -signal.SIGKILL
+        pids[victim] = start(*words, outputs=outputs)
+    assert [ended(pid) for pid in pids] == [0] * workers
+    assert ended(start(*words, outputs=outputs)) == 0  # what a killed one had left
+    return hits
+
+
+def test_a_sweep_of_two_workers_survives_kills(tmp_path):
+    """LATTICEWORK_SWEEP says how many runs; docs/scaling.md quotes 200."""
+    runs = int(os.environ.get("LATTICEWORK_SWEEP", "8"))
+    assert swept(runs, 2, tmp_path / "killed", max(3, runs // 16), random.Random(0)) > 0
+    assert swept(runs, 1, tmp_path / "whole", 0, random.Random(0)) == 0
+    killed, whole = load_all(tmp_path / "killed"), load_all(tmp_path / "whole")
+    assert len(killed) == len(whole) == runs
+    for one, other in zip(killed, whole, strict=True):
+        assert one.path.name == other.path.name
+        assert results(one) == results(other)
+
+
+def test_a_run_that_another_process_is_at_is_waited_for(tmp_path):
+    long = (*SMALL, "budget.steps=100000000", "budget.every=20", "~figures")
+    first = start(*long, outputs=tmp_path)
+    until(lambda: list(tmp_path.rglob("metrics.csv")), first)
+    second = start(*long, "hydra/job_logging=default", outputs=tmp_path)
+    folder = next(tmp_path.rglob(".holder")).parent
+    log = folder / "run.log"
+    until(lambda: log.exists() and "waiting" in log.read_text(), first, second)
+    assert f"waiting for process {first} on " in log.read_text()
+    os.kill(first, signal.SIGKILL)  # who dies lets go of the lock
+    assert ended(first) == -signal.SIGKILL
+    until(lambda: f"process {second} " in (folder / ".holder").read_text(), second)
+    os.kill(second, signal.SIGKILL)
+    ended(second)
+
+
+# Damage.
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    outputs = tmp_path_factory.mktemp("finished")
+    assert command_line(*SMALL, outputs=outputs) == 0
+    return outputs
+
+
+@pytest.fixture
+def outputs(finished, tmp_path):
+    return shutil.copytree(finished, tmp_path / "outputs")
+
+
+def cut_short(file):
+    file.write_bytes(file.read_bytes()[:-20])
+
+
+def flip_a_byte(file):
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("name", "harm", "told"),
+    [
+        ("metrics.csv", cut_short, "metrics.csv is changed"),
+        ("last.npz", flip_a_byte, "last.npz is changed"),
+        ("last.npz", Path.unlink, "last.npz is missing"),
+        ("run.json", cut_short, "run.json cannot be read"),
+    ],
+)
+def test_a_damaged_record_is_named_set_aside_and_made_again(outputs, name, harm, told):
+    before = results(only(outputs))
+    path = only(outputs).path
+    harm(path / name)
+    harmed = (path / "metrics.csv").read_bytes()
+    assert told in damage(path)
+    with pytest.raises(DamagedError, match=f"is damaged: {told}"):
+        load(path)
+    assert command_line(*SMALL, "hydra/job_logging=default", outputs=outputs) == 0
+    assert f"is damaged: {told}" in (path / "run.log").read_text()
+    assert results(only(outputs)) == before
+    (aside,) = [file.parent for file in (outputs / "superseded").rglob("run.json")]
+    assert (aside / "metrics.csv").read_bytes() == harmed
+
+
+def test_a_forced_run_moves_the_record_only_once_it_can_start(outputs, monkeypatch):
+    before = results(only(outputs))
+
+    def fails(*args, **named):
+        raise OSError("no room")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("latticework.models.ising.Lattice.__init__", fails)
+        assert command_line(*SMALL, "force=true", outputs=outputs) == 1
+    assert results(only(outputs)) == {**before, "error.txt": ANY}
+    assert not (outputs / "superseded").exists()
+    # A kill may leave checkpoints beside run.json: a forced run does not resume from them.
+    run = Run(only(outputs).path, config=only(outputs).config)
+    run.checkpoints.write({"loop": "sampling", "iteration": 1})
+    assert command_line(*SMALL, "force=true", outputs=outputs) == 0
+    assert results(only(outputs)) == before
+    assert len(list((outputs / "superseded").rglob("run.json"))) == 1
+
+
+# A file that finds no room.
+
+
+@contextmanager
+def full(size=2000):
+    """No file may grow beyond `size` bytes; the system then refuses as it does on a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def tree(folder):
+    """Every file below `folder` but locks, and what is in it."""
+    return {f: f.read_bytes() for f in folder.rglob("*") if f.is_file() and f.name != ".lock"}
+
+
+def noise(seed):
+    return torch.randn(40, 50, generator=torch.Generator().manual_seed(seed))
+
+
+def network(run, seed):
+    torch.manual_seed(seed)
+    pieces = [*SPECIAL, *"abcdefgh"]
+    model = untrained(len(pieces), hidden=16, layers=1, heads=2, positions=8)
+    export(model, tokenizer_of(pieces), run.path / "model")
+
+
+# Each writes a file of several kilobytes, the same one at each call.
+WRITERS = {
+    "npz": lambda run, seed: run.save("last", x=noise(seed)),
+    "safetensors": lambda run, seed: run.save_tensors("model", {"x": noise(seed)}),
+    "checkpoint": lambda run, seed: run.checkpoints.write(
+        {"loop": "work", "iteration": 1, "memory": {"x": noise(seed)}}
+    ),
+    "text": lambda run, seed: writing.write(run.path / "tuned.yaml", str(noise(seed).tolist())),
+    "network": network,
+}
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+def test_a_file_that_finds_no_room_leaves_the_one_before_it(kind, tmp_path):
+    run, write = Run(tmp_path), WRITERS[kind]
+    with full(), pytest.raises(UnwritableError, match="^could not write .*: File too large"):
+        write(run, 0)
+    assert not tree(tmp_path)
+    write(run, 0)
+    before = tree(tmp_path)
+    with full(), pytest.raises(UnwritableError):
+        write(run, 1)
+    assert tree(tmp_path) == before
+    write(run, 1)
+    assert tree(tmp_path).keys() == before.keys()
+    assert tree(tmp_path) != before
+
+
+def test_an_artifact_and_a_row_that_find_no_room_are_named(tmp_path):
+    run = Run(tmp_path, outputs=tmp_path)
+    with full(), pytest.raises(UnwritableError, match="^could not write .*tensors.safetensors"):
+        artifact(run, "thing", {}, lambda: {"x": noise(0)})
+    assert not list(tmp_path.rglob("*.partial"))
+    assert torch.equal(artifact(run, "thing", {}, lambda: {"x": noise(1)})["x"], noise(1))
+    run.log(0, value=1.0)
+    with full(20), pytest.raises(UnwritableError, match="^could not write .*metrics.csv: "):
+        run.log(1, value=1.0)
+
+
+def test_nothing_that_is_read_can_run_code_or_write_elsewhere():
+    calls = {"load": 0}
+    for folder in ("data", "models", "samplers", "sampling", "experiments", "scripts", "tools"):
+        for file in (ROOT / folder).rglob("*.py"):
+            for node in ast.walk(ast.parse(file.read_text())):
+                names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+                assert not {"pickle", "dill", "cloudpickle", "shelve"} & set(names), file
+                if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+                    continue
+                assert node.func.attr not in ("extractall", "extract", "unpack_archive"), file
+                given = {k.arg: ast.unparse(k.value) for k in node.keywords}
+                assert given.get("allow_pickle", "False") == "False", file
+                if ast.unparse(node.func) == "torch.load":
+                    calls["load"] += 1
+                    assert given["weights_only"] == "True", file
+    assert calls["load"], "the check looks at what is there"
