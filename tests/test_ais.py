@@ -28,7 +28,7 @@ from latticework.experiments.records.likelihood import (
 )
 from latticework.experiments.records.record import Record
 from latticework.experiments.runs.run import Run
-from latticework.experiments.tasks.ais import Annealer, _pilot, _take_best, ais, headline, log_odds
+from latticework.experiments.tasks.ais import _take_best, ais, log_odds
 from latticework.models.annealed import GeometricPath, ScaledRBM
 from latticework.models.base import Function
 from latticework.models.domain import Integer
@@ -43,7 +43,6 @@ from latticework.samplers.langevin import DMALA, DULA
 from latticework.samplers.locally_balanced import LocallyBalanced
 from latticework.samplers.relaxed import RMALA
 from latticework.samplers.sweep import GibbsSweep
-from latticework.sampling import annealing
 from latticework.sampling.adaptation import AcceptanceControl
 from latticework.sampling.annealing import (
     Annealing,
@@ -66,11 +65,6 @@ OTHER = ("categorical", "lattice_potts", "ordinal")
 
 def seeded(seed=11):  # not 0, whose numbers R-MALA lifts its starts by
     return Generator().manual_seed(seed)
-
-
-def test_one_step_of_each_schedule_ends_at_the_target():
-    for schedule in (linear, sigmoid, geometric):
-        assert schedule(1).tolist() == [0, 1]
 
 
 def path_of(name, kind=GeometricPath):
@@ -154,40 +148,6 @@ def test_what_is_wrong_does_not_meet_it(move, kernel):
     assert abs(z_score(path, found, log_z("binary"))) > 6
 
 
-def test_weights_are_unbiased_with_a_single_beta():
-    """Then AIS is importance sampling from independent sites."""
-    path, rng = path_of("dense_ising"), seeded()
-    weight = anneal(GWG(), path, path.draw(20_000, rng), linear(1), rng).log_weight.exp()
-    truth = math.exp(log_z("dense_ising"))
-    assert abs(weight.mean() - truth) / (weight.std() / len(weight) ** 0.5) < 4
-
-
-def test_the_standard_error_is_that_of_repetitions():
-    path, rng = path_of("dense_ising"), seeded()
-    weights = anneal(DMALA(0.5), path, path.draw(80_000, rng), linear(20), rng).log_weight
-    found = [estimate_log_normaliser(part, rng) for part in weights.split(200)]
-    z = torch.tensor([z_score(path, one, log_z("dense_ising")) for one in found])
-    assert len(z) == 400
-    assert 0.85 < z.std() < 1.2  # five standard errors of it; twice or half the error is outside
-    assert abs(z.mean()) < 0.35  # log of a mean is a little low, and lower where it is uncertain
-
-
-def test_few_betas_and_many_betas_agree_with_structure_that_is_not_enumerated():
-    """A 4x4 lattice, by transfer matrices; more betas, more effective chains."""
-    from latticework.models.ising import Lattice
-
-    model = Lattice((4, 4), 0.06, 0.1)
-    path, rng, ess = GeometricPath(model), seeded(), []
-    for betas in (linear(10), sigmoid(40), geometric(160, 0.01)):
-        found = estimate_log_normaliser(
-            anneal(GWG(), path, path.draw(500, rng), betas, rng).log_weight, rng
-        )
-        assert found.ess > 200  # else the error is not that of a normal law
-        assert abs(z_score(path, found, float(exact(model).log_z))) < 4
-        ess.append(found.ess)
-    assert ess == sorted(ess)
-
-
 # Paths.
 
 
@@ -262,12 +222,6 @@ def test_draws_have_the_frequencies_of_the_base(kind, odds):
     assert ((mean - truth) / (truth * (1 - truth) / 40_000).sqrt()).abs().max() < 4
 
 
-def test_draws_on_other_values_are_states():
-    path = path_of("spins")
-    path.domain.check(path.draw(50, seeded()))
-    assert path.draw(5000, seeded()).mean(0)[0] < -0.5  # log-odds -1.5: mean -0.635
-
-
 def test_a_path_says_what_it_cannot_do():
     with pytest.raises(ValueError, match="log_odds need a binary domain"):
         GeometricPath(TARGETS["rbm"].model, torch.zeros(3))
@@ -325,21 +279,6 @@ def test_what_is_remembered_is_what_an_evaluation_would_say(kernel, name, chains
         x = path.draw(chains, rng).double()
         weights.append(anneal(kernel, path, x, linear(10), rng).log_weight)
     torch.testing.assert_close(*weights, rtol=1e-5, atol=1e-5)
-
-
-class Blind(DMALA):
-    """Moves to a state at which it has not evaluated the target."""
-
-    def step(self, state, model, rng):
-        state, info = super().step(state, model, rng)
-        return state._replace(x=model.domain.flip(state.x)), info
-
-
-def test_a_move_that_was_not_evaluated_is_noticed():
-    path, rng = path_of("binary"), seeded()
-    weights = anneal(Blind(0.5), path, path.draw(20, rng), linear(5), rng).log_weight
-    with pytest.raises(ValueError, match="finite log weights"):
-        estimate_log_normaliser(weights, rng)
 
 
 @pytest.mark.parametrize(
@@ -564,29 +503,6 @@ def test_a_step_for_each_block_of_betas_keeps_log_z_and_brings_its_ends_together
         task(Run(tmp_path), adapt=AcceptanceControl())  # block Gibbs
 
 
-@pytest.mark.parametrize("name", ["binary", "categorical"])
-def test_kernels_of_a_pilot_leave_the_weights_unbiased(tmp_path, name):
-    """Through the parts of the task, on targets that are listed."""
-    path, rng = path_of(name), seeded()
-    run = Run(tmp_path)
-    annealer = Annealer(run, DMALA(0.3), path, Budget(6000, 6, 2), float(path.log_z_start()))
-    betas = linear(6)
-    kernels = _pilot(annealer, AcceptanceControl(rounds=5, steps=2), betas)
-    assert len({kernel.step_size for kernel in kernels}) == 3
-    x = path.draw(6000, rng)
-    there, _ = annealer.weights("there", x, betas, kernels, forward=True)
-    draws = TARGETS[name].draw(TARGETS[name].law, 6000, rng)
-    back, _ = annealer.weights("back", draws, betas.flip(0), kernels[::-1], forward=False)
-    assert abs(z_score(path, there, log_z(name))) < 4
-    assert abs(z_score(path, back, log_z(name), -1)) < 4
-    assert base_below(path, there, log_z(name))
-
-
-def base_below(path, found, truth):
-    """Whether the lower bound is plainly below the truth, so that an error could be seen."""
-    return float(path.log_z_start()) + found.bound + 4 * found.bound_error < truth
-
-
 # What is printed.
 
 
@@ -613,32 +529,6 @@ def normal(variance, chains, rng, mean=None):
     mean = -variance / 2 if mean is None else mean
     noise = torch.randn(chains, generator=rng, dtype=torch.float64)
     return mean + variance**0.5 * noise
-
-
-def test_what_is_printed_covers_the_truth(monkeypatch):
-    """Normal log weights of 100 chains, from 90 to 3 effective ones; log Z is 100.
-
-    A value is printed with its error, or else both ends with theirs. Control: the value alone, in
-    runs that show ten effective chains or more.
-    """
-    monkeypatch.setattr(annealing, "RESAMPLES", 2)  # no bootstrap
-    rng, repetitions = seeded(), 200
-    printed, old = {}, {}
-    for variance in (0.1, 0.6, 5.0):
-        covered, control = [], []
-        for _ in range(repetitions):
-            record = estimated(*(normal(variance, 100, rng) for _ in range(2)))
-            found, reach = record.document, 1.96 * log_z_error(record)
-            value = abs(found["log_z"] - 100) < reach
-            ends = [found[f"log_z_{end}"] - 100 for end in ("lower", "upper")]
-            assert ends[0] < 2 * found["log_z_lower_error"]
-            assert ends[1] > -2 * found["log_z_upper_error"]
-            covered.append(value if settled(record) else True)
-            if found["ess"] >= 10:
-                control.append(value)
-        printed[variance], old[variance] = torch.tensor(covered).double().mean(), control
-    assert min(printed.values()) > 0.95 - 3 * (0.95 * 0.05 / repetitions) ** 0.5
-    assert sum(old[5.0]) / len(old[5.0]) < 0.7
 
 
 def test_a_value_needs_half_the_chains_and_close_ends():
@@ -680,18 +570,6 @@ def test_rows_that_are_no_draws_give_no_bound():
     assert bounds(record)[0] == -math.inf
     assert not unlike_draws(estimated(wide, normal(9.0, 50, rng)))  # control
     assert unlike_draws(estimated(normal(0.2, 50, rng), normal(0.2, 50, rng) + 2))  # inverted
-
-
-def test_the_headline_has_the_ends_in_place_of_a_value():
-    rng = seeded()
-    for variance in (0.1, 3.0):
-        record = estimated(*(normal(variance, 50, rng) for _ in range(2)), log_z_exact=None)
-        values = {number.name: number for number in headline(record)}
-        assert isinstance(values["log_z"].value, str) == (variance == 3.0)
-        assert isinstance(values["test_log_likelihood"].value, str) == (variance == 3.0)
-        assert values["log_z_from_rows"].value == record.document["log_z_upper"]
-        if variance == 0.1:
-            assert values["log_z"].error == log_z_error(record)
 
 
 def test_the_table_and_the_figure_come_from_records(tmp_path):

@@ -8,15 +8,13 @@ import os
 import threading
 import urllib.request
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from hydra import compose, initialize_config_dir
-from hydra.utils import instantiate
 from scipy.io import savemat
 
 from latticework.data import files
@@ -25,7 +23,6 @@ from latticework.data.digits import Digits
 from latticework.data.files import DamagedFileError, MissingFileError, Source, find
 from latticework.data.images import MNIST, USPS, Caltech, Omniglot, OmniglotDerived
 
-CONF = Path(__file__).parents[1] / "conf" / "data"
 OPEN = urllib.request.urlopen
 GREY = np.random.default_rng(0).integers(0, 256, (7, 784), dtype=np.uint8)
 real_data = pytest.mark.skipif(
@@ -84,14 +81,6 @@ def test_threshold_and_order_of_splits(tiny_mnist: Path) -> None:
     assert (data.shape, data.epoch_size, data.substitute) == ((28, 28), 4, False)
 
 
-def test_the_environment_names_the_root_and_torchvision_layout_is_read(
-    tiny_mnist: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tiny_mnist / "mnist" / "MNIST").rename(tiny_mnist / "MNIST")
-    monkeypatch.setenv("LATTICEWORK_DATA", str(tiny_mnist))
-    assert not MNIST(strict=True).load().substitute
-
-
 def test_reading_writes_nothing_into_the_data_root(tiny_mnist: Path) -> None:
     before = sorted(tiny_mnist.rglob("*"))
     MNIST(root=str(tiny_mnist), strict=True).load()
@@ -138,13 +127,6 @@ def test_some_rows_are_no_run_of_rows_and_always_the_same() -> None:
     assert torch.equal(some(rows, 2000), rows)
 
 
-def test_mean_is_of_probabilities(tiny_mnist: Path) -> None:
-    data = MNIST(root=str(tiny_mnist), binarize="dynamic").load()
-    torch.testing.assert_close(data.mean, torch.tensor(GREY[:4] / 255).mean(0).float())
-    data = MNIST(root=str(tiny_mnist)).load()
-    torch.testing.assert_close(data.mean, data.train.float().mean(0))
-
-
 @pytest.mark.parametrize("content", [b"", b"<html>", idx(GREY[:5])[:-100]])
 def test_a_damaged_file_is_an_error_and_stays(tiny_mnist: Path, content: bytes) -> None:
     source = MNIST.sources["train"]
@@ -156,15 +138,6 @@ def test_a_damaged_file_is_an_error_and_stays(tiny_mnist: Path, content: bytes) 
     for part in (str(path), source.md5[0], found, source.urls[0]):
         assert part in message
     assert path.read_bytes() == content
-
-
-def test_a_damaged_file_in_the_cache_is_an_error_and_stays(tiny_mnist: Path) -> None:
-    source = MNIST.sources["train"]
-    (tiny_mnist / source.folders[0] / source.name).unlink()
-    path = put(files.CACHE, source, b"half")
-    with pytest.raises(DamagedFileError, match=r"\(4 bytes\) is truncated or is another file"):
-        MNIST(root=str(tiny_mnist)).load()
-    assert path.read_bytes() == b"half"
 
 
 def test_missing_data_are_replaced_out_loud(empty: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -198,11 +171,6 @@ def test_missing_data_are_replaced_out_loud(empty: Path, caplog: pytest.LogCaptu
 def test_strict_refuses_a_substitute(empty: Path, loader: MNIST) -> None:
     with pytest.raises(MissingFileError, match="is missing: looked in .* Get it from"):
         loader.load()
-
-
-def test_a_root_that_is_no_folder_is_an_error(empty: Path) -> None:
-    with pytest.raises(NotADirectoryError, match=r"data\.root"):
-        MNIST(root=str(empty / "nowhere")).load()
 
 
 @pytest.fixture
@@ -332,15 +300,6 @@ def test_usps_text_and_held_out_images(empty: Path, monkeypatch: pytest.MonkeyPa
     assert len(other) == 4  # every training image is held out by some seed
 
 
-def test_another_usps_file_in_the_same_place_is_read(
-    empty: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for seed in (1, 2):
-        values = np.random.default_rng(seed).uniform(-1, 1, (5, 256)).round(6)
-        data = usps_of(values, empty, monkeypatch).load()
-        assert np.array_equal(data.test[0], values[4] > 0)
-
-
 def test_columns_become_rows_and_silhouettes_are_on(
     empty: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -392,23 +351,6 @@ def test_digits_asked_for_are_no_substitute(size: int) -> None:
     assert torch.equal(grey.train > 127, data.train.bool())
 
 
-def test_the_global_generator_is_left_alone(tiny_mnist: Path) -> None:
-    torch_state, numpy_state = torch.get_rng_state(), np.random.get_state()[1]  # noqa: NPY002
-    data = MNIST(root=str(tiny_mnist), binarize="dynamic").load()
-    data.batch(torch.arange(4), derive(0, "batch"))
-    Digits(binarize="static").load()
-    assert torch.equal(torch.get_rng_state(), torch_state)
-    assert np.array_equal(np.random.get_state()[1], numpy_state)  # noqa: NPY002
-
-
-def test_derived_generators_differ_by_seed_and_purpose() -> None:
-    def draw(seed: int, purpose: str) -> float:
-        return torch.rand((), generator=derive(seed, purpose)).item()
-
-    assert draw(0, "a") == draw(0, "a")
-    assert len({draw(0, "a"), draw(0, "b"), draw(1, "a"), draw(11, "a"), draw(1, "1a")}) == 5
-
-
 @pytest.mark.parametrize(
     "make",
     [
@@ -424,20 +366,6 @@ def test_derived_generators_differ_by_seed_and_purpose() -> None:
 def test_wrong_settings_are_refused(make: Callable[[], object]) -> None:
     with pytest.raises(ValueError, match=r"must be .*, got"):
         make()
-
-
-@pytest.mark.parametrize("path", sorted(CONF.glob("*.yaml")), ids=lambda path: path.stem)
-def test_yaml_keys_are_the_loaders_fields(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LATTICEWORK_DATA", "somewhere")
-    with initialize_config_dir(str(CONF.parent), version_base="1.3"):
-        config = compose(f"data/{path.stem}").data
-    if not str(config.get("_target_")).startswith(
-        ("latticework.data.images.", "latticework.data.digits.")
-    ):
-        pytest.skip("not an image set")
-    loader = instantiate(config)
-    assert {"_target_", *(field.name for field in fields(loader))} == set(config)
-    assert getattr(loader, "root", "somewhere") == "somewhere"
 
 
 @real_data
@@ -463,11 +391,3 @@ def test_real_files(loader: MNIST, counts: tuple[int, ...], means: tuple[float, 
     for rows, mean in zip(found, means, strict=True):
         assert rows.double().mean().item() == pytest.approx(mean, abs=5e-6)
     assert not data.substitute
-
-
-def test_an_installed_wheel_keeps_downloads_in_the_users_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert files.default_cache(tmp_path / "site" / "data") == tmp_path / "latticework"
-    (tmp_path / "site").mkdir()
-    (tmp_path / "site" / "pyproject.toml").touch()
-    assert files.default_cache(tmp_path / "site" / "data") == tmp_path / "site" / "data" / "cache"

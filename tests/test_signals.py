@@ -43,7 +43,7 @@ WORDS = (
 PHASES = {
     "experiments.finish.finish.checked": CONTINUES,  # of a sweep: some of its runs may be there
     "models.rbm.RBM.__init__": STARTS,
-    "experiments.tasks.train_rbm._update": "at training 1 of ",
+    "experiments.tasks.learning.updates.Updates.update": "at training 1 of ",
     "models.domain.Binary.uniform": RESUMES,  # of the truth's chains: the model is trained
     "experiments.runs.run.Run.log": "at sampling 0 of ",
     "experiments.finish.finish.drawn": CONTINUES,

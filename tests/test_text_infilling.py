@@ -4,11 +4,9 @@ import csv
 
 import pytest
 from command import command_line
-from fakes import fake
-from matplotlib import pyplot as plt
 
 from latticework.experiments.figures.tables.infilling import beside, table3
-from latticework.experiments.figures.text import marked, sentences
+from latticework.experiments.figures.text import marked
 from latticework.experiments.records.record import load_all
 from latticework.experiments.tasks.text_infilling import perplexity, sentences_of
 
@@ -101,20 +99,3 @@ def test_the_kept_sentences_and_their_perplexity():
     kept = sentences_of([ENTRY], 2)
     assert kept == [("the", "old", "cat", "sat", "down", "."), ("the", "old", "cat", "sats", ".")]
     assert perplexity([ENTRY], 2) == pytest.approx(2.718281828 ** (6 / 4))
-
-
-def test_pages_show_each_block_size_of_gibbs():
-    language = {"asked": "some", "used": "some"}
-    records = [
-        fake(sampler="gibbs", settings={"sites": sites}, scores={}, language=language,
-             generated=[ENTRY]) for sites in (1, 4)
-    ]  # fmt: skip
-    page = sentences(records)
-    plt.close(page)
-    assert "<h3>Gibbs</h3>" in page.html
-    assert "<h3>Gibbs-4</h3>" in page.html
-
-
-def test_pages_need_records():
-    with pytest.raises(LookupError, match="no record holds scores"):
-        sentences([])

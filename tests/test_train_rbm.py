@@ -147,35 +147,6 @@ def test_fast_weights_are_the_decayed_sum_of_the_gradients(tmp_path):
         expected = 0.5 * expected - 0.3 * model.weight.grad
 
 
-def test_herding_follows_the_statistics_of_the_likeliest_hidden_units(tmp_path):
-    model, x = make(Run(tmp_path)), DATA.train[:7].float()
-    model.weight.normal_(generator=Generator().manual_seed(1))
-    model.requires_grad_(True)
-    Herding().value(model, x).sum().backward()
-    with torch.no_grad():
-        h = (x @ model.weight + model.hidden_bias > 0).float()
-    torch.testing.assert_close(model.weight.grad, x.T @ h)
-    torch.testing.assert_close(model.hidden_bias.grad, h.sum(0))
-    torch.testing.assert_close(model.visible_bias.grad, x.sum(0))
-
-
-def test_linear_decay_ends_at_zero(tmp_path):
-    run = Run(tmp_path)
-    rates, model = [], make(run)
-
-    class Recorded(SGD):
-        def step(self, closure=None):
-            rates.append(self.param_groups[0]["lr"])
-            return super().step(closure)
-
-    for _ in train(
-        model, DATA, run, EVERY[0],
-        updates=4, batch=20, learning_rate=0.4, optimiser=Recorded, linear_decay=True,
-    ):  # fmt: skip
-        pass
-    assert rates == pytest.approx([0.4, 0.3, 0.2, 0.1])
-
-
 def test_visible_biases_start_at_zero_unless_the_data_are_asked_for(tmp_path):
     log_odds = DATA.mean.logit()
     biases = {}

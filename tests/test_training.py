@@ -10,7 +10,7 @@ from command import command_line
 from hydra import compose, initialize_config_dir
 from hydra.core.hydra_config import HydraConfig
 from hydra.utils import get_class
-from test_configs import CONF, composed, names, part, plain
+from test_configs import CONF, names, part
 
 from latticework.experiments.records.record import load_all
 from latticework.experiments.runs.artifacts import fingerprint
@@ -21,8 +21,6 @@ from latticework.models.ising import Lattice, LearnedIsing
 from latticework.models.rated_rbm import RatedRBM
 from latticework.models.rbm import RBM
 from latticework.models.resnet import ResNet
-from latticework.samplers.base import UnsupportedModelError
-from latticework.samplers.rates import RatesFPCD
 
 OFFLINE = ("data.download=false", "data.root=null")  # the bundled digits, out loud
 LEARNED = {
@@ -91,30 +89,6 @@ def load_all_or_none(outputs):
         return []
 
 
-@pytest.mark.parametrize("sampler", ["block_gibbs", "rates_fpcd"])
-def test_the_command_that_is_named_trains_the_model(sampler, tmp_path, capsys):
-    words = ["scale=smoke", "model=rbm_mnist", "data=mnist", f"sampler={sampler}", *OFFLINE]
-    _, command = refusal(capsys, *words, outputs=tmp_path)
-    assert command_line(*command, outputs=tmp_path) == 0
-    (record,) = load_all(tmp_path)
-    assert [name.partition("-")[0] for name in record.document["artifacts"]] == ["rbm"]
-    assert "untrained" not in record.document
-
-
-def test_a_data_set_is_named_where_there_is_none(tmp_path, capsys):
-    words = ["scale=smoke", "model=rbm_usps", "model.hidden=5", "sampler=rates_fpcd"]
-    _, command = refusal(capsys, *words, outputs=tmp_path)
-    assert command == [*words, "pretrain=fpcd", "data=usps"]
-    assert command_line(*command, *OFFLINE, outputs=tmp_path) == 0
-
-
-def test_a_plain_rbm_is_trained_by_contrastive_divergence(tmp_path, capsys):
-    words = ["scale=smoke", "model=rbm", "model.hidden=5", "sampler=gwg"]
-    _, command = refusal(capsys, *words, outputs=tmp_path)
-    assert command == [*words, "pretrain=cd", "data=mnist"]
-    assert command_line(*command, *OFFLINE, outputs=tmp_path) == 0
-
-
 SMALL = {
     "resnet": ["model.maps=4", "model.blocks=2"],
     "learned_ising": ["model.shape=[3,3]"],
@@ -143,34 +117,11 @@ def test_random_weights_can_be_asked_for(tmp_path):
     assert record.document["untrained"]
 
 
-def test_rates_that_are_not_set_are_told_with_how_to_set_them(tmp_path, capsys):
-    words = ["scale=smoke", "model=rbm_usps", "model.hidden=5", "sampler=rates_fpcd"]
-    assert command_line(*words, "pretrain=random", outputs=tmp_path) == 1
-    captured = capsys.readouterr()
-    assert (
-        "got a RatedRBM whose rates are not set: training sets them (pretrain=fpcd data=usps), "
-        "and so does model.set_rates" in captured.out + captured.err
-    )
-
-
 def test_data_of_another_size_are_told(tmp_path, capsys):
     words = ["scale=smoke", "model=rbm_usps", "data=mnist", "sampler=gwg", "pretrain=cd", *OFFLINE]
     assert command_line(*words, outputs=tmp_path) == 1
     captured = capsys.readouterr()
     assert "RatedRBM has 256, the data have 784" in captured.out + captured.err
-
-
-@pytest.mark.parametrize("name", names("pretrain"))
-def test_every_recipe_composes(name):
-    words = ["task.pretrain.file=a"] if name == "stored" else []
-    assert plain(composed(f"pretrain={name}", *words))["task"]["pretrain"]["_partial_"]
-
-
-@pytest.mark.parametrize("name", ["bayes_net", "potts", "ising"])
-def test_models_that_are_made_and_not_learned_need_no_recipe(name, tmp_path):
-    small = {"bayes_net": ["model.hidden=3"]}.get(name, [])
-    words = ["scale=smoke", f"model={name}", *small, "sampler=gwg"]
-    assert command_line(*words, outputs=tmp_path) == 0
 
 
 # As functions.
@@ -211,13 +162,6 @@ def test_a_file_that_is_no_state_is_told(tmp_path):
     np.savez(tmp_path / "other.npz", x=np.zeros(3))
     with pytest.raises(ConfigurationError, match="does not hold the state of this RBM"):
         stored(model=model, data=None, run=run, file=str(tmp_path / "other.npz"))
-
-
-def test_rates_are_missed_in_the_library_too():
-    with pytest.raises(UnsupportedModelError, match="a RatedRBM whose rates are not set: training"):
-        RatesFPCD().init(torch.zeros(1, 4), RatedRBM(4, 2))
-    with pytest.raises(UnsupportedModelError, match="got RBM on Binary"):
-        RatesFPCD().init(torch.zeros(1, 4), RBM(4, 2))
 
 
 def test_the_experiments_share_the_recipe():

@@ -18,24 +18,21 @@ from torch import Generator, Tensor
 from latticework.experiments.records.budget import Budget
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks import tune as task
-from latticework.experiments.tasks.sampling import sample
 from latticework.models.ising import Lattice
 from latticework.samplers.base import Info, Sampler, evaluate
 from latticework.samplers.gibbs import Gibbs
 from latticework.samplers.gwg import GWG
 from latticework.samplers.langevin import DMALA
 from latticework.samplers.relaxed import RMALA
-from latticework.samplers.svgd import DiscreteSVGD
 from latticework.sampling import starts
 from latticework.sampling.metrics import (
     Acceptance,
     Changed,
-    EnsembleError,
     Proposed,
     Reference,
 )
 from latticework.sampling.tuning.space import check_space, suggest
-from latticework.sampling.tuning.study import alone, best, complete, shared, startup
+from latticework.sampling.tuning.study import best, complete, shared
 
 STEP_SIZE = {"step_size": {"low": 0.02, "high": 3.0, "log": True}}
 
@@ -100,28 +97,6 @@ def test_the_direction_decides_which_end_is_chosen(tmp_path: Path, model: Lattic
         table, chosen[direction] = rows(run), run.notes["tuned"]["step_size"]
         assert chosen[direction] == table["step_size"][extreme(table["value"])]
     assert chosen["maximize"] < 0.3 < chosen["minimize"]
-
-
-def test_an_ensemble_of_particles_is_tuned_by_its_own_error(tmp_path: Path, model: Lattice) -> None:
-    """Without a given direction, errors are minimised."""
-    reference = Reference(mean=torch.full((9,), 0.6))
-    run = run_tune(
-        tmp_path,
-        model,
-        DiscreteSVGD(0.1, 1.0),
-        metrics=[EnsembleError()],
-        objective="log_rmse_ensemble",
-        truth=lambda **_: reference,
-    )
-    table = rows(run)
-    assert run.notes["tuned"]["step_size"] == table["step_size"][table["value"].argmin()]
-
-
-def test_a_goal_is_approached_from_both_sides(tmp_path: Path, model: Lattice) -> None:
-    run = run_tune(tmp_path, model, DMALA(1.0), objective="acceptance", goal=0.7, trials=15)
-    distance = np.abs(rows(run)["value"] - 0.7)
-    assert abs(run.notes["tuning"]["search_value"] - 0.7) == pytest.approx(distance.min(), abs=1e-6)
-    assert distance.min() < 0.05 < distance.max()
 
 
 def test_every_trial_has_the_same_budget_start_and_random_numbers(
@@ -217,14 +192,6 @@ def test_a_budget_of_seconds_gives_a_slow_setting_fewer_steps(
     assert set(steps) == {240}
 
 
-def test_a_storage_resumes_the_study(tmp_path: Path, model: Lattice) -> None:
-    storage = f"sqlite:///{tmp_path / 'study.db'}"
-    first = run_tune(tmp_path / "a", model, DMALA(1.0), storage=storage, trials=3)
-    more = run_tune(tmp_path / "b", model, DMALA(1.0), storage=storage, trials=5)
-    assert len(rows(more)) == 5
-    assert rows(more)["step_size"][:3] == pytest.approx(rows(first)["step_size"])
-
-
 @pytest.fixture(params=["sqlite:///{}/study.db", "{}/study.journal"], ids=["sqlite", "journal"])
 def storage(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return request.param.format(tmp_path)
@@ -297,26 +264,6 @@ def test_a_process_waits_for_the_last_trial_of_another(
     assert len(complete(second, 2)) == 2
 
 
-def test_processes_of_one_study_need_one_outputs_folder(tmp_path: Path) -> None:
-    storage = f"sqlite:///{tmp_path / 'study.db'}"
-    _, here = opened(storage, Run(tmp_path / "here" / "a"))
-    _, there = opened(storage, Run(tmp_path / "there" / "a2"))
-    next(here)
-    with pytest.raises(ValueError, match="need the same outputs folder"):
-        next(there)
-
-
-def test_workers_end_with_one_choice_and_all_trials(tmp_path: Path, model: Lattice) -> None:
-    """The last process runs no trial, and its record has the same result."""
-    storage = f"sqlite:///{tmp_path / 'study.db'}"
-    first, last = (
-        run_tune(tmp_path / f"worker{n}", model, DMALA(1.0), storage=storage, worker=n, trials=4)
-        for n in (1, 2)
-    )
-    assert first.notes == last.notes
-    assert (first.path / "metrics.csv").read_text() == (last.path / "metrics.csv").read_text()
-
-
 def test_searches_of_one_storage_share_no_trials_unless_all_settings_agree(tmp_path: Path) -> None:
     def name(**settings: Any) -> str:
         model = {"coupling": settings.pop("coupling", 0.1)}
@@ -325,35 +272,6 @@ def test_searches_of_one_storage_share_no_trials_unless_all_settings_agree(tmp_p
 
     assert name() == name(trials=5, storage="sqlite:///a.db", worker=2, apply=True)
     assert len({name(), name(goal=0.9), name(coupling=0.2)}) == 3
-
-
-def test_one_storage_holds_searches_of_two_models(tmp_path: Path, model: Lattice) -> None:
-    """The configuration tells the searches apart, and the second makes trials of its own."""
-    storage, goals = f"sqlite:///{tmp_path / 'study.db'}", (0.3, 0.9)
-    found = [
-        run_tune(
-            tmp_path / f"{goal}",
-            model,
-            DMALA(1.0),
-            storage=storage,
-            objective="acceptance",
-            goal=goal,
-            config={"task": {"_target_": "t", "goal": goal}},
-            trials=4,
-        )
-        for goal in goals
-    ]
-    assert [len(rows(run)) for run in found] == [4, 4]
-    assert found[0].notes["tuned"] != found[1].notes["tuned"]
-
-
-def test_the_same_seed_gives_the_same_choice(tmp_path: Path, model: Lattice) -> None:
-    once, again, other = (
-        run_tune(tmp_path / name, model, DMALA(1.0), seed=seed, trials=4)
-        for name, seed in (("a", 0), ("b", 0), ("c", 1))
-    )
-    assert once.notes == again.notes
-    assert once.notes["tuned"] != other.notes["tuned"]
 
 
 @pytest.mark.parametrize("storage", [None, "sqlite:///{}/study.db"])
@@ -370,13 +288,6 @@ def test_searches_of_two_models_or_samplers_do_not_begin_at_the_same_points(
         )  # fmt: skip
         points.append(set(rows(run)["step_size"]))
     assert len(set.union(*points)) == 9
-
-
-def test_a_third_of_the_trials_is_drawn_at_random(tmp_path: Path) -> None:
-    """Optuna's own ten would leave a search of twelve trials two that learn from the others."""
-    assert [startup(trials) for trials in (1, 3, 12, 16, 100)] == [1, 1, 4, 6, 10]
-    study, _ = alone("study", 12, seed=0, direction="minimize")
-    assert study.sampler._n_startup_trials == startup(12)
 
 
 def test_apply_writes_where_hydra_reads_and_spares_the_papers_numbers(
@@ -447,12 +358,3 @@ def test_proposed_sites_are_those_that_draws_of_the_proposal_change(
     assert abs(float(counts.mean()) - expected) < 4 * deviation + 1e-5
     if draws == 6:  # the control: six draws are not six sites
         assert abs(6 - expected) > 20 * deviation
-
-
-def test_proposed_says_which_samplers_it_serves(tmp_path: Path, model: Lattice) -> None:
-    run = Run(tmp_path)
-    with pytest.raises(ValueError, match="whose state has its proposal's logits"):
-        sample(
-            model=model, sampler=Gibbs(), data=None, run=run, budget=Budget(chains=2, steps=2),
-            start=starts.uniform, metrics=[Proposed()],
-        )  # fmt: skip
