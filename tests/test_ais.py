@@ -13,8 +13,6 @@ from targets import TARGETS
 from torch import Generator
 
 from latticework.data.base import Dataset
-from latticework.experiments.figures.likelihood import improvement, progress
-from latticework.experiments.figures.tables.likelihood import likelihoods
 from latticework.experiments.records.budget import Budget
 from latticework.experiments.records.likelihood import (
     IMPOSSIBLE,
@@ -28,7 +26,7 @@ from latticework.experiments.records.likelihood import (
 )
 from latticework.experiments.records.record import Record
 from latticework.experiments.runs.run import Run
-from latticework.experiments.tasks.ais import _take_best, ais, log_odds
+from latticework.experiments.tasks.ais import _take_best, ais, headline, log_odds
 from latticework.models.annealed import GeometricPath, ScaledRBM
 from latticework.models.base import Function
 from latticework.models.domain import Integer
@@ -85,18 +83,15 @@ def log_z(name):
 
 
 KERNELS = [
-    *((kernel, GeometricPath, name) for name in BINARY for kernel in (Gibbs(), GWG(), DMALA(0.5))),
-    *((kernel, GeometricPath, name) for name in OTHER for kernel in (Gibbs(), GWG(), DMALA(0.8))),
-    (GWG(2), GeometricPath, "binary"),
-    (LocallyBalanced(), GeometricPath, "dense_ising"),
-    (LocallyBalanced(), GeometricPath, "categorical"),
+    *((kernel, GeometricPath, "dense_ising") for kernel in (Gibbs(), GWG(), DMALA(0.5))),
+    *((kernel, GeometricPath, "categorical") for kernel in (Gibbs(), GWG(), DMALA(0.8))),
+    (LocallyBalanced(), GeometricPath, "ordinal"),
     (HammingBall(2, 1), GeometricPath, "rbm"),
     (DHAMS(0.7, 0.8), GeometricPath, "spins"),
     (EDLP(0.6, 0.7, 0.5), GeometricPath, "spins"),
     (GibbsSweep(), GeometricPath, "lattice"),
     (BlockGibbs(), ScaledRBM, "rbm"),
-    (Gibbs(), ScaledRBM, "rbm"),
-    (GWG(), ScaledRBM, "rbm"),
+    (GWG(2), ScaledRBM, "rbm"),
 ]
 
 
@@ -222,15 +217,18 @@ def test_draws_have_the_frequencies_of_the_base(kind, odds):
     assert ((mean - truth) / (truth * (1 - truth) / 40_000).sqrt()).abs().max() < 4
 
 
-def test_a_path_says_what_it_cannot_do():
-    with pytest.raises(ValueError, match="log_odds need a binary domain"):
-        GeometricPath(TARGETS["rbm"].model, torch.zeros(3))
-    with pytest.raises(ValueError, match="log_odds need a binary domain"):
-        GeometricPath(TARGETS["ordinal"].model, torch.zeros(2))
-    with pytest.raises(ValueError, match="anneals an RBM, got DenseIsing"):
-        ScaledRBM(TARGETS["dense_ising"].model)
-    with pytest.raises(ValueError, match="infinitely many"):
-        GeometricPath(Function(lambda x: -x.square().sum(-1), Integer(2)))
+@pytest.mark.parametrize(
+    ("kind", "model", "odds", "message"),
+    [
+        (GeometricPath, TARGETS["rbm"].model, torch.zeros(3), "log_odds need a binary domain"),
+        (GeometricPath, TARGETS["ordinal"].model, torch.zeros(2), "log_odds need a binary domain"),
+        (ScaledRBM, TARGETS["dense_ising"].model, None, "anneals an RBM, got DenseIsing"),
+        (GeometricPath, Function(lambda x: x.sum(-1), Integer(2)), None, "infinitely many"),
+    ],
+)
+def test_a_path_says_what_it_cannot_do(kind, model, odds, message):
+    with pytest.raises(ValueError, match=message):
+        kind(model, odds)
 
 
 # What a step costs.
@@ -270,12 +268,11 @@ class Forgetful(GeometricPath):
 
 
 @pytest.mark.parametrize("kernel", [GWG(), DMALA(0.5), DHAMS(0.7, 0.8)], ids=str)
-@pytest.mark.parametrize("name", ["binary", "rbm"])
 @pytest.mark.parametrize("chains", [20, 9000])  # large states are overwritten in place
-def test_what_is_remembered_is_what_an_evaluation_would_say(kernel, name, chains):
+def test_cached_values_are_those_of_an_evaluation(kernel, chains):
     weights = []
     for kind in (GeometricPath, Forgetful):
-        path, rng = path_of(name, kind).double(), seeded()
+        path, rng = path_of("rbm", kind).double(), seeded()
         x = path.draw(chains, rng).double()
         weights.append(anneal(kernel, path, x, linear(10), rng).log_weight)
     torch.testing.assert_close(*weights, rtol=1e-5, atol=1e-5)
@@ -283,13 +280,7 @@ def test_what_is_remembered_is_what_an_evaluation_would_say(kernel, name, chains
 
 @pytest.mark.parametrize(
     ("kernel", "kind"),
-    [
-        (GWG(), GeometricPath),
-        (DMALA(0.5), GeometricPath),
-        (Gibbs(), GeometricPath),
-        (BlockGibbs(), ScaledRBM),
-    ],
-    ids=str,
+    [(GWG(), GeometricPath), (Gibbs(), GeometricPath), (BlockGibbs(), ScaledRBM)],
 )
 def test_nothing_is_read_on_the_host(kernel, kind):
     path, rng, betas = path_of("rbm", kind), seeded(), linear(5)
@@ -375,14 +366,12 @@ def rbm():
     return model
 
 
-def task(
-    run, *, model=None, sampler=None, data=DATA, path=ScaledRBM, steps=60, every=20, **settings
-):
-    settings = {"back": 50, "burn_in": 20, **settings}
-    budget = Budget(chains=200, steps=steps, every=every)
-    model, sampler = model or rbm(), sampler or BlockGibbs()
-    parts = {"model": model, "sampler": sampler, "data": data, "run": run, "budget": budget}
-    ais(**parts, path=path, betas=linear, **settings)
+def task(run, *, steps=60, every=20, chains=200, **settings):
+    defaults = {
+        "model": rbm(), "sampler": BlockGibbs(), "data": DATA, "path": ScaledRBM,
+        "back": 50, "burn_in": 20,
+    }  # fmt: skip
+    ais(run=run, budget=Budget(chains, steps, every), betas=linear, **{**defaults, **settings})
 
 
 @pytest.mark.parametrize(("sampler", "path"), [(BlockGibbs(), ScaledRBM), (GWG(), GeometricPath)])
@@ -418,13 +407,6 @@ def test_the_task_finds_the_exact_log_likelihoods(tmp_path, sampler, path):
     json.dumps(found)
 
 
-def test_the_base_has_the_data_frequencies_away_from_the_ends():
-    train = torch.tensor([[0, 1, 1], [0, 1, 0]]).byte()
-    data = Dataset(train, DATA.valid[:, :3], DATA.test[:, :3], (3,), "three sites")
-    torch.testing.assert_close(log_odds(data).sigmoid(), torch.tensor([0.01, 0.99, 0.5]))
-    assert log_odds(None) is None
-
-
 def test_without_data_there_is_log_z_alone(tmp_path):
     run = Run(tmp_path)
     task(run, data=None, steps=400)
@@ -438,13 +420,9 @@ def test_without_data_there_is_log_z_alone(tmp_path):
 def test_a_single_chain_is_refused_before_any_has_run(tmp_path):
     with pytest.raises(ValueError, match="back must be 2 or more for a standard error, got 1"):
         task(Run(tmp_path), back=1)
-    assert not (tmp_path / "metrics.csv").exists()
-    one = Budget(chains=1, steps=20, every=20)
     with pytest.raises(ValueError, match=r"budget\.chains must be 2 or more"):
-        ais(
-            model=rbm(), sampler=BlockGibbs(), data=DATA, run=Run(tmp_path), budget=one,
-            path=ScaledRBM, betas=linear, back=0,
-        )  # fmt: skip
+        task(Run(tmp_path), chains=1, back=0)
+    assert not (tmp_path / "metrics.csv").exists()
 
 
 class Killed(Run):
@@ -459,7 +437,7 @@ class Killed(Run):
             raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize("left", [0, 1, 3, 5])
+@pytest.mark.parametrize("left", [0, 5])  # in the pilot or at once; on the way back
 def test_a_run_that_was_killed_ends_with_the_same_numbers(tmp_path, left):
     whole = Run(tmp_path / "whole")
     first, second = (Killed(tmp_path / "parts", checkpoint=0.0) for _ in range(2))
@@ -534,11 +512,11 @@ def normal(variance, chains, rng, mean=None):
 def test_a_value_needs_half_the_chains_and_close_ends():
     rng = seeded()
     narrow, wide = (lambda: normal(0.2, 50, rng)), (lambda: normal(3.0, 50, rng))
-    good = estimated(narrow(), narrow())
+    good = estimated(narrow(), narrow(), log_z_exact=None)
     assert settled(good)
     assert shown([good]) == (-200.0, log_z_error(good), None)
-    assert shown_log_z(good) == (good.document["log_z"], log_z_error(good), None)
-    for record in (estimated(wide(), narrow()), estimated(narrow(), wide())):
+    assert headline(good)[0].error == log_z_error(good)
+    for record in (estimated(wide(), narrow()), estimated(narrow(), wide(), log_z_exact=None)):
         found = record.document
         assert not settled(record)
         assert remark(record) == "no value"
@@ -547,48 +525,23 @@ def test_a_value_needs_half_the_chains_and_close_ends():
         assert float(least.split()[0]) == pytest.approx(unnormalised - found["log_z_upper"], 0.01)
         assert float(most.split()[0]) == pytest.approx(unnormalised - found["log_z_lower"], 0.01)
         assert float(least.split()[2]) == pytest.approx(found["log_z_upper_error"], abs=0.1)
-    two = estimated(wide(), narrow()), good
-    assert shown(two).count("(2)") == 2  # one of them is not settled
+    assert isinstance(headline(record)[0].value, str)
     for effective, known in ((24.0, False), (26.0, True)):  # of 50 chains
         good.document["ess"] = effective
         assert settled(good) is known
-    inverted = estimated(normal(0.01, 50, rng), normal(0.01, 50, rng) + 0.05)
-    assert settled(inverted)
-    assert remark(inverted) == "ends inverted by noise"
 
 
 def test_rows_that_are_no_draws_give_no_bound():
     """Then the estimate towards the model may be far above that from the rows."""
     rng = seeded()
     wide = normal(9.0, 50, rng)
-    off = normal(9.0, 50, rng, mean=IMPOSSIBLE + 4)
-    record = estimated(wide, off)
+    record = estimated(wide, normal(9.0, 50, rng, mean=IMPOSSIBLE + 4))
     assert unlike_draws(record)
     assert shown([record]).startswith("at most -")
     assert shown_log_z(record).startswith("at least ")
-    assert "no draws" in remark(record)
     assert bounds(record)[0] == -math.inf
     assert not unlike_draws(estimated(wide, normal(9.0, 50, rng)))  # control
     assert unlike_draws(estimated(normal(0.2, 50, rng), normal(0.2, 50, rng) + 2))  # inverted
-
-
-def test_the_table_and_the_figure_come_from_records(tmp_path):
-    run = Run(tmp_path)
-    task(run)
-    config = {"seed": 0, "task": {"chains": 200, "back": 50, "steps": 60}}
-    config["sampler"] = {"_target_": "latticework.samplers.block_gibbs.BlockGibbs"}
-    document = {**run.notes, "config": config, "data": {"variant": "blocks"}}
-    record = Record(tmp_path, {**document, "choices": {"model": "rbm", "sampler": "block_gibbs"}})
-    frame = likelihoods([record])
-    assert frame["test"][0].mean == run.notes["log_likelihood"]["test"]["mean"]
-    assert frame["test"][0].spread == log_z_error(record) > run.notes["log_z_error"]
-    truth = rbm()(DATA.test.float()).double().mean() - run.notes["log_z_upper"]
-    assert frame["test, from rows"][0].mean == pytest.approx(float(truth))
-    (panel,) = progress([record]).axes
-    assert len(panel.lines) == 2
-    for function in (likelihoods, progress, improvement):
-        with pytest.raises(LookupError):
-            function([])
 
 
 def test_a_state_with_an_impossible_likelihood_is_not_chosen(tmp_path, caplog):
@@ -610,42 +563,3 @@ def test_a_state_with_an_impossible_likelihood_is_not_chosen(tmp_path, caplog):
     assert torch.equal(model.hidden_bias, states["b"]["hidden_bias"])
     assert "the state c is not considered" in caplog.text
     assert chosen("c") == "c"
-
-
-def test_models_improve_with_the_steps_they_learned_from():
-    """A line is the mean over seeds at one learning rate, a panel a data set."""
-    trials = {"ema_000250": -200.0, "ema_000500": -150.0}
-    records = [
-        fake(
-            seed=seed,
-            choices={"data": data},
-            config={
-                "learning": {"steps": 40, "optimiser": {"lr": rate}},
-                "task": {"trial_steps": 500},
-            },
-            validation_by_candidate={
-                **{name: value + seed for name, value in trials.items()},
-                "ema_000750": 1437.0,  # a trial that failed
-            },
-        )
-        for data, seed, rate in (
-            ("caltech", 0, 0.001),
-            ("caltech", 2, 0.001),
-            ("caltech", 5, 0.0003),
-            ("omniglot", 0, 0.001),
-        )
-    ]
-    figure = improvement(records)
-    first, second = figure.axes
-    assert "trials" in first.get_ylabel()
-    assert "AIS of 500 betas" in " ".join(figure.legends[0].get_title().get_text().split())
-    slow, fast = first.lines
-    assert fast.get_xdata().tolist() == [10_000, 20_000]
-    assert fast.get_ydata().tolist() == [199.0, 149.0]
-    assert slow.get_ydata().tolist() == [195.0, 145.0]
-    assert [line.get_label() for line in (slow, fast)] == [
-        "DMALA, rate 0.0003",
-        "DMALA, rate 0.001",
-    ]
-    assert second.lines[0].get_ydata().tolist() == [200.0, 150.0]
-    assert second.lines[0].get_label() == fast.get_label()

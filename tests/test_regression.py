@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from latticework.data.splits import repeated, split
-from latticework.data.tabular import bundled
+from latticework.data.tables import bundled
 from latticework.experiments.records.budget import Budget
 from latticework.experiments.records.record import Record
 from latticework.experiments.runs.run import Run
