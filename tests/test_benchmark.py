@@ -144,18 +144,10 @@ def test_what_a_sampler_learns_first_is_learned_once_for_all_seeds(tmp_path, mon
 
 def test_a_single_chain_is_refused(tmp_path):
     """Its R-hat is not defined, and would be shown as that of chains that disagree."""
+    counts = {"chains": 1, "trials": 1, "points": 1, "tuning": [], "measuring": []}
     parts = {"model": Lattice((2, 2), 0.1), "sampler": GibbsSweep(), "data": None}
     with pytest.raises(ValueError, match="chains must be 2 or more, as R-hat compares them, got 1"):
-        benchmark.benchmark(
-            **parts,
-            run=Run(tmp_path),
-            name="x",
-            chains=1,
-            trials=1,
-            tuning=[],
-            measuring=[],
-            points=1,
-        )
+        benchmark.benchmark(**parts, run=Run(tmp_path), name="x", **counts)
 
 
 @pytest.mark.parametrize("target", ["product", "ising_warm"])

@@ -7,7 +7,6 @@ import logging
 import os
 import threading
 import urllib.request
-from collections.abc import Callable
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -30,7 +29,7 @@ real_data = pytest.mark.skipif(
 
 
 @pytest.fixture
-def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def empty(tmp_path, monkeypatch):
     """A data root and a cache with nothing in them, and no network."""
     monkeypatch.delenv("LATTICEWORK_DATA", raising=False)
     monkeypatch.setattr(files, "CACHE", tmp_path / "cache")
@@ -40,29 +39,29 @@ def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return root
 
 
-def refuse(request: urllib.request.Request, timeout: float) -> None:
+def refuse(request, timeout):
     raise OSError("no network")
 
 
-def published(source: Source, content: bytes, **changes: object) -> Source:
+def published(source, content, **changes):
     """The source as if `content` were what its publishers offer."""
     return replace(source, md5=(hashlib.md5(content).hexdigest(),), **changes)
 
 
-def put(root: Path, source: Source, content: bytes, folder: int = 0) -> Path:
+def put(root, source, content, folder=0):
     path = root / source.folders[folder] / source.name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)
     return path
 
 
-def idx(images: np.ndarray) -> bytes:
+def idx(images):
     header = np.array([2051, len(images), 28, 28], ">i4").tobytes()
     return gzip.compress(header + images.tobytes(), mtime=0)
 
 
 @pytest.fixture
-def tiny_mnist(empty: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def tiny_mnist(empty, monkeypatch):
     """A data root with an MNIST of 4 / 1 / 2 images."""
     contents = {"train": idx(GREY[:5]), "test": idx(GREY[5:])}
     sources = {split: published(MNIST.sources[split], c) for split, c in contents.items()}
@@ -73,14 +72,14 @@ def tiny_mnist(empty: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return empty
 
 
-def test_threshold_and_order_of_splits(tiny_mnist: Path) -> None:
+def test_threshold_and_order_of_splits(tiny_mnist):
     data = MNIST(root=str(tiny_mnist), strict=True).load()
     assert np.array_equal(torch.cat([data.train, data.valid, data.test]), GREY > 127)
     assert data.variant == "mnist, thresholded at 0.5"
     assert (data.shape, data.epoch_size, data.substitute) == ((28, 28), 4, False)
 
 
-def test_dynamic_keeps_grey_for_training_and_draws_the_rest_once(tiny_mnist: Path) -> None:
+def test_dynamic_keeps_grey_for_training_and_draws_the_rest_once(tiny_mnist):
     data = MNIST(root=str(tiny_mnist), binarize="dynamic").load()
     again = MNIST(root=str(tiny_mnist), binarize="dynamic").load()
     other = MNIST(root=str(tiny_mnist), binarize="dynamic", seed=1).load()
@@ -96,11 +95,11 @@ def test_dynamic_keeps_grey_for_training_and_draws_the_rest_once(tiny_mnist: Pat
     assert set(batch.unique().tolist()) == {0.0, 1.0}
 
 
-def test_binarize_draws_with_the_grey_value_as_probability() -> None:
+def test_binarize_draws_with_the_grey_value_as_probability():
     grey = torch.tensor([0, 51, 204, 255], dtype=torch.uint8).repeat(20_000, 1)
     frequency = binarize(grey, derive(0, "test")).mean(0)
 
-    def z(probability: torch.Tensor) -> torch.Tensor:
+    def z(probability):
         spread = (probability * (1 - probability) / len(grey)).sqrt()
         return ((frequency - probability).abs() / spread)[1:3]
 
@@ -110,7 +109,7 @@ def test_binarize_draws_with_the_grey_value_as_probability() -> None:
     assert (z(grey[0] / 256 + 0.02) > 5).all()  # control: a slightly wrong probability
 
 
-def test_some_rows_are_no_run_of_rows_and_always_the_same() -> None:
+def test_some_rows_are_no_run_of_rows_and_always_the_same():
     """The test rows of the static MNIST come digit by digit: the first thousand are zeros."""
     rows = torch.arange(1000.0).unsqueeze(1)
     drawn = some(rows, 100)
@@ -121,7 +120,7 @@ def test_some_rows_are_no_run_of_rows_and_always_the_same() -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"<html>", idx(GREY[:5])[:-100]])
-def test_a_damaged_file_is_an_error_and_stays(tiny_mnist: Path, content: bytes) -> None:
+def test_a_damaged_file_is_an_error_and_stays(tiny_mnist, content):
     source = MNIST.sources["train"]
     path = put(tiny_mnist, source, content)
     with pytest.raises(DamagedFileError) as raised:
@@ -133,7 +132,7 @@ def test_a_damaged_file_is_an_error_and_stays(tiny_mnist: Path, content: bytes) 
     assert path.read_bytes() == content
 
 
-def test_missing_data_are_replaced_out_loud(empty: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_missing_data_are_replaced_out_loud(empty, caplog):
     caplog.set_level("WARNING")  # whatever level an earlier test has left
     data = MNIST(root=str(empty)).load()
     assert data.substitute
@@ -161,13 +160,13 @@ def test_missing_data_are_replaced_out_loud(empty: Path, caplog: pytest.LogCaptu
         Caltech(strict=True),
     ],
 )
-def test_strict_refuses_a_substitute(empty: Path, loader: MNIST) -> None:
+def test_strict_refuses_a_substitute(empty, loader):
     with pytest.raises(MissingFileError, match="is missing: looked in .* Get it from"):
         loader.load()
 
 
 @pytest.fixture
-def offered(empty: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Source, Path]:
+def offered(empty, monkeypatch):
     """A file offered at a local address, behind a dead mirror."""
     monkeypatch.setattr(urllib.request, "urlopen", OPEN)
     offer = empty / "offer"
@@ -176,9 +175,7 @@ def offered(empty: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Source, Path]
     return published(Source("file", ("folder",)), b"content", urls=urls), offer
 
 
-def test_a_download_lands_in_the_cache_whole_and_is_found_again(
-    offered: tuple[Source, Path],
-) -> None:
+def test_a_download_lands_in_the_cache_whole_and_is_found_again(offered):
     source, offer = offered
     path = find(source)
     assert path == files.CACHE / "folder" / "file"
@@ -191,12 +188,7 @@ def test_a_download_lands_in_the_cache_whole_and_is_found_again(
 @pytest.mark.parametrize(
     ("save", "message"), [(None, "another file: expected md5"), ("silent", "TimeoutError")]
 )
-def test_a_download_that_is_wrong_or_hangs_is_not_kept(
-    offered: tuple[Source, Path],
-    monkeypatch: pytest.MonkeyPatch,
-    save: str | None,
-    message: str,
-) -> None:
+def test_a_download_that_is_wrong_or_hangs_is_not_kept(offered, monkeypatch, save, message):
     """A name server that does not answer holds up no run."""
     source, offer = offered
     offer.write_bytes(b"a login page")
@@ -213,19 +205,17 @@ def test_a_download_that_is_wrong_or_hangs_is_not_kept(
 class Short(BaseHTTPRequestHandler):
     """A server that announces ten bytes and sends four, as a connection that breaks off."""
 
-    def do_GET(self) -> None:
+    def do_GET(self):
         self.send_response(200)
         self.send_header("Content-Length", "10")
         self.end_headers()
         self.wfile.write(b"half")
 
-    def log_message(self, *_: object) -> None:
+    def log_message(self, *_):
         pass
 
 
-def test_a_download_that_breaks_off_is_not_kept(
-    empty: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_download_that_breaks_off_is_not_kept(empty, monkeypatch):
     """Also that of a file without a checksum."""
     monkeypatch.setattr(urllib.request, "urlopen", OPEN)
     with HTTPServer(("127.0.0.1", 0), Short) as server:
@@ -236,9 +226,7 @@ def test_a_download_that_breaks_off_is_not_kept(
     assert not any((files.CACHE / "folder").iterdir())
 
 
-def test_processes_with_one_number_download_apart(
-    offered: tuple[Source, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_processes_with_one_number_download_apart(offered, monkeypatch):
     """In two containers that share a cache, both may be process 1."""
     parts: list[Path] = []
     monkeypatch.setattr(files, "_save", lambda _, path: parts.append(path) or path.touch())
@@ -248,9 +236,7 @@ def test_processes_with_one_number_download_apart(
     assert len(set(parts)) == 2
 
 
-def test_static_mnist_is_the_same_packed_and_as_text(
-    empty: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_static_mnist_is_the_same_packed_and_as_text(empty, monkeypatch):
     bits = {"train": GREY[:4] & 1, "valid": GREY[4:5] & 1, "test": GREY[5:] & 1}
     np.savez(empty / "packed.npz", **{k: np.packbits(v, axis=1) for k, v in bits.items()})
     contents = {"packed": (empty / "packed.npz").read_bytes()}
@@ -270,7 +256,7 @@ def test_static_mnist_is_the_same_packed_and_as_text(
     assert packed.variant == "mnist, Larochelle's static binarization"
 
 
-def usps_of(values: np.ndarray, root: Path, monkeypatch: pytest.MonkeyPatch) -> USPS:
+def usps_of(values, root, monkeypatch):
     """A loader of the grey values `[5, 256]`, the last of them for testing."""
     lines = [
         "7 " + " ".join(f"{i}:{v:.6f}" for i, v in enumerate(row, 1)) + " \n" for row in values
@@ -285,7 +271,7 @@ def usps_of(values: np.ndarray, root: Path, monkeypatch: pytest.MonkeyPatch) -> 
     return USPS(root=str(root), strict=True)
 
 
-def test_usps_text_and_held_out_images(empty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_usps_text_and_held_out_images(empty, monkeypatch):
     values = np.random.default_rng(1).uniform(-1, 1, (5, 256)).round(6)
     data = usps_of(values, empty, monkeypatch).load()
     expected = {tuple(row) for row in (values > 0).astype(int).tolist()}
@@ -296,9 +282,7 @@ def test_usps_text_and_held_out_images(empty: Path, monkeypatch: pytest.MonkeyPa
     assert len(other) == 4  # every training image is held out by some seed
 
 
-def test_columns_become_rows_and_silhouettes_are_on(
-    empty: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_columns_become_rows_and_silhouettes_are_on(empty, monkeypatch):
     upright = (GREY > 200).astype(np.uint8).reshape(-1, 28, 28)
     stored = upright.transpose(0, 2, 1).reshape(-1, 784)
     path = empty / "mat"
@@ -321,9 +305,7 @@ def test_columns_become_rows_and_silhouettes_are_on(
         Omniglot(root=str(empty)).load()
 
 
-def test_omniglot_derived_tests_on_each_characters_last_drawings(
-    empty: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_omniglot_derived_tests_on_each_characters_last_drawings(empty, monkeypatch):
     images = np.zeros((40, 784), np.uint8)
     images[15:20], images[35:40] = 255, 255  # drawings 16 to 20 of two characters
     np.savez(empty / "images.npz", images=images)
@@ -337,7 +319,7 @@ def test_omniglot_derived_tests_on_each_characters_last_drawings(
 
 
 @pytest.mark.parametrize("size", [16, 28])
-def test_digits_asked_for_are_no_substitute(size: int) -> None:
+def test_digits_asked_for_are_no_substitute(size):
     data = Digits(size=size).load()
     assert (data.shape, data.substitute) == ((size, size), False)
     assert [len(rows) for rows in (data.train, data.valid, data.test)] == [1297, 250, 250]
@@ -358,7 +340,7 @@ def test_digits_asked_for_are_no_substitute(size: int) -> None:
         lambda: Dataset(*[torch.full((2, 4), 2).byte()] * 3, shape=(2, 2), variant="", grey=True),
     ],
 )
-def test_wrong_settings_are_refused(make: Callable[[], object]) -> None:
+def test_wrong_settings_are_refused(make):
     with pytest.raises(ValueError, match=r"must be .*, got"):
         make()
 
@@ -379,7 +361,7 @@ def test_wrong_settings_are_refused(make: Callable[[], object]) -> None:
     ],
     ids=lambda value: getattr(value, "name", ""),
 )
-def test_real_files(loader: MNIST, counts: tuple[int, ...], means: tuple[float, ...]) -> None:
+def test_real_files(loader, counts, means):
     data = loader.load()
     assert (len(data.train), len(data.valid), len(data.test)) == counts
     found = (data.mean, data.valid, data.test)

@@ -8,7 +8,7 @@ import torch
 from latticework.data.wordpiece import learn
 from latticework.experiments.tasks.text_infilling import from_blanks
 from latticework.models.infilling import TextInfilling
-from latticework.models.masked_lm import EMBEDDED, MaskedLM, untrained
+from latticework.models.masked_lm import MaskedLM, untrained
 from latticework.samplers.gibbs import Gibbs
 from latticework.samplers.gwg import GWG
 from latticework.samplers.langevin import DMALA, DULA
@@ -83,16 +83,8 @@ def padded(folder, tmp_path_factory):
 def test_rows_of_the_table_without_a_token_fill_no_blank(padded, language, special):
     found = MaskedLM(str(padded), exclude_special=special)
     assert len(found.network.get_input_embeddings().weight) == len(found.tokenizer) + 6
-    if special:
-        assert found.values.tolist() == language.values.tolist()
-    else:
-        assert found.values.tolist() == list(range(len(found.tokenizer)))
-    model, rng = TextInfilling(found, TEXT), torch.Generator().manual_seed(0)
-    state = DULA(1.0).init(states(model, 8), model)
-    for _ in range(3):
-        state, _ = DULA(1.0).step(state, model, rng)
-    assert all(isinstance(word, str) for words in model.words(state.x) for word in words)
-    assert torch.allclose(model(state.x), by_loop(model, state.x), atol=1e-4)
+    every = list(range(len(found.tokenizer)))
+    assert found.values.tolist() == (language.values.tolist() if special else every)
 
 
 def test_a_table_smaller_than_the_tokenizer_serves_with_the_tokens_it_has(folder, tmp_path):
@@ -235,14 +227,3 @@ def test_the_start_is_drawn_from_the_model_with_all_blanks_masked(language):
     uniform = torch.full_like(law, 1 / law.shape[-1])
     off = (drawn.mean(0) - uniform) / (uniform * (1 - uniform) / 4000).sqrt()
     assert off.abs().max() > 5  # control
-
-
-def test_what_comes_with_the_project_fits_and_knows_some_words():
-    files = list(EMBEDDED.iterdir())
-    assert sum(file.stat().st_size for file in files) < 12 * 2**20
-    assert not any(file.suffix in (".bin", ".pt", ".pkl") for file in files)
-    model = TextInfilling(
-        MaskedLM("mini_bert"), "this is one of the worst movies i have ever [MASK] ."
-    )
-    guess = model.blank_log_probs().topk(3).indices
-    assert "seen" in model.language.words(guess)[0]

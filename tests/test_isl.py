@@ -54,9 +54,11 @@ def brute(samples, points, beta):
 def test_it_is_the_definition(beta):
     samples, points = bits(23, 12), bits(11, 12, seed=1, p=0.3)
     sizes = [1, 2, 10, 23]
+    parts = log_density(samples.byte(), points.byte(), beta, sizes, cells=40)
     expected = np.array([brute(samples[:n], points, beta) for n in sizes])
     found = log_density(samples, points, beta, sizes).numpy()
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(parts, expected, rtol=0, atol=1e-6)
     np.testing.assert_allclose(curve(samples, points, beta, sizes), expected.mean(-1), atol=1e-6)
     if beta >= 0.5:
         assert abs(score(histograms(samples, points), beta) - expected[-1].mean()) < 1e-10
@@ -107,41 +109,29 @@ def test_bad_arguments_say_so(arguments, message):
         log_density(*arguments)
 
 
-def test_grey_samples_have_no_online_isl():
-    class Loader:
-        def load(self):
-            return Dataset(*[bits(9, 6, seed=s, p=0.1).byte() for s in (1, 2, 3)], (6,), "bits")
+class Loader:
+    def load(self):
+        return Dataset(*[bits(9, 6, seed=s, p=0.1).byte() for s in (1, 2, 3)], (6,), "bits")
 
-    metric = ValidationISL(Loader(), points=5)
-    state = BlockGibbs().init(bits(2, 6), model := RBM(6, 3))
+
+def test_grey_samples_and_other_domains_have_no_online_isl():
+    """Distances of spins or of ordinal values to rows of 0 and 1 are no mismatches."""
+    metric, model = ValidationISL(Loader(), points=5), RBM(6, 3)
+    state = BlockGibbs().init(bits(2, 6), model)
     carry = metric.init(model, state, Reference())
     carry = metric.update(carry, state._replace(x=torch.full((2, 6), 0.3)), None)
     with pytest.raises(ValueError, match=r"grey samples is not defined; .* sampler.emit=sample"):
         metric.read(carry)
-
-
-def test_other_domains_have_no_online_isl():
-    """Distances of spins or of ordinal values to rows of 0 and 1 are no mismatches."""
-
-    class Loader:
-        def load(self):
-            return Dataset(*[bits(9, 6, seed=s, p=0.1).byte() for s in (1, 2, 3)], (6,), "bits")
-
     for domain in (Binary(6, -1, 1), Ordinal(6, 3)):
         model = Function(lambda x: x.sum(-1), domain)
         state = Gibbs().init(domain.uniform(2, Generator().manual_seed(0)), model)
         with pytest.raises(ValueError, match="the ISL is defined on samples of 0 and 1"):
-            ValidationISL(Loader(), points=5).init(model, state, Reference())
+            metric.init(model, state, Reference())
 
 
 def test_the_area_under_the_curve_sees_how_fast_it_rises(monkeypatch):
     """By the trapezoid rule on the log axis, at one beta, whatever the number of chains."""
     monkeypatch.delattr(np, "trapezoid", raising=False)  # NumPy 1.26 has none
-
-    class Loader:
-        def load(self):
-            return Dataset(*[bits(9, 6, seed=s, p=0.1).byte() for s in (1, 2, 3)], (6,), "bits")
-
     model, sizes = RBM(6, 3), [1, 4, 10, 30]
     model.visible_bias.fill_(-1.0)
     for chains in (1, 2):

@@ -1,7 +1,6 @@
 """task=regression: what it records, and the tables and the figure made of it."""
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 
@@ -10,18 +9,16 @@ from latticework.data.tables import bundled
 from latticework.experiments.records.budget import Budget
 from latticework.experiments.records.record import Record
 from latticework.experiments.runs.run import Run
-from latticework.experiments.tasks.measures.predictive import (
+from latticework.experiments.tasks.regression import (
     calibration_error,
     coverage,
     mean_squared_errors,
+    regression,
     rmse,
 )
-from latticework.experiments.tasks.regression import regression
 from latticework.models.bayes_net import synthetic_bayes_net
 from latticework.models.regression import synthetic_regression
-from latticework.samplers.gibbs import Gibbs
 from latticework.samplers.langevin import DMALA, DULA
-from latticework.samplers.stochastic import StochasticDULA
 from latticework.sampling.starts import uniform
 
 MODEL = synthetic_bayes_net(1, 8)
@@ -80,36 +77,6 @@ def test_the_average_is_of_the_readings_after_burn_in(tmp_path):
     )
     np.testing.assert_allclose(long["averaged"], (short["last"] + long["last"]) / 2, atol=1e-6)
     np.testing.assert_allclose(late["averaged"], long["last"], atol=1e-6)
-
-
-@pytest.mark.parametrize("sampler", [Gibbs(1, "random"), StochasticDULA(0.1, 10)], ids=repr)
-def test_a_run_that_was_stopped_goes_on_to_the_same_numbers(tmp_path, monkeypatch, sampler):
-    data, given = table(), {"model": MODEL, "sampler": sampler, **SETTINGS}
-    given["budget"] = Budget(chains=6, steps=40, every=4)
-    sampled(tmp_path / "whole", sampler, data)
-    path = tmp_path / "stopped"
-    path.mkdir()
-    run = Run(path, checkpoint=0.0)
-    log = run.log
-
-    def stop(step, **values):
-        if step == 28:  # after the first readings that count
-            raise KeyboardInterrupt
-        log(step, **values)
-
-    monkeypatch.setattr(run, "log", stop)
-    with pytest.raises(KeyboardInterrupt):
-        regression(data=data, run=run, **given)
-    again = Run(path, checkpoint=0.0)
-    again.take_up({})
-    regression(data=data, run=again, **given)
-    whole, stopped = Record(tmp_path / "whole", {}), Record(path, {})
-    pd.testing.assert_frame_equal(
-        *(record.metrics.drop(columns="seconds") for record in (whole, stopped))
-    )
-    for name in ("last", "predictions", "convergence"):
-        for key, value in whole.arrays(name).items():
-            np.testing.assert_array_equal(stopped.arrays(name)[key], value)
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,6 @@ from latticework.models.potts import random_potts
 from latticework.models.quadratic import LogQuadratic, Sine, quadratic_ising
 from latticework.samplers.base import State
 from latticework.samplers.langevin import DMALA, DULA
-from latticework.sampling.checking.targets import Asymmetric
 from latticework.sampling.occupancy import (
     Occupancy,
     independent_floor,
@@ -89,19 +88,6 @@ def test_ising_model_is_the_same_in_any_coordinates(low):
     assert (low == 0) == torch.allclose(one.unadjusted, unscaled.unadjusted, rtol=1e-2)
 
 
-def test_counterexample_has_no_gradient():
-    """The target depends on epsilon, DULA's law stays uniform; the Metropolis test corrects it."""
-    for epsilon in (0.1, 1.0, 3.0):
-        model = in_double(Sine(0, 0, epsilon))
-        states = model.domain.enumerate().double()
-        assert model.gradient(states).abs().max() < 1e-15 * epsilon  # cos(pi / 2), rounded
-        chain = enumerate_proposal(DULA(1.0), model)
-        law = stationary_law(chain.unadjusted)
-        torch.testing.assert_close(law, torch.full((2,), 0.5).double())
-        assert l1_distance(law, chain.target) > 0.05
-        torch.testing.assert_close(stationary_law(chain.adjusted), chain.target)
-
-
 # Theorem 5.1.
 
 
@@ -135,25 +121,16 @@ def appendix_e(model, alpha):
 
 
 @quadratic
-@pytest.mark.parametrize("alpha", [0.05, 0.3, 1.0, 5.0])
+@pytest.mark.parametrize("alpha", [0.05, 1.0, 5.0])
 def test_stationary_law_is_the_closed_form_of_appendix_e(name, alpha):
     model = exact(name)
     chain = enumerate_proposal(DULA(alpha), model)
     law = stationary_law(chain.unadjusted)
     torch.testing.assert_close(law, appendix_e(model, alpha), rtol=1e-9, atol=0)
-    flow = law.unsqueeze(-1) * chain.unadjusted  # reversible
-    torch.testing.assert_close(flow, flow.T, rtol=1e-9, atol=1e-300)
     assert l1_distance(law, chain.target).item() == pytest.approx(
         chain.closed_form_bias.item(), rel=1e-6, abs=1e-14
     )
-
-
-def test_closed_form_needs_a_log_quadratic_target():
-    """Control: the comparison above fails on a target with another curvature."""
-    chain = enumerate_proposal(DULA(1.0), in_double(Asymmetric(Binary(3))))
-    law = stationary_law(chain.unadjusted)
-    other = (chain.log_prob + chain.log_normaliser).softmax(0)
-    assert l1_distance(law, other) > 0.05
+    assert chain.closed_form_bias <= bounds(model).repaired(alpha) * (1 + 1e-9)
 
 
 def test_small_biases_are_accurate():
@@ -235,17 +212,14 @@ def test_stochastic_proposal_is_the_logistic_formula(tmp_path):
         worst = max(worst, 2 * abs((flip(0.01) + flip(-0.01)) / 2 - flip(0)))
     assert table["bias"][0] == pytest.approx(worst, rel=1e-6)
     assert table["bias"][1] / table["bias"][0] == pytest.approx(4, rel=1e-3)
+    assert (table["bias"] <= table["with_half"]).all()
+    assert (table["with_half"] <= table["theorem"]).all()
 
 
 def test_noise_must_be_standardised(tmp_path):
+    noise = {"outcomes": [-1.0, 2.0], "probabilities": [0.5, 0.5]}
     with pytest.raises(ValueError, match="mean 0 and variance 1"):
-        rows(
-            tmp_path,
-            step_sizes=[0.1],
-            deviations=[0.1],
-            outcomes=[-1.0, 2.0],
-            probabilities=[0.5, 0.5],
-        )
+        rows(tmp_path, step_sizes=[0.1], deviations=[0.1], **noise)
 
 
 # Simulations.

@@ -255,8 +255,8 @@ def test_workers_end_with_one_choice_and_all_trials_and_a_search_is_extended(tmp
     """The last process runs no trial, and its record has the same result."""
     storage = f"sqlite:///{tmp_path / 'study.db'}"
     first, last, more = (
-        run_tune(tmp_path / f"{n}", DMALA(1.0), storage=storage, worker=n, trials=trials)
-        for n, trials in ((1, 3), (2, 3), (1, 4))
+        run_tune(tmp_path / name, DMALA(1.0), storage=storage, trials=trials)
+        for name, trials in (("a", 3), ("b", 3), ("c", 4))
     )
     assert first.notes == last.notes
     assert (first.path / "metrics.csv").read_text() == (last.path / "metrics.csv").read_text()

@@ -138,7 +138,7 @@ class Learning(Updated):
     @property
     def negatives(self) -> Chains:
         """Their source's memory, of which a checkpoint holds the parts by name."""
-        return Chains(self.buffer, self.state, self.carries)
+        return self.buffer, self.state, self.carries
 
     @negatives.setter
     def negatives(self, chains: Chains) -> None:

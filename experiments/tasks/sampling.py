@@ -100,8 +100,11 @@ def sample(
         rows = some(data.test, ROWS).to(run.device).float()
         run.note(mmd_to_data=float(mmd_squared(chain.state.x, rows)[1]))
     run.save("last", x=chain.state.x)
-    if store(metrics, chain.carries, run) and not is_one_hot(model):
-        run.note(mean_exact=exact_mean(model, reference))
+    if store(metrics, chain.carries, run) and len(model.domain.shape) == 1:  # not one-hot
+        mean = reference.mean
+        if mean is None and (known := cheap(model)) is not None:
+            mean = known.mean
+        run.note(mean_exact=None if mean is None else float(mean.mean()))
 
 
 def burnt_in(
@@ -186,19 +189,6 @@ def errors(metrics: Sequence[Metric], carries: Sequence[Any]) -> dict[str, float
     parts = [metric.errors(carry) for metric, carry in zip(metrics, carries, strict=True)]
     found = {name: float(value) for part in parts for name, value in part.items()}
     return {name: value for name, value in found.items() if math.isfinite(value)}
-
-
-def is_one_hot(model: EnergyModel) -> bool:
-    """Whether the average of x over its entries is the same for every state."""
-    return len(model.domain.shape) > 1
-
-
-def exact_mean(model: EnergyModel, reference: Reference) -> float | None:
-    """The exact average of E[x] over sites; None if it is not known and takes long to compute."""
-    mean = reference.mean
-    if mean is None and (found := cheap(model)) is not None:
-        mean = found.mean
-    return None if mean is None else float(mean.mean())
 
 
 def target(

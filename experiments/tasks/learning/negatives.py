@@ -12,7 +12,7 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Generator, Tensor
@@ -91,12 +91,7 @@ class Persistent(Negatives):
         return state.x, state
 
 
-class Chains(NamedTuple):
-    """The memory of `Replay`."""
-
-    buffer: Tensor  # [chains, *shape]
-    state: Any  # the sampler's, of the last batch
-    carries: list[Any]  # one a metric
+Chains = tuple[Tensor, Any, list[Any]]  # a buffer [chains, *shape], a sampler's state, carries
 
 
 class Replay(Negatives):
@@ -114,7 +109,7 @@ class Replay(Negatives):
     def start(self, model: EnergyModel, rng: Generator) -> Chains:
         self.block = block_of(self.sampler, model, rng, self.steps, self.metrics)
         state = self.sampler.init(self.chains[: self.batch], model)
-        return Chains(self.chains, state, self.fresh(model, state))
+        return self.chains, state, self.fresh(model, state)
 
     def fresh(self, model: EnergyModel, state: Any) -> list[Any]:
         """New carries of the metrics."""
@@ -135,7 +130,7 @@ class Replay(Negatives):
             self.captured = True
         state, carries = self.block(state, carries)
         chains[rows] = state.x
-        return state.x, Chains(chains, state, carries)
+        return state.x, (chains, state, carries)
 
     def contrast(self, model: EnergyModel, positive: Tensor, negative: Tensor) -> Tensor:
         return model.contrast(positive, negative)

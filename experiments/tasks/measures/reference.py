@@ -4,6 +4,9 @@ Each function takes the model and the run and returns a Reference. An experiment
 `task.truth`. Sampled references are shared artifacts, computed once and used by every run.
 """
 
+from collections.abc import Iterator
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -36,23 +39,14 @@ def averaged(
     """Means over the second half of long chains of a trusted sampler, which start uniformly."""
 
     def make() -> dict[str, Tensor]:
-        rng = run.shared_rng("averaged truth")
-        with torch.no_grad():
-            state = sampler.init(model.domain.uniform(chains, rng), model)
-            total = torch.zeros(model.domain.shape, dtype=torch.float64, device=run.device)
-            for step in run.progress(range(steps), "reference means"):
-                state, _ = sampler.step(state, model, rng)
-                if step >= steps // 2:
-                    total += state.x.mean(0)
+        total = torch.zeros(model.domain.shape, dtype=torch.float64, device=run.device)
+        states = _states(model, run, sampler, chains, steps, "averaged truth", "reference means")
+        for step, x in enumerate(states):
+            if step >= steps // 2:
+                total += x.mean(0)
         return {"mean": (total / (steps - steps // 2)).float()}
 
-    spec = {
-        "model": fingerprint(model),
-        "sampler": repr(sampler),
-        "chains": chains,
-        "steps": steps,
-        "seed": run.model_seed,
-    }
+    spec = _spec(model, run, sampler, chains=chains, steps=steps)
     return Reference(mean=artifact(run, "averages", spec, make)["mean"])
 
 
@@ -66,20 +60,28 @@ def sampled(
     """
 
     def make() -> dict[str, Tensor]:
-        rng = run.shared_rng("truth")
-        with torch.no_grad():
-            state = sampler.init(model.domain.uniform(samples + floor, rng), model)
-            for _ in run.progress(range(steps), "ground-truth samples"):
-                state, _ = sampler.step(state, model, rng)
-        return {"x": state.x}
+        chains, what = samples + floor, "ground-truth samples"
+        *_, x = _states(model, run, sampler, chains, steps, "truth", what)
+        return {"x": x}
 
-    spec = {
-        "model": fingerprint(model),
-        "sampler": repr(sampler),
-        "samples": samples,
-        "floor": floor,
-        "steps": steps,
-        "seed": run.model_seed,
-    }
+    spec = _spec(model, run, sampler, samples=samples, floor=floor, steps=steps)
     x = artifact(run, "truth", spec, make)["x"]
     return Reference(samples=x[:samples], floor=x[samples:])
+
+
+def _states(
+    model: EnergyModel, run: Run, sampler: Sampler, chains: int, steps: int, purpose: str, what: str
+) -> Iterator[Tensor]:
+    """The states after each step of chains that start uniformly; `purpose` names their draws."""
+    rng = run.shared_rng(purpose)
+    with torch.no_grad():
+        state = sampler.init(model.domain.uniform(chains, rng), model)
+    for _ in run.progress(range(steps), what):
+        with torch.no_grad():
+            state, _ = sampler.step(state, model, rng)
+        yield state.x
+
+
+def _spec(model: EnergyModel, run: Run, sampler: Sampler, **counts: int) -> dict[str, Any]:
+    model_and_sampler = {"model": fingerprint(model), "sampler": repr(sampler)}
+    return {**model_and_sampler, **counts, "seed": run.model_seed}
