@@ -54,7 +54,6 @@ from latticework.sampling.annealing import (
     start,
 )
 from latticework.sampling.checking.guard import NoHostReads
-from latticework.sampling.evaluations import Call, watched
 from latticework.sampling.exact import exact
 
 BINARY = ("binary", "spins", "dense_ising", "lattice", "ring", "rbm")
@@ -232,29 +231,6 @@ def test_a_path_says_what_it_cannot_do(kind, model, odds, message):
 
 
 # What a step costs.
-
-
-@pytest.mark.parametrize(
-    ("kernel", "local"),
-    [(GWG(), 0), (GWG(2), 0), (DMALA(0.5), 0), (Gibbs(), 1), (LocallyBalanced(), 1)],
-    ids=str,
-)
-@pytest.mark.parametrize("name", ["binary", "rbm", "dense_ising"])
-def test_a_step_evaluates_the_model_once(kernel, local, name):
-    """Gibbs and LB-1 evaluate moves, not states; they need one evaluation for the weight, too."""
-    path, rng, betas = path_of(name), seeded(), linear(4)
-    with torch.no_grad():
-        annealing = start(kernel, path, path.draw(10, rng), betas)
-        annealing = advance(annealing, kernel, path, betas, rng)
-        calls: list[Call] = []
-        path.model = watched(path.model, calls.append)
-        for _ in range(2):
-            annealing = advance(annealing, kernel, path, betas, rng)
-    names = [call.name for call in calls]
-    whole = [name for name in names if name in ("forward", "log_prob_and_grad")]
-    whole += [name for name in names if name.startswith("evaluate")]
-    assert len(whole) == 2
-    assert bool(len(calls) - len(whole)) == bool(local)
 
 
 class Forgetful(GeometricPath):

@@ -1,15 +1,10 @@
 """The benchmark: its cells, ranks and guard on made-up records, and its task on small targets."""
 
 import math
-from ast import literal_eval
-from types import SimpleNamespace
 
 import pytest
 import torch
 from command import command_line
-from hydra import compose, initialize_config_dir
-from hydra.utils import instantiate
-from test_configs import CONF
 
 from latticework.experiments.records.record import load_all
 from latticework.experiments.runs.run import Run
@@ -25,20 +20,7 @@ from latticework.samplers.sweep import GibbsSweep
 from latticework.sampling.exact import exact
 from latticework.sampling.sample import sample
 from latticework.sampling.tuning.course import Course, Stint, quality
-from latticework.sampling.tuning.ranking import geometric, student
 from latticework.sampling.tuning.space import from_numbers, numbers
-
-# Tables and figures.
-
-
-def test_intervals_are_students():
-    half = 4.302652729749 / math.sqrt(3)
-    assert student([1.0, 2.0, 3.0]) == pytest.approx((2, 2 - half, 2 + half))
-    assert geometric([1.0, math.e, math.e**2]).high == pytest.approx(math.exp(1 + half))
-    assert geometric([1.0, 0.0]) == (0, 0, 0)
-    assert student([1.0])[1:] == (-math.inf, math.inf)
-    assert geometric([2.0])[1:] == (0, math.inf)
-
 
 # Truth.
 
@@ -148,18 +130,3 @@ def test_a_single_chain_is_refused(tmp_path):
     parts = {"model": Lattice((2, 2), 0.1), "sampler": GibbsSweep(), "data": None}
     with pytest.raises(ValueError, match="chains must be 2 or more, as R-hat compares them, got 1"):
         benchmark.benchmark(**parts, run=Run(tmp_path), name="x", **counts)
-
-
-@pytest.mark.parametrize("target", ["product", "ising_warm"])
-@pytest.mark.parametrize("scale", ["paper", "quick"])
-def test_the_truth_is_known_at_every_size(target, scale):
-    words = ["experiment=benchmark_scaling", f"scale={scale}", f"target={target}"]
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        config = compose("config", words, return_hydra_config=True)
-        shapes = literal_eval(config.hydra.sweeper.params["model.shape"])
-        assert len(shapes) >= 3
-        for shape in shapes:
-            one = compose("config", [*words, f"model.shape={shape}"])
-            model = instantiate(one.model)
-            truth = instantiate(one.task.truth)(model=model, run=SimpleNamespace(device="cpu"))
-            assert truth.mean.shape == (math.prod(shape),)

@@ -73,21 +73,6 @@ def test_log_quadratic_is_its_formula():
     assert model(x).item() == pytest.approx(float(expected), abs=1e-6)
 
 
-@pytest.mark.parametrize("low", [0.0, -1.0, -3.0])
-def test_ising_model_is_the_same_in_any_coordinates(low):
-    """The law is that of latticework.models.ising; the step size scales with the squared distance
-    of a flip.
-    """
-    reference, shape = Lattice([2, 3], 0.1, 0.2), [2, 3]
-    other = quadratic_ising(shape, 0.1, 0.2, low=low)
-    one = enumerate_proposal(DULA(0.4), in_double(reference))
-    two = enumerate_proposal(DULA(0.4 * (1 - low) ** 2), in_double(other))
-    torch.testing.assert_close(one.target, two.target, rtol=1e-5, atol=1e-7)
-    torch.testing.assert_close(one.unadjusted, two.unadjusted, rtol=1e-5, atol=1e-7)
-    unscaled = enumerate_proposal(DULA(0.4), in_double(other))
-    assert (low == 0) == torch.allclose(one.unadjusted, unscaled.unadjusted, rtol=1e-2)
-
-
 # Theorem 5.1.
 
 

@@ -1,10 +1,7 @@
 """Task: learn an energy-based model by persistent contrastive divergence, with any sampler.
 
-Each update follows the gradient of mean log pi(data) - mean log pi(negatives). The negatives are
-persistent chains: either one batch of them, or a larger replay buffer. At each update a batch of
-the buffer is drawn, moved `steps` steps under the current model and put back. T. Tieleman, ICML
-2008; Y. Du and I. Mordatch, NeurIPS 2019; settings of Zhang et al. (2022), Section 7.3 and
-App. I.4.
+The negatives are persistent chains: one batch of them, or a larger replay buffer. T. Tieleman,
+ICML 2008; Y. Du and I. Mordatch, NeurIPS 2019; settings of Zhang et al. (2022), Section 7.3.
 
 Besides the metrics, a record holds:
 
@@ -91,20 +88,11 @@ def ebm_learning(
         raise ValueError(f"buffer must hold a batch of {batch} at least, got {buffer}")
     model.start_from_data(data.mean.to(run.device))
     learner = Learner(
-        model,
-        sampler,
-        data,
-        run,
-        steps=steps,
-        batch=batch,
-        l1=l1,
-        largest_gradient=largest_gradient,
-        largest_loss=largest_loss,
-        stepper=optimiser(model.parameters()),
-        schedule=schedule,
-        ema=ema,
+        model, sampler, data, run, steps=steps, batch=batch, l1=l1,
+        largest_gradient=largest_gradient, largest_loss=largest_loss,
+        stepper=optimiser(model.parameters()), schedule=schedule, ema=ema,
         chains=start(model, buffer, run.rng("start"), data),
-    )
+    )  # fmt: skip
     for iteration in run.resumable(learner.memory, "learning", total=iterations, first=0):
         if iteration:
             learner.learn(iteration)
@@ -171,8 +159,7 @@ class Learner(Updates):
             log.warning(
                 "%s starts part of its state anew at each update, because a batch is drawn from a "
                 "larger buffer; the negatives are approximate. task.buffer=%d avoids this",
-                sampler,
-                batch,
+                *(sampler, batch),
             )
         metrics = (Acceptance(), Validity())
         source = Replay(for_engine(sampler, model, run, metrics), chains, steps, batch, metrics)

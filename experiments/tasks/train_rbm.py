@@ -77,17 +77,10 @@ def pretrained(
 
     def make() -> dict[str, Tensor]:
         for _ in train(
-            model,
-            data,
-            run,
-            negatives,
-            updates=updates,
-            batch=batch,
-            learning_rate=learning_rate,
-            optimiser=optimiser,
-            linear_decay=linear_decay,
+            model, data, run, negatives, updates=updates, batch=batch,
+            learning_rate=learning_rate, optimiser=optimiser, linear_decay=linear_decay,
             visible_bias=visible_bias,
-        ):
+        ):  # fmt: skip
             pass
         set_rates(model, data, run)
         return model.state_dict()
@@ -178,17 +171,10 @@ def train_rbm(
     per_epoch = max(1, round(data.epoch_size / batch))
     valid = some(data.valid, points).to(run.device)
     training = train(
-        model,
-        data,
-        run,
-        negatives,
-        updates=epochs * per_epoch,
-        batch=batch,
-        learning_rate=learning_rate,
-        optimiser=optimiser,
-        linear_decay=linear_decay,
+        model, data, run, negatives, updates=epochs * per_epoch, batch=batch,
+        learning_rate=learning_rate, optimiser=optimiser, linear_decay=linear_decay,
         visible_bias=visible_bias,
-    )
+    )  # fmt: skip
     for update in training:
         if update % per_epoch or (update // per_epoch % every and update != epochs * per_epoch):
             continue

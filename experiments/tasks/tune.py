@@ -207,38 +207,35 @@ class Measurement:
 
         Raises ValueError for an objective that no metric gives.
         """
-        run, every = self.run, self.budget.every
+        run, every, steps, per_step = self.run, self.budget.every, self.budget.steps, math.nan
         x = self.start(self.model, self.budget.chains, run.rng(f"{purpose}/start"), self.data)
-        length, per_step = self._length(candidate, x, purpose)
-        traced = [Trace(draws=length - length // 5, chains=self.budget.chains)]
+        if self.seconds is not None or "per_second" in self.objective:
+            rng, block = run.rng(f"{purpose}/timing"), max(1, steps // 50)
+            kernel = for_engine(candidate, self.model, run, self.metrics)
+            per_step = seconds_per_step(kernel, self.model, x, rng, steps=block)
+        if self.seconds is not None:
+            steps = every * max(1, int(self.seconds / per_step / every))
+        traced = [Trace(draws=steps - steps // 5, chains=self.budget.chains)]
         metrics = [*self.metrics, *(traced if self.objective.startswith("ess") else [])]
         kernel = for_engine(candidate, self.model, run, metrics)
         chain = Chain(
             kernel, self.model, x, run.rng(f"{purpose}/chain"),
             every=every, metrics=metrics, reference=self.reference,
         )  # fmt: skip
-        for _ in range(length // every):
+        for _ in range(steps // every):
             chain.advance()
         values = {name: float(value) for name, value in chain.values().items()}
-        arrays = stored(metrics, chain.carries)
-        if "trace" in arrays:
-            values |= effective_sizes(arrays["trace"], per_step)
+        trace = stored(metrics, chain.carries).get("trace")  # [draws, chains, *shape]
+        if trace is not None:  # all chains together; NaN if a coordinate is constant
+            ess = convergence(trace.cpu().numpy())["ess"]
+            for name, size in (("min", float(np.min(ess))), ("median", float(np.median(ess)))):
+                values[f"ess_{name}"] = size
+                values[f"ess_per_second_{name}"] = size / (len(trace) * per_step)
         if self.objective not in values:
             raise ValueError(
                 f"no metric gives the objective {self.objective}; there are {', '.join(values)}"
             )
         return values[self.objective]
-
-    def _length(self, candidate: Sampler, x: Tensor, purpose: str) -> tuple[int, float]:
-        """The number of steps, and the seconds per step if they are needed, else NaN."""
-        steps, every, per_step = self.budget.steps, self.budget.every, math.nan
-        if self.seconds is not None or "per_second" in self.objective:
-            rng, block = self.run.rng(f"{purpose}/timing"), max(1, steps // 50)
-            served = for_engine(candidate, self.model, self.run, self.metrics)
-            per_step = seconds_per_step(served, self.model, x, rng, steps=block)
-        if self.seconds is not None:
-            steps = every * max(1, int(self.seconds / per_step / every))
-        return steps, per_step
 
 
 def searched(
@@ -293,22 +290,6 @@ def searched(
             "NaN); give more steps, or another range"
         )
     return found
-
-
-def effective_sizes(trace: Tensor, per_step: float) -> dict[str, float]:
-    """ESS of the worst and the median coordinate of `trace` `[draws, chains, *shape]`.
-
-    All chains together, in total and per second. NaN if a coordinate is constant.
-    """
-    ess = convergence(trace.cpu().numpy())["ess"]
-    seconds = len(trace) * per_step
-    worst, middle = float(np.min(ess)), float(np.median(ess))
-    return {
-        "ess_min": worst,
-        "ess_median": middle,
-        "ess_per_second_min": worst / seconds,
-        "ess_per_second_median": middle / seconds,
-    }
 
 
 def command() -> str:
