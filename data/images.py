@@ -179,30 +179,16 @@ class Images(ABC):
             size=self.size, binarize=self.binarize, seed=self.seed, epoch_size=self.counts[0]
         ).load()
         wanted = f"{self.name}, {MODES[self.binarize]}"
-        log.warning(
-            "%s",
-            _box(
-                f"SUBSTITUTE DATA: THIS IS NOT {self.name.upper()}",
-                f"asked for:  {wanted}",
-                f"used:       {digits.variant} ({len(digits.train):,} training images)",
-                f"why:        {error}",
-                "Do not compare results on these data with published numbers. "
-                "data.strict=true makes this an error; data=digits selects the digits openly.",
-            ),
+        lines = (
+            f"SUBSTITUTE DATA: THIS IS NOT {self.name.upper()}",
+            f"asked for:  {wanted}",
+            f"used:       {digits.variant} ({len(digits.train):,} training images)",
+            f"why:        {error}",
+            "Do not compare results on these data with published numbers.",
+            "data.strict=true makes this an error; data=digits selects the digits openly.",
         )
+        log.warning("\n%s", textwrap.indent("\n".join(lines), "## "))
         return replace(digits, variant=f"{digits.variant}, in place of {wanted}", substitute=True)
-
-
-def _box(*paragraphs: str) -> str:
-    """The paragraphs in a frame that stands out in a log."""
-    lines = [
-        line
-        for text in paragraphs
-        for line in textwrap.wrap(text, 88, break_long_words=False, break_on_hyphens=False)
-    ]
-    width = max(map(len, lines))
-    edge = "#" * (width + 6)
-    return "\n".join(["", edge, *(f"## {line:<{width}} ##" for line in lines), edge])
 
 
 _MIRRORS = (

@@ -4,7 +4,6 @@ Each function takes the model and the run and returns a Reference. An experiment
 `task.truth`. Sampled references are shared artifacts, computed once and used by every run.
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -14,6 +13,7 @@ from latticework.experiments.runs.artifacts import artifact, fingerprint
 from latticework.experiments.runs.run import Run
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
+from latticework.sampling.chain import run_chain
 from latticework.sampling.exact import exact as exact_moments
 from latticework.sampling.metrics import Reference
 
@@ -40,10 +40,13 @@ def averaged(
 
     def make() -> dict[str, Tensor]:
         total = torch.zeros(model.domain.shape, dtype=torch.float64, device=run.device)
-        states = _states(model, run, sampler, chains, steps, "averaged truth", "reference means")
-        for step, x in enumerate(states):
-            if step >= steps // 2:
-                total += x.mean(0)
+        rng = run.shared_rng("averaged truth")
+        readings = run_chain(
+            sampler, model, model.domain.uniform(chains, rng), rng, steps=steps, every=1
+        )
+        for reading in run.progress(readings, "reference means", steps + 1):
+            if reading.step > steps // 2:
+                total += reading.state.x.mean(0)
         return {"mean": (total / (steps - steps // 2)).float()}
 
     spec = _spec(model, run, sampler, chains=chains, steps=steps)
@@ -60,26 +63,15 @@ def sampled(
     """
 
     def make() -> dict[str, Tensor]:
-        chains, what = samples + floor, "ground-truth samples"
-        *_, x = _states(model, run, sampler, chains, steps, "truth", what)
-        return {"x": x}
+        rng = run.shared_rng("truth")
+        x = model.domain.uniform(samples + floor, rng)
+        readings = run_chain(sampler, model, x, rng, steps=steps, every=1)
+        *_, last = run.progress(readings, "ground-truth samples", steps + 1)
+        return {"x": last.state.x}
 
     spec = _spec(model, run, sampler, samples=samples, floor=floor, steps=steps)
     x = artifact(run, "truth", spec, make)["x"]
     return Reference(samples=x[:samples], floor=x[samples:])
-
-
-def _states(
-    model: EnergyModel, run: Run, sampler: Sampler, chains: int, steps: int, purpose: str, what: str
-) -> Iterator[Tensor]:
-    """The states after each step of chains that start uniformly; `purpose` names their draws."""
-    rng = run.shared_rng(purpose)
-    with torch.no_grad():
-        state = sampler.init(model.domain.uniform(chains, rng), model)
-    for _ in run.progress(range(steps), what):
-        with torch.no_grad():
-            state, _ = sampler.step(state, model, rng)
-        yield state.x
 
 
 def _spec(model: EnergyModel, run: Run, sampler: Sampler, **counts: int) -> dict[str, Any]:
