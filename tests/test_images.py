@@ -261,12 +261,13 @@ def usps_of(values, root, monkeypatch):
 
 
 def test_usps_text_and_held_out_images(empty, monkeypatch):
-    values = np.random.default_rng(1).uniform(-1, 1, (5, 256)).round(6)
-    data = usps_of(values, empty, monkeypatch).load()
-    expected = {tuple(row) for row in (values > 0).astype(int).tolist()}
-    found = {tuple(row) for row in torch.cat([data.train, data.valid, data.test]).tolist()}
-    assert found == expected
-    assert np.array_equal(data.test[0], values[4] > 0)
+    for seed in (2, 1):  # another file in the same place is read
+        values = np.random.default_rng(seed).uniform(-1, 1, (5, 256)).round(6)
+        data = usps_of(values, empty, monkeypatch).load()
+        expected = {tuple(row) for row in (values > 0).astype(int).tolist()}
+        found = {tuple(row) for row in torch.cat([data.train, data.valid, data.test]).tolist()}
+        assert found == expected
+        assert np.array_equal(data.test[0], values[4] > 0)
     other = {tuple(USPS(root=str(empty), seed=s).load().valid[0].tolist()) for s in range(20)}
     assert len(other) == 4  # every training image is held out by some seed
 
@@ -357,3 +358,10 @@ def test_real_files(loader, counts, means):
     for rows, mean in zip(found, means, strict=True):
         assert rows.double().mean().item() == pytest.approx(mean, abs=5e-6)
     assert not data.substitute
+
+
+def test_an_installed_wheel_keeps_downloads_in_the_users_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert files.default_cache(tmp_path / "site" / "data") == tmp_path / "latticework"
+    (tmp_path / "pyproject.toml").touch()
+    assert files.default_cache(tmp_path / "data") == tmp_path / "data" / "cache"

@@ -64,6 +64,12 @@ def test_it_is_the_definition(beta):
         assert abs(score(histograms(samples, points), beta) - expected[-1].mean()) < 1e-10
 
 
+def test_many_sites_do_not_underflow():
+    """784 sites at beta 0.99, every site wrong: exp of it is 0 in float64 and its log is finite."""
+    found = log_density(torch.zeros(3, 784), torch.ones(2, 784), 0.99, [3])
+    torch.testing.assert_close(found, torch.full_like(found, 784 * math.log(0.01)))
+
+
 def test_beta_is_the_best_of_a_fine_grid():
     prototypes, rng = bits(4, 40), Generator().manual_seed(5)
     noise = (torch.rand(300, 40, generator=rng) < 0.1).float()

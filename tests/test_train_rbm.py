@@ -120,6 +120,28 @@ def test_herded_samples_have_the_statistics_of_the_data(tmp_path):
     assert (correlations * wanted).sum() > 0.7 * wanted.square().sum()
 
 
+def test_fast_weights_of_no_step_size_are_sml(tmp_path):
+    slow, fast, control = (
+        trained(Run(tmp_path), n, updates=50)
+        for n in (Persistent(GIBBS, 20), FastPersistent(GIBBS, 20, 0.0), EVERY[2])
+    )
+    assert torch.equal(slow.weight, fast.weight)
+    assert not torch.equal(slow.weight, control.weight)
+
+
+def test_linear_decay_ends_at_zero(tmp_path):
+    rates = []
+
+    class Recorded(SGD):
+        def step(self, closure=None):
+            rates.append(self.param_groups[0]["lr"])
+            return super().step(closure)
+
+    settings = {"optimiser": Recorded, "linear_decay": True, "learning_rate": 0.4}
+    trained(Run(tmp_path), EVERY[0], updates=4, **settings)
+    assert rates == pytest.approx([0.4, 0.3, 0.2, 0.1])
+
+
 def test_fast_weights_are_the_decayed_sum_of_the_gradients(tmp_path):
     model, rng = make(Run(tmp_path)), Generator().manual_seed(0)
     negatives = FastPersistent(GIBBS, 5, fast_step_size=0.3, decay=0.5)
