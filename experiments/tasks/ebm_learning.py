@@ -174,7 +174,6 @@ class Learner(Updates):
             ema=AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(ema)) if ema else None,
             rng=rng,
             shuffle=run.rng("batches", device="cpu"),
-            order=torch.empty(0, dtype=torch.long),
             buffer=buffer,
             state=state,
             carries=carries,

@@ -4,7 +4,7 @@ import logging
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Generator, Tensor
@@ -25,6 +25,14 @@ from latticework.sampling.memory import Memory
 from latticework.sampling.metrics import Acceptance, Changed
 
 log = logging.getLogger(__name__)
+
+
+@runtime_checkable
+class Infills(Protocol):
+    """A model of the words that fill the blanks of a sentence."""
+
+    def given(self, *args: Any, **fields: Any) -> Any:
+        """The target for one sentence, such as models.infilling.TextInfilling makes."""
 
 
 @dataclass(eq=False)
@@ -55,7 +63,7 @@ def text_infilling(
 
     Raises ValueError for another kind of model or data.
     """
-    if not hasattr(model, "given") or not isinstance(data, Infilling):
+    if not isinstance(model, Infills) or not isinstance(data, Infilling):
         raise ValueError(
             "task=text_infilling needs a masked language model, such as model=mini_bert, and "
             f"data=sentences, got {type(model).__name__} and {type(data).__name__}"

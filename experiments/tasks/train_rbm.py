@@ -125,7 +125,6 @@ def train(
         schedule=LinearLR(stepper, 1.0, 0.0, total_iters=updates) if linear_decay else None,
         rng=rng,
         shuffle=run.shared_rng("batches", device="cpu"),
-        order=torch.empty(0, dtype=torch.long),
         negatives=negatives.start(model, rng),
     )
     training = Updates(memory, negatives, data, run, batch)

@@ -6,7 +6,7 @@ contrastive divergence with a replay buffer.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -31,7 +31,7 @@ class Updated(Memory):
     schedule: LRScheduler | None
     rng: Generator  # of the negatives
     shuffle: Generator  # of the batches
-    order: Tensor  # rows of the data that are left of this pass
+    order: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.long))  # rows left
 
 
 class Updates:
