@@ -8,7 +8,6 @@ these are held out from training, whatever the seed of that draw.
 from __future__ import annotations
 
 import hashlib
-import logging
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,11 +17,10 @@ from pathlib import Path
 import torch
 
 from latticework.data.base import derive
-from latticework.data.files import MissingFileError, find, readable
+from latticework.data.files import MissingFileError, find, readable, substitute
 from latticework.data.sentences import counted, eligible, read_references, whole
 from latticework.data.text import Reviews, help_topics, other_size, read_jsonl
 
-log = logging.getLogger(__name__)
 END = re.compile(r"(?:(?<=[.!?])|(?<=[.!?][\"')]))\s+")  # where a sentence ends
 MARKUP = re.compile(r"<[^>]*>")
 SHORTEST, LONGEST = 4, 80  # words of a training sentence
@@ -94,10 +92,8 @@ class Corpus:
             path = find(Reviews.source, self.root)
             references = read_references(self.root)
         except MissingFileError as error:
-            if self.strict:
-                raise
             name = "sentences of Python's help topics, in place of reviews and references"
-            log.warning("SUBSTITUTE DATA: these are %s\n%s", name, error)
+            name = substitute(error, self.strict, name)
             train, held = self._split(help_topics())
             return Text(train, {"help topics": held}, name, substitute=True)
         with readable(path, Reviews.source):

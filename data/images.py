@@ -1,28 +1,195 @@
-"""Published images: MNIST, USPS, Omniglot, Caltech silhouettes.
+"""Images: MNIST, USPS, Omniglot, Caltech silhouettes, and scikit-learn's digits.
 
 A loader is a frozen dataclass whose fields are its YAML keys. `load()` finds the files
-(`data.files`), reads the images upright and row by row, and returns a `data.base.Dataset`. If the
-files are not available and `strict` is false, scikit-learn's digits, scaled to the same size,
+(`data.files`), reads the images upright and row by row, and returns a `data.base.Dataset`. If
+published files are not available and `strict` is false, the digits, scaled to the same size,
 replace them. A warning and the data set's `substitute` and `variant` say so.
+
+Grey values become bits in one of three ways (`binarize` in the configuration):
+
+- `threshold`: on where the grey value is above one half;
+- `static`: each site drawn once with its grey value as probability, in all three splits;
+- `dynamic`: validation and test rows drawn once; training rows stay grey and are drawn for each
+  batch.
+
+Each split and each draw has its own generator, derived from the seed and the purpose.
 """
 
 from __future__ import annotations
 
 import bz2
-from dataclasses import dataclass
+import gzip
+import logging
+import textwrap
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any, ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
+import torch
 
-from latticework.data.files import MissingFileError, Source, checksum, damaged
-from latticework.data.grey import Grey, hold_out
-from latticework.data.published_images import Images
-from latticework.torchvision_ops import ensure_importable
+from latticework.data.base import Dataset, binarize, derive
+from latticework.data.files import MissingFileError, Source, checksum, damaged, find
 
-# ------------------------------------------------------------------------------------------- MNIST
+log = logging.getLogger(__name__)
+MODES = {"threshold": "thresholded at 0.5", "static": "drawn once", "dynamic": "drawn each batch"}
+
+
+class Grey(NamedTuple):
+    """Named square images in 0..255, uint8 [n, dim]; `binary` says that all are 0 or 255."""
+
+    name: str
+    train: np.ndarray
+    valid: np.ndarray
+    test: np.ndarray
+    binary: bool = False
+
+    def to_binary(self, mode: str, seed: int, epoch_size: int = 0) -> Dataset:
+        """The data set, binarised in one of the MODES; binary images are only scaled to 0/1."""
+        variant = self.name if self.binary else f"{self.name}, {MODES[mode]}"
+        mode = "threshold" if self.binary else mode
+
+        def bits(split: str, rows: np.ndarray) -> torch.Tensor:
+            x = torch.tensor(rows)
+            if mode == "threshold":
+                return (x > 127).byte()
+            return binarize(x, derive(seed, f"binarize {split}")).byte()
+
+        side = round(self.train.shape[1] ** 0.5)
+        return Dataset(
+            train=torch.tensor(self.train) if mode == "dynamic" else bits("train", self.train),
+            valid=bits("valid", self.valid),
+            test=bits("test", self.test),
+            shape=(side, side),
+            variant=variant,
+            grey=mode == "dynamic",
+            epoch_size=epoch_size,
+        )
+
+
+def check_mode(mode: str) -> None:
+    """Raises ValueError unless the mode is one of the MODES."""
+    if mode not in MODES:
+        raise ValueError(f"binarize must be one of {', '.join(MODES)}, got {mode}")
+
+
+def hold_out(
+    rows: np.ndarray, count: int, seed: int, purpose: str = "validation split"
+) -> tuple[np.ndarray, np.ndarray]:
+    """Draws `count` rows without replacement: (the other rows in their order, the drawn rows)."""
+    order = torch.randperm(len(rows), generator=derive(seed, purpose)).numpy()
+    return rows[np.sort(order[count:])], rows[order[:count]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Digits:
+    """scikit-learn's 1,797 digits of 8x8, enlarged bilinearly: 1,297 / 250 / 250, split at random.
+
+    Args:
+        size: height and width in pixels.
+        binarize: threshold, static or dynamic.
+        seed: of the generators of the split and the draws.
+        epoch_size: training rows that count as one epoch; None for all of them.
+    """
+
+    size: int = 28
+    binarize: str = "threshold"
+    seed: int = 0
+    epoch_size: int | None = None
+
+    def __post_init__(self) -> None:
+        check_mode(self.binarize)
+        if self.size < 8:
+            raise ValueError(f"size must be at least 8, the size of the digits, got {self.size}")
+
+    def load(self) -> Dataset:
+        """Enlarges, splits and binarises the digits."""
+        from sklearn.datasets import load_digits  # here: its import takes a second
+
+        images = torch.from_numpy(load_digits().images).float() * (255 / 16)  # [n, 8, 8]
+        large = torch.nn.functional.interpolate(
+            images[:, None], (self.size, self.size), mode="bilinear"
+        )
+        rows = large.round().byte().flatten(1).numpy()
+        rest, test = hold_out(rows, 250, self.seed, "test split")
+        train, valid = hold_out(rest, 250, self.seed)
+        name = f"scikit-learn digits at {self.size}x{self.size}"
+        grey = Grey(name, train, valid, test)
+        return grey.to_binary(self.binarize, self.seed, self.epoch_size or len(train))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Images(ABC):
+    """Base class of the loaders of published images.
+
+    Args:
+        binarize: threshold, static or dynamic. If the published images are
+            binary, it only affects a substitute.
+        root: the data root; None for the environment variable LATTICEWORK_DATA, if set.
+        cache: folder for downloads; None for `data/cache`.
+        download: whether missing files may be downloaded.
+        strict: whether missing data are an error, or are replaced by digits.
+        seed: of the generators of the splits and the draws.
+    """
+
+    binarize: str = "threshold"
+    root: str | None = None
+    cache: str | None = None
+    download: bool = True
+    strict: bool = False
+    seed: int = 0
+
+    name: ClassVar[str]
+    counts: ClassVar[tuple[int, int, int]]
+    size: ClassVar[int] = 28
+
+    def __post_init__(self) -> None:
+        check_mode(self.binarize)
+
+    @abstractmethod
+    def read(self) -> Grey:
+        """The published images. Raises MissingFileError, DamagedFileError."""
+
+    def load(self) -> Dataset:
+        """Finds, checks, reads and binarises the images.
+
+        Raises:
+            MissingFileError: if they are not available and `strict` is true.
+            DamagedFileError: if a file is truncated or another one, even if `strict` is false.
+        """
+        try:
+            grey = self.read()
+        except MissingFileError as error:
+            if self.strict:
+                raise
+            return self._substitute(error)
+        found = (len(grey.train), len(grey.valid), len(grey.test))
+        if found != self.counts:
+            raise ValueError(f"{grey.name}: expected splits of {self.counts} images, found {found}")
+        return grey.to_binary(self.binarize, self.seed)
+
+    def path(self, source: Source) -> Path:
+        """Path of the verified file."""
+        return find(source, self.root, cache=self.cache, download=self.download)
+
+    def _substitute(self, error: MissingFileError) -> Dataset:
+        digits = Digits(
+            size=self.size, binarize=self.binarize, seed=self.seed, epoch_size=self.counts[0]
+        ).load()
+        wanted = f"{self.name}, {MODES[self.binarize]}"
+        lines = (
+            f"SUBSTITUTE DATA: THIS IS NOT {self.name.upper()}",
+            f"asked for:  {wanted}",
+            f"used:       {digits.variant} ({len(digits.train):,} training images)",
+            f"why:        {error}",
+            "Do not compare results on these data with published numbers.",
+            "data.strict=true makes this an error; data=digits selects the digits openly.",
+        )
+        log.warning("\n%s", textwrap.indent("\n".join(lines), "## "))
+        return replace(digits, variant=f"{digits.variant}, in place of {wanted}", substitute=True)
+
 
 _MIRRORS = (
     "https://ossci-datasets.s3.amazonaws.com/mnist/",
@@ -84,20 +251,9 @@ class MNIST(Images):
 
 
 def _read_idx(path: Path) -> np.ndarray:
-    """Images of a gzipped IDX file, uint8 [n, pixels], read by torchvision.
+    """Images of a gzipped IDX file, uint8 [n, 784]."""
+    return np.frombuffer(gzip.decompress(path.read_bytes()), np.uint8, offset=16).reshape(-1, 784)
 
-    Its class `MNIST` unpacks all files, labels too, into the folder where they lie. A data root may
-    be read-only and hold images alone, so only torchvision's functions are used.
-    """
-    ensure_importable()
-    from torchvision.datasets.mnist import read_image_file  # here: torchvision takes a second
-    from torchvision.datasets.utils import extract_archive
-
-    with TemporaryDirectory() as folder:
-        return read_image_file(extract_archive(str(path), folder)).flatten(1).numpy()
-
-
-# -------------------------------------------------------------------------------------------- USPS
 
 _LIBSVM = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/multiclass/"
 _USPS_RECONSTRUCTED = "87922cc43ed42d3d18caceec739190db"
@@ -107,12 +263,9 @@ _USPS_RECONSTRUCTED = "87922cc43ed42d3d18caceec739190db"
 class USPS(Images):
     """Hull's 16x16 digits in LIBSVM's text format: 6,291 / 1,000 / 2,007.
 
-    torchvision's `USPS` is not used: it truncates grey values instead of rounding them, which makes
-    a third of the pixels one grey level darker.
-
-    Validation images are drawn at random from the 7,291 training images. Besides the original
-    training file, a reconstruction is accepted, in which a few pixels may be off by one grey level.
-    The variant then says so.
+    torchvision's `USPS` truncates grey values; here they are rounded. Validation images are drawn
+    at random from the 7,291 training images. A reconstruction of the training file is accepted too,
+    in which a few pixels may be off by one grey level. The variant then says so.
     """
 
     name: ClassVar[str] = "usps"
@@ -157,14 +310,9 @@ def _read_libsvm(path: Path, md5: str) -> np.ndarray:
     return grey
 
 
-# ---------------------------------------------------------------------------------------- Omniglot
-
-
 @dataclass(frozen=True, kw_only=True)
 class Omniglot(Images):
     """Burda et al.'s (2016) 28x28 Omniglot, `chardata.mat`: 23,000 / 1,345 / 8,070.
-
-    torchvision's `Omniglot` is not used: its files are the original 105x105 drawings.
 
     Validation images are drawn at random from the 24,345 training images.
     """
@@ -181,8 +329,10 @@ class Omniglot(Images):
 
     def read(self) -> Grey:
         path = self.path(self.source)
+        from scipy.io import loadmat  # here: only two loaders need it
+
         try:
-            content = _read_mat(path)
+            content = loadmat(path)
             images = [
                 np.rint(255 * content[key].T).astype(np.uint8) for key in ("data", "testdata")
             ]
@@ -217,9 +367,6 @@ class OmniglotDerived(Images):
         return Grey(self.name, *hold_out(train, self.counts[1], self.seed), test)
 
 
-# ---------------------------------------------------------------------------- Caltech silhouettes
-
-
 @dataclass(frozen=True, kw_only=True)
 class Caltech(Images):
     """Marlin et al.'s (2010) Caltech 101 silhouettes, split 1: 4,100 / 2,264 / 2,307 of 28x28.
@@ -237,16 +384,12 @@ class Caltech(Images):
     )
 
     def read(self) -> Grey:
-        content = _read_mat(self.path(self.source))
+        from scipy.io import loadmat
+
+        content = loadmat(self.path(self.source))
         keys = ("train_data", "val_data", "test_data")
         train, valid, test = (_transposed(255 * (1 - content[key])) for key in keys)
         return Grey(self.name, train, valid, test, binary=True)
-
-
-def _read_mat(path: Path) -> dict[str, Any]:
-    from scipy.io import loadmat  # here: only two loaders need it
-
-    return loadmat(path)
 
 
 def _transposed(rows: np.ndarray) -> np.ndarray:

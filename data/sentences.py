@@ -12,7 +12,6 @@ A sentence is a tuple of lower-case words, split at white space. The BookCorpus'
 from __future__ import annotations
 
 import hashlib
-import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,10 +21,9 @@ from typing import ClassVar
 import torch
 
 from latticework.data.base import derive
-from latticework.data.files import MissingFileError, Source, damaged, find, readable
+from latticework.data.files import MissingFileError, Source, damaged, find, readable, substitute
 from latticework.data.text import help_topics
 
-log = logging.getLogger(__name__)
 MASK, UNKNOWN = "[MASK]", "[UNK]"
 REPLACED = {"``": '"', "''": '"', "@@unknown@@": UNKNOWN}
 SHORTEST, LONGEST = 15, 25  # words of a sentence that may be drawn
@@ -180,19 +178,18 @@ class Sentences:
             DamagedFileError: if a file is not a text, or has no sentence.
             ValueError: if a corpus has too few sentences for `count`.
         """
-        substitute = False
+        replaced = False
         try:
             references = read_references(self.root)
             variant = counted(references)
         except MissingFileError as error:
-            if self.strict:
-                raise
-            references, substitute = _help_sentences(), True
-            variant = (
-                "sentences of Python's help topics, in place of "
-                f"{PUBLISHED:,} sentences each of {' and '.join(references)}"
+            topics = "sentences of Python's help topics, in place of "
+            references, replaced = _help_sentences(), True
+            variant = substitute(
+                error,
+                self.strict,
+                f"{topics}{PUBLISHED:,} sentences each of {' and '.join(references)}",
             )
-            log.warning("SUBSTITUTE DATA: these are %s\n%s", variant, error)
         blanks = []
         for corpus, sentences in references.items():
             rng = derive(self.seed, f"sentences of {corpus}")
@@ -208,7 +205,7 @@ class Sentences:
             blanks += [self._mask(pool[i], corpus, rng) for i in drawn.tolist()]
         taken = {blank.words for blank in blanks}
         references = {c: [s for s in kept if s not in taken] for c, kept in references.items()}
-        return Infilling(blanks, references, variant, substitute)
+        return Infilling(blanks, references, variant, replaced)
 
     def _mask(self, words: Sentence, corpus: str, rng: torch.Generator) -> Blanks:
         inner = range(1, len(words) - 1)

@@ -28,7 +28,15 @@ import torch
 from nltk.stem import PorterStemmer
 
 from latticework.data.base import Dataset, derive
-from latticework.data.files import CACHE, UNREADABLE, MissingFileError, Source, find, readable
+from latticework.data.files import (
+    CACHE,
+    UNREADABLE,
+    MissingFileError,
+    Source,
+    find,
+    readable,
+    substitute,
+)
 
 log = logging.getLogger(__name__)
 WORD = re.compile(r"[a-z]{2,}")
@@ -90,10 +98,8 @@ class Reviews:
         try:
             path = find(self.source, self.root, cache=self.cache)
         except MissingFileError as error:
-            if self.strict:
-                raise
             name = "paragraphs of Python's help topics, in place of reviews"
-            log.warning("SUBSTITUTE DATA: these are %s\n%s", name, error)
+            name = substitute(error, self.strict, name)
             rows, _ = bag_of_words(self._cut(help_topics()), self.words, self.seed)
             return _dataset(rows, name, substitute=True)
         rows = self._cached(path)
@@ -226,12 +232,5 @@ def help_topics() -> list[str]:
 
 def _dataset(rows: list[np.ndarray], variant: str, substitute: bool = False) -> Dataset:
     train, valid, test = map(torch.from_numpy, rows)
-    return Dataset(
-        train=train,
-        valid=valid,
-        test=test,
-        shape=(train.shape[1],),
-        variant=variant,
-        substitute=substitute,
-        epoch_size=40_000 if substitute else 0,
-    )
+    epoch = 40_000 if substitute else 0
+    return Dataset(train, valid, test, (train.shape[1],), variant, substitute, epoch_size=epoch)

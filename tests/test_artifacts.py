@@ -8,7 +8,7 @@ import threading
 import pytest
 import torch
 
-from latticework.data.digits import Digits
+from latticework.data.images import Digits
 from latticework.experiments.runs.artifacts import artifact, fingerprint
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.train_rbm import pretrained

@@ -1,31 +1,11 @@
 """The benchmark: its cells, ranks and guard on made-up records, and its task on small targets."""
 
 import math
-from ast import literal_eval
-from types import SimpleNamespace
 
-import numpy as np
 import pytest
 import torch
 from command import command_line
-from fakes import measured
-from hydra import compose, initialize_config_dir
-from hydra.utils import instantiate
-from test_configs import CONF, names
 
-from latticework.experiments.figures.benchmark import errors, heat_map, scaling
-from latticework.experiments.figures.tables.benchmark import (
-    by_target,
-    cells,
-    efficiency,
-    exponents,
-    growths,
-    left_out,
-    placed,
-    rate,
-    winners,
-)
-from latticework.experiments.records.grouping import UnlikeRecordsError
 from latticework.experiments.records.record import load_all
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks import benchmark
@@ -40,160 +20,7 @@ from latticework.samplers.sweep import GibbsSweep
 from latticework.sampling.exact import exact
 from latticework.sampling.sample import sample
 from latticework.sampling.tuning.course import Course, Stint, quality
-from latticework.sampling.tuning.ranking import geometric, student
 from latticework.sampling.tuning.space import from_numbers, numbers
-
-SEEDS = range(3)
-
-
-def some(sampler, target="a", sizes=(100.0, 110.0, 105.0), **more):
-    return [measured(sampler, target, seed, ess=ess, **more) for seed, ess in enumerate(sizes)]
-
-
-# Tables and figures.
-
-
-def test_effective_samples_by_hand():
-    """100 steps of 4 chains, two evaluations and 0.01 s a step."""
-    record = measured("dmala", "a", ess=80.0)
-    assert rate(record, "min", "iteration") == pytest.approx(80 / 400)
-    assert rate(record, "median", "evaluation") == pytest.approx(160 / 800)
-    assert rate(record, "energy", "second") == pytest.approx(240 / 1)
-
-
-def test_the_headline_has_the_numbers_of_the_table():
-    record = measured("dmala", "a", ess=80.0)
-    shown = {each.name: each.value for each in benchmark.headline(record)}
-    for unit in ("second", "evaluation"):
-        assert shown[f"ess_per_{unit}"] == pytest.approx(rate(record, "min", unit))
-
-
-def test_a_cell_whose_chains_disagree_shows_that_and_has_no_rank():
-    """In one run of three; a stuck chain has no finite R-hat."""
-    apart = some("gwg", sizes=(900.0,) * 3)
-    apart[1].document["r_hat"] = 1.2
-    stuck = some("gibbs", sizes=(900.0,) * 3, r_hat=None)
-    table = efficiency([*some("dmala"), *apart, *stuck]).set_index("sampler")
-    assert table["worst site, ESS/second"]["GWG"] == "R-hat 1.2"
-    assert table["worst site, ESS/second"]["Gibbs"] == "R-hat inf"
-    assert table["worst site, ESS/second"]["DMALA"].startswith("105 [93")
-    assert list(table["rank/second"].loc[["Gibbs", "GWG", "DMALA"]]) == ["-", "-", "1"]
-
-
-def test_cells_that_intervals_do_not_tell_apart_are_ties():
-    records = [
-        *some("dmala", sizes=(100.0, 110.0, 105.0)),
-        *some("gwg", sizes=(90.0, 120.0, 104.0)),
-        *some("gibbs", sizes=(10.0, 11.0, 10.5)),
-    ]
-    (found,) = by_target(records).values()
-    assert placed(found, "min", "second") == {"dmala": "=1", "gwg": "=1", "gibbs": "3"}
-
-
-def test_all_of_the_first_rank_win_and_disagreeing_chains_do_not():
-    records = [
-        *some("dmala", sizes=(100.0, 110.0, 105.0)),
-        *some("gwg", sizes=(90.0, 120.0, 104.0)),
-        *some("gibbs", sizes=(10.0, 11.0, 10.5)),
-        *some("rmala", sizes=(900.0,) * 3, r_hat=1.3),
-        *some("gibbs", "b", r_hat=1.3),
-    ]
-    table = winners(records)
-    assert list(table["most effective samples/second"]) == ["GWG, DMALA", "none"]
-    assert list(table["chains agree"]) == ["3 of 4", "0 of 1"]
-
-
-def test_what_was_not_measured_is_named_and_left_out_of_comparisons():
-    records = [*some("dmala"), measured("block_gibbs", "a", absent="needs an RBM")]
-    assert list(efficiency(records)["sampler"]) == ["DMALA"]
-    table = left_out(records)
-    assert list(table.iloc[0]) == ["a", "Block Gibbs", "needs an RBM"]
-    assert "reason" in left_out(some("dmala")) or left_out(some("dmala")).empty
-
-
-def test_runs_of_other_settings_are_not_averaged():
-    mixture = some("dmala")
-    mixture[0].config["task"] = {"chains": 8, "steps": 100}
-    with pytest.raises(UnlikeRecordsError):
-        cells(mixture)
-
-
-def test_intervals_are_students():
-    half = 4.302652729749 / math.sqrt(3)
-    assert student([1.0, 2.0, 3.0]) == pytest.approx((2, 2 - half, 2 + half))
-    assert geometric([1.0, math.e, math.e**2]).high == pytest.approx(math.exp(1 + half))
-    assert geometric([1.0, 0.0]) == (0, 0, 0)
-    assert student([1.0])[1:] == (-math.inf, math.inf)
-    assert geometric([2.0])[1:] == (0, math.inf)
-
-
-def grown(power, disagreeing=()):
-    return [
-        measured(
-            "dmala", "product", seed, sites=sites, ess=1e4 * sites**-power * (1 + 0.01 * seed),
-            r_hat=1.5 if sites in disagreeing else 1.0,
-        )
-        for sites in (64, 256, 1024, 4096) for seed in SEEDS
-    ]  # fmt: skip
-
-
-def test_the_exponent_is_that_of_the_cost():
-    (found,) = growths(grown(0.4), "second")
-    assert found.exponents() == pytest.approx(dict.fromkeys(SEEDS, 0.4))
-    table = exponents(grown(0.4))
-    assert table["seconds"][0] == "0.40 [0.40, 0.40]"
-    assert table["sizes"][0] == "64, 256, 1024, 4096"
-
-
-def test_sizes_at_which_chains_disagree_have_no_part_in_an_exponent():
-    (found,) = growths(grown(0.4, {4096}), "second")
-    assert list(found.costs) == [64, 256, 1024]
-    (few,) = growths(grown(0.4, {4096, 64}), "second")
-    assert few.note == "chains agree at 2 of 4 sizes"
-    assert exponents(grown(0.4, {4096, 64}))["seconds"][0] == few.note
-
-
-def curve(record, level):
-    record.metrics["seconds"] = record.metrics["evaluations"] = [1.0]
-    record.metrics["log_rmse"] = [level]
-    return record
-
-
-def test_the_heat_map_shows_ranks_and_disagreement():
-    records = [
-        *some("dmala"),
-        *some("gwg", sizes=(10.0, 11.0, 10.5)),
-        *some("gibbs", r_hat=1.4),
-        *some("dmala", "b"),
-        measured("block_gibbs", "b", absent="needs an RBM"),
-    ]
-    figure = heat_map(records, unit="second")
-    ax = figure.axes[0]
-    assert sorted(text.get_text() for text in ax.texts) == ["1", "1", "2", "R-hat 1.40"]
-    shares = ax.images[0].get_array()
-    order = [label.get_text() for label in ax.get_yticklabels()]
-    assert float(shares[order.index("GWG"), 0]) == pytest.approx(-1, abs=0.01)  # log10 of a tenth
-    assert np.ma.getmaskarray(shares)[order.index("Gibbs"), 0]
-
-
-def test_errors_and_growth_are_drawn():
-    records = [curve(record, -1.0) for record in (*some("dmala"), *some("gwg", r_hat=2.0))]
-    figure = errors(records, "seconds")
-    assert len(figure.axes[0].lines) == 2  # chains that disagree have an error too
-    figure = scaling(grown(0.4), "iteration")
-    assert list(figure.axes[0].lines[0].get_xdata()) == [64, 256, 1024, 4096]
-
-
-@pytest.mark.parametrize(
-    "make",
-    [cells, lambda r: growths(r, "second"), lambda r: errors(some("dmala"), "seconds")],
-)
-def test_records_of_something_else_are_refused(make):
-    other = measured("dmala", "a")
-    del other.document["choices"]["target"]
-    with pytest.raises(LookupError, match="no record"):
-        make([other])
-
 
 # Truth.
 
@@ -297,52 +124,9 @@ def test_what_a_sampler_learns_first_is_learned_once_for_all_seeds(tmp_path, mon
     assert torch.equal(one["matrix"], other["matrix"])
 
 
-def test_a_sampler_that_does_not_serve_the_target_says_so(tmp_path, capfd):
-    assert command_line(*WORDS, "sampler=block_gibbs", "seed=0", outputs=tmp_path) == 0
-    (record,) = load_all(tmp_path / "benchmark" / "smoke")
-    assert record.document["absent"].startswith("BlockGibbs needs")
-    assert "not measured" in capfd.readouterr().out
-
-
 def test_a_single_chain_is_refused(tmp_path):
     """Its R-hat is not defined, and would be shown as that of chains that disagree."""
+    counts = {"chains": 1, "trials": 1, "points": 1, "tuning": [], "measuring": []}
     parts = {"model": Lattice((2, 2), 0.1), "sampler": GibbsSweep(), "data": None}
     with pytest.raises(ValueError, match="chains must be 2 or more, as R-hat compares them, got 1"):
-        benchmark.benchmark(
-            **parts,
-            run=Run(tmp_path),
-            name="x",
-            chains=1,
-            trials=1,
-            tuning=[],
-            measuring=[],
-            points=1,
-        )
-
-
-@pytest.mark.parametrize("scale", ["paper", "quick", "smoke"])
-@pytest.mark.parametrize("experiment", ["benchmark", "benchmark_scaling"])
-def test_targets_and_samplers_of_the_sweep_are_options(experiment, scale):
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        config = compose(
-            "config", [f"experiment={experiment}", f"scale={scale}"], return_hydra_config=True
-        )
-    params = config.hydra.sweeper.params
-    listed = {key: {w.strip() for w in params[key].split(",")} for key in ("target", "sampler")}
-    for group, chosen in listed.items():
-        assert chosen <= set(names(group))
-
-
-@pytest.mark.parametrize("target", ["product", "ising_warm"])
-@pytest.mark.parametrize("scale", ["paper", "quick"])
-def test_the_truth_is_known_at_every_size(target, scale):
-    words = ["experiment=benchmark_scaling", f"scale={scale}", f"target={target}"]
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        config = compose("config", words, return_hydra_config=True)
-        shapes = literal_eval(config.hydra.sweeper.params["model.shape"])
-        assert len(shapes) >= 3
-        for shape in shapes:
-            one = compose("config", [*words, f"model.shape={shape}"])
-            model = instantiate(one.model)
-            truth = instantiate(one.task.truth)(model=model, run=SimpleNamespace(device="cpu"))
-            assert truth.mean.shape == (math.prod(shape),)
+        benchmark.benchmark(**parts, run=Run(tmp_path), name="x", **counts)

@@ -174,9 +174,9 @@ def test_learning_with_captured_steps_is_learning(sampler, make, buffer, tmp_pat
         made = learner(Run(tmp_path), model := make(), dataset(TRUTH_8), sampler, buffer=buffer)
         memory = made.memory
         if captured:
-            made.block = capture(made.block, memory.state, memory.carries, memory.rng)
+            made.source.block = capture(made.source.block, memory.state, memory.carries, memory.rng)
         for update in (1, 2, 3, 4):
-            made.update(update)
+            made.learn(update)
         negatives = memory.state, memory.carries, memory.buffer, memory.rng.get_state()
         return leaves([parameter.detach() for parameter in model.parameters()], negatives)
 

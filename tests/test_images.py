@@ -7,25 +7,20 @@ import logging
 import os
 import threading
 import urllib.request
-from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from hydra import compose, initialize_config_dir
-from hydra.utils import instantiate
 from scipy.io import savemat
 
 from latticework.data import files
 from latticework.data.base import Dataset, binarize, derive, some
-from latticework.data.digits import Digits
 from latticework.data.files import DamagedFileError, MissingFileError, Source, find
-from latticework.data.images import MNIST, USPS, Caltech, Omniglot, OmniglotDerived
+from latticework.data.images import MNIST, USPS, Caltech, Digits, Omniglot, OmniglotDerived
 
-CONF = Path(__file__).parents[1] / "conf" / "data"
 OPEN = urllib.request.urlopen
 GREY = np.random.default_rng(0).integers(0, 256, (7, 784), dtype=np.uint8)
 real_data = pytest.mark.skipif(
@@ -34,7 +29,7 @@ real_data = pytest.mark.skipif(
 
 
 @pytest.fixture
-def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def empty(tmp_path, monkeypatch):
     """A data root and a cache with nothing in them, and no network."""
     monkeypatch.delenv("LATTICEWORK_DATA", raising=False)
     monkeypatch.setattr(files, "CACHE", tmp_path / "cache")
@@ -44,29 +39,29 @@ def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return root
 
 
-def refuse(request: urllib.request.Request, timeout: float) -> None:
+def refuse(request, timeout):
     raise OSError("no network")
 
 
-def published(source: Source, content: bytes, **changes: object) -> Source:
+def published(source, content, **changes):
     """The source as if `content` were what its publishers offer."""
     return replace(source, md5=(hashlib.md5(content).hexdigest(),), **changes)
 
 
-def put(root: Path, source: Source, content: bytes, folder: int = 0) -> Path:
+def put(root, source, content, folder=0):
     path = root / source.folders[folder] / source.name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)
     return path
 
 
-def idx(images: np.ndarray) -> bytes:
+def idx(images):
     header = np.array([2051, len(images), 28, 28], ">i4").tobytes()
     return gzip.compress(header + images.tobytes(), mtime=0)
 
 
 @pytest.fixture
-def tiny_mnist(empty: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def tiny_mnist(empty, monkeypatch):
     """A data root with an MNIST of 4 / 1 / 2 images."""
     contents = {"train": idx(GREY[:5]), "test": idx(GREY[5:])}
     sources = {split: published(MNIST.sources[split], c) for split, c in contents.items()}
@@ -77,28 +72,14 @@ def tiny_mnist(empty: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return empty
 
 
-def test_threshold_and_order_of_splits(tiny_mnist: Path) -> None:
+def test_threshold_and_order_of_splits(tiny_mnist):
     data = MNIST(root=str(tiny_mnist), strict=True).load()
     assert np.array_equal(torch.cat([data.train, data.valid, data.test]), GREY > 127)
     assert data.variant == "mnist, thresholded at 0.5"
     assert (data.shape, data.epoch_size, data.substitute) == ((28, 28), 4, False)
 
 
-def test_the_environment_names_the_root_and_torchvision_layout_is_read(
-    tiny_mnist: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tiny_mnist / "mnist" / "MNIST").rename(tiny_mnist / "MNIST")
-    monkeypatch.setenv("LATTICEWORK_DATA", str(tiny_mnist))
-    assert not MNIST(strict=True).load().substitute
-
-
-def test_reading_writes_nothing_into_the_data_root(tiny_mnist: Path) -> None:
-    before = sorted(tiny_mnist.rglob("*"))
-    MNIST(root=str(tiny_mnist), strict=True).load()
-    assert sorted(tiny_mnist.rglob("*")) == before
-
-
-def test_dynamic_keeps_grey_for_training_and_draws_the_rest_once(tiny_mnist: Path) -> None:
+def test_dynamic_keeps_grey_for_training_and_draws_the_rest_once(tiny_mnist):
     data = MNIST(root=str(tiny_mnist), binarize="dynamic").load()
     again = MNIST(root=str(tiny_mnist), binarize="dynamic").load()
     other = MNIST(root=str(tiny_mnist), binarize="dynamic", seed=1).load()
@@ -108,16 +89,17 @@ def test_dynamic_keeps_grey_for_training_and_draws_the_rest_once(tiny_mnist: Pat
     assert data.fingerprint == again.fingerprint
     assert not torch.equal(data.test, other.test)
     assert data.fingerprint != other.fingerprint
+    torch.testing.assert_close(data.mean, torch.tensor(GREY[:4] / 255).mean(0).float())
     batch = data.batch(torch.tensor([0, 2]), derive(0, "batch"))
     assert batch.shape == (2, 784)
     assert set(batch.unique().tolist()) == {0.0, 1.0}
 
 
-def test_binarize_draws_with_the_grey_value_as_probability() -> None:
+def test_binarize_draws_with_the_grey_value_as_probability():
     grey = torch.tensor([0, 51, 204, 255], dtype=torch.uint8).repeat(20_000, 1)
     frequency = binarize(grey, derive(0, "test")).mean(0)
 
-    def z(probability: torch.Tensor) -> torch.Tensor:
+    def z(probability):
         spread = (probability * (1 - probability) / len(grey)).sqrt()
         return ((frequency - probability).abs() / spread)[1:3]
 
@@ -127,26 +109,18 @@ def test_binarize_draws_with_the_grey_value_as_probability() -> None:
     assert (z(grey[0] / 256 + 0.02) > 5).all()  # control: a slightly wrong probability
 
 
-def test_some_rows_are_no_run_of_rows_and_always_the_same() -> None:
+def test_some_rows_are_no_run_of_rows_and_always_the_same():
     """The test rows of the static MNIST come digit by digit: the first thousand are zeros."""
     rows = torch.arange(1000.0).unsqueeze(1)
     drawn = some(rows, 100)
     assert len(drawn) == len(drawn.unique()) == 100
     assert 400 < drawn.mean() < 600
     assert torch.equal(drawn, some(rows, 100))
-    assert torch.equal(some(rows, None), rows)
-    assert torch.equal(some(rows, 2000), rows)
-
-
-def test_mean_is_of_probabilities(tiny_mnist: Path) -> None:
-    data = MNIST(root=str(tiny_mnist), binarize="dynamic").load()
-    torch.testing.assert_close(data.mean, torch.tensor(GREY[:4] / 255).mean(0).float())
-    data = MNIST(root=str(tiny_mnist)).load()
-    torch.testing.assert_close(data.mean, data.train.float().mean(0))
+    assert torch.equal(some(rows, None), some(rows, 2000))
 
 
 @pytest.mark.parametrize("content", [b"", b"<html>", idx(GREY[:5])[:-100]])
-def test_a_damaged_file_is_an_error_and_stays(tiny_mnist: Path, content: bytes) -> None:
+def test_a_damaged_file_is_an_error_and_stays(tiny_mnist, content):
     source = MNIST.sources["train"]
     path = put(tiny_mnist, source, content)
     with pytest.raises(DamagedFileError) as raised:
@@ -158,16 +132,7 @@ def test_a_damaged_file_is_an_error_and_stays(tiny_mnist: Path, content: bytes) 
     assert path.read_bytes() == content
 
 
-def test_a_damaged_file_in_the_cache_is_an_error_and_stays(tiny_mnist: Path) -> None:
-    source = MNIST.sources["train"]
-    (tiny_mnist / source.folders[0] / source.name).unlink()
-    path = put(files.CACHE, source, b"half")
-    with pytest.raises(DamagedFileError, match=r"\(4 bytes\) is truncated or is another file"):
-        MNIST(root=str(tiny_mnist)).load()
-    assert path.read_bytes() == b"half"
-
-
-def test_missing_data_are_replaced_out_loud(empty: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_missing_data_are_replaced_out_loud(empty, caplog):
     caplog.set_level("WARNING")  # whatever level an earlier test has left
     data = MNIST(root=str(empty)).load()
     assert data.substitute
@@ -183,30 +148,14 @@ def test_missing_data_are_replaced_out_loud(empty: Path, caplog: pytest.LogCaptu
     assert USPS(root=str(empty)).load().shape == (16, 16)
 
 
-@pytest.mark.parametrize(
-    "loader",
-    [
-        MNIST(strict=True),
-        MNIST(strict=True, binarize="static"),
-        MNIST(strict=True, download=False),
-        USPS(strict=True),
-        Omniglot(strict=True),
-        OmniglotDerived(strict=True),
-        Caltech(strict=True),
-    ],
-)
-def test_strict_refuses_a_substitute(empty: Path, loader: MNIST) -> None:
+@pytest.mark.parametrize("loader", [MNIST, USPS, Omniglot, OmniglotDerived, Caltech])
+def test_strict_refuses_a_substitute(empty, loader):
     with pytest.raises(MissingFileError, match="is missing: looked in .* Get it from"):
-        loader.load()
-
-
-def test_a_root_that_is_no_folder_is_an_error(empty: Path) -> None:
-    with pytest.raises(NotADirectoryError, match=r"data\.root"):
-        MNIST(root=str(empty / "nowhere")).load()
+        loader(strict=True).load()
 
 
 @pytest.fixture
-def offered(empty: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Source, Path]:
+def offered(empty, monkeypatch):
     """A file offered at a local address, behind a dead mirror."""
     monkeypatch.setattr(urllib.request, "urlopen", OPEN)
     offer = empty / "offer"
@@ -215,9 +164,7 @@ def offered(empty: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Source, Path]
     return published(Source("file", ("folder",)), b"content", urls=urls), offer
 
 
-def test_a_download_lands_in_the_cache_whole_and_is_found_again(
-    offered: tuple[Source, Path],
-) -> None:
+def test_a_download_lands_in_the_cache_whole_and_is_found_again(offered):
     source, offer = offered
     path = find(source)
     assert path == files.CACHE / "folder" / "file"
@@ -227,30 +174,37 @@ def test_a_download_lands_in_the_cache_whole_and_is_found_again(
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_a_wrong_download_is_not_kept(offered: tuple[Source, Path]) -> None:
+@pytest.mark.parametrize(
+    ("save", "message"), [(None, "another file: expected md5"), ("silent", "TimeoutError")]
+)
+def test_a_download_that_is_wrong_or_hangs_is_not_kept(offered, monkeypatch, save, message):
+    """A name server that does not answer holds up no run."""
     source, offer = offered
     offer.write_bytes(b"a login page")
-    with pytest.raises(MissingFileError, match="another file: expected md5"):
+    silence = threading.Event()
+    if save:
+        monkeypatch.setattr(files, "TIMEOUT", 0.01)
+        monkeypatch.setattr(urllib.request, "urlopen", lambda *_, **__: silence.wait())
+    with pytest.raises(MissingFileError, match=message):
         find(source)
-    assert not any((files.CACHE / "folder").iterdir())
+    silence.set()
+    assert not list(files.CACHE.glob("folder/*"))
 
 
 class Short(BaseHTTPRequestHandler):
     """A server that announces ten bytes and sends four, as a connection that breaks off."""
 
-    def do_GET(self) -> None:
+    def do_GET(self):
         self.send_response(200)
         self.send_header("Content-Length", "10")
         self.end_headers()
         self.wfile.write(b"half")
 
-    def log_message(self, *_: object) -> None:
+    def log_message(self, *_):
         pass
 
 
-def test_a_download_that_breaks_off_is_not_kept(
-    empty: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_download_that_breaks_off_is_not_kept(empty, monkeypatch):
     """Also that of a file without a checksum."""
     monkeypatch.setattr(urllib.request, "urlopen", OPEN)
     with HTTPServer(("127.0.0.1", 0), Short) as server:
@@ -261,9 +215,7 @@ def test_a_download_that_breaks_off_is_not_kept(
     assert not any((files.CACHE / "folder").iterdir())
 
 
-def test_processes_with_one_number_download_apart(
-    offered: tuple[Source, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_processes_with_one_number_download_apart(offered, monkeypatch):
     """In two containers that share a cache, both may be process 1."""
     parts: list[Path] = []
     monkeypatch.setattr(files, "_save", lambda _, path: parts.append(path) or path.touch())
@@ -273,20 +225,7 @@ def test_processes_with_one_number_download_apart(
     assert len(set(parts)) == 2
 
 
-def test_a_silent_name_server_does_not_hold_up_a_run(
-    offered: tuple[Source, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    silence = threading.Event()
-    monkeypatch.setattr(files, "TIMEOUT", 0.01)
-    monkeypatch.setattr(urllib.request, "urlopen", lambda *_, **__: silence.wait())
-    with pytest.raises(MissingFileError, match="TimeoutError"):
-        find(offered[0])
-    silence.set()
-
-
-def test_static_mnist_is_the_same_packed_and_as_text(
-    empty: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_static_mnist_is_the_same_packed_and_as_text(empty, monkeypatch):
     bits = {"train": GREY[:4] & 1, "valid": GREY[4:5] & 1, "test": GREY[5:] & 1}
     np.savez(empty / "packed.npz", **{k: np.packbits(v, axis=1) for k, v in bits.items()})
     contents = {"packed": (empty / "packed.npz").read_bytes()}
@@ -306,7 +245,7 @@ def test_static_mnist_is_the_same_packed_and_as_text(
     assert packed.variant == "mnist, Larochelle's static binarization"
 
 
-def usps_of(values: np.ndarray, root: Path, monkeypatch: pytest.MonkeyPatch) -> USPS:
+def usps_of(values, root, monkeypatch):
     """A loader of the grey values `[5, 256]`, the last of them for testing."""
     lines = [
         "7 " + " ".join(f"{i}:{v:.6f}" for i, v in enumerate(row, 1)) + " \n" for row in values
@@ -321,29 +260,19 @@ def usps_of(values: np.ndarray, root: Path, monkeypatch: pytest.MonkeyPatch) -> 
     return USPS(root=str(root), strict=True)
 
 
-def test_usps_text_and_held_out_images(empty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    values = np.random.default_rng(1).uniform(-1, 1, (5, 256)).round(6)
-    data = usps_of(values, empty, monkeypatch).load()
-    expected = {tuple(row) for row in (values > 0).astype(int).tolist()}
-    found = {tuple(row) for row in torch.cat([data.train, data.valid, data.test]).tolist()}
-    assert found == expected
-    assert np.array_equal(data.test[0], values[4] > 0)
+def test_usps_text_and_held_out_images(empty, monkeypatch):
+    for seed in (2, 1):  # another file in the same place is read
+        values = np.random.default_rng(seed).uniform(-1, 1, (5, 256)).round(6)
+        data = usps_of(values, empty, monkeypatch).load()
+        expected = {tuple(row) for row in (values > 0).astype(int).tolist()}
+        found = {tuple(row) for row in torch.cat([data.train, data.valid, data.test]).tolist()}
+        assert found == expected
+        assert np.array_equal(data.test[0], values[4] > 0)
     other = {tuple(USPS(root=str(empty), seed=s).load().valid[0].tolist()) for s in range(20)}
     assert len(other) == 4  # every training image is held out by some seed
 
 
-def test_another_usps_file_in_the_same_place_is_read(
-    empty: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for seed in (1, 2):
-        values = np.random.default_rng(seed).uniform(-1, 1, (5, 256)).round(6)
-        data = usps_of(values, empty, monkeypatch).load()
-        assert np.array_equal(data.test[0], values[4] > 0)
-
-
-def test_columns_become_rows_and_silhouettes_are_on(
-    empty: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_columns_become_rows_and_silhouettes_are_on(empty, monkeypatch):
     upright = (GREY > 200).astype(np.uint8).reshape(-1, 28, 28)
     stored = upright.transpose(0, 2, 1).reshape(-1, 784)
     path = empty / "mat"
@@ -366,9 +295,7 @@ def test_columns_become_rows_and_silhouettes_are_on(
         Omniglot(root=str(empty)).load()
 
 
-def test_omniglot_derived_tests_on_each_characters_last_drawings(
-    empty: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_omniglot_derived_tests_on_each_characters_last_drawings(empty, monkeypatch):
     images = np.zeros((40, 784), np.uint8)
     images[15:20], images[35:40] = 255, 255  # drawings 16 to 20 of two characters
     np.savez(empty / "images.npz", images=images)
@@ -378,35 +305,17 @@ def test_omniglot_derived_tests_on_each_characters_last_drawings(
     put(empty, OmniglotDerived.source, content)
     data = OmniglotDerived(root=str(empty), strict=True).load()
     assert data.test.all()
-    assert not data.train.any()
-    assert not data.valid.any()
+    assert not data.train.any() | data.valid.any()
 
 
 @pytest.mark.parametrize("size", [16, 28])
-def test_digits_asked_for_are_no_substitute(size: int) -> None:
+def test_digits_asked_for_are_no_substitute(size):
     data = Digits(size=size).load()
     assert (data.shape, data.substitute) == ((size, size), False)
     assert [len(rows) for rows in (data.train, data.valid, data.test)] == [1297, 250, 250]
     assert 0.25 < data.mean.mean() < 0.35  # the digits' own mean ink is 4.88 / 16 = 0.31
     grey = Digits(size=size, binarize="dynamic").load()
     assert torch.equal(grey.train > 127, data.train.bool())
-
-
-def test_the_global_generator_is_left_alone(tiny_mnist: Path) -> None:
-    torch_state, numpy_state = torch.get_rng_state(), np.random.get_state()[1]  # noqa: NPY002
-    data = MNIST(root=str(tiny_mnist), binarize="dynamic").load()
-    data.batch(torch.arange(4), derive(0, "batch"))
-    Digits(binarize="static").load()
-    assert torch.equal(torch.get_rng_state(), torch_state)
-    assert np.array_equal(np.random.get_state()[1], numpy_state)  # noqa: NPY002
-
-
-def test_derived_generators_differ_by_seed_and_purpose() -> None:
-    def draw(seed: int, purpose: str) -> float:
-        return torch.rand((), generator=derive(seed, purpose)).item()
-
-    assert draw(0, "a") == draw(0, "a")
-    assert len({draw(0, "a"), draw(0, "b"), draw(1, "a"), draw(11, "a"), draw(1, "1a")}) == 5
 
 
 @pytest.mark.parametrize(
@@ -421,23 +330,9 @@ def test_derived_generators_differ_by_seed_and_purpose() -> None:
         lambda: Dataset(*[torch.full((2, 4), 2).byte()] * 3, shape=(2, 2), variant="", grey=True),
     ],
 )
-def test_wrong_settings_are_refused(make: Callable[[], object]) -> None:
+def test_wrong_settings_are_refused(make):
     with pytest.raises(ValueError, match=r"must be .*, got"):
         make()
-
-
-@pytest.mark.parametrize("path", sorted(CONF.glob("*.yaml")), ids=lambda path: path.stem)
-def test_yaml_keys_are_the_loaders_fields(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LATTICEWORK_DATA", "somewhere")
-    with initialize_config_dir(str(CONF.parent), version_base="1.3"):
-        config = compose(f"data/{path.stem}").data
-    if not str(config.get("_target_")).startswith(
-        ("latticework.data.images.", "latticework.data.digits.")
-    ):
-        pytest.skip("not an image set")
-    loader = instantiate(config)
-    assert {"_target_", *(field.name for field in fields(loader))} == set(config)
-    assert getattr(loader, "root", "somewhere") == "somewhere"
 
 
 @real_data
@@ -456,7 +351,7 @@ def test_yaml_keys_are_the_loaders_fields(path: Path, monkeypatch: pytest.Monkey
     ],
     ids=lambda value: getattr(value, "name", ""),
 )
-def test_real_files(loader: MNIST, counts: tuple[int, ...], means: tuple[float, ...]) -> None:
+def test_real_files(loader, counts, means):
     data = loader.load()
     assert (len(data.train), len(data.valid), len(data.test)) == counts
     found = (data.mean, data.valid, data.test)
@@ -468,6 +363,5 @@ def test_real_files(loader: MNIST, counts: tuple[int, ...], means: tuple[float, 
 def test_an_installed_wheel_keeps_downloads_in_the_users_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert files.default_cache(tmp_path / "site" / "data") == tmp_path / "latticework"
-    (tmp_path / "site").mkdir()
-    (tmp_path / "site" / "pyproject.toml").touch()
-    assert files.default_cache(tmp_path / "site" / "data") == tmp_path / "site" / "data" / "cache"
+    (tmp_path / "pyproject.toml").touch()
+    assert files.default_cache(tmp_path / "data") == tmp_path / "data" / "cache"

@@ -8,11 +8,10 @@ import torch
 from latticework.data.wordpiece import learn
 from latticework.experiments.tasks.text_infilling import from_blanks
 from latticework.models.infilling import TextInfilling
-from latticework.models.masked_lm import EMBEDDED, MaskedLM, untrained
+from latticework.models.masked_lm import MaskedLM, untrained
 from latticework.samplers.gibbs import Gibbs
 from latticework.samplers.gwg import GWG
 from latticework.samplers.langevin import DMALA, DULA
-from latticework.samplers.locally_balanced import LocallyBalanced
 from latticework.sampling.checking.guard import NoHostReads
 
 SENTENCES = [
@@ -57,35 +56,6 @@ def test_a_checkpoint_folder_is_loaded_with_its_vocabulary(language, folder):
         language.tokens(["cat"] * 30)
 
 
-def test_the_embeddings_follow_weights_that_are_loaded(folder):
-    language = MaskedLM(str(folder))
-    before, state = language.embeddings.clone(), language.state_dict()
-    doubled = {name: 2 * t if t.is_floating_point() else t for name, t in state.items()}
-    language.load_state_dict(doubled)
-    torch.testing.assert_close(language.embeddings, 2 * before)
-
-
-def test_another_architecture_serves_too(folder, tmp_path):
-    from transformers import DistilBertConfig, DistilBertForMaskedLM
-
-    size = len(MaskedLM(str(folder)).tokenizer)
-    config = DistilBertConfig(vocab_size=size, dim=16, hidden_dim=32, n_layers=1, n_heads=2)
-    DistilBertForMaskedLM(config).save_pretrained(tmp_path)
-    MaskedLM(str(folder)).tokenizer.save_pretrained(tmp_path)
-    model = TextInfilling(MaskedLM(str(tmp_path)), TEXT)
-    x = states(model)
-    assert torch.allclose(model(x), by_loop(model, x), atol=1e-4)
-
-
-def test_a_folder_without_the_head_or_the_file_is_an_error(folder, tmp_path):
-    untrained(60, hidden=16, layers=1, heads=2, positions=20).bert.save_pretrained(tmp_path)
-    MaskedLM(str(folder)).tokenizer.save_pretrained(tmp_path)
-    with pytest.raises(ValueError, match="lacks weights"):
-        MaskedLM(str(tmp_path))
-    with pytest.raises(FileNotFoundError, match="no-such-folder"):
-        MaskedLM(str(tmp_path / "no-such-folder"))
-
-
 def test_a_name_that_cannot_be_had_is_replaced_out_loud(caplog):
     with caplog.at_level(logging.WARNING):
         language = MaskedLM("nobody/no-such-bert", download=False)
@@ -113,16 +83,8 @@ def padded(folder, tmp_path_factory):
 def test_rows_of_the_table_without_a_token_fill_no_blank(padded, language, special):
     found = MaskedLM(str(padded), exclude_special=special)
     assert len(found.network.get_input_embeddings().weight) == len(found.tokenizer) + 6
-    if special:
-        assert found.values.tolist() == language.values.tolist()
-    else:
-        assert found.values.tolist() == list(range(len(found.tokenizer)))
-    model, rng = TextInfilling(found, TEXT), torch.Generator().manual_seed(0)
-    state = DULA(1.0).init(states(model, 8), model)
-    for _ in range(3):
-        state, _ = DULA(1.0).step(state, model, rng)
-    assert all(isinstance(word, str) for words in model.words(state.x) for word in words)
-    assert torch.allclose(model(state.x), by_loop(model, state.x), atol=1e-4)
+    every = list(range(len(found.tokenizer)))
+    assert found.values.tolist() == (language.values.tolist() if special else every)
 
 
 def test_a_table_smaller_than_the_tokenizer_serves_with_the_tokens_it_has(folder, tmp_path):
@@ -187,18 +149,6 @@ def test_the_gradient_over_the_vocabulary_is_that_of_finite_differences(folder, 
     assert not torch.allclose(grad, direct, atol=1e-2)
 
 
-def test_given_turns_to_another_sentence(language):
-    model = TextInfilling(language, TEXT, mask_each=False, gibbs="exact", batch=7)
-    sentence = ("the", "dogs", "were", "running", ".")
-    other = model.given(sentence, (1, 3))
-    assert other.domain.shape == (2, len(language.values))
-    assert (other.mask_each, other.gibbs, other.batch) == (False, "exact", 7)
-    assert other.language is language
-    again = other.given(WORDS, [i for i, word in enumerate(WORDS) if word == "[MASK]"])
-    x = states(model)
-    assert torch.equal(again(x), model(x))
-
-
 def test_special_tokens_are_never_proposed(language, folder):
     special = set(language.tokenizer.all_special_ids)
     assert len(special) == 5
@@ -241,15 +191,6 @@ def test_gibbs_draws_from_the_masked_law_or_from_the_exact_conditional(folder):
     )  # control: the two laws differ
 
 
-def test_exact_laws_of_a_whole_vocabulary_are_refused(language):
-    model = TextInfilling(language, TEXT, gibbs="exact")
-    x = states(model, 2000)
-    with pytest.raises(ValueError, match="exact conditionals would take"):
-        Gibbs().step(Gibbs().init(x, model), model, torch.Generator())
-    with pytest.raises(ValueError, match="exact conditionals would take"):
-        LocallyBalanced().init(x, model)
-
-
 def exact_samplers_targets(folder):
     some = MaskedLM(str(folder), words=["cat", "dog", "mat", "there"])
     return TextInfilling(some, "the [MASK] sat on the [MASK] .", gibbs="exact")
@@ -286,14 +227,3 @@ def test_the_start_is_drawn_from_the_model_with_all_blanks_masked(language):
     uniform = torch.full_like(law, 1 / law.shape[-1])
     off = (drawn.mean(0) - uniform) / (uniform * (1 - uniform) / 4000).sqrt()
     assert off.abs().max() > 5  # control
-
-
-def test_what_comes_with_the_project_fits_and_knows_some_words():
-    files = list(EMBEDDED.iterdir())
-    assert sum(file.stat().st_size for file in files) < 12 * 2**20
-    assert not any(file.suffix in (".bin", ".pt", ".pkl") for file in files)
-    model = TextInfilling(
-        MaskedLM("mini_bert"), "this is one of the worst movies i have ever [MASK] ."
-    )
-    guess = model.blank_log_probs().topk(3).indices
-    assert "seen" in model.language.words(guess)[0]

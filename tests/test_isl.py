@@ -5,12 +5,9 @@ import math
 import numpy as np
 import pytest
 import torch
-from fakes import fake
 from torch import Generator
 
 from latticework.data.base import Dataset, some
-from latticework.experiments.figures.tables.isl_scores import final_isl
-from latticework.experiments.figures.tables.models import models
 from latticework.experiments.records.budget import Budget
 from latticework.experiments.records.record import Record
 from latticework.experiments.runs.run import Run
@@ -20,9 +17,7 @@ from latticework.experiments.tasks.measures.sampling_likelihood import (
     curve,
     histograms,
     log_density,
-    mismatches,
     own_beta_curve,
-    prefix_sizes,
     score,
 )
 from latticework.experiments.tasks.measures.validation_isl import ValidationISL
@@ -55,48 +50,23 @@ def brute(samples, points, beta):
     return np.array(result)
 
 
-@pytest.mark.parametrize("beta", [0.3, 0.5, 0.8, 0.99])
-def test_it_is_a_distribution(beta):
-    """p_S sums to one over all states, for every prefix."""
-    states = Binary(7).enumerate()
-    log_p = log_density(bits(9, 7), states, beta, [1, 4, 9])
-    torch.testing.assert_close(log_p.exp().sum(-1), torch.ones(3, dtype=torch.float64))
-    assert abs(log_density(bits(9, 7), states[1:], beta, [9]).exp().sum() - 1) > 1e-6  # control
-
-
 @pytest.mark.parametrize("beta", [0.3, 0.8, 0.99])
 def test_it_is_the_definition(beta):
     samples, points = bits(23, 12), bits(11, 12, seed=1, p=0.3)
     sizes = [1, 2, 10, 23]
+    parts = log_density(samples.byte(), points.byte(), beta, sizes, cells=40)
     expected = np.array([brute(samples[:n], points, beta) for n in sizes])
     found = log_density(samples, points, beta, sizes).numpy()
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(parts, expected, rtol=0, atol=1e-6)
     np.testing.assert_allclose(curve(samples, points, beta, sizes), expected.mean(-1), atol=1e-6)
     if beta >= 0.5:
         assert abs(score(histograms(samples, points), beta) - expected[-1].mean()) < 1e-10
 
 
-def test_neither_chunks_nor_storage_matter():
-    samples, points = bits(200, 30), bits(17, 30, seed=1)
-    whole = log_density(samples, points, 0.9, [3, 50, 200])
-    for cells in (1, 40, 17 * 7, 10**6):
-        parts = log_density(samples.byte(), points.byte(), 0.9, [3, 50, 200], cells)
-        torch.testing.assert_close(parts, whole, rtol=0, atol=1e-6)
-        assert torch.equal(histograms(samples, points, cells), histograms(samples, points))
-
-
-def test_mismatches_are_counted():
-    samples, points = bits(5, 784), bits(6, 784, seed=1)
-    expected = (samples.unsqueeze(1) != points).sum(-1).float()
-    assert torch.equal(mismatches(samples, points), expected)
-    counted = histograms(samples, points)
-    assert torch.equal(counted[2], torch.bincount(expected[:, 2].long(), minlength=785))
-
-
 def test_many_sites_do_not_underflow():
     """784 sites at beta 0.99, every site wrong: exp of it is 0 in float64 and its log is finite."""
-    samples, points = torch.zeros(3, 784), torch.ones(2, 784)
-    found = log_density(samples, points, 0.99, [3])
+    found = log_density(torch.zeros(3, 784), torch.ones(2, 784), 0.99, [3])
     torch.testing.assert_close(found, torch.full_like(found, 784 * math.log(0.01)))
 
 
@@ -129,24 +99,6 @@ def test_prefixes_get_the_beta_of_their_own_size():
     assert scores[0] > one[0] + 1  # and are far worse under that of many
 
 
-def test_more_samples_of_the_truth_score_better():
-    """And samples of one mode of two score worse, which is what the ISL is for."""
-    low, high = bits(400, 30, seed=1, p=0.1), bits(400, 30, seed=2, p=0.9)
-    points = torch.cat([bits(50, 30, seed=3, p=0.1), bits(50, 30, seed=4, p=0.9)])
-    both, one = torch.stack([low, high], 1).flatten(0, 1), torch.cat([low, low])
-    scores = curve(both, points, 0.85, [2, 20, 200, 800])
-    assert (scores.diff()[:2] > 0.1).all()
-    assert scores[-1] > curve(one, points, 0.85, [800])[0] + 5
-
-
-def test_prefix_sizes():
-    assert prefix_sizes(1) == [1]
-    sizes = prefix_sizes(200_000)
-    assert sizes[0] == 1
-    assert sizes[-1] == 200_000
-    assert sizes == sorted(set(sizes))
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -163,57 +115,29 @@ def test_bad_arguments_say_so(arguments, message):
         log_density(*arguments)
 
 
-def test_the_online_metric_is_the_estimator():
-    class Loader:
-        def load(self):
-            return Dataset(*[bits(9, 6, seed=s, p=0.1).byte() for s in (1, 2, 3)], (6,), "bits")
-
-    model, sampler, rng = RBM(6, 3), BlockGibbs(), Generator().manual_seed(0)
-    model.visible_bias.fill_(-1.0)  # the best beta is not 1/2, under which all samples score alike
-    metric, kept = ValidationISL(Loader(), points=5), []
-    for reading in run_chain(sampler, model, bits(2, 6), rng, steps=20, every=1, metrics=[metric]):
-        kept.append(reading.state.x)
-        if reading.step == 0:
-            assert reading.values["isl"].isnan()
-    counted = histograms(torch.cat(kept[1:]), some(Loader().load().valid, 5))
-    assert reading.values["isl"].item() == pytest.approx(score(counted, best_beta(counted)))
+class Loader:
+    def load(self):
+        return Dataset(*[bits(9, 6, seed=s, p=0.1).byte() for s in (1, 2, 3)], (6,), "bits")
 
 
-def test_grey_samples_have_no_online_isl():
-    class Loader:
-        def load(self):
-            return Dataset(*[bits(9, 6, seed=s, p=0.1).byte() for s in (1, 2, 3)], (6,), "bits")
-
-    metric = ValidationISL(Loader(), points=5)
-    state = BlockGibbs().init(bits(2, 6), model := RBM(6, 3))
+def test_grey_samples_and_other_domains_have_no_online_isl():
+    """Distances of spins or of ordinal values to rows of 0 and 1 are no mismatches."""
+    metric, model = ValidationISL(Loader(), points=5), RBM(6, 3)
+    state = BlockGibbs().init(bits(2, 6), model)
     carry = metric.init(model, state, Reference())
     carry = metric.update(carry, state._replace(x=torch.full((2, 6), 0.3)), None, 1)
     with pytest.raises(ValueError, match=r"grey samples is not defined; .* sampler.emit=sample"):
         metric.read(carry)
-
-
-def test_other_domains_have_no_online_isl():
-    """Distances of spins or of ordinal values to rows of 0 and 1 are no mismatches."""
-
-    class Loader:
-        def load(self):
-            return Dataset(*[bits(9, 6, seed=s, p=0.1).byte() for s in (1, 2, 3)], (6,), "bits")
-
     for domain in (Binary(6, -1, 1), Ordinal(6, 3)):
         model = Function(lambda x: x.sum(-1), domain)
         state = Gibbs().init(domain.uniform(2, Generator().manual_seed(0)), model)
         with pytest.raises(ValueError, match="the ISL is defined on samples of 0 and 1"):
-            ValidationISL(Loader(), points=5).init(model, state, Reference())
+            metric.init(model, state, Reference())
 
 
 def test_the_area_under_the_curve_sees_how_fast_it_rises(monkeypatch):
     """By the trapezoid rule on the log axis, at one beta, whatever the number of chains."""
     monkeypatch.delattr(np, "trapezoid", raising=False)  # NumPy 1.26 has none
-
-    class Loader:
-        def load(self):
-            return Dataset(*[bits(9, 6, seed=s, p=0.1).byte() for s in (1, 2, 3)], (6,), "bits")
-
     model, sizes = RBM(6, 3), [1, 4, 10, 30]
     model.visible_bias.fill_(-1.0)
     for chains in (1, 2):
@@ -266,67 +190,3 @@ def test_the_task_records_both_betas_and_where_herding_was_cut_short(tmp_path):
         run, _ = scored(tmp_path / str(sweeps), RatesHerding(0.3, sweeps=sweeps), model)
         share = run.notes["unsettled"]
         assert 0 < share < 1 if expected is None else share == expected
-
-
-def test_the_table_of_models_puts_the_best_first():
-    def trained(score, method, hidden, seed=0, **negatives):
-        return fake(
-            {"step": [1, 2], "isl": [-200, score]}, seed=seed, choices={"negatives": method},
-            config={
-                "model": {"hidden": hidden}, "task": {"learning_rate": 0.5},
-                "negatives": negatives,
-            },
-        )  # fmt: skip
-
-    table = models(
-        [
-            trained(-95, "sml", 200),
-            trained(-90, "fpcd", 500, fast_step_size=1.0),
-            trained(-92, "fpcd", 500, seed=1, fast_step_size=1.0),
-            trained(-93, "fpcd", 200, fast_step_size=1.0),
-        ]
-    )
-    assert list(table["training"]) == ["fpcd", "fpcd", "sml"]
-    assert list(table["hidden units"]) == [500, 200, 200]
-    assert list(table["fast rate"]) == ["1", "1", ""]
-    assert table["validation ISL"].iloc[0].mean == -91
-    assert table["validation ISL"].iloc[0].runs == 2
-    with pytest.raises(LookupError, match="train_rbm"):
-        models([fake()])
-
-
-def final(sampler, scores, seed=0, **data):
-    """A record with the ISL of 1, 10, 100 and 1000 samples."""
-    return fake(
-        {"step": [1, 10, 100, 1000], "isl": scores}, sampler=sampler, seed=seed,
-        stored={"parzen": {}}, isl=scores[-1], parzen=-80.0, commonest_share=0.5,
-        data={"variant": "usps", **data},
-    )  # fmt: skip
-
-
-def test_the_table_counts_the_samples_that_are_as_good():
-    records = [
-        final("block_gibbs", [-100, -95, -90, -80]),
-        final("block_gibbs", [-100, -95, -93, -92], 1),
-        final("rates_fpcd", [-100, -95, -85, -78]),
-        final("rates_fpcd", [-100, -95, -87, -78], 1),
-    ]
-    table = final_isl(records, "usps").set_index("samples of")
-    count = "samples as good as 100 of rates-FPCD"
-    assert table.loc["Block Gibbs", count].mean == 1000  # the aim is -86
-    assert table.loc["Block Gibbs", "reached"] == "1 of 2"
-    assert table.loc["rates-FPCD", "reached"] == "2 of 2"
-    assert table.loc["rates-FPCD", "ISL"].mean == -78
-    assert table.loc["rates-FPCD", "paper"].mean == -78.5
-    assert table.loc["training set", "ISL"].mean == -80
-    with pytest.raises(LookupError, match="rates-FPCD"):
-        final_isl(records[:2], "usps")
-
-
-def test_substitute_data_stand_beside_no_isl_of_the_paper():
-    own = final("rates_fpcd", [-100, -95, -85, -78])
-    other = final("rates_fpcd", [-100, -95, -85, -78], variant="digits", substitute=True)
-    assert final_isl([own], "usps")["variant"].tolist() == ["usps"] * 2
-    table = final_isl([other], "usps")
-    assert table["paper"].tolist() == [None, None]
-    assert table["variant"].tolist() == ["SUBSTITUTE: digits"] * 2

@@ -16,7 +16,7 @@ from torch import Generator
 import latticework.experiments.tasks.mlm_pretraining as pretraining
 from latticework.data.base import Dataset
 from latticework.data.corpus import Text
-from latticework.data.grey import Grey
+from latticework.data.images import Grey
 from latticework.data.sentences import Blanks, Infilling
 from latticework.data.splits import split
 from latticework.data.text import bag_of_words

@@ -136,6 +136,8 @@ def test_a_check_needs_a_supported_target():
     assert not report.passed
     assert report.outcomes == {}
     assert "supports none of the targets" in str(report)
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -1,20 +1,12 @@
 """Training of the small masked language model: what is masked, batches, resuming, the export."""
 
-import json
-import shutil
-
 import numpy as np
 import pytest
 import torch
-from command import command_line
 
 from latticework.data.wordpiece import Encoded
-from latticework.experiments.records.record import load_all
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.mlm_pretraining import _plan, corrupt, pad, rate
-from latticework.models.masked_lm import MaskedLM
-
-SMOKE = ("experiment=mlm_pretraining", "scale=smoke")
 
 
 @pytest.fixture(autouse=True)
@@ -58,36 +50,3 @@ def test_a_pass_takes_every_sentence_once_in_batches_of_a_size(tmp_path):
 
 def test_the_learning_rate_rises_and_falls():
     assert [rate(p, 0.1) for p in (0.05, 0.1, 0.55, 1.0)] == pytest.approx([0.5, 1, 0.5, 0])
-
-
-def test_a_stopped_training_goes_on_to_the_same_numbers(tmp_path, monkeypatch):
-    whole, parts = tmp_path / "whole", tmp_path / "parts"
-    assert command_line(*SMOKE, outputs=whole) == 0
-    shutil.copytree(whole / "artifacts", parts / "artifacts")  # the vocabulary
-
-    import latticework.experiments.tasks.mlm_pretraining as module
-
-    calls = []
-
-    def failing(*args):
-        calls.append(1)
-        if len(calls) == 4:
-            raise KeyboardInterrupt
-        return corrupt(*args)
-
-    monkeypatch.setattr(module, "corrupt", failing)
-    assert command_line(*SMOKE, "checkpoint=0", outputs=parts) == 130
-    monkeypatch.setattr(module, "corrupt", corrupt)
-    assert command_line(*SMOKE, "checkpoint=0", outputs=parts) == 0
-    assert len(calls) == 4
-    (first,), (second,) = load_all(whole), load_all(parts)
-    assert first.metrics.equals(second.metrics)
-    assert first.metrics["step"].tolist() == [2, 4]
-    assert "help topics" in first.substitute
-
-    exported = second.path / "model"
-    assert json.loads((exported / "config.json").read_text())["hidden_size"] == 16
-    language = MaskedLM(str(exported))
-    assert language.embeddings.shape[1] == 16
-    ids, places = language.tokens(["return", "[MASK]"])
-    assert places.tolist() == [len(ids) - 2]

@@ -1,31 +1,24 @@
 """task=regression: what it records, and the tables and the figure made of it."""
 
-import json
-
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 
 from latticework.data.splits import repeated, split
-from latticework.data.tabular import bundled
-from latticework.experiments.figures.bnn import curves
-from latticework.experiments.figures.tables.bnn import extras, predictions
+from latticework.data.tables import bundled
 from latticework.experiments.records.budget import Budget
 from latticework.experiments.records.record import Record
 from latticework.experiments.runs.run import Run
-from latticework.experiments.tasks.measures.predictive import (
+from latticework.experiments.tasks.regression import (
     calibration_error,
     coverage,
     mean_squared_errors,
+    regression,
     rmse,
 )
-from latticework.experiments.tasks.regression import regression
 from latticework.models.bayes_net import synthetic_bayes_net
 from latticework.models.regression import synthetic_regression
-from latticework.samplers.gibbs import Gibbs
 from latticework.samplers.langevin import DMALA, DULA
-from latticework.samplers.stochastic import StochasticDULA
 from latticework.sampling.starts import uniform
 
 MODEL = synthetic_bayes_net(1, 8)
@@ -86,55 +79,6 @@ def test_the_average_is_of_the_readings_after_burn_in(tmp_path):
     np.testing.assert_allclose(late["averaged"], long["last"], atol=1e-6)
 
 
-def test_convergence_is_of_the_predictions_after_burn_in(tmp_path):
-    sampled(tmp_path, DMALA(0.1), table())
-    found = Record(tmp_path, {}).arrays("convergence")
-    assert (found["draws"], found["chains"]) == (5, 6)
-    assert found["r_hat"].shape == found["ess"].shape == (5,)
-    sampled(tmp_path / "few", DMALA(0.1), table(), steps=8, burn_in=0)
-    assert not Record(tmp_path / "few", {}).has("convergence")
-
-
-def test_samplers_start_alike_and_a_run_is_repeatable(tmp_path):
-    data = table(binary=False)
-    for name, sampler in {"a": Gibbs(), "b": DULA(0.1), "c": DULA(0.1)}.items():
-        sampled(tmp_path / name, sampler, data)
-    a, b, c = (Record(tmp_path / name, {}).metrics.drop(columns="seconds") for name in "abc")
-    pd.testing.assert_series_equal(a.iloc[0], b.iloc[0])
-    pd.testing.assert_frame_equal(b, c)
-    assert a.iloc[-1].train_log_likelihood != b.iloc[-1].train_log_likelihood
-
-
-@pytest.mark.parametrize("sampler", [Gibbs(1, "random"), StochasticDULA(0.1, 10)], ids=repr)
-def test_a_run_that_was_stopped_goes_on_to_the_same_numbers(tmp_path, monkeypatch, sampler):
-    data, given = table(), {"model": MODEL, "sampler": sampler, **SETTINGS}
-    given["budget"] = Budget(chains=6, steps=40, every=4)
-    sampled(tmp_path / "whole", sampler, data)
-    path = tmp_path / "stopped"
-    path.mkdir()
-    run = Run(path, checkpoint=0.0)
-    log = run.log
-
-    def stop(step, **values):
-        if step == 28:  # after the first readings that count
-            raise KeyboardInterrupt
-        log(step, **values)
-
-    monkeypatch.setattr(run, "log", stop)
-    with pytest.raises(KeyboardInterrupt):
-        regression(data=data, run=run, **given)
-    again = Run(path, checkpoint=0.0)
-    again.take_up({})
-    regression(data=data, run=again, **given)
-    whole, stopped = Record(tmp_path / "whole", {}), Record(path, {})
-    pd.testing.assert_frame_equal(
-        *(record.metrics.drop(columns="seconds") for record in (whole, stopped))
-    )
-    for name in ("last", "predictions", "convergence"):
-        for key, value in whole.arrays(name).items():
-            np.testing.assert_array_equal(stopped.arrays(name)[key], value)
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -176,73 +120,3 @@ def test_coverage():
 
 
 # Tables and figure.
-
-
-def record(path, data, sampler, seed=0, substitute=False, **changes):
-    """A record as run.py leaves it."""
-    settings = {
-        "dmala": {"_target_": "latticework.samplers.langevin.DMALA"},
-        "gibbs": {"_target_": "latticework.samplers.gibbs.Gibbs", "sites": 1},
-    }.get(sampler, {"_target_": "latticework.samplers.stochastic.StochasticDULA", "batch": sampler})
-    kernel = DMALA(0.1) if isinstance(sampler, str) else StochasticDULA(0.1, sampler)
-    run = sampled(path, kernel, table(data != "news"), seed, **changes)
-    return Record(
-        path,
-        {
-            "config": {
-                "sampler": settings,
-                "task": {"chains": 6, "steps": changes.get("steps", 40)},
-                "model": {"hidden": 8},
-                "seed": seed,
-            },
-            "choices": {"data": data, "sampler": str(sampler)},
-            "data": {"variant": f"{data} rows", "substitute": substitute},
-            **json.loads(json.dumps(run.notes)),
-        },
-    )
-
-
-def test_table_2_has_means_over_seeds_beside_the_papers(tmp_path):
-    records = [
-        record(tmp_path / f"{data}{name}{seed}", data, name, seed, data == "news")
-        for data in ("news", "compas")
-        for name in ("dmala", "gibbs")
-        for seed in (0, 1)
-    ]
-    frame = predictions(records, "table2")
-    assert list(frame["data"]) == ["compas", "compas", "news", "news"]
-    assert list(frame["method"]) == ["Gibbs-1", "DMALA"] * 2
-    ours = frame["train log-likelihood"][1]
-    values = [r.metrics.train_log_likelihood.iloc[-1] for r in records[4:6]]
-    assert ours == (pytest.approx(np.mean(values)), pytest.approx(np.std(values, ddof=1)), 2)
-    assert frame["published train log-likelihood"][1].mean == -0.3394
-    assert frame["published test RMSE"][0].mean == 0.4718
-    assert frame["published test RMSE"][2:].isna().all(), "a substitute stands beside no number"
-    assert frame["variant"].tolist() == ["compas rows"] * 2 + ["SUBSTITUTE: news rows"] * 2
-    assert frame["budget"][0] == "6 chains, 40 steps, 8 hidden, 119 rows"
-
-    more = extras(records)
-    assert list(more["method"]) == list(frame["method"])
-    assert more["coverage of 90 %"].notna().tolist() == [False, False, True, True]
-    assert more["R-hat"][0].runs == 2
-    assert more["draws"][0] == 5
-    assert len(curves(records).axes) == 4
-
-
-def test_table_4_is_by_batch(tmp_path):
-    records = [record(tmp_path / f"{b}", "compas", b) for b in (None, 100, 10)]
-    frame = predictions(records, "table4")
-    assert list(frame["method"]) == ["batch 10", "batch 100", "all rows"]
-    published = [cell.mean for cell in frame["published train log-likelihood"]]
-    assert published == [-0.4288, -0.3689, -0.3590]
-    assert len(curves(records).axes) == 2
-
-
-def test_runs_of_two_budgets_are_not_averaged(tmp_path):
-    records = [record(tmp_path / f"{steps}", "compas", "dmala", steps=steps) for steps in (24, 40)]
-    frame = predictions(records, "table2")
-    assert list(frame["method"]) == ["DMALA, task.steps 24", "DMALA, task.steps 40"]
-    assert [cell.runs for cell in frame["test RMSE"]] == [1, 1]
-    assert [budget.split(", ")[1] for budget in frame["budget"]] == ["24 steps", "40 steps"]
-    with pytest.raises(LookupError, match="no record holds"):
-        curves([])

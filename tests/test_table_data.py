@@ -24,7 +24,7 @@ from latticework.data.files import DamagedFileError, MissingFileError
 from latticework.data.images import Caltech
 from latticework.data.splits import Rows, Table, repeated, rows_among, split, unit_range
 from latticework.data.tables import COMPAS, Adult, Blog, News, NewsPartial
-from latticework.scripts.fetch_data import CONF, fetch, main
+from latticework.scripts.fetch_data import CONF, fetch
 
 LOADERS = (COMPAS, Adult, News, NewsPartial, Blog)
 PACK = {"": bytes, ".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
@@ -242,13 +242,6 @@ def test_adult_and_blog_as_their_publisher_split_them(root, monkeypatch):
     assert targets == sorted(np.clip(frame[280][:54], 0, 21).tolist())
 
 
-def test_a_substitute_is_split_at_random(root):
-    table = Adult(root=str(root), split="published").load()
-    assert table.substitute
-    assert table.variant == "scikit-learn's breast cancer, in place of adult"
-    assert len(table.test) == 114  # a fifth of 569
-
-
 # Files that are not the published ones.
 
 
@@ -270,19 +263,11 @@ def test_other_columns_or_rows_say_what_was_expected(root, monkeypatch, frame, m
 
 
 @pytest.mark.parametrize("end", PACK)
-@pytest.mark.parametrize(
-    ("loader", "folder", "name"),
-    [
-        (COMPAS, "compas", "compas-scores-two-years.csv"),
-        (Adult, "adult", "adult.data"),
-        (NewsPartial, "online_news", "OnlineNewsPopularity_partial.csv"),
-    ],
-)
-def test_a_file_with_other_content_is_refused_however_it_is_packed(root, loader, folder, name, end):
-    path = put(root, folder, name + end, PACK[end](b"39, State-gov\n"))
+def test_a_file_with_other_content_is_refused_however_it_is_packed(root, end):
+    path = put(root, "adult", "adult.data" + end, PACK[end](b"39, State-gov\n"))
     unpacked = " of the unpacked file" if end else ""
     with pytest.raises(DamagedFileError, match=f"expected md5{unpacked} .*, found ") as caught:
-        loader(root=str(root)).load()
+        Adult(root=str(root)).load()
     assert str(path) in str(caught.value)
 
 
@@ -357,29 +342,16 @@ def test_features_are_standardised_by_the_training_rows():
     assert test.mean(0)[0].abs() > 1e-4  # control: not by the test rows
 
 
-def test_a_column_that_is_constant_among_training_rows_alone_is_0():
-    features = np.zeros((50, 1))
-    plain = split(features, np.arange(50) / 49, ("a",), "rows", seed=0)
-    held = round(49 * float(plain.test.targets[0]))  # a row of the test part
-    features[held] = 7
-    assert (split(features, np.arange(50) / 49, ("a",), "rows", seed=0).test.features == 0).all()
-
-
-def test_a_limit_is_part_of_the_name():
-    table = split(np.zeros((50, 2)), np.zeros(50), ("a", "b"), "rows", seed=0, limit=20)
+def test_a_limit_is_part_of_the_name_and_leaves_rows_to_validate_on(root):
+    rows, targets = np.zeros((50, 2)), np.zeros(50)
+    table = split(rows, targets, ("a", "b"), "rows", seed=0, limit=20)
     assert len(table.train) + len(table.valid) + len(table.test) == 20
     assert table.variant == "rows, 20 of 50 rows"
-    assert split(np.zeros((50, 2)), np.zeros(50), ("a", "b"), "rows", seed=0, limit=90).variant == (
-        "rows"
-    )
-
-
-@pytest.mark.parametrize("loader", LOADERS)
-def test_a_limit_leaves_rows_to_validate_on(root, loader):
-    for limit in (-5, 0, 60, 99):
+    assert split(rows, targets, ("a", "b"), "rows", seed=0, limit=90).variant == "rows"
+    for limit in (-5, 0, 99):
         with pytest.raises(ValueError, match=f"at least 100 rows, .* or null .*, got {limit}"):
-            loader(limit=limit)
-    parts = loader(root=str(root), limit=100).load()
+            COMPAS(limit=limit)
+    parts = Adult(root=str(root), split="published", limit=100).load()  # a substitute
     assert (len(parts.train), len(parts.valid), len(parts.test)) == (79, 1, 20)
 
 
@@ -429,12 +401,6 @@ def test_the_real_tables(loader, settings, sizes, columns):
     for part in (table.train, table.test):
         assert part.features.isfinite().all()
         assert ((part.targets >= 0) & (part.targets <= 1)).all()
-
-
-def test_a_data_set_that_there_is_not_is_told(capsys):
-    with pytest.raises(SystemExit, match="2"):
-        main(["compass"])
-    assert "there is no data set compass (did you mean compas" in capsys.readouterr().err
 
 
 def test_fetching_names_what_was_found(root, monkeypatch):

@@ -7,20 +7,12 @@ import numpy as np
 import pytest
 
 from latticework.data.files import DamagedFileError, MissingFileError
-from latticework.data.text import Reviews, bag_of_words, pieces, stem
+from latticework.data.text import Reviews, bag_of_words, pieces
 
 
 @pytest.fixture(autouse=True)
 def _no_data_root(monkeypatch):
     monkeypatch.delenv("LATTICEWORK_DATA", raising=False)
-
-
-@pytest.mark.parametrize(
-    ("word", "expected"),
-    [("ponies", "poni"), ("acted", "act"), ("acting", "act"), ("relational", "relat")],
-)
-def test_stems_are_porters(word, expected):
-    assert stem(word) == expected
 
 
 TEXTS = [

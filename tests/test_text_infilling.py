@@ -1,14 +1,10 @@
 """The infilling task from the command line: its record, one's own text, its table and pages."""
 
-import csv
-
 import pytest
 from command import command_line
-from fakes import fake
-from matplotlib import pyplot as plt
 
 from latticework.experiments.figures.tables.infilling import beside, table3
-from latticework.experiments.figures.text import marked, sentences
+from latticework.experiments.figures.text import marked
 from latticework.experiments.records.record import load_all
 from latticework.experiments.tasks.text_infilling import perplexity, sentences_of
 
@@ -54,35 +50,15 @@ def test_the_record_says_what_stood_in_and_serves_table_and_pages(tmp_path):
         assert len(record.document["generated"]) == 2
     frame = table3(records)
     ours = frame[frame["model"] == "mini_bert, in place of bert-base-uncased"]
-    assert ours["sampler"].tolist() == ["GWG"]
     assert ours["self-BLEU"].iloc[0].runs == 2
     assert "help topics" in ours["sentences"].iloc[0]
-    theirs = frame[frame["model"].str.endswith("published")]
-    assert len(theirs) == 8
-    assert theirs["self-BLEU"].iloc[3].mean == 72.59
     (row,) = beside(records).to_dict("records")
-    assert (
-        row["self-BLEU"] == ours["self-BLEU"].iloc[0].text()
-    )  # of a substitute: no paper's number
-    for record in records:
-        record.document["language"] = {"asked": "mini_bert", "used": "mini_bert"}
-        record.document["data"]["substitute"] = False
-    (row,) = beside(records).to_dict("records")
-    assert row["self-BLEU"] == f"{ours['self-BLEU'].iloc[0].text()} / 81.97"
-    assert "perplexity" not in row
-
+    assert row["self-BLEU"] == ours["self-BLEU"].iloc[0].text()  # a substitute: no paper's number
     folder = tmp_path / "text_infilling" / "smoke"
-    for name in ("fig6", "fig10d"):
-        page = (folder / "figures" / f"{name}.html").read_text()
-        assert "in place of bert-base-uncased" in page
-        assert 'class="written"' in page
-    with (folder / "tables" / "table3.csv").open() as file:
-        assert "self-BLEU (spread)" in next(csv.reader(file))
-    records = load_all(tmp_path)  # again, because a record is not to change once it is read
-    records[0].config["task"]["steps"] = 99
-    frame = table3(records)
-    ours = frame[frame["model"] == "mini_bert, in place of bert-base-uncased"]
-    assert ours["sampler"].tolist() == ["GWG, task.steps 2", "GWG, task.steps 99"]
+    page = (folder / "figures" / "fig6.html").read_text()
+    assert "in place of bert-base-uncased" in page
+    assert 'class="written"' in page
+    assert "self-BLEU (spread)" in (folder / "tables" / "table3.csv").read_text()
 
 
 def test_words_are_marked_as_written_or_repeated():
@@ -101,20 +77,3 @@ def test_the_kept_sentences_and_their_perplexity():
     kept = sentences_of([ENTRY], 2)
     assert kept == [("the", "old", "cat", "sat", "down", "."), ("the", "old", "cat", "sats", ".")]
     assert perplexity([ENTRY], 2) == pytest.approx(2.718281828 ** (6 / 4))
-
-
-def test_pages_show_each_block_size_of_gibbs():
-    language = {"asked": "some", "used": "some"}
-    records = [
-        fake(sampler="gibbs", settings={"sites": sites}, scores={}, language=language,
-             generated=[ENTRY]) for sites in (1, 4)
-    ]  # fmt: skip
-    page = sentences(records)
-    plt.close(page)
-    assert "<h3>Gibbs</h3>" in page.html
-    assert "<h3>Gibbs-4</h3>" in page.html
-
-
-def test_pages_need_records():
-    with pytest.raises(LookupError, match="no record holds scores"):
-        sentences([])

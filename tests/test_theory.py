@@ -6,11 +6,8 @@ import math
 import numpy as np
 import pytest
 import torch
-from fakes import fake
-from matplotlib import pyplot as plt
 from targets import TARGETS
 
-from latticework.experiments.figures.theory import preconditioning as appendix_h
 from latticework.experiments.records.budget import Budget
 from latticework.experiments.records.record import Record
 from latticework.experiments.runs.run import Run
@@ -25,13 +22,12 @@ from latticework.experiments.tasks.measures.stationary import (
 )
 from latticework.experiments.tasks.preconditioning import Halves, preconditioning
 from latticework.experiments.tasks.stochastic_proposal import stochastic_proposal
-from latticework.models.domain import Binary, Categorical, Ordinal
+from latticework.models.domain import Binary, Ordinal
 from latticework.models.ising import Lattice
 from latticework.models.potts import random_potts
 from latticework.models.quadratic import LogQuadratic, Sine, quadratic_ising
 from latticework.samplers.base import State
 from latticework.samplers.langevin import DMALA, DULA
-from latticework.sampling.checking.targets import Asymmetric
 from latticework.sampling.occupancy import (
     Occupancy,
     independent_floor,
@@ -77,45 +73,6 @@ def test_log_quadratic_is_its_formula():
     assert model(x).item() == pytest.approx(float(expected), abs=1e-6)
 
 
-@pytest.mark.parametrize("low", [0.0, -1.0, -3.0])
-def test_ising_model_is_the_same_in_any_coordinates(low):
-    """The law is that of latticework.models.ising; the step size scales with the squared distance
-    of a flip.
-    """
-    reference, shape = Lattice([2, 3], 0.1, 0.2), [2, 3]
-    other = quadratic_ising(shape, 0.1, 0.2, low=low)
-    one = enumerate_proposal(DULA(0.4), in_double(reference))
-    two = enumerate_proposal(DULA(0.4 * (1 - low) ** 2), in_double(other))
-    torch.testing.assert_close(one.target, two.target, rtol=1e-5, atol=1e-7)
-    torch.testing.assert_close(one.unadjusted, two.unadjusted, rtol=1e-5, atol=1e-7)
-    unscaled = enumerate_proposal(DULA(0.4), in_double(other))
-    assert (low == 0) == torch.allclose(one.unadjusted, unscaled.unadjusted, rtol=1e-2)
-
-
-def test_counterexample_has_no_gradient():
-    """The target depends on epsilon, DULA's law stays uniform; the Metropolis test corrects it."""
-    for epsilon in (0.1, 1.0, 3.0):
-        model = in_double(Sine(0, 0, epsilon))
-        states = model.domain.enumerate().double()
-        assert model.gradient(states).abs().max() < 1e-15 * epsilon  # cos(pi / 2), rounded
-        chain = enumerate_proposal(DULA(1.0), model)
-        law = stationary_law(chain.unadjusted)
-        torch.testing.assert_close(law, torch.full((2,), 0.5).double())
-        assert l1_distance(law, chain.target) > 0.05
-        torch.testing.assert_close(stationary_law(chain.adjusted), chain.target)
-
-
-def test_models_refuse_what_they_cannot_be():
-    with pytest.raises(ValueError, match="symmetric"):
-        LogQuadratic([[0.0, 1.0], [0.0, 0.0]], domain=Binary(2))
-    with pytest.raises(ValueError, match="symmetric, \\[3, 3\\]"):
-        LogQuadratic([[0.0]], domain=Binary(3))
-    with pytest.raises(ValueError, match="one number or 2"):
-        LogQuadratic([[0.0, 0.0], [0.0, 0.0]], [1.0], domain=Binary(2))
-    with pytest.raises(ValueError, match="Potts"):
-        LogQuadratic([[0.0, 0.0], [0.0, 0.0]], domain=Categorical(2, 3))
-
-
 # Theorem 5.1.
 
 
@@ -131,17 +88,6 @@ def test_transition_matrices_are_stochastic_and_keep_their_laws(name, sampler):
         torch.testing.assert_close(law @ matrix, law)
     torch.testing.assert_close(law, chain.target)
     torch.testing.assert_close(chain.target, torch.from_numpy(TARGETS[name].law), rtol=1e-5, atol=0)
-
-
-def test_stationary_law_solves_the_linear_system():
-    rng = torch.Generator().manual_seed(0)
-    matrix = torch.rand(7, 7, dtype=torch.float64, generator=rng)
-    matrix /= matrix.sum(-1, keepdim=True)
-    system = torch.cat((matrix.T - torch.eye(7), torch.ones(1, 7)))  # law (P - 1) = 0, sum 1
-    right = torch.zeros(8, dtype=torch.float64)
-    right[-1] = 1
-    solved = torch.linalg.lstsq(system, right).solution
-    torch.testing.assert_close(stationary_law(matrix), solved)
 
 
 def appendix_e(model, alpha):
@@ -160,25 +106,16 @@ def appendix_e(model, alpha):
 
 
 @quadratic
-@pytest.mark.parametrize("alpha", [0.05, 0.3, 1.0, 5.0])
+@pytest.mark.parametrize("alpha", [0.05, 1.0, 5.0])
 def test_stationary_law_is_the_closed_form_of_appendix_e(name, alpha):
     model = exact(name)
     chain = enumerate_proposal(DULA(alpha), model)
     law = stationary_law(chain.unadjusted)
     torch.testing.assert_close(law, appendix_e(model, alpha), rtol=1e-9, atol=0)
-    flow = law.unsqueeze(-1) * chain.unadjusted  # reversible
-    torch.testing.assert_close(flow, flow.T, rtol=1e-9, atol=1e-300)
     assert l1_distance(law, chain.target).item() == pytest.approx(
         chain.closed_form_bias.item(), rel=1e-6, abs=1e-14
     )
-
-
-def test_closed_form_needs_a_log_quadratic_target():
-    """Control: the comparison above fails on a target with another curvature."""
-    chain = enumerate_proposal(DULA(1.0), in_double(Asymmetric(Binary(3))))
-    law = stationary_law(chain.unadjusted)
-    other = (chain.log_prob + chain.log_normaliser).softmax(0)
-    assert l1_distance(law, other) > 0.05
+    assert chain.closed_form_bias <= bounds(model).repaired(alpha) * (1 + 1e-9)
 
 
 def test_small_biases_are_accurate():
@@ -188,33 +125,6 @@ def test_small_biases_are_accurate():
         found = l1_distance(stationary_law(chain.unadjusted), chain.target).item()
         assert found == pytest.approx(chain.closed_form_bias.item(), rel=1e-3)
     assert 0 < chain.closed_form_bias < 1e-4
-
-
-STEPS = [0.02 * 1.3**k for k in range(22)]  # to 4.9
-
-
-@quadratic
-def test_repaired_bound_holds(name):
-    model = exact(name)
-    bound = bounds(model)
-    for alpha in STEPS:
-        chain = enumerate_proposal(DULA(alpha), model)
-        assert chain.closed_form_bias <= bound.repaired(alpha) * (1 + 1e-9)
-
-
-@pytest.mark.parametrize("low", [0, -1])
-def test_theorem_5_1_holds_on_the_papers_model(low):
-    """The bound's exponent is right on {0, 1}; on {-1, 1} the bias decays four times as fast."""
-    model = in_double(quadratic_ising([2, 2], 0.1, 0.2, low=low))
-    bound, unit = bounds(model), (1 - low) ** 2
-    assert bound.smallest_eigenvalue == pytest.approx(-0.2 * (4 if low == 0 else 1), rel=1e-5)
-    values = []
-    for alpha in STEPS:
-        chain = enumerate_proposal(DULA(alpha * unit), model)
-        values.append(chain.closed_form_bias.item())
-        assert values[-1] <= bound.theorem(alpha * unit)
-    rise = math.log(values[0] / values[1]) / (1 / STEPS[0] - 1 / STEPS[1]) * 2 * unit
-    assert rise == pytest.approx(-unit, rel=1e-3)
 
 
 OTHER_TARGETS = {
@@ -267,16 +177,6 @@ def rows(tmp_path, **settings):
 
 
 TWO_POINTS = {"outcomes": [-1.0, 1.0], "probabilities": [0.5, 0.5]}
-SKEWED = {"outcomes": [-0.5, 2.0], "probabilities": [0.8, 0.2]}
-
-
-@pytest.mark.parametrize("noise", [TWO_POINTS, SKEWED], ids=["two points", "skewed"])
-def test_theorem_6_1_holds(tmp_path, noise):
-    table = rows(tmp_path, step_sizes=[0.05, 0.2, 1.0, 5.0], deviations=[0.01, 0.3, 2.0], **noise)
-    assert len(table) == 12
-    assert (table["bias"] > 0).all()
-    assert (table["bias"] <= table["with_half"]).all()
-    assert (table["with_half"] <= table["theorem"]).all()
 
 
 def test_stochastic_proposal_is_the_logistic_formula(tmp_path):
@@ -297,17 +197,14 @@ def test_stochastic_proposal_is_the_logistic_formula(tmp_path):
         worst = max(worst, 2 * abs((flip(0.01) + flip(-0.01)) / 2 - flip(0)))
     assert table["bias"][0] == pytest.approx(worst, rel=1e-6)
     assert table["bias"][1] / table["bias"][0] == pytest.approx(4, rel=1e-3)
+    assert (table["bias"] <= table["with_half"]).all()
+    assert (table["with_half"] <= table["theorem"]).all()
 
 
 def test_noise_must_be_standardised(tmp_path):
+    noise = {"outcomes": [-1.0, 2.0], "probabilities": [0.5, 0.5]}
     with pytest.raises(ValueError, match="mean 0 and variance 1"):
-        rows(
-            tmp_path,
-            step_sizes=[0.1],
-            deviations=[0.1],
-            outcomes=[-1.0, 2.0],
-            probabilities=[0.5, 0.5],
-        )
+        rows(tmp_path, step_sizes=[0.1], deviations=[0.1], **noise)
 
 
 # Simulations.
@@ -397,26 +294,6 @@ def test_preconditioner_mixes_where_no_step_size_does(tmp_path):
     assert large["flip_1"] == 1
     assert large["log_rmse"] < -2
     assert large["thinned"] == pytest.approx(one_stuck, abs=0.02)
-
-
-def preconditioned(seed, error):
-    """Step size 0.1 and two preconditioners of power 1 and 2, which end at `error`."""
-    rows = [(power, step, error if step == 9 else 0.0) for power in range(3) for step in (1, 9)]
-    power, step, value = np.array(rows).T
-    columns = {"power": power, "step": step, "step_size": np.where(power == 0, 0.1, 1.0)}
-    names = ("log_rmse", "log_rmse_low", "log_rmse_high", "thinned")
-    return fake(columns | dict.fromkeys(names, value), seed=seed, config={"model_seed": 0})
-
-
-def test_the_preconditioners_lines_are_means_over_seeds():
-    figure = appendix_h([preconditioned(0, -1.0), preconditioned(1, -3.0)])
-    left, right = figure.axes
-    assert list(left.lines[0].get_ydata()) == [-2]
-    for line in right.lines[:2]:
-        assert [list(part) for part in line.get_data()] == [[1, 9], [0, -2]]
-    text = figure.legends[0].get_title().get_text().replace("\n", " ")
-    assert text.startswith("Mean over seeds 0-1; band: the middle 80 % of the chains.")
-    plt.close("all")
 
 
 def test_halves_split_even_from_odd_steps():

@@ -1,15 +1,11 @@
 """torchvision is imported beside any PyTorch, and used where its readers serve."""
 
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 import latticework.torchvision_ops
 from latticework.data.images import MNIST, USPS
-
-ROOT = Path(__file__).resolve().parent.parent
 
 
 def test_operators_of_torchvision_are_declared_only_where_it_cannot_be_imported(monkeypatch):
@@ -27,19 +23,6 @@ def test_operators_of_torchvision_are_declared_only_where_it_cannot_be_imported(
     with pytest.raises(RuntimeError, match="of its own"):
         latticework.torchvision_ops.ensure_importable()
     assert latticework.torchvision_ops._libraries == []
-
-
-def test_the_command_of_the_readme_imports_a_model_of_transformers():
-    (line,) = [
-        line
-        for line in (ROOT / "README.md").read_text().splitlines()
-        if line.startswith('python -c "') and "BertForMaskedLM" in line
-    ]
-    statement = line.removeprefix('python -c "').removesuffix('"')
-    done = subprocess.run(
-        [sys.executable, "-c", statement], cwd=ROOT, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
 
 
 def test_checksums_and_addresses_are_those_of_torchvision():

@@ -1,6 +1,7 @@
 """Training of RBMs: what each source of negatives promises, and what a record of it holds."""
 
 import json
+from typing import ClassVar
 
 import pytest
 import torch
@@ -61,10 +62,9 @@ def trained(run, negatives, updates=400, **settings):
 
 
 @pytest.mark.parametrize("negatives", EVERY[:3], ids=lambda n: type(n).__name__)
-@pytest.mark.parametrize("settings", [{}, {"optimiser": SGD, "learning_rate": 0.2}])
-def test_every_method_learns_that_there_are_two_modes(tmp_path, negatives, settings):
+def test_every_method_learns_that_there_are_two_modes(tmp_path, negatives):
     """Independent sites reach -8 log 2 at best."""
-    model = trained(Run(tmp_path), negatives, updates=800, linear_decay=True, **settings)
+    model = trained(Run(tmp_path), negatives, updates=800, linear_decay=True)
     independent = -8 * torch.log(torch.tensor(2.0)).item()
     assert log_likelihood(model) > independent + 1
     assert log_likelihood(make(Run(tmp_path))) < independent + 0.1  # control: the start
@@ -103,25 +103,20 @@ def test_negatives_start_at_the_batch_or_where_they_were_left(tmp_path):
 class Watched(Herding):
     """Keeps its negatives."""
 
+    drawn: ClassVar[list] = []
+
     def draw(self, memory, model, positive, rng):
         x, memory = super().draw(memory, model, positive, rng)
-        drawn.append(x.clone())
+        self.drawn.append(x.clone())
         return x, memory
-
-
-drawn: list = []
 
 
 def test_herded_samples_have_the_statistics_of_the_data(tmp_path):
     """The parameters do not converge, but the samples drawn meanwhile have the data's moments."""
-    drawn.clear()
     trained(Run(tmp_path), Watched(1), 4000, optimiser=SGD, learning_rate=0.001, batch=200)
-    x, data = torch.cat(drawn[1000:]), DATA.train.float()
+    x, data = torch.cat(Watched.drawn[1000:]), DATA.train.float()
     assert (x.mean(0) - data.mean(0)).abs().max() < 0.05
     correlations, wanted = torch.corrcoef(x.T), torch.corrcoef(data.T)
-    assert correlations[0, 1] > 0.3
-    assert correlations[0, 7] < -0.3
-    assert wanted[0, 1] > 0.3
     assert (correlations * wanted).sum() > 0.7 * wanted.square().sum()
 
 
@@ -132,6 +127,19 @@ def test_fast_weights_of_no_step_size_are_sml(tmp_path):
     )
     assert torch.equal(slow.weight, fast.weight)
     assert not torch.equal(slow.weight, control.weight)
+
+
+def test_linear_decay_ends_at_zero(tmp_path):
+    rates = []
+
+    class Recorded(SGD):
+        def step(self, closure=None):
+            rates.append(self.param_groups[0]["lr"])
+            return super().step(closure)
+
+    settings = {"optimiser": Recorded, "linear_decay": True, "learning_rate": 0.4}
+    trained(Run(tmp_path), EVERY[0], updates=4, **settings)
+    assert rates == pytest.approx([0.4, 0.3, 0.2, 0.1])
 
 
 def test_fast_weights_are_the_decayed_sum_of_the_gradients(tmp_path):
@@ -147,48 +155,16 @@ def test_fast_weights_are_the_decayed_sum_of_the_gradients(tmp_path):
         expected = 0.5 * expected - 0.3 * model.weight.grad
 
 
-def test_herding_follows_the_statistics_of_the_likeliest_hidden_units(tmp_path):
-    model, x = make(Run(tmp_path)), DATA.train[:7].float()
-    model.weight.normal_(generator=Generator().manual_seed(1))
-    model.requires_grad_(True)
-    Herding().value(model, x).sum().backward()
-    with torch.no_grad():
-        h = (x @ model.weight + model.hidden_bias > 0).float()
-    torch.testing.assert_close(model.weight.grad, x.T @ h)
-    torch.testing.assert_close(model.hidden_bias.grad, h.sum(0))
-    torch.testing.assert_close(model.visible_bias.grad, x.sum(0))
-
-
-def test_linear_decay_ends_at_zero(tmp_path):
-    run = Run(tmp_path)
-    rates, model = [], make(run)
-
-    class Recorded(SGD):
-        def step(self, closure=None):
-            rates.append(self.param_groups[0]["lr"])
-            return super().step(closure)
-
-    for _ in train(
-        model, DATA, run, EVERY[0],
-        updates=4, batch=20, learning_rate=0.4, optimiser=Recorded, linear_decay=True,
-    ):  # fmt: skip
-        pass
-    assert rates == pytest.approx([0.4, 0.3, 0.2, 0.1])
-
-
 def test_visible_biases_start_at_zero_unless_the_data_are_asked_for(tmp_path):
-    log_odds = DATA.mean.logit()
-    biases = {}
-    for where in ("zero", "data"):
-        model = trained(Run(tmp_path), EVERY[0], updates=1, learning_rate=1e-6, visible_bias=where)
-        biases[where] = model.visible_bias
-    default = trained(Run(tmp_path), EVERY[0], updates=1, learning_rate=1e-6)
-    assert biases["zero"].abs().max() < 1e-5
-    assert torch.equal(default.visible_bias, biases["zero"])
-    torch.testing.assert_close(biases["data"], log_odds, rtol=0, atol=1e-5)
-    assert log_odds.abs().max() > 0.05  # control: the two differ
+    def bias(**settings):
+        settings |= {"updates": 1, "learning_rate": 1e-6}
+        return trained(Run(tmp_path), EVERY[0], **settings).visible_bias
+
+    torch.testing.assert_close(bias(visible_bias="data"), DATA.mean.logit(), rtol=0, atol=1e-5)
+    torch.testing.assert_close(bias(), torch.zeros(8), rtol=0, atol=1e-5)
+    assert DATA.mean.logit().abs().max() > 0.05  # control: the two differ
     with pytest.raises(ValueError, match="visible_bias must be one of"):
-        trained(Run(tmp_path), EVERY[0], updates=1, visible_bias="mean")
+        bias(visible_bias="mean")
 
 
 def pretrain(run, kind=RBM, **settings):
@@ -234,32 +210,21 @@ def test_a_model_that_carries_rates_gets_those_of_the_training_data(tmp_path):
     assert torch.equal(again.weight_rates, model.weight_rates)
 
 
-def test_the_task_records_isl_and_exact_likelihood(tmp_path):
-    run = Run(tmp_path, outputs=tmp_path)
-    train_rbm(
-        model=make(run, kind=RatedRBM), sampler=RatesFPCD(0.01), data=DATA, run=run,
-        negatives=EVERY[2], epochs=8, batch=20, learning_rate=0.05, samples=300, points=50,
-    )  # fmt: skip
-    metrics = Record(tmp_path, {}).metrics
-    assert list(metrics["step"]) == list(range(1, 9))
-    found = metrics["log_likelihood"]
-    assert found.max() > found.iloc[0] + 1  # fast weights overshoot now and then
-    assert metrics["isl"].iloc[-1] > metrics["isl"].iloc[0] + 0.2
-    assert (metrics["isl"] < 0).all()
-    assert Record(tmp_path, {}).arrays("model")["weight"].shape == (8, 4)
-
-
-def test_the_isl_may_be_read_every_few_epochs_and_after_the_last(tmp_path):
-    readings = {}
-    for every in (1, 3, 8):
-        folder = tmp_path / str(every)
-        folder.mkdir()
+def test_the_isl_is_read_every_few_epochs_and_after_the_last(tmp_path):
+    readings = []
+    for every in (1, 3):
+        run = Run(tmp_path / str(every))
+        run.path.mkdir()
         train_rbm(
-            model=make(Run(folder), kind=RatedRBM), sampler=RatesFPCD(0.01), data=DATA,
-            run=Run(folder), negatives=EVERY[0], epochs=8, batch=20, learning_rate=0.05,
-            samples=50, points=50, every=every,
+            model=make(run, kind=RatedRBM), sampler=RatesFPCD(0.01), data=DATA, run=run,
+            negatives=EVERY[2], epochs=8, batch=20, learning_rate=0.05, samples=300, points=50,
+            every=every,
         )  # fmt: skip
-        table = Record(folder, {}).metrics
-        readings[every] = dict(zip(table["step"], table["isl"], strict=True))
-    assert [list(steps) for steps in readings.values()] == [list(range(1, 9)), [3, 6, 8], [8]]
-    assert readings[1][8] == readings[3][8] == readings[8][8]
+        readings.append(Record(run.path, {}).metrics.set_index("step"))
+    all, some = readings
+    assert (list(all.index), list(some.index)) == (list(range(1, 9)), [3, 6, 8])
+    assert all.loc[8].equals(some.loc[8])
+    found = all["log_likelihood"]
+    assert found.max() > found.iloc[0] + 1  # fast weights overshoot now and then
+    assert all["isl"].iloc[-1] > all["isl"].iloc[0] + 0.2
+    assert Record(run.path, {}).arrays("model")["weight"].shape == (8, 4)

@@ -3,13 +3,11 @@
 import re
 import shlex
 
-import numpy as np
 import pytest
 import torch
 from command import command_line
-from hydra import compose, initialize_config_dir
 from hydra.core.hydra_config import HydraConfig
-from test_configs import CONF, composed, names, part, plain
+from test_configs import names, part
 
 from latticework.experiments.records.record import load_all
 from latticework.experiments.runs.artifacts import fingerprint
@@ -20,8 +18,6 @@ from latticework.models.ising import Lattice, LearnedIsing
 from latticework.models.rated_rbm import RatedRBM
 from latticework.models.rbm import RBM
 from latticework.models.resnet import ResNet
-from latticework.samplers.base import UnsupportedModelError
-from latticework.samplers.rates import RatesFPCD
 
 OFFLINE = ("data.download=false", "data.root=null")  # the bundled digits, out loud
 LEARNED = {
@@ -90,30 +86,6 @@ def load_all_or_none(outputs):
         return []
 
 
-@pytest.mark.parametrize("sampler", ["block_gibbs", "rates_fpcd"])
-def test_the_command_that_is_named_trains_the_model(sampler, tmp_path, capsys):
-    words = ["scale=smoke", "model=rbm_mnist", "data=mnist", f"sampler={sampler}", *OFFLINE]
-    _, command = refusal(capsys, *words, outputs=tmp_path)
-    assert command_line(*command, outputs=tmp_path) == 0
-    (record,) = load_all(tmp_path)
-    assert [name.partition("-")[0] for name in record.document["artifacts"]] == ["rbm"]
-    assert "untrained" not in record.document
-
-
-def test_a_data_set_is_named_where_there_is_none(tmp_path, capsys):
-    words = ["scale=smoke", "model=rbm_usps", "model.hidden=5", "sampler=rates_fpcd"]
-    _, command = refusal(capsys, *words, outputs=tmp_path)
-    assert command == [*words, "pretrain=fpcd", "data=usps"]
-    assert command_line(*command, *OFFLINE, outputs=tmp_path) == 0
-
-
-def test_a_plain_rbm_is_trained_by_contrastive_divergence(tmp_path, capsys):
-    words = ["scale=smoke", "model=rbm", "model.hidden=5", "sampler=gwg"]
-    _, command = refusal(capsys, *words, outputs=tmp_path)
-    assert command == [*words, "pretrain=cd", "data=mnist"]
-    assert command_line(*command, *OFFLINE, outputs=tmp_path) == 0
-
-
 SMALL = {
     "resnet": ["model.maps=4", "model.blocks=2"],
     "learned_ising": ["model.shape=[3,3]"],
@@ -142,34 +114,11 @@ def test_random_weights_can_be_asked_for(tmp_path):
     assert record.document["untrained"]
 
 
-def test_rates_that_are_not_set_are_told_with_how_to_set_them(tmp_path, capsys):
-    words = ["scale=smoke", "model=rbm_usps", "model.hidden=5", "sampler=rates_fpcd"]
-    assert command_line(*words, "pretrain=random", outputs=tmp_path) == 1
-    captured = capsys.readouterr()
-    assert (
-        "got a RatedRBM whose rates are not set: training sets them (pretrain=fpcd data=usps), "
-        "and so does model.set_rates" in captured.out + captured.err
-    )
-
-
 def test_data_of_another_size_are_told(tmp_path, capsys):
     words = ["scale=smoke", "model=rbm_usps", "data=mnist", "sampler=gwg", "pretrain=cd", *OFFLINE]
     assert command_line(*words, outputs=tmp_path) == 1
     captured = capsys.readouterr()
     assert "RatedRBM has 256, the data have 784" in captured.out + captured.err
-
-
-@pytest.mark.parametrize("name", names("pretrain"))
-def test_every_recipe_composes(name):
-    words = ["task.pretrain.file=a"] if name == "stored" else []
-    assert plain(composed(f"pretrain={name}", *words))["task"]["pretrain"]["_partial_"]
-
-
-@pytest.mark.parametrize("name", ["bayes_net", "potts", "ising"])
-def test_models_that_are_made_and_not_learned_need_no_recipe(name, tmp_path):
-    small = {"bayes_net": ["model.hidden=3"]}.get(name, [])
-    words = ["scale=smoke", f"model={name}", *small, "sampler=gwg"]
-    assert command_line(*words, outputs=tmp_path) == 0
 
 
 # As functions.
@@ -188,41 +137,17 @@ def test_a_model_that_was_trained_by_hand_is_taken(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("suffix", ["npz", "safetensors"])
-def test_a_state_is_loaded_from_a_record(suffix, tmp_path):
-    run, model = Run(tmp_path), RBM(6, 3)
+def test_a_state_is_loaded_from_a_record_or_refused(suffix, tmp_path):
+    run, model, file = Run(tmp_path), RBM(6, 3), tmp_path / f"model.{suffix}"
+    with pytest.raises(ConfigurationError, match="must be an existing file, got nowhere"):
+        stored(model=model, data=None, run=run, file="nowhere")
     run.save("model", **model.state_dict())
     run.save_tensors("model", model.state_dict())
-    loaded = stored(model=RBM(6, 3), data=None, run=run, file=str(tmp_path / f"model.{suffix}"))
+    loaded = stored(model=RBM(6, 3), data=None, run=run, file=str(file))
     assert torch.equal(loaded.weight, model.weight)
     assert run.notes["loaded"] == fingerprint(model)
     with pytest.raises(ConfigurationError, match=r"does not hold the state of this RBM \(Error"):
-        stored(model=RBM(5, 3), data=None, run=run, file=str(tmp_path / f"model.{suffix}"))
-
-
-def test_a_file_that_is_no_state_is_told(tmp_path):
-    run, model = Run(tmp_path), RBM(6, 3)
-    with pytest.raises(ConfigurationError, match="must be an existing file, got nowhere"):
-        stored(model=model, data=None, run=run, file="nowhere")
-    for name in ("model.npz", "model.safetensors"):
-        (tmp_path / name).write_text("junk")
-        with pytest.raises(ConfigurationError, match="does not hold the state of this RBM"):
-            stored(model=model, data=None, run=run, file=str(tmp_path / name))
-    np.savez(tmp_path / "other.npz", x=np.zeros(3))
+        stored(model=RBM(5, 3), data=None, run=run, file=str(file))
+    file.write_text("junk")
     with pytest.raises(ConfigurationError, match="does not hold the state of this RBM"):
-        stored(model=model, data=None, run=run, file=str(tmp_path / "other.npz"))
-
-
-def test_rates_are_missed_in_the_library_too():
-    with pytest.raises(UnsupportedModelError, match="a RatedRBM whose rates are not set: training"):
-        RatesFPCD().init(torch.zeros(1, 4), RatedRBM(4, 2))
-    with pytest.raises(UnsupportedModelError, match="got RBM on Binary"):
-        RatesFPCD().init(torch.zeros(1, 4), RBM(4, 2))
-
-
-def test_the_experiments_share_the_recipe():
-    """Figure 4's training is that of pretrain=cd, at each scale."""
-    for scale in ("paper", "quick", "smoke"):
-        with initialize_config_dir(str(CONF), version_base="1.3"):
-            one = compose("config", ["experiment=rbm_sampling", f"scale={scale}"])
-            other = compose("config", ["model=rbm", "pretrain=cd", f"scale={scale}"])
-        assert one.task.pretrain == other.task.pretrain
+        stored(model=model, data=None, run=run, file=str(file))

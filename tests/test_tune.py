@@ -1,11 +1,7 @@
 """The search for a sampler's settings: equal budgets, honest values, and the YAML it writes."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,12 +9,10 @@ import optuna
 import pytest
 import torch
 import yaml
-from torch import Generator, Tensor
 
 from latticework.experiments.records.budget import Budget
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks import tune as task
-from latticework.experiments.tasks.sampling import sample
 from latticework.models.ising import Lattice
 from latticework.samplers.base import Info, Sampler, evaluate
 from latticework.samplers.gibbs import Gibbs
@@ -26,55 +20,46 @@ from latticework.samplers.gwg import GWG
 from latticework.samplers.langevin import DMALA
 from latticework.samplers.relaxed import RMALA
 from latticework.samplers.sums import Wanted
-from latticework.samplers.svgd import DiscreteSVGD
 from latticework.sampling import starts
 from latticework.sampling.metrics import (
     Acceptance,
     Changed,
-    EnsembleError,
     Proposed,
     Reference,
     Steps,
 )
 from latticework.sampling.tuning.space import check_space, suggest
-from latticework.sampling.tuning.study import alone, best, complete, shared, startup
+from latticework.sampling.tuning.study import best, complete, shared, startup
 
+MODEL = Lattice([3, 3], 0.1, 0.2)
 STEP_SIZE = {"step_size": {"low": 0.02, "high": 3.0, "log": True}}
 
 
-@pytest.fixture
-def model() -> Lattice:
-    return Lattice([3, 3], 0.1, 0.2)
-
-
-def run_tune(path: Path, model: Lattice, sampler: Sampler, **settings: Any) -> Run:
+def run_tune(path, sampler, name="dmala", space=STEP_SIZE, seed=0, config=None, **settings):
     path.mkdir(parents=True, exist_ok=True)
-    run = Run(path, seed=settings.pop("seed", 0), config=settings.pop("config", {}))
-    name = settings.pop("name", "dmala")
+    run = Run(path, seed=seed, config=config)
     defaults: dict[str, Any] = {
         "names": {"model": "ising", "sampler": name},
-        "search": {name: settings.pop("space", STEP_SIZE)},
+        "search": {name: space},
         "objective": "ess_min",
         "direction": None,
         "goal": None,
-        "trials": 8,
+        "trials": 4,
         "budget": Budget(chains=8, steps=200, every=50),
         "seconds": None,
         "start": starts.uniform,
         "metrics": [Acceptance(), Changed()],
     }
-    task.tune(model=model, sampler=sampler, data=None, run=run, **(defaults | settings))
+    task.tune(model=MODEL, sampler=sampler, data=None, run=run, **(defaults | settings))
     return run
 
 
-def rows(run: Run) -> np.ndarray:
+def rows(run):
     return np.genfromtxt(run.path / "metrics.csv", delimiter=",", names=True)
 
 
-def test_the_best_trial_is_frozen_and_measured_with_fresh_chains(
-    tmp_path: Path, model: Lattice
-) -> None:
-    run = run_tune(tmp_path, model, DMALA(0.02))
+def test_the_best_trial_is_frozen_and_measured_with_fresh_chains(tmp_path):
+    run = run_tune(tmp_path, DMALA(0.02), trials=8)
     table = rows(run)
     assert len(table) == 8
     best = table[np.nanargmax(table["value"])]  # NaN where a coordinate never changed
@@ -92,64 +77,45 @@ def test_the_best_trial_is_frozen_and_measured_with_fresh_chains(
         assert fact in text
 
 
-def test_the_direction_decides_which_end_is_chosen(tmp_path: Path, model: Lattice) -> None:
+@pytest.mark.parametrize(
+    ("direction", "goal", "best"),
+    [
+        ("maximize", None, np.argmax),
+        ("minimize", None, np.argmin),
+        (None, 0.7, lambda values: np.abs(values - 0.7).argmin()),
+    ],
+)
+def test_the_direction_or_the_goal_decides_what_is_chosen(tmp_path, direction, goal, best):
     """Acceptance falls with the step size."""
-    chosen = {}
-    for direction, extreme in (("maximize", np.argmax), ("minimize", np.argmin)):
-        run = run_tune(
-            tmp_path / direction, model, DMALA(1.0), objective="acceptance", direction=direction
-        )
-        table, chosen[direction] = rows(run), run.notes["tuned"]["step_size"]
-        assert chosen[direction] == table["step_size"][extreme(table["value"])]
-    assert chosen["maximize"] < 0.3 < chosen["minimize"]
-
-
-def test_an_ensemble_of_particles_is_tuned_by_its_own_error(tmp_path: Path, model: Lattice) -> None:
-    """Without a given direction, errors are minimised."""
-    reference = Reference(mean=torch.full((9,), 0.6))
-    run = run_tune(
-        tmp_path,
-        model,
-        DiscreteSVGD(0.1, 1.0),
-        metrics=[EnsembleError()],
-        objective="log_rmse_ensemble",
-        truth=lambda **_: reference,
-    )
+    settings = {"objective": "acceptance", "direction": direction, "goal": goal}
+    run = run_tune(tmp_path, DMALA(1.0), trials=6, **settings)
     table = rows(run)
-    assert run.notes["tuned"]["step_size"] == table["step_size"][table["value"].argmin()]
+    assert run.notes["tuned"]["step_size"] == table["step_size"][best(table["value"])]
 
 
-def test_a_goal_is_approached_from_both_sides(tmp_path: Path, model: Lattice) -> None:
-    run = run_tune(tmp_path, model, DMALA(1.0), objective="acceptance", goal=0.7, trials=15)
-    distance = np.abs(rows(run)["value"] - 0.7)
-    assert abs(run.notes["tuning"]["search_value"] - 0.7) == pytest.approx(distance.min(), abs=1e-6)
-    assert distance.min() < 0.05 < distance.max()
+@dataclass(frozen=True)
+class Idle(Sampler):
+    """Heat-bath on one site; `setting` does nothing."""
+
+    setting: float = 1.0
+
+    def at(self, x, model):
+        return Gibbs().at(x, model)
+
+    def step(self, state, model, rng):
+        return Gibbs().step(state, model, rng)
 
 
-def test_every_trial_has_the_same_budget_start_and_random_numbers(
-    tmp_path: Path, model: Lattice
-) -> None:
+def test_every_trial_has_the_same_budget_start_and_random_numbers(tmp_path):
     """A field without influence on the chain gives the same value in every trial."""
-    seen: list[Tensor] = []
+    seen = []
 
-    def start(*arguments: Any) -> Tensor:
+    def start(*arguments):
         seen.append(starts.uniform(*arguments))
         return seen[-1]
 
-    @dataclass(frozen=True)
-    class Idle(Sampler):
-        """Heat-bath on one site; `setting` does nothing."""
-
-        setting: float = 1.0
-
-        def at(self, x: Tensor, model: Any) -> Any:
-            return Gibbs().at(x, model)
-
-        def step(self, state: Any, model: Any, rng: Generator) -> tuple[Any, Info]:
-            return Gibbs().step(state, model, rng)
-
     space = {"setting": {"low": 0.0, "high": 1.0}}
-    run = run_tune(tmp_path, model, Idle(), name="idle", space=space, start=start, trials=4)
+    run = run_tune(tmp_path, Idle(), name="idle", space=space, start=start)
     assert len(np.unique(rows(run)["value"])) == 1
     assert len(np.unique(rows(run)["setting"])) == 4
     *search, held_out = seen
@@ -164,10 +130,10 @@ class Stuck(Sampler):
 
     frozen: bool = False
 
-    def at(self, x: Tensor, model: Any) -> Any:
+    def at(self, x, model):
         return evaluate(model, x)
 
-    def step(self, state: Any, model: Any, rng: Generator) -> tuple[Any, Info]:
+    def step(self, state, model, rng):
         x = torch.bernoulli(torch.full_like(state.x, 0.5), generator=rng)
         if self.frozen:
             x[:, -1] = state.x[:, -1]
@@ -177,62 +143,50 @@ class Stuck(Sampler):
         return evaluate(model, x), Info(x.new_ones(len(x)))
 
 
-def test_a_constant_coordinate_makes_a_trial_the_worst(tmp_path: Path, model: Lattice) -> None:
-    space = {"frozen": {"choices": [False, True]}}
+def test_a_constant_coordinate_makes_a_trial_the_worst(tmp_path):
     for objective in ("ess_min", "ess_median"):
         run = run_tune(
-            tmp_path / objective, model, Stuck(), name="stuck", space=space, objective=objective
-        )
+            tmp_path / objective, Stuck(), "stuck", {"frozen": {"choices": [False, True]}},
+            objective=objective, trials=8,
+        )  # fmt: skip
         table = rows(run)
         assert np.isnan(table["value"][table["frozen"] == 1]).all()
         assert {0.0, 1.0} == set(table["frozen"])
         assert run.notes["tuned"] == {"frozen": False}
     with pytest.raises(ValueError, match="undefined in every trial"):
-        run_tune(
-            tmp_path / "all", model, Stuck(), name="stuck", space={"frozen": {"choices": [True]}}
-        )
+        run_tune(tmp_path / "all", Stuck(), "stuck", {"frozen": {"choices": [True]}})
 
 
-def test_a_budget_of_seconds_gives_a_slow_setting_fewer_steps(
-    tmp_path: Path, model: Lattice, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    steps: list[int] = []
+def test_a_budget_of_seconds_gives_a_slow_setting_fewer_steps(tmp_path, monkeypatch):
+    steps = []
 
     class Counted(task.Chain):
         """Record the number of steps of each trial, times the flips per step."""
 
-        def __init__(self, sampler: GWG, *arguments: Any, every: int, **settings: Any) -> None:
+        def __init__(self, sampler, *arguments, every, **settings):
             super().__init__(sampler, *arguments, every=every, **settings)
             self.steps_at_once = every * sampler.flips
             steps.append(0)
 
-        def advance(self) -> None:
+        def advance(self):
             super().advance()
             steps[-1] += self.steps_at_once
 
     monkeypatch.setattr(task, "Chain", Counted)
     monkeypatch.setattr(task, "seconds_per_step", lambda sampler, *_, **__: 0.01 * sampler.flips)
     run_tune(
-        tmp_path, model, GWG(), name="gwg", space={"flips": {"low": 1, "high": 4}},
-        objective="changed", seconds=2.4, budget=Budget(8, 200, 10), trials=6,
+        tmp_path, GWG(), "gwg", {"flips": {"low": 1, "high": 4}},
+        objective="changed", seconds=2.4, budget=Budget(8, 200, 10),
     )  # fmt: skip
     assert set(steps) == {240}
 
 
-def test_a_storage_resumes_the_study(tmp_path: Path, model: Lattice) -> None:
-    storage = f"sqlite:///{tmp_path / 'study.db'}"
-    first = run_tune(tmp_path / "a", model, DMALA(1.0), storage=storage, trials=3)
-    more = run_tune(tmp_path / "b", model, DMALA(1.0), storage=storage, trials=5)
-    assert len(rows(more)) == 5
-    assert rows(more)["step_size"][:3] == pytest.approx(rows(first)["step_size"])
-
-
 @pytest.fixture(params=["sqlite:///{}/study.db", "{}/study.journal"], ids=["sqlite", "journal"])
-def storage(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def storage(request, tmp_path):
     return request.param.format(tmp_path)
 
 
-def opened(storage: str, run: Run, trials: int = 4) -> tuple[optuna.Study, Iterator[optuna.Trial]]:
+def opened(storage, run, trials=4):
     """A study with the seeds of `run`, and the trials for its process."""
     return shared(
         "study", trials, storage=storage, record=run.path, outputs=run.outputs,
@@ -240,14 +194,14 @@ def opened(storage: str, run: Run, trials: int = 4) -> tuple[optuna.Study, Itera
     )  # fmt: skip
 
 
-def search(study: optuna.Study, trial: optuna.Trial) -> float:
+def search(study, trial):
     point = trial.suggest_float("x", 0, 1)
     trial.set_user_attr("value", point)
     study.tell(trial, point)
     return point
 
 
-def test_two_processes_share_the_trials_of_a_study(tmp_path: Path, storage: str) -> None:
+def test_two_processes_share_the_trials_of_a_study(tmp_path, storage):
     """Two searchers in turn: they never ask for the same point, and see the same final study."""
     (first, mine), (second, theirs) = (opened(storage, Run(tmp_path / name)) for name in "ab")
     points = []
@@ -262,16 +216,14 @@ def test_two_processes_share_the_trials_of_a_study(tmp_path: Path, storage: str)
         assert best(study, 4).params == {"x": min(points)}
 
 
-def test_the_trial_of_a_process_that_died_is_run_again_by_another(
-    tmp_path: Path, storage: str
-) -> None:
+def test_the_trial_of_a_process_that_died_is_run_again_by_another(tmp_path, storage):
     undisturbed, trials = opened(f"{storage}2", Run(tmp_path / "a"))
     expected = [search(undisturbed, trial) for trial in trials]
 
     study, trials = opened(storage, Run(tmp_path / "a"))
     search(study, next(trials))
     left = next(trials).number
-    trials.close()  # type: ignore[attr-defined]  # lets go of the lock, as a kill does
+    trials.close()  # lets go of the lock, as a kill does
     other, rest = opened(storage, Run(tmp_path / "b"))
     for trial in rest:
         search(other, trial)
@@ -280,16 +232,14 @@ def test_the_trial_of_a_process_that_died_is_run_again_by_another(
     assert next(opened(storage, Run(tmp_path / "a"))[1], None) is None  # what was killed comes back
 
 
-def test_a_process_waits_for_the_last_trial_of_another(
-    tmp_path: Path, storage: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_process_waits_for_the_last_trial_of_another(tmp_path, storage, monkeypatch):
     """Otherwise it would choose among fewer trials than the other process."""
     (first, mine), (second, theirs) = (opened(storage, Run(tmp_path / n), 2) for n in "ab")
     slow = next(mine)
     search(second, next(theirs))
     waited = []
 
-    def pause(seconds: float) -> None:
+    def pause(seconds):
         waited.append(seconds)
         search(first, slow)
 
@@ -299,7 +249,7 @@ def test_a_process_waits_for_the_last_trial_of_another(
     assert len(complete(second, 2)) == 2
 
 
-def test_processes_of_one_study_need_one_outputs_folder(tmp_path: Path) -> None:
+def test_processes_of_one_study_need_one_outputs_folder(tmp_path):
     storage = f"sqlite:///{tmp_path / 'study.db'}"
     _, here = opened(storage, Run(tmp_path / "here" / "a"))
     _, there = opened(storage, Run(tmp_path / "there" / "a2"))
@@ -308,92 +258,55 @@ def test_processes_of_one_study_need_one_outputs_folder(tmp_path: Path) -> None:
         next(there)
 
 
-def test_workers_end_with_one_choice_and_all_trials(tmp_path: Path, model: Lattice) -> None:
+def test_workers_end_with_one_choice_and_all_trials_and_a_search_is_extended(tmp_path):
     """The last process runs no trial, and its record has the same result."""
     storage = f"sqlite:///{tmp_path / 'study.db'}"
-    first, last = (
-        run_tune(tmp_path / f"worker{n}", model, DMALA(1.0), storage=storage, worker=n, trials=4)
-        for n in (1, 2)
+    first, last, more = (
+        run_tune(tmp_path / name, DMALA(1.0), storage=storage, trials=trials)
+        for name, trials in (("a", 3), ("b", 3), ("c", 4))
     )
     assert first.notes == last.notes
     assert (first.path / "metrics.csv").read_text() == (last.path / "metrics.csv").read_text()
+    assert rows(more)["step_size"][:3] == pytest.approx(rows(first)["step_size"])
+    assert len(rows(more)) == 4
 
 
-def test_searches_of_one_storage_share_no_trials_unless_all_settings_agree(tmp_path: Path) -> None:
-    def name(**settings: Any) -> str:
-        model = {"coupling": settings.pop("coupling", 0.1)}
+def test_searches_of_one_storage_share_no_trials_unless_all_settings_agree(tmp_path):
+    def name(coupling=0.1, **settings):
         own = {"_target_": "t", "goal": 0.5, "trials": 3, **settings}
-        return task.settings_of(Run(tmp_path, config={"task": own, "model": model, "seed": 0}))
+        config = {"task": own, "model": {"coupling": coupling}, "seed": 0}
+        return task.settings_of(Run(tmp_path, config=config))
 
     assert name() == name(trials=5, storage="sqlite:///a.db", worker=2, apply=True)
     assert len({name(), name(goal=0.9), name(coupling=0.2)}) == 3
 
 
-def test_one_storage_holds_searches_of_two_models(tmp_path: Path, model: Lattice) -> None:
-    """The configuration tells the searches apart, and the second makes trials of its own."""
-    storage, goals = f"sqlite:///{tmp_path / 'study.db'}", (0.3, 0.9)
-    found = [
-        run_tune(
-            tmp_path / f"{goal}",
-            model,
-            DMALA(1.0),
-            storage=storage,
-            objective="acceptance",
-            goal=goal,
-            config={"task": {"_target_": "t", "goal": goal}},
-            trials=4,
-        )
-        for goal in goals
-    ]
-    assert [len(rows(run)) for run in found] == [4, 4]
-    assert found[0].notes["tuned"] != found[1].notes["tuned"]
-
-
-def test_the_same_seed_gives_the_same_choice(tmp_path: Path, model: Lattice) -> None:
-    once, again, other = (
-        run_tune(tmp_path / name, model, DMALA(1.0), seed=seed, trials=4)
-        for name, seed in (("a", 0), ("b", 0), ("c", 1))
-    )
-    assert once.notes == again.notes
-    assert once.notes["tuned"] != other.notes["tuned"]
-
-
 @pytest.mark.parametrize("storage", [None, "sqlite:///{}/study.db"])
-def test_searches_of_two_models_or_samplers_do_not_begin_at_the_same_points(
-    tmp_path: Path, model: Lattice, storage: str | None
-) -> None:
+def test_searches_of_two_models_or_samplers_do_not_begin_at_the_same_points(tmp_path, storage):
     """Otherwise both searches would have the same best random point."""
     points = []
     for names in (("ising", "dmala"), ("potts", "dmala"), ("ising", "dula")):
         run = run_tune(
-            tmp_path / "-".join(names), model, DMALA(1.0), name=names[1], trials=3,
+            tmp_path / "-".join(names), DMALA(1.0), name=names[1], trials=3,
             names=dict(zip(("model", "sampler"), names, strict=True)),
             storage=storage and storage.format(tmp_path),
         )  # fmt: skip
         points.append(set(rows(run)["step_size"]))
     assert len(set.union(*points)) == 9
-
-
-def test_a_third_of_the_trials_is_drawn_at_random(tmp_path: Path) -> None:
-    """Optuna's own ten would leave a search of twelve trials two that learn from the others."""
     assert [startup(trials) for trials in (1, 3, 12, 16, 100)] == [1, 1, 4, 6, 10]
-    study, _ = alone("study", 12, seed=0, direction="minimize")
-    assert study.sampler._n_startup_trials == startup(12)
 
 
-def test_apply_writes_where_hydra_reads_and_spares_the_papers_numbers(
-    tmp_path: Path, model: Lattice, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_apply_writes_where_hydra_reads_and_spares_the_papers_numbers(tmp_path, monkeypatch):
     monkeypatch.setattr(task, "ROOT", tmp_path)
     home = tmp_path / "conf" / "tuned" / "ising" / "dmala.yaml"
-    run = run_tune(tmp_path / "a", model, DMALA(1.0), apply=True, trials=2)
+    run = run_tune(tmp_path / "a", DMALA(1.0), apply=True, trials=2)
     assert home.read_text() == (run.path / "tuned.yaml").read_text()
-    run_tune(tmp_path / "b", model, DMALA(1.0), apply=True, trials=3)  # its own may be replaced
+    run_tune(tmp_path / "b", DMALA(1.0), apply=True, trials=3)  # its own may be replaced
     assert "3 trials" in home.read_text()
 
     home.write_text("# @package sampler\nstep_size: 0.4  # the paper\n")
     with pytest.raises(ValueError, match=r"tuned/ising/dmala\.yaml holds numbers"):
-        run_tune(tmp_path / "c", model, DMALA(1.0), apply=True)
+        run_tune(tmp_path / "c", DMALA(1.0), apply=True)
     assert "the paper" in home.read_text()
     assert not (tmp_path / "c" / "metrics.csv").exists()  # refused before anything was spent
 
@@ -408,14 +321,12 @@ def test_apply_writes_where_hydra_reads_and_spares_the_papers_numbers(
         ({"space": {"step_size": {"low": 1}}}, "needs low and high, or choices"),
     ],
 )
-def test_mistakes_are_told(
-    tmp_path: Path, model: Lattice, settings: dict[str, Any], message: str
-) -> None:
+def test_bad_settings_say_so(tmp_path, settings, message):
     with pytest.raises(ValueError, match=message):
-        run_tune(tmp_path, model, DMALA(1.0), **settings)
+        run_tune(tmp_path, DMALA(1.0), **settings)
 
 
-def test_suggestions_have_the_type_of_their_field() -> None:
+def test_suggestions_have_the_type_of_their_field():
     study = optuna.create_study()
     space = {"flips": {"low": 1, "high": 8}}
     check_space(GWG(), space, "gwg")
@@ -424,42 +335,27 @@ def test_suggestions_have_the_type_of_their_field() -> None:
     fields = suggest(study.ask(), RMALA(0.3, 0.5), space)
     assert isinstance(fields["step_size"], float)
     assert fields["step_size"] == float(f"{fields['step_size']:.3g}")
-    assert fields["accept"] in ("target", "relaxation")
 
 
-@pytest.mark.parametrize("sampler", [DMALA(0.6), GWG(6), GWG(1)], ids=str)
-def test_proposed_sites_are_those_that_draws_of_the_proposal_change(
-    sampler: DMALA | GWG,
-) -> None:
+@pytest.mark.parametrize("sampler", [DMALA(0.6), GWG(6)], ids=str)
+def test_proposed_sites_are_those_that_draws_of_the_proposal_change(sampler):
     """Sites changed by accepted and rejected proposals alike, against 4,000 draws from states."""
-    model, rng = Lattice([3, 3], 0.1, 0.2), Generator().manual_seed(0)
-    state = sampler.init(model.domain.uniform(4000, rng), model)
-    draws = sampler.flips if isinstance(sampler, GWG) else 0
-    metric = Proposed(draws)
+    rng = torch.Generator().manual_seed(0)
+    state = sampler.init(MODEL.domain.uniform(4000, rng), MODEL)
+    metric = Proposed(getattr(sampler, "flips", 0))
     carry = metric.update(
-        metric.init(model, state, Reference()),
+        metric.init(MODEL, state, Reference()),
         state,
         Steps.of_one(state.x, state, Info(state.x[:, 0]), Wanted()),
         1,
     )
     expected = float(metric.read(carry)["proposed"])
-    if draws:
+    if metric.draws:
         weights = state.logits.softmax(-1)
-        index = torch.multinomial(weights, draws, replacement=True, generator=rng)
+        index = torch.multinomial(weights, metric.draws, replacement=True, generator=rng)
         counts = torch.tensor([len(set(row)) for row in index.tolist()]).float()
     else:
         flips = torch.rand(state.logits.shape, generator=rng) < state.logits.sigmoid()
         counts = flips.sum(-1).float()
     deviation = float(counts.std()) / len(counts) ** 0.5
     assert abs(float(counts.mean()) - expected) < 4 * deviation + 1e-5
-    if draws == 6:  # the control: six draws are not six sites
-        assert abs(6 - expected) > 20 * deviation
-
-
-def test_proposed_says_which_samplers_it_serves(tmp_path: Path, model: Lattice) -> None:
-    run = Run(tmp_path)
-    with pytest.raises(ValueError, match="whose state has its proposal's logits"):
-        sample(
-            model=model, sampler=Gibbs(), data=None, run=run, budget=Budget(chains=2, steps=2),
-            start=starts.uniform, metrics=[Proposed()],
-        )  # fmt: skip

@@ -46,13 +46,9 @@ def test_the_law_stays_and_the_second_eigenvalue_falls(name):
 
 
 def test_more_than_a_chain_stays_cannot_be_taken():
-    chain, law = chain_of("binary")
+    chain, _ = chain_of("binary")
     with pytest.raises(ValueError, match="lambda must be in"):
         staying_less(chain, largest(chain) + 1e-6)
-    # Controls: beyond it there are negative probabilities; another matrix has another law.
-    assert ((chain - 2 * largest(chain) * np.eye(len(law))) < 0).any()
-    uniform = np.full_like(chain, 1 / len(law))
-    assert np.abs(law @ uniform - law).max() > 1e-3
 
 
 def test_the_task_records_it(tmp_path):
@@ -61,9 +57,8 @@ def test_the_task_records_it(tmp_path):
     metrics = Record(tmp_path, {}).metrics
     assert (metrics["law_error"] < 1e-12).all()
     assert metrics["second_eigenvalue"].is_monotonic_decreasing
-    assert metrics["distance"].iloc[-1] < metrics["distance"].iloc[0]
     mixing = Record(tmp_path, {}).arrays("mixing")
-    assert mixing["staying_less"][-1] < mixing["chain"][-1]
+    assert mixing["staying_less"][-1] < mixing["chain"][-1] == metrics["distance"].iloc[0]
     categorical = TARGETS["categorical"]
     with pytest.raises(ValueError, match="binary models"):
         random_scan_gibbs(categorical.domain, categorical.z, categorical.law)

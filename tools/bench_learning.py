@@ -111,13 +111,13 @@ def ours(case: Case, model: Any, x: Tensor, data: Dataset, run: Run) -> Sides:
 
     def sample() -> None:
         with torch.no_grad():
-            memory.state, memory.carries = learner.block(memory.state, memory.carries)
+            memory.state, memory.carries = learner.source.block(memory.state, memory.carries)
 
     def update() -> None:
         learner.gradient(learner.positive(), memory.state.x)
         learner.step()
         with torch.no_grad():
-            memory.state = learner.sampler.refresh(memory.state, model)
+            memory.state = learner.source.sampler.refresh(memory.state, model)
 
     return sample, update
 

@@ -9,7 +9,6 @@ validation rows is used (Zhang et al. 2022, App. I.4).
 """
 
 import logging
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -20,7 +19,6 @@ from torch import Generator, Tensor
 
 from latticework.data.base import Dataset, some
 from latticework.experiments.records.budget import Budget
-from latticework.experiments.records.duration import duration
 from latticework.experiments.records.estimate import Estimate
 from latticework.experiments.records.headline import KeyNumber
 from latticework.experiments.records.likelihood import (
@@ -87,7 +85,10 @@ def ais(
     require_exact(kernel := kernel or sampler)
     if adapt is not None:
         adapt.blocks(kernel)  # raises an error now, and not after hours of trials
-    _require_multiples(budget.every, burn_in=burn_in, trial_steps=trial_steps if candidates else 0)
+    numbers = {"burn_in": burn_in, "trial_steps": trial_steps if candidates else 0}
+    for name, number in numbers.items():
+        if number % budget.every:
+            raise ValueError(f"{name} must be a multiple of every, got {number} and {budget.every}")
     for name, chains in (("budget.chains", budget.chains), ("back", back or 2)):
         if chains < 2:  # known before the chains run for hours
             raise ValueError(f"{name} must be 2 or more for a standard error, got {chains}")
@@ -99,7 +100,9 @@ def ais(
     kernel = for_engine(kernel, annealed, run)
     annealer = Annealer(run, kernel, annealed, budget, float(annealed.log_z_start()))
     if states:
-        trial = partial(_trial, annealer, model, data, betas(trial_steps), validation_points)
+        assert data is not None  # they have been learned from it
+        rows = some(data.valid, validation_points)
+        trial = partial(_trial, annealer, model, rows, betas(trial_steps).to(run.device))
         _take_best(model, states, run, trial)
     ladder = betas(budget.steps)
     kernels = _pilot(annealer, adapt, ladder) if adapt else [kernel] * budget.readings
@@ -122,25 +125,19 @@ def headline(record: Record) -> list[KeyNumber]:
     document = record.document
     exact = document["log_z_exact"]
     beside = {} if exact is None else {"exact": Estimate(exact)}
-    numbers = [_number("log_z", shown_log_z(record), beside=beside)]
+
+    def number(name: str, shown: Estimate | str, **more: Any) -> KeyNumber:
+        value, error = (shown, None) if isinstance(shown, str) else (shown.mean, shown.spread)
+        return KeyNumber(name, value, error, "chains", **more)
+
+    numbers = [number("log_z", shown_log_z(record), beside=beside)]
     for name, end in (("at_least", log_z_at_least(record)), ("from_rows", log_z_from_rows(record))):
         if end is not None:
-            numbers.append(_number(f"log_z_{name}", end))
+            numbers.append(number(f"log_z_{name}", end))
     if "log_likelihood" in document:
-        numbers.append(_number("test_log_likelihood", shown([record]), better="higher"))
+        numbers.append(number("test_log_likelihood", shown([record]), better="higher"))
     chains = Estimate(record.budget.chains)
     return [*numbers, KeyNumber("effective_chains", document["ess"], beside={"of": chains})]
-
-
-def _number(name: str, shown: Estimate | str, **more: Any) -> KeyNumber:
-    value, error = (shown, None) if isinstance(shown, str) else (shown.mean, shown.spread)
-    return KeyNumber(name, value, error, "chains", **more)
-
-
-def _require_multiples(every: int, **numbers: int) -> None:
-    for name, number in numbers.items():
-        if number % every:
-            raise ValueError(f"{name} must be a multiple of every, got {number} and {every}")
 
 
 @dataclass(eq=False)
@@ -172,11 +169,9 @@ class Annealer:
         betas = betas.to(run.device)
         with torch.no_grad():
             memory = Passage(start(kernel, self.path, x, betas), run.rng(name))
-        total, step = len(kernels), None
-        for block in run.resumable(memory, name, total=total):
+        step = None
+        for block in run.resumable(memory, name, total=len(kernels)):
             with torch.no_grad():
-                if step is None:
-                    watch = Stopwatch(block)
                 if step is None or kernels[block - 1] is not kernel:
                     kernel = kernels[block - 1]
                     step = stepper(memory.chains, kernel, self.path, betas, memory.rng, every)
@@ -189,20 +184,7 @@ class Annealer:
                 log_ratio=found.value,
                 ess=found.ess,
             )
-            watch.foretell(name, block, total)
         return _estimated(memory.chains, run), memory.chains
-
-
-class Stopwatch:
-    """Reports the remaining time after the first block of a loop."""
-
-    def __init__(self, block: int) -> None:
-        self.first, self.began = block, time.perf_counter()
-
-    def foretell(self, name: str, block: int, total: int) -> None:
-        if block == self.first:
-            seconds = time.perf_counter() - self.began
-            log.info("%s: about %s to go", name, duration(seconds * (total - block)))
 
 
 @dataclass(eq=False)
@@ -282,21 +264,13 @@ def _backwards(
     )
 
 
-def _trial(
-    annealer: Annealer,
-    model: EnergyModel,
-    data: Dataset | None,
-    ladder: Tensor,
-    validation_points: int | None,
-) -> float:
-    """Mean log-likelihood of the validation rows, from a short run."""
+def _trial(annealer: Annealer, model: EnergyModel, rows: Tensor, ladder: Tensor) -> float:
+    """Mean log-likelihood of `rows`, from a short run."""
     run, path, budget = annealer.run, annealer.path, annealer.budget
     rng = run.rng("trial")
-    x, ladder = path.draw(budget.chains, rng), ladder.to(run.device)
+    x = path.draw(budget.chains, rng)
     done = anneal(annealer.kernel, path, x, ladder, rng, budget.every)
-    log_z = annealer.base + _estimated(done, run).value
-    assert data is not None  # candidates have been learned from it
-    return _score(model, some(data.valid, validation_points), log_z)["mean"]
+    return _score(model, rows, annealer.base + _estimated(done, run).value)["mean"]
 
 
 @dataclass(eq=False)

@@ -65,7 +65,8 @@ def benchmark(
     if chains < 2:
         raise ValueError(f"chains must be 2 or more, as R-hat compares them, got {chains}")
     if reason := unsupported(sampler, model):
-        absent(run, reason)
+        run.note(absent=reason)
+        run.log(0)
         return
     model, reference = target(model, data, run, pretrain, truth)
     kept = max(KEPT, NUMBERS // prod(model.domain.shape))
@@ -76,7 +77,8 @@ def benchmark(
     for_engine(chosen, model, run, [ChainAcceptance()])
     steps = course.steps(chosen, [Allowance.read(text) for text in measuring])
     if steps * (1 - WARM_UP) < FEWEST:
-        absent(run, f"the budget allows {steps} steps, too few to judge")
+        run.note(absent=f"the budget allows {steps} steps, too few to judge")
+        run.log(0)
         return
     costs = {unit: course.cost(chosen, unit) for unit in ("evaluations", "seconds")}
     seed = run.rng("benchmark", "cpu").initial_seed() % 2**31
@@ -95,12 +97,6 @@ def benchmark(
         r_hat=finite(found.r_hat),
         still_sites=found.still,
     )
-
-
-def absent(run: Run, reason: str) -> None:
-    """Record why there is nothing to measure."""
-    run.note(absent=reason)
-    run.log(0)
 
 
 def finite(value: float) -> float | None:

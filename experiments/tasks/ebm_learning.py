@@ -1,10 +1,7 @@
 """Task: learn an energy-based model by persistent contrastive divergence, with any sampler.
 
-Each update follows the gradient of mean log pi(data) - mean log pi(negatives). The negatives are
-persistent chains: either one batch of them, or a larger replay buffer. At each update a batch of
-the buffer is drawn, moved `steps` steps under the current model and put back. T. Tieleman, ICML
-2008; Y. Du and I. Mordatch, NeurIPS 2019; settings of Zhang et al. (2022), Section 7.3 and
-App. I.4.
+The negatives are persistent chains: one batch of them, or a larger replay buffer. T. Tieleman,
+ICML 2008; Y. Du and I. Mordatch, NeurIPS 2019; settings of Zhang et al. (2022), Section 7.3.
 
 Besides the metrics, a record holds:
 
@@ -25,31 +22,29 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
-from torch import Generator, Tensor
-from torch.nn.utils import clip_grad_norm_
+from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from latticework.data.base import Dataset
-from latticework.experiments.records.duration import duration
 from latticework.experiments.records.headline import KeyNumber, readings
 from latticework.experiments.records.record import Record
 from latticework.experiments.runs import writing
 from latticework.experiments.runs.engine import for_engine
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.learning.evaluations import Evaluation
+from latticework.experiments.tasks.learning.negatives import Chains, Replay
+from latticework.experiments.tasks.learning.updates import Updated, Updates, required
 from latticework.experiments.tasks.measures.nonfinite import Validity, watch
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
-from latticework.sampling.chain import block_of, capture
 from latticework.sampling.clock import Clock
-from latticework.sampling.memory import Memory, captured
-from latticework.sampling.metrics import Acceptance, Reference
+from latticework.sampling.memory import captured
+from latticework.sampling.metrics import Acceptance
 
 log = logging.getLogger(__name__)
 SHOWN = 100  # chains in each stored sample
-TIMED = (3, 10)  # the remaining time is estimated from the updates between these two
 
 
 class DivergedError(RuntimeError):
@@ -88,27 +83,19 @@ def ebm_learning(
     Raises DivergedError if the loss or its gradient is not finite or |loss| exceeds `largest_loss`;
     ValueError without data and if the buffer is smaller than a batch.
     """
-    data = _checked(examples(run=run) if examples is not None else data, batch, buffer)
+    data = required(examples(run=run) if examples is not None else data)
+    if buffer < batch:
+        raise ValueError(f"buffer must hold a batch of {batch} at least, got {buffer}")
     model.start_from_data(data.mean.to(run.device))
     learner = Learner(
-        model,
-        sampler,
-        data,
-        run,
-        steps=steps,
-        batch=batch,
-        l1=l1,
-        largest_gradient=largest_gradient,
-        largest_loss=largest_loss,
-        stepper=optimiser(model.parameters()),
-        schedule=schedule,
-        ema=ema,
+        model, sampler, data, run, steps=steps, batch=batch, l1=l1,
+        largest_gradient=largest_gradient, largest_loss=largest_loss,
+        stepper=optimiser(model.parameters()), schedule=schedule, ema=ema,
         chains=start(model, buffer, run.rng("start"), data),
-    )
+    )  # fmt: skip
     for iteration in run.resumable(learner.memory, "learning", total=iterations, first=0):
         if iteration:
-            learner.update(iteration)
-            learner.foretell(iterations - iteration)
+            learner.learn(iteration)
         if iteration % every == 0 or iteration == iterations:
             log_reading(learner, iteration, evaluations)
         if iteration and (iteration % snapshots == 0 or iteration == iterations):
@@ -126,25 +113,9 @@ def headline(record: Record) -> list[KeyNumber]:
     return readings(record, {name: "lower" if name in lower else None for name in numbers})
 
 
-def _checked(data: Dataset | None, batch: int, buffer: int) -> Dataset:
-    if data is None:
-        raise ValueError("learning needs a data set; give one, such as data=static_mnist")
-    if buffer < batch:
-        raise ValueError(f"buffer must hold a batch of {batch} at least, got {buffer}")
-    return data
-
-
-@dataclass(eq=False)
-class Learning(Memory):
-    """All that an update changes."""
-
-    model: EnergyModel
-    stepper: Optimizer
-    schedule: LRScheduler | None
+@dataclass(eq=False, kw_only=True)
+class Learning(Updated):
     ema: AveragedModel | None
-    rng: Generator  # of the negatives
-    shuffle: Generator  # of the batches
-    order: Tensor  # rows of the data that are left of this pass
     buffer: Tensor  # [chains, *shape]
     state: Any  # the sampler's
     carries: list[Any]  # one a metric
@@ -152,9 +123,20 @@ class Learning(Memory):
     loss: float = math.nan
     norm: float = math.nan  # of the gradient
 
+    @property
+    def negatives(self) -> Chains:
+        """Their source's memory, of which a checkpoint holds the parts by name."""
+        return self.buffer, self.state, self.carries
 
-class Learner:
-    """Makes the updates; all that an update changes is in `memory`, a Learning."""
+    @negatives.setter
+    def negatives(self, chains: Chains) -> None:
+        self.buffer, self.state, self.carries = chains
+
+
+class Learner(Updates):
+    """Updates with a replay buffer, timed, averaged and checked; `memory` is a Learning."""
+
+    source: Replay
 
     def __init__(
         self,
@@ -177,116 +159,48 @@ class Learner:
             log.warning(
                 "%s starts part of its state anew at each update, because a batch is drawn from a "
                 "larger buffer; the negatives are approximate. task.buffer=%d avoids this",
-                sampler,
-                batch,
+                *(sampler, batch),
             )
-        self.metrics = (Acceptance(), Validity())
-        sampler = for_engine(sampler, model, run, self.metrics)
-        self.model, self.sampler, self.data, self.run = model, sampler, data, run
-        self.batch, self.l1 = batch, l1
-        self.largest_gradient, self.largest_loss = largest_gradient, largest_loss
-        self.made, self.began = 0, 0.0  # updates of this process; seconds at TIMED[0]
+        metrics = (Acceptance(), Validity())
+        source = Replay(for_engine(sampler, model, run, metrics), chains, steps, batch, metrics)
         model.requires_grad_(False)
-        with torch.no_grad():
-            state = sampler.init(chains[:batch], model)
-            carries = self.fresh(state)
         rng = run.rng("negatives")
-        self.memory = Learning(
-            model,
-            stepper,
+        with torch.no_grad():
+            buffer, state, carries = source.start(model, rng)
+        memory = Learning(
+            model=model,
+            stepper=stepper,
             schedule=schedule(stepper) if schedule else None,
             ema=AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(ema)) if ema else None,
             rng=rng,
             shuffle=run.rng("batches", device="cpu"),
-            order=torch.empty(0, dtype=torch.long),
-            buffer=chains,
+            buffer=buffer,
             state=state,
             carries=carries,
             clock=Clock(run.device),
         )
-        self.block = block_of(sampler, model, rng, steps, self.metrics)
-        self.graphed = False
+        super().__init__(memory, source, data, run, batch, l1, largest_gradient)
+        self.largest_loss, self.updated = largest_loss, False  # since this process began
 
-    def update(self, iteration: int) -> None:
-        """Draw a batch and negatives, and follow the gradient."""
+    def learn(self, iteration: int) -> None:
+        """An update. Raises DivergedError."""
         with self.memory.clock:
             positive = self.positive()
-            with torch.no_grad():
-                negative = self.negative()
-            loss, norm = self.gradient(positive, negative)
+            loss, norm = self.gradient(positive, self.negative(positive)).tolist()
             # A chain on its way to infinity passes 1e11 long before: hence the bound on the loss.
             finite = math.isfinite(loss) and math.isfinite(norm)
             if not finite or abs(loss) > self.largest_loss:
                 self._diverged(iteration, loss, norm)
             self.step()
+            if self.memory.ema is not None:
+                self.memory.ema.update_parameters(self.model)
             self.memory.loss, self.memory.norm = loss, norm
-        self.made += 1
-
-    def fresh(self, state: Any) -> list[Any]:
-        """New carries of the metrics."""
-        return [metric.init(self.model, state, Reference()) for metric in self.metrics]
+        self.updated = True
 
     def best(self) -> EnergyModel:
         """The model with the averaged parameters if there are any, else the model itself."""
         average = self.memory.ema
         return self.model if average is None else cast(EnergyModel, average.module)
-
-    def positive(self) -> Tensor:
-        """The next batch of data."""
-        memory, shuffle, order = self.memory, self.memory.shuffle, self.memory.order
-        if len(order) < self.batch:  # a new pass, in a new order
-            order = torch.randperm(len(self.data.train), generator=shuffle)
-        rows, memory.order = order[: self.batch], order[self.batch :]
-        return self.data.batch(rows, shuffle).to(self.run.device)
-
-    def negative(self) -> Tensor:
-        """A batch of the buffer after `steps` steps, which is put back into the buffer."""
-        memory, chains = self.memory, self.memory.buffer
-        if len(chains) == self.batch:
-            rows: Tensor | slice = slice(None)
-            state = self.sampler.refresh(memory.state, self.model)
-        else:
-            rng = memory.rng
-            rows = torch.randperm(len(chains), generator=rng, device=rng.device)[: self.batch]
-            state = self.sampler.moved_to(chains[rows], memory.state, self.model)
-        if state.x.is_cuda and not self.graphed:
-            self.block = capture(self.block, state, memory.carries, memory.rng)
-            self.graphed = True
-        memory.state, memory.carries = self.block(state, memory.carries)
-        chains[rows] = memory.state.x
-        return memory.state.x
-
-    def gradient(self, positive: Tensor, negative: Tensor) -> tuple[float, float]:
-        """The loss, mean log pi(negatives) - mean log pi(data), and the norm of its gradient."""
-        model, stepper = self.model, self.memory.stepper
-        stepper.zero_grad(set_to_none=True)
-        loss = model.contrast(positive, negative)
-        parameters = [p for p in model.parameters() if p.grad is not None]
-        for parameter in parameters if self.l1 else []:
-            assert parameter.grad is not None
-            parameter.grad.add_(parameter.sign(), alpha=self.l1)
-        norm = clip_grad_norm_(parameters, self.largest_gradient)
-        loss, norm = torch.stack((loss.detach().float(), norm.float())).tolist()
-        return loss, norm
-
-    def step(self) -> None:
-        """Follow the gradient."""
-        memory = self.memory
-        memory.stepper.step()
-        self.model.project()
-        if memory.schedule is not None:
-            memory.schedule.step()
-        if memory.ema is not None:
-            memory.ema.update_parameters(self.model)
-
-    def foretell(self, left: int) -> None:
-        """Report once how long the `left` updates will take, from measured updates."""
-        if self.made == TIMED[0]:
-            self.began = self.memory.clock.seconds
-        if self.made == TIMED[1]:
-            each = (self.memory.clock.seconds - self.began) / (TIMED[1] - TIMED[0])
-            log.info("%s an update: about %s to go", duration(each), duration(each * left))
-            self.run.note(seconds_per_update=each)
 
     def store(self) -> None:
         """Save what is left at the end."""
@@ -309,20 +223,19 @@ class Learner:
 
 def log_reading(learner: Learner, iteration: int, evaluations: Sequence[Evaluation]) -> None:
     """A row of metrics.csv; acceptance is over the updates since the last row."""
-    memory, model, data = learner.memory, learner.best(), learner.data
+    memory, source = learner.memory, learner.source
     with torch.no_grad():
-        negatives = memory.state.x
-        readings = [evaluation(model, data, negatives) for evaluation in evaluations]
+        found = [each(learner.best(), learner.data, memory.state.x) for each in evaluations]
         accepted, tally = memory.carries
-        acceptance = learner.metrics[0].read(accepted)
-        if learner.made:
+        acceptance = source.metrics[0].read(accepted)
+        if learner.updated:
             watch(learner.run, tally, iteration)
-        memory.carries = learner.fresh(memory.state)
+        memory.carries = source.fresh(learner.model, memory.state)
     learner.run.log(
         iteration,
         seconds=memory.clock.seconds,
         loss=memory.loss,
         gradient=memory.norm,
         **acceptance,
-        **{name: value for reading in readings for name, value in reading.items()},
+        **{name: value for reading in found for name, value in reading.items()},
     )

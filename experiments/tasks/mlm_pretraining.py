@@ -9,7 +9,6 @@ same sentences. A batch holds a fixed number of tokens, in sentences of similar 
 
 import copy
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -68,7 +67,16 @@ def mlm_pretraining(
     with run.seeded("network"):
         bert = network().to(run.device)
     tokenizer = tokenizer_of(_vocabulary(data, bert.config.vocab_size, run))
-    corpus, held_out = _encoded(bert, tokenizer, data, sentences, run)
+    longest = bert.config.max_position_embeddings
+    corpus = encode(tokenizer, data.train, longest)
+    held_out = {
+        name: encode(tokenizer, held[:sentences], longest) for name, held in data.held_out.items()
+    }
+    run.note(
+        training_sentences=len(data.train),
+        training_tokens=len(corpus.tokens),
+        parameters=sum(p.numel() for p in bert.parameters()),
+    )
     batches = Batches(corpus, tokens, run)
     memory = MaskedTraining(
         bert, _adamw(bert, learning_rate), batches, torch.zeros((), device=run.device)
@@ -81,7 +89,11 @@ def mlm_pretraining(
         rng = run.shared_rng(f"masks of update {update}", device="cpu")
         memory.loss += _step(memory, batch, share, half, rng, run)
         if update % every == 0 or update == updates:
-            readings = _readings(bert, held_out, run, tokens, half)
+            bert.eval()
+            readings: dict[str, float] = {}
+            for name, sequences in held_out.items():
+                readings |= _held_out(bert, name, sequences, run, tokens, half)
+            bert.train()
             run.log(update, loss=memory.loss / (update % every or every), **readings)
             memory.loss.zero_()
             export(bert, tokenizer, run.path / "model")
@@ -127,22 +139,6 @@ class Batches(Memory):
         return batch
 
 
-def _encoded(
-    bert: Any, tokenizer: BertWordPieceTokenizer, data: Text, sentences: int, run: Run
-) -> tuple[Encoded, dict[str, Encoded]]:
-    """The training sentences and the first `sentences` of each held-out set, as tokens."""
-    longest = bert.config.max_position_embeddings
-    corpus = encode(tokenizer, data.train, longest)
-    run.note(
-        training_sentences=len(data.train),
-        training_tokens=len(corpus.tokens),
-        parameters=sum(p.numel() for p in bert.parameters()),
-    )
-    return corpus, {
-        name: encode(tokenizer, held[:sentences], longest) for name, held in data.held_out.items()
-    }
-
-
 def _adamw(bert: Any, learning_rate: float) -> torch.optim.AdamW:
     """Weight decay for matrices, none for biases and scales."""
     decayed = [p for p in bert.parameters() if p.ndim > 1]
@@ -160,7 +156,7 @@ def _step(
     """One update on `batch`; the loss before it, in nats."""
     bert = memory.model
     x, chosen = corrupt(batch, share, bert.config.vocab_size, rng)
-    with _precision(run, half):
+    with torch.autocast(run.device.type, dtype=torch.bfloat16, enabled=half):
         logits = predict(bert, x.to(run.device), chosen.to(run.device))
     loss = cross_entropy(logits.float(), batch[chosen].to(run.device))
     memory.optimiser.zero_grad()
@@ -168,18 +164,6 @@ def _step(
     clip_grad_norm_(bert.parameters(), 1.0)
     memory.optimiser.step()
     return loss.detach()
-
-
-def _readings(
-    bert: Any, held_out: dict[str, Encoded], run: Run, tokens: int, half: bool
-) -> dict[str, float]:
-    """Accuracy and perplexity on each held-out set."""
-    bert.eval()
-    readings: dict[str, float] = {}
-    for name, sequences in held_out.items():
-        readings |= _held_out(bert, name, sequences, run, tokens, half)
-    bert.train()
-    return readings
 
 
 def _vocabulary(data: Text, size: int, run: Run) -> list[str]:
@@ -211,10 +195,6 @@ def predict(model: Any, x: Tensor, chosen: Tensor) -> Tensor:
     """Logits of the chosen tokens only, `[chosen, vocabulary]`."""
     hidden = model.bert(input_ids=x, attention_mask=(x != PAD).long())[0]
     return model.cls(hidden[chosen])
-
-
-def _precision(run: Run, half: bool) -> AbstractContextManager:
-    return torch.autocast(run.device.type, dtype=torch.bfloat16, enabled=half)
 
 
 def _plan(corpus: Encoded, tokens: int, number: int, run: Run) -> list[Tensor]:
@@ -262,7 +242,7 @@ def _held_out(
         batch = pad(corpus, rows)
         chosen = (torch.rand(batch.shape, generator=rng) < TESTED) & (batch >= FIRST)
         x, target = torch.where(chosen, MASK, batch).to(run.device), batch[chosen].to(run.device)
-        with _precision(run, half):
+        with torch.autocast(run.device.type, dtype=torch.bfloat16, enabled=half):
             logits = predict(model, x, chosen.to(run.device)).float()
         nats += float(cross_entropy(logits, target, reduction="sum"))
         right += int((logits.argmax(-1) == target).sum())

@@ -112,12 +112,13 @@ def headline(record: Record) -> list[KeyNumber]:
     """The last log RMSE: at the best step size, and with each power of the preconditioner."""
     last = record.metrics.groupby(["step_size", "power"], as_index=False).last()
     standard = float(last.loc[last["power"] == 0, "log_rmse"].min())
-    numbers = [KeyNumber("standard", standard, better="lower")]
-    for power, row in last[last["power"] > 0].set_index("power").iterrows():
-        numbers.append(
-            KeyNumber(f"preconditioned_{power:g}", float(row["log_rmse"]), better="lower")
-        )
-    return numbers
+    return [
+        KeyNumber("standard", standard, better="lower"),
+        *(
+            KeyNumber(f"preconditioned_{power:g}", float(error), better="lower")
+            for power, error in last.loc[last["power"] > 0, ["power", "log_rmse"]].to_numpy()
+        ),
+    ]
 
 
 def _log_rmse(mean: Tensor, truth: Tensor) -> Tensor:

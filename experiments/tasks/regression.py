@@ -20,12 +20,6 @@ from latticework.experiments.records.record import Record
 from latticework.experiments.runs.engine import for_engine
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.measures.nonfinite import Validity, watch
-from latticework.experiments.tasks.measures.predictive import (
-    calibration_error,
-    coverage,
-    mean_squared_errors,
-    rmse,
-)
 from latticework.models.base import Predictor
 from latticework.samplers.base import Sampler
 from latticework.sampling.chain import Chain, Timing, timing
@@ -72,8 +66,19 @@ def regression(
     pass without predictions. Raises ValueError unless `data` is a table, `model` predicts, and
     `burn_in` is less than the number of steps.
     """
-    _check(model, data, budget, burn_in)
-    train, test = on(data.train, run), on(data.test, run)
+    if not 0 <= burn_in < budget.steps:
+        raise ValueError(
+            f"burn_in must be 0 or more and less than steps, got {burn_in} and {budget.steps}"
+        )
+    if not isinstance(data, Table) or not isinstance(model, Predictor):
+        raise ValueError(
+            "task=regression needs a table, such as data=compas, and a model of its rows, such as "
+            f"model=bayes_net; got {type(data).__name__} and {type(model).__name__}"
+        )
+    train, test = (
+        Rows(rows.features.to(run.device), rows.targets.to(run.device))
+        for rows in (data.train, data.test)
+    )
     model = model.on(train.features, train.targets).to(run.device)
     x = start(model, budget.chains, run.rng("start"), None)
     rows = {"train": len(train), "test": len(test), "repeated": repeated(data)}
@@ -101,9 +106,24 @@ def regression(
             fitted = model.predict(memory.chain.state.x, train.features)
             predictions = model.predict(memory.chain.state.x, test.features)  # [chains, rows]
         memory.add(predictions, step // every - burn_in // every if step > burn_in else 0)
-        scores = _scores(memory, fitted, train.targets, predictions, test.targets)
-        run.log(step, seconds=step * memory.timing.seconds, **scores)
-    _store(memory, test.targets, run)
+        run.log(
+            step,
+            seconds=step * memory.timing.seconds,
+            train_log_likelihood=-mean_squared_errors(fitted, train.targets).mean(),
+            test_log_likelihood=-mean_squared_errors(predictions, test.targets).mean(),
+            test_rmse=rmse(memory.mean, test.targets),
+            test_rmse_averaged=rmse(memory.averaged, test.targets),
+            calibration_error=calibration_error(memory.mean, test.targets),
+            calibration_error_averaged=calibration_error(memory.averaged, test.targets),
+            coverage=coverage(predictions, test.targets),
+        )
+    run.note(seconds_per_step=memory.timing.seconds, cpu_share=memory.timing.share)
+    run.save("last", x=memory.chain.state.x)
+    run.save("predictions", last=memory.mean, averaged=memory.averaged, targets=test.targets)
+    trace = memory.trace.cpu().numpy()
+    if len(trace) >= FEWEST:
+        shape = {"draws": np.asarray(len(trace)), "chains": np.asarray(trace.shape[1])}
+        run.save("convergence", **convergence(trace), **shape)
 
 
 def headline(record: Record) -> list[KeyNumber]:
@@ -119,50 +139,39 @@ def headline(record: Record) -> list[KeyNumber]:
     )
 
 
-def _check(model: Predictor, data: Table, budget: Budget, burn_in: int) -> None:
-    if not 0 <= burn_in < budget.steps:
-        raise ValueError(
-            f"burn_in must be 0 or more and less than steps, got {burn_in} and {budget.steps}"
-        )
-    if not isinstance(data, Table) or not isinstance(model, Predictor):
-        raise ValueError(
-            "task=regression needs a table, such as data=compas, and a model of its rows, such as "
-            f"model=bayes_net; got {type(data).__name__} and {type(model).__name__}"
-        )
+# Scores of predictions `[draws, n]`, one row a chain, and of their `mean` `[n]`; targets `[n]` are
+# in [0, 1].
 
 
-def _scores(
-    memory: Predictions, fitted: Tensor, trained: Tensor, predictions: Tensor, targets: Tensor
-) -> dict[str, Tensor]:
-    """The columns of metrics.csv from predictions `[chains, rows]` and targets `[rows]`."""
-    mean, averaged = memory.mean, memory.averaged
-    return {
-        "train_log_likelihood": -mean_squared_errors(fitted, trained).mean(),
-        "test_log_likelihood": -mean_squared_errors(predictions, targets).mean(),
-        "test_rmse": rmse(mean, targets),
-        "test_rmse_averaged": rmse(averaged, targets),
-        "calibration_error": calibration_error(mean, targets),
-        "calibration_error_averaged": _calibration(averaged, targets),
-        "coverage": coverage(predictions, targets),
-    }
+def mean_squared_errors(predictions: Tensor, targets: Tensor) -> Tensor:
+    """Mean squared error of each chain's predictions, `[draws]`."""
+    return (predictions - targets).square().mean(-1)
 
 
-def _store(memory: Predictions, targets: Tensor, run: Run) -> None:
-    run.note(seconds_per_step=memory.timing.seconds, cpu_share=memory.timing.share)
-    run.save("last", x=memory.chain.state.x)
-    run.save("predictions", last=memory.mean, averaged=memory.averaged, targets=targets)
-    trace = memory.trace.cpu().numpy()
-    if len(trace) >= FEWEST:
-        shape = {"draws": np.asarray(len(trace)), "chains": np.asarray(trace.shape[1])}
-        run.save("convergence", **convergence(trace), **shape)
+def rmse(mean: Tensor, targets: Tensor) -> Tensor:
+    """Root mean squared error. For targets 0 and 1, the square root of the Brier score."""
+    return (mean - targets).square().mean().sqrt()
 
 
-def on(rows: Rows, run: Run) -> Rows:
-    """The rows on the run's device."""
-    return Rows(rows.features.to(run.device), rows.targets.to(run.device))
+def calibration_error(mean: Tensor, targets: Tensor, bins: int = 10) -> Tensor:
+    """Expected calibration error: |mean prediction - mean target| over `bins` bins of equal width.
+
+    Bins are weighted by their number of rows (M. Naeini, G. Cooper and M. Hauskrecht, AAAI 2015).
+    For targets 0 and 1, it compares predicted probabilities with observed frequencies. NaN if a
+    prediction is.
+    """
+    if mean.isnan().any():
+        return mean.new_tensor(torch.nan)
+    index = (mean * bins).long().clamp_(0, bins - 1)
+    gaps = mean.new_zeros(bins).index_add_(0, index, mean - targets)
+    return gaps.abs().sum() / len(mean)
 
 
-def _calibration(averaged: Tensor, targets: Tensor) -> Tensor:
-    if averaged.isnan().any():
-        return averaged.new_tensor(torch.nan)
-    return calibration_error(averaged, targets)
+def coverage(predictions: Tensor, targets: Tensor, level: float = 0.9) -> Tensor:
+    """Fraction of targets between the chains' (1 - level)/2 and (1 + level)/2 quantiles.
+
+    The interval reflects the spread of the chains only; observation noise is not included.
+    """
+    low, high = ((1 - level) / 2, (1 + level) / 2)
+    below, above = (predictions.quantile(q, dim=0) for q in (low, high))
+    return ((below <= targets) & (targets <= above)).to(targets).mean()

@@ -99,8 +99,11 @@ def sample(
         rows = some(data.test, ROWS).to(run.device).float()
         run.note(mmd_to_data=float(mmd_squared(chain.state.x, rows)[1]))
     run.save("last", x=chain.state.x)
-    if store(metrics, chain.carries, run) and not is_one_hot(model):
-        run.note(mean_exact=exact_mean(model, reference))
+    if store(metrics, chain.carries, run) and len(model.domain.shape) == 1:  # not one-hot
+        mean = reference.mean
+        if mean is None and (known := cheap(model)) is not None:
+            mean = known.mean
+        run.note(mean_exact=None if mean is None else float(mean.mean()))
 
 
 def burnt_in(
@@ -127,39 +130,31 @@ def headline(record: Record) -> list[KeyNumber]:
     if "log_mmd_floor" in record.metrics:
         floor = {"independent draws": Estimate(last(record, "log_mmd_floor"))}
         numbers = [replace(n, beside=floor) if n.name == "log_mmd" else n for n in numbers]
-    traced = [*mean_of(record), *mixing_of(record)] if record.has("convergence") else []
+    traced = traced_numbers(record) if record.has("convergence") else []
     rates = [one for one in numbers if one.better is None]
     return [*(one for one in numbers if one.better), *traced, *rates]
 
 
-def mean_of(record: Record) -> list[KeyNumber]:
-    """The mean state of the trace, beside the exact one if it is known."""
+def traced_numbers(record: Record) -> list[KeyNumber]:
+    """The mean of the trace, beside the exact one; ESS and R-hat of the sites that changed."""
     found, exact = record.arrays("convergence"), record.document.get("mean_exact")
-    if exact is None or "mean" not in found:
-        return []
-    beside = {"exact": Estimate(exact)}
-    return [
-        KeyNumber("mean", float(found["mean"]), float(found["mean_error"]), "draws", None, beside)
-    ]
-
-
-def mixing_of(record: Record) -> list[KeyNumber]:
-    """ESS of the worst and the median site, and the largest R-hat, of the sites that changed."""
-    found = record.arrays("convergence")
-    ess, r_hat = (found[name][~np.isnan(found[name])] for name in ("ess", "r_hat"))
-    kept = {"draws": Estimate(float(found["draws"] * found["chains"]))}
     numbers = []
+    if exact is not None and "mean" in found:
+        mean, error, beside = found["mean"], found["mean_error"], {"exact": Estimate(exact)}
+        numbers.append(KeyNumber("mean", float(mean), float(error), "draws", None, beside))
+    ess, r_hat = (found[name][~np.isnan(found[name])] for name in ("ess", "r_hat"))
+    draws = {"draws": Estimate(float(found["draws"] * found["chains"]))}
     if len(ess):
-        numbers = [
-            KeyNumber("ess_worst", float(ess.min()), better="higher", beside=kept),
-            KeyNumber("ess_median", float(np.median(ess)), better="higher", beside=kept),
-        ]
+        worst, median = float(ess.min()), float(np.median(ess))
+        numbers.append(KeyNumber("ess_worst", worst, better="higher", beside=draws))
+        numbers.append(KeyNumber("ess_median", median, better="higher", beside=draws))
     if len(r_hat):  # one chain has none
         converged = {"converged": Estimate(1.0)}
         numbers.append(KeyNumber("largest_r_hat", float(r_hat.max()), beside=converged))
-    stuck = int(found["constant"])
-    sites = {"sites": Estimate(len(found["ess"]))}
-    return [*numbers, *([KeyNumber("sites_never_changed", stuck, beside=sites)] if stuck else [])]
+    if stuck := int(found["constant"]):
+        sites = {"sites": Estimate(len(found["ess"]))}
+        numbers.append(KeyNumber("sites_never_changed", stuck, beside=sites))
+    return numbers
 
 
 def store(metrics: Sequence[Metric], carries: Sequence[Any], run: Run) -> bool:
@@ -185,19 +180,6 @@ def errors(metrics: Sequence[Metric], carries: Sequence[Any]) -> dict[str, float
     parts = [metric.errors(carry) for metric, carry in zip(metrics, carries, strict=True)]
     found = {name: float(value) for part in parts for name, value in part.items()}
     return {name: value for name, value in found.items() if math.isfinite(value)}
-
-
-def is_one_hot(model: EnergyModel) -> bool:
-    """Whether the average of x over its entries is the same for every state."""
-    return len(model.domain.shape) > 1
-
-
-def exact_mean(model: EnergyModel, reference: Reference) -> float | None:
-    """The exact average of E[x] over sites; None if it is not known and takes long to compute."""
-    mean = reference.mean
-    if mean is None and (found := cheap(model)) is not None:
-        mean = found.mean
-    return None if mean is None else float(mean.mean())
 
 
 def target(

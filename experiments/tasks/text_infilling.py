@@ -11,7 +11,7 @@ from torch import Generator, Tensor
 
 from latticework.data.base import Dataset
 from latticework.data.sentences import Blanks, Infilling, blanks_of
-from latticework.experiments.records.headline import KeyNumber
+from latticework.experiments.records.headline import Better, KeyNumber
 from latticework.experiments.records.record import Record
 from latticework.experiments.runs.engine import for_engine
 from latticework.experiments.runs.run import Run
@@ -20,7 +20,7 @@ from latticework.experiments.tasks.measures.text import scores
 from latticework.models.chance import draw_categorical, softmax_weights
 from latticework.models.domain import one_hot
 from latticework.samplers.base import Sampler
-from latticework.sampling.chain import Reading, run_chain
+from latticework.sampling.chain import run_chain
 from latticework.sampling.memory import Memory
 from latticework.sampling.metrics import Acceptance, Changed
 
@@ -63,81 +63,54 @@ def text_infilling(
 
     Raises ValueError for another kind of model or data.
     """
-    _check(model, data)
-    own = [text] if isinstance(text, str) else text
-    blanks = data.blanks if own is None else [blanks_of(sentence) for sentence in own]
-    language = model.language
-    run.note(
-        language={
-            "asked": language.asked, "used": language.name, "substitute": language.substitute
-        }
-    )  # fmt: skip
-    memory = Filling()
-    for number in run.resumable(memory, "sentences", total=len(blanks)):
-        blank = blanks[number - 1]
-        target = model.given(blank.words, blank.masked).to(run.device)
-        x = start(target, chains, run.rng(f"start {number}"), None)
-        reading = _filled(sampler, target, x, run, steps, number)
-        entry = _entry(blank, target, reading.state.x)
-        memory.generated.append(entry)
-        log_prob, kept = entry["log_prob"], entry["log_prob"][:keep]
-        run.log(
-            number,
-            sites=len(blank.masked),
-            log_prob=sum(log_prob) / chains,
-            kept_log_prob=sum(kept) / len(kept),
-            distinct=len({tuple(words) for words in entry["written"]}),
-            **reading.values,
-        )
-    _report(memory.generated, data, keep, run)
-
-
-def headline(record: Record) -> list[KeyNumber]:
-    """Diversity and quality of the kept sentences; percent, except the perplexity."""
-    scores = record.document["scores"]
-    return [
-        KeyNumber("self_bleu", scores["self_bleu"], better="lower"),
-        KeyNumber("self_2", scores["self_2"], better="higher"),
-        KeyNumber("corpus_bleu", scores["corpus_bleu"], better="higher"),
-        KeyNumber("perplexity", scores["perplexity"], better="lower"),
-    ]
-
-
-def _check(model: Any, data: Infilling) -> None:
     if not isinstance(model, Infills) or not isinstance(data, Infilling):
         raise ValueError(
             "task=text_infilling needs a masked language model, such as model=mini_bert, and "
             f"data=sentences, got {type(model).__name__} and {type(data).__name__}"
         )
-
-
-def _filled(sampler: Sampler, target: Any, x: Tensor, run: Run, steps: int, number: int) -> Reading:
-    """The last reading of chains of `target` from `x`."""
-    metrics = Acceptance(), Changed(), Validity()
-    rng = run.rng(f"chain {number}")
-    sampler = for_engine(sampler, target, run, metrics)
-    *_, last = run_chain(sampler, target, x, rng, steps=steps, every=steps, metrics=metrics)
-    watch(run, last.carries[-1], steps)
-    return last
-
-
-def _entry(blank: Blanks, target: Any, x: Tensor) -> dict[str, Any]:
-    """The stored entry of one sentence and the chains `x` on it, in JSON values."""
-    written, log_prob = ranked(target, x)
-    return {
-        "words": list(blank.words), "masked": list(blank.masked), "origin": blank.origin,
-        "written": written, "log_prob": log_prob,
-    }  # fmt: skip
-
-
-def _report(generated: list[dict[str, Any]], data: Infilling, keep: int, run: Run) -> None:
-    """Score the kept sentences, note all of them, and show some."""
-    sentences = sentences_of(generated, keep)
+    own = [text] if isinstance(text, str) else text
+    blanks = data.blanks if own is None else [blanks_of(sentence) for sentence in own]
+    language = model.language
+    used = {"asked": language.asked, "used": language.name, "substitute": language.substitute}
+    run.note(language=used)
+    memory, metrics = Filling(), (Acceptance(), Changed(), Validity())
+    for number in run.resumable(memory, "sentences", total=len(blanks)):
+        blank = blanks[number - 1]
+        target = model.given(blank.words, blank.masked).to(run.device)
+        x = start(target, chains, run.rng(f"start {number}"), None)
+        kernel, rng = for_engine(sampler, target, run, metrics), run.rng(f"chain {number}")
+        *_, last = run_chain(kernel, target, x, rng, steps=steps, every=steps, metrics=metrics)
+        watch(run, last.carries[-1], steps)
+        written, log_prob = ranked(target, last.state.x)
+        memory.generated.append(
+            {
+                "words": list(blank.words), "masked": list(blank.masked), "origin": blank.origin,
+                "written": written, "log_prob": log_prob,
+            }
+        )  # fmt: skip
+        run.log(
+            number,
+            sites=len(blank.masked),
+            log_prob=sum(log_prob) / chains,
+            kept_log_prob=sum(log_prob[:keep]) / len(log_prob[:keep]),
+            distinct=len({tuple(words) for words in written}),
+            **last.values,
+        )
+    sentences = sentences_of(memory.generated, keep)
     found = scores(sentences, data.references)
-    found["perplexity"] = perplexity(generated, keep)
-    run.note(generated=generated, keep=keep, scores=found)
+    found["perplexity"] = perplexity(memory.generated, keep)
+    run.note(generated=memory.generated, keep=keep, scores=found)
     for sentence in sentences[: 2 * keep]:
         log.info("%s", " ".join(sentence))
+
+
+def headline(record: Record) -> list[KeyNumber]:
+    """Diversity and quality of the kept sentences; percent, except the perplexity."""
+    better: dict[str, Better] = {
+        "self_bleu": "lower", "self_2": "higher", "corpus_bleu": "higher", "perplexity": "lower"
+    }  # fmt: skip
+    scores = record.document["scores"]
+    return [KeyNumber(name, scores[name], better=side) for name, side in better.items()]
 
 
 @torch.no_grad()

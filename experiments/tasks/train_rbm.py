@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 from torch.optim import Adam, Optimizer
-from torch.optim.lr_scheduler import LinearLR, LRScheduler
+from torch.optim.lr_scheduler import LinearLR
 
 from latticework.data.base import Dataset, some
 from latticework.experiments.records.headline import KeyNumber, readings
@@ -20,10 +20,10 @@ from latticework.experiments.runs.artifacts import artifact, fingerprint
 from latticework.experiments.runs.draws import consecutive
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.learning.negatives import Contrastive, Negatives
+from latticework.experiments.tasks.learning.updates import Updated, Updates, required
 from latticework.experiments.tasks.measures import sampling_likelihood as isl
 from latticework.models.base import CarriesRates, EnergyModel
 from latticework.samplers.base import Sampler
-from latticework.sampling.memory import Memory
 from latticework.sampling.starts import data_mean
 
 VisibleBias = Literal["zero", "data"]
@@ -53,34 +53,34 @@ def pretrained(
     released scripts of Zhang et al. (2022). A model that carries rates gets those of the training
     data. Raises ValueError without data, and without negatives and sampler.
     """
-    data = _required(data)
-    source, named = _source(sampler, negatives)
+    data = required(data)
+    if negatives is None and sampler is None:
+        raise ValueError("training needs negatives, or a sampler for contrastive divergence")
     updates = max(1, round(epochs * data.epoch_size / batch))
-    spec = {
+    spec: dict[str, Any] = {
         "model": fingerprint(model),
         "data": data.fingerprint,
         "updates": updates,
         "batch": batch,
         "learning_rate": learning_rate,
         "seed": run.model_seed,
-        **named,
-        **_choices(optimiser, linear_decay, visible_bias),
     }
+    if negatives is None:
+        assert sampler is not None
+        negatives, spec["sampler"] = Contrastive(sampler), repr(sampler)
+    else:
+        spec["negatives"] = repr(negatives)
+    # These settings came later. Their first values add no key, so old artifacts are found.
+    later = {"optimiser": optimiser, "linear_decay": linear_decay, "visible_bias": visible_bias}
+    first = {"optimiser": Adam, "linear_decay": False, "visible_bias": "data"}
+    spec |= {k: v if k != "optimiser" else str(v) for k, v in later.items() if v != first[k]}
 
     def make() -> dict[str, Tensor]:
-        training = train(
-            model,
-            data,
-            run,
-            source,
-            updates=updates,
-            batch=batch,
-            learning_rate=learning_rate,
-            optimiser=optimiser,
-            linear_decay=linear_decay,
+        for _ in train(
+            model, data, run, negatives, updates=updates, batch=batch,
+            learning_rate=learning_rate, optimiser=optimiser, linear_decay=linear_decay,
             visible_bias=visible_bias,
-        )
-        for _ in training:
+        ):  # fmt: skip
             pass
         set_rates(model, data, run)
         return model.state_dict()
@@ -89,44 +89,9 @@ def pretrained(
     return model
 
 
-def _source(
-    sampler: Sampler | None, negatives: Negatives | None
-) -> tuple[Negatives, dict[str, str]]:
-    """The source of the negatives, and its part in the artifact's name."""
-    if negatives is not None:
-        return negatives, {"negatives": repr(negatives)}
-    if sampler is None:
-        raise ValueError("training needs negatives, or a sampler for contrastive divergence")
-    return Contrastive(sampler), {"sampler": repr(sampler)}
-
-
-def _choices(
-    optimiser: Callable[..., Optimizer],
-    linear_decay: bool,
-    visible_bias: VisibleBias,
-) -> dict[str, Any]:
-    """Other settings in the name of the artifact. Defaults add no key, so old ones are found."""
-    spec: dict[str, Any] = {}
-    if optimiser is not Adam:
-        spec["optimiser"] = str(optimiser)
-    if linear_decay:
-        spec["linear_decay"] = True
-    if visible_bias != "data":  # the first artifacts were trained with the data's
-        spec["visible_bias"] = visible_bias
-    return spec
-
-
-@dataclass(eq=False)
-class Training(Memory):
-    """All that an update changes."""
-
-    model: EnergyModel
-    stepper: Optimizer
-    schedule: LRScheduler | None
-    rng: Generator  # of the negatives
-    shuffle: Generator  # of the batches
-    order: Tensor  # rows of the data that are left of this pass
-    negatives: Any  # the memory of a Negatives
+@dataclass(eq=False, kw_only=True)
+class Training(Updated):
+    negatives: Any
 
 
 def train(
@@ -151,42 +116,21 @@ def train(
         raise ValueError(
             f"visible_bias must be one of {get_args(VisibleBias)}, got {visible_bias!r}"
         )
-    rng, shuffle = run.shared_rng("training"), run.shared_rng("batches", device="cpu")
     if visible_bias == "data":
         model.start_from_data(data.mean.to(run.device))
-    stepper = optimiser(model.parameters(), lr=learning_rate)
+    rng, stepper = run.shared_rng("training"), optimiser(model.parameters(), lr=learning_rate)
     memory = Training(
-        model.requires_grad_(False),
-        stepper,
-        LinearLR(stepper, 1.0, 0.0, total_iters=updates) if linear_decay else None,
-        rng,
-        shuffle,
-        order=torch.empty(0, dtype=torch.long),
+        model=model.requires_grad_(False),
+        stepper=stepper,
+        schedule=LinearLR(stepper, 1.0, 0.0, total_iters=updates) if linear_decay else None,
+        rng=rng,
+        shuffle=run.shared_rng("batches", device="cpu"),
         negatives=negatives.start(model, rng),
     )
+    training = Updates(memory, negatives, data, run, batch)
     for update in run.resumable(memory, "training", total=updates):
-        if len(memory.order) < batch:  # a new pass, in a new order
-            memory.order = torch.randperm(len(data.train), generator=shuffle)
-        rows, memory.order = memory.order[:batch], memory.order[batch:]
-        _update(memory, negatives, data.batch(rows, shuffle).to(run.device))
+        training.update()
         yield update
-
-
-def _update(memory: Training, negatives: Negatives, positive: Tensor) -> None:
-    """Draw negatives, and follow the gradient of mean log p(positive) - mean log p(negative)."""
-    model = memory.model
-    with torch.no_grad():
-        negative, own = negatives.draw(memory.negatives, model, positive, memory.rng)
-    model.requires_grad_(True)
-    loss = negatives.value(model, negative).mean() - negatives.value(model, positive).mean()
-    memory.stepper.zero_grad(set_to_none=True)
-    loss.backward()
-    with torch.no_grad():
-        memory.negatives = negatives.learn(own, model)
-    memory.stepper.step()
-    if memory.schedule is not None:
-        memory.schedule.step()
-    model.requires_grad_(False)
 
 
 def set_rates(model: EnergyModel, data: Dataset, run: Run) -> None:
@@ -222,21 +166,14 @@ def train_rbm(
     The exact log-likelihood is logged if the hidden layer can be summed over. The trained model is
     stored as `model`. Raises ValueError without data.
     """
-    data = _required(data)
+    data = required(data)
     per_epoch = max(1, round(data.epoch_size / batch))
     valid = some(data.valid, points).to(run.device)
     training = train(
-        model,
-        data,
-        run,
-        negatives,
-        updates=epochs * per_epoch,
-        batch=batch,
-        learning_rate=learning_rate,
-        optimiser=optimiser,
-        linear_decay=linear_decay,
+        model, data, run, negatives, updates=epochs * per_epoch, batch=batch,
+        learning_rate=learning_rate, optimiser=optimiser, linear_decay=linear_decay,
         visible_bias=visible_bias,
-    )
+    )  # fmt: skip
     for update in training:
         if update % per_epoch or (update // per_epoch % every and update != epochs * per_epoch):
             continue
@@ -245,25 +182,13 @@ def train_rbm(
         drawn = consecutive(sampler, model, data_mean(model, 1, rng, data), rng, samples)
         counted = isl.histograms(drawn, valid)
         beta = isl.best_beta(counted)
-        score = isl.score(counted, beta)
-        run.log(update // per_epoch, isl=score, beta=beta, **_exact(model, valid))
+        found: dict[str, Any] = {"isl": isl.score(counted, beta), "beta": beta}
+        if known := model.log_z_and_mean():
+            found["log_likelihood"] = model(valid.float()).double().mean() - known[0]
+        run.log(update // per_epoch, **found)
     run.save("model", **model.state_dict())
 
 
 def headline(record: Record) -> list[KeyNumber]:
     """The last validation ISL, and the exact log-likelihood if the model has one."""
     return readings(record, {"isl": "higher", "log_likelihood": "higher"})
-
-
-def _exact(model: EnergyModel, rows: Tensor) -> dict[str, Tensor]:
-    """Mean exact log-likelihood of `rows`, if the model can sum over its states cheaply."""
-    known = model.log_z_and_mean()
-    if known is None:
-        return {}
-    return {"log_likelihood": model(rows.float()).double().mean() - known[0]}
-
-
-def _required(data: Dataset | None) -> Dataset:
-    if data is None:
-        raise ValueError("training needs a data set; give one, such as data=mnist")
-    return data

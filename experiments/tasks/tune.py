@@ -7,9 +7,9 @@ fresh random numbers; that held-out value is the one to quote. See docs/tuning.m
 
 import math
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import optuna
@@ -107,16 +107,23 @@ def tune(
     measurement = Measurement(
         model, data, run, budget, seconds, start, metrics, reference, objective
     )
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
     parts = [*names.values(), objective, measurement.cost, f"seed {run.seed}", settings_of(run)]
-    name = " / ".join(parts)
-    found = Search(name, sampler, space, aim, measurement, trials, storage).best()
-    text = as_yaml(found.fields, facts := found.facts(names["model"]))
-    writing.write(run.path / "tuned.yaml", text)
-    run.note(tuned=found.fields, tuning=facts)
-    if apply:
-        home.parent.mkdir(parents=True, exist_ok=True)
-        writing.write(home, text)
+    found = searched(" / ".join(parts), sampler, space, aim, measurement, trials, storage)
+    fields, shared_by = rounded(found.params), ", a shared study" if storage else ""
+    facts = {
+        "model": names["model"],
+        "objective": str(aim),
+        "direction": aim.direction,
+        "search_value": found.user_attrs["value"],
+        "held_out": measurement.value(replaced(sampler, fields), "held-out"),
+        "budget": f"{trials} trials of {measurement.cost}",
+        "method": f"Optuna {optuna.__version__}, TPE, seed {run.seed}{shared_by}",
+        "command": command(),
+    }
+    run.note(tuned=fields, tuning=facts)
+    for file in (run.path / "tuned.yaml", *([home] if apply else [])):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        writing.write(file, as_yaml(fields, facts))
 
 
 def settings_of(run: Run) -> str:
@@ -136,16 +143,15 @@ def headline(record: Record) -> list[KeyNumber]:
     aim = Objective.of(task["objective"], task["direction"], task["goal"])
     side: Better = "lower" if aim.direction == "minimize" else "higher"
     better = side if aim.goal is None else None
+    chosen = {  # a bool or a list as text
+        name: v if type(v) in (int, float) else str(v)
+        for name, v in record.document["tuned"].items()
+    }
     return [
-        *(KeyNumber(f"chosen {name}", _plain(v)) for name, v in record.document["tuned"].items()),
+        *(KeyNumber(f"chosen {name}", v) for name, v in chosen.items()),
         KeyNumber(f"{aim.name}_held_out", facts["held_out"], better=better),
         KeyNumber(f"{aim.name}_in_the_search", facts["search_value"], better=better),
     ]
-
-
-def _plain(value: Any) -> float | str:
-    """A chosen value as a number, or else as text."""
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
 
 
 @dataclass(frozen=True)
@@ -169,8 +175,7 @@ class Objective:
 
     def score(self, value: float) -> float:
         """The value for Optuna: an undefined value (NaN) counts as the worst."""
-        goal = self.goal
-        score = value if goal is None else abs(value - goal)
+        score = value if self.goal is None else abs(value - self.goal)
         worst = math.inf if self.direction == "minimize" else -math.inf
         return worst if math.isnan(score) else score
 
@@ -202,134 +207,89 @@ class Measurement:
 
         Raises ValueError for an objective that no metric gives.
         """
-        run, every = self.run, self.budget.every
+        run, every, steps, per_step = self.run, self.budget.every, self.budget.steps, math.nan
         x = self.start(self.model, self.budget.chains, run.rng(f"{purpose}/start"), self.data)
-        length, per_step = self._length(candidate, x, purpose)
-        traced = [Trace(draws=length - length // 5, chains=self.budget.chains)]
+        if self.seconds is not None or "per_second" in self.objective:
+            rng, block = run.rng(f"{purpose}/timing"), max(1, steps // 50)
+            kernel = for_engine(candidate, self.model, run, self.metrics)
+            per_step = seconds_per_step(kernel, self.model, x, rng, steps=block)
+        if self.seconds is not None:
+            steps = every * max(1, int(self.seconds / per_step / every))
+        traced = [Trace(draws=steps - steps // 5, chains=self.budget.chains)]
         metrics = [*self.metrics, *(traced if self.objective.startswith("ess") else [])]
         kernel = for_engine(candidate, self.model, run, metrics)
         chain = Chain(
             kernel, self.model, x, run.rng(f"{purpose}/chain"),
             every=every, metrics=metrics, reference=self.reference,
         )  # fmt: skip
-        for _ in range(length // every):
+        for _ in range(steps // every):
             chain.advance()
         values = {name: float(value) for name, value in chain.values().items()}
-        arrays = stored(metrics, chain.carries)
-        if "trace" in arrays:
-            values |= effective_sizes(arrays["trace"], per_step)
+        trace = stored(metrics, chain.carries).get("trace")  # [draws, chains, *shape]
+        if trace is not None:  # all chains together; NaN if a coordinate is constant
+            ess = convergence(trace.cpu().numpy())["ess"]
+            for name, size in (("min", float(np.min(ess))), ("median", float(np.median(ess)))):
+                values[f"ess_{name}"] = size
+                values[f"ess_per_second_{name}"] = size / (len(trace) * per_step)
         if self.objective not in values:
             raise ValueError(
                 f"no metric gives the objective {self.objective}; there are {', '.join(values)}"
             )
         return values[self.objective]
 
-    def _length(self, candidate: Sampler, x: Tensor, purpose: str) -> tuple[int, float]:
-        """The number of steps, and the seconds per step if they are needed, else NaN."""
-        steps, every, per_step = self.budget.steps, self.budget.every, math.nan
-        if self.seconds is not None or "per_second" in self.objective:
-            rng, block = self.run.rng(f"{purpose}/timing"), max(1, steps // 50)
-            served = for_engine(candidate, self.model, self.run, self.metrics)
-            per_step = seconds_per_step(served, self.model, x, rng, steps=block)
-        if self.seconds is not None:
-            steps = every * max(1, int(self.seconds / per_step / every))
-        return steps, per_step
 
+def searched(
+    name: str,
+    sampler: Sampler,
+    space: Space,
+    aim: Objective,
+    measurement: Measurement,
+    trials: int,
+    storage: str | None,
+) -> optuna.trial.FrozenTrial:
+    """The best of `trials` trials, which are logged in order.
 
-@dataclass(frozen=True)
-class Search:
-    """A study of `trials` trials over `space`, in this process alone or shared by `storage`."""
+    They are made by this process alone, or by all that share `storage`. Raises ValueError if the
+    objective was undefined in all.
+    """
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    run, logged = measurement.run, 0
 
-    name: str
-    sampler: Sampler
-    space: Space
-    aim: Objective
-    measurement: Measurement
-    trials: int
-    storage: str | None
+    def seed(slot: int) -> int:
+        """Searches of other models or samplers start at other points."""
+        return run.rng(f"{name}/trial {slot}", "cpu").initial_seed() % 2**32
 
-    def best(self) -> "Found":
-        """Run and log the trials. Raises ValueError if the objective was undefined in all."""
-        run, study, asked = self.measurement.run, *self._opened()
-        logged = self._log(study, 0)
-        for trial in run.progress(asked, "tuning", self.trials, logged):
-            fields = suggest(trial, self.sampler, self.space)
-            value = self.measurement.value(replaced(self.sampler, fields), "search")
-            trial.set_user_attr("value", value)
-            study.tell(trial, self.aim.score(value))
-            logged = self._log(study, logged)
-        self._log(study, logged)
-        chosen = best(study, self.trials)
-        if not math.isfinite(chosen.values[0]):
-            raise ValueError(
-                f"{self.aim.name} was undefined in every trial (a coordinate never changed, or "
-                "NaN); give more steps, or another range"
-            )
-        return Found(self, rounded(chosen.params), chosen.user_attrs["value"])
-
-    def _opened(self) -> tuple[optuna.Study, Iterator[optuna.Trial]]:
-        run = self.measurement.run
-
-        def seed(slot: int) -> int:
-            """Searches of other models or samplers start at other points."""
-            return run.rng(f"{self.name}/trial {slot}", "cpu").initial_seed() % 2**32
-
-        if not self.storage:
-            return alone(self.name, self.trials, seed=seed(0), direction=self.aim.direction)
-        return shared(
-            self.name, self.trials, storage=self.storage, record=run.path, outputs=run.outputs,
-            seed=seed, direction=self.aim.direction,
-        )  # fmt: skip
-
-    def _log(self, study: optuna.Study, logged: int) -> int:
-        """Log the finished trials from slot `logged` on, in order; the next slot to log."""
-        done = complete(study, self.trials)
+    def log(logged: int) -> int:
+        """Log the finished trials from slot `logged` on; the next slot to log."""
+        done = complete(study, trials)
         while logged in done:
-            trial = done[logged]
-            fields = numbers(rounded(trial.params), self.space)
-            self.measurement.run.log(logged, value=trial.user_attrs["value"], **fields)
+            values = numbers(rounded(done[logged].params), space)
+            run.log(logged, value=done[logged].user_attrs["value"], **values)
             logged += 1
         return logged
 
-
-@dataclass(frozen=True)
-class Found:
-    """The best fields of a search, and their value in it."""
-
-    search: Search
-    fields: dict[str, Any]
-    value: float
-
-    def facts(self, model: str) -> dict[str, Any]:
-        """The source of the fields, with their held-out value by fresh chains."""
-        search, measurement = self.search, self.search.measurement
-        shared_by = ", a shared study" if search.storage else ""
-        return {
-            "model": model,
-            "objective": str(search.aim),
-            "direction": search.aim.direction,
-            "search_value": self.value,
-            "held_out": measurement.value(replaced(search.sampler, self.fields), "held-out"),
-            "budget": f"{search.trials} trials of {measurement.cost}",
-            "method": f"Optuna {optuna.__version__}, TPE, seed {measurement.run.seed}{shared_by}",
-            "command": command(),
-        }
-
-
-def effective_sizes(trace: Tensor, per_step: float) -> dict[str, float]:
-    """ESS of the worst and the median coordinate of `trace` `[draws, chains, *shape]`.
-
-    All chains together, in total and per second. NaN if a coordinate is constant.
-    """
-    ess = convergence(trace.cpu().numpy())["ess"]
-    seconds = len(trace) * per_step
-    worst, middle = float(np.min(ess)), float(np.median(ess))
-    return {
-        "ess_min": worst,
-        "ess_median": middle,
-        "ess_per_second_min": worst / seconds,
-        "ess_per_second_median": middle / seconds,
-    }
+    if storage:
+        study, asked = shared(
+            name, trials, storage=storage, record=run.path, outputs=run.outputs,
+            seed=seed, direction=aim.direction,
+        )  # fmt: skip
+    else:
+        study, asked = alone(name, trials, seed=seed(0), direction=aim.direction)
+    logged = log(0)
+    for trial in run.progress(asked, "tuning", trials, logged):
+        fields = suggest(trial, sampler, space)
+        value = measurement.value(replaced(sampler, fields), "search")
+        trial.set_user_attr("value", value)
+        study.tell(trial, aim.score(value))
+        logged = log(logged)
+    log(logged)
+    found = best(study, trials)
+    if not math.isfinite(found.values[0]):
+        raise ValueError(
+            f"{aim.name} was undefined in every trial (a coordinate never changed, or "
+            "NaN); give more steps, or another range"
+        )
+    return found
 
 
 def command() -> str:

@@ -9,6 +9,7 @@ from latticework.experiments.runs.run import Run
 from latticework.models.base import EnergyModel
 from latticework.models.domain import Binary
 from latticework.samplers.base import Sampler
+from latticework.sampling.chain import run_chain
 
 CHUNK = 100  # chains at once: a sweep's memory stays in the processor's cache
 
@@ -30,11 +31,8 @@ def examples(*, run: Run, model: EnergyModel, sampler: Sampler, chains: int, ste
         rng, rows = run.shared_rng("examples"), []
         for start in run.progress(range(0, chains, CHUNK), "examples"):
             x = model.domain.uniform(min(CHUNK, chains - start), rng)
-            with torch.no_grad():
-                state = sampler.init(x, model)
-                for _ in range(steps):
-                    state, _ = sampler.step(state, model, rng)
-            rows.append(state.x.byte())
+            *_, last = run_chain(sampler, model, x, rng, steps=steps, every=steps)
+            rows.append(last.state.x.byte())
         return {"x": torch.cat(rows)}
 
     spec = {

@@ -1,9 +1,8 @@
-"""Negative samples for RBM training: CD, SML, fast PCD and herding.
+"""Sources of negative samples: CD, SML, fast PCD, herding, and a replay buffer.
 
-Each class is a frozen dataclass with four methods. `start` returns the memory that is kept between
-updates. `draw` returns the negative samples of one update and the new memory. `value` is the
-objective: training ascends its gradient at the data and descends it at the negatives. `learn`
-updates the memory once that gradient is known.
+`start` returns the memory that is kept between updates. `draw` returns the negative samples of one
+update and the new memory. `contrast` gives the gradient of the update, and `learn` updates the
+memory once it is known.
 
 O. Breuleux, Y. Bengio and P. Vincent, "Quickly Generating Representative Samples from an
 RBM-Derived Process", Neural Computation 2011, Section 2.
@@ -11,6 +10,7 @@ RBM-Derived Process", Neural Computation 2011, Section 2.
 
 import copy
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,8 @@ from torch.nn.functional import relu
 
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler, require_count
+from latticework.sampling.chain import block_of, capture
+from latticework.sampling.metrics import Metric, Reference
 
 
 class Negatives(ABC):
@@ -38,6 +40,15 @@ class Negatives(ABC):
     def value(self, model: EnergyModel, x: Tensor) -> Tensor:
         """The objective `[n]`, raised at the data and lowered at the negatives: log p(x)."""
         return model(x)
+
+    def contrast(self, model: EnergyModel, positive: Tensor, negative: Tensor) -> Tensor:
+        """The mean value of `negative` - that of `positive`; adds the gradient to `.grad`."""
+        model.requires_grad_(True)
+        with torch.enable_grad():
+            loss = self.value(model, negative).mean() - self.value(model, positive).mean()
+            loss.backward()
+        model.requires_grad_(False)
+        return loss.detach()
 
     def learn(self, memory: Any, model: EnergyModel) -> Any:
         """The memory after the update. The model's `.grad` is the gradient of the loss."""
@@ -78,6 +89,51 @@ class Persistent(Negatives):
     ) -> tuple[Tensor, Any]:
         state, _ = self.sampler.step(self.sampler.refresh(memory, model), model, rng)
         return state.x, state
+
+
+Chains = tuple[Tensor, Any, list[Any]]  # a buffer [chains, *shape], a sampler's state, carries
+
+
+class Replay(Negatives):
+    """A batch of the buffer `chains` makes `steps` steps and is put back. Du and Mordatch 2019.
+
+    With as many chains as a batch this is PCD. `metrics` watch the steps.
+    """
+
+    def __init__(
+        self, sampler: Sampler, chains: Tensor, steps: int, batch: int, metrics: Sequence[Metric]
+    ) -> None:
+        self.sampler, self.chains, self.metrics = sampler, chains, metrics
+        self.steps, self.batch, self.captured = steps, batch, False
+
+    def start(self, model: EnergyModel, rng: Generator) -> Chains:
+        self.block = block_of(self.sampler, model, rng, self.steps, self.metrics)
+        state = self.sampler.init(self.chains[: self.batch], model)
+        return self.chains, state, self.fresh(model, state)
+
+    def fresh(self, model: EnergyModel, state: Any) -> list[Any]:
+        """New carries of the metrics."""
+        return [metric.init(model, state, Reference()) for metric in self.metrics]
+
+    def draw(
+        self, memory: Chains, model: EnergyModel, positive: Tensor, rng: Generator
+    ) -> tuple[Tensor, Chains]:
+        chains, state, carries = memory
+        if len(chains) == self.batch:
+            rows: Tensor | slice = slice(None)
+            state = self.sampler.refresh(state, model)
+        else:
+            rows = torch.randperm(len(chains), generator=rng, device=rng.device)[: self.batch]
+            state = self.sampler.moved_to(chains[rows], state, model)
+        if state.x.is_cuda and not self.captured:
+            self.block = capture(self.block, state, carries, rng)
+            self.captured = True
+        state, carries = self.block(state, carries)
+        chains[rows] = state.x
+        return state.x, (chains, state, carries)
+
+    def contrast(self, model: EnergyModel, positive: Tensor, negative: Tensor) -> Tensor:
+        return model.contrast(positive, negative)
 
 
 @dataclass(frozen=True)

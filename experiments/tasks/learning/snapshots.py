@@ -21,6 +21,7 @@ from latticework.experiments.records.identity import identity
 from latticework.experiments.records.record import Record, load_all
 from latticework.experiments.runs.artifacts import CHECKSUM, artifact
 from latticework.experiments.runs.run import Run
+from latticework.experiments.tasks.learning.updates import required
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
 
@@ -44,8 +45,7 @@ def snapshots(
     `learn` is the task that learns a model if `experiment` has no record of it; `sampler` is the
     sampler used in learning. Raises ValueError without data.
     """
-    if data is None:
-        raise ValueError("learning needs a data set; give one, such as data=static_mnist")
+    data = required(data)
     wanted = _settings(run.config, KEY, data.fingerprint)
     for record in _finished(run, experiment):
         found = _settings(record.config, "task", record.document["data"]["fingerprint"])

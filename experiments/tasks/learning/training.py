@@ -12,7 +12,6 @@ import torch
 from hydra.core.hydra_config import HydraConfig
 from safetensors import SafetensorError
 from safetensors.torch import load_file
-from torch import Tensor
 
 from latticework.data.base import Dataset
 from latticework.experiments.runs.artifacts import fingerprint
@@ -71,7 +70,12 @@ def stored(*, model: EnergyModel, data: Dataset | None, run: Run, file: str) -> 
     if not path.is_file():
         raise ConfigurationError(f"task.pretrain.file must be an existing file, got {file}")
     try:
-        model.load_state_dict(_state(path))
+        if path.suffix == ".npz":
+            with np.load(path) as arrays:
+                state = {name: torch.from_numpy(arrays[name]) for name in arrays}
+        else:
+            state = load_file(path)
+        model.load_state_dict(state)
     except (SafetensorError, ValueError, KeyError, OSError, RuntimeError) as error:
         raise ConfigurationError(
             f"{file} does not hold the state of this {type(model).__name__} "
@@ -79,13 +83,6 @@ def stored(*, model: EnergyModel, data: Dataset | None, run: Run, file: str) -> 
         ) from error
     run.note(loaded=fingerprint(model))
     return model.requires_grad_(False)
-
-
-def _state(path: Path) -> dict[str, Tensor]:
-    if path.suffix != ".npz":
-        return load_file(path)
-    with np.load(path) as arrays:
-        return {name: torch.from_numpy(arrays[name]) for name in arrays}
 
 
 def _refusal(model: EnergyModel, data: Dataset | None) -> str:
@@ -97,21 +94,21 @@ def _refusal(model: EnergyModel, data: Dataset | None) -> str:
             f"this {name} has random weights and is meant to be trained: load a state into it "
             f"(load_state_dict); on the command line {recipe} trains it"
         )
+
+    def line(*words: str) -> str:
+        return shlex.join(["python", "run.py", *words])
+
     words = list(HydraConfig.get().overrides.task)
     loads = "pretrain=stored task.pretrain.file=<record>/model.safetensors"
     if recipe.startswith("experiment="):
         words = [word for word in words if not word.startswith(REPLACED)]
-        how = f"train one by `{_line([recipe, *words])}` and load it by {loads}"
+        how = f"train one by `{line(recipe, *words)}` and load it by {loads}"
     else:
         words = [word for word in words if not word.startswith("pretrain=")] + [recipe]
         if data is None:
             words.append(f"data={DATA.get(model.domain.dim, '<data set>')}")
-        how = f"train it by `{_line(words)}`, or load it by {loads}"
+        how = f"train it by `{line(*words)}`, or load it by {loads}"
     return (
         f"this {name} has random weights and is meant to be trained: {how}; "
         "pretrain=random takes the random weights"
     )
-
-
-def _line(words: list[str]) -> str:
-    return shlex.join(["python", "run.py", *words])

@@ -4,6 +4,8 @@ Each function takes the model and the run and returns a Reference. An experiment
 `task.truth`. Sampled references are shared artifacts, computed once and used by every run.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -11,6 +13,7 @@ from latticework.experiments.runs.artifacts import artifact, fingerprint
 from latticework.experiments.runs.run import Run
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
+from latticework.sampling.chain import run_chain
 from latticework.sampling.exact import exact as exact_moments
 from latticework.sampling.metrics import Reference
 
@@ -36,23 +39,17 @@ def averaged(
     """Means over the second half of long chains of a trusted sampler, which start uniformly."""
 
     def make() -> dict[str, Tensor]:
+        total = torch.zeros(model.domain.shape, dtype=torch.float64, device=run.device)
         rng = run.shared_rng("averaged truth")
-        with torch.no_grad():
-            state = sampler.init(model.domain.uniform(chains, rng), model)
-            total = torch.zeros(model.domain.shape, dtype=torch.float64, device=run.device)
-            for step in run.progress(range(steps), "reference means"):
-                state, _ = sampler.step(state, model, rng)
-                if step >= steps // 2:
-                    total += state.x.mean(0)
+        readings = run_chain(
+            sampler, model, model.domain.uniform(chains, rng), rng, steps=steps, every=1
+        )
+        for reading in run.progress(readings, "reference means", steps + 1):
+            if reading.step > steps // 2:
+                total += reading.state.x.mean(0)
         return {"mean": (total / (steps - steps // 2)).float()}
 
-    spec = {
-        "model": fingerprint(model),
-        "sampler": repr(sampler),
-        "chains": chains,
-        "steps": steps,
-        "seed": run.model_seed,
-    }
+    spec = _spec(model, run, sampler, chains=chains, steps=steps)
     return Reference(mean=artifact(run, "averages", spec, make)["mean"])
 
 
@@ -67,19 +64,16 @@ def sampled(
 
     def make() -> dict[str, Tensor]:
         rng = run.shared_rng("truth")
-        with torch.no_grad():
-            state = sampler.init(model.domain.uniform(samples + floor, rng), model)
-            for _ in run.progress(range(steps), "ground-truth samples"):
-                state, _ = sampler.step(state, model, rng)
-        return {"x": state.x}
+        x = model.domain.uniform(samples + floor, rng)
+        readings = run_chain(sampler, model, x, rng, steps=steps, every=1)
+        *_, last = run.progress(readings, "ground-truth samples", steps + 1)
+        return {"x": last.state.x}
 
-    spec = {
-        "model": fingerprint(model),
-        "sampler": repr(sampler),
-        "samples": samples,
-        "floor": floor,
-        "steps": steps,
-        "seed": run.model_seed,
-    }
+    spec = _spec(model, run, sampler, samples=samples, floor=floor, steps=steps)
     x = artifact(run, "truth", spec, make)["x"]
     return Reference(samples=x[:samples], floor=x[samples:])
+
+
+def _spec(model: EnergyModel, run: Run, sampler: Sampler, **counts: int) -> dict[str, Any]:
+    model_and_sampler = {"model": fingerprint(model), "sampler": repr(sampler)}
+    return {**model_and_sampler, **counts, "seed": run.model_seed}
