@@ -20,6 +20,7 @@ from latticework.experiments.figures import (
     isl_curves,
     theory,
 )
+from latticework.experiments.figures.style import colour
 from latticework.experiments.figures.tables.bnn import predictions
 from latticework.experiments.figures.tables.isl_scores import final_isl
 from latticework.experiments.figures.tables.models import models as models_table
@@ -37,8 +38,8 @@ from latticework.experiments.records.grouping import (
     spread_over,
 )
 from latticework.experiments.records.identity import leaves
+from latticework.experiments.records.labels import label
 from latticework.experiments.records.record import load_all
-from latticework.experiments.records.style import colour, label
 
 mpl.use("Agg")
 PART = ("experiment=ising_sampling", "scale=smoke")

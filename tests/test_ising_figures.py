@@ -15,8 +15,8 @@ from latticework.experiments.figures.acceptance import against_size, step_term
 from latticework.experiments.figures.ess import ess_per_second, rates
 from latticework.experiments.figures.finals import final
 from latticework.experiments.records.grouping import by_sampler
+from latticework.experiments.records.labels import label, sampler_key
 from latticework.experiments.records.record import Record, load
-from latticework.experiments.records.style import label, sampler_key
 
 mpl.use("Agg")
 CLASSES = {

@@ -21,8 +21,8 @@ from omegaconf import OmegaConf
 
 import latticework.run
 from latticework.experiments.figures.curves import curve
+from latticework.experiments.figures.style import mark_substitute, new_figure
 from latticework.experiments.records.record import load, load_all
-from latticework.experiments.records.style import mark_substitute, new_figure
 from latticework.experiments.runs import machine
 from latticework.experiments.runs.inputs import inputs, replaced
 from latticework.experiments.runs.machine import processor

@@ -10,9 +10,9 @@ import pytest
 from fakes import fake
 from matplotlib.colors import to_rgb
 
+from latticework.experiments.figures import style
 from latticework.experiments.figures.text import COLOURS
-from latticework.experiments.records import style
-from latticework.experiments.records.style import SAMPLERS, label, look
+from latticework.experiments.records.labels import SAMPLERS, label, look
 
 mpl.use("Agg")
 OWN = ("my_sampler", "zanella_2020", "path_auxiliary", "multiple_try", "tempered", "a")

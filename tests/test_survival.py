@@ -14,7 +14,7 @@ import pytest
 from command import command_line
 from kills import accesses, alive, ended, killed, start, until
 
-from latticework.experiments.records.faults import DamagedError
+from latticework.experiments.records.archive import DamagedError
 from latticework.experiments.records.record import damage, load, load_all
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -7,6 +7,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from latticework.experiments.figures.band import at_settings, line_and_band
+from latticework.experiments.figures.style import colour, explain, new_figure
 from latticework.experiments.records.grouping import (
     Group,
     alone,
@@ -15,15 +16,9 @@ from latticework.experiments.records.grouping import (
     named,
     spread_over,
 )
+from latticework.experiments.records.labels import look, sampler_key
 from latticework.experiments.records.published import comparable
 from latticework.experiments.records.record import Record
-from latticework.experiments.records.style import (
-    colour,
-    explain,
-    look,
-    new_figure,
-    sampler_key,
-)
 
 FLOOR = 5e-7  # lower end of the axis; a bar below it is not visible, but its number is written
 NAMES = {"alpha": r"step size $\alpha$"}

@@ -8,10 +8,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from latticework.experiments.figures.band import at_readings, line_and_band
+from latticework.experiments.figures.style import explain, line, new_figure
 from latticework.experiments.records.grouping import by_setting, groups, spread_over
 from latticework.experiments.records.pace import timed, undisturbed
 from latticework.experiments.records.record import Record
-from latticework.experiments.records.style import explain, line, new_figure
 
 AXES = {
     "step": "iterations",

@@ -4,10 +4,11 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from latticework.experiments.figures.style import colour, explain, new_figure
 from latticework.experiments.records.grouping import averaged, groups
+from latticework.experiments.records.labels import look
 from latticework.experiments.records.pace import timed
 from latticework.experiments.records.record import Record
-from latticework.experiments.records.style import colour, explain, look, new_figure
 
 
 def ess_per_second(records: list[Record], samplers: list[str]) -> Figure:

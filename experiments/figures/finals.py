@@ -9,10 +9,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from latticework.experiments.figures.band import at_settings, line_and_band
+from latticework.experiments.figures.style import explain, line, new_figure
 from latticework.experiments.records.grouping import groups, spread_over
 from latticework.experiments.records.headline import last
 from latticework.experiments.records.record import Record
-from latticework.experiments.records.style import explain, line, new_figure
 
 
 def final(

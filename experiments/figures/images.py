@@ -6,9 +6,10 @@ from collections.abc import Iterable
 import numpy as np
 from matplotlib.figure import Figure
 
+from latticework.experiments.figures.style import explain, new_figure, wrapped
 from latticework.experiments.records.grouping import Group, groups, in_order
+from latticework.experiments.records.labels import seeds
 from latticework.experiments.records.record import Record
-from latticework.experiments.records.style import explain, new_figure, seeds, wrapped
 
 
 def samples(records: list[Record], rows: int = 8) -> Figure:

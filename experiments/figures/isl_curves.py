@@ -9,6 +9,16 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from latticework.experiments.figures.band import band, readings
+from latticework.experiments.figures.style import (
+    DASHES,
+    colour,
+    explain,
+    key_of_dashes,
+    line,
+    new_figure,
+    series,
+    wrapped,
+)
 from latticework.experiments.records.grouping import (
     alone,
     averaged,
@@ -17,20 +27,9 @@ from latticework.experiments.records.grouping import (
     named,
     spread_over,
 )
+from latticework.experiments.records.labels import label, seeds
 from latticework.experiments.records.pace import timed
 from latticework.experiments.records.record import Record
-from latticework.experiments.records.style import (
-    DASHES,
-    colour,
-    explain,
-    key_of_dashes,
-    label,
-    line,
-    new_figure,
-    seeds,
-    series,
-    wrapped,
-)
 
 
 def curves(records: list[Record], panels: str | None = None, lines: str | None = None) -> Figure:

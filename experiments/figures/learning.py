@@ -6,11 +6,11 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from latticework.experiments.figures import curves, finals
+from latticework.experiments.figures.style import explain, new_figure
 from latticework.experiments.records.grouping import LENGTH, groups, longest, shared, spread_over
 from latticework.experiments.records.pace import timed
 from latticework.experiments.records.published import comparable
 from latticework.experiments.records.record import Record
-from latticework.experiments.records.style import explain, new_figure
 
 
 def learning(

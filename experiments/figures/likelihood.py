@@ -7,6 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from latticework.experiments.figures.band import at_settings, line_and_band
+from latticework.experiments.figures.style import explain, key_of_dashes, line, series, wrapped
 from latticework.experiments.figures.tables.likelihood import learning_rate
 from latticework.experiments.records.grouping import (
     Group,
@@ -16,17 +17,8 @@ from latticework.experiments.records.grouping import (
     named,
     spread_over,
 )
+from latticework.experiments.records.labels import label, sampler_key, seeds
 from latticework.experiments.records.record import Record
-from latticework.experiments.records.style import (
-    explain,
-    key_of_dashes,
-    label,
-    line,
-    sampler_key,
-    seeds,
-    series,
-    wrapped,
-)
 
 DIRECTIONS = {"forward_AIS": "-", "reverse_AIS": "--"}
 

@@ -13,6 +13,16 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from latticework.experiments.figures.band import Means, band, line_and_band, remember
+from latticework.experiments.figures.style import (
+    GREY,
+    INKS,
+    colour,
+    explain,
+    key_of_dashes,
+    line,
+    new_figure,
+    series,
+)
 from latticework.experiments.records.grouping import (
     alone,
     averaged,
@@ -20,19 +30,8 @@ from latticework.experiments.records.grouping import (
     groups,
     spread_over,
 )
+from latticework.experiments.records.labels import label, seeds
 from latticework.experiments.records.record import Record
-from latticework.experiments.records.style import (
-    GREY,
-    INKS,
-    colour,
-    explain,
-    key_of_dashes,
-    label,
-    line,
-    new_figure,
-    seeds,
-    series,
-)
 
 
 def _table(records: list[Record], column: str) -> pd.DataFrame:

@@ -3,9 +3,9 @@
 import numpy as np
 from matplotlib.figure import Figure
 
+from latticework.experiments.figures.style import explain, key_of_dashes, new_figure, series
 from latticework.experiments.records.grouping import groups, named
 from latticework.experiments.records.record import Record
-from latticework.experiments.records.style import explain, key_of_dashes, new_figure, series
 
 
 def unlearning(records: list[Record]) -> Figure:

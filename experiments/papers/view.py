@@ -21,7 +21,7 @@ from matplotlib.figure import Figure
 from latticework.experiments.papers.claims.ledger import GROUPS, Entry, judge
 from latticework.experiments.papers.claims.verdict import Verdict
 from latticework.experiments.papers.deciding import deciding
-from latticework.experiments.papers.draw import html_of, make_all, png
+from latticework.experiments.papers.draw import html_of, make_all, png, proof_of
 from latticework.experiments.papers.exhibits import Catalogue, Exhibit, catalogue
 from latticework.experiments.papers.holdings import SCALES, Holding, command, holdings, pools
 from latticework.experiments.papers.kept import memory, trim
@@ -51,6 +51,7 @@ class Picture:
     alt: str
     csv: str = ""  # its numbers; none for images and text
     html: str = ""  # of a page of text
+    proof: str = ""  # what it was drawn from, as JSON
 
 
 @dataclass(frozen=True)
@@ -198,7 +199,8 @@ def picture(name: str, figure: Figure) -> Picture:
         panels.append(shorten(unescape(text), 600))
     alt = f"{name}. {'; '.join(panels)}".replace("$", "").replace("\\", "").replace("\n", " ")
     short = name.partition(": ")[2]
-    return Picture(short, png(figure, DPI), round(wide), round(tall), alt, csv(figure), written)
+    beside = csv(figure), written, proof_of(figure)
+    return Picture(short, png(figure, DPI), round(wide), round(tall), alt, *beside)
 
 
 def _section(

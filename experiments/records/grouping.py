@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from latticework.experiments.records.identity import SEEDS
+from latticework.experiments.records.labels import SAMPLERS, label, sampler_key, seeds
 from latticework.experiments.records.record import Record
-from latticework.experiments.records.style import SAMPLERS, label, sampler_key, seeds
 
 Settings = dict[str, str]  # dotted key of the configuration: value as JSON
 CHOICES = ("data", "model", "negatives")  # groups whose option's name may tell records apart

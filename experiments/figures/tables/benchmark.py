@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 
 from latticework.experiments.records.grouping import alone, in_order
+from latticework.experiments.records.labels import look
 from latticework.experiments.records.record import Record
-from latticework.experiments.records.style import look
 from latticework.sampling.tuning.ranking import MIXED, Interval, geometric, ranks, student
 
 QUANTITIES = {"min": "worst site", "median": "median site", "energy": "energy"}

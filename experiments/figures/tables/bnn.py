@@ -8,9 +8,9 @@ import pandas as pd
 from latticework.experiments.records.estimate import Estimate, estimate
 from latticework.experiments.records.grouping import groups, named
 from latticework.experiments.records.headline import last
+from latticework.experiments.records.labels import SAMPLERS, label, sampler_key
 from latticework.experiments.records.published import comparable
 from latticework.experiments.records.record import Record
-from latticework.experiments.records.style import SAMPLERS, label, sampler_key
 
 DATA = ("compas", "news", "news_partial", "adult", "blog")  # in the papers' order
 TWO_VALUED = ("compas", "adult")  # data sets with targets 0 and 1

@@ -6,9 +6,9 @@ import pandas as pd
 
 from latticework.experiments.records.estimate import estimate
 from latticework.experiments.records.grouping import groups, named
+from latticework.experiments.records.labels import look
 from latticework.experiments.records.published import comparable, published
 from latticework.experiments.records.record import Record
-from latticework.experiments.records.style import look
 
 COLUMNS = {  # of the scores in a record, in the paper's order
     "self_bleu": "self-BLEU",

@@ -7,9 +7,9 @@ import numpy as np
 
 from latticework.experiments.papers.claims.verdict import Margin
 from latticework.experiments.records.grouping import alone, groups
+from latticework.experiments.records.labels import label
 from latticework.experiments.records.pace import idle, pace, undisturbed
 from latticework.experiments.records.record import Record
-from latticework.experiments.records.style import label
 
 Value = Callable[[Record], float]
 Seeds = Mapping[int, float]
