@@ -7,11 +7,6 @@ from latticework.experiments.records.budget import Budget
 from latticework.experiments.records.record import load_all
 
 
-def test_it_counts_its_readings():
-    assert Budget(chains=2, steps=12, every=4).readings == 3
-    assert Budget(chains=2, steps=12).readings == 12
-
-
 @pytest.mark.parametrize(
     ("counts", "message"),
     [

@@ -10,7 +10,6 @@ from torch import Generator
 
 from latticework.data.base import Dataset, some
 from latticework.experiments.figures.tables.isl_scores import final_isl
-from latticework.experiments.figures.tables.models import models
 from latticework.experiments.records.budget import Budget
 from latticework.experiments.records.record import Record
 from latticework.experiments.runs.run import Run
@@ -20,18 +19,13 @@ from latticework.experiments.tasks.measures.sampling_likelihood import (
     curve,
     histograms,
     log_density,
-    mismatches,
     own_beta_curve,
-    prefix_sizes,
     score,
 )
 from latticework.experiments.tasks.measures.validation_isl import ValidationISL
-from latticework.models.base import Function
-from latticework.models.domain import Binary, Ordinal
 from latticework.models.rated_rbm import RatedRBM
 from latticework.models.rbm import RBM
 from latticework.samplers.block_gibbs import BlockGibbs
-from latticework.samplers.gibbs import Gibbs
 from latticework.samplers.rates import RatesHerding
 from latticework.sampling.chain import run_chain
 from latticework.sampling.metrics import Reference
@@ -55,15 +49,6 @@ def brute(samples, points, beta):
     return np.array(result)
 
 
-@pytest.mark.parametrize("beta", [0.3, 0.5, 0.8, 0.99])
-def test_it_is_a_distribution(beta):
-    """p_S sums to one over all states, for every prefix."""
-    states = Binary(7).enumerate()
-    log_p = log_density(bits(9, 7), states, beta, [1, 4, 9])
-    torch.testing.assert_close(log_p.exp().sum(-1), torch.ones(3, dtype=torch.float64))
-    assert abs(log_density(bits(9, 7), states[1:], beta, [9]).exp().sum() - 1) > 1e-6  # control
-
-
 @pytest.mark.parametrize("beta", [0.3, 0.8, 0.99])
 def test_it_is_the_definition(beta):
     samples, points = bits(23, 12), bits(11, 12, seed=1, p=0.3)
@@ -83,21 +68,6 @@ def test_neither_chunks_nor_storage_matter():
         parts = log_density(samples.byte(), points.byte(), 0.9, [3, 50, 200], cells)
         torch.testing.assert_close(parts, whole, rtol=0, atol=1e-6)
         assert torch.equal(histograms(samples, points, cells), histograms(samples, points))
-
-
-def test_mismatches_are_counted():
-    samples, points = bits(5, 784), bits(6, 784, seed=1)
-    expected = (samples.unsqueeze(1) != points).sum(-1).float()
-    assert torch.equal(mismatches(samples, points), expected)
-    counted = histograms(samples, points)
-    assert torch.equal(counted[2], torch.bincount(expected[:, 2].long(), minlength=785))
-
-
-def test_many_sites_do_not_underflow():
-    """784 sites at beta 0.99, every site wrong: exp of it is 0 in float64 and its log is finite."""
-    samples, points = torch.zeros(3, 784), torch.ones(2, 784)
-    found = log_density(samples, points, 0.99, [3])
-    torch.testing.assert_close(found, torch.full_like(found, 784 * math.log(0.01)))
 
 
 def test_beta_is_the_best_of_a_fine_grid():
@@ -127,24 +97,6 @@ def test_prefixes_get_the_beta_of_their_own_size():
     assert scores[-1] == pytest.approx(float(one[-1]), abs=1e-5)
     assert betas[0] < betas[-1] - 0.02  # few samples want a wider kernel,
     assert scores[0] > one[0] + 1  # and are far worse under that of many
-
-
-def test_more_samples_of_the_truth_score_better():
-    """And samples of one mode of two score worse, which is what the ISL is for."""
-    low, high = bits(400, 30, seed=1, p=0.1), bits(400, 30, seed=2, p=0.9)
-    points = torch.cat([bits(50, 30, seed=3, p=0.1), bits(50, 30, seed=4, p=0.9)])
-    both, one = torch.stack([low, high], 1).flatten(0, 1), torch.cat([low, low])
-    scores = curve(both, points, 0.85, [2, 20, 200, 800])
-    assert (scores.diff()[:2] > 0.1).all()
-    assert scores[-1] > curve(one, points, 0.85, [800])[0] + 5
-
-
-def test_prefix_sizes():
-    assert prefix_sizes(1) == [1]
-    sizes = prefix_sizes(200_000)
-    assert sizes[0] == 1
-    assert sizes[-1] == 200_000
-    assert sizes == sorted(set(sizes))
 
 
 @pytest.mark.parametrize(
@@ -190,20 +142,6 @@ def test_grey_samples_have_no_online_isl():
     carry = metric.update(carry, state._replace(x=torch.full((2, 6), 0.3)), None)
     with pytest.raises(ValueError, match=r"grey samples is not defined; .* sampler.emit=sample"):
         metric.read(carry)
-
-
-def test_other_domains_have_no_online_isl():
-    """Distances of spins or of ordinal values to rows of 0 and 1 are no mismatches."""
-
-    class Loader:
-        def load(self):
-            return Dataset(*[bits(9, 6, seed=s, p=0.1).byte() for s in (1, 2, 3)], (6,), "bits")
-
-    for domain in (Binary(6, -1, 1), Ordinal(6, 3)):
-        model = Function(lambda x: x.sum(-1), domain)
-        state = Gibbs().init(domain.uniform(2, Generator().manual_seed(0)), model)
-        with pytest.raises(ValueError, match="the ISL is defined on samples of 0 and 1"):
-            ValidationISL(Loader(), points=5).init(model, state, Reference())
 
 
 def test_the_area_under_the_curve_sees_how_fast_it_rises(monkeypatch):
@@ -266,33 +204,6 @@ def test_the_task_records_both_betas_and_where_herding_was_cut_short(tmp_path):
         run, _ = scored(tmp_path / str(sweeps), RatesHerding(0.3, sweeps=sweeps), model)
         share = run.notes["unsettled"]
         assert 0 < share < 1 if expected is None else share == expected
-
-
-def test_the_table_of_models_puts_the_best_first():
-    def trained(score, method, hidden, seed=0, **negatives):
-        return fake(
-            {"step": [1, 2], "isl": [-200, score]}, seed=seed, choices={"negatives": method},
-            config={
-                "model": {"hidden": hidden}, "task": {"learning_rate": 0.5},
-                "negatives": negatives,
-            },
-        )  # fmt: skip
-
-    table = models(
-        [
-            trained(-95, "sml", 200),
-            trained(-90, "fpcd", 500, fast_step_size=1.0),
-            trained(-92, "fpcd", 500, seed=1, fast_step_size=1.0),
-            trained(-93, "fpcd", 200, fast_step_size=1.0),
-        ]
-    )
-    assert list(table["training"]) == ["fpcd", "fpcd", "sml"]
-    assert list(table["hidden units"]) == [500, 200, 200]
-    assert list(table["fast rate"]) == ["1", "1", ""]
-    assert table["validation ISL"].iloc[0].mean == -91
-    assert table["validation ISL"].iloc[0].runs == 2
-    with pytest.raises(LookupError, match="train_rbm"):
-        models([fake()])
 
 
 def final(sampler, scores, seed=0, **data):

@@ -1,12 +1,10 @@
 """Tables of numbers: read, filtered, split and standardised as stated, or refused or replaced."""
 
 import bz2
-import errno
 import gzip
 import hashlib
 import lzma
 import os
-import shutil
 import urllib.request
 import zipfile
 from dataclasses import replace
@@ -15,16 +13,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from hydra import compose, initialize_config_dir
-from hydra.utils import instantiate
-from omegaconf import OmegaConf
 
 from latticework.data import files
 from latticework.data.files import DamagedFileError, MissingFileError
 from latticework.data.images import Caltech
-from latticework.data.splits import Rows, Table, repeated, rows_among, split, unit_range
+from latticework.data.splits import repeated, rows_among, split, unit_range
 from latticework.data.tables import COMPAS, Adult, Blog, News, NewsPartial
-from latticework.scripts.fetch_data import CONF, fetch, main
+from latticework.scripts.fetch_data import CONF
 
 LOADERS = (COMPAS, Adult, News, NewsPartial, Blog)
 PACK = {"": bytes, ".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
@@ -242,13 +237,6 @@ def test_adult_and_blog_as_their_publisher_split_them(root, monkeypatch):
     assert targets == sorted(np.clip(frame[280][:54], 0, 21).tolist())
 
 
-def test_a_substitute_is_split_at_random(root):
-    table = Adult(root=str(root), split="published").load()
-    assert table.substitute
-    assert table.variant == "scikit-learn's breast cancer, in place of adult"
-    assert len(table.test) == 114  # a fifth of 569
-
-
 # Files that are not the published ones.
 
 
@@ -267,35 +255,6 @@ def test_other_columns_or_rows_say_what_was_expected(root, monkeypatch, frame, m
     with pytest.raises(DamagedFileError, match=message) as caught:
         COMPAS(root=str(root)).load()
     assert str(path) in str(caught.value)
-
-
-@pytest.mark.parametrize("end", PACK)
-@pytest.mark.parametrize(
-    ("loader", "folder", "name"),
-    [
-        (COMPAS, "compas", "compas-scores-two-years.csv"),
-        (Adult, "adult", "adult.data"),
-        (NewsPartial, "online_news", "OnlineNewsPopularity_partial.csv"),
-    ],
-)
-def test_a_file_with_other_content_is_refused_however_it_is_packed(root, loader, folder, name, end):
-    path = put(root, folder, name + end, PACK[end](b"39, State-gov\n"))
-    unpacked = " of the unpacked file" if end else ""
-    with pytest.raises(DamagedFileError, match=f"expected md5{unpacked} .*, found ") as caught:
-        loader(root=str(root)).load()
-    assert str(path) in str(caught.value)
-
-
-def test_a_file_that_may_not_be_read_is_not_called_damaged(root, monkeypatch):
-    """Only the file's contents can be damaged: removing it would not give the permission."""
-
-    def forbid(path, *_):
-        raise PermissionError(errno.EACCES, "Permission denied", str(path))
-
-    put(root, "compas", "compas-scores-two-years.csv.gz", b"")
-    monkeypatch.setitem(files.UNPACK, ".gz", forbid)
-    with pytest.raises(PermissionError, match=r"Permission denied: .*csv\.gz"):
-        COMPAS(root=str(root)).load()
 
 
 def test_damaged_files_are_errors_and_are_not_replaced(root, monkeypatch):
@@ -365,15 +324,6 @@ def test_a_column_that_is_constant_among_training_rows_alone_is_0():
     assert (split(features, np.arange(50) / 49, ("a",), "rows", seed=0).test.features == 0).all()
 
 
-def test_a_limit_is_part_of_the_name():
-    table = split(np.zeros((50, 2)), np.zeros(50), ("a", "b"), "rows", seed=0, limit=20)
-    assert len(table.train) + len(table.valid) + len(table.test) == 20
-    assert table.variant == "rows, 20 of 50 rows"
-    assert split(np.zeros((50, 2)), np.zeros(50), ("a", "b"), "rows", seed=0, limit=90).variant == (
-        "rows"
-    )
-
-
 @pytest.mark.parametrize("loader", LOADERS)
 def test_a_limit_leaves_rows_to_validate_on(root, loader):
     for limit in (-5, 0, 60, 99):
@@ -381,28 +331,6 @@ def test_a_limit_leaves_rows_to_validate_on(root, loader):
             loader(limit=limit)
     parts = loader(root=str(root), limit=100).load()
     assert (len(parts.train), len(parts.valid), len(parts.test)) == (79, 1, 20)
-
-
-def test_rows_to_test_on_can_be_named():
-    features, tested = np.arange(40.0)[:, None], np.arange(40) >= 30
-    table = split(features, features[:, 0] / 39, ("a",), "rows", seed=0, tested=tested)
-    assert sorted((table.test.targets * 39).round().tolist()) == list(range(30, 40))
-    assert (len(table.train), len(table.valid)) == (30, 0)
-    with pytest.raises(ValueError, match="to train and to test on, found 40 and 0"):
-        split(features, np.zeros(40), ("a",), "rows", seed=0, tested=np.zeros(40, bool))
-
-
-@pytest.mark.parametrize(
-    ("features", "targets", "message"),
-    [
-        (np.full((20, 1), np.nan), np.zeros(20), "finite features"),
-        (np.zeros((20, 1)), np.full(20, 1.5), r"targets in \[0, 1\]"),
-        (np.zeros((9, 1)), np.zeros(9), "at least 10 rows, found 9"),
-    ],
-)
-def test_rows_that_cannot_be_split_say_so(features, targets, message):
-    with pytest.raises(ValueError, match=message):
-        split(features, targets, ("a",), "rows", seed=0)
 
 
 # The real files.
@@ -429,36 +357,6 @@ def test_the_real_tables(loader, settings, sizes, columns):
     for part in (table.train, table.test):
         assert part.features.isfinite().all()
         assert ((part.targets >= 0) & (part.targets <= 1)).all()
-
-
-def test_a_data_set_that_there_is_not_is_told(capsys):
-    with pytest.raises(SystemExit, match="2"):
-        main(["compass"])
-    assert "there is no data set compass (did you mean compas" in capsys.readouterr().err
-
-
-def test_fetching_names_what_was_found(root, monkeypatch):
-    """latticework.scripts.fetch_data reads the parts of a table as it reads those of a data set."""
-    monkeypatch.setenv("LATTICEWORK_DATA", str(root))
-    monkeypatch.setattr(COMPAS, "shape", (60, 53))
-    publish(monkeypatch, COMPAS, csv(compas()))
-    put(root, "compas", "compas-scores-two-years.csv", csv(compas()))
-    OmegaConf.clear_resolver("at_scale")  # which other tests register
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        assert fetch("compas") == "compas: 44 / 0 / 11"
-        for name in ("adult", "news", "news_partial", "blog"):
-            loader = instantiate(compose(f"data/{name}").data)
-            assert type(loader) in LOADERS
-    shutil.rmtree(root)
-    with pytest.raises(NotADirectoryError, match="is not a folder"):
-        COMPAS().load()
-
-
-def test_test_rows_that_are_training_rows_are_counted_with_their_targets():
-    features, targets = torch.eye(4)[:, :3], torch.tensor([0.0, 1, 0, 1])
-    test = Rows(-torch.cat([-features[:2], -features[:1]]), torch.tensor([0.0, 0, 1]))
-    table = Table(Rows(features, targets), test, test, ("a", "b", "c"), "some")
-    assert repeated(table) == 1  # the others have another target
 
 
 @real_data

@@ -6,16 +6,12 @@ import math
 import numpy as np
 import pytest
 import torch
-from fakes import fake
-from matplotlib import pyplot as plt
 from targets import TARGETS
 
-from latticework.experiments.figures.theory import preconditioning as appendix_h
 from latticework.experiments.records.budget import Budget
 from latticework.experiments.records.record import Record
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.bias import bias
-from latticework.experiments.tasks.law import law
 from latticework.experiments.tasks.measures.stationary import (
     bounds,
     enumerate_proposal,
@@ -23,17 +19,13 @@ from latticework.experiments.tasks.measures.stationary import (
     l1_distance,
     stationary_law,
 )
-from latticework.experiments.tasks.preconditioning import Halves, preconditioning
+from latticework.experiments.tasks.preconditioning import preconditioning
 from latticework.experiments.tasks.stochastic_proposal import stochastic_proposal
-from latticework.models.domain import Binary, Categorical, Ordinal
+from latticework.models.domain import Binary, Ordinal
 from latticework.models.ising import Lattice
-from latticework.models.potts import random_potts
 from latticework.models.quadratic import LogQuadratic, Sine, quadratic_ising
-from latticework.samplers.base import State
 from latticework.samplers.langevin import DMALA, DULA
-from latticework.sampling.checking.targets import Asymmetric
 from latticework.sampling.occupancy import (
-    Occupancy,
     independent_floor,
     noise_floor,
     pooled_law,
@@ -70,13 +62,6 @@ def test_closed_form_gradients(name):
     torch.testing.assert_close(grad, torch.autograd.grad(model(points).sum(), points)[0])
 
 
-def test_log_quadratic_is_its_formula():
-    model, x = exact("ordinal"), torch.tensor([[2.0, 0.0, 1.0]]).double()
-    terms = [W[i][j] * x[0, i] * x[0, j] for i, j in itertools.product(range(3), repeat=2)]
-    expected = sum(terms) + sum(b * v for b, v in zip(B, x[0], strict=True))
-    assert model(x).item() == pytest.approx(float(expected), abs=1e-6)
-
-
 @pytest.mark.parametrize("low", [0.0, -1.0, -3.0])
 def test_ising_model_is_the_same_in_any_coordinates(low):
     """The law is that of latticework.models.ising; the step size scales with the squared distance
@@ -105,17 +90,6 @@ def test_counterexample_has_no_gradient():
         torch.testing.assert_close(stationary_law(chain.adjusted), chain.target)
 
 
-def test_models_refuse_what_they_cannot_be():
-    with pytest.raises(ValueError, match="symmetric"):
-        LogQuadratic([[0.0, 1.0], [0.0, 0.0]], domain=Binary(2))
-    with pytest.raises(ValueError, match="symmetric, \\[3, 3\\]"):
-        LogQuadratic([[0.0]], domain=Binary(3))
-    with pytest.raises(ValueError, match="one number or 2"):
-        LogQuadratic([[0.0, 0.0], [0.0, 0.0]], [1.0], domain=Binary(2))
-    with pytest.raises(ValueError, match="Potts"):
-        LogQuadratic([[0.0, 0.0], [0.0, 0.0]], domain=Categorical(2, 3))
-
-
 # Theorem 5.1.
 
 
@@ -131,17 +105,6 @@ def test_transition_matrices_are_stochastic_and_keep_their_laws(name, sampler):
         torch.testing.assert_close(law @ matrix, law)
     torch.testing.assert_close(law, chain.target)
     torch.testing.assert_close(chain.target, torch.from_numpy(TARGETS[name].law), rtol=1e-5, atol=0)
-
-
-def test_stationary_law_solves_the_linear_system():
-    rng = torch.Generator().manual_seed(0)
-    matrix = torch.rand(7, 7, dtype=torch.float64, generator=rng)
-    matrix /= matrix.sum(-1, keepdim=True)
-    system = torch.cat((matrix.T - torch.eye(7), torch.ones(1, 7)))  # law (P - 1) = 0, sum 1
-    right = torch.zeros(8, dtype=torch.float64)
-    right[-1] = 1
-    solved = torch.linalg.lstsq(system, right).solution
-    torch.testing.assert_close(stationary_law(matrix), solved)
 
 
 def appendix_e(model, alpha):
@@ -173,23 +136,6 @@ def test_stationary_law_is_the_closed_form_of_appendix_e(name, alpha):
     )
 
 
-def test_closed_form_needs_a_log_quadratic_target():
-    """Control: the comparison above fails on a target with another curvature."""
-    chain = enumerate_proposal(DULA(1.0), in_double(Asymmetric(Binary(3))))
-    law = stationary_law(chain.unadjusted)
-    other = (chain.log_prob + chain.log_normaliser).softmax(0)
-    assert l1_distance(law, other) > 0.05
-
-
-def test_small_biases_are_accurate():
-    """Down to 1e-11, where pi_alpha and pi agree in ten digits."""
-    for alpha in (0.02, 0.03, 0.05):
-        chain = enumerate_proposal(DULA(alpha), exact("paper, {0, 1}"))
-        found = l1_distance(stationary_law(chain.unadjusted), chain.target).item()
-        assert found == pytest.approx(chain.closed_form_bias.item(), rel=1e-3)
-    assert 0 < chain.closed_form_bias < 1e-4
-
-
 STEPS = [0.02 * 1.3**k for k in range(22)]  # to 4.9
 
 
@@ -200,21 +146,6 @@ def test_repaired_bound_holds(name):
     for alpha in STEPS:
         chain = enumerate_proposal(DULA(alpha), model)
         assert chain.closed_form_bias <= bound.repaired(alpha) * (1 + 1e-9)
-
-
-@pytest.mark.parametrize("low", [0, -1])
-def test_theorem_5_1_holds_on_the_papers_model(low):
-    """The bound's exponent is right on {0, 1}; on {-1, 1} the bias decays four times as fast."""
-    model = in_double(quadratic_ising([2, 2], 0.1, 0.2, low=low))
-    bound, unit = bounds(model), (1 - low) ** 2
-    assert bound.smallest_eigenvalue == pytest.approx(-0.2 * (4 if low == 0 else 1), rel=1e-5)
-    values = []
-    for alpha in STEPS:
-        chain = enumerate_proposal(DULA(alpha * unit), model)
-        values.append(chain.closed_form_bias.item())
-        assert values[-1] <= bound.theorem(alpha * unit)
-    rise = math.log(values[0] / values[1]) / (1 / STEPS[0] - 1 / STEPS[1]) * 2 * unit
-    assert rise == pytest.approx(-unit, rel=1e-3)
 
 
 OTHER_TARGETS = {
@@ -299,28 +230,7 @@ def test_stochastic_proposal_is_the_logistic_formula(tmp_path):
     assert table["bias"][1] / table["bias"][0] == pytest.approx(4, rel=1e-3)
 
 
-def test_noise_must_be_standardised(tmp_path):
-    with pytest.raises(ValueError, match="mean 0 and variance 1"):
-        rows(
-            tmp_path,
-            step_sizes=[0.1],
-            deviations=[0.1],
-            outcomes=[-1.0, 2.0],
-            probabilities=[0.5, 0.5],
-        )
-
-
 # Simulations.
-
-
-@pytest.mark.parametrize("name", ["spins", "categorical", "ordinal"])
-def test_occupancy_counts_the_listed_states(name):
-    target = TARGETS[name]
-    metric, state = Occupancy(), State(target.states, torch.zeros(1), torch.zeros(1))
-    carry = metric.init(target.model, state, None)
-    for _ in range(3):
-        carry = metric.update(carry, state, None)
-    assert torch.equal(carry.counts, 3 * torch.eye(len(target.states), dtype=torch.long))
 
 
 def test_floors_are_those_of_independent_draws():
@@ -355,20 +265,6 @@ def test_simulation_has_the_enumerated_law(tmp_path, low):
     assert row["exact"] == pytest.approx(row["closed_form"], rel=1e-9)
 
 
-@pytest.mark.parametrize("sampler", [DULA(1.0), DMALA(1.0)])
-def test_categorical_chains_find_their_law(tmp_path, sampler):
-    """DMALA converges to the target, DULA to its own law; each is the other's control."""
-    model = random_potts(2, 3, 2.0)
-    budget = Budget(chains=400, steps=400, every=80)
-    law(model=model, sampler=sampler, data=None, run=Run(tmp_path), budget=budget)
-    end = Record(tmp_path, {}).metrics.iloc[-1]
-    names = ["to_unadjusted", "total_variation"]
-    right, wrong = names if isinstance(sampler, DULA) else names[::-1]
-    assert end[right] < 5 * end["independent"]  # correlated draws are worth fewer
-    assert end[wrong] > 20 * end["independent"]
-    assert (end["marginal_error"] < 0.02) == isinstance(sampler, DMALA)
-
-
 # Appendix H.
 
 
@@ -397,33 +293,3 @@ def test_preconditioner_mixes_where_no_step_size_does(tmp_path):
     assert large["flip_1"] == 1
     assert large["log_rmse"] < -2
     assert large["thinned"] == pytest.approx(one_stuck, abs=0.02)
-
-
-def preconditioned(seed, error):
-    """Step size 0.1 and two preconditioners of power 1 and 2, which end at `error`."""
-    rows = [(power, step, error if step == 9 else 0.0) for power in range(3) for step in (1, 9)]
-    power, step, value = np.array(rows).T
-    columns = {"power": power, "step": step, "step_size": np.where(power == 0, 0.1, 1.0)}
-    names = ("log_rmse", "log_rmse_low", "log_rmse_high", "thinned")
-    return fake(columns | dict.fromkeys(names, value), seed=seed, config={"model_seed": 0})
-
-
-def test_the_preconditioners_lines_are_means_over_seeds():
-    figure = appendix_h([preconditioned(0, -1.0), preconditioned(1, -3.0)])
-    left, right = figure.axes
-    assert list(left.lines[0].get_ydata()) == [-2]
-    for line in right.lines[:2]:
-        assert [list(part) for part in line.get_data()] == [[1, 9], [0, -2]]
-    text = figure.legends[0].get_title().get_text().replace("\n", " ")
-    assert text.startswith("Mean over seeds 0-1; band: the middle 80 % of the chains.")
-    plt.close("all")
-
-
-def test_halves_split_even_from_odd_steps():
-    model = QUADRATIC["bits"]
-    metric, x = Halves(), torch.zeros(2, 3)
-    carry = metric.init(model, State(x, torch.zeros(2), x), None)
-    for value in (1.0, 10.0, 100.0):
-        carry = metric.update(carry, State(x + value, torch.zeros(2), x), None)
-    assert carry.total[0].unique().tolist() == [10.0]
-    assert carry.total[1].unique().tolist() == [101.0]

@@ -45,16 +45,6 @@ def test_the_law_stays_and_the_second_eigenvalue_falls(name):
     assert fast[-1] < slow[-1]
 
 
-def test_more_than_a_chain_stays_cannot_be_taken():
-    chain, law = chain_of("binary")
-    with pytest.raises(ValueError, match="lambda must be in"):
-        staying_less(chain, largest(chain) + 1e-6)
-    # Controls: beyond it there are negative probabilities; another matrix has another law.
-    assert ((chain - 2 * largest(chain) * np.eye(len(law))) < 0).any()
-    uniform = np.full_like(chain, 1 / len(law))
-    assert np.abs(law @ uniform - law).max() > 1e-3
-
-
 def test_the_task_records_it(tmp_path):
     model = TARGETS["lattice"].model
     unlearning(model=model, sampler=None, data=None, run=Run(tmp_path), lambdas=4, steps=10)
