@@ -114,8 +114,7 @@ def scaling(records: list[Record], unit: str) -> Figure:
             means = at_settings({n: list(c.values()) for n, c in one.costs.items()})
             drawn = line((one.sampler, 0)) | {"markevery": None}
             line_and_band(ax, means, label=one.label, **drawn)
-        ax.set_xscale("log")
-        ax.set_yscale("log")
+        ax.set(xscale="log", yscale="log")
         ax.set_title(target, fontsize=8)
         ax.set_xlabel("sites", fontsize=8)
         ax.set_ylabel(f"{unit}s for an effective sample", fontsize=8)

@@ -45,7 +45,7 @@ def ess_per_second(records: list[Record], samplers: list[str]) -> Figure:
         ax.plot(side, middle, markersize=3, label=group.label, **dots)
     ax.set_xticks(range(len(names)), names)
     ax.set_ylim(bottom=0)
-    ax.set_ylabel(f"ESS per second, {budget}", fontsize=9)
+    ax.set_ylabel(f"ESS per second, {budget}")
     note = f"One value a coordinate, the median over {averaged(kept)}; boxes: quartiles."
     explain(figure, note + without)
     return figure

@@ -13,6 +13,7 @@ from latticework.experiments.records.grouping import (
     Group,
     alone,
     groups,
+    holding,
     in_order,
     named,
     spread_over,
@@ -28,19 +29,15 @@ def progress(records: list[Record]) -> Figure:
 
     One panel per sampler, one line per run. Raises LookupError if no record is of task=ais.
     """
-    records = [r for r in records if {"beta", "forward", "ess"} <= set(r.metrics)]
-    if not records:
-        raise LookupError("no record has the effective number of chains; run task=ais")
+    records = holding(records, "beta", "forward", "ess", task="ais")
     keys = list(dict.fromkeys(group.key for group in groups(records)))
     figure, axes = wrapped(len(keys))
     order: dict[str, int] = {}  # of the settings, the same in all panels
     for ax, key in zip(axes, keys, strict=True):
         for group in groups(record for record in records if sampler_key(record) == key):
             _lines(ax, group, series(order.setdefault(group.differs, len(order))))
-        ax.set_title(label(key), fontsize=9)
-        ax.set_xlabel("beta", fontsize=9)
-        ax.set_ylim(0, 1.02)
-    axes[0].set_ylabel("effective fraction of chains", fontsize=9)
+        ax.set(title=label(key), xlabel="beta", ylim=(0, 1.02))
+    axes[0].set_ylabel("effective fraction of chains")
     explain(figure, f"One line a run, {seeds(records)}.", key_of_dashes(**DIRECTIONS))
     return figure
 
@@ -71,11 +68,9 @@ def improvement(records: list[Record]) -> Figure:
         text = named(label(key), f"rate {rate:g}")
         line_and_band(panels[data], at_settings(_trials(alone(some))), label=text, **drawn)
     for data, ax in panels.items():
-        ax.set_title(data, fontsize=9)
-        ax.set_xlabel("sampling steps in learning, one evaluation each", fontsize=9)
-        ax.set_yscale("log")
+        ax.set(title=data, xlabel="sampling steps in learning, one evaluation each", yscale="log")
         ax.tick_params(which="both", labelsize=8)
-    axes[0].set_ylabel("-log-likelihood of validation rows\nby AIS trials, nats", fontsize=9)
+    axes[0].set_ylabel("-log-likelihood of validation rows\nby AIS trials, nats")
     betas = sorted({record.config["task"]["trial_steps"] for record in records})
     steps = " or ".join(f"{count:,}" for count in betas)
     explain(figure, f"Trial values: AIS of {steps} betas, often too high. {spread_over(records)}")

@@ -45,8 +45,7 @@ def history(records: list[Record]) -> Figure:
         ax.plot(numbers, values, markersize=3, **dots)
         ax.plot(numbers, best, color=shade, drawstyle="steps-post", label=name)
     ax.xaxis.get_major_locator().set_params(integer=True)
-    ax.set_xlabel("trial", fontsize=9)
-    ax.set_ylabel(_aim(records), fontsize=9)
+    ax.set(xlabel="trial", ylabel=_aim(records))
     explain(figure, f"Dots: trials; lines: the best so far. {seeds(records)}.")
     return figure
 
@@ -64,8 +63,7 @@ def importance(records: list[Record]) -> Figure:
     for ax, (key, name, study) in zip(figure.axes, found, strict=True):
         shares = get_param_importances(study, evaluator=FanovaImportanceEvaluator(seed=0))
         ax.barh(list(shares)[::-1], list(shares.values())[::-1], color=colour(key))
-        ax.set_xlim(0, 1)
-        ax.set_title(name, fontsize=9)
+        ax.set(xlim=(0, 1), title=name)
         ax.set_xlabel("share of the variance", fontsize=8)
     return figure
 

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from latticework.experiments.records.estimate import Estimate
-from latticework.experiments.records.grouping import groups, in_order, once
+from latticework.experiments.records.grouping import groups, holding, in_order, once
 from latticework.experiments.records.likelihood import (
     at_most,
     ends_apart,
@@ -73,10 +73,7 @@ def likelihoods(records: list[Record]) -> pd.DataFrame:
 
 def scored(records: list[Record]) -> list[Record]:
     """The records with log-likelihoods. Raises LookupError if there are none."""
-    records = [record for record in records if "log_likelihood" in record.document]
-    if not records:
-        raise LookupError("no record holds a log-likelihood; run task=ais with a data set")
-    return records
+    return holding(records, "log_likelihood", task="ais")
 
 
 def learned(records: list[Record]) -> list[Record]:
