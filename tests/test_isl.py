@@ -5,11 +5,9 @@ import math
 import numpy as np
 import pytest
 import torch
-from fakes import fake
 from torch import Generator
 
 from latticework.data.base import Dataset, some
-from latticework.experiments.figures.tables.isl_scores import final_isl
 from latticework.experiments.records.budget import Budget
 from latticework.experiments.records.record import Record
 from latticework.experiments.runs.run import Run
@@ -23,9 +21,12 @@ from latticework.experiments.tasks.measures.sampling_likelihood import (
     score,
 )
 from latticework.experiments.tasks.measures.validation_isl import ValidationISL
+from latticework.models.base import Function
+from latticework.models.domain import Binary, Ordinal
 from latticework.models.rated_rbm import RatedRBM
 from latticework.models.rbm import RBM
 from latticework.samplers.block_gibbs import BlockGibbs
+from latticework.samplers.gibbs import Gibbs
 from latticework.samplers.rates import RatesHerding
 from latticework.sampling.chain import run_chain
 from latticework.sampling.metrics import Reference
@@ -53,21 +54,14 @@ def brute(samples, points, beta):
 def test_it_is_the_definition(beta):
     samples, points = bits(23, 12), bits(11, 12, seed=1, p=0.3)
     sizes = [1, 2, 10, 23]
+    parts = log_density(samples.byte(), points.byte(), beta, sizes, cells=40)
     expected = np.array([brute(samples[:n], points, beta) for n in sizes])
     found = log_density(samples, points, beta, sizes).numpy()
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(parts, expected, rtol=0, atol=1e-6)
     np.testing.assert_allclose(curve(samples, points, beta, sizes), expected.mean(-1), atol=1e-6)
     if beta >= 0.5:
         assert abs(score(histograms(samples, points), beta) - expected[-1].mean()) < 1e-10
-
-
-def test_neither_chunks_nor_storage_matter():
-    samples, points = bits(200, 30), bits(17, 30, seed=1)
-    whole = log_density(samples, points, 0.9, [3, 50, 200])
-    for cells in (1, 40, 17 * 7, 10**6):
-        parts = log_density(samples.byte(), points.byte(), 0.9, [3, 50, 200], cells)
-        torch.testing.assert_close(parts, whole, rtol=0, atol=1e-6)
-        assert torch.equal(histograms(samples, points, cells), histograms(samples, points))
 
 
 def test_beta_is_the_best_of_a_fine_grid():
@@ -115,43 +109,29 @@ def test_bad_arguments_say_so(arguments, message):
         log_density(*arguments)
 
 
-def test_the_online_metric_is_the_estimator():
-    class Loader:
-        def load(self):
-            return Dataset(*[bits(9, 6, seed=s, p=0.1).byte() for s in (1, 2, 3)], (6,), "bits")
-
-    model, sampler, rng = RBM(6, 3), BlockGibbs(), Generator().manual_seed(0)
-    model.visible_bias.fill_(-1.0)  # the best beta is not 1/2, under which all samples score alike
-    metric, kept = ValidationISL(Loader(), points=5), []
-    for reading in run_chain(sampler, model, bits(2, 6), rng, steps=20, every=1, metrics=[metric]):
-        kept.append(reading.state.x)
-        if reading.step == 0:
-            assert reading.values["isl"].isnan()
-    counted = histograms(torch.cat(kept[1:]), some(Loader().load().valid, 5))
-    assert reading.values["isl"].item() == pytest.approx(score(counted, best_beta(counted)))
+class Loader:
+    def load(self):
+        return Dataset(*[bits(9, 6, seed=s, p=0.1).byte() for s in (1, 2, 3)], (6,), "bits")
 
 
-def test_grey_samples_have_no_online_isl():
-    class Loader:
-        def load(self):
-            return Dataset(*[bits(9, 6, seed=s, p=0.1).byte() for s in (1, 2, 3)], (6,), "bits")
-
-    metric = ValidationISL(Loader(), points=5)
-    state = BlockGibbs().init(bits(2, 6), model := RBM(6, 3))
+def test_grey_samples_and_other_domains_have_no_online_isl():
+    """Distances of spins or of ordinal values to rows of 0 and 1 are no mismatches."""
+    metric, model = ValidationISL(Loader(), points=5), RBM(6, 3)
+    state = BlockGibbs().init(bits(2, 6), model)
     carry = metric.init(model, state, Reference())
     carry = metric.update(carry, state._replace(x=torch.full((2, 6), 0.3)), None)
     with pytest.raises(ValueError, match=r"grey samples is not defined; .* sampler.emit=sample"):
         metric.read(carry)
+    for domain in (Binary(6, -1, 1), Ordinal(6, 3)):
+        model = Function(lambda x: x.sum(-1), domain)
+        state = Gibbs().init(domain.uniform(2, Generator().manual_seed(0)), model)
+        with pytest.raises(ValueError, match="the ISL is defined on samples of 0 and 1"):
+            metric.init(model, state, Reference())
 
 
 def test_the_area_under_the_curve_sees_how_fast_it_rises(monkeypatch):
     """By the trapezoid rule on the log axis, at one beta, whatever the number of chains."""
     monkeypatch.delattr(np, "trapezoid", raising=False)  # NumPy 1.26 has none
-
-    class Loader:
-        def load(self):
-            return Dataset(*[bits(9, 6, seed=s, p=0.1).byte() for s in (1, 2, 3)], (6,), "bits")
-
     model, sizes = RBM(6, 3), [1, 4, 10, 30]
     model.visible_bias.fill_(-1.0)
     for chains in (1, 2):
@@ -204,40 +184,3 @@ def test_the_task_records_both_betas_and_where_herding_was_cut_short(tmp_path):
         run, _ = scored(tmp_path / str(sweeps), RatesHerding(0.3, sweeps=sweeps), model)
         share = run.notes["unsettled"]
         assert 0 < share < 1 if expected is None else share == expected
-
-
-def final(sampler, scores, seed=0, **data):
-    """A record with the ISL of 1, 10, 100 and 1000 samples."""
-    return fake(
-        {"step": [1, 10, 100, 1000], "isl": scores}, sampler=sampler, seed=seed,
-        stored={"parzen": {}}, isl=scores[-1], parzen=-80.0, commonest_share=0.5,
-        data={"variant": "usps", **data},
-    )  # fmt: skip
-
-
-def test_the_table_counts_the_samples_that_are_as_good():
-    records = [
-        final("block_gibbs", [-100, -95, -90, -80]),
-        final("block_gibbs", [-100, -95, -93, -92], 1),
-        final("rates_fpcd", [-100, -95, -85, -78]),
-        final("rates_fpcd", [-100, -95, -87, -78], 1),
-    ]
-    table = final_isl(records, "usps").set_index("samples of")
-    count = "samples as good as 100 of rates-FPCD"
-    assert table.loc["Block Gibbs", count].mean == 1000  # the aim is -86
-    assert table.loc["Block Gibbs", "reached"] == "1 of 2"
-    assert table.loc["rates-FPCD", "reached"] == "2 of 2"
-    assert table.loc["rates-FPCD", "ISL"].mean == -78
-    assert table.loc["rates-FPCD", "paper"].mean == -78.5
-    assert table.loc["training set", "ISL"].mean == -80
-    with pytest.raises(LookupError, match="rates-FPCD"):
-        final_isl(records[:2], "usps")
-
-
-def test_substitute_data_stand_beside_no_isl_of_the_paper():
-    own = final("rates_fpcd", [-100, -95, -85, -78])
-    other = final("rates_fpcd", [-100, -95, -85, -78], variant="digits", substitute=True)
-    assert final_isl([own], "usps")["variant"].tolist() == ["usps"] * 2
-    table = final_isl([other], "usps")
-    assert table["paper"].tolist() == [None, None]
-    assert table["variant"].tolist() == ["SUBSTITUTE: digits"] * 2

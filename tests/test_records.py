@@ -328,43 +328,29 @@ def test_a_substitute_is_marked_and_gives_way_to_the_data(tmp_path, monkeypatch)
 
 
 class Arriving:
-    """A loader of data that are there, or are replaced by substitutes."""
+    """A loader of data or of a language model that are there, or else are replaced."""
 
-    def __init__(self, there: bool, download: bool) -> None:
-        self.there = there
+    def __init__(self, there: bool, download: bool, strict: bool = False) -> None:
         assert not download
+        if strict and not there:
+            raise OSError
+        self.there = there
 
     def load(self):
         return SimpleNamespace(substitute=not self.there)
 
 
+@pytest.mark.parametrize("substitute", [False, True])
 @pytest.mark.parametrize("there", [False, True])
-def test_a_record_of_substitutes_gives_way_where_the_data_have_arrived(there):
-    config = {"data": {"_target_": "test_records.Arriving", "there": there, "download": True}}
-    for substitute in (False, True):
-        earlier = {"data": {"substitute": substitute, "variant": "digits"}}
-        assert _replaceable(earlier, OmegaConf.create(config)) == (substitute and there)
-    assert not _replaceable({"data": None}, OmegaConf.create({"data": None}))
-
-
-class ArrivingModel:
-    """A language model that is there, or cannot be loaded."""
-
-    def __init__(self, there: bool, download: bool, strict: bool) -> None:
-        assert strict
-        assert not download
-        if not there:
-            raise OSError
-
-
-@pytest.mark.parametrize("there", [False, True])
-def test_a_record_of_a_substitute_model_gives_way_where_the_model_has_arrived(there, caplog):
-    language = {"_target_": "test_records.ArrivingModel", "there": there, "download": True}
-    config = OmegaConf.create({"data": None, "model": {"language": language}})
-    used = {"asked": "bert", "used": "mini_bert", "substitute": True}
-    assert _replaceable({"language": used}, config) == there
-    assert there or "mini_bert in place of bert" in caplog.text
-    assert not _replaceable({"language": {**used, "substitute": False}}, config)
+def test_a_record_of_substitutes_gives_way_where_the_real_has_arrived(there, substitute, caplog):
+    arriving = {"_target_": "test_records.Arriving", "there": there, "download": True}
+    config = OmegaConf.create({"data": arriving})
+    earlier = {"data": {"substitute": substitute, "variant": "digits"}}
+    assert _replaceable(earlier, config) == (substitute and there)
+    config = OmegaConf.create({"data": None, "model": {"language": arriving}})
+    used = {"asked": "bert", "used": "mini_bert", "substitute": substitute}
+    assert _replaceable({"language": used}, config) == (substitute and there)
+    assert ("mini_bert in place of bert" in caplog.text) == (substitute and not there)
 
 
 def test_a_folder_with_a_model_that_was_replaced_is_noticed(tmp_path):

@@ -12,6 +12,7 @@ from latticework.experiments.records.budget import Budget
 from latticework.experiments.records.record import Record
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.bias import bias
+from latticework.experiments.tasks.law import law
 from latticework.experiments.tasks.measures.stationary import (
     bounds,
     enumerate_proposal,
@@ -19,13 +20,16 @@ from latticework.experiments.tasks.measures.stationary import (
     l1_distance,
     stationary_law,
 )
-from latticework.experiments.tasks.preconditioning import preconditioning
+from latticework.experiments.tasks.preconditioning import Halves, preconditioning
 from latticework.experiments.tasks.stochastic_proposal import stochastic_proposal
 from latticework.models.domain import Binary, Ordinal
 from latticework.models.ising import Lattice
+from latticework.models.potts import random_potts
 from latticework.models.quadratic import LogQuadratic, Sine, quadratic_ising
+from latticework.samplers.base import State
 from latticework.samplers.langevin import DMALA, DULA
 from latticework.sampling.occupancy import (
+    Occupancy,
     independent_floor,
     noise_floor,
     pooled_law,
@@ -62,6 +66,13 @@ def test_closed_form_gradients(name):
     torch.testing.assert_close(grad, torch.autograd.grad(model(points).sum(), points)[0])
 
 
+def test_log_quadratic_is_its_formula():
+    model, x = exact("ordinal"), torch.tensor([[2.0, 0.0, 1.0]]).double()
+    terms = [W[i][j] * x[0, i] * x[0, j] for i, j in itertools.product(range(3), repeat=2)]
+    expected = sum(terms) + sum(b * v for b, v in zip(B, x[0], strict=True))
+    assert model(x).item() == pytest.approx(float(expected), abs=1e-6)
+
+
 @pytest.mark.parametrize("low", [0.0, -1.0, -3.0])
 def test_ising_model_is_the_same_in_any_coordinates(low):
     """The law is that of latticework.models.ising; the step size scales with the squared distance
@@ -75,19 +86,6 @@ def test_ising_model_is_the_same_in_any_coordinates(low):
     torch.testing.assert_close(one.unadjusted, two.unadjusted, rtol=1e-5, atol=1e-7)
     unscaled = enumerate_proposal(DULA(0.4), in_double(other))
     assert (low == 0) == torch.allclose(one.unadjusted, unscaled.unadjusted, rtol=1e-2)
-
-
-def test_counterexample_has_no_gradient():
-    """The target depends on epsilon, DULA's law stays uniform; the Metropolis test corrects it."""
-    for epsilon in (0.1, 1.0, 3.0):
-        model = in_double(Sine(0, 0, epsilon))
-        states = model.domain.enumerate().double()
-        assert model.gradient(states).abs().max() < 1e-15 * epsilon  # cos(pi / 2), rounded
-        chain = enumerate_proposal(DULA(1.0), model)
-        law = stationary_law(chain.unadjusted)
-        torch.testing.assert_close(law, torch.full((2,), 0.5).double())
-        assert l1_distance(law, chain.target) > 0.05
-        torch.testing.assert_close(stationary_law(chain.adjusted), chain.target)
 
 
 # Theorem 5.1.
@@ -123,29 +121,25 @@ def appendix_e(model, alpha):
 
 
 @quadratic
-@pytest.mark.parametrize("alpha", [0.05, 0.3, 1.0, 5.0])
+@pytest.mark.parametrize("alpha", [0.05, 1.0, 5.0])
 def test_stationary_law_is_the_closed_form_of_appendix_e(name, alpha):
     model = exact(name)
     chain = enumerate_proposal(DULA(alpha), model)
     law = stationary_law(chain.unadjusted)
     torch.testing.assert_close(law, appendix_e(model, alpha), rtol=1e-9, atol=0)
-    flow = law.unsqueeze(-1) * chain.unadjusted  # reversible
-    torch.testing.assert_close(flow, flow.T, rtol=1e-9, atol=1e-300)
     assert l1_distance(law, chain.target).item() == pytest.approx(
         chain.closed_form_bias.item(), rel=1e-6, abs=1e-14
     )
+    assert chain.closed_form_bias <= bounds(model).repaired(alpha) * (1 + 1e-9)
 
 
-STEPS = [0.02 * 1.3**k for k in range(22)]  # to 4.9
-
-
-@quadratic
-def test_repaired_bound_holds(name):
-    model = exact(name)
-    bound = bounds(model)
-    for alpha in STEPS:
-        chain = enumerate_proposal(DULA(alpha), model)
-        assert chain.closed_form_bias <= bound.repaired(alpha) * (1 + 1e-9)
+def test_small_biases_are_accurate():
+    """Down to 1e-11, where pi_alpha and pi agree in ten digits."""
+    for alpha in (0.02, 0.03, 0.05):
+        chain = enumerate_proposal(DULA(alpha), exact("paper, {0, 1}"))
+        found = l1_distance(stationary_law(chain.unadjusted), chain.target).item()
+        assert found == pytest.approx(chain.closed_form_bias.item(), rel=1e-3)
+    assert 0 < chain.closed_form_bias < 1e-4
 
 
 OTHER_TARGETS = {
@@ -198,16 +192,6 @@ def rows(tmp_path, **settings):
 
 
 TWO_POINTS = {"outcomes": [-1.0, 1.0], "probabilities": [0.5, 0.5]}
-SKEWED = {"outcomes": [-0.5, 2.0], "probabilities": [0.8, 0.2]}
-
-
-@pytest.mark.parametrize("noise", [TWO_POINTS, SKEWED], ids=["two points", "skewed"])
-def test_theorem_6_1_holds(tmp_path, noise):
-    table = rows(tmp_path, step_sizes=[0.05, 0.2, 1.0, 5.0], deviations=[0.01, 0.3, 2.0], **noise)
-    assert len(table) == 12
-    assert (table["bias"] > 0).all()
-    assert (table["bias"] <= table["with_half"]).all()
-    assert (table["with_half"] <= table["theorem"]).all()
 
 
 def test_stochastic_proposal_is_the_logistic_formula(tmp_path):
@@ -228,9 +212,27 @@ def test_stochastic_proposal_is_the_logistic_formula(tmp_path):
         worst = max(worst, 2 * abs((flip(0.01) + flip(-0.01)) / 2 - flip(0)))
     assert table["bias"][0] == pytest.approx(worst, rel=1e-6)
     assert table["bias"][1] / table["bias"][0] == pytest.approx(4, rel=1e-3)
+    assert (table["bias"] <= table["with_half"]).all()
+    assert (table["with_half"] <= table["theorem"]).all()
+
+
+def test_noise_must_be_standardised(tmp_path):
+    noise = {"outcomes": [-1.0, 2.0], "probabilities": [0.5, 0.5]}
+    with pytest.raises(ValueError, match="mean 0 and variance 1"):
+        rows(tmp_path, step_sizes=[0.1], deviations=[0.1], **noise)
 
 
 # Simulations.
+
+
+@pytest.mark.parametrize("name", ["spins", "categorical", "ordinal"])
+def test_occupancy_counts_the_listed_states(name):
+    target = TARGETS[name]
+    metric, state = Occupancy(), State(target.states, torch.zeros(1), torch.zeros(1))
+    carry = metric.init(target.model, state, None)
+    for _ in range(3):
+        carry = metric.update(carry, state, None)
+    assert torch.equal(carry.counts, 3 * torch.eye(len(target.states), dtype=torch.long))
 
 
 def test_floors_are_those_of_independent_draws():
@@ -265,6 +267,20 @@ def test_simulation_has_the_enumerated_law(tmp_path, low):
     assert row["exact"] == pytest.approx(row["closed_form"], rel=1e-9)
 
 
+@pytest.mark.parametrize("sampler", [DULA(1.0), DMALA(1.0)])
+def test_categorical_chains_find_their_law(tmp_path, sampler):
+    """DMALA converges to the target, DULA to its own law; each is the other's control."""
+    model = random_potts(2, 3, 2.0)
+    budget = Budget(chains=400, steps=400, every=80)
+    law(model=model, sampler=sampler, data=None, run=Run(tmp_path), budget=budget)
+    end = Record(tmp_path, {}).metrics.iloc[-1]
+    names = ["to_unadjusted", "total_variation"]
+    right, wrong = names if isinstance(sampler, DULA) else names[::-1]
+    assert end[right] < 5 * end["independent"]  # correlated draws are worth fewer
+    assert end[wrong] > 20 * end["independent"]
+    assert (end["marginal_error"] < 0.02) == isinstance(sampler, DMALA)
+
+
 # Appendix H.
 
 
@@ -293,3 +309,13 @@ def test_preconditioner_mixes_where_no_step_size_does(tmp_path):
     assert large["flip_1"] == 1
     assert large["log_rmse"] < -2
     assert large["thinned"] == pytest.approx(one_stuck, abs=0.02)
+
+
+def test_halves_split_even_from_odd_steps():
+    model = QUADRATIC["bits"]
+    metric, x = Halves(), torch.zeros(2, 3)
+    carry = metric.init(model, State(x, torch.zeros(2), x), None)
+    for value in (1.0, 10.0, 100.0):
+        carry = metric.update(carry, State(x + value, torch.zeros(2), x), None)
+    assert carry.total[0].unique().tolist() == [10.0]
+    assert carry.total[1].unique().tolist() == [101.0]

@@ -45,6 +45,12 @@ def test_the_law_stays_and_the_second_eigenvalue_falls(name):
     assert fast[-1] < slow[-1]
 
 
+def test_more_than_a_chain_stays_cannot_be_taken():
+    chain, _ = chain_of("binary")
+    with pytest.raises(ValueError, match="lambda must be in"):
+        staying_less(chain, largest(chain) + 1e-6)
+
+
 def test_the_task_records_it(tmp_path):
     model = TARGETS["lattice"].model
     unlearning(model=model, sampler=None, data=None, run=Run(tmp_path), lambdas=4, steps=10)

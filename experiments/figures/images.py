@@ -48,7 +48,7 @@ def grid(records: list[Record], rows: str, side: int = 6) -> Figure:
     wide, tall = len(columns), len(names)
     size = {"width": 1.6 + 0.3 / wide, "height": 1.65 + 0.3 / tall}
     figure, _ = new_figure(wide, rows=tall, **size)
-    panels = np.reshape(figure.axes, (tall, wide))
+    panels = np.array(figure.axes, dtype=object).reshape(tall, wide)
     for line, name in zip(panels, names, strict=True):
         line[0].set_ylabel(name, fontsize=8)
         for ax, label in zip(line, columns, strict=True):

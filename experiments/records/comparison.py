@@ -111,9 +111,10 @@ def _facts(one: Record, other: Record) -> Iterator[Difference]:
         if mine != its and not (what.startswith("code of ") and unsaid):
             yield Difference(what, mine, its, "perhaps" if is_code or unsaid else "yes")
     documents = one.document, other.document
-    for what, read in {"uncommitted changes": _dirty, "parts made elsewhere": _elsewhere}.items():
-        if any(map(read, documents)):
-            yield Difference(what, *map(read, documents), "perhaps")
+    for what, read in (("uncommitted changes", _dirty), ("parts made elsewhere", _elsewhere)):
+        mine, its = map(read, documents)
+        if mine or its:
+            yield Difference(what, mine, its, "perhaps")
 
 
 def _dirty(document: dict[str, Any]) -> bool | None:

@@ -19,10 +19,12 @@ def proof(figure: str, command: str, records: Sequence[Record]) -> str:
 
     `records` has the fingerprint of each record by its place, and the SHA-256 of each bundle.
     """
-    prints = {}
-    for bundle in {_bundle(record): None for record in records if _bundle(record)}:
-        prints[bundle.name] = hashlib.sha256(bundle.read_bytes()).hexdigest()
-    prints |= {place(r): r.fingerprint for r in records if not _bundle(r)}
+    prints: dict[str, str] = {}
+    for record in records:
+        if not isinstance(record.path, zipfile.Path):
+            prints[place(record)] = record.fingerprint
+        elif (bundle := _bundle(record.path)).name not in prints:
+            prints[bundle.name] = hashlib.sha256(bundle.read_bytes()).hexdigest()
     document = {"figure": figure, "command": command, "records": prints, "versions": versions()}
     return json.dumps(document, indent=1) + "\n"
 
@@ -40,15 +42,14 @@ def versions() -> dict[str, str]:
 
 def place(record: Record) -> str:
     """Where the record is: `<experiment>/<scale>/<run>` in the outputs, or `<bundle>.zip/<run>`."""
-    if bundle := _bundle(record):
-        return f"{bundle.name}/{record.path.name}"
+    if isinstance(record.path, zipfile.Path):
+        return f"{_bundle(record.path).name}/{record.path.name}"
     return "/".join(record.path.resolve().parts[-3:])
 
 
-def _bundle(record: Record) -> Path | None:
-    """The bundle that the record is read from."""
-    inside = isinstance(record.path, zipfile.Path)
-    return Path(str(record.path.root.filename)) if inside else None
+def _bundle(path: zipfile.Path) -> Path:
+    """The file of the bundle that `path` is in."""
+    return Path(str(path.root.filename))
 
 
 def state(name: str, known: str, folders: Sequence[Path]) -> str:
