@@ -144,40 +144,39 @@ def test_no_two_groups_have_one_label(values, texts):
     assert all(text in str(error.value) for text in texts)
 
 
-def test_where_it_ran_and_keys_that_are_null_do_not_tell_records_apart():
-    old = fake(seed=0, config={"device": "cpu", "checkpoint": 300, "budget": {"steps": 1}})
-    new = fake(seed=1, settings={"preconditioner": None}, config={"device": "cuda"})
-    assert len(groups([old, new])) == 1
-    assert len(groups([old, fake(seed=1, settings={"preconditioner": [1.0]})])) == 2
+BLOG = {"_target_": "latticework.data.tables.Blog"}
+OLD = {"config": {"data": BLOG}, "data": {"variant": "blog"}}
+SPLIT = {"config": {"data": BLOG | {"split": "published"}}, "data": {"variant": "as published"}}
 
 
-def test_the_variant_of_the_data_tells_how_they_were_split():
-    """A record from before `data.split` existed has the split that is the default now."""
-    table = {"_target_": "latticework.data.tables.Blog"}
-    old = fake(seed=0, config={"data": table}, data={"variant": "blog"})
-    new = fake(seed=1, config={"data": table | {"split": "random"}}, data={"variant": "blog"})
-    assert len(groups([old, new])) == 1
-    own = {"variant": "blog, split as published"}
-    other = fake(seed=1, config={"data": table | {"split": "published"}}, data=own)
-    assert len(groups([old, other])) == 2
-
-
-def test_engines_are_not_averaged():
-    """Their costs differ. A record without an engine is of the time when all were eager."""
-    records = [fake(seed=0), fake(seed=1, config={"engine": "eager"})]
-    assert len(groups(records)) == 1
-    other = fake(seed=2, config={"engine": "compiled"})
-    assert labels(groups([*records, other])) == ["DMALA, engine compiled", "DMALA, engine eager"]
-    assert len(once([fake(seed=2), other])) == 2
-
-
-def test_substitutes_are_not_averaged_with_the_data():
-    real = fake(seed=0, data={"variant": "mnist", "substitute": False})
-    other = fake(seed=1, data={"variant": "digits", "substitute": True})
-    assert labels(groups([real, other])) == [
-        "DMALA, data.variant digits",
-        "DMALA, data.variant mnist",
-    ]
+@pytest.mark.parametrize(
+    ("one", "other", "differ"),
+    [
+        # where a run ran does not tell, nor do keys that are null
+        ({"config": {"device": "cpu"}}, {"config": {"device": "cuda"}}, []),
+        ({}, {"settings": {"preconditioner": None}}, []),
+        (
+            {},
+            {"settings": {"preconditioner": [1.0]}},
+            ["preconditioner null", "preconditioner [1]"],
+        ),
+        # a record from before `data.split` has the default; the variant says how rows were split
+        (OLD, OLD | {"config": {"data": BLOG | {"split": "random"}}}, []),
+        (OLD, SPLIT, ["data.variant as published", "data.variant blog"]),
+        # costs differ between engines; older records are eager
+        ({}, {"config": {"engine": "eager"}}, []),
+        ({}, {"config": {"engine": "compiled"}}, ["engine compiled", "engine eager"]),
+        (
+            {"data": {"variant": "mnist"}},
+            {"data": {"variant": "digits", "substitute": True}},
+            ["data.variant digits", "data.variant mnist"],
+        ),
+    ],
+)
+def test_what_tells_two_runs_apart(one, other, differ):
+    found = groups([fake(seed=0, **one), fake(seed=1, **other)])
+    assert [group.differs for group in found] == (differ or [""])
+    assert len(once([fake(**one), fake(**other)])) == len(found)
 
 
 def test_a_run_that_was_made_twice_counts_once():

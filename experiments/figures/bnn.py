@@ -38,7 +38,8 @@ def curves(records: list[Record], against: str = "step") -> Figure:
                 shown = slice(1 if against == "seconds" else 0, None)  # the start is at 0
                 means = at_readings(group, metric, against, shown)
                 line_and_band(ax, means, label=text, **style)
-            ax.set(title=f"{data}: {heading}", xlabel=AXES[against])
+            ax.set_title(f"{data}: {heading}", fontsize=9)
+            ax.set_xlabel(AXES[against])
             if against == "seconds":
                 ax.set_xscale("log")
     explain(figure, spread_over(records) + without)

@@ -22,7 +22,7 @@ def samples(records: list[Record], rows: int = 8) -> Figure:
     for ax, group in zip(panels, found, strict=True):
         image = tile(group.records[0].arrays("last")["x"][: rows * rows], rows)
         ax.imshow(image, cmap="gray", interpolation="nearest")
-        ax.set_title(group.label.replace(", ", ",\n"))
+        ax.set_title(group.label.replace(", ", ",\n"), fontsize=9)
         ax.set_axis_off()
     explain(figure, f"Last states of {rows * rows} chains, {seeds(_first(found))}.")
     return figure
@@ -60,7 +60,7 @@ def grid(records: list[Record], rows: str, side: int = 6) -> Figure:
                 image = tile(states[: side * side], side)
                 ax.imshow(image, cmap="gray", interpolation="nearest")
     for ax, label in zip(panels[0], columns, strict=True):
-        ax.set_title(label.replace(", ", ",\n"))
+        ax.set_title(label.replace(", ", ",\n"), fontsize=9)
     shown = _first(group for line in found.values() for group in line.values())
     explain(figure, f"Last states of {side * side} chains, {seeds(shown)}.")
     return figure

@@ -67,7 +67,8 @@ def curves(records: list[Record], panels: str | None = None, lines: str | None =
             centres: dict[str, Any] = {"color": "black", "linewidth": 0.8}
             ax.plot(parzen["size"], parzen["isl"], label="training set", **centres)
             ax.axhline(parzen["isl"][-1], linestyle=":", label="all training rows", **centres)
-        ax.set(xscale="log", xlabel="samples", title=title)
+        ax.set(xscale="log", xlabel="samples")
+        ax.set_title(title, fontsize=9)
     axes[0].set_ylabel("ISL of the test set (nats)")
     thin = {"beta chosen for each number of samples": ":"} if own_beta else {}
     explain(figure, spread_over(records, "smallest to largest"), key_of_dashes(**thin))
@@ -92,7 +93,8 @@ def training(records: list[Record], lines: str, panels: str | None = None) -> Fi
             number = order.setdefault(text, len(order))
             style = {"linewidth": 1.4, "markersize": 4, **series(number)}
             ax.plot(step, score, label=text, **style)
-        ax.set(xlabel="epochs", title=title)
+        ax.set_xlabel("epochs")
+        ax.set_title(title, fontsize=9)
     axes[0].set_ylabel("ISL of the validation set (nats)")
     explain(figure, f"Mean over {averaged(records)}; no band.")
     return figure
@@ -153,7 +155,8 @@ def cost(records: list[Record], panels: str | None = None) -> Figure:
         texts = [f"{t:.1f}x, {1e6 * s:.0f} µs" for t, s in zip(times, seconds, strict=True)]
         ax.bar_label(bars, texts, fontsize=7)
         ax.margins(x=0.4)
-        ax.set(xlabel="time per sample / block Gibbs", title=title)
+        ax.set_xlabel("time per sample / block Gibbs")
+        ax.set_title(title, fontsize=9)
     explain(figure, f"Median over {averaged(records)}." + without)
     return figure
 

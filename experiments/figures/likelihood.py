@@ -36,7 +36,8 @@ def progress(records: list[Record]) -> Figure:
     for ax, key in zip(axes, keys, strict=True):
         for group in groups(record for record in records if sampler_key(record) == key):
             _lines(ax, group, series(order.setdefault(group.differs, len(order))))
-        ax.set(title=label(key), xlabel="beta", ylim=(0, 1.02))
+        ax.set(xlabel="beta", ylim=(0, 1.02))
+        ax.set_title(label(key), fontsize=9)
     axes[0].set_ylabel("effective fraction of chains")
     explain(figure, f"One line a run, {seeds(records)}.", key_of_dashes(**DIRECTIONS))
     return figure
@@ -68,7 +69,8 @@ def improvement(records: list[Record]) -> Figure:
         text = named(label(key), f"rate {rate:g}")
         line_and_band(panels[data], at_settings(_trials(alone(some))), label=text, **drawn)
     for data, ax in panels.items():
-        ax.set(title=data, xlabel="sampling steps in learning, one evaluation each", yscale="log")
+        ax.set(xlabel="sampling steps in learning, one evaluation each", yscale="log")
+        ax.set_title(data, fontsize=9)
         ax.tick_params(which="both", labelsize=8)
     axes[0].set_ylabel("-log-likelihood of validation rows\nby AIS trials, nats")
     betas = sorted({record.config["task"]["trial_steps"] for record in records})

@@ -63,7 +63,8 @@ def importance(records: list[Record]) -> Figure:
     for ax, (key, name, study) in zip(figure.axes, found, strict=True):
         shares = get_param_importances(study, evaluator=FanovaImportanceEvaluator(seed=0))
         ax.barh(list(shares)[::-1], list(shares.values())[::-1], color=colour(key))
-        ax.set(xlim=(0, 1), title=name)
+        ax.set_xlim(0, 1)
+        ax.set_title(name, fontsize=9)
         ax.set_xlabel("share of the variance", fontsize=8)
     return figure
 

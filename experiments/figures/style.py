@@ -73,7 +73,7 @@ def new_figure(
 ) -> tuple[Figure, Any]:
     """A figure with `rows` and `columns` of panels. `width` and `height` of a panel in inches."""
     size = (width * columns, height * rows)
-    with plt.rc_context({"axes.labelsize": 9, "axes.titlesize": 9}):
+    with plt.rc_context({"axes.labelsize": 9}):
         figure, axes = plt.subplots(rows, columns, figsize=size, layout="constrained")
     for ax in figure.axes:
         ax.spines[["top", "right"]].set_visible(False)

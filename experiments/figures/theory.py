@@ -12,7 +12,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from latticework.experiments.figures.band import at_readings, band, line_and_band, remember
+from latticework.experiments.figures.band import Means, band, line_and_band, remember
 from latticework.experiments.figures.style import (
     GREY,
     INKS,
@@ -119,7 +119,8 @@ def bias_against_epsilon(records: list[Record]) -> Figure:
             ax.plot(exact.index, exact["theorem"], "--", **thin)
             dots = {"marker": style["marker"], "label": f"_{text}, simulated"}
             _dots(ax, table, "epsilon", color=style["color"], **dots)
-        ax.set(xscale="log", yscale="log", ylim=(3e-4, 300), title=f"a = {a:g}, b = {b:g}")
+        ax.set(xscale="log", yscale="log", ylim=(3e-4, 300))
+        ax.set_title(f"a = {a:g}, b = {b:g}", fontsize=9)
         ax.set_xlabel(r"$\epsilon$")
     first = np.atleast_1d(axes)[0]
     first.set_ylabel(r"$\|\pi_\alpha - \pi\|_1$ ($\alpha$ in {0, 1} units)")
@@ -216,23 +217,29 @@ def law_against_iterations(records: list[Record]) -> Figure:
     ):
         for group in groups(some):
             style, name = line(group.key, group.place, group.of), group.label
-            drawn = [
-                (joint, "total_variation", name, style),
-                (marginal, "marginal_error", name, style),
-            ]
+            table = _table(group.records, "total_variation")
+            _band(joint, table, "total_variation", name, style)
+            _band(marginal, table, "marginal_error", name, style)
             if group.key[0] == "dula":
                 dashed = {**style, "linestyle": "--"}
-                drawn.append((joint, "to_unadjusted", f"{name}, to its own law", dashed))
+                _band(joint, table, "to_unadjusted", f"{name}, to its own law", dashed)
                 own = group.records[0].document["unadjusted_bias"]
                 joint.axhline(own, color=style["color"], ls=":", label=f"{name}'s own law")
-            for ax, column, text, look in drawn:
-                line_and_band(ax, at_readings(group.records, column, "step"), label=text, **look)
-        x, mean, _ = at_readings(group.records, "independent", "step")
-        joint.plot(x, mean, "k", lw=0.8, label="independent draws")
+        joint.plot(
+            table.groupby("step")["independent"].mean(), "k", lw=0.8, label="independent draws"
+        )
         for ax in (joint, marginal):
-            ax.set(xscale="log", yscale="log", title=f"{states} states")
+            ax.set(xscale="log", yscale="log")
+            ax.set_title(f"{states} states", fontsize=9)
             ax.set_xlabel("iterations")
         joint.set_ylabel("total variation to the target")
         marginal.set_ylabel("largest error of a marginal")
     explain(figure, spread_over([record for some in sizes.values() for record in some]))
     return figure
+
+
+def _band(ax: Axes, table: pd.DataFrame, column: str, text: str, style: dict[str, Any]) -> None:
+    """Mean over seeds of a column against steps, and one standard deviation."""
+    found = table.groupby("step")[column].agg(["mean", "std"]).fillna(0)
+    means = Means(found.index.to_numpy(), found["mean"].to_numpy(), found["std"].to_numpy())
+    line_and_band(ax, means, label=text, **style)

@@ -26,7 +26,7 @@ def proof(figure: str, command: str, records: Sequence[Record]) -> str:
         elif (bundle := _bundle(record.path)).name not in prints:
             prints[bundle.name] = hashlib.sha256(bundle.read_bytes()).hexdigest()
     document = {"figure": figure, "command": command, "records": prints, "versions": versions()}
-    return json.dumps(document, indent=1) + "\n"
+    return json.dumps(document, indent=1, sort_keys=True) + "\n"
 
 
 def versions() -> dict[str, str]:
