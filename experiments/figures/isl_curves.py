@@ -28,7 +28,7 @@ from latticework.experiments.records.grouping import (
     named,
     spread_over,
 )
-from latticework.experiments.records.labels import label, seeds
+from latticework.experiments.records.labels import label, sampler_key, seeds
 from latticework.experiments.records.pace import timed
 from latticework.experiments.records.record import Record
 
@@ -143,13 +143,12 @@ def cost(records: list[Record], panels: str | None = None) -> Figure:
             float(np.median([record.document["seconds_per_step"] for record in group.records]))
             for group in found
         ]
-        base = [s for s, group in zip(seconds, found, strict=True) if group.key[0] == "block_gibbs"]
+        base = [record for record in part if sampler_key(record)[0] == "block_gibbs"]
         if not base:
             raise LookupError("the cost is relative to block Gibbs, but it has no record")
-        alone(
-            record for group in found if group.key[0] == "block_gibbs" for record in group.records
-        )
-        times = np.array(seconds) / base[0]
+        alone(base)
+        keys = [group.key[0] for group in found]
+        times = np.array(seconds) / seconds[keys.index("block_gibbs")]
         colours = [colour(group.key, group.place, group.of) for group in found]
         bars = ax.barh([group.label for group in found], times, color=colours)
         texts = [f"{t:.1f}x, {1e6 * s:.0f} µs" for t, s in zip(times, seconds, strict=True)]
