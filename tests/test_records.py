@@ -3,11 +3,9 @@
 import csv
 import hashlib
 import json
-import os
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,6 +17,7 @@ from omegaconf import OmegaConf
 
 import latticework.run
 from latticework.experiments.figures.style import mark_substitute, new_figure
+from latticework.experiments.records.budget import Budget
 from latticework.experiments.records.record import load, load_all
 from latticework.experiments.runs import machine
 from latticework.experiments.runs.inputs import inputs, replaced
@@ -101,26 +100,32 @@ def test_the_commit_of_another_project_is_not_taken(tmp_path, monkeypatch):
     assert machine.commit.__wrapped__()["commit"]
 
 
-def test_metrics_and_arrays_are_read_back(finished):
-    record = only(finished)
-    assert list(record.metrics["step"]) == [0, 10, 20]
-    assert {"seconds", "evaluations", "acceptance", "changed"} <= set(record.metrics)
-    last = record.arrays("last")["x"]
-    assert last.shape == (4, 9)
-    assert last.dtype == np.uint8
-    assert record.arrays("trace")["trace"].shape == (10, 4, 9)  # the second half of 20 steps
-    assert {"ess", "r_hat", "mean", "mean_error"} <= set(record.arrays("convergence"))
-    assert not record.has("samples")
+@pytest.mark.parametrize(
+    ("counts", "message"),
+    [
+        ((4, 7, 3), "steps must be a multiple of every, got 7 and 3"),
+        ((0, 7, 7), "chains must be positive, got 0"),
+        ((4, -7, 7), "steps must be positive, got -7"),
+        ((4, 7, 0), "every must be positive, got 0"),
+    ],
+)
+def test_a_budget_that_cannot_be_run_is_refused(counts, message):
+    with pytest.raises(ValueError, match=message):
+        Budget(*counts)
+
+
+def test_the_command_line_sets_the_budget_and_names_what_is_wrong(tmp_path, capfd):
+    words = (*SMALL, "budget.steps=30", "budget.chains=3")
+    assert command_line(*words, outputs=tmp_path) == 0
+    record = only(tmp_path)
+    assert record.budget == Budget(chains=3, steps=30, every=10)
+    assert list(record.metrics["step"]) == [0, 10, 20, 30]
+    assert record.arrays("last")["x"].shape == (3, 9)
+    assert record.arrays("trace")["trace"].shape == (15, 3, 9)  # the second half
     with pytest.raises(FileNotFoundError, match="samples"):
         record.arrays("samples")
-
-
-def test_a_finished_run_is_skipped(outputs):
-    before = content(outputs)
-    assert command_line(*SMALL, outputs=outputs) == 0
-    after = content(outputs)
-    assert {file: after[file] for file in before} == before
-    assert not superseded(outputs)
+    assert command_line(*SMALL, "budget.steps=25", outputs=tmp_path) == 1
+    assert "steps must be a multiple of every, got 25 and 10" in "".join(capfd.readouterr())
 
 
 OWN = """
@@ -192,19 +197,6 @@ def test_a_model_whose_file_was_replaced_is_sampled_again(tmp_path):
         assert content(only(outputs).path) == stays
 
 
-def test_a_changed_configuration_sets_the_old_record_aside(outputs):
-    """A default in a YAML file has changed since the record was made; its folder has not."""
-    old = only(outputs)
-    config = {**old.config, "sampler": {**old.config["sampler"], "flips": 2}}
-    edit(old, config=config)
-    assert command_line(*SMALL, outputs=outputs) == 0
-    assert only(outputs).config["sampler"]["flips"] == 1
-    (aside,) = superseded(outputs)
-    assert load(aside).config["sampler"]["flips"] == 2
-    assert (aside / "metrics.csv").exists()
-    assert (aside / "last.npz").exists()
-
-
 def test_an_unfinished_run_starts_afresh(outputs):
     """A record without run.json did not finish: none of its rows may be among the new ones."""
     record = only(outputs)
@@ -216,16 +208,7 @@ def test_an_unfinished_run_starts_afresh(outputs):
     assert not superseded(outputs)
 
 
-# Sweeps, failures, figures.
-
-SWEEP = ("experiment=ising_sampling", "scale=smoke", "sampler=gwg,dula", "model.shape=[3,3]")
-
-
-@pytest.fixture(scope="module")
-def swept(tmp_path_factory):
-    outputs = tmp_path_factory.mktemp("swept")
-    assert command_line(*SWEEP, outputs=outputs) == 0
-    return outputs
+# Sweeps and failures.
 
 
 def test_a_failing_run_does_not_stop_the_sweep(tmp_path, capsys):
@@ -254,14 +237,13 @@ def test_a_failing_run_does_not_stop_the_sweep(tmp_path, capsys):
 NO_FILE = ("pretrain=stored", "task.pretrain.file=none")  # a run fails that finds no model there
 
 
-def test_the_failure_of_another_command_is_not_this_commands(tmp_path, capsys, monkeypatch):
-    """Another process fails in the same folder while this command runs."""
-    assert command_line(*SMALL, *NO_FILE, outputs=tmp_path) == 1
-    (error,) = tmp_path.rglob("error.txt")
-    os.utime(error, (time.time() + 1000,) * 2)
-    assert command_line(*SMALL, outputs=tmp_path) == 0
-    assert command_line(*SMALL, "seed=0,1", "--multirun", outputs=tmp_path) == 0
-    capsys.readouterr()
+def test_samplers_of_a_sweep_share_their_start(tmp_path):
+    words = ("experiment=ising_sampling", "scale=smoke", "sampler=gwg,dula", "model.shape=[3,3]")
+    assert command_line(*words, outputs=tmp_path) == 0
+    dula, gwg = load_all(tmp_path)
+    assert (gwg.choices["sampler"], dula.choices["sampler"]) == ("gwg", "dula")
+    assert gwg.metrics["log_rmse"][0] == dula.metrics["log_rmse"][0]
+    assert gwg.metrics["log_rmse"][2] != dula.metrics["log_rmse"][2]
 
 
 def test_a_run_that_succeeds_at_last_leaves_no_error(tmp_path):
@@ -274,13 +256,6 @@ def test_a_run_that_succeeds_at_last_leaves_no_error(tmp_path):
     (only(tmp_path).path / "run.json").unlink()
     assert command_line(*words, outputs=tmp_path) == 0
     assert not list(tmp_path.rglob("error.txt"))
-
-
-def test_samplers_of_a_sweep_share_their_start(swept):
-    gwg, dula = sorted(load_all(swept), key=lambda record: record.choices["sampler"])[::-1]
-    assert {gwg.choices["sampler"], dula.choices["sampler"]} == {"gwg", "dula"}
-    assert gwg.metrics["log_rmse"][0] == dula.metrics["log_rmse"][0]
-    assert gwg.metrics["log_rmse"][2] != dula.metrics["log_rmse"][2]
 
 
 # Substitute data.
