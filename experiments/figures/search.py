@@ -96,7 +96,10 @@ def _study(record: Record, name: str) -> optuna.Study:
         found: dict[str, Any] = {"value": value}
         if math.isnan(value):
             found = {"state": TrialState.FAIL}
-        params = {field: _within(row[field], kind) for field, kind in space.items()}
+        params = {
+            field: row[field] if isinstance(kind, FloatDistribution) else int(row[field])
+            for field, kind in space.items()
+        }
         study.add_trial(create_trial(params=params, distributions=space, **found))
     return study
 
@@ -107,22 +110,14 @@ def _complete(study: optuna.Study) -> list[FrozenTrial]:
 
 
 def _distribution(bounds: dict[str, Any], values: list[float]) -> BaseDistribution:
-    """The range of a field. A choice is given by its index, as in metrics.csv."""
+    """The range of a field, with values that rounding took out of it; a choice is an index."""
     if "choices" in bounds:
         return CategoricalDistribution(range(len(bounds["choices"])))
     numbers = [bounds["low"], bounds["high"], *values]
+    low, high, log = min(numbers), max(numbers), bounds.get("log", False)
     if all(float(number).is_integer() for number in numbers):
-        return IntDistribution(int(bounds["low"]), int(bounds["high"]), bounds.get("log", False))
-    return FloatDistribution(bounds["low"], bounds["high"], bounds.get("log", False))
-
-
-def _within(value: float, kind: BaseDistribution) -> float | int:
-    """`value` within the range, from which rounding to three digits may have taken it."""
-    if isinstance(kind, CategoricalDistribution):
-        return int(value)
-    assert isinstance(kind, IntDistribution | FloatDistribution)
-    inside = min(max(value, kind.low), kind.high)
-    return int(inside) if isinstance(kind, IntDistribution) else float(inside)
+        return IntDistribution(int(low), int(high), log)
+    return FloatDistribution(low, high, log)
 
 
 def _aim(records: list[Record]) -> str:
