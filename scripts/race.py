@@ -31,7 +31,7 @@ from rich.table import Table as Grid
 
 from latticework.experiments.figures import race as drawing
 from latticework.experiments.papers.draw import save
-from latticework.experiments.records.proof import Proof, attach
+from latticework.experiments.records.proof import proof
 from latticework.experiments.records.record import checksums, opened
 from latticework.experiments.runs import writing
 from latticework.experiments.runs.machine import commit, device_name, versions
@@ -265,8 +265,8 @@ def write(
     writing.write(folder / "run.json", json.dumps(document, indent=2))
     title = f"{config['target']}, {Allowance(**config['budget'])} for each sampler"
     figure = drawing.race(table, title)
-    attach(figure, Proof.of("race", command, [opened(folder)]))
     save(figure, folder / "race.png")
+    writing.write(folder / "race.json", proof("race", command, [opened(folder)]))
 
 
 if __name__ == "__main__":

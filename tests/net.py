@@ -38,7 +38,7 @@ RUNS = (
 )
 
 
-def results(folder: Path, kinds: tuple[str, ...] = KINDS) -> None:
+def results(folder: Path) -> None:
     """Write the numbers of every figure and table of the exhibits, and the ledger."""
     held = holdings(KNOWN.experiments(), None, scales=("paper",))
     target = folder / "results"
@@ -46,7 +46,7 @@ def results(folder: Path, kinds: tuple[str, ...] = KINDS) -> None:
     for exhibit in KNOWN.exhibits:
         for experiment, names in exhibit.of.items():
             for one in held.get(experiment, ()):
-                for made in make_all(_only(one.config, names, kinds), one.shown):
+                for made in make_all(_only(one.config, names), one.shown):
                     file = target / stem(exhibit, experiment, made.name)
                     if isinstance(made.content, Figure):
                         texts = {
@@ -89,12 +89,12 @@ def runs() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _only(config: DictConfig, names: list[str] | None, kinds: tuple[str, ...]) -> DictConfig:
+def _only(config: DictConfig, names: list[str] | None) -> DictConfig:
     """`config` with those figures and tables only that have one of `names`; None keeps all."""
     kept = config.copy()
     for kind in KINDS:
         for name in kept.get(kind) or ():
-            if kind not in kinds or name not in (names or [name]):
+            if name not in (names or [name]):
                 kept[kind][name] = None
     return kept
 

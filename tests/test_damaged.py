@@ -19,7 +19,6 @@ from latticework.data.corpus import Corpus
 from latticework.data.files import DamagedFileError
 from latticework.experiments.papers.exhibits import catalogue
 from latticework.experiments.papers.view import gather
-from latticework.experiments.records import proof
 from latticework.experiments.records.archive import write_archive
 from latticework.experiments.runs import errors
 
@@ -104,10 +103,8 @@ def test_a_damaged_record(content, folder, tmp_path, capsys):
 def test_a_damaged_bundle(fault, tmp_path, capsys, monkeypatch):
     file = tmp_path / "rates_sec3.zip"
     write_archive(file, {"a/run.json": json.dumps(RUN).encode()})
-    drawn = proof.Proof("own", "", {"rates_sec3.zip/a": "0"})
     file.write_bytes(BUNDLES[fault](file.read_bytes()))
-    for module in (latticework.scripts.figures, proof):
-        monkeypatch.setattr(module, "BUNDLES", tmp_path)
+    monkeypatch.setattr(latticework.scripts.figures, "BUNDLES", tmp_path)
     message = f"the bundle {file} cannot be read ("
     advice = "): restore it, with git or from a copy, or make it again with python -m "
     for command in (
@@ -119,8 +116,6 @@ def test_a_damaged_bundle(fault, tmp_path, capsys, monkeypatch):
         assert message in found
         assert advice in found
         assert len(found.strip().splitlines()) == 1
-    (state,) = proof.verified(drawn, []).values()  # what `trace` shows of the record
-    assert message in state
 
 
 def test_the_report_names_a_damaged_record_and_fails(folder, tmp_path):

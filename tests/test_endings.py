@@ -18,8 +18,7 @@ from latticework.experiments.finish.endings import (
 from latticework.experiments.finish.sweep_clock import SweepClock
 from latticework.experiments.papers.exhibits import catalogue
 from latticework.experiments.papers.table_files import write as write_table
-from latticework.experiments.records.best import BEST, TIE, marks
-from latticework.experiments.records.estimate import Estimate, number
+from latticework.experiments.records.estimate import BEST, TIE, Estimate, marks, number
 from latticework.experiments.records.headline import KeyNumber, headline
 from latticework.experiments.records.likelihood import log_z_error
 from latticework.experiments.records.record import load_all

@@ -24,7 +24,7 @@ from command import command_line
 from kills import accesses, alive, ended, killed, start, until
 
 from latticework.data.wordpiece import SPECIAL, tokenizer_of
-from latticework.experiments.records.faults import DamagedError
+from latticework.experiments.records.archive import DamagedError
 from latticework.experiments.records.record import damage, load, load_all
 from latticework.experiments.runs import writing
 from latticework.experiments.runs.artifacts import artifact

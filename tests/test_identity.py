@@ -19,7 +19,7 @@ from latticework.experiments.records.folders import (
 )
 from latticework.experiments.records.grouping import groups
 from latticework.experiments.records.headline import CONF, headline, last_row
-from latticework.experiments.records.identity import digest, leaves, same, short_name
+from latticework.experiments.records.identity import digest, same, short_name
 from latticework.experiments.records.record import load_all, opened
 from latticework.experiments.runs.run import Run
 
@@ -57,13 +57,6 @@ def test_four_spellings_give_one_record(tmp_path):
     assert command_line(*SMALL, "sampler.step_size=0.41", outputs=tmp_path) == 0
     assert command_line(*SMALL, "seed=1", outputs=tmp_path) == 0
     assert len(records(tmp_path)) == 3  # control: other settings and seeds are other records
-
-
-def test_a_sweep_runs_equal_settings_once(tmp_path):
-    words = (*SMALL, "sampler.step_size=0.30,.3,3e-1,0.5", "--multirun")
-    assert command_line(*words, outputs=tmp_path) == 0
-    assert [r.config["sampler"]["step_size"] for r in records(tmp_path)] == [0.3, 0.5]
-    assert len(folders(tmp_path)) == 2
 
 
 def test_a_record_of_release_0_2_is_found(tmp_path):
@@ -230,9 +223,3 @@ def test_short_names_are_those_of_one_class_or_function_each():
     known = Counter(short_name(path) for path in paths if not path.startswith(drawn))
     assert len(known) > 90
     assert [name for name, count in known.items() if count > 1] == []
-
-
-def test_leaves():
-    """Numbers in a list are one value, however deep; settings in a list have keys of their own."""
-    found = leaves({"a": {"b": 1, "c": [1, 2]}, "d": [{"e": 2}, 3], "f": [[1], [2]], "g": {}})
-    assert found == {"a.b": 1, "a.c": [1, 2], "d.0.e": 2, "d.1": 3, "f": [[1], [2]]}

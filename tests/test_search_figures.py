@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from fakes import fake
 
-from latticework.experiments.figures.search import _searches, history, importance
+from latticework.experiments.figures.search import history, importance
 
 SPACE = {
     "step_size": {"low": 0.01, "high": 1.0, "log": True},
@@ -45,18 +45,6 @@ def test_the_history_ends_at_the_best_trial(direction, best):
     assert curve[-1] == best(values)
 
 
-def test_with_a_goal_the_history_is_of_the_distance_to_it():
-    record = searched(lambda step_size, **_: step_size, goal=0.5)
-    (curve,) = curves(history([record]))
-    assert curve[-1] == np.abs(record.metrics["value"] - 0.5).min()
-
-
-def test_each_search_has_a_line_and_a_panel():
-    records = [searched(lambda step_size, **_: step_size, sampler=s) for s in ("gwg", "dmala")]
-    assert len(curves(history(records))) == 2
-    assert [ax.get_title() for ax in importance(records).axes] == ["GWG-1", "DMALA"]
-
-
 @pytest.mark.parametrize("field", SPACE)
 def test_the_field_that_decides_has_nearly_all_of_the_variance(field):
     record = searched(lambda **fields: np.log(fields[field] + 1.0))
@@ -81,17 +69,3 @@ def test_trials_without_a_value_are_left_out_and_the_others_keep_their_numbers()
     (curve,) = curves(figure)
     assert curve[-1] == record.metrics["value"].min()
     assert len(importance([record]).axes) == 1
-
-
-def test_a_value_that_was_rounded_out_of_its_range_is_taken_back():
-    record = searched(lambda step_size, **_: step_size)
-    record.metrics["step_size"] = [1.004, *record.metrics["step_size"][1:]]
-    ((_, _, study),) = _searches([record])
-    assert study.trials[0].params["step_size"] == 1.0
-
-
-def test_without_a_search_there_is_no_figure():
-    with pytest.raises(LookupError, match="run task=tune"):
-        history([fake()])
-    with pytest.raises(LookupError, match="different value"):
-        importance([searched(lambda step_size, **_: 0 * step_size)])

@@ -1,12 +1,10 @@
 """Tables of numbers: read, filtered, split and standardised as stated, or refused or replaced."""
 
 import bz2
-import errno
 import gzip
 import hashlib
 import lzma
 import os
-import shutil
 import urllib.request
 import zipfile
 from dataclasses import replace
@@ -15,16 +13,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from hydra import compose, initialize_config_dir
-from hydra.utils import instantiate
-from omegaconf import OmegaConf
 
 from latticework.data import files
 from latticework.data.files import DamagedFileError, MissingFileError
 from latticework.data.images import Caltech
-from latticework.data.splits import Rows, Table, repeated, rows_among, split, unit_range
+from latticework.data.splits import repeated, rows_among, split, unit_range
 from latticework.data.tables import COMPAS, Adult, Blog, News, NewsPartial
-from latticework.scripts.fetch_data import CONF, fetch
+from latticework.scripts.fetch_data import CONF
 
 LOADERS = (COMPAS, Adult, News, NewsPartial, Blog)
 PACK = {"": bytes, ".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
@@ -262,27 +257,6 @@ def test_other_columns_or_rows_say_what_was_expected(root, monkeypatch, frame, m
     assert str(path) in str(caught.value)
 
 
-@pytest.mark.parametrize("end", PACK)
-def test_a_file_with_other_content_is_refused_however_it_is_packed(root, end):
-    path = put(root, "adult", "adult.data" + end, PACK[end](b"39, State-gov\n"))
-    unpacked = " of the unpacked file" if end else ""
-    with pytest.raises(DamagedFileError, match=f"expected md5{unpacked} .*, found ") as caught:
-        Adult(root=str(root)).load()
-    assert str(path) in str(caught.value)
-
-
-def test_a_file_that_may_not_be_read_is_not_called_damaged(root, monkeypatch):
-    """Only the file's contents can be damaged: removing it would not give the permission."""
-
-    def forbid(path, *_):
-        raise PermissionError(errno.EACCES, "Permission denied", str(path))
-
-    put(root, "compas", "compas-scores-two-years.csv.gz", b"")
-    monkeypatch.setitem(files.UNPACK, ".gz", forbid)
-    with pytest.raises(PermissionError, match=r"Permission denied: .*csv\.gz"):
-        COMPAS(root=str(root)).load()
-
-
 def test_damaged_files_are_errors_and_are_not_replaced(root, monkeypatch):
     monkeypatch.setattr(Blog, "shape", (80, 281))
     path = put_blog(root, blog())
@@ -342,39 +316,21 @@ def test_features_are_standardised_by_the_training_rows():
     assert test.mean(0)[0].abs() > 1e-4  # control: not by the test rows
 
 
-def test_a_limit_is_part_of_the_name_and_leaves_rows_to_validate_on(root):
-    rows, targets = np.zeros((50, 2)), np.zeros(50)
-    table = split(rows, targets, ("a", "b"), "rows", seed=0, limit=20)
-    assert len(table.train) + len(table.valid) + len(table.test) == 20
-    assert table.variant == "rows, 20 of 50 rows"
-    assert split(rows, targets, ("a", "b"), "rows", seed=0, limit=90).variant == "rows"
-    for limit in (-5, 0, 99):
+def test_a_column_that_is_constant_among_training_rows_alone_is_0():
+    features = np.zeros((50, 1))
+    plain = split(features, np.arange(50) / 49, ("a",), "rows", seed=0)
+    held = round(49 * float(plain.test.targets[0]))  # a row of the test part
+    features[held] = 7
+    assert (split(features, np.arange(50) / 49, ("a",), "rows", seed=0).test.features == 0).all()
+
+
+@pytest.mark.parametrize("loader", LOADERS)
+def test_a_limit_leaves_rows_to_validate_on(root, loader):
+    for limit in (-5, 0, 60, 99):
         with pytest.raises(ValueError, match=f"at least 100 rows, .* or null .*, got {limit}"):
-            COMPAS(limit=limit)
-    parts = Adult(root=str(root), split="published", limit=100).load()  # a substitute
+            loader(limit=limit)
+    parts = loader(root=str(root), limit=100).load()
     assert (len(parts.train), len(parts.valid), len(parts.test)) == (79, 1, 20)
-
-
-def test_rows_to_test_on_can_be_named():
-    features, tested = np.arange(40.0)[:, None], np.arange(40) >= 30
-    table = split(features, features[:, 0] / 39, ("a",), "rows", seed=0, tested=tested)
-    assert sorted((table.test.targets * 39).round().tolist()) == list(range(30, 40))
-    assert (len(table.train), len(table.valid)) == (30, 0)
-    with pytest.raises(ValueError, match="to train and to test on, found 40 and 0"):
-        split(features, np.zeros(40), ("a",), "rows", seed=0, tested=np.zeros(40, bool))
-
-
-@pytest.mark.parametrize(
-    ("features", "targets", "message"),
-    [
-        (np.full((20, 1), np.nan), np.zeros(20), "finite features"),
-        (np.zeros((20, 1)), np.full(20, 1.5), r"targets in \[0, 1\]"),
-        (np.zeros((9, 1)), np.zeros(9), "at least 10 rows, found 9"),
-    ],
-)
-def test_rows_that_cannot_be_split_say_so(features, targets, message):
-    with pytest.raises(ValueError, match=message):
-        split(features, targets, ("a",), "rows", seed=0)
 
 
 # The real files.
@@ -401,30 +357,6 @@ def test_the_real_tables(loader, settings, sizes, columns):
     for part in (table.train, table.test):
         assert part.features.isfinite().all()
         assert ((part.targets >= 0) & (part.targets <= 1)).all()
-
-
-def test_fetching_names_what_was_found(root, monkeypatch):
-    """latticework.scripts.fetch_data reads the parts of a table as it reads those of a data set."""
-    monkeypatch.setenv("LATTICEWORK_DATA", str(root))
-    monkeypatch.setattr(COMPAS, "shape", (60, 53))
-    publish(monkeypatch, COMPAS, csv(compas()))
-    put(root, "compas", "compas-scores-two-years.csv", csv(compas()))
-    OmegaConf.clear_resolver("at_scale")  # which other tests register
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        assert fetch("compas") == "compas: 44 / 0 / 11"
-        for name in ("adult", "news", "news_partial", "blog"):
-            loader = instantiate(compose(f"data/{name}").data)
-            assert type(loader) in LOADERS
-    shutil.rmtree(root)
-    with pytest.raises(NotADirectoryError, match="is not a folder"):
-        COMPAS().load()
-
-
-def test_test_rows_that_are_training_rows_are_counted_with_their_targets():
-    features, targets = torch.eye(4)[:, :3], torch.tensor([0.0, 1, 0, 1])
-    test = Rows(-torch.cat([-features[:2], -features[:1]]), torch.tensor([0.0, 0, 1]))
-    table = Table(Rows(features, targets), test, test, ("a", "b", "c"), "some")
-    assert repeated(table) == 1  # the others have another target
 
 
 @real_data

@@ -259,7 +259,7 @@ def plot(path: Path, rows: list[Row]) -> None:
     """
     import matplotlib.pyplot as plt
 
-    from latticework.experiments.records.style import explain, key_of_dashes, new_figure
+    from latticework.experiments.figures.style import explain, key_of_dashes, new_figure
 
     shown = [r for r in rows if r.contender != "limit" and r.of_limit == r.of_limit]
     shown = [r for r in shown if r.threads == min(row.threads for row in shown)]
@@ -320,7 +320,7 @@ def _both(row: Row) -> str:
 
 
 def _lines(axes: Any, rows: list[Row], position: Callable[[Row], Any], style: str) -> None:
-    from latticework.experiments.records.style import GREY, series
+    from latticework.experiments.figures.style import GREY, series
 
     for index, name in enumerate(CONTENDERS):
         line = [r for r in rows if r.contender == name]

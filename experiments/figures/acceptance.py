@@ -1,12 +1,14 @@
 """Acceptance rates: Figure 2 (left) and Appendix D of Zhang et al. (2022)."""
 
-from collections import defaultdict
+from functools import partial
 from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
-from latticework.experiments.figures.band import at_settings, line_and_band
+from latticework.experiments.figures.band import line_and_band
+from latticework.experiments.figures.finals import along
+from latticework.experiments.figures.style import colour, explain, new_figure
 from latticework.experiments.records.grouping import (
     Group,
     alone,
@@ -15,15 +17,10 @@ from latticework.experiments.records.grouping import (
     named,
     spread_over,
 )
+from latticework.experiments.records.headline import last
+from latticework.experiments.records.labels import look, sampler_key
 from latticework.experiments.records.published import comparable
 from latticework.experiments.records.record import Record
-from latticework.experiments.records.style import (
-    colour,
-    explain,
-    look,
-    new_figure,
-    sampler_key,
-)
 
 FLOOR = 5e-7  # lower end of the axis; a bar below it is not visible, but its number is written
 NAMES = {"alpha": r"step size $\alpha$"}
@@ -64,10 +61,9 @@ def against_size(records: list[Record], settings: dict[str, list[str]]) -> Figur
             if moved:
                 text = "the paper: sites proposed"
                 sites.plot(size.mean, moved.mean, color="#444444", label=text, **cross)
-        ax.set_xlabel(f"{name.upper()}, {NAMES.get(symbol, f'${symbol}$')}", fontsize=9)
-        ax.set_ylim(0, 1.05)
+        ax.set(xlabel=f"{name.upper()}, {NAMES.get(symbol, f'${symbol}$')}", ylim=(0, 1.05))
         sites.set_ylim(0, 10)
-    np.atleast_1d(panels)[0].set_ylabel("acceptance rate", fontsize=9)
+    np.atleast_1d(panels)[0].set_ylabel("acceptance rate")
     sites.set_ylabel("sites", fontsize=9)
     explain(figure, spread_over([record for some in of.values() for record in some]))
     return figure
@@ -75,10 +71,8 @@ def against_size(records: list[Record], settings: dict[str, list[str]]) -> Figur
 
 def _line(ax: Any, group: Group, field: str, metric: str, label: str, **style: Any) -> None:
     """Plot the final `metric` of one group against `config.sampler.<field>`, with its band."""
-    values: dict[float, list[float]] = defaultdict(list)
-    for record in group.records:
-        values[record.config["sampler"][field]].append(record.metrics[metric].iloc[-1])
-    line_and_band(ax, at_settings(values), label=named(label, group.differs), **style)
+    means = along(group.records, f"sampler.{field}", partial(last, name=metric))
+    line_and_band(ax, means, label=named(label, group.differs), **style)
 
 
 def step_term(records: list[Record]) -> Figure:
@@ -109,10 +103,12 @@ def step_term(records: list[Record]) -> Figure:
         height = max(ours, paper.get(name, FLOOR))
         text = f"here {100 * ours:.3g} %{theirs}"
         ax.annotate(text, (place + 0.28, height), fontsize=8, va="top")
-    ax.set_yscale("log")
-    ax.set_ylim(FLOOR, 1.5)
-    ax.set_xlim(-0.4, 1.9)
-    ax.set_xlabel("the step-size term", fontsize=9)
-    ax.set_ylabel("acceptance rate of DMALA", fontsize=9)
+    ax.set(
+        yscale="log",
+        ylim=(FLOOR, 1.5),
+        xlim=(-0.4, 1.9),
+        xlabel="the step-size term",
+        ylabel="acceptance rate of DMALA",
+    )
     explain(figure, f"Mean over steps and {averaged(drawn)}.")
     return figure

@@ -10,6 +10,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import NullFormatter
 
 from latticework.experiments.figures.band import at_places, at_settings, line_and_band
+from latticework.experiments.figures.style import explain, line, new_figure, wrapped
 from latticework.experiments.figures.tables.benchmark import (
     QUANTITIES,
     Cell,
@@ -20,12 +21,6 @@ from latticework.experiments.figures.tables.benchmark import (
 )
 from latticework.experiments.records.grouping import spread_over
 from latticework.experiments.records.record import Record
-from latticework.experiments.records.style import (
-    explain,
-    line,
-    new_figure,
-    wrapped,
-)
 
 AXES = {"seconds": "seconds", "evaluations": "evaluations by each chain", "step": "iterations"}
 MIDDLE: dict[str, Any] = {"ha": "center", "va": "center"}
@@ -119,8 +114,7 @@ def scaling(records: list[Record], unit: str) -> Figure:
             means = at_settings({n: list(c.values()) for n, c in one.costs.items()})
             drawn = line((one.sampler, 0)) | {"markevery": None}
             line_and_band(ax, means, label=one.label, **drawn)
-        ax.set_xscale("log")
-        ax.set_yscale("log")
+        ax.set(xscale="log", yscale="log")
         ax.set_title(target, fontsize=8)
         ax.set_xlabel("sites", fontsize=8)
         ax.set_ylabel(f"{unit}s for an effective sample", fontsize=8)

@@ -9,17 +9,12 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from latticework.experiments.figures.band import at_readings, line_and_band
+from latticework.experiments.figures.style import explain, line, new_figure, series
 from latticework.experiments.figures.tables.bnn import HEADINGS, grouped
 from latticework.experiments.records.grouping import spread_over
+from latticework.experiments.records.labels import sampler_key
 from latticework.experiments.records.pace import timed
 from latticework.experiments.records.record import Record
-from latticework.experiments.records.style import (
-    explain,
-    line,
-    new_figure,
-    sampler_key,
-    series,
-)
 
 AXES = {"step": "steps", "seconds": "seconds"}
 
@@ -44,7 +39,7 @@ def curves(records: list[Record], against: str = "step") -> Figure:
                 means = at_readings(group, metric, against, shown)
                 line_and_band(ax, means, label=text, **style)
             ax.set_title(f"{data}: {heading}", fontsize=9)
-            ax.set_xlabel(AXES[against], fontsize=9)
+            ax.set_xlabel(AXES[against])
             if against == "seconds":
                 ax.set_xscale("log")
     explain(figure, spread_over(records) + without)

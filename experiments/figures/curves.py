@@ -8,10 +8,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from latticework.experiments.figures.band import at_readings, line_and_band
-from latticework.experiments.records.grouping import by_setting, groups, spread_over
+from latticework.experiments.figures.style import explain, line, new_figure
+from latticework.experiments.records.grouping import by_setting, groups, holding, spread_over
 from latticework.experiments.records.pace import timed, undisturbed
 from latticework.experiments.records.record import Record
-from latticework.experiments.records.style import explain, line, new_figure
 
 AXES = {
     "step": "iterations",
@@ -36,9 +36,7 @@ def curve(
     current particles, which is drawn as an additional dotted line if records have it. Raises
     LookupError if no record has `metric`.
     """
-    records = [record for record in records if metric in record.metrics]
-    if not records:
-        raise LookupError(f"no record holds the metric {metric}")
+    records = holding(records, metric)
     figure, panels = new_figure(len(against))
     idle, without = timed(records) if "seconds" in against else (records, "")
     for ax, axis in zip(np.atleast_1d(panels), against, strict=True):
@@ -52,10 +50,10 @@ def curve(
             for some in by_setting(records, axes=["sampler"]):
                 level = np.mean([record.metrics[floor].iloc[-1] for record in some])
                 ax.axhline(level, color="black", linewidth=0.8, linestyle=":", label="floor")
-        ax.set_xlabel(AXES[axis], fontsize=9)
+        ax.set_xlabel(AXES[axis])
         if log_x:
             ax.set_xscale("log")
-    np.atleast_1d(panels)[0].set_ylabel(title, fontsize=9)
+    np.atleast_1d(panels)[0].set_ylabel(title)
     explain(figure, spread_over(records) + without)
     return figure
 

@@ -4,10 +4,11 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from latticework.experiments.figures.style import colour, explain, new_figure
 from latticework.experiments.records.grouping import averaged, groups
+from latticework.experiments.records.labels import look
 from latticework.experiments.records.pace import timed
 from latticework.experiments.records.record import Record
-from latticework.experiments.records.style import colour, explain, look, new_figure
 
 
 def ess_per_second(records: list[Record], samplers: list[str]) -> Figure:
@@ -44,7 +45,7 @@ def ess_per_second(records: list[Record], samplers: list[str]) -> Figure:
         ax.plot(side, middle, markersize=3, label=group.label, **dots)
     ax.set_xticks(range(len(names)), names)
     ax.set_ylim(bottom=0)
-    ax.set_ylabel(f"ESS per second, {budget}", fontsize=9)
+    ax.set_ylabel(f"ESS per second, {budget}")
     note = f"One value a coordinate, the median over {averaged(kept)}; boxes: quartiles."
     explain(figure, note + without)
     return figure

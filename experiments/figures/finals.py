@@ -8,11 +8,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from latticework.experiments.figures.band import at_settings, line_and_band
-from latticework.experiments.records.grouping import groups, spread_over
+from latticework.experiments.figures.band import Means, at_settings, line_and_band
+from latticework.experiments.figures.style import explain, line, new_figure
+from latticework.experiments.records.grouping import groups, holding, spread_over
 from latticework.experiments.records.headline import last
 from latticework.experiments.records.record import Record
-from latticework.experiments.records.style import explain, line, new_figure
 
 
 def final(
@@ -24,16 +24,13 @@ def final(
     log scale if `log`. Lines are means over seeds and bands one standard deviation. Raises
     LookupError if no record has all metrics.
     """
-    records = [record for record in records if set(metrics) <= set(record.metrics)]
-    if not records:
-        raise LookupError(f"no record holds the metrics {', '.join(metrics)}")
+    records = holding(records, *metrics)
     figure, panels = new_figure(len(metrics))
     for ax, (metric, title) in zip(np.atleast_1d(panels), metrics.items(), strict=True):
         lines(ax, records, setting, partial(last, name=metric))
         if log:
             ax.set_xscale("log")
-        ax.set_xlabel(axis, fontsize=9)
-        ax.set_ylabel(title, fontsize=9)
+        ax.set(xlabel=axis, ylabel=title)
     explain(figure, spread_over(records))
     return figure
 
@@ -50,11 +47,16 @@ def lines(
     Records that differ in `axes` as well are in one line.
     """
     for group in groups(records, [setting, *axes]):
-        values: dict[float, list[float]] = defaultdict(list)
-        for record in group.records:
-            values[value_of(record, setting)].append(value(record))
         drawn = line(group.key, group.place, group.of) | {"markevery": None}
-        line_and_band(ax, at_settings(values), label=group.label, **drawn)
+        line_and_band(ax, along(group.records, setting, value), label=group.label, **drawn)
+
+
+def along(records: Sequence[Record], setting: str, value: Callable[[Record], float]) -> Means:
+    """Means of `value` at each value of `setting`."""
+    values: dict[float, list[float]] = defaultdict(list)
+    for record in records:
+        values[value_of(record, setting)].append(value(record))
+    return at_settings(values)
 
 
 def value_of(record: Record, setting: str) -> float:

@@ -6,9 +6,10 @@ from collections.abc import Iterable
 import numpy as np
 from matplotlib.figure import Figure
 
-from latticework.experiments.records.grouping import Group, groups, in_order
+from latticework.experiments.figures.style import explain, new_figure, wrapped
+from latticework.experiments.records.grouping import Group, groups, holding, in_order
+from latticework.experiments.records.labels import seeds
 from latticework.experiments.records.record import Record
-from latticework.experiments.records.style import explain, new_figure, seeds, wrapped
 
 
 def samples(records: list[Record], rows: int = 8) -> Figure:
@@ -16,12 +17,10 @@ def samples(records: list[Record], rows: int = 8) -> Figure:
 
     Shows the first seed. Raises LookupError if no record has final states.
     """
-    found = groups(record for record in records if record.has("last"))
-    if not found:
-        raise LookupError("no record holds the chains' last states")
+    found = groups(holding(records, "last"))
     figure, panels = wrapped(len(found), across=3, width=2.2, height=2.4)
     for ax, group in zip(panels, found, strict=True):
-        image = tile(group.records[0].arrays("last")["x"], rows)
+        image = tile(group.records[0].arrays("last")["x"][: rows * rows], rows)
         ax.imshow(image, cmap="gray", interpolation="nearest")
         ax.set_title(group.label.replace(", ", ",\n"), fontsize=9)
         ax.set_axis_off()
@@ -35,9 +34,7 @@ def grid(records: list[Record], rows: str, side: int = 6) -> Figure:
     With `rows="data"`, Figure 9 of Zhang et al. (2022). Shows the first seed. Raises LookupError if
     no record has final states.
     """
-    records = [record for record in records if record.has("last")]
-    if not records:
-        raise LookupError("no record holds the chains' last states")
+    records = holding(records, "last")
     names = sorted({record.choices[rows] for record in records})
     found = {
         name: {
@@ -48,9 +45,10 @@ def grid(records: list[Record], rows: str, side: int = 6) -> Figure:
     }
     order = {label: group for line in found.values() for label, group in line.items()}
     columns = sorted(order, key=lambda label: (in_order(order[label].key), label))
-    figure = new_figure(1, width=1.6 * len(columns) + 0.3, height=1.65 * len(names) + 0.3)[0]
-    figure.clear()
-    panels = figure.subplots(len(names), len(columns), squeeze=False)
+    wide, tall = len(columns), len(names)
+    size = {"width": 1.6 + 0.3 / wide, "height": 1.65 + 0.3 / tall}
+    figure, _ = new_figure(wide, rows=tall, **size)
+    panels = np.array(figure.axes, dtype=object).reshape(tall, wide)
     for line, name in zip(panels, names, strict=True):
         line[0].set_ylabel(name, fontsize=8)
         for ax, label in zip(line, columns, strict=True):
@@ -58,7 +56,8 @@ def grid(records: list[Record], rows: str, side: int = 6) -> Figure:
             ax.set_yticks([])
             ax.spines[:].set_visible(False)
             if label in found[name]:
-                image = tile(found[name][label].records[0].arrays("last")["x"], side)
+                states = found[name][label].records[0].arrays("last")["x"]
+                image = tile(states[: side * side], side)
                 ax.imshow(image, cmap="gray", interpolation="nearest")
     for ax, label in zip(panels[0], columns, strict=True):
         ax.set_title(label.replace(", ", ",\n"), fontsize=9)
@@ -72,17 +71,16 @@ def _first(found: Iterable[Group]) -> list[Record]:
     return [group.records[0] for group in found]
 
 
-def tile(x: np.ndarray, rows: int) -> np.ndarray:
-    """One image with thin lines between: `[n, side * side] -> [rows * (side + 1), columns * ...]`.
+def tile(x: np.ndarray, across: int) -> np.ndarray:
+    """One image with thin lines between: `[n, side * side] -> [rows * (side + 1), across * ...]`.
 
-    Raises LookupError if the states are not square images.
+    States that fill no row are left out. Raises LookupError if they are not square images.
     """
     side = math.isqrt(x.shape[1])
     if side * side != x.shape[1]:
         raise LookupError(f"states of {x.shape[1]} sites are not square images")
-    count = min(len(x), rows * rows)
-    images = np.pad(x[:count].reshape(-1, side, side), ((0, 0), (0, 1), (0, 1)), constant_values=1)
-    columns = min(rows, count)
-    images = images[: count - count % columns]
-    grid = images.reshape(-1, columns, side + 1, side + 1).transpose(0, 2, 1, 3)
-    return grid.reshape(-1, columns * (side + 1))
+    across = min(across, len(x))
+    images = x[: len(x) - len(x) % across].reshape(-1, side, side)
+    images = np.pad(images, ((0, 0), (0, 1), (0, 1)), constant_values=1)
+    grid = images.reshape(-1, across, side + 1, side + 1).transpose(0, 2, 1, 3)
+    return grid.reshape(-1, across * (side + 1))

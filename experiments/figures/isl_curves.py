@@ -1,6 +1,5 @@
 """Figures of Breuleux et al. (2011): ISL curves, sequences of samples, the cost of a sample."""
 
-import math
 from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
@@ -9,28 +8,29 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from latticework.experiments.figures.band import band, readings
+from latticework.experiments.figures.images import tile
+from latticework.experiments.figures.style import (
+    DASHES,
+    colour,
+    explain,
+    key_of_dashes,
+    line,
+    new_figure,
+    series,
+    wrapped,
+)
 from latticework.experiments.records.grouping import (
     alone,
     averaged,
     by_setting,
     groups,
+    holding,
     named,
     spread_over,
 )
+from latticework.experiments.records.labels import label, sampler_key, seeds
 from latticework.experiments.records.pace import timed
 from latticework.experiments.records.record import Record
-from latticework.experiments.records.style import (
-    DASHES,
-    colour,
-    explain,
-    key_of_dashes,
-    label,
-    line,
-    new_figure,
-    seeds,
-    series,
-    wrapped,
-)
 
 
 def curves(records: list[Record], panels: str | None = None, lines: str | None = None) -> Figure:
@@ -42,9 +42,7 @@ def curves(records: list[Record], panels: str | None = None, lines: str | None =
     separately for each number of samples. Black lines use the training rows as centres. Raises
     LookupError if no record has an ISL curve.
     """
-    records = [record for record in records if "isl" in record.metrics and record.has("parzen")]
-    if not records:
-        raise LookupError("no record holds an ISL curve; run task=isl")
+    records = holding(records, "isl", "parzen", task="isl")
     split = _grouped(records, panels)
     own_beta = False
     figure, axes = wrapped(len(split))
@@ -69,10 +67,9 @@ def curves(records: list[Record], panels: str | None = None, lines: str | None =
             centres: dict[str, Any] = {"color": "black", "linewidth": 0.8}
             ax.plot(parzen["size"], parzen["isl"], label="training set", **centres)
             ax.axhline(parzen["isl"][-1], linestyle=":", label="all training rows", **centres)
-        ax.set_xscale("log")
-        ax.set_xlabel("samples", fontsize=9)
+        ax.set(xscale="log", xlabel="samples")
         ax.set_title(title, fontsize=9)
-    axes[0].set_ylabel("ISL of the test set (nats)", fontsize=9)
+    axes[0].set_ylabel("ISL of the test set (nats)")
     thin = {"beta chosen for each number of samples": ":"} if own_beta else {}
     explain(figure, spread_over(records, "smallest to largest"), key_of_dashes(**thin))
     return figure
@@ -84,9 +81,7 @@ def training(records: list[Record], lines: str, panels: str | None = None) -> Fi
     Lines are means over seeds. Records that differ in other settings form separate lines. Raises
     LookupError if no record has an ISL.
     """
-    records = [record for record in records if "isl" in record.metrics]
-    if not records:
-        raise LookupError("no record holds an ISL; run task=train_rbm")
+    records = holding(records, "isl", task="train_rbm")
     split = _grouped(records, panels)
     figure, axes = wrapped(len(split))
     order: dict[str, int] = {}  # of the names, the same in all panels
@@ -98,9 +93,9 @@ def training(records: list[Record], lines: str, panels: str | None = None) -> Fi
             number = order.setdefault(text, len(order))
             style = {"linewidth": 1.4, "markersize": 4, **series(number)}
             ax.plot(step, score, label=text, **style)
-        ax.set_xlabel("epochs", fontsize=9)
+        ax.set_xlabel("epochs")
         ax.set_title(title, fontsize=9)
-    axes[0].set_ylabel("ISL of the validation set (nats)", fontsize=9)
+    axes[0].set_ylabel("ISL of the validation set (nats)")
     explain(figure, f"Mean over {averaged(records)}; no band.")
     return figure
 
@@ -116,29 +111,18 @@ def sequences(
     `where` selects records by options of groups and by settings, `{"negatives": "sml"}`. Raises
     LookupError if no record has a sequence of samples, or they are not square images.
     """
-    wanted = (where or {}).items()
-    found = groups(
+    some = [
         record
         for record in records
-        if record.has("sequence")
-        and all(record.choices.get(key, record.setting(key)) == value for key, value in wanted)
-    )
-    if not found:
-        raise LookupError("no record holds a sequence of samples; run task=isl")
-    figure, panels = new_figure(1, width=0.22 * columns, height=0.25 * rows * len(found))
-    figure.clear()
-    axes = np.atleast_1d(figure.subplots(len(found), 1))
-    for ax, group in zip(axes, found, strict=True):
+        if all(record.choices.get(k, record.setting(k)) == v for k, v in (where or {}).items())
+    ]
+    found = groups(holding(some, "sequence", task="isl"))
+    figure, _ = new_figure(rows=len(found), width=0.22 * columns, height=0.25 * rows)
+    for ax, group in zip(figure.axes, found, strict=True):
         x = group.records[0].arrays("sequence")["x"]
-        side = math.isqrt(x.shape[1])
-        if side * side != x.shape[1]:
-            raise LookupError(f"samples of {x.shape[1]} sites are not square images")
         wide = min(columns, len(x))
-        tall = min(rows, len(x) // wide)
-        images = x[-tall * wide :].reshape(tall, wide, side, side)
-        images = np.pad(images, ((0, 0), (0, 0), (0, 1), (0, 1)), constant_values=1)
-        grid = images.transpose(0, 2, 1, 3).reshape(tall * (side + 1), wide * (side + 1))
-        ax.imshow(grid, cmap="gray_r", interpolation="nearest")
+        shown = x[-min(rows, len(x) // wide) * wide :]
+        ax.imshow(tile(shown, wide), cmap="gray_r", interpolation="nearest")
         ax.set_title(group.label, fontsize=8, loc="left")
         ax.set_axis_off()
     explain(figure, f"One chain, {seeds([group.records[0] for group in found])}.")
@@ -159,19 +143,18 @@ def cost(records: list[Record], panels: str | None = None) -> Figure:
             float(np.median([record.document["seconds_per_step"] for record in group.records]))
             for group in found
         ]
-        base = [s for s, group in zip(seconds, found, strict=True) if group.key[0] == "block_gibbs"]
+        base = [record for record in part if sampler_key(record)[0] == "block_gibbs"]
         if not base:
             raise LookupError("the cost is relative to block Gibbs, but it has no record")
-        alone(
-            record for group in found if group.key[0] == "block_gibbs" for record in group.records
-        )
-        times = np.array(seconds) / base[0]
+        alone(base)
+        keys = [group.key[0] for group in found]
+        times = np.array(seconds) / seconds[keys.index("block_gibbs")]
         colours = [colour(group.key, group.place, group.of) for group in found]
         bars = ax.barh([group.label for group in found], times, color=colours)
         texts = [f"{t:.1f}x, {1e6 * s:.0f} µs" for t, s in zip(times, seconds, strict=True)]
         ax.bar_label(bars, texts, fontsize=7)
         ax.margins(x=0.4)
-        ax.set_xlabel("time per sample / block Gibbs", fontsize=9)
+        ax.set_xlabel("time per sample / block Gibbs")
         ax.set_title(title, fontsize=9)
     explain(figure, f"Median over {averaged(records)}." + without)
     return figure

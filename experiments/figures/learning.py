@@ -6,11 +6,18 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from latticework.experiments.figures import curves, finals
-from latticework.experiments.records.grouping import LENGTH, groups, longest, shared, spread_over
+from latticework.experiments.figures.style import explain, new_figure
+from latticework.experiments.records.grouping import (
+    LENGTH,
+    groups,
+    holding,
+    longest,
+    shared,
+    spread_over,
+)
 from latticework.experiments.records.pace import timed
 from latticework.experiments.records.published import comparable
 from latticework.experiments.records.record import Record
-from latticework.experiments.records.style import explain, new_figure
 
 
 def learning(
@@ -33,9 +40,7 @@ def learning(
     `paper` names an entry of published.yaml with a `log_rmse` and the `seconds` in which DMALA
     reaches it, which a cross shows. Raises LookupError if no record fits.
     """
-    records = longest(record for record in records if metric in record.metrics)
-    if not records:
-        raise LookupError(f"no record holds the metric {metric}")
+    records = longest(holding(records, metric))
     if shown is None:
         shown = _largest_common(records, setting)
     chosen = [record for record in records if finals.value_of(record, setting) == shown]
@@ -45,11 +50,11 @@ def learning(
     idle, without = timed(chosen)
     for ax, against, some in zip(panels[:2], ("step", "seconds"), (chosen, idle), strict=True):
         curves.lines(ax, some, metric, against)
-        ax.set_xlabel(curves.AXES[against], fontsize=9)
+        ax.set_xlabel(curves.AXES[against])
         ax.set_title(f"{shown:g} {axis}", fontsize=8)
     finals.lines(panels[2], records, setting, _at_equal(records, metric, setting), [LENGTH])
-    panels[2].set_xlabel(axis, fontsize=9)
-    panels[0].set_ylabel(title, fontsize=9)
+    panels[2].set_xlabel(axis)
+    panels[0].set_ylabel(title)
     if paper is not None:
         seconds = comparable(records, paper, "seconds", "dmala")
         score = comparable(records, paper, "log_rmse")

@@ -7,26 +7,19 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from latticework.experiments.figures.band import at_settings, line_and_band
+from latticework.experiments.figures.style import explain, key_of_dashes, line, series, wrapped
 from latticework.experiments.figures.tables.likelihood import learning_rate
 from latticework.experiments.records.grouping import (
     Group,
     alone,
     groups,
+    holding,
     in_order,
     named,
     spread_over,
 )
+from latticework.experiments.records.labels import label, sampler_key, seeds
 from latticework.experiments.records.record import Record
-from latticework.experiments.records.style import (
-    explain,
-    key_of_dashes,
-    label,
-    line,
-    sampler_key,
-    seeds,
-    series,
-    wrapped,
-)
 
 DIRECTIONS = {"forward_AIS": "-", "reverse_AIS": "--"}
 
@@ -36,19 +29,16 @@ def progress(records: list[Record]) -> Figure:
 
     One panel per sampler, one line per run. Raises LookupError if no record is of task=ais.
     """
-    records = [r for r in records if {"beta", "forward", "ess"} <= set(r.metrics)]
-    if not records:
-        raise LookupError("no record has the effective number of chains; run task=ais")
+    records = holding(records, "beta", "forward", "ess", task="ais")
     keys = list(dict.fromkeys(group.key for group in groups(records)))
     figure, axes = wrapped(len(keys))
     order: dict[str, int] = {}  # of the settings, the same in all panels
     for ax, key in zip(axes, keys, strict=True):
         for group in groups(record for record in records if sampler_key(record) == key):
             _lines(ax, group, series(order.setdefault(group.differs, len(order))))
+        ax.set(xlabel="beta", ylim=(0, 1.02))
         ax.set_title(label(key), fontsize=9)
-        ax.set_xlabel("beta", fontsize=9)
-        ax.set_ylim(0, 1.02)
-    axes[0].set_ylabel("effective fraction of chains", fontsize=9)
+    axes[0].set_ylabel("effective fraction of chains")
     explain(figure, f"One line a run, {seeds(records)}.", key_of_dashes(**DIRECTIONS))
     return figure
 
@@ -79,11 +69,10 @@ def improvement(records: list[Record]) -> Figure:
         text = named(label(key), f"rate {rate:g}")
         line_and_band(panels[data], at_settings(_trials(alone(some))), label=text, **drawn)
     for data, ax in panels.items():
+        ax.set(xlabel="sampling steps in learning, one evaluation each", yscale="log")
         ax.set_title(data, fontsize=9)
-        ax.set_xlabel("sampling steps in learning, one evaluation each", fontsize=9)
-        ax.set_yscale("log")
         ax.tick_params(which="both", labelsize=8)
-    axes[0].set_ylabel("-log-likelihood of validation rows\nby AIS trials, nats", fontsize=9)
+    axes[0].set_ylabel("-log-likelihood of validation rows\nby AIS trials, nats")
     betas = sorted({record.config["task"]["trial_steps"] for record in records})
     steps = " or ".join(f"{count:,}" for count in betas)
     explain(figure, f"Trial values: AIS of {steps} betas, often too high. {spread_over(records)}")

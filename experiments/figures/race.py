@@ -3,7 +3,8 @@
 import pandas as pd
 from matplotlib.figure import Figure
 
-from latticework.experiments.records.style import explain, look, new_figure
+from latticework.experiments.figures.style import explain, new_figure
+from latticework.experiments.records.labels import look
 
 UNITS = {"second": "effective samples a second", "evaluation": "effective samples an evaluation"}
 

@@ -18,9 +18,10 @@ from optuna.distributions import (
 from optuna.importance import FanovaImportanceEvaluator, get_param_importances
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
+from latticework.experiments.figures.style import colour, explain, new_figure
 from latticework.experiments.records.grouping import groups
+from latticework.experiments.records.labels import look, seeds
 from latticework.experiments.records.record import Record
-from latticework.experiments.records.style import colour, explain, look, new_figure, seeds
 
 FEWEST = 2  # trials of which an importance can be computed
 
@@ -44,8 +45,7 @@ def history(records: list[Record]) -> Figure:
         ax.plot(numbers, values, markersize=3, **dots)
         ax.plot(numbers, best, color=shade, drawstyle="steps-post", label=name)
     ax.xaxis.get_major_locator().set_params(integer=True)
-    ax.set_xlabel("trial", fontsize=9)
-    ax.set_ylabel(_aim(records), fontsize=9)
+    ax.set(xlabel="trial", ylabel=_aim(records))
     explain(figure, f"Dots: trials; lines: the best so far. {seeds(records)}.")
     return figure
 
@@ -96,7 +96,10 @@ def _study(record: Record, name: str) -> optuna.Study:
         found: dict[str, Any] = {"value": value}
         if math.isnan(value):
             found = {"state": TrialState.FAIL}
-        params = {field: _within(row[field], kind) for field, kind in space.items()}
+        params = {
+            field: row[field] if isinstance(kind, FloatDistribution) else int(row[field])
+            for field, kind in space.items()
+        }
         study.add_trial(create_trial(params=params, distributions=space, **found))
     return study
 
@@ -107,22 +110,14 @@ def _complete(study: optuna.Study) -> list[FrozenTrial]:
 
 
 def _distribution(bounds: dict[str, Any], values: list[float]) -> BaseDistribution:
-    """The range of a field. A choice is given by its index, as in metrics.csv."""
+    """The range of a field, with values that rounding took out of it; a choice is an index."""
     if "choices" in bounds:
         return CategoricalDistribution(range(len(bounds["choices"])))
     numbers = [bounds["low"], bounds["high"], *values]
+    low, high, log = min(numbers), max(numbers), bounds.get("log", False)
     if all(float(number).is_integer() for number in numbers):
-        return IntDistribution(int(bounds["low"]), int(bounds["high"]), bounds.get("log", False))
-    return FloatDistribution(bounds["low"], bounds["high"], bounds.get("log", False))
-
-
-def _within(value: float, kind: BaseDistribution) -> float | int:
-    """`value` within the range, from which rounding to three digits may have taken it."""
-    if isinstance(kind, CategoricalDistribution):
-        return int(value)
-    assert isinstance(kind, IntDistribution | FloatDistribution)
-    inside = min(max(value, kind.low), kind.high)
-    return int(inside) if isinstance(kind, IntDistribution) else float(inside)
+        return IntDistribution(int(low), int(high), log)
+    return FloatDistribution(low, high, log)
 
 
 def _aim(records: list[Record]) -> str:

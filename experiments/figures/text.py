@@ -14,8 +14,8 @@ from matplotlib.figure import Figure
 
 from latticework.experiments.figures.tables.infilling import by_language, filled
 from latticework.experiments.records.grouping import groups, named
+from latticework.experiments.records.labels import label
 from latticework.experiments.records.record import Record
-from latticework.experiments.records.style import label
 
 COLOURS = {"given": "#222222", "written": "#0072B2", "repeated": "#B04600"}
 WIDTH = 104  # characters of a line

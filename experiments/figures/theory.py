@@ -13,34 +13,33 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from latticework.experiments.figures.band import Means, band, line_and_band, remember
-from latticework.experiments.records.grouping import (
-    alone,
-    averaged,
-    by_sampler,
-    groups,
-    spread_over,
-)
-from latticework.experiments.records.record import Record
-from latticework.experiments.records.style import (
+from latticework.experiments.figures.style import (
     GREY,
     INKS,
     colour,
     explain,
     key_of_dashes,
-    label,
     line,
     new_figure,
-    seeds,
     series,
 )
+from latticework.experiments.records.grouping import (
+    alone,
+    averaged,
+    by_sampler,
+    groups,
+    holding,
+    spread_over,
+)
+from latticework.experiments.records.labels import label, seeds
+from latticework.experiments.records.record import Record
 
 
 def _table(records: list[Record], column: str) -> pd.DataFrame:
     """All metrics.csv with `column` as one table, with the seed. LookupError if there is none."""
-    tables = [r.metrics.assign(seed=r.config["seed"]) for r in records if column in r.metrics]
-    if not tables:
-        raise LookupError(f"no record holds the column {column}")
-    return pd.concat(tables)
+    return pd.concat(
+        record.metrics.assign(seed=record.config["seed"]) for record in holding(records, column)
+    )
 
 
 def _dots(ax: Axes, table: pd.DataFrame, x: str, **style: Any) -> None:
@@ -77,11 +76,17 @@ def bias_against_step_size(records: list[Record]) -> Figure:
         text = f"{name}: slope {np.mean(slopes):.3f}"
         right.plot(rate, np.log(exact["closed_form"]), label=text, **{**style, "linewidth": 1.4})
         right.plot(rate, np.log(exact["theorem"]), "--", label=f"_{name}: Theorem 5.1", **style)
-    left.set(xscale="log", yscale="log", ylim=(1e-12, 100))
-    left.set_xlabel(r"step size $\alpha$ on {0, 1} ($4\alpha$ on {-1, 1})", fontsize=9)
-    left.set_ylabel(r"$\|\pi_\alpha - \pi\|_1$", fontsize=9)
-    right.set_xlabel(r"$1 / (2 \alpha)$, $\alpha$ in the coordinates' own units", fontsize=9)
-    right.set_ylabel(r"$\log \|\pi_\alpha - \pi\|_1$", fontsize=9)
+    left.set(
+        xscale="log",
+        yscale="log",
+        ylim=(1e-12, 100),
+        xlabel=r"step size $\alpha$ on {0, 1} ($4\alpha$ on {-1, 1})",
+        ylabel=r"$\|\pi_\alpha - \pi\|_1$",
+    )
+    right.set(
+        xlabel=r"$1 / (2 \alpha)$, $\alpha$ in the coordinates' own units",
+        ylabel=r"$\log \|\pi_\alpha - \pi\|_1$",
+    )
     note = f"Lines are exact; simulations have {seeds(records)}."
     explain(figure, note, key_of_dashes(**{"Theorem 5.1": "--"}))
     return figure
@@ -114,11 +119,11 @@ def bias_against_epsilon(records: list[Record]) -> Figure:
             ax.plot(exact.index, exact["theorem"], "--", **thin)
             dots = {"marker": style["marker"], "label": f"_{text}, simulated"}
             _dots(ax, table, "epsilon", color=style["color"], **dots)
-        ax.set(xscale="log", yscale="log", ylim=(3e-4, 300), title=f"a = {a:g}, b = {b:g}")
-        ax.title.set_fontsize(9)
-        ax.set_xlabel(r"$\epsilon$", fontsize=9)
+        ax.set(xscale="log", yscale="log", ylim=(3e-4, 300))
+        ax.set_title(f"a = {a:g}, b = {b:g}", fontsize=9)
+        ax.set_xlabel(r"$\epsilon$")
     first = np.atleast_1d(axes)[0]
-    first.set_ylabel(r"$\|\pi_\alpha - \pi\|_1$ ($\alpha$ in {0, 1} units)", fontsize=9)
+    first.set_ylabel(r"$\|\pi_\alpha - \pi\|_1$ ($\alpha$ in {0, 1} units)")
     worst = max(table["adjusted"].max() for tables in panels.values() for table in tables)
     note = f"Lines are exact; markers are simulated, with the spread over {averaged(kept)}."
     note += f" The enumerated bias of DMALA is at most {worst:.0e}."
@@ -141,9 +146,9 @@ def proposal_bias(
         _with_bounds(right, rate, rows, rf"$\sigma$ = {sigma:g}", number)
     left.set(xscale="log", yscale="log", ylim=(1e-9, 1e6))
     right.set(yscale="log")
-    left.set_xlabel(r"standard deviation of the gradient, $\sigma$", fontsize=9)
-    right.set_xlabel(r"$1 / (2 \alpha)$", fontsize=9)
-    left.set_ylabel(r"largest $\|E[\hat q_i] - q_i\|_1$", fontsize=9)
+    left.set_xlabel(r"standard deviation of the gradient, $\sigma$")
+    right.set_xlabel(r"$1 / (2 \alpha)$")
+    left.set_ylabel(r"largest $\|E[\hat q_i] - q_i\|_1$")
     bounds = {"Theorem 6.1": "--", "Theorem 6.1 with Eq. (2)'s 1/2": ":"}
     explain(figure, "Exact: no seeds, no bands.", key_of_dashes(**bounds))
     return figure
@@ -162,9 +167,7 @@ def preconditioning(records: list[Record]) -> Figure:
 
     Lines and the ends of bands are means over seeds.
     """
-    records = [record for record in records if "thinned" in record.metrics]
-    if not records:
-        raise LookupError("no record holds the column thinned")
+    records = holding(records, "thinned")
     figure, (left, right) = new_figure(2, width=4.4, height=3.4)
     found = by_sampler(records)
     for number, (key, group) in enumerate(found.items()):
@@ -191,9 +194,9 @@ def preconditioning(records: list[Record]) -> Figure:
     for ax in (left, right):
         ax.axhline(math.log(0.5) / 2, color=GREY, lw=0.8, label="one of two sites stuck")
         ax.set_xscale("log")
-    left.set_xlabel(r"step size $\alpha$ without preconditioner", fontsize=9)
-    right.set_xlabel("iterations", fontsize=9)
-    left.set_ylabel("log RMSE of the mean", fontsize=9)
+    left.set_xlabel(r"step size $\alpha$ without preconditioner")
+    right.set_xlabel("iterations")
+    left.set_ylabel("log RMSE of the mean")
     several = any(len(group) > 1 for group in found.values())
     runs = f"Mean over {averaged(records)}" if several else f"One run, {seeds(records)}"
     explain(figure, f"{runs}; band: the middle 80 % of the chains.")
@@ -206,11 +209,8 @@ def law_against_iterations(records: list[Record]) -> Figure:
     DULA is also compared with its own stationary law, to which it converges.
     """
     sizes: dict[int, list[Record]] = {}
-    for record in records:
-        if "to_unadjusted" in record.metrics:
-            sizes.setdefault(record.document["states"], []).append(record)
-    if not sizes:
-        raise LookupError("no record holds the column to_unadjusted")
+    for record in holding(records, "to_unadjusted"):
+        sizes.setdefault(record.document["states"], []).append(record)
     figure, axes = new_figure(2, rows=len(sizes))
     for (joint, marginal), (states, some) in zip(
         axes.reshape(-1, 2), sorted(sizes.items()), strict=True
@@ -229,11 +229,11 @@ def law_against_iterations(records: list[Record]) -> Figure:
             table.groupby("step")["independent"].mean(), "k", lw=0.8, label="independent draws"
         )
         for ax in (joint, marginal):
-            ax.set(xscale="log", yscale="log", title=f"{states} states")
-            ax.title.set_fontsize(9)
-            ax.set_xlabel("iterations", fontsize=9)
-        joint.set_ylabel("total variation to the target", fontsize=9)
-        marginal.set_ylabel("largest error of a marginal", fontsize=9)
+            ax.set(xscale="log", yscale="log")
+            ax.set_title(f"{states} states", fontsize=9)
+            ax.set_xlabel("iterations")
+        joint.set_ylabel("total variation to the target")
+        marginal.set_ylabel("largest error of a marginal")
     explain(figure, spread_over([record for some in sizes.values() for record in some]))
     return figure
 

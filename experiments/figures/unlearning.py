@@ -3,9 +3,9 @@
 import numpy as np
 from matplotlib.figure import Figure
 
-from latticework.experiments.records.grouping import groups, named
+from latticework.experiments.figures.style import explain, key_of_dashes, new_figure, series
+from latticework.experiments.records.grouping import groups, holding, named
 from latticework.experiments.records.record import Record
-from latticework.experiments.records.style import explain, key_of_dashes, new_figure, series
 
 
 def unlearning(records: list[Record]) -> Figure:
@@ -13,9 +13,7 @@ def unlearning(records: list[Record]) -> Figure:
 
     One line per coupling and setting. The chains are enumerated, so seeds do not matter.
     """
-    records = [record for record in records if record.has("mixing")]
-    if not records:
-        raise LookupError("no record holds mixing times; run task=unlearning")
+    records = holding(records, "mixing", task="unlearning")
     figure, (left, right) = new_figure(2)
     chains = {
         named(f"a = {record.config['model']['coupling']}", group.differs): record
@@ -28,11 +26,8 @@ def unlearning(records: list[Record]) -> Figure:
         for name, style in (("chain", "-"), ("staying_less", "--")):
             look = {"label": f"_{text}, {name}", "linewidth": 1.4, **series(i)}
             right.plot(np.maximum(mixing[name], 1e-16), style, **look)
-    left.set_xlabel(r"$\lambda$", fontsize=9)
-    left.set_ylabel(r"second eigenvalue of $A_\lambda$", fontsize=9)
-    right.set_yscale("log")
-    right.set_xlabel("steps", fontsize=9)
-    right.set_ylabel("total variation to the stationary law", fontsize=9)
+    left.set(xlabel=r"$\lambda$", ylabel=r"second eigenvalue of $A_\lambda$")
+    right.set(yscale="log", xlabel="steps", ylabel="total variation to the stationary law")
     dashes = key_of_dashes(**{r"$\lambda = 0$": "-", r"the largest $\lambda$": "--"})
     explain(figure, "Exact: no seeds, no bands.", dashes)
     return figure

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from latticework.experiments.records.best import BEST, TIE, marks
 from latticework.experiments.records.duration import duration
-from latticework.experiments.records.estimate import Estimate, estimate, number
+from latticework.experiments.records.estimate import BEST, TIE, Estimate, estimate, marks, number
+from latticework.experiments.records.grouping import TARGET, differing
 from latticework.experiments.records.headline import KeyNumber, costs, headline
 from latticework.experiments.records.identity import SEEDS
 from latticework.experiments.records.record import Record
@@ -61,8 +61,6 @@ def show_sweep(records: Sequence[Record]) -> None:
     A single setting gets a row for each seed and one for all seeds. The table has as
     many numbers of the headline as fit. Rows are compared if they have the same data and model.
     """
-    from latticework.experiments.records.grouping import TARGET, differing  # imports Matplotlib
-
     headings, rows = differing(records)
     places = [place for place, key in enumerate(headings) if key.split(".")[0] in TARGET]
     targets = [tuple(texts[place] for place in places) for texts, _ in rows]

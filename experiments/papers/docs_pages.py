@@ -48,7 +48,8 @@ def refresh(root: Path = ROOT, bundles: Path = BUNDLES) -> list[Path]:
                 target = results / f"{stem(section.exhibit, part.experiment, picture.name)}.png"
                 target.write_bytes(picture.png)
                 written.append(target)
-                for suffix, text in ((".csv", picture.csv), (".html", picture.html)):
+                beside = {".csv": picture.csv, ".html": picture.html, ".json": picture.proof}
+                for suffix, text in beside.items():
                     if text:
                         written.append(target.with_suffix(suffix))
                         written[-1].write_text(text, encoding="utf-8")

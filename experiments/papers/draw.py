@@ -16,11 +16,11 @@ from matplotlib.text import Text
 from omegaconf import DictConfig
 from PIL import Image
 
+from latticework.experiments.figures.style import mark_substitute
 from latticework.experiments.papers.table_files import write
 from latticework.experiments.records.folders import Written
-from latticework.experiments.records.proof import Proof, attach, pdf_metadata, place, png_metadata
+from latticework.experiments.records.proof import place, proof
 from latticework.experiments.records.record import Record
-from latticework.experiments.records.style import mark_substitute
 from latticework.experiments.runs import errors
 
 log = logging.getLogger(__name__)
@@ -71,7 +71,7 @@ def make_all(
                 made = instantiate(spec, _convert_="all", _partial_=True)(records)
                 if isinstance(made, Figure):
                     mark_substitute(made, records)
-                    attach(made, Proof.of(str(name), command(config, words), records))
+                    made.proof = proof(str(name), command(config, words), records)  # type: ignore[attr-defined]
             except Exception as error:  # noqa: BLE001 - the others are to be made all the same
                 undone = Made(str(name), kind, None, error)
                 if undone.failed and errors.wants_traceback():
@@ -91,6 +91,11 @@ def command(config: DictConfig, words: Sequence[str] = ()) -> str:
     return shlex.join(["python", "-m", "latticework.scripts.figures", *shown])
 
 
+def proof_of(figure: Figure) -> str:
+    """The JSON of what `make_all` drew the figure from (`records.proof`)."""
+    return getattr(figure, "proof", "")
+
+
 def html_of(figure: Figure) -> str:
     """The HTML of a figure of text (`experiments.figures.text.Page`); "" for other figures."""
     return getattr(figure, "html", "")
@@ -105,7 +110,7 @@ def png(figure: Figure, dpi: int) -> bytes:
     figure.savefig(drawn, dpi=dpi, facecolor="white")
     with Image.open(drawn) as image:
         few = image.convert("RGB").quantize(16 if page else 256, dither=Image.Dither.NONE)
-    few.save(small, "PNG", optimize=True, pnginfo=png_metadata(figure))
+    few.save(small, "PNG", optimize=True)
     return small.getvalue()
 
 
@@ -152,10 +157,11 @@ def _written(content: Figure | pd.DataFrame, folder: Path, name: str) -> Path:
 
 
 def save(figure: Figure, target: Path) -> Path:
-    """Write the figure as PNG to `target` and as PDF beside it, with its proof; then close it."""
+    """Write the figure as PNG to `target`, with its PDF and its proof beside it; then close it."""
     target.write_bytes(png(figure, dpi=160))
-    figure.savefig(target.with_suffix(".pdf"), metadata=pdf_metadata(figure))
-    if html := html_of(figure):
-        target.with_suffix(".html").write_text(html, encoding="utf-8")
+    figure.savefig(target.with_suffix(".pdf"))
+    for suffix, text in {".json": proof_of(figure), ".html": html_of(figure)}.items():
+        if text:
+            target.with_suffix(suffix).write_text(text, encoding="utf-8")
     mpl.pyplot.close(figure)
     return target

@@ -38,7 +38,9 @@ def write(report: Report, folder: Path) -> tuple[Path, Path]:
     for section in report.sections:
         for part in (*section.parts, *section.below):
             for picture in part.drawn.pictures:
-                (folder / file_name(part, picture.name)).write_bytes(picture.png)
+                file = folder / file_name(part, picture.name)
+                file.write_bytes(picture.png)
+                file.with_suffix(".json").write_text(picture.proof)
     text.write_text(render("page.md.jinja", report=report))
     page.write_text(html(text.read_text(), folder))
     return page, text

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 from latticework.experiments.papers.claims.ledger import GROUPS, Entry, judge
 from latticework.experiments.papers.claims.verdict import Verdict
-from latticework.experiments.papers.draw import html_of, make_all, png
+from latticework.experiments.papers.draw import html_of, make_all, png, proof_of
 from latticework.experiments.papers.exhibits import Catalogue, Exhibit, catalogue
 from latticework.experiments.papers.inventory import (
     SCALES,
@@ -48,6 +48,7 @@ class Picture:
     png: bytes
     csv: str
     html: str
+    proof: str  # what it was drawn from, as JSON
 
 
 @dataclass(frozen=True)
@@ -163,7 +164,9 @@ def draw(held: Holding, stamp: str = "") -> Drawn:
     for one in make_all(held.config, held.shown):
         if isinstance(one.content, Figure):
             image, numbers = png(one.content, DPI), csv(one.content)
-            made.pictures.append(Picture(one.name, image, numbers, html_of(one.content)))
+            made.pictures.append(
+                Picture(one.name, image, numbers, html_of(one.content), proof_of(one.content))
+            )
             plt.close(one.content)
         elif one.content is not None:
             made.tables.append((one.name, one.content))

@@ -11,11 +11,13 @@ from io import BytesIO
 from lzma import LZMAError
 from pathlib import Path
 
-from latticework.experiments.records.faults import DamagedError
-
 INNER = "records.zip"
 LARGEST = 100 * 2**20  # bytes that the files of a bundle may have, unpacked
 EPOCH = (1980, 1, 1, 0, 0, 0)
+
+
+class DamagedError(ValueError):
+    """A record or a bundle cannot be read; the message says which, why, and what to do."""
 
 
 def write_archive(file: Path, files: Mapping[str, bytes]) -> None:

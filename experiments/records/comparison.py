@@ -18,6 +18,15 @@ from latticework.experiments.records.record import RESULTS, Record, damage
 CLOCK = "seconds"  # in the name of each column that is measured by a clock
 ROUNDED = 2e-6  # relative; a bundle keeps 7 digits
 MISSING = "(missing)"
+FACTS = ("loaded", "device", "processor", "threads", "commit")
+GROUPS = {  # of facts: how each is called
+    "data": "data.",
+    "language": "language.",
+    "versions": "version of ",
+    "inputs": "content of ",
+    "sources": "code of ",
+}
+CODE = ("commit", "code of ")  # may be different where what a run executes is not
 
 
 @dataclass(frozen=True)
@@ -74,9 +83,9 @@ def compare(one: Record, other: Record) -> Comparison:
 
 
 def _settings(one: Record, other: Record) -> Iterator[Difference]:
-    """Keys of the resolved configurations; those of the identity decide."""
+    """Keys of the resolved configurations, seeds first; those of the identity decide."""
     mine, its = (leaves(identity(record.config)) for record in (one, other))
-    for key in [key for key in {**mine, **its} if key in SEEDS] + sorted({*mine, *its} - {*SEEDS}):
+    for key in sorted({*mine, *its}, key=lambda key: (key not in SEEDS, key)):
         if mine.get(key, MISSING) != its.get(key, MISSING):
             yield Difference(key, mine.get(key, MISSING), its.get(key, MISSING), "yes")
     whole, theirs = (leaves(record.config) for record in (one, other))
@@ -86,39 +95,26 @@ def _settings(one: Record, other: Record) -> Iterator[Difference]:
 
 
 def _facts(one: Record, other: Record) -> Iterator[Difference]:
-    """Seeds are in the configuration; here are data, versions, code and machine.
-
-    A fact that a record lacks is unknown: older records do not name the processor.
-    """
+    """Data, versions, code and machine. Older records do not say all of it: "perhaps"."""
+    found: list[dict[str, Any]] = []
+    for document in (one.document, other.document):
+        facts = {
+            f"{words}{name}": value
+            for group, words in GROUPS.items()
+            for name, value in leaves(document.get(group) or {}).items()
+        }
+        found.append(facts | {name: document[name] for name in FACTS if name in document})
+    for what in sorted({*found[0], *found[1]}):
+        mine, its = (facts.get(what, MISSING) for facts in found)
+        is_code = what.startswith(CODE)
+        unsaid = MISSING in (mine, its) and not what.startswith(("data.", "language."))
+        if mine != its and not (what.startswith("code of ") and unsaid):
+            yield Difference(what, mine, its, "perhaps" if is_code or unsaid else "yes")
     documents = one.document, other.document
-    for key in ("data", "language"):
-        mine, its = (leaves(document.get(key) or {}) for document in documents)
-        for name in sorted({*mine, *its}):
-            if mine.get(name) != its.get(name):
-                yield Difference(f"{key}.{name}", mine.get(name), its.get(name), "yes")
-    for key, what in (("versions", "version of "), ("inputs", "content of ")):
-        mine, its = (document.get(key) or {} for document in documents)
-        for name in sorted({*mine, *its}):
-            yield from _fact(f"{what}{name}", mine.get(name, MISSING), its.get(name, MISSING))
-    for key in ("loaded", "device", "processor", "threads"):
-        yield from _fact(key, *(document.get(key, MISSING) for document in documents))
-    mine, its = (document.get("sources") or {} for document in documents)
-    for name in sorted({*mine} & {*its}):
-        if mine[name] != its[name]:
-            yield Difference(f"code of {name}", mine[name], its[name], "perhaps")
-    first, second = (document.get("commit") for document in documents)
-    if first != second:
-        yield Difference("commit", first, second, "perhaps")
     for what, read in (("uncommitted changes", _dirty), ("parts made elsewhere", _elsewhere)):
-        first, second = map(read, documents)
-        if first or second:
-            yield Difference(what, first, second, "perhaps")
-
-
-def _fact(what: str, one: Any, other: Any) -> Iterator[Difference]:
-    """A difference that may change the numbers, unless one record lacks the fact."""
-    if one != other:
-        yield Difference(what, one, other, "perhaps" if MISSING in (one, other) else "yes")
+        mine, its = map(read, documents)
+        if mine or its:
+            yield Difference(what, mine, its, "perhaps")
 
 
 def _dirty(document: dict[str, Any]) -> bool | None:
@@ -135,19 +131,13 @@ def _elsewhere(document: dict[str, Any]) -> str:
 
 def _numbers(one: Record, other: Record) -> str:
     """The first row of metrics.csv that differs, and in which columns; then the arrays."""
-    packed = [not isinstance(record.path, Path) for record in (one, other)]
-    found = [first_difference(one.metrics, other.metrics, any(packed))]
-    if not any(packed):  # a bundle leaves arrays out
-        known = [record.document.get("files") or {} for record in (one, other)]
-        names = sorted(
-            name
-            for name in {*known[0], *known[1]}
-            if name.endswith(RESULTS)
-            and name not in ("metrics.csv", "tuned.yaml")
-            and known[0].get(name) != known[1].get(name)
-        )
-        if names:
-            found.append(f"files that differ: {', '.join(names)}")
+    packed = not all(isinstance(record.path, Path) for record in (one, other))
+    found = [first_difference(one.metrics, other.metrics, packed)]
+    if not packed:  # a bundle leaves arrays out
+        mine, its = (record.document.get("files") or {} for record in (one, other))
+        arrays = {n for n in {*mine, *its} if n.endswith(RESULTS)} - {"metrics.csv", "tuned.yaml"}
+        names = sorted(name for name in arrays if mine.get(name) != its.get(name))
+        found += [f"files that differ: {', '.join(names)}"] if names else []
     return "; ".join(filter(None, found))
 
 
@@ -157,29 +147,23 @@ def first_difference(one: pd.DataFrame, other: pd.DataFrame, rounded: bool = Fal
     Columns of seconds are left out. With `rounded`, values that agree to 6 digits are equal, and
     only steps that both tables have are compared.
     """
-    columns = [[c for c in table.columns if CLOCK not in c] for table in (one, other)]
-    if columns[0] != columns[1]:
-        return f"columns of metrics.csv: {', '.join(columns[0])} and {', '.join(columns[1])}"
-    if rounded and "step" in columns[0]:
+    names, theirs = ([c for c in table if CLOCK not in c] for table in (one, other))
+    if names != theirs:
+        return f"columns of metrics.csv: {', '.join(names)} and {', '.join(theirs)}"
+    if rounded and "step" in names:
         one, other = one[one.step.isin(other.step)], other[other.step.isin(one.step)]
     rows = min(len(one), len(other))
-    for number in range(rows):
-        mine, its = (table.iloc[number][columns[0]] for table in (one, other))
-        differ = [c for c in columns[0] if not _equal(mine[c], its[c], rounded)]
-        if differ:
-            name = differ[0]
-            at = f" (step {mine['step']:g})" if "step" in columns[0] else ""
-            more = f", and {', '.join(differ[1:])}" if differ[1:] else ""
-            return (
-                f"metrics.csv first differs in row {number + 1}{at}, column {name}: "
-                f"{mine[name]} and {its[name]}{more}"
-            )
+    mine, its = (table[names][:rows].reset_index(drop=True) for table in (one, other))
+    near = np.isclose(mine, its, rtol=ROUNDED, atol=0) if rounded else mine == its
+    differ = ~(near | (mine.isna() & its.isna()))
+    if differ.any(axis=None):
+        row = int(differ.any(axis=1).idxmax())
+        name, *more = (c for c in names if differ.loc[row, c])
+        at = f" (step {mine['step'][row]:g})" if "step" in names else ""
+        return (
+            f"metrics.csv first differs in row {row + 1}{at}, column {name}: "
+            f"{mine[name][row]} and {its[name][row]}" + f", and {', '.join(more)}" * bool(more)
+        )
     if len(one) != len(other):
         return f"metrics.csv has {len(one)} and {len(other)} rows; the first {rows} are equal"
     return ""
-
-
-def _equal(one: Any, other: Any, rounded: bool) -> bool:
-    if pd.isna(one) and pd.isna(other):
-        return True
-    return bool(np.isclose(one, other, rtol=ROUNDED, atol=0)) if rounded else one == other

@@ -8,20 +8,19 @@ group. Where only one setting can be shown, `alone` raises an error for several.
 
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from latticework.experiments.records.identity import SEEDS
+from latticework.experiments.records.labels import SAMPLERS, label, sampler_key, seeds
 from latticework.experiments.records.record import Record
-from latticework.experiments.records.style import SAMPLERS, label, sampler_key, seeds
 
 Settings = dict[str, str]  # dotted key of the configuration: value as JSON
 CHOICES = ("data", "model", "negatives")  # groups whose option's name may tell records apart
 TARGET = ("data", "model")  # parts that say what is sampled: a label names them where they differ
-LONGEST = 40  # characters of a value in a label, if they tell the values apart
+LONGEST = 40  # characters of a value in a label, unless two values would look alike
 ENOUGH = 3  # common seeds with which a value of a setting is compared
-CONTENTS = ("data.fingerprint", "model.loaded")  # hashes of what a run read (`_contents`)
 LENGTH = "task.iterations"  # how long a model learns: a longer run contains the shorter one
 
 
@@ -64,19 +63,21 @@ def groups(records: Iterable[Record], axes: Sequence[str] = ()) -> list[Group]:
     a stored model were replaced between runs, the runs before and after are separate groups.
     """
     found = _parts(once(records), axes)
-    targets = _telling(found, [k for k in _keys(found) if k.split(".")[0] in TARGET])
+    targets = _telling(found, within=TARGET)
     siblings: dict[tuple[str, int], list[_Part]] = {}
     for part in found:
         siblings.setdefault(sampler_key(part.records[0]), []).append(part)
     result: list[Group] = []
     for key in sorted(siblings, key=in_order):
         some = siblings[key]
-        own = list(dict.fromkeys([*_telling(some, _keys(some)), *targets]))
-        some.sort(key=lambda part: [_ordered(part, name) for name in own])
-        words = {name: _texts(part.value(name) for part in some) for name in own}
+        own = list(dict.fromkeys([*_telling(some), *targets]))
+        some.sort(key=lambda part: [part.place(name) for name in own])
+        words = {name: _texts(some, name) for name in own}
         for place, part in enumerate(some):
-            parts = (_words(name, words[name][part.value(name)]) for name in own)
-            result.append(Group(key, ", ".join(parts), part.records, place, len(some)))
+            differs = (
+                f"{name.removeprefix('sampler.')} {words[name][part.value(name)]}" for name in own
+            )
+            result.append(Group(key, ", ".join(differs), part.records, place, len(some)))
     return result
 
 
@@ -89,13 +90,13 @@ def differing(records: Iterable[Record]) -> tuple[list[str], list[tuple[list[str
     parts = _parts(once(records))
     parts.sort(key=lambda part: in_order(sampler_key(part.records[0])))
     names = [label(sampler_key(part.records[0])) for part in parts]
-    keys = _telling(parts, _keys(parts), names)
+    keys = _telling(parts, names)
     several = len(set(names)) > 1
-    words = {key: _texts(part.value(key) for part in parts) for key in keys}
+    words = {key: _texts(parts, key) for key in keys}
     rows = []
     for name in dict.fromkeys(names):
         some = [part for part, own in zip(parts, names, strict=True) if own == name]
-        for part in sorted(some, key=lambda part: [_ordered(part, key) for key in keys]):
+        for part in sorted(some, key=lambda part: [part.place(key) for key in keys]):
             values = ((key, part.value(key)) for key in keys)
             texts = ["" if value is None else words[key][value] for key, value in values]
             rows.append(([name, *texts] if several else texts, part.records))
@@ -129,11 +130,8 @@ def alone(records: Iterable[Record], axes: Sequence[str] = ()) -> list[Record]:
     kept = once(records)
     parts = _parts(kept, axes)
     if len(parts) > 1:
-        keys = _telling(parts, _keys(parts))
-        values = (
-            f"{key} ({', '.join(sorted(_texts(p.value(key) for p in parts).values()))})"
-            for key in keys
-        )
+        keys = _telling(parts)
+        values = (f"{key} ({', '.join(sorted(_texts(parts, key).values()))})" for key in keys)
         raise UnlikeRecordsError(
             f"records that differ in more than their seed are not averaged: {'; '.join(values)}"
         )
@@ -159,10 +157,8 @@ def once(records: Iterable[Record]) -> list[Record]:
     """The first record of each identity and data, so that a repeated run counts once."""
     first: dict[Any, Record] = {}
     given = list(records)
-    replaced = _replaced(given)
-    for record in given:
-        own = record.settings | _contents(record, replaced)
-        first.setdefault((_key(own), _seeds(record)), record)
+    for record, settings in zip(given, _settings(given), strict=True):
+        first.setdefault((frozenset(settings.items()), _seeds(record)), record)
     return list(first.values())
 
 
@@ -193,6 +189,22 @@ def spread_over(
     return f"Mean over {averaged(kept, axes)}; band: {band}."
 
 
+def holding(records: Iterable[Record], *names: str, task: str = "") -> list[Record]:
+    """The records with all of `names`: columns of metrics.csv, facts of run.json, or arrays.
+
+    Raises LookupError if there is none; the message names the `task` that makes such records.
+    """
+
+    def holds(record: Record, name: str) -> bool:
+        return name in record.document or name in record.metrics or record.has(name)
+
+    found = [record for record in records if all(holds(record, name) for name in names)]
+    if not found:
+        advice = f"; run task={task}" if task else ""
+        raise LookupError(f"no record holds {', '.join(names)}{advice}")
+    return found
+
+
 def longest(records: Iterable[Record]) -> list[Record]:
     """Keep the longest of records that differ only in their number of iterations.
 
@@ -200,22 +212,13 @@ def longest(records: Iterable[Record]) -> list[Record]:
     """
     found: dict[Any, Record] = {}
     for record in records:
-        key = _key(_without(record.settings, [LENGTH])), _seeds(record)
-        found[key] = max(found.get(key, record), record, key=_iterations)
+        key = frozenset(_without(record.settings, [LENGTH]).items()), _seeds(record)
+        found[key] = max(found.get(key, record), record, key=lambda one: one.setting(LENGTH) or 0)
     return list(found.values())
-
-
-def _key(settings: Settings) -> frozenset[tuple[str, str]]:
-    """`settings` as the key of a dictionary."""
-    return frozenset(settings.items())
 
 
 def _seeds(record: Record) -> tuple[Any, ...]:
     return tuple(record.config.get(key) for key in SEEDS)
-
-
-def _iterations(record: Record) -> int:
-    return (record.config["task"] or {}).get("iterations", 0)
 
 
 def _without(settings: Settings, axes: Sequence[str]) -> Settings:
@@ -227,29 +230,30 @@ def _without(settings: Settings, axes: Sequence[str]) -> Settings:
     }
 
 
-def _contents(record: Record, names: Collection[str] = CONTENTS) -> Settings:
+def _contents(record: Record) -> Settings:
     """Hashes of the data and the model that the run found under the names in its configuration.
 
-    Only those in `names`. Older records lack some.
+    Older records lack some.
     """
     data = (record.document.get("data") or {}).get("fingerprint")
-    found = dict(zip(CONTENTS, (data, record.document.get("loaded")), strict=True))
-    return {key: json.dumps(found[key]) for key in CONTENTS if key in names and found[key]}
+    found = {"data.fingerprint": data, "model.loaded": record.document.get("loaded")}
+    return {key: json.dumps(content) for key, content in found.items() if content}
 
 
-def _replaced(records: Sequence[Record]) -> set[str]:
-    """The CONTENTS that differ between records of equal settings and model seed.
+def _settings(records: Sequence[Record]) -> list[Settings]:
+    """The settings of each record, with the contents that differ between records alike in them.
 
     A file was replaced between these runs.
     """
     known: dict[Any, str] = {}
-    return {
-        name
-        for record in records
-        for name, content in _contents(record).items()
-        if content
-        != known.setdefault((name, record.config.get("model_seed"), _key(record.settings)), content)
-    }
+    replaced = set()
+    for record in records:
+        for name, content in _contents(record).items():
+            key = name, record.config.get("model_seed"), frozenset(record.settings.items())
+            if content != known.setdefault(key, content):
+                replaced.add(name)
+    own = ({k: v for k, v in _contents(record).items() if k in replaced} for record in records)
+    return [record.settings | more for record, more in zip(records, own, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -266,27 +270,31 @@ class _Part:
             return None if name is None else json.dumps(name)
         return self.settings.get(key)
 
+    def place(self, key: str) -> tuple[bool, float, str]:
+        """A sort key by the value of `key`: numbers in increasing order, then text."""
+        value = json.loads(self.value(key) or "null")
+        is_number = isinstance(value, int | float)
+        return not is_number, float(value) if is_number else 0.0, str(value)
+
 
 def _parts(records: Sequence[Record], axes: Sequence[str] = ()) -> list[_Part]:
-    """The records by their settings without `axes`, in the order of their first records.
-
-    The settings include the contents of files that were replaced between runs.
-    """
-    replaced = _replaced(records)
+    """The records by their settings without `axes`, in the order of their first records."""
     parts: dict[Any, _Part] = {}
-    for record in records:
-        own = _without(record.settings, axes) | _contents(record, replaced)
-        parts.setdefault(_key(own), _Part([], own)).records.append(record)
+    for record, settings in zip(records, _settings(records), strict=True):
+        own = _without(settings, axes)
+        parts.setdefault(frozenset(own.items()), _Part([], own)).records.append(record)
     return list(parts.values())
 
 
-def _keys(parts: Sequence[_Part]) -> list[str]:
-    """The keys in which the parts differ, the most recognisable first.
+def _telling(
+    parts: Sequence[_Part], names: Sequence[str] | None = None, within: Sequence[str] = ()
+) -> list[str]:
+    """Keys that distinguish as many parts as all keys do, the most recognisable first.
 
-    The order is: keys set on the command line, choices of groups, other settings.
+    The order is: keys set on the command line, choices of groups, other settings. A key is left out
+    if those before it, or `names`, one per part, distinguish as many. Only keys of the groups
+    `within` are used, unless it is empty.
     """
-    every = {key for part in parts for key in part.settings}
-    differ = [key for key in (*CHOICES, *every) if len({part.value(key) for part in parts}) > 1]
     given = {
         override.partition("=")[0].lstrip("+~")
         for part in parts
@@ -299,26 +307,16 @@ def _keys(parts: Sequence[_Part]) -> list[str]:
         own = key.startswith("sampler.")
         return key not in given, key not in CHOICES, inner, not own, key.count("."), key
 
-    return sorted(differ, key=rank)
-
-
-def _telling(
-    parts: Sequence[_Part], keys: Sequence[str], names: Sequence[str] | None = None
-) -> list[str]:
-    """A greedy subset of `keys`, in order, that distinguishes as many parts as all keys do.
-
-    `names`, one per part, already distinguish some of them.
-    """
     chosen: list[str] = []
-    known = names or [""] * len(parts)
-
-    def classes(some: Sequence[str]) -> int:
-        own = (tuple(part.value(key) for key in some) for part in parts)
-        return len(set(zip(known, own, strict=True)))
-
-    for key in keys:
-        if classes([*chosen, key]) > classes(chosen):
+    known: list[Any] = list(names or [""] * len(parts))
+    keys = {*CHOICES, *(key for part in parts for key in part.settings)}
+    for key in sorted(keys, key=rank):
+        if within and key.split(".")[0] not in within:
+            continue
+        finer = [(one, part.value(key)) for one, part in zip(known, parts, strict=True)]
+        if len(set(finer)) > len(set(known)):
             chosen.append(key)
+            known = finer
     return chosen
 
 
@@ -328,33 +326,16 @@ def in_order(key: tuple[str, int]) -> tuple[int, int]:
     return names.index(key[0]) if key[0] in names else len(names), key[1]
 
 
-def _ordered(part: _Part, key: str) -> tuple[bool, float, str]:
-    """A sort key: numbers in increasing order, then text."""
-    value = json.loads(part.value(key) or "null")
-    is_number = isinstance(value, int | float)
-    return not is_number, float(value) if is_number else 0.0, str(value)
+def _texts(parts: Iterable[_Part], key: str) -> dict[str | None, str]:
+    """A short text for each value of `key`; the whole value where two would have the same."""
+    texts = {value: _short(value) for value in {part.value(key) for part in parts}}
+    count = Counter(texts.values())
+    return {value: text if count[text] == 1 else str(value) for value, text in texts.items()}
 
 
-def _words(key: str, text: str) -> str:
-    """A setting in words: `step_size 0.1` for the sampler, `model.coupling 0.3` for other parts."""
-    return f"{key.removeprefix('sampler.')} {text}"
-
-
-def _texts(values: Iterable[str | None]) -> dict[str | None, str]:
-    """Each of `values` as a short text, just long enough that no two are equal."""
-    different = set(values)
-    for times in (1, 2, 3, 8, 64):
-        texts = {value: _text(value, min(6 * times, 17), LONGEST * times) for value in different}
-        if len(set(texts.values())) == len(different):
-            return texts
-    return {value: value or "null" for value in different}
-
-
-def _text(value: str | None, digits: int, longest: int) -> str:
-    if value is None:
-        return "null"
-    found = json.loads(value)
+def _short(value: str | None) -> str:
+    found = json.loads(value or "null")
     if isinstance(found, float):
-        return f"{found:.{digits}g}"
-    text = found if isinstance(found, str) else value.replace(" ", "")
-    return text if len(text) <= longest else f"{text[: longest - 3]}..."
+        return f"{found:.6g}"
+    text = found if isinstance(found, str) else str(value or "null").replace(" ", "")
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."

@@ -2,8 +2,7 @@
 
 A task declares its own. Its module defines `headline(record)`, which returns a list of `KeyNumber`.
 The table at the end of a run, the table at the end of a sweep and the experiment trackers show
-them. An experiment names the papers' numbers beside them under `published` in its YAML. Imports no
-torch, except by importing the task of a record.
+them. An experiment names the papers' numbers beside them under `published` in its YAML.
 """
 
 import logging
@@ -56,8 +55,7 @@ class KeyNumber:
         return None if isinstance(self.value, str) else Estimate(self.value, self.error)
 
 
-WORDS = {"rmse": "RMSE", "mmd": "MMD", "isl": "ISL", "ess": "ESS", "r": "R", "z": "Z"}
-WORDS |= {"hat": "hat", "bleu": "BLEU"}
+WORDS = {word.lower(): word for word in ("RMSE", "MMD", "ISL", "ESS", "R", "Z", "BLEU")}
 
 
 def headline(record: Record) -> list[KeyNumber]:
@@ -71,7 +69,7 @@ def headline(record: Record) -> list[KeyNumber]:
     except LookupError:
         numbers = last_row(record)
     paths = record.config.get("published") or {}
-    return [_with_paper(n, paths[n.name], record) if paths.get(n.name) else n for n in numbers]
+    return [_with_paper(number, paths.get(number.name) or [None], record) for number in numbers]
 
 
 def _declared(record: Record) -> Callable[[Record], list[KeyNumber]]:
@@ -91,9 +89,8 @@ def _declared(record: Record) -> Callable[[Record], list[KeyNumber]]:
 @cache
 def _tasks() -> dict[str, str]:
     """The whole path of each task in conf/task, by its name."""
-    paths = [
-        yaml.safe_load(file.read_text())["_target_"] for file in (CONF / "task").glob("*.yaml")
-    ]
+    files = (CONF / "task").glob("*.yaml")
+    paths = (yaml.safe_load(file.read_text())["_target_"] for file in files)
     return {short_name(path): path for path in paths}
 
 
@@ -131,12 +128,9 @@ def noted(record: Record, name: str, **more: Any) -> KeyNumber:
 
 
 def _with_paper(number: KeyNumber, path: list[Any], record: Record) -> KeyNumber:
-    """`number` with the paper's value, unless the run used substitute data."""
-    if any(key is None for key in path):
-        return number
-    found = comparable([record], *map(str, path))
-    beside = number.beside if found is None else {**number.beside, "paper": found}
-    return replace(number, beside=beside)
+    """`number` with the paper's value at `path`, unless the run used substitute data."""
+    found = None if None in path else comparable([record], *map(str, path))
+    return number if found is None else replace(number, beside={**number.beside, "paper": found})
 
 
 def costs(record: Record) -> dict[str, float]:

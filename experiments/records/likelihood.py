@@ -60,14 +60,13 @@ def ends_apart(record: Record) -> Estimate | None:
 def remark(record: Record) -> str:
     """A caveat about the run's estimate; "" if there is none."""
     gap, found = ends_apart(record), record.document
-    if gap is not None and unlike_draws(record):
+    if unlike_draws(record):
         return "training rows are no draws of the model: their end is no bound"
     if not settled(record):
         return "no value"
-    if gap is not None and gap.mean < 0:
-        return "ends inverted by noise"
-    inside = gap is None or found["log_z_lower"] <= found["log_z"] <= found["log_z_upper"]
-    return "" if inside else "value outside the ends by noise"
+    if gap is None or found["log_z_lower"] <= found["log_z"] <= found["log_z_upper"]:
+        return ""
+    return "ends inverted by noise" if gap.mean < 0 else "value outside the ends by noise"
 
 
 def log_z_error(record: Record) -> float:
@@ -97,10 +96,8 @@ def log_z_at_least(record: Record) -> Estimate:
 
 def log_z_from_rows(record: Record) -> Estimate | None:
     """The upper end of log Z, by chains from training rows; None without such chains."""
-    found = record.document
-    if "log_z_upper" not in found:
-        return None
-    return Estimate(found["log_z_upper"], found["log_z_upper_error"])
+    mean = record.document.get("log_z_upper")
+    return None if mean is None else Estimate(mean, record.document["log_z_upper_error"])
 
 
 def likelihood(record: Record, rows: str = "test") -> Estimate:
@@ -150,10 +147,8 @@ def shown(records: Sequence[Record]) -> Estimate | str:
         return mean([likelihood(record) for record in records])
     ends = [None if unlike_draws(record) else from_rows(record) for record in records]
     least = [end for end in ends if end is not None]
-    return _span(
-        mean(least) if len(least) == len(ends) else None,
-        mean([at_most(record) for record in records]),
-    )
+    low = mean(least) if len(least) == len(ends) else None
+    return _span(low, mean([at_most(record) for record in records]))
 
 
 def shown_log_z(record: Record) -> Estimate | str:

@@ -1,57 +1,32 @@
-"""The provenance of a figure, stored in the metadata of its PNG and PDF.
+"""What a figure was drawn from: the JSON file beside it, with its command, versions and records."""
 
-The proof is a JSON document: the figure's name, the command that draws it, the versions, and for
-each record its place and its fingerprint. A PNG has it in the text chunk `latticework`, a PDF in
-its keywords.
-"""
-
+import hashlib
 import json
-import re
 import sys
 import zipfile
-import zlib
-from base64 import b64decode, b64encode
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
 
-from matplotlib.figure import Figure
-from PIL import Image
-from PIL.PngImagePlugin import PngInfo
-
-from latticework.experiments.records.faults import DamagedError
+from latticework.experiments.records.archive import DamagedError
 from latticework.experiments.records.record import BUNDLES, Record, damage, opened
 
-KEY = "latticework"
-MARK = re.compile(rb"latticework:([A-Za-z0-9+/=]+)")
 PACKAGES = ("latticework", "matplotlib", "numpy", "pandas")
 
 
-@dataclass(frozen=True)
-class Proof:
-    """The command, the records by place with their fingerprints, and the versions."""
+def proof(figure: str, command: str, records: Sequence[Record]) -> str:
+    """The JSON text for a figure that `command` draws from `records` now.
 
-    figure: str
-    command: str
-    records: dict[str, str]
-    versions: dict[str, str] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, figure: str, command: str, records: Sequence[Record]) -> "Proof":
-        """The proof for a figure that is drawn from `records` now."""
-        prints = {place(record): record.fingerprint for record in records}
-        return cls(figure, command, prints, versions())
-
-    def text(self) -> str:
-        """The proof as compressed text in a few characters."""
-        content = json.dumps(asdict(self), sort_keys=True).encode()
-        return b64encode(zlib.compress(content, 9)).decode()
-
-    @classmethod
-    def read(cls, text: str) -> "Proof":
-        return cls(**json.loads(zlib.decompress(b64decode(text))))
+    `records` has the fingerprint of each record by its place, and the SHA-256 of each bundle.
+    """
+    prints: dict[str, str] = {}
+    for record in records:
+        if not isinstance(record.path, zipfile.Path):
+            prints[place(record)] = record.fingerprint
+        elif (bundle := _bundle(record.path)).name not in prints:
+            prints[bundle.name] = hashlib.sha256(bundle.read_bytes()).hexdigest()
+    document = {"figure": figure, "command": command, "records": prints, "versions": versions()}
+    return json.dumps(document, indent=1, sort_keys=True) + "\n"
 
 
 def versions() -> dict[str, str]:
@@ -68,59 +43,27 @@ def versions() -> dict[str, str]:
 def place(record: Record) -> str:
     """Where the record is: `<experiment>/<scale>/<run>` in the outputs, or `<bundle>.zip/<run>`."""
     if isinstance(record.path, zipfile.Path):
-        archive = Path(str(record.path.root.filename)).name
-        return f"{archive}/{record.path.name}"
+        return f"{_bundle(record.path).name}/{record.path.name}"
     return "/".join(record.path.resolve().parts[-3:])
 
 
-def attach(figure: Figure, proof: Proof) -> None:
-    """Keep the proof with the figure until it is saved."""
-    figure.proof = proof  # type: ignore[attr-defined]
+def _bundle(path: zipfile.Path) -> Path:
+    """The file of the bundle that `path` is in."""
+    return Path(str(path.root.filename))
 
 
-def attached(figure: Figure) -> Proof | None:
-    return getattr(figure, "proof", None)
+def state(name: str, known: str, folders: Sequence[Path]) -> str:
+    """The state of a record or bundle of a figure: unchanged, missing, or what has changed.
 
-
-def png_metadata(figure: Figure) -> PngInfo:
-    """For PIL's `Image.save(pnginfo=)`; empty for a figure without a proof."""
-    info = PngInfo()
-    if proof := attached(figure):
-        info.add_text(KEY, proof.text())
-    return info
-
-
-def pdf_metadata(figure: Figure) -> dict[str, Any]:
-    """For `Figure.savefig(metadata=)`; empty for a figure without a proof."""
-    proof = attached(figure)
-    return {"Keywords": f"{KEY}:{proof.text()}"} if proof else {}
-
-
-def read(file: Path) -> Proof | None:
-    """The proof in a PNG or PDF; None if the file has none. Raises ValueError for other files."""
-    if file.suffix == ".png":
-        with Image.open(file) as image:
-            text = image.info.get(KEY)
-    elif file.suffix == ".pdf":
-        found = MARK.search(file.read_bytes())
-        text = found[1].decode() if found else None
-    else:
-        raise ValueError(f"{file} is no figure of this library: it is neither a PNG nor a PDF")
-    return Proof.read(text) if text else None
-
-
-def verified(proof: Proof, folders: Sequence[Path]) -> dict[str, str]:
-    """The state of each record by its place: "unchanged", or a description of the change.
-
-    Records are looked for in `folders` and in the committed bundles.
+    A record is looked for in `folders`, a bundle among the committed ones.
     """
-    return {name: _state(name, print_, folders) for name, print_ in proof.records.items()}
-
-
-def _state(name: str, known: str, folders: Sequence[Path]) -> str:
-    bundled = ".zip/" in name
+    if name.endswith(".zip"):
+        if not (BUNDLES / name).is_file():
+            return "missing"
+        same = hashlib.sha256((BUNDLES / name).read_bytes()).hexdigest() == known
+        return "unchanged" if same else "changed: another bundle stands there"
     states = []
-    for folder in [BUNDLES] if bundled else folders:
+    for folder in folders:
         try:
             record = opened(folder / name)
         except DamagedError as error:
@@ -128,7 +71,7 @@ def _state(name: str, known: str, folders: Sequence[Path]) -> str:
             continue
         except ValueError:
             continue
-        fault = damage(record.path) if isinstance(record.path, Path) else ""
+        fault = damage(folder / name)
         if not fault and record.fingerprint == known:
             return "unchanged"
         states.append(f"changed: {fault or 'another run stands there'}")

@@ -41,11 +41,6 @@ def printed(name: str, *keys: str) -> float:
     return found.mean
 
 
-def source(name: str) -> str:
-    """Where the number is printed: `langevin, Table 1`."""
-    return str(_file()[name]["source"])
-
-
 def names() -> list[str]:
     """Names of the tables and figures in the file."""
     return list(_file())

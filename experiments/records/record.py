@@ -21,9 +21,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from latticework.experiments.records.archive import open_archive
+from latticework.experiments.records.archive import DamagedError, open_archive
 from latticework.experiments.records.budget import Budget
-from latticework.experiments.records.faults import DamagedError
 from latticework.experiments.records.identity import DIGITS, SEEDS, identity, leaves
 
 if TYPE_CHECKING:

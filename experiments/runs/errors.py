@@ -26,7 +26,7 @@ from hydra.errors import (
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
-from latticework.experiments.records.faults import DamagedError
+from latticework.experiments.records.archive import DamagedError
 from latticework.experiments.records.identity import SOURCES
 from latticework.sampling.messages import cut, in_a_line, nearest
 

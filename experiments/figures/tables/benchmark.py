@@ -4,15 +4,15 @@ Chains that disagree have no effective sample size. Their cells show R-hat in it
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
 from latticework.experiments.records.grouping import alone, in_order
+from latticework.experiments.records.labels import look
 from latticework.experiments.records.record import Record
-from latticework.experiments.records.style import look
 from latticework.sampling.tuning.ranking import MIXED, Interval, geometric, ranks, student
 
 QUANTITIES = {"min": "worst site", "median": "median site", "energy": "energy"}
@@ -92,17 +92,22 @@ def cells(records: Sequence[Record]) -> list[Cell]:
     Raises LookupError if there are no records of the benchmark, or if those of a cell differ in
     more than their seed.
     """
-    found: dict[tuple[str, str], list[Record]] = {}
-    for record in records:
-        if "target" in record.choices:
-            found.setdefault((record.choices["target"], record.choices["sampler"]), []).append(
-                record
-            )
-    if not found:
-        raise LookupError("no record of the benchmark")
+    found = _runs(records)
     targets = list(dict.fromkeys(target for target, _ in found))
     keys = sorted(found, key=lambda key: (targets.index(key[0]), in_order((key[1], 0)), key[1]))
     return [Cell(*key, alone(found[key])) for key in keys]
+
+
+def _runs(records: Iterable[Record]) -> dict[tuple[str, str], list[Record]]:
+    """The records of the benchmark by target and sampler. Raises LookupError if there are none."""
+    found: dict[tuple[str, str], list[Record]] = {}
+    for record in records:
+        if "target" in record.choices:
+            key = record.choices["target"], record.choices["sampler"]
+            found.setdefault(key, []).append(record)
+    if not found:
+        raise LookupError("no record of the benchmark")
+    return found
 
 
 def by_target(records: Sequence[Record]) -> dict[str, list[Cell]]:
@@ -198,17 +203,11 @@ def growths(records: Sequence[Record], unit: str) -> list[Growth]:
 
     Sizes at which chains disagree are left out; fewer than FEWEST_SIZES give no exponent.
     """
-    sizes: dict[tuple[str, str], dict[int, list[Record]]] = {}
-    for record in records:
-        if "target" in record.choices and not absent(record):
-            key = (record.choices["target"], record.choices["sampler"])
-            by_size = sizes.setdefault(key, {})
-            by_size.setdefault(record.document["sites"], []).append(record)
-    if not sizes:
-        raise LookupError("no record of the benchmark")
     result = []
-    for (target, sampler), some in sizes.items():
-        kept = [Cell(target, sampler, alone(some[count])) for count in sorted(some)]
+    for (target, sampler), some in _runs(r for r in records if not absent(r)).items():
+        sizes = sorted({record.document["sites"] for record in some})
+        parts = [[r for r in some if r.document["sites"] == size] for size in sizes]
+        kept = [Cell(target, sampler, alone(part)) for part in parts]
         mixed = [cell for cell in kept if cell.mixed]
         costs = {
             cell.records[0].document["sites"]: {

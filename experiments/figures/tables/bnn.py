@@ -6,11 +6,11 @@ import numpy as np
 import pandas as pd
 
 from latticework.experiments.records.estimate import Estimate, estimate
-from latticework.experiments.records.grouping import groups, named
+from latticework.experiments.records.grouping import groups, holding, named
 from latticework.experiments.records.headline import last
+from latticework.experiments.records.labels import SAMPLERS, label, sampler_key
 from latticework.experiments.records.published import comparable
 from latticework.experiments.records.record import Record
-from latticework.experiments.records.style import SAMPLERS, label, sampler_key
 
 DATA = ("compas", "news", "news_partial", "adult", "blog")  # in the papers' order
 TWO_VALUED = ("compas", "adult")  # data sets with targets 0 and 1
@@ -69,11 +69,8 @@ def grouped(records: list[Record]) -> dict[tuple[str, str, str], list[Record]]:
     In the paper's order. Raises LookupError if there are none.
     """
     parts: dict[tuple[str, str], list[Record]] = defaultdict(list)
-    for record in records:
-        if "train_log_likelihood" in record.metrics:
-            parts[record.choices["data"], method(record)[0]].append(record)
-    if not parts:
-        raise LookupError("no record holds the metric train_log_likelihood")
+    for record in holding(records, "train_log_likelihood"):
+        parts[record.choices["data"], method(record)[0]].append(record)
 
     def place(key: tuple[str, str]) -> tuple[int, int]:
         data, name = key

@@ -6,9 +6,9 @@ import pandas as pd
 
 from latticework.experiments.records.estimate import estimate
 from latticework.experiments.records.grouping import groups, named
+from latticework.experiments.records.labels import look
 from latticework.experiments.records.published import comparable, published
 from latticework.experiments.records.record import Record
-from latticework.experiments.records.style import look
 
 COLUMNS = {  # of the scores in a record, in the paper's order
     "self_bleu": "self-BLEU",
@@ -55,7 +55,7 @@ def table3(records: list[Record]) -> pd.DataFrame:
     rows = []
     for name, group in by_language(filled(records)).items():
         for part in groups(group):
-            runs, sampler = part.records, named(_sampler(part.key[0]), part.differs)
+            runs, sampler = part.records, named(look(part.key[0]).label, part.differs)
             row: dict[str, object] = {"model": name, "sampler": sampler}
             for score, heading in COLUMNS.items():
                 row[heading] = estimate(r.document["scores"][score] for r in runs)
@@ -66,7 +66,7 @@ def table3(records: list[Record]) -> pd.DataFrame:
     for model, name in PUBLISHED.items():
         for sampler in ("gibbs", "gwg", "dula", "dmala"):
             numbers = {h: published("table3", model, sampler, s) for s, h in COLUMNS.items()}
-            rows.append({"model": f"{name}, published", "sampler": _sampler(sampler), **numbers})
+            rows.append({"model": f"{name}, published", "sampler": look(sampler).label, **numbers})
     return pd.DataFrame(rows)
 
 
@@ -82,7 +82,7 @@ def beside(records: list[Record]) -> pd.DataFrame:
         model = next((key for key, used in PUBLISHED.items() if used == name), "bert_base")
         for part in groups(group):
             sampler = part.key[0]
-            row = {"model here": name, "sampler": _sampler(sampler)}
+            row = {"model here": name, "sampler": look(sampler).label}
             for score, heading in COLUMNS.items():
                 if published("table3", model, sampler, score):  # perplexity is ours alone
                     here = estimate(r.document["scores"][score] for r in part.records)
@@ -90,7 +90,3 @@ def beside(records: list[Record]) -> pd.DataFrame:
                     row[heading] = f"{here.text()} / {paper.mean:.2f}" if paper else here.text()
             rows.setdefault((name, sampler), row)
     return pd.DataFrame(rows.values())
-
-
-def _sampler(name: str) -> str:
-    return look(name).label

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from latticework.experiments.records.estimate import Estimate
-from latticework.experiments.records.grouping import groups, in_order, once
+from latticework.experiments.records.grouping import groups, holding, in_order, once
 from latticework.experiments.records.likelihood import (
     at_most,
     ends_apart,
@@ -37,7 +37,7 @@ def likelihoods(records: list[Record]) -> pd.DataFrame:
     rows: a bound as far as these are like draws of the model. Raises LookupError if no record has
     log-likelihoods.
     """
-    records = once(scored(records))
+    records = once(holding(records, "log_likelihood", task="ais"))
     names: dict[int, str] = {}
     for choice in {(record.choices["model"], record.choices.get("data")) for record in records}:
         some = [r for r in records if (r.choices["model"], r.choices.get("data")) == choice]
@@ -71,17 +71,10 @@ def likelihoods(records: list[Record]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def scored(records: list[Record]) -> list[Record]:
-    """The records with log-likelihoods. Raises LookupError if there are none."""
-    records = [record for record in records if "log_likelihood" in record.document]
-    if not records:
-        raise LookupError("no record holds a log-likelihood; run task=ais with a data set")
-    return records
-
-
 def learned(records: list[Record]) -> list[Record]:
     """The records with log-likelihoods of learned models. Raises LookupError if there are none."""
-    records = [record for record in scored(records) if "learning" in record.config]
+    scored = holding(records, "log_likelihood", task="ais")
+    records = [record for record in scored if "learning" in record.config]
     if not records:
         raise LookupError("no record is of a learned model; run experiment=ais")
     return records

@@ -29,10 +29,10 @@ from latticework.experiments.papers.claims.pairing import (
 )
 from latticework.experiments.papers.claims.verdict import Finding, Margin, Number
 from latticework.experiments.records.estimate import Estimate, estimate
+from latticework.experiments.records.labels import sampler_key
 from latticework.experiments.records.pace import idle, pace, undisturbed
 from latticework.experiments.records.published import printed, published
 from latticework.experiments.records.record import VARIANTS, Record
-from latticework.experiments.records.style import sampler_key
 
 EXACT = ("Gibbs-1", "HB-10-1", "LB-1", "GWG-1", "GWG-4")  # in Figures 2 and 3
 RIVALS = ("Gibbs-1", "HB-10-1", "DSVGD", "R-MALA", "LB-1", "GWG-1", "GWG-4", "DULA")

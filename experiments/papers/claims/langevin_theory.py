@@ -9,9 +9,9 @@ from latticework.experiments.papers.claims.pairing import Value, below, by_seed,
 from latticework.experiments.papers.claims.verdict import Finding, Margin, Number
 from latticework.experiments.records.estimate import Estimate, estimate
 from latticework.experiments.records.grouping import by_sampler
+from latticework.experiments.records.labels import label
 from latticework.experiments.records.published import published
 from latticework.experiments.records.record import Record
-from latticework.experiments.records.style import label
 
 SLOPE = 0.01  # largest deviation of a fitted slope from -1
 TENTH = 0.1  # of the steps, from which a distance should fall as that of independent draws

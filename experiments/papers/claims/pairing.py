@@ -9,9 +9,9 @@ import numpy as np
 from latticework.experiments.papers.claims.verdict import Margin, Number
 from latticework.experiments.records.estimate import Estimate, estimate
 from latticework.experiments.records.grouping import alone, groups
+from latticework.experiments.records.labels import label
 from latticework.experiments.records.pace import idle, pace, undisturbed
 from latticework.experiments.records.record import VARIANTS, Record
-from latticework.experiments.records.style import label
 
 Value = Callable[[Record], float]
 Seeds = dict[int, float]  # values by seed

@@ -6,66 +6,22 @@ distinguish samplers in grey and for colour-blind readers.
 
 import math
 import textwrap
-import zlib
-from collections.abc import Iterable, Sequence
-from colorsys import hls_to_rgb
+from collections.abc import Sequence
 from itertools import combinations
-from typing import Any, NamedTuple
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.colors import to_hex, to_rgb
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
-from latticework.experiments.records.identity import SEEDS
+from latticework.experiments.records.labels import SAMPLERS, look
 from latticework.experiments.records.record import Record
 
-
-class Look(NamedTuple):
-    """A sampler in figures: its class, label, colour and marker."""
-
-    target: str
-    label: str
-    colour: str
-    marker: str | tuple[int, int, int]
-
-
-# Samplers by their name in conf/sampler, in the order of legends and tables.
-SAMPLERS = {
-    "gibbs": Look("Gibbs", "Gibbs", "#767676", "o"),
-    "gibbs_sweep": Look("GibbsSweep", "Gibbs sweep", "#2B7F79", "H"),
-    "block_gibbs": Look("BlockGibbs", "Block Gibbs", "#333333", "s"),
-    "hamming_ball": Look("HammingBall", "HB", "#8A7700", "p"),
-    "dsvgd": Look("DiscreteSVGD", "DSVGD", "#8C6D46", "X"),
-    "rmala": Look("RMALA", "R-MALA", "#8A63B8", "P"),
-    "locally_balanced": Look("LocallyBalanced", "LB-1", "#2A8AC4", "<"),
-    "gwg": Look("GWG", "GWG", "#0B4A86", "v"),
-    "dula": Look("DULA", "DULA", "#BF7300", "D"),
-    "dmala": Look("DMALA", "DMALA", "#C23B00", "^"),
-    "random_walk": Look("RandomWalk", "Random walk", "#8A8A8A", "|"),
-    "pafs": Look("PAFS", "PAFS", "#117733", "h"),
-    "pafs_with_replacement": Look("PAFSWithReplacement", "PAFS, replaced", "#2F8F80", "8"),
-    "dlmc": Look("DLMC", "DLMC", "#882255", "x"),
-    "dlmcf": Look("DLMCf", "DLMCf", "#AA4499", "+"),
-    "acs": Look("ACS", "ACS", "#332288", "1"),
-    "avg": Look("AVG", "AVG", "#A0608C", "2"),
-    "pavg": Look("PAVG", "PAVG", "#7B4F9D", "3"),
-    "dhams": Look("DHAMS", "DHAMS", "#2E7F8B", "4"),
-    "edlp": Look("EDLP", "EDLP", "#86851F", "_"),
-    "pt_dmala": Look("PTDMALA", "PT-DMALA", "#5C3317", (5, 2, 0)),
-    "swendsen_wang": Look("SwendsenWang", "Swendsen-Wang", "#111111", (8, 2, 0)),
-    "sample_penalization": Look("SamplePenalization", "SP", "#B0508A", ">"),
-    "rates_herding": Look("RatesHerding", "rates-herding", "#00805C", "d"),
-    "rates_fpcd": Look("RatesFPCD", "rates-FPCD", "#661100", "*"),
-}
-_NAMES = {look.target: name for name, look in SAMPLERS.items()}
-
-# Markers of samplers that are not in SAMPLERS: stars and polygons, none of which is used above.
-OTHER_MARKERS = tuple((sides, 1, 0) for sides in (3, 4, 6, 8)) + ((7, 0, 0), (3, 2, 0), (6, 2, 0))
 # Colours and markers of lines that are no samplers, such as step sizes.
 INKS = ("#0072B2", "#C44E00", "#00785A", "#A8457F", "#555555", "#7A6A00")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
@@ -76,36 +32,6 @@ PAIRS = 4  # of lines that coincide, which a caption names
 PHONE = 4.4  # inches of a figure that a phone shows; a legend is not wider
 LINE = 0.15  # inches of a line of a legend
 GREY = "#666666"
-
-
-def look(name: str) -> Look:
-    """The look of the sampler `name`, derived from the name if it is not in SAMPLERS."""
-    if name in SAMPLERS:
-        return SAMPLERS[name]
-    number = zlib.crc32(name.encode())
-    ink = to_hex(hls_to_rgb(number % 360 / 360, 0.3, 0.75))
-    return Look("", name, ink, OTHER_MARKERS[number // 360 % len(OTHER_MARKERS)])
-
-
-def sampler_key(record: Record) -> tuple[str, int]:
-    """The sampler's name and its block size or number of flips, which identify a curve.
-
-    The name follows from the class, so that a YAML file that only changes fields (`gwg4`) keeps
-    label and colour. A class that is not in SAMPLERS has the name of its YAML file.
-    """
-    settings = record.config["sampler"]
-    size = settings.get("flips") or settings.get("sites") or 0
-    name = _NAMES.get(settings["_target_"].rpartition(".")[-1], record.choices["sampler"])
-    return name, int(size)
-
-
-def label(key: tuple[str, int]) -> str:
-    """`("gwg", 4) -> "GWG-4"`. A sampler that is not in SAMPLERS keeps its name."""
-    name, size = key
-    if name == "hamming_ball":
-        return f"HB-{size}-1"
-    text = look(name).label
-    return f"{text}-{size}" if name in ("gibbs", "gwg") or size > 1 else text
 
 
 def colour(key: tuple[str, int], place: int = 0, of: int = 1) -> Any:
@@ -147,7 +73,8 @@ def new_figure(
 ) -> tuple[Figure, Any]:
     """A figure with `rows` and `columns` of panels. `width` and `height` of a panel in inches."""
     size = (width * columns, height * rows)
-    figure, axes = plt.subplots(rows, columns, figsize=size, layout="constrained")
+    with plt.rc_context({"axes.labelsize": 9}):
+        figure, axes = plt.subplots(rows, columns, figsize=size, layout="constrained")
     for ax in figure.axes:
         ax.spines[["top", "right"]].set_visible(False)
         ax.tick_params(labelsize=8)
@@ -192,28 +119,6 @@ def explain(figure: Figure, note: str, extra: Sequence[Artist] = ()) -> None:
     legend.get_title().set_color(GREY)
     lines = len(head) + math.ceil(len(handles) / columns)
     figure.set_figheight(figure.get_figheight() + LINE * (lines + 0.5))  # panels keep their size
-
-
-def seeds(records: Sequence[Record]) -> str:
-    """`seed 0`, `seeds 0-4`, or `models 0-4` where only `model_seed` differs, of all `records`.
-
-    If each run has a model of its own seed, the seeds stand for both.
-    """
-    pairs = {tuple(int(r.config.get(key) or 0) for key in SEEDS) for r in records}
-    chains, models = ({pair[place] for pair in pairs} for place in (0, 1))
-    if len(models) == 1 or all(seed == model for seed, model in pairs):
-        return _numbered("seed", chains)
-    texts = [_numbered("seed", chains)] if len(chains) > 1 else []
-    return " and ".join([*texts, _numbered("model", models)])
-
-
-def _numbered(name: str, numbers: Iterable[int]) -> str:
-    """`seed 3`, `seeds 0-4` or `seeds 0, 4`."""
-    found = sorted(numbers)
-    if len(found) == 1:
-        return f"{name} {found[0]}"
-    together = found == list(range(found[0], found[-1] + 1))
-    return f"{name}s " + (f"{found[0]}-{found[-1]}" if together else ", ".join(map(str, found)))
 
 
 def covered(figure: Figure) -> list[str]:
