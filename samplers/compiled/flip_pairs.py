@@ -5,25 +5,24 @@ and exact in the locally balanced sampler; they differ by the diagonal. In both,
 probability is min(1, Z(x) / Z(y)). A flip adds one row of the matrix to the gradient.
 """
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from torch import Tensor
 
 from latticework.models.forms import PairForm
 from latticework.samplers.compiled.arithmetic import exp32
+from latticework.samplers.compiled.draws import accepts, draw_site
 from latticework.samplers.compiled.jit import kernel, over_chains, reordered
-from latticework.samplers.compiled.lattice import copy_bytes
 from latticework.samplers.compiled.philox import AHEAD, fill_steps, unit
 from latticework.samplers.compiled.sites import memory_of, renew, renewals
-from latticework.samplers.compiled.tally import finish, fresh, leave
-from latticework.samplers.compiled.twin import Sums, Twin
+from latticework.samplers.compiled.tally import finish, fresh, leave, record_chain
+from latticework.samplers.compiled.twin import Keys, Sums, Twin
 from latticework.samplers.gwg import GWG
 
 GROUP = 32  # weights whose sum is kept, so that a draw looks at few numbers
-LARGEST = 700.0  # logarithm of a ratio of Z: a larger one would be infinite, and accepts as well
 
 
 class PairFlipState(NamedTuple):
@@ -36,9 +35,7 @@ class PairFlipTwin(Twin):
     def start(self, x: Tensor, form: PairForm) -> PairFlipState:
         return PairFlipState(x, memory_of(form, x))
 
-    def run(
-        self, state: PairFlipState, form: PairForm, keys: NDArray[np.int64], sums: Sums
-    ) -> PairFlipState:
+    def run(self, state: PairFlipState, form: PairForm, keys: Keys, sums: Sums) -> PairFlipState:
         x, gradient = state.x.numpy(), state.gradient.numpy()
         square = np.float32((form.high - form.low) ** 2)
         beyond = np.zeros_like(form.diagonal) if isinstance(self.sampler, GWG) else form.diagonal
@@ -55,8 +52,7 @@ def flip(first, last, form, beyond, x, gradient, keys, sums):
     both, mask = low + high, renewals(sites)
     words = np.empty((4, AHEAD), np.uint32)
     accept, changed, invalid = sums.accept, sums.changed, sums.invalid
-    total, trace = sums.total, sums.trace
-    since = fresh(sums, first, last, sites)
+    total, since = sums.total, fresh(sums, first, last, sites)
     padded = (sites + GROUP - 1) // GROUP * GROUP
     weights, after = np.zeros(padded, np.float32), np.zeros(padded, np.float32)
     groups, proposed = np.empty(padded // GROUP), np.empty(padded // GROUP)
@@ -71,35 +67,25 @@ def flip(first, last, form, beyond, x, gradient, keys, sums):
             if keys[t] & mask == 0:
                 renew(form, x, gradient, c)
                 top, here = weigh(weights, groups, row, gradient[c], beyond, both)
-            probability = 0.0
-            if np.isfinite(here) and np.isfinite(top):
-                i = draw(weights, groups, unit(words[0, now]) * here, sites)
-                old = row[i]
-                new = low if old == high else high
-                step = new - old
-                for j in range(sites):
-                    moved[j] = gradient[c, j] + step * matrix[i, j]
-                row[i] = new
-                new_top, there = weigh(after, proposed, row, moved, beyond, both)
-                ratio = here / there * np.exp(min(np.float64(top - new_top), LARGEST))
-                if np.isfinite(ratio):
-                    probability = min(1.0, ratio)
-                else:
-                    invalid[c] += 1
-                if unit(words[1, now]) < probability:
-                    changed[c] += 1
-                    leave(total, since, first, c, i, old, t)
-                    x[c, i] = row[i]
-                    gradient[c] = moved
-                    weights, after, groups, proposed = after, weights, proposed, groups
-                    top, here = new_top, there
-                else:
-                    row[i] = old
+            i = draw_site(weights, groups, here, unit(words[0, now]))
+            old = row[i]
+            new = low if old == high else high
+            step = new - old
+            for j in range(sites):
+                moved[j] = gradient[c, j] + step * matrix[i, j]
+            row[i] = new
+            new_top, there = weigh(after, proposed, row, moved, beyond, both)
+            log_ratio = math.log(here / there) + np.float64(top - new_top)
+            if accepts(c, log_ratio, unit(words[1, now]), accept, invalid):
+                changed[c] += 1
+                leave(total, since, first, c, i, old, t)
+                x[c, i] = row[i]
+                gradient[c] = moved
+                weights, after, groups, proposed = after, weights, proposed, groups
+                top, here = new_top, there
             else:
-                invalid[c] += 1
-            accept[c] += probability
-            if c < trace.shape[1] and t >= steps - trace.shape[0]:
-                copy_bytes(trace[t - (steps - trace.shape[0]), c], row)
+                row[i] = old
+            record_chain(sums.trace, x, c, t - steps)
     finish(sums, since, first, x, steps)
 
 
@@ -122,17 +108,3 @@ def weigh(weights, groups, x, gradient, beyond, both):
         groups[g] = part
         total += groups[g]
     return top, total
-
-
-@kernel
-def draw(weights, groups, level, sites):
-    """The site at which the cumulative weights pass `level`."""
-    g = 0
-    while g < groups.shape[0] - 1 and level >= groups[g]:
-        level -= groups[g]
-        g += 1
-    i, end = g * GROUP, min((g + 1) * GROUP, sites) - 1
-    while i < end and level >= weights[i]:
-        level -= weights[i]
-        i += 1
-    return i
