@@ -96,11 +96,6 @@ def test_effective_samples_are_those_of_the_chains_steps(local):
         assert 0.2 < per_step < 1.5  # sweeps of a weakly coupled lattice are nearly independent
 
 
-def test_a_trace_that_costs_too_much_gives_no_effective_samples(local):
-    (row,) = measured([Workload("ising-3x4", 4, "sweep")], ["eager"], trace=1e-6)
-    assert isnan(row.energy_ess_per_second)
-
-
 def test_workers_answer_from_processes_of_their_own(tmp_path):
     out = tmp_path / "new" / "bench.csv"
     words = ["--quick", "--only", "5x5/2/dula", "--contenders", "eager", "limit", "--threads", "1"]
@@ -150,7 +145,8 @@ def test_the_compiled_engine_may_decline(local):
 
 def test_only_names_workloads():
     assert list(chosen(["5x5/100/gwg"])) == [Workload("ising-5x5", 100, "gwg-1")]
-    for words in (["--only", "nothing"], ["--threads", "0"], ["--contenders", "nobody"]):
+    assert len(set(chosen([]))) == len(list(chosen([])))
+    for words in (["--only", "nothing"], ["--threads", "0"]):
         with pytest.raises(SystemExit):
             bench.main(words)
 

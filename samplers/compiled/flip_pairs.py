@@ -5,7 +5,6 @@ and exact in the locally balanced sampler; they differ by the diagonal. In both,
 probability is min(1, Z(x) / Z(y)). A flip adds one row of the matrix to the gradient.
 """
 
-import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -14,7 +13,6 @@ from torch import Tensor
 
 from latticework.models.forms import PairForm
 from latticework.samplers.compiled.arithmetic import exp32
-from latticework.samplers.compiled.draws import accepts, draw_site
 from latticework.samplers.compiled.jit import kernel, over_chains, reordered
 from latticework.samplers.compiled.philox import AHEAD, fill_steps, unit
 from latticework.samplers.compiled.sites import memory_of, renew, renewals
@@ -23,6 +21,7 @@ from latticework.samplers.compiled.twin import Keys, Sums, Twin
 from latticework.samplers.gwg import GWG
 
 GROUP = 32  # weights whose sum is kept, so that a draw looks at few numbers
+LARGEST = 700.0  # logarithm of a ratio of Z: a larger one would be infinite, and accepts as well
 
 
 class PairFlipState(NamedTuple):
@@ -67,24 +66,33 @@ def flip(first, last, form, beyond, x, gradient, keys, sums):
             if keys[t] & mask == 0:
                 renew(form, x, gradient, c)
                 top, here = weigh(weights, groups, row, gradient[c], beyond, both)
-            i = draw_site(weights, groups, here, unit(words[0, now]))
-            old = row[i]
-            new = low if old == high else high
-            step = new - old
-            for j in range(sites):
-                moved[j] = gradient[c, j] + step * matrix[i, j]
-            row[i] = new
-            new_top, there = weigh(after, proposed, row, moved, beyond, both)
-            log_ratio = math.log(here / there) + np.float64(top - new_top)
-            if accepts(c, log_ratio, unit(words[1, now]), accept, invalid):
-                changed[c] += 1
-                leave(total, since, first, c, i, old, t)
-                x[c, i] = row[i]
-                gradient[c] = moved
-                weights, after, groups, proposed = after, weights, proposed, groups
-                top, here = new_top, there
+            probability = 0.0
+            if np.isfinite(here) and np.isfinite(top):
+                i = draw(weights, groups, unit(words[0, now]) * here, sites)
+                old = row[i]
+                new = low if old == high else high
+                step = new - old
+                for j in range(sites):
+                    moved[j] = gradient[c, j] + step * matrix[i, j]
+                row[i] = new
+                new_top, there = weigh(after, proposed, row, moved, beyond, both)
+                ratio = here / there * np.exp(min(np.float64(top - new_top), LARGEST))
+                if np.isfinite(ratio):
+                    probability = min(1.0, ratio)
+                else:
+                    invalid[c] += 1
+                if unit(words[1, now]) < probability:
+                    changed[c] += 1
+                    leave(total, since, first, c, i, old, t)
+                    x[c, i] = row[i]
+                    gradient[c] = moved
+                    weights, after, groups, proposed = after, weights, proposed, groups
+                    top, here = new_top, there
+                else:
+                    row[i] = old
             else:
-                row[i] = old
+                invalid[c] += 1
+            accept[c] += probability
             record_chain(sums.trace, x, c, t - steps)
     finish(sums, since, first, x, steps)
 
@@ -108,3 +116,17 @@ def weigh(weights, groups, x, gradient, beyond, both):
         groups[g] = part
         total += groups[g]
     return top, total
+
+
+@kernel
+def draw(weights, groups, level, sites):
+    """The site at which the cumulative weights pass `level`."""
+    g = 0
+    while g < groups.shape[0] - 1 and level >= groups[g]:
+        level -= groups[g]
+        g += 1
+    i, end = g * GROUP, min((g + 1) * GROUP, sites) - 1
+    while i < end and level >= weights[i]:
+        level -= weights[i]
+        i += 1
+    return i

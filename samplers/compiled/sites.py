@@ -175,9 +175,8 @@ def add_rows_on(weight, x, inputs):
     """Add the rows of the units that are on to the hidden inputs of a chain."""
     for i in range(weight.shape[0]):
         if x[i] == 1:
-            row = weight[i]
             for j in range(inputs.shape[0]):
-                inputs[j] += row[j]
+                inputs[j] += weight[i, j]
 
 
 @kernel
