@@ -13,7 +13,7 @@ import numpy as np
 from torch import Generator, Tensor
 
 from latticework.models.base import EnergyModel
-from latticework.models.forms import Form, RBMForm, array
+from latticework.models.forms import Form, array
 from latticework.samplers.compiled.arithmetic import sigmoid32
 from latticework.samplers.compiled.jit import kernel, over_chains, reordered
 from latticework.samplers.compiled.philox import below, fill, step_keys
