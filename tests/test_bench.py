@@ -11,12 +11,11 @@ from rich.console import Console
 
 from latticework.experiments.papers.docs_pages import results_page
 from latticework.experiments.papers.view import Report
-from latticework.tools import bench, bench_learning
+from latticework.tools import bench
 from latticework.tools import plain_reference as plain
 from latticework.tools.bench_contenders import missing, model_of, plain_model
-from latticework.tools.bench_learning import Case
 from latticework.tools.bench_workers import RemoteWorker, Worker, cores, limited
-from latticework.tools.bench_workloads import GRID, LARGEST, TABLE, Workload, chosen
+from latticework.tools.bench_workloads import Workload, chosen
 
 QUIET = Console(file=io.StringIO())
 WORKS = [
@@ -97,11 +96,6 @@ def test_effective_samples_are_those_of_the_chains_steps(local):
         assert 0.2 < per_step < 1.5  # sweeps of a weakly coupled lattice are nearly independent
 
 
-def test_a_trace_that_costs_too_much_gives_no_effective_samples(local):
-    (row,) = measured([Workload("ising-3x4", 4, "sweep")], ["eager"], trace=1e-6)
-    assert isnan(row.energy_ess_per_second)
-
-
 def test_workers_answer_from_processes_of_their_own(tmp_path):
     out = tmp_path / "new" / "bench.csv"
     words = ["--quick", "--only", "5x5/2/dula", "--contenders", "eager", "limit", "--threads", "1"]
@@ -149,43 +143,12 @@ def test_the_compiled_engine_may_decline(local):
     assert worker.chains.states().shape == (4, 4)
 
 
-def test_iterations_of_learning_are_timed(tmp_path, monkeypatch):
-    cases = [
-        Case("ising-3x3", 4, 3, 0.2),
-        Case("resnet-4x3x2", 4, 3, 0.2),
-        Case("resnet-4x3x2", 4, 3, 0.2, "bf16"),
-    ]
-    monkeypatch.setattr(bench_learning, "CASES", cases)
-    out = tmp_path / "bench.csv"
-    bench.main(["--quick", "--threads", "1", "--only", "learning", "--out", str(out)])
-    rows = read(out.with_name("bench_learning.csv"))
-    assert [(row["model"], row["precision"]) for row in rows] == [
-        (case.model, case.precision) for case in cases
-    ]
-    for row in rows:
-        assert 0 < float(row["ratio_low"]) <= float(row["ratio"]) <= float(row["ratio_high"])
-    assert not out.exists()
-
-
-@pytest.mark.parametrize("name", ["ising-3x3", "resnet-4x3x3"])
-def test_both_sides_learn_the_same_model(name):
-    model, other = bench_learning.models(Case(name, 1, 1, 0.1))
-    x = model.domain.uniform(20, torch.Generator().manual_seed(0))
-    torch.testing.assert_close(other(x).detach(), model(x), rtol=1e-5, atol=1e-5)
-
-
 def test_only_names_workloads():
-    assert list(chosen(["5x5/100/gwg"], False)) == [Workload("ising-5x5", 100, "gwg-1")]
-    for words in (["--only", "nothing"], ["--threads", "0"], ["--contenders", "nobody"]):
+    assert list(chosen(["5x5/100/gwg"])) == [Workload("ising-5x5", 100, "gwg-1")]
+    assert len(set(chosen([]))) == len(list(chosen([])))
+    for words in (["--only", "nothing"], ["--threads", "0"]):
         with pytest.raises(SystemExit):
             bench.main(words)
-
-
-def test_the_grid_is_bounded_and_each_workload_is_there_once():
-    everything = list(chosen([], True))
-    assert len(set(everything)) == len(everything) > len(list(chosen([], False)))
-    assert set(everything) >= {*GRID, *TABLE}
-    assert max(work.sites * work.chains for work in GRID) <= LARGEST
 
 
 @pytest.mark.parametrize("model", ["ising-3x4", "rbm-6x4", "bnn-9x2x3", "resnet-4x3x2"])
@@ -209,11 +172,13 @@ def test_the_results_page_shows_a_column_a_contender(tmp_path):
     assert len(cells) == 2
 
 
-@pytest.mark.parametrize("name", ["ising-3x3", "rbm-6x4", "bnn-9x2x3"])
+@pytest.mark.parametrize("name", ["ising-3x3", "rbm-6x4", "bnn-9x2x3", "resnet-4x3x3"])
 def test_both_sides_have_the_same_target(name):
     work = Workload(name, 1, "dmala")
+    torch.manual_seed(0)  # of a network's weights
     model = model_of(work)
-    x = model.domain.enumerate()
+    x = model.domain.uniform(100, torch.Generator().manual_seed(0))
+    torch.manual_seed(0)
     with torch.no_grad():
         expected, found = model(x).softmax(0), plain_model(work)(x).softmax(0)
     torch.testing.assert_close(found, expected)

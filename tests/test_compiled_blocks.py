@@ -13,7 +13,7 @@ from latticework.models.quadratic import LogQuadratic
 from latticework.models.rbm import RBM
 from latticework.samplers.compiled import blocks
 from latticework.samplers.compiled.choose import twin_of
-from latticework.samplers.compiled.conditional import draw
+from latticework.samplers.compiled.draws import draw
 from latticework.samplers.compiled.philox import step_keys
 from latticework.samplers.compiled.scans import next_blocks
 from latticework.samplers.gibbs import Gibbs

@@ -70,7 +70,7 @@ MAY_IMPORT = {
     "experiments/finish": ["experiments.finish", "experiments.runs", *PAPERS],
     "run.py": ["data.base", "experiments.CONF", "experiments.runs", "scripts"],
     "scripts": ["scripts", "experiments", "sampling", *NAMES],
-    "tools": [*BENCH, "data.base"],
+    "tools": BENCH,
     "tools/peers": ["tools.peers"],  # what others would write
     "tools/peers/limits.py": ["models.product"],
 }

@@ -2,8 +2,7 @@
 
     python -m latticework.tools.bench                 print the tables (most of an hour)
     python -m latticework.tools.bench --quick         a rough result within a minute or two
-    python -m latticework.tools.bench --out FILE.csv  also write FILE.csv, FILE_limit.png and
-                                                        FILE_learning.csv
+    python -m latticework.tools.bench --out FILE.csv  also write FILE.csv and FILE_limit.png
     python -m latticework.tools.bench --only 5x5/100 rbm --contenders eager numba limit
 
 For each workload (a model, a number of chains, a sampler), all contenders run in turns, each in a
@@ -13,7 +12,6 @@ turns. docs/speed.md says what the contenders and the limit are.
 """
 
 import argparse
-import csv
 import os
 import platform
 import shlex
@@ -26,8 +24,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import pandas as pd
 from rich.console import Console
-from rich.table import Table
 
 from latticework.sampling.diagnostics import convergence
 from latticework.tools.bench_contenders import CONTENDERS, missing
@@ -36,6 +34,7 @@ from latticework.tools.bench_workloads import TABLE, Workload, chosen
 
 LIBRARIES = ("torch", "numba", "jax", "thrml")
 OURS = ("compiled", "eager")  # the first that takes part is compared with all others
+TARGET = ["model", "chains", "sampler", "threads"]  # columns that tell workloads apart
 SLOW = 1.0  # seconds a burst; fewer turns from there on
 QUICK = 10_000  # sites of all chains of a quick run
 TRACED = 16  # chains of a trace
@@ -207,28 +206,18 @@ def three_digits(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def table(rows: list[Row], contenders: list[str]) -> Table:
+def table(rows: list[Row]) -> str:
     """Steps per second of each contender, and our share of the limit."""
-    result = Table(title="steps of all chains per second, and ours as a share of the limit (range)")
-    contenders = [name for name in contenders if any(row.contender == name for row in rows)]
-    for name in ("model/chains/sampler", "threads", *contenders, "ours/limit"):
-        result.add_column(name, justify="left" if "model" in name else "right", no_wrap=True)
-    for key in dict.fromkeys((row.model, row.chains, row.sampler, row.threads) for row in rows):
-        mine = {r.contender: r for r in rows if (r.model, r.chains, r.sampler, r.threads) == key}
-        ours = next((mine[name] for name in OURS if name in mine), None)
-        speeds = [
-            three_digits(mine[name].steps_per_second) if name in mine else "" for name in contenders
-        ]
-        share = ""
-        if ours and ours.of_limit == ours.of_limit:
-            low, high = three_digits(ours.of_limit_low), three_digits(ours.of_limit_high)
-            share = f"{three_digits(ours.of_limit)} ({low}-{high})"
-        *names, threads = map(str, key)
-        result.add_row("/".join(names), threads, *speeds, share)
-    return result
+    frame = pd.DataFrame(map(asdict, rows))
+    names = list(dict.fromkeys(frame.contender))
+    ours = frame[frame.contender == next((name for name in OURS if name in names), "")]
+    speeds = frame.pivot(index=TARGET, columns="contender", values="steps_per_second")[names]
+    speeds["ours / limit"] = ours.set_index(TARGET).of_limit
+    title = "steps of all chains per second, and ours as a share of the limit"
+    return f"{title}\n{speeds.to_string(float_format=three_digits, na_rep='')}"
 
 
-def write(path: Path, rows: list[Any]) -> None:
+def write(path: Path, rows: list[Row]) -> None:
     """Write a CSV. Its first line is a comment with the command and the machine."""
     command = shlex.join(["python", "-m", "latticework.tools.bench", *sys.argv[1:]])
     versions = [f"{name} {found}" for name in LIBRARIES if (found := _version(name))]
@@ -237,11 +226,8 @@ def write(path: Path, rows: list[Any]) -> None:
     with path.open("w", newline="") as file:
         machine = f"{platform.machine()}, {os.cpu_count()} cores"
         file.write(f"# {command}; {', '.join(versions)}, {machine}\n")
-        writer = csv.DictWriter(file, list(asdict(rows[0])), lineterminator="\n")
-        writer.writeheader()
-        for row in rows:
-            numbers = {k: f"{v:.5g}" if isinstance(v, float) else v for k, v in asdict(row).items()}
-            writer.writerow(numbers)
+        frame = pd.DataFrame(map(asdict, rows))
+        frame.to_csv(file, index=False, float_format="%.5g", na_rep="nan", lineterminator="\n")
 
 
 def _version(package: str) -> str:
@@ -266,32 +252,24 @@ def plot(path: Path, rows: list[Row]) -> None:
     if not shown:
         return
     lattices = [r for r in shown if r.model.startswith("ising")]
-    others = [r for r in shown if r not in lattices]
+    rbms = [r for r in shown if r.model.startswith("rbm")]
+    others = [r for r in shown if r not in lattices and r not in rbms]
     samplers = list(dict.fromkeys(row.sampler for row in lattices))
-    columns = len(samplers) + bool(others)
+    columns = len(samplers) + bool(rbms or others)
     figure, axes = new_figure(columns, width=3.2, height=3, rows=2)
     panels = axes.reshape(2, columns)
-    for column, sampler in enumerate(samplers):
+    for (above, below), sampler in zip(panels.T, samplers, strict=False):
         of_it = [row for row in lattices if row.sampler == sampler]
         fewest = min((r.chains for r in of_it if r.chains >= 4), default=of_it[0].chains)
-        _lines(panels[0][column], [r for r in of_it if r.chains == fewest], _sites, "-")
-        _lines(panels[1][column], [r for r in of_it if r.model == "ising-25x25"], _chains, "-")
-        panels[0][column].set(title=sampler, xscale="log", xlabel=f"sites ({fewest} chains)")
-        panels[1][column].set(xscale="log", xlabel="chains (25x25 sites)")
-    if others:
-        is_rbm = [r.model.startswith("rbm") for r in others]
-        _lines(
-            panels[0][-1],
-            [r for r, rbm in zip(others, is_rbm, strict=True) if rbm],
-            _sampler,
-            "none",
-        )
-        _lines(
-            panels[1][-1],
-            [r for r, rbm in zip(others, is_rbm, strict=True) if not rbm],
-            _both,
-            "none",
-        )
+        few = [r for r in of_it if r.chains == fewest]
+        square = [r for r in of_it if r.model == "ising-25x25"]
+        _lines(above, few, lambda r: Workload(r.model, r.chains, r.sampler).sites, "-")
+        _lines(below, square, lambda r: r.chains, "-")
+        above.set(title=sampler, xscale="log", xlabel=f"sites ({fewest} chains)")
+        below.set(xscale="log", xlabel="chains (25x25 sites)")
+    if rbms or others:
+        _lines(panels[0][-1], rbms, lambda r: r.sampler, "none")
+        _lines(panels[1][-1], others, _both, "none")
         panels[0][-1].set_title("other models")
         for axes in panels[:, -1]:
             axes.tick_params("x", rotation=60, labelsize="small")
@@ -301,18 +279,6 @@ def plot(path: Path, rows: list[Row]) -> None:
     explain(figure, note, key_of_dashes(limit=":"))
     figure.savefig(path, dpi=110)
     plt.close(figure)
-
-
-def _sites(row: Row) -> int:
-    return Workload(row.model, row.chains, row.sampler).sites
-
-
-def _chains(row: Row) -> int:
-    return row.chains
-
-
-def _sampler(row: Row) -> str:
-    return row.sampler
 
 
 def _both(row: Row) -> str:
@@ -340,71 +306,36 @@ def _lines(axes: Any, rows: list[Row], position: Callable[[Row], Any], style: st
 def main(arguments: list[str] | None = None) -> None:
     """Run the benchmarks that the command line asks for."""
     available = len(cores())
-    parser = argparse.ArgumentParser(
-        prog="latticework.tools.bench", description="Time the samplers."
-    )
-    parser.add_argument("--out", type=Path, help="CSV file to write; by default none is written")
-    parser.add_argument("--quick", action="store_true", help="small workloads, a rough result")
-    parser.add_argument("--all", action="store_true", help="the whole grid of sites and chains")
-    parser.add_argument(
-        "--threads", type=int, nargs="+", default=sorted({1, min(2, available)}), metavar="N"
-    )
-    parser.add_argument(
-        "--ess",
-        type=float,
-        default=20.0,
-        metavar="SECONDS",
-        help="longest trace for effective samples of a sampler on a model; 0 for none",
-    )
-    parser.add_argument(
-        "--contenders", nargs="+", choices=CONTENDERS, default=list(CONTENDERS), metavar="NAME"
-    )
-    parser.add_argument(
-        "--only",
-        nargs="+",
-        default=[],
-        help="parts of MODEL/CHAINS/SAMPLER names, or `learning`",
-    )
+    parser = argparse.ArgumentParser("latticework.tools.bench", description="Time the samplers.")
+    add = parser.add_argument
+    add("--out", type=Path, help="CSV file to write; by default none is written")
+    add("--quick", action="store_true", help="small workloads, a rough result")
+    add("--threads", type=int, nargs="+", default=sorted({1, min(2, available)}), metavar="N")
+    help_ess = "longest trace for effective samples of a sampler on a model; 0 for none"
+    add("--ess", type=float, default=20.0, metavar="SECONDS", help=help_ess)
+    add("--contenders", nargs="+", choices=CONTENDERS, default=list(CONTENDERS), metavar="NAME")
+    add("--only", nargs="+", default=[], help="parts of MODEL/CHAINS/SAMPLER names")
     options = parser.parse_args(arguments)
     if not all(1 <= count <= available for count in options.threads):
         parser.error(f"--threads must be between 1 and the {available} cores of this process")
     console = Console() if sys.stdout.isatty() else Console(width=160)
     effort = Effort(3, 0.02, 0) if options.quick else Effort(5, 0.2, options.ess)
-    workloads = list(chosen(options.only, options.all))
+    workloads = list(chosen(options.only))
     if options.quick and not options.only:
         workloads = [w for w in TABLE if w.kind == "ising" and w.sites * w.chains <= QUICK]
-    learning = "learning" in options.only or not (options.only or options.quick)
-    if not workloads and not learning:
-        names = ", ".join(work.name for work in chosen([], options.all))
-        parser.error(f"--only matches none of {names}")
-    contenders = []
+    if not workloads:
+        parser.error(f"--only matches none of {', '.join(work.name for work in chosen([]))}")
+    contenders = [name for name in options.contenders if not missing(name)]
     for name in options.contenders:
         if absent := missing(name):
             text = f"{name} is left out: {' and '.join(absent)} not installed"
             console.print(text, style="yellow")
-        else:
-            contenders.append(name)
-
     rows = list(measure(workloads, contenders, options.threads, effort, console))
     if rows:
-        console.print(table(rows, contenders))
-    learned = _learned(options.threads, min(effort.turns, 5), console) if learning else []
-    if options.out is None:
-        return
-    if rows:
+        print(table(rows))
+    if rows and options.out is not None:
         write(options.out, rows)
         plot(options.out.with_name(f"{options.out.stem}_limit.png"), rows)
-    if learned:
-        write(options.out.with_name(f"{options.out.stem}_learning.csv"), learned)
-
-
-def _learned(threads: list[int], turns: int, console: Console) -> list[Any]:
-    """The benchmark of learning, which runs in this process."""
-    from latticework.tools import bench_learning
-
-    found = list(bench_learning.rows(threads, turns))
-    console.print(bench_learning.table(found))
-    return found
 
 
 if __name__ == "__main__":

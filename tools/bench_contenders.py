@@ -298,14 +298,7 @@ CONTENDERS = {
 
 def missing(name: str) -> list[str]:
     """The packages that the contender needs and that are not installed."""
-    return [package for package in CONTENDERS[name].needs if not _installed(package)]
-
-
-def _installed(package: str) -> bool:
-    try:
-        return find_spec(package) is not None
-    except ModuleNotFoundError:
-        return False
+    return [package for package in CONTENDERS[name].needs if find_spec(package) is None]
 
 
 def statistics(work: Workload) -> Callable[[NDArray], NDArray]:

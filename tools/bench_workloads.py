@@ -2,11 +2,9 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import product
 
 SIDES = (3, 10, 32, 100, 316, 1000)  # of square lattices: 9 to 10^6 sites
 CHAINS = (1, 10, 100, 1_000, 10_000)
-LARGEST = 10**7  # sites of all chains together
 ON_LATTICES = ("gibbs-1", "gwg-1", "dula", "dmala", "sweep")
 ON_LINES = ("gibbs-1", "gwg-1", "dmala", "sweep")  # against sites and chains, by default
 STEP_SIZES = {"dula": 0.1, "dmala": 0.2}
@@ -67,19 +65,10 @@ AGAINST_SITES = [
 AGAINST_CHAINS = [
     Workload("ising-25x25", chains, sampler) for sampler in ON_LINES for chains in CHAINS
 ]
-GRID = [
-    Workload(f"ising-{side}x{side}", chains, sampler)
-    for sampler, side, chains in product(ON_LATTICES, SIDES, CHAINS)
-    if side * side * chains <= LARGEST
-]
 
 
-def chosen(only: list[str], everything: bool) -> Iterator[Workload]:
-    """The workloads whose name contains any of `only`: `rbm`, `dmala`, `5x5/100/gwg`.
-
-    By default those of the table and two lines of lattices; `everything` adds all lattices.
-    """
-    workloads = [*TABLE, *AGAINST_SITES, *AGAINST_CHAINS, *(GRID if everything else [])]
-    for work in dict.fromkeys(workloads):
+def chosen(only: list[str]) -> Iterator[Workload]:
+    """The workloads whose name contains any of `only`: `rbm`, `dmala`, `5x5/100/gwg`."""
+    for work in dict.fromkeys([*TABLE, *AGAINST_SITES, *AGAINST_CHAINS]):
         if not only or any(part in work.name for part in only):
             yield work

@@ -100,16 +100,6 @@ class PlainResNet(nn.Module):
         return self.head(z.mean((2, 3))).squeeze(-1) + x @ self.base
 
 
-def learn(
-    model: nn.Module, optimiser: torch.optim.Optimizer, positive: Tensor, negative: Tensor
-) -> None:
-    """One update of contrastive divergence."""
-    loss = model(negative).mean() - model(positive).mean()
-    optimiser.zero_grad()
-    loss.backward()
-    optimiser.step()
-
-
 def gradient(x: Tensor, model: nn.Module) -> Tensor:
     """The gradient of the log-probability by autograd, `[chains, dim]`."""
     x = x.detach().requires_grad_()

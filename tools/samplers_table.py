@@ -7,7 +7,6 @@ UnsupportedModelError. `compiled on` lists the models with a compiled kernel. Th
 `Sampler.exact`.
 """
 
-import argparse
 from pathlib import Path
 
 import torch
@@ -58,14 +57,12 @@ def option(group: str, name: str) -> DictConfig:
 
 def columns() -> dict[str, EnergyModel]:
     """A small model for each column of the table."""
-    plain = {name: Function(quadratic, domain) for name, domain in DOMAINS.items()}
-    rows = synthetic_regression(20, DIM)
     return {
-        **plain,
+        **{name: Function(quadratic, domain) for name, domain in DOMAINS.items()},
         "Ising lattice": Lattice((3, DIM // 3), 0.2),
         "RBM": RBM(DIM, 3),
         "RBM with rates": rated_rbm(DIM, 3),
-        "data rows": rows,
+        "data rows": synthetic_regression(20, DIM),
     }
 
 
@@ -79,11 +76,6 @@ def rated_rbm(visible: int, hidden: int) -> RatedRBM:
 def quadratic(x: torch.Tensor) -> torch.Tensor:
     """-|x|^2 / 2: normalisable on every domain."""
     return -(x.flatten(1) ** 2).sum(-1) / 2
-
-
-def choices(group: str) -> dict[str, DictConfig]:
-    """The files of a configuration group, composed, in alphabetical order."""
-    return {name: option(group, name) for name in names(group)}
 
 
 def supports(sampler: Sampler, model: EnergyModel) -> bool:
@@ -120,8 +112,8 @@ def samplers_table() -> str:
     """One row per file of conf/sampler: the columns that it supports, and whether it is exact."""
     models, structured = columns(), forms()
     rows = [["`sampler=`", *models, "compiled on", "leaves the target invariant"]]
-    for name, config in choices("sampler").items():
-        sampler = instantiate(config, _convert_="all")
+    for name in names("sampler"):
+        sampler = instantiate(option("sampler", name), _convert_="all")
         cells = ["yes" if supports(sampler, model) else "·" for model in models.values()]
         compiled = ", ".join(kind for kind, model in structured.items() if has_twin(sampler, model))
         rows.append([f"`{name}`", *cells, compiled or "·", "yes" if sampler.exact else "no"])
@@ -131,8 +123,9 @@ def samplers_table() -> str:
 def models_table() -> str:
     """One row per kind of domain: the files of conf/model whose states are in it."""
     of: dict[str, list[str]] = {name: [] for name in DOMAINS}
-    for name, config in choices("model").items():
-        of[kind(instantiate(shrunk(config)).domain)].append(f"`{name}`")
+    for name in names("model"):
+        model = instantiate(shrunk(option("model", name)))
+        of[kind(model.domain)].append(f"`{name}`")
     rows = [[name, ", ".join(models) or "none"] for name, models in of.items()]
     return table([["state space", "`model=`"], *rows])
 
@@ -166,12 +159,7 @@ def refreshed(page: str) -> str:
     return replaced(page, "models", models_table())
 
 
-def main(words: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m latticework.tools.samplers_table",
-        description=(__doc__ or "").split("\n")[0],
-    )
-    parser.parse_args(words)
+def main() -> None:
     page = ROOT / "docs" / "supported.md"
     page.write_text(refreshed(page.read_text()))
     print(f"written: {page}")

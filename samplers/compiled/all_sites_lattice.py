@@ -3,8 +3,8 @@
 A step makes one pass or more over the sites. In a pass, some sites flip independently, with
 probabilities that depend on their class only (`compiled.lattice`) and are read from tables. A sweep
 has a pass for each colour of the lattice; proposals that flip all sites have a single pass, after
-which the whole step may be rejected. `samplers.compiled.langevin_lattice`, `dlmc`, `acs` and
-`sweep` fill the tables. The steps of a cycle have a row of the tables each.
+which the whole step may be rejected. `samplers.compiled.lattice_twins` fills the tables. The steps
+of a cycle have a row of the tables each.
 """
 
 from abc import abstractmethod
@@ -35,7 +35,7 @@ from latticework.samplers.compiled.decisions import (
 from latticework.samplers.compiled.jit import SHORT, inlined, kernel, lean, over_chains, reordered
 from latticework.samplers.compiled.lattice import ALONE, BLOCK, classify, copy_bytes, tile_of
 from latticework.samplers.compiled.philox import AHEAD, HALF, fill_lanes, unit
-from latticework.samplers.compiled.twin import Position, Sums, Twin
+from latticework.samplers.compiled.twin import Keys, Position, Sums, Twin
 
 Bytes = NDArray[np.uint8]
 Words = NDArray[np.uint64]
@@ -103,17 +103,12 @@ class AllSitesLatticeTwin(Twin):
     def tables(self, form: LatticeForm) -> Tables:
         """What the kernel reads."""
 
-    def run(self, state: Any, form: LatticeForm, keys: NDArray[np.int64], sums: Sums) -> Any:
+    def run(self, state: Any, form: LatticeForm, keys: Keys, sums: Sums) -> Any:
         self.flip(state.x.numpy(), form, 0, keys, sums)
         return state
 
     def flip(
-        self,
-        x: NDArray[np.float32],
-        form: LatticeForm,
-        phase: int,
-        keys: NDArray[np.int64],
-        sums: Sums,
+        self, x: NDArray[np.float32], form: LatticeForm, phase: int, keys: Keys, sums: Sums
     ) -> None:
         """Overwrite `x`. The first step reads row `phase` of the tables."""
         work, lattice = 0.5 * x.size * len(keys), (form.shifts, form.joins)

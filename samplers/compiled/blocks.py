@@ -14,18 +14,15 @@ import numpy as np
 from numba.extending import overload
 from numpy.typing import NDArray
 
-from latticework.models.forms import Form, LatticeForm, PairForm, RBMForm
-from latticework.samplers.compiled import gibbs
+from latticework.models.forms import LatticeForm, PairForm, RBMForm
 from latticework.samplers.compiled.arithmetic import exp32
-from latticework.samplers.compiled.conditional import draw
+from latticework.samplers.compiled.draws import draw
 from latticework.samplers.compiled.gibbs import SitesState, SitesTwin
-from latticework.samplers.compiled.gibbs_potts import GibbsPottsTwin
 from latticework.samplers.compiled.jit import inlined, kernel, over_chains, reordered
 from latticework.samplers.compiled.philox import AHEAD, fill_ahead, unit
-from latticework.samplers.compiled.potts import POTTS
 from latticework.samplers.compiled.scans import next_blocks
 from latticework.samplers.compiled.sites import (
-    BINARY,
+    BinaryForm,
     change,
     exact_change,
     flip,
@@ -34,8 +31,7 @@ from latticework.samplers.compiled.sites import (
     renewals,
 )
 from latticework.samplers.compiled.tally import finish, fresh, leave, record
-from latticework.samplers.compiled.twin import Sums, Twin
-from latticework.samplers.gibbs import Gibbs
+from latticework.samplers.compiled.twin import Keys, Sums
 from latticework.samplers.hamming import HammingBall
 
 GROUP = 256  # factors that are multiplied before a logarithm is taken
@@ -71,13 +67,7 @@ def ball(sites: int, radius: int) -> Ball:
 class BlockTwin(SitesTwin):
     """Gibbs-X, and the Hamming ball sampler around a centre that is drawn first."""
 
-    def run(
-        self,
-        state: SitesState,
-        form: LatticeForm | PairForm | RBMForm,
-        keys: NDArray[np.int64],
-        sums: Sums,
-    ) -> SitesState:
+    def run(self, state: SitesState, form: BinaryForm, keys: Keys, sums: Sums) -> SitesState:
         x, memory, sampler = state.x.numpy(), state.memory.numpy(), self.sampler
         blocks = next_blocks(sampler.scan, state.scan, sampler.sites, x.shape[1], keys)
         centred = isinstance(sampler, HammingBall) and sampler.radius < sampler.sites
@@ -332,13 +322,3 @@ def _turn(form, coupling, step, own, row, to, k):
     return lambda form, coupling, step, own, row, to, k: implementation(
         coupling, step, own, row, to, k
     )
-
-
-def twin(sampler: Gibbs | HammingBall, form: Form) -> Twin | str:
-    if isinstance(sampler, Gibbs) and isinstance(form, POTTS):
-        return GibbsPottsTwin(sampler)
-    if isinstance(sampler, Gibbs) and sampler.sites == 1:
-        return gibbs.twin(sampler, form)
-    if not isinstance(form, BINARY):
-        return "on sites with more than two values"
-    return BlockTwin(sampler)

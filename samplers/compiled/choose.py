@@ -1,34 +1,68 @@
-"""The twin of a sampler on a model, if there is one.
-
-`TWINS` lists the samplers that have compiled kernels. A module named there has a function
-`twin(sampler, form)` that returns the twin or a sentence that says why there is none. Modules are
-imported when they are needed, because numba takes a second to import.
-"""
+"""The twin of a sampler on a model, if there is one."""
 
 from importlib import import_module
 
 from latticework.models.base import EnergyModel
+from latticework.models.forms import (
+    LatticeForm,
+    PairForm,
+    PottsLatticeForm,
+    PottsPairForm,
+    RBMForm,
+)
+from latticework.samplers.acs import ACS
 from latticework.samplers.base import Sampler
+from latticework.samplers.block_gibbs import BlockGibbs
 from latticework.samplers.compiled.twin import NoTwinError, Twin, form_of
+from latticework.samplers.dlmc import DLMC, DLMCf
+from latticework.samplers.gibbs import Gibbs
+from latticework.samplers.gwg import GWG
+from latticework.samplers.hamming import HammingBall
+from latticework.samplers.langevin import DMALA, DULA
+from latticework.samplers.locally_balanced import LocallyBalanced
+from latticework.samplers.path_auxiliary import PAFS
+from latticework.samplers.random_walk import RandomWalk
+from latticework.samplers.rates import RatesFPCD, RatesHerding, SamplePenalization
+from latticework.samplers.sweep import GibbsSweep
+from latticework.samplers.swendsen_wang import SwendsenWang
 
-TWINS = {
-    "latticework.samplers.acs.ACS": "acs",
-    "latticework.samplers.block_gibbs.BlockGibbs": "block_gibbs",
-    "latticework.samplers.dlmc.DLMC": "dlmc",
-    "latticework.samplers.dlmc.DLMCf": "dlmc",
-    "latticework.samplers.gibbs.Gibbs": "blocks",
-    "latticework.samplers.gwg.GWG": "gwg",
-    "latticework.samplers.hamming.HammingBall": "blocks",
-    "latticework.samplers.langevin.DMALA": "langevin",
-    "latticework.samplers.langevin.DULA": "langevin",
-    "latticework.samplers.locally_balanced.LocallyBalanced": "gwg",
-    "latticework.samplers.path_auxiliary.PAFS": "path_auxiliary",
-    "latticework.samplers.random_walk.RandomWalk": "random_walk",
-    "latticework.samplers.rates.RatesFPCD": "rates",
-    "latticework.samplers.rates.RatesHerding": "rates",
-    "latticework.samplers.rates.SamplePenalization": "rates",
-    "latticework.samplers.sweep.GibbsSweep": "sweep",
-    "latticework.samplers.swendsen_wang.SwendsenWang": "swendsen_wang",
+BINARY, POTTS = (LatticeForm, PairForm, RBMForm), (PottsLatticeForm, PottsPairForm)
+# Samplers, forms, and the module and class of their twin. A module is imported when it is needed:
+# all of them together take half a second.
+ROWS: list[tuple[tuple[type, ...], tuple[type, ...], str]] = [
+    ((ACS,), (LatticeForm,), "lattice_twins.ACSLatticeTwin"),
+    ((BlockGibbs,), (RBMForm,), "block_gibbs.BlockGibbsTwin"),
+    ((DLMC, DLMCf), (LatticeForm,), "lattice_twins.DLMCLatticeTwin"),
+    ((DMALA, DULA), (LatticeForm,), "lattice_twins.LangevinLatticeTwin"),
+    ((DMALA, DULA), (PairForm,), "langevin_pair.LangevinPairTwin"),
+    ((DMALA, DULA), POTTS, "langevin_potts.LangevinPottsTwin"),
+    ((DMALA,), (RBMForm,), "rbm_langevin.RBMDMALATwin"),
+    ((DULA,), (RBMForm,), "rbm_langevin.RBMDULATwin"),
+    ((Gibbs,), BINARY, "gibbs.GibbsTwin"),
+    ((Gibbs,), POTTS, "gibbs_potts.GibbsPottsTwin"),
+    ((GibbsSweep,), (LatticeForm,), "lattice_twins.SweepTwin"),
+    ((GWG, LocallyBalanced), (LatticeForm,), "flip_lattice.LatticeFlipTwin"),
+    ((GWG, LocallyBalanced), (PairForm,), "flip_pairs.PairFlipTwin"),
+    ((GWG, LocallyBalanced), (PottsLatticeForm,), "one_site_potts.OneSiteLatticeTwin"),
+    ((GWG, LocallyBalanced), (PottsPairForm,), "one_site_potts.OneSitePairTwin"),
+    ((GWG,), (RBMForm,), "rbm_gwg.RBMGWGTwin"),
+    ((HammingBall,), BINARY, "blocks.BlockTwin"),
+    ((LocallyBalanced,), (RBMForm,), "rbm_balanced.RBMBalancedTwin"),
+    ((PAFS,), (LatticeForm,), "path_auxiliary.PathLatticeTwin"),
+    ((PAFS,), (PairForm,), "path_auxiliary.PathPairTwin"),
+    ((RandomWalk,), BINARY, "random_walk.RandomWalkTwin"),
+    ((RatesFPCD, SamplePenalization), (RBMForm,), "rates.RatesTwin"),
+    ((RatesHerding,), (RBMForm,), "rates.HerdingTwin"),
+    ((SwendsenWang,), (LatticeForm, PottsLatticeForm), "swendsen_wang.SwendsenWangTwin"),
+]
+TWINS = {(kind, form): twin for kinds, forms, twin in ROWS for kind in kinds for form in forms}
+# The same where a step changes several sites, for the samplers that have such steps by choice.
+SEVERAL = {
+    **{(Gibbs, form): "blocks.BlockTwin" for form in BINARY},
+    **{(Gibbs, form): "gibbs_potts.GibbsPottsTwin" for form in POTTS},
+    (GWG, LatticeForm): "gwg_several.SeveralLatticeTwin",
+    (GWG, PairForm): "gwg_several.SeveralPairTwin",
+    (GWG, RBMForm): "rbm_gwg.RBMGWGTwin",
 }
 
 
@@ -39,12 +73,15 @@ def twin_of(sampler: Sampler, model: EnergyModel) -> Twin:
     define another law.
     """
     kind = type(sampler)
-    name = f"{kind.__module__}.{kind.__qualname__}"
-    if name not in TWINS:
+    if not any(kind is known for known, _ in TWINS):
         raise NoTwinError(f"{kind.__name__} has no compiled kernel")
     form = form_of(model)
-    module = import_module(f"latticework.samplers.compiled.{TWINS[name]}")
-    twin = module.twin(sampler, form)
-    if isinstance(twin, str):
-        raise NoTwinError(f"{kind.__name__} has no compiled kernel {twin}")
+    several = (kind is Gibbs and sampler.sites > 1) or (kind is GWG and sampler.flips > 1)
+    path = (SEVERAL if several else TWINS).get((kind, type(form)))
+    if path is None:
+        raise NoTwinError(f"{sampler} has no compiled kernel for a {type(form).__name__}")
+    module, _, name = path.rpartition(".")
+    twin = getattr(import_module(f"latticework.samplers.compiled.{module}"), name)(sampler)
+    if why := twin.refuses(form):
+        raise NoTwinError(f"{kind.__name__} has no compiled kernel for {why}")
     return twin

@@ -19,16 +19,16 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from latticework.models.forms import LatticeForm
 from latticework.samplers.compiled.jit import SHORT, inlined, kernel, over_chains
-from latticework.samplers.compiled.lattice import copy_bytes
 from latticework.samplers.compiled.philox import AHEAD, fill_steps, unit
-from latticework.samplers.compiled.tally import finish, fresh, leave
-from latticework.samplers.compiled.twin import Sums, Twin
+from latticework.samplers.compiled.sites import ones_around
+from latticework.samplers.compiled.tally import finish, fresh, leave, record_chain
+from latticework.samplers.compiled.twin import Keys, Sums, Twin, arrays_of
 
+MOST_CLASSES = 64  # of sites; a step looks at all of them
 LEAST, MOST = 1e-200, 1e200
 LARGEST = 700.0  # logarithm of a weight. A state with such a weight is accepted below exp(-239)
 
@@ -43,41 +43,36 @@ class SortedState(NamedTuple):
 
 @dataclass(frozen=True)
 class LatticeFlipTwin(Twin):
+    def refuses(self, form: LatticeForm) -> str:
+        if 2 * form.odds.size <= MOST_CLASSES:
+            return ""
+        return f"more than {MOST_CLASSES} classes of sites (biases that differ)"
+
     def start(self, x: Tensor, form: LatticeForm) -> SortedState:
         chains, sites = x.shape
         order, place = (torch.empty(chains, sites, dtype=torch.int32) for _ in range(2))
         kind = torch.empty(chains, sites, dtype=torch.int8)
         starts = torch.empty(chains, 2 * form.odds.size + 1, dtype=torch.int32)
         state = SortedState(x, order, place, kind, starts)
-        counts = np.int32(form.odds.shape[1])
-        lattice = form.neighbours, form.degree, form.kind * (2 * counts), counts
-        arrays = [part.numpy() for part in state]
-        over_chains(sort, chains, 20.0 * x.numel(), *lattice, *arrays)
+        over_chains(sort, chains, 20.0 * x.numel(), form, arrays_of(state))
         return state
 
-    def run(
-        self, state: SortedState, form: LatticeForm, keys: NDArray[np.int64], sums: Sums
-    ) -> SortedState:
-        odds = form.odds
-        logs = np.stack((odds, -odds), 1).ravel() / 2
-        base = np.exp(np.minimum(logs, LARGEST))
-        lattice = form.neighbours, form.degree, odds.shape[1], logs, base
-        arrays = [part.numpy() for part in state]
-        chains, args = len(state.x), (*lattice, *arrays, keys, sums)
+    def run(self, state: SortedState, form: LatticeForm, keys: Keys, sums: Sums) -> SortedState:
+        logs, chains = np.stack((form.odds, -form.odds), 1).ravel() / 2, len(state.x)
+        args = form, logs, np.exp(np.minimum(logs, LARGEST)), arrays_of(state), keys, sums
         over_chains(flip, chains, 50.0 * chains * len(keys), *args, fewest=SHORT)
         return state
 
 
 @kernel
-def sort(first, last, neighbours, degree, firsts, counts, x, order, place, kind, starts):
+def sort(first, last, form, state):
     """Sort the sites of each chain by class."""
+    (x, order, place, kind, starts), counts = state, form.odds.shape[1]
     sites = x.shape[1]
     for c in range(first, last):
         for i in range(sites):
-            ones = 0
-            for n in range(degree[i]):
-                ones += np.int64(x[c, neighbours[i, n]])
-            kind[c, i] = firsts[i] + np.int64(x[c, i]) * counts + ones
+            value = np.int64(form.kind[i]) * 2 + np.int64(x[c, i])
+            kind[c, i] = value * counts + ones_around(form, x, c, i)
         starts[c, :] = 0
         for i in range(sites):
             starts[c, kind[c, i] + 1] += 1
@@ -91,10 +86,10 @@ def sort(first, last, neighbours, degree, firsts, counts, x, order, place, kind,
 
 
 @kernel
-def flip(
-    first, last, neighbours, degree, counts, logs, base, x, order, place, kind, starts, keys, sums
-):
+def flip(first, last, form, logs, base, state, keys, sums):
     """`logs` are half the gains of the classes, `base` the weights until Z leaves the range."""
+    (x, order, place, kind, starts), counts = state, form.odds.shape[1]
+    neighbours, degree = form.neighbours, form.degree
     steps, classes = keys.shape[0], logs.shape[0]
     words, weights = np.empty((4, AHEAD), np.uint32), np.empty(classes)
     accept, changed, invalid = sums.accept, sums.changed, sums.invalid
@@ -147,8 +142,7 @@ def flip(
                     j = neighbours[i, n]
                     kind[c, j] = shift(order, place, starts, c, j, kind[c, j], step)
                 here = normaliser(weights, starts, c)
-            if c < trace.shape[1] and t >= steps - trace.shape[0]:
-                copy_bytes(trace[t - (steps - trace.shape[0]), c], x[c])
+            record_chain(trace, x, c, t - steps)
     finish(sums, since, first, x, steps)
 
 

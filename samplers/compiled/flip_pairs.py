@@ -9,17 +9,15 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from torch import Tensor
 
 from latticework.models.forms import PairForm
 from latticework.samplers.compiled.arithmetic import exp32
 from latticework.samplers.compiled.jit import kernel, over_chains, reordered
-from latticework.samplers.compiled.lattice import copy_bytes
 from latticework.samplers.compiled.philox import AHEAD, fill_steps, unit
 from latticework.samplers.compiled.sites import memory_of, renew, renewals
-from latticework.samplers.compiled.tally import finish, fresh, leave
-from latticework.samplers.compiled.twin import Sums, Twin
+from latticework.samplers.compiled.tally import finish, fresh, leave, record_chain
+from latticework.samplers.compiled.twin import Keys, Sums, Twin
 from latticework.samplers.gwg import GWG
 
 GROUP = 32  # weights whose sum is kept, so that a draw looks at few numbers
@@ -36,9 +34,7 @@ class PairFlipTwin(Twin):
     def start(self, x: Tensor, form: PairForm) -> PairFlipState:
         return PairFlipState(x, memory_of(form, x))
 
-    def run(
-        self, state: PairFlipState, form: PairForm, keys: NDArray[np.int64], sums: Sums
-    ) -> PairFlipState:
+    def run(self, state: PairFlipState, form: PairForm, keys: Keys, sums: Sums) -> PairFlipState:
         x, gradient = state.x.numpy(), state.gradient.numpy()
         square = np.float32((form.high - form.low) ** 2)
         beyond = np.zeros_like(form.diagonal) if isinstance(self.sampler, GWG) else form.diagonal
@@ -55,8 +51,7 @@ def flip(first, last, form, beyond, x, gradient, keys, sums):
     both, mask = low + high, renewals(sites)
     words = np.empty((4, AHEAD), np.uint32)
     accept, changed, invalid = sums.accept, sums.changed, sums.invalid
-    total, trace = sums.total, sums.trace
-    since = fresh(sums, first, last, sites)
+    total, since = sums.total, fresh(sums, first, last, sites)
     padded = (sites + GROUP - 1) // GROUP * GROUP
     weights, after = np.zeros(padded, np.float32), np.zeros(padded, np.float32)
     groups, proposed = np.empty(padded // GROUP), np.empty(padded // GROUP)
@@ -98,8 +93,7 @@ def flip(first, last, form, beyond, x, gradient, keys, sums):
             else:
                 invalid[c] += 1
             accept[c] += probability
-            if c < trace.shape[1] and t >= steps - trace.shape[0]:
-                copy_bytes(trace[t - (steps - trace.shape[0]), c], row)
+            record_chain(sums.trace, x, c, t - steps)
     finish(sums, since, first, x, steps)
 
 

@@ -4,18 +4,17 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from torch import Tensor
 
 from latticework.models.base import EnergyModel
-from latticework.models.forms import Form, LatticeForm, PairForm, RBMForm
+from latticework.models.forms import LatticeForm, RBMForm
 from latticework.samplers.blocks import Memory
 from latticework.samplers.compiled.gibbs_rbm import gibbs_rbm
 from latticework.samplers.compiled.jit import SHORT, kernel, over_chains
 from latticework.samplers.compiled.philox import AHEAD, fill_ahead, thresholds, unit
 from latticework.samplers.compiled.scans import next_blocks, start_scan
 from latticework.samplers.compiled.sites import (
-    BINARY,
+    BinaryForm,
     bounds,
     flip,
     memory_of,
@@ -24,8 +23,7 @@ from latticework.samplers.compiled.sites import (
     renewals,
 )
 from latticework.samplers.compiled.tally import finish, fresh, leave, record
-from latticework.samplers.compiled.twin import Sums, Twin, form_of
-from latticework.samplers.gibbs import Gibbs
+from latticework.samplers.compiled.twin import Keys, Sums, Twin, form_of
 
 
 class SitesState(NamedTuple):
@@ -38,7 +36,7 @@ class SitesState(NamedTuple):
 class SitesTwin(Twin):
     """A twin that changes the sites of one block a step, with `sites` and `scan` of its sampler."""
 
-    def start(self, x: Tensor, form: LatticeForm | PairForm | RBMForm) -> SitesState:
+    def start(self, x: Tensor, form: BinaryForm) -> SitesState:
         scan = start_scan(self.sampler.scan, self.sampler.sites, x.shape[1])
         return SitesState(x, memory_of(form, x), scan)
 
@@ -51,13 +49,7 @@ class SitesTwin(Twin):
 
 @dataclass(frozen=True)
 class GibbsTwin(SitesTwin):
-    def run(
-        self,
-        state: SitesState,
-        form: LatticeForm | PairForm | RBMForm,
-        keys: NDArray[np.int64],
-        sums: Sums,
-    ) -> SitesState:
+    def run(self, state: SitesState, form: BinaryForm, keys: Keys, sums: Sums) -> SitesState:
         x, memory = state.x.numpy(), state.memory.numpy()
         sites = next_blocks(self.sampler.scan, state.scan, 1, x.shape[1], keys)[:, 0].copy()
         work = len(x) * len(keys) * (10.0 + memory.shape[1])
@@ -65,10 +57,9 @@ class GibbsTwin(SitesTwin):
             lattice = (form.neighbours, form.degree, form.kind, thresholds(form.high))
             args = x, *lattice, keys, sites, sums
             over_chains(gibbs_lattice, len(x), work, *args, fewest=SHORT)
-        elif isinstance(form, RBMForm):
-            over_chains(gibbs_rbm, len(x), work, form, x, memory, keys, sites, sums)
         else:
-            over_chains(gibbs, len(x), work, form, x, memory, keys, sites, sums)
+            resample = gibbs_rbm if isinstance(form, RBMForm) else gibbs
+            over_chains(resample, len(x), work, form, x, memory, keys, sites, sums)
         sums.accept[:] += len(keys)
         return state
 
@@ -130,9 +121,3 @@ def gibbs_lattice(first, last, x, neighbours, degree, kind, threshold, keys, sit
         if traced:
             record(sums, first, last, x, t, steps)
     finish(sums, since, first, x, steps)
-
-
-def twin(sampler: Gibbs, form: Form) -> Twin | str:
-    if not isinstance(form, BINARY):
-        return "on sites with more than two values"
-    return GibbsTwin(sampler)

@@ -9,16 +9,16 @@ from typing import NamedTuple
 
 import numpy as np
 from numba.extending import overload
-from numpy.typing import NDArray
 from torch import Tensor
 
 from latticework.models.base import EnergyModel
-from latticework.models.forms import PottsLatticeForm, PottsPairForm
+from latticework.models.forms import PottsLatticeForm
 from latticework.samplers.blocks import Memory
-from latticework.samplers.compiled.conditional import draw
+from latticework.samplers.compiled.draws import draw
 from latticework.samplers.compiled.jit import kernel, over_chains
 from latticework.samplers.compiled.philox import AHEAD, fill_ahead, unit
 from latticework.samplers.compiled.potts import (
+    PottsForm,
     field,
     memory_of,
     move,
@@ -29,7 +29,7 @@ from latticework.samplers.compiled.potts import (
 from latticework.samplers.compiled.scans import next_blocks, start_scan
 from latticework.samplers.compiled.sites import renewals
 from latticework.samplers.compiled.tally import finish, fresh, record
-from latticework.samplers.compiled.twin import Sums, Twin, form_of
+from latticework.samplers.compiled.twin import Keys, Sums, Twin, form_of
 
 
 class GibbsPottsState(NamedTuple):
@@ -41,7 +41,7 @@ class GibbsPottsState(NamedTuple):
 
 @dataclass(frozen=True)
 class GibbsPottsTwin(Twin):
-    def start(self, x: Tensor, form: PottsLatticeForm | PottsPairForm) -> GibbsPottsState:
+    def start(self, x: Tensor, form: PottsForm) -> GibbsPottsState:
         scan = start_scan(self.sampler.scan, self.sampler.sites, x.shape[1])
         return GibbsPottsState(x, values_of(x), memory_of(form, x), scan)
 
@@ -52,15 +52,11 @@ class GibbsPottsTwin(Twin):
         return self.at(x, model)._replace(scan=state.scan)
 
     def run(
-        self,
-        state: GibbsPottsState,
-        form: PottsLatticeForm | PottsPairForm,
-        keys: NDArray[np.int64],
-        sums: Sums,
+        self, state: GibbsPottsState, form: PottsForm, keys: Keys, sums: Sums
     ) -> GibbsPottsState:
         chains, sites, q = state.x.shape
-        x, values, memory = state.x.view(chains, -1), state.values, state.memory
-        arrays = x.numpy(), values.numpy(), memory.numpy()
+        x, memory = state.x.view(chains, -1), state.memory
+        arrays = x.numpy(), state.values.numpy(), memory.numpy()
         blocks = next_blocks(self.sampler.scan, state.scan, self.sampler.sites, sites, keys)
         work = chains * len(keys) * (5.0 * q**self.sampler.sites + memory.shape[1])
         over_chains(resample, chains, work, form, *arrays, keys, blocks, sums)

@@ -24,7 +24,8 @@ from torch import Tensor
 
 from latticework.models.forms import LatticeForm, PairForm
 from latticework.samplers.compiled.arithmetic import exp32
-from latticework.samplers.compiled.jit import kernel, over_chains, reordered
+from latticework.samplers.compiled.draws import accepts, draw_site, sum_blocks, sum_of
+from latticework.samplers.compiled.jit import kernel, over_chains
 from latticework.samplers.compiled.philox import fill, unit
 from latticework.samplers.compiled.sites import (
     change,
@@ -35,7 +36,7 @@ from latticework.samplers.compiled.sites import (
     renewals,
 )
 from latticework.samplers.compiled.tally import finish, fresh, leave, record_chain
-from latticework.samplers.compiled.twin import Sums, Twin
+from latticework.samplers.compiled.twin import Keys, Sums, Twin, arrays_of
 
 
 class SeveralState(NamedTuple):
@@ -54,37 +55,6 @@ def empty_state(x: Tensor, memory: Tensor, dtype: torch.dtype) -> SeveralState:
     weights = x.new_zeros(chains, blocks * width, dtype=dtype)
     sums = x.new_zeros(chains, blocks, dtype=torch.float64)
     return SeveralState(x, memory, weights, sums, sums.new_zeros(chains))
-
-
-@kernel
-def draw_site(weights, sums, total, uniform):
-    """A site in proportion to its weight, never one of weight 0 unless all are."""
-    rest, block, site, width = uniform * total, 0, 0, weights.shape[0] // sums.shape[0]
-    level = rest
-    for b in range(sums.shape[0]):
-        if sums[b] > 0:
-            block, level = b, rest
-            rest -= sums[b]
-            if rest < 0:
-                break
-    for i in range(block * width, (block + 1) * width):
-        if weights[i] > 0:
-            site = i
-            level -= weights[i]
-            if level < 0:
-                break
-    return site
-
-
-@kernel
-def accepts(c, log_ratio, uniform, accept, invalid):
-    """Metropolis-Hastings. A ratio of NaN or infinity rejects."""
-    if log_ratio < np.inf:
-        probability = math.exp(min(log_ratio, 0.0))
-        accept[c] += probability
-        return uniform < probability
-    invalid[c] += 1
-    return False
 
 
 @kernel
@@ -111,9 +81,8 @@ def distinct(drawn):
 class SeveralLatticeTwin(Twin):
     def start(self, x: Tensor, form: LatticeForm) -> SeveralState:
         state = empty_state(x, x.new_empty(len(x), 0), torch.float64)
-        bits, _, weights, sums, _ = (field.numpy() for field in state)
-        work, table = 5.0 * bits.size, self.table(form)
-        over_chains(weigh_lattice, len(bits), work, form, table, bits, weights, sums)
+        args = form, self.table(form), arrays_of(state)
+        over_chains(weigh_lattice, len(x), 5.0 * x.numel(), *args)
         return state
 
     def table(self, form: LatticeForm) -> NDArray[np.float64]:
@@ -124,28 +93,25 @@ class SeveralLatticeTwin(Twin):
         with np.errstate(over="ignore"):
             return np.exp(np.stack((form.odds, -form.odds), -1) / 2)
 
-    def run(
-        self, state: SeveralState, form: LatticeForm, keys: NDArray[np.int64], sums: Sums
-    ) -> SeveralState:
-        arrays, flips = tuple(field.numpy() for field in state[:4]), self.sampler.flips
-        chains, work = len(state.x), len(state.x) * len(keys) * 100.0 * flips
-        over_chains(flip_lattice, chains, work, form, self.table(form), flips, *arrays, keys, sums)
+    def run(self, state: SeveralState, form: LatticeForm, keys: Keys, sums: Sums) -> SeveralState:
+        flips, work = self.sampler.flips, len(state.x) * len(keys) * 100.0 * self.sampler.flips
+        args = form, self.table(form), flips, arrays_of(state), keys, sums
+        over_chains(flip_lattice, len(state.x), work, *args)
         return state
 
 
 @kernel
-def weigh_lattice(first, last, form, table, x, weights, sums):
-    width = weights.shape[1] // sums.shape[1]
+def weigh_lattice(first, last, form, table, state):
+    x, _, weights, sums, _ = state
     for c in range(first, last):
         for i in range(x.shape[1]):
             weights[c, i] = table[form.kind[i], ones_around(form, x, c, i), np.int64(x[c, i])]
-        for b in range(sums.shape[1]):
-            sums[c, b] = sum_of(weights[c, b * width : (b + 1) * width])
+        sum_blocks(weights[c], sums[c])
 
 
 @kernel
-def flip_lattice(first, last, form, table, flips, x, memory, weights, sums, keys, out):
-    steps = keys.shape[0]
+def flip_lattice(first, last, form, table, flips, state, keys, out):
+    (x, memory, weights, sums, _), steps = state, keys.shape[0]
     words, drawn = np.empty(flips // 4 * 4 + 4, np.uint32), np.empty(flips, np.int64)
     since = fresh(out, first, last, x.shape[1])
     total, changed = out.total, out.changed
@@ -204,14 +170,6 @@ def reweigh(form, table, x, weights, sums, c, flipped):
                 previous = b
 
 
-@reordered
-def sum_of(numbers):
-    result = 0.0
-    for i in range(numbers.shape[0]):
-        result += np.float64(numbers[i])
-    return result
-
-
 # Dense pairs. The first-order gain leaves out the diagonal, which the ratio has.
 
 
@@ -219,27 +177,26 @@ def sum_of(numbers):
 class SeveralPairTwin(Twin):
     def start(self, x: Tensor, form: PairForm) -> SeveralState:
         state = empty_state(x, memory_of(form, x), torch.float32)
-        arrays, both = tuple(field.numpy() for field in state), form.low + form.high
-        over_chains(weigh_pairs, len(x), 3.0 * x.numel(), both, *arrays)
+        over_chains(weigh_pairs, len(x), 3.0 * x.numel(), form.low + form.high, arrays_of(state))
         return state
 
-    def run(
-        self, state: SeveralState, form: PairForm, keys: NDArray[np.int64], sums: Sums
-    ) -> SeveralState:
-        arrays, flips = tuple(field.numpy() for field in state), self.sampler.flips
+    def run(self, state: SeveralState, form: PairForm, keys: Keys, sums: Sums) -> SeveralState:
+        flips, args = self.sampler.flips, (arrays_of(state), keys, sums)
         work = state.x.numel() * len(keys) * (2.0 + 0.2 * flips)
-        over_chains(flip_pairs, len(state.x), work, form, flips, *arrays, keys, sums)
+        over_chains(flip_pairs, len(state.x), work, form, flips, *args)
         return state
 
 
 @kernel
-def weigh_pairs(first, last, both, x, memory, weights, sums, top):
+def weigh_pairs(first, last, both, state):
+    x, memory, weights, sums, top = state
     for c in range(first, last):
         top[c] = weigh(weights[c], sums[c], x[c], memory[c], np.float32(both))
 
 
 @kernel
-def flip_pairs(first, last, form, flips, x, memory, weights, sums, top, keys, out):
+def flip_pairs(first, last, form, flips, state, keys, out):
+    x, memory, weights, sums, top = state
     steps, sites, both = keys.shape[0], x.shape[1], np.float32(form.low + form.high)
     matrix, diagonal = form.matrix, form.diagonal
     words, drawn = np.empty(flips // 4 * 4 + 4, np.uint32), np.empty(flips, np.int64)
@@ -293,12 +250,11 @@ def flip_pairs(first, last, form, flips, x, memory, weights, sums, top, keys, ou
 @kernel
 def weigh(weights, sums, x, gradient, both):
     """Write exp(d / 2 - top) and their sums over blocks; returns the largest d / 2, `top`."""
-    top, width = np.float32(-np.inf), weights.shape[0] // sums.shape[0]
+    top = np.float32(-np.inf)
     for i in range(x.shape[0]):
         weights[i] = np.float32(0.5) * gradient[i] * (both - x[i] - x[i])
         top = max(top, weights[i])
     for i in range(x.shape[0]):
         weights[i] = exp32(weights[i] - top)
-    for b in range(sums.shape[0]):
-        sums[b] = sum_of(weights[b * width : (b + 1) * width])
+    sum_blocks(weights, sums)
     return np.float64(top)

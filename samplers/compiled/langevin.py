@@ -1,19 +1,41 @@
-"""DULA and DMALA: the twins of `samplers.langevin`, chosen by the form of the model."""
+"""What the kernels of DULA and DMALA share: the price of a move, and its acceptance."""
 
-from latticework.models.forms import Form, LatticeForm, PairForm, RBMForm
-from latticework.samplers.compiled.langevin_lattice import LangevinLatticeTwin
-from latticework.samplers.compiled.langevin_pair import LangevinPairTwin
-from latticework.samplers.compiled.langevin_potts import LangevinPottsTwin
-from latticework.samplers.compiled.rbm_langevin import RBMDMALATwin, RBMDULATwin
-from latticework.samplers.compiled.twin import Twin
+import numpy as np
+from numpy.typing import NDArray
+
+from latticework.samplers.compiled.draws import accepts
+from latticework.samplers.compiled.jit import kernel
 from latticework.samplers.langevin import DMALA, DULA
 
 
-def twin(sampler: DULA | DMALA, form: Form) -> Twin:
-    if isinstance(form, LatticeForm):
-        return LangevinLatticeTwin(sampler)
-    if isinstance(form, PairForm):
-        return LangevinPairTwin(sampler)
-    if isinstance(form, RBMForm):
-        return (RBMDMALATwin if isinstance(sampler, DMALA) else RBMDULATwin)(sampler)
-    return LangevinPottsTwin(sampler)
+def scales(sampler: DULA | DMALA, sites: int) -> NDArray[np.float64]:
+    """What the preconditioner multiplies the step size by, `[sites]`."""
+    if sampler.preconditioner is None:
+        return np.ones(sites)
+    scale = np.array(sampler.preconditioner) ** sampler.preconditioner_power
+    if len(scale) != sites:
+        raise ValueError(f"preconditioner must have {sites} entries, got {len(scale)}")
+    return scale
+
+
+def prices(sampler: DULA | DMALA, sites: int, distance: float = 1.0) -> NDArray[np.float32]:
+    """What Eq. (2) of Zhang et al. (2022) subtracts for a squared distance, `[sites]`."""
+    return (0.5 / sampler.step_size * distance / scales(sampler, sites)).astype(np.float32)
+
+
+@kernel
+def settle(c, adjusted, changes, level, after, normaliser, sums):
+    """Whether chain `c` moves to its proposal, where the log normaliser is `after`.
+
+    On a quadratic target, Eq. (3) is a ratio of normalisers.
+    """
+    accepted = True
+    if adjusted:
+        accepted = accepts(c, normaliser[c] - after, level, sums.accept, sums.invalid)
+    else:
+        sums.accept[c] += 1
+        sums.invalid[c] += np.isnan(after)
+    if accepted:
+        normaliser[c] = after
+        sums.changed[c] += changes
+    return accepted

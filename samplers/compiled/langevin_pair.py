@@ -19,10 +19,11 @@ from torch import Tensor
 from latticework.models.forms import PairForm
 from latticework.models.product import affine
 from latticework.samplers.compiled.arithmetic import exp32
-from latticework.samplers.compiled.jit import inlined, kernel, over_chains, reordered
+from latticework.samplers.compiled.jit import kernel, over_chains, reordered
+from latticework.samplers.compiled.langevin import prices, settle
 from latticework.samplers.compiled.philox import SCALE, fill, unit
-from latticework.samplers.compiled.tally import record_chain
-from latticework.samplers.compiled.twin import Sums, Twin
+from latticework.samplers.compiled.tally import add_chain
+from latticework.samplers.compiled.twin import Keys, Sums, Twin, arrays_of
 from latticework.samplers.langevin import DMALA
 
 SMALL = 256  # sites up to which sums of rows in the cache are faster than a matrix product
@@ -35,63 +36,62 @@ class LangevinPairState(NamedTuple):
     normaliser: Tensor  # [chains], sum of log(1 + exp(logit)), float64
 
 
+class Proposals(NamedTuple):
+    """What all chains propose in a step, in arrays like those of the state."""
+
+    y: NDArray[np.float32]
+    gradient: NDArray[np.float32]  # at y
+    flip: NDArray[np.float32]  # at y
+    flips: NDArray[np.int64]  # [chains], how many sites flip
+    level: NDArray[np.float64]  # [chains], uniform numbers for the acceptance
+
+
 @dataclass(frozen=True)
 class LangevinPairTwin(Twin):
     def start(self, x: Tensor, form: PairForm) -> LangevinPairState:
-        flip, normaliser = torch.empty_like(x), torch.empty(len(x), dtype=torch.float64)
+        state = LangevinPairState(x, torch.empty_like(x), torch.empty(len(x), dtype=torch.float64))
         matrix, offset = torch.from_numpy(form.matrix), torch.from_numpy(form.offset)
-        gradient = affine(offset, x, matrix).numpy()
-        site = form.low, form.high, self.prices(form)
-        work = 3.0 * x.numel()
-        arrays = x.numpy(), gradient, flip.numpy(), normaliser.numpy()
-        over_chains(weigh_all, len(x), work, *site, *arrays)
-        return LangevinPairState(x, flip, normaliser)
+        gradient, price = affine(offset, x, matrix).numpy(), self.prices(form)
+        args = form, price, gradient, arrays_of(state)
+        over_chains(weigh_all, len(x), 3.0 * x.numel(), *args)
+        return state
 
     def prices(self, form: PairForm) -> NDArray[np.float32]:
-        """What Eq. (2) subtracts for the distance of a flip, `[sites]`."""
-        sampler, sites = self.sampler, len(form.offset)
-        scale = np.ones(sites)
-        if sampler.preconditioner is not None:
-            scale = np.array(sampler.preconditioner) ** sampler.preconditioner_power
-            if len(scale) != sites:
-                raise ValueError(f"preconditioner must have {sites} entries, got {len(scale)}")
-        return (0.5 / sampler.step_size * (form.high - form.low) ** 2 / scale).astype(np.float32)
+        return prices(self.sampler, len(form.offset), (form.high - form.low) ** 2)
 
     def run(
-        self, state: LangevinPairState, form: PairForm, keys: NDArray[np.int64], sums: Sums
+        self, state: LangevinPairState, form: PairForm, keys: Keys, sums: Sums
     ) -> LangevinPairState:
-        adjusted = isinstance(self.sampler, DMALA)
-        arrays = tuple(field.numpy() for field in state)
         chains, sites = state.x.shape
-        site = form.low, form.high, self.prices(form)
+        rule = isinstance(self.sampler, DMALA), form, self.prices(form)
+        arrays = arrays_of(state)
         if sites <= SMALL:
             work = len(keys) * chains * sites * (3.0 + 0.05 * sites)
-            over_chains(small, chains, work, adjusted, form, *site, *arrays, keys, sums)
+            over_chains(small, chains, work, *rule, arrays, keys, sums)
             return state
         matrix, offset = torch.from_numpy(form.matrix), torch.from_numpy(form.offset)
-        y, gradient = torch.empty_like(state.x), torch.empty_like(state.x)
-        proposal = y.numpy(), gradient.numpy(), np.empty((chains, sites), np.float32)
+        y, gradient, there = (torch.empty_like(state.x) for _ in range(3))
         drawn = np.empty(chains, np.int64), np.empty(chains)
-        work = 3.0 * chains * sites
+        proposals = Proposals(y.numpy(), gradient.numpy(), there.numpy(), *drawn)
         for t in range(-1, len(keys)):
             if t >= 0:
                 affine(offset, y, matrix, gradient)
-            step = adjusted, t, keys, *site
-            over_chains(large, chains, work, *step, *arrays, *proposal, *drawn, *sums[:5])
+            args = *rule, t, keys, arrays, proposals, sums
+            over_chains(large, chains, 3.0 * chains * sites, *args)
         return state
 
 
 @kernel
-def weigh_all(first, last, low, high, price, x, gradient, flip, normaliser):
+def weigh_all(first, last, form, price, gradient, state):
     for c in range(first, last):
-        normaliser[c] = weigh(flip[c], x[c], gradient[c], price, low, high)
+        flip, x = state.flip[c], state.x[c]
+        state.normaliser[c] = weigh(flip, x, gradient[c], price, form.low, form.high)
 
 
 @kernel
-def small(
-    first, last, adjusted, form, low, high, price, x, flip, normaliser, keys, sums
-):  # fmt: skip
+def small(first, last, adjusted, form, price, state, keys, sums):
     """All steps of one chain after the other."""
+    (x, flip, normaliser), low, high = state, form.low, form.high
     sites, steps = x.shape[1], keys.shape[0]
     matrix, base = form.matrix, np.empty(sites, np.float32)
     for i in range(sites):
@@ -106,28 +106,25 @@ def small(
             flips = propose(y, now, here, words, low, high)
             sum_rows(gradient, matrix, base, y, low, high, at_high)
             after, level = weigh(there, y, gradient, price, low, high), unit(words[sites])
-            args = normaliser, sums.accept, sums.changed, sums.invalid
-            if settle(c, adjusted, flips, level, after, *args):
+            if settle(c, adjusted, flips, level, after, normaliser, sums):
                 now[:], here[:] = y, there
-            keep(x, c, t - steps, sums.total, sums.trace)
+            add_chain(sums, x, c, t - steps)
 
 
 @kernel
-def large(
-    first, last, adjusted, t, keys, low, high, price, x, flip, normaliser,
-    y, gradient, there, flips, level, total, trace, accept, changed, invalid,
-):  # fmt: skip
-    """Accept or reject the proposals `y` of step t, and draw those of step t + 1."""
+def large(first, last, adjusted, form, price, t, keys, state, proposals, sums):
+    """Accept or reject the proposals of step t, and draw those of step t + 1."""
+    (x, flip, normaliser), low, high = state, form.low, form.high
+    y, gradient, there, flips, level = proposals
     sites, steps = x.shape[1], keys.shape[0]
     words = np.empty(max(64, sites // 4 * 4 + 4), np.uint32)
     for c in range(first, last):
         now, here = x[c], flip[c]
         if t >= 0:
             after = weigh(there[c], y[c], gradient[c], price, low, high)
-            args = normaliser, accept, changed, invalid
-            if settle(c, adjusted, flips[c], level[c], after, *args):
+            if settle(c, adjusted, flips[c], level[c], after, normaliser, sums):
                 now[:], here[:] = y[c], there[c]
-            keep(x, c, t - steps, total, trace)
+            add_chain(sums, x, c, t - steps)
         if t + 1 < steps:
             fill(words, keys[t + 1], c, 0)
             flips[c] = propose(y[c], now, here, words, low, high)
@@ -189,34 +186,3 @@ def weigh_some(flip, x, gradient, price, both):
         product *= 1.0 + np.float64(e)
         positive += np.float64(max(z, np.float32(0)))
     return product, positive
-
-
-@kernel
-def settle(
-    c, adjusted, flips, level, after, normaliser, accept, changed, invalid
-):  # fmt: skip
-    """Whether chain `c` moves to its proposal, where the log normaliser is `after`."""
-    probability = 1.0
-    if adjusted:
-        log_ratio = normaliser[c] - after
-        valid = log_ratio < np.inf
-        probability = math.exp(min(log_ratio, 0.0)) if valid else 0.0
-    else:
-        valid = not np.isnan(after)
-    if not valid:
-        invalid[c] += 1
-    accept[c] += probability
-    accepted = level < probability
-    if accepted:
-        normaliser[c] = after
-        changed[c] += flips
-    return accepted
-
-
-@inlined
-def keep(x, c, t, total, trace):
-    """Add a chain's state to the sums; `t` counts the steps from the end, the last being -1."""
-    if total.shape[0]:
-        for i in range(x.shape[1]):
-            total[c, i] += x[c, i]
-    record_chain(trace, x, c, t)

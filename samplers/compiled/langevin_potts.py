@@ -23,11 +23,11 @@ from torch import Tensor
 from latticework.models.forms import PottsLatticeForm, PottsPairForm
 from latticework.samplers.compiled.arithmetic import exp32
 from latticework.samplers.compiled.jit import kernel, over_chains, reordered
-from latticework.samplers.compiled.langevin_pair import settle
+from latticework.samplers.compiled.langevin import prices, settle
 from latticework.samplers.compiled.philox import fill, unit
-from latticework.samplers.compiled.potts import values_of
+from latticework.samplers.compiled.potts import PottsForm, values_of
 from latticework.samplers.compiled.tally import record_chain
-from latticework.samplers.compiled.twin import Sums, Twin
+from latticework.samplers.compiled.twin import Keys, Sums, Twin, arrays_of
 from latticework.samplers.langevin import DMALA
 
 SMALL = 256  # sites times values up to which sums of rows are faster than a matrix product
@@ -43,7 +43,18 @@ class LangevinPottsState(NamedTuple):
     normaliser: Tensor  # [chains], sum of the sites' log normalisers, float64
 
 
-def by_value(form: PottsLatticeForm | PottsPairForm) -> PottsLatticeForm | PottsPairForm:
+class Proposals(NamedTuple):
+    """What all chains propose in a step, in arrays like those of the state."""
+
+    x: NDArray[np.float32]  # [chains, q * sites], one-hot
+    values: NDArray[np.int32]
+    fields: NDArray[np.float32]  # at x
+    ladder: NDArray[np.int32]  # at x
+    changes: NDArray[np.int64]  # [chains], how many sites change
+    level: NDArray[np.float64]  # [chains], uniform numbers for the acceptance
+
+
+def by_value(form: PottsForm) -> PottsForm:
     """The form with values before sites: bias `[q, sites]`, and neighbours `[most, sites]`.
 
     A neighbour that does not exist is number `sites`, which has no value.
@@ -60,54 +71,42 @@ def by_value(form: PottsLatticeForm | PottsPairForm) -> PottsLatticeForm | Potts
 
 @dataclass(frozen=True)
 class LangevinPottsTwin(Twin):
-    def start(self, x: Tensor, form: PottsLatticeForm | PottsPairForm) -> LangevinPottsState:
+    def start(self, x: Tensor, form: PottsForm) -> LangevinPottsState:
         chains, sites, q = x.shape
-        values, ladder = values_of(x), x.new_empty(chains, sites * q, dtype=torch.int32)
-        state = LangevinPottsState(x, values, ladder, x.new_empty(chains, dtype=torch.float64))
-        price, arrays = self.prices(form), (values.numpy(), ladder.numpy(), state[3].numpy())
-        over_chains(weigh_all, chains, 5.0 * x.numel(), by_value(form), price, *arrays)
+        ladder = x.new_empty(chains, sites * q, dtype=torch.int32)
+        normaliser = x.new_empty(chains, dtype=torch.float64)
+        state = LangevinPottsState(x, values_of(x), ladder, normaliser)
+        args = by_value(form), self.prices(form), arrays_of(state)
+        over_chains(weigh_all, chains, 5.0 * x.numel(), *args)
         return state
 
-    def prices(self, form: PottsLatticeForm | PottsPairForm) -> NDArray[np.float32]:
-        """What Eq. (2) subtracts for a change of value, at a squared distance of 2, `[sites]`."""
-        sampler, sites = self.sampler, len(form.bias)
-        scale = np.ones(sites)
-        if sampler.preconditioner is not None:
-            scale = np.array(sampler.preconditioner) ** sampler.preconditioner_power
-            if len(scale) != sites:
-                raise ValueError(f"preconditioner must have {sites} entries, got {len(scale)}")
-        return (1.0 / sampler.step_size / scale).astype(np.float32)
+    def prices(self, form: PottsForm) -> NDArray[np.float32]:
+        return prices(self.sampler, len(form.bias), distance=2.0)  # of one-hot values
 
     def run(
-        self,
-        state: LangevinPottsState,
-        form: PottsLatticeForm | PottsPairForm,
-        keys: NDArray[np.int64],
-        sums: Sums,
+        self, state: LangevinPottsState, form: PottsForm, keys: Keys, sums: Sums
     ) -> LangevinPottsState:
-        adjusted, price, form = isinstance(self.sampler, DMALA), self.prices(form), by_value(form)
-        chains, sites, q = state.x.shape
-        x = state.x.view(chains, -1)
-        arrays = x.numpy(), *(field.numpy() for field in state[1:])
+        form, price, arrays = by_value(form), self.prices(form), arrays_of(state)
+        rule = isinstance(self.sampler, DMALA), form, price
+        (chains, sites, q), work = state.x.shape, 2.0 * state.x.numel()
         if isinstance(form, PottsLatticeForm) or sites * q <= SMALL:
-            work = 2.0 * state.x.numel() * len(keys)
-            over_chains(small, chains, work, adjusted, form, price, *arrays, keys, sums)
+            over_chains(small, chains, work * len(keys), *rule, arrays, keys, sums)
             return state
         coupling, bias = torch.from_numpy(form.coupling), torch.from_numpy(form.bias).flatten()
-        y, fields = torch.empty_like(x), torch.empty_like(x)
-        proposal = y.numpy(), torch.empty_like(state.values).numpy(), fields.numpy()
-        drawn = np.empty((chains, sites * q), np.int32), np.empty(chains, np.int64)
-        level, work = np.empty(chains), 2.0 * state.x.numel()
+        y, fields = torch.empty(chains, sites * q), torch.empty(chains, sites * q)
+        values, ladder = np.empty_like(arrays.values), np.empty_like(arrays.ladder)
+        drawn = np.empty(chains, np.int64), np.empty(chains)
+        proposals = Proposals(y.numpy(), values, fields.numpy(), ladder, *drawn)
         for t in range(-1, len(keys)):
             if t >= 0:
                 torch.addmm(bias, y, coupling, out=fields)
-            step = adjusted, t, keys, price
-            over_chains(large, chains, work, *step, *arrays, *proposal, *drawn, level, *sums[:5])
+            over_chains(large, chains, work, *rule, t, keys, arrays, proposals, sums)
         return state
 
 
 @kernel
-def weigh_all(first, last, form, price, values, ladder, normaliser):
+def weigh_all(first, last, form, price, state):
+    _, values, ladder, normaliser = state
     sites = values.shape[1]
     fields, room = np.empty(ladder.shape[1], np.float32), np.empty((3, sites), np.float32)
     counts = np.empty((2, sites), np.int32)
@@ -120,8 +119,9 @@ def weigh_all(first, last, form, price, values, ladder, normaliser):
 
 
 @kernel
-def small(first, last, adjusted, form, price, x, values, ladder, normaliser, keys, sums):
+def small(first, last, adjusted, form, price, state, keys, sums):
     """All steps of one chain after the other."""
+    x, values, ladder, normaliser = state
     sites, steps, size = values.shape[1], keys.shape[0], x.shape[1]
     words = np.empty(max(64, sites // 4 * 4 + 4), np.uint32)  # at least one more than the sites
     new = np.empty(sites + 1, np.int32)
@@ -135,19 +135,17 @@ def small(first, last, adjusted, form, price, x, values, ladder, normaliser, key
             changes = propose(y, now, here, words, counts[0])
             field_of_all(form, new, fields)
             after, level = weigh(there, fields, y, price, room, counts), unit(words[sites])
-            args = normaliser, sums.accept, sums.changed, sums.invalid
-            if settle(c, adjusted, changes, level, after, *args):
+            if settle(c, adjusted, changes, level, after, normaliser, sums):
                 now[:], here[:] = y, there
-            keep(x, now, c, t - steps, sums.total, sums.trace)
+            keep(x, now, c, t - steps, sums)
         write(x, now, c)
 
 
 @kernel
-def large(
-    first, last, adjusted, t, keys, price, x, values, ladder, normaliser,
-    y, new, fields, there, changes, level, total, trace, accept, changed, invalid,
-):  # fmt: skip
-    """Accept or reject the proposals `y` of step t, and draw those of step t + 1."""
+def large(first, last, adjusted, form, price, t, keys, state, proposals, sums):
+    """Accept or reject the proposals of step t, and draw those of step t + 1."""
+    x, values, ladder, normaliser = state
+    y, new, fields, there, changes, level = proposals
     sites, steps = values.shape[1], keys.shape[0]
     words = np.empty(max(64, sites // 4 * 4 + 4), np.uint32)
     room, counts = np.empty((3, sites), np.float32), np.empty((2, sites), np.int32)
@@ -155,10 +153,9 @@ def large(
         now, here = values[c], ladder[c]
         if t >= 0:
             after = weigh(there[c], fields[c], new[c], price, room, counts)
-            args = normaliser, accept, changed, invalid
-            if settle(c, adjusted, changes[c], level[c], after, *args):
+            if settle(c, adjusted, changes[c], level[c], after, normaliser, sums):
                 now[:], here[:] = new[c], there[c]
-            keep(x, now, c, t - steps, total, trace)
+            keep(x, now, c, t - steps, sums)
         if t + 1 < steps:
             fill(words, keys[t + 1], c, 0)
             changes[c] = propose(new[c], now, here, words, counts[0])
@@ -346,15 +343,15 @@ def write(x, values, c):
 
 
 @kernel
-def keep(x, values, c, t, total, trace):
+def keep(x, values, c, t, sums):
     """Add a chain's state to the sums; `t` counts the steps from the end, the last being -1.
 
     `x` is free to be overwritten.
     """
     q = x.shape[1] // values.shape[0]
-    if total.shape[0]:
+    if sums.total.shape[0]:
         for i in range(values.shape[0]):
-            total[c, i * q + values[i]] += np.float32(1)
-    if c < trace.shape[1] and t + trace.shape[0] >= 0:
+            sums.total[c, i * q + values[i]] += np.float32(1)
+    if c < sums.trace.shape[1] and t + sums.trace.shape[0] >= 0:
         write(x, values, c)
-        record_chain(trace, x, c, t)
+        record_chain(sums.trace, x, c, t)

@@ -20,13 +20,13 @@ from torch import Tensor
 
 from latticework.models.forms import PottsLatticeForm, PottsPairForm
 from latticework.samplers.compiled.arithmetic import exp32
-from latticework.samplers.compiled.gwg_several import accepts, draw_site, sum_of
+from latticework.samplers.compiled.draws import accepts, draw_site, sum_blocks, sum_of
 from latticework.samplers.compiled.jit import kernel, over_chains
 from latticework.samplers.compiled.philox import fill, unit
 from latticework.samplers.compiled.potts import memory_of, renew, set_value, values_of
 from latticework.samplers.compiled.sites import renewals
 from latticework.samplers.compiled.tally import finish, fresh, record_chain
-from latticework.samplers.compiled.twin import Sums, Twin
+from latticework.samplers.compiled.twin import Keys, Sums, Twin, arrays_of
 from latticework.samplers.locally_balanced import LocallyBalanced
 
 
@@ -49,11 +49,6 @@ def empty_state(x: Tensor, memory: Tensor, dtype: torch.dtype) -> PottsMoveState
     return PottsMoveState(x, values_of(x), memory, weights, sums, sums.new_zeros(chains))
 
 
-def flat(state: PottsMoveState) -> tuple[NDArray, ...]:
-    """The fields as arrays, x as `[chains, sites * q]`."""
-    return state.x.view(len(state.x), -1).numpy(), *(field.numpy() for field in state[1:])
-
-
 # Lattices.
 
 
@@ -68,35 +63,31 @@ class PottsTables(NamedTuple):
 class OneSiteLatticeTwin(Twin):
     def start(self, x: Tensor, form: PottsLatticeForm) -> PottsMoveState:
         state = empty_state(x, memory_of(form, x), torch.float64)
-        balanced = isinstance(self.sampler, LocallyBalanced)
-        _, values, _, weights, sums, _ = flat(state)
-        args = form, self.tables(form), balanced, values, weights, sums
+        args = *self.rule(form), arrays_of(state)
         over_chains(weigh_lattice, len(x), 10.0 * x.numel(), *args)
         return state
 
-    def tables(self, form: PottsLatticeForm) -> PottsTables:
+    def rule(self, form: PottsLatticeForm) -> tuple[PottsLatticeForm, PottsTables, bool]:
         numbers = np.arange(form.neighbours.shape[1] + 1)
-        return PottsTables(np.exp(form.bias.astype(float) / 2), np.exp(form.coupling * numbers / 2))
+        field, near = np.exp(form.bias.astype(float) / 2), np.exp(form.coupling * numbers / 2)
+        return form, PottsTables(field, near), isinstance(self.sampler, LocallyBalanced)
 
     def run(
-        self, state: PottsMoveState, form: PottsLatticeForm, keys: NDArray[np.int64], sums: Sums
+        self, state: PottsMoveState, form: PottsLatticeForm, keys: Keys, sums: Sums
     ) -> PottsMoveState:
-        balanced, tables = isinstance(self.sampler, LocallyBalanced), self.tables(form)
-        x, values, _, weights, block_sums, _ = flat(state)
-        work = 300.0 * len(x) * len(keys)
-        args = form, tables, balanced, x, values, weights, block_sums, keys, sums
-        over_chains(move_lattice, len(x), work, *args)
+        chains, args = len(state.x), (*self.rule(form), arrays_of(state), keys, sums)
+        over_chains(move_lattice, chains, 300.0 * chains * len(keys), *args)
         return state
 
 
 @kernel
-def weigh_lattice(first, last, form, tables, balanced, values, weights, sums):
+def weigh_lattice(first, last, form, tables, balanced, state):
+    _, values, _, weights, sums, _ = state
     near = np.empty(form.bias.shape[1], np.float64)
     for c in range(first, last):
         for i in range(values.shape[1]):
             weigh_site(form, tables, balanced, values, weights, c, i, near)
-        for b in range(sums.shape[1]):
-            sum_block(weights, sums, c, b)
+        sum_blocks(weights[c], sums[c])
 
 
 @kernel
@@ -135,7 +126,8 @@ def reweigh(form, tables, balanced, values, weights, sums, c, i, near):
 
 
 @kernel
-def move_lattice(first, last, form, tables, balanced, x, values, weights, sums, keys, out):
+def move_lattice(first, last, form, tables, balanced, state, keys, out):
+    x, values, _, weights, sums, _ = state
     steps, q = keys.shape[0], form.bias.shape[1]
     words, near = np.empty(4, np.uint32), np.empty(q, np.float64)
     since = fresh(out, first, last, x.shape[1])
@@ -169,20 +161,20 @@ class OneSitePairTwin(Twin):
     def start(self, x: Tensor, form: PottsPairForm) -> PottsMoveState:
         state = empty_state(x, memory_of(form, x), torch.float32)
         balanced = isinstance(self.sampler, LocallyBalanced)
-        over_chains(weigh_pairs, len(x), 4.0 * x.numel(), balanced, *flat(state)[1:])
+        over_chains(weigh_pairs, len(x), 4.0 * x.numel(), balanced, arrays_of(state))
         return state
 
     def run(
-        self, state: PottsMoveState, form: PottsPairForm, keys: NDArray[np.int64], sums: Sums
+        self, state: PottsMoveState, form: PottsPairForm, keys: Keys, sums: Sums
     ) -> PottsMoveState:
-        balanced, work = isinstance(self.sampler, LocallyBalanced), 4.0 * state.x.numel()
-        args = form, balanced, *flat(state), keys, sums
-        over_chains(move_pairs, len(state.x), work * len(keys), *args)
+        args = form, isinstance(self.sampler, LocallyBalanced), arrays_of(state), keys, sums
+        over_chains(move_pairs, len(state.x), 4.0 * state.x.numel() * len(keys), *args)
         return state
 
 
 @kernel
-def weigh_pairs(first, last, balanced, values, memory, weights, sums, top):
+def weigh_pairs(first, last, balanced, state):
+    _, values, memory, weights, sums, top = state
     for c in range(first, last):
         top[c] = weigh(balanced, weights[c], sums[c], values[c], memory[c])
 
@@ -190,8 +182,7 @@ def weigh_pairs(first, last, balanced, values, memory, weights, sums, top):
 @kernel
 def weigh(balanced, weights, sums, values, fields):
     """Write exp(d / 2 - top) and their sums over blocks; returns the largest d / 2, `top`."""
-    top, width = np.float32(-np.inf), weights.shape[0] // sums.shape[0]
-    q, size = fields.shape[0] // values.shape[0], fields.shape[0]
+    top, q, size = np.float32(-np.inf), fields.shape[0] // values.shape[0], fields.shape[0]
     for i in range(values.shape[0]):
         stays = fields[i * q + values[i]]
         for v in range(i * q, i * q + q):
@@ -205,13 +196,13 @@ def weigh(balanced, weights, sums, values, fields):
             weights[v] = weights[v] if weights[v] == weights[v] else np.float32(0)
     for i in range(values.shape[0]):
         weights[i * q + values[i]] = 0
-    for b in range(sums.shape[0]):
-        sums[b] = sum_of(weights[b * width : (b + 1) * width])
+    sum_blocks(weights, sums)
     return np.float64(top)
 
 
 @kernel
-def move_pairs(first, last, form, balanced, x, values, memory, weights, sums, top, keys, out):
+def move_pairs(first, last, form, balanced, state, keys, out):
+    x, values, memory, weights, sums, top = state
     steps, q, size = keys.shape[0], form.bias.shape[1], x.shape[1]
     coupling, words, mask = form.coupling, np.empty(4, np.uint32), renewals(values.shape[1])
     own, new_weights = np.empty(size, np.float32), np.zeros(weights.shape[1], np.float32)

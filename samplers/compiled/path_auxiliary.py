@@ -17,25 +17,22 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from latticework.models.forms import Form, LatticeForm, PairForm
+from latticework.models.forms import LatticeForm, PairForm
 from latticework.samplers.compiled.arithmetic import largest32, wide_exp
+from latticework.samplers.compiled.draws import accepts, draw_site, sum_blocks, sum_of
 from latticework.samplers.compiled.gwg_several import (
     SeveralLatticeTwin,
     SeveralState,
-    accepts,
-    draw_site,
     empty_state,
     reweigh,
-    sum_of,
 )
 from latticework.samplers.compiled.jit import kernel, lean, over_chains
 from latticework.samplers.compiled.philox import fill, unit
 from latticework.samplers.compiled.sites import memory_of, other, renew, renewals
 from latticework.samplers.compiled.tally import finish, fresh, leave, record_chain
-from latticework.samplers.compiled.twin import Sums, Twin
+from latticework.samplers.compiled.twin import Keys, Sums, Twin, arrays_of
 from latticework.samplers.path_auxiliary import PAFS
 
 
@@ -102,19 +99,16 @@ def restore(weights, sums, path, taken, kept):
 
 @dataclass(frozen=True)
 class PathLatticeTwin(SeveralLatticeTwin):
-    def run(
-        self, state: SeveralState, form: LatticeForm, keys: NDArray[np.int64], sums: Sums
-    ) -> SeveralState:
-        x, _, weights, blocks, _ = (field.numpy() for field in state)
-        longest = longest_path(self.sampler, x.shape[1])
-        work = len(x) * len(keys) * 100.0 * longest
-        args = form, self.table(form), longest, x, weights, blocks, keys, sums
-        over_chains(walk_lattice, len(x), work, *args)
+    def run(self, state: SeveralState, form: LatticeForm, keys: Keys, sums: Sums) -> SeveralState:
+        chains, longest = len(state.x), longest_path(self.sampler, state.x.shape[1])
+        args = form, self.table(form), longest, arrays_of(state), keys, sums
+        over_chains(walk_lattice, chains, chains * len(keys) * 100.0 * longest, *args)
         return state
 
 
 @kernel
-def walk_lattice(first, last, form, table, longest, x, weights, sums, keys, out):
+def walk_lattice(first, last, form, table, longest, state, keys, out):
+    x, _, weights, sums, _ = state
     steps, total, changed = keys.shape[0], out.total, out.changed
     words, sites = np.empty((longest + 5) // 4 * 4, np.uint32), np.empty(longest, np.int64)
     taken, totals = np.empty((2, longest))
@@ -148,29 +142,28 @@ def walk_lattice(first, last, form, table, longest, x, weights, sums, keys, out)
 class PathPairTwin(Twin):
     def start(self, x: Tensor, form: PairForm) -> SeveralState:
         state = empty_state(x, memory_of(form, x), torch.float64)
-        arrays, both = tuple(field.numpy() for field in state), form.low + form.high
-        over_chains(weigh_pairs, len(x), 3.0 * x.numel(), both, *arrays)
+        over_chains(weigh_pairs, len(x), 3.0 * x.numel(), form.low + form.high, arrays_of(state))
         return state
 
-    def run(
-        self, state: SeveralState, form: PairForm, keys: NDArray[np.int64], sums: Sums
-    ) -> SeveralState:
-        arrays = tuple(field.numpy() for field in state)
+    def run(self, state: SeveralState, form: PairForm, keys: Keys, sums: Sums) -> SeveralState:
         longest = longest_path(self.sampler, state.x.shape[1])
         work = state.x.numel() * len(keys) * (3.0 + 0.2 * longest)
-        over_chains(walk_pairs, len(state.x), work, form, longest, *arrays, keys, sums)
+        args = form, longest, arrays_of(state), keys, sums
+        over_chains(walk_pairs, len(state.x), work, *args)
         return state
 
 
 @kernel
-def weigh_pairs(first, last, both, x, memory, weights, sums, top):
+def weigh_pairs(first, last, both, state):
+    x, memory, weights, sums, top = state
     halves = np.empty(x.shape[1], np.float32)
     for c in range(first, last):
         top[c] = weigh(weights[c], sums[c], halves, x[c], memory[c], np.float32(both))
 
 
 @kernel
-def walk_pairs(first, last, form, longest, x, memory, weights, sums, top, keys, out):
+def walk_pairs(first, last, form, longest, state, keys, out):
+    x, memory, weights, sums, top = state
     steps, width, total, changed = keys.shape[0], x.shape[1], out.total, out.changed
     both = np.float32(form.low + form.high)
     words, sites = np.empty((longest + 5) // 4 * 4, np.uint32), np.empty(longest, np.int64)
@@ -215,20 +208,10 @@ def walk_pairs(first, last, form, longest, x, memory, weights, sums, top, keys, 
 @kernel
 def weigh(weights, sums, halves, x, gradient, both):
     """Write exp(d / 2 - top) and their sums over blocks; returns the largest d / 2, `top`."""
-    width = weights.shape[0] // sums.shape[0]
     for i in range(x.shape[0]):
         halves[i] = np.float32(0.5) * gradient[i] * (both - x[i] - x[i])
     top = largest32(halves)
     for i in range(x.shape[0]):
         weights[i] = wide_exp(halves[i] - top)
-    for b in range(sums.shape[0]):
-        sums[b] = sum_of(weights[b * width : (b + 1) * width])
+    sum_blocks(weights, sums)
     return np.float64(top)
-
-
-def twin(sampler: PAFS, form: Form) -> Twin | str:
-    if isinstance(form, LatticeForm):
-        return PathLatticeTwin(sampler)
-    if isinstance(form, PairForm):
-        return PathPairTwin(sampler)
-    return f"on models with a {type(form).__name__}"

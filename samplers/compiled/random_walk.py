@@ -9,15 +9,14 @@ from typing import NamedTuple
 
 import numpy as np
 from numba.extending import overload
-from numpy.typing import NDArray
 from torch import Tensor
 
-from latticework.models.forms import Form, LatticeForm, PairForm, RBMForm
-from latticework.samplers.compiled.gwg_several import accepts
+from latticework.models.forms import LatticeForm, PairForm, RBMForm
+from latticework.samplers.compiled.draws import accepts
 from latticework.samplers.compiled.jit import SHORT, inlined, kernel, lean, over_chains
 from latticework.samplers.compiled.philox import AHEAD, fill, fill_steps, unit
 from latticework.samplers.compiled.sites import (
-    BINARY,
+    BinaryForm,
     exponentials,
     flip,
     lattice_change,
@@ -30,8 +29,7 @@ from latticework.samplers.compiled.sites import (
     softplus_change,
 )
 from latticework.samplers.compiled.tally import finish, fresh, leave, record_chain
-from latticework.samplers.compiled.twin import Sums, Twin
-from latticework.samplers.random_walk import RandomWalk
+from latticework.samplers.compiled.twin import Keys, Sums, Twin
 
 
 class SiteWalkState(NamedTuple):
@@ -41,16 +39,10 @@ class SiteWalkState(NamedTuple):
 
 @dataclass(frozen=True)
 class RandomWalkTwin(Twin):
-    def start(self, x: Tensor, form: LatticeForm | PairForm | RBMForm) -> SiteWalkState:
+    def start(self, x: Tensor, form: BinaryForm) -> SiteWalkState:
         return SiteWalkState(x, memory_of(form, x))
 
-    def run(
-        self,
-        state: SiteWalkState,
-        form: LatticeForm | PairForm | RBMForm,
-        keys: NDArray[np.int64],
-        sums: Sums,
-    ) -> SiteWalkState:
+    def run(self, state: SiteWalkState, form: BinaryForm, keys: Keys, sums: Sums) -> SiteWalkState:
         chains, sites = state.x.shape
         longest = min(2 * self.sampler.length - 1, sites)
         hidden = len(form.hidden_bias) if isinstance(form, RBMForm) else 0
@@ -60,7 +52,7 @@ class RandomWalkTwin(Twin):
         return state
 
 
-def priced(form: LatticeForm | PairForm | RBMForm) -> LatticeForm | PairForm | RBMForm:
+def priced(form: BinaryForm) -> BinaryForm:
     """The form, in which every flip changes log pi by NaN if a parameter is NaN or infinite.
 
     No state then has a finite log-probability, and every path must be rejected. The change of a
@@ -207,9 +199,3 @@ def _path_flip(form, x, memory, c, order, number, room):
         return implementation(form, x, memory, c, order, number, room)
 
     return call
-
-
-def twin(sampler: RandomWalk, form: Form) -> Twin | str:
-    if not isinstance(form, BINARY):
-        return "on sites with more than two values"
-    return RandomWalkTwin(sampler)

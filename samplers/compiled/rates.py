@@ -10,17 +10,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from torch import Generator, Tensor
 
 from latticework.models.base import EnergyModel
-from latticework.models.forms import Form, RBMForm, array
+from latticework.models.forms import Form, array
 from latticework.samplers.compiled.arithmetic import sigmoid32
 from latticework.samplers.compiled.jit import kernel, over_chains, reordered
 from latticework.samplers.compiled.philox import below, fill, step_keys
 from latticework.samplers.compiled.rbm import record_states
-from latticework.samplers.compiled.twin import Twin
-from latticework.samplers.rates import RatesFPCD, RatesHerding, RatesState, SamplePenalization
+from latticework.samplers.compiled.twin import Keys, Twin
+from latticework.samplers.rates import RatesState, SamplePenalization
 from latticework.samplers.sums import NOTHING, Sums, Wanted, empty_sums
 
 
@@ -35,19 +34,14 @@ class RatesTwin(Twin):
     def start(self, x: Tensor, form: Form) -> Any:
         raise NotImplementedError("the fast weights need the model: call `at`")
 
-    def run(self, state: Any, form: Form, keys: NDArray[np.int64], sums: Sums) -> Any:
+    def run(self, state: Any, form: Form, keys: Keys, sums: Sums) -> Any:
         raise NotImplementedError("the update needs the model's rates: call `advance`")
 
     def refresh(self, state: RatesState, model: EnergyModel) -> RatesState:
         return state
 
     def advance(
-        self,
-        state: RatesState,
-        model: Any,
-        rng: Generator,
-        steps: int,
-        wanted: Wanted = NOTHING,
+        self, state: RatesState, model: Any, rng: Generator, steps: int, wanted: Wanted = NOTHING
     ) -> tuple[RatesState, Sums]:
         sums, keys = empty_sums(state.x, steps, wanted, self.loops), step_keys(steps, rng)
         names = ("weight_rates", "visible_rates", "hidden_rates")
@@ -63,7 +57,7 @@ class RatesTwin(Twin):
         over_chains(self.steps_of, len(state.x), work, arrays, keys, sums)
         return state, sums
 
-    def steps_of(self, first: int, last: int, arrays: tuple, keys: NDArray, sums: Sums) -> None:
+    def steps_of(self, first: int, last: int, arrays: tuple, keys: Keys, sums: Sums) -> None:
         sampler = self.sampler
         emit_mean, mean_statistics = sampler.emit == "mean", sampler.statistics == "mean"
         spins = isinstance(sampler, SamplePenalization) and sampler.coding == "spin"
@@ -75,7 +69,7 @@ class RatesTwin(Twin):
 class HerdingTwin(RatesTwin):
     loops = True
 
-    def steps_of(self, first: int, last: int, arrays: tuple, keys: NDArray, sums: Sums) -> None:
+    def steps_of(self, first: int, last: int, arrays: tuple, keys: Keys, sums: Sums) -> None:
         rates_herding(first, last, *arrays, self.sampler.sweeps, keys, sums)
 
 
@@ -236,9 +230,3 @@ def emit(sums, c, emitted, new):
     for i in range(new.shape[0]):
         sums.changed[c] += emitted[c, i] != new[i]
         emitted[c, i] = new[i]
-
-
-def twin(sampler: RatesFPCD | RatesHerding | SamplePenalization, form: Form) -> Twin | str:
-    if not isinstance(form, RBMForm):
-        return f"on models with a {type(form).__name__}"
-    return (HerdingTwin if isinstance(sampler, RatesHerding) else RatesTwin)(sampler)

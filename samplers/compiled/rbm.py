@@ -6,21 +6,28 @@ kernels over the chunk: `x`, `inputs`, ... are the rows of chains `first` to `fi
 The hidden inputs W'x + c of a chain are kept. When sites flip, only the rows of W of these sites
 are added, unless so many flip that the product is faster (`follow`). Each addition rounds, so all
 inputs are computed from scratch every `FRESH` steps. A counter in the state, `age`, says when.
+
+There are two kinds of step: draws that are always accepted, and proposals that may be rejected.
 """
 
-from typing import NamedTuple
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from latticework.models.base import EnergyModel
 from latticework.models.forms import RBMForm
 from latticework.models.product import affine
 from latticework.samplers.compiled import tally
 from latticework.samplers.compiled.arithmetic import exp32, sigmoid32
-from latticework.samplers.compiled.jit import inlined, kernel, reordered
-from latticework.samplers.sums import Sums
+from latticework.samplers.compiled.draws import accepts
+from latticework.samplers.compiled.jit import inlined, kernel, over_chunks, reordered
+from latticework.samplers.compiled.twin import Keys, Sums, Twin
 
 FRESH = 256  # steps
 ROWS = 0.3  # of the visible units: if this share flips, the product is as fast as rows
@@ -44,19 +51,6 @@ class Layers(NamedTuple):
 
 def layers(form: RBMForm) -> Layers:
     return Layers(*map(torch.from_numpy, form))
-
-
-def chunk_size(form: RBMForm) -> int:
-    """The number of chains whose products are made together.
-
-    Half as many are up to 15 % slower on one thread, and let two threads share 100 chains.
-    """
-    return max(16, CHUNK // sum(form.weight.shape))
-
-
-def nanoseconds(form: RBMForm, chains: int, steps: int) -> float:
-    """A rough estimate of the time of two products a step."""
-    return 0.02 * form.weight.size * chains * steps
 
 
 class Flips(NamedTuple):
@@ -85,6 +79,163 @@ def follow(layers: Layers, x: Tensor, flips: Flips, inputs: Tensor) -> bool:
         return False
     add_rows(layers.weight.numpy(), x.numpy(), *flips, inputs.numpy())
     return True
+
+
+@dataclass(frozen=True)
+class RBMTwin(Twin):
+    """Chains advance in chunks, because a library makes the products."""
+
+    def run(self, state: Any, form: RBMForm, keys: Keys, sums: Sums) -> Any:
+        chains = len(state.x)
+        work = 0.02 * form.weight.size * chains * len(keys)  # ns, of two products a step
+        # Half as many chains are up to 15 % slower on one thread, and let two threads share 100.
+        most = max(16, CHUNK // sum(form.weight.shape))
+        over_chunks(self.advance_chunk, chains, most, work, state, form, keys, sums)
+        return state
+
+    def refresh(self, state: Any, model: EnergyModel) -> Any:
+        return state._replace(age=torch.zeros_like(state.age))
+
+    @abstractmethod
+    def advance_chunk(
+        self, first: int, last: int, state: Any, form: RBMForm, keys: Keys, sums: Sums
+    ) -> None:
+        """Advance the chains `first` to `last` by a step for each of `keys`."""
+
+
+class DrawnState(NamedTuple):
+    x: Tensor  # [chains, visible]
+    inputs: Tensor  # [chains, hidden], W'x + c
+    age: Tensor  # [chains], draws since inputs were computed; 0 or FRESH: they are due
+
+
+@dataclass(frozen=True)
+class RBMDrawTwin(RBMTwin):
+    """A step makes `draws` of x and accepts them."""
+
+    draws = 1
+
+    def start(self, x: Tensor, form: RBMForm) -> DrawnState:
+        inputs = x.new_empty(len(x), len(form.hidden_bias))
+        return DrawnState(x, inputs, torch.zeros(len(x), dtype=torch.long))
+
+    @abstractmethod
+    def drawing(
+        self, x: Tensor, inputs: Tensor, form: RBMForm, flips: Flips, invalid: NDArray[np.bool_]
+    ) -> Callable[[int, np.int64, int], None]:
+        """A function of the first chain, the key and the number of the draw.
+
+        It overwrites `x` given the inputs, and `flips`, and adds to `invalid` `[chains]`.
+        """
+
+    def advance_chunk(
+        self, first: int, last: int, state: DrawnState, form: RBMForm, keys: Keys, sums: Sums
+    ) -> None:
+        net, age = layers(form), int(state.age[first])
+        x, inputs = state.x[first:last], state.inputs[first:last]
+        flips, invalid = no_flips(*x.shape), np.zeros(len(x), np.bool_)
+        draw = self.drawing(x, inputs, form, flips, invalid)
+        sums.accept[first:last] += len(keys)
+        for t, key in enumerate(keys):
+            before = x.numpy().copy() if self.draws > 1 else None
+            for number in range(self.draws):
+                if age % FRESH == 0:
+                    net.hidden_inputs(x, inputs)
+                draw(first, key, number)
+                age = age + 1 if follow(net, x, flips, inputs) else 0
+            changed = flips.number if before is None else (x.numpy() != before).sum(1)
+            sums.changed[first:last] += changed
+            sums.invalid[first:last] += invalid
+            invalid[:] = False
+            record(sums, first, last, state.x.numpy(), t, len(keys))
+        state.age[first:last] = age
+
+
+class BalancedState(NamedTuple):
+    x: Tensor  # [chains, visible]
+    inputs: Tensor  # [chains, hidden], W'x + c
+    age: (
+        Tensor  # [chains], steps since the start; inputs are computed afresh where FRESH divides it
+    )
+    gradient: Tensor  # [chains, visible]
+    balance: Tensor  # [chains], log pi(x) - log normaliser of the proposal, float64
+
+
+@dataclass(frozen=True)
+class RBMProposalTwin(RBMTwin):
+    """A step proposes flips from the gradient, and accepts or rejects them."""
+
+    def start(self, x: Tensor, form: RBMForm) -> BalancedState:
+        self.prices(form)  # checks the settings
+        inputs, age = x.new_empty(len(x), len(form.hidden_bias)), torch.zeros(len(x)).long()
+        balance = x.new_empty(len(x), dtype=torch.float64)
+        return BalancedState(x, inputs, age, torch.empty_like(x), balance)
+
+    def prices(self, form: RBMForm) -> NDArray[np.float32]:
+        """What is subtracted from the logit of each site's flip."""
+        return np.zeros_like(form.visible_bias)
+
+    @abstractmethod
+    def propose(self, first: int, key: np.int64, proposal: "Proposal", flips: Flips) -> Flips:
+        """Make flips, which overwrite x, and list them in `flips`. Fills `forward` and `uniform`.
+
+        Returns the draws that led to them, whose way back has the same sites.
+        """
+
+    @abstractmethod
+    def balances(self, proposal: "Proposal", bias: NDArray, total: NDArray, out: NDArray) -> None:
+        """Write `BalancedState.balance` to `out`, where log pi(x) is `total` + bias'x."""
+
+    def advance_chunk(
+        self, first: int, last: int, state: BalancedState, form: RBMForm, keys: Keys, sums: Sums
+    ) -> None:
+        net, age, price = layers(form), int(state.age[first]), self.prices(form)
+        x, inputs, gradient = (s[first:last] for s in (state.x, state.inputs, state.gradient))
+        h, new_inputs, new_gradient = map(torch.empty_like, (inputs, inputs, gradient))
+        forward, backward, uniform, total, new_balance = np.empty((5, len(x)))
+        here = Evaluated(inputs.numpy(), gradient.numpy(), state.balance[first:last].numpy())
+        there = Evaluated(new_inputs.numpy(), new_gradient.numpy(), new_balance)
+        proposal = Proposal(x.numpy(), here.gradient, price, forward, uniform)
+        flips = no_flips(*x.shape)
+
+        def evaluate(inputs: Tensor, gradient: Tensor, balance: NDArray[np.float64]) -> None:
+            sigmoids_and_softplus(inputs.numpy(), h.numpy(), total)
+            net.visible_inputs(h, gradient)
+            at = proposal._replace(gradient=gradient.numpy())
+            self.balances(at, form.visible_bias, total, balance)
+
+        for t, key in enumerate(keys):
+            if (age + t) % FRESH == 0:
+                net.hidden_inputs(x, inputs)
+                evaluate(inputs, gradient, here.balance)
+            drawn = self.propose(first, key, proposal, flips)
+            new_inputs.copy_(inputs)
+            if not follow(net, x, flips, new_inputs):
+                net.hidden_inputs(x, new_inputs)
+            evaluate(new_inputs, new_gradient, there.balance)
+            log_weights(x.numpy(), there.gradient, price, *drawn, backward)
+            ratio = forward, backward, uniform
+            accept_flips(first, x.numpy(), flips, *ratio, here, there, sums)
+            record(sums, first, last, state.x.numpy(), t, len(keys))
+        state.age[first:last] += len(keys)
+
+
+class Proposal(NamedTuple):
+    """What a proposal of a chunk of chains reads and writes."""
+
+    x: NDArray[np.float32]  # [chains, visible], overwritten
+    gradient: NDArray[np.float32]  # [chains, visible], at x
+    price: NDArray[np.float32]  # [visible]
+    forward: NDArray[np.float64]  # [chains], the log of q(y given x) and of the normaliser at x
+    uniform: NDArray[np.float64]  # [chains], for the acceptance
+
+
+class Evaluated(NamedTuple):
+    """Fields of `BalancedState` of a chunk of chains."""
+
+    inputs: NDArray[np.float32]
+    gradient: NDArray[np.float32]
+    balance: NDArray[np.float64]
 
 
 @reordered
@@ -170,31 +321,32 @@ def sigmoids_of(z, h):
 
 
 @kernel
-def accept_flips(
-    x, sites, count, forward, backward, uniform,
-    inputs, logits, balance, new_inputs, new_logits, new_balance,
-    accept, changed, invalid,
-):  # noqa: ANN001, ANN201  # fmt: skip
+def log_weights(x, gradient, price, sites, count, out):
+    """The sum of the logits of the listed flips from x."""
+    for c in range(x.shape[0]):
+        out[c] = 0.0
+        for k in range(count[c]):
+            i = sites[c, k]
+            out[c] += (np.float32(0.5) - x[c, i]) * gradient[c, i] - price[i]
+
+
+@kernel
+def accept_flips(first, x, flips, forward, backward, uniform, here, there, sums):
     """Accept the flips of each chain by Eq. (3) of Zhang et al. (2022), or undo them.
 
     The logs of q(y given x) and q(x given y) are `forward` and `backward` - the log normalisers.
-    The latter are part of `balance`, log pi - log normaliser. Accepted chains take the new values
-    over. A ratio of NaN or infinity rejects.
+    The latter are part of the balances. Accepted chains take the values of `there` over.
     """
     for c in range(x.shape[0]):
-        log_ratio = new_balance[c] - balance[c] + backward[c] - forward[c]
-        valid = log_ratio < np.inf  # not NaN either
-        probability = np.exp(min(log_ratio, 0.0)) if valid else 0.0
-        accept[c] += probability
-        invalid[c] += not valid
-        if uniform[c] < probability:
-            changed[c] += count[c]
-            balance[c] = new_balance[c]
-            inputs[c, :] = new_inputs[c, :]
-            logits[c, :] = new_logits[c, :]
+        log_ratio = there.balance[c] - here.balance[c] + backward[c] - forward[c]
+        if accepts(first + c, log_ratio, uniform[c], sums.accept, sums.invalid):
+            sums.changed[first + c] += flips.number[c]
+            here.balance[c] = there.balance[c]
+            here.inputs[c, :] = there.inputs[c, :]
+            here.gradient[c, :] = there.gradient[c, :]
         else:
-            for k in range(count[c]):
-                i = sites[c, k]
+            for k in range(flips.number[c]):
+                i = flips.sites[c, k]
                 x[c, i] = np.float32(1) - x[c, i]
 
 

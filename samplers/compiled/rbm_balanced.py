@@ -11,18 +11,18 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from latticework.models.base import EnergyModel
 from latticework.models.forms import RBMForm
-from latticework.samplers.compiled.arithmetic import exp32, largest32, sigmoid32
+from latticework.samplers.compiled.arithmetic import largest32, sigmoid32
+from latticework.samplers.compiled.draws import accepts
 from latticework.samplers.compiled.jit import kernel, over_chains, reordered
 from latticework.samplers.compiled.philox import fill, unit
 from latticework.samplers.compiled.rbm import FRESH, record_states
-from latticework.samplers.compiled.rbm_gwg import invert
-from latticework.samplers.compiled.sites import exact_change, exponentials
-from latticework.samplers.compiled.twin import Sums, Twin
+from latticework.samplers.compiled.rbm_gwg import exponentiate, invert
+from latticework.samplers.compiled.sites import add_rows_on, exact_change, exponentials
+from latticework.samplers.compiled.twin import Keys, Sums, Twin, arrays_of
 
 TOGETHER = 8  # chains
 
@@ -46,15 +46,13 @@ class RBMBalancedTwin(Twin):
         return state._replace(age=torch.zeros_like(state.age))
 
     def run(
-        self, state: RBMBalancedState, form: RBMForm, keys: NDArray[np.int64], sums: Sums
+        self, state: RBMBalancedState, form: RBMForm, keys: Keys, sums: Sums
     ) -> RBMBalancedState:
-        chains, age = len(state.x), int(state.age)
-        visible, hidden = form.weight.shape
+        chains, (visible, hidden) = len(state.x), form.weight.shape
         odds = np.empty((2, visible, 4, (hidden + 3) // 4), np.float32)
         tabulate(form.weight, odds)
-        kept = (s.numpy() for s in (state.x, state.inputs, state.weights, state.log_normaliser))
         work = 0.2 * form.weight.size * chains * len(keys)
-        over_chains(balanced, chains, work, form, odds, *kept, age, keys, sums)
+        over_chains(balanced, chains, work, form, odds, arrays_of(state), keys, sums)
         return state._replace(age=state.age + len(keys))
 
 
@@ -72,8 +70,9 @@ def tabulate(weight, odds):
 
 
 @kernel
-def balanced(first, last, form, odds, x, inputs, weights, log_z, age, keys, sums):
-    steps, (visible, hidden) = keys.shape[0], form.weight.shape
+def balanced(first, last, form, odds, state, keys, sums):
+    x, inputs, ages, weights, log_z = state
+    age, steps, (visible, hidden) = ages[0], keys.shape[0], form.weight.shape
     new_inputs = np.empty((TOGETHER, hidden), np.float32)
     new_weights, new_log_z = np.empty((TOGETHER, visible), np.float32), np.empty(TOGETHER)
     words, site, uniform = np.empty(4, np.uint32), np.empty(1, np.int64), np.empty(TOGETHER)
@@ -83,7 +82,9 @@ def balanced(first, last, form, odds, x, inputs, weights, log_z, age, keys, sums
         here = slice(start, end)
         for t in range(steps):
             if (age + t) % FRESH == 0:
-                hidden_inputs(form, x[here], inputs[here])
+                for c in range(start, end):
+                    inputs[c, :] = form.hidden_bias
+                    add_rows_on(form.weight, x[c], inputs[c])
                 weigh_flips(form, odds, x[here], inputs[here], weights[here], log_z[here])
             for c in range(start, end):
                 fill(words, keys[t], c, 0)
@@ -97,11 +98,7 @@ def balanced(first, last, form, odds, x, inputs, weights, log_z, age, keys, sums
             weigh_flips(form, odds, x[here], new_inputs, new_weights, new_log_z)
             for c in range(start, end):
                 log_ratio, i = log_z[c] - new_log_z[c - start], sites[c - start]
-                valid = log_ratio < np.inf  # not NaN either
-                probability = np.exp(min(log_ratio, 0.0)) if valid else 0.0
-                sums.accept[c] += probability
-                sums.invalid[c] += not valid
-                if uniform[c - start] < probability:
+                if accepts(c, log_ratio, uniform[c - start], sums.accept, sums.invalid):
                     sums.changed[c] += 1
                     inputs[c, :] = new_inputs[c - start, :]
                     weights[c, :] = new_weights[c - start, :]
@@ -109,17 +106,6 @@ def balanced(first, last, form, odds, x, inputs, weights, log_z, age, keys, sums
                 else:
                     x[c, i] = np.float32(1) - x[c, i]
             record_states(start, end, sums, x, t, steps)
-
-
-@kernel
-def hidden_inputs(form, x, inputs):
-    """W'x + c, from scratch."""
-    for c in range(x.shape[0]):
-        inputs[c, :] = form.hidden_bias
-        for i in range(x.shape[1]):
-            if x[c, i] == 1:
-                for j in range(inputs.shape[1]):
-                    inputs[c, j] += form.weight[i, j]
 
 
 @kernel
@@ -148,7 +134,9 @@ def weigh_flips(form, odds, x, inputs, weights, log_z):
             change += np.float64(sign * form.visible_bias[i])
             weights[c, i] = np.float32(-np.inf if np.isnan(change) else change / 2)
     for c in range(x.shape[0]):
-        log_z[c] = exponentiate(weights[c])
+        top = largest32(weights[c])
+        infinite = abs(top) == np.inf
+        log_z[c] = np.float64(top) if infinite else exponentiate(weights[c], top)
 
 
 @reordered
@@ -162,15 +150,3 @@ def factors(on, off, up, down, x, product):
             more = (off[c, 2, j] + on[c, 2, j] * w[2, j]) * (off[c, 3, j] + on[c, 3, j] * w[3, j])
             total *= np.float64(two * more)
         product[c] = total
-
-
-@reordered
-def exponentiate(logits):
-    """Replace logits by weights, the largest 1; returns the log of their sum, perhaps infinite."""
-    top, total = largest32(logits), 0.0
-    if abs(top) == np.inf:
-        return np.float64(top)
-    for i in range(logits.shape[0]):
-        logits[i] = exp32(logits[i] - top)
-        total += np.float64(logits[i])
-    return np.log(total) + np.float64(top)

@@ -4,100 +4,32 @@ The gradient costs one product a step. The hidden inputs follow the flips (`comp
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from latticework.models.base import EnergyModel
-from latticework.models.forms import RBMForm
 from latticework.samplers.compiled.arithmetic import exp32, largest32
-from latticework.samplers.compiled.jit import kernel, over_chunks, reordered
+from latticework.samplers.compiled.draws import pick, sum_of
+from latticework.samplers.compiled.jit import kernel, reordered
 from latticework.samplers.compiled.philox import fill, unit
-from latticework.samplers.compiled.rbm import (
-    FRESH,
-    accept_flips,
-    chunk_size,
-    follow,
-    layers,
-    nanoseconds,
-    no_flips,
-    record,
-    sigmoids_and_softplus,
-)
-from latticework.samplers.compiled.rbm_langevin import log_weights
-from latticework.samplers.compiled.twin import Sums, Twin
+from latticework.samplers.compiled.rbm import Flips, Proposal, RBMProposalTwin, log_weights
 
 BLOCK = 32  # weights of a block: a draw finds the block first
 
 
-class RBMGWGState(NamedTuple):
-    x: Tensor  # [chains, visible]
-    inputs: Tensor  # [chains, hidden], W'x + c
-    age: Tensor  # [1], steps since the start; inputs are computed afresh where FRESH divides it
-    gradient: Tensor  # [chains, visible]
-    balance: Tensor  # [chains], log pi(x) - flips * log normaliser, float64
-
-
 @dataclass(frozen=True)
-class RBMGWGTwin(Twin):
-    def start(self, x: Tensor, form: RBMForm) -> RBMGWGState:
-        inputs, zero = x.new_empty(len(x), len(form.hidden_bias)), torch.zeros(1, dtype=torch.long)
-        balance = x.new_empty(len(x), dtype=torch.float64)
-        return RBMGWGState(x, inputs, zero, torch.empty_like(x), balance)
+class RBMGWGTwin(RBMProposalTwin):
+    def propose(self, first: int, key: np.int64, proposal: Proposal, flips: Flips) -> Flips:
+        x, gradient, price, forward, uniform = proposal
+        chains, draws = len(x), self.sampler.flips
+        drawn = Flips(np.empty((chains, draws), np.int32), np.full(chains, draws))
+        draw_sites(first, key, x, gradient, drawn.sites, uniform)
+        log_weights(x, gradient, price, *drawn, forward)
+        flip_drawn(x, drawn.sites, *flips)
+        return drawn
 
-    def refresh(self, state: RBMGWGState, model: EnergyModel) -> RBMGWGState:
-        return state._replace(age=torch.zeros_like(state.age))
-
-    def run(
-        self, state: RBMGWGState, form: RBMForm, keys: NDArray[np.int64], sums: Sums
-    ) -> RBMGWGState:
-        chains, work = len(state.x), nanoseconds(form, len(state.x), len(keys))
-        over_chunks(self.advance_chunk, chains, chunk_size(form), work, state, form, keys, sums)
-        return state._replace(age=state.age + len(keys))
-
-    def advance_chunk(
-        self,
-        first: int,
-        last: int,
-        state: RBMGWGState,
-        form: RBMForm,
-        keys: NDArray[np.int64],
-        sums: Sums,
-    ) -> None:
-        net, age, draws = layers(form), int(state.age), self.sampler.flips
-        x, inputs, gradient = (s[first:last] for s in (state.x, state.inputs, state.gradient))
-        balance = state.balance[first:last].numpy()
-        h, proposed_inputs, proposed_gradient = map(torch.empty_like, (inputs, inputs, gradient))
-        flips, drawn = no_flips(*x.shape), no_flips(len(x), draws)
-        drawn.number[:] = draws
-        forward, backward, uniform, total, proposed_balance = np.empty((5, len(x)))
-        new = proposed_inputs.numpy(), proposed_gradient.numpy(), proposed_balance
-        kept = inputs.numpy(), gradient.numpy(), balance, *new
-        counts = tuple(s[first:last] for s in (sums.accept, sums.changed, sums.invalid))
-        free = np.zeros_like(form.visible_bias)
-
-        def evaluate(inputs: Tensor, gradient: Tensor, balance: NDArray[np.float64]) -> None:
-            sigmoids_and_softplus(inputs.numpy(), h.numpy(), total)
-            net.visible_inputs(h, gradient)
-            balances(x.numpy(), gradient.numpy(), form.visible_bias, total, draws, balance)
-
-        for t, key in enumerate(keys):
-            if (age + t) % FRESH == 0:
-                net.hidden_inputs(x, inputs)
-                evaluate(inputs, gradient, balance)
-            draw_sites(first, key, x.numpy(), gradient.numpy(), drawn.sites, uniform)
-            log_weights(x.numpy(), gradient.numpy(), free, *drawn, forward)
-            flip_drawn(x.numpy(), drawn.sites, *flips)
-            proposed_inputs.copy_(inputs)
-            if not follow(net, x, flips, proposed_inputs):
-                net.hidden_inputs(x, proposed_inputs)
-            evaluate(proposed_inputs, proposed_gradient, proposed_balance)
-            log_weights(x.numpy(), proposed_gradient.numpy(), free, *drawn, backward)
-            accept_flips(x.numpy(), *flips, forward, backward, uniform, *kept, *counts)
-            record(sums, first, last, state.x.numpy(), t, len(keys))
+    def balances(self, proposal: Proposal, bias: NDArray, total: NDArray, out: NDArray) -> None:
+        balances(*proposal[:2], bias, total, self.sampler.flips, out)
 
 
 @kernel
@@ -116,50 +48,36 @@ def draw_sites(first, key, x, gradient, sites, uniform):
         invert(weights, words[:draws], sites[c])
 
 
-@reordered
+@kernel
 def weigh(x, gradient, weights):
     """Weights exp(gain / 2) of the flips from x, the largest 1; returns log of their true sum."""
     for i in range(x.shape[0]):
         weights[i] = (np.float32(0.5) - x[i]) * gradient[i]
-    top = largest32(weights)
+    return exponentiate(weights, largest32(weights))
+
+
+@reordered
+def exponentiate(logits, top):
+    """Replace logits by weights, that of `top` 1; returns the log of their true sum."""
     total = 0.0
-    for i in range(x.shape[0]):
-        weights[i] = exp32(weights[i] - top)
-        total += np.float64(weights[i])
+    for i in range(logits.shape[0]):
+        logits[i] = exp32(logits[i] - top)
+        total += np.float64(logits[i])
     return np.log(total) + np.float64(top)
 
 
 @kernel
 def invert(weights, words, sites):
-    """Sites drawn by inverse transform: a block of sites, then one of its sites."""
-    blocks = (weights.shape[0] + BLOCK - 1) // BLOCK
-    sums, total = np.empty(blocks), 0.0
-    for block in range(blocks):
-        total += sum_of(weights[block * BLOCK : (block + 1) * BLOCK])
-        sums[block] = total
+    """Sites drawn by inversion: a block of sites, then one of its sites."""
+    size = weights.shape[0]
+    sums = np.empty((size + BLOCK - 1) // BLOCK)
+    for block in range(sums.shape[0]):
+        sums[block] = sum_of(weights[block * BLOCK : (block + 1) * BLOCK])
+    total = sum_of(sums)
     for draw in range(sites.shape[0]):
-        level, block = unit(words[draw]) * total, 0
-        while block < blocks - 1 and sums[block] <= level:
-            block += 1
-        inside, below = weights[block * BLOCK : (block + 1) * BLOCK], 0.0
-        if block:
-            below = sums[block - 1]
-        chosen = 0
-        for i in range(inside.shape[0]):
-            if inside[i] > 0:
-                chosen = i  # the last of a positive weight, if rounding leads beyond all
-                below += np.float64(inside[i])
-                if below > level:
-                    break
-        sites[draw] = block * BLOCK + chosen
-
-
-@reordered
-def sum_of(weights):
-    total = 0.0
-    for i in range(weights.shape[0]):
-        total += np.float64(weights[i])
-    return total
+        block, level = pick(sums, 0, sums.shape[0], unit(words[draw]) * total)
+        start = block * BLOCK
+        sites[draw], _ = pick(weights, start, min(start + BLOCK, size), level)
 
 
 @kernel

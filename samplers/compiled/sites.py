@@ -13,16 +13,16 @@ import torch
 from numba.extending import overload
 from torch import Tensor
 
-from latticework.models.forms import Form, LatticeForm, PairForm, RBMForm
+from latticework.models.forms import LatticeForm, PairForm, RBMForm
 from latticework.samplers.compiled.arithmetic import exp32
 from latticework.samplers.compiled.jit import inlined, kernel, reordered
 
-BINARY = (LatticeForm, PairForm, RBMForm)
+BinaryForm = LatticeForm | PairForm | RBMForm
 APART = 64  # steps a site, at least, between two renewals of the memory on average
 LARGEST = np.float32(20)  # weight of an RBM: four exponentials of it fit float32
 
 
-def memory_of(form: Form, x: Tensor) -> Tensor:
+def memory_of(form: BinaryForm, x: Tensor) -> Tensor:
     """The memory of all chains at `x` `[chains, sites]`, from scratch."""
     if isinstance(form, PairForm):
         return torch.addmm(torch.from_numpy(form.offset), x, torch.from_numpy(form.matrix))
@@ -166,12 +166,17 @@ def rbm_flip(form, x, memory, c, i):
 def rbm_renew(form, x, memory, c):
     inputs = memory[c, : form.hidden_bias.shape[0]]
     inputs[:] = form.hidden_bias
-    for i in range(x.shape[1]):
-        if x[c, i] == 1:
-            row = form.weight[i]
-            for j in range(inputs.shape[0]):
-                inputs[j] += row[j]
+    add_rows_on(form.weight, x[c], inputs)
     shift(memory[c], form.hidden_bias, np.float32(0))
+
+
+@kernel
+def add_rows_on(weight, x, inputs):
+    """Add the rows of the units that are on to the hidden inputs of a chain."""
+    for i in range(weight.shape[0]):
+        if x[i] == 1:
+            for j in range(inputs.shape[0]):
+                inputs[j] += weight[i, j]
 
 
 @kernel

@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from latticework.models.forms import Form, LatticeForm, PottsLatticeForm
+from latticework.samplers.compiled.draws import pick
 from latticework.samplers.compiled.jit import inlined, kernel, over_chains
-from latticework.samplers.compiled.philox import SCALE, fill, thresholds
-from latticework.samplers.compiled.twin import Position, Twin
+from latticework.samplers.compiled.philox import fill, thresholds, unit
+from latticework.samplers.compiled.tally import add_chain
+from latticework.samplers.compiled.twin import Keys, Position, Twin
 from latticework.samplers.sums import Sums
-from latticework.samplers.swendsen_wang import SwendsenWang
 
 
 class Bonds(NamedTuple):
@@ -32,10 +33,13 @@ class Bonds(NamedTuple):
 class SwendsenWangTwin(Twin):
     loops = True  # as in the eager sampler; union-find always ends
 
+    def refuses(self, form: Form) -> str:
+        return "a negative coupling" if bonds_of(form).price < 0 else ""
+
     def start(self, x: Tensor, form: Form) -> Position:
         return Position(x)
 
-    def run(self, state: Position, form: Form, keys: NDArray[np.int64], sums: Sums) -> Position:
+    def run(self, state: Position, form: Form, keys: Keys, sums: Sums) -> Position:
         one_hot = state.x.ndim == 3
         values = (state.x.argmax(-1) if one_hot else state.x).to(torch.int32).numpy()
         price, fields, edges = bonds_of(form)
@@ -65,14 +69,6 @@ def bonds_of(form: Form) -> Bonds:
     return Bonds(price, np.stack((np.zeros(sites), high), -1), edges)
 
 
-def twin(sampler: SwendsenWang, form: Form) -> Twin | str:
-    if not isinstance(form, LatticeForm | PottsLatticeForm):
-        return "but on lattices"
-    if bonds_of(form).price < 0:
-        return "for a negative coupling"
-    return SwendsenWangTwin(sampler)
-
-
 @kernel
 def swendsen_wang(first, last, threshold, fields, edges, values, x, keys, sums):
     sites, q = fields.shape
@@ -90,12 +86,7 @@ def swendsen_wang(first, last, threshold, fields, edges, values, x, keys, sums):
             sums.changed[c] += redraw(now, parent, total, fields, draws)
             if sums.total.shape[0] or (t >= steps - kept and c < sums.trace.shape[1]):
                 write(x[c], now, width)
-            if sums.total.shape[0]:
-                for i in range(x.shape[1]):
-                    sums.total[c, i] += x[c, i]
-            if t >= steps - kept and c < sums.trace.shape[1]:
-                for i in range(x.shape[1]):
-                    sums.trace[t - (steps - kept), c, i] = np.int8(x[c, i])
+                add_chain(sums, x, c, t - steps)
         write(x[c], now, width)
 
 
@@ -139,7 +130,7 @@ def redraw(now, parent, total, fields, draws):
     for i in range(sites):
         old = now[i]
         if parent[i] == i:
-            now[i] = draw(total[i], (draws[i] + 0.5) * SCALE)
+            now[i] = draw(total[i], unit(draws[i]))
         else:
             now[i] = now[parent[i]]
         changed += now[i] != old
@@ -148,16 +139,12 @@ def redraw(now, parent, total, fields, draws):
 
 @kernel
 def draw(log_weights, uniform):
-    """An index drawn in proportion to exp(log_weights)."""
+    """An index drawn in proportion to exp(log_weights), which are overwritten."""
     top, mass = log_weights.max(), 0.0
     for v in range(log_weights.shape[0]):
-        mass += np.exp(log_weights[v] - top)
-    level = uniform * mass
-    for v in range(log_weights.shape[0] - 1):
-        level -= np.exp(log_weights[v] - top)
-        if level < 0:
-            return v
-    return log_weights.shape[0] - 1
+        log_weights[v] = np.exp(log_weights[v] - top)
+        mass += log_weights[v]
+    return pick(log_weights, 0, log_weights.shape[0], uniform * mass)[0]
 
 
 @kernel

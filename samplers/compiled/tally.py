@@ -46,6 +46,15 @@ def record_chain(trace, x, c, t):
             trace[t + trace.shape[0], c, i] = np.int8(x[c, i])
 
 
+@inlined
+def add_chain(sums, x, c, t):
+    """Add the state of chain `c` after step `t` from the end to the total, and store it."""
+    if sums.total.shape[0]:
+        for i in range(x.shape[1]):
+            sums.total[c, i] += x[c, i]
+    record_chain(sums.trace, x, c, t)
+
+
 @kernel
 def copy_states(out, first, last, x):
     for c in range(first, min(last, out.shape[0])):

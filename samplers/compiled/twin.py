@@ -22,6 +22,8 @@ from latticework.samplers.checks import check_start
 from latticework.samplers.compiled.philox import step_keys
 from latticework.samplers.sums import NOTHING, ManySteps, Sums, Wanted, empty_sums
 
+Keys = NDArray[np.int64]  # of Philox, one a step
+
 
 class Position(NamedTuple):
     """The state of a twin that remembers nothing else."""
@@ -34,6 +36,10 @@ class Twin(Wrapper, ManySteps):
     """`sampler` by compiled code, on models with one kind of form."""
 
     loops = False  # whether a step has an inner loop that may end at a bound
+
+    def refuses(self, form: Any) -> str:
+        """For which forms of its kind there is no kernel, if `form` is one of these; else ""."""
+        return ""
 
     def init(self, x: Tensor, model: EnergyModel) -> Any:
         check_start(x, model, self.uses_gradient, partial(change, form_of(model)))
@@ -49,7 +55,7 @@ class Twin(Wrapper, ManySteps):
         """The state at `x` `[chains, *domain.shape]`, which the twin may overwrite."""
 
     @abstractmethod
-    def run(self, state: Any, form: Any, keys: NDArray[np.int64], sums: Sums) -> Any:
+    def run(self, state: Any, form: Any, keys: Keys, sums: Sums) -> Any:
         """The state after one step for each of `keys`; adds to `sums`. May overwrite `state`."""
 
     def advance(
@@ -65,6 +71,11 @@ class Twin(Wrapper, ManySteps):
         log_ratio = accept.log().masked_fill_(torch.from_numpy(sums.invalid > 0), torch.nan)
         unsettled = torch.from_numpy(sums.unsettled).to(accept) if self.loops else None
         return state, Info(accept, log_ratio, unsettled)
+
+
+def arrays_of(state: Any) -> Any:
+    """The state as arrays that share its memory; one-hot x as `[chains, sites * values]`."""
+    return type(state)(*((f.view(len(f), -1) if f.ndim == 3 else f).numpy() for f in state))
 
 
 class NoTwinError(TypeError):
