@@ -1,15 +1,13 @@
-"""Every sampler with a small model that it serves: the table's, the rates samplers, sweeps."""
+"""Every sampler with a small model that it supports: the table's and the rates samplers."""
 
 import torch
 from exactness import TABLE
 from targets import TARGETS
 
 from latticework.models.base import EnergyModel
-from latticework.models.ising import Lattice
 from latticework.models.rated_rbm import RatedRBM
 from latticework.samplers.base import Sampler
 from latticework.samplers.rates import RatesFPCD, RatesHerding, SamplePenalization
-from latticework.samplers.sweep import GibbsSweep
 
 
 def rated(visible: int = 5, hidden: int = 3) -> RatedRBM:
@@ -31,7 +29,6 @@ PAIRS += [
     (RatesFPCD(0.05), rated(), "rated_rbm"),
     (RatesHerding(0.05), rated(), "rated_rbm"),
     (SamplePenalization(0.05), rated(), "rated_rbm"),
-    (GibbsSweep(), Lattice((4, 4), 0.2, 0.1), "lattice"),
 ]
 # One model for each class of samplers.
 FEW = list({type(pair[0]): pair for pair in reversed(PAIRS)}.values())[::-1]
