@@ -73,44 +73,6 @@ def test_log_probability_is_the_formula():
     close(model(x), -30 * errors.square().mean(1))
 
 
-def test_the_dimensions_are_the_papers():
-    assert synthetic_bayes_net(13, 500, rows=1).domain.dim == 7_501
-    assert synthetic_bayes_net(88, 500, rows=1).domain.dim == 45_001
-
-
-@pytest.mark.parametrize("chunk", [None, 1, 40, 150, 10_000])
-def test_gradient_is_autograds_whatever_the_chunks(chunk):
-    """Also at soft states, and for chunks that do not divide rows and chains."""
-    model, whole = net(chunk), net()
-    for x in (states(model), torch.rand(5, model.domain.dim, dtype=torch.float64)):
-        log_prob, grad = model.log_prob_and_grad(x)
-        expected, autograd = EnergyModel.log_prob_and_grad(whole, x)
-        close(log_prob, expected)
-        close(grad, autograd)
-        close(model(x), expected)
-        close(model.gradient(x), grad)
-        assert not log_prob.requires_grad
-        assert not grad.requires_grad
-
-
-@pytest.mark.parametrize("chunk", [None, 40])
-def test_single_precision_is_double_rounded(chunk):
-    """Chains one at a time (chunk 40) take another matrix product."""
-    model, exact = net(chunk, torch.float32), net(chunk, torch.float32).double()
-    x = states(model)
-    log_prob, grad = exact.log_prob_and_grad(x.double())
-    close(model.log_prob_and_grad(x), (log_prob.float(), grad.float()), 1e-5)
-    close(model(x), log_prob.float(), 1e-5)
-
-
-def test_the_comparison_can_fail():
-    """Control: the comparison detects a gradient that is too large in one weight."""
-    model, x = net(), states(net())
-    other = BayesNet(model.inputs[:, :-1], model.targets, HIDDEN, 30.01)
-    with pytest.raises(AssertionError):
-        close(model.log_prob_and_grad(x)[1], other.log_prob_and_grad(x)[1])
-
-
 @pytest.mark.parametrize("rows", [1, 30, 7 * 5 * HIDDEN])
 def test_chunks_cover_all_within_their_size(rows):
     model = net(chunk=rows)
@@ -119,37 +81,6 @@ def test_chunks_cover_all_within_their_size(rows):
         covered[chains, part] += 1
         assert covered[chains, part].numel() * HIDDEN <= max(rows, HIDDEN)
     assert (covered == 1).all()
-
-
-@pytest.mark.parametrize("chunk", [None, 60])
-def test_differences_of_every_site_are_plain_evaluation(chunk):
-    model, x = net(chunk), states(net())
-    sites = torch.randperm(model.domain.dim, generator=Generator().manual_seed(2))
-    plain = EnergyModel.differences(model, x, (), sites)
-    close(model.differences(x, model.cache(x), sites), plain)
-    odds = torch.where(x[:, sites] == 1, -plain, plain)
-    close(model.log_odds(x, model.cache(x), sites), odds)
-    for site in sites.split(1):
-        close(model.conditional(x, model.cache(x), site)[0], odds[:, sites == site])
-
-
-def test_the_cache_follows_many_flips():
-    """Every kind of weight, some chains flipping and some not."""
-    model, rng = net(), Generator().manual_seed(3)
-    x = states(model)
-    cache = model.cache(x)
-    for _ in range(300):
-        site = torch.randint(model.domain.dim, (1,), generator=rng)
-        _, cache = model.conditional(x, cache, site)
-        new = torch.randint(2, (len(x), 1), generator=rng).to(x)
-        cache = model.moved(cache, x, site, new)
-        x = x.index_copy(1, site, new)
-    close(cache[0], model.outputs(x, model.inputs))
-    close(cache[1], model(x))
-    sites = torch.tensor([0, 7, model.domain.dim - 1])
-    several = model.moved(cache, x, sites, 1 - x[:, sites])
-    y = x.index_copy(1, sites, 1 - x[:, sites])
-    close(list(several), list(model.cache(y)))
 
 
 def test_single_precision_loses_little_in_many_gibbs_steps():

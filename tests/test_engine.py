@@ -12,26 +12,22 @@ from torch import Generator
 from latticework.experiments.records.identity import digest
 from latticework.experiments.runs.engine import for_engine
 from latticework.experiments.runs.run import Run
-from latticework.models.domain import Binary, Ordinal
-from latticework.models.ising import DenseIsing, Lattice
+from latticework.models.domain import Ordinal
+from latticework.models.ising import Lattice
 from latticework.models.quadratic import LogQuadratic
 from latticework.samplers.compiled import jit
-from latticework.samplers.compiled.choose import twin_of
 from latticework.samplers.compiled.philox import (
     ALL,
     fill,
     fill_ahead,
     fill_steps,
     step_keys,
-    thresholds,
 )
-from latticework.samplers.compiled.twin import NoTwinError, Twin
 from latticework.samplers.gibbs import Gibbs
-from latticework.samplers.gwg import GWG
 from latticework.samplers.langevin import DMALA
 from latticework.samplers.relaxed import RMALA
 from latticework.sampling.engine import NotCompiledError, served
-from latticework.sampling.metrics import Acceptance, MarginalError, Proposed, Trace
+from latticework.sampling.metrics import Proposed
 
 LATTICE = Lattice((4, 3), 0.2, 0.1)
 
@@ -76,18 +72,6 @@ def test_auto_falls_back_and_compiled_refuses(sampler, model, metrics, why, tmp_
     assert for_engine(sampler, model, run, metrics) is sampler
     assert run.notes["engine"] == "eager"
     assert why in run.notes["engine_reason"]
-
-
-def test_the_record_says_what_ran(tmp_path):
-    for engine, kind, noted in (
-        ("auto", Twin, "compiled"),
-        ("compiled", Twin, "compiled"),
-        ("eager", Gibbs, "eager"),
-    ):
-        run = Run(tmp_path, engine=engine)
-        kernel = for_engine(Gibbs(), LATTICE, run, [MarginalError(), Acceptance(), Trace(5)])
-        assert isinstance(kernel, kind)
-        assert run.notes == {"engine": noted}
 
 
 def test_an_unknown_engine_is_refused():
@@ -143,38 +127,7 @@ def test_philox_is_the_published_generator():
     assert shared[4:, 1].tolist() == reference_philox((2, int(ALL), 2, 0), key)
 
 
-def test_keys_do_not_depend_on_how_they_are_drawn():
-    whole = step_keys(40, Generator().manual_seed(3))
-    rng = Generator().manual_seed(3)
-    parts = [step_keys(n, rng) for n in (1, 17, 22)]
-    np.testing.assert_array_equal(whole, np.concatenate(parts))
-    assert len(set(whole.tolist())) == 40
-
-
-def test_thresholds_round_to_words():
-    found = thresholds(np.array([0.0, 0.5, 1.0, np.nan]))
-    assert found.tolist() == [0, 2**31, 2**32 - 1, 0]
-
-
 # Threads and the cache of compiled code.
-
-
-def test_ranges_cover_all_chains_once(monkeypatch):
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
-    seen = []
-    jit.over_chains(lambda first, last: seen.append((first, last)), 10, 1e9)
-    assert sorted(seen) == [(0, 3), (3, 6), (6, 10)]
-    seen.clear()
-    jit.over_chains(lambda first, last: seen.append((first, last)), 10, 1.0)
-    assert seen == [(0, 10)]
-
-
-def test_a_thread_gets_the_fewest_chains_that_pay(monkeypatch):
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
-    seen = []
-    for chains in (15, 16):
-        jit.over_chains(lambda first, last: seen.append((first, last)), chains, 1e9, fewest=8)
-    assert sorted(seen) == [(0, 8), (0, 15), (8, 16)]
 
 
 def test_an_error_in_a_thread_is_raised(monkeypatch):
@@ -225,37 +178,3 @@ def test_compilation_is_told_once(tmp_path):
 
 
 # NaN.
-
-
-def test_parameters_that_became_nan_are_counted():
-    model = DenseIsing(torch.zeros(6, 6), 0.1)
-    for sampler in (Gibbs(),):
-        twin = twin_of(sampler, model)
-        state = twin.init(model.domain.uniform(5, Generator().manual_seed(0)), model)
-        broken = DenseIsing(torch.zeros(6, 6), 0.1)
-        broken.bias.data.fill_(torch.nan)
-        before = state.x.clone()
-        state = twin.refresh(state, broken)
-        state, sums = twin.advance(state, broken, Generator().manual_seed(1), 4)
-        assert (sums.invalid == 4).all()
-        assert torch.equal(state.x, before)
-
-
-def test_a_preconditioner_of_another_length_is_refused():
-    with pytest.raises(ValueError, match="preconditioner must have 12 entries, got 2"):
-        twin_of(DMALA(0.3, [1.0, 2.0]), LATTICE).init(torch.zeros(2, 12), LATTICE)
-
-
-def test_a_user_learns_why_there_is_no_twin():
-    model = Lattice((20,), 0.1, [float(i) for i in range(20)])
-    with pytest.raises(NoTwinError, match="biases that differ"):
-        twin_of(GWG(), model)
-
-
-def test_domains_of_other_values():
-    """A dense model in spins gives spins."""
-    model = LogQuadratic(torch.zeros(3, 3), 0.2, domain=Binary(3, -1, 1))
-    twin = twin_of(Gibbs(), model)
-    x = model.domain.uniform(4, Generator().manual_seed(0))
-    state, _ = twin.advance(twin.init(x, model), model, Generator().manual_seed(1), 20)
-    assert set(state.x.unique().tolist()) == {-1.0, 1.0}

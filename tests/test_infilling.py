@@ -4,15 +4,15 @@ import logging
 
 import pytest
 import torch
+from exactness import p_value
 
 from latticework.data.wordpiece import learn
 from latticework.experiments.tasks.text_infilling import from_blanks
 from latticework.models.infilling import TextInfilling
-from latticework.models.masked_lm import EMBEDDED, MaskedLM, untrained
+from latticework.models.masked_lm import MaskedLM, untrained
 from latticework.samplers.gibbs import Gibbs
 from latticework.samplers.gwg import GWG
 from latticework.samplers.langevin import DMALA, DULA
-from latticework.samplers.locally_balanced import LocallyBalanced
 from latticework.sampling.checking.guard import NoHostReads
 
 SENTENCES = [
@@ -55,26 +55,6 @@ def test_a_checkpoint_folder_is_loaded_with_its_vocabulary(language, folder):
     assert not any(parameter.requires_grad for parameter in language.parameters())
     with pytest.raises(ValueError, match="at most 20 tokens"):
         language.tokens(["cat"] * 30)
-
-
-def test_the_embeddings_follow_weights_that_are_loaded(folder):
-    language = MaskedLM(str(folder))
-    before, state = language.embeddings.clone(), language.state_dict()
-    doubled = {name: 2 * t if t.is_floating_point() else t for name, t in state.items()}
-    language.load_state_dict(doubled)
-    torch.testing.assert_close(language.embeddings, 2 * before)
-
-
-def test_another_architecture_serves_too(folder, tmp_path):
-    from transformers import DistilBertConfig, DistilBertForMaskedLM
-
-    size = len(MaskedLM(str(folder)).tokenizer)
-    config = DistilBertConfig(vocab_size=size, dim=16, hidden_dim=32, n_layers=1, n_heads=2)
-    DistilBertForMaskedLM(config).save_pretrained(tmp_path)
-    MaskedLM(str(folder)).tokenizer.save_pretrained(tmp_path)
-    model = TextInfilling(MaskedLM(str(tmp_path)), TEXT)
-    x = states(model)
-    assert torch.allclose(model(x), by_loop(model, x), atol=1e-4)
 
 
 def test_a_folder_without_the_head_or_the_file_is_an_error(folder, tmp_path):
@@ -213,19 +193,6 @@ def test_special_tokens_are_never_proposed(language, folder):
         MaskedLM(str(folder), words=["cat", "zebra"])
 
 
-@pytest.mark.parametrize("sampler", [Gibbs(), GWG(), DULA(0.5), DMALA(0.5)], ids=repr)
-def test_samplers_stay_on_the_domain_and_read_nothing_on_the_host(language, sampler):
-    model = TextInfilling(language, TEXT)
-    rng = torch.Generator().manual_seed(0)
-    state = sampler.init(from_blanks(model, 6, rng, None), model)
-    for _ in range(8):
-        with NoHostReads():
-            state, _ = sampler.step(state, model, rng)
-        model.domain.check(state.x)
-    again = sampler.init(from_blanks(model, 6, torch.Generator().manual_seed(0), None), model)
-    assert not torch.equal(state.x, again.x)
-
-
 def test_gibbs_draws_from_the_masked_law_or_from_the_exact_conditional(folder):
     some = MaskedLM(str(folder), words=["cat", "dog", "mat", "sat", "ran", "there"])
     model = TextInfilling(some, TEXT)
@@ -241,40 +208,25 @@ def test_gibbs_draws_from_the_masked_law_or_from_the_exact_conditional(folder):
     )  # control: the two laws differ
 
 
-def test_exact_laws_of_a_whole_vocabulary_are_refused(language):
-    model = TextInfilling(language, TEXT, gibbs="exact")
-    x = states(model, 2000)
-    with pytest.raises(ValueError, match="exact conditionals would take"):
-        Gibbs().step(Gibbs().init(x, model), model, torch.Generator())
-    with pytest.raises(ValueError, match="exact conditionals would take"):
-        LocallyBalanced().init(x, model)
-
-
-def exact_samplers_targets(folder):
-    some = MaskedLM(str(folder), words=["cat", "dog", "mat", "there"])
-    return TextInfilling(some, "the [MASK] sat on the [MASK] .", gibbs="exact")
-
-
 @pytest.mark.parametrize(
     ("sampler", "exact"), [(DMALA(2.0), True), (GWG(), True), (Gibbs(), True), (DULA(9.0), False)],
     ids=repr,
 )  # fmt: skip
 def test_exact_samplers_leave_the_target_invariant(folder, sampler, exact):
-    """From exact draws over 16 states, one step later: a chi-square test."""
-    model = exact_samplers_targets(folder)
+    """From exact draws over 16 states: a chi-square test. Nothing is read on the host."""
+    some = MaskedLM(str(folder), words=["cat", "dog", "mat", "there"])
+    model = TextInfilling(some, "the [MASK] sat on the [MASK] .", gibbs="exact")
     every = model.domain.enumerate()
     law = model(every).double().softmax(0)
-    rng = torch.Generator().manual_seed(0)
-    draws = 1500
+    rng, draws = torch.Generator().manual_seed(0), 1500
     x = every[torch.multinomial(law, draws, replacement=True, generator=rng)]
     state = sampler.init(x, model)
     for _ in range(3):
-        state, _ = sampler.step(state, model, rng)
-    index = state.x.argmax(-1) @ torch.tensor([4, 1])
-    counts = torch.bincount(index, minlength=16).double()
-    chi_square = float(((counts - draws * law).square() / (draws * law)).sum())
-    z = (chi_square - 15) / 30**0.5
-    assert (z < 5) == exact, z
+        with NoHostReads():
+            state, _ = sampler.step(state, model, rng)
+        model.domain.check(state.x)
+    counts = torch.bincount(state.x.argmax(-1) @ torch.tensor([4, 1]), minlength=16).numpy()
+    assert (p_value(counts, law.numpy()) > 1e-6) == exact
 
 
 def test_the_start_is_drawn_from_the_model_with_all_blanks_masked(language):
@@ -286,14 +238,3 @@ def test_the_start_is_drawn_from_the_model_with_all_blanks_masked(language):
     uniform = torch.full_like(law, 1 / law.shape[-1])
     off = (drawn.mean(0) - uniform) / (uniform * (1 - uniform) / 4000).sqrt()
     assert off.abs().max() > 5  # control
-
-
-def test_what_comes_with_the_project_fits_and_knows_some_words():
-    files = list(EMBEDDED.iterdir())
-    assert sum(file.stat().st_size for file in files) < 12 * 2**20
-    assert not any(file.suffix in (".bin", ".pt", ".pkl") for file in files)
-    model = TextInfilling(
-        MaskedLM("mini_bert"), "this is one of the worst movies i have ever [MASK] ."
-    )
-    guess = model.blank_log_probs().topk(3).indices
-    assert "seen" in model.language.words(guess)[0]

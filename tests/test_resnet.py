@@ -9,10 +9,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from latticework.models.base import EnergyModel
 from latticework.models.resnet import ResNet
-from latticework.samplers.gibbs import Gibbs
-from latticework.samplers.gwg import GWG
-from latticework.samplers.langevin import DMALA, DULA
-from latticework.sampling.checking.guard import NoHostReads
 
 
 def network(shape=(6, 4), maps=5, blocks=3, **settings):
@@ -66,21 +62,6 @@ def test_value_and_gradient_are_the_definitions(shape, blocks):
         torch.testing.assert_close(
             model.network.plain(x.view(-1, 1, *shape)), model.network(x.view(-1, 1, *shape))
         )
-
-
-def test_the_edges_need_what_takes_them_away(monkeypatch):
-    """Control of the test above: without it the fast form is another function."""
-    model = network().double()
-    kernels = model.network._kernels
-
-    def without():
-        first, shortcut = kernels()
-        first[26:] = 0
-        return first, shortcut
-
-    monkeypatch.setattr(model.network, "_kernels", without)
-    x = states(model).double()
-    assert (model(x) - written_out(model, x)).abs().max() > 0.01
 
 
 def test_parameters_have_the_gradient_of_the_definition():
@@ -137,19 +118,6 @@ def test_a_sampling_gradient_has_no_graph_and_no_strided_1x1_convolution(bf16):
     assert not [call for call in convolutions.seen if call[1] == (1, 1) and call[2] != (1, 1)]
 
 
-@pytest.mark.parametrize("maps", [1, 4, 16])
-@pytest.mark.parametrize("shape", [(28, 28), (30, 26)])
-def test_the_gradient_written_out_is_autograds_in_float32(shape, maps):
-    model = network(shape, maps, blocks=4)
-    x = states(model)
-    point = x.clone().requires_grad_()
-    (expected,) = torch.autograd.grad(model(point).sum(), point)
-    value, found = model.log_prob_and_grad(x)
-    assert torch.equal(value, model(x))
-    scale = float(expected.abs().max())
-    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5 * scale)
-
-
 @pytest.mark.parametrize(
     ("maps", "shape", "chains"),
     [(4, (28, 28), 7), (5, (28, 28), 16), (8, (14, 10), 7), (8, (30, 26), 3)],
@@ -168,24 +136,6 @@ def test_learning_gradients_in_float32_are_those_in_float64(maps, shape, chains)
     for found, expected in zip(model.parameters(), exact.parameters(), strict=True):
         scale = float(expected.grad.abs().max())
         torch.testing.assert_close(found.grad.double(), expected.grad, rtol=1e-3, atol=1e-4 * scale)
-
-
-def test_float32_is_close_to_float64():
-    model = ResNet()
-    x = states(model)
-    value, grad = model.log_prob_and_grad(x)
-    exact, exact_grad = copy.deepcopy(model).double().log_prob_and_grad(x.double())
-    torch.testing.assert_close(value.double(), exact, rtol=1e-5, atol=1e-5)
-    torch.testing.assert_close(grad.double(), exact_grad, rtol=1e-4, atol=1e-6)
-
-
-def test_sampling_builds_no_graph_through_the_parameters():
-    model = network()
-    assert not any(parameter.requires_grad for parameter in model.parameters())
-    value, grad = model.log_prob_and_grad(states(model))
-    assert not value.requires_grad
-    assert not grad.requires_grad
-    assert all(parameter.grad is None for parameter in model.parameters())
 
 
 def test_the_base_measure_is_the_smoothed_data_mean():
@@ -216,14 +166,6 @@ def test_a_conditional_and_its_cache_are_those_of_any_model(site):
     )
 
 
-@pytest.mark.parametrize("sampler", [Gibbs(), GWG(), DULA(0.1), DMALA(0.15)], ids=repr)
-def test_a_step_reads_nothing_on_the_host(sampler):
-    model, rng = network(), Generator().manual_seed(0)
-    state = sampler.init(states(model), model)
-    with NoHostReads(), torch.no_grad():
-        sampler.step(state, model, rng)
-
-
 def test_bf16_gradients_leave_values_alone():
     exact, rough, low = (network((8, 8), bf16=mode) for mode in (None, "gradient", "all"))
     x = states(exact)
@@ -236,16 +178,3 @@ def test_bf16_gradients_leave_values_alone():
         assert torch.equal(model.gradient(x), gradient)
         error = (gradient - grad).norm() / grad.norm()
         assert 0 < error < 0.05
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"shape": (3, 4)}, "sides of the images must be even"),
-        ({"shape": (4, 4), "maps": 0}, "sizes must be positive"),
-        ({"shape": (4, 4), "bf16": "half"}, "bf16 must be"),
-    ],
-)
-def test_what_it_cannot_be_is_told(settings, message):
-    with pytest.raises(ValueError, match=message):
-        ResNet(**settings)
