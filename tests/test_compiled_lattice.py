@@ -12,18 +12,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Generator
 
-from latticework.models.ising import Lattice
+import latticework as lw
 from latticework.models.lattice import neighbour_table
-from latticework.samplers.acs import ACS
 from latticework.samplers.compiled.choose import twin_of
 from latticework.samplers.compiled.decisions import BYTES, TIES
 from latticework.samplers.compiled.philox import fill, step_keys
-from latticework.samplers.langevin import DMALA, DULA
-from latticework.samplers.sweep import GibbsSweep
 
 # Rows of 16 bytes and of more, exactly full or not, one site, several blocks of one chain.
 SHAPES = [(5, 5), (13,), (1,), (2, 1, 3), (4, 4), (2, 2, 2, 2), (70, 71)]
-SAMPLERS = [DULA(0.4), DMALA(0.3), DMALA(inf), ACS(2.0, 0.2, 3), GibbsSweep()]
+SAMPLERS = [lw.DULA(0.4), lw.DMALA(0.3), lw.DMALA(inf), lw.ACS(2.0, 0.2, 3), lw.GibbsSweep()]
 
 
 def row_bytes(key: int, chain: int, sites: int) -> NDArray[np.uint8]:
@@ -44,7 +41,7 @@ def uniforms(key: int, chain: int, sites: int) -> NDArray[np.float64]:
 class Loop:
     """`sampler` on `model`, one chain and one step after the other."""
 
-    def __init__(self, sampler, model: Lattice) -> None:
+    def __init__(self, sampler, model: lw.Lattice) -> None:
         self.sampler, self.coupling = sampler, model.coupling
         self.bias = model.bias.double().numpy()
         table, exists = neighbour_table(model.shape, model.periodic)
@@ -66,7 +63,7 @@ class Loop:
         return spins @ field
 
     def logits(self, x: NDArray, t: int) -> NDArray:
-        if isinstance(self.sampler, ACS):
+        if isinstance(self.sampler, lw.ACS):
             cycle, k = self.sampler, t % self.sampler.period
             price = 0.5 / cycle.cycle_of_steps()[k]
             return cycle.cycle_of_balances()[k] * self.gains(x) - price
@@ -79,13 +76,13 @@ class Loop:
 
     def step(self, x: NDArray, key: int, chain: int, t: int) -> NDArray:
         drawn = uniforms(key, chain, len(x))
-        if isinstance(self.sampler, GibbsSweep):
+        if isinstance(self.sampler, lw.GibbsSweep):
             for colour in range(self.colours.max() + 1):
                 flips = drawn < 1 / (1 + np.exp(-self.gains(x)))
                 x = x ^ (flips & (self.colours == colour))
             return x
         y = x ^ (drawn < 1 / (1 + np.exp(-self.logits(x, t))))
-        if isinstance(self.sampler, DMALA | ACS):
+        if isinstance(self.sampler, lw.DMALA | lw.ACS):
             word = row_bytes(key, chain, len(x))[-4:].view(np.uint32)[0]
             ratio = self.log_prob(y) - self.log_prob(x)
             ratio += self.log_q(y, x != y, t) - self.log_q(x, x != y, t)
@@ -93,7 +90,7 @@ class Loop:
         return y
 
 
-def check(sampler, model: Lattice, chains: int = 5, steps: int = 3) -> None:
+def check(sampler, model: lw.Lattice, chains: int = 5, steps: int = 3) -> None:
     x = model.domain.uniform(chains, Generator().manual_seed(1))
     twin = twin_of(sampler, model)
     state, _ = twin.advance(twin.init(x, model), model, Generator().manual_seed(2), steps)
@@ -108,7 +105,7 @@ def check(sampler, model: Lattice, chains: int = 5, steps: int = 3) -> None:
 @pytest.mark.parametrize("periodic", [True, False])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_steps_are_those_of_a_plain_loop(sampler, shape, periodic):
-    check(sampler, Lattice(shape, 0.15, 0.1, periodic))
+    check(sampler, lw.Lattice(shape, 0.15, 0.1, periodic))
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS, ids=str)
@@ -116,18 +113,18 @@ def test_steps_are_those_of_a_plain_loop(sampler, shape, periodic):
 def test_biases_that_differ_by_site(sampler, kinds):
     """With few classes, whose tables are read by comparisons, and with many."""
     bias = [0.3 * (i % kinds) / kinds for i in range(60)]
-    check(sampler, Lattice((6, 10), 0.1, bias))
+    check(sampler, lw.Lattice((6, 10), 0.1, bias))
 
 
-@pytest.mark.parametrize("kind", [DULA, DMALA])
+@pytest.mark.parametrize("kind", [lw.DULA, lw.DMALA])
 def test_preconditioners(kind):
-    check(kind(0.4, [0.5 + (i % 7) / 7 for i in range(60)], 2), Lattice((6, 10), 0.1))
+    check(kind(0.4, [0.5 + (i % 7) / 7 for i in range(60)], 2), lw.Lattice((6, 10), 0.1))
 
 
 @pytest.mark.parametrize("probability", [1 / 512, 1 / 1000, 0.3, 100.75 / 256])
 def test_ties_are_broken_with_the_probability_that_bytes_leave(probability):
-    """Of DULA without interaction and bias. Bytes alone would give multiples of 1/256."""
-    model, sampler = Lattice((50, 50), 0.0), DULA(0.5 / log(1 / probability - 1))
+    """DULA without interaction and bias. Bytes alone would give multiples of 1/256."""
+    model, sampler = lw.Lattice((50, 50), 0.0), lw.DULA(0.5 / log(1 / probability - 1))
     twin, steps = twin_of(sampler, model), 300
     state = twin.init(torch.zeros(4, 2500), model)
     _, sums = twin.advance(state, model, Generator().manual_seed(0), steps)
@@ -136,8 +133,8 @@ def test_ties_are_broken_with_the_probability_that_bytes_leave(probability):
 
 
 def test_certain_and_impossible_flips():
-    model = Lattice((37,), 0.0, 1e4)
-    twin = twin_of(DULA(inf), model)
+    model = lw.Lattice((37,), 0.0, 1e4)
+    twin = twin_of(lw.DULA(inf), model)
     state, sums = twin.advance(
         twin.init(torch.zeros(200, 37), model), model, Generator().manual_seed(0), 300
     )

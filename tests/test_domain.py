@@ -4,16 +4,16 @@ import pytest
 import torch
 from torch import Generator
 
+import latticework as lw
 from latticework.models.chance import draw_categorical, uniform_like
-from latticework.models.domain import Binary, Categorical, Integer, Ordinal
 
 DOMAINS = [
-    Binary(3),
-    Binary(3, -1, 1),
-    Categorical(3, 4),
-    Ordinal(3, 4),
-    Integer(3),
-    Integer(3, 2, 0),
+    lw.Binary(3),
+    lw.Binary(3, -1, 1),
+    lw.Categorical(3, 4),
+    lw.Ordinal(3, 4),
+    lw.Integer(3),
+    lw.Integer(3, 2, 0),
 ]
 
 
@@ -59,15 +59,15 @@ def test_every_state_is_listed_once(domain):
 
 def test_what_cannot_be_listed_is_refused():
     with pytest.raises(ValueError, match="infinitely many"):
-        Integer(2).enumerate()
+        lw.Integer(2).enumerate()
     with pytest.raises(ValueError, match="2\\^22"):
-        Binary(23).enumerate()
+        lw.Binary(23).enumerate()
 
 
 @pytest.mark.parametrize("values", [(0.0, 1.0), (-1.0, 1.0), (-0.3, 0.7), (0.1, 0.7)])
 def test_a_flip_gives_exactly_the_other_value(values):
     """In float32, low + high - x is off by a rounding error for the last two."""
-    domain = Binary(2, *values)
+    domain = lw.Binary(2, *values)
     low, high = domain.values()
     x = torch.stack((low, high)).unsqueeze(0)
     assert torch.equal(domain.flip(x), x.flip(1))

@@ -1,20 +1,16 @@
 """The choice between eager and compiled kernels, and what it leaves in a record."""
 
 import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 import torch
 from torch import Generator
 
+import latticework as lw
 from latticework.experiments.records.identity import digest
 from latticework.experiments.runs.engine import for_engine
 from latticework.experiments.runs.run import Run
-from latticework.models.domain import Ordinal
-from latticework.models.ising import Lattice
-from latticework.models.quadratic import LogQuadratic
 from latticework.samplers.compiled import jit
 from latticework.samplers.compiled.philox import (
     ALL,
@@ -23,23 +19,19 @@ from latticework.samplers.compiled.philox import (
     fill_steps,
     step_keys,
 )
-from latticework.samplers.gibbs import Gibbs
-from latticework.samplers.langevin import DMALA
-from latticework.samplers.relaxed import RMALA
 from latticework.sampling.engine import NotCompiledError, served
-from latticework.sampling.metrics import Proposed
 
-LATTICE = Lattice((4, 3), 0.2, 0.1)
+LATTICE = lw.Lattice((4, 3), 0.2, 0.1)
 
 
-class Halved(Lattice):
+class Halved(lw.Lattice):
     """Half of its parent's log-probability, without a form of its own."""
 
     def forward(self, x):
         return super().forward(x) / 2
 
 
-class Lazy(DMALA):
+class Lazy(lw.DMALA):
     """A sampler derived from another, which may have another law."""
 
 
@@ -49,14 +41,14 @@ class Lazy(DMALA):
 @pytest.mark.parametrize(
     ("sampler", "model", "metrics", "why"),
     [
-        (RMALA(0.3, 0.5), LATTICE, [], "RMALA has no compiled kernel"),
+        (lw.RMALA(0.3, 0.5), LATTICE, [], "RMALA has no compiled kernel"),
         (Lazy(0.3), LATTICE, [], "Lazy has no compiled kernel"),
-        (DMALA(0.3), Halved((4, 3), 0.2), [], "Halved changes the target of Lattice"),
-        (DMALA(0.3), LATTICE, [Proposed()], "Proposed has to see every step"),
-        (DMALA(0.3), Lattice((4, 3), 0.2).double(), [], "float32"),
+        (lw.DMALA(0.3), Halved((4, 3), 0.2), [], "Halved changes the target of Lattice"),
+        (lw.DMALA(0.3), LATTICE, [lw.Proposed()], "Proposed has to see every step"),
+        (lw.DMALA(0.3), lw.Lattice((4, 3), 0.2).double(), [], "float32"),
         (
-            Gibbs(),
-            LogQuadratic([[0.1]], domain=Ordinal(1, 3)),
+            lw.Gibbs(),
+            lw.LogQuadratic([[0.1]], domain=lw.Ordinal(1, 3)),
             [],
             "has no form for compiled kernels",
         ),
@@ -76,7 +68,7 @@ def test_auto_falls_back_and_compiled_refuses(sampler, model, metrics, why, tmp_
 
 def test_an_unknown_engine_is_refused():
     with pytest.raises(ValueError, match="engine must be one of auto, eager, compiled"):
-        served(Gibbs(), LATTICE, "fast")
+        served(lw.Gibbs(), LATTICE, "fast")
 
 
 def test_the_engine_belongs_to_the_identity_unless_it_is_eager():
@@ -152,29 +144,6 @@ def test_a_forked_process_makes_threads_of_its_own(monkeypatch):
         finally:
             os._exit(1)
     assert os.waitpid(child, 0)[1] == 0
-
-
-def test_compilation_is_told_once(tmp_path):
-    code = (
-        "import logging, torch; logging.basicConfig(level=logging.INFO, format='%(message)s');"
-        "from latticework.models.ising import Lattice;"
-        "from latticework.samplers.gibbs import Gibbs;"
-        "from latticework.samplers.compiled.choose import twin_of;"
-        "m = Lattice((3,), 0.1); t = twin_of(Gibbs(), m); g = torch.Generator();"
-        "t.advance(t.init(m.domain.uniform(2, g), m), m, g, 3)"
-    )
-    told = []
-    for _ in range(2):
-        done = subprocess.run(
-            [sys.executable, "-c", code],
-            env=os.environ | {"LATTICEWORK_CACHE": str(tmp_path)},
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        told.append(done.stderr.count("compiling the kernel"))
-    assert told[0] > 0
-    assert told[1] == 0
 
 
 # NaN.

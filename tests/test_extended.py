@@ -138,16 +138,6 @@ def test_nothing_is_rejected_on_a_quadratic_target(name, step_size):
     assert least_acceptance(lw.AVG(step_size), QUADRATIC[name]) < 0.9  # control: M = 0
 
 
-def test_the_given_matrix_is_taken():
-    """The Hessian is 2 W; another matrix rejects."""
-    model = QUADRATIC["spins"]
-    for scale, most in ((2, 1), (2.4, 0.98)):
-        least = least_acceptance(lw.PAVG(0.5, matrix=(scale * model.weight).tolist()), model)
-        assert 0.9995 < least <= 1 if most == 1 else least < most
-    with pytest.raises(ValueError, match=r"matrix must be \[4, 4\] for states \[4\], got 6 rows"):
-        lw.PAVG(0.5, matrix=model.weight.tolist()).init(torch.zeros(2, 4), TARGETS["rbm"].model)
-
-
 def test_the_hessian_is_learnt():
     """A target that does not say it is quadratic: the regression of its gradient is exact."""
     exact = QUADRATIC["graph"]
@@ -156,24 +146,6 @@ def test_the_hessian_is_learnt():
     torch.testing.assert_close(learnt, 8 * exact.coupling, rtol=0.02, atol=0.02)
     assert least_acceptance(lw.PAVG(1.0, burn_in=40), model) > 0.9
     assert not learnt_hessian(model, lw.AVG(1.0), 0, torch.zeros(1, 12)).any()
-
-
-def test_the_matrix_is_frozen():
-    """Nothing adapts after the start: not in a step, nor where the target or position changes."""
-    model, rng = TARGETS["rbm"].model, Generator().manual_seed(0)
-    sampler = lw.PAVG(1.0, burn_in=20)
-    x = model.domain.uniform(30, rng)
-    state = sampler.init(x, model)
-    root, price = state.root.clone(), state.price.clone()
-    for _ in range(3):
-        state, _ = sampler.step(state, model, rng)
-    other = TARGETS["binary"].model.__class__(lw.Binary(4))
-    for later in (state, sampler.refresh(state, other), sampler.moved_to(1 - x, state, other)):
-        assert torch.equal(later.root, root)
-        assert torch.equal(later.price, price)
-    again = sampler.init(1 - x, model)  # M does not depend on where the chains start
-    assert torch.equal(again.root, root)
-    assert not torch.equal(sampler.init(x, other).root, root)
 
 
 def test_what_is_learnt_is_one_for_all_step_sizes():

@@ -6,6 +6,7 @@ from scipy.stats import chisquare, kstest
 from torch import Generator
 from torch.nn.functional import softplus
 
+import latticework as lw
 from latticework.models.chance import (
     LARGE,
     TWO_STAGES_FROM,
@@ -13,10 +14,8 @@ from latticework.models.chance import (
     softplus_sum,
     uniform_like,
 )
-from latticework.models.ising import Lattice
 from latticework.samplers.base import select_rows
 from latticework.samplers.flip import FlipState
-from latticework.samplers.gwg import GWG
 
 
 def rng(seed: int = 0) -> Generator:
@@ -103,15 +102,15 @@ def test_select_rows(width):
 
 def test_flips_on_a_lattice_beyond_dense():
     """A thousand steps leave the weights and their sums as they are computed afresh."""
-    model = Lattice((15, 13), 0.2, 0.1, periodic=False)
+    model = lw.Lattice((15, 13), 0.2, 0.1, periodic=False)
     generator = rng()
-    state = GWG().init(model.domain.uniform(8, generator), model)
+    state = lw.GWG().init(model.domain.uniform(8, generator), model)
     assert isinstance(state, FlipState)
     assert state.sums.shape[1] > 1
     for _ in range(1000):
-        state, _ = GWG().step(state, model, generator)
+        state, _ = lw.GWG().step(state, model, generator)
     model.domain.check(state.x)
-    fresh = GWG().init(state.x, model)
+    fresh = lw.GWG().init(state.x, model)
     torch.testing.assert_close(state.weights, fresh.weights)
     torch.testing.assert_close(state.sums, fresh.sums)
     logits = model.differences(state.x, (), torch.arange(model.domain.dim)) / 2

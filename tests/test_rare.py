@@ -64,6 +64,15 @@ def test_rare_decisions(kind, size, p):
     assert abs(count - p * 2**32) < 2.5
 
 
+@pytest.mark.parametrize("size", SIZES)
+def test_a_draw_leaves_its_log_odds(size):
+    """They are those of the state: a sampler reads them again for the reverse move."""
+    log_odds = torch.linspace(-3, 3, size)
+    before = log_odds.clone()
+    bernoulli(log_odds, Generator())
+    assert torch.equal(log_odds, before)
+
+
 @pytest.mark.parametrize("step", [-1e-9, 1e-9])
 def test_a_bit_is_drawn_to_all_digits(step):
     """The `bernoulli_` of PyTorch compares float64 numbers, which the same seed gives here."""

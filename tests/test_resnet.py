@@ -7,13 +7,12 @@ import torch
 from torch import Generator, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from latticework.models.base import EnergyModel
-from latticework.models.resnet import ResNet
+import latticework as lw
 
 
 def network(shape=(6, 4), maps=5, blocks=3, **settings):
     torch.manual_seed(0)
-    model = ResNet(shape, maps, blocks, **settings)
+    model = lw.ResNet(shape, maps, blocks, **settings)
     for parameter in model.parameters():
         parameter.normal_(0, 0.35)
     model.start_from_data(torch.linspace(0, 1, model.domain.dim))
@@ -139,7 +138,7 @@ def test_learning_gradients_in_float32_are_those_in_float64(maps, shape, chains)
 
 
 def test_the_base_measure_is_the_smoothed_data_mean():
-    model = ResNet((2, 2), 3, 1)
+    model = lw.ResNet((2, 2), 3, 1)
     mean = torch.tensor([0.0, 0.25, 0.5, 1.0])
     model.start_from_data(mean)
     model.head.weight.zero_()
@@ -152,14 +151,14 @@ def test_a_conditional_and_its_cache_are_those_of_any_model(site):
     model, sites = network().double(), torch.tensor([site])
     x = states(model).double()
     log_odds, cache = model.conditional(x, model.cache(x), sites)
-    torch.testing.assert_close(log_odds, EnergyModel.log_odds(model, x, (), sites))
+    torch.testing.assert_close(log_odds, lw.EnergyModel.log_odds(model, x, (), sites))
     new = torch.bernoulli(torch.full((len(x), 1), 0.5), generator=Generator().manual_seed(3))
     after = x.index_copy(1, sites, new.double())
     moved = model.moved(cache, x, sites, new.double())
     torch.testing.assert_close(moved[0], model(after))
     several = torch.tensor([1, site])
     log_odds, cache = model.conditional(x, model.cache(x), several)
-    torch.testing.assert_close(log_odds, EnergyModel.log_odds(model, x, (), several))
+    torch.testing.assert_close(log_odds, lw.EnergyModel.log_odds(model, x, (), several))
     new = torch.ones(len(x), 2).double()
     torch.testing.assert_close(
         model.moved(cache, x, several, new)[0], model(x.index_copy(1, several, new))

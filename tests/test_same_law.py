@@ -236,7 +236,7 @@ UNKNOWN = [
 
 @pytest.mark.parametrize(("sampler", "kind", "value"), UNKNOWN, ids=str)
 def test_unknown_energies_stop_what_they_stop_in_the_eager_sampler(sampler, kind, value):
-    """The same sites never change, and as many steps are counted as invalid."""
+    """Both engines keep the same sites as they are, and count as many steps as invalid."""
     model, found = unknown(kind, value), []
     try:
         twin = twin_of(sampler, model)

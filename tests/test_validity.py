@@ -7,27 +7,20 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
+import latticework as lw
 from latticework.experiments.records.budget import Budget
-from latticework.experiments.records.record import Record
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.measures.nonfinite import StuckError, Validity
 from latticework.experiments.tasks.sampling import sample
-from latticework.models.base import EnergyModel, Function
-from latticework.models.domain import Binary
-from latticework.samplers.gibbs import Gibbs
-from latticework.samplers.gwg import GWG
-from latticework.samplers.hamming import HammingBall
-from latticework.samplers.langevin import DMALA, DULA
-from latticework.samplers.locally_balanced import LocallyBalanced
 from latticework.sampling.chain import Chain
 
 
-class Holed(EnergyModel):
+class Holed(lw.EnergyModel):
     """Independent bits whose log-probability is `hole` where the first two are both one."""
 
     def __init__(self, hole: float, dim: int = 4) -> None:
         super().__init__()
-        self.domain, self.hole = Binary(dim), hole
+        self.domain, self.hole = lw.Binary(dim), hole
         self.register_buffer("bias", torch.linspace(-0.5, 0.7, dim))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -51,7 +44,7 @@ def tallied(sampler, model, x, steps=20):
 
 
 @pytest.mark.parametrize(
-    "sampler", [DMALA(2.0), GWG(), Gibbs(), Gibbs(2), HammingBall(3, 1)], ids=repr
+    "sampler", [lw.DMALA(2.0), lw.GWG(), lw.Gibbs(), lw.Gibbs(2), lw.HammingBall(3, 1)], ids=repr
 )
 def test_what_was_rejected_so_is_counted(sampler):
     x = torch.zeros(50, 4)
@@ -62,7 +55,7 @@ def test_what_was_rejected_so_is_counted(sampler):
 
 
 def test_without_an_acceptance_test_a_chain_stays_where_it_cannot_be_priced():
-    model, sampler = Holed(0.0), DULA(1.0)
+    model, sampler = Holed(0.0), lw.DULA(1.0)
     start = torch.tensor([[1.0, 1, 0, 0]]).expand(20, 4)
     rng = Generator().manual_seed(0)
     chain = Chain(sampler, model, start, rng, every=5, metrics=[Validity()])
@@ -75,8 +68,8 @@ def test_without_an_acceptance_test_a_chain_stays_where_it_cannot_be_priced():
 
 def test_a_state_whose_neighbours_have_probability_zero_is_valid():
     """The chain cannot leave it. No energy is unknown there, so its steps count as valid."""
-    alone = Function(lambda x: torch.where(x.sum(-1) == 0, 0.0, -torch.inf), Binary(4))
-    sampler, start = LocallyBalanced(), torch.zeros(5, 4)
+    alone = lw.Function(lambda x: torch.where(x.sum(-1) == 0, 0.0, -torch.inf), lw.Binary(4))
+    sampler, start = lw.LocallyBalanced(), torch.zeros(5, 4)
     rng = Generator().manual_seed(0)
     state, info = sampler.step(sampler.init(start, alone), alone, rng)
     assert torch.equal(state.x, start)
@@ -99,7 +92,7 @@ class Island(Holed):
 def sampled(tmp_path, hole, start, steps=40, model=None):
     run = Run(tmp_path)
     sample(
-        model=model or Holed(hole), sampler=DMALA(2.0), data=None, run=run,
+        model=model or Holed(hole), sampler=lw.DMALA(2.0), data=None, run=run,
         budget=Budget(chains=8, steps=steps, every=10), start=start, metrics=(),
     )  # fmt: skip
     return run
@@ -114,10 +107,10 @@ def test_a_run_counts_and_warns(tmp_path, caplog):
     assert run.notes["invalid_steps"] > 0
     told = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
     assert f"{run.notes['invalid_steps']} steps of chains were rejected because" in told[-1]
-    assert len(Record(tmp_path, {}).metrics) == 5
+    assert len(lw.Record(tmp_path, {}).metrics) == 5
 
 
 def test_a_run_whose_chains_are_all_stuck_stops(tmp_path):
     with pytest.raises(StuckError, match="all 8 chains are stuck at step 10"):
         sampled(tmp_path, 0.0, zeros, model=Island(0.0))
-    assert len(Record(tmp_path, {}).metrics) == 1
+    assert len(lw.Record(tmp_path, {}).metrics) == 1
