@@ -15,7 +15,6 @@ from torch import Generator, Tensor
 
 import latticework as lw
 from latticework.samplers.compiled import blocks, gwg_several, langevin_pair, langevin_potts, rbm
-from latticework.samplers.compiled import one_site_potts as one_site
 from latticework.samplers.compiled.choose import twin_of
 from latticework.samplers.compiled.twin import NoTwinError
 
@@ -266,14 +265,9 @@ def _without_last_neighbour(form: object) -> object:
     return form
 
 
-def _with_less_coupling(self: object, form: object) -> one_site.PottsTables:
-    tables = TABLES(self, form)
-    return tables._replace(near=tables.near**0.9)
-
-
 WHOLE_BALL, BY_VALUE = blocks.ball, langevin_potts.by_value
 PAIRS, PATHS = langevin_pair.LangevinPairTwin, gwg_several.SeveralLatticeTwin
-PRICES, TABLE, TABLES = PAIRS.prices, PATHS.table, one_site.OneSiteLatticeTwin.tables
+PRICES, TABLE = PAIRS.prices, PATHS.table
 BROKEN = {
     "a pattern left out": (blocks, "ball", _without_last_set, lw.Gibbs(3), "lattice", 60),
     "a pattern left out, RBM": (blocks, "ball", _without_last_set, lw.Gibbs(3), "rbm", 60),
@@ -285,9 +279,6 @@ BROKEN = {
     ),
     "weights to the power 1.1": (
         PATHS, "table", lambda *of: TABLE(*of) ** 1.1, lw.GWG(3), "lattice", 40
-    ),
-    "a coupling 10 % off": (
-        one_site.OneSiteLatticeTwin, "tables", _with_less_coupling, lw.GWG(), "potts", 60
     ),
 }  # fmt: skip
 
