@@ -316,23 +316,18 @@ def driven(
     return Law([matrix], matrix.sum(-1) - matrix.diagonal() + stays)
 
 
-def avg(sampler: lw.AVG, target: Target) -> Law:
-    """Rhodes and Gutmann: z ~ N(k x, I), then exp(grad'y) N(z; k y, I) over the states y."""
-    k = np.sqrt(2 / sampler.step_size)
+def auxiliary(sampler: lw.AVG | lw.PAVG | lw.DHAMS, target: Target) -> Law:
+    """z ~ N(R x, I), then y by exp((grad - M x + R z)'y - delta / 2 |y|^2).
 
-    def logits(x: int, noise: Noise) -> np.ndarray:
-        z = k * target.z[x] + noise
-        distance = ((z[:, None] - k * target.z) ** 2).sum(-1)
-        return target.z @ target.grad[x] - distance / 2
-
-    return driven(target, logits, lambda x, y: k * (target.z[y] - target.z[x]))
-
-
-def pavg(sampler: lw.PAVG, target: Target) -> Law:
-    """Rhodes and Gutmann: z ~ N(R x, I), then exp((grad - M x + R z)'y - delta / 2 |y|^2)."""
-    matrix = np.array(sampler.matrix)
+    Rhodes and Gutmann: R^2 = M + delta I, where M is 0 for AVG and near the Hessian for PAVG. Zhou
+    and Tan: M = 0, and the noise is a momentum that the gradients at both ends turn.
+    """
+    size, turn = target.z.shape[1], getattr(sampler, "correction", 0)
+    matrix = np.array(getattr(sampler, "matrix", None) or np.zeros((size, size)))
     values, vectors = np.linalg.eigh(matrix)
     delta = 2 / sampler.step_size - min(0, values[0])
+    if isinstance(sampler, lw.DHAMS):
+        delta = 1 / sampler.step_size**2
     root = vectors @ np.diag(np.sqrt(values + delta)) @ vectors.T
 
     def logits(x: int, noise: Noise) -> np.ndarray:
@@ -340,21 +335,9 @@ def pavg(sampler: lw.PAVG, target: Target) -> Law:
         linear = target.grad[x] - matrix @ target.z[x] + z @ root
         return linear @ target.z.T - delta / 2 * (target.z**2).sum(-1)
 
-    return driven(target, logits, lambda x, y: root @ (target.z[y] - target.z[x]))
-
-
-def dhams(sampler: lw.DHAMS, target: Target) -> Law:
-    """Zhou and Tan: z = x + delta u, then exp(grad'y) N(z; y, delta^2 I)."""
-    delta = sampler.step_size
-
-    def logits(x: int, noise: Noise) -> np.ndarray:
-        z = target.z[x] + delta * noise
-        distance = ((z[:, None] - target.z) ** 2).sum(-1)
-        return target.z @ target.grad[x] - distance / (2 * delta**2)
-
     def shift(x: int, y: int) -> np.ndarray:
-        turned = sampler.correction * (target.grad[y] - target.grad[x])
-        return (target.z[y] - target.z[x]) / delta + turned
+        turned = turn * (target.grad[y] - target.grad[x])
+        return root @ (target.z[y] - target.z[x]) + turned
 
     return driven(target, logits, shift)
 
@@ -534,12 +517,12 @@ TABLE = [
     Row(lw.ACS(2.0, 0.2, 4), (*FEW_SITES, "ordinal", "naturals", "lattice"), acs, **ORDERED),
     Row(lw.ACS(2.0, 0.2, 4), ("ring", "sheet"), acs, **ORDERED),
     Row(lw.ACS(2.0, 0.2, 3, balances=[0.9, 0.6, 0.8]), ("binary", "integers"), acs, **ORDERED),
-    Row(lw.AVG(0.8), ("binary", "spins", "ordinal", "integers"), avg),
+    Row(lw.AVG(0.8), ("binary", "spins", "ordinal", "integers"), auxiliary),
     Row(lw.AVG(2.0), ("categorical", "naturals", "rbm", "quadratic", "lattice_potts"), None),
-    Row(lw.PAVG(0.8, matrix=MATRIX), ("binary", "spins"), pavg),
+    Row(lw.PAVG(0.8, matrix=MATRIX), ("binary", "spins"), auxiliary),
     Row(lw.PAVG(1.0, 20), ("binary", "ordinal", "naturals", "rbm", "quadratic"), None),
     Row(lw.PAVG(1.0, 20), ("categorical",), None),
-    Row(lw.DHAMS(0.7, 0.8, 0.3), ("binary", "spins", "ordinal", "integers"), dhams),
+    Row(lw.DHAMS(0.7, 0.8, 0.3), ("binary", "spins", "ordinal", "integers"), auxiliary),
     Row(lw.DHAMS(1.0, 0.5), ("categorical", "naturals", "rbm"), None),
     Row(lw.EDLP(0.6, 0.7), ("binary", "spins", "ordinal", "integers"), edlp),
     Row(lw.EDLP(0.6, 0.7, 0.5), ("binary", "categorical", "naturals"), None),

@@ -50,6 +50,14 @@ def net(chunk=None):
     return lw.BayesNet(whole.inputs[:, :-1], whole.targets, 3, 30.0, chunk)
 
 
+def network():
+    torch.manual_seed(0)
+    model = lw.ResNet((4, 2), 3, 3).double()
+    for parameter in model.parameters():
+        parameter.normal_(0, 0.35)
+    return model
+
+
 LATTICES = {
     f"{shape}-{periodic}-{way}": lattice(shape, periodic, by_neighbours=way == "neighbours")
     for shape in SHAPES
@@ -65,6 +73,7 @@ MODELS = {
     "rbm": rbm(),
     "fhmm": synthetic_fhmm(4, 3, 0.5, 0.1, 0.9).double(),
     "fhmm of one time": synthetic_fhmm(1, 3, 0.5, 0.1, 0.9).double(),
+    "network": network(),
     **{f"net-{chunk}": net(chunk) for chunk in (None, 1, 20, 45, 10_000)},
 }
 every_model = pytest.mark.parametrize("model", MODELS.values(), ids=MODELS.keys())

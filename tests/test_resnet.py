@@ -63,17 +63,6 @@ def test_value_and_gradient_are_the_definitions(shape, blocks):
         )
 
 
-def test_parameters_have_the_gradient_of_the_definition():
-    model = network().double().requires_grad_(True)
-    x = states(model).double()
-    gradients = [
-        torch.autograd.grad(function(x).square().sum(), list(model.parameters()))
-        for function in (model, lambda x: written_out(model, x))
-    ]
-    for found, expected in zip(*gradients, strict=True):
-        torch.testing.assert_close(found, expected, rtol=1e-8, atol=1e-8)
-
-
 class Convolutions(TorchDispatchMode):
     """Notes the kernel size and the stride of each convolution and of each backward pass."""
 
@@ -89,46 +78,39 @@ class Convolutions(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-@pytest.mark.parametrize("form", ["forward", "plain"])
+@pytest.mark.parametrize("form", ["forward", "plain", None, "all"])
 def test_no_1x1_convolution_has_a_stride(form):
-    """oneDNN's corrupts the heap, on processors with AVX2 and no AVX-512: see
-    latticework.models.resnet.
+    """oneDNN's corrupts the heap, on processors with AVX2 and no AVX-512 (`models.resnet`).
+
+    A sampling gradient, in single precision or bf16, makes one backward pass a convolution.
     """
-    model = network((8, 8), maps=4).requires_grad_(True)
-    images = states(model).view(-1, 1, 8, 8).requires_grad_()
+    learning = form in ("forward", "plain")
+    model = network((8, 8), maps=4, bf16=None if learning else form).requires_grad_(True)
     with Convolutions() as convolutions:
-        getattr(model.network, form)(images).sum().backward()
-    assert {("forward", (3, 3), (2, 2)), ("backward", (3, 3), (2, 2))} <= set(convolutions.seen)
-    assert not [call for call in convolutions.seen if call[1] == (1, 1) and call[2] != (1, 1)]
-
-
-@pytest.mark.parametrize("bf16", [None, "all"])
-def test_a_sampling_gradient_has_no_graph_and_no_strided_1x1_convolution(bf16):
-    """Written out: one backward pass a convolution, by its input alone."""
-    model = network((8, 8), maps=4, bf16=bf16).requires_grad_(True)
-    x = states(model)
-    with Convolutions() as convolutions:
-        value, grad = model.log_prob_and_grad(x)
-    assert not value.requires_grad
-    assert not grad.requires_grad
+        if learning:
+            images = states(model).view(-1, 1, 8, 8).requires_grad_()
+            getattr(model.network, form)(images).sum().backward()
+        else:
+            assert not any(found.requires_grad for found in model.log_prob_and_grad(states(model)))
     backward = [call[1:] for call in convolutions.seen if call[0] == "backward"]
-    strided = [((3, 3), (2, 2))]
-    assert sorted(backward) == sorted([((1, 1), (1, 1)), *strided, *[((3, 3), (1, 1))] * 4])
+    assert ("forward", (3, 3), (2, 2)) in convolutions.seen
+    assert ((3, 3), (2, 2)) in backward
     assert not [call for call in convolutions.seen if call[1] == (1, 1) and call[2] != (1, 1)]
+    assert learning or len(backward) == 6
 
 
 @pytest.mark.parametrize(
     ("maps", "shape", "chains"),
     [(4, (28, 28), 7), (5, (28, 28), 16), (8, (14, 10), 7), (8, (30, 26), 3)],
 )
-def test_learning_gradients_in_float32_are_those_in_float64(maps, shape, chains):
+def test_learning_gradients_are_those_of_the_definition(maps, shape, chains):
     """Few maps, odd sizes after halving, small batches: `make test-avx2` checks the heap here."""
     model = network(shape, maps=maps).requires_grad_(True)
     for parameter in model.parameters():
         parameter.data /= maps**0.5
     x = states(model, chains)
     exact = copy.deepcopy(model).double()
-    exact(x.double()).mean().backward()
+    written_out(exact, x.double()).mean().backward()
     for _ in range(3):  # a corrupted heap shows at a later allocation
         model.zero_grad()
         model(x).mean().backward()
@@ -144,25 +126,6 @@ def test_the_base_measure_is_the_smoothed_data_mean():
     model.head.weight.zero_()
     law = model(model.domain.enumerate()).softmax(0)
     torch.testing.assert_close(law @ model.domain.enumerate(), 0.98 * mean + 0.01)
-
-
-@pytest.mark.parametrize("site", [0, 3, 11])
-def test_a_conditional_and_its_cache_are_those_of_any_model(site):
-    model, sites = network().double(), torch.tensor([site])
-    x = states(model).double()
-    log_odds, cache = model.conditional(x, model.cache(x), sites)
-    torch.testing.assert_close(log_odds, lw.EnergyModel.log_odds(model, x, (), sites))
-    new = torch.bernoulli(torch.full((len(x), 1), 0.5), generator=Generator().manual_seed(3))
-    after = x.index_copy(1, sites, new.double())
-    moved = model.moved(cache, x, sites, new.double())
-    torch.testing.assert_close(moved[0], model(after))
-    several = torch.tensor([1, site])
-    log_odds, cache = model.conditional(x, model.cache(x), several)
-    torch.testing.assert_close(log_odds, lw.EnergyModel.log_odds(model, x, (), several))
-    new = torch.ones(len(x), 2).double()
-    torch.testing.assert_close(
-        model.moved(cache, x, several, new)[0], model(x.index_copy(1, several, new))
-    )
 
 
 def test_bf16_gradients_leave_values_alone():
