@@ -102,18 +102,3 @@ def test_a_minibatch_estimates_without_bias():
     features, targets = model.inputs[batch, :-1], model.targets[batch]
     close(model.given(batch)(x), by_loops(model, x, features, targets))
     assert (model.given(batch)(x) - log_prob).abs().max() > 0.01  # control
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: lw.BayesNet(torch.ones(3), torch.ones(3)), r"features must be \[rows, features\]"),
-        (lambda: lw.BayesNet(torch.ones(3, 2), torch.ones(4)), r"got \[3, 2\] and \[4\]"),
-        (lambda: lw.BayesNet(torch.ones(0, 2), torch.ones(0)), r"got \[0, 2\] and \[0\]"),
-        (lambda: lw.BayesNet(torch.ones(3, 2), torch.ones(3), 0), "must be positive, got 0"),
-        (lambda: lw.BayesNet(torch.ones(3, 2), torch.ones(3), 5, -1), "got 5 and -1"),
-    ],
-)
-def test_bad_arguments_say_so(make, message):
-    with pytest.raises(ValueError, match=message):
-        make()

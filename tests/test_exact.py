@@ -64,11 +64,6 @@ def test_strong_coupling_stays_finite(coupling):
         assert result.mean[0] == pytest.approx((1 + math.tanh(1)) / 2, abs=1e-3)
 
 
-def test_a_wide_lattice_is_refused():
-    with pytest.raises(ValueError, match="at most 10 sites"):
-        exact(lw.Lattice((11, 12), 0.1))
-
-
 def random_rbm(visible, hidden):
     model, rng = lw.RBM(visible, hidden), torch.Generator().manual_seed(visible)
     for parameter in model.parameters():
@@ -137,6 +132,8 @@ def test_what_cannot_be_listed_is_refused():
         exact(lw.Function(lambda x: -x.square().sum(-1), lw.Integer(1)))
     with pytest.raises(ValueError, match="2\\^26"):
         exact(dense(27))
+    with pytest.raises(ValueError, match="at most 10 sites"):
+        exact(lw.Lattice((11, 12), 0.1))
 
 
 def test_enumeration_evaluates_in_double_precision():

@@ -224,12 +224,6 @@ def test_the_ladder_is_spaced_for_even_swap_rates():
     assert (learnt.diff() < 0).all()
 
 
-@pytest.mark.parametrize("ladder", [[1.0], [0.9, 0.5], [1.0, 1.0], [1.0, 0.5, -0.1], [0.5, 1.0]])
-def test_a_ladder_that_does_not_fall_from_1_is_refused(ladder):
-    with pytest.raises(ValueError, match="ladder must be two numbers or more that fall from 1"):
-        lw.PTDMALA(0.5, ladder)
-
-
 # Clusters.
 
 

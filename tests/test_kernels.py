@@ -233,3 +233,22 @@ def test_unsupported_models_are_refused(sampler, names):
     for target in map(TARGETS.get, names.split()):
         with pytest.raises(lw.UnsupportedModelError, match=f"{type(sampler).__name__} needs .*got"):
             sampler.init(target.states[:2], target.model)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: lw.RMALA(1, 0.0), "temperature must be positive"),
+        (lambda: lw.RMALA(1, 0.5, "both"), "accept must be"),
+        (lambda: lw.DiscreteSVGD(0.1, 1.0, -2.0), "bandwidth must be positive"),
+        (lambda: lw.RatesFPCD(-1.0), "fast_step_size must be 0 or more, got -1"),
+        (lambda: lw.RatesHerding(0.1, 1.5), r"decay must be in \[0, 1\], got 1.5"),
+        (lambda: lw.RatesFPCD(statistics="both"), "statistics must be one of"),
+        (lambda: lw.SamplePenalization(coding="sign"), "coding must be None or spin"),
+        (lambda: lw.PTDMALA(0.5, [0.9, 0.5]), "ladder must be two numbers or more that fall from"),
+        (lambda: lw.PTDMALA(0.5, [1.0, 1.0]), "ladder must be two numbers or more that fall from"),
+    ],
+)
+def test_bad_arguments_are_refused(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()

@@ -10,7 +10,6 @@ from torch import Generator
 from torch.distributions import Bernoulli, Normal
 
 import latticework as lw
-from latticework.models.fhmm import synthetic_fhmm
 from latticework.models.lattice import neighbour_sum, neighbour_table
 
 SHAPES = [(1,), (2,), (5,), (2, 2), (2, 5), (3, 4), (2, 3, 3), (1, 3, 1)]
@@ -71,8 +70,8 @@ MODELS = {
     "dense": dense(),
     "random graph": lw.erdos_renyi(9, 3, 0.4).double(),
     "rbm": rbm(),
-    "fhmm": synthetic_fhmm(4, 3, 0.5, 0.1, 0.9).double(),
-    "fhmm of one time": synthetic_fhmm(1, 3, 0.5, 0.1, 0.9).double(),
+    "fhmm": lw.synthetic_fhmm(4, 3, 0.5, 0.1, 0.9).double(),
+    "fhmm of one time": lw.synthetic_fhmm(1, 3, 0.5, 0.1, 0.9).double(),
     "network": network(),
     **{f"net-{chunk}": net(chunk) for chunk in (None, 1, 20, 45, 10_000)},
 }
@@ -364,7 +363,7 @@ def test_a_lattice_of_a_million_sites():
 
 def test_an_fhmm_is_the_posterior_of_its_definition():
     """log p(x, y) time by time, up to the normal densities' constant."""
-    model = synthetic_fhmm(4, 3, sigma=0.6, first=0.2, keep=0.85, seed=1)
+    model = lw.synthetic_fhmm(4, 3, sigma=0.6, first=0.2, keep=0.85, seed=1)
     expected = []
     x = model.domain.uniform(20, Generator().manual_seed(0))
     for hidden in x.view(20, 4, 3):
@@ -381,12 +380,14 @@ def test_an_fhmm_is_the_posterior_of_its_definition():
 def test_the_observations_of_an_fhmm_are_drawn_from_it():
     """Chains start at 1 with probability `first`, switch at rate 1 - keep; noise is `sigma`."""
     length, factors = 4000, 2
-    model = synthetic_fhmm(length, factors, sigma=0.01, first=0.3, keep=0.9, seed=0)
+    model = lw.synthetic_fhmm(length, factors, sigma=0.01, first=0.3, keep=0.9, seed=0)
     hidden, noise = decoded(model, factors)
     switched = (hidden[1:] != hidden[:-1]).float().mean()
     assert abs(float(switched) - 0.1) < 4.5 * math.sqrt(0.1 * 0.9 / (length * factors))
     assert abs(float(noise.std()) / 0.01 - 1) < 4.5 / math.sqrt(2 * length)
-    many = [synthetic_fhmm(1, 4, sigma=1e-6, first=0.3, keep=0.9, seed=seed) for seed in range(150)]
+    many = [
+        lw.synthetic_fhmm(1, 4, sigma=1e-6, first=0.3, keep=0.9, seed=seed) for seed in range(150)
+    ]
     began = torch.stack([decoded(each, 4)[0] for each in many]).mean()
     assert abs(float(began) - 0.3) < 4.5 * math.sqrt(0.3 * 0.7 / 600)
 
@@ -411,7 +412,8 @@ def decoded(model, factors):
         (lambda: lw.LatticePotts([2, 2], 3, 1.0, [0.0, 1.0]), "bias must be"),
         (lambda: lw.DensePotts(torch.ones(6, 6).triu(), 3), "symmetric"),
         (lambda: lw.DensePotts(torch.ones(6, 6), 3), "values of one site"),
-        (lambda: synthetic_fhmm(3, 2, 0.0, 0.1, 0.9), "sigma must be positive"),
+        (lambda: lw.BayesNet(torch.ones(3, 2), torch.ones(4)), r"got \[3, 2\] and \[4\]"),
+        (lambda: lw.synthetic_fhmm(3, 2, 0.0, 0.1, 0.9), "sigma must be positive"),
     ],
 )
 def test_bad_arguments_are_refused(make, message):

@@ -285,18 +285,3 @@ def test_other_models_are_refused():
             for kernel in (sampler, twin_of(sampler, model)):
                 with pytest.raises(lw.UnsupportedModelError, match="rates of its training data"):
                     kernel.init(torch.zeros(1, 4), model)
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: lw.RatesFPCD(-1.0), "fast_step_size must be 0 or more, got -1"),
-        (lambda: lw.RatesHerding(0.1, 1.5), r"decay must be in \[0, 1\], got 1.5"),
-        (lambda: lw.RatesFPCD(statistics="both"), "statistics must be one of"),
-        (lambda: lw.RatesFPCD(emit="grey"), "emit must be one of"),
-        (lambda: lw.SamplePenalization(coding="sign"), "coding must be None or spin"),
-    ],
-)
-def test_bad_arguments_are_refused(make, message):
-    with pytest.raises(ValueError, match=message):
-        make()

@@ -149,18 +149,3 @@ def test_one_svgd_particle_and_several_in_one_place_stay_finite(particles):
         for _ in range(50):
             state, _ = sampler.step(state, model, rng)
     assert state.position.isfinite().all()
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: lw.RMALA(-1, 0.5), "step_size must be positive, got -1"),
-        (lambda: lw.RMALA(1, 0.0), "temperature must be positive"),
-        (lambda: lw.RMALA(1, 0.5, "both"), "accept must be"),
-        (lambda: lw.DiscreteSVGD(0.0, 1.0), "step_size must be positive"),
-        (lambda: lw.DiscreteSVGD(0.1, 1.0, -2.0), "bandwidth must be positive"),
-    ],
-)
-def test_bad_arguments_say_so(make, message):
-    with pytest.raises(ValueError, match=message):
-        make()
