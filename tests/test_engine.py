@@ -144,6 +144,3 @@ def test_a_forked_process_makes_threads_of_its_own(monkeypatch):
         finally:
             os._exit(1)
     assert os.waitpid(child, 0)[1] == 0
-
-
-# NaN.
