@@ -27,17 +27,7 @@ from latticework.sampling import annealing
 from latticework.sampling.chain import Chain, capture
 from latticework.sampling.checking.guard import NoHostReads
 from latticework.sampling.devices import find_device
-from latticework.sampling.metrics import (
-    MMD,
-    Acceptance,
-    Changed,
-    EnsembleError,
-    MarginalError,
-    Proposed,
-    Reference,
-    Trace,
-    Unsettled,
-)
+from latticework.sampling.metrics import Unsettled
 from latticework.sampling.occupancy import Occupancy
 
 pairs = pytest.mark.parametrize(
@@ -64,10 +54,11 @@ def leaves(*values) -> list[Tensor]:
 
 def metrics(model, state, reference):
     """Every metric that serves the model."""
-    for metric in (
-        *(MarginalError(), EnsembleError(), Acceptance(), Unsettled(), Changed(), Validity()),
-        *(MMD(), Proposed(), Occupancy(), Trace(5, thin=2)),
+    for kind in (
+        *(lw.MarginalError, lw.EnsembleError, lw.Acceptance, lw.Changed, lw.MMD, lw.Proposed),
+        *(Unsettled, Validity, Occupancy, lambda: lw.Trace(5, thin=2)),
     ):
+        metric = kind()
         try:
             yield metric, metric.init(model, state, reference)
         except ValueError:  # of values that it does not count
@@ -81,7 +72,9 @@ def readings(sampler, model, captured):
     """
     rng, model = Generator().manual_seed(1), copy.deepcopy(model)
     x = model.domain.uniform(8, rng)
-    reference = Reference(torch.full(model.domain.shape, 0.3), samples=x.clone(), floor=x.clone())
+    reference = lw.Reference(
+        torch.full(model.domain.shape, 0.3), samples=x.clone(), floor=x.clone()
+    )
     chosen = [metric for metric, _ in metrics(model, sampler.init(x, model), reference)]
     chain = Chain(sampler, model, x, rng, every=3, metrics=chosen, reference=reference)
     chain._captured = not captured
@@ -188,7 +181,7 @@ def test_steps_and_metrics_stay_on_the_device(sampler, model, meta):
     state, model = moved(sampler.init(x, model)), copy.deepcopy(model).to("meta")
     state, _ = sampler.step(state, model, elsewhere)  # what is made once and kept
     half = torch.full(x.shape[1:], 0.5, device="meta")
-    reference = Reference(half, samples=moved(x), floor=moved(x))
+    reference = lw.Reference(half, samples=moved(x), floor=moved(x))
     running = list(metrics(model, state, reference))
     with OneDevice(), NoHostReads():
         for _ in range(2):

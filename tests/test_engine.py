@@ -46,12 +46,7 @@ class Lazy(lw.DMALA):
         (lw.DMALA(0.3), Halved((4, 3), 0.2), [], "Halved changes the target of Lattice"),
         (lw.DMALA(0.3), LATTICE, [lw.Proposed()], "Proposed has to see every step"),
         (lw.DMALA(0.3), lw.Lattice((4, 3), 0.2).double(), [], "float32"),
-        (
-            lw.Gibbs(),
-            lw.LogQuadratic([[0.1]], domain=lw.Ordinal(1, 3)),
-            [],
-            "has no form for compiled kernels",
-        ),
+        (lw.Gibbs(), lw.LogQuadratic([[0.1]], domain=lw.Ordinal(1, 3)), [], "has no form"),
     ],
 )
 def test_auto_falls_back_and_compiled_refuses(sampler, model, metrics, why, tmp_path):
@@ -92,18 +87,11 @@ def reference_philox(counter, key):
     return c
 
 
-def test_the_reference_gives_the_published_vectors():
-    assert reference_philox((0, 0, 0, 0), 0) == [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8]
-    ones = 0xFFFFFFFF
-    assert reference_philox((ones,) * 4, ones << 32 | ones) == [
-        0x408F276D,
-        0x41C83B0E,
-        0xA20BC7C6,
-        0x6D5451FD,
-    ]
-
-
 def test_philox_is_the_published_generator():
+    zeros = [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8]
+    ones = [0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD]
+    assert reference_philox((0, 0, 0, 0), 0) == zeros
+    assert reference_philox((2**32 - 1,) * 4, 2**64 - 1) == ones
     keys = step_keys(3, Generator().manual_seed(4))
     key = int(np.uint64(keys[1]))
     words = np.empty(24, np.uint32)

@@ -64,27 +64,17 @@ def test_a_name_that_cannot_be_had_is_replaced_out_loud(caplog):
         lw.MaskedLM("nobody/no-such-bert", download=False, strict=True)
 
 
-@pytest.fixture(scope="module")
-def padded(folder, tmp_path_factory):
-    """A checkpoint with tables padded by 6 rows without a token, to which the network is biased."""
-    path = tmp_path_factory.mktemp("padded")
+def test_rows_of_the_table_without_a_token_fill_no_blank(folder, tmp_path):
+    """Tables padded by 6 rows, to which the network is biased."""
     language = lw.MaskedLM(str(folder))
     size = len(language.tokenizer)
     language.network.resize_token_embeddings(size + 6, mean_resizing=False)
     language.network.get_output_embeddings().bias.data[size:] = 20.0
-    language.network.save_pretrained(path)
-    language.tokenizer.save_pretrained(path)
-    return path
-
-
-@pytest.mark.parametrize("special", [True, False])
-def test_rows_of_the_table_without_a_token_fill_no_blank(padded, language, special):
-    found = lw.MaskedLM(str(padded), exclude_special=special)
-    assert len(found.network.get_input_embeddings().weight) == len(found.tokenizer) + 6
-    if special:
-        assert found.values.tolist() == language.values.tolist()
-    else:
-        assert found.values.tolist() == list(range(len(found.tokenizer)))
+    language.network.save_pretrained(tmp_path)
+    language.tokenizer.save_pretrained(tmp_path)
+    assert lw.MaskedLM(str(tmp_path)).values.tolist() == language.values.tolist()
+    found = lw.MaskedLM(str(tmp_path), exclude_special=False)
+    assert found.values.tolist() == list(range(size))
     model, rng = lw.TextInfilling(found, TEXT), torch.Generator().manual_seed(0)
     state = lw.DULA(1.0).init(states(model, 8), model)
     for _ in range(3):
@@ -144,13 +134,11 @@ def test_the_gradient_over_the_vocabulary_is_that_of_finite_differences(folder, 
     x = states(model, 2).double()
     log_prob, grad = model.log_prob_and_grad(x)
     assert torch.allclose(log_prob, model(x))
-    step, estimate = 1e-5, torch.zeros_like(x)
-    for site in range(x.shape[1]):
-        for value in range(x.shape[2]):
-            change = torch.zeros_like(x)
-            change[:, site, value] = step
-            estimate[:, site, value] = (model(x + change) - model(x - change)) / (2 * step)
-    assert torch.allclose(grad, estimate, atol=1e-6)
+    rng, step = torch.Generator().manual_seed(0), 1e-5
+    for _ in range(5):
+        along = torch.randn(x.shape, generator=rng, dtype=torch.float64)
+        slope = (model(x + step * along) - model(x - step * along)) / (2 * step)
+        assert torch.allclose((grad * along).sum((1, 2)), slope, atol=1e-6)
     direct = model.log_probs(x)  # without what the words do to one another's contexts
     assert not torch.allclose(grad, direct, atol=1e-2)
 
@@ -198,7 +186,7 @@ def test_gibbs_draws_from_the_masked_law_or_from_the_exact_conditional(folder):
 
 @pytest.mark.parametrize(
     ("sampler", "exact"),
-    [(lw.DMALA(2.0), True), (lw.GWG(), True), (lw.Gibbs(), True), (lw.DULA(9.0), False)],
+    [(lw.DMALA(2.0), True), (lw.Gibbs(), True), (lw.DULA(9.0), False)],
     ids=repr,
 )
 def test_exact_samplers_leave_the_target_invariant(folder, sampler, exact):

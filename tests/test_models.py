@@ -10,7 +10,7 @@ from torch import Generator
 from torch.distributions import Bernoulli, Normal
 
 import latticework as lw
-from latticework.models.lattice import neighbour_sum, neighbour_table
+from latticework.models.lattice import colouring, neighbour_sum, neighbour_table
 
 SHAPES = [(1,), (2,), (5,), (2, 2), (2, 5), (3, 4), (2, 3, 3), (1, 3, 1)]
 POTTS_SHAPES = [(4,), (2, 3), (3, 3), (1, 5), (2, 3, 3)]
@@ -266,11 +266,15 @@ def test_lattice_is_the_dense_model_of_its_edges(shape, periodic):
 @pytest.mark.parametrize("periodic", [True, False], ids=["periodic", "open"])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_neighbour_table_is_the_neighbour_sum(shape, periodic):
+    """And neighbours have different classes, of which there are few."""
     neighbours, exists = neighbour_table(shape, periodic)
     x = torch.randn(3, math.prod(shape), generator=Generator().manual_seed(0), dtype=torch.float64)
     around = (x[:, neighbours] * exists).sum(-1)
     close(neighbour_sum(x, shape, periodic), around)
     close(neighbour_sum(x, shape, periodic), x @ adjacency(shape, periodic))
+    colours, odd = colouring(shape, periodic), periodic and any(n > 2 and n % 2 for n in shape)
+    assert not ((colours[neighbours] == colours.unsqueeze(1)) & (exists > 0)).any()
+    assert int(colours.max()) + 1 <= (3 if odd else 2)
 
 
 @pytest.mark.parametrize("periodic", [True, False], ids=["periodic", "open"])

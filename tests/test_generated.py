@@ -1,4 +1,4 @@
-"""Classes of independent sites, and data that Gibbs sweeps over them generate."""
+"""Data that Gibbs sweeps generate."""
 
 import pytest
 import torch
@@ -6,19 +6,6 @@ import torch
 import latticework as lw
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.learning.generated import examples
-from latticework.models.lattice import colouring, neighbour_table
-
-SHAPES = [(25, 25), (3, 3), (3, 4), (4, 4), (5, 2, 3), (1, 7), (2, 2), (1,), (2,), (3,)]
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("periodic", [True, False])
-def test_neighbours_have_different_classes(shape, periodic):
-    colours = colouring(shape, periodic)
-    near, exists = neighbour_table(shape, periodic)
-    assert not ((colours[near] == colours.unsqueeze(1)) & (exists > 0)).any()
-    odd = periodic and any(size > 2 and size % 2 for size in shape)
-    assert int(colours.max()) + 1 <= (3 if odd else 2)
 
 
 def test_examples_are_of_zeros_and_ones(tmp_path):
