@@ -17,26 +17,7 @@ import torch
 from scipy.stats import chi2, norm
 from targets import BINARY, EVERY, FINITE, INTEGER
 
-from latticework.samplers.acs import ACS
-from latticework.samplers.avg import AVG
-from latticework.samplers.base import Sampler
-from latticework.samplers.block_gibbs import BlockGibbs
-from latticework.samplers.dhams import DHAMS
-from latticework.samplers.dlmc import DLMC, DLMCf
-from latticework.samplers.edlp import EDLP
-from latticework.samplers.gibbs import Gibbs
-from latticework.samplers.gwg import GWG
-from latticework.samplers.hamming import HammingBall
-from latticework.samplers.langevin import DMALA, DULA
-from latticework.samplers.locally_balanced import LocallyBalanced
-from latticework.samplers.path_auxiliary import PAFS, PAFSWithReplacement
-from latticework.samplers.pavg import PAVG
-from latticework.samplers.pt_dmala import PTDMALA
-from latticework.samplers.random_walk import RandomWalk
-from latticework.samplers.relaxed import RMALA
-from latticework.samplers.stochastic import StochasticDULA
-from latticework.samplers.svgd import DiscreteSVGD
-from latticework.samplers.swendsen_wang import SwendsenWang
+import latticework as lw
 from latticework.sampling.checking.examination import tails
 from latticework.sampling.checking.law import (
     Law,
@@ -69,7 +50,7 @@ def p_value(count: np.ndarray, law: np.ndarray) -> float:
 # Proposals and their correction.
 
 
-def langevin_proposal(sampler: DULA | DMALA, target: Target) -> Matrix:
+def langevin_proposal(sampler: lw.DULA | lw.DMALA, target: Target) -> Matrix:
     """Eq. (1) of Zhang et al.: a Gaussian at x + alpha/2 grad, restricted to the domain.
 
     Site by site alpha is multiplied by g (Section 6) or g^2 (Appendix H). Without the distance term
@@ -92,13 +73,13 @@ def langevin_proposal(sampler: DULA | DMALA, target: Target) -> Matrix:
     return normalised(weights)
 
 
-def dula(sampler: DULA, target: Target) -> Law:
+def dula(sampler: lw.DULA, target: Target) -> Law:
     return Law([langevin_proposal(sampler, target)], np.ones(len(target.z)))
 
 
-def stochastic_dula(sampler: StochasticDULA, target: Target) -> Law:
+def stochastic_dula(sampler: lw.StochasticDULA, target: Target) -> Law:
     """The mean of DULA's law over all minibatches, each with the gradient of its own rows."""
-    rows, plain = target.model.rows, DULA(sampler.step_size)
+    rows, plain = target.model.rows, lw.DULA(sampler.step_size)
     parts = [
         dula(plain, Target(target.model.given(torch.tensor(batch)))).after[0]
         for batch in itertools.combinations(range(rows), sampler.batch)
@@ -106,7 +87,7 @@ def stochastic_dula(sampler: StochasticDULA, target: Target) -> Law:
     return Law([np.mean(parts, axis=0)], np.ones(len(target.z)))
 
 
-def dmala(sampler: DMALA, target: Target) -> Law:
+def dmala(sampler: lw.DMALA, target: Target) -> Law:
     return metropolis(langevin_proposal(sampler, target), target)
 
 
@@ -115,37 +96,34 @@ def gains_of(target: Target) -> Matrix:
     return np.einsum("xyd,xd->xy", target.z - target.z[:, None], target.grad)
 
 
-def locally_balanced(sampler: LocallyBalanced, target: Target) -> Law:
+def locally_balanced(sampler: lw.LocallyBalanced, target: Target) -> Law:
     """Eq. (4) of Zhang et al. with g = sqrt: the exact change of log pi."""
     return metropolis(one_site_proposal(target.log_prob - target.log_prob[:, None], target), target)
 
 
-def gwg(sampler: GWG, target: Target) -> Law:
+def gwg(sampler: lw.GWG, target: Target) -> Law:
     """Grathwohl et al.: the first-order change; with several flips, a sum over ordered draws."""
     single = one_site_proposal(gains_of(target), target)
     if sampler.flips == 1:
         return metropolis(single, target)
 
-    size, dim, law = len(target.z), target.domain.dim, target.law
+    size, dim = len(target.z), target.domain.dim
     flipped = np.zeros((size, dim), dtype=int)  # the state after flipping one site
     for x, y in itertools.permutations(range(size), 2):
         changed = target.sites_changed(x, y)
         if len(changed) == 1:
             flipped[x, changed[0]] = y
-    matrix, acceptance = np.zeros((size, size)), np.zeros(size)
-    for x, draws in itertools.product(
-        range(size), itertools.product(range(dim), repeat=sampler.flips)
-    ):
-        y = x
-        for site in set(draws):
-            y = flipped[y, site]
-        forward = np.prod([single[x, flipped[x, site]] for site in draws])
-        backward = np.prod([single[y, flipped[y, site]] for site in draws])
-        accepted = forward * min(1.0, law[y] * backward / (law[x] * forward))
-        matrix[x, y] += accepted
-        matrix[x, x] += forward - accepted
-        acceptance[x] += accepted
-    return Law([matrix], acceptance)
+
+    def paths() -> Iterable[tuple[int, int, float, float]]:
+        draws = list(itertools.product(range(dim), repeat=sampler.flips))
+        for x, sites in itertools.product(range(size), draws):
+            y = x
+            for site in set(sites):
+                y = flipped[y, site]
+            there, back = (np.prod([single[z, flipped[z, site]] for site in sites]) for z in (x, y))
+            yield x, y, there, back
+
+    return accepted_paths(paths(), target)
 
 
 # Several sites, or all of them.
@@ -158,16 +136,14 @@ def replacing(target: Target, x: int, other: int, sites: Iterable[int]) -> int:
     return int(np.flatnonzero((target.z == z.ravel()).all(-1))[0])
 
 
-def lengths(sampler: RandomWalk | PAFS, target: Target) -> range:
+def lengths(sampler: lw.RandomWalk | lw.PAFS, target: Target) -> range:
     return range(1, min(2 * sampler.length - 1, target.domain.dim) + 1)
 
 
-def random_walk(sampler: RandomWalk, target: Target) -> Law:
+def random_walk(sampler: lw.RandomWalk, target: Target) -> Law:
     """Uniform over the states that differ from x at R sites, R uniform."""
-    size = len(target.z)
-    changed = np.array(
-        [[len(target.sites_changed(x, y)) for y in range(size)] for x in range(size)]
-    )
+    every = range(len(target.z))
+    changed = np.array([[len(target.sites_changed(x, y)) for y in every] for x in every])
     shares = [normalised((changed == number).astype(float)) for number in lengths(sampler, target)]
     return metropolis(np.mean(shares, axis=0), target)
 
@@ -184,7 +160,7 @@ def accepted_paths(paths: Iterable[tuple[int, int, float, float]], target: Targe
     return Law([matrix], acceptance)
 
 
-def pafs(sampler: PAFS, target: Target) -> Law:
+def pafs(sampler: lw.PAFS, target: Target) -> Law:
     """Sun et al. without replacement: a Plackett-Luce order of the sites, then a value of each."""
     size, dim = len(target.z), target.domain.dim
     weights = one_site_weights(gains_of(target), target)
@@ -218,7 +194,7 @@ def pafs(sampler: PAFS, target: Target) -> Law:
     return accepted_paths(paths(), target)
 
 
-def pafs_with_replacement(sampler: PAFSWithReplacement, target: Target) -> Law:
+def pafs_with_replacement(sampler: lw.PAFSWithReplacement, target: Target) -> Law:
     """Sun et al. with replacement: gains along the path use the gradient at its start."""
     steps = range(2 * sampler.length - 1)
     size, numbers = len(target.z), len(steps)
@@ -263,14 +239,14 @@ def independent_sites(target: Target, of_site: Callable[[np.ndarray, int], np.nd
     return proposal
 
 
-def dlmc(sampler: DLMC | DLMCf, target: Target) -> Law:
+def dlmc(sampler: lw.DLMC | lw.DLMCf, target: Target) -> Law:
     """Sun et al. 2023: nu_v (1 - exp(-tau w_v / nu_v)) or min(tau w_v, nu_v) for every other v."""
 
     def of_site(gains: np.ndarray, here: int) -> np.ndarray:
         odds = np.exp(gains)  # of a value to the current one
         nu = odds / odds.sum()
         w = np.sqrt(odds) if sampler.balancing == "sqrt" else odds / (1 + odds)
-        if isinstance(sampler, DLMC):
+        if isinstance(sampler, lw.DLMC):
             with np.errstate(divide="ignore", invalid="ignore"):
                 law = np.where(nu > 0, nu * (1 - np.exp(-sampler.time * w / nu)), 0)
         else:
@@ -282,7 +258,7 @@ def dlmc(sampler: DLMC | DLMCf, target: Target) -> Law:
     return metropolis(independent_sites(target, of_site), target)
 
 
-def acs(sampler: ACS, target: Target) -> Law:
+def acs(sampler: lw.ACS, target: Target) -> Law:
     """Pynadath et al.: step k has the step size a_k and the balance b_k."""
     cosines = (np.cos(np.pi * np.arange(sampler.period) / sampler.period) + 1) / 2
     steps = np.maximum(sampler.smallest_step, sampler.largest_step * cosines)
@@ -340,23 +316,18 @@ def driven(
     return Law([matrix], matrix.sum(-1) - matrix.diagonal() + stays)
 
 
-def avg(sampler: AVG, target: Target) -> Law:
-    """Rhodes and Gutmann: z ~ N(k x, I), then exp(grad'y) N(z; k y, I) over the states y."""
-    k = np.sqrt(2 / sampler.step_size)
+def auxiliary(sampler: lw.AVG | lw.PAVG | lw.DHAMS, target: Target) -> Law:
+    """z ~ N(R x, I), then y by exp((grad - M x + R z)'y - delta / 2 |y|^2).
 
-    def logits(x: int, noise: Noise) -> np.ndarray:
-        z = k * target.z[x] + noise
-        distance = ((z[:, None] - k * target.z) ** 2).sum(-1)
-        return target.z @ target.grad[x] - distance / 2
-
-    return driven(target, logits, lambda x, y: k * (target.z[y] - target.z[x]))
-
-
-def pavg(sampler: PAVG, target: Target) -> Law:
-    """Rhodes and Gutmann: z ~ N(R x, I), then exp((grad - M x + R z)'y - delta / 2 |y|^2)."""
-    matrix = np.array(sampler.matrix)
+    Rhodes and Gutmann: R^2 = M + delta I, where M is 0 for AVG and near the Hessian for PAVG. Zhou
+    and Tan: M = 0, and the noise is a momentum that the gradients at both ends turn.
+    """
+    size, turn = target.z.shape[1], getattr(sampler, "correction", 0)
+    matrix = np.array(getattr(sampler, "matrix", None) or np.zeros((size, size)))
     values, vectors = np.linalg.eigh(matrix)
     delta = 2 / sampler.step_size - min(0, values[0])
+    if isinstance(sampler, lw.DHAMS):
+        delta = 1 / sampler.step_size**2
     root = vectors @ np.diag(np.sqrt(values + delta)) @ vectors.T
 
     def logits(x: int, noise: Noise) -> np.ndarray:
@@ -364,26 +335,14 @@ def pavg(sampler: PAVG, target: Target) -> Law:
         linear = target.grad[x] - matrix @ target.z[x] + z @ root
         return linear @ target.z.T - delta / 2 * (target.z**2).sum(-1)
 
-    return driven(target, logits, lambda x, y: root @ (target.z[y] - target.z[x]))
-
-
-def dhams(sampler: DHAMS, target: Target) -> Law:
-    """Zhou and Tan: z = x + delta u, then exp(grad'y) N(z; y, delta^2 I)."""
-    delta = sampler.step_size
-
-    def logits(x: int, noise: Noise) -> np.ndarray:
-        z = target.z[x] + delta * noise
-        distance = ((z[:, None] - target.z) ** 2).sum(-1)
-        return target.z @ target.grad[x] - distance / (2 * delta**2)
-
     def shift(x: int, y: int) -> np.ndarray:
-        turned = sampler.correction * (target.grad[y] - target.grad[x])
-        return (target.z[y] - target.z[x]) / delta + turned
+        turned = turn * (target.grad[y] - target.grad[x])
+        return root @ (target.z[y] - target.z[x]) + turned
 
     return driven(target, logits, shift)
 
 
-def edlp(sampler: EDLP, target: Target) -> Law:
+def edlp(sampler: lw.EDLP, target: Target) -> Law:
     """Mohanty et al., Gibbs-like: a ~ N(x, eta I), then DMALA with grad - (x - a) / eta."""
     spread, alpha = np.sqrt(sampler.variance), sampler.step_size
 
@@ -396,45 +355,19 @@ def edlp(sampler: EDLP, target: Target) -> Law:
     return driven(target, logits, lambda x, y: (target.z[y] - target.z[x]) / spread)
 
 
-# Several replicas.
-
-
-def tempered(target: Target, b: float) -> Any:
-    """What a proposal and its correction read of the target pi^b."""
-    weights = np.exp(b * (target.log_prob - target.log_prob.max()))
-    law = weights / weights.sum()
-    return SimpleNamespace(z=target.z, domain=target.domain, grad=b * target.grad, law=law)
-
-
-def pt_dmala(sampler: PTDMALA, target: Target) -> Law:
-    """Two replicas that both start at x: DMALA of each, then a swap in every other step."""
-    first, second = (tempered(target, b) for b in sampler.ladder)
-    moves = [metropolis(langevin_proposal(DMALA(sampler.step_size), t), t) for t in (first, second)]
-    size = len(target.z)
-    move = np.kron(*(law.after[0] for law in moves))
-    swap = np.eye(size**2)
-    for x, y in itertools.permutations(range(size), 2):
-        ratio = first.law[y] * second.law[x] / (first.law[x] * second.law[y])
-        here, there = x * size + y, y * size + x
-        swap[here, there] = min(1.0, ratio)
-        swap[here, here] -= min(1.0, ratio)
-    once = move[np.arange(size) * (size + 1)] @ swap
-    both = [once, once @ move, once @ move @ move @ swap]
-    return Law([p.reshape(size, size, size).sum(-1) for p in both], moves[0].acceptance)
-
-
 # Blocks resampled from their conditional.
 
 
-def over_scans(sampler: Gibbs | HammingBall, target: Target, kernel: Callable[..., Matrix]) -> Law:
+def over_scans(sampler: Any, target: Target, kernel: Callable[..., Matrix]) -> Law:
     """Mean over the equally likely orders of the blocks, of the product of their kernels."""
     dim, sites = target.domain.dim, sampler.sites
+    orders: list = getattr(sampler, "orders", [])
     if sampler.scan == "systematic":
         starts = range(0, sites * dim, sites)
-        orders: Iterable = [[tuple((start + i) % dim for i in range(sites)) for start in starts]]
+        orders = [[tuple((start + i) % dim for i in range(sites)) for start in starts]]
     elif sampler.scan == "random":
         orders = [[block] for block in itertools.combinations(range(dim), sites)]
-    else:
+    elif sampler.scan == "shuffled":
         firsts = range(0, dim - sites + 1, sites)
         orders = [
             [order[i : i + sites] for i in firsts] for order in itertools.permutations(range(dim))
@@ -446,7 +379,7 @@ def over_scans(sampler: Gibbs | HammingBall, target: Target, kernel: Callable[..
     return Law([np.mean(after, axis=0) for after in zip(*products, strict=True)])
 
 
-def gibbs(sampler: Gibbs, target: Target) -> Law:
+def gibbs(sampler: Any, target: Target) -> Law:
     def kernel(block: tuple[int, ...]) -> Matrix:
         weights = np.zeros((len(target.z), len(target.z)))
         for x, y in itertools.product(range(len(target.z)), repeat=2):
@@ -457,7 +390,14 @@ def gibbs(sampler: Gibbs, target: Target) -> Law:
     return over_scans(sampler, target, kernel)
 
 
-def hamming_ball(sampler: HammingBall, target: Target) -> Law:
+def gibbs_sweep(sampler: lw.GibbsSweep, target: Target) -> Law:
+    """One site after the other, class by class; sites of a class may have any order."""
+    order = target.model.colours().argsort(stable=True).tolist()
+    blocks = SimpleNamespace(sites=1, scan="given", orders=[[(site,) for site in order]])
+    return Law(gibbs(blocks, target).after[-1:])
+
+
+def hamming_ball(sampler: lw.HammingBall, target: Target) -> Law:
     """Titsias and Yau: u uniform in the ball of x, then x from pi restricted to the ball of u."""
 
     def kernel(block: tuple[int, ...]) -> Matrix:
@@ -470,7 +410,7 @@ def hamming_ball(sampler: HammingBall, target: Target) -> Law:
     return over_scans(sampler, target, kernel)
 
 
-def block_gibbs(sampler: BlockGibbs, target: Target) -> Law:
+def block_gibbs(sampler: lw.BlockGibbs, target: Target) -> Law:
     """p(h|x), then p(x|h), from the joint law of an RBM, `steps` times."""
     weight, b, c = (p.double().numpy() for p in target.model.parameters())
     hidden = np.array(list(itertools.product([0.0, 1.0], repeat=len(c))))
@@ -479,7 +419,7 @@ def block_gibbs(sampler: BlockGibbs, target: Target) -> Law:
     return Law([np.linalg.matrix_power(once, sampler.steps)])
 
 
-def swendsen_wang(sampler: SwendsenWang, target: Target) -> Law:
+def swendsen_wang(sampler: lw.SwendsenWang, target: Target) -> Law:
     """Fortuin and Kasteleyn: bonds between equal neighbours, then a value for each cluster.
 
     The prices K of edges and the fields b are second and first differences of log pi.
@@ -533,7 +473,7 @@ class Row:
     are not independent.
     """
 
-    sampler: Sampler
+    sampler: lw.Sampler
     targets: tuple[str, ...]
     law: Callable[..., Law] | None
     leaves: Literal["target", "settled", "own", "none"] = "target"
@@ -543,103 +483,66 @@ class Row:
 
 FEW_SITES = ("binary", "spins", "rbm", "categorical")
 MATRIX = [[0.3, -0.4, 0.0], [-0.4, 0.0, 0.5], [0.0, 0.5, -0.2]]
+SCALES = [0.5, 3.0, 1.5]  # of a preconditioner
+OWN: Any = {"leaves": "own", "reversible": False}
+ORDERED: Any = {"reversible": False}
+RANDOM: Any = {"shared": True}
+SHUFFLED: Any = {"shared": True, "reversible": False}
 TABLE = [
-    Row(DMALA(0.5), (*EVERY, "bayes_net"), dmala),
-    Row(DMALA(4.0), EVERY, dmala),
-    Row(DMALA(inf), EVERY, dmala),
-    Row(DMALA(0.4, preconditioner=[0.5, 3.0]), ("categorical", "ordinal", "naturals"), dmala),
-    Row(DMALA(0.4, [0.5, 3.0, 1.5], 2), ("binary", "spins", "quadratic", "lattice_potts"), dmala),
-    Row(DMALA(0.4, [0.5, 3.0, 1.5, 1.0], 2), ("rbm",), dmala),
-    Row(DULA(0.4), EVERY, dula, "own", reversible=False),
-    Row(DULA(1.0), EVERY, dula, "own", reversible=False),
-    Row(
-        DULA(0.4, preconditioner=[0.5, 3.0, 1.5]),
-        ("binary", "quadratic"),
-        dula,
-        "own",
-        reversible=False,
-    ),
-    Row(DULA(0.4, [0.5, 3.0, 1.5, 1.0]), ("rbm",), dula, "own", reversible=False),
-    Row(
-        StochasticDULA(1.5, batch=2),
-        ("regression",),
-        stochastic_dula,
-        "own",
-        reversible=False,
-        shared=True,
-    ),
-    Row(GWG(), (*EVERY, "bayes_net"), gwg),
-    Row(GWG(2), BINARY, gwg),
-    Row(GWG(4), ("binary", "dense_ising", "rbm"), gwg),
-    Row(LocallyBalanced(), (*EVERY, "bayes_net"), locally_balanced),
-    Row(RandomWalk(2), ("binary", "spins", "categorical", "ordinal", "lattice"), random_walk),
-    Row(RandomWalk(2), ("rbm", "ring", "dense_ising", "quadratic"), random_walk),
-    Row(PAFS(1), INTEGER, pafs),
-    Row(PAFS(2), (*FEW_SITES, "naturals", "ordinal", "lattice"), pafs),
-    Row(PAFS(2), ("ring", "dense_ising", "quadratic"), pafs),
-    Row(PAFSWithReplacement(1), ("integers",), pafs_with_replacement),
-    Row(PAFSWithReplacement(2), (*FEW_SITES, "ordinal", "dense_ising"), pafs_with_replacement),
-    Row(DLMC(0.5), (*FEW_SITES, *INTEGER, "ordinal", "lattice", "dense_potts"), dlmc),
-    Row(DLMC(0.5, "barker"), (*FEW_SITES, "ordinal", "naturals", "sheet"), dlmc),
-    Row(DLMCf(0.5), (*FEW_SITES, "ordinal", "integers", "ring"), dlmc),
-    Row(DLMCf(0.5, "barker"), (*FEW_SITES, "ordinal", "naturals"), dlmc),
-    Row(ACS(2.0, 0.2, 4), (*FEW_SITES, "ordinal", "naturals", "lattice"), acs, reversible=False),
-    Row(ACS(2.0, 0.2, 4), ("ring", "sheet"), acs, reversible=False),
-    Row(ACS(2.0, 0.2, 3, balances=[0.9, 0.6, 0.8]), ("binary", "integers"), acs, reversible=False),
-    Row(AVG(0.8), ("binary", "spins", "ordinal", "integers"), avg),
-    Row(AVG(2.0), ("categorical", "naturals", "rbm", "quadratic", "lattice_potts"), None),
-    Row(PAVG(0.8, matrix=MATRIX), ("binary", "spins"), pavg),
-    Row(
-        PAVG(1.0, burn_in=20),
-        ("binary", "categorical", "ordinal", "naturals", "rbm", "quadratic"),
-        None,
-    ),
-    Row(DHAMS(0.7, 0.8, 0.3), ("binary", "spins", "ordinal", "integers"), dhams),
-    Row(DHAMS(1.0, 0.5), ("categorical", "naturals", "rbm"), None),
-    Row(EDLP(0.6, 0.7), ("binary", "spins", "ordinal", "integers"), edlp),
-    Row(EDLP(0.6, 0.7, 0.5), ("binary", "categorical", "naturals"), None),
-    Row(
-        PTDMALA(0.5, [1.0, 0.4]),
-        ("binary", "categorical", "ordinal"),
-        pt_dmala,
-        "settled",
-        reversible=False,
-    ),
-    Row(PTDMALA(0.5, [1.0, 0.7, 0.2], 50), ("naturals",), None, "settled"),
-    Row(SwendsenWang(), ("lattice", "sheet", "lattice_potts"), swendsen_wang),
-    Row(Gibbs(), (*FINITE, "bayes_net"), gibbs, reversible=False),
-    Row(Gibbs(2), FINITE, gibbs, reversible=False),
-    Row(
-        Gibbs(1, "random"),
-        ("binary", "spins", "rbm", "sheet", "ordinal", "lattice_potts"),
-        gibbs,
-        shared=True,
-    ),
-    Row(
-        Gibbs(2, "random"),
-        ("binary", "rbm", "ring", "quadratic", "dense_potts"),
-        gibbs,
-        shared=True,
-    ),
-    Row(Gibbs(1, "shuffled"), ("binary", "rbm", "ordinal"), gibbs, shared=True, reversible=False),
-    Row(Gibbs(2, "shuffled"), ("binary", "rbm", "lattice"), gibbs, shared=True, reversible=False),
-    Row(HammingBall(3, 1, "systematic"), BINARY, hamming_ball, reversible=False),
-    Row(
-        HammingBall(3, 2, "random"),
-        ("binary", "rbm", "ring", "quadratic"),
-        hamming_ball,
-        shared=True,
-    ),
-    Row(
-        HammingBall(2, 1, "shuffled"),
-        ("lattice", "rbm"),
-        hamming_ball,
-        shared=True,
-        reversible=False,
-    ),
-    Row(BlockGibbs(), ("rbm",), block_gibbs),
-    Row(BlockGibbs(2), ("rbm",), block_gibbs),
-    Row(RMALA(0.3, 0.5), BINARY, None, leaves="settled"),
-    Row(RMALA(0.3, 0.5, "relaxation"), BINARY, None, "none"),
-    Row(DiscreteSVGD(0.1, 0.5), BINARY, None, "none"),
+    Row(lw.DMALA(0.5), (*EVERY, "bayes_net"), dmala),
+    Row(lw.DMALA(4.0), EVERY, dmala),
+    Row(lw.DMALA(inf), EVERY, dmala),
+    Row(lw.DMALA(0.4, preconditioner=SCALES[:2]), ("categorical", "ordinal", "naturals"), dmala),
+    Row(lw.DMALA(0.4, SCALES, 2), ("binary", "spins", "quadratic", "lattice_potts"), dmala),
+    Row(lw.DMALA(0.4, [*SCALES, 1.0], 2), ("rbm",), dmala),
+    Row(lw.DULA(0.4), EVERY, dula, **OWN),
+    Row(lw.DULA(0.4, preconditioner=SCALES), ("binary", "quadratic"), dula, **OWN),
+    Row(lw.DULA(0.4, [*SCALES, 1.0]), ("rbm",), dula, **OWN),
+    Row(lw.StochasticDULA(1.5, batch=2), ("regression",), stochastic_dula, shared=True, **OWN),
+    Row(lw.GWG(), (*EVERY, "bayes_net"), gwg),
+    Row(lw.GWG(2), BINARY, gwg),
+    Row(lw.GWG(4), ("binary", "dense_ising", "rbm"), gwg),
+    Row(lw.LocallyBalanced(), (*EVERY, "bayes_net"), locally_balanced),
+    Row(lw.RandomWalk(2), ("binary", "spins", "categorical", "ordinal", "lattice"), random_walk),
+    Row(lw.RandomWalk(2), ("rbm", "ring", "dense_ising", "quadratic"), random_walk),
+    Row(lw.PAFS(1), INTEGER, pafs),
+    Row(lw.PAFS(2), (*FEW_SITES, "naturals", "ordinal", "lattice"), pafs),
+    Row(lw.PAFS(2), ("ring", "dense_ising", "quadratic"), pafs),
+    Row(lw.PAFSWithReplacement(1), ("integers",), pafs_with_replacement),
+    Row(lw.PAFSWithReplacement(2), (*FEW_SITES, "ordinal", "dense_ising"), pafs_with_replacement),
+    Row(lw.DLMC(0.5), (*FEW_SITES, *INTEGER, "ordinal", "lattice", "dense_potts"), dlmc),
+    Row(lw.DLMC(0.5, "barker"), (*FEW_SITES, "ordinal", "naturals", "sheet"), dlmc),
+    Row(lw.DLMCf(0.5), (*FEW_SITES, "ordinal", "integers", "ring"), dlmc),
+    Row(lw.DLMCf(0.5, "barker"), (*FEW_SITES, "ordinal", "naturals"), dlmc),
+    Row(lw.ACS(2.0, 0.2, 4), (*FEW_SITES, "ordinal", "naturals", "lattice"), acs, **ORDERED),
+    Row(lw.ACS(2.0, 0.2, 4), ("ring", "sheet"), acs, **ORDERED),
+    Row(lw.ACS(2.0, 0.2, 3, balances=[0.9, 0.6, 0.8]), ("binary", "integers"), acs, **ORDERED),
+    Row(lw.AVG(0.8), ("binary", "spins", "ordinal", "integers"), auxiliary),
+    Row(lw.AVG(2.0), ("categorical", "naturals", "rbm", "quadratic", "lattice_potts"), None),
+    Row(lw.PAVG(0.8, matrix=MATRIX), ("binary", "spins"), auxiliary),
+    Row(lw.PAVG(1.0, 20), ("binary", "ordinal", "naturals", "rbm", "quadratic"), None),
+    Row(lw.PAVG(1.0, 20), ("categorical",), None),
+    Row(lw.DHAMS(0.7, 0.8, 0.3), ("binary", "spins", "ordinal", "integers"), auxiliary),
+    Row(lw.DHAMS(1.0, 0.5), ("categorical", "naturals", "rbm"), None),
+    Row(lw.EDLP(0.6, 0.7), ("binary", "spins", "ordinal", "integers"), edlp),
+    Row(lw.EDLP(0.6, 0.7, 0.5), ("binary", "categorical", "naturals"), None),
+    Row(lw.PTDMALA(0.5, [1.0, 0.4]), ("binary", "categorical", "ordinal"), None, "settled"),
+    Row(lw.PTDMALA(0.5, [1.0, 0.7, 0.2], 50), ("naturals",), None, "settled"),
+    Row(lw.SwendsenWang(), ("lattice", "sheet", "lattice_potts"), swendsen_wang),
+    Row(lw.Gibbs(), (*FINITE, "bayes_net"), gibbs, **ORDERED),
+    Row(lw.Gibbs(2), FINITE, gibbs, **ORDERED),
+    Row(lw.Gibbs(1, "random"), ("binary", "spins", "rbm", "sheet"), gibbs, **RANDOM),
+    Row(lw.Gibbs(1, "random"), ("ordinal", "lattice_potts"), gibbs, **RANDOM),
+    Row(lw.Gibbs(2, "random"), ("rbm", "ring", "quadratic", "dense_potts"), gibbs, **RANDOM),
+    Row(lw.Gibbs(1, "shuffled"), ("binary", "rbm", "ordinal"), gibbs, **SHUFFLED),
+    Row(lw.Gibbs(2, "shuffled"), ("binary", "rbm", "lattice"), gibbs, **SHUFFLED),
+    Row(lw.GibbsSweep(), ("lattice", "ring", "sheet"), gibbs_sweep, **ORDERED),
+    Row(lw.HammingBall(3, 1, "systematic"), BINARY, hamming_ball, **ORDERED),
+    Row(lw.HammingBall(3, 2, "random"), ("binary", "rbm", "ring"), hamming_ball, **RANDOM),
+    Row(lw.HammingBall(2, 1, "shuffled"), ("lattice", "rbm"), hamming_ball, **SHUFFLED),
+    Row(lw.BlockGibbs(), ("rbm",), block_gibbs),
+    Row(lw.BlockGibbs(2), ("rbm",), block_gibbs),
+    Row(lw.RMALA(0.3, 0.5), BINARY, None, "settled"),
+    Row(lw.RMALA(0.3, 0.5, "relaxation"), BINARY, None, "none"),
+    Row(lw.DiscreteSVGD(0.1, 0.5), BINARY, None, "none"),
 ]

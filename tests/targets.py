@@ -7,16 +7,11 @@ float64 from `forward` alone: log-probabilities, their autograd gradient, the la
 import torch
 from torch import Generator, Tensor
 
-from latticework.models.bayes_net import synthetic_bayes_net
-from latticework.models.domain import Binary, Categorical, Ordinal
-from latticework.models.ising import DenseIsing, Lattice
-from latticework.models.potts import DensePotts, LatticePotts
-from latticework.models.quadratic import LogQuadratic
-from latticework.models.regression import synthetic_regression
+import latticework as lw
 from latticework.sampling.checking.targets import SMALL, Asymmetric, Target
 
 
-def _local(model: Lattice) -> Lattice:
+def _local(model: lw.Lattice) -> lw.Lattice:
     """The lattice with the code path of large ones: it sums over neighbours, without a matrix."""
     model.dense = None
     return model
@@ -29,33 +24,28 @@ def _symmetric(size: int, scale: float, block: int = 1) -> Tensor:
     return upper + upper.T
 
 
-def _quadratic() -> LogQuadratic:
+def _quadratic() -> lw.LogQuadratic:
     """Spins with dense couplings, and a diagonal that changes the gradient only."""
     weight = _symmetric(3, 0.4) + torch.diag(torch.tensor([0.3, -0.2, 0.5]))
-    return LogQuadratic(weight, [0.3, -0.1, 0.2], domain=Binary(3, -1, 1))
-
-
-def _by_neighbours(lattice: Lattice) -> Lattice:
-    """Use the code path of large lattices, without a dense coupling."""
-    lattice.dense = None
-    return lattice
+    return lw.LogQuadratic(weight, [0.3, -0.1, 0.2], domain=lw.Binary(3, -1, 1))
 
 
 TARGETS = {
     **{name: make() for name, make in SMALL.items()},
     # Fewer values than those of `check`: some laws are sums over all paths of several moves.
-    "categorical": Target(Asymmetric(Categorical(2, 3))),
-    "ordinal": Target(Asymmetric(Ordinal(2, 4), scale=0.6, width=0.3)),
-    "lattice": Target(Lattice((3, 2), 0.2, [0.3, -0.2, 0.1, 0.0, 0.4, -0.1])),
-    "ring": Target(_local(Lattice((5,), -0.15, [0.2, -0.3, 0.0, 0.4, -0.1]))),
-    "sheet": Target(_local(Lattice((2, 3), 0.25, [0.3, 0.1, -0.2, 0.0, 0.1, -0.4], False))),
-    "grid": Target(_by_neighbours(Lattice((2, 3), 0.25, [0.3, -0.2, 0.1, 0, 0.4, -0.1], False))),
-    "dense_ising": Target(DenseIsing(_symmetric(3, 0.5), torch.tensor([0.2, -0.3, 0.1]))),
+    "categorical": Target(Asymmetric(lw.Categorical(2, 3))),
+    "ordinal": Target(Asymmetric(lw.Ordinal(2, 4), scale=0.6, width=0.3)),
+    "lattice": Target(lw.Lattice((3, 2), 0.2, [0.3, -0.2, 0.1, 0.0, 0.4, -0.1])),
+    "ring": Target(_local(lw.Lattice((5,), -0.15, [0.2, -0.3, 0.0, 0.4, -0.1]))),
+    "sheet": Target(_local(lw.Lattice((2, 3), 0.25, [0.3, 0.1, -0.2, 0.0, 0.1, -0.4], False))),
+    "dense_ising": Target(lw.DenseIsing(_symmetric(3, 0.5), torch.tensor([0.2, -0.3, 0.1]))),
     "quadratic": Target(_quadratic()),
-    "regression": Target(synthetic_regression(5, 3)),
-    "bayes_net": Target(synthetic_bayes_net(1, 2, rows=5, scale=8.0)),
-    "lattice_potts": Target(LatticePotts((3,), 3, 0.7, [0.2, -0.4, 0.1])),
-    "dense_potts": Target(DensePotts(_symmetric(6, 0.8, block=3), 3, torch.tensor([0.5, 0, -0.2]))),
+    "regression": Target(lw.synthetic_regression(5, 3)),
+    "bayes_net": Target(lw.synthetic_bayes_net(1, 2, rows=5, scale=8.0)),
+    "lattice_potts": Target(lw.LatticePotts((3,), 3, 0.7, [0.2, -0.4, 0.1])),
+    "dense_potts": Target(
+        lw.DensePotts(_symmetric(6, 0.8, block=3), 3, torch.tensor([0.5, 0, -0.2]))
+    ),
 }
 ISING = ("lattice", "ring", "sheet", "dense_ising")
 BINARY = ("binary", "spins", "rbm", "quadratic", *ISING)

@@ -6,10 +6,7 @@ import pytest
 import torch
 from torch import Generator
 
-from latticework.models.base import EnergyModel
-from latticework.models.bayes_net import BayesNet, synthetic_bayes_net
-from latticework.samplers.gibbs import Gibbs
-from latticework.samplers.gwg import GWG
+import latticework as lw
 
 ROWS, FEATURES, HIDDEN = 23, 4, 6
 
@@ -18,7 +15,7 @@ def net(chunk=None, dtype=torch.float64):
     rng = Generator().manual_seed(1)
     features = torch.randn(ROWS, FEATURES, generator=rng, dtype=dtype)
     targets = torch.rand(ROWS, generator=rng, dtype=dtype)
-    return BayesNet(features, targets, HIDDEN, 30.0, chunk)
+    return lw.BayesNet(features, targets, HIDDEN, 30.0, chunk)
 
 
 def states(model, chains=5, seed=0):
@@ -49,7 +46,7 @@ def by_loops(model, x, features, targets):
 
 def test_inputs_that_are_loaded_count():
     """What is computed from the inputs in advance follows them."""
-    old, new = (synthetic_bayes_net(3, 4, rows=20, seed=seed) for seed in (0, 1))
+    old, new = (lw.synthetic_bayes_net(3, 4, rows=20, seed=seed) for seed in (0, 1))
     x = new.domain.uniform(3, Generator().manual_seed(0))
     sites = torch.arange(new.domain.dim)
     expected = new.log_prob_and_grad(x)[1], new.differences(x, new.cache(x), sites)
@@ -59,7 +56,7 @@ def test_inputs_that_are_loaded_count():
     torch.testing.assert_close(found, expected)
     old.inputs.mul_(2)
     torch.testing.assert_close(
-        old.log_prob_and_grad(x)[1], EnergyModel.log_prob_and_grad(old, x)[1]
+        old.log_prob_and_grad(x)[1], lw.EnergyModel.log_prob_and_grad(old, x)[1]
     )
     assert (old.log_prob_and_grad(x)[1] - expected[0]).abs().max() > 0.01  # control
 
@@ -73,44 +70,6 @@ def test_log_probability_is_the_formula():
     close(model(x), -30 * errors.square().mean(1))
 
 
-def test_the_dimensions_are_the_papers():
-    assert synthetic_bayes_net(13, 500, rows=1).domain.dim == 7_501
-    assert synthetic_bayes_net(88, 500, rows=1).domain.dim == 45_001
-
-
-@pytest.mark.parametrize("chunk", [None, 1, 40, 150, 10_000])
-def test_gradient_is_autograds_whatever_the_chunks(chunk):
-    """Also at soft states, and for chunks that do not divide rows and chains."""
-    model, whole = net(chunk), net()
-    for x in (states(model), torch.rand(5, model.domain.dim, dtype=torch.float64)):
-        log_prob, grad = model.log_prob_and_grad(x)
-        expected, autograd = EnergyModel.log_prob_and_grad(whole, x)
-        close(log_prob, expected)
-        close(grad, autograd)
-        close(model(x), expected)
-        close(model.gradient(x), grad)
-        assert not log_prob.requires_grad
-        assert not grad.requires_grad
-
-
-@pytest.mark.parametrize("chunk", [None, 40])
-def test_single_precision_is_double_rounded(chunk):
-    """Chains one at a time (chunk 40) take another matrix product."""
-    model, exact = net(chunk, torch.float32), net(chunk, torch.float32).double()
-    x = states(model)
-    log_prob, grad = exact.log_prob_and_grad(x.double())
-    close(model.log_prob_and_grad(x), (log_prob.float(), grad.float()), 1e-5)
-    close(model(x), log_prob.float(), 1e-5)
-
-
-def test_the_comparison_can_fail():
-    """Control: the comparison detects a gradient that is too large in one weight."""
-    model, x = net(), states(net())
-    other = BayesNet(model.inputs[:, :-1], model.targets, HIDDEN, 30.01)
-    with pytest.raises(AssertionError):
-        close(model.log_prob_and_grad(x)[1], other.log_prob_and_grad(x)[1])
-
-
 @pytest.mark.parametrize("rows", [1, 30, 7 * 5 * HIDDEN])
 def test_chunks_cover_all_within_their_size(rows):
     model = net(chunk=rows)
@@ -121,44 +80,13 @@ def test_chunks_cover_all_within_their_size(rows):
     assert (covered == 1).all()
 
 
-@pytest.mark.parametrize("chunk", [None, 60])
-def test_differences_of_every_site_are_plain_evaluation(chunk):
-    model, x = net(chunk), states(net())
-    sites = torch.randperm(model.domain.dim, generator=Generator().manual_seed(2))
-    plain = EnergyModel.differences(model, x, (), sites)
-    close(model.differences(x, model.cache(x), sites), plain)
-    odds = torch.where(x[:, sites] == 1, -plain, plain)
-    close(model.log_odds(x, model.cache(x), sites), odds)
-    for site in sites.split(1):
-        close(model.conditional(x, model.cache(x), site)[0], odds[:, sites == site])
-
-
-def test_the_cache_follows_many_flips():
-    """Every kind of weight, some chains flipping and some not."""
-    model, rng = net(), Generator().manual_seed(3)
-    x = states(model)
-    cache = model.cache(x)
-    for _ in range(300):
-        site = torch.randint(model.domain.dim, (1,), generator=rng)
-        _, cache = model.conditional(x, cache, site)
-        new = torch.randint(2, (len(x), 1), generator=rng).to(x)
-        cache = model.moved(cache, x, site, new)
-        x = x.index_copy(1, site, new)
-    close(cache[0], model.outputs(x, model.inputs))
-    close(cache[1], model(x))
-    sites = torch.tensor([0, 7, model.domain.dim - 1])
-    several = model.moved(cache, x, sites, 1 - x[:, sites])
-    y = x.index_copy(1, sites, 1 - x[:, sites])
-    close(list(several), list(model.cache(y)))
-
-
 def test_single_precision_loses_little_in_many_gibbs_steps():
-    model = synthetic_bayes_net(5, 50, rows=40)
-    gibbs, rng = Gibbs(1, "random"), Generator().manual_seed(4)
+    model = lw.synthetic_bayes_net(5, 50, rows=40)
+    gibbs, rng = lw.Gibbs(1, "random"), Generator().manual_seed(4)
     state = gibbs.init(states(model), model)
     for _ in range(2000):
         state, _ = gibbs.step(state, model, rng)
-    exact = synthetic_bayes_net(5, 50, rows=40).double()(state.x.double())
+    exact = lw.synthetic_bayes_net(5, 50, rows=40).double()(state.x.double())
     assert (state.cache[1] - exact).abs().max() < 2e-4
     assert (model.cache(states(model))[1] - exact).abs().max() > 1  # control: elsewhere
 
@@ -174,33 +102,3 @@ def test_a_minibatch_estimates_without_bias():
     features, targets = model.inputs[batch, :-1], model.targets[batch]
     close(model.given(batch)(x), by_loops(model, x, features, targets))
     assert (model.given(batch)(x) - log_prob).abs().max() > 0.01  # control
-
-
-def test_samplers_evaluate_the_network_as_often_as_they_must(monkeypatch):
-    """A Gibbs step never passes through the whole network, GWG once."""
-    model = net(dtype=torch.float32)
-    calls = []
-    for name in ("log_prob_and_grad", "outputs"):
-        method = getattr(model, name)
-        monkeypatch.setattr(model, name, lambda *a, m=method, n=name: calls.append(n) or m(*a))
-    rng = Generator().manual_seed(5)
-    for sampler, expected in ((Gibbs(), []), (GWG(), ["log_prob_and_grad"])):
-        state = sampler.init(states(model), model)
-        calls.clear()
-        sampler.step(state, model, rng)
-        assert calls == expected
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: BayesNet(torch.ones(3), torch.ones(3)), r"features must be \[rows, features\]"),
-        (lambda: BayesNet(torch.ones(3, 2), torch.ones(4)), r"got \[3, 2\] and \[4\]"),
-        (lambda: BayesNet(torch.ones(0, 2), torch.ones(0)), r"got \[0, 2\] and \[0\]"),
-        (lambda: BayesNet(torch.ones(3, 2), torch.ones(3), 0), "must be positive, got 0"),
-        (lambda: BayesNet(torch.ones(3, 2), torch.ones(3), 5, -1), "got 5 and -1"),
-    ],
-)
-def test_bad_arguments_say_so(make, message):
-    with pytest.raises(ValueError, match=message):
-        make()

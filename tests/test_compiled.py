@@ -1,100 +1,121 @@
-"""Compiled kernels against the enumerated laws of THE TABLE, and against their eager samplers."""
-
-import dataclasses
+"""Many steps in one call of a compiled kernel: the bits, sums and threads of single steps."""
 
 import numpy as np
 import pytest
 import torch
-from exactness import TABLE, Row
-from targets import TARGETS, Target
-from test_kernels import check_steps, exact_law, invariance, run, start, stationary
+from everyone import PAIRS, rated
+from targets import TARGETS
+from test_kernels import flat
 from torch import Generator
 
+import latticework as lw
 from latticework.samplers.compiled.choose import twin_of
 from latticework.samplers.compiled.jit import SHORT
+from latticework.samplers.compiled.lattice import BLOCK
+from latticework.samplers.compiled.rbm import CHUNK, FRESH
 from latticework.samplers.compiled.twin import NoTwinError
+from latticework.samplers.sums import Wanted
+from latticework.sampling.annealing import anneal, estimate_log_normaliser, linear
 
 
-def compiled_pairs() -> list:
-    """Parameters (eager row, compiled row, target) for all that have a compiled kernel."""
-    found = []
-    for row in TABLE:
-        for name in row.targets:
-            try:
-                twin = twin_of(row.sampler, TARGETS[name].model)
-            except NoTwinError:
-                continue
-            compiled = dataclasses.replace(row, sampler=twin)
-            found.append(pytest.param(row, compiled, TARGETS[name], id=f"{row.sampler}-{name}"))
+def compiled() -> list:
+    """Parameters (twin, model, chains, steps): all small models, and larger ones."""
+    small, found = 2 * SHORT + 3, []
+    cases = [(sampler, model, small, 9, name) for sampler, model, name in PAIRS]
+    cases += [
+        (lw.RatesFPCD(0.05, 0.9, steps=3), rated(13, 7), small, 9, "machine"),
+        (lw.RatesFPCD(0.05, emit="mean"), rated(13, 7), small, 9, "machine"),
+    ]
+    lattice, rbm = lw.Lattice((5, 5), 0.15, 0.1), rated(45, 26)
+    for sampler in (lw.DULA(0.4), lw.DMALA(0.3), lw.ACS(2.0, 0.2, 3), lw.GibbsSweep()):
+        # More chains than a tile of single steps holds, more steps than a byte counts.
+        cases.append((sampler, lattice, 2 * BLOCK // 32 + 5, 300, "tiles"))
+    for sampler in (lw.DULA(0.4), lw.DMALA(0.4), lw.BlockGibbs(2), lw.GWG(3)):
+        # More steps than products are used for, more chains than a chunk holds.
+        cases.append((sampler, rbm, 5, FRESH + 5, "rows"))
+        cases.append((sampler, rbm, CHUNK // 71 + 5, 3, "chunks"))
+    for sampler, model, chains, steps, name in cases:
+        try:
+            twin = twin_of(sampler, model)
+        except NoTwinError:
+            continue
+        found.append(pytest.param(twin, model, chains, steps, id=f"{sampler}-{name}"))
     return found
 
 
-PAIRS = compiled_pairs()
+each = pytest.mark.parametrize(("twin", "model", "chains", "steps"), compiled())
 
 
-@pytest.mark.parametrize(("row", "compiled", "target"), PAIRS)
-def test_steps_follow_the_enumerated_law(row: Row, compiled: Row, target: Target):
-    check_steps(row, target, compiled.sampler)
+def start(twin, model, chains):
+    rng = Generator().manual_seed(1)
+    return twin.init(model.domain.uniform(chains, rng), model), Generator().manual_seed(5)
 
 
-@pytest.mark.parametrize(("row", "compiled", "target"), PAIRS)
-def test_invariance(row: Row, compiled: Row, target: Target):
-    law = target.law if row.leaves == "target" else stationary(exact_law(row, target).after[0])
-    assert invariance(compiled.sampler, target, law / law.sum()) > 1e-4
-
-
-def leaves(state) -> list[torch.Tensor]:
-    return [t for field in state for t in (leaves(field) if isinstance(field, tuple) else [field])]
-
-
-@pytest.mark.parametrize(("row", "compiled", "target"), PAIRS)
-def test_many_steps_are_single_steps(row: Row, compiled: Row, target: Target):
-    """One call of 7 steps, 7 calls of `step`, and calls of 2 and 5: the same bits."""
-
-    def trial(calls: list[int]):
-        state, _ = start(compiled, target, chains=6)
-        rng = Generator().manual_seed(5)
-        for steps in calls:
-            state, _ = compiled.sampler.advance(state, target.model, rng, steps)
-        return leaves(state)
-
-    state, _ = start(compiled, target, chains=6)
-    single = leaves(run(compiled.sampler, state, target.model, Generator().manual_seed(5), 7))
-    for other in (trial([7]), trial([2, 5])):
-        assert all(map(torch.equal, single, other))
-
-
-@pytest.mark.parametrize(("row", "compiled", "target"), PAIRS)
-def test_sums_are_those_of_single_steps(row: Row, compiled: Row, target: Target):
-    from latticework.samplers.sums import Wanted
-
-    state, _ = start(compiled, target, chains=6)
-    states, accept = [state.x.clone()], torch.zeros(6)
-    rng = Generator().manual_seed(5)
-    for _ in range(9):
-        state, info = compiled.sampler.step(state, target.model, rng)
-        states.append(state.x.clone())
-        accept += info.accept_prob
-    state, _ = start(compiled, target, chains=6)
-    wanted = Wanted(total=True, draws=4, traced=3)
-    rng = Generator().manual_seed(5)
-    _, sums = compiled.sampler.advance(state, target.model, rng, 9, wanted)
-    visited = torch.stack(states[1:]).flatten(2)
-    np.testing.assert_allclose(sums.total, visited.sum(0), atol=1e-4)
-    np.testing.assert_array_equal(sums.trace, visited[-4:, :3])
-    np.testing.assert_allclose(sums.accept, accept, rtol=1e-5)
-    before, after = torch.stack(states[:-1]), torch.stack(states[1:])
-    moved = (before != after).reshape(9, 6, target.domain.dim, -1).any(-1)
-    np.testing.assert_array_equal(sums.changed, moved.sum((0, 2)))
-
-
-@pytest.mark.parametrize(("row", "compiled", "target"), PAIRS)
-def test_threads_change_nothing(row: Row, compiled: Row, target: Target, monkeypatch):
+@each
+def test_division_into_calls_and_threads_changes_nothing(twin, model, chains, steps, monkeypatch):
     monkeypatch.setattr("latticework.samplers.compiled.jit.ALONE", 1.0)
     results = []
-    for threads in (1, 2):
+    for calls, threads in (([steps], 1), ([steps - 3, 1, 2], 2)):
         monkeypatch.setattr(torch, "get_num_threads", lambda threads=threads: threads)
-        state, rng = start(compiled, target, chains=2 * SHORT + 3)
-        state, _ = compiled.sampler.advance(state, target.model, rng, 20)
-        results.append(leaves(state))
+        state, rng = start(twin, model, chains)
+        for count in calls:
+            state, _ = twin.advance(state, model, rng, count)
+        results.append(flat(state))
     assert all(map(torch.equal, *results))
+
+
+@each
+def test_sums_are_those_of_single_steps(twin, model, chains, steps):
+    state, rng = start(twin, model, chains)
+    before, unsettled = state.x.clone(), torch.zeros(chains)
+    total, accept, changed, trace = torch.zeros(before.shape), torch.zeros(chains), 0, []
+    for _ in range(steps):
+        state, info = twin.step(state, model, rng)
+        changed = changed + (state.x != before).reshape(chains, model.domain.dim, -1).any(-1).sum(1)
+        total, accept = total + state.x, accept + info.accept_prob
+        unsettled += 0 if info.unsettled is None else info.unsettled
+        before = state.x.clone()
+        trace = [*trace[-3:], before.flatten(1)[:3]]
+    state, rng = start(twin, model, chains)
+    _, sums = twin.advance(state, model, rng, steps, Wanted(total=True, draws=4, traced=3))
+    np.testing.assert_allclose(sums.total.reshape(total.shape), total, rtol=1e-4, atol=1e-4)
+    np.testing.assert_array_equal(sums.trace, torch.stack(trace).char())
+    np.testing.assert_allclose(sums.accept, accept, rtol=1e-4)
+    np.testing.assert_array_equal(sums.changed, changed)
+    if twin.loops:
+        np.testing.assert_array_equal(sums.unsettled, unsettled)
+
+
+@pytest.mark.parametrize(
+    "sampler", [lw.GWG(), lw.DMALA(0.4), lw.BlockGibbs(), lw.Gibbs(), lw.LocallyBalanced()], ids=str
+)
+def test_annealing_estimates_the_normaliser(sampler):
+    """A path of machines: the model changes in place before each step."""
+    target, path = TARGETS["rbm"], lw.ScaledRBM(TARGETS["rbm"].model)
+    truth = np.logaddexp.reduce(target.log_prob) - float(path.log_z_start())
+    path.move_to(torch.tensor(0.0))
+    twin, rng = twin_of(sampler, path), Generator().manual_seed(0)
+    log_weight = anneal(twin, path, path.draw(3000, rng), linear(25), rng).log_weight
+    estimate = estimate_log_normaliser(log_weight, rng)
+    assert abs(estimate.value - truth) < 5 * estimate.error
+
+
+@pytest.mark.parametrize(
+    "model", [lw.Lattice((4, 3), 0.1), lw.RBM(12, 3), lw.random_potts(12, 3, 1.0)], ids=repr
+)
+@pytest.mark.parametrize("kind", [lw.DULA, lw.DMALA])
+def test_a_preconditioner_of_another_length_is_refused(kind, model):
+    x = model.domain.uniform(2, Generator())
+    with pytest.raises(ValueError, match="preconditioner must have 12 entries, got 2"):
+        twin_of(kind(0.3, [1.0, 2.0]), model).init(x, model)
+
+
+def test_a_cycle_goes_on_where_it_was():
+    """After new parameters (`refresh`) and from new positions (`moved_to`)."""
+    model, sampler = lw.Lattice((4, 5), 0.15, 0.1), lw.ACS(2.0, 0.2, 3)
+    twin = twin_of(sampler, model)
+    state, rng = start(twin, model, 5)
+    state, _ = twin.advance(state, model, rng, 7)
+    moved = twin.moved_to(state.x.clone(), state, model)
+    for later in (state, twin.refresh(state, model), moved):
+        assert later.phase.item() == 7 % 3

@@ -6,12 +6,11 @@ values, so a step that made one on the CPU, or that read one, would fail.
 
 import copy
 import sys
-from dataclasses import dataclass
 from functools import partial
 
 import pytest
 import torch
-from exactness import TABLE
+from everyone import PAIRS
 from graphs import without_a_gpu
 from targets import TARGETS
 from test_ebm_learning import TRUTH_8, dataset, learner, network
@@ -19,43 +18,21 @@ from torch import Generator, Tensor
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
+import latticework as lw
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.measures.nonfinite import Validity
 from latticework.models import bayes_net
-from latticework.models.annealed import GeometricPath, ScaledRBM
-from latticework.models.rbm import RBM
 from latticework.samplers import base
-from latticework.samplers.base import Info, Sampler, State
-from latticework.samplers.block_gibbs import BlockGibbs
-from latticework.samplers.gibbs import Gibbs
-from latticework.samplers.gwg import GWG
-from latticework.samplers.langevin import DMALA
 from latticework.samplers.sums import Wanted
 from latticework.sampling import annealing
 from latticework.sampling.chain import Chain, capture
 from latticework.sampling.checking.guard import NoHostReads
 from latticework.sampling.devices import find_device
-from latticework.sampling.metrics import (
-    MMD,
-    Acceptance,
-    Changed,
-    EnsembleError,
-    MarginalError,
-    Proposed,
-    Reference,
-    Steps,
-    Trace,
-    Unsettled,
-)
+from latticework.sampling.metrics import Steps, Unsettled
 from latticework.sampling.occupancy import Occupancy
 
 pairs = pytest.mark.parametrize(
-    ("sampler", "target"),
-    [
-        pytest.param(row.sampler, TARGETS[name], id=f"{row.sampler}-{name}")
-        for row in TABLE
-        for name in row.targets
-    ],
+    ("sampler", "model"), [pytest.param(s, m, id=f"{s}-{name}") for s, m, name in PAIRS]
 )
 
 
@@ -76,22 +53,31 @@ def leaves(*values) -> list[Tensor]:
 # Captured graphs.
 
 
-def readings(sampler, target, captured):
+def metrics(model, state, reference):
+    """Every metric that serves the model."""
+    for kind in (
+        *(lw.MarginalError, lw.EnsembleError, lw.Acceptance, lw.Changed, lw.MMD, lw.Proposed),
+        *(Unsettled, Validity, Occupancy, lambda: lw.Trace(5, thin=2)),
+    ):
+        metric = kind()
+        try:
+            yield metric, metric.init(model, state, reference)
+        except ValueError:  # of values that it does not count
+            continue
+
+
+def readings(sampler, model, captured):
     """Three readings of a chain with every metric that serves it, and the generator's last state.
 
     The model is a copy, because a chain may leave something in it.
     """
-    rng = Generator().manual_seed(1)
-    x, model = target.draw(target.law, 8, rng), copy.deepcopy(target.model)
-    reference = Reference(torch.full(model.domain.shape, 0.3), samples=x.clone(), floor=x.clone())
-    metrics = [MarginalError(), EnsembleError(), Acceptance(), Unsettled(), Changed(), Validity()]
-    for metric in (MMD(), Proposed(), Occupancy(), Trace(5, thin=2)):
-        try:
-            metric.init(model, sampler.init(x, model), reference)
-        except ValueError:  # of values that it does not count
-            continue
-        metrics.append(metric)
-    chain = Chain(sampler, model, x, rng, every=3, metrics=metrics, reference=reference)
+    rng, model = Generator().manual_seed(1), copy.deepcopy(model)
+    x = model.domain.uniform(8, rng)
+    reference = lw.Reference(
+        torch.full(model.domain.shape, 0.3), samples=x.clone(), floor=x.clone()
+    )
+    chosen = [metric for metric, _ in metrics(model, sampler.init(x, model), reference)]
+    chain = Chain(sampler, model, x, rng, every=3, metrics=chosen, reference=reference)
     chain._captured = not captured
     found = []
     for step in (3, 6, 9):
@@ -101,46 +87,20 @@ def readings(sampler, target, captured):
 
 
 @pairs
-def test_a_captured_chain_is_the_eager_chain(sampler, target, graphs):
-    eager, captured = (readings(sampler, target, captured) for captured in (False, True))
+def test_a_captured_chain_is_the_eager_chain(sampler, model, graphs):
+    eager, captured = (readings(sampler, model, captured) for captured in (False, True))
     assert all(map(torch.equal, eager, captured))
-
-
-@dataclass(frozen=True)
-class Counting(Sampler):
-    """A sampler that remembers its steps in Python, where a graph does not look."""
-
-    steps: list
-
-    def at(self, x, model):
-        return State(x, model.log_prob(x), torch.zeros_like(x))
-
-    def step(self, state, model, rng):
-        self.steps.append(1)
-        x = state.x if len(self.steps) % 2 else model.domain.flip(state.x)
-        return self.at(x, model), Info(torch.ones(len(x)))
-
-
-def test_a_sampler_that_python_remembers_is_caught(graphs):
-    """Control of the test above."""
-    target = TARGETS["binary"]
-    found = [readings(Counting([]), target, captured) for captured in (False, True)]
-    assert not all(map(torch.equal, *found))
-
-
-def test_a_graph_is_captured_on_the_device_of_its_chains(graphs):
-    readings(GWG(), TARGETS["binary"], captured=True)
-    assert graphs == [torch.device("cpu")]
+    assert graphs == [torch.device("cpu")]  # that of its chains
 
 
 @pytest.mark.parametrize(
     ("kernel", "kind"),
     [
-        (GWG(), GeometricPath),
-        (DMALA(0.5), GeometricPath),
-        (Gibbs(), GeometricPath),
-        (BlockGibbs(), ScaledRBM),
-        (DMALA(0.5), ScaledRBM),
+        (lw.GWG(), lw.GeometricPath),
+        (lw.DMALA(0.5), lw.GeometricPath),
+        (lw.Gibbs(), lw.GeometricPath),
+        (lw.BlockGibbs(), lw.ScaledRBM),
+        (lw.DMALA(0.5), lw.ScaledRBM),
     ],
     ids=str,
 )
@@ -167,8 +127,8 @@ def test_captured_annealing_is_eager_annealing(kernel, kind, graphs):
 
 
 @pytest.mark.parametrize("buffer", [10, 30])
-@pytest.mark.parametrize("make", [network, lambda: network(RBM(8, 3))], ids=["net", "rbm"])
-@pytest.mark.parametrize("sampler", [DMALA(0.2), GWG(), Gibbs()], ids=str)
+@pytest.mark.parametrize("make", [network, lambda: network(lw.RBM(8, 3))], ids=["net", "rbm"])
+@pytest.mark.parametrize("sampler", [lw.DMALA(0.2), lw.GWG(), lw.Gibbs()], ids=str)
 def test_learning_with_captured_steps_is_learning(sampler, make, buffer, tmp_path, graphs):
     def learned(captured):
         made = learner(Run(tmp_path), model := make(), dataset(TRUTH_8), sampler, buffer=buffer)
@@ -217,23 +177,13 @@ def meta(monkeypatch):
 
 
 @pairs
-def test_steps_and_metrics_stay_on_the_device(sampler, target, meta):
-    rng = Generator().manual_seed(1)
-    x, elsewhere = target.draw(target.law, 8, rng), Elsewhere()
-    state = moved(sampler.init(x, target.model))
-    model = copy.deepcopy(target.model).to("meta")
+def test_steps_and_metrics_stay_on_the_device(sampler, model, meta):
+    x, elsewhere = model.domain.uniform(8, Generator().manual_seed(1)), Elsewhere()
+    state, model = moved(sampler.init(x, model)), copy.deepcopy(model).to("meta")
     state, _ = sampler.step(state, model, elsewhere)  # what is made once and kept
     half = torch.full(x.shape[1:], 0.5, device="meta")
-    reference = Reference(half, samples=moved(x), floor=moved(x))
-    running = []
-    for metric in (
-        *(MarginalError(), EnsembleError(), Acceptance(), Unsettled(), Changed(), Validity()),
-        *(MMD(), Proposed(), Proposed(2), Occupancy(), Trace(5, thin=2)),
-    ):
-        try:
-            running.append((metric, metric.init(model, state, reference)))
-        except ValueError:
-            continue
+    reference = lw.Reference(half, samples=moved(x), floor=moved(x))
+    running = list(metrics(model, state, reference))
     with OneDevice(), NoHostReads():
         for _ in range(2):
             before = state.x.clone()
@@ -270,15 +220,9 @@ def two_gpus(monkeypatch):
 
 @pytest.mark.parametrize("name", ["auto", "cuda", "cuda:1"])
 def test_convolutions_on_a_gpu_are_in_single_precision(name, two_gpus):
-    assert find_device(name) == torch.device("cuda" if name == "auto" else name)
-    assert torch.backends.cudnn.allow_tf32 is False
-
-
-def test_a_run_on_the_cpu_leaves_the_settings_of_gpus(two_gpus):
     assert find_device("cpu") == torch.device("cpu")
     assert torch.backends.cudnn.allow_tf32 is True
-
-
-def test_a_gpu_beyond_the_last_is_refused(two_gpus):
+    assert find_device(name) == torch.device("cuda" if name == "auto" else name)
+    assert torch.backends.cudnn.allow_tf32 is False
     with pytest.raises(ValueError, match="device=cuda:2 .* sees 2 CUDA devices.*; device=auto"):
         find_device("cuda:2")

@@ -56,8 +56,6 @@ def test_no_word_is_read_twice(kernel):
     [
         ("swendsen_wang", "fill(draws, keys[t], c, 1)", "fill(draws, keys[t], c, 0)"),
         ("path_auxiliary", "unit(words[1])", "unit(words[0])"),
-        ("random_walk", "unit(words[1, now])", "unit(words[0, now])"),
-        ("blocks", "start, 1)", "start, 0)"),
         ("flip_lattice", "unit(words[2, now])", "unit(words[1, now])"),
     ],
 )

@@ -28,10 +28,10 @@ LEFT_OUT = (".*", "__pycache__", "build", "outputs", "multirun", "cache", "wandb
 # The tests for a file of a room: those of this list that import it or have its name, or else the
 # whole list. In other rooms: all tests that import it or have its name.
 TESTS = {
-    "samplers/compiled": "compiled* rare kernel_cache rates sweep",  # only if named: it compiles
-    "samplers": "kernels validity extended relaxed rates sweep large rare start",
-    "models": "models exact large rare domain columns potts quadratic rates sweep bayes_net fhmm"
-    " infilling product regression resnet ais",
+    "samplers/compiled": "kernels same_law compiled* rare kernel_cache rates",  # only if named
+    "samplers": "kernels validity extended relaxed rates large rare start",
+    "models": "models exact large rare domain columns rates bayes_net infilling product regression"
+    " resnet ais",
     "sampling": "metrics exact chain sample starts adaptation engine validity",
     "experiments/tasks/measures": "metrics isl theory text_metrics regression validity",
     "sampling/checking": "check kernels extended theory",
@@ -136,6 +136,9 @@ def chosen_tests(file: Path, root: Path) -> list[str]:
     words = TESTS.get(room, "*").split()
     listed = sorted(test for word in words for test in root.glob(f"tests/test_{word}.py"))
     own = {t.stem for t in listed if t.stem == f"test_{file.stem}" or use in t.read_text()}
+    if room == "samplers/compiled":
+        chosen = [f"tests/{test.stem}.py" for test in listed]
+        return [*chosen, "-k", "compiled or same_law or cache"]
     if room != "samplers":
         return [f"tests/{stem}.py" for stem in sorted(own) or [test.stem for test in listed]]
     kin = [f.read_text() for f in file.parent.glob("*.py") if f == file or use in f.read_text()]
