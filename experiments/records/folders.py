@@ -89,7 +89,10 @@ def _of_0_2(parent: Path, mine: str) -> list[Path]:
     """The folders of records of release 0.2 with the digest `mine`; goes with 0.4."""
     found = []
     for file in parent.glob("*/run.json"):
+        folder = file.parent
+        if without_digits(folder.name) != folder.name and not (folder / ".identity").exists():
+            continue  # of this release
         with suppress(OSError, ValueError, LookupError, AttributeError, TypeError):  # damaged
             if digest(json.loads(file.read_text())["config"]) == mine:
-                found.append(file.parent)
+                found.append(folder)
     return found
