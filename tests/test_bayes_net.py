@@ -1,8 +1,7 @@
-"""The binary Bayesian network: formula, gradient, local structure, chunks and minibatches."""
+"""The binary Bayesian network: formula, inputs, rounding and minibatches (else: test_models)."""
 
 import math
 
-import pytest
 import torch
 from torch import Generator
 
@@ -11,20 +10,19 @@ import latticework as lw
 ROWS, FEATURES, HIDDEN = 23, 4, 6
 
 
-def net(chunk=None, dtype=torch.float64):
+def net():
     rng = Generator().manual_seed(1)
-    features = torch.randn(ROWS, FEATURES, generator=rng, dtype=dtype)
-    targets = torch.rand(ROWS, generator=rng, dtype=dtype)
-    return lw.BayesNet(features, targets, HIDDEN, 30.0, chunk)
+    features = torch.randn(ROWS, FEATURES, generator=rng, dtype=torch.float64)
+    targets = torch.rand(ROWS, generator=rng, dtype=torch.float64)
+    return lw.BayesNet(features, targets, HIDDEN, 30.0)
 
 
-def states(model, chains=5, seed=0):
-    rng = Generator().manual_seed(seed)
-    return model.domain.uniform(chains, rng).to(model.targets.dtype)
+def states(model):
+    return model.domain.uniform(5, Generator().manual_seed(0)).to(model.targets.dtype)
 
 
-def close(ours, theirs, tolerance=1e-11):
-    torch.testing.assert_close(ours, theirs, rtol=tolerance, atol=tolerance)
+def close(ours, theirs):
+    torch.testing.assert_close(ours, theirs, rtol=1e-11, atol=1e-11)
 
 
 def by_loops(model, x, features, targets):
@@ -68,16 +66,6 @@ def test_log_probability_is_the_formula():
     close(model(x), by_loops(model, x, model.inputs[:, :-1], model.targets))
     errors = model.predict(x, model.inputs[:, :-1]) - model.targets
     close(model(x), -30 * errors.square().mean(1))
-
-
-@pytest.mark.parametrize("rows", [1, 30, 7 * 5 * HIDDEN])
-def test_chunks_cover_all_within_their_size(rows):
-    model = net(chunk=rows)
-    covered = torch.zeros(7, ROWS)
-    for chains, part in model._chunks(7, ROWS):
-        covered[chains, part] += 1
-        assert covered[chains, part].numel() * HIDDEN <= max(rows, HIDDEN)
-    assert (covered == 1).all()
 
 
 def test_single_precision_loses_little_in_many_gibbs_steps():

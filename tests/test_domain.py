@@ -30,15 +30,6 @@ def test_the_reverse_of_a_move_leads_back(domain):
     assert torch.equal(domain.move_one(y, domain.reverse(x, index)), x)
 
 
-@pytest.mark.parametrize("domain", DOMAINS, ids=str)
-def test_states_are_checked(domain):
-    x = domain.uniform(4, Generator().manual_seed(0))
-    domain.check(x)
-    for wrong in (x + 0.5, x[:, :2]):
-        with pytest.raises(ValueError, match="state"):
-            domain.check(wrong)
-
-
 @pytest.mark.parametrize("domain", DOMAINS[:4], ids=str)
 def test_every_state_is_listed_once(domain):
     states = domain.enumerate()

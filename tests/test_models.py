@@ -292,14 +292,6 @@ def test_the_convention_counts_each_edge_twice():
     torch.testing.assert_close(values, torch.tensor([0.8, -0.6, 0.4]))
 
 
-def test_two_values_are_an_ising_model():
-    two, ising = lw.LatticePotts((3, 4), 2, 0.8, [-0.3, 0.3]), lw.Lattice((3, 4), 0.2, 0.3)
-    x = ising.domain.uniform(20, Generator().manual_seed(0))
-    gap = two(torch.stack((1 - x, x), -1)) - ising(x)
-    torch.testing.assert_close(gap, gap[:1].expand(20), rtol=1e-5, atol=2e-5)
-    assert ising(x).std() > 0.5  # not a comparison of constants
-
-
 @pytest.mark.parametrize("values", [2, 3, 6])
 def test_critical_lattices_are_self_dual(values):
     """(exp(K) - 1)^2 = q; with two values it is the critical Ising model, sinh(2 K / 2) = 1."""
