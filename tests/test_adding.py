@@ -27,7 +27,7 @@ PAGES = [
 ELSEWHERE = {
     r"PYTHONPATH=\. python <repository>/run.py .*": "from outside: tests/test_pages.py",
     r"ruff .*": "test_the_additions_are_clean, for all pages at once",
-    r"python -m latticework\.scripts\.samplers_table": "in the fixture, where the page is followed",
+    r"python -m latticework\.tools\.samplers_table": "in the fixture, where the page is followed",
     r"python -m latticework\.scripts\.report --committed": "minutes; the fixture adds its row",
     r"python -m latticework\.scripts\.figures": "inline, a remark",
     r"python run\.py --help": "inline, a remark",
@@ -128,12 +128,12 @@ def copy(tmp_path_factory) -> Path:
         if (ROOT / name).is_file():
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             (root / name).write_bytes((ROOT / name).read_bytes())
-    before = (root / "README.md").read_text()
+    before = (root / "docs" / "supported.md").read_text()
     for page in PAGES:
         for edit in edits((ROOT / "docs" / page).read_text()):
             follow(edit, root)
     in_copy(root, "-m", "latticework.tools.samplers_table")
-    after = (root / "README.md").read_text()
+    after = (root / "docs" / "supported.md").read_text()
     assert "| `lazy_walk` | yes | yes | · | · | · | yes | yes | yes | yes |" in after
     assert "`curie_weiss`, " in after
     assert "lazy_walk" not in before

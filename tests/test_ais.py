@@ -272,12 +272,12 @@ def test_nothing_is_read_on_the_host(kernel, kind):
 
 
 def test_the_table_of_samplers_knows_who_is_exact():
-    """The functions of the exactness tests and of README.md."""
+    """The functions of the exactness tests and of docs/supported.md."""
     for row in TABLE:
         assert row.sampler.exact == (row.leaves in ("target", "settled")), row.sampler
         if row.sampler.exact:
             assert row.sampler.stationary_start == (row.leaves != "settled"), row.sampler
-    rows = {name.strip("`"): cells for name, *cells in table(ROOT / "README.md", "`sampler=`")}
+    rows = {name.strip("`"): cells for name, *cells in table(ROOT / "docs/supported.md", "`sampler=`")}
     assert set(rows) == names("sampler")
     for name, cells in rows.items():
         assert cells[-1] == ("yes" if sampler_of(name).exact else "no"), name

@@ -22,7 +22,7 @@ from documented import ROOT
 import latticework.run
 from latticework.experiments.runs import errors, machine
 
-NAMES = ("docs/commands.md", "docs/library.md", "docs/logging.md", "examples/README.md")
+NAMES = ("README.md", "docs/commands.md", "docs/library.md", "docs/logging.md", "examples/README.md")
 PAGES = [ROOT / name for name in NAMES]
 BLOCK = re.compile(
     r"(?:Create `(?P<file>[^`]+)`:\n\n)?^```(?P<kind>\w+)\n(?P<content>.*?)^```$",
