@@ -27,7 +27,7 @@ PAGES = [
 ELSEWHERE = {
     r"PYTHONPATH=\. python <repository>/run.py .*": "from outside: tests/test_pages.py",
     r"ruff .*": "test_the_additions_are_clean, for all pages at once",
-    r"python -m latticework\.scripts\.samplers_table": "in the fixture, where the page is followed",
+    r"python -m latticework\.tools\.samplers_table": "in the fixture, where the page is followed",
     r"python -m latticework\.scripts\.report --committed": "minutes; the fixture adds its row",
     r"python -m latticework\.scripts\.figures": "inline, a remark",
     r"python run\.py --help": "inline, a remark",
