@@ -55,9 +55,11 @@ ROWS: list[tuple[tuple[type, ...], tuple[type, ...], str]] = [
     ((RatesHerding,), (RBMForm,), "rates.HerdingTwin"),
     ((SwendsenWang,), (LatticeForm, PottsLatticeForm), "swendsen_wang.SwendsenWangTwin"),
 ]
-TWINS = {(kind, form): twin for kinds, forms, twin in ROWS for kind in kinds for form in forms}
+TWINS: dict[tuple[type, type], str] = {
+    (kind, form): twin for kinds, forms, twin in ROWS for kind in kinds for form in forms
+}
 # The same where a step changes several sites, for the samplers that have such steps by choice.
-SEVERAL = {
+SEVERAL: dict[tuple[type, type], str] = {
     **{(Gibbs, form): "blocks.BlockTwin" for form in BINARY},
     **{(Gibbs, form): "gibbs_potts.GibbsPottsTwin" for form in POTTS},
     (GWG, LatticeForm): "gwg_several.SeveralLatticeTwin",
@@ -76,7 +78,8 @@ def twin_of(sampler: Sampler, model: EnergyModel) -> Twin:
     if not any(kind is known for known, _ in TWINS):
         raise NoTwinError(f"{kind.__name__} has no compiled kernel")
     form = form_of(model)
-    several = (kind is Gibbs and sampler.sites > 1) or (kind is GWG and sampler.flips > 1)
+    several = isinstance(sampler, Gibbs) and sampler.sites > 1
+    several |= isinstance(sampler, GWG) and sampler.flips > 1
     path = (SEVERAL if several else TWINS).get((kind, type(form)))
     if path is None:
         raise NoTwinError(f"{sampler} has no compiled kernel for a {type(form).__name__}")

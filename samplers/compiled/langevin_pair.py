@@ -36,7 +36,7 @@ class LangevinPairState(NamedTuple):
     normaliser: Tensor  # [chains], sum of log(1 + exp(logit)), float64
 
 
-class Proposals(NamedTuple):
+class PairProposals(NamedTuple):
     """What all chains propose in a step, in arrays like those of the state."""
 
     y: NDArray[np.float32]
@@ -72,7 +72,7 @@ class LangevinPairTwin(Twin):
         matrix, offset = torch.from_numpy(form.matrix), torch.from_numpy(form.offset)
         y, gradient, there = (torch.empty_like(state.x) for _ in range(3))
         drawn = np.empty(chains, np.int64), np.empty(chains)
-        proposals = Proposals(y.numpy(), gradient.numpy(), there.numpy(), *drawn)
+        proposals = PairProposals(y.numpy(), gradient.numpy(), there.numpy(), *drawn)
         for t in range(-1, len(keys)):
             if t >= 0:
                 affine(offset, y, matrix, gradient)

@@ -43,7 +43,7 @@ class LangevinPottsState(NamedTuple):
     normaliser: Tensor  # [chains], sum of the sites' log normalisers, float64
 
 
-class Proposals(NamedTuple):
+class PottsProposals(NamedTuple):
     """What all chains propose in a step, in arrays like those of the state."""
 
     x: NDArray[np.float32]  # [chains, q * sites], one-hot
@@ -96,7 +96,7 @@ class LangevinPottsTwin(Twin):
         y, fields = torch.empty(chains, sites * q), torch.empty(chains, sites * q)
         values, ladder = np.empty_like(arrays.values), np.empty_like(arrays.ladder)
         drawn = np.empty(chains, np.int64), np.empty(chains)
-        proposals = Proposals(y.numpy(), values, fields.numpy(), ladder, *drawn)
+        proposals = PottsProposals(y.numpy(), values, fields.numpy(), ladder, *drawn)
         for t in range(-1, len(keys)):
             if t >= 0:
                 torch.addmm(bias, y, coupling, out=fields)

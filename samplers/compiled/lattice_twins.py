@@ -1,7 +1,7 @@
 """Samplers that decide about every site, on lattices with one coupling: the tables of each."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -94,7 +94,9 @@ class ACSLatticeTwin(AllSitesLatticeTwin):
             logits = balance * gains - 0.5 / step
             rows.append(tables_of(form.kind, logits, logits - gains / 2))
         by_step = ("limit", "fraction", "softplus", "excess")
-        joined = {name: np.concatenate([getattr(row, name) for row in rows]) for name in by_step}
+        joined: dict[str, Any] = {
+            name: np.concatenate([getattr(row, name) for row in rows]) for name in by_step
+        }
         return rows[0]._replace(**joined)
 
     def run(self, state: CyclePosition, form: LatticeForm, keys: Keys, sums: Sums) -> CyclePosition:

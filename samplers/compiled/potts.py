@@ -11,7 +11,7 @@ import torch
 from numba.extending import overload
 from torch import Tensor
 
-from latticework.models.forms import PottsLatticeForm, PottsPairForm
+from latticework.models.forms import Form, PottsLatticeForm, PottsPairForm
 from latticework.samplers.compiled.jit import inlined, kernel
 from latticework.samplers.compiled.tally import leave
 
@@ -22,7 +22,7 @@ def values_of(x: Tensor) -> Tensor:
     return x.argmax(-1).int()
 
 
-def memory_of(form: PottsForm, x: Tensor) -> Tensor:
+def memory_of(form: Form, x: Tensor) -> Tensor:
     """The memory of all chains at `x` `[chains, sites, q]`, from scratch."""
     if isinstance(form, PottsPairForm):
         bias, coupling = torch.from_numpy(form.bias), torch.from_numpy(form.coupling)

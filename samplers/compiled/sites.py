@@ -13,7 +13,7 @@ import torch
 from numba.extending import overload
 from torch import Tensor
 
-from latticework.models.forms import LatticeForm, PairForm, RBMForm
+from latticework.models.forms import Form, LatticeForm, PairForm, RBMForm
 from latticework.samplers.compiled.arithmetic import exp32
 from latticework.samplers.compiled.jit import inlined, kernel, reordered
 
@@ -22,7 +22,7 @@ APART = 64  # steps a site, at least, between two renewals of the memory on aver
 LARGEST = np.float32(20)  # weight of an RBM: four exponentials of it fit float32
 
 
-def memory_of(form: BinaryForm, x: Tensor) -> Tensor:
+def memory_of(form: Form, x: Tensor) -> Tensor:
     """The memory of all chains at `x` `[chains, sites]`, from scratch."""
     if isinstance(form, PairForm):
         return torch.addmm(torch.from_numpy(form.offset), x, torch.from_numpy(form.matrix))
