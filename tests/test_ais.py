@@ -277,7 +277,9 @@ def test_the_table_of_samplers_knows_who_is_exact():
         assert row.sampler.exact == (row.leaves in ("target", "settled")), row.sampler
         if row.sampler.exact:
             assert row.sampler.stationary_start == (row.leaves != "settled"), row.sampler
-    rows = {name.strip("`"): cells for name, *cells in table(ROOT / "docs/supported.md", "`sampler=`")}
+    rows = {
+        name.strip("`"): cells for name, *cells in table(ROOT / "docs/supported.md", "`sampler=`")
+    }
     assert set(rows) == names("sampler")
     for name, cells in rows.items():
         assert cells[-1] == ("yes" if sampler_of(name).exact else "no"), name

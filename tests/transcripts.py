@@ -22,8 +22,8 @@ from documented import ROOT
 import latticework.run
 from latticework.experiments.runs import errors, machine
 
-NAMES = ("README.md", "docs/commands.md", "docs/library.md", "docs/logging.md", "examples/README.md")
-PAGES = [ROOT / name for name in NAMES]
+NAMES = ("README", "docs/commands", "docs/library", "docs/logging", "examples/README")
+PAGES = [ROOT / f"{name}.md" for name in NAMES]
 BLOCK = re.compile(
     r"(?:Create `(?P<file>[^`]+)`:\n\n)?^```(?P<kind>\w+)\n(?P<content>.*?)^```$",
     re.MULTILINE | re.DOTALL,
