@@ -31,6 +31,8 @@ log = logging.getLogger(__name__)
 class Infills(Protocol):
     """A model of the words that fill the blanks of a sentence."""
 
+    language: Any  # the masked language model
+
     def given(self, *args: Any, **fields: Any) -> Any:
         """The target for one sentence, such as models.infilling.TextInfilling makes."""
 
