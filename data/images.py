@@ -18,13 +18,13 @@ Each split and each draw has its own generator, derived from the seed and the pu
 from __future__ import annotations
 
 import bz2
-import gzip
 import logging
 import textwrap
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -32,6 +32,7 @@ import torch
 
 from latticework.data.base import Dataset, binarize, derive
 from latticework.data.files import MissingFileError, Source, checksum, damaged, find
+from latticework.torchvision_ops import ensure_importable
 
 log = logging.getLogger(__name__)
 MODES = {"threshold": "thresholded at 0.5", "static": "drawn once", "dynamic": "drawn each batch"}
@@ -251,8 +252,17 @@ class MNIST(Images):
 
 
 def _read_idx(path: Path) -> np.ndarray:
-    """Images of a gzipped IDX file, uint8 [n, 784]."""
-    return np.frombuffer(gzip.decompress(path.read_bytes()), np.uint8, offset=16).reshape(-1, 784)
+    """Images of a gzipped IDX file, uint8 [n, pixels], read by torchvision.
+
+    Its class `MNIST` unpacks all files, labels too, into the folder where they lie. A data root may
+    be read-only and hold images alone, so only torchvision's functions are used.
+    """
+    ensure_importable()
+    from torchvision.datasets.mnist import read_image_file  # here: torchvision takes a second
+    from torchvision.datasets.utils import extract_archive
+
+    with TemporaryDirectory() as folder:
+        return read_image_file(extract_archive(str(path), folder)).flatten(1).numpy()
 
 
 _LIBSVM = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/multiclass/"

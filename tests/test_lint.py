@@ -44,7 +44,7 @@ BENCH = ["tools", "scripts", "experiments", "sampling", "samplers", "models"]
 MAY_IMPORT = {
     "__init__.py": [],
     "torchvision_ops.py": [],
-    "data": ["data"],
+    "data": ["data", "torchvision_ops"],
     "models": ["models", "torchvision_ops"],
     "samplers": ["samplers", "models.base", "models.chance", "models.domain"],
     "samplers/compiled": ["samplers", "models.base", "models.domain", *FORMS],
