@@ -125,6 +125,13 @@ def test_the_transcripts_are_what_the_commands_print(page):
     assert pattern.sub("", text) == pattern.sub("", again)
 
 
+def test_readme_quotes_the_page_of_commands():
+    page = (ROOT / "docs" / "commands.md").read_text()
+    (quoted,) = blocks(ROOT / "README.md", "text")
+    assert quoted.splitlines()
+    assert [line for line in quoted.splitlines() if line not in page] == []
+
+
 def test_a_transcript_that_differs_is_found():
     assert masked("rank 1 z -1.5 ab12cd34ef56") == masked("rank =2 z +7e-3 000000000000")
     assert masked("ess 9 *  7 s") == masked("ess 12 =  1.5 min")
