@@ -13,7 +13,7 @@ READY_DOCS := .venv/.installed-docs
 # The package's name for tools that read files: a link to this folder.
 NAMES := mkdir -p build/names && ln -sfn "$(CURDIR)" build/names/latticework
 
-.PHONY: help demo test test-avx2 lint docs mutants quick paper report bench data clean
+.PHONY: help demo test test-all test-avx2 lint docs mutants quick paper report bench data clean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z][a-z0-9% -]*):.*## (.*)/\1|\2/p' Makefile | awk -F'|' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -23,8 +23,11 @@ demo: $(READY) ## DMALA on an RBM of MNIST in a minute or two: numbers, records,
 	@echo "At the paper's scale: $(RUN) experiment=rbm_sampling sampler=dmala"
 
 # A worker runs whole files, so that it compiles the kernels and lists the laws of each file once.
-test: $(READY_DEV) ## run the tests; one thread for each of the two workers
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile
+test: $(READY_DEV) ## run the quick tests; one thread for each of the two workers
+	@$(PYTEST) -m "not slow"
+test-all: $(READY_DEV) ## run all tests
+	@$(PYTEST)
 
 # Limits PyTorch to AVX2, as on a processor without AVX-512. If glibc's checking malloc is available, a
 # write outside an allocation aborts the test; otherwise the tests run without this check.
