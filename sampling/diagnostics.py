@@ -12,8 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from latticework.sampling.tuning.ranking import MIXED
-
+MIXED = 1.05  # the largest R-hat of chains that agree
 FEWEST = 4  # draws that the diagnostics need
 AT_ONCE = 2**22  # numbers whose diagnostics are computed together, which bounds the memory
 

@@ -35,12 +35,12 @@ from latticework.experiments.records.proof import proof
 from latticework.experiments.records.record import checksums, opened
 from latticework.experiments.runs import writing
 from latticework.experiments.runs.machine import commit, device_name, versions
+from latticework.sampling.diagnostics import MIXED
 from latticework.sampling.naming import loaded
 from latticework.sampling.starts import possible
 from latticework.sampling.targets import check_target, target_named
 from latticework.sampling.tuning.course import Allowance, Unit
 from latticework.sampling.tuning.race import Entrant, Race, entered, tabulated
-from latticework.sampling.tuning.ranking import MIXED
 from latticework.sampling.tuning.space import spaces
 from latticework.scripts.parsing import parser_of
 

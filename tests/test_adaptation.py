@@ -70,6 +70,7 @@ def jumps(sampler, steps=60):
     return accepted, changed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "sampler",
     [DMALA(0.01), DMALA(20.0), PAFS(1), RandomWalk(1), RandomWalk(40)],

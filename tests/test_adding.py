@@ -15,6 +15,8 @@ from typing import NamedTuple
 import pytest
 from documented import ROOT, Command, printed, typed
 
+pytestmark = pytest.mark.slow
+
 PAGES = [
     "adding_a_sampler.md",
     "adding_a_model.md",

@@ -93,6 +93,7 @@ MISTAKES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("word", MISTAKES)
 def test_a_mistake_is_told_and_nothing_is_written(tmp_path, capsys, word):
     assert MISTAKES[word] in told(capsys, *TINY, word, outputs=tmp_path)
@@ -204,6 +205,7 @@ FAILURES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", FAILURES, ids=" ".join)
 def test_what_a_part_refuses_is_told_with_its_place(words, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -358,6 +360,7 @@ FUZZ = {
 }
 
 
+@pytest.mark.slow
 @settings(max_examples=40, **FUZZ)
 @given(command, st.sampled_from([(), (), ("--multirun",)]))
 def test_no_overrides_end_in_a_traceback(overrides, mode):

@@ -96,6 +96,7 @@ def test_effective_samples_are_those_of_the_chains_steps(local):
         assert 0.2 < per_step < 1.5  # sweeps of a weakly coupled lattice are nearly independent
 
 
+@pytest.mark.slow
 def test_workers_answer_from_processes_of_their_own(tmp_path):
     out = tmp_path / "new" / "bench.csv"
     words = ["--quick", "--only", "5x5/2/dula", "--contenders", "eager", "limit", "--threads", "1"]

@@ -144,6 +144,7 @@ def sentences(tmp_path_factory):
     return at_the_papers_scale(made / "text_infilling" / "smoke", outputs)
 
 
+@pytest.mark.slow
 def test_only_sentences_that_figures_show_are_kept(sentences, tmp_path, monkeypatch):
     monkeypatch.setattr(packing, "LONG", 400)
     records, config = load_all(sentences), declared("text_infilling", "paper").config
@@ -230,6 +231,7 @@ def test_records_of_two_places_are_not_mixed(outputs, bundle, tmp_path):
     assert (held.place, len(held.records)) == ("ising_sampling.zip", 2)
 
 
+@pytest.mark.slow
 def test_figures_are_redrawn_from_a_bundle(bundle, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(latticework.scripts.figures, "BUNDLES", bundle.parent)
     target = tmp_path / "drawn"

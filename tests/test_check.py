@@ -258,6 +258,7 @@ def test_the_pair_of_states_shows_the_fault():
     assert abs(flow.z) > 10
 
 
+@pytest.mark.slow
 def test_a_sampler_on_every_domain():
     report, failed = checked(DMALA(0.5), *SMALL, chains=5000)
     assert not failed
@@ -414,6 +415,7 @@ class Still(Sampler):
         return state, Info(torch.ones(len(state.x)))
 
 
+@pytest.mark.slow
 def test_a_sweep_is_exact_without_detailed_balance():
     report, failed = checked(Sweep(), "binary")
     assert not failed
@@ -457,6 +459,7 @@ def test_states_that_no_move_connects_are_found(shape):
 ROUGH = torch.randn(2**8, generator=torch.Generator().manual_seed(3))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "sampler",
     [Gibbs(), DMALA(0.1), DMALA(0.3), DMALA(torch.inf), GWG(), LocallyBalanced(), PAFS(2)],

@@ -107,11 +107,13 @@ def test_experiments_that_run_alone_exist():
     assert {c.text.partition("scale=")[2] for c in ALONE} <= {"", "cpu", "quick", "smoke"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", WITH_SETTINGS, ids=ids)
 def test_a_command_composes(command, tmp_path):
     checked(composed(first(words_of(command, tmp_path))))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("eager")
 @pytest.mark.parametrize("command", README, ids=ids)
 def test_a_command_runs_at_smoke_scale(command, tmp_path, capfd):

@@ -51,6 +51,7 @@ def start(twin, model, chains):
     return twin.init(model.domain.uniform(chains, rng), model), Generator().manual_seed(5)
 
 
+@pytest.mark.slow
 @each
 def test_division_into_calls_and_threads_changes_nothing(twin, model, chains, steps, monkeypatch):
     monkeypatch.setattr("latticework.samplers.compiled.jit.ALONE", 1.0)

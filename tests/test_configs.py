@@ -47,6 +47,7 @@ def plain(config):
     return checked(config)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("experiment", names("experiment"))
 def test_every_experiment_composes_at_each_scale(experiment, scale):
@@ -85,6 +86,7 @@ def test_a_number_reaches_its_field_in_one_hop():
 RATES = [name for name in names("experiment") if name.startswith(("rates_", "tune_rates"))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("experiment", sorted(set(RATES) - {"rates_sec3"}))
 def test_models_of_the_rates_paper_are_trained_as_it_says(experiment, scale):
@@ -99,6 +101,7 @@ def test_models_of_the_rates_paper_are_trained_as_it_says(experiment, scale):
 GROUPS = ["adapt", "data", "logger", "model", "sampler", "task"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("choice", [(g, n) for g in GROUPS for n in names(g)], ids="=".join)
 def test_every_choice_composes(choice):
     plain(composed("=".join(choice)))
@@ -190,6 +193,7 @@ def test_every_sampler_has_a_name():
     assert {c for c in classes if not inspect.isabstract(c)} == named
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", names("model"))
 @pytest.mark.parametrize("name", names("sampler"))
 def test_every_pair_runs_or_says_why_not(name, model, monkeypatch):

@@ -86,6 +86,7 @@ def readings(sampler, model, captured):
     return leaves([reading[1:] for reading in found], rng.get_state())
 
 
+@pytest.mark.slow
 @pairs
 def test_a_captured_chain_is_the_eager_chain(sampler, model, graphs):
     eager, captured = (readings(sampler, model, captured) for captured in (False, True))
@@ -176,6 +177,7 @@ def meta(monkeypatch):
     monkeypatch.setattr(Tensor, "is_cuda", on_gpu, raising=False)
 
 
+@pytest.mark.slow
 @pairs
 def test_steps_and_metrics_stay_on_the_device(sampler, model, meta):
     x, elsewhere = model.domain.uniform(8, Generator().manual_seed(1)), Elsewhere()

@@ -151,6 +151,7 @@ class Still(DULA):
         return state, Info(state.x.new_ones(len(state.x)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [{"buffer": 100}, {"buffer": 300}], ids=["pcd", "replay"])
 @pytest.mark.parametrize("sampler", [DMALA(0.3), Gibbs()], ids=repr)
 def test_a_small_ising_model_is_recovered(tmp_path, sampler, settings):

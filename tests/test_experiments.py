@@ -10,6 +10,8 @@ from hydra import compose, initialize_config_dir
 from latticework.experiments.records.record import load_all
 from latticework.experiments.runs import resolvers
 
+pytestmark = pytest.mark.slow
+
 CONF = Path(__file__).resolve().parent.parent / "conf"
 resolvers.register()
 

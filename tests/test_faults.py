@@ -33,6 +33,8 @@ from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.mlm_pretraining import export
 from latticework.models.masked_lm import untrained
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parent.parent
 SMALL = ("model.shape=[3,3]", "scale=smoke", "sampler=gwg")
 CLOCKS = ("seconds", "seconds_per_step", "cpu_share", "seconds_per_update", "peak_memory_bytes")
@@ -68,7 +70,7 @@ WORDS = (
 MOMENTS = {
     "experiments.finish.finish.checked": "the same command continues",
     "models.rbm.RBM.__init__": "the same command continues",
-    "experiments.tasks.train_rbm._update": "at training 1 of ",
+    "experiments.tasks.learning.updates.Updates.update": "at training 1 of ",
     "models.domain.Binary.uniform": "the same command continues",
     "experiments.runs.run.Run.log": "at sampling 0 of ",
     "experiments.finish.finish.drawn": "the same command continues",
@@ -105,6 +107,18 @@ def struck(name, fault, outputs):
     """The exit status of the command that the fault strikes when it first calls a function."""
     if pid := os.fork():
         return ended(pid)
+    status = 70
+    try:
+        strike_at(name, fault, outputs)
+        status = command_line(*WORDS, outputs=outputs, crashes=True)
+        sys.stdout.flush()
+        sys.stderr.flush()
+    finally:
+        os._exit(status)
+
+
+def strike_at(name, fault, outputs):
+    """Let the fault strike when the function or method is first called."""
     place, _, attribute = f"latticework.{name}".rpartition(".")
     try:
         holder = import_module(place)
@@ -119,13 +133,6 @@ def struck(name, fault, outputs):
         return whole(*args, **named)
 
     setattr(holder, attribute, call)
-    status = 70
-    try:
-        status = command_line(*WORDS, outputs=outputs, crashes=True)
-        sys.stdout.flush()
-        sys.stderr.flush()
-    finally:
-        os._exit(status)
 
 
 @pytest.fixture(scope="module")

@@ -270,6 +270,7 @@ def drawn(monkeypatch):
 SMALL_PART = (*PART, "~figures.fig2_right")  # whose boxes need time to draw
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("word", "expected"),
     [
@@ -294,6 +295,7 @@ def test_a_sweep_of_one_s_own_has_a_figure_of_its_own(tmp_path, capsys, drawn, w
     assert figure.read_bytes() == before[0]
 
 
+@pytest.mark.slow
 def test_readme_s_sweep_alone_draws_two_lines_and_no_fig3(tmp_path, drawn):
     assert command_line(*SMALL_PART, *README, outputs=tmp_path) == 0
     assert list(drawn["lines"]) == ["DMALA, step_size 0.1", "DMALA, step_size 0.4"]

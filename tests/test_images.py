@@ -335,6 +335,7 @@ def test_wrong_settings_are_refused(make):
         make()
 
 
+@pytest.mark.slow
 @real_data
 @pytest.mark.parametrize(
     ("loader", "counts", "means"),

@@ -81,6 +81,7 @@ def run(sampler: lw.Sampler, state, model, rng, steps: int):
 # The law of a step.
 
 
+@pytest.mark.slow
 @pairs(lambda row: row.law is not None)
 def test_steps_follow_the_enumerated_law(row, target):
     """Counts and acceptance of real steps from every state."""
@@ -148,6 +149,7 @@ EAGER = ["cached values", "no host reads"]
 MEMORY = {"scan", "position", "phase", "root", "momentum", "guide", "turn", "age"}
 
 
+@pytest.mark.slow
 @pairs()
 def test_rules(row, target):
     case = Examination(row.sampler, target, 1e-6)
@@ -157,6 +159,7 @@ def test_rules(row, target):
         assert outcome.status == "ok", f"{rule}: {outcome.detail}"
 
 
+@pytest.mark.slow
 @pairs(lambda row: row.sampler.exact, every=False)
 def test_states_without_probability_are_never_entered(row, target):
     """A target that is -inf in one state and NaN in another."""
@@ -170,6 +173,7 @@ def flat(state) -> list[torch.Tensor]:
     return [t for field in state for t in (flat(field) if isinstance(field, tuple) else [field])]
 
 
+@pytest.mark.slow
 @pairs()
 def test_refresh_reads_the_new_target(row, target):
     """The rest of the state is that of a new one; memory is kept."""

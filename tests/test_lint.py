@@ -53,7 +53,7 @@ MAY_IMPORT = {
     "samplers/rates.py": RATES,
     "sampling": SAMPLING,
     "sampling/adaptation.py": [*SAMPLING, "samplers.acs"],
-    "sampling/diagnostics.py": ["sampling.tuning.ranking"],
+    "sampling/diagnostics.py": [],
     "sampling/engine.py": [*SAMPLING, "samplers.compiled"],
     "sampling/starts.py": [*SAMPLING, "data.base"],
     "sampling/checking/targets.py": [*SAMPLING, "models.rbm"],

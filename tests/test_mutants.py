@@ -32,6 +32,7 @@ def test_operators(source, expected):
     assert sorted(found) == sorted(wanted)
 
 
+@pytest.mark.slow
 def test_a_mistake_survives_where_no_test_notices_it(tmp_path):
     """The copy is imported in place of this checkout, so the first mistake is noticed."""
     file, test = tmp_path / "latticework/sums.py", tmp_path / "latticework/tests/test_sums.py"

@@ -75,6 +75,7 @@ def examples(page):
     return [each["content"] for each in found if each["kind"] == "python" and not each["file"]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SHOWS)
 def test_code_shows_what_the_page_says(name, capsys):
     if name.endswith(".py"):
@@ -111,6 +112,7 @@ def masked(block: str) -> list[str]:
     return sorted(re.sub(r"(?<=#) [=*]|─+", "", text).split())
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("eager")
 @pytest.mark.parametrize("page", transcripts.PAGES, ids=lambda page: page.name)
 def test_the_transcripts_are_what_the_commands_print(page):
@@ -141,6 +143,7 @@ def test_a_transcript_that_differs_is_found():
 # Tables.
 
 
+@pytest.mark.slow
 def test_the_tables_of_samplers_and_state_spaces_are_the_generated_ones():
     """The generator restores a cell that was changed, and changes nothing else."""
     page = (ROOT / "docs/supported.md").read_text()

@@ -14,6 +14,8 @@ from latticework.sampling.exact import distribution
 from latticework.tools.peers import limits
 from latticework.tools.peers.plain_numba import Lattices
 
+pytestmark = pytest.mark.slow
+
 A, B, ALPHA = 0.12, 0.15, 0.4
 CHAINS, STEPS = 20_000, 400  # with scans of three lengths
 SIDES = (3, 4)

@@ -22,6 +22,7 @@ OURS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("entry", SETTINGS, ids=lambda entry: entry["run"])
 def test_an_experiment_has_the_papers_settings(entry):
     document = plain(configuration(entry["run"]))

@@ -98,6 +98,7 @@ def asked(capsys, outputs, *words, budget=3000):
     return status, page, sorted(outputs.glob("race/*/*"))[-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "words", "budget"),
     [
@@ -204,6 +205,7 @@ def test_a_race_can_be_traced_and_compared(file, tmp_path, capsys):
     capsys.readouterr()
 
 
+@pytest.mark.slow
 def test_a_sampler_that_fails_leaves_the_others(file, tmp_path, capsys, monkeypatch):
     """A target without a gradient, one that is -inf in places, and a sampler that raises."""
     words = ("--domain", "binary:6", "--samplers", "gibbs,dmala")

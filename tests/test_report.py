@@ -74,6 +74,7 @@ def test_every_experiment_has_a_place():
     assert not set(KNOWN.experiments()) & set(KNOWN.aside)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("exhibit", KNOWN.exhibits, ids=lambda one: one.name)
 def test_an_exhibit_names_figures_and_tables_that_there_are(exhibit):
     """No two of them have the same file in docs/results."""
@@ -134,6 +135,7 @@ def test_a_failure_does_not_stop_the_others(monkeypatch, capsys):
 # What there is of an experiment.
 
 
+@pytest.mark.slow
 def test_the_runs_that_are_declared_are_those_that_a_sweep_makes(outputs):
     for experiment in ("rates_sec3", "stochastic_proposal"):
         folders = [file.parent.name for file in (outputs / experiment).rglob("run.json")]
@@ -191,6 +193,7 @@ def test_a_declared_run_counts_in_whatever_spelling_it_was_made(tmp_path):
         assert set(held.runs) - set(held.missing) == {"sampler=dmala,seed=0"}
 
 
+@pytest.mark.slow
 def test_the_runs_of_a_command_are_found_by_name_or_by_identity(tmp_path):
     words = ("sampler=dula", "sampler.step_size=0.2,0.9", "seed=0")  # 0.2 is tuned
     assert command_line(*PART, "sampler=dula", outputs=tmp_path) == 0
@@ -276,6 +279,7 @@ def test_a_report_of_nothing_names_every_command(tmp_path):
     assert "<table>" in html(text, tmp_path)
 
 
+@pytest.mark.slow
 def test_only_what_changed_is_drawn_again(outputs, tmp_path, monkeypatch):
     """A new record redraws the figures of its experiment, a new version of the code all figures."""
     shutil.copytree(outputs, tmp_path / "outputs")
@@ -389,6 +393,7 @@ def test_the_time_of_a_sweep_is_that_of_all_its_runs():
     assert time(done, runs, gpu=True) == docs_pages.UNKNOWN
 
 
+@pytest.mark.slow
 def test_the_committed_pages_are_those_of_the_committed_records():
     """`python -m latticework.scripts.report --committed` was run after the last change."""
     made = gather(None, scales=("paper",), drawing=False)

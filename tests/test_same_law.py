@@ -155,6 +155,7 @@ def compared(sampler: lw.Sampler, name: str, steps: int, x: Tensor | None = None
     return float(((one.mean(1) - other.mean(1)) / error).abs().max()), state
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("sampler", "name", "steps"), CASES, ids=str)
 def test_many_steps_have_the_law_of_the_eager_sampler(sampler, name, steps):
     """And what a kernel remembers is that of its state."""

@@ -37,6 +37,7 @@ def test_the_help_imports_no_torch():
     assert not modules("--help") & {"torch", "numpy", *DRAWING, *OTHERS}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("engine", "its_own"), [("eager", set()), ("compiled", {"scipy"})])
 def test_a_small_run_imports_what_it_uses(engine, its_own, tmp_path):
     """The table at its end reads the record with pandas. numba looks for BLAS in SciPy."""
@@ -51,6 +52,7 @@ def test_a_small_run_imports_what_it_uses(engine, its_own, tmp_path):
     assert ("numba" in imported) is (engine == "compiled")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("own", [None, "ACTIVE"])
 def test_threads_that_wait_sleep_unless_the_user_says_otherwise(tmp_path, own):
     """As the library says itself when it is loaded."""

@@ -336,6 +336,7 @@ def test_a_limit_leaves_rows_to_validate_on(root, loader):
 # The real files.
 
 
+@pytest.mark.slow
 @real_data
 @pytest.mark.parametrize(
     ("loader", "settings", "sizes", "columns"),
@@ -359,6 +360,7 @@ def test_the_real_tables(loader, settings, sizes, columns):
         assert ((part.targets >= 0) & (part.targets <= 1)).all()
 
 
+@pytest.mark.slow
 @real_data
 @pytest.mark.parametrize(
     ("loader", "words", "pages"),

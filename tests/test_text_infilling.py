@@ -38,6 +38,7 @@ def test_a_text_of_ones_own_on_the_embedded_model(tmp_path):
             table3([record])
 
 
+@pytest.mark.slow
 def test_the_record_says_what_stood_in_and_serves_table_and_pages(tmp_path):
     assert command_line(*SMOKE, "seed=0,1", "sampler=gwg", outputs=tmp_path) == 0
     records = load_all(tmp_path)

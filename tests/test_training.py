@@ -92,6 +92,7 @@ SMALL = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "fields"), SMALL.items())
 def test_a_learned_model_is_learned_by_the_command_and_loaded(name, fields, tmp_path, capsys):
     words = ["scale=smoke", f"model={name}", *fields, "sampler=dmala", "seed=1"]

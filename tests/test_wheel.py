@@ -89,6 +89,7 @@ def test_the_library_ignores_modules_of_the_user(foreign):
     assert "torch.Size([5, 3])" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_run_from_a_foreign_folder(foreign):
     folder, env = foreign
     words = ["model=ising", "sampler=gibbs", "scale=smoke", "device=cpu"]

@@ -21,6 +21,7 @@ from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.sampling import target
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
+from latticework.sampling.diagnostics import MIXED
 from latticework.sampling.metrics import Reference
 from latticework.sampling.sample import ChainAcceptance
 from latticework.sampling.targets import unsupported
@@ -33,7 +34,6 @@ from latticework.sampling.tuning.course import (
     Stint,
     fitted,
 )
-from latticework.sampling.tuning.ranking import MIXED
 from latticework.sampling.tuning.space import Space, from_numbers, numbers, replaced, spaces
 
 NUMBERS = 500_000  # numbers of a chain that are kept where that allows more than KEPT draws

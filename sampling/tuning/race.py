@@ -19,6 +19,7 @@ from torch import nn
 from latticework.models.base import EnergyModel
 from latticework.samplers import NAMES
 from latticework.samplers.base import Sampler, require_count
+from latticework.sampling.diagnostics import MIXED
 from latticework.sampling.messages import in_a_line
 from latticework.sampling.sample import sampler_of
 from latticework.sampling.starts import annealed, possible, require_start
@@ -35,7 +36,7 @@ from latticework.sampling.tuning.course import (
     quality,
     read,
 )
-from latticework.sampling.tuning.ranking import MIXED, Interval, geometric, ranks
+from latticework.sampling.tuning.ranking import Interval, geometric, ranks
 from latticework.sampling.tuning.space import Space, replaced, spaces
 
 if TYPE_CHECKING:

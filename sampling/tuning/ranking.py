@@ -7,8 +7,6 @@ from typing import NamedTuple
 import numpy as np
 from scipy import stats
 
-MIXED = 1.05  # the largest R-hat of chains that agree
-
 
 class Interval(NamedTuple):
     """A mean with its 95 % confidence interval."""

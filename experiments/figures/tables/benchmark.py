@@ -13,7 +13,8 @@ import pandas as pd
 from latticework.experiments.records.grouping import alone, in_order
 from latticework.experiments.records.labels import look
 from latticework.experiments.records.record import Record
-from latticework.sampling.tuning.ranking import MIXED, Interval, geometric, ranks, student
+from latticework.sampling.diagnostics import MIXED
+from latticework.sampling.tuning.ranking import Interval, geometric, ranks, student
 
 QUANTITIES = {"min": "worst site", "median": "median site", "energy": "energy"}
 UNITS = ("iteration", "evaluation", "second")

@@ -31,7 +31,7 @@ def examples(*, run: Run, model: EnergyModel, sampler: Sampler, chains: int, ste
         rng, rows = run.shared_rng("examples"), []
         for start in run.progress(range(0, chains, CHUNK), "examples"):
             x = model.domain.uniform(min(CHUNK, chains - start), rng)
-            *_, last = run_chain(sampler, model, x, rng, steps=steps, every=steps)
+            *_, last = run_chain(sampler, model, x, rng, steps=steps, every=max(steps, 1))
             rows.append(last.state.x.byte())
         return {"x": torch.cat(rows)}
 
