@@ -1,9 +1,14 @@
 """Runs that are killed, stopped or damaged, and go on to the same numbers, bit for bit."""
 
 import csv
+import faulthandler
+import io
 import os
 import signal
+import sys
+from contextlib import redirect_stderr
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,10 +18,11 @@ import pytest
 import torch
 
 import latticework.experiments.runs.run
-from latticework.experiments.runs import progress
+from latticework.experiments.runs import machine, progress
 from latticework.experiments.runs.errors import ConfigurationError
 from latticework.experiments.runs.machine import inputs
 from latticework.experiments.runs.run import Run
+from latticework.experiments.runs.signals import CRASH, crash_noted
 from latticework.models.ising import DenseIsing
 from latticework.samplers.gibbs import Gibbs
 from latticework.sampling import clock
@@ -244,6 +250,17 @@ def test_parts_that_were_made_elsewhere_are_noted(tmp_path, monkeypatch):
     assert b not in part("b", None)["resumed_from"]
 
 
+def test_code_that_changed_since_a_checkpoint_is_told(tmp_path, monkeypatch, caplog):
+    config = {**CONFIG, "sampler": {"_target_": f"{One.__module__}.One"}}
+    for mark, told in (("old", False), ("old", False), ("new", True)):
+        monkeypatch.setattr(machine, "_hash", lambda _, mark=mark: mark)
+        caplog.clear()
+        run = begin(tmp_path, config)
+        list(islice(run.resumable(One(), "work", total=9), 2))
+        assert (f"code of {One.__module__} has changed since the checkpoint" in caplog.text) is told
+    assert run.notes["resumed_from"][0]["sources"] == {One.__module__: "old"}
+
+
 # What cannot be used.
 
 
@@ -435,6 +452,20 @@ def test_the_handler_of_a_launcher_is_called_after_the_checkpoint(tmp_path, expe
     assert called == [["work-0000000006.pt"]]
     again = begin(tmp_path)
     assert content(again, work(again)) == expected
+
+
+def test_crashes_are_noted_where_stderr_is_no_file(tmp_path, monkeypatch):
+    """Afterwards they go to the process's own stderr again."""
+    own = []
+    monkeypatch.setattr(faulthandler, "is_enabled", lambda: True)
+    monkeypatch.setattr(faulthandler, "disable", lambda: None)
+    monkeypatch.setattr(
+        faulthandler, "enable", lambda file=None: own.append((file or sys.stderr).fileno())
+    )
+    with redirect_stderr(io.StringIO()), crash_noted(tmp_path):
+        assert (tmp_path / CRASH).exists()
+    assert own[-1] == sys.__stderr__.fileno()
+    assert not (tmp_path / CRASH).exists()
 
 
 def test_a_second_interrupt_stops_at_once(tmp_path):

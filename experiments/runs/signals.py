@@ -11,6 +11,7 @@ import faulthandler
 import logging
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -104,8 +105,8 @@ def crash_noted(folder: Path) -> Iterator[None]:
             yield
         finally:
             faulthandler.disable()
-            if before:
-                faulthandler.enable()
+            if before and sys.__stderr__ is not None:  # sys.stderr may be no file
+                faulthandler.enable(sys.__stderr__)
             (folder / CRASH).unlink(missing_ok=True)
 
 
