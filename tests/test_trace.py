@@ -8,6 +8,7 @@ from command import command_line
 from documented import ROOT
 
 from latticework.experiments.records import proof as records_proof
+from latticework.experiments.records.folders import without_digits
 from latticework.experiments.records.proof import proof
 from latticework.experiments.records.record import BUNDLES, load_all
 from latticework.scripts import trace
@@ -80,6 +81,18 @@ def test_a_figure_that_was_moved_names_its_outputs(outputs, tmp_path, capsys):
     shutil.copy(figure(outputs, ".json"), tmp_path / "paper.json")
     assert asked(capsys, moved, "--outputs", outputs)[0] == 0
     assert asked(capsys, moved, "--outputs", tmp_path / "nowhere")[0] == 1
+
+
+def test_a_record_of_release_0_2_that_another_run_replaced_is_told(outputs, capsys):
+    """Its name had no digits. The record that is found has them."""
+    file = figure(outputs, ".json")
+    document = json.loads(file.read_text())
+    document["records"] = {without_digits(k): v for k, v in document["records"].items()}
+    file.write_text(json.dumps(document))
+    assert asked(capsys, figure(outputs))[0] == 0  # the same record, renamed
+    another_run(sorted(outputs.rglob("run.json"))[0].parent)
+    status, page = asked(capsys, figure(outputs))
+    assert (status, "changed: another run stands there" in page) == (1, True)
 
 
 def test_a_figure_of_committed_records_names_their_bundle(tmp_path, capsys, monkeypatch):

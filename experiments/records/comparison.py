@@ -75,9 +75,7 @@ def compare(one: Record, other: Record) -> Comparison:
     """Compare configuration, seeds, versions, code, machine, metrics and arrays."""
     differences = [*_settings(one, other), *_facts(one, other)]
     damaged = [
-        f"{record.path}: {fault}"
-        for record in (one, other)
-        if isinstance(record.path, Path) and (fault := damage(record.path))
+        f"{record.path}: {fault}" for record in (one, other) if (fault := damage(record.path))
     ]
     return Comparison(differences, _numbers(one, other), damaged)
 

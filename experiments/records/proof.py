@@ -71,7 +71,7 @@ def state(name: str, known: str, folders: Sequence[Path]) -> str:
             continue
         except ValueError:
             continue
-        fault = damage(folder / name)
+        fault = damage(record.path)
         if not fault and record.fingerprint == known:
             return "unchanged"
         states.append(f"changed: {fault or 'another run stands there'}")

@@ -1,7 +1,7 @@
 """Records: the files that a run writes, and how figures read them.
 
 Each record of an experiment is a folder, `outputs/<experiment>/<scale>/<run>/`. Committed records
-are in a file per experiment, a bundle (`results.archive`), which contains smaller versions of these
+are in a file per experiment, a bundle (`records.archive`), which contains smaller versions of these
 folders (experiments/papers/bundle.py). A bundle is read in memory.
 """
 
@@ -182,8 +182,8 @@ def checksums(path: Path) -> dict[str, str]:
     return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
 
 
-def damage(path: Path) -> str:
-    """Describe the damage of the finished record in the folder `path`; "" if it is intact."""
+def damage(path: Path | zipfile.Path) -> str:
+    """Describe the damage of the finished record at `path`; "" if it is intact."""
     return _verified(path)[1]
 
 
