@@ -53,6 +53,7 @@ MISTAKES = {
     ),
     "+step_size=0.3": "no run reads step_size; did you mean sampler.step_size=0.3?",
     "+smapler=gwg": "+smapler=gwg: no run reads smapler; did you mean sampler or",
+    "+zz=1": "+zz=1: no run reads zz; there is budget, checkpoint, data, device, engine, figures",
     "sampler.step_size=${zzz}": "sampler.step_size: Interpolation key 'zzz' not found",
     # Syntax, in Hydra's words.
     "chek": "'chek' cannot be read (Error parsing override 'chek' missing EQUAL at '<EOF>'): over",

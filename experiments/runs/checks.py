@@ -137,7 +137,7 @@ def check_added(config: DictConfig) -> None:
 
     `config` includes `hydra`. Keys of the parts are checked with their part.
     """
-    own = [*PARTS, *map(str, OmegaConf.load(CONF / "config.yaml"))]
+    own = {*PARTS, *map(str, OmegaConf.load(CONF / "config.yaml"))} - {"defaults", "hydra"}
     loader = GlobalHydra.instance().config_loader()
     given: Any = OmegaConf.to_container(config.hydra.overrides)  # interpolations as they stand
     every = [*given["hydra"], *given["task"]]  # the former may name folders with further groups
