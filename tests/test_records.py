@@ -3,9 +3,11 @@
 import csv
 import hashlib
 import json
+import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,6 +17,7 @@ import torch
 from command import command_line
 from omegaconf import OmegaConf
 
+import latticework.experiments.finish.finish
 import latticework.run
 from latticework.experiments.figures.style import mark_substitute, new_figure
 from latticework.experiments.records.budget import Budget
@@ -23,6 +26,7 @@ from latticework.experiments.runs import machine
 from latticework.experiments.runs.machine import inputs, replaced
 from latticework.experiments.runs.recording import _replaceable
 from latticework.experiments.runs.run import Run
+from latticework.experiments.runs.sweeps import Sweep
 from latticework.models.rbm import RBM
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -235,6 +239,27 @@ def test_a_failing_run_does_not_stop_the_sweep(tmp_path, capsys):
 
 
 NO_FILE = ("pretrain=stored", "task.pretrain.file=none")  # a run fails that finds no model there
+
+
+def test_the_failure_of_another_command_is_not_this_commands(tmp_path):
+    """Another process fails in the same folder while this command runs."""
+    assert command_line(*SMALL, *NO_FILE, outputs=tmp_path) == 1
+    (error,) = tmp_path.rglob("error.txt")
+    os.utime(error, (time.time() + 1000,) * 2)
+    assert command_line(*SMALL, outputs=tmp_path) == 0
+    assert command_line(*SMALL, "seed=0,1", "--multirun", outputs=tmp_path) == 0
+
+
+def test_failures_under_their_own_names_compose_no_run_again(tmp_path, monkeypatch):
+    """A composition takes 0.1 s, and a sweep may have hundreds of runs."""
+
+    def composed(*_):
+        raise AssertionError
+
+    monkeypatch.setattr(Sweep, "identity", composed)
+    monkeypatch.setattr(latticework.experiments.finish.finish, "_show_sweep", lambda *_: None)
+    words = (*SMALL, *NO_FILE, "~figures", "seed=0,1", "--multirun")
+    assert command_line(*words, outputs=tmp_path) == 1
 
 
 def test_samplers_of_a_sweep_share_their_start(tmp_path):
