@@ -11,8 +11,10 @@ import pytest
 import torch
 
 import latticework.run
+from latticework.experiments.records.record import Record, load_all
 from latticework.experiments.runs import checks, signals
 
+SMALL = ("model.shape=[3,3]", "scale=smoke", "sampler=gwg")
 QUIET = ("hydra/job_logging=none", "hydra/hydra_logging=none")
 
 
@@ -46,6 +48,12 @@ def command_line(*words: str, outputs: Path, crashes: bool = False) -> int:
             for number, handler in before.items():
                 signal.signal(number, handler)
     return 0
+
+
+def only(outputs: Path) -> Record:
+    """The one record in use below `outputs`."""
+    (record,) = [r for r in load_all(outputs) if "superseded" not in r.path.parts]
+    return record
 
 
 def bundled_data(config: object) -> list[str]:

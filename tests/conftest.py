@@ -2,8 +2,10 @@
 
 import gc
 import os
+import shutil
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -31,6 +33,22 @@ def eager(monkeypatch: pytest.MonkeyPatch) -> None:
         raise NoTwinError("no kernel is compiled in this test")
 
     monkeypatch.setattr(choose, "twin_of", none)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The outputs of one finished run of `command.SMALL`, not to be written to."""
+    from command import SMALL, command_line
+
+    outputs = tmp_path_factory.mktemp("finished")
+    assert command_line(*SMALL, outputs=outputs) == 0
+    return outputs
+
+
+@pytest.fixture
+def outputs(finished: Path, tmp_path: Path) -> Path:
+    """A copy of them, to be written to."""
+    return shutil.copytree(finished, tmp_path / "outputs")
 
 
 @pytest.fixture(autouse=True)

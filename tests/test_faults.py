@@ -20,7 +20,7 @@ from unittest.mock import ANY
 import numpy as np
 import pytest
 import torch
-from command import command_line
+from command import SMALL, command_line, only
 from kills import accesses, alive, ended, killed, start, until
 
 from latticework.data.wordpiece import SPECIAL, tokenizer_of
@@ -36,7 +36,6 @@ from latticework.models.masked_lm import untrained
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parent.parent
-SMALL = ("model.shape=[3,3]", "scale=smoke", "sampler=gwg")
 CLOCKS = ("seconds", "seconds_per_step", "cpu_share", "seconds_per_update", "peak_memory_bytes")
 
 
@@ -52,11 +51,6 @@ def results(record):
             found[str(file.relative_to(record.path))] = file.read_bytes()
     found["generated"] = record.document.get("generated")
     return found
-
-
-def only(outputs):
-    (record,) = [r for r in load_all(outputs) if "superseded" not in r.path.parts]
-    return record
 
 
 # Each fault at each moment.
@@ -268,18 +262,6 @@ def test_a_run_that_another_process_is_at_is_waited_for(tmp_path):
 
 
 # Damage.
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory):
-    outputs = tmp_path_factory.mktemp("finished")
-    assert command_line(*SMALL, outputs=outputs) == 0
-    return outputs
-
-
-@pytest.fixture
-def outputs(finished, tmp_path):
-    return shutil.copytree(finished, tmp_path / "outputs")
 
 
 def cut_short(file):

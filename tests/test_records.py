@@ -4,7 +4,6 @@ import csv
 import hashlib
 import json
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -14,7 +13,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from command import command_line
+from command import SMALL, command_line, only
 from omegaconf import OmegaConf
 
 import latticework.experiments.finish.finish
@@ -30,28 +29,6 @@ from latticework.experiments.runs.sweeps import Sweep
 from latticework.models.rbm import RBM
 
 ROOT = Path(__file__).resolve().parent.parent
-SMALL = ("model.shape=[3,3]", "scale=smoke", "sampler=gwg")
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory):
-    """The outputs of one finished run, not to be written to."""
-    outputs = tmp_path_factory.mktemp("finished")
-    assert command_line(*SMALL, outputs=outputs) == 0
-    return outputs
-
-
-@pytest.fixture
-def outputs(finished, tmp_path):
-    """A copy of them, to be written to."""
-    return shutil.copytree(finished, tmp_path / "outputs")
-
-
-def only(outputs):
-    """The one record in use."""
-    found = [r for r in load_all(outputs) if "superseded" not in r.path.parts]
-    assert len(found) == 1
-    return found[0]
 
 
 def superseded(outputs):
