@@ -32,7 +32,7 @@ class UnlikeRecordsError(LookupError):
 class Group:
     """Records that differ only in seed and axes.
 
-    `key` is the sampler's key (`style.sampler_key`), which gives its colour. `differs` names the
+    `key` is the sampler's key (`labels.sampler_key`), which gives its colour. `differs` names the
     settings in which the group differs from the other groups; it is empty if there is no need. No
     two groups of a sampler have the same text. The group is number `place` (from 0) of the
     sampler's `of` groups.

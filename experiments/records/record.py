@@ -1,7 +1,7 @@
 """Records: the files that a run writes, and how figures read them.
 
 Each record of an experiment is a folder, `outputs/<experiment>/<scale>/<run>/`. Committed records
-are in a file per experiment, a bundle (`results.archive`), which contains smaller versions of these
+are in a file per experiment, a bundle (`records.archive`), which contains smaller versions of these
 folders (experiments/papers/bundle.py). A bundle is read in memory.
 """
 
