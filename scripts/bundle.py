@@ -58,6 +58,8 @@ def main(words: list[str] | None = None) -> int:
             print(f"  curves thinned in {done.thinned} runs")
         if done.too_large:
             print(f"  left out: {len(done.too_large)} arrays, such as {done.too_large[0]}")
+        if done.long:
+            print(f"  left out, except of the first seeds: {', '.join(done.long)} of run.json")
         for claim, before, after in changed(name, records, load_all(done.file)):
             print(f"  {claim}: {before} on the records, {after} on the bundle")
             status = 1

@@ -4,7 +4,7 @@ latticework trace outputs/ising_sampling/quick/figures/fig3.png
 latticework trace fig3.pdf --outputs elsewhere
 
 A figure of committed records names their bundle. The exit status is 1 if a record is missing or was
-changed, and 2 if there is no JSON file beside the figure.
+changed, and 2 if no JSON file beside the figure names its records.
 """
 
 import json
@@ -30,21 +30,24 @@ def main(words: list[str] | None = None) -> int:
         raise ValueError(f"there is no file {chosen.figure}")
     console = Console()
     file = chosen.figure.with_suffix(".json")
-    if not file.is_file():
+    try:
+        proof = json.loads(file.read_text())
+        figure, command, records, versions = (
+            proof[key] for key in ("figure", "command", "records", "versions")
+        )
+    except (OSError, ValueError, LookupError, TypeError):
         console.print(
-            f"there is no {file.name} beside {chosen.figure.name}, which names its records: copy "
-            "it too, or draw the figure again with python -m latticework.scripts.figures.",
+            f"no {file.name} beside {chosen.figure.name} names its records: copy it too, or draw "
+            "the figure again with python -m latticework.scripts.figures.",
             highlight=False,
         )
         return 2
-    proof = json.loads(file.read_text())
-    console.print(f"figure    {proof['figure']}", highlight=False)
-    console.print(f"command   {proof['command']}", highlight=False, soft_wrap=True)
-    made = ", ".join(f"{name} {number}" for name, number in proof["versions"].items())
+    console.print(f"figure    {figure}", highlight=False)
+    console.print(f"command   {command}", highlight=False, soft_wrap=True)
+    made = ", ".join(f"{name} {number}" for name, number in versions.items())
     console.print(f"drawn by  {made}\n", highlight=False)
     given = chosen.outputs or Path(os.environ.get("LATTICEWORK_OUTPUTS", "outputs"))
     folders = [given, *chosen.figure.resolve().parents]
-    records = proof["records"]
     found = {name: state(name, known, folders) for name, known in records.items()}
     grid = Grid("record", "SHA-256", "state", box=None, pad_edge=False)
     for name, how in found.items():

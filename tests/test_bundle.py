@@ -16,7 +16,7 @@ import latticework.scripts.bundle
 import latticework.scripts.figures
 from latticework.experiments.figures import text
 from latticework.experiments.papers import bundle as packing
-from latticework.experiments.papers.bundle import LARGEST, ROWS, pack, thin
+from latticework.experiments.papers.bundle import LARGEST, LONG, ROWS, pack, thin
 from latticework.experiments.papers.draw import make_all
 from latticework.experiments.papers.inventory import declared, holding
 from latticework.experiments.records import archive
@@ -93,12 +93,13 @@ def test_the_same_records_give_the_same_bytes(outputs, bundle, tmp_path):
     assert (tmp_path / "of a bundle.zip").read_bytes() == bundle.read_bytes()
 
 
-def test_new_records_join_those_of_the_bundle(outputs, bundle, tmp_path):
+def test_new_records_join_those_of_the_bundle(outputs, bundle, tmp_path, capsys):
     """A folder that holds one run again, with another result, and one more seed."""
     folder = shutil.copytree(outputs, tmp_path / "outputs")
     dmala, gwg = sorted((folder / "ising_sampling" / "paper").glob("sampler=*"))
     shutil.rmtree(gwg)
-    edited(shutil.copytree(dmala, dmala.with_name("sampler=dmala,seed=5")), seed=5)
+    story = "word " * LONG
+    edited(shutil.copytree(dmala, dmala.with_name("sampler=dmala,seed=5")), seed=5, story=story)
     edited(dmala, seconds_per_step=7.0)
     old = load_all(bundle)
     assert packed(folder, tmp_path, "--add") == 0
@@ -107,6 +108,8 @@ def test_new_records_join_those_of_the_bundle(outputs, bundle, tmp_path):
     assert tuple(without_digits(record.path.name) for record in joined) == names
     assert [record.config["seed"] for record in joined] == [0, 5, 0]
     assert joined[0].document["seconds_per_step"] == 7.0
+    assert "left out, except of the first seeds: story of run.json" in capsys.readouterr().out
+    assert [record.document.get("entries_left_out") for record in joined] == [None, ["story"], None]
     assert joined[2].document["seconds_per_step"] == old[1].document["seconds_per_step"]
     assert joined[2].has("convergence")
     assert packed(folder, tmp_path) == 0  # without --add, only the folder's runs

@@ -18,9 +18,12 @@ from latticework.data import text
 from latticework.data.corpus import Corpus
 from latticework.data.files import DamagedFileError
 from latticework.experiments.papers.exhibits import catalogue
+from latticework.experiments.papers.inventory import holding
 from latticework.experiments.papers.view import gather
 from latticework.experiments.records.archive import write_archive
+from latticework.experiments.records.identity import DIGITS
 from latticework.experiments.runs import errors
+from latticework.experiments.runs.sweeps import declared
 
 RUN = {
     "config": {"data": None, "model": {}, "sampler": {}, "task": {}, "seed": 0, "model_seed": 0},
@@ -125,6 +128,15 @@ def test_the_report_names_a_damaged_record_and_fails(folder, tmp_path):
     assert fault.startswith(f"the record {folder / BROKEN} is damaged: {UNREADABLE}")
     assert any(f"{BROKEN} failed: the record" in p for s in made.sections
                for part in s.parts for p in part.problems)  # fmt: skip
+
+
+def test_a_damaged_run_is_not_listed_as_not_run_too(folder, tmp_path):
+    run = declared("rates_sec3", "smoke").runs[1]  # the first is WHOLE
+    broken = (folder / BROKEN).rename(folder / f"{run}-{'0' * DIGITS}")
+    (broken / "run.json").write_text("[")
+    held = holding("rates_sec3", "smoke", tmp_path, bundles=tmp_path)
+    assert list(held.failed) == [run]
+    assert run in held.missing
 
 
 @pytest.mark.parametrize(

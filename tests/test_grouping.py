@@ -287,7 +287,6 @@ def test_a_sweep_of_one_s_own_has_a_figure_of_its_own(tmp_path, capsys, drawn, w
     assert command_line(*declared, word, outputs=tmp_path) == 0
     assert list(drawn["lines"]) == expected
     own = figure.parent / "own" / f"{word},sampler=dmala" / "fig3.png"
-    own = own if own.is_file() else figure.parent / "own" / f"sampler=dmala,{word}" / "fig3.png"
     assert f"figure: {own}" in "".join(capsys.readouterr().out.split("\n"))
     assert (figure.read_bytes(), figure.stat().st_mtime_ns) == before
     assert command_line(*declared, outputs=tmp_path) == 0  # does not take them in either

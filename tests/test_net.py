@@ -16,7 +16,6 @@ def made(tmp_path_factory):
     return folder
 
 
-@pytest.mark.slow
 def test_every_verdict_has_the_margins_that_are_committed(made):
     assert (made / "ledger.txt").read_text() == (HERE / "ledger.txt").read_text()
 

@@ -263,7 +263,9 @@ def test_the_report_has_its_figures_and_is_made_by_its_command(outputs, report, 
     for entry in report.entries:
         line = f"| {entry.claim.text} ({entry.claim.source}) | {report.word(entry.verdict)}"
         assert line in text
-    assert page.count("<h2>") == len(KNOWN.exhibits)
+    ids = re.findall(r'<h2 id="(\w\S*)">', page)
+    assert re.findall(r'<a href="#([^"]+)">', page) == ids
+    assert len(set(ids)) == len(KNOWN.exhibits)
     shutil.rmtree(outputs / "report")
 
 

@@ -77,7 +77,12 @@ def test_a_record_that_changed_is_found(outputs, capsys, change, told):
 
 def test_a_figure_that_was_moved_names_its_outputs(outputs, tmp_path, capsys):
     moved = shutil.copy(figure(outputs), tmp_path / "paper.png")
-    assert asked(capsys, moved)[0] == 2  # its JSON stayed behind
+    for other in (None, '{"a": 1}', "[]", "{"):  # its JSON stayed behind, or is another file
+        if other:
+            moved.with_suffix(".json").write_text(other)
+        status, page = asked(capsys, moved)
+        assert status == 2
+        assert "no paper.json beside paper.png names its records: copy it too" in page
     shutil.copy(figure(outputs, ".json"), tmp_path / "paper.json")
     assert asked(capsys, moved, "--outputs", outputs)[0] == 0
     assert asked(capsys, moved, "--outputs", tmp_path / "nowhere")[0] == 1

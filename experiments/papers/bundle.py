@@ -30,15 +30,8 @@ ROWS = (200, 100, 50, 30)  # of a curve: the first that keeps to TARGET, or else
 LARGEST = 64 * 1024  # bytes of an array's file; larger ones are left out
 LONG = 4096  # characters of an entry of run.json; longer ones are kept of the first seed only
 TARGET = 200_000  # bytes of a bundle
-ELSEWHERE = (
-    "outputs",
-    "logger",
-    "figures",
-    "tables",
-    "scales",
-    "also",
-    "force",
-)  # of the configuration
+# Keys of the configuration that a bundle leaves out.
+ELSEWHERE = ("outputs", "logger", "figures", "tables", "scales", "also", "force")
 SOURCES = ("root", "cache")  # of its `data`
 MACHINE = ("outputs", "device", "threads", "data.root", "data.cache")  # of the overrides
 
@@ -63,6 +56,7 @@ class Packed:
     runs: int
     thinned: int  # records of which rows were left out
     too_large: list[str]  # arrays that are read, but too large to keep
+    long: list[str]  # entries of run.json that are kept of the first seeds only
 
 
 def pack(records: Sequence[Record], config: DictConfig, target: Path) -> Packed:
@@ -70,6 +64,7 @@ def pack(records: Sequence[Record], config: DictConfig, target: Path) -> Packed:
     noting = [Noting(record.path, record.document) for record in records]
     _open_all(noting, config)
     first = {min(some, key=_seeds).path for some in by_setting(records)}
+    long = {r.path: set() if r.path in first else _long(r.document) for r in noting}
     arrays, too_large = _arrays(noting)
     target.parent.mkdir(parents=True, exist_ok=True)
     tables = [record.metrics for record in noting]
@@ -81,11 +76,12 @@ def pack(records: Sequence[Record], config: DictConfig, target: Path) -> Packed:
             thinned += len(table) < len(record.metrics)
             files[f"{run}/metrics.csv"] = _csv(table).encode()
             kept = {name for name in record.opened if f"{run}/{name}.npz" in arrays}
-            files[f"{run}/run.json"] = _json(record, table, kept, record.path in first).encode()
+            files[f"{run}/run.json"] = _json(record, table, kept, long[record.path]).encode()
         write_archive(target, files)
         if (size := target.stat().st_size) <= TARGET:
             break
-    return Packed(target, size, len(records), thinned, too_large)
+    left_out = sorted(set().union(*long.values()))
+    return Packed(target, size, len(records), thinned, too_large, left_out)
 
 
 def _arrays(records: Sequence[Noting]) -> tuple[dict[str, bytes], list[str]]:
@@ -144,8 +140,14 @@ def _seeds(record: Record) -> tuple[int, int]:
     return record.config["seed"] or 0, record.config.get("model_seed") or 0
 
 
-def _json(record: Record, table: pd.DataFrame, kept: set[str], whole: bool) -> str:
-    """run.json without machine-specific paths, and unless `whole` without long entries.
+def _long(document: dict[str, Any]) -> set[str]:
+    """The entries of run.json that are longer than `LONG`."""
+    apart = ("files", "config", "overrides")
+    return {k for k, v in document.items() if k not in apart and len(json.dumps(v)) > LONG}
+
+
+def _json(record: Record, table: pd.DataFrame, kept: set[str], long: set[str]) -> str:
+    """run.json without machine-specific paths and the entries `long`.
 
     It lists the arrays and entries that the bundle leaves out.
     """
@@ -155,13 +157,11 @@ def _json(record: Record, table: pd.DataFrame, kept: set[str], whole: bool) -> s
     there = {PurePath(name).stem for name in record.files if name.endswith(".npz")}
     there |= set(record.document.get("left_out") or ())  # packed from a bundle
     overrides = [o for o in record.document["overrides"] if o.split("=")[0] not in MACHINE]
-    apart = ("files", "config", "overrides")
-    entries = {key: value for key, value in record.document.items() if key not in apart}
-    long = set() if whole else {k for k, v in entries.items() if len(json.dumps(v)) > LONG}
+    entries = {key: value for key, value in record.document.items() if key not in {"files", *long}}
     if left := sorted({*long, *entries.get("entries_left_out", ())}):
         entries["entries_left_out"] = left
     document = {
-        **{key: value for key, value in entries.items() if key not in long},
+        **entries,
         "config": config,
         "overrides": overrides,
         "left_out": sorted(there - kept),

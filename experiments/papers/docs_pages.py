@@ -12,6 +12,7 @@ from typing import Any
 
 import pandas as pd
 
+from latticework.experiments import CONF
 from latticework.experiments.figures.tables.benchmark import winners
 from latticework.experiments.papers import page
 from latticework.experiments.papers.claims.ledger import Entry
@@ -22,7 +23,7 @@ from latticework.experiments.papers.table_files import write
 from latticework.experiments.papers.view import Part, Report, Section, gather
 from latticework.experiments.records.duration import duration
 from latticework.experiments.records.record import BUNDLES
-from latticework.experiments.runs.sweeps import CONF, declared
+from latticework.experiments.runs.sweeps import declared
 
 ROOT = CONF.parent
 UNKNOWN = "not measured"

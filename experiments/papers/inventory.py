@@ -119,7 +119,7 @@ def holding(
     if not found and scale == "paper" and bundle.is_file():
         (found, _), place, folder = read(bundle), bundle.name, None
     failed, stopped = _unfinished(folder) if folder is not None else ({}, [])
-    failed |= damaged
+    failed |= {without_digits(name): fault for name, fault in damaged.items()}
     if not (found or failed or stopped):
         return None
     sort = (kept or memory(None)).cache(_sorted, ignore=["found"])

@@ -47,13 +47,19 @@ def write(report: Report, folder: Path) -> tuple[Path, Path]:
 
 
 def html(markdown: str, folder: Path) -> str:
-    """The Markdown of a page as HTML that embeds its images, which are in `folder`."""
+    """The Markdown of a page as HTML that embeds its images, which are in `folder`.
+
+    Sections have the ids to which the page links.
+    """
     body = MarkdownIt("commonmark", {"html": False}).enable("table").render(markdown)
 
     def embedded(found: re.Match[str]) -> str:
         content = base64.b64encode((folder / found[1]).read_bytes()).decode()
         return f'src="data:image/png;base64,{content}"'
 
+    body = re.sub(
+        r"<h2>(.*)</h2>", lambda found: f'<h2 id="{anchor(found[1])}">{found[1]}</h2>', body
+    )
     return PAGE.format(re.sub(r'src="(figures/[^"]+)"', embedded, body))
 
 
@@ -66,7 +72,7 @@ def render(template: str, **values: Any) -> str:
     """A Markdown template of this folder, filled with `values`."""
     environment = Environment(loader=FileSystemLoader(HERE), undefined=StrictUndefined)
     environment.filters |= {
-        "anchor": lambda name: name.lower().replace(".", ""),
+        "anchor": anchor,
         "file": file_name,
         "fresh": _fresh,
         "markdown": table,
@@ -74,6 +80,11 @@ def render(template: str, **values: Any) -> str:
         "safe_cell": lambda text: text.replace("|", "\\|"),  # in a Markdown table
     }
     return environment.get_template(template).render(**values)
+
+
+def anchor(name: str) -> str:
+    """The id that GitHub gives a heading."""
+    return name.lower().replace(".", "")
 
 
 def file_name(part: Part, name: str) -> str:
