@@ -370,3 +370,10 @@ def test_no_overrides_end_in_a_traceback(overrides, mode):
     assert "NoneType: None" not in text
     assert (code == 0) == (finished > 0 and "failed:" not in text), (code, finished, text)
     assert code == 0 or text.strip()
+
+
+def test_an_interrupted_script_ends_without_a_traceback(capsys):
+    with pytest.raises(SystemExit) as caught, errors.told():
+        raise KeyboardInterrupt
+    assert caught.value.code == 130
+    assert "stopped by SIGINT" in capsys.readouterr().err

@@ -5,6 +5,7 @@ from pathlib import Path
 import net
 import pytest
 
+pytestmark = pytest.mark.slow
 HERE = Path(__file__).parent
 
 

@@ -90,7 +90,7 @@ def wants_traceback() -> bool:
 
 @contextmanager
 def told() -> Iterator[None]:
-    """End the program with a message instead of a traceback if an error is raised.
+    """End the program with a message instead of a traceback if an error or Ctrl-C is raised.
 
     Inside the block Hydra raises its errors (HYDRA_FULL_ERROR) instead of printing them, and
     `logging` prints no traceback for each line that cannot be written to a full disk.
@@ -101,6 +101,9 @@ def told() -> Iterator[None]:
     os.environ[HYDRAS] = "1"
     try:
         yield
+    except KeyboardInterrupt:  # outside the blocks where a run handles its signals
+        print("stopped by SIGINT: the same command starts again", file=sys.stderr)
+        raise SystemExit(130) from None
     except Exception as error:  # noqa: BLE001 - whatever it is, a user reads a message
         end(error)
     finally:
