@@ -154,9 +154,7 @@ class RBMDrawTwin(RBMTwin):
 class BalancedState(NamedTuple):
     x: Tensor  # [chains, visible]
     inputs: Tensor  # [chains, hidden], W'x + c
-    age: (
-        Tensor  # [chains], steps since the start; inputs are computed afresh where FRESH divides it
-    )
+    age: Tensor  # [chains], steps since the start; inputs are due where FRESH divides it
     gradient: Tensor  # [chains, visible]
     balance: Tensor  # [chains], log pi(x) - log normaliser of the proposal, float64
 
