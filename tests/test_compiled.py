@@ -125,6 +125,18 @@ def test_a_cycle_goes_on_where_it_was():
         assert later.phase.item() == 7 % 3
 
 
+def test_updates_of_block_gibbs_are_shared_among_threads_as_steps_are(monkeypatch):
+    works = []
+    monkeypatch.setattr(
+        "latticework.samplers.compiled.rbm.over_chunks", lambda *given: works.append(given[3])
+    )
+    for updates, steps in ((5, 1), (1, 5)):
+        twin = twin_of(lw.BlockGibbs(updates), rated())
+        state, rng = start(twin, rated(), 7)
+        twin.advance(state, rated(), rng, steps)
+    assert works[0] == pytest.approx(works[1])
+
+
 @pytest.mark.parametrize(
     ("log_probs", "drawn", "unknown"),
     [
