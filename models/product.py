@@ -20,7 +20,7 @@ def affine(bias: Tensor, x: Tensor, weight: Tensor, out: Tensor | None = None) -
 
     They are written to `out` if it is given.
     """
-    if x.numel() * weight.shape[1] >= LEAST and use_onednn(bias, x, weight):
+    if use_onednn(x, weight, bias):
         result = onednn(x, weight, bias)
         return result if out is None else out.copy_(result)
     return torch.addmm(bias, x, weight, out=out)
@@ -31,8 +31,11 @@ def onednn(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return torch.ops.mkldnn._linear_pointwise(x, weight.mT, bias, "none", [], "")
 
 
-def use_onednn(*tensors: Tensor) -> bool:
-    """Whether oneDNN is the faster library for a product of these tensors, and can take them."""
+def use_onednn(x: Tensor, weight: Tensor, *bias: Tensor) -> bool:
+    """Whether oneDNN is the faster library for X W + b, and can take these tensors."""
+    if x.numel() * weight.shape[-1] < LEAST:
+        return False
+    tensors = x, weight, *bias
     derived = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
     plain = all(t.dtype == torch.float32 and t.device.type == "cpu" for t in tensors)
     return plain and not derived and mkl_is_slow()

@@ -49,8 +49,8 @@ def run_chain(
     The first reading is that of step 0. Readings are copies, so `list(run_chain(...))` is safe. On
     a GPU, `every` steps are captured as one CUDA graph; a compiled kernel
     (`sampling.engine`) makes them in one call. With `debug=True`, the old state is
-    overwritten with NaN after each step (`sampling.chain`), which reveals samplers and
-    metrics that still read it.
+    overwritten with NaN after each step (`Poisoned`), which reveals samplers and metrics that still
+    read it.
 
     Raises ValueError if `x` is not a valid start (`samplers.checks`), if `every` is below 1 or does
     not divide `steps`, and RuntimeError if a chain becomes NaN under `debug`.

@@ -386,10 +386,16 @@ class Trace(Metric):
 
     def update(self, carry: Traces, state: Any, sums: Steps, steps: int) -> Traces:
         """Keep the last of the steps that have one place in the buffer."""
-        buffer, end = carry.buffer, carry.position.add_(steps)
-        rows = sums.trace[-self.draws * self.thin :, : buffer.shape[1]].to(buffer.dtype)
-        step = end - len(rows) + torch.arange(len(rows), device=end.device)
-        place = step.div(self.thin, rounding_mode="floor") % self.draws
+        buffer, end, size = carry.buffer, carry.position.add_(steps), self.thin
+        rows = sums.trace[-self.draws * size :, : buffer.shape[1]].to(buffer.dtype)
+        window = (end - 1) // size
+        if (given := len(rows)) > 1:  # `index_copy_` keeps any of several rows with one place
+            windows = min(self.draws, (given + size - 2) // size + 1)  # at most
+            window = window - torch.arange(windows, device=end.device)
+            window = window.maximum((end - given) // size)  # where repeated, it is the same row
+            last = (window * size + size).minimum(end) - 1
+            rows = rows.index_select(0, last - (end - given))
+        place = window % self.draws
         return Traces(buffer.index_copy_(0, place, rows.view(-1, *buffer.shape[1:])), end)
 
     def read(self, carry: Traces) -> dict[str, Tensor]:

@@ -1,5 +1,7 @@
 """Many steps in one call of a compiled kernel: the bits, sums and threads of single steps."""
 
+from math import inf, nan
+
 import numpy as np
 import pytest
 import torch
@@ -10,6 +12,7 @@ from torch import Generator
 
 import latticework as lw
 from latticework.samplers.compiled.choose import twin_of
+from latticework.samplers.compiled.draws import draw, draw_site
 from latticework.samplers.compiled.jit import SHORT
 from latticework.samplers.compiled.lattice import BLOCK
 from latticework.samplers.compiled.rbm import CHUNK, FRESH
@@ -120,3 +123,40 @@ def test_a_cycle_goes_on_where_it_was():
     moved = twin.moved_to(state.x.clone(), state, model)
     for later in (state, twin.refresh(state, model), moved):
         assert later.phase.item() == 7 % 3
+
+
+def test_updates_of_block_gibbs_are_shared_among_threads_as_steps_are(monkeypatch):
+    works = []
+    monkeypatch.setattr(
+        "latticework.samplers.compiled.rbm.over_chunks", lambda *given: works.append(given[3])
+    )
+    for updates, steps in ((5, 1), (1, 5)):
+        twin = twin_of(lw.BlockGibbs(updates), rated())
+        state, rng = start(twin, rated(), 7)
+        twin.advance(state, rated(), rng, steps)
+    assert works[0] == pytest.approx(works[1])
+
+
+@pytest.mark.parametrize(
+    ("log_probs", "drawn", "unknown"),
+    [
+        ([0.0, nan, -1.0], {0, 2}, True),
+        ([-inf, 3.0, -inf], {1}, False),
+        ([0.0, inf, 1.0], {-1}, False),
+        ([-inf, nan], {-1}, True),
+        ([1e4, 1e4 + 1], {0, 1}, False),
+    ],
+)
+def test_draws_from_values_that_are_not_finite(log_probs, drawn, unknown):
+    weights = np.empty(len(log_probs), np.float32)
+    results = [draw(np.array(log_probs), weights, (u + 0.5) / 100) for u in range(100)]
+    assert {index for index, _ in results} == drawn
+    assert {u for _, u in results} == {unknown}
+
+
+def test_no_site_of_weight_zero_is_drawn_where_a_sum_is_rounded_up():
+    weights = np.array([0.0, 2.0, 1.0, 0.0, 4.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0])
+    sums = weights.reshape(4, 3).sum(1)
+    drawn = [draw_site(weights, sums, 8.0, (u + 0.5) / 800) for u in range(800)]
+    np.testing.assert_array_equal(np.bincount(drawn, minlength=12), weights * 100)
+    assert draw_site(weights, sums, 8.0001, 1.0) == 6

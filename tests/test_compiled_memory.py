@@ -10,11 +10,13 @@ from torch import Generator
 from latticework.models.ising import erdos_renyi
 from latticework.models.potts import random_potts
 from latticework.models.rbm import RBM
-from latticework.samplers.compiled import sites
+from latticework.samplers.block_gibbs import BlockGibbs
+from latticework.samplers.compiled import rbm, sites
 from latticework.samplers.compiled.choose import twin_of
 from latticework.samplers.gibbs import Gibbs
 from latticework.samplers.gwg import GWG
 from latticework.samplers.hamming import HammingBall
+from latticework.samplers.langevin import DMALA, DULA
 from latticework.samplers.locally_balanced import LocallyBalanced
 from latticework.samplers.path_auxiliary import PAFS
 from latticework.samplers.random_walk import RandomWalk
@@ -54,6 +56,21 @@ def test_an_error_in_the_memory_does_not_stay(model, sampler):
     assert not same(state, twin.at(state.x, model))
     state, _ = twin.advance(state, model, rng, 25 * DUE)
     assert same(state, twin.at(state.x, model))
+
+
+@pytest.mark.parametrize(
+    "sampler", [DULA(0.2), DMALA(0.2), BlockGibbs(), GWG(3), LocallyBalanced()], ids=str
+)
+def test_an_error_in_the_hidden_inputs_stays_until_they_are_due(sampler, monkeypatch):
+    monkeypatch.setattr(rbm, "ROWS", 2.0)  # else products make them afresh
+    model, rng = small_rbm(), Generator().manual_seed(1)
+    twin, x = twin_of(sampler, model), model.domain.uniform(5, Generator().manual_seed(2))
+    state, _ = twin.advance(twin.at(x, model), model, rng, 1)
+    state.inputs.add_(0.25)
+    for steps, error in ((rbm.FRESH - 1, 0.25), (1, 0.0)):
+        state, _ = twin.advance(state, model, rng, steps)
+        off = state.inputs - model.hidden_inputs(state.x)
+        torch.testing.assert_close(off, torch.full_like(off, error), rtol=0, atol=1e-4)
 
 
 def same(state, fresh) -> bool:

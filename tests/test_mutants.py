@@ -52,3 +52,4 @@ def test_the_choice_of_tests():
     *files, _, names = chosen_tests(ROOT / "samplers/langevin.py", ROOT)
     assert {"tests/test_kernels.py", "tests/test_start.py"} <= set(files)
     assert {"DMALA", "test_start"} <= set(names.split(" or "))
+    assert "tests/test_extended.py" in chosen_tests(ROOT / "samplers/dhams.py", ROOT)  # lw.DHAMS

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from latticework.models import product
+from latticework.models import columns, product
 from latticework.models.product import affine
 
 SHAPES = [(130, 96, 88), (2, 1000, 600), (60, 784, 25)]  # rows, in, out; above LEAST
@@ -18,11 +18,12 @@ def onednn(monkeypatch):
     calls = []
     inner = product.onednn
 
-    def counted(x, weight, bias):
+    def counted(x, weight, bias=None):
         calls.append(x.shape)
         return inner(x, weight, bias)
 
-    monkeypatch.setattr(product, "onednn", counted)
+    for module in (product, columns):
+        monkeypatch.setattr(module, "onednn", counted)
     return calls
 
 
@@ -44,6 +45,15 @@ def test_onednn_gives_the_affine_map(onednn, shape, transposed):
     assert affine(bias, x, weight, out) is out
     torch.testing.assert_close(out, expected, rtol=1e-5, atol=2e-4)
     assert len(onednn) == 2
+
+
+def test_small_products_are_left_to_mkl(onednn):
+    for rows, used in ((100, 0), (200, 1)):
+        _, x, weight = case(rows, 100, 80)
+        for a in (x, x.unsqueeze(0)):
+            found = columns.product(a, weight.unsqueeze(0))
+            torch.testing.assert_close(found, (x @ weight).unsqueeze(0), rtol=1e-5, atol=1e-4)
+        assert len(onednn) == 2 * used
 
 
 def test_a_row_does_not_depend_on_the_others(onednn):

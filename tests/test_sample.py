@@ -185,6 +185,22 @@ def test_frozen_chains_are_called_so():
     assert (found.draws != found.draws[:, :1]).any(2).any(1).all()
 
 
+def test_what_cannot_be_judged_is_not_called_converged(recwarn):
+    for given, text in (({}, "80 draws, at least 400"), ({"chains": 1, "steps": 400}, "a single")):
+        found = draw(**given)
+        assert f"not judged: {text}" in repr(found)
+        assert not found.converged
+    assert not recwarn.list
+
+
+def test_starts_that_agree_are_told(recwarn):
+    draw(x=torch.eye(5)[:4])
+    draw(x=torch.zeros(4, 5), diagnose=False)
+    assert not recwarn.list
+    with pytest.warns(ConvergenceWarning, match="starts agree in 4 of 5 sites, so R-hat cannot"):
+        draw(x=torch.eye(5)[[0, 0, 0, 0]] + torch.tensor([[0.0], [0], [0], [1]]) * torch.eye(5)[1])
+
+
 def test_an_annealed_start_reaches_a_mode_behind_a_barrier():
     """Beyond eight of twelve sites; half of the uniform states are at six or fewer."""
     levels = torch.tensor([8.0] * 8 + [0.0, 0.0, 20.0, 30.0, 40.0])

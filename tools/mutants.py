@@ -25,8 +25,8 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 LEFT_OUT = (".*", "__pycache__", "build", "outputs", "multirun", "cache", "wandb")  # of the copy
-# The tests for a file of a room: those of this list that import it or have its name, or else the
-# whole list. In other rooms: all tests that import it or have its name.
+# The tests for a file of a room: those of this list that use it or have its name, or else the
+# whole list. In other rooms: all tests that use it or have its name.
 TESTS = {
     "samplers/compiled": "kernels same_law compiled* rare kernel_cache rates",  # only if named
     "samplers": "kernels validity extended relaxed rates large rare start",
@@ -133,9 +133,11 @@ def _changes(node: Any) -> Iterator[tuple[Any, Any]]:
 def chosen_tests(file: Path, root: Path) -> list[str]:
     """The arguments for pytest that choose the tests of a file in the tree `root`."""
     room, use = str(file.parent.relative_to(root)), f"{file.parent.name}.{file.stem} import"
+    public = re.findall(r"^(?:class|def) ([^\W_]\w*)", file.read_text(), re.MULTILINE)
+    uses = re.compile(rf"{re.escape(use)}|\blw\.({'|'.join(public) or '-'})\b")
     words = TESTS.get(room, "*").split()
     listed = sorted(test for word in words for test in root.glob(f"tests/test_{word}.py"))
-    own = {t.stem for t in listed if t.stem == f"test_{file.stem}" or use in t.read_text()}
+    own = {t.stem for t in listed if t.stem == f"test_{file.stem}" or uses.search(t.read_text())}
     if room == "samplers/compiled":
         chosen = [f"tests/{test.stem}.py" for test in listed]
         return [*chosen, "-k", "compiled or same_law or cache"]

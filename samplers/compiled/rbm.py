@@ -85,9 +85,11 @@ def follow(layers: Layers, x: Tensor, flips: Flips, inputs: Tensor) -> bool:
 class RBMTwin(Twin):
     """Chains advance in chunks, because a library makes the products."""
 
+    draws = 1  # of x in a step
+
     def run(self, state: Any, form: RBMForm, keys: Keys, sums: Sums) -> Any:
         chains = len(state.x)
-        work = 0.02 * form.weight.size * chains * len(keys)  # ns, of two products a step
+        work = 0.02 * form.weight.size * chains * len(keys) * self.draws  # ns, of two products each
         # Half as many chains are up to 15 % slower on one thread, and let two threads share 100.
         most = max(16, CHUNK // sum(form.weight.shape))
         over_chunks(self.advance_chunk, chains, most, work, state, form, keys, sums)
@@ -112,8 +114,6 @@ class DrawnState(NamedTuple):
 @dataclass(frozen=True)
 class RBMDrawTwin(RBMTwin):
     """A step makes `draws` of x and accepts them."""
-
-    draws = 1
 
     def start(self, x: Tensor, form: RBMForm) -> DrawnState:
         inputs = x.new_empty(len(x), len(form.hidden_bias))
@@ -154,9 +154,7 @@ class RBMDrawTwin(RBMTwin):
 class BalancedState(NamedTuple):
     x: Tensor  # [chains, visible]
     inputs: Tensor  # [chains, hidden], W'x + c
-    age: (
-        Tensor  # [chains], steps since the start; inputs are computed afresh where FRESH divides it
-    )
+    age: Tensor  # [chains], steps since the start; inputs are due where FRESH divides it
     gradient: Tensor  # [chains, visible]
     balance: Tensor  # [chains], log pi(x) - log normaliser of the proposal, float64
 
