@@ -13,6 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 MIXED = 1.05  # the largest R-hat of chains that agree
+CONVERGED = 1.01  # the largest R-hat (Vehtari et al. 2021)
+ENOUGH = 400  # effective samples of each quantity, the same source
+FEW, NUMBERS = 32, 2**20  # entries whose ranks are read, at least; and numbers, at most
 FEWEST = 4  # draws that the diagnostics need
 AT_ONCE = 2**22  # numbers whose diagnostics are computed together, which bounds the memory
 
@@ -177,11 +180,6 @@ def _rank_r_hat(draws: NDArray) -> NDArray:
     halves = _split(draws)
     folded = np.abs(halves - np.median(halves, axis=(0, 1)))
     return np.fmax(_r_hat(_ranked(halves)), _r_hat(_ranked(folded)))
-
-
-CONVERGED = 1.01  # the largest R-hat (Vehtari et al. 2021)
-ENOUGH = 400  # effective samples of each quantity, the same source
-FEW, NUMBERS = 32, 2**20  # entries whose ranks are read, at least; and numbers, at most
 
 
 class Convergence(NamedTuple):

@@ -72,8 +72,6 @@ def restored(value: Any, saved: Any, device: torch.device) -> Any:
         known = value if isinstance(value, dict) else {}
         return {key: restored(known.get(key), item, device) for key, item in saved.items()}
     if isinstance(saved, list | tuple):
-        if hasattr(value, "_fields"):
-            saved = saved[: len(value)]  # 0.2 stored one field more in the carry of `Changed`
         same = isinstance(value, list | tuple) and len(value) == len(saved)
         olds = value if same else [None] * len(saved)
         items = [restored(old, new, device) for old, new in zip(olds, saved, strict=True)]

@@ -93,7 +93,7 @@ class LangevinPottsTwin(Twin):
             over_chains(small, chains, work * len(keys), *rule, arrays, keys, sums)
             return state
         coupling, bias = torch.from_numpy(form.coupling), torch.from_numpy(form.bias).flatten()
-        y, fields = torch.empty(chains, sites * q), torch.empty(chains, sites * q)
+        y, fields = (state.x.new_empty(chains, sites * q) for _ in range(2))
         values, ladder = np.empty_like(arrays.values), np.empty_like(arrays.ladder)
         drawn = np.empty(chains, np.int64), np.empty(chains)
         proposals = PottsProposals(y.numpy(), values, fields.numpy(), ladder, *drawn)
