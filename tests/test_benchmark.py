@@ -62,6 +62,16 @@ def test_ground_truth_keeps_no_old_states(tmp_path, monkeypatch):
     assert max(alive) <= 2
 
 
+def test_means_of_long_chains_count_each_state_once(tmp_path):
+    """Of a law with a single state, they are that state."""
+    model = Lattice((2, 3), 0.0, 50.0)
+    for steps in (4, 5):
+        found = reference.averaged(
+            model, Run(tmp_path), sampler=GibbsSweep(), chains=3, steps=steps
+        )
+        assert torch.equal(found.mean, torch.ones(6))
+
+
 # The task.
 
 
