@@ -63,7 +63,7 @@ def test_ground_truth_keeps_no_old_states(tmp_path, monkeypatch):
 
 
 def test_means_of_long_chains_count_each_state_once(tmp_path):
-    """Of a law with a single state, they are that state."""
+    """The mean of a law with a single state is that state, exactly."""
     model = Lattice((2, 3), 0.0, 50.0)
     for steps in (4, 5):
         found = reference.averaged(
