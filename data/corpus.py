@@ -93,7 +93,7 @@ class Corpus:
             references = read_references(self.root)
         except MissingFileError as error:
             name = "sentences of Python's help topics, in place of reviews and references"
-            name = substitute(error, self.strict, name)
+            substitute(error, self.strict, name)
             train, held = self._split(help_topics())
             return Text(train, {"help topics": held}, name, substitute=True)
         with readable(path, Reviews.source):

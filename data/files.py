@@ -59,12 +59,11 @@ class DamagedFileError(ValueError):
     """A file exists, but is truncated or is another file."""
 
 
-def substitute(error: MissingFileError, strict: bool, name: str) -> str:
-    """`name`, after a warning that these data replace the missing ones. Raises if `strict`."""
+def substitute(error: MissingFileError, strict: bool, name: str) -> None:
+    """Warns that the data `name` replace the missing ones. Raises `error` if `strict`."""
     if strict:
         raise error
     log.warning("SUBSTITUTE DATA: these are %s\n%s", name, error)
-    return name
 
 
 @dataclass(frozen=True)

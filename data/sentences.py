@@ -183,13 +183,12 @@ class Sentences:
             references = read_references(self.root)
             variant = counted(references)
         except MissingFileError as error:
-            topics = "sentences of Python's help topics, in place of "
             references, replaced = _help_sentences(), True
-            variant = substitute(
-                error,
-                self.strict,
-                f"{topics}{PUBLISHED:,} sentences each of {' and '.join(references)}",
+            variant = (
+                "sentences of Python's help topics, in place of "
+                f"{PUBLISHED:,} sentences each of {' and '.join(references)}"
             )
+            substitute(error, self.strict, variant)
         blanks = []
         for corpus, sentences in references.items():
             rng = derive(self.seed, f"sentences of {corpus}")

@@ -119,9 +119,13 @@ class Published(ABC):
         )
 
     def _substitute(self, error: MissingFileError) -> Table:
-        content, name = bundled(self.binary)
+        content, name = self._stand_in()
         log.warning("SUBSTITUTE DATA: this is %s, not %s\n%s", name, self.name, error)
         return self._table(content, f"{name}, in place of {self.name}", substitute=True)
+
+    def _stand_in(self) -> tuple[Content, str]:
+        """The table that replaces a missing one, and its name."""
+        return bundled(self.binary)
 
     def find(self, choices: list[Source]) -> tuple[Path, Source]:
         """The first of `choices` that is found, else the first that can be downloaded."""
@@ -339,14 +343,12 @@ class News(Published):
         require(path, source, frame, self.shape, self.expected())
         return news(frame)
 
-    def _substitute(self, error: MissingFileError) -> Table:
+    def _stand_in(self) -> tuple[Content, str]:
         partial = NewsPartial(**vars(self))
         try:
-            content = partial._content()
+            return partial._content(), partial.name
         except MissingFileError:
-            return super()._substitute(error)
-        log.warning("SUBSTITUTE DATA: this is %s, not news\n%s", partial.name, error)
-        return self._table(content, f"{partial.name}, in place of news", substitute=True)
+            return super()._stand_in()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -99,7 +99,7 @@ class Reviews:
             path = find(self.source, self.root, cache=self.cache)
         except MissingFileError as error:
             name = "paragraphs of Python's help topics, in place of reviews"
-            name = substitute(error, self.strict, name)
+            substitute(error, self.strict, name)
             rows, _ = bag_of_words(self._cut(help_topics()), self.words, self.seed)
             return _dataset(rows, name, substitute=True)
         rows = self._cached(path)

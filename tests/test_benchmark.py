@@ -1,6 +1,7 @@
 """The benchmark: its cells, ranks and guard on made-up records, and its task on small targets."""
 
 import math
+import weakref
 
 import pytest
 import torch
@@ -17,6 +18,7 @@ from latticework.samplers.gwg import GWG
 from latticework.samplers.langevin import DMALA
 from latticework.samplers.pavg import PAVG
 from latticework.samplers.sweep import GibbsSweep
+from latticework.sampling.chain import run_chain
 from latticework.sampling.exact import exact
 from latticework.sampling.sample import sample
 from latticework.sampling.tuning.course import Course, Stint, quality
@@ -40,6 +42,34 @@ def test_means_of_long_chains_are_shared_and_near_the_truth(tmp_path):
     assert len(run.notes["artifacts"]) == 1
     again = reference.averaged(model, Run(tmp_path, seed=5), **words).mean
     assert torch.equal(first, again)
+
+
+def test_ground_truth_keeps_no_old_states(tmp_path, monkeypatch):
+    """At the paper's scale, all states of the chains of Figure 4 are 36 GB."""
+    past, alive = [], []
+
+    def watched(*words, **settings):
+        for reading in run_chain(*words, **settings):
+            past.append(weakref.ref(reading.state.x))
+            yield reading
+            alive.append(sum(state() is not None for state in past))
+
+    monkeypatch.setattr(reference, "run_chain", watched)
+    words = {"sampler": GibbsSweep(), "samples": 6, "floor": 2, "steps": 20}
+    found = reference.sampled(Lattice((2, 3), 0.2), Run(tmp_path), **words)
+    assert (len(found.samples), len(found.floor)) == (6, 2)
+    assert len(alive) == 21
+    assert max(alive) <= 2
+
+
+def test_means_of_long_chains_count_each_state_once(tmp_path):
+    """The mean of a law with a single state is that state, exactly."""
+    model = Lattice((2, 3), 0.0, 50.0)
+    for steps in (4, 5):
+        found = reference.averaged(
+            model, Run(tmp_path), sampler=GibbsSweep(), chains=3, steps=steps
+        )
+        assert torch.equal(found.mean, torch.ones(6))
 
 
 # The task.

@@ -109,6 +109,11 @@ def test_binarize_draws_with_the_grey_value_as_probability():
     assert (z(grey[0] / 256 + 0.02) > 5).all()  # control: a slightly wrong probability
 
 
+def test_generators_differ_by_seed_and_purpose():
+    pairs = [(0, "a"), (0, "b"), (1, "a"), (11, "a"), (1, "1a")]
+    assert len({torch.rand((), generator=derive(*pair)).item() for pair in pairs + pairs}) == 5
+
+
 def test_some_rows_are_no_run_of_rows_and_always_the_same():
     """The test rows of the static MNIST come digit by digit: the first thousand are zeros."""
     rows = torch.arange(1000.0).unsqueeze(1)

@@ -1,4 +1,4 @@
-"""task=regression: what it records, and the tables and the figure made of it."""
+"""task=regression: what it records, and the scores of its predictions."""
 
 import numpy as np
 import pytest
@@ -117,6 +117,3 @@ def test_coverage():
     """Quantiles 0.25 and 0.75 of 0, 1, .., 4 are 1 and 3."""
     each = torch.arange(5.0).unsqueeze(1).expand(5, 4) / 4
     assert coverage(each, torch.tensor([0.0, 0.25, 0.75, 0.9]), level=0.5) == 0.5
-
-
-# Tables and figure.

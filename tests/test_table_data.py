@@ -90,7 +90,11 @@ def test_compas_plain_or_compressed(root, monkeypatch, end):
     monkeypatch.setattr(COMPAS, "shape", (60, 53))
     frame = compas()
     publish(monkeypatch, COMPAS, csv(frame))
-    put(root, "compas", f"compas-scores-two-years.csv{end}", PACK[end](csv(frame)))
+    name, other = f"compas-scores-two-years.csv{end}", frame.assign(age=frame["age"] + 1)
+    put(root, "compas", name, PACK[end](csv(other)))
+    with pytest.raises(DamagedFileError, match="expected md5.*, found "):
+        COMPAS(root=str(root)).load()
+    put(root, "compas", name, PACK[end](csv(frame)))
     table = COMPAS(root=str(root)).load()
     assert (table.variant, table.substitute) == ("compas", False)
     assert table.columns == (
@@ -303,6 +307,8 @@ def test_splits_are_disjoint_random_and_of_the_stated_size():
     again = split(features, targets, ("row",), "rows", seed=0)
     assert again.fingerprint == table.fingerprint
     assert split(features, targets, ("row",), "other", seed=0).fingerprint != table.fingerprint
+    some = split(features, targets, ("row",), "rows", seed=0, limit=100)
+    assert (some.variant, len(some.test)) == ("rows, 100 of 6,172 rows", 20)
 
 
 def test_features_are_standardised_by_the_training_rows():

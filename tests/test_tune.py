@@ -93,6 +93,15 @@ def test_the_direction_or_the_goal_decides_what_is_chosen(tmp_path, direction, g
     assert run.notes["tuned"]["step_size"] == table["step_size"][best(table["value"])]
 
 
+def test_an_undefined_value_is_the_worst_in_both_directions():
+    for name, goal, worst in (
+        ("ess_min", None, -np.inf),
+        ("log_rmse", None, np.inf),
+        ("x", 0.7, np.inf),
+    ):
+        assert task.Objective.of(name, None, goal).score(np.nan) == worst
+
+
 @dataclass(frozen=True)
 class Idle(Sampler):
     """Heat-bath on one site; `setting` does nothing."""

@@ -66,8 +66,9 @@ def sampled(
         rng = run.shared_rng("truth")
         x = model.domain.uniform(samples + floor, rng)
         readings = run_chain(sampler, model, x, rng, steps=steps, every=1)
-        *_, last = run.progress(readings, "ground-truth samples", steps + 1)
-        return {"x": last.state.x}
+        for reading in run.progress(readings, "ground-truth samples", steps + 1):
+            x = reading.state.x  # the last; a list of the readings would hold all states
+        return {"x": x}
 
     spec = _spec(model, run, sampler, samples=samples, floor=floor, steps=steps)
     x = artifact(run, "truth", spec, make)["x"]
