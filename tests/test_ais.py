@@ -94,7 +94,6 @@ KERNELS = [
 ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("kernel", "kind", "name"), KERNELS, ids=str)
 def test_log_z_is_met_from_both_sides(kernel, kind, name):
     """Few betas and many chains, so that a wrong weight is off by many standard errors."""

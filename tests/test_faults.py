@@ -36,7 +36,7 @@ from latticework.models.masked_lm import untrained
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parent.parent
-CLOCKS = ("seconds", "seconds_per_step", "cpu_share", "seconds_per_update", "peak_memory_bytes")
+CLOCKS = ("seconds", "seconds_per_step", "cpu_share", "peak_memory_bytes")
 
 
 def results(record):
@@ -64,7 +64,7 @@ WORDS = (
 MOMENTS = {
     "experiments.finish.finish.checked": "the same command continues",
     "models.rbm.RBM.__init__": "the same command continues",
-    "experiments.tasks.learning.updates.Updates.update": "at training 1 of ",
+    "experiments.tasks.learning.updates.Updates.step": "at training 1 of ",
     "models.domain.Binary.uniform": "the same command continues",
     "experiments.runs.run.Run.log": "at sampling 0 of ",
     "experiments.finish.finish.drawn": "the same command continues",

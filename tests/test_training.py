@@ -14,6 +14,8 @@ from latticework.experiments.runs.artifacts import fingerprint
 from latticework.experiments.runs.errors import ConfigurationError
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.learning.training import RECIPES, random, stored, trained
+from latticework.models.base import Function
+from latticework.models.domain import Binary
 from latticework.models.ising import Lattice, LearnedIsing
 from latticework.models.rated_rbm import RatedRBM
 from latticework.models.rbm import RBM
@@ -130,6 +132,12 @@ def test_a_model_that_was_trained_by_hand_is_taken(tmp_path, monkeypatch):
     run, model = Run(tmp_path), RBM(6, 3)
     with pytest.raises(ConfigurationError, match="load a state .* pretrain=cd trains it"):
         trained(model, None, run, None)
+    mine = Function(lambda x: x.sum(-1), Binary(3))
+    mine.untrained = True  # a class for which there is no recipe
+    with pytest.raises(
+        ConfigurationError, match=r"load a state into it \(load_state_dict\)$|dict\);"
+    ):
+        trained(mine, None, run, None)
     assert trained(model, None, run, random) is model
     assert run.notes["untrained"]
     other = RBM(6, 3)

@@ -129,7 +129,9 @@ def train(
     )
     training = Updates(memory, negatives, data, run, batch)
     for update in run.resumable(memory, "training", total=updates):
-        training.update()
+        positive = training.positive()
+        training.gradient(positive, training.negative(positive))
+        training.step()
         yield update
 
 

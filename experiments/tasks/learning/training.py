@@ -92,7 +92,7 @@ def _refusal(model: EnergyModel, data: Dataset | None) -> str:
     if not HydraConfig.initialized():
         return (
             f"this {name} has random weights and is meant to be trained: load a state into it "
-            f"(load_state_dict); on the command line {recipe} trains it"
+            "(load_state_dict)" + f"; on the command line {recipe} trains it" * bool(recipe)
         )
 
     def line(*words: str) -> str:
@@ -100,7 +100,9 @@ def _refusal(model: EnergyModel, data: Dataset | None) -> str:
 
     words = list(HydraConfig.get().overrides.task)
     loads = "pretrain=stored task.pretrain.file=<record>/model.safetensors"
-    if recipe.startswith("experiment="):
+    if not recipe:
+        how = f"load a trained state by {loads}"
+    elif recipe.startswith("experiment="):
         words = [word for word in words if not word.startswith(REPLACED)]
         how = f"train one by `{line(recipe, *words)}` and load it by {loads}"
     else:

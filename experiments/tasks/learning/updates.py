@@ -55,12 +55,6 @@ class Updates:
         self.model, self.batch = memory.model, batch
         self.l1, self.largest_gradient = l1, largest_gradient
 
-    def update(self) -> None:
-        """Draw a batch and negatives, and follow the gradient."""
-        positive = self.positive()
-        self.gradient(positive, self.negative(positive))
-        self.step()
-
     def positive(self) -> Tensor:
         """The next batch of data."""
         memory, shuffle, order = self.memory, self.memory.shuffle, self.memory.order
