@@ -134,9 +134,7 @@ def test_a_model_that_was_trained_by_hand_is_taken(tmp_path, monkeypatch):
         trained(model, None, run, None)
     mine = Function(lambda x: x.sum(-1), Binary(3))
     mine.untrained = True  # a class for which there is no recipe
-    with pytest.raises(
-        ConfigurationError, match=r"\(load_state_dict\)$"
-    ):
+    with pytest.raises(ConfigurationError, match=r"\(load_state_dict\)$"):
         trained(mine, None, run, None)
     assert trained(model, None, run, random) is model
     assert run.notes["untrained"]
