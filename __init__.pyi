@@ -25,11 +25,8 @@ from latticework.sampling.adaptation import (
 from latticework.sampling.chain import Reading as Reading, run_chain as run_chain
 from latticework.sampling.adaptation import CycleControl as CycleControl
 from latticework.sampling.chain import Poisoned as Poisoned
-from latticework.sampling.sample import (
-    ConvergenceWarning as ConvergenceWarning,
-    SampleResult as SampleResult,
-    sample as sample,
-)
+from latticework.sampling.result import SampleResult as SampleResult
+from latticework.sampling.sample import ConvergenceWarning as ConvergenceWarning, sample as sample
 from latticework.sampling.tuning.race import race as race
 from latticework.models.annealed import GeometricPath as GeometricPath, ScaledRBM as ScaledRBM
 from latticework.models.base import (

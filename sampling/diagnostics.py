@@ -6,7 +6,7 @@ numbers are those of ArviZ, which computes one quantity at a time; here many are
 Pure functions of NumPy arrays. SciPy is imported when first used, because that takes a second.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -188,7 +188,15 @@ class Convergence(NamedTuple):
     judged: bool = True  # False if there are too few draws, or one chain
 
 
-def verdict(log_prob: NDArray, draws: NDArray) -> Convergence:
+def entry_name(index: Sequence[int], names: Sequence[str] | None) -> str:
+    """An entry of x as it is shown: `x[3]`, `x[3, 1]`, or `x[rain, 1]` with names of the sites."""
+    site, *value = map(int, index)
+    return f"x[{', '.join(map(str, (names[site] if names else site, *value)))}]"
+
+
+def verdict(
+    log_prob: NDArray, draws: NDArray, site_names: Sequence[str] | None = None
+) -> Convergence:
     """Whether `draws` `[chains, draws, *shape]` and their `log_prob` `[chains, draws]` have mixed.
 
     The log-probability and each entry need an R-hat of at most `CONVERGED` and a bulk ESS of at
@@ -222,7 +230,8 @@ def verdict(log_prob: NDArray, draws: NDArray) -> Convergence:
     flat_target = int(log_prob.min() == log_prob.max())
     r_hat, ess = found["r_hat"][flat_target:], np.nan_to_num(found["ess"][flat_target:])
     names = [*([] if flat_target else ["the log-probability"])]
-    names += [f"x{[int(i) for i in np.unravel_index(one, draws.shape[2:])]}" for one in entries]
+    shape = draws.shape[2:]
+    names += [entry_name(np.unravel_index(one, shape), site_names) for one in entries]
     r_hat = np.where(np.isnan(r_hat), np.inf, r_hat)
 
     sites = draws.shape[2]

@@ -1,6 +1,7 @@
 """Samplers by name, and objects in a user's own files, as `file.py:Name`."""
 
 import ast
+import dataclasses
 import importlib.util
 import sys
 from collections.abc import Callable
@@ -50,6 +51,25 @@ def sampler_named(text: str, fields: dict[str, Any] | None = None) -> Any:
     if fields:
         raise ValueError(f"{text} is no class, so it takes no settings: {', '.join(fields)}")
     return found
+
+
+def name_of(sampler: Any) -> str | None:
+    """The name in `samplers.NAMES` of the sampler's class; None for a class of the user's own."""
+    return next((name for name in NAMES if find(name) == (type(sampler), {})), None)
+
+
+def brief(sampler: Any) -> str:
+    """The class of a sampler with the fields that differ from their defaults, in four digits."""
+    if not dataclasses.is_dataclass(sampler):
+        return str(sampler)
+    shown = []
+    for field in dataclasses.fields(sampler):
+        value = getattr(sampler, field.name)
+        default = field.default_factory() if callable(field.default_factory) else field.default
+        if repr(value) != repr(default):
+            text = f"{value:.4g}" if isinstance(value, float) else repr(value)
+            shown.append(f"{field.name}={text}")
+    return f"{type(sampler).__name__}({', '.join(shown)})"
 
 
 def _with_fields(text: str) -> tuple[str, dict[str, Any]]:

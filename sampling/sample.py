@@ -4,12 +4,10 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from math import gcd
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-import numpy as np
 import torch
 from torch import Generator, Tensor, nn
 
@@ -22,24 +20,18 @@ from latticework.sampling.adaptation import (
     OPTIMAL,
     AcceptanceControl,
     Adaptation,
-    Adapted,
     CycleControl,
     adapted,
 )
 from latticework.sampling.chain import Chain
 from latticework.sampling.devices import find_device, synchronise
-from latticework.sampling.diagnostics import Convergence, quantities, verdict
 from latticework.sampling.engine import Engine, served
 from latticework.sampling.evaluations import Counter, evaluations_of_step
 from latticework.sampling.metrics import Metric, Reference, Steps
 from latticework.sampling.naming import sampler_named
+from latticework.sampling.result import SampleResult, site_names
 from latticework.sampling.starts import annealed, possible, require_start
 from latticework.sampling.targets import as_model, check_target
-
-if TYPE_CHECKING:
-    import arviz
-    import pandas as pd
-
 
 # The rules of conf/adapt, by the names of their files.
 RULES: dict[str, type[Adaptation]] = {"acceptance": AcceptanceControl, "cycle": CycleControl}
@@ -47,88 +39,6 @@ RULES: dict[str, type[Adaptation]] = {"acceptance": AcceptanceControl, "cycle": 
 
 class ConvergenceWarning(UserWarning):
     """Draws that have not converged, or that cannot show whether they have."""
-
-
-@dataclass(frozen=True, eq=False)
-class SampleResult:
-    """Draws of several chains, with what they cost. All tensors are on the CPU.
-
-    Costs are those of the whole call, with starts, adaptation and burn-in. A second call with the
-    same arguments has the same `evaluations`.
-    """
-
-    draws: Tensor  # [chains, draws, *domain.shape]
-    log_prob: Tensor  # [chains, draws], of the target, up to its constant
-    acceptance: Tensor  # [chains], mean acceptance probability after the burn-in
-    evaluations: float  # of the target at one state; a local change counts a part of one
-    seconds: float  # without the checks at the start
-    compile_seconds: float  # before them: the time that a compiled kernel took to load or compile
-    sampler: Sampler
-    domain: Domain
-    seed: int
-    adapted: Adapted | None = None  # what `adapt` chose, with its trajectory
-
-    def __repr__(self) -> str:
-        chains, draws = self.log_prob.shape
-        aimed = ""
-        if self.adapted is not None and self.adapted.aimed is not None:
-            aimed = f" (aimed at {self.adapted.aimed:.3g})"
-        compiled = f" after {self.compile_seconds:.3g} s to compile" * (self.compile_seconds > 0)
-        return (
-            f"<{chains} chains x {draws} draws from {self.domain} by {self.sampler}: acceptance "
-            f"{float(self.acceptance.mean()):.3f}{aimed}, {self.evaluations:.0f} evaluations, "
-            f"{self.seconds:.3g} s{compiled}; {self.verdict.text}>"
-        )
-
-    @cached_property
-    def verdict(self) -> Convergence:
-        """Whether the chains have mixed, in a line (`sampling.diagnostics`)."""
-        return verdict(self.log_prob.numpy(), self.draws.numpy())
-
-    @property
-    def converged(self) -> bool:
-        """Whether R-hat is at most 1.01 and the bulk ESS at least 400 for every quantity.
-
-        Not that the chains have seen every mode: R-hat only compares what they have seen.
-        """
-        return self.verdict.converged
-
-    def to_arviz(self) -> "arviz.InferenceData":
-        """ArviZ's InferenceData: `posterior.x` and `sample_stats.lp`, with dims chain and draw."""
-        import arviz
-
-        attributes = {"sampler": str(self.sampler), "seed": self.seed, "seconds": self.seconds}
-        return arviz.from_dict(
-            posterior={"x": self.draws.numpy()},
-            sample_stats={"lp": self.log_prob.numpy()},
-            attrs={"created_by": "latticework", **attributes},
-        )
-
-    def summary(self, digits: int | None = 4) -> "pd.DataFrame":
-        """One row for the log-probability and one for each entry of x, with its diagnostics.
-
-        Columns: mean, sd, mcse_mean, ess_bulk, ess_tail, r_hat (Vehtari et al. 2021) and note. The
-        note is "stuck" for an entry that is constant within every chain and differs between them:
-        its R-hat is infinite. It is "constant" for an entry that is the same in all draws, which
-        has no diagnostics (NaN). They are all NaN if a chain has fewer than 4 draws.
-        `attrs["stuck"]` and `attrs["constant"]` list these entries. Numbers are rounded to `digits`
-        decimals and sizes to whole numbers, or not at all with `digits=None`.
-        """
-        import pandas as pd
-
-        flat = self.draws.flatten(2)
-        entries = [str(list(index)) for index in np.ndindex(*self.draws.shape[2:])]
-        values = torch.cat((self.log_prob.unsqueeze(-1), flat), -1)
-        found = quantities(values.numpy())
-        marks = {mark: found.pop(mark) for mark in ("constant", "stuck")}
-        frame = pd.DataFrame(found, index=["log_prob", *(f"x{entry}" for entry in entries)])
-        if digits is not None:
-            frame = frame.round({**dict.fromkeys(frame, digits), "ess_bulk": 0, "ess_tail": 0})
-        frame["note"] = ""
-        for mark, marked in marks.items():
-            frame.loc[marked, "note"] = mark
-            frame.attrs[mark] = list(frame.index[marked])
-        return frame
 
 
 class ChainSums(NamedTuple):
@@ -158,6 +68,7 @@ def sample(
     domain: Domain | None = None,
     sites: int | None = None,
     values: int | Sequence[float] | None = None,
+    names: Sequence[str] | None = None,
     x: Tensor | None = None,
     start: Literal["uniform", "annealed"] = "uniform",
     chains: int | None = None,
@@ -180,6 +91,7 @@ def sample(
         domain: the states of a function or module, such as `Binary(20)`.
         sites: in place of `domain`, the number of sites; {0, 1} states without `values`.
         values: of a site: two numbers, `range(k)` (ordinal), or the number k of categories.
+        names: of the sites, one each, for `summary` and ArviZ.
         x: where the chains start, `[chains, *domain.shape]`.
         start: where they start without `x`: at uniformly random states of positive probability, or
             where `"annealed"` chains end, which the sampler leads from such states through
@@ -204,15 +116,16 @@ def sample(
             cannot show other modes.
 
     Raises:
-        ValueError: if the domain is missing; if `x` is not a valid start; if `sites`, `values`, a
-            count, `seed` or `device` is invalid; if the target does not give one finite number a
-            chain; or if `adapt` does not support the sampler. The message says what was expected
-            and what was given.
+        ValueError: if the domain is missing; if `x` is not a valid start; if `sites`, `values`,
+            `names`, a count, `seed` or `device` is invalid; if the target does not give one finite
+            number a chain; or if `adapt` does not support the sampler. The message says what was
+            expected and what was given.
             NotCompiledError is one too: there is no compiled kernel for engine="compiled".
         UnsupportedModelError: if the sampler does not support the domain or model.
     """
     sampler = sampler_of(sampler)
     model = as_model(target, domain=domain, sites=sites, values=values)
+    named = None if names is None else site_names(names, model.domain)
     require_count(steps=steps, thin=thin)
     if not (isinstance(burn_in, Integral) and burn_in >= 0) or isinstance(burn_in, bool):
         raise ValueError(f"burn_in must be a whole number of steps, got {burn_in!r}")
@@ -305,6 +218,7 @@ def sample(
         model.domain,
         seed,
         found,
+        named,
     )
     if diagnose and result.verdict.judged and not result.converged:
         warnings.warn(result.verdict.text, ConvergenceWarning, 2)

@@ -25,7 +25,8 @@ from latticework.sampling.chain import seconds_per_step
 from latticework.sampling.diagnostics import mixing
 from latticework.sampling.engine import Engine, served
 from latticework.sampling.evaluations import Counter, evaluations_of_step
-from latticework.sampling.sample import ChainAcceptance, SampleResult, sample
+from latticework.sampling.result import SampleResult
+from latticework.sampling.sample import ChainAcceptance, sample
 from latticework.sampling.starts import possible
 from latticework.sampling.tuning.space import Space, replaced, suggest
 from latticework.sampling.tuning.study import alone

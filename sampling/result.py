@@ -1,0 +1,210 @@
+"""What `latticework.sample` returns: draws, their diagnostics, a file, ArviZ's form."""
+
+import html
+import json
+import zipfile
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from latticework.models.domain import Binary, Categorical, Domain, Integer, Ordinal
+from latticework.samplers.base import Sampler
+from latticework.sampling.adaptation import Adapted
+from latticework.sampling.diagnostics import Convergence, entry_name, quantities, verdict
+from latticework.sampling.naming import brief, name_of, sampler_named
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+TENSORS = ("draws", "log_prob", "acceptance")
+NUMBERS = ("evaluations", "seconds", "compile_seconds", "seed", "names")
+DOMAINS = {made.__name__: made for made in (Binary, Categorical, Ordinal, Integer)}
+SHOWN = 20  # rows of the table in a notebook
+
+
+@dataclass(frozen=True, eq=False)
+class SampleResult:
+    """Draws of several chains, with what they cost. All tensors are on the CPU.
+
+    Costs are those of the whole call, with starts, adaptation and burn-in. A second call with the
+    same arguments has the same `evaluations`.
+    """
+
+    draws: Tensor  # [chains, draws, *domain.shape]
+    log_prob: Tensor  # [chains, draws], of the target, up to its constant
+    acceptance: Tensor  # [chains], mean acceptance probability after the burn-in
+    evaluations: float  # of the target at one state; a local change counts a part of one
+    seconds: float  # without the checks at the start
+    compile_seconds: float  # before them: the time that a compiled kernel took to load or compile
+    sampler: Sampler | str  # the text of a sampler of your own, where a file was loaded
+    domain: Domain
+    seed: int
+    adapted: Adapted | None = None  # what `adapt` chose, with its trajectory
+    names: tuple[str, ...] | None = None  # of the sites
+
+    def __repr__(self) -> str:
+        chains, draws = self.log_prob.shape
+        aimed = ""
+        if self.adapted is not None and self.adapted.aimed is not None:
+            aimed = f" (aimed at {self.adapted.aimed:.3g})"
+        compiled = f" after {self.compile_seconds:.3g} s to compile" * (self.compile_seconds > 0)
+        return (
+            f"<{chains} chains x {draws} draws from {self.domain} by {brief(self.sampler)}: "
+            f"acceptance {float(self.acceptance.mean()):.3f}{aimed}, {self.evaluations:.0f} "
+            f"evaluations, {self.seconds:.3g} s{compiled}; {self.verdict.text}>"
+        )
+
+    def _repr_html_(self) -> str:
+        """The line of `print` and the summary, of which at most `SHOWN` rows are shown."""
+        table = self.summary().to_html(max_rows=SHOWN, show_dimensions=False)
+        return f"<p>{html.escape(repr(self))}</p>\n{table}"
+
+    @cached_property
+    def verdict(self) -> Convergence:
+        """Whether the chains have mixed, in a line (`sampling.diagnostics`)."""
+        return verdict(self.log_prob.numpy(), self.draws.numpy(), self.names)
+
+    @property
+    def converged(self) -> bool:
+        """Whether R-hat is at most 1.01 and the bulk ESS at least 400 for every quantity.
+
+        Not that the chains have seen every mode: R-hat only compares what they have seen.
+        """
+        return self.verdict.converged
+
+    def categories(self) -> Tensor:
+        """The categories of one-hot draws as whole numbers, int64 `[chains, draws, sites]`.
+
+        Raises ValueError if the domain is not Categorical.
+        """
+        if not isinstance(self.domain, Categorical):
+            raise ValueError(
+                f"only draws from a Categorical domain are one-hot, these are from {self.domain}; "
+                "read draws"
+            )
+        return self.draws.argmax(-1)
+
+    def to_arviz(self, *, categories: bool = False) -> Any:
+        """ArviZ's InferenceData, or the DataTree that takes its place from ArviZ 1.0 on.
+
+        `posterior.x` has the dims chain, draw and site, and value where draws are one-hot;
+        `categories=True` gives these as whole numbers instead. The coordinates of site are the
+        names, or 0, 1, .. without names. `sample_stats` has lp, and acceptance_rate of each chain.
+        The attributes name the sampler, the domain, the seed and the seconds.
+        """
+        import arviz
+
+        x = (self.categories() if categories else self.draws).numpy()
+        dims = ["site", "value"][: x.ndim - 2]
+        coords = {name: np.arange(size) for name, size in zip(dims, x.shape[2:], strict=True)}
+        if self.names is not None:
+            coords["site"] = np.array(self.names)
+        groups = {"posterior": {"x": x}, "sample_stats": {"lp": self.log_prob.numpy()}}
+        about: dict[str, Any] = {"coords": coords, "dims": {"x": dims}}
+        if hasattr(arviz, "InferenceData"):  # before 1.0
+            data = arviz.from_dict(**groups, **about)
+        else:
+            data = arviz.from_dict(groups, **about)
+        data["sample_stats"]["acceptance_rate"] = ("chain", self.acceptance.numpy())
+        attributes = {"sampler": str(self.sampler), "domain": str(self.domain), "seed": self.seed}
+        attributes |= {"created_by": "latticework", "seconds": self.seconds}
+        data.attrs.update(attributes)
+        for group in groups:
+            data[group].attrs.update(attributes)
+        return data
+
+    def summary(self, digits: int | None = 4) -> "pd.DataFrame":
+        """One row for the log-probability and one for each entry of x, with its diagnostics.
+
+        Columns: mean, sd, mcse_mean, ess_bulk, ess_tail, r_hat (Vehtari et al. 2021) and note. The
+        note is "stuck" for an entry that is constant within every chain and differs between them:
+        its R-hat is infinite. It is "constant" for an entry that is the same in all draws, which
+        has no diagnostics (NaN). They are all NaN if a chain has fewer than 4 draws.
+        `attrs["stuck"]` and `attrs["constant"]` list these entries. Numbers are rounded to `digits`
+        decimals and sizes to whole numbers, or not at all with `digits=None`.
+        """
+        import pandas as pd
+
+        values = torch.cat((self.log_prob.unsqueeze(-1), self.draws.flatten(2)), -1)
+        found = quantities(values.numpy())
+        marks = {mark: found.pop(mark) for mark in ("constant", "stuck")}
+        entries = (entry_name(index, self.names) for index in np.ndindex(*self.draws.shape[2:]))
+        frame = pd.DataFrame(found, index=["log_prob", *entries])
+        if digits is not None:
+            frame = frame.round({**dict.fromkeys(frame, digits), "ess_bulk": 0, "ess_tail": 0})
+        frame["note"] = ""
+        for mark, marked in marks.items():
+            frame.loc[marked, "note"] = mark
+            frame.attrs[mark] = list(frame.index[marked])
+        return frame
+
+    def save(self, file: str | Path) -> None:
+        """Write the result to `file`, a NumPy archive (.npz) that `load` reads.
+
+        Raises FileExistsError if the file exists, and ValueError for a name that does not end in
+        .npz or a domain that is not of this library.
+        """
+        path, kind = Path(file), type(self.domain).__name__
+        if path.suffix != ".npz":
+            raise ValueError(f"a result is written to a file that ends in .npz, got {path}")
+        if DOMAINS.get(kind) is not type(self.domain):
+            raise ValueError(f"a file holds draws from {', '.join(DOMAINS)}, got {self.domain}")
+        about: dict[str, Any] = {name: getattr(self, name) for name in NUMBERS}
+        about["domain"] = kind, asdict(self.domain)  # type: ignore[call-overload]
+        about["sampler"] = str(self.sampler), None
+        if name := name_of(self.sampler):
+            about["sampler"] = name, vars(self.sampler)
+        arrays = {name: getattr(self, name).numpy() for name in TENSORS}
+        if self.adapted is not None:
+            arrays["adapted_x"] = self.adapted.x.cpu().numpy()
+            about["adapted"] = {**self.adapted._asdict(), "sampler": None, "x": None}
+        arrays["about"] = np.array(json.dumps(about, default=lambda value: value.tolist()))
+        try:
+            with path.open("xb") as opened:
+                np.savez_compressed(opened, **arrays)
+        except FileExistsError:
+            raise FileExistsError(
+                f"{path} exists and is not overwritten; remove it, or choose another name"
+            ) from None
+
+    @classmethod
+    def load(cls, file: str | Path) -> "SampleResult":
+        """The result that `save` wrote. Raises ValueError for any other file."""
+        try:
+            with np.load(file) as opened:
+                arrays = {name: torch.from_numpy(opened[name]) for name in TENSORS}
+                about = json.loads(str(opened["about"]))
+                x = torch.from_numpy(opened["adapted_x"]) if about.get("adapted") else None
+        except (ValueError, KeyError, TypeError, AttributeError, zipfile.BadZipFile) as error:
+            raise ValueError(f"{file} is no file that SampleResult.save wrote: {error}") from error
+        sampler, fields = about.pop("sampler")
+        if fields is not None:
+            sampler = sampler_named(sampler, fields)
+        kind, sizes = about.pop("domain")
+        if chosen := about.pop("adapted", None):
+            about["adapted"] = Adapted(**{**chosen, "sampler": sampler, "x": x})
+        if about["names"] is not None:
+            about["names"] = tuple(about["names"])
+        return cls(**arrays, **about, sampler=sampler, domain=DOMAINS[kind](**sizes))
+
+
+def site_names(names: Sequence[str], domain: Domain) -> tuple[str, ...]:
+    """The names of the sites. Raises ValueError unless there are `domain.dim` different ones."""
+    wanted = f"names must be {domain.dim} different words, one a site"
+    if isinstance(names, str) or not isinstance(names, Sequence):
+        raise ValueError(f"{wanted}, got {names!r}")
+    for name in names:
+        if not isinstance(name, str) or not name.strip():
+            raise ValueError(f"{wanted}, got {name!r} among them")
+    if len(names) != domain.dim:
+        raise ValueError(f"{wanted}, got {len(names)}")
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if list(names).count(name) > 1)
+        raise ValueError(f"{wanted}, got {twice!r} more than once")
+    return tuple(names)
