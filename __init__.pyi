@@ -1,6 +1,10 @@
 # The names of the package. `__init__.py` reads this file, and so do editors and type checkers.
 
 from latticework.sampling.checking.check import CheckReport as CheckReport, check as check
+from latticework.sampling.checking.draws import (
+    DrawsReport as DrawsReport,
+    check_draws as check_draws,
+)
 from latticework.sampling.exact import exact as exact
 from latticework.sampling.metrics import (
     MMD as MMD,

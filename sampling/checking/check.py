@@ -1,13 +1,12 @@
 """Check a sampler in one call: is it exact, and does it keep the rules of a step?"""
 
-import io
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Unpack
 
 import numpy as np
 import torch
-from rich.console import Console, Group, RenderableType
+from rich.console import RenderableType
 from rich.table import Table as Grid
 from rich.text import Text
 from torch import Tensor, nn
@@ -16,13 +15,13 @@ from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
 from latticework.sampling.checking.examination import CheckOutcome, Examination
 from latticework.sampling.checking.law import Law
+from latticework.sampling.checking.report import COLOURS, Report
 from latticework.sampling.checking.suite import CHECKS, decisions_of, examine
 from latticework.sampling.checking.targets import SMALL, Target, check_listed
 from latticework.sampling.sample import sampler_of
 from latticework.sampling.starts import possible
 from latticework.sampling.targets import States, as_model, check_target, named, unsupported
 
-COLOURS = {"ok": "green", "fails": "bold red", "no": "yellow", "-": "dim"}
 LawOf = Callable[[Sampler, Target], Law | np.ndarray]
 
 
@@ -92,7 +91,7 @@ def examined(
 
 
 @dataclass(frozen=True, eq=False)
-class CheckReport:
+class CheckReport(Report):
     """The outcomes of all checks by target, in the order of `suite.CHECKS`."""
 
     sampler: Sampler
@@ -113,16 +112,7 @@ class CheckReport:
         """Whether something was checked and nothing failed."""
         return bool(self.outcomes) and not self.failures
 
-    def __str__(self) -> str:
-        page = io.StringIO()
-        Console(file=page, width=100).print(self)
-        return page.getvalue()
-
-    def __rich__(self) -> RenderableType:
-        return Group(*self._parts())
-
     def _parts(self) -> Iterator[RenderableType]:
-        """A table of all checks, the details of what does not hold, and what was tested."""
         if self.case is None:
             yield Text(
                 f"{self.sampler} supports none of the targets {', '.join(self.refused)} "

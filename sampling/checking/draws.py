@@ -1,0 +1,385 @@
+"""Judge draws of any source against a target.
+
+The draws are compared with as many from a reference: exact draws where the states can be listed,
+else the ends of independent chains that have converged. If all are independent draws from one law,
+every division of them into two such sets is equally likely. A difference between the sets is
+therefore compared with its values under random divisions (a permutation test; Gretton et al., "A
+Kernel Two-Sample Test", JMLR 2012, Section 6), whatever the law is. Of dependent draws, those that
+are kept lie two autocorrelation times apart.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from math import ceil
+from typing import Literal, Unpack
+
+import numpy as np
+import torch
+from rich.console import RenderableType
+from rich.table import Table as Grid
+from rich.text import Text
+from torch import Generator, Tensor, nn
+
+from latticework.models.base import EnergyModel
+from latticework.models.domain import Categorical, Domain
+from latticework.samplers.base import Sampler, require_count
+from latticework.sampling.checking.report import COLOURS, Report
+from latticework.sampling.diagnostics import MIXED, quantities
+from latticework.sampling.exact import CHEAP, distribution
+from latticework.sampling.metrics import kernel
+from latticework.sampling.naming import brief
+from latticework.sampling.sample import sample, sampler_of
+from latticework.sampling.starts import possible
+from latticework.sampling.targets import ROUNDING, States, as_model, check_target, unsupported
+
+MOST, LEAST = 4000, 1000  # draws that are compared; draws of the reference, at least
+CLOSE = 1000  # draws of each set whose distances are computed
+PAIRS = 500  # pairs of sites that are compared
+ENDS = 8  # draws of each chain of the reference that show whether it has converged
+AT_ONCE = 4096  # states that are evaluated together
+DIVIDED = 100  # divisions that are computed together
+COMPARISONS = 5  # that are decided by a permutation test
+DEFAULTS = ("gibbs", "random_walk")  # samplers of the reference
+
+Statistic = Callable[[Tensor], Tensor]  # divisions [n, states], 1.0 for the draws -> [n]
+
+
+@dataclass(frozen=True)
+class DrawsOutcome:
+    check: str
+    status: Literal["ok", "fails", "-"]  # "-": nothing to compare
+    detail: str
+    p: float | None = None  # of the permutation test
+
+
+@dataclass(frozen=True, eq=False)
+class DrawsReport(Report):
+    """The outcomes of all comparisons of draws with a target."""
+
+    outcomes: list[DrawsOutcome]
+    about: str  # the draws and the reference
+    error: float  # the probability that independent draws from the target fail, at most
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing failed."""
+        return all(outcome.status != "fails" for outcome in self.outcomes)
+
+    def _parts(self) -> Iterator[RenderableType]:
+        grid = Grid("check", "", "p", "", box=None, pad_edge=False)
+        for one in self.outcomes:
+            p = "" if one.p is None else f"{one.p:.3g}"
+            grid.add_row(one.check, Text(one.status, COLOURS[one.status]), p, Text(one.detail))
+        yield grid
+        yield ""
+        failures = sum(one.status == "fails" for one in self.outcomes)
+        result = f"failures: {failures}" if failures else "no differences were found"
+        yield Text(f"{self.about}: {result}.")
+        yield Text(
+            "For independent draws from the target, the probability that anything fails is at most "
+            f"{self.error:g}."
+        )
+
+
+def check_draws(
+    draws: Tensor | np.ndarray,
+    target: EnergyModel | nn.Module | Callable[[Tensor], Tensor],
+    *,
+    log_prob: Tensor | np.ndarray | None = None,
+    reference: Sampler | str | None = None,
+    steps: int | None = None,
+    seed: int = 0,
+    error: float = 0.01,
+    **states: Unpack[States],
+) -> DrawsReport:
+    """Compare `draws` with draws from `target`: energies, sites, pairs of sites, repeats, distance.
+
+    At most 4000 of the draws are compared. At this size, a difference of about 0.05 in the
+    probability of a value at a site is found.
+
+    Args:
+        draws: independent draws `[draws, *domain.shape]`, or chains `[chains, draws,
+            *domain.shape]`, of which draws are kept that are two autocorrelation times apart.
+            Categories may be whole numbers in place of one-hot rows.
+        target: the unnormalised log-probability, as in `latticework.sample`.
+        log_prob: what the source says of them, without the last dimensions. It is compared with the
+            target, up to a constant.
+        reference: the sampler of the reference, where the target has more than 1024 states; Gibbs,
+            or a random walk where Gibbs cannot be used.
+        steps: steps of each chain of the reference, half of them burn-in; 100 a site.
+        seed: seeds the reference and the divisions.
+        error: the probability that anything fails for independent draws from the target, at most.
+            10 / error divisions are computed.
+        states: `domain`, `sites` and `values` of a function, as in `latticework.sample`.
+
+    Raises:
+        ValueError: if an argument is invalid, if the draws are not states of the domain, or if the
+            reference has not converged.
+        UnsupportedModelError: if the sampler of the reference does not support the target.
+    """
+    if not 0.001 <= error < 1:
+        raise ValueError(f"error is a probability between 0.001 and 1, got {error:g}")
+    model, rng = as_model(target, **states), Generator().manual_seed(seed)
+    steps = 100 * model.domain.dim if steps is None else steps
+    require_count(steps=steps)
+    check_target(model, possible(model, 4, rng))
+    x = as_states(draws, model.domain)
+    values = _log_prob(x.flatten(0, 1), model).view(x.shape[:2])
+    outcomes = [_possible(values), _energies(values, log_prob)]
+
+    kept = _apart(x, values)
+    kept = kept[torch.randperm(len(kept), generator=rng)[:MOST]]
+    others, how = _reference(model, reference, max(len(kept), LEAST), steps, seed)
+    outcomes += _compared(kept, others, model, rng, error)
+    about = f"{len(kept)} of {x.shape[0] * x.shape[1]} draws, compared with {how}"
+    return DrawsReport(outcomes, about, error)
+
+
+def as_states(draws: Tensor | np.ndarray, domain: Domain) -> Tensor:
+    """The draws as floating-point states `[chains, draws, *domain.shape]`.
+
+    Independent draws become chains of one draw. Raises ValueError if they are no states.
+    """
+    x, shape = torch.as_tensor(draws), domain.shape
+    x = x if x.is_floating_point() else x.float()
+    if isinstance(domain, Categorical) and x.shape[-2:] != shape and x.shape[-1:] == (domain.dim,):
+        if not ((x >= 0) & (x < domain.num_values) & (x == x.round())).all():
+            raise ValueError(f"categories must be whole numbers below {domain.num_values}")
+        x = torch.nn.functional.one_hot(x.long(), domain.num_values).to(x.dtype)
+    leading = x.ndim - len(shape)
+    if x.shape[leading:] != shape or leading not in (1, 2) or len(x) * x.shape[1] < 2:
+        sites = ", ".join(map(str, shape))
+        raise ValueError(
+            f"draws must have shape [draws, {sites}] or [chains, draws, {sites}], with two draws "
+            f"or more, got {list(np.shape(draws))}"
+        )
+    x = x.unsqueeze(1) if leading == 1 else x
+    domain.check(x.flatten(0, 1))
+    return x
+
+
+def _log_prob(x: Tensor, model: EnergyModel) -> Tensor:
+    """The target at each of `x` `[n, *domain.shape]`, float64 `[n]`."""
+    with torch.no_grad():
+        values = torch.cat([model.log_prob(some).double() for some in x.split(AT_ONCE)])
+    if values.isnan().any():
+        raise ValueError(f"the target is NaN at {int(values.isnan().sum())} of the draws")
+    return values
+
+
+def _possible(values: Tensor) -> DrawsOutcome:
+    impossible = int((values == -torch.inf).sum())
+    told = f"{impossible} of {values.numel()} draws have probability 0"
+    return DrawsOutcome("support", "fails" if impossible else "ok", told)
+
+
+def _energies(values: Tensor, given: Tensor | np.ndarray | None) -> DrawsOutcome:
+    """Whether the source's log-probabilities are those of the target, up to a constant."""
+    if given is None:
+        return DrawsOutcome("energies", "-", "none are given")
+    given = torch.as_tensor(given).double()
+    if given.numel() != values.numel():
+        raise ValueError(
+            f"log_prob must have one number a draw, {values.numel()}, got {given.numel()}"
+        )
+    off = given.flatten() - values.flatten()
+    off = (off - off.median()).nan_to_num(torch.inf).abs()  # both -inf: `_possible` tells
+    rounding = max(ROUNDING, 1e-5 * float(given[given.isfinite()].abs().max()))
+    wrong = int((off > rounding).sum())
+    told = f"{wrong} of {off.numel()} differ from the target's, up to a constant"
+    return DrawsOutcome("energies", "fails" if wrong else "ok", told)
+
+
+def _apart(x: Tensor, values: Tensor) -> Tensor:
+    """Those of the draws that are two autocorrelation times apart, `[n, *domain.shape]`."""
+    chains, length = values.shape
+    if length == 1:
+        return x[:, 0]
+    ess = _quantities(values, x)["ess_bulk"]
+    moving = ess[np.isfinite(ess)]  # of entries that are not the same in all draws
+    fewest = moving.min() if len(moving) else chains * length
+    gap = min(length, ceil(2 * chains * length / max(fewest, 1)))
+    return x[:, gap - 1 :: gap].flatten(0, 1)
+
+
+def _quantities(values: Tensor, x: Tensor) -> dict[str, np.ndarray]:
+    """The diagnostics of the log-probability and of each entry of x; chains and draws first."""
+    smallest = torch.finfo(torch.float32).min  # in place of -inf
+    traces = torch.cat((values.unsqueeze(-1).nan_to_num(neginf=smallest), x.flatten(2)), -1)
+    return quantities(traces.numpy())
+
+
+def _reference(
+    model: EnergyModel, named: Sampler | str | None, count: int, steps: int, seed: int
+) -> tuple[Tensor, str]:
+    """Independent draws from the target `[count, *domain.shape]`, and how they were made."""
+    try:
+        few = len(model.domain.values()) ** model.domain.dim <= CHEAP
+    except ValueError:  # infinitely many values
+        few = False
+    if few and named is None:
+        states, law = distribution(model)
+        rng = Generator().manual_seed(seed)
+        drawn = torch.multinomial(law, count, replacement=True, generator=rng)
+        return states[drawn], f"{count} exact draws"
+    makes = [sampler_of(name) for name in ([named] if named else DEFAULTS)]
+    sampler = next((each for each in makes if not unsupported(each, model)), makes[0])
+    gap = max(1, steps // (2 * ENDS))
+    run = {"steps": gap * ENDS, "burn_in": gap * ENDS, "thin": gap, "seed": seed}
+    result = sample(model, sampler, chains=count, diagnose=False, **run)  # type: ignore[arg-type]
+    worst = np.nanmax(_quantities(result.log_prob, result.draws)["r_hat"])
+    if not worst <= MIXED:
+        raise ValueError(
+            f"the reference does not mix: R-hat {worst:.3g} in {steps} steps of {brief(sampler)}; "
+            "give more steps, or another sampler as the reference"
+        )
+    return result.draws[:, -1], f"the ends of {count} chains of {brief(sampler)}"
+
+
+def _compared(
+    draws: Tensor, others: Tensor, model: EnergyModel, rng: Generator, error: float
+) -> Iterator[DrawsOutcome]:
+    """The outcomes of the permutation tests of two sets of states."""
+    n, states = len(draws), torch.cat((draws, others))
+    codes, labels = _codes(states, model.domain)
+    _, place = torch.unique(codes, dim=0, return_inverse=True)
+    first = place.new_zeros(int(place.max()) + 1).scatter_(0, place, torch.arange(len(place)))
+    values = _log_prob(states[first], model)[place]  # equal states have equal values
+    sizes = n, len(others)
+    shares = {"site means": _sites(codes, labels), "pair means": _pairs(codes, rng)}
+    shares = {name: found for name, found in shares.items() if found[1]}  # one site has no pairs
+    near = torch.cat((codes[:n][:CLOSE], codes[n:][:CLOSE]))
+
+    count = ceil(2 * COMPARISONS / error)
+    statistics = {"log-probability": _steps(values), "repeats": _repeats(place)}
+    statistics |= {name: _shares(happens) for name, (happens, _) in shares.items()}
+    found = _divided(statistics, *sizes, count, rng)
+    found |= _divided({"distance": _mmd(near, len(labels))}, min(n, CLOSE), CLOSE, count, rng)
+
+    level = error / COMPARISONS
+    one, other = (f"{v.mean():.4g} +- {v.std() / len(v) ** 0.5:.2g}" for v in values.split(sizes))
+    kinds = [len(some.unique()) for some in place.split(sizes)]
+    squared, floor = found["distance"][0], found["distance"].quantile(1 - level)
+    told = {
+        "log-probability": f"mean {one}, reference {other}",
+        **{name: _largest(*about, n) for name, about in shares.items()},
+        "repeats": f"{kinds[0]} distinct states of {n}, reference {kinds[1]} of {len(others)}",
+        "distance": f"squared MMD {squared:.2g}, noise floor {floor:.2g}",
+    }
+    for name, detail in told.items():
+        reached = found[name] >= found[name][0] - 1e-6 * found[name][0].abs()  # rounding
+        p = float(reached.double().mean())
+        yield DrawsOutcome(name, "fails" if p <= level else "ok", detail, p)
+
+
+def _divided(
+    statistics: dict[str, Statistic], n: int, m: int, count: int, rng: Generator
+) -> dict[str, Tensor]:
+    """Each statistic of the division into the first `n` states and `m` others, then of random ones.
+
+    The statistics have the shape `[count]`.
+    """
+    found: dict[str, list[Tensor]] = {name: [] for name in statistics}
+    for start in range(0, count, DIVIDED):
+        order = torch.rand(min(DIVIDED, count - start), n + m, generator=rng).argsort(1)
+        if start == 0:
+            order[0] = torch.arange(n + m)
+        division = (order < n).float()
+        for name, statistic in statistics.items():
+            found[name].append(statistic(division))
+    return {name: torch.cat(parts) for name, parts in found.items()}
+
+
+def _codes(states: Tensor, domain: Domain) -> tuple[Tensor, list[str]]:
+    """The values of all sites as whole numbers from 0, `[states, dim]`, and what they stand for."""
+    if isinstance(domain, Categorical):
+        return states.argmax(-1), [str(value) for value in range(domain.num_values)]
+    values, codes = torch.unique(states, return_inverse=True)
+    return codes, [f"{value:g}" for value in values.tolist()]
+
+
+def _sites(codes: Tensor, labels: list[str]) -> tuple[Tensor, list[str]]:
+    """Whether a site has a value, `[states, events]`, and the names of these events."""
+    values = range(1, 2) if len(labels) == 2 else range(len(labels))
+    happens = torch.cat([codes == value for value in values], 1).float()
+    names = [f"x[{i}] = {labels[v]}" for v in values for i in range(codes.shape[1])]
+    return happens, names
+
+
+def _pairs(codes: Tensor, rng: Generator) -> tuple[Tensor, list[str]]:
+    """Whether two sites have the same value, for all pairs or `PAIRS` of them."""
+    first, second = torch.triu_indices(codes.shape[1], codes.shape[1], 1)
+    chosen = torch.randperm(len(first), generator=rng)[:PAIRS]
+    first, second = first[chosen], second[chosen]
+    names = [f"x[{i}] = x[{j}]" for i, j in zip(first.tolist(), second.tolist(), strict=True)]
+    return (codes[:, first] == codes[:, second]).float(), names
+
+
+def _largest(happens: Tensor, names: list[str], n: int) -> str:
+    """The event whose shares in the first `n` states and in the others differ most."""
+    one, other = happens[:n].mean(0), happens[n:].mean(0)
+    spread = happens.std(0)
+    most = int(((one - other) / spread.where(spread > 0, torch.inf)).abs().argmax())
+    shares = (float(one[most]), n), (float(other[most]), len(happens) - n)
+    shown = [f"{p:.4f} +- {(p * (1 - p) / size) ** 0.5:.4f}" for p, size in shares]
+    return f"{names[most]}: {shown[0]}, reference {shown[1]}"
+
+
+# Statistics: each maps divisions [k, states], 1.0 for a state of the first set, to [k] numbers.
+
+
+def _shares(happens: Tensor) -> Statistic:
+    """The largest difference of the shares of an event, in standard deviations of the event."""
+    spread = happens.std(0)
+    scaled = happens / spread.where(spread > 0, torch.inf)
+    total = scaled.sum(0)
+
+    def statistic(division: Tensor) -> Tensor:
+        size, sums = division.sum(1, keepdim=True), division @ scaled
+        return (sums / size - (total - sums) / (len(happens) - size)).abs().amax(1)
+
+    return statistic
+
+
+def _steps(values: Tensor) -> Statistic:
+    """The largest difference of the two distribution functions (Kolmogorov and Smirnov)."""
+    ordered, order = values.sort()
+    (ends,) = torch.nonzero(
+        torch.cat((ordered[1:] != ordered[:-1], torch.ones(1) > 0)), as_tuple=True
+    )
+
+    def statistic(division: Tensor) -> Tensor:
+        size, sums = division.sum(1, keepdim=True), division[:, order].cumsum(1)[:, ends]
+        return (sums / size - (ends + 1 - sums) / (len(values) - size)).abs().amax(1)
+
+    return statistic
+
+
+def _repeats(place: Tensor) -> Statistic:
+    """The difference of the shares of pairs that are equal. `place` numbers the distinct states."""
+    everything = place.bincount().float()
+
+    def pairs(counts: Tensor) -> Tensor:
+        size = counts.sum(1)
+        return (counts * (counts - 1)).sum(1) / (size * (size - 1))
+
+    def statistic(division: Tensor) -> Tensor:
+        counts = division.new_zeros(len(division), len(everything)).index_add_(1, place, division)
+        return (pairs(counts) - pairs(everything - counts)).abs()
+
+    return statistic
+
+
+def _mmd(codes: Tensor, values: int) -> Statistic:
+    """The unbiased squared MMD with the kernel of `sampling.metrics`."""
+    apart = kernel(*[torch.nn.functional.one_hot(codes, max(values, 2)).float()] * 2)
+    apart.fill_diagonal_(0)
+
+    def statistic(division: Tensor) -> Tensor:
+        other = 1 - division
+        n, m = division.sum(1), other.sum(1)
+        mine, theirs = division @ apart, other @ apart
+        within = (mine * division).sum(1) / (n * (n - 1)) + (theirs * other).sum(1) / (m * (m - 1))
+        return within - 2 * (mine * other).sum(1) / (n * m)
+
+    return statistic
