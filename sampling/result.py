@@ -107,7 +107,7 @@ class SampleResult:
             coords["site"] = np.array(self.names)
         groups = {"posterior": {"x": x}, "sample_stats": {"lp": self.log_prob.numpy()}}
         about: dict[str, Any] = {"coords": coords, "dims": {"x": dims}}
-        if hasattr(arviz, "InferenceData"):  # before 1.0
+        if arviz.__version__.startswith("0."):
             data = arviz.from_dict(**groups, **about)
         else:
             data = arviz.from_dict(groups, **about)
