@@ -6,8 +6,8 @@ numbers are those of ArviZ, which computes one quantity at a time; here many are
 Pure functions of NumPy arrays. SciPy is imported when first used, because that takes a second.
 """
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -188,7 +188,7 @@ class Convergence(NamedTuple):
     judged: bool = True  # False if there are too few draws, or one chain
 
 
-def entry_name(index: Sequence[int], names: Sequence[str] | None) -> str:
+def entry_name(index: Iterable[Any], names: Sequence[str] | None) -> str:
     """An entry of x as it is shown: `x[3]`, `x[3, 1]`, or `x[rain, 1]` with names of the sites."""
     site, *value = map(int, index)
     return f"x[{', '.join(map(str, (names[site] if names else site, *value)))}]"

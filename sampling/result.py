@@ -105,7 +105,10 @@ class SampleResult:
         coords = {name: np.arange(size) for name, size in zip(dims, x.shape[2:], strict=True)}
         if self.names is not None:
             coords["site"] = np.array(self.names)
-        groups = {"posterior": {"x": x}, "sample_stats": {"lp": self.log_prob.numpy()}}
+        groups: dict[str, Any] = {
+            "posterior": {"x": x},
+            "sample_stats": {"lp": self.log_prob.numpy()},
+        }
         about: dict[str, Any] = {"coords": coords, "dims": {"x": dims}}
         if arviz.__version__.startswith("0."):
             data = arviz.from_dict(**groups, **about)
@@ -156,7 +159,7 @@ class SampleResult:
         if DOMAINS.get(kind) is not type(self.domain):
             raise ValueError(f"a file holds draws from {', '.join(DOMAINS)}, got {self.domain}")
         about: dict[str, Any] = {name: getattr(self, name) for name in NUMBERS}
-        about["domain"] = kind, asdict(self.domain)  # type: ignore[call-overload]
+        about["domain"] = kind, asdict(self.domain)
         about["sampler"] = str(self.sampler), None
         if name := name_of(self.sampler):
             about["sampler"] = name, vars(self.sampler)
@@ -178,8 +181,8 @@ class SampleResult:
         """The result that `save` wrote. Raises ValueError for any other file."""
         try:
             with np.load(file) as opened:
-                arrays = {name: torch.from_numpy(opened[name]) for name in TENSORS}
-                about = json.loads(str(opened["about"]))
+                about: dict[str, Any] = json.loads(str(opened["about"]))
+                arrays: dict[str, Any] = {k: torch.from_numpy(opened[k]) for k in TENSORS}
                 x = torch.from_numpy(opened["adapted_x"]) if about.get("adapted") else None
         except (ValueError, KeyError, TypeError, AttributeError, zipfile.BadZipFile) as error:
             raise ValueError(f"{file} is no file that SampleResult.save wrote: {error}") from error

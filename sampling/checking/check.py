@@ -15,7 +15,7 @@ from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
 from latticework.sampling.checking.examination import CheckOutcome, Examination
 from latticework.sampling.checking.law import Law
-from latticework.sampling.checking.report import COLOURS, Report
+from latticework.sampling.checking.report import COLOURS, Printed
 from latticework.sampling.checking.suite import CHECKS, decisions_of, examine
 from latticework.sampling.checking.targets import SMALL, Target, check_listed
 from latticework.sampling.sample import sampler_of
@@ -91,7 +91,7 @@ def examined(
 
 
 @dataclass(frozen=True, eq=False)
-class CheckReport(Report):
+class CheckReport(Printed):
     """The outcomes of all checks by target, in the order of `suite.CHECKS`."""
 
     sampler: Sampler

@@ -23,7 +23,7 @@ from torch import Generator, Tensor, nn
 from latticework.models.base import EnergyModel
 from latticework.models.domain import Categorical, Domain
 from latticework.samplers.base import Sampler, require_count
-from latticework.sampling.checking.report import COLOURS, Report
+from latticework.sampling.checking.report import COLOURS, Printed
 from latticework.sampling.diagnostics import MIXED, quantities
 from latticework.sampling.exact import CHEAP, distribution
 from latticework.sampling.metrics import kernel
@@ -53,7 +53,7 @@ class DrawsOutcome:
 
 
 @dataclass(frozen=True, eq=False)
-class DrawsReport(Report):
+class DrawsReport(Printed):
     """The outcomes of all comparisons of draws with a target."""
 
     outcomes: list[DrawsOutcome]

@@ -1,0 +1,140 @@
+"""`latticework.check_draws`: draws of any source against a target; and files of results."""
+
+import numpy as np
+import pytest
+import torch
+
+import latticework
+from latticework.models.domain import Binary, Categorical
+from latticework.models.ising import Lattice
+from latticework.sampling.exact import distribution
+
+LATTICE = Lattice((3, 3), 0.15, -0.2)
+STATES, LAW = distribution(LATTICE)
+
+
+def drawn(law, count, seed):
+    rng = torch.Generator().manual_seed(seed)
+    return STATES[torch.multinomial(law, count, replacement=True, generator=rng)]
+
+
+def failed(draws, **given):
+    report = latticework.check_draws(draws, LATTICE, **given)
+    return {outcome.check for outcome in report.outcomes if outcome.status == "fails"}
+
+
+def test_exact_draws_fail_as_seldom_as_stated():
+    """40 sets at an error of 0.2: of Binomial(40, 0.2), more than 16 have probability 1e-3."""
+    alarms = sum(bool(failed(drawn(LAW, 60, seed), error=0.2, seed=seed)) for seed in range(40))
+    assert alarms <= 16
+
+
+def test_tempered_shifted_and_shuffled_draws_are_refused():
+    exact = drawn(LAW, 1000, 1)
+    assert not failed(exact)
+    assert {"log-probability", "site means"} <= failed(drawn((0.7 * LAW.log()).softmax(0), 1000, 1))
+    shifted = LAW * (1 + 0.5 * STATES[:, 4])
+    assert "site means" in failed(drawn(shifted / shifted.sum(), 1000, 1))
+    alone = torch.stack([site[torch.randperm(1000)] for site in exact.T], 1)
+    assert {"pair means", "distance"} & failed(alone)
+    assert "site means" not in failed(alone)
+
+
+def test_draws_that_repeat_are_refused():
+    """Of 4096 states that are equally likely, 300 draws are 300 states but for about ten."""
+    model, rng = latticework.Function(lambda x: 0 * x.sum(-1), Binary(12)), torch.Generator()
+    given = model.domain.uniform(300, rng.manual_seed(1))
+    assert latticework.check_draws(given, model, error=0.001).passed
+    report = latticework.check_draws(given[:150].repeat(2, 1), model)
+    assert "repeats" in {outcome.check for outcome in report.outcomes if outcome.status == "fails"}
+
+
+def test_energies_are_recomputed():
+    exact = drawn(LAW, 200, 2)
+    values = LATTICE.log_prob(exact)
+    assert "energies" not in failed(exact, log_prob=values + 7)
+    assert "energies" in failed(exact, log_prob=-values)
+
+
+def test_chains_are_thinned_and_a_long_target_has_a_sampled_reference():
+    result = latticework.sample(LATTICE, "gibbs", steps=2000, burn_in=100, diagnose=False)
+    report = latticework.check_draws(result.draws, LATTICE)
+    assert report.passed
+    assert "of 8000 draws" in str(report)
+    assert latticework.check_draws(drawn(LAW, 200, 3), LATTICE, reference="gibbs").passed
+
+
+def test_categories_may_be_whole_numbers():
+    def flat(x):
+        return 0 * x.sum((-2, -1))
+
+    given = torch.randint(3, (200, 4), generator=torch.Generator().manual_seed(1))
+    states = {"domain": Categorical(4, 3), "error": 0.001}
+    assert latticework.check_draws(given, flat, **states).passed
+    assert not latticework.check_draws(given.clamp(max=1), flat, **states).passed
+
+
+@pytest.mark.parametrize(
+    ("given", "match"),
+    [
+        ({"draws": torch.zeros(9)}, r"must have shape \[draws, 9\] or \[chains, draws, 9\]"),
+        ({"draws": torch.full((5, 9), 2.0)}, "must be 0 or 1"),
+        ({"error": 1e-6}, "between 0.001 and 1"),
+        ({"log_prob": torch.zeros(3)}, "one number a draw, 50, got 3"),
+        ({"steps": 16, "reference": "gibbs"}, "the reference does not mix: .*give more steps"),
+    ],
+)
+def test_mistakes_are_refused(given, match):
+    with pytest.raises(ValueError, match=match):
+        latticework.check_draws(**{"draws": drawn(LAW, 50, 1), "target": LATTICE, **given})
+
+
+# Results: names and files.
+
+
+def linear(x):
+    return x.flatten(1) @ torch.linspace(-1, 1, x[0].numel())
+
+
+def sampled(**given):
+    settings = {"sites": 3, "steps": 30, "names": ["rain", "wind", "sun"], "diagnose": False}
+    return latticework.sample(linear, "dmala", **{**settings, **given})
+
+
+def test_names_stand_in_the_summary_and_in_arviz():
+    found = sampled(values=4)
+    assert list(found.summary().index[[0, 1, -1]]) == ["log_prob", "x[rain, 0]", "x[sun, 3]"]
+    assert "x[rain, 0]" in found._repr_html_()
+    for categories, dims in ((False, ("site", "value")), (True, ("site",))):
+        data = found.to_arviz(categories=categories)
+        x, attributes = data["posterior"]["x"], data["posterior"].attrs
+        assert x.dims == ("chain", "draw", *dims)
+        assert list(x.coords["site"].values) == ["rain", "wind", "sun"]
+        assert attributes["seed"] == 0
+        assert attributes["domain"] == "Categorical(dim=3, num_values=4)"
+        assert data["sample_stats"]["acceptance_rate"].shape == (4,)
+    assert torch.equal(found.categories(), found.draws.argmax(-1))
+    assert "by DMALA():" in repr(found)
+
+
+@pytest.mark.parametrize("names", ["abc", ["a", "b"], ["a", "b", "a"], ["a", "b", ""], 3])
+def test_bad_names_are_refused(names):
+    with pytest.raises(ValueError, match="names must be 3 different words, one a site"):
+        sampled(names=names)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_result_is_saved_and_loaded_and_no_file_is_overwritten(tmp_path):
+    found, file = sampled(adapt=0.5), tmp_path / "found.npz"
+    found.save(file)
+    again = latticework.SampleResult.load(file)
+    assert repr(again) == repr(found)
+    assert torch.equal(again.draws, found.draws)
+    assert again.sampler == found.sampler
+    assert again.domain == Binary(3)
+    assert again.adapted.trajectory == found.adapted.trajectory
+    with pytest.raises(FileExistsError, match="is not overwritten"):
+        found.save(file)
+    np.savez(tmp_path / "other.npz", draws=np.zeros(3))
+    with pytest.raises(ValueError, match="is no file that SampleResult.save wrote"):
+        latticework.SampleResult.load(tmp_path / "other.npz")
