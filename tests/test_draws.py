@@ -41,7 +41,7 @@ def test_tempered_shifted_and_shuffled_draws_are_refused():
 
 
 def test_draws_that_repeat_are_refused():
-    """Of 4096 states that are equally likely, 300 draws are 300 states but for about ten."""
+    """300 draws from 4096 equally likely states repeat about ten of them."""
     model, rng = latticework.Function(lambda x: 0 * x.sum(-1), Binary(12)), torch.Generator()
     given = model.domain.uniform(300, rng.manual_seed(1))
     assert latticework.check_draws(given, model, error=0.001).passed
