@@ -135,7 +135,7 @@ def sequences(
         x = group.records[0].arrays("sequence")["x"]
         wide = min(columns, len(x))
         shown = x[-min(rows, len(x) // wide) * wide :]
-        ax.imshow(tile(shown, wide), cmap="gray_r")
+        ax.imshow(tile(shown, wide), cmap="gray_r", interpolation="nearest")
         ax.set_title(group.label, loc="left", fontsize=9)
         ax.set_axis_off()
     explain(figure, f"One chain, {seeds([group.records[0] for group in found])}.")

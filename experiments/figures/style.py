@@ -16,7 +16,6 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.patheffects import withStroke
 from matplotlib.text import Annotation
 from numpy.typing import NDArray
 
@@ -125,6 +124,7 @@ def explain(figure: Figure, note: str, extra: Sequence[Artist] = ()) -> None:
     figure.draw_without_rendering()  # settles where the panels are
     for ax in figure.axes:
         _spread([name for own, name in names if own is ax], ax.bbox.y0, ax.bbox.y1)
+    figure.set_layout_engine("none")  # the names stay where they are
 
 
 def _legend(figure: Figure, note: str, handles: dict[str, Any]) -> None:
@@ -171,7 +171,7 @@ def _name(ax: Axes, line: Line2D) -> Annotation:
     return ax.annotate(
         "\n".join(textwrap.wrap(text, NARROW)), (x, min(max(y, 0), 1)), xycoords="axes fraction",
         xytext=(6, 0), textcoords="offset points", va="center", fontsize=7.5, linespacing=0.9,
-        color=line.get_color(), path_effects=[withStroke(linewidth=2, foreground="white")],
+        color=line.get_color(), bbox={"fc": "white", "alpha": 0.7, "lw": 0, "pad": 0},
         arrowprops={"arrowstyle": "-", "color": line.get_color(), "lw": 0.5, "relpos": (0, 0.5),
                     "shrinkA": 0, "shrinkB": 0},
     )  # fmt: skip
