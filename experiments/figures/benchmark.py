@@ -5,24 +5,16 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import NullFormatter
 
-from latticework.experiments.figures.band import (
-    Means,
-    at_places,
-    at_settings,
-    line_and_band,
-    remember,
-)
+from latticework.experiments.figures.band import at_places, at_settings, line_and_band
 from latticework.experiments.figures.style import PAGE, explain, line, new_figure, wrapped
 from latticework.experiments.figures.tables.benchmark import (
     QUANTITIES,
-    Cell,
     by_target,
     cells,
     growths,
@@ -37,17 +29,15 @@ MIDDLE: dict[str, Any] = {"ha": "center", "va": "center"}
 LIGHT = 0.25  # the share of the best above which text is white
 PER_CENT = (1, 3, 10, 30, 100)  # ticks of the shares; smaller ones have the colour of the first
 OTHERS = {"color": "#C4C4C4", "linewidth": 0.8}
-NO_CHAINS, NO_SUPPORT = {"color": "#DDDDDD"}, {"facecolor": "none", "hatch": "////"}
+NO_CHAINS: dict[str, Any] = {"facecolor": "#DDDDDD", "linewidth": 0}
+NO_SUPPORT: dict[str, Any] = {"facecolor": "none", "edgecolor": "#BBBBBB", "hatch": "////"}
 TARGETS = {  # the warmest of each family first
     "product": "independent sites",
     "ising_5x5": "Ising 5x5",
-    "ising_warm": "Ising, hot",
     "ising_50x50_below": "Ising 50x50, warm",
     "ising_50x50_at": "Ising 50x50, critical",
-    "ising_50x50_field": "Ising 50x50, critical, in a field",
     "ising_50x50_above": "Ising 50x50, cold",
     "potts_30x30": "Potts 30x30, critical",
-    "potts_30x30_q6": "Potts 30x30, six values, critical",
     "sk_16": "spin glass, 16 spins",
     "sk_200": "spin glass, 200 spins",
     "rbm_mnist_25": "RBM of MNIST",
@@ -57,9 +47,9 @@ TARGETS = {  # the warmest of each family first
 
 def ordered(targets: Iterable[str]) -> dict[str, str]:
     """The targets in words, in the order of TARGETS; others come last."""
-    names = list(TARGETS)
-    places = {one: names.index(one) if one in names else len(names) for one in targets}
-    return {one: TARGETS.get(one, words(one)) for one in sorted(places, key=places.__getitem__)}
+    given = list(targets)
+    names = TARGETS | {one: words(one) for one in given if one not in TARGETS}
+    return {one: name for one, name in names.items() if one in given}
 
 
 def heat_map(records: list[Record], unit: str, quantity: str = "min") -> Figure:
@@ -86,10 +76,11 @@ def heat_map(records: list[Record], unit: str, quantity: str = "min") -> Figure:
                 ink = "white" if shares[row, column] > LIGHT else "black"
                 text = f"{places[cell.sampler]}\n{_per_cent(shares[row, column])}"
                 ax.text(column, row, text, color=ink, **MIDDLE, fontsize=6, linespacing=0.9)
-            elif not cell.absent:
-                _disagree(ax, cell, row, column)
-            else:
-                ax.add_patch(_box(row, column, lw=0, edgecolor="#BBBBBB", **NO_SUPPORT))
+                continue
+            kind = NO_SUPPORT if cell.absent else NO_CHAINS
+            ax.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, **kind | {"linewidth": 0}))
+            stuck = "stuck" if cell.absent or math.isinf(cell.r_hat) else f"R-hat\n{cell.r_hat:.2f}"
+            ax.text(column, row, "" if cell.absent else stuck, **MIDDLE, fontsize=5)
     scale = LogNorm(PER_CENT[0], PER_CENT[-1])
     image = ax.imshow(100 * shares, cmap="YlGn", norm=scale, aspect="auto")
     ax.set_facecolor("white")
@@ -99,38 +90,23 @@ def heat_map(records: list[Record], unit: str, quantity: str = "min") -> Figure:
     bar = figure.colorbar(image, ax=ax, shrink=0.6, ticks=PER_CENT, format="%g %%")
     bar.ax.tick_params(labelsize=7)
     ax.set_title(f"effective samples of the {QUANTITIES[quantity]} for each {unit}")
-    kinds = [
-        Patch(label="chains disagree", **NO_CHAINS),
-        Patch(label="not supported", edgecolor="#BBBBBB", **NO_SUPPORT),
-    ]
+    kinds = Patch(label="chains disagree", **NO_CHAINS), Patch(label="not supported", **NO_SUPPORT)
     explain(figure, "Rank, and share of the best; = is a tie: the intervals overlap.", kinds)
     return figure
 
 
 def _per_cent(share: float) -> str:
-    """`47 %`, or one digit of less than ten."""
-    return f"{100 * share:.0f} %" if share >= 0.1 else f"{100 * share:.1g} %"
+    """`47 %`, or one digit of less than one."""
+    return f"{100 * share:.0f} %" if share >= 0.01 else f"{100 * share:.1g} %"
 
 
-def _box(row: int, column: int, **style: Any) -> Rectangle:
-    return Rectangle((column - 0.5, row - 0.5), 1, 1, **style)
-
-
-def _disagree(ax: Axes, cell: Cell, row: int, column: int) -> None:
-    """R-hat on grey."""
-    ax.add_patch(_box(row, column, lw=0, **NO_CHAINS))
-    text = "stuck" if math.isinf(cell.r_hat) else f"R-hat\n{cell.r_hat:.2f}"
-    ax.text(column, row, text, **MIDDLE, fontsize=5)
-
-
-def errors(records: list[Record], against: str, coloured: Sequence[str] | None = None) -> Figure:
+def errors(records: list[Record], against: str, coloured: Sequence[str]) -> Figure:
     """Log RMSE of the means over sites against seconds or evaluations, one panel a target.
 
-    Samplers that are not `coloured` are grey and have no name; None colours all.
-
-    Lines are means over seeds at equal cost, bands one standard deviation, over the range that the
-    runs share, or single runs if they share none. The burn-in counts as cost. An error is shown for
-    chains that disagree too: it tells what they cost.
+    Samplers that are not `coloured` are grey and have no name. Lines are means over seeds at equal
+    cost, bands one standard deviation, over the range that the runs share, or single runs if they
+    share none. The burn-in counts as cost. An error is shown for chains that disagree too: it tells
+    what they cost.
     """
     parts = {
         target: [c for c in some if all("log_rmse" in r.metrics for r in c.records)]
@@ -142,27 +118,16 @@ def errors(records: list[Record], against: str, coloured: Sequence[str] | None =
     figure, panels = wrapped(len(parts), across=3, width=3.2, height=2.4)
     for ax, (target, name) in zip(panels, ordered(parts).items(), strict=True):
         for cell in parts[target]:
+            drawn = {"label": cell.label, **line((cell.sampler, 0))}
+            if cell.sampler not in coloured:
+                drawn = {"label": f"_{cell.label}", "zorder": 1, **OTHERS}
             for means in at_places(cell.records, "log_rmse", against):
-                if coloured is None or cell.sampler in coloured:
-                    line_and_band(ax, means, label=cell.label, **line((cell.sampler, 0)))
-                else:
-                    _grey(ax, means, f"_{cell.label}")
+                line_and_band(ax, means, **drawn)
         ax.set(xscale="log", xlabel=AXES[against], ylabel="ln RMSE of the means", title=name)
         ax.xaxis.set_minor_formatter(NullFormatter())
     shown = [record for some in parts.values() for cell in some for record in cell.records]
-    explain(figure, spread_over(shown), _others(coloured))
+    explain(figure, spread_over(shown), [Line2D([], [], label="other samplers", **OTHERS)])
     return figure
-
-
-def _grey(ax: Axes, means: Means, label: str) -> None:
-    """A line in the background, without a band."""
-    (drawn,) = ax.plot(means.x, means.mean, label=label, zorder=1, **OTHERS)
-    remember(drawn, means.mean - means.spread, means.mean + means.spread)
-
-
-def _others(coloured: Sequence[str] | None) -> list[Line2D]:
-    """The entry of grey lines in a legend."""
-    return [] if coloured is None else [Line2D([], [], label="other samplers", **OTHERS)]
 
 
 def scaling(records: list[Record], unit: str) -> Figure:

@@ -182,7 +182,9 @@ def _widen(ax: Axes, level: float, around: float) -> None:
     ax.set_yscale("function", functions=scale)
     steps = around * np.array([*(-tick for tick in TICKS), 0, *TICKS])
     shown = [step for step in steps if low <= level + step <= high]
-    ax.set_yticks([level + step for step in shown], [f"{step:+g}" for step in shown])
+    ax.set_yticks(
+        [level + step for step in shown], [f"{step:+g}" if step else "0" for step in shown]
+    )
     ax.set_yticks([], minor=True)
     ax.set_ylim(low, high)
 

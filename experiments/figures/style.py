@@ -105,26 +105,25 @@ def explain(figure: Figure, note: str, extra: Sequence[Artist] = ()) -> None:
 
     Dots and bars have no end. `extra` are further entries of the legend, such as `key_of_dashes`.
     """
-    lines: list[tuple[Axes, Line2D]] = []
+    lines: dict[tuple[Axes, str], Line2D] = {}
     rest: dict[str, Any] = {}
     for ax in figure.axes:
         ax.title.set_fontsize(9)
         for handle, text in zip(*ax.get_legend_handles_labels(), strict=True):
             if isinstance(handle, Line2D) and handle.get_linestyle() != "None":
-                lines.append((ax, handle))
+                lines.setdefault((ax, text), handle)
             else:
                 rest.setdefault(text, handle)
     if lines and not any(_has_band(ax, one) for ax in figure.axes for one in ax.lines):
         note = note.replace(BAND, "the standard deviation is less than a line's width")
     rest |= {str(handle.get_label()): handle for handle in extra}
-    names = [(ax, _name(ax, one)) for ax, one in lines]
+    names = [(ax, _name(ax, one)) for (ax, _), one in lines.items()]
     if any(ARROWS[0] in name.get_text() or ARROWS[1] in name.get_text() for _, name in names):
         note += " An arrow: the line reaches this value beyond the panel."
     _legend(figure, note, rest)
     figure.draw_without_rendering()  # settles where the panels are
     for ax in figure.axes:
         _spread([name for own, name in names if own is ax], ax.bbox.y0, ax.bbox.y1)
-    figure.set_layout_engine("none")  # the names stay where they are
 
 
 def _legend(figure: Figure, note: str, handles: dict[str, Any]) -> None:
@@ -164,6 +163,7 @@ def _name(ax: Axes, line: Line2D) -> Annotation:
     last = np.flatnonzero(inside)[shares[inside, 0].argmax()]
     x, y = shares[last]
     text, heights = str(line.get_label()), shares[inside, 1]
+    text = text if "$" in text else text.replace("_", " ")
     if heights.max() > 1 + SEEN:
         text += f" {ARROWS[0]} {data[inside, 1].max():.2g}"
     elif heights.min() < -SEEN:
