@@ -129,8 +129,7 @@ def sequences(
         if all(record.choices.get(k, record.setting(k)) == v for k, v in (where or {}).items())
     ]
     found = groups(holding(some, "sequence", task="isl"))
-    size = {"width": PAGE, "height": PAGE * rows / columns + 0.2}
-    figure, _ = new_figure(rows=len(found), **size)
+    figure, _ = new_figure(rows=len(found), width=PAGE, height=PAGE * rows / columns + 0.2)
     for ax, group in zip(figure.axes, found, strict=True):
         x = group.records[0].arrays("sequence")["x"]
         wide = min(columns, len(x))

@@ -68,16 +68,14 @@ def learning(
 
 def _shared(records: list[Record], setting: str) -> list[Record]:
     """The records at the values of `setting` and the seeds that all samplers share."""
+
+    def place(record: Record) -> tuple[float, int]:
+        return finals.value_of(record, setting), record.config["seed"]
+
     parts = [group.records for group in groups(records, [setting, LENGTH])]
-    places = shared(parts, lambda record: finals.value_of(record, setting))
-    found = [{(finals.value_of(one, setting), one.config["seed"]) for one in p} for p in parts]
-    common = set.intersection(*found)
-    return [
-        record
-        for record in records
-        if (at := finals.value_of(record, setting)) in places
-        and (at, record.config["seed"]) in common
-    ]
+    values = shared(parts, lambda record: place(record)[0])
+    common = set.intersection(*({place(record) for record in part} for part in parts))
+    return [one for one in records if place(one) in common and place(one)[0] in values]
 
 
 def _at_equal(records: list[Record], metric: str, setting: str) -> Callable[[Record], float]:
