@@ -19,6 +19,7 @@ from latticework.experiments.figures.acceptance import step_term
 from latticework.experiments.figures.benchmark import errors
 from latticework.experiments.figures.ess import ess_per_second, rates
 from latticework.experiments.figures.finals import final
+from latticework.experiments.figures.learning import learning
 from latticework.experiments.figures.text import COLOURS
 from latticework.experiments.papers.draw import png
 from latticework.experiments.records.grouping import by_sampler
@@ -255,6 +256,24 @@ def test_ess_a_second_counts_all_chains_and_leaves_constant_coordinates_out():
     assert any(np.allclose(drawn.get_ydata(), np.median([40.0, 40.0, 10.0])) for drawn in medians)
     with pytest.raises(LookupError, match="holds a trace"):
         ess_per_second(records, ["gibbs"])
+
+
+def test_learning_compares_the_same_seeds_and_lengths():
+    """One sampler has a further seed and more iterations at one value, and one seed at another."""
+
+    def run(sampler, seed, steps, length):
+        rows = {"step": range(length), "seconds": range(length), "y": [-float(seed)] * length}
+        return fake(rows, sampler=sampler, seed=seed, config={"task": {"steps": steps}})
+
+    records = [run("gwg", seed, 100, 9) for seed in range(4)]
+    records += [run("dmala", seed, 100, 5) for seed in range(3)]
+    records += [run("gwg", seed, 50, 5) for seed in range(3)] + [run("dmala", 0, 50, 5)]
+    figure = learning(records, "y", "y", "task.steps", "steps")
+    for line in figure.axes[0].get_lines():
+        assert line.get_xdata().tolist() == [0, 1, 2, 3, 4]
+        assert line.get_ydata().tolist() == [-1] * 5  # the mean of seeds 0 to 2
+    assert [line.get_xdata().tolist() for line in figure.axes[2].get_lines()] == [[100], [100]]
+    assert "seeds 0-2" in figure.legends[0].get_title().get_text()
 
 
 @pytest.mark.parametrize("missing", ["model.bias", "model.coupling.more"])
