@@ -456,8 +456,6 @@ def test_committed_files_are_complete_and_small():
     assert [page.name for page in pages if page.stat().st_size > 500_000] == []  # GitHub's limit
     pictures = results.glob("*.[ps][nv]g")
     assert [file.name for file in pictures if file.stat().st_size > 200_000] == []
-        file.name for file in results.glob("*.[ps][nv]g") if file.stat().st_size > 200_000
-    ] == []
     tables = [
         found for page in pages for found in re.findall(r"(?:^\|.*\n)+", page.read_text(), re.M)
     ]
