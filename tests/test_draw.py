@@ -10,7 +10,8 @@ from omegaconf import DictConfig, OmegaConf
 import latticework.scripts.figures
 import latticework.scripts.report
 from latticework.experiments.papers import docs_pages
-from latticework.experiments.papers.draw import draw_all
+from latticework.experiments.papers import draw as drawing
+from latticework.experiments.papers.draw import draw_all, svg
 from latticework.experiments.papers.inventory import Holding
 from latticework.experiments.papers.view import Report, draw
 from latticework.experiments.records.proof import place
@@ -63,6 +64,15 @@ def test_the_others_are_drawn(tmp_path, caplog):
         "lookup was not drawn: no record holds x",
         "file was not drawn: some/run holds no x.npz",
     ]
+    plt.close("all")
+
+
+def test_an_svg_is_the_same_each_time_and_small_or_not_there(monkeypatch):
+    text = svg(fine([]))
+    assert text == svg(fine([]))
+    assert "<svg" in text
+    monkeypatch.setattr(drawing, "MOST", len(text) - 1)
+    assert svg(fine([])) == ""
     plt.close("all")
 
 

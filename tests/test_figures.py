@@ -7,37 +7,42 @@ from itertools import combinations
 
 import matplotlib as mpl
 import numpy as np
+import pandas as pd
 import pytest
 from fakes import fake, measured
 from matplotlib.colors import to_rgb
+from omegaconf import OmegaConf
 
+from latticework.experiments import CONF
 from latticework.experiments.figures import band, style
 from latticework.experiments.figures.acceptance import step_term
 from latticework.experiments.figures.benchmark import errors
 from latticework.experiments.figures.ess import ess_per_second, rates
 from latticework.experiments.figures.finals import final
+from latticework.experiments.figures.learning import learning
 from latticework.experiments.figures.text import COLOURS
 from latticework.experiments.papers.draw import png
 from latticework.experiments.records.grouping import by_sampler
 from latticework.experiments.records.labels import SAMPLERS, label, look, seeds
 
 mpl.use("Agg")
+RESULTS = CONF.parent / "docs" / "results"
+MANY = "benchmark"  # the start of figures of all samplers, most of which are grey or named
 OWN = [f"sampler_{number}" for number in range(500)]
 
 
 # Looks.
 
 
-def luminance(ink):
-    """Relative luminance, WCAG 2.1."""
+def linear(ink):
+    """Linear RGB of a colour of the screen."""
     part = np.array(to_rgb(ink))
-    linear = np.where(part <= 0.04045, part / 12.92, ((part + 0.055) / 1.055) ** 2.4)
-    return float(linear @ [0.2126, 0.7152, 0.0722])
+    return np.where(part <= 0.04045, part / 12.92, ((part + 0.055) / 1.055) ** 2.4)
 
 
 def contrast(ink):
-    """To white, from 1 to 21."""
-    return 1.05 / (luminance(ink) + 0.05)
+    """To white, from 1 to 21, by relative luminance (WCAG 2.1)."""
+    return 1.05 / (float(linear(ink) @ [0.2126, 0.7152, 0.0722]) + 0.05)
 
 
 def test_every_line_is_readable_on_white():
@@ -87,34 +92,123 @@ def test_seeds_are_stated(found, text):
     assert seeds(records) == text
 
 
-# Legends.
+# Machado, Oliveira and Fernandes (2009), "A Physiologically-based Model for Simulation of Color
+# Vision Deficiency", severity 1, on linear RGB.
+SEEN_BY = {
+    "everybody": np.eye(3),
+    "deuteranopes": [
+        [0.367322, 0.860646, -0.227968],
+        [0.280085, 0.672501, 0.047413],
+        [-0.011820, 0.042940, 0.968881],
+    ],
+    "protanopes": [
+        [0.152286, 1.052583, -0.204868],
+        [0.114503, 0.786281, 0.099216],
+        [-0.003882, -0.048116, 1.051998],
+    ],
+}
+XYZ = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
 
 
-def drawn(second):
+def lab(ink, eye):
+    """CIELAB coordinates of a colour as `eye` sees it."""
+    found = XYZ @ np.clip(np.array(SEEN_BY[eye]) @ linear(ink), 0, 1) / XYZ.sum(1)
+    x, y, z = np.where(found > 216 / 24389, np.cbrt(found), (24389 / 27 * found + 16) / 116)
+    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
+
+
+def difference(one, other, eye):
+    """CIE 1976 colour difference."""
+    return np.linalg.norm(lab(look(one).colour, eye) - lab(look(other).colour, eye))
+
+
+def drawn_together():
+    """Pairs of samplers whose lines or bars are in one committed figure, by its CSV file."""
+    names = {look.label: name for name, look in SAMPLERS.items()} | {"HB-10-1": "hamming_ball"}
+    pairs = set()
+    for file in RESULTS.glob("*.csv"):
+        if file.with_suffix(".png").exists() and not file.stem.startswith(MANY):
+            texts = {text.split(",")[0] for text in pd.read_csv(file)["series"].astype(str)}
+            here = {names.get(text, names.get(text.removesuffix("-1"))) for text in texts} - {None}
+            pairs |= set(combinations(sorted(here), 2))
+    return pairs
+
+
+@pytest.mark.parametrize("eye", SEEN_BY)
+def test_samplers_drawn_together_differ_for_the_colour_blind(eye):
+    pairs = drawn_together()
+    assert {("dmala", "dula"), ("gibbs", "gwg"), ("dmala", "sample_penalization")} <= pairs
+    config = OmegaConf.load(CONF / "experiment" / "benchmark.yaml")
+    pairs |= set(combinations(config.figures.errors_seconds.coloured, 2))
+    assert {pair for pair in pairs if difference(*pair, eye) < 22} == set()
+    every = combinations(SAMPLERS, 2)
+    assert {pair for pair in every if difference(*pair, eye) < 10} == set()
+    assert difference("dula", "dmala", eye) > 30
+    assert lab("#FFFFFF", "everybody")[0] == pytest.approx(100)
+
+
+# Names of lines, and legends.
+
+
+def drawn(second, **more):
     figure, ax = style.new_figure()
     x = np.linspace(0, 10, 50)
     ax.plot(x, x, label="LB-1")
     ax.plot(x, second(x), label="GWG-1")
-    style.explain(figure, "Exact.", style.key_of_dashes(forward_AIS="-"))
-    (legend,) = figure.legends
-    return figure, legend
-
-
-def test_lines_that_coincide_are_named():
-    _, legend = drawn(lambda x: x + 0.02)
-    assert legend.get_title().get_text() == "Exact. LB-1 lies under GWG-1."
-    assert [text.get_text() for text in legend.texts] == ["LB-1", "GWG-1", "forward AIS"]
-    for other in (lambda x: x + 1, lambda x: 10 - x, lambda x: np.where(x < 5, x, np.nan)):
-        assert drawn(other)[1].get_title().get_text() == "Exact."
-
-
-def test_the_legend_takes_no_room_of_the_panels_and_fits_a_phone():
-    figure, legend = drawn(lambda x: -x)
+    ax.set(**more)
+    style.explain(figure, f"Exact; {style.BAND}.", style.key_of_dashes(forward_AIS="-"))
     figure.canvas.draw()
+    return figure, ax
+
+
+def test_lines_are_named_at_their_ends():
+    for second in (lambda x: x, lambda x: x + 1, lambda x: np.where(x < 5, x, np.nan)):
+        figure, ax = drawn(second)
+        one, other = ax.texts
+        assert [name.get_text() for name in ax.texts] == ["LB-1", "GWG-1"]
+        assert one.xy == pytest.approx(figure_end(ax, 10, 10))
+        ends = [name.get_bbox_patch().get_window_extent() for name in ax.texts]
+        assert not ends[0].overlaps(ends[1])
+        assert all(ax.bbox.y0 <= end.y0 and end.y1 <= ax.bbox.y1 for end in ends)
+        assert other.get_color() == ax.lines[1].get_color()
+        assert [text.get_text() for text in figure.legends[0].texts] == ["forward AIS"]
+
+
+def figure_end(ax, x, y):
+    return ax.transAxes.inverted().transform(ax.transData.transform((x, y)))
+
+
+def test_a_line_beyond_the_panel_says_how_far():
+    figure, ax = drawn(lambda x: x + 30, ylim=(0, 12))
+    assert [name.get_text() for name in ax.texts] == ["LB-1", "GWG-1 \N{UPWARDS ARROW} 40"]
+    assert ax.texts[1].xy[1] == 1
+    assert "arrow: the line" in figure.legends[0].get_title().get_text()
+
+
+@pytest.mark.parametrize("spread", [0.01, 2.0])
+def test_a_band_within_its_line_is_not_promised(spread):
+    figure, ax = style.new_figure()
+    x = np.arange(5.0)
+    band.line_and_band(ax, band.Means(x, x, 0 * x + spread), label="GWG-1")
+    style.explain(figure, f"Mean; {style.BAND}.")
+    text = figure.legends[0].get_title().get_text()
+    assert (text == f"Mean; {style.BAND}.") == (spread > 1)
+
+
+def test_the_legend_takes_no_room_of_the_panels_and_little_of_the_figure():
+    figure, ax = style.new_figure()
+    for number in range(12):
+        ax.plot([0, 1], [0, number], label=f"DMALA, step size {number}")
+    ax.plot([0.5], [0.5], "x", label="the paper")
+    style.explain(figure, "Mean over seeds 0-4; band: smallest to largest.")
+    figure.canvas.draw()
+    (legend,) = figure.legends
     assert figure.get_figheight() > 2.8
     box = legend.get_window_extent()
-    assert box.x1 <= style.PHONE * figure.dpi
+    assert box.height < figure.bbox.height / 5
     assert figure.axes[0].get_tightbbox().y0 > box.y1
+    boxes = [name.get_bbox_patch().get_window_extent() for name in ax.texts]
+    assert not any(one.overlaps(other) for one, other in combinations(boxes, 2))
 
 
 # Averages.
@@ -133,11 +227,11 @@ def test_runs_that_share_no_range_of_seconds_are_drawn_one_by_one():
         measured("gibbs", "a", seed, metrics={"step": [1, 2], "seconds": x, "log_rmse": [0.0, -1]})
         for seed, x in enumerate(([1.0, 9.0], [50.0, 80.0]))
     )
-    figure = errors([early, late], "seconds")
+    figure = errors([early, late], "seconds", ["gibbs"])
     lines = figure.axes[0].get_lines()
     assert [line.get_xdata().round(9).tolist() for line in lines] == [[1, 9], [50, 80]]
     assert png(figure, 20)
-    (line,) = errors([early, early], "seconds").axes[0].get_lines()  # control: one mean
+    (line,) = errors([early, early], "seconds", ["gibbs"]).axes[0].get_lines()  # control: one mean
     assert line.get_xdata().round(9).tolist() == [1, 9]
 
 
@@ -162,6 +256,24 @@ def test_ess_a_second_counts_all_chains_and_leaves_constant_coordinates_out():
     assert any(np.allclose(drawn.get_ydata(), np.median([40.0, 40.0, 10.0])) for drawn in medians)
     with pytest.raises(LookupError, match="holds a trace"):
         ess_per_second(records, ["gibbs"])
+
+
+def test_learning_compares_the_same_seeds_and_lengths():
+    """One sampler has a further seed and more iterations at one value, and one seed at another."""
+
+    def run(sampler, seed, steps, length):
+        rows = {"step": range(length), "seconds": range(length), "y": [-float(seed)] * length}
+        return fake(rows, sampler=sampler, seed=seed, config={"task": {"steps": steps}})
+
+    records = [run("gwg", seed, 100, 9) for seed in range(4)]
+    records += [run("dmala", seed, 100, 5) for seed in range(3)]
+    records += [run("gwg", seed, 50, 5) for seed in range(3)] + [run("dmala", 0, 50, 5)]
+    figure = learning(records, "y", "y", "task.steps", "steps")
+    for line in figure.axes[0].get_lines():
+        assert line.get_xdata().tolist() == [0, 1, 2, 3, 4]
+        assert line.get_ydata().tolist() == [-1] * 5  # the mean of seeds 0 to 2
+    assert [line.get_xdata().tolist() for line in figure.axes[2].get_lines()] == [[100], [100]]
+    assert "seeds 0-2" in figure.legends[0].get_title().get_text()
 
 
 @pytest.mark.parametrize("missing", ["model.bias", "model.coupling.more"])

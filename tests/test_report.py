@@ -454,7 +454,8 @@ def test_committed_files_are_complete_and_small():
     assert len(links) > 40
     assert [link for link in links if not (results / link).exists()] == []
     assert [page.name for page in pages if page.stat().st_size > 500_000] == []  # GitHub's limit
-    assert [file.name for file in results.glob("*.png") if file.stat().st_size > 200_000] == []
+    pictures = results.glob("*.[ps][nv]g")
+    assert [file.name for file in pictures if file.stat().st_size > 200_000] == []
     tables = [
         found for page in pages for found in re.findall(r"(?:^\|.*\n)+", page.read_text(), re.M)
     ]

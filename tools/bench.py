@@ -16,7 +16,7 @@ import os
 import platform
 import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from math import nan
@@ -39,6 +39,7 @@ SLOW = 1.0  # seconds a burst; fewer turns from there on
 QUICK = 10_000  # sites of all chains of a quick run
 TRACED = 16  # chains of a trace
 DRAWS = 1_000
+PANELS = 3  # of a figure
 FEWEST = 100  # draws from which effective sample sizes are estimated
 
 
@@ -240,67 +241,47 @@ def _version(package: str) -> str:
 def plot(path: Path, rows: list[Row]) -> None:
     """Speed as a share of the limit, on the fewest threads that were measured.
 
-    Lattices against sites (few chains) and against chains (25x25 sites), one column per sampler;
-    other models by sampler, in their own column.
+    One panel for each of the PANELS largest models, with a row per sampler.
     """
     import matplotlib.pyplot as plt
 
-    from latticework.experiments.figures.style import explain, key_of_dashes, new_figure
+    from latticework.experiments.figures.style import PAGE, explain, key_of_dashes, new_figure
 
     shown = [r for r in rows if r.contender != "limit" and r.of_limit == r.of_limit]
     shown = [r for r in shown if r.threads == min(row.threads for row in shown)]
     if not shown:
         return
-    lattices = [r for r in shown if r.model.startswith("ising")]
-    rbms = [r for r in shown if r.model.startswith("rbm")]
-    others = [r for r in shown if r not in lattices and r not in rbms]
-    samplers = list(dict.fromkeys(row.sampler for row in lattices))
-    columns = len(samplers) + bool(rbms or others)
-    figure, axes = new_figure(columns, width=3.2, height=3, rows=2)
-    panels = axes.reshape(2, columns)
-    for (above, below), sampler in zip(panels.T, samplers, strict=False):
-        of_it = [row for row in lattices if row.sampler == sampler]
-        fewest = min((r.chains for r in of_it if r.chains >= 4), default=of_it[0].chains)
-        few = [r for r in of_it if r.chains == fewest]
-        square = [r for r in of_it if r.model == "ising-25x25"]
-        _lines(above, few, lambda r: Workload(r.model, r.chains, r.sampler).sites, "-")
-        _lines(below, square, lambda r: r.chains, "-")
-        above.set(title=sampler, xscale="log", xlabel=f"sites ({fewest} chains)")
-        below.set(xscale="log", xlabel="chains (25x25 sites)")
-    if rbms or others:
-        _lines(panels[0][-1], rbms, lambda r: r.sampler, "none")
-        _lines(panels[1][-1], others, _both, "none")
-        panels[0][-1].set_title("other models")
-        for axes in panels[:, -1]:
-            axes.tick_params("x", rotation=60, labelsize="small")
-    for row in panels:
-        row[0].set_ylabel("speed / limit")
+    parts: dict[tuple[int, str], list[Row]] = {}
+    for row in shown:
+        size = Workload(row.model, row.chains, row.sampler).sites * row.chains
+        parts.setdefault((size, f"{row.model}, {row.chains} chains"), []).append(row)
+    large = sorted(parts)[-PANELS:]
+    figure, axes = new_figure(len(large), width=PAGE / len(large), height=4.2, squeeze=False)
+    for ax, (size, title) in zip(axes[0], large, strict=True):
+        _dots(ax, parts[size, title])
+        ax.set(title=title, xlabel="speed / limit", xscale="log")
     note = f"Median over turns; bar: smallest to largest. {shown[0].threads} thread(s)."
     explain(figure, note, key_of_dashes(limit=":"))
-    figure.savefig(path, dpi=110)
+    figure.savefig(path, dpi=220)
     plt.close(figure)
 
 
-def _both(row: Row) -> str:
-    return f"{row.model.split('-')[0]}{' bf16' * row.model.endswith('bf16')} {row.sampler}"
-
-
-def _lines(axes: Any, rows: list[Row], position: Callable[[Row], Any], style: str) -> None:
+def _dots(axes: Any, rows: list[Row]) -> None:
+    """A row per sampler, with a dot per contender."""
     from latticework.experiments.figures.style import GREY, series
 
+    samplers = list(dict.fromkeys(row.sampler for row in rows))
     for index, name in enumerate(CONTENDERS):
-        line = [r for r in rows if r.contender == name]
-        if style == "-":
-            line.sort(key=position)
-        if line:
-            middle = [r.of_limit for r in line]
-            below = [r.of_limit - r.of_limit_low for r in line]
-            above = [r.of_limit_high - r.of_limit for r in line]
-            where = [position(r) for r in line]
-            look = {**series(index), "markevery": None, "markersize": 4, "capsize": 2}
-            axes.errorbar(where, middle, (below, above), linestyle=style, label=name, **look)
-    axes.axhline(1, linestyle=":", color=GREY)
-    axes.set_yscale("log")
+        if own := [row for row in rows if row.contender == name]:
+            middle = [row.of_limit for row in own]
+            below = [row.of_limit - row.of_limit_low for row in own]
+            above = [row.of_limit_high - row.of_limit for row in own]
+            where = [samplers.index(row.sampler) + index / 12 for row in own]
+            look = {**series(index), "markevery": None, "markersize": 5, "capsize": 2}
+            axes.errorbar(middle, where, xerr=(below, above), ls="none", label=name, **look)
+    axes.axvline(1, linestyle=":", color=GREY)
+    axes.set_yticks([place + 0.25 for place in range(len(samplers))], samplers)
+    axes.invert_yaxis()
 
 
 def main(arguments: list[str] | None = None) -> None:

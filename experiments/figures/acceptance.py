@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from latticework.experiments.figures.band import line_and_band
 from latticework.experiments.figures.finals import along
-from latticework.experiments.figures.style import colour, explain, new_figure
+from latticework.experiments.figures.style import GREY, colour, explain, new_figure
 from latticework.experiments.records.grouping import (
     Group,
     alone,
@@ -29,7 +29,7 @@ NAMES = {"alpha": r"step size $\alpha$"}
 def against_size(records: list[Record], settings: dict[str, list[str]]) -> Figure:
     """Acceptance rate and sites changed per step, against the parameter that sets the move size.
 
-    One panel per sampler. `settings` gives that parameter's field and symbol for each sampler.
+    One column per sampler. `settings` gives that parameter's field and symbol for each sampler.
     "sites proposed" counts all proposals; "sites changed" counts a rejected step as 0. Lines are
     means over seeds, bands one standard deviation, crosses the paper's numbers. Raises LookupError
     if a sampler has no record.
@@ -38,33 +38,28 @@ def against_size(records: list[Record], settings: dict[str, list[str]]) -> Figur
     of = {name: [r for r in records if sampler_key(r)[0] == name] for name in settings}
     if missing := [name for name, some in of.items() if not some]:
         raise LookupError(f"no record of {', '.join(missing)} holds acceptance, changed, proposed")
-    figure, panels = new_figure(len(settings), width=4.2)
-    for ax, (name, (field, symbol)) in zip(np.atleast_1d(panels), settings.items(), strict=True):
-        sites = ax.twinx()
-        sites.spines["top"].set_visible(False)
-        sites.tick_params(labelsize=8)
+    figure, panels = new_figure(len(settings), rows=2, height=2.2, sharey="row", squeeze=False)
+    for (ax, sites), (name, (field, symbol)) in zip(panels.T, settings.items(), strict=True):
         # The size is also a setting of the metric Proposed.
         for group in groups(of[name], [f"sampler.{field}", "task.metrics"]):
             ink = colour((name, 0), group.place, group.of)
-            grey = "#444444" if group.of == 1 else ink
-            text = f"acceptance of {name.upper()}"
-            _line(ax, group, field, "acceptance", text, color=ink, marker=look(name).marker)
+            grey = GREY if group.of == 1 else ink
+            own = look(name)
+            _line(ax, group, field, "acceptance", own.label, color=ink, marker=own.marker)
             _line(sites, group, field, "proposed", "sites proposed", color=grey, linestyle="--")
             _line(sites, group, field, "changed", "sites changed", color=grey, linestyle=":")
         size, rate, moved = (
             comparable(of[name], "fig2", name, key) for key in ("size", "acceptance", "changed")
         )
         if size and rate:
-            cross = {"marker": "x", "linestyle": "none", "markeredgewidth": 1.6}
-            text = f"the paper: acceptance of {name.upper()}"
-            ax.plot(size.mean, rate.mean, color=colour((name, 0)), label=text, **cross)
+            cross = {"marker": "x", "linestyle": "none", "markeredgewidth": 1.6, "color": "black"}
+            ax.plot(size.mean, rate.mean, label="the paper", **cross)
             if moved:
-                text = "the paper: sites proposed"
-                sites.plot(size.mean, moved.mean, color="#444444", label=text, **cross)
-        ax.set(xlabel=f"{name.upper()}, {NAMES.get(symbol, f'${symbol}$')}", ylim=(0, 1.05))
-        sites.set_ylim(0, 10)
-    np.atleast_1d(panels)[0].set_ylabel("acceptance rate")
-    sites.set_ylabel("sites", fontsize=9)
+                sites.plot(size.mean, moved.mean, label="the paper", **cross)
+        sites.set_xlabel(f"{look(name).label}, {NAMES.get(symbol, f'${symbol}$')}")
+        ax.set(ylim=(0, 1.05))
+    panels[0, 0].set_ylabel("acceptance rate")
+    panels[1, 0].set(ylabel="sites a step", ylim=(0, None))
     explain(figure, spread_over([record for some in of.values() for record in some]))
     return figure
 

@@ -12,7 +12,7 @@ from latticework.experiments.figures.band import at_readings, line_and_band
 from latticework.experiments.figures.style import explain, line, new_figure, series
 from latticework.experiments.figures.tables.bnn import HEADINGS, grouped
 from latticework.experiments.records.grouping import spread_over
-from latticework.experiments.records.labels import sampler_key
+from latticework.experiments.records.labels import sampler_key, words
 from latticework.experiments.records.pace import timed
 from latticework.experiments.records.record import Record
 
@@ -38,7 +38,7 @@ def curves(records: list[Record], against: str = "step") -> Figure:
                 shown = slice(1 if against == "seconds" else 0, None)  # the start is at 0
                 means = at_readings(group, metric, against, shown)
                 line_and_band(ax, means, label=text, **style)
-            ax.set_title(f"{data}: {heading}", fontsize=9)
+            ax.set_title(f"{words(data)}: {heading}")
             ax.set_xlabel(AXES[against])
             if against == "seconds":
                 ax.set_xscale("log")

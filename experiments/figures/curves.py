@@ -28,13 +28,15 @@ def curve(
     floor: str | None = None,
     log_x: bool = False,
     ensemble: dict[str, str] | None = None,
+    top: float | None = None,
 ) -> Figure:
     """`metric` against each of `against`, one panel each.
 
     Lines are means over seeds and bands one standard deviation. `floor` names a column that is
     drawn as a dotted line for each target. `ensemble` names a `sampler` and a `metric` of its
-    current particles, which is drawn as an additional dotted line if records have it. Raises
-    LookupError if no record has `metric`.
+    current particles, which is drawn as an additional dotted line if records have it. The vertical
+    axis ends at `top`; the name of a line above it says where the line ends. Raises LookupError if
+    no record has `metric`.
     """
     records = holding(records, metric)
     figure, panels = new_figure(len(against))
@@ -51,6 +53,7 @@ def curve(
                 level = np.mean([record.metrics[floor].iloc[-1] for record in some])
                 ax.axhline(level, color="black", linewidth=0.8, linestyle=":", label="floor")
         ax.set_xlabel(AXES[axis])
+        ax.set_ylim(top=top)
         if log_x:
             ax.set_xscale("log")
     np.atleast_1d(panels)[0].set_ylabel(title)
@@ -67,17 +70,18 @@ def lines(
     *,
     suffix: str = "",
     style: str | None = None,
+    until: float = np.inf,
 ) -> None:
     """One line per sampler and setting: means over seeds, with bands of one standard deviation.
 
     Against seconds only runs that had the processor to themselves count. `suffix` is appended to
-    the labels; `style` replaces the sampler's line style.
+    the labels; `style` replaces the sampler's line style. Readings after step `until` are left out.
     """
     for group in groups(records):
         some = undisturbed(group.records) if axis == "seconds" else group.records
         if all((record.metrics[axis] == 0).all() for record in some):
             continue  # such evaluations are not counted for this sampler
-        rows = min(len(record.metrics) for record in some)
+        rows = min((record.metrics["step"] <= until).sum() for record in some)
         shown = slice(1 if log_x else 0, rows)  # the start is at 0
         drawn = line(group.key, group.place, group.of)
         drawn |= {"linestyle": style} if style else {}

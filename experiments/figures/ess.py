@@ -42,7 +42,7 @@ def ess_per_second(records: list[Record], samplers: list[str]) -> Figure:
         box["medians"][0].set_color("black")
         side = np.full(len(middle), place + 0.4)
         dots = {"color": ink, "marker": look(group.key[0]).marker, "linestyle": "none"}
-        ax.plot(side, middle, markersize=3, label=group.label, **dots)
+        ax.plot(side, middle, markersize=3, label=f"_{group.label}", **dots)
     ax.set_xticks(range(len(names)), names)
     ax.set_ylim(bottom=0)
     ax.set_ylabel(f"ESS per second, {budget}")

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from latticework.experiments.figures.style import explain, new_figure, wrapped
 from latticework.experiments.records.grouping import Group, groups, holding, in_order
-from latticework.experiments.records.labels import seeds
+from latticework.experiments.records.labels import seeds, words
 from latticework.experiments.records.record import Record
 
 
@@ -22,7 +22,7 @@ def samples(records: list[Record], rows: int = 8) -> Figure:
     for ax, group in zip(panels, found, strict=True):
         image = tile(group.records[0].arrays("last")["x"][: rows * rows], rows)
         ax.imshow(image, cmap="gray", interpolation="nearest")
-        ax.set_title(group.label.replace(", ", ",\n"), fontsize=9)
+        ax.set_title(group.label.replace(", ", ",\n"))
         ax.set_axis_off()
     explain(figure, f"Last states of {rows * rows} chains, {seeds(_first(found))}.")
     return figure
@@ -50,7 +50,7 @@ def grid(records: list[Record], rows: str, side: int = 6) -> Figure:
     figure, _ = new_figure(wide, rows=tall, **size)
     panels = np.array(figure.axes, dtype=object).reshape(tall, wide)
     for line, name in zip(panels, names, strict=True):
-        line[0].set_ylabel(name, fontsize=8)
+        line[0].set_ylabel(words(name), fontsize=8)
         for ax, label in zip(line, columns, strict=True):
             ax.set_xticks([])
             ax.set_yticks([])
@@ -60,7 +60,7 @@ def grid(records: list[Record], rows: str, side: int = 6) -> Figure:
                 image = tile(states[: side * side], side)
                 ax.imshow(image, cmap="gray", interpolation="nearest")
     for ax, label in zip(panels[0], columns, strict=True):
-        ax.set_title(label.replace(", ", ",\n"), fontsize=9)
+        ax.set_title(label.replace(", ", ",\n"))
     shown = _first(group for line in found.values() for group in line.values())
     explain(figure, f"Last states of {side * side} chains, {seeds(shown)}.")
     return figure

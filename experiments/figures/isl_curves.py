@@ -5,12 +5,14 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from latticework.experiments.figures.band import band, readings
 from latticework.experiments.figures.images import tile
 from latticework.experiments.figures.style import (
     DASHES,
+    PAGE,
     colour,
     explain,
     key_of_dashes,
@@ -28,18 +30,27 @@ from latticework.experiments.records.grouping import (
     named,
     spread_over,
 )
-from latticework.experiments.records.labels import label, sampler_key, seeds
+from latticework.experiments.records.labels import label, sampler_key, seeds, words
 from latticework.experiments.records.pace import timed
 from latticework.experiments.records.record import Record
 
+PHRASES = {"negatives": "trained by {}", "start": "{} start"}  # of options, by their group
+TICKS = (1, 2, 4, 10, 40, 200)  # times the nats around the level of the training rows
 
-def curves(records: list[Record], panels: str | None = None, lines: str | None = None) -> Figure:
+
+def curves(
+    records: list[Record],
+    panels: str | None = None,
+    lines: str | None = None,
+    around: float | None = None,
+) -> Figure:
     """ISL against the number of samples on a log axis: Figures 2 and 3.
 
     One panel for each value of the setting `panels`, one line style for each value of `lines`. A
     setting is a group (such as `negatives`) or a dotted key of the configuration. Lines are means
     over seeds (of chains and models); bands show the range. For a thin dotted line, beta is chosen
-    separately for each number of samples. Black lines use the training rows as centres. Raises
+    separately for each number of samples. Black lines use the training rows as centres. The
+    vertical axis is widened within `around` nats of all training rows (`_widen`). Raises
     LookupError if no record has an ISL curve.
     """
     records = holding(records, "isl", "parzen", task="isl")
@@ -67,9 +78,11 @@ def curves(records: list[Record], panels: str | None = None, lines: str | None =
             centres: dict[str, Any] = {"color": "black", "linewidth": 0.8}
             ax.plot(parzen["size"], parzen["isl"], label="training set", **centres)
             ax.axhline(parzen["isl"][-1], linestyle=":", label="all training rows", **centres)
-        ax.set(xscale="log", xlabel="samples")
-        ax.set_title(title, fontsize=9)
-    axes[0].set_ylabel("ISL of the test set (nats)")
+        ax.set(xscale="log", xlabel="samples", title=title)
+        if around is not None:
+            _widen(ax, parzen["isl"][-1], around)
+    beyond = "" if around is None else "minus\nthat of all training rows "
+    axes[0].set_ylabel(f"ISL of the test set {beyond}(nats)")
     thin = {"beta chosen for each number of samples": ":"} if own_beta else {}
     explain(figure, spread_over(records, "smallest to largest"), key_of_dashes(**thin))
     return figure
@@ -93,8 +106,7 @@ def training(records: list[Record], lines: str, panels: str | None = None) -> Fi
             number = order.setdefault(text, len(order))
             style = {"linewidth": 1.4, "markersize": 4, **series(number)}
             ax.plot(step, score, label=text, **style)
-        ax.set_xlabel("epochs")
-        ax.set_title(title, fontsize=9)
+        ax.set(xlabel="epochs", title=title)
     axes[0].set_ylabel("ISL of the validation set (nats)")
     explain(figure, f"Mean over {averaged(records)}; no band.")
     return figure
@@ -117,13 +129,13 @@ def sequences(
         if all(record.choices.get(k, record.setting(k)) == v for k, v in (where or {}).items())
     ]
     found = groups(holding(some, "sequence", task="isl"))
-    figure, _ = new_figure(rows=len(found), width=0.22 * columns, height=0.25 * rows)
+    figure, _ = new_figure(rows=len(found), width=PAGE, height=PAGE * rows / columns + 0.2)
     for ax, group in zip(figure.axes, found, strict=True):
         x = group.records[0].arrays("sequence")["x"]
         wide = min(columns, len(x))
         shown = x[-min(rows, len(x) // wide) * wide :]
         ax.imshow(tile(shown, wide), cmap="gray_r", interpolation="nearest")
-        ax.set_title(group.label, fontsize=8, loc="left")
+        ax.set_title(group.label, loc="left", fontsize=9)
         ax.set_axis_off()
     explain(figure, f"One chain, {seeds([group.records[0] for group in found])}.")
     return figure
@@ -152,12 +164,28 @@ def cost(records: list[Record], panels: str | None = None) -> Figure:
         colours = [colour(group.key, group.place, group.of) for group in found]
         bars = ax.barh([group.label for group in found], times, color=colours)
         texts = [f"{t:.1f}x, {1e6 * s:.0f} µs" for t, s in zip(times, seconds, strict=True)]
-        ax.bar_label(bars, texts, fontsize=7)
+        ax.bar_label(bars, texts, fontsize=7, padding=3)
         ax.margins(x=0.4)
-        ax.set_xlabel("time per sample / block Gibbs")
-        ax.set_title(title, fontsize=9)
+        ax.set(xlabel="time per sample / block Gibbs", title=title)
     explain(figure, f"Median over {averaged(records)}." + without)
     return figure
+
+
+def _widen(ax: Axes, level: float, around: float) -> None:
+    """Distances from `level` beyond `around` are compressed; ticks show the distances."""
+    low, high = ax.get_ylim()[0], max(level, ax.dataLim.y1) + around
+    scale = (
+        lambda y: np.arcsinh((y - level) / around),
+        lambda place: level + around * np.sinh(place),
+    )
+    ax.set_yscale("function", functions=scale)
+    steps = around * np.array([*(-tick for tick in TICKS), 0, *TICKS])
+    shown = [step for step in steps if low <= level + step <= high]
+    ax.set_yticks(
+        [level + step for step in shown], [f"{step:+g}" if step else "0" for step in shown]
+    )
+    ax.set_yticks([], minor=True)
+    ax.set_ylim(low, high)
 
 
 def _grouped(records: list[Record], setting: str | None) -> dict[str, list[Record]]:
@@ -170,5 +198,5 @@ def _grouped(records: list[Record], setting: str | None) -> dict[str, list[Recor
 def _setting(record: Record, path: str) -> Any:
     """The option chosen for the group `path`, else the last key of `path` and its value."""
     if path in record.choices:
-        return record.choices[path]
-    return f"{path.rpartition('.')[-1]} {record.setting(path)}"
+        return PHRASES.get(path, "{}").format(words(record.choices[path]))
+    return f"{words(path.rpartition('.')[-1])} {record.setting(path)}"

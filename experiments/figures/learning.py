@@ -31,29 +31,29 @@ def learning(
 ) -> Figure:
     """`metric` against iterations, against seconds, and its final value against `setting`.
 
-    Of runs that differ only in their number of iterations, the longest are drawn. The last panel
-    compares at the number of iterations that all runs reach.
-
-    `setting` is a dotted key of the configuration, labelled `axis`. The first two panels show the
-    runs in which it equals `shown`; the default is the largest value that all samplers share
-    (`results.grouping.shared`). Lines are means over seeds and bands one standard deviation.
-    `paper` names an entry of published.yaml with a `log_rmse` and the `seconds` in which DMALA
-    reaches it, which a cross shows. Raises LookupError if no record fits.
+    `setting` is a dotted key of the configuration, labelled `axis`. Its values are those that all
+    samplers share (`records.grouping.shared`), with the seeds that all have there. The first two
+    panels show the runs in which it equals `shown`; the default is the largest of these values.
+    Runs are compared up to the number of iterations that all reach. The vertical axis is that of
+    the first panel. Lines are means over seeds and bands one standard deviation. `paper` names an
+    entry of published.yaml with a `log_rmse` and the `seconds` in which DMALA reaches it, which a
+    cross shows. Raises LookupError if no record fits.
     """
-    records = longest(holding(records, metric))
+    records = _shared(longest(holding(records, metric)), setting)
     if shown is None:
-        shown = _largest_common(records, setting)
+        shown = max(finals.value_of(record, setting) for record in records)
     chosen = [record for record in records if finals.value_of(record, setting) == shown]
     if not chosen:
         raise LookupError(f"no record where {setting} is {shown} holds the metric {metric}")
-    figure, panels = new_figure(3)
+    figure, panels = new_figure(3, width=3.0, sharey=True)
     idle, without = timed(chosen)
+    end = min(record.metrics["step"].iloc[-1] for record in chosen)
     for ax, against, some in zip(panels[:2], ("step", "seconds"), (chosen, idle), strict=True):
-        curves.lines(ax, some, metric, against)
-        ax.set_xlabel(curves.AXES[against])
-        ax.set_title(f"{shown:g} {axis}", fontsize=8)
+        curves.lines(ax, some, metric, against, until=end)
+        ax.set(xlabel=curves.AXES[against], title=f"{shown:g} {axis}")
+    panels[0].set_ylim(panels[0].get_ylim())  # the last panel has far larger values
     finals.lines(panels[2], records, setting, _at_equal(records, metric, setting), [LENGTH])
-    panels[2].set_xlabel(axis)
+    panels[2].set(xlabel=axis, title=f"after {end:g} iterations")
     panels[0].set_ylabel(title)
     if paper is not None:
         seconds = comparable(records, paper, "seconds", "dmala")
@@ -66,9 +66,16 @@ def learning(
     return figure
 
 
-def _largest_common(records: list[Record], setting: str) -> float:
+def _shared(records: list[Record], setting: str) -> list[Record]:
+    """The records at the values of `setting` and the seeds that all samplers share."""
+
+    def place(record: Record) -> tuple[float, int]:
+        return finals.value_of(record, setting), record.config["seed"]
+
     parts = [group.records for group in groups(records, [setting, LENGTH])]
-    return shared(parts, lambda record: finals.value_of(record, setting))[-1]
+    values = shared(parts, lambda record: place(record)[0])
+    common = set.intersection(*({place(record) for record in part} for part in parts))
+    return [one for one in records if place(one) in common and place(one)[0] in values]
 
 
 def _at_equal(records: list[Record], metric: str, setting: str) -> Callable[[Record], float]:

@@ -7,7 +7,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from latticework.experiments.figures.band import at_settings, line_and_band
-from latticework.experiments.figures.style import explain, key_of_dashes, line, series, wrapped
+from latticework.experiments.figures.style import (
+    DASHES,
+    explain,
+    key_of_dashes,
+    line,
+    series,
+    wrapped,
+)
 from latticework.experiments.figures.tables.likelihood import learning_rate
 from latticework.experiments.records.grouping import (
     Group,
@@ -18,7 +25,7 @@ from latticework.experiments.records.grouping import (
     named,
     spread_over,
 )
-from latticework.experiments.records.labels import label, sampler_key, seeds
+from latticework.experiments.records.labels import label, sampler_key, seeds, words
 from latticework.experiments.records.record import Record
 
 DIRECTIONS = {"forward_AIS": "-", "reverse_AIS": "--"}
@@ -37,7 +44,7 @@ def progress(records: list[Record]) -> Figure:
         for group in groups(record for record in records if sampler_key(record) == key):
             _lines(ax, group, series(order.setdefault(group.differs, len(order))))
         ax.set(xlabel="beta", ylim=(0, 1.02))
-        ax.set_title(label(key), fontsize=9)
+        ax.set_title(label(key))
     axes[0].set_ylabel("effective fraction of chains")
     explain(figure, f"One line a run, {seeds(records)}.", key_of_dashes(**DIRECTIONS))
     return figure
@@ -46,12 +53,12 @@ def progress(records: list[Record]) -> Figure:
 def improvement(records: list[Record]) -> Figure:
     """Validation log-likelihood of the stored models against the sampling steps they learned from.
 
-    One panel per data set, one line per sampler and learning rate. The vertical axis is minus the
-    log-likelihood in nats, on a log scale. The log-likelihoods are those by which task=ais chooses
-    among the stored models: trial values of short AIS runs, which tend to be too high. Those above
-    0, which are impossible, are left out. A sampling step evaluates the model once. Lines are means
-    over seeds and bands one standard deviation. Raises LookupError if no record chose among several
-    models.
+    One panel per data set, one colour per sampler, one dash per learning rate. The vertical axis is
+    minus the log-likelihood in nats, on a log scale. The log-likelihoods are those by which
+    task=ais chooses among the stored models: trial values of short AIS runs, which tend to be too
+    high. Those above 0, which are impossible, are left out. A sampling step evaluates the model
+    once. Lines are means over seeds and bands one standard deviation. Raises LookupError if no
+    record chose among several models.
     """
     records = [r for r in records if r.document.get("validation_by_candidate")]
     if not records:
@@ -63,19 +70,19 @@ def improvement(records: list[Record]) -> Figure:
     tables = list(dict.fromkeys(record.choices["data"] for record in records))
     figure, axes = wrapped(len(tables))
     panels = dict(zip(tables, axes, strict=True))
+    rates = sorted({rate for _, rate, _, _ in found}, reverse=True)
+    dashes = dict(zip(rates, DASHES, strict=False))
     for (_, rate, key, data), some in sorted(found.items()):
-        rates = sorted({other[1] for other in found if other[2] == key})
-        drawn = line(key, rates.index(rate), len(rates)) | {"markevery": None}
+        drawn = line(key) | {"markevery": None, "linestyle": dashes[rate]}
         text = named(label(key), f"rate {rate:g}")
         line_and_band(panels[data], at_settings(_trials(alone(some))), label=text, **drawn)
     for data, ax in panels.items():
-        ax.set(xlabel="sampling steps in learning, one evaluation each", yscale="log")
-        ax.set_title(data, fontsize=9)
-        ax.tick_params(which="both", labelsize=8)
-    axes[0].set_ylabel("-log-likelihood of validation rows\nby AIS trials, nats")
+        ax.set(xlabel="sampling steps in learning", yscale="log", title=words(data))
+    axes[0].set_ylabel("minus log-likelihood of\nvalidation rows, nats")
     betas = sorted({record.config["task"]["trial_steps"] for record in records})
     steps = " or ".join(f"{count:,}" for count in betas)
-    explain(figure, f"Trial values: AIS of {steps} betas, often too high. {spread_over(records)}")
+    note = f"Trial values: AIS of {steps} betas, often too high. A sampling step is one evaluation."
+    explain(figure, f"{note} {spread_over(records)}")
     return figure
 
 

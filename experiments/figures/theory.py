@@ -55,15 +55,15 @@ def bias_against_step_size(records: list[Record]) -> Figure:
     """Figure 1a: |pi_alpha - pi|_1 against alpha, and against 1 / (2 alpha) in both coordinates."""
     records = alone((r for r in records if "closed_form" in r.metrics), ["model.low"])
     units = dict(list(_table(records, "closed_form").groupby("unit")))
-    figure, (left, right) = new_figure(2, width=4.2, height=3.4)
+    figure, (left, right) = new_figure(2, height=3.2)
     first = next(iter(units.values()))
     one = first.groupby("step_size").first().reset_index()
     alpha = one["step_size"] / one["unit"]
     left.plot(alpha, one["exact"], color="black", lw=1.4, label="enumerated")
     every = pd.concat(units.values()).assign(alpha=lambda t: t["step_size"] / t["unit"])
-    _dots(left, every, "alpha", color=INKS[0], label="simulated, with spread over seeds")
+    _dots(left, every, "alpha", color=INKS[0], label="simulated, with the spread over seeds")
     noise = every.dropna(subset="noise").groupby("alpha")["noise"].mean()
-    left.plot(noise.index, noise, ":", color=GREY, lw=1, label="distance due to sampling noise")
+    left.plot(noise.index, noise, ":", color=GREY, lw=1, label="sampling noise")
     left.plot(alpha, one["repaired"], "-.", color=INKS[2], lw=1, label="bound, any coordinates")
     for number, (unit, table) in enumerate(units.items()):
         style = {**series(number), "markersize": 4, "linewidth": 1}
@@ -85,7 +85,7 @@ def bias_against_step_size(records: list[Record]) -> Figure:
     )
     right.set(
         xlabel=r"$1 / (2 \alpha)$, $\alpha$ in the coordinates' own units",
-        ylabel=r"$\log \|\pi_\alpha - \pi\|_1$",
+        ylabel=r"$\ln \|\pi_\alpha - \pi\|_1$",
     )
     note = f"Lines are exact; simulations have {seeds(records)}."
     explain(figure, note, key_of_dashes(**{"Theorem 5.1": "--"}))
@@ -106,7 +106,7 @@ def bias_against_epsilon(records: list[Record]) -> Figure:
         panels.setdefault((model["a"], model["b"]), []).append(rows)
     if not panels:
         raise LookupError("no record has a target with epsilon")
-    figure, axes = new_figure(len(panels), width=4.0, height=3.2)
+    figure, axes = new_figure(len(panels), height=3.2)
     ordered = sorted(panels.items(), reverse=True)
     for ax, ((a, b), tables) in zip(np.atleast_1d(axes), ordered, strict=True):
         curves = pd.concat(tables).groupby(["unit", "step_size"])
@@ -120,8 +120,7 @@ def bias_against_epsilon(records: list[Record]) -> Figure:
             dots = {"marker": style["marker"], "label": f"_{text}, simulated"}
             _dots(ax, table, "epsilon", color=style["color"], **dots)
         ax.set(xscale="log", yscale="log", ylim=(3e-4, 300))
-        ax.set_title(f"a = {a:g}, b = {b:g}", fontsize=9)
-        ax.set_xlabel(r"$\epsilon$")
+        ax.set(title=f"a = {a:g}, b = {b:g}", xlabel=r"$\epsilon$")
     first = np.atleast_1d(axes)[0]
     first.set_ylabel(r"$\|\pi_\alpha - \pi\|_1$ ($\alpha$ in {0, 1} units)")
     worst = max(table["adjusted"].max() for tables in panels.values() for table in tables)
@@ -136,7 +135,7 @@ def proposal_bias(
 ) -> Figure:
     """Theorem 6.1: |E[q-hat_i] - q_i|_1 and its bounds against sigma and against 1 / (2 alpha)."""
     table = _table(alone(r for r in records if "with_half" in r.metrics), "with_half")
-    figure, (left, right) = new_figure(2, width=4.0, height=3.2)
+    figure, (left, right) = new_figure(2, height=3.2)
     for number, alpha in enumerate(step_sizes):
         rows = table[table["step_size"] == alpha].sort_values("sigma")
         _with_bounds(left, rows["sigma"], rows, rf"$\alpha$ = {alpha:g}", number)
@@ -144,7 +143,7 @@ def proposal_bias(
         rows = table[table["sigma"] == sigma].sort_values("step_size")
         rate = 1 / (2 * rows["step_size"])
         _with_bounds(right, rate, rows, rf"$\sigma$ = {sigma:g}", number)
-    left.set(xscale="log", yscale="log", ylim=(1e-9, 1e6))
+    left.set(xscale="log", yscale="log", ylim=(1e-9, 1e3))
     right.set(yscale="log")
     left.set_xlabel(r"standard deviation of the gradient, $\sigma$")
     right.set_xlabel(r"$1 / (2 \alpha)$")
@@ -155,11 +154,12 @@ def proposal_bias(
 
 
 def _with_bounds(ax: Axes, x: pd.Series, rows: pd.DataFrame, text: str, number: int) -> None:
-    """The bias against `x` as a solid line, and its two bounds."""
+    """The bias against `x` as a solid line, and its two bounds as thin ones."""
     style = {**series(number), "markersize": 4}
     ax.plot(x, rows["bias"], label=text, **style)
-    ax.plot(x, rows["theorem"], "--", lw=0.8, label=f"_{text}, Theorem 6.1", **style)
-    ax.plot(x, rows["with_half"], ":", lw=0.8, label=f"_{text}, with 1/2", **style)
+    thin = {"color": style["color"], "lw": 0.8}
+    ax.plot(x, rows["theorem"], "--", label=f"_{text}, Theorem 6.1", **thin)
+    ax.plot(x, rows["with_half"], ":", label=f"_{text}, with 1/2", **thin)
 
 
 def preconditioning(records: list[Record]) -> Figure:
@@ -168,7 +168,7 @@ def preconditioning(records: list[Record]) -> Figure:
     Lines and the ends of bands are means over seeds.
     """
     records = holding(records, "thinned")
-    figure, (left, right) = new_figure(2, width=4.4, height=3.4)
+    figure, (left, right) = new_figure(2, height=3.6)
     found = by_sampler(records)
     for number, (key, group) in enumerate(found.items()):
         tint, name = colour(key), label(key)
@@ -178,15 +178,15 @@ def preconditioning(records: list[Record]) -> Figure:
         plain = last[last["power"] == 0].set_index("step_size")
         shift = 1.06**number  # keeps equal points visible
         x = plain.index * shift
-        dots = {"color": tint, "marker": line(key)["marker"], "markersize": 4}
+        wide = 3.2 - 2 * number  # lines that coincide stay visible
+        dots = {"color": tint, "marker": line(key)["marker"], "markersize": 4, "lw": max(1, wide)}
         (drawn,) = left.plot(x, plain["log_rmse"], label=f"{name}, every step", **dots)
         band(left, drawn, plain["log_rmse_low"], plain["log_rmse_high"])
         left.plot(x, plain["thinned"], "--", label=f"{name}, every other step", **dots)
         for power, dash in ((1, "-."), (2, ":")):
             scaled = table[table["power"] == power].set_index("step")
-            text = f"{name}, preconditioned, $2\\alpha{{}}g{'^2' if power == 2 else ''}$"
-            thick = {"lw": 1.4, "markevery": 0.1, **dots}
-            (drawn,) = right.plot(scaled["log_rmse"], dash, label=text, **thick)
+            text = f"{name}, $2\\alpha{{}}g{'^2' if power == 2 else ''}$"
+            (drawn,) = right.plot(scaled["log_rmse"], dash, label=text, markevery=0.1, **dots)
             band(right, drawn, scaled["log_rmse_low"], scaled["log_rmse_high"])
             left.axhline(scaled["log_rmse"].iloc[-1], color=tint, ls=dash, lw=0.8)
     steps = np.array(sorted(table["step"].unique()))
@@ -194,9 +194,9 @@ def preconditioning(records: list[Record]) -> Figure:
     for ax in (left, right):
         ax.axhline(math.log(0.5) / 2, color=GREY, lw=0.8, label="one of two sites stuck")
         ax.set_xscale("log")
-    left.set_xlabel(r"step size $\alpha$ without preconditioner")
-    right.set_xlabel("iterations")
-    left.set_ylabel("log RMSE of the mean")
+    left.set(xlabel=r"step size $\alpha$", title="without preconditioner")
+    right.set(xlabel="iterations", title="with preconditioner")
+    left.set_ylabel("ln RMSE of the mean")
     several = any(len(group) > 1 for group in found.values())
     runs = f"Mean over {averaged(records)}" if several else f"One run, {seeds(records)}"
     explain(figure, f"{runs}; band: the middle 80 % of the chains.")
@@ -229,9 +229,7 @@ def law_against_iterations(records: list[Record]) -> Figure:
             table.groupby("step")["independent"].mean(), "k", lw=0.8, label="independent draws"
         )
         for ax in (joint, marginal):
-            ax.set(xscale="log", yscale="log")
-            ax.set_title(f"{states} states", fontsize=9)
-            ax.set_xlabel("iterations")
+            ax.set(xscale="log", yscale="log", xlabel="iterations", title=f"{states} states")
         joint.set_ylabel("total variation to the target")
         marginal.set_ylabel("largest error of a marginal")
     explain(figure, spread_over([record for some in sizes.values() for record in some]))

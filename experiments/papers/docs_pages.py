@@ -50,7 +50,7 @@ def refresh(root: Path = ROOT, bundles: Path = BUNDLES) -> list[Path]:
                 target.write_bytes(picture.png)
                 written.append(target)
                 beside = {".csv": picture.csv, ".html": picture.html, ".json": picture.proof}
-                for suffix, text in beside.items():
+                for suffix, text in (beside | {".svg": picture.svg}).items():
                     if text:
                         written.append(target.with_suffix(suffix))
                         written[-1].write_text(text, encoding="utf-8")

@@ -2,6 +2,7 @@
 
 import io
 import logging
+import re
 import shlex
 import traceback
 from collections.abc import Iterator, Sequence
@@ -16,7 +17,7 @@ from matplotlib.text import Text
 from omegaconf import DictConfig
 from PIL import Image
 
-from latticework.experiments.figures.style import mark_substitute
+from latticework.experiments.figures.style import PAGE, mark_substitute
 from latticework.experiments.papers.table_files import write
 from latticework.experiments.records.folders import Written
 from latticework.experiments.records.proof import place, proof
@@ -24,6 +25,8 @@ from latticework.experiments.records.record import Record
 from latticework.experiments.runs import errors
 
 log = logging.getLogger(__name__)
+MOST = 200_000  # characters of an SVG file
+HUNDREDTHS = re.compile(r"(\.\d\d)\d+")  # of a point, beyond which no curve is seen
 
 
 class Made(NamedTuple):
@@ -102,16 +105,33 @@ def html_of(figure: Figure) -> str:
 
 
 def png(figure: Figure, dpi: int) -> bytes:
-    """The figure as a PNG with a palette, which halves its size; a page of text shrinks tenfold."""
+    """The figure as a PNG with a palette, which halves its size; a page of text shrinks tenfold.
+
+    A figure wider than a page has fewer dots an inch.
+    """
     page = bool(html_of(figure))
     for text in figure.findobj(Text) if page else []:
         text.set_antialiased(False)
     drawn, small = io.BytesIO(), io.BytesIO()
-    figure.savefig(drawn, dpi=dpi, facecolor="white")
+    figure.savefig(drawn, dpi=dpi * min(1, PAGE / figure.get_figwidth()), facecolor="white")
     with Image.open(drawn) as image:
         few = image.convert("RGB").quantize(16 if page else 256, dither=Image.Dither.NONE)
     few.save(small, "PNG", optimize=True)
     return small.getvalue()
+
+
+def svg(figure: Figure) -> str:
+    """The figure as SVG; "" for pages of text, which have HTML, and for more than MOST characters.
+
+    Figures drawn again from the same records have the same text.
+    """
+    if html_of(figure):
+        return ""
+    drawn = io.StringIO()
+    with mpl.rc_context({"svg.hashsalt": "latticework"}):
+        figure.savefig(drawn, format="svg", metadata={"Date": None}, facecolor="white")
+    text = re.sub(r' d="[^"]*"', lambda path: HUNDREDTHS.sub(r"\1", path[0]), drawn.getvalue())
+    return text if len(text) <= MOST else ""
 
 
 def draw_all(

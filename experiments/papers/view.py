@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 from latticework.experiments.papers.claims.ledger import GROUPS, Entry, judge
 from latticework.experiments.papers.claims.verdict import Verdict
-from latticework.experiments.papers.draw import html_of, make_all, png, proof_of
+from latticework.experiments.papers.draw import html_of, make_all, png, proof_of, svg
 from latticework.experiments.papers.exhibits import Catalogue, Exhibit, catalogue
 from latticework.experiments.papers.inventory import (
     SCALES,
@@ -32,7 +32,7 @@ from latticework.experiments.records.record import BUNDLES
 from latticework.experiments.runs.sweeps import also, exists
 
 log = logging.getLogger(__name__)
-DPI = 144
+DPI = 220  # twice the pixels of a page of 7.2 inches
 MOST = 300  # figures and tables to keep
 NOTICE = (
     "An installed package does not contain the committed records, so this report has only those of "
@@ -42,10 +42,11 @@ NOTICE = (
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure as PNG; its numbers as CSV, and a page of text as HTML."""
+    """A figure as PNG and SVG; its numbers as CSV, and a page of text as HTML."""
 
     name: str
     png: bytes
+    svg: str
     csv: str
     html: str
     proof: str  # what it was drawn from, as JSON
@@ -163,10 +164,9 @@ def draw(held: Holding, stamp: str = "") -> Drawn:
     made = Drawn()
     for one in make_all(held.config, held.shown):
         if isinstance(one.content, Figure):
-            image, numbers = png(one.content, DPI), csv(one.content)
-            made.pictures.append(
-                Picture(one.name, image, numbers, html_of(one.content), proof_of(one.content))
-            )
+            image, drawing, numbers = png(one.content, DPI), svg(one.content), csv(one.content)
+            told = html_of(one.content), proof_of(one.content)
+            made.pictures.append(Picture(one.name, image, drawing, numbers, *told))
             plt.close(one.content)
         elif one.content is not None:
             made.tables.append((one.name, one.content))

@@ -18,34 +18,39 @@ class Look(NamedTuple):
     marker: str | tuple[int, int, int]
 
 
-# Samplers by their name in conf/sampler, in the order of legends and tables.
+# Samplers by their name in conf/sampler, in the order of legends and tables. The colours were
+# searched for so that samplers drawn together differ for colour-blind readers (tests/test_figures).
 SAMPLERS = {
-    "gibbs": Look("Gibbs", "Gibbs", "#767676", "o"),
-    "gibbs_sweep": Look("GibbsSweep", "Gibbs sweep", "#2B7F79", "H"),
-    "block_gibbs": Look("BlockGibbs", "Block Gibbs", "#333333", "s"),
-    "hamming_ball": Look("HammingBall", "HB", "#8A7700", "p"),
-    "dsvgd": Look("DiscreteSVGD", "DSVGD", "#8C6D46", "X"),
-    "rmala": Look("RMALA", "R-MALA", "#8A63B8", "P"),
-    "locally_balanced": Look("LocallyBalanced", "LB-1", "#2A8AC4", "<"),
-    "gwg": Look("GWG", "GWG", "#0B4A86", "v"),
-    "dula": Look("DULA", "DULA", "#BF7300", "D"),
-    "dmala": Look("DMALA", "DMALA", "#C23B00", "^"),
-    "random_walk": Look("RandomWalk", "Random walk", "#8A8A8A", "|"),
-    "pafs": Look("PAFS", "PAFS", "#117733", "h"),
-    "pafs_with_replacement": Look("PAFSWithReplacement", "PAFS, replaced", "#2F8F80", "8"),
-    "dlmc": Look("DLMC", "DLMC", "#882255", "x"),
-    "dlmcf": Look("DLMCf", "DLMCf", "#AA4499", "+"),
-    "acs": Look("ACS", "ACS", "#332288", "1"),
-    "avg": Look("AVG", "AVG", "#A0608C", "2"),
-    "pavg": Look("PAVG", "PAVG", "#7B4F9D", "3"),
-    "dhams": Look("DHAMS", "DHAMS", "#2E7F8B", "4"),
-    "edlp": Look("EDLP", "EDLP", "#86851F", "_"),
-    "pt_dmala": Look("PTDMALA", "PT-DMALA", "#5C3317", (5, 2, 0)),
-    "swendsen_wang": Look("SwendsenWang", "Swendsen-Wang", "#111111", (8, 2, 0)),
-    "sample_penalization": Look("SamplePenalization", "SP", "#B0508A", ">"),
-    "rates_herding": Look("RatesHerding", "rates-herding", "#00805C", "d"),
-    "rates_fpcd": Look("RatesFPCD", "rates-FPCD", "#661100", "*"),
+    "gibbs": Look("Gibbs", "Gibbs", "#4E96D8", "o"),
+    "gibbs_sweep": Look("GibbsSweep", "Gibbs sweep", "#1D7362", "H"),
+    "block_gibbs": Look("BlockGibbs", "Block Gibbs", "#010033", "s"),
+    "hamming_ball": Look("HammingBall", "HB", "#908553", "p"),
+    "dsvgd": Look("DiscreteSVGD", "DSVGD", "#594B3E", "X"),
+    "rmala": Look("RMALA", "R-MALA", "#726EED", "P"),
+    "locally_balanced": Look("LocallyBalanced", "LB-1", "#263346", "<"),
+    "gwg": Look("GWG", "GWG", "#00437D", "v"),
+    "dula": Look("DULA", "DULA", "#CE7F14", "D"),
+    "dmala": Look("DMALA", "DMALA", "#961600", "^"),
+    "random_walk": Look("RandomWalk", "Random walk", "#6E6144", "|"),
+    "pafs": Look("PAFS", "PAFS", "#5DA342", "h"),
+    "pafs_with_replacement": Look("PAFSWithReplacement", "PAFS, replaced", "#199380", "8"),
+    "dlmc": Look("DLMC", "DLMC", "#5B0025", "x"),
+    "dlmcf": Look("DLMCf", "DLMCf", "#A4469B", "+"),
+    "acs": Look("ACS", "ACS", "#302287", "1"),
+    "avg": Look("AVG", "AVG", "#955986", "2"),
+    "pavg": Look("PAVG", "PAVG", "#3A47B5", "3"),
+    "dhams": Look("DHAMS", "DHAMS", "#1B99BD", "4"),
+    "edlp": Look("EDLP", "EDLP", "#7B791E", "_"),
+    "pt_dmala": Look("PTDMALA", "PT-DMALA", "#60381E", (5, 2, 0)),
+    "swendsen_wang": Look("SwendsenWang", "Swendsen-Wang", "#169CA9", (8, 2, 0)),
+    "sample_penalization": Look("SamplePenalization", "SP", "#8C5ECC", ">"),
+    "rates_herding": Look("RatesHerding", "rates-herding", "#138761", "d"),
+    "rates_fpcd": Look("RatesFPCD", "rates-FPCD", "#550000", "*"),
 }
+# Words of names of data sets, models and training methods that are not written as they are spoken.
+PROPER = {name.lower(): name for name in ("Adult", "Blog", "Caltech", "Ising", "Omniglot", "Potts")}
+PROPER |= {name.lower(): name for name in ("CD", "COMPAS", "FPCD", "MNIST", "RBM", "SML", "USPS")}
+
 _NAMES = {look.target: name for name, look in SAMPLERS.items()}
 
 # Markers of samplers that are not in SAMPLERS: stars and polygons, none of which is used above.
@@ -82,6 +87,11 @@ def label(key: tuple[str, int]) -> str:
         return f"HB-{size}-1"
     text = look(name).label
     return f"{text}-{size}" if name in ("gibbs", "gwg") or size > 1 else text
+
+
+def words(name: str) -> str:
+    """A name in the configuration as words: `rbm_mnist -> RBM MNIST`."""
+    return " ".join(PROPER.get(part, part) for part in name.split("_"))
 
 
 def seeds(records: Sequence[Record]) -> str:
