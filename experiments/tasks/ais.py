@@ -28,7 +28,6 @@ from latticework.experiments.records.likelihood import (
     shown_log_z,
 )
 from latticework.experiments.records.record import Record
-from latticework.experiments.runs.engine import for_engine
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.learning.training import trained
 from latticework.models.base import AnnealedModel, EnergyModel
@@ -97,7 +96,7 @@ def ais(
     states = candidates(model=model, sampler=sampler, data=data, run=run) if candidates else {}
     model = model.requires_grad_(False).to(run.device)
     annealed = path(model, log_odds(data)).to(run.device)
-    kernel = for_engine(kernel, annealed, run)
+    kernel = run.kernel(kernel, annealed)
     annealer = Annealer(run, kernel, annealed, budget, float(annealed.log_z_start()))
     if states:
         assert data is not None  # they have been learned from it
@@ -212,7 +211,7 @@ def _pilot(annealer: Annealer, rule: Adaptation, ladder: Tensor) -> list[Sampler
         found = adapted(rule, before, path, memory.x, memory.rng, run.engine)
         memory.x, memory.chosen = found.x, [*memory.chosen, found.fields]
     run.note(frozen={name: [one[name] for one in memory.chosen] for name in memory.chosen[0]})
-    return [for_engine(replace(kernel, **one), path, run) for one in memory.chosen]
+    return [run.kernel(replace(kernel, **one), path) for one in memory.chosen]
 
 
 def _forwards(

@@ -13,7 +13,6 @@ from latticework.experiments.records.headline import KeyNumber, noted
 from latticework.experiments.records.record import Record
 from latticework.experiments.runs.artifacts import artifact
 from latticework.experiments.runs.draws import METRICS, consecutive
-from latticework.experiments.runs.engine import for_engine
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.learning.training import trained
 from latticework.experiments.tasks.measures import sampling_likelihood as isl
@@ -54,7 +53,7 @@ def isl_curve(
     _reference(data, run, valid, test)
 
     x = start(model, budget.chains, run.rng("start"), data)
-    sampler = for_engine(sampler, model, run, METRICS)
+    sampler = run.kernel(sampler, model, METRICS)
     each = timing(sampler, model, x, run.rng("timing"), steps=max(1, min(budget.steps // 50, 500)))
     samples = consecutive(sampler, model, x, run.rng("chain"), budget.steps, run)
     run.save("sequence", x=samples[-keep:])
