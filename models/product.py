@@ -1,8 +1,9 @@
 """Products of float32 matrices on the CPU, by the faster of PyTorch's two libraries.
 
 PyTorch calls MKL, which does not use AVX-512 on processors that Intel did not make. oneDNN, which
-PyTorch calls for convolutions, does: there a product of more than `LEAST` multiplications takes
-about half the time.
+PyTorch calls for convolutions, does. Measured on an AMD EPYC (Zen 4) with PyTorch 2.13 and one
+thread, products of 8 to 400 million multiplications by a matrix of 784 x 500 take 6 to 25 % less
+time; of 5 to 10 million by matrices of 256 x 200 and 100 x 100, 5 to 10 % more.
 """
 
 import platform

@@ -3,6 +3,7 @@
 import csv
 import faulthandler
 import io
+import logging
 import os
 import signal
 import sys
@@ -206,6 +207,26 @@ def test_the_display_counts_rounds(tmp_path, monkeypatch, caplog, first, counts)
     list(begin(tmp_path).resumable(One(), "work", total=3, first=first))
     shown = [line.split()[1] for line in caplog.messages if "/s" in line]
     assert " ".join(shown) == counts
+
+
+def test_a_message_erases_the_live_line(monkeypatch):
+    """And no handler erases anything after the loop."""
+    terminal = io.StringIO()
+    terminal.isatty = lambda: True
+    monkeypatch.setattr(sys, "stdout", terminal)
+    monkeypatch.setattr(progress, "LIVE_EVERY", -1.0)
+    handler = logging.StreamHandler(terminal)
+    monkeypatch.setattr(logging.getLogger(), "handlers", [handler])
+    for i in progress.progress(range(2), "work", None, dict):
+        if i == 1:
+            logging.warning("a message")
+    logging.warning("the end")
+    line, message, end = terminal.getvalue().split(progress.CLEAR)[1:4]
+    assert line.startswith("work ")
+    assert message == "a message\n"
+    assert end.startswith("work ")
+    assert terminal.getvalue().endswith(f"{progress.CLEAR}the end\n")
+    assert handler.filters == []
 
 
 @pytest.mark.parametrize(

@@ -133,13 +133,14 @@ def test_captured_annealing_is_eager_annealing(kernel, kind, graphs):
 def test_learning_with_captured_steps_is_learning(sampler, make, buffer, tmp_path, graphs):
     def learned(captured):
         made = learner(Run(tmp_path), model := make(), dataset(TRUTH_8), sampler, buffer=buffer)
-        memory = made.memory
+        chains, replay = made.negatives, made.replay
         if captured:
-            made.source.block = capture(made.source.block, memory.state, memory.carries, memory.rng)
+            replay.block = capture(replay.block, chains.state, chains.carries, made.rng)
         for update in (1, 2, 3, 4):
             made.learn(update)
-        negatives = memory.state, memory.carries, memory.buffer, memory.rng.get_state()
-        return leaves([parameter.detach() for parameter in model.parameters()], negatives)
+        parameters = [parameter.detach() for parameter in model.parameters()]
+        state = made.negatives.state_dict(), made.rng.get_state()
+        return leaves(parameters, state)
 
     assert all(map(torch.equal, learned(False), learned(True)))
 

@@ -9,7 +9,6 @@ from torch import Generator
 
 import latticework as lw
 from latticework.experiments.records.identity import digest
-from latticework.experiments.runs.engine import for_engine
 from latticework.experiments.runs.run import Run
 from latticework.samplers.compiled import jit
 from latticework.samplers.compiled.philox import (
@@ -56,7 +55,7 @@ def test_auto_falls_back_and_compiled_refuses(sampler, model, metrics, why, tmp_
     with pytest.raises(NotCompiledError, match="engine=auto"):
         served(sampler, model, "compiled", metrics)
     run = Run(tmp_path, engine="auto")
-    assert for_engine(sampler, model, run, metrics) is sampler
+    assert run.kernel(sampler, model, metrics) is sampler
     assert run.notes["engine"] == "eager"
     assert why in run.notes["engine_reason"]
 

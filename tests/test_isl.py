@@ -11,13 +11,11 @@ from latticework.data.base import Dataset, some
 from latticework.experiments.records.budget import Budget
 from latticework.experiments.records.record import Record
 from latticework.experiments.runs.run import Run
-from latticework.experiments.tasks.isl import isl_curve
+from latticework.experiments.tasks.isl import isl_curve, scored
 from latticework.experiments.tasks.measures.sampling_likelihood import (
+    CELLS,
     best_beta,
-    curve,
     histograms,
-    log_density,
-    own_beta_curve,
     score,
 )
 from latticework.experiments.tasks.measures.validation_isl import ValidationISL
@@ -50,24 +48,21 @@ def brute(samples, points, beta):
     return np.array(result)
 
 
-@pytest.mark.parametrize("beta", [0.3, 0.8, 0.99])
-def test_it_is_the_definition(beta):
+@pytest.mark.parametrize("beta", [0.5, 0.8, 0.99])
+@pytest.mark.parametrize("cells", [40, CELLS])
+def test_it_is_the_definition(beta, cells):
     samples, points = bits(23, 12), bits(11, 12, seed=1, p=0.3)
-    sizes = [1, 2, 10, 23]
-    parts = log_density(samples.byte(), points.byte(), beta, sizes, cells=40)
-    expected = np.array([brute(samples[:n], points, beta) for n in sizes])
-    found = log_density(samples, points, beta, sizes).numpy()
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
-    np.testing.assert_allclose(parts, expected, rtol=0, atol=1e-6)
-    np.testing.assert_allclose(curve(samples, points, beta, sizes), expected.mean(-1), atol=1e-6)
-    if beta >= 0.5:
-        assert abs(score(histograms(samples, points), beta) - expected[-1].mean()) < 1e-10
+    expected = brute(samples, points, beta)
+    counted = histograms(samples.byte(), points.byte(), cells)
+    assert score(counted, beta) == pytest.approx(expected.mean(), abs=1e-10)
+    found = [score(row, beta) for row in counted.split(1)]
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-10)
 
 
 def test_many_sites_do_not_underflow():
     """784 sites at beta 0.99, every site wrong: exp of it is 0 in float64 and its log is finite."""
-    found = log_density(torch.zeros(3, 784), torch.ones(2, 784), 0.99, [3])
-    torch.testing.assert_close(found, torch.full_like(found, 784 * math.log(0.01)))
+    found = score(histograms(torch.zeros(3, 784), torch.ones(2, 784)), 0.99)
+    assert found == pytest.approx(784 * math.log(0.01))
 
 
 def test_beta_is_the_best_of_a_fine_grid():
@@ -89,30 +84,28 @@ def test_prefixes_get_the_beta_of_their_own_size():
     noise = (torch.rand(300, 40, generator=rng) < 0.1).float()
     rows = (prototypes.repeat(75, 1) - noise).abs()
     samples, valid, points, sizes = rows[:200], rows[200:250], rows[250:], [2, 20, 200]
-    betas, scores = own_beta_curve(samples, valid, points, sizes)
-    for size, beta, found in zip(sizes, betas.tolist(), scores.tolist(), strict=True):
-        assert beta == best_beta(histograms(samples[:size], valid))
-        assert found == pytest.approx(brute(samples[:size], points, beta).mean(), abs=1e-9)
-    one = curve(samples, points, float(betas[-1]), sizes)
-    assert scores[-1] == pytest.approx(float(one[-1]), abs=1e-5)
+    curves, of_valid = scored(samples, valid, points, sizes)
+    one, own, betas = (curves[name].tolist() for name in ("isl", "isl_own_beta", "own_beta"))
+    for n, shared, found, beta in zip(sizes, one, own, betas, strict=True):
+        assert beta == best_beta(histograms(samples[:n], valid))
+        assert found == pytest.approx(brute(samples[:n], points, beta).mean(), abs=1e-9)
+        assert shared == pytest.approx(brute(samples[:n], points, betas[-1]).mean(), abs=1e-9)
+    assert of_valid == pytest.approx(brute(samples, valid, betas[-1]).mean(), abs=1e-9)
     assert betas[0] < betas[-1] - 0.02  # few samples want a wider kernel,
-    assert scores[0] > one[0] + 1  # and are far worse under that of many
+    assert own[0] > one[0] + 1  # and are far worse under that of many
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("samples", "points", "message"),
     [
-        ((torch.full((2, 3), 0.5), torch.zeros(1, 3), 0.9, [2]), "grey values"),
-        ((torch.zeros(2, 3), torch.zeros(1, 4), 0.9, [2]), "must be"),
-        ((torch.zeros(2, 3), torch.zeros(1, 3), 1.0, [2]), "beta must be"),
-        ((torch.zeros(2, 3), torch.zeros(1, 3), 0.9, [3]), "at most 2 samples"),
-        ((torch.zeros(2, 3), torch.zeros(1, 3), 0.9, [2, 1]), "sizes must increase"),
-        ((torch.zeros(0, 3), torch.zeros(1, 3), 0.9, [1]), "need samples and points"),
+        (torch.full((2, 3), 0.5), torch.zeros(1, 3), "grey values"),
+        (torch.zeros(2, 3), torch.zeros(1, 4), "must be"),
+        (torch.zeros(0, 3), torch.zeros(1, 3), "need samples and points"),
     ],
 )
-def test_bad_arguments_say_so(arguments, message):
+def test_bad_arguments_say_so(samples, points, message):
     with pytest.raises(ValueError, match=message):
-        log_density(*arguments)
+        histograms(samples, points)
 
 
 class Loader:
@@ -150,7 +143,8 @@ def test_the_area_under_the_curve_sees_how_fast_it_rises(monkeypatch):
             assert reading.values["isl_area"].isnan() == (reading.step * chains < 30)
         samples, points = torch.cat(kept[1:]), some(Loader().load().valid, 5)
         beta = best_beta(histograms(samples, points))
-        heights, places = curve(samples, points, beta, sizes), torch.tensor(sizes).log()
+        heights = torch.tensor([brute(samples[:n], points, beta).mean() for n in sizes])
+        places = torch.tensor(sizes).log()
         expected = float(torch.trapezoid(heights, places) / places[-1])
         assert reading.values["isl_area"].item() == pytest.approx(expected, abs=1e-5)
         assert reading.values["isl"].item() == pytest.approx(
@@ -161,7 +155,7 @@ def test_the_area_under_the_curve_sees_how_fast_it_rises(monkeypatch):
             ValidationISL(Loader(), sizes=wrong)
 
 
-def scored(folder, sampler, model, steps=60):
+def task(folder, sampler, model, steps=60):
     data = Dataset(*[bits(30, 6, seed=s, p=0.1).byte() for s in (1, 2, 3)], (6,), "bits")
     folder.mkdir()
     run = Run(folder, outputs=folder)
@@ -178,7 +172,7 @@ def test_the_task_records_both_betas_and_where_herding_was_cut_short(tmp_path):
     model.visible_bias.fill_(-1.0)
     model.untrained = False
     model.set_rates([bits(30, 6, seed=1, p=0.1)])
-    run, record = scored(tmp_path / "gibbs", BlockGibbs(), model)
+    run, record = task(tmp_path / "gibbs", BlockGibbs(), model)
     table, parzen = record.metrics, record.arrays("parzen")
     assert {"isl", "isl_own_beta", "own_beta"} <= set(table) & set(parzen)
     assert run.notes["beta"] == pytest.approx(table["own_beta"].iloc[-1])
@@ -187,6 +181,6 @@ def test_the_task_records_both_betas_and_where_herding_was_cut_short(tmp_path):
     assert parzen["beta"][0] == parzen["own_beta"][-1]
     assert "unsettled" not in run.notes
     for sweeps, expected in ((100, 0.0), (1, None)):
-        run, _ = scored(tmp_path / str(sweeps), RatesHerding(0.3, sweeps=sweeps), model)
+        run, _ = task(tmp_path / str(sweeps), RatesHerding(0.3, sweeps=sweeps), model)
         share = run.notes["unsettled"]
         assert 0 < share < 1 if expected is None else share == expected

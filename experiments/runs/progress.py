@@ -13,6 +13,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 LIVE_EVERY, PLAIN_EVERY = 0.1, 15.0  # seconds between two lines, on a terminal and elsewhere
 BAR = 20  # characters
+CLEAR = "\r\033[K"  # to the start of the line, and erase it
 
 
 def progress(
@@ -29,21 +30,34 @@ def progress(
     if total is None and isinstance(items, Sized):
         total = done + len(items)
     live = sys.stdout.isatty()
+    handlers = logging.getLogger().handlers if live else []
+    for handler in handlers:
+        handler.addFilter(_clear)  # else a message would follow the line
     started = last = time.monotonic()
-    for count, item in enumerate(items, start=done + 1):
-        yield item
-        now = time.monotonic()
-        if now - last > (LIVE_EVERY if live else PLAIN_EVERY):
-            last, each = now, (now - started) / (count - done)
-            line = f"{count}/{total or '?'}  {_text(each, count, total)}  {_short(latest())}"
-            if live:
-                bar = "━" * (BAR * count // total if total else 0)
-                line = f"{what} {bar:{BAR}} {line}"[: shutil.get_terminal_size().columns - 1]
-                print(f"\r\033[K{line}", end="", flush=True)
-            else:
-                log.info("%s %s", what, line)
-    if live:
-        print("\r\033[K", end="", flush=True)
+    try:
+        for count, item in enumerate(items, start=done + 1):
+            yield item
+            now = time.monotonic()
+            if now - last > (LIVE_EVERY if live else PLAIN_EVERY):
+                last, each = now, (now - started) / (count - done)
+                line = f"{count}/{total or '?'}  {_text(each, count, total)}  {_short(latest())}"
+                if live:
+                    bar = "━" * (BAR * count // total if total else 0)
+                    line = f"{what} {bar:{BAR}} {line}"[: shutil.get_terminal_size().columns - 1]
+                    print(f"{CLEAR}{line}", end="", flush=True)
+                else:
+                    log.info("%s %s", what, line)
+    finally:
+        for handler in handlers:
+            handler.removeFilter(_clear)
+        if live:
+            _clear()
+
+
+def _clear(*_: object) -> bool:
+    """Erase the live line. As a filter of a handler's messages, it lets all of them through."""
+    print(CLEAR, end="", flush=True)
+    return True
 
 
 def _text(each: float, done: int, total: int | None) -> str:

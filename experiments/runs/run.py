@@ -26,7 +26,11 @@ from latticework.experiments.runs.loggers import Logger, tried
 from latticework.experiments.runs.machine import edited, facts, replaced
 from latticework.experiments.runs.progress import progress
 from latticework.experiments.runs.signals import Deferred
+from latticework.models.base import EnergyModel
+from latticework.samplers.base import Sampler
+from latticework.sampling.engine import served
 from latticework.sampling.memory import Memory, captured, described
+from latticework.sampling.metrics import Metric
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -78,6 +82,21 @@ class Run:
         Runs that differ only in their seed see equal draws.
         """
         return _generator(self.model_seed, f"shared/{purpose}", device or self.device)
+
+    def kernel(
+        self, sampler: Sampler, model: EnergyModel, metrics: Sequence[Metric] = ()
+    ) -> Sampler:
+        """The kernel that the run's engine chooses, for whatever runs chains in place of `sampler`.
+
+        The record notes which engine it is, and why it is not compiled. Raises NotCompiledError for
+        `engine=compiled` if there is no compiled kernel.
+        """
+        chosen, why = served(sampler, model, self.engine, metrics)
+        self.note(engine="eager" if why else "compiled")
+        if why and self.engine == "auto":
+            self.note(engine_reason=why)
+            log.info("engine: eager, because %s", why)
+        return chosen
 
     @contextmanager
     def seeded(self, purpose: str) -> Iterator[None]:

@@ -11,7 +11,6 @@ validation rows is used (Zhang et al. 2022, App. I.4).
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 import torch
@@ -28,7 +27,6 @@ from latticework.experiments.records.likelihood import (
     shown_log_z,
 )
 from latticework.experiments.records.record import Record
-from latticework.experiments.runs.engine import for_engine
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.learning.training import trained
 from latticework.models.base import AnnealedModel, EnergyModel
@@ -43,6 +41,7 @@ from latticework.sampling.annealing import (
     start,
     stepper,
 )
+from latticework.sampling.exact import cheap
 from latticework.sampling.memory import Memory
 
 log = logging.getLogger(__name__)
@@ -73,7 +72,7 @@ def ais(
 
     `path` (models.annealed) is built from the model and the log-odds of independent sites. `kernel`
     replaces `sampler`, which may name how the model was trained. `adapt` chooses its fields in a
-    pilot, for each block of betas (`_pilot`). `candidates` gives several states of the model; the
+    pilot, for each block of betas. `candidates` gives several states of the model; the
     best one, by runs of `trial_steps` betas without a pilot, is used. `points` and
     `validation_points` limit the rows that are scored; None takes all. Without data the sites start
     uniform, and there are neither log-likelihoods nor chains back. Results are noted in nats.
@@ -97,23 +96,22 @@ def ais(
     states = candidates(model=model, sampler=sampler, data=data, run=run) if candidates else {}
     model = model.requires_grad_(False).to(run.device)
     annealed = path(model, log_odds(data)).to(run.device)
-    kernel = for_engine(kernel, annealed, run)
+    kernel = run.kernel(kernel, annealed)
     annealer = Annealer(run, kernel, annealed, budget, float(annealed.log_z_start()))
     if states:
         assert data is not None  # they have been learned from it
-        rows = some(data.valid, validation_points)
-        trial = partial(_trial, annealer, model, rows, betas(trial_steps).to(run.device))
-        _take_best(model, states, run, trial)
+        rows, ladder = some(data.valid, validation_points), betas(trial_steps).to(run.device)
+        _take_best(model, states, run, lambda: annealer.trial(model, rows, ladder))
     ladder = betas(budget.steps)
-    kernels = _pilot(annealer, adapt, ladder) if adapt else [kernel] * budget.readings
-    log_z = _forwards(annealer, model, ladder, kernels)
+    kernels = annealer.pilot(adapt, ladder) if adapt else [kernel] * budget.readings
+    log_z = annealer.forwards(model, ladder, kernels)
     if data is None:
         return
     valid, test = some(data.valid, validation_points), some(data.test, points)
     scores = {"valid": _score(model, valid, log_z), "test": _score(model, test, log_z)}
     run.note(log_likelihood=scores)
     if back:
-        _backwards(annealer, data, ladder, kernels, back, burn_in)
+        annealer.backwards(data, ladder, kernels, back, burn_in)
 
 
 def headline(record: Record) -> list[KeyNumber]:
@@ -148,9 +146,16 @@ class Passage(Memory):
     rng: Generator
 
 
+@dataclass(eq=False)
+class Pilot(Memory):
+    x: Tensor  # where its chains are
+    rng: Generator
+    chosen: list[dict[str, Any]]  # fields of the kernel, of each block so far
+
+
 @dataclass(frozen=True)
 class Annealer:
-    """The parts that all chains share: kernel, path, and log Z at the start of the path."""
+    """Takes chains along the path. `base` is log Z at its start."""
 
     run: Run
     kernel: Sampler
@@ -176,7 +181,7 @@ class Annealer:
                     kernel = kernels[block - 1]
                     step = stepper(memory.chains, kernel, self.path, betas, memory.rng, every)
                 memory.chains = step(memory.chains)
-            found = _estimated(memory.chains, run)
+            found = self.estimated(memory.chains)
             run.log(
                 block * every,
                 forward=forward,
@@ -184,93 +189,78 @@ class Annealer:
                 log_ratio=found.value,
                 ess=found.ess,
             )
-        return _estimated(memory.chains, run), memory.chains
+        return self.estimated(memory.chains), memory.chains
 
+    def estimated(self, chains: Annealing) -> LogNormaliser:
+        rng = self.run.rng("bootstrap", device="cpu")
+        return estimate_log_normaliser(chains.log_weight.cpu(), rng)
 
-@dataclass(eq=False)
-class Pilot(Memory):
-    x: Tensor  # where its chains are
-    rng: Generator
-    chosen: list[dict[str, Any]]  # fields of the kernel, of each block so far
+    def pilot(self, rule: Adaptation, ladder: Tensor) -> list[Sampler]:
+        """A kernel for each block of betas, with the fields that `rule` chooses at its middle beta.
 
+        The pilot's own chains move along the path and stop at each of these betas for the steps of
+        the rule. The kernels are then frozen. They do not depend on the chains of the run, so the
+        weights stay unbiased. The fields are noted as `frozen`, a list for each.
+        """
+        run, path, every = self.run, self.path, self.budget.every
+        middle = ladder[(every + 1) // 2 :: every].to(run.device)
+        rng = run.rng("pilot")
+        memory = Pilot(path.draw(self.budget.chains, rng), rng, [])
+        kernel: Any = self.kernel
+        for block in run.resumable(memory, "pilot", total=self.budget.readings):
+            before = replace(kernel, **(memory.chosen[-1] if memory.chosen else {}))
+            path.move_to(middle[block - 1])
+            found = adapted(rule, before, path, memory.x, memory.rng, run.engine)
+            memory.x, memory.chosen = found.x, [*memory.chosen, found.fields]
+        run.note(frozen={name: [one[name] for one in memory.chosen] for name in memory.chosen[0]})
+        return [run.kernel(replace(kernel, **one), path) for one in memory.chosen]
 
-def _pilot(annealer: Annealer, rule: Adaptation, ladder: Tensor) -> list[Sampler]:
-    """A kernel for each block of betas, with the fields that `rule` chooses at its middle beta.
+    def trial(self, model: EnergyModel, rows: Tensor, ladder: Tensor) -> float:
+        """Mean log-likelihood of `rows`, from a short run."""
+        rng = self.run.rng("trial")
+        x = self.path.draw(self.budget.chains, rng)
+        done = anneal(self.kernel, self.path, x, ladder, rng, self.budget.every)
+        return _score(model, rows, self.base + self.estimated(done).value)["mean"]
 
-    The pilot's own chains move along the path and stop at each of these betas for the steps of the
-    rule. The kernels are then frozen. They do not depend on the chains of the run, so the weights
-    stay unbiased. The fields are noted as `frozen`, a list for each.
-    """
-    run, path, budget = annealer.run, annealer.path, annealer.budget
-    middle = ladder[(budget.every + 1) // 2 :: budget.every].to(run.device)
-    rng = run.rng("pilot")
-    memory = Pilot(path.draw(budget.chains, rng), rng, [])
-    kernel: Any = annealer.kernel
-    for block in run.resumable(memory, "pilot", total=budget.readings):
-        before = replace(kernel, **(memory.chosen[-1] if memory.chosen else {}))
-        path.move_to(middle[block - 1])
-        found = adapted(rule, before, path, memory.x, memory.rng, run.engine)
-        memory.x, memory.chosen = found.x, [*memory.chosen, found.fields]
-    run.note(frozen={name: [one[name] for one in memory.chosen] for name in memory.chosen[0]})
-    return [for_engine(replace(kernel, **one), path, run) for one in memory.chosen]
+    def forwards(self, model: EnergyModel, ladder: Tensor, kernels: Sequence[Sampler]) -> float:
+        """Log Z by chains from independent sites to the model, stored and noted."""
+        run, base = self.run, self.base
+        x = self.path.draw(self.budget.chains, run.rng("start"))
+        there, last = self.weights("annealing", x, ladder, kernels, forward=True)
+        run.save("log_weight", forward=last.log_weight)
+        run.save("last", x=last.kernel.x)
+        known = cheap(model)
+        run.note(
+            log_z=base + there.value,
+            log_z_error=there.error,
+            log_z_bootstrap=there.bootstrap,
+            ess=there.ess,
+            log_z_lower=base + there.bound,
+            log_z_lower_error=there.bound_error,
+            log_z_exact=None if known is None else float(known.log_z),
+        )
+        return base + there.value
 
-
-def _forwards(
-    annealer: Annealer, model: EnergyModel, ladder: Tensor, kernels: Sequence[Sampler]
-) -> float:
-    """Log Z by chains from independent sites to the model, stored and noted."""
-    run, base = annealer.run, annealer.base
-    x = annealer.path.draw(annealer.budget.chains, run.rng("start"))
-    there, last = annealer.weights("annealing", x, ladder, kernels, forward=True)
-    run.save("log_weight", forward=last.log_weight)
-    run.save("last", x=last.kernel.x)
-    log_z = base + there.value
-    run.note(
-        log_z=log_z,
-        log_z_error=there.error,
-        log_z_bootstrap=there.bootstrap,
-        ess=there.ess,
-        log_z_lower=base + there.bound,
-        log_z_lower_error=there.bound_error,
-        log_z_exact=_exact(model),
-    )
-    return log_z
-
-
-def _backwards(
-    annealer: Annealer,
-    data: Dataset,
-    ladder: Tensor,
-    kernels: Sequence[Sampler],
-    back: int,
-    burn_in: int,
-) -> None:
-    """The upper bound on log Z by `back` chains from training rows to independent sites."""
-    run, base = annealer.run, annealer.base
-    rng = run.rng("rows", device="cpu")
-    rows = torch.randint(len(data.train), (back,), generator=rng)
-    x = data.batch(rows, rng).to(run.device)
-    held = torch.ones(burn_in, dtype=ladder.dtype)
-    path = torch.cat((held, ladder.flip(0)))
-    own = [kernels[-1]] * (burn_in // annealer.budget.every) + [*reversed(kernels)]
-    again, last = annealer.weights("annealing back", x, path, own, forward=False)
-    run.save("log_weight_back", back=last.log_weight)
-    run.note(
-        log_z_back=base - again.value,
-        log_z_back_error=again.error,
-        ess_back=again.ess,
-        log_z_upper=base - again.bound,
-        log_z_upper_error=again.bound_error,
-    )
-
-
-def _trial(annealer: Annealer, model: EnergyModel, rows: Tensor, ladder: Tensor) -> float:
-    """Mean log-likelihood of `rows`, from a short run."""
-    run, path, budget = annealer.run, annealer.path, annealer.budget
-    rng = run.rng("trial")
-    x = path.draw(budget.chains, rng)
-    done = anneal(annealer.kernel, path, x, ladder, rng, budget.every)
-    return _score(model, rows, annealer.base + _estimated(done, run).value)["mean"]
+    def backwards(
+        self, data: Dataset, ladder: Tensor, kernels: Sequence[Sampler], back: int, burn_in: int
+    ) -> None:
+        """The upper bound on log Z by `back` chains from training rows to independent sites."""
+        run, base = self.run, self.base
+        rng = run.rng("rows", device="cpu")
+        rows = torch.randint(len(data.train), (back,), generator=rng)
+        x = data.batch(rows, rng).to(run.device)
+        held = torch.ones(burn_in, dtype=ladder.dtype)
+        path = torch.cat((held, ladder.flip(0)))
+        own = [kernels[-1]] * (burn_in // self.budget.every) + [*reversed(kernels)]
+        again, last = self.weights("annealing back", x, path, own, forward=False)
+        run.save("log_weight_back", back=last.log_weight)
+        run.note(
+            log_z_back=base - again.value,
+            log_z_back_error=again.error,
+            ess_back=again.ess,
+            log_z_upper=base - again.bound,
+            log_z_upper_error=again.bound_error,
+        )
 
 
 @dataclass(eq=False)
@@ -312,10 +302,6 @@ def log_odds(data: Dataset | None) -> Tensor | None:
     return (data.mean * (1 - 2 * SMOOTHING) + SMOOTHING).logit()
 
 
-def _estimated(annealing: Annealing, run: Run) -> LogNormaliser:
-    return estimate_log_normaliser(annealing.log_weight.cpu(), run.rng("bootstrap", device="cpu"))
-
-
 def _score(model: EnergyModel, rows: Tensor, log_z: float) -> dict[str, float]:
     """Mean log-likelihood of `rows`, its standard error over rows, and their number."""
     device = next((t.device for t in (*model.parameters(), *model.buffers())), rows.device)
@@ -324,11 +310,3 @@ def _score(model: EnergyModel, rows: Tensor, log_z: float) -> dict[str, float]:
     scores = torch.cat(parts).double() - log_z
     error = float(scores.std()) / len(rows) ** 0.5
     return {"mean": float(scores.mean()), "rows_error": error, "rows": len(rows)}
-
-
-def _exact(model: EnergyModel) -> float | None:
-    try:
-        known = model.log_z_and_mean()
-    except ValueError:  # too large to enumerate
-        return None
-    return None if known is None else float(known[0])

@@ -16,7 +16,6 @@ from latticework.data.base import Dataset
 from latticework.experiments.records.headline import KeyNumber
 from latticework.experiments.records.record import Record
 from latticework.experiments.runs.artifacts import artifact, fingerprint
-from latticework.experiments.runs.engine import for_engine
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.sampling import target
 from latticework.models.base import EnergyModel
@@ -74,7 +73,7 @@ def benchmark(
     sampler, space = fitted(sampler, spaces().get(name) or {}, model)
     fields, learnt = shared_fields(run, course, name, sampler, space, tuning, trials)
     chosen = replaced(sampler, fields | learnt)
-    for_engine(chosen, model, run, [ChainAcceptance()])
+    run.kernel(chosen, model, [ChainAcceptance()])
     steps = course.steps(chosen, [Allowance.read(text) for text in measuring])
     if steps * (1 - WARM_UP) < FEWEST:
         run.note(absent=f"the budget allows {steps} steps, too few to judge")

@@ -11,7 +11,6 @@ from latticework.data.base import Dataset
 from latticework.experiments.records.budget import Budget
 from latticework.experiments.records.headline import KeyNumber, noted
 from latticework.experiments.records.record import Record
-from latticework.experiments.runs.engine import for_engine
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.measures.stationary import (
     bounds,
@@ -99,7 +98,7 @@ def _simulated(
     x = model.domain.uniform(budget.chains, run.rng(f"start/{size}"))
     rng = run.rng(f"chain/{size}")
     metrics = (Occupancy(),)
-    kernel = for_engine(kernel, model, run, metrics)
+    kernel = run.kernel(kernel, model, metrics)
     for count in (max(1, budget.steps // 4), budget.steps):
         *_, last = run_chain(kernel, model, x, rng, steps=count, every=count, metrics=metrics)
         x = last.state.x

@@ -19,10 +19,11 @@ import logging
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
 import torch
 from torch import Tensor
+from torch.nn.utils import clip_grad_norm_
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
@@ -31,11 +32,10 @@ from latticework.data.base import Dataset
 from latticework.experiments.records.headline import KeyNumber, readings
 from latticework.experiments.records.record import Record
 from latticework.experiments.runs import writing
-from latticework.experiments.runs.engine import for_engine
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.learning.evaluations import Evaluation
-from latticework.experiments.tasks.learning.negatives import Chains, Replay
-from latticework.experiments.tasks.learning.updates import Updated, Updates, required
+from latticework.experiments.tasks.learning.negatives import Replay
+from latticework.experiments.tasks.learning.updates import Updates, required
 from latticework.experiments.tasks.measures.nonfinite import Validity, watch
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
@@ -87,21 +87,26 @@ def ebm_learning(
     if buffer < batch:
         raise ValueError(f"buffer must hold a batch of {batch} at least, got {buffer}")
     model.start_from_data(data.mean.to(run.device))
-    learner = Learner(
+    learning = Learning(
         model, sampler, data, run, steps=steps, batch=batch, l1=l1,
         largest_gradient=largest_gradient, largest_loss=largest_loss,
         stepper=optimiser(model.parameters()), schedule=schedule, ema=ema,
         chains=start(model, buffer, run.rng("start"), data),
     )  # fmt: skip
-    for iteration in run.resumable(learner.memory, "learning", total=iterations, first=0):
+    for iteration in run.resumable(learning, "learning", total=iterations, first=0):
         if iteration:
-            learner.learn(iteration)
+            learning.learn(iteration)
         if iteration % every == 0 or iteration == iterations:
-            log_reading(learner, iteration, evaluations)
+            learning.log(iteration, evaluations)
         if iteration and (iteration % snapshots == 0 or iteration == iterations):
-            run.save_tensors(f"ema_{iteration:06}", learner.best().state_dict())
-            run.save(f"samples_{iteration:06}", x=learner.memory.buffer[:SHOWN])
-    learner.store()
+            run.save_tensors(f"ema_{iteration:06}", learning.best().state_dict())
+            run.save(f"samples_{iteration:06}", x=learning.negatives.buffer[:SHOWN])
+    run.note(cpu_share=learning.clock.share)
+    run.save_tensors("model", model.state_dict())
+    if learning.ema is not None:
+        run.save_tensors("ema", learning.best().state_dict())
+    run.save("buffer", x=learning.negatives.buffer)
+    run.save("last", x=learning.negatives.buffer[:SHOWN])
 
 
 def headline(record: Record) -> list[KeyNumber]:
@@ -113,30 +118,14 @@ def headline(record: Record) -> list[KeyNumber]:
     return readings(record, {name: "lower" if name in lower else None for name in numbers})
 
 
-@dataclass(eq=False, kw_only=True)
-class Learning(Updated):
+@dataclass(init=False, eq=False)
+class Learning(Updates):
+    """Updates with a replay buffer (`negatives.buffer`), timed, averaged and checked."""
+
     ema: AveragedModel | None
-    buffer: Tensor  # [chains, *shape]
-    state: Any  # the sampler's
-    carries: list[Any]  # one a metric
     clock: Clock  # seconds spent in updates
-    loss: float = math.nan
-    norm: float = math.nan  # of the gradient
-
-    @property
-    def negatives(self) -> Chains:
-        """Their source's memory, of which a checkpoint holds the parts by name."""
-        return self.buffer, self.state, self.carries
-
-    @negatives.setter
-    def negatives(self, chains: Chains) -> None:
-        self.buffer, self.state, self.carries = chains
-
-
-class Learner(Updates):
-    """Updates with a replay buffer, timed, averaged and checked; `memory` is a Learning."""
-
-    source: Replay
+    loss: float  # of the last update, NaN before the first
+    norm: float  # of its gradient
 
     def __init__(
         self,
@@ -162,80 +151,75 @@ class Learner(Updates):
                 *(sampler, batch),
             )
         metrics = (Acceptance(), Validity())
-        source = Replay(for_engine(sampler, model, run, metrics), chains, steps, batch, metrics)
-        model.requires_grad_(False)
-        rng = run.rng("negatives")
-        with torch.no_grad():
-            buffer, state, carries = source.start(model, rng)
-        memory = Learning(
-            model=model,
+        self.replay = Replay(run.kernel(sampler, model, metrics), chains, steps, batch, metrics)
+        super().__init__(
+            self.replay,
+            model,
+            data,
+            batch,
             stepper=stepper,
             schedule=schedule(stepper) if schedule else None,
-            ema=AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(ema)) if ema else None,
-            rng=rng,
+            rng=run.rng("negatives"),
             shuffle=run.rng("batches", device="cpu"),
-            buffer=buffer,
-            state=state,
-            carries=carries,
-            clock=Clock(run.device),
         )
-        super().__init__(memory, source, data, run, batch, l1, largest_gradient)
-        self.largest_loss, self.updated = largest_loss, False  # since this process began
+        self.run, self.l1 = run, l1
+        self.largest_gradient, self.largest_loss = largest_gradient, largest_loss
+        self.ema = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(ema)) if ema else None
+        self.clock, self.loss, self.norm = Clock(run.device), math.nan, math.nan
+        self.updated = False  # since this process began
 
     def learn(self, iteration: int) -> None:
         """An update. Raises DivergedError."""
-        with self.memory.clock:
+        with self.clock:
             positive = self.positive()
-            loss, norm = self.gradient(positive, self.negative(positive)).tolist()
+            value = self.gradient(positive, self.negative(positive))
+            loss, norm = torch.stack((value.float(), self.bounded().float())).tolist()
             # A chain on its way to infinity passes 1e11 long before: hence the bound on the loss.
             finite = math.isfinite(loss) and math.isfinite(norm)
             if not finite or abs(loss) > self.largest_loss:
                 self._diverged(iteration, loss, norm)
             self.step()
-            if self.memory.ema is not None:
-                self.memory.ema.update_parameters(self.model)
-            self.memory.loss, self.memory.norm = loss, norm
+            if self.ema is not None:
+                self.ema.update_parameters(self.model)
+            self.loss, self.norm = loss, norm
         self.updated = True
+
+    def bounded(self) -> Tensor:
+        """Add the gradient of the penalty, then clip. Returns the norm before that, a scalar."""
+        parameters = [p for p in self.model.parameters() if p.grad is not None]
+        for parameter in parameters if self.l1 else []:
+            assert parameter.grad is not None
+            parameter.grad.add_(parameter.sign(), alpha=self.l1)
+        return clip_grad_norm_(parameters, self.largest_gradient)
 
     def best(self) -> EnergyModel:
         """The model with the averaged parameters if there are any, else the model itself."""
-        average = self.memory.ema
-        return self.model if average is None else cast(EnergyModel, average.module)
+        return self.model if self.ema is None else cast(EnergyModel, self.ema.module)
 
-    def store(self) -> None:
-        """Save what is left at the end."""
-        self.run.note(cpu_share=self.memory.clock.share)
-        self.run.save_tensors("model", self.model.state_dict())
-        if self.memory.ema is not None:
-            self.run.save_tensors("ema", self.best().state_dict())
-        self.run.save("buffer", x=self.memory.buffer)
-        self.run.save("last", x=self.memory.buffer[:SHOWN])
+    @torch.no_grad()
+    def log(self, iteration: int, evaluations: Sequence[Evaluation]) -> None:
+        """A row of metrics.csv; acceptance is over the updates since the last row."""
+        chains = self.negatives
+        found = [each(self.best(), self.data, chains.state.x) for each in evaluations]
+        accepted, tally = chains.carries
+        acceptance = self.replay.metrics[0].read(accepted)
+        if self.updated:
+            watch(self.run, tally, iteration)
+        chains.carries = self.replay.fresh(self.model, chains.state)
+        self.run.log(
+            iteration,
+            seconds=self.clock.seconds,
+            loss=self.loss,
+            gradient=self.norm,
+            **acceptance,
+            **{name: value for reading in found for name, value in reading.items()},
+        )
 
     def _diverged(self, iteration: int, loss: float, norm: float) -> None:
         file = self.run.path / "diverged.pt"
-        writing.write(file, writing.checkpoint(captured(self.memory)))
+        writing.write(file, writing.checkpoint(captured(self)))
         raise DivergedError(
             f"at update {iteration} the loss is {loss} and the norm of its gradient {norm}; the "
             f"state before it is in {file}. Try a smaller learning rate, more sampling steps, "
             "or task.largest_gradient"
         )
-
-
-def log_reading(learner: Learner, iteration: int, evaluations: Sequence[Evaluation]) -> None:
-    """A row of metrics.csv; acceptance is over the updates since the last row."""
-    memory, source = learner.memory, learner.source
-    with torch.no_grad():
-        found = [each(learner.best(), learner.data, memory.state.x) for each in evaluations]
-        accepted, tally = memory.carries
-        acceptance = source.metrics[0].read(accepted)
-        if learner.updated:
-            watch(learner.run, tally, iteration)
-        memory.carries = source.fresh(learner.model, memory.state)
-    learner.run.log(
-        iteration,
-        seconds=memory.clock.seconds,
-        loss=memory.loss,
-        gradient=memory.norm,
-        **acceptance,
-        **{name: value for reading in found for name, value in reading.items()},
-    )

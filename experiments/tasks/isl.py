@@ -13,7 +13,6 @@ from latticework.experiments.records.headline import KeyNumber, noted
 from latticework.experiments.records.record import Record
 from latticework.experiments.runs.artifacts import artifact
 from latticework.experiments.runs.draws import METRICS, consecutive
-from latticework.experiments.runs.engine import for_engine
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.learning.training import trained
 from latticework.experiments.tasks.measures import sampling_likelihood as isl
@@ -54,17 +53,16 @@ def isl_curve(
     _reference(data, run, valid, test)
 
     x = start(model, budget.chains, run.rng("start"), data)
-    sampler = for_engine(sampler, model, run, METRICS)
+    sampler = run.kernel(sampler, model, METRICS)
     each = timing(sampler, model, x, run.rng("timing"), steps=max(1, min(budget.steps // 50, 500)))
     samples = consecutive(sampler, model, x, run.rng("chain"), budget.steps, run)
     run.save("sequence", x=samples[-keep:])
     sizes = isl.prefix_sizes(len(samples))
     valid, test = valid.to(run.device), test.to(run.device)
-    curves = scored(samples, valid, test, sizes)
-    beta = float(curves["own_beta"][-1])
+    curves, validation_isl = scored(samples, valid, test, sizes)
     run.note(
-        beta=beta,
-        validation_isl=float(isl.curve(samples, valid, beta, [len(samples)])[-1]),
+        beta=float(curves["own_beta"][-1]),
+        validation_isl=validation_isl,
         isl=float(curves["isl"][-1]),
         seconds_per_step=each.seconds,
         cpu_share=each.share,
@@ -85,15 +83,25 @@ def headline(record: Record) -> list[KeyNumber]:
     ]
 
 
-def scored(samples: Tensor, valid: Tensor, test: Tensor, sizes: list[int]) -> dict[str, Tensor]:
-    """The ISL of `test` under the first n `samples`, for each n of `sizes`.
+def scored(
+    samples: Tensor, valid: Tensor, test: Tensor, sizes: list[int]
+) -> tuple[dict[str, Tensor], float]:
+    """The ISL of `test` under the first n `samples`, for each n of `sizes`; that of `valid`.
 
-    beta is the best on `valid`: for all samples in `isl`, for the first n in `isl_own_beta`.
-    `own_beta` is the latter beta.
+    beta is the best on `valid`: for all samples in `isl`, as in the paper, for the first n in
+    `isl_own_beta`, as the best beta for many samples is too sharp for few. `own_beta` is the latter
+    beta. The ISL of `valid` is that under all samples.
     """
-    betas, own = isl.own_beta_curve(samples, valid, test, sizes)
-    one = isl.curve(samples, test, float(betas[-1]), sizes)
-    return {"isl": one, "isl_own_beta": own, "own_beta": betas}
+    betas, counted = [], torch.empty(0)
+    for counted in isl.prefixes(samples, valid, sizes):
+        betas.append(isl.best_beta(counted))
+    scores = [
+        (isl.score(found, betas[-1]), isl.score(found, beta), beta)
+        for found, beta in zip(isl.prefixes(samples, test, sizes), betas, strict=True)
+    ]
+    columns = torch.tensor(scores, dtype=torch.float64).unbind(1)
+    names = ("isl", "isl_own_beta", "own_beta")
+    return dict(zip(names, columns, strict=True)), isl.score(counted, betas[-1])
 
 
 def commonest(samples: Tensor) -> dict[str, float]:
@@ -122,7 +130,7 @@ def _reference(data: Dataset, run: Run, valid: Tensor, test: Tensor) -> None:
         rng = run.shared_rng("parzen", device="cpu")
         order = torch.randperm(len(data.train), generator=rng)
         rows = data.batch(order, rng).to(run.device)
-        curves = scored(rows, valid.to(run.device), test.to(run.device), sizes)
+        curves, _ = scored(rows, valid.to(run.device), test.to(run.device), sizes)
         return {**curves, "size": torch.tensor(sizes), "beta": curves["own_beta"][-1:].clone()}
 
     reference = artifact(run, "parzen", spec | {"seed": run.model_seed}, make)

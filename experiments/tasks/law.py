@@ -5,7 +5,6 @@ from latticework.experiments.records.budget import Budget
 from latticework.experiments.records.estimate import Estimate
 from latticework.experiments.records.headline import KeyNumber, last
 from latticework.experiments.records.record import Record
-from latticework.experiments.runs.engine import for_engine
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.measures.stationary import (
     enumerate_proposal,
@@ -39,7 +38,7 @@ def law(
     run.note(states=len(target), unadjusted_bias=float(l1_distance(unadjusted, target)) / 2)
     metrics = (Occupancy(),)
     readings = run_chain(
-        for_engine(sampler, model, run, metrics),
+        run.kernel(sampler, model, metrics),
         model,
         model.domain.uniform(budget.chains, run.rng("start")),
         run.rng("chain"),

@@ -14,7 +14,6 @@ from latticework.data.base import Dataset
 from latticework.experiments.records.budget import Budget
 from latticework.experiments.records.headline import KeyNumber
 from latticework.experiments.records.record import Record
-from latticework.experiments.runs.engine import for_engine
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.measures.stationary import in_double
 from latticework.models.base import EnergyModel
@@ -81,7 +80,7 @@ def preconditioning(
         flips = {f"flip_{i}": p for i, p in enumerate(logits.sigmoid().mean(0))}
         metrics = (Halves(),)
         readings = run_chain(
-            for_engine(kernel, model, run, metrics),
+            run.kernel(kernel, model, metrics),
             model,
             model.domain.uniform(budget.chains, run.rng(f"start/{number}")),
             run.rng(f"chain/{number}"),

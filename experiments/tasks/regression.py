@@ -17,7 +17,6 @@ from latticework.data.splits import Rows, Table, repeated
 from latticework.experiments.records.budget import Budget
 from latticework.experiments.records.headline import KeyNumber, readings
 from latticework.experiments.records.record import Record
-from latticework.experiments.runs.engine import for_engine
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.measures.nonfinite import Validity, watch
 from latticework.models.base import Predictor
@@ -85,7 +84,7 @@ def regression(
     run.note(rows=rows, dim=model.domain.dim)
 
     every, metrics = budget.every, (Validity(),)
-    sampler = for_engine(sampler, model, run, metrics)
+    sampler = run.kernel(sampler, model, metrics)
     kept = [step for step in range(0, budget.steps + 1, every) if step > burn_in]
     block = max(1, min(budget.steps // 200, 1000))
     zeros = torch.zeros_like(test.targets)

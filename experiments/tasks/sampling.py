@@ -14,7 +14,6 @@ from latticework.experiments.records.budget import Budget
 from latticework.experiments.records.estimate import Estimate
 from latticework.experiments.records.headline import Better, KeyNumber, last, readings
 from latticework.experiments.records.record import Record
-from latticework.experiments.runs.engine import for_engine
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.learning.training import trained
 from latticework.experiments.tasks.measures.nonfinite import Validity, watch
@@ -77,7 +76,7 @@ def sample(
     whole, local = calls_of_step(sampler, model, x, run.rng("timing"))
     metrics = [*metrics, Validity()]
     rng, every = run.rng("chain"), budget.every
-    sampler = for_engine(sampler, model, run, metrics)
+    sampler = run.kernel(sampler, model, metrics)
     chain = Chain(sampler, model, x, rng, every=every, metrics=metrics, reference=reference)
     block = max(1, min(budget.steps // 50, 1000))
     memory = Sampling(chain, timing(sampler, model, x, run.rng("timing"), steps=block))

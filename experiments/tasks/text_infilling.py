@@ -13,7 +13,6 @@ from latticework.data.base import Dataset
 from latticework.data.sentences import Blanks, Infilling, blanks_of
 from latticework.experiments.records.headline import Better, KeyNumber
 from latticework.experiments.records.record import Record
-from latticework.experiments.runs.engine import for_engine
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.measures.nonfinite import Validity, watch
 from latticework.experiments.tasks.measures.text import scores
@@ -80,7 +79,7 @@ def text_infilling(
         blank = blanks[number - 1]
         target = model.given(blank.words, blank.masked).to(run.device)
         x = start(target, chains, run.rng(f"start {number}"), None)
-        kernel, rng = for_engine(sampler, target, run, metrics), run.rng(f"chain {number}")
+        kernel, rng = run.kernel(sampler, target, metrics), run.rng(f"chain {number}")
         *_, last = run_chain(kernel, target, x, rng, steps=steps, every=steps, metrics=metrics)
         watch(run, last.carries[-1], steps)
         written, log_prob = ranked(target, last.state.x)

@@ -5,7 +5,6 @@ negatives makes it contrastive divergence, SML, FPCD or herding (`tasks.learning
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import torch
@@ -20,7 +19,7 @@ from latticework.experiments.runs.artifacts import artifact, fingerprint
 from latticework.experiments.runs.draws import consecutive
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.learning.negatives import Contrastive, Negatives
-from latticework.experiments.tasks.learning.updates import Updated, Updates, required
+from latticework.experiments.tasks.learning.updates import Updates, required
 from latticework.experiments.tasks.measures import sampling_likelihood as isl
 from latticework.models.base import CarriesRates, EnergyModel
 from latticework.samplers.base import Sampler
@@ -89,11 +88,6 @@ def pretrained(
     return model
 
 
-@dataclass(eq=False, kw_only=True)
-class Training(Updated):
-    negatives: Any
-
-
 def train(
     model: EnergyModel,
     data: Dataset,
@@ -118,17 +112,18 @@ def train(
         )
     if visible_bias == "data":
         model.start_from_data(data.mean.to(run.device))
-    rng, stepper = run.shared_rng("training"), optimiser(model.parameters(), lr=learning_rate)
-    memory = Training(
-        model=model.requires_grad_(False),
+    stepper = optimiser(model.parameters(), lr=learning_rate)
+    training = Updates(
+        negatives,
+        model,
+        data,
+        batch,
         stepper=stepper,
         schedule=LinearLR(stepper, 1.0, 0.0, total_iters=updates) if linear_decay else None,
-        rng=rng,
+        rng=run.shared_rng("training"),
         shuffle=run.shared_rng("batches", device="cpu"),
-        negatives=negatives.start(model, rng),
     )
-    training = Updates(memory, negatives, data, run, batch)
-    for update in run.resumable(memory, "training", total=updates):
+    for update in run.resumable(training, "training", total=updates):
         positive = training.positive()
         training.gradient(positive, training.negative(positive))
         training.step()

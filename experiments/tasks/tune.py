@@ -22,7 +22,6 @@ from latticework.experiments.records.headline import Better, KeyNumber
 from latticework.experiments.records.identity import digest
 from latticework.experiments.records.record import Record
 from latticework.experiments.runs import writing
-from latticework.experiments.runs.engine import for_engine
 from latticework.experiments.runs.machine import ROOT
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.sampling import stored, target
@@ -211,13 +210,13 @@ class Measurement:
         x = self.start(self.model, self.budget.chains, run.rng(f"{purpose}/start"), self.data)
         if self.seconds is not None or "per_second" in self.objective:
             rng, block = run.rng(f"{purpose}/timing"), max(1, steps // 50)
-            kernel = for_engine(candidate, self.model, run, self.metrics)
+            kernel = run.kernel(candidate, self.model, self.metrics)
             per_step = seconds_per_step(kernel, self.model, x, rng, steps=block)
         if self.seconds is not None:
             steps = every * max(1, int(self.seconds / per_step / every))
         traced = [Trace(draws=steps - steps // 5, chains=self.budget.chains)]
         metrics = [*self.metrics, *(traced if self.objective.startswith("ess") else [])]
-        kernel = for_engine(candidate, self.model, run, metrics)
+        kernel = run.kernel(candidate, self.model, metrics)
         chain = Chain(
             kernel, self.model, x, run.rng(f"{purpose}/chain"),
             every=every, metrics=metrics, reference=self.reference,

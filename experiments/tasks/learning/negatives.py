@@ -21,6 +21,7 @@ from torch.nn.functional import relu
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler, require_count
 from latticework.sampling.chain import block_of, capture
+from latticework.sampling.memory import Memory
 from latticework.sampling.metrics import Metric, Reference
 
 
@@ -91,7 +92,13 @@ class Persistent(Negatives):
         return state.x, state
 
 
-Chains = tuple[Tensor, Any, list[Any]]  # a buffer [chains, *shape], a sampler's state, carries
+@dataclass(eq=False)
+class Chains(Memory):
+    """The memory of `Replay`."""
+
+    buffer: Tensor  # [chains, *shape]
+    state: Any  # the sampler's
+    carries: list[Any]  # one a metric
 
 
 class Replay(Negatives):
@@ -109,7 +116,7 @@ class Replay(Negatives):
     def start(self, model: EnergyModel, rng: Generator) -> Chains:
         self.block = block_of(self.sampler, model, rng, self.steps, self.metrics)
         state = self.sampler.init(self.chains[: self.batch], model)
-        return self.chains, state, self.fresh(model, state)
+        return Chains(self.chains, state, self.fresh(model, state))
 
     def fresh(self, model: EnergyModel, state: Any) -> list[Any]:
         """New carries of the metrics."""
@@ -118,7 +125,7 @@ class Replay(Negatives):
     def draw(
         self, memory: Chains, model: EnergyModel, positive: Tensor, rng: Generator
     ) -> tuple[Tensor, Chains]:
-        chains, state, carries = memory
+        chains, state = memory.buffer, memory.state
         if len(chains) == self.batch:
             rows: Tensor | slice = slice(None)
             state = self.sampler.refresh(state, model)
@@ -126,11 +133,11 @@ class Replay(Negatives):
             rows = torch.randperm(len(chains), generator=rng, device=rng.device)[: self.batch]
             state = self.sampler.moved_to(chains[rows], state, model)
         if state.x.is_cuda and not self.captured:
-            self.block = capture(self.block, state, carries, rng)
+            self.block = capture(self.block, state, memory.carries, rng)
             self.captured = True
-        state, carries = self.block(state, carries)
-        chains[rows] = state.x
-        return state.x, (chains, state, carries)
+        memory.state, memory.carries = self.block(state, memory.carries)
+        chains[rows] = memory.state.x
+        return memory.state.x, memory
 
     def contrast(self, model: EnergyModel, positive: Tensor, negative: Tensor) -> Tensor:
         return model.contrast(positive, negative)

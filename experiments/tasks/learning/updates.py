@@ -1,95 +1,80 @@
 """Updates that follow the gradient of mean log pi(data) - mean log pi(negatives).
 
-Of task=ebm_learning and of the training of RBMs. The source of the negatives
+Both task=ebm_learning and the training of RBMs make them. The source of the negatives
 (`tasks.learning.negatives`) makes it contrastive divergence, SML, FPCD, herding, or persistent
 contrastive divergence with a replay buffer.
 """
 
-import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Generator, Tensor
-from torch.nn.utils import clip_grad_norm_
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from latticework.data.base import Dataset
-from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.learning.negatives import Negatives
 from latticework.models.base import EnergyModel
 from latticework.sampling.memory import Memory
 
 
-@dataclass(eq=False, kw_only=True)
-class Updated(Memory):
-    """What every update changes, besides the `negatives`: the memory of their source."""
+@dataclass(init=False, eq=False)
+class Updates(Memory):
+    """Makes the updates. A checkpoint stores the fields: all that an update changes."""
 
     model: EnergyModel
     stepper: Optimizer
     schedule: LRScheduler | None
     rng: Generator  # of the negatives
-    shuffle: Generator  # of the batches
-    order: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.long))  # rows left
-
-
-class Updates:
-    """Makes the updates; all that an update changes is in `memory`.
-
-    `l1` times the sum of |parameters| is added to the loss. Gradients are clipped to the norm
-    `largest_gradient`.
-    """
+    shuffle: Generator  # of the batches, on the CPU
+    order: Tensor  # rows of the data that are left of this pass
+    negatives: Any  # the memory of their source
 
     def __init__(
         self,
-        memory: Any,  # Updated, with `negatives`
         source: Negatives,
+        model: EnergyModel,
         data: Dataset,
-        run: Run,
         batch: int,
-        l1: float = 0.0,
-        largest_gradient: float = math.inf,
+        *,
+        stepper: Optimizer,
+        schedule: LRScheduler | None,
+        rng: Generator,
+        shuffle: Generator,
     ) -> None:
-        self.memory, self.source, self.data, self.run = memory, source, data, run
-        self.model, self.batch = memory.model, batch
-        self.l1, self.largest_gradient = l1, largest_gradient
+        self.source, self.data, self.batch = source, data, batch
+        self.model, self.stepper, self.schedule = model.requires_grad_(False), stepper, schedule
+        self.rng, self.shuffle, self.order = rng, shuffle, torch.empty(0, dtype=torch.long)
+        with torch.no_grad():
+            self.negatives = source.start(model, rng)
 
     def positive(self) -> Tensor:
         """The next batch of data."""
-        memory, shuffle, order = self.memory, self.memory.shuffle, self.memory.order
-        if len(order) < self.batch:  # a new pass, in a new order
-            order = torch.randperm(len(self.data.train), generator=shuffle)
-        rows, memory.order = order[: self.batch], order[self.batch :]
-        return self.data.batch(rows, shuffle).to(self.run.device)
+        if len(self.order) < self.batch:  # a new pass, in a new order
+            self.order = torch.randperm(len(self.data.train), generator=self.shuffle)
+        rows, self.order = self.order[: self.batch], self.order[self.batch :]
+        return self.data.batch(rows, self.shuffle).to(self.rng.device)
 
     @torch.no_grad()
     def negative(self, positive: Tensor) -> Tensor:
         """Negative samples for the batch."""
-        memory = self.memory
-        x, memory.negatives = self.source.draw(memory.negatives, self.model, positive, memory.rng)
+        x, self.negatives = self.source.draw(self.negatives, self.model, positive, self.rng)
         return x
 
     def gradient(self, positive: Tensor, negative: Tensor) -> Tensor:
-        """The loss, mean log pi(negatives) - mean log pi(data), and the norm of its gradient."""
-        self.memory.stepper.zero_grad(set_to_none=True)
-        loss = self.source.contrast(self.model, positive, negative)
-        parameters = [p for p in self.model.parameters() if p.grad is not None]
-        for parameter in parameters if self.l1 else []:
-            assert parameter.grad is not None
-            parameter.grad.add_(parameter.sign(), alpha=self.l1)
-        norm = clip_grad_norm_(parameters, self.largest_gradient)
-        return torch.stack((loss.float(), norm.float()))
+        """Set `.grad` to that of the loss, mean log pi(negatives) - mean log pi(data): a scalar."""
+        self.stepper.zero_grad(set_to_none=True)
+        return self.source.contrast(self.model, positive, negative)
 
     def step(self) -> None:
         """Follow the gradient."""
-        memory = self.memory
         with torch.no_grad():
-            memory.negatives = self.source.learn(memory.negatives, self.model)
-        memory.stepper.step()
+            self.negatives = self.source.learn(self.negatives, self.model)
+        self.stepper.step()
         self.model.project()
-        if memory.schedule is not None:
-            memory.schedule.step()
+        if self.schedule is not None:
+            self.schedule.step()
 
 
 def required(data: Dataset | None) -> Dataset:

@@ -6,14 +6,12 @@ RBM-Derived Process", Neural Computation 2011, Section 5. S are binary samples, 
     p_S(t) = 1/|S| sum_{s in S} prod_i beta^[t_i = s_i] (1 - beta)^[t_i != s_i]
     ISL    = mean over test points of log p_S(t)
 
-beta is chosen on validation points with all of S, and used for every prefix of S, as in the paper.
-`own_beta_curve` instead chooses it for each prefix: the best beta for many samples is too sharp for
-few. p_S depends on a pair only by its number of mismatches m(s, t), so one matrix product serves
-every beta. To choose beta, a histogram of m at each point replaces S. Pairs are computed in chunks
-of at most `CELLS`, so memory does not grow with the number of samples.
+p_S depends on a pair only by its number of mismatches m(s, t), so a histogram of m at each point
+replaces S, for every beta. Pairs are computed in chunks of at most `CELLS`, so memory does not grow
+with the number of samples.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
@@ -86,66 +84,13 @@ def _score(counts: Tensor, nearest: Tensor, dim: int, beta: float) -> float:
     return float((nearby - slope * nearest).mean() + constant)
 
 
-def curve(
-    samples: Tensor, points: Tensor, beta: float, sizes: Sequence[int], cells: int = CELLS
-) -> Tensor:
-    """ISL of the first n samples for each n of `sizes` (increasing), float64 `[sizes]`."""
-    return log_density(samples, points, beta, sizes, cells).mean(-1)
-
-
-def log_density(
-    samples: Tensor, points: Tensor, beta: float, sizes: Sequence[int], cells: int = CELLS
-) -> Tensor:
-    """Log p_S of each point for the prefixes of S in `sizes`, float64 `[sizes, points]`.
-
-    Uses a running logsumexp: each chunk is summed relative to its nearest sample, whose number of
-    mismatches is an exact integer. Raises ValueError for states other than 0 and 1 (p_S is not
-    defined for grey E[x|h]), a beta outside (0, 1), or sizes that do not increase strictly from 1
-    or more to at most the number of samples.
-    """
-    _check(samples, points)
-    if not 0 < beta < 1:
-        raise ValueError(f"beta must be in (0, 1), got {beta}")
-    if (
-        list(sizes) != sorted(set(sizes))
-        or not sizes
-        or not 1 <= sizes[0] <= sizes[-1] <= len(samples)
-    ):
-        raise ValueError(
-            f"sizes must increase, from at least 1 to at most {len(samples)} samples, got {sizes}"
-        )
-    slope = float(np.log(beta) - np.log1p(-beta))  # each mismatch costs so much
-    rows = max(1, cells // len(points))
-    total = torch.full((len(points),), -torch.inf, dtype=torch.float64, device=points.device)
-    result, start = [], 0
+def prefixes(samples: Tensor, points: Tensor, sizes: Sequence[int]) -> Iterator[Tensor]:
+    """The `histograms` of the first n samples, for each n of `sizes` (increasing)."""
+    total, start = torch.zeros((), dtype=torch.long, device=points.device), 0
     for size in sizes:
-        for chunk in samples[start:size].split(rows):
-            different = mismatches(chunk.to(points.device), points)
-            nearest = different.amin(0) if slope >= 0 else different.amax(0)
-            nearby = different.sub_(nearest).mul_(-slope).exp_().sum(0).double().log()
-            total = torch.logaddexp(total, nearby - slope * nearest.double())
+        total = histograms(samples[start:size], points) + total
         start = size
-        result.append(total - np.log(size))
-    return torch.stack(result) + samples.shape[1] * np.log(beta)
-
-
-def own_beta_curve(
-    samples: Tensor, valid: Tensor, points: Tensor, sizes: Sequence[int], cells: int = CELLS
-) -> tuple[Tensor, Tensor]:
-    """The best beta on `valid` for the first n samples, and the ISL of `points` at that beta.
-
-    Both float64 `[sizes]`, for each n of `sizes` (increasing). `curve` uses one beta for all n.
-    """
-    betas, scores, start = [], [], 0
-    on_valid = on_points = torch.zeros((), dtype=torch.long)
-    for size in sizes:
-        chunk = samples[start:size]
-        on_valid = histograms(chunk, valid, cells) + on_valid.to(valid.device)
-        on_points = histograms(chunk, points, cells) + on_points.to(points.device)
-        betas.append(best_beta(on_valid))
-        scores.append(score(on_points, betas[-1]))
-        start = size
-    return torch.tensor(betas, dtype=torch.float64), torch.tensor(scores, dtype=torch.float64)
+        yield total
 
 
 def prefix_sizes(count: int, per_decade: int = 8) -> list[int]:
