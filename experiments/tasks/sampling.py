@@ -81,7 +81,7 @@ def sample(
     chain = Chain(sampler, model, x, rng, every=every, metrics=metrics, reference=reference)
     block = max(1, min(budget.steps // 50, 1000))
     memory = Sampling(chain, timing(sampler, model, x, run.rng("timing"), steps=block))
-    for number in run.resumable(memory, "sampling", total=budget.readings, first=0):
+    for number in run.resumable(memory, "sampling", total=budget.readings, first=0, each=every):
         step = number * every
         if number:
             chain.advance()
