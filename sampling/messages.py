@@ -4,7 +4,6 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Any
 
-
 MANY = 25  # options, of which a message does not list all
 
 

@@ -35,7 +35,7 @@ from latticework.sampling.messages import cut, in_a_line, nearest
 warnings.filterwarnings("ignore", message=r"\s*'hydra/launcher/\w+' is validated against")
 
 PACKAGE = "latticework."
-COMMANDS = ("check", "race", "trace", "why")  # scripts that are also `latticework NAME ...`
+COMMANDS = ("check", "race", "why", "trace")  # scripts that are also `latticework NAME ...`
 FULL = (errno.ENOSPC, errno.EDQUOT)  # a full disk; the errors of `write` name no file
 HYDRAS, OURS = "HYDRA_FULL_ERROR", "LATTICEWORK_TRACEBACKS"  # the user's value, also for workers
 # What has one value in a command: which runs there are, and where and how they are executed. Runs
