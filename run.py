@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from functools import lru_cache, partial
-from importlib import import_module
-from importlib.metadata import version
+from importlib import import_module, invalidate_caches
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from platform import python_version
@@ -17,21 +18,32 @@ HERE = Path(__file__).resolve().parent
 INSTALL = f"run `pip install -e . -c constraints.txt` in {HERE}, or use make, which does so"
 
 
-def refusal() -> str:
-    """Return an error message if latticework is missing or imported from another checkout."""
+def use_own_files() -> None:
+    """Let this process and those that it starts import latticework from this checkout.
+
+    Another checkout may be installed, or none. A checkout may have any name, so the path gets a
+    folder with a link to it.
+    """
     spec = find_spec("latticework")
-    if spec is None or spec.origin is None:
-        return f"Latticework is not installed for {sys.executable}: {INSTALL}"
-    found = Path(spec.origin).resolve().parent
-    if found != HERE:
-        return f"{HERE} is not the Latticework that is installed, which is {found}: {INSTALL}"
-    return ""
+    if spec is not None and spec.origin and Path(spec.origin).resolve().parent == HERE:
+        return
+    names = HERE / "build" / "names"
+    names.mkdir(parents=True, exist_ok=True)
+    with suppress(FileExistsError):
+        (names / "latticework").symlink_to(HERE, target_is_directory=True)
+    sys.path.insert(0, str(names))
+    inherited = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(names), inherited]))
+    invalidate_caches()
 
 
-if reason := refusal():
-    sys.exit(reason)
+if missing := [name for name in ("hydra", "torch") if find_spec(name) is None]:
+    sys.exit(
+        f"{missing[0]}, which Latticework needs, is not installed for {sys.executable}: {INSTALL}"
+    )
+use_own_files()
 
-from latticework.experiments.runs import signals  # noqa: E402 - installed, as was found
+from latticework.experiments.runs import signals  # noqa: E402 - of this checkout, as was made sure
 
 if __name__ == "__main__":
     with signals.stoppable():  # the imports, too
@@ -90,7 +102,11 @@ def job(cfg: DictConfig) -> Outcome:
 
 def versions() -> str:
     """The versions of Latticework, PyTorch and Python, in a line each."""
-    parts = {"Latticework": version("latticework"), "PyTorch": version("torch")}
+    try:
+        own = version("latticework")
+    except PackageNotFoundError:
+        own = f"of {HERE}, not installed"
+    parts = {"Latticework": own, "PyTorch": version("torch")}
     return "\n".join(f"{k} {v}" for k, v in {**parts, "Python": python_version()}.items())
 
 

@@ -42,6 +42,7 @@ MISTAKES = {
     # Names that are not there, with the nearest.
     "sampler=dmal": "sampler=dmal is not known: did you mean dmala or",
     "experiment=rbm_samplin": "did you mean rbm_sampling or",
+    "experiment=nope": "experiment=nope is not known: the nearest of ",
     "hydra/launcher=zzz": "hydra/launcher=zzz is not known: there is basic",
     "scale=papr": "scale=papr is not known: did you mean paper?",
     "modle=ising": "the configuration has no field modle: did you mean model",
@@ -53,10 +54,11 @@ MISTAKES = {
     ),
     "+step_size=0.3": "no run reads step_size; did you mean sampler.step_size=0.3?",
     "+smapler=gwg": "+smapler=gwg: no run reads smapler; did you mean sampler or",
+    "sampler=dml": "(latticework --help lists all)",
     "+zz=1": "+zz=1: no run reads zz; there is budget, checkpoint, data, device, engine, figures",
     "sampler.step_size=${zzz}": "sampler.step_size: Interpolation key 'zzz' not found",
     # Syntax, in Hydra's words.
-    "chek": "'chek' cannot be read (Error parsing override 'chek' missing EQUAL at '<EOF>'): over",
+    "chek": "'chek' is neither a command nor key=value: did you mean check",
     "a^b=[": "'a^b=[' cannot be read (",
     "data=null": "Config group override must be a string or a list. Got NoneType",
     "+model=potts": "Multiple values for model. To override a value use",

@@ -196,15 +196,22 @@ def test_loops_follow_one_another(tmp_path):
         list(run.resumable(One(), "same", total=1))
 
 
-@pytest.mark.parametrize(("first", "counts"), [(0, "1/4 2/4 3/4 4/4"), (1, "1/3 2/3 3/3")])
-def test_the_display_counts_rounds(tmp_path, monkeypatch, caplog, first, counts):
+@pytest.mark.parametrize(
+    ("first", "each", "counts"),
+    [
+        (0, 1, "0/3 1/3 2/3 3/3"),
+        (1, 1, "1/3 2/3 3/3"),
+        (0, 500, "0/1,500 500/1,500 1,000/1,500 1,500/1,500"),
+    ],
+)
+def test_the_display_counts_steps(tmp_path, monkeypatch, caplog, first, each, counts):
     """Also after a stop, and if the reading at the start is an iteration (`first=0`)."""
     monkeypatch.setattr(progress, "PLAIN_EVERY", -1.0)
     caplog.set_level("INFO")
-    for i in begin(tmp_path).resumable(One(), "work", total=3, first=first):
+    for i in begin(tmp_path).resumable(One(), "work", total=3, first=first, each=each):
         if i == 2:
             break  # its round is not stored
-    list(begin(tmp_path).resumable(One(), "work", total=3, first=first))
+    list(begin(tmp_path).resumable(One(), "work", total=3, first=first, each=each))
     shown = [line.split()[1] for line in caplog.messages if "/s" in line]
     assert " ".join(shown) == counts
 

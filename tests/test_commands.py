@@ -202,6 +202,9 @@ def test_the_version_is_latticeworks_pytorchs_and_pythons(printed):
 
 def test_the_help_lists_what_a_user_may_set_and_no_helpers(printed):
     text = printed("--help")
+    places = [text.index(f"\n  {name:5}  ") for name in ("check", "race", "why", "trace")]
+    assert sorted(places) == places
+    assert places[-1] < text.index("Groups (group=option)")
     for key in ("scale", "seed", "device", "threads", "budget.chains", "budget.steps"):
         assert f"{key}=" in text, key
     for group in ("data", "experiment", "logger", "model", "sampler", "task"):
@@ -209,6 +212,12 @@ def test_the_help_lists_what_a_user_may_set_and_no_helpers(printed):
     for helper in resolvers.HELPERS:
         assert (CONF / helper).is_dir(), f"{helper} is no folder of conf"
         assert f"{helper} " not in text
+
+
+@pytest.mark.parametrize("name", sorted(EXPERIMENTS))
+def test_an_experiment_is_described_by_a_sentence_of_one_line(name):
+    line = resolvers.summary(CONF / "experiment" / f"{name}.yaml")
+    assert re.fullmatch(r"\w.{,98}[.?]", line), line
 
 
 def test_bash_completes_a_command(tmp_path):

@@ -83,24 +83,30 @@ def test_make_has_a_rule_for_every_exhibit() -> None:
         assert any(re.fullmatch(pattern, exhibit.name) for pattern in patterns), exhibit.name
 
 
-def test_run_py_says_what_to_install():
-    """Without an installation, and beside one of another checkout."""
+def test_run_py_says_what_to_install() -> None:
+    """Without the packages that it needs."""
     kept = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
     alone = [sys.executable, "-I", "-S", str(ROOT / "run.py")]
     done = subprocess.run(alone, capture_output=True, text=True, env=kept)
     assert done.returncode == 1
-    assert "Latticework is not installed" in done.stderr
+    assert "hydra, which Latticework needs, is not installed" in done.stderr
     assert "pip install -e . -c constraints.txt" in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_run_py_refuses_the_package_of_another_checkout(tmp_path):
+def test_run_py_uses_its_own_files_beside_another_checkout(tmp_path: Path) -> None:
+    """Another `latticework` comes first on the path, also of processes that a run starts."""
     other = tmp_path / "latticework"
     other.mkdir()
-    (other / "__init__.py").touch()
+    (other / "__init__.py").write_text("raise ImportError('the wrong one')")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    told = "import os, subprocess, sys, runpy; sys.argv = sys.argv[1:]; "
+    told += "runpy.run_path(sys.argv[0]); import latticework; print(latticework.__file__); "
+    told += "child = 'import latticework; print(latticework.__file__)'; "
+    told += "subprocess.run([sys.executable, '-c', child])"
     done = subprocess.run(
-        [sys.executable, str(ROOT / "run.py")],
-        capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        [sys.executable, "-c", told, str(ROOT / "run.py")],
+        capture_output=True, text=True, env=environment, cwd=tmp_path,
     )  # fmt: skip
-    assert done.returncode == 1
-    assert f"{ROOT} is not the Latticework that is installed, which is {other}" in done.stderr
+    found = [Path(line).resolve().parent for line in done.stdout.splitlines()]
+    assert found == [ROOT, ROOT], done.stderr

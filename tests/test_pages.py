@@ -100,16 +100,26 @@ def test_all_code_is_run():
 
 
 def masked(block: str) -> list[str]:
-    """The words of a transcript, sorted, with every number, rank and hash replaced by #.
+    """The rows and words of a transcript, sorted, with every number, rank and hash replaced by #.
 
     Rates, times and tuned values depend on the machine, and so do the order of the rows, the marks
-    of the best and its ties, and the width of a table.
+    of the best and its ties, the width of a column and the ends of lines. Cells keep two spaces
+    between them, and an indented line keeps its indent.
     """
     text = re.sub(r"^-(?= )", "#", block, flags=re.MULTILINE)
     text = re.sub(r"\b(?:[0-9a-f]{8}|[0-9a-f]{12})\b", "#", text)
     text = re.sub(r"=?[-+]?\d[\d,.]*(?:e[-+]?\d+)?", "#", text)
     text = re.sub(r"# (?:s|min|h)\b", "# s", text)
-    return sorted(re.sub(r"(?<=#) [=*]|─+", "", text).split())
+    found = []
+    for line in re.sub(r"(?<=#) [=*]|─+", "", text).splitlines():
+        cells = re.split(r" {2,}", line.strip())
+        if len(cells) > 1:
+            found.append("  ".join(cells))
+        else:  # words, since with other numbers the line may end elsewhere
+            indent = re.match(r" {0,4}(?=\S)", line)  # a deeper one is that of a heading set right
+            first, *more = cells[0].split(" ")
+            found += [f"{indent[0] if indent else ''}{first}", *more]
+    return sorted(found)
 
 
 @pytest.mark.slow
@@ -137,7 +147,11 @@ def test_readme_quotes_the_page_of_commands():
 def test_a_transcript_that_differs_is_found():
     assert masked("rank 1 z -1.5 ab12cd34ef56") == masked("rank =2 z +7e-3 000000000000")
     assert masked("ess 9 *  7 s") == masked("ess 12 =  1.5 min")
+    assert masked("one  1.5 =  0.25") == masked("one     12  0.5")
     assert masked("invariance fails") != masked("invariance ok")
+    assert masked("time   7 s") != masked("time 7 s")
+    assert masked("  after one step") != masked("after one step")
+    assert masked("a\n\nb") != masked("a\nb")
 
 
 # Tables.

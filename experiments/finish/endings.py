@@ -26,8 +26,9 @@ FEW = 3  # and in the line of a run in a sweep
 SHOWN = ("exact", "paper")  # of what a number is compared with, in the table of a sweep
 SIGNS = {BEST: " *", TIE: " =", "": ""}
 ARROWS = {"higher": " ↑", "lower": " ↓", None: ""}
+FEWEST = 3  # seeds a row, from which on rows are compared
 LEGEND = "* best, = not significantly different from the best (Welch's t-test, 5 %)."
-UNDECIDED = "No best is marked: with one seed a row, differences cannot be judged."
+UNDECIDED = "{seeds}: not tested; the best is marked from {fewest} seeds a row."
 LONG = 9  # characters from which on a heading is broken into lines
 
 Cell = Estimate | str | None
@@ -41,7 +42,7 @@ def show_run(record: Record) -> None:
     table = _empty(["result", "value", "compare with"], left=(0, 2))
     for one in heads:
         beside = ", ".join(f"{name} {number(value)}" for name, value in one.beside.items())
-        table.add_row(one.label, _text(_cell([one])), beside)
+        table.add_row(one.label, _with_unit(one), beside)
     spent = costs(record)
     evaluations = _evaluations([spent])
     cost = _time([spent]) + (f", {evaluations} evaluations a chain" if evaluations else "")
@@ -51,7 +52,7 @@ def show_run(record: Record) -> None:
 
 def run_line(record: Record) -> str:
     """The first numbers of the headline and the time: `log RMSE -3.293 ± 0.038, 7 s`."""
-    numbers = [f"{one.label} {_text(_cell([one]))}" for one in headline(record)[:FEW]]
+    numbers = [f"{one.label} {_with_unit(one)}" for one in headline(record)[:FEW]]
     return ", ".join([*numbers, _time([costs(record)])])
 
 
@@ -77,7 +78,10 @@ def show_sweep(records: Sequence[Record]) -> None:
             break
     marked = any(cell.endswith(SIGNS[BEST]) for column in columns.values() for cell in column)
     several = sorted({len(some) for _, some in rows if len(some) > 1})
-    legend = LEGEND if marked else UNDECIDED if len(set(targets)) < len(rows) else ""
+    legend = LEGEND if marked else ""
+    if not marked and len(set(targets)) < len(rows):
+        seeds = f"{several[0]} seeds" if several else "1 seed"
+        legend = UNDECIDED.format(seeds=seeds, fewest=FEWEST)
     _show(f"{len(records)} runs", table, f"{legend} {_spread_of(several, heads)}")
 
 
@@ -124,9 +128,12 @@ def _columns(
             known = [
                 cell if isinstance(cell, Estimate) else None for cell in (cells[r] for r in rows)
             ]
+            if any(each and 1 < (each.runs or 1) < FEWEST for each in known):
+                continue
             for row, sign in zip(rows, marks(known, one.better), strict=True):
                 texts[row] += SIGNS[sign]
-        columns[_broken(f"{one.label}{ARROWS[one.better]}")] = texts
+        unit = f", {one.unit}" if one.unit else ""
+        columns[_broken(f"{one.label}{unit}{ARROWS[one.better]}")] = texts
         for key in SHOWN:
             beside = [[n.beside[key] for n in numbers if key in n.beside] for numbers in found]
             if any(beside):
@@ -161,6 +168,10 @@ def _cell(numbers: Sequence[KeyNumber]) -> Cell:
 def _text(cell: Cell) -> str:
     """A number without its count of runs, which is in the note below the table."""
     return number(cell._replace(runs=None)) if isinstance(cell, Estimate) else cell or ""
+
+
+def _with_unit(one: KeyNumber) -> str:
+    return f"{_text(_cell([one]))} {one.unit}".rstrip()
 
 
 def _time(spent: list[dict[str, float]]) -> str:

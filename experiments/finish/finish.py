@@ -71,12 +71,17 @@ class Finish(Callback):
         In a sweep this happens in the process of the run, which has a copy of this object.
         """
         outcome = job_return._return_value  # an exception if no record could be written
-        path, how = outcome if isinstance(outcome, tuple) else ("", "failed")
-        record = load(Path(path)) if how in DONE else None
+        path, how = outcome if isinstance(outcome, tuple) else (Path(), "failed")
+        record = load(path) if how in DONE else None
         if self.clock is not None:
-            line = _shown(run_line, record) if record else how
-            print(f"{self.clock.ended(how in ('finished', 'failed'))}: {line}", flush=True)
+            progress = self.clock.ended(how in ("finished", "failed"))
+            line = _shown(run_line, record) if record else _cause(path) if how == "failed" else how
+            before = " (finished before)" if how == "finished before" else ""
+            name = without_digits(path.name) or "a run"
+            print(f"{progress}: {name}{before}: {line}", flush=True)
         elif record is not None:
+            if how == "finished":
+                print(f"finished: {path}")
             _shown(show_run, record)
 
     def on_run_end(self, config: DictConfig, **kwargs: Any) -> None:
@@ -113,18 +118,24 @@ def _of_command(config: DictConfig, found: Sequence[Path]) -> list[Path]:
     return mine + [path for path in others if path.parent.name[-DIGITS:] in digests]
 
 
+def _cause(folder: Path) -> str:
+    """Why the run of this folder failed, from its error.txt."""
+    file = folder / "error.txt"
+    return f"failed: {file.read_text().splitlines()[0]}" if file.is_file() else "failed"
+
+
 def _report(failed: Sequence[Path], *, sweep: bool) -> None:
-    """Print which runs failed and why, from their error.txt."""
-    causes = {path: path.read_text().splitlines()[0] for path in failed}
+    """Print which runs failed and why."""
     if failed and sweep:
         print(f"\n{len(failed)} failed:")
         width = max(len(str(path.parent)) for path in failed)
-        for path, cause in causes.items():
+        for path in failed:
+            cause = _cause(path.parent).removeprefix("failed: ")
             print(f"  {str(path.parent):{width}}  {cause}")
         print("the traceback of each is in its error.txt")
     elif failed:
-        for path, cause in causes.items():
-            print(f"failed: {cause}\nthe traceback is in {path}")
+        for path in failed:
+            print(f"{_cause(path.parent)}\nthe traceback is in {path}")
 
 
 def _shown(

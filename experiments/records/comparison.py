@@ -12,12 +12,13 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from latticework.experiments.records.identity import SEEDS, identity, leaves
+from latticework.experiments.records.identity import SEEDS, identity, leaves, short_name
 from latticework.experiments.records.record import RESULTS, Record, damage
 
 CLOCK = "seconds"  # in the name of each column that is measured by a clock
 ROUNDED = 2e-6  # relative; a bundle keeps 7 digits
 MISSING = "(missing)"
+CLASS = "._target_"  # of a part, such as the sampler
 FACTS = ("loaded", "device", "processor", "threads", "commit")
 GROUPS = {  # of facts: how each is called
     "data": "data.",
@@ -84,8 +85,12 @@ def _settings(one: Record, other: Record) -> Iterator[Difference]:
     """Keys of the resolved configurations, seeds first; those of the identity decide."""
     mine, its = (leaves(identity(record.config)) for record in (one, other))
     for key in sorted({*mine, *its}, key=lambda key: (key not in SEEDS, key)):
-        if mine.get(key, MISSING) != its.get(key, MISSING):
-            yield Difference(key, mine.get(key, MISSING), its.get(key, MISSING), "yes")
+        one_has, other_has = mine.get(key, MISSING), its.get(key, MISSING)
+        if one_has != other_has and key.endswith(CLASS):
+            names = (short_name(str(value)) for value in (one_has, other_has))
+            yield Difference(key.removesuffix(CLASS), *names, "yes")
+        elif one_has != other_has:
+            yield Difference(key, one_has, other_has, "yes")
     whole, theirs = (leaves(record.config) for record in (one, other))
     for key in sorted(({*whole} & {*theirs}) - {*mine} - {*its}):
         if whole[key] != theirs[key]:

@@ -32,7 +32,7 @@ class KeyNumber:
 
     `error` is its standard error within the run, taken over `over`: chains, test rows. `better` is
     the direction of better values, or None. `beside` holds reference values by name: the exact
-    value, the value of independent draws.
+    value, the value of independent draws. `unit` is written after the value.
     """
 
     name: str
@@ -41,6 +41,7 @@ class KeyNumber:
     over: str = ""
     better: Better = None
     beside: Mapping[str, Estimate] = field(default_factory=dict)
+    unit: str = ""
 
     @property
     def label(self) -> str:

@@ -45,7 +45,9 @@ def consecutive(
     chain = Chain(sampler, model, x, rng, every=every, metrics=METRICS + (trace,))
     memory = Drawing(chain, torch.empty(steps, *x.shape, dtype=torch.uint8, device=x.device))
     total = steps // every
-    blocks = run.resumable(memory, "sampling", total=total) if run else range(1, total + 1)
+    blocks = (
+        run.resumable(memory, "sampling", total=total, each=every) if run else range(1, total + 1)
+    )
     for block in blocks:
         chain.advance()
         states = trace.arrays(chain.carries[-1])["trace"]

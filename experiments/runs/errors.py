@@ -5,6 +5,7 @@ HYDRA_FULL_ERROR=1 shows tracebacks as well.
 """
 
 import errno
+import linecache
 import logging
 import os
 import re
@@ -32,8 +33,11 @@ from latticework.sampling.messages import cut, in_a_line, nearest
 
 # The settings of conf/hydra/launcher are checked against those of the plugin of the same name.
 warnings.filterwarnings("ignore", message=r"\s*'hydra/launcher/\w+' is validated against")
+# submitit tells twice, of each poll, that a cluster keeps no accounts. It then waits for results.
+logging.getLogger("submitit").addFilter(lambda told: "sacct error" not in told.getMessage())
 
-COMMANDS = ("check", "race", "trace", "why")  # scripts that are also `latticework NAME ...`
+PACKAGE = "latticework."
+COMMANDS = ("check", "race", "why", "trace")  # scripts that are also `latticework NAME ...`
 FULL = (errno.ENOSPC, errno.EDQUOT)  # a full disk; the errors of `write` name no file
 HYDRAS, OURS = "HYDRA_FULL_ERROR", "LATTICEWORK_TRACEBACKS"  # the user's value, also for workers
 # What has one value in a command: which runs there are, and where and how they are executed. Runs
@@ -125,18 +129,31 @@ def _explained(error: Exception, command: list[str]) -> str:
     """A message for an `error` that was raised for the words of `command`."""
     if isinstance(error, MissingConfigException) and error.options:
         group, _, name = str(error.missing_cfg_file).rpartition("/")
-        return f"{group}={name} is not known: {nearest(name, error.options)}"
+        hint = nearest(name, error.options)
+        return f"{group}={name} is not known: {hint} (latticework --help lists all)"
     if isinstance(error, OverrideParseException):
+        word = str(error.override)
+        if "=" not in word:
+            return f"{word!r} is neither a command nor key=value: {nearest(word, COMMANDS)}"
         why = cut(error.message.partition("\nSee https:")[0])
         return (
-            f"{str(error.override)!r} cannot be read ({why}): overrides are key=value, with quotes "
-            f"inside quotes for texts; commands are {', '.join(COMMANDS)}"
+            f"{word!r} cannot be read ({why}): overrides are key=value, with quotes inside quotes "
+            "for texts"
         )
     if isinstance(error, ConfigCompositionException) and error.__cause__:
         return _not_applied(error, error.__cause__, command)
     if isinstance(error, HydraException | ConfigurationError | DamagedError | UnwritableError):
         return summary(error)
+    if isinstance(error, ValueError | OSError) and _is_worded_here(error):
+        return cut(str(error))
     return f"{summary(error)}\nHYDRA_FULL_ERROR=1 shows where this was raised."
+
+
+def _is_worded_here(error: Exception) -> bool:
+    """Whether a `raise` statement of this package raised it: its words say what to do."""
+    *_, (frame, line) = traceback.walk_tb(error.__traceback__)
+    source = linecache.getline(frame.f_code.co_filename, line).lstrip()
+    return source.startswith("raise ") and str(frame.f_globals["__name__"]).startswith(PACKAGE)
 
 
 def _not_applied(error: Exception, cause: BaseException, command: list[str]) -> str:

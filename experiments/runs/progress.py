@@ -22,10 +22,12 @@ def progress(
     total: int | None,
     latest: Callable[[], dict[str, float]],
     done: int = 0,
+    each: int = 1,
 ) -> Iterator[T]:
     """Yield `items` and show the progress. `latest` returns the newest metrics by name.
 
-    `done` of the `total` items were processed earlier.
+    `done` of the `total` items were processed earlier. An item counts as `each`, such as the steps
+    between two readings.
     """
     if total is None and isinstance(items, Sized):
         total = done + len(items)
@@ -39,8 +41,11 @@ def progress(
             yield item
             now = time.monotonic()
             if now - last > (LIVE_EVERY if live else PLAIN_EVERY):
-                last, each = now, (now - started) / (count - done)
-                line = f"{count}/{total or '?'}  {_text(each, count, total)}  {_short(latest())}"
+                last, seconds = now, (now - started) / (count - done) / each
+                whole = total and total * each
+                rate = _text(seconds, count * each, whole)
+                counted = f"{count * each:,}/{f'{whole:,}' if whole else '?'}"
+                line = f"{counted}  {rate}  {_short(latest())}"
                 if live:
                     bar = "━" * (BAR * count // total if total else 0)
                     line = f"{what} {bar:{BAR}} {line}"[: shutil.get_terminal_size().columns - 1]

@@ -144,7 +144,8 @@ def _holds(path: Path, config: dict[str, Any], cfg: DictConfig) -> bool:
         return False
     if _replaceable(earlier, cfg):
         return False
-    log.info("already finished: %s (force=true runs it again)", path)
+    if HydraConfig.get().mode == RunMode.RUN:  # `Finish` tells of the runs of a sweep
+        log.info("already finished: %s (force=true runs it again)", path)
     if names := edited(earlier, config):
         log.warning("the code of %s has changed since this run", names)
     return True
@@ -218,10 +219,7 @@ def _held(path: Path) -> Iterator[bool]:
 
 
 def _fail(path: Path, error: Exception) -> Outcome:
-    """Write the traceback of `error` to error.txt, and log it in a sweep.
-
-    Exits if error.txt cannot be written.
-    """
+    """Write the traceback of `error` to error.txt. Exits if that cannot be written."""
     cause, trace = summary(error), traceback.format_exc()
     try:
         (path / "error.txt").write_text(f"{cause}\n\n{trace}")
@@ -229,8 +227,6 @@ def _fail(path: Path, error: Exception) -> Outcome:
         raise SystemExit(
             f"failed: {path}: {cause}; error.txt could not be written either: {unwritable}"
         ) from error
-    if HydraConfig.get().mode == RunMode.MULTIRUN:  # `Finish` tells of a single run
-        log.error("failed: %s", cause)
     if wants_traceback():
         log.error(trace)
     return Outcome(path, "failed")
@@ -275,7 +271,6 @@ def _execute(cfg: DictConfig, config: dict[str, Any], path: Path, prepare: Prepa
         }
         writing.write(path / "run.json", json.dumps(document, indent=2))
         run.checkpoints.remove()
-        log.info("finished: %s", path)
         for logger in run.loggers:
             missed = "the run is finished, but its tracker did not get the results"
             tried(missed, lambda logger=logger: logger.result(headline(load(path))))

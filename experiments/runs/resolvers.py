@@ -3,9 +3,10 @@
 - `${scaled:steps}`: a number of the experiment, from the column of `scales` for this run.
 - `${at_scale:100,20,4}`: a default of a task or data set, at scale=paper, quick and smoke.
 - `${folder:}`: a run's folder.
-- `${groups:}` and `${experiments:}`: the lists of groups and experiments in --help.
+- `${commands:}`, `${groups:}` and `${experiments:}`: what --help lists.
 """
 
+import ast
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from latticework.experiments import CONF
 from latticework.experiments.records.folders import find, folder_name, run_name
+from latticework.experiments.runs.errors import COMMANDS
 
 HELPERS = ("data/base", "experiment/parts", "target/parts", "tuned")  # they hold no options
 
@@ -88,14 +90,26 @@ def at_scale(paper: Any, quick: Any, smoke: Any, *, _root_: DictConfig) -> Any:
     return values[scale]
 
 
+def commands() -> str:
+    """The commands besides experiments, each with the first line of its script, for --help."""
+    scripts = {name: CONF.parent / "scripts" / f"{name}.py" for name in COMMANDS}
+    texts = {name: ast.get_docstring(ast.parse(file.read_text())) for name, file in scripts.items()}
+    return _listed({name: (text or "").partition("\n")[0] for name, text in texts.items()})
+
+
 def experiments() -> str:
     """The experiments, each with the first comment line of its file, for --help."""
     files = sorted((CONF / "experiment").glob("*.yaml"))
-    width = max(len(file.stem) for file in files)
-    return "\n".join(f"  {file.stem:{width}}  {_summary(file)}" for file in files)
+    return _listed({file.stem: summary(file) for file in files})
 
 
-def _summary(file: Path) -> str:
+def _listed(found: dict[str, str]) -> str:
+    width = max(map(len, found))
+    return "\n".join(f"  {name:{width}}  {found[name]}" for name in found)
+
+
+def summary(file: Path) -> str:
+    """The first comment of a YAML file: one line, a whole sentence."""
     comments = (line[1:].strip() for line in file.read_text().splitlines() if line[:1] == "#")
     return next((line for line in comments if not line.startswith("@package")), "")
 
@@ -119,5 +133,5 @@ def groups() -> str:
 
 def register() -> None:
     """Register the resolvers with OmegaConf."""
-    for resolver in (groups, folder, scaled, at_scale, experiments):
+    for resolver in (commands, groups, folder, scaled, at_scale, experiments):
         OmegaConf.register_new_resolver(resolver.__name__, resolver, replace=True)

@@ -106,17 +106,24 @@ class Run:
             yield
 
     def progress(
-        self, items: Iterable[T], what: str, total: int | None = None, done: int = 0
+        self,
+        items: Iterable[T],
+        what: str,
+        total: int | None = None,
+        done: int = 0,
+        each: int = 1,
     ) -> Iterator[T]:
         """Yield `items` with a progress bar on a terminal, or plain lines elsewhere."""
-        yield from progress(items, what, total, self.latest, done)
+        yield from progress(items, what, total, self.latest, done, each)
 
-    def resumable(self, memory: Memory, what: str, *, total: int, first: int = 1) -> Iterator[int]:
+    def resumable(
+        self, memory: Memory, what: str, *, total: int, first: int = 1, each: int = 1
+    ) -> Iterator[int]:
         """Yield the remaining iterations of `first` to `total`, and write checkpoints of `memory`.
 
-        `what` names the loop, also in the progress display. experiments/runs/checkpoint.py
-        explains how to use this. Raises ValueError for a name that was used before, and
-        SystemExit after a signal.
+        `what` names the loop, also in the progress display, where an iteration counts as `each`
+        steps. experiments/runs/checkpoint.py explains how to use this. Raises ValueError for a name
+        that was used before, and SystemExit after a signal.
         """
         if what in self._ended:
             raise ValueError(f"every loop of a run needs its own name, got {what!r} again")
@@ -125,15 +132,14 @@ class Run:
         written, at = done, time.perf_counter()
         with Deferred() as signals:
             rounds = range(done + 1, total + 1)
-            left = self.progress(rounds, what, total + 1 - first, done + 1 - first)
-            for iteration in left:
+            for iteration in self.progress(rounds, what, total, done, each):
                 yield iteration
                 if signals.came or time.perf_counter() - at >= self.checkpoint:
                     self._write(memory, what, iteration)
                     written, at = iteration, time.perf_counter()
                 signals.act(
-                    f" at {what} {iteration} of {total}: the same command resumes from there "
-                    f"({self.checkpoints.folder})"
+                    f" at {what} {iteration * each} of {total * each}: the same command resumes "
+                    f"from there ({self.checkpoints.folder})"
                 )
         if written < total:
             self._write(memory, what, total)

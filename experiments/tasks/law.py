@@ -46,7 +46,7 @@ def law(
         every=budget.every,
         metrics=metrics,
     )
-    for reading in run.progress(readings, "sampling", total=budget.readings + 1):
+    for reading in run.progress(readings, "sampling", budget.readings, -1, budget.every):
         if reading.step == 0:
             continue
         found = pooled_law(reading.carries[0].counts.cpu())

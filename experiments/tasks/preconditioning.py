@@ -88,7 +88,8 @@ def preconditioning(
             every=budget.every,
             metrics=metrics,
         )
-        for reading in run.progress(readings, f"sampling {number}", total=budget.readings + 1):
+        what = f"sampling {number}"
+        for reading in run.progress(readings, what, budget.readings, -1, budget.every):
             if reading.step == 0:
                 continue
             total = reading.carries[0].total

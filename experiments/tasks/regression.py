@@ -96,7 +96,7 @@ def regression(
         total=zeros.clone(),
         trace=x.new_zeros(len(kept), budget.chains, min(points, len(test))),
     )
-    for reading in run.resumable(memory, "sampling", total=budget.readings, first=0):
+    for reading in run.resumable(memory, "sampling", total=budget.readings, first=0, each=every):
         step = reading * every
         if step:
             memory.chain.advance()

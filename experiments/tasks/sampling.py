@@ -21,7 +21,7 @@ from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
 from latticework.sampling.adaptation import Adaptation, adapted
 from latticework.sampling.chain import Chain, Timing, timing
-from latticework.sampling.diagnostics import FEWEST, convergence
+from latticework.sampling.diagnostics import CONVERGED, FEWEST, convergence
 from latticework.sampling.evaluations import calls_of_step
 from latticework.sampling.exact import cheap
 from latticework.sampling.memory import Memory
@@ -80,7 +80,7 @@ def sample(
     chain = Chain(sampler, model, x, rng, every=every, metrics=metrics, reference=reference)
     block = max(1, min(budget.steps // 50, 1000))
     memory = Sampling(chain, timing(sampler, model, x, run.rng("timing"), steps=block))
-    for number in run.resumable(memory, "sampling", total=budget.readings, first=0):
+    for number in run.resumable(memory, "sampling", total=budget.readings, first=0, each=every):
         step = number * every
         if number:
             chain.advance()
@@ -129,6 +129,7 @@ def headline(record: Record) -> list[KeyNumber]:
     if "log_mmd_floor" in record.metrics:
         floor = {"independent draws": Estimate(last(record, "log_mmd_floor"))}
         numbers = [replace(n, beside=floor) if n.name == "log_mmd" else n for n in numbers]
+    numbers = [replace(n, unit="sites a step") if n.name == "changed" else n for n in numbers]
     traced = traced_numbers(record) if record.has("convergence") else []
     rates = [one for one in numbers if one.better is None]
     return [*(one for one in numbers if one.better), *traced, *rates]
@@ -148,8 +149,11 @@ def traced_numbers(record: Record) -> list[KeyNumber]:
         numbers.append(KeyNumber("ess_worst", worst, better="higher", beside=draws))
         numbers.append(KeyNumber("ess_median", median, better="higher", beside=draws))
     if len(r_hat):  # one chain has none
-        converged = {"converged": Estimate(1.0)}
-        numbers.append(KeyNumber("largest_r_hat", float(r_hat.max()), beside=converged))
+        numbers.append(KeyNumber("largest_r_hat", float(r_hat.max())))
+        known = {"of": Estimate(len(r_hat))}
+        numbers.append(
+            KeyNumber("sites_converged", float((r_hat <= CONVERGED).sum()), beside=known)
+        )
     if stuck := int(found["constant"]):
         sites = {"sites": Estimate(len(found["ess"]))}
         numbers.append(KeyNumber("sites_never_changed", stuck, beside=sites))

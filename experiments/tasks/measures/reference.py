@@ -44,7 +44,7 @@ def averaged(
         readings = run_chain(
             sampler, model, model.domain.uniform(chains, rng), rng, steps=steps, every=1
         )
-        for reading in run.progress(readings, "reference means", steps + 1):
+        for reading in run.progress(readings, "reference means", steps, -1):
             if reading.step > steps // 2:
                 total += reading.state.x.mean(0)
         return {"mean": (total / (steps - steps // 2)).float()}
@@ -66,7 +66,7 @@ def sampled(
         rng = run.shared_rng("truth")
         x = model.domain.uniform(samples + floor, rng)
         readings = run_chain(sampler, model, x, rng, steps=steps, every=1)
-        for reading in run.progress(readings, "ground-truth samples", steps + 1):
+        for reading in run.progress(readings, "ground-truth samples", steps, -1):
             x = reading.state.x  # the last; a list of the readings would hold all states
         return {"x": x}
 
