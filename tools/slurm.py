@@ -177,8 +177,8 @@ def ended(process: subprocess.Popen, outputs: Path) -> str:
 
 def equal(plain: Path, outputs: Path) -> int:
     """The number of records in `outputs`, each of which has the bits of that in `plain`."""
-    found = {record.path.relative_to(outputs): record for record in load_all(outputs)}
-    known = {record.path.relative_to(plain): record for record in load_all(plain)}
+    found = {Path(str(r.path)).relative_to(outputs): r for r in load_all(outputs)}
+    known = {Path(str(r.path)).relative_to(plain): r for r in load_all(plain)}
     assert found, f"no record in {outputs}"
     for name, record in found.items():
         differ = compare(known[name], record).numbers
