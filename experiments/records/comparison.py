@@ -87,8 +87,8 @@ def _settings(one: Record, other: Record) -> Iterator[Difference]:
     for key in sorted({*mine, *its}, key=lambda key: (key not in SEEDS, key)):
         one_has, other_has = mine.get(key, MISSING), its.get(key, MISSING)
         if one_has != other_has and key.endswith(CLASS):
-            names = (short_name(str(value)) for value in (one_has, other_has))
-            yield Difference(key.removesuffix(CLASS), *names, "yes")
+            here, there = short_name(str(one_has)), short_name(str(other_has))
+            yield Difference(key.removesuffix(CLASS), here, there, "yes")
         elif one_has != other_has:
             yield Difference(key, one_has, other_has, "yes")
     whole, theirs = (leaves(record.config) for record in (one, other))
