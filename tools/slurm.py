@@ -37,7 +37,7 @@ SWEEP = ("model=ising", "sampler=gibbs,dmala", "seed=0,1", "scale=smoke")
 PAUSE = "LATTICEWORK_PAUSE"  # seconds
 LONG = (
     "model._target_=latticework.tools.slurm.Pausing", "engine=eager", "scale=smoke",
-    "budget.steps=44", "budget.every=1", "checkpoint=1",
+    "budget.steps=440", "budget.every=10", "checkpoint=1",
 )  # fmt: skip
 # A step's credential must expire before Slurm starts a requeued job again.
 CONFIGURATION = """
@@ -212,12 +212,12 @@ def interruptions(folder: Path, cluster: Node) -> None:
     plain, late, lost = (folder / name for name in ("undisturbed", "late", "lost"))
     ended(command(plain, *LONG), plain)
     limit = ("hydra.launcher.timeout_min=2", "hydra.launcher.signal_delay_s=30")
-    ended(command(late, *LONG, *ON_SLURM, *limit, pause=2.5), late)
+    ended(command(late, *LONG, *ON_SLURM, *limit, pause=0.25), late)
     equal(plain, late)
     assert (rounds := resumed(late)), "the run was not requeued"
     print(f"a time limit: requeued, resumed from iteration {', '.join(rounds)}; equal", flush=True)
 
-    process = command(lost, *LONG, *ON_SLURM, pause=1)
+    process = command(lost, *LONG, *ON_SLURM, pause=0.1)
     until(lambda: list(lost.rglob("checkpoints/*.pt")), process)
     cluster.dies()
     until(lambda: cluster.state().startswith("down"), process)

@@ -33,6 +33,8 @@ from latticework.sampling.messages import cut, in_a_line, nearest
 
 # The settings of conf/hydra/launcher are checked against those of the plugin of the same name.
 warnings.filterwarnings("ignore", message=r"\s*'hydra/launcher/\w+' is validated against")
+for _name in ("hydra", "hydra_plugins"):  # a sweep has a line of ours for each run
+    logging.getLogger(_name).setLevel(logging.WARNING)
 # submitit tells twice, of each poll, that a cluster keeps no accounts. It then waits for results.
 logging.getLogger("submitit").addFilter(lambda told: "sacct error" not in told.getMessage())
 
