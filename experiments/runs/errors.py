@@ -33,8 +33,9 @@ from latticework.sampling.messages import cut, in_a_line, nearest
 
 # The settings of conf/hydra/launcher are checked against those of the plugin of the same name.
 warnings.filterwarnings("ignore", message=r"\s*'hydra/launcher/\w+' is validated against")
-for _name in ("hydra", "hydra_plugins"):  # a sweep has a line of ours for each run
-    logging.getLogger(_name).setLevel(logging.WARNING)
+if not any(word.startswith("--info") for word in sys.argv):  # which Hydra answers in its log
+    for _name in ("hydra", "hydra_plugins"):  # a sweep has a line of ours for each run
+        logging.getLogger(_name).setLevel(logging.WARNING)
 # submitit tells twice, of each poll, that a cluster keeps no accounts. It then waits for results.
 logging.getLogger("submitit").addFilter(lambda told: "sacct error" not in told.getMessage())
 
