@@ -8,7 +8,7 @@ Hamming ball and locally balanced).
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -250,6 +250,24 @@ class CarriesRates(ABC):
     @abstractmethod
     def set_rates(self, batches: Iterable[Tensor]) -> None:
         """Set the rates from the rows of all `batches` `[n, dim]`. ValueError without rows."""
+
+
+class FillsBlanks(ABC):
+    """A masked language model as the target of the words at the blanks of a sentence."""
+
+    language: Any
+
+    @abstractmethod
+    def given(self, sentence: Sequence[str], positions: Sequence[int]) -> EnergyModel:
+        """The target of the blanks at `positions` (indices of words) of `sentence`."""
+
+
+class NearQuadratic(ABC):
+    """A model with a log-quadratic model close to it."""
+
+    @abstractmethod
+    def log_quadratic(self) -> EnergyModel:
+        """A log-quadratic model close to this one, with W as its `weight`."""
 
 
 class Function(EnergyModel):

@@ -24,7 +24,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from latticework.models.base import Cache, EnergyModel
+from latticework.models.base import Cache, EnergyModel, FillsBlanks
 from latticework.models.domain import Categorical
 from latticework.models.masked_lm import MASK, MaskedLM
 
@@ -32,7 +32,7 @@ GibbsLaw = Literal["masked", "exact"]
 LARGEST = 100_000  # sequences that a step may evaluate for exact conditionals
 
 
-class TextInfilling(EnergyModel):
+class TextInfilling(EnergyModel, FillsBlanks):
     """The words at the blanks of one sentence; `given` makes the target of another sentence.
 
     Args:

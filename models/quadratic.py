@@ -15,14 +15,14 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from latticework.models.base import EnergyModel
+from latticework.models.base import EnergyModel, NearQuadratic
 from latticework.models.domain import Binary, Categorical, Domain
 from latticework.models.forms import PairForm, array
 from latticework.models.ising import Lattice
 from latticework.models.product import affine
 
 
-class LogQuadratic(EnergyModel):
+class LogQuadratic(EnergyModel, NearQuadratic):
     """log pi(x) = x' W x + b' x up to a constant.
 
     `weight` W is `[dim, dim]` and `bias` b one number or `[dim]`, on any domain with states
@@ -103,7 +103,7 @@ def quadratic_ising(
     return LogQuadratic(k**2 * matrix, field, domain=domain)
 
 
-class Sine(EnergyModel):
+class Sine(EnergyModel, NearQuadratic):
     """log pi(t) = a t^2 + b t + 2 epsilon sin(t pi / 2) on the one spin t in {-1, 1}.
 
     Its gradient, 2 a t + b + epsilon pi cos(t pi / 2), does not depend on epsilon at t = -1 or 1,

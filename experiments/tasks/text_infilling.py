@@ -4,7 +4,7 @@ import logging
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import torch
 from torch import Generator, Tensor
@@ -16,6 +16,7 @@ from latticework.experiments.records.record import Record
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.measures.nonfinite import Validity, watch
 from latticework.experiments.tasks.measures.text import scores
+from latticework.models.base import FillsBlanks
 from latticework.models.chance import draw_categorical, softmax_weights
 from latticework.models.domain import one_hot
 from latticework.samplers.base import Sampler
@@ -24,16 +25,6 @@ from latticework.sampling.memory import Memory
 from latticework.sampling.metrics import Acceptance, Changed
 
 log = logging.getLogger(__name__)
-
-
-@runtime_checkable
-class Infills(Protocol):
-    """A model of the words that fill the blanks of a sentence."""
-
-    language: Any  # the masked language model
-
-    def given(self, *args: Any, **fields: Any) -> Any:
-        """The target for one sentence, such as models.infilling.TextInfilling makes."""
 
 
 @dataclass(eq=False)
@@ -64,7 +55,7 @@ def text_infilling(
 
     Raises ValueError for another kind of model or data.
     """
-    if not isinstance(model, Infills) or not isinstance(data, Infilling):
+    if not isinstance(model, FillsBlanks) or not isinstance(data, Infilling):
         raise ValueError(
             "task=text_infilling needs a masked language model, such as model=mini_bert, and "
             f"data=sentences, got {type(model).__name__} and {type(data).__name__}"

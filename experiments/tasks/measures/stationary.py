@@ -16,12 +16,11 @@ This works for any sampler whose state has `logits`, and which proposes all site
 
 import copy
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
-from latticework.models.base import EnergyModel
+from latticework.models.base import EnergyModel, NearQuadratic
 from latticework.samplers.base import Sampler
 
 
@@ -149,21 +148,13 @@ def _exp(value: float) -> float:
     return float(torch.tensor(value, dtype=torch.float64).exp())
 
 
-@runtime_checkable
-class HasQuadratic(Protocol):
-    """A model with a log-quadratic model close to it."""
-
-    def log_quadratic(self) -> EnergyModel:
-        """A log-quadratic model close to this one, with W as its `weight`."""
-
-
 @torch.no_grad()
 def bounds(model: EnergyModel) -> Bounds:
     """The bounds for a float64 model with `log_quadratic()`, by enumerating its states.
 
     Raises ValueError for a model without it.
     """
-    if not isinstance(model, HasQuadratic):
+    if not isinstance(model, NearQuadratic):
         raise ValueError(
             "the bounds of Theorems 5.1 and 5.2 need a model with log_quadratic(), such as "
             f"model=quadratic_ising or model=sine, got {type(model).__name__}"
