@@ -1,12 +1,14 @@
-"""Check a sampler: is it exact, and does it keep the rules of a step?
+"""Check whether a sampler is exact and keeps the rules of a step, or whether draws fit a target.
 
 latticework check my_sampler.py:MySampler                      # a class, with its default values
 latticework check my_sampler.py:MySampler step_size=0.4        # with other values
 latticework check dmala                                        # a sampler of conf/sampler
 latticework check my_sampler.py:MySampler --target my_model.py:model
 latticework check my_sampler.py:MySampler --law my_law.py:law  # a matrix for the step
+latticework check --draws draws.npz --target f.py:log_prob --domain binary:20  # draws of any source
 
 Without --target, the sampler is checked on a small target of each state space that it supports.
+A file of draws holds the array `draws` and, if the source tells them, their `log_prob`.
 The exit status is 0 if everything holds, 1 if something fails, and 2 if nothing could be checked.
 """
 
@@ -16,11 +18,14 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+from zipfile import is_zipfile
 
+import numpy as np
 from omegaconf import OmegaConf
 from rich.console import Console
 
 from latticework.sampling.checking.check import examined, listed
+from latticework.sampling.checking.draws import check_draws
 from latticework.sampling.checking.targets import SMALL, Target
 from latticework.sampling.naming import loaded, sampler_named
 from latticework.sampling.targets import target_named
@@ -30,11 +35,16 @@ from latticework.scripts.parsing import parser_of
 def main(words: list[str] | None = None) -> int:
     """Return the exit status."""
     chosen = parser().parse_intermixed_args(words)
+    if chosen.draws:
+        return judged(chosen)
+    if chosen.sampler is None:
+        raise ValueError("name a sampler to check, such as dmala, or a file of draws with --draws")
     sampler = sampler_named(chosen.sampler, settings(chosen.settings))
     law = loaded(chosen.law) if chosen.law else None
     report = examined(
-        sampler, targets(chosen), law=law, chains=chosen.chains, seed=chosen.seed,
-        error=chosen.error,
+        sampler, targets(chosen), law=law, seed=chosen.seed,
+        chains=200_000 if chosen.chains is None else chosen.chains,
+        error=1e-6 if chosen.error is None else chosen.error,
     )  # fmt: skip
     Console().print(report)
     if not report.outcomes:
@@ -45,19 +55,48 @@ def main(words: list[str] | None = None) -> int:
     return 1 if report.failures else 0
 
 
+def judged(chosen: argparse.Namespace) -> int:
+    """Print how the draws of a file compare with the target; return the exit status."""
+    if chosen.target is None:
+        raise ValueError("--draws needs the target: --target file.py:Name")
+    if beside := [
+        name for name in ("sampler", "law", "chains") if getattr(chosen, name) is not None
+    ]:
+        raise ValueError(
+            f"--draws judges draws, whatever made them: leave out {' and '.join(beside)}; "
+            "--reference names the sampler that they are compared with"
+        )
+    arrays = np.load(chosen.draws) if is_zipfile(chosen.draws) else {}
+    if "draws" not in arrays:
+        raise ValueError(f"{chosen.draws} is no .npz file with an array `draws` (numpy.savez)")
+    report = check_draws(
+        arrays["draws"], target_named(chosen.target, chosen.domain),
+        log_prob=arrays.get("log_prob"), reference=chosen.reference, steps=chosen.steps,
+        seed=chosen.seed, error=0.01 if chosen.error is None else chosen.error,
+    )  # fmt: skip
+    Console().print(report)
+    if chosen.json:
+        outcomes = [asdict(one) for one in report.outcomes]
+        chosen.json.write_text(json.dumps({"draws": str(chosen.draws), "outcomes": outcomes}))
+    return 0 if report.passed else 1
+
+
 def parser() -> argparse.ArgumentParser:
     made = parser_of("check", __doc__)
-    made.add_argument("sampler", help="file.py:Name, or a name of conf/sampler")
+    made.add_argument("sampler", nargs="?", help="file.py:Name, or a name of conf/sampler")
     made.add_argument("settings", nargs="*", help="key=value, for the sampler's fields")
     made.add_argument("--target", help="file.py:Name, a model or a function (with --domain)")
     made.add_argument(
         "--domain", help=f"of a function, such as binary:3; else one of {', '.join(SMALL)}"
     )
     made.add_argument("--law", help="file.py:Name, (sampler, target) -> [states, states]")
-    made.add_argument("--chains", type=int, default=200_000, help="default 200000")
+    made.add_argument("--chains", type=int, help="default 200000")
+    made.add_argument("--draws", type=Path, help="a .npz file of draws to judge, not a sampler")
+    made.add_argument("--reference", help="with --draws: the sampler they are compared with")
+    made.add_argument("--steps", type=int, help="with --draws: of each chain of the reference")
     made.add_argument("--seed", type=int, default=0)
     made.add_argument(
-        "--error", type=float, default=1e-6, help="probability of a false alarm, default 1e-6"
+        "--error", type=float, help="probability of a false alarm, default 1e-6; of draws, 0.01"
     )
     made.add_argument("--json", type=Path, help="also write the outcomes to this file")
     return made

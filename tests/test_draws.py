@@ -1,5 +1,7 @@
 """`latticework.check_draws`: draws of any source against a target; and files of results."""
 
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -8,6 +10,8 @@ import latticework
 from latticework.models.domain import Binary, Categorical
 from latticework.models.ising import Lattice
 from latticework.sampling.exact import distribution
+from latticework.sampling.targets import target_named
+from latticework.scripts import check
 
 LATTICE = Lattice((3, 3), 0.15, -0.2)
 STATES, LAW = distribution(LATTICE)
@@ -87,6 +91,69 @@ def test_categories_may_be_whole_numbers():
 def test_mistakes_are_refused(given, match):
     with pytest.raises(ValueError, match=match):
         latticework.check_draws(**{"draws": drawn(LAW, 50, 1), "target": LATTICE, **given})
+
+
+# The command.
+
+FILE = """
+import torch
+def log_prob(x):
+    return x @ torch.linspace(-1, 1, 12) - (x.sum(-1) - 6) ** 2 / 4
+def tilted(x):
+    return log_prob(x) + x[:, 0]
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "f.py").write_text(FILE)
+    return tmp_path
+
+
+def judged(name, *words):
+    return check.main(
+        ["--draws", name, "--target", "f.py:log_prob", "--domain", "binary:12", *words]
+    )
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_the_command_judges_a_file_of_draws(folder, capsys):
+    """From our own results, whose other arrays are ignored, and from any other source."""
+    target = target_named("f.py:log_prob", "binary:12")
+    latticework.sample(target, "gwg", steps=2000, burn_in=100, diagnose=False).save("ours.npz")
+    assert judged("ours.npz", "--reference", "dmala(step_size=0.3)", "--steps", "400") == 0
+    assert "chains of DMALA(step_size=0.3)" in " ".join(capsys.readouterr().out.split())
+
+    states, law = distribution(target_named("f.py:tilted", "binary:12"))
+    rng = torch.Generator().manual_seed(1)
+    draws = states[torch.multinomial(law, 1000, replacement=True, generator=rng)]
+    np.savez("tilted.npz", draws=draws, log_prob=target.log_prob(draws))
+    assert judged("tilted.npz", "--json", "out.json", "--error", "0.002") == 1
+    told = capsys.readouterr().out
+    assert "x[0] = 1" in told
+    assert "is at most 0.002" in " ".join(told.split())
+    outcomes = json.loads((folder / "out.json").read_text())["outcomes"]
+    assert {o["check"]: o["status"] for o in outcomes}["energies"] == "ok"
+
+
+@pytest.mark.parametrize(
+    ("words", "match"),
+    [
+        ([], "name a sampler to check, .* or a file of draws with --draws"),
+        (["--draws", "one.npz"], "--draws needs the target"),
+        (["--draws", "one.npz", "--target", "f.py:log_prob"], "give --domain"),
+        (["dmala", "--draws", "one.npz", "--target", "f.py:log_prob"], "leave out sampler; "),
+        (["--draws", "none.npz", "--target", "f.py:log_prob"], "none.npz is no .npz file"),
+        (["--draws", "other.npz", "--target", "f.py:log_prob"], "with an array `draws`"),
+        (["--draws", "f.py", "--target", "f.py:log_prob"], "f.py is no .npz file"),
+    ],
+)
+def test_mistakes_of_the_command_are_reported(words, match, folder):
+    np.savez("one.npz", draws=np.zeros((20, 12)))
+    np.savez("other.npz", x=np.zeros((20, 12)))
+    with pytest.raises(ValueError, match=match):
+        check.main(words)
 
 
 # Results: names and files.

@@ -35,6 +35,7 @@ from latticework.sampling.targets import ROUNDING, States, as_model, check_targe
 MOST, LEAST = 4000, 1000  # draws that are compared; draws of the reference, at least
 CLOSE = 1000  # draws of each set whose distances are computed
 PAIRS = 500  # pairs of sites that are compared
+LEVELS = 50  # of the log-probability
 ENDS = 8  # draws of each chain of the reference that show whether it has converged
 AT_ONCE = 4096  # states that are evaluated together
 DIVIDED = 100  # divisions that are computed together
@@ -251,7 +252,9 @@ def _compared(
     near = torch.cat((codes[:n][:CLOSE], codes[n:][:CLOSE]))
 
     count = ceil(2 * COMPARISONS / error)
-    statistics = {"log-probability": _steps(values), "repeats": _repeats(place)}
+    levels = values.sort().values[torch.linspace(0, len(values) - 1, LEVELS).long()]
+    below = (values.unsqueeze(1) <= levels).float()
+    statistics = {"log-probability": _shares(below), "repeats": _repeats(place)}
     statistics |= {name: _shares(happens) for name, (happens, _) in shares.items()}
     found = _divided(statistics, *sizes, count, rng)
     found |= _divided({"distance": _mmd(near, len(labels))}, min(n, CLOSE), CLOSE, count, rng)
@@ -337,20 +340,6 @@ def _shares(happens: Tensor) -> Statistic:
     def statistic(division: Tensor) -> Tensor:
         size, sums = division.sum(1, keepdim=True), division @ scaled
         return (sums / size - (total - sums) / (len(happens) - size)).abs().amax(1)
-
-    return statistic
-
-
-def _steps(values: Tensor) -> Statistic:
-    """The largest difference of the two distribution functions (Kolmogorov and Smirnov)."""
-    ordered, order = values.sort()
-    (ends,) = torch.nonzero(
-        torch.cat((ordered[1:] != ordered[:-1], torch.ones(1) > 0)), as_tuple=True
-    )
-
-    def statistic(division: Tensor) -> Tensor:
-        size, sums = division.sum(1, keepdim=True), division[:, order].cumsum(1)[:, ends]
-        return (sums / size - (ends + 1 - sums) / (len(values) - size)).abs().amax(1)
 
     return statistic
 
