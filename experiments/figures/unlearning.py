@@ -24,10 +24,14 @@ def unlearning(records: list[Record]) -> Figure:
         metrics, mixing = record.metrics, record.arrays("mixing")
         left.plot(metrics["lambda"], metrics["second_eigenvalue"], label=text, **series(i))
         for name, style in (("chain", "-"), ("staying_less", "--")):
-            look = {"label": f"_{text}, {name}", "linewidth": 1.4, **series(i)}
+            shown = text if name == "chain" else f"_{text}, {name}"
+            look = {"label": shown, "linewidth": 1.4, **series(i)}
             right.plot(np.maximum(mixing[name], 1e-16), style, **look)
-    left.set(xlabel=r"$\lambda$", ylabel=r"second eigenvalue of $A_\lambda$")
-    right.set(yscale="log", xlabel="steps", ylabel="total variation to the stationary law")
+    left.set(
+        xlabel=r"$\lambda$", ylabel=r"second eigenvalue of $A_\lambda$", title="how fast it mixes"
+    )
+    right.set(xlabel="steps", ylabel="total variation", title="distance to the stationary law")
+    right.set_yscale("log")
     dashes = key_of_dashes(**{r"$\lambda = 0$": "-", r"the largest $\lambda$": "--"})
     explain(figure, "Exact: no seeds, no bands.", dashes)
     return figure
