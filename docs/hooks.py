@@ -5,15 +5,18 @@ made: the notebooks of the gallery with the output of their cells, and the API r
 """
 
 import ast
+import base64
 import contextlib
 import io
 import re
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
+plt.switch_backend("agg")
 ROOT = Path(__file__).resolve().parents[1]
 SHOWN = (
     "*.md", "CITATION.cff", "LICENSE", "models/mini_bert/README.md",
@@ -58,7 +61,7 @@ def found(pattern: str) -> list[str]:
 
 
 def notebook(file: Path) -> str:
-    """The page of a Python file with `# %%` cells, which are run: text, code and output."""
+    """The page of a Python file with `# %%` cells, which are run: text, code, output, figures."""
     _, *cells = re.split(r"^# %%(.*)\n", file.read_text(), flags=re.MULTILINE)
     space: dict[str, object] = {"__name__": file.stem}
     page = []
@@ -71,6 +74,11 @@ def notebook(file: Path) -> str:
         page.append(f"```python\n{cell.strip()}\n```")
         if output := printed.getvalue().rstrip():
             page.append(f"```text\n{output}\n```")
+        for number in plt.get_fignums():
+            plt.figure(number).savefig(picture := io.BytesIO(), dpi=144)
+            plt.close(number)
+            shown = base64.b64encode(picture.getvalue()).decode()
+            page.append(f"![The figure of this cell](data:image/png;base64,{shown})")
     return "\n\n".join([*page, f"Download: [{file.name}](./{file.name})"])
 
 

@@ -62,6 +62,9 @@ SHOWS = {
     "docs/gallery/learning_an_ebm.py": lambda own, printed: (
         own["errors"][-1] < own["errors"][0] / 3
     ),
+    "docs/gallery/spike_and_slab.py": lambda own, printed: (
+        own["distance"] < 0.02 and own["counts"].sum() == 1800 * own["CHAINS"]
+    ),
     "docs/gallery/infilling.py": lambda own, printed: (
         len(own["written"]) == 8 and len(own["written"][0]) == 2
     ),
