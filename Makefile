@@ -9,11 +9,12 @@ READY := .venv/.installed
 READY_DEV := .venv/.installed-dev
 READY_BENCH := .venv/.installed-bench
 READY_DOCS := .venv/.installed-docs
+READY_RELEASE := .venv/.installed-release
 
 # The package's name for tools that read files: a link to this folder.
 NAMES := mkdir -p build/names && ln -sfn "$(CURDIR)" build/names/latticework
 
-.PHONY: help demo test test-all test-avx2 test-slurm lint docs mutants quick paper report bench data clean
+.PHONY: help demo test test-all test-avx2 test-slurm lint docs mutants quick paper report bench data release packages clean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z][a-z0-9% -]*):.*## (.*)/\1|\2/p' Makefile | awk -F'|' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -86,6 +87,11 @@ bench: $(READY_BENCH) ## time the samplers against their peers and a measured li
 data: $(READY) ## fetch and check every data set; the folder LATTICEWORK_DATA is searched first
 	@$(BIN)/python -m latticework.scripts.fetch_data
 
+release: $(READY_RELEASE) ## check the version, build and check sdist and wheel, tag; says how to upload
+	@$(BIN)/python -m latticework.tools.release
+packages: $(READY_RELEASE) ## likewise, without the tag
+	@$(BIN)/python -m latticework.tools.release --no-tag
+
 clean: ## remove .venv, builds and caches; keep outputs/ and downloaded data
 	@rm -rf .venv build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -103,6 +109,10 @@ $(READY_DEV): $(READY)
 
 $(READY_BENCH): $(READY)
 	@$(BIN)/python -m pip install --quiet -e ".[bench]" -c constraints.txt
+	@touch $@
+
+$(READY_RELEASE): $(READY)
+	@$(BIN)/python -m pip install --quiet -e ".[release]" -c constraints.txt
 	@touch $@
 
 $(READY_DOCS): $(READY)
