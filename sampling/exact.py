@@ -42,10 +42,17 @@ def cheap(model: EnergyModel) -> Exact | None:
         own = model.log_z_and_mean()
         if own is not None:
             return Exact(*own)
-        few = len(model.domain.values()) ** model.domain.dim <= CHEAP
-        return enumerated(model) if few else None
-    except ValueError:  # a lattice that is too wide, an infinite domain
-        return None
+    except ValueError:  # a lattice that is too wide
+        pass
+    return enumerated(model) if few_states(model) else None
+
+
+def few_states(model: EnergyModel) -> bool:
+    """Whether the domain has at most CHEAP states."""
+    try:
+        return len(model.domain.values()) ** model.domain.dim <= CHEAP
+    except ValueError:  # infinitely many
+        return False
 
 
 @torch.no_grad()

@@ -25,7 +25,7 @@ from latticework.models.domain import Categorical, Domain
 from latticework.samplers.base import Sampler, require_count
 from latticework.sampling.checking.report import COLOURS, Printed
 from latticework.sampling.diagnostics import MIXED, quantities
-from latticework.sampling.exact import CHEAP, distribution
+from latticework.sampling.exact import distribution, few_states
 from latticework.sampling.metrics import kernel
 from latticework.sampling.naming import brief
 from latticework.sampling.sample import sample, sampler_of
@@ -105,7 +105,7 @@ def check_draws(
         target: the unnormalised log-probability, as in `latticework.sample`.
         log_prob: what the source says of them, without the last dimensions. It is compared with the
             target, up to a constant.
-        reference: the sampler of the reference, where the target has more than 1024 states; Gibbs,
+        reference: the sampler of the reference, where the target has more than 2^16 states; Gibbs,
             or a random walk where Gibbs cannot be used.
         steps: steps of each chain of the reference, half of them burn-in; 100 a site.
         seed: seeds the reference and the divisions.
@@ -214,11 +214,7 @@ def _reference(
     model: EnergyModel, named: Sampler | str | None, count: int, steps: int, seed: int
 ) -> tuple[Tensor, str]:
     """Independent draws from the target `[count, *domain.shape]`, and how they were made."""
-    try:
-        few = len(model.domain.values()) ** model.domain.dim <= CHEAP
-    except ValueError:  # infinitely many values
-        few = False
-    if few and named is None:
+    if named is None and few_states(model):
         states, law = distribution(model)
         rng = Generator().manual_seed(seed)
         drawn = torch.multinomial(law, count, replacement=True, generator=rng)
