@@ -42,9 +42,9 @@ def cheap(model: EnergyModel) -> Exact | None:
         own = model.log_z_and_mean()
         if own is not None:
             return Exact(*own)
-    except ValueError:  # a lattice that is too wide
-        pass
-    return enumerated(model) if few_states(model) else None
+        return enumerated(model) if few_states(model) else None
+    except ValueError:  # a lattice that is too wide, no state of positive probability
+        return None
 
 
 def few_states(model: EnergyModel) -> bool:
