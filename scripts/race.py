@@ -31,10 +31,10 @@ from rich.table import Table as Grid
 
 from latticework.experiments.figures import race as drawing
 from latticework.experiments.papers.draw import save
-from latticework.experiments.records.proof import proof
+from latticework.experiments.records.proof import proof, versions
 from latticework.experiments.records.record import checksums, opened
 from latticework.experiments.runs import writing
-from latticework.experiments.runs.machine import commit, device_name, versions
+from latticework.experiments.runs.machine import PACKAGES, commit, device_name
 from latticework.sampling.diagnostics import MIXED
 from latticework.sampling.naming import loaded
 from latticework.sampling.starts import possible
@@ -258,7 +258,7 @@ def write(
         "seconds": seconds,
         "device": device_name(torch.device("cpu")),
         "threads": torch.get_num_threads(),
-        "versions": versions(),
+        "versions": versions(PACKAGES),
         **commit(),
         "files": checksums(folder),
     }

@@ -4,6 +4,7 @@ import gc
 import os
 import shutil
 import sys
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -49,6 +50,22 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def outputs(finished: Path, tmp_path: Path) -> Path:
     """A copy of them, to be written to."""
     return shutil.copytree(finished, tmp_path / "outputs")
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty data root and cache, and no network."""
+    from latticework.data import files
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError("no network")
+
+    monkeypatch.delenv("LATTICEWORK_DATA", raising=False)
+    monkeypatch.setattr(files, "CACHE", tmp_path / "cache")
+    monkeypatch.setattr(urllib.request, "urlopen", refuse)
+    folder = tmp_path / "root"
+    folder.mkdir()
+    return folder
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hydra import compose, initialize_config_dir
+from hydra.core.hydra_config import HydraConfig
 from hydra.utils import instantiate
+from omegaconf import DictConfig
 
 from latticework.samplers.base import Sampler
 
@@ -41,9 +43,17 @@ class Command(NamedTuple):
     page: str  # where it is printed first
 
 
-def names(group: str) -> set[str]:
-    """The options of a configuration group."""
-    return {file.stem for file in (CONF / group).glob("*.yaml")}
+def names(group: str) -> list[str]:
+    """The options of a configuration group, sorted."""
+    return sorted(file.stem for file in (CONF / group).glob("*.yaml"))
+
+
+def composed(*words: str) -> DictConfig:
+    """A whole run, as run.py is given it for `words`; what it says of Hydra is read from it."""
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        config = compose("config", list(words), return_hydra_config=True)
+    HydraConfig.instance().set_config(config)
+    return config
 
 
 def sampler_of(name: str) -> Sampler:

@@ -12,7 +12,8 @@ from typing import Literal
 import pytest
 import torch
 from command import command_line
-from hydra import compose, initialize_config_dir
+from documented import CONF, composed
+from hydra import initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import InstantiationException
 from hydra.types import RunMode
@@ -137,7 +138,7 @@ def test_an_added_key_that_a_run_reads_is_accepted(words, tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "one.yaml").write_text("# @package _global_\nmodel_seed: 3\n")
     words = [word.replace("OWN", str(tmp_path)) for word in words]
-    with initialize_config_dir(str(latticework.run.CONF), version_base="1.3"):
+    with initialize_config_dir(str(CONF), version_base="1.3"):
         loader = GlobalHydra.instance().config_loader()
         config = loader.load_configuration("config", words, run_mode=RunMode.MULTIRUN)
         checks.check_added(config)
@@ -155,9 +156,7 @@ def test_what_does_not_tell_records_apart_is_not_swept(tmp_path, capsys, word):
 
 
 def test_keys_without_a_part_in_the_name_of_a_run_are_not_swept():
-    with initialize_config_dir(str(latticework.run.CONF), version_base="1.3"):
-        config = compose("config", return_hydra_config=True)
-    left_out = set(config.hydra.job.config.override_dirname.exclude_keys)
+    left_out = set(composed().hydra.job.config.override_dirname.exclude_keys)
     assert left_out <= set(errors.SINGLE)
 
 

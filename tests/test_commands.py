@@ -14,9 +14,7 @@ import sys
 
 import pytest
 from command import command_line
-from documented import CONF, PLACEHOLDERS, ROOT, Command, commands, names, typed
-from hydra import compose, initialize_config_dir
-from hydra.core.hydra_config import HydraConfig
+from documented import CONF, PLACEHOLDERS, ROOT, Command, commands, composed, names, typed
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
 import latticework.scripts.reproduce
@@ -26,7 +24,7 @@ from latticework.experiments.runs import resolvers
 from latticework.experiments.runs.checks import checked
 
 resolvers.register()
-EXPERIMENTS = names("experiment")
+EXPERIMENTS = set(names("experiment"))
 
 # Commands that are not for this process, each with its reason.
 UNTESTED = {
@@ -69,16 +67,9 @@ def first(words):
         key = word.partition("=")[0]
         values = list(override.sweep_string_iterator()) if override.is_sweep_override() else []
         if (CONF / key).is_dir():
-            assert set(values) <= names(key), word
+            assert set(values) <= set(names(key)), word
         found.append(f"{key}={values[0]}" if values else word)
     return found
-
-
-def composed(words):
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        config = compose("config", words, return_hydra_config=True)
-    HydraConfig.instance().set_config(config)
-    return config
 
 
 def test_commands_are_found():
@@ -110,7 +101,7 @@ def test_experiments_that_run_alone_exist():
 @pytest.mark.slow
 @pytest.mark.parametrize("command", WITH_SETTINGS, ids=ids)
 def test_a_command_composes(command, tmp_path):
-    checked(composed(first(words_of(command, tmp_path))))
+    checked(composed(*first(words_of(command, tmp_path))))
 
 
 @pytest.mark.slow
@@ -119,7 +110,7 @@ def test_a_command_composes(command, tmp_path):
 def test_a_command_runs_at_smoke_scale(command, tmp_path, capfd):
     words = [word for word in first(words_of(command, tmp_path)) if not LARGE.fullmatch(word)]
     words.append("scale=smoke")
-    data = composed(words).data or {}
+    data = composed(*words).data or {}
     local = {"root": "null", "download": "false"}
     given = [f"data.{key}={value}" for key, value in local.items() if key in data]
     assert command_line(*words, *given, outputs=tmp_path / "outputs") == 0, capfd.readouterr()
@@ -133,7 +124,7 @@ class ParsedError(Exception):
 def read(module, words, monkeypatch):
     """Have `python -m latticework.scripts.<module>` read its words, and no more."""
     if module == "figures":
-        checked(composed(words))
+        checked(composed(*words))
         return
     parse = argparse.ArgumentParser.parse_args
 
@@ -176,7 +167,7 @@ def test_a_make_target_runs_what_there_is(command, tmp_path, monkeypatch):
         if found := re.match(r".venv/bin/(python .*)", line):
             _, *words = typed(Command(found[1], "Makefile"), tmp_path)
             if words[0] == "run.py":
-                checked(composed(words[1:]))
+                checked(composed(*words[1:]))
             elif words[1].startswith("latticework.scripts."):
                 read(words[1].removeprefix("latticework.scripts."), words[2:], monkeypatch)
 
@@ -209,7 +200,7 @@ def test_the_help_lists_what_a_user_may_set_and_no_helpers(printed):
     for key in ("scale", "seed", "device", "threads", "budget.chains", "budget.steps"):
         assert f"{key}=" in text, key
     for group in ("data", "experiment", "logger", "model", "sampler", "task"):
-        assert names(group) <= set(text.replace(",", " ").split()), group
+        assert set(names(group)) <= set(text.replace(",", " ").split()), group
     for helper in resolvers.HELPERS:
         assert (CONF / helper).is_dir(), f"{helper} is no folder of conf"
         assert f"{helper} " not in text[groups:]

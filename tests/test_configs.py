@@ -6,12 +6,11 @@ import importlib
 import inspect
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
+from documented import CONF, composed, names
 from hydra import compose, initialize_config_dir
-from hydra.core.hydra_config import HydraConfig
 from hydra.utils import get_class, get_method, instantiate
 from omegaconf import OmegaConf
 
@@ -24,19 +23,8 @@ from latticework.experiments.runs.sweeps import declared
 from latticework.samplers import NAMES, find
 from latticework.samplers.base import Sampler, UnsupportedModelError
 
-CONF = Path(__file__).resolve().parent.parent / "conf"
 SCALES = ("paper", "quick", "smoke")
 resolvers.register()
-
-
-def names(group):
-    return sorted(file.stem for file in (CONF / group).glob("*.yaml"))
-
-
-def composed(*overrides):
-    """A whole run, as run.py is given it."""
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        return compose("config", list(overrides), return_hydra_config=True)
 
 
 @functools.cache
@@ -48,7 +36,6 @@ def part(group, name):
 
 def plain(config):
     """The configuration without `hydra`, resolved; an undefined interpolation fails here."""
-    HydraConfig.instance().set_config(config)
     return checked(config)
 
 

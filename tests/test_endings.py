@@ -15,13 +15,13 @@ from latticework.experiments.finish.endings import (
     show_sweep,
     show_table,
 )
-from latticework.experiments.finish.sweep_clock import SweepClock
 from latticework.experiments.papers.exhibits import catalogue
 from latticework.experiments.papers.table_files import write as write_table
 from latticework.experiments.records.estimate import BEST, TIE, Estimate, marks, number
 from latticework.experiments.records.headline import KeyNumber, headline
 from latticework.experiments.records.likelihood import log_z_error
 from latticework.experiments.records.record import load_all
+from latticework.experiments.runs.progress import SweepClock
 from latticework.scripts.reproduce import tables
 
 TINY = ("model.shape=[2,2]", "scale=smoke")

@@ -1,18 +1,16 @@
 """Every experiment of conf/experiment runs at smoke scale, from the command line to its figures."""
 
 import json
-from pathlib import Path
 
 import pytest
 from command import bundled_data, command_line
-from hydra import compose, initialize_config_dir
+from documented import composed, names
 
 from latticework.experiments.records.record import load_all
 from latticework.experiments.runs import resolvers
 
 pytestmark = pytest.mark.slow
 
-CONF = Path(__file__).resolve().parent.parent / "conf"
 resolvers.register()
 
 # A part of a sweep that shows all of its figures and tables. The rest runs elsewhere: the samplers
@@ -26,11 +24,10 @@ PART = {
 }
 
 
-@pytest.mark.parametrize("name", sorted(file.stem for file in CONF.glob("experiment/*.yaml")))
+@pytest.mark.parametrize("name", names("experiment"))
 def test_experiment(name, tmp_path, capfd):
     words = [f"experiment={name}", "scale=smoke", *PART.get(name, ())]
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        config = compose("config", words[:2])
+    config = composed(*words[:2])
     status = command_line(*words, *bundled_data(config), outputs=tmp_path)
     failures = [file.read_text() for file in tmp_path.rglob("error.txt")]
     assert (status, failures) == (0, []), capfd.readouterr().out

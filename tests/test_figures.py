@@ -17,9 +17,8 @@ from latticework.experiments import CONF
 from latticework.experiments.figures import band, style
 from latticework.experiments.figures.acceptance import step_term
 from latticework.experiments.figures.benchmark import errors
+from latticework.experiments.figures.curves import final, learning
 from latticework.experiments.figures.ess import ess_per_second, rates
-from latticework.experiments.figures.finals import final
-from latticework.experiments.figures.learning import learning
 from latticework.experiments.figures.text import COLOURS
 from latticework.experiments.papers.draw import png
 from latticework.experiments.records.grouping import by_sampler

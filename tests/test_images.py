@@ -28,21 +28,6 @@ real_data = pytest.mark.skipif(
 )
 
 
-@pytest.fixture
-def empty(tmp_path, monkeypatch):
-    """A data root and a cache with nothing in them, and no network."""
-    monkeypatch.delenv("LATTICEWORK_DATA", raising=False)
-    monkeypatch.setattr(files, "CACHE", tmp_path / "cache")
-    monkeypatch.setattr(urllib.request, "urlopen", refuse)
-    root = tmp_path / "root"
-    root.mkdir()
-    return root
-
-
-def refuse(request, timeout):
-    raise OSError("no network")
-
-
 def published(source, content, **changes):
     """The source as if `content` were what its publishers offer."""
     return replace(source, md5=(hashlib.md5(content).hexdigest(),), **changes)
@@ -61,15 +46,15 @@ def idx(images):
 
 
 @pytest.fixture
-def tiny_mnist(empty, monkeypatch):
+def tiny_mnist(root, monkeypatch):
     """A data root with an MNIST of 4 / 1 / 2 images."""
     contents = {"train": idx(GREY[:5]), "test": idx(GREY[5:])}
     sources = {split: published(MNIST.sources[split], c) for split, c in contents.items()}
     monkeypatch.setattr(MNIST, "sources", MNIST.sources | sources)
     monkeypatch.setattr(MNIST, "counts", (4, 1, 2))
     for split, content in contents.items():
-        put(empty, sources[split], content)
-    return empty
+        put(root, sources[split], content)
+    return root
 
 
 def test_threshold_and_order_of_splits(tiny_mnist):
@@ -137,9 +122,9 @@ def test_a_damaged_file_is_an_error_and_stays(tiny_mnist, content):
     assert path.read_bytes() == content
 
 
-def test_missing_data_are_replaced_out_loud(empty, caplog):
+def test_missing_data_are_replaced_out_loud(root, caplog):
     caplog.set_level("WARNING")  # whatever level an earlier test has left
-    data = MNIST(root=str(empty)).load()
+    data = MNIST(root=str(root)).load()
     assert data.substitute
     assert data.variant == (
         "scikit-learn digits at 28x28, thresholded at 0.5, in place of mnist, thresholded at 0.5"
@@ -150,22 +135,22 @@ def test_missing_data_are_replaced_out_loud(empty, caplog):
     assert record.message.count("\n") > 5
     for part in ("SUBSTITUTE DATA", "no network", MNIST.sources["train"].name):
         assert part in record.message
-    assert USPS(root=str(empty)).load().shape == (16, 16)
+    assert USPS(root=str(root)).load().shape == (16, 16)
 
 
 @pytest.mark.parametrize("loader", [MNIST, USPS, Omniglot, OmniglotDerived, Caltech])
-def test_strict_refuses_a_substitute(empty, loader):
+def test_strict_refuses_a_substitute(root, loader):
     with pytest.raises(MissingFileError, match="is missing: looked in .* Get it from"):
         loader(strict=True).load()
 
 
 @pytest.fixture
-def offered(empty, monkeypatch):
+def offered(root, monkeypatch):
     """A file offered at a local address, behind a dead mirror."""
     monkeypatch.setattr(urllib.request, "urlopen", OPEN)
-    offer = empty / "offer"
+    offer = root / "offer"
     offer.write_bytes(b"content")
-    urls = ((empty / "dead").as_uri(), offer.as_uri())
+    urls = ((root / "dead").as_uri(), offer.as_uri())
     return published(Source("file", ("folder",)), b"content", urls=urls), offer
 
 
@@ -209,7 +194,7 @@ class Short(BaseHTTPRequestHandler):
         pass
 
 
-def test_a_download_that_breaks_off_is_not_kept(empty, monkeypatch):
+def test_a_download_that_breaks_off_is_not_kept(root, monkeypatch):
     """Also that of a file without a checksum."""
     monkeypatch.setattr(urllib.request, "urlopen", OPEN)
     with HTTPServer(("127.0.0.1", 0), Short) as server:
@@ -230,21 +215,21 @@ def test_processes_with_one_number_download_apart(offered, monkeypatch):
     assert len(set(parts)) == 2
 
 
-def test_static_mnist_is_the_same_packed_and_as_text(empty, monkeypatch):
+def test_static_mnist_is_the_same_packed_and_as_text(root, monkeypatch):
     bits = {"train": GREY[:4] & 1, "valid": GREY[4:5] & 1, "test": GREY[5:] & 1}
-    np.savez(empty / "packed.npz", **{k: np.packbits(v, axis=1) for k, v in bits.items()})
-    contents = {"packed": (empty / "packed.npz").read_bytes()}
+    np.savez(root / "packed.npz", **{k: np.packbits(v, axis=1) for k, v in bits.items()})
+    contents = {"packed": (root / "packed.npz").read_bytes()}
     for split, rows in bits.items():
         lines = (" ".join(map(str, row)) + "\n" for row in rows)
         contents[f"static {split}"] = "".join(lines).encode()
     sources = {key: published(MNIST.sources[key], c) for key, c in contents.items()}
     monkeypatch.setattr(MNIST, "sources", sources)
     monkeypatch.setattr(MNIST, "counts", (4, 1, 2))
-    paths = {key: put(empty, sources[key], content) for key, content in contents.items()}
+    paths = {key: put(root, sources[key], content) for key, content in contents.items()}
 
-    packed = MNIST(root=str(empty), binarize="static", strict=True).load()
+    packed = MNIST(root=str(root), binarize="static", strict=True).load()
     paths["packed"].unlink()
-    text = MNIST(root=str(empty), binarize="static", strict=True).load()
+    text = MNIST(root=str(root), binarize="static", strict=True).load()
     assert np.array_equal(packed.train, bits["train"])
     assert packed.fingerprint == text.fingerprint
     assert packed.variant == "mnist, Larochelle's static binarization"
@@ -265,50 +250,50 @@ def usps_of(values, root, monkeypatch):
     return USPS(root=str(root), strict=True)
 
 
-def test_usps_text_and_held_out_images(empty, monkeypatch):
+def test_usps_text_and_held_out_images(root, monkeypatch):
     for seed in (2, 1):  # another file in the same place is read
         values = np.random.default_rng(seed).uniform(-1, 1, (5, 256)).round(6)
-        data = usps_of(values, empty, monkeypatch).load()
+        data = usps_of(values, root, monkeypatch).load()
         expected = {tuple(row) for row in (values > 0).astype(int).tolist()}
         found = {tuple(row) for row in torch.cat([data.train, data.valid, data.test]).tolist()}
         assert found == expected
         assert np.array_equal(data.test[0], values[4] > 0)
-    other = {tuple(USPS(root=str(empty), seed=s).load().valid[0].tolist()) for s in range(20)}
+    other = {tuple(USPS(root=str(root), seed=s).load().valid[0].tolist()) for s in range(20)}
     assert len(other) == 4  # every training image is held out by some seed
 
 
-def test_columns_become_rows_and_silhouettes_are_on(empty, monkeypatch):
+def test_columns_become_rows_and_silhouettes_are_on(root, monkeypatch):
     upright = (GREY > 200).astype(np.uint8).reshape(-1, 28, 28)
     stored = upright.transpose(0, 2, 1).reshape(-1, 784)
-    path = empty / "mat"
+    path = root / "mat"
     keys = {"train_data": slice(4), "val_data": slice(4, 5), "test_data": slice(5, 7)}
     savemat(path, {key: 1 - stored[rows] for key, rows in keys.items()}, appendmat=False)
     monkeypatch.setattr(Caltech, "source", published(Caltech.source, path.read_bytes()))
     monkeypatch.setattr(Caltech, "counts", (4, 1, 2))
-    put(empty, Caltech.source, path.read_bytes())
-    data = Caltech(root=str(empty), strict=True).load()
+    put(root, Caltech.source, path.read_bytes())
+    data = Caltech(root=str(root), strict=True).load()
     assert np.array_equal(data.train.view(-1, 28, 28), upright[:4])
 
     savemat(path, {"data": stored[:5].T * 1.0, "testdata": stored[5:].T * 1.0}, appendmat=False)
     monkeypatch.setattr(Omniglot, "counts", (4, 1, 2))
-    chardata = put(empty, Omniglot.source, path.read_bytes())
-    data = Omniglot(root=str(empty), strict=True).load()
+    chardata = put(root, Omniglot.source, path.read_bytes())
+    data = Omniglot(root=str(root), strict=True).load()
     assert np.array_equal(data.test.view(-1, 28, 28), upright[5:])
 
     chardata.write_bytes(path.read_bytes()[:-500])  # no checksum is published for this one
     with pytest.raises(DamagedFileError, match=r"chardata\.mat"):
-        Omniglot(root=str(empty)).load()
+        Omniglot(root=str(root)).load()
 
 
-def test_omniglot_derived_tests_on_each_characters_last_drawings(empty, monkeypatch):
+def test_omniglot_derived_tests_on_each_characters_last_drawings(root, monkeypatch):
     images = np.zeros((40, 784), np.uint8)
     images[15:20], images[35:40] = 255, 255  # drawings 16 to 20 of two characters
-    np.savez(empty / "images.npz", images=images)
-    content = (empty / "images.npz").read_bytes()
+    np.savez(root / "images.npz", images=images)
+    content = (root / "images.npz").read_bytes()
     monkeypatch.setattr(OmniglotDerived, "source", published(OmniglotDerived.source, content))
     monkeypatch.setattr(OmniglotDerived, "counts", (26, 4, 10))
-    put(empty, OmniglotDerived.source, content)
-    data = OmniglotDerived(root=str(empty), strict=True).load()
+    put(root, OmniglotDerived.source, content)
+    data = OmniglotDerived(root=str(root), strict=True).load()
     assert data.test.all()
     assert not data.train.any() | data.valid.any()
 

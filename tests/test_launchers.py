@@ -10,12 +10,11 @@ from pathlib import Path
 
 import pytest
 from command import command_line
-from hydra import compose, initialize_config_dir
+from documented import composed, names
 from omegaconf import DictConfig
 
 from latticework.experiments.records.record import load_all
 
-CONF = Path(__file__).resolve().parent.parent / "conf"
 PLUGINS = {
     "joblib": "hydra_plugins.hydra_joblib_launcher",
     "submitit_local": "hydra_plugins.hydra_submitit_launcher",
@@ -29,9 +28,7 @@ QUICK = ("experiment=rates_sec3", "scale=smoke", "task.steps=5", "task.lambdas=3
 def launcher(name: str, *overrides: str) -> DictConfig:
     if name != "ray":  # which is ours
         pytest.importorskip(PLUGINS[name])
-    words = [f"hydra/launcher={name}", *overrides]
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        return compose("config", words, return_hydra_config=True).hydra.launcher
+    return composed(f"hydra/launcher={name}", *overrides).hydra.launcher
 
 
 def record(folder: Path, coupling: str) -> Path:
@@ -44,7 +41,7 @@ def finished(folder: Path, coupling: str) -> dict:
 
 
 def test_there_is_a_file_for_each_launcher() -> None:
-    assert {file.stem for file in (CONF / "hydra/launcher").glob("*.yaml")} == set(PLUGINS)
+    assert names("hydra/launcher") == sorted(PLUGINS)
 
 
 @pytest.mark.parametrize("name", PLUGINS)

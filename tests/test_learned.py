@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 import torch
 from command import bundled_data, command_line
-from hydra import compose, initialize_config_dir
+from documented import composed
 from test_ais import DATA, rbm
-from test_configs import CONF
 
 from latticework.experiments.figures.tables.likelihood import table1
 from latticework.experiments.records.identity import same
@@ -123,9 +122,8 @@ def test_a_record_with_the_same_settings_is_read(tmp_path):
 
 def test_ais_of_a_record_of_ebm_learning(tmp_path):
     """From the command line: the candidates are those of the record, and the best is taken."""
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        words = ["scale=smoke", "data=caltech", "sampler=dula", "learning.snapshots=1"]
-        data = bundled_data(compose("config", ["experiment=ais", *words]))
+    words = ["scale=smoke", "data=caltech", "sampler=dula", "learning.snapshots=1"]
+    data = bundled_data(composed("experiment=ais", *words))
     learning = ["task.snapshots=1" if word.startswith("learning") else word for word in words]
     assert command_line("experiment=ebm_learning", *learning, *data, outputs=tmp_path) == 0
     assert command_line("experiment=ais", *words, *data, outputs=tmp_path) == 0

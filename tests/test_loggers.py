@@ -3,10 +3,10 @@
 import signal
 import socket
 import time
-from pathlib import Path
 
 import pytest
 from command import command_line
+from documented import CONF
 from hydra.utils import instantiate
 from kills import ended, start
 from omegaconf import OmegaConf
@@ -18,7 +18,6 @@ from latticework.experiments.records.record import load_all
 from latticework.experiments.runs.loggers import About
 from latticework.experiments.runs.run import Run
 
-CONF = Path(__file__).resolve().parent.parent / "conf"
 ROWS = [(0, {"error": 1.0}), (10, {"error": 0.5}), (20, {"error": 0.25})]
 CHOICES = {"model": "ising", "data": None, "sampler": "dmala", "task": "sampling"}
 CONFIG = {

@@ -8,10 +8,7 @@ from latticework.data.wordpiece import Encoded
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.mlm_pretraining import _plan, corrupt, pad, rate
 
-
-@pytest.fixture(autouse=True)
-def _no_data_root(monkeypatch):
-    monkeypatch.delenv("LATTICEWORK_DATA", raising=False)
+pytestmark = pytest.mark.usefixtures("root")
 
 
 def test_tokens_are_masked_as_bert_was_trained():

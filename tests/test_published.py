@@ -4,8 +4,9 @@ import functools
 from pathlib import Path
 
 import pytest
+from documented import composed
 from omegaconf import OmegaConf
-from test_configs import TUNED, composed, plain
+from test_configs import TUNED, plain
 
 from latticework.experiments.records.published import FILE
 

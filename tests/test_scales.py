@@ -1,11 +1,8 @@
 """Every task keeps to its scale without an experiment: a smoke run takes seconds."""
 
-from pathlib import Path
-
 import pytest
 from command import command_line
-from hydra import compose, initialize_config_dir
-from hydra.core.hydra_config import HydraConfig
+from documented import composed, names
 from omegaconf import OmegaConf
 from omegaconf.errors import InterpolationResolutionError
 
@@ -13,7 +10,6 @@ from latticework.experiments.runs import resolvers
 from latticework.experiments.runs.checks import checked
 from latticework.experiments.runs.errors import ConfigurationError
 
-CONF = Path(__file__).resolve().parent.parent / "conf"
 resolvers.register()
 
 # Each task with the smallest command that it takes.
@@ -44,15 +40,8 @@ WORK = {
 LARGEST = 200
 
 
-def composed(*words):
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        config = compose("config", list(words), return_hydra_config=True)
-    HydraConfig.instance().set_config(config)
-    return config
-
-
 def test_no_task_is_left_out():
-    assert set(TASKS) == {file.stem for file in CONF.glob("task/*.yaml")}
+    assert sorted(TASKS) == names("task")
 
 
 @pytest.mark.parametrize("task", TASKS)

@@ -5,7 +5,6 @@ import gzip
 import hashlib
 import lzma
 import os
-import urllib.request
 import zipfile
 from dataclasses import replace
 
@@ -14,7 +13,6 @@ import pandas as pd
 import pytest
 import torch
 
-from latticework.data import files
 from latticework.data.files import DamagedFileError, MissingFileError
 from latticework.data.images import Caltech
 from latticework.data.splits import repeated, rows_among, split, unit_range
@@ -26,21 +24,6 @@ PACK = {"": bytes, ".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compr
 real_data = pytest.mark.skipif(
     "LATTICEWORK_DATA" not in os.environ, reason="LATTICEWORK_DATA names no data root"
 )
-
-
-@pytest.fixture
-def root(tmp_path, monkeypatch):
-    """An empty data root and cache, and no network."""
-
-    def refuse(*_, **__):
-        raise OSError("no network")
-
-    monkeypatch.delenv("LATTICEWORK_DATA", raising=False)
-    monkeypatch.setattr(files, "CACHE", tmp_path / "cache")
-    monkeypatch.setattr(urllib.request, "urlopen", refuse)
-    folder = tmp_path / "root"
-    folder.mkdir()
-    return folder
 
 
 # Made-up files in the published forms.

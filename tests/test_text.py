@@ -9,11 +9,7 @@ import pytest
 from latticework.data.files import DamagedFileError, MissingFileError
 from latticework.data.text import Reviews, bag_of_words, pieces
 
-
-@pytest.fixture(autouse=True)
-def _no_data_root(monkeypatch):
-    monkeypatch.delenv("LATTICEWORK_DATA", raising=False)
-
+pytestmark = pytest.mark.usefixtures("root")
 
 TEXTS = [
     f"common cats and {'rare' if i % 4 == 0 else 'often often'} dogs w{'x' * i}" for i in range(40)

@@ -15,9 +15,7 @@ ENTRY = {
 }  # fmt: skip
 
 
-@pytest.fixture(autouse=True)
-def _no_data_root(monkeypatch):
-    monkeypatch.delenv("LATTICEWORK_DATA", raising=False)
+pytestmark = pytest.mark.usefixtures("root")
 
 
 def test_a_text_of_ones_own_on_the_embedded_model(tmp_path):

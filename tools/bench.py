@@ -18,7 +18,6 @@ import shlex
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
-from importlib.metadata import PackageNotFoundError, version
 from math import nan
 from pathlib import Path
 from statistics import median
@@ -27,6 +26,7 @@ from typing import Any
 import pandas as pd
 from rich.console import Console
 
+from latticework.experiments.records.proof import versions
 from latticework.sampling.diagnostics import convergence
 from latticework.tools.bench_contenders import CONTENDERS, missing
 from latticework.tools.bench_workers import RemoteWorker, cores
@@ -221,21 +221,13 @@ def table(rows: list[Row]) -> str:
 def write(path: Path, rows: list[Row]) -> None:
     """Write a CSV. Its first line is a comment with the command and the machine."""
     command = shlex.join(["python", "-m", "latticework.tools.bench", *sys.argv[1:]])
-    versions = [f"{name} {found}" for name in LIBRARIES if (found := _version(name))]
-    versions.append(f"Python {platform.python_version()}")
+    used = [f"{name} {number}" for name, number in versions(LIBRARIES).items()]
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", newline="") as file:
         machine = f"{platform.machine()}, {os.cpu_count()} cores"
-        file.write(f"# {command}; {', '.join(versions)}, {machine}\n")
+        file.write(f"# {command}; {', '.join(used)}, {machine}\n")
         frame = pd.DataFrame(map(asdict, rows))
         frame.to_csv(file, index=False, float_format="%.5g", na_rep="nan", lineterminator="\n")
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return ""
 
 
 def plot(path: Path, rows: list[Row]) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from latticework.experiments.figures.band import line_and_band
-from latticework.experiments.figures.finals import along
+from latticework.experiments.figures.curves import along
 from latticework.experiments.figures.style import GREY, colour, explain, new_figure
 from latticework.experiments.records.grouping import (
     Group,

@@ -1,16 +1,31 @@
-"""Curves of a metric against steps, seconds or evaluations: a line per setting, bands over seeds.
+"""A metric against steps, seconds or evaluations, and its last value against a setting.
 
-Figures 3 and 4 of Zhang et al. (2022).
+Lines are means over seeds, one for each setting, and bands one standard deviation: Figures 3, 4, 5
+and 7 of Zhang et al. (2022).
 """
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from latticework.experiments.figures.band import at_readings, line_and_band
+from latticework.experiments.figures.band import Means, at_readings, at_settings, line_and_band
 from latticework.experiments.figures.style import explain, line, new_figure
-from latticework.experiments.records.grouping import by_setting, groups, holding, spread_over
+from latticework.experiments.records.grouping import (
+    LENGTH,
+    by_setting,
+    groups,
+    holding,
+    longest,
+    shared,
+    spread_over,
+)
+from latticework.experiments.records.headline import last
 from latticework.experiments.records.pace import timed, undisturbed
+from latticework.experiments.records.published import comparable
 from latticework.experiments.records.record import Record
 
 AXES = {
@@ -87,3 +102,126 @@ def lines(
         drawn |= {"linestyle": style} if style else {}
         means = at_readings(some, metric, axis, shown)
         line_and_band(ax, means, label=group.label + suffix, **drawn)
+
+
+def final(
+    records: list[Record], metrics: dict[str, str], setting: str, axis: str, log: bool = False
+) -> Figure:
+    """The final value of each of `metrics` (name and title), one panel each.
+
+    The x axis shows `setting`, a dotted key of the configuration, with the label `axis`, on a
+    log scale if `log`. Lines are means over seeds and bands one standard deviation. Raises
+    LookupError if no record has all metrics.
+    """
+    records = holding(records, *metrics)
+    figure, panels = new_figure(len(metrics))
+    for ax, (metric, title) in zip(np.atleast_1d(panels), metrics.items(), strict=True):
+        final_lines(ax, records, setting, partial(last, name=metric))
+        if log:
+            ax.set_xscale("log")
+        ax.set(xlabel=axis, ylabel=title)
+    explain(figure, spread_over(records))
+    return figure
+
+
+def final_lines(
+    ax: Axes,
+    records: list[Record],
+    setting: str,
+    value: Callable[[Record], float],
+    axes: Sequence[str] = (),
+) -> None:
+    """One line per sampler and setting: means of `value` over seeds, with standard deviations.
+
+    Records that differ in `axes` as well are in one line.
+    """
+    for group in groups(records, [setting, *axes]):
+        drawn = line(group.key, group.place, group.of) | {"markevery": None}
+        line_and_band(ax, along(group.records, setting, value), label=group.label, **drawn)
+
+
+def along(records: Sequence[Record], setting: str, value: Callable[[Record], float]) -> Means:
+    """Means of `value` at each value of `setting`."""
+    values: dict[float, list[float]] = defaultdict(list)
+    for record in records:
+        values[value_of(record, setting)].append(value(record))
+    return at_settings(values)
+
+
+def value_of(record: Record, setting: str) -> float:
+    """The value of the dotted key `setting`. Raises LookupError if the record has none."""
+    if (value := record.setting(setting)) is None:
+        raise LookupError(f"the record {record.path} has no setting {setting}")
+    return value
+
+
+def learning(
+    records: list[Record],
+    metric: str,
+    title: str,
+    setting: str,
+    axis: str,
+    shown: float | None = None,
+    paper: str | None = None,
+) -> Figure:
+    """`metric` against iterations, against seconds, and its final value against `setting`.
+
+    `setting` is a dotted key of the configuration, labelled `axis`. Its values are those that all
+    samplers share (`records.grouping.shared`), with the seeds that all have there. The first two
+    panels show the runs in which it equals `shown`; the default is the largest of these values.
+    Runs are compared up to the number of iterations that all reach. The vertical axis is that of
+    the first panel. Lines are means over seeds and bands one standard deviation. `paper` names an
+    entry of published.yaml with a `log_rmse` and the `seconds` in which DMALA reaches it, which a
+    cross shows. Raises LookupError if no record fits.
+    """
+    records = _shared(longest(holding(records, metric)), setting)
+    if shown is None:
+        shown = max(value_of(record, setting) for record in records)
+    chosen = [record for record in records if value_of(record, setting) == shown]
+    if not chosen:
+        raise LookupError(f"no record where {setting} is {shown} holds the metric {metric}")
+    figure, panels = new_figure(3, width=3.0, sharey=True)
+    idle, without = timed(chosen)
+    end = min(record.metrics["step"].iloc[-1] for record in chosen)
+    for ax, against, some in zip(panels[:2], ("step", "seconds"), (chosen, idle), strict=True):
+        lines(ax, some, metric, against, until=end)
+        ax.set(xlabel=AXES[against], title=f"{shown:g} {axis}")
+    panels[0].set_ylim(panels[0].get_ylim())  # the last panel has far larger values
+    final_lines(panels[2], records, setting, _at_equal(records, metric, setting), [LENGTH])
+    panels[2].set(xlabel=axis, title=f"after {end:g} iterations")
+    panels[0].set_ylabel(title)
+    if paper is not None:
+        seconds = comparable(records, paper, "seconds", "dmala")
+        score = comparable(records, paper, "log_rmse")
+        if seconds and score:
+            cross = {"color": "black", "marker": "x", "linestyle": "none"}
+            there = seconds.mean, score.mean
+            panels[1].plot(*there, label="the paper: DULA, DMALA", **cross)
+    explain(figure, spread_over(records, axes=[LENGTH]) + without)
+    return figure
+
+
+def _shared(records: list[Record], setting: str) -> list[Record]:
+    """The records at the values of `setting` and the seeds that all samplers share."""
+
+    def place(record: Record) -> tuple[float, int]:
+        return value_of(record, setting), record.config["seed"]
+
+    parts = [group.records for group in groups(records, [setting, LENGTH])]
+    values = shared(parts, lambda record: place(record)[0])
+    common = set.intersection(*({place(record) for record in part} for part in parts))
+    return [one for one in records if place(one) in common and place(one)[0] in values]
+
+
+def _at_equal(records: list[Record], metric: str, setting: str) -> Callable[[Record], float]:
+    """`metric` at the last iteration that all records with the same `setting` reach."""
+    ends: dict[float, float] = {}
+    for record in records:
+        place, end = value_of(record, setting), float(record.metrics["step"].iloc[-1])
+        ends[place] = min(ends.get(place, end), end)
+
+    def value(record: Record) -> float:
+        end, readings = ends[value_of(record, setting)], record.metrics
+        return float(np.interp(end, readings["step"], readings[metric]))
+
+    return value

@@ -1,4 +1,4 @@
-"""The theorems of Zhang et al. (2022) and the example of their Appendix H, from enumerated chains.
+"""Theorems of Zhang et al. (2022), their Appendices B and H, and A_lambda, from enumerated chains.
 
 Lines without a band are exact. Dots and bands are simulations, with the spread over seeds (over
 chains where stated).
@@ -29,6 +29,7 @@ from latticework.experiments.records.grouping import (
     by_sampler,
     groups,
     holding,
+    named,
     spread_over,
 )
 from latticework.experiments.records.labels import label, seeds
@@ -241,3 +242,34 @@ def _band(ax: Axes, table: pd.DataFrame, column: str, text: str, style: dict[str
     found = table.groupby("step")[column].agg(["mean", "std"]).fillna(0)
     means = Means(found.index.to_numpy(), found["mean"].to_numpy(), found["std"].to_numpy())
     line_and_band(ax, means, label=text, **style)
+
+
+def unlearning(records: list[Record]) -> Figure:
+    """A_lambda (Breuleux et al. 2011, Section 3): eigenvalue and mixing against lambda.
+
+    Left: second eigenvalue against lambda. Right: distance to the stationary law against steps.
+
+    One line per coupling and setting. The chains are enumerated, so seeds do not matter.
+    """
+    records = holding(records, "mixing", task="unlearning")
+    figure, (left, right) = new_figure(2)
+    chains = {
+        named(f"a = {record.config['model']['coupling']}", group.differs): record
+        for group in groups(records, ["model.coupling"])
+        for record in sorted(group.records, key=lambda one: one.config["model"]["coupling"])
+    }
+    for i, (text, record) in enumerate(chains.items()):
+        metrics, mixing = record.metrics, record.arrays("mixing")
+        left.plot(metrics["lambda"], metrics["second_eigenvalue"], label=text, **series(i))
+        for name, style in (("chain", "-"), ("staying_less", "--")):
+            shown = text if name == "chain" else f"_{text}, {name}"
+            look = {"label": shown, "linewidth": 1.4, **series(i)}
+            right.plot(np.maximum(mixing[name], 1e-16), style, **look)
+    left.set(
+        xlabel=r"$\lambda$", ylabel=r"second eigenvalue of $A_\lambda$", title="how fast it mixes"
+    )
+    right.set(xlabel="steps", ylabel="total variation", title="distance to the stationary law")
+    right.set_yscale("log")
+    dashes = key_of_dashes(**{r"$\lambda = 0$": "-", r"the largest $\lambda$": "--"})
+    explain(figure, "Exact: no seeds, no bands.", dashes)
+    return figure

@@ -24,12 +24,12 @@ from omegaconf import DictConfig, OmegaConf
 
 from latticework.experiments.finish.endings import run_line, show_run, show_sweep
 from latticework.experiments.finish.selection import drawn
-from latticework.experiments.finish.sweep_clock import SweepClock
 from latticework.experiments.records.folders import without_digits
 from latticework.experiments.records.identity import DIGITS
 from latticework.experiments.records.record import Record, load, load_all
 from latticework.experiments.runs import errors
 from latticework.experiments.runs.checks import check_added, checked
+from latticework.experiments.runs.progress import SweepClock
 from latticework.experiments.runs.sweeps import asked
 
 DONE = ("finished", "finished before")  # experiments.runs.recording.Outcome

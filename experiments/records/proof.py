@@ -29,10 +29,10 @@ def proof(figure: str, command: str, records: Sequence[Record]) -> str:
     return json.dumps(document, indent=1, sort_keys=True) + "\n"
 
 
-def versions() -> dict[str, str]:
-    """Versions of Python and of the packages that draw."""
+def versions(packages: Sequence[str] = PACKAGES) -> dict[str, str]:
+    """The versions of Python and of `packages`, as far as they are installed."""
     found = {"python": sys.version.split()[0]}
-    for package in PACKAGES:
+    for package in packages:
         try:
             found[package] = version(package)
         except PackageNotFoundError:  # an un-installed checkout

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from latticework.experiments.runs import writing
 from latticework.experiments.runs.run import Run
+from latticework.samplers.base import Sampler
 
 log = logging.getLogger(__name__)
 FILE, CHECKSUM = "tensors.safetensors", "sha256"  # the second is a key of spec.json
@@ -82,3 +83,9 @@ def fingerprint(model: nn.Module) -> str:
         digest.update(name.encode())
         digest.update(value.detach().contiguous().cpu().numpy().tobytes())
     return digest.hexdigest()[:16]
+
+
+def spec_of(sampler: Sampler, model: nn.Module, run: Run, **settings: Any) -> dict[str, Any]:
+    """The specification of what a sampler gives on a model, for the runs of the model seed."""
+    kept = {"model": fingerprint(model), "sampler": repr(sampler), "seed": run.model_seed}
+    return kept | settings

@@ -16,15 +16,17 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from latticework.experiments.records.identity import PARTS
+from latticework.experiments.records.identity import PARTS, leaves
+from latticework.experiments.records.proof import versions
 
 ROOT = Path(__file__).resolve().parents[2]
+# of those that compute
+PACKAGES = ("latticework", "torch", "numpy", "numba", "llvmlite", "hydra-core", "arviz")
 KEYS = ("file", "files", "checkpoint")  # the keys that name a user's files or folders
 
 
@@ -57,25 +59,13 @@ def processor() -> str:
     return f"{name}, {torch.backends.cpu.get_cpu_capability()}"
 
 
-@cache
-def versions() -> dict[str, str]:
-    """The versions of Python and of the packages that compute."""
-    versions = {"python": sys.version.split()[0]}
-    for package in ("latticework", "torch", "numpy", "numba", "llvmlite", "hydra-core", "arviz"):
-        try:
-            versions[package] = version(package)
-        except PackageNotFoundError:  # an un-installed checkout
-            continue
-    return versions
-
-
 def facts(device: torch.device, config: dict[str, Any]) -> dict[str, Any]:
     """Facts besides the configuration that may change the numbers of a run on `device`."""
     return {
         "device": device_name(device),
         "processor": processor(),
         "threads": torch.get_num_threads(),
-        "versions": versions(),
+        "versions": versions(PACKAGES),
         **commit(),
         "sources": sources(config),
     }
@@ -103,15 +93,10 @@ def edited(earlier: dict[str, Any], config: dict[str, Any]) -> str:
 
 def _modules(value: Any) -> Iterator[str]:
     """The modules that define the classes and functions that a nested configuration names."""
-    if isinstance(value, list):
-        value = dict(enumerate(value))
-    if not isinstance(value, dict):
-        return
-    if "_target_" in value:
-        with suppress(ImportError, AttributeError, ValueError):  # told when the part is built
-            yield getattr(pkgutil.resolve_name(str(value["_target_"])), "__module__", "")
-    for inner in value.values():
-        yield from _modules(inner)
+    for key, name in leaves(value).items():
+        if key.rpartition(".")[2] == "_target_":
+            with suppress(ImportError, AttributeError, ValueError):  # told when the part is built
+                yield getattr(pkgutil.resolve_name(str(name)), "__module__", "")
 
 
 @cache

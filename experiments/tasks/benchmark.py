@@ -15,7 +15,7 @@ from torch import Tensor
 from latticework.data.base import Dataset
 from latticework.experiments.records.headline import KeyNumber
 from latticework.experiments.records.record import Record
-from latticework.experiments.runs.artifacts import artifact, fingerprint
+from latticework.experiments.runs.artifacts import artifact, spec_of
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.sampling import target
 from latticework.models.base import EnergyModel
@@ -133,17 +133,11 @@ def shared_fields(
         tensors = {k: torch.tensor(v, dtype=torch.float64) for k, v in values.items()}
         return tensors | {f"learnt/{key}": value for key, value in learnt.items()}
 
-    spec = {
-        "model": fingerprint(course.model),
-        "sampler": repr(sampler),
-        "space": space,
-        "chains": course.chains,
-        "engine": course.engine,
-        "budget": [str(each) for each in allowed],
-        "trials": trials,
-        "seed": run.model_seed,
-        "score": "of all steps, with what is learned",
-    }
+    spec = spec_of(
+        sampler, course.model, run, space=space, chains=course.chains, engine=course.engine,
+        budget=[str(each) for each in allowed], trials=trials,
+        score="of all steps, with what is learned",
+    )  # fmt: skip
     found = artifact(run, "tuned", spec, make)
 
     def part(kind: str) -> dict[str, Tensor]:

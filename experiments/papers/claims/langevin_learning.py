@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from latticework.experiments.papers.claims.langevin_sampling import step_cost
 from latticework.experiments.papers.claims.pairing import (
     Seeds,
     above,
@@ -198,6 +199,9 @@ def _with(records: list[Record], size: float) -> list[Record]:
     return longest(r for r in records if (r.config["task"] or {}).get("steps") == size)
 
 
-def most_steps(records: list[Record]) -> list[Record]:
-    """The runs with the sampling steps that Gibbs needs, of which a step takes most of the time."""
-    return _with(records, printed("fig5", "gibbs_needs"))
+def fig5_cost(records: list[Record]) -> Finding:
+    """`step_cost` by the pace of the runs with the sampling steps that Gibbs needs.
+
+    Their sampling takes most of the time.
+    """
+    return step_cost(_with(records, printed("fig5", "gibbs_needs")), pace)

@@ -1,6 +1,6 @@
 """Claims of Zhang et al. (2022), Section 7.3.2: models learned from images."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from latticework.experiments.figures.tables.likelihood import learning_rate, own_rate
 from latticework.experiments.papers.claims.pairing import available, by_choice, common
@@ -21,51 +21,45 @@ Models = dict[str, list[Record]]  # learned models by sampler
 NAMES = ("gibbs", "gwg", "dula", "dmala")
 
 
-def table1(
-    data: str, chosen: Callable[[Models], Models] | None = None
-) -> Callable[[list[Record]], Finding]:
+def table1(records: list[Record], data: str, chosen: str = "") -> Finding:
     """On the images `data`, the model learned with DMALA has the highest test log-likelihood.
 
     Judged by both bounds on log Z: the claim needs DMALA's lower bound on the log-likelihood to
     exceed the upper bound of every other sampler, in the mean over seeds if there are several. The
     point estimates do not decide, because they are unreliable where the bounds are far apart.
-    `chosen` selects among models that were learned at several rates (`own_rates`, `one_rate`). It
-    needs several seeds, and takes models of a variant of the images if there are none of `data`.
-    Without `chosen`, one model of each sampler decides, as in the paper, and "all methods" includes
-    the VAE, whose printed number stands for it.
+    `chosen`, a key of CHOICES, selects among models that were learned at several rates. It needs
+    several seeds, and takes models of a variant of the images if there are none of `data`. Without
+    `chosen`, one model of each sampler decides, as in the paper, and "all methods" includes the
+    VAE, whose printed number stands for it.
     """
-
-    def judge(records: list[Record]) -> Finding:
-        images = data if chosen is None else available(records, data)
-        kept = [
-            record
-            for record in records
-            if record.choices.get("data") == images and "log_likelihood" in record.document
-        ]
-        found = by_choice(kept, NAMES, f" on {data}", lambda record: record.choices["sampler"])
-        models = {name: _by_seed(some) for name, some in (chosen or dict)(found).items()}
-        margins = [
-            _against(name, models["dmala"], models[name], one_decides=chosen is None)
-            for name in NAMES[:-1]
-        ]
-        if chosen is None:
-            margins.append(_against_vae(printed("table1", data, "vae"), models["dmala"]))
-        numbers = []
-        for name in NAMES:
-            cell = shown(list(models[name].values()))
-            rate = "" if chosen is None else f" ({chosen.__name__.replace('_', ' ')})"
-            what = f"test log-likelihood on {images}: {name}{rate}"
-            here, ends = (None, f", {cell}") if isinstance(cell, str) else (cell, "")
-            paper = published("table1", data, name) if chosen is None else None
-            numbers.append(Number(f"{what}{ends}", here, paper))
-        note = (
-            "limits are the AIS bounds, each widened by its 95 % interval, and over several seeds "
-            "by the interval of their mean; the lower one starts from training rows and needs them "
-            "to be like draws of the model; ± is over models, or for one model a standard error"
-        )
-        return Finding(margins, numbers, note)
-
-    return judge
+    images = available(records, data) if chosen else data
+    kept = [
+        record
+        for record in records
+        if record.choices.get("data") == images and "log_likelihood" in record.document
+    ]
+    found = by_choice(kept, NAMES, f" on {data}", lambda record: record.choices["sampler"])
+    found = CHOICES[chosen](found) if chosen else found
+    models = {name: _by_seed(some) for name, some in found.items()}
+    margins = [
+        _against(name, models["dmala"], models[name], one_decides=not chosen) for name in NAMES[:-1]
+    ]
+    if not chosen:
+        margins.append(_against_vae(printed("table1", data, "vae"), models["dmala"]))
+    numbers = []
+    for name in NAMES:
+        cell = shown(list(models[name].values()))
+        rate = f" ({chosen.replace('_', ' ')})" if chosen else ""
+        what = f"test log-likelihood on {images}: {name}{rate}"
+        here, ends = (None, f", {cell}") if isinstance(cell, str) else (cell, "")
+        paper = None if chosen else published("table1", data, name)
+        numbers.append(Number(f"{what}{ends}", here, paper))
+    note = (
+        "limits are the AIS bounds, each widened by its 95 % interval, and over several seeds "
+        "by the interval of their mean; the lower one starts from training rows and needs them "
+        "to be like draws of the model; ± is over models, or for one model a standard error"
+    )
+    return Finding(margins, numbers, note)
 
 
 def own_rates(models: Models) -> Models:
@@ -85,6 +79,9 @@ def one_rate(models: Models) -> Models:
         name: [record for record in some if learning_rate(record) == max(shared)]
         for name, some in models.items()
     }
+
+
+CHOICES = {"own_rates": own_rates, "one_rate": one_rate}
 
 
 def _by_seed(records: list[Record]) -> dict[int, Record]:

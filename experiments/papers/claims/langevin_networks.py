@@ -7,6 +7,7 @@ from itertools import product
 import numpy as np
 
 from latticework.experiments.figures.tables.bnn import method
+from latticework.experiments.papers.claims.langevin_sampling import step_cost
 from latticework.experiments.papers.claims.pairing import (
     Seeds,
     Value,
@@ -36,22 +37,18 @@ WORDS = {
 STATES = "states of the chains after all steps, averaged over the chains"
 
 
-def table2(data: str, metrics: Sequence[str]) -> Callable[[list[Record]], Finding]:
+def table2(records: list[Record], data: str, metrics: Sequence[str] = BOTH) -> Finding:
     """On the data set `data`, DULA and DMALA beat Gibbs and GWG in each of `metrics`."""
-
-    def judge(records: list[Record]) -> Finding:
-        margins: list[Margin] = []
-        shown: list[Number] = []
-        there = available(records, data)
-        for metric in BOTH:
-            found = _by_method(records, there, metric, SAMPLERS, last)
-            paper = partial(published, "table2", metric, data)
-            shown += numbers(f"{there}, {WORDS[metric]}: {{}}", found, paper)
-            pairs = [pair[::-1] if metric == RMSE else pair for pair in PAIRS]
-            margins += differences(WORDS[metric], found, pairs) if metric in metrics else []
-        return Finding(margins, shown, STATES, _part(there, data))
-
-    return judge
+    margins: list[Margin] = []
+    shown: list[Number] = []
+    there = available(records, data)
+    for metric in BOTH:
+        found = _by_method(records, there, metric, SAMPLERS, last)
+        paper = partial(published, "table2", metric, data)
+        shown += numbers(f"{there}, {WORDS[metric]}: {{}}", found, paper)
+        pairs = [pair[::-1] if metric == RMSE else pair for pair in PAIRS]
+        margins += differences(WORDS[metric], found, pairs) if metric in metrics else []
+    return Finding(margins, shown, STATES, _part(there, data))
 
 
 def table2_exception(records: list[Record]) -> Finding:
@@ -66,7 +63,7 @@ def table4_splits(records: list[Record]) -> Finding:
     if len(parts) < 2:
         raise LookupError("no records of several splits of COMPAS")
     findings = [
-        table4("compas")([r for r in records if r.config["data"]["seed"] == part])
+        table4([r for r in records if r.config["data"]["seed"] == part], "compas")
         for part in sorted(parts)
     ]
     margins = [
@@ -78,49 +75,48 @@ def table4_splits(records: list[Record]) -> Finding:
 
 
 def table4(
-    data: str, metrics: Sequence[str] = BOTH, batches: Sequence[str] = BATCHES
-) -> Callable[[list[Record]], Finding]:
+    records: list[Record],
+    data: str,
+    metrics: Sequence[str] = BOTH,
+    batches: Sequence[str] = BATCHES,
+) -> Finding:
     """On `data`, stochastic DULA improves in `metrics` with the batch.
 
     A line is fitted to each metric against log10 of the batch size, for each seed. A metric is its
     mean over the readings in the second half of a run, which varies less than the last reading. The
     RMSE of averaged predictions is the last one, which has all states.
     """
+    margins: list[Margin] = []
+    shown: list[Number] = []
+    there = available(records, data)
+    for metric in metrics:
+        sign = 1 if metric == LIKELIHOOD else -1
+        value = last if metric == AVERAGED else late
+        found = _by_method(records, there, metric, batches, value)
+        rows = max(r.document["rows"]["train"] for r in records if r.choices["data"] == there)
+        x = np.log10([rows if batch == "full" else int(batch) for batch in batches])
+        papers = {batch: published("table4", metric, data, batch) for batch in batches}
 
-    def judge(records: list[Record]) -> Finding:
-        margins: list[Margin] = []
-        shown: list[Number] = []
-        there = available(records, data)
-        for metric in metrics:
-            sign = 1 if metric == LIKELIHOOD else -1
-            value = last if metric == AVERAGED else late
-            found = _by_method(records, there, metric, batches, value)
-            rows = max(r.document["rows"]["train"] for r in records if r.choices["data"] == there)
-            x = np.log10([rows if batch == "full" else int(batch) for batch in batches])
-            papers = {batch: published("table4", metric, data, batch) for batch in batches}
+        def slope(values: Sequence[float], x: np.ndarray = x, sign: int = sign) -> float:
+            return float(sign * np.polyfit(x, values, 1)[0])
 
-            def slope(values: Sequence[float], x: np.ndarray = x, sign: int = sign) -> float:
-                return float(sign * np.polyfit(x, values, 1)[0])
-
-            seeds = common(*found.values())
-            slopes = tuple(slope([found[batch][seed] for batch in batches]) for seed in seeds)
-            turned = "" if sign > 0 else ", times -1,"
-            what = f"slope of {WORDS[metric]}{turned} against log10 of the batch size"
-            margins.append(Margin(what, slopes))
-            known = [paper.mean for paper in papers.values() if paper]
-            theirs = Estimate(slope(known)) if len(known) == len(batches) else None
-            text = f"{there}, {what}, {batches[0]} rows to all"
-            shown.append(Number(text, estimate(slopes), theirs))
-            for batch, values in found.items():
-                size = "all rows" if batch == "full" else f"batch {batch}"
-                text = f"{there}, {WORDS[metric]}: {size}"
-                shown.append(Number(text, estimate(values.values()), papers[batch]))
-        means = "means over the second half of a run"
-        read = "the last averages" if metrics[0] == AVERAGED else means
-        note = f"{read}; batches of {', '.join(batches[:-1])} and all rows"
-        return Finding(margins, shown, note, _part(there, data))
-
-    return judge
+        seeds = common(*found.values())
+        slopes = tuple(slope([found[batch][seed] for batch in batches]) for seed in seeds)
+        turned = "" if sign > 0 else ", times -1,"
+        what = f"slope of {WORDS[metric]}{turned} against log10 of the batch size"
+        margins.append(Margin(what, slopes))
+        known = [paper.mean for paper in papers.values() if paper]
+        theirs = Estimate(slope(known)) if len(known) == len(batches) else None
+        text = f"{there}, {what}, {batches[0]} rows to all"
+        shown.append(Number(text, estimate(slopes), theirs))
+        for batch, values in found.items():
+            size = "all rows" if batch == "full" else f"batch {batch}"
+            text = f"{there}, {WORDS[metric]}: {size}"
+            shown.append(Number(text, estimate(values.values()), papers[batch]))
+    means = "means over the second half of a run"
+    read = "the last averages" if metrics[0] == AVERAGED else means
+    note = f"{read}; batches of {', '.join(batches[:-1])} and all rows"
+    return Finding(margins, shown, note, _part(there, data))
 
 
 def late(metric: str) -> Value:
@@ -150,6 +146,6 @@ def _by_method(
     return {name: by_seed(groups[name], value(metric)) for name in names}
 
 
-def of_compas(records: list[Record]) -> list[Record]:
-    """The runs on COMPAS, the first data set of the paper's tables."""
-    return [record for record in records if record.choices.get("data") == "compas"]
+def table2_cost(records: list[Record]) -> Finding:
+    """`step_cost` of the runs on COMPAS, the first data set of the paper's tables."""
+    return step_cost([record for record in records if record.choices.get("data") == "compas"])

@@ -1,7 +1,7 @@
 """Claims of Zhang et al. (2022), Section 7.1 and 7.2: Ising models and an RBM."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -44,6 +44,7 @@ SITES = 0.5
 SIMILAR = 0.25  # in log RMSE, a factor of 1.28: our reading of "a similar result"
 ABOUT = 0.5  # in log MMD: our reading of "about"
 FACTOR = 2.0  # in time: our reading of "roughly" and "similar"
+TIMED = entry("seconds_per_step")
 
 
 def lowest(
@@ -120,7 +121,7 @@ def fig2_ess(records: list[Record]) -> Finding:
     medians: dict[str, Seeds] = {}
     for name, group in groups.items():
         rate = by_seed(group, lambda record: float(np.nanmedian(rates(record))))
-        cost = by_seed(group, entry("seconds_per_step"))
+        cost = by_seed(group, TIMED)
         usual = float(np.median(list(cost.values())))
         medians[name] = {seed: rate[seed] * cost[seed] / usual for seed in rate}
     found = {name: logs(seeds) for name, seeds in medians.items()}
@@ -146,33 +147,27 @@ def fig3(records: list[Record], axis: str) -> Finding:
     return Finding([*found.margins, margin], [*found.numbers, number], found.note)
 
 
-def step_cost(
-    seconds: Value, chosen: Callable[[list[Record]], list[Record]] = list
-) -> Callable[[list[Record]], Finding]:
+def step_cost(records: list[Record], seconds: Value = TIMED) -> Finding:
     """The time of a step relative to GWG-1 and Gibbs-1, within `FACTOR` of the paper's.
 
-    `seconds` is the time of a step of a record; `chosen` are the records that count.
+    `seconds` is the time of a step of a record.
     """
-
-    def judge(records: list[Record]) -> Finding:
-        names = ("Gibbs-1", "GWG-1", "DULA", "DMALA")
-        times = quiet(labelled(chosen(records), names), seconds)
-        margins, shown, texts = [], [], []
-        for ours, theirs in (("DMALA", "Gibbs-1"), ("DMALA", "GWG-1"), ("DULA", "Gibbs-1")):
-            keys = "langevin_cost", ours.lower(), theirs.partition("-")[0].lower()
-            paper, times_as_long = printed(*keys), ratio(times[ours], times[theirs])
-            what = f"log(time of {ours} / {theirs})"
-            margins += within(what, logs(times_as_long), math.log(paper), math.log(FACTOR))
-            here = estimate(times_as_long.values())
-            shown.append(Number(f"time of a step, {ours} / {theirs}", here, published(*keys)))
-            texts.append(f"{ours} / {theirs} {here.mean:.3g} (paper {paper:g})")
-        note = (
-            f"{', '.join(texts)}; runs beside other work do not count; about: within a factor of "
-            f"{FACTOR:g}, which is our choice"
-        )
-        return Finding(margins, shown, note)
-
-    return judge
+    names = ("Gibbs-1", "GWG-1", "DULA", "DMALA")
+    times = quiet(labelled(records, names), seconds)
+    margins, shown, texts = [], [], []
+    for ours, theirs in (("DMALA", "Gibbs-1"), ("DMALA", "GWG-1"), ("DULA", "Gibbs-1")):
+        keys = "langevin_cost", ours.lower(), theirs.partition("-")[0].lower()
+        paper, times_as_long = printed(*keys), ratio(times[ours], times[theirs])
+        what = f"log(time of {ours} / {theirs})"
+        margins += within(what, logs(times_as_long), math.log(paper), math.log(FACTOR))
+        here = estimate(times_as_long.values())
+        shown.append(Number(f"time of a step, {ours} / {theirs}", here, published(*keys)))
+        texts.append(f"{ours} / {theirs} {here.mean:.3g} (paper {paper:g})")
+    note = (
+        f"{', '.join(texts)}; runs beside other work do not count; about: within a factor of "
+        f"{FACTOR:g}, which is our choice"
+    )
+    return Finding(margins, shown, note)
 
 
 def fig3_dula(records: list[Record]) -> Finding:

@@ -26,9 +26,7 @@ from latticework.experiments.papers.claims import (
     rates,
     rates_training,
 )
-from latticework.experiments.papers.claims.pairing import entry
 from latticework.experiments.papers.claims.verdict import Finding, Verdict
-from latticework.experiments.records.pace import pace
 from latticework.experiments.records.record import Record
 
 
@@ -93,7 +91,6 @@ LANGUAGE_MODELS = (  # the paper's, and one of ours: name's end, option of conf/
     ("", "bert_base", "BERT base"),
     ("-mini", "mini_bert", "mini_bert (not in the paper)"),
 )
-TIMED = entry("seconds_per_step")
 FASTEST = partial(
     langevin_sampling.lowest, column="log_rmse", title="log RMSE", axis="seconds",
     others=(*langevin_sampling.EXACT, "DULA"),
@@ -109,8 +106,8 @@ TRAINED = (  # the RBMs of bags of words: name's end, experiment, words, seed th
     ("-short", "rates_fig3_words_short", " (reviews cut to two sentences)", None),
 )
 READINGS = (  # of the small Table 1: name's start, words, models
-    ("small", "one learning rate for all samplers", langevin_likelihood.one_rate),
-    ("small-best", "each sampler's own learning rate", langevin_likelihood.own_rates),
+    ("small", "one learning rate for all samplers", "one_rate"),
+    ("small-best", "each sampler's own learning rate", "own_rates"),
 )
 
 
@@ -175,14 +172,14 @@ CLAIMS = (
         Claim(f"{exhibit}-cost", exhibit, experiment,
             f"On {words}, a step of DMALA costs about as much as one of GWG-1 and 2.5 times as "
             "much as one of Gibbs-1; a step of DULA costs about as much as one of Gibbs-1",
-            f"{DLP}, Section 7", langevin_sampling.step_cost(*seconds))
-        for exhibit, experiment, words, seconds in (
-            ("fig3", "ising_sampling", "the Ising model", (TIMED,)),
-            ("fig4", "rbm_sampling", "the RBM", (TIMED,)),
+            f"{DLP}, Section 7", measure)
+        for exhibit, experiment, words, measure in (
+            ("fig3", "ising_sampling", "the Ising model", langevin_sampling.step_cost),
+            ("fig4", "rbm_sampling", "the RBM", langevin_sampling.step_cost),
             ("fig5", "ising_learning", "the Ising model that is learned",
-             (pace, langevin_learning.most_steps)),
+             langevin_learning.fig5_cost),
             ("table2", "bnn", "the networks of COMPAS",
-             (TIMED, langevin_networks.of_compas)),
+             langevin_networks.table2_cost),
         )
     ),
     *(
@@ -247,20 +244,22 @@ CLAIMS = (
     *(
         Claim(f"table1-{data}", "table1", "ais",
             f"On {data.replace('_', ' ')} the model learned with DMALA has the highest likelihood",
-            f"{DLP}, Section 7.3.2", langevin_likelihood.table1(data))
+            f"{DLP}, Section 7.3.2", partial(langevin_likelihood.table1, data=data))
         for data in IMAGES
     ),
     *(
         Claim(f"table1-{kind}-{data}", "table1", "ais_small",
             f"With a small network (not in the paper) and {words}, on {data.replace('_', ' ')} the "
             "model learned with DMALA has the highest likelihood",
-            f"{DLP}, Section 7.3.2", langevin_likelihood.table1(data, chosen), ours=True)
+            f"{DLP}, Section 7.3.2",
+            partial(langevin_likelihood.table1, data=data, chosen=chosen), ours=True)
         for kind, words, chosen in READINGS
         for data in IMAGES
     ),
     Claim("table2-compas", "table2", "bnn",
         "On COMPAS DULA and DMALA have a higher training log-likelihood than Gibbs and GWG",
-        f"{DLP}, Section 7.4", langevin_networks.table2("compas", [langevin_networks.LIKELIHOOD])),
+        f"{DLP}, Section 7.4",
+        partial(langevin_networks.table2, data="compas", metrics=[langevin_networks.LIKELIHOOD])),
     Claim("table2-exception", "table2", "bnn",
         "On COMPAS DULA and DMALA do not have the smaller test RMSE: it is above that of Gibbs and "
         "GWG",
@@ -268,7 +267,7 @@ CLAIMS = (
     *(
         Claim(f"table2-{data}", "table2", "bnn",
             f"On {TABLES[data]} DULA and DMALA are better than Gibbs and GWG in both measures",
-            f"{DLP}, Section 7.4", langevin_networks.table2(data, langevin_networks.BOTH))
+            f"{DLP}, Section 7.4", partial(langevin_networks.table2, data=data))
         for data in ("news", "adult", "blog")
     ),
     *(
@@ -288,13 +287,13 @@ CLAIMS = (
     *(
         Claim(f"table4-{data}", "table4", "bnn_stochastic",
             f"On {text} stochastic DULA improves with the batch in both measures",
-            f"{DLP}, App. I.5", langevin_networks.table4(data))
+            f"{DLP}, App. I.5", partial(langevin_networks.table4, data=data))
         for data, text in TABLES.items()
     ),
     *(
         Claim(f"table4-{name}-{data}", "table4", "bnn_stochastic",
             f"On {text} stochastic DULA {words}",
-            f"{DLP}, App. I.5", langevin_networks.table4(data, **measured), ours=True)
+            f"{DLP}, App. I.5", partial(langevin_networks.table4, data=data, **measured), ours=True)
         for name, measured, words in (
             ("beyond", {"batches": langevin_networks.BATCHES[1:]},
              "improves in both measures from batches of 100 rows to all rows"),

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from latticework.data.base import Dataset
-from latticework.experiments.runs.artifacts import artifact, fingerprint
+from latticework.experiments.runs.artifacts import artifact, spec_of
 from latticework.experiments.runs.run import Run
 from latticework.models.base import EnergyModel
 from latticework.models.domain import Binary
@@ -35,14 +35,7 @@ def examples(*, run: Run, model: EnergyModel, sampler: Sampler, chains: int, ste
             rows.append(last.state.x.byte())
         return {"x": torch.cat(rows)}
 
-    spec = {
-        "model": fingerprint(model),
-        "sampler": repr(sampler),
-        "chains": chains,
-        "steps": steps,
-        "chunk": CHUNK,
-        "seed": run.model_seed,
-    }
+    spec = spec_of(sampler, model, run, chains=chains, steps=steps, chunk=CHUNK)
     x = artifact(run, "examples", spec, make)["x"].cpu()
     none = x[:0]
     return Dataset(x, none, none, (x.shape[1],), f"{chains} chains of {type(model).__name__}")

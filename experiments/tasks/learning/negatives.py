@@ -143,6 +143,9 @@ class Replay(Negatives):
         return model.contrast(positive, negative)
 
 
+Fast = tuple[Any, EnergyModel, list[Tensor]]  # the sampler's state, the model at theta + F, and F
+
+
 @dataclass(frozen=True)
 class FastPersistent(Negatives):
     """FPCD: the chains run under theta + F. Tieleman and Hinton, ICML 2009.
@@ -161,28 +164,22 @@ class FastPersistent(Negatives):
         if not (self.fast_step_size >= 0 and 0 <= self.decay <= 1):
             raise ValueError(f"fast_step_size must be 0 or more and decay in [0, 1], got {self}")
 
-    def start(self, model: EnergyModel, rng: Generator) -> tuple[Any, EnergyModel, list[Tensor]]:
+    def start(self, model: EnergyModel, rng: Generator) -> Fast:
         x = model.domain.uniform(self.particles, rng)
         fast = [torch.zeros_like(parameter) for parameter in model.parameters()]
         moved = copy.deepcopy(model).requires_grad_(False)
         return self.sampler.init(x, moved), moved, fast
 
     def draw(
-        self,
-        memory: tuple[Any, EnergyModel, list[Tensor]],
-        model: EnergyModel,
-        positive: Tensor,
-        rng: Generator,
-    ) -> tuple[Tensor, tuple[Any, EnergyModel, list[Tensor]]]:
+        self, memory: Fast, model: EnergyModel, positive: Tensor, rng: Generator
+    ) -> tuple[Tensor, Fast]:
         state, moved, fast = memory
         for target, own, change in zip(moved.parameters(), model.parameters(), fast, strict=True):
             torch.add(own, change, out=target.data)
         state, _ = self.sampler.step(self.sampler.refresh(state, moved), moved, rng)
         return state.x, (state, moved, fast)
 
-    def learn(
-        self, memory: tuple[Any, EnergyModel, list[Tensor]], model: EnergyModel
-    ) -> tuple[Any, EnergyModel, list[Tensor]]:
+    def learn(self, memory: Fast, model: EnergyModel) -> Fast:
         for change, own in zip(memory[2], model.parameters(), strict=True):
             assert own.grad is not None
             change.mul_(self.decay).sub_(own.grad, alpha=self.fast_step_size)

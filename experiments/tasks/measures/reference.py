@@ -4,12 +4,10 @@ Each function takes the model and the run and returns a Reference. An experiment
 `task.truth`. Sampled references are shared artifacts, computed once and used by every run.
 """
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
-from latticework.experiments.runs.artifacts import artifact, fingerprint
+from latticework.experiments.runs.artifacts import artifact, spec_of
 from latticework.experiments.runs.run import Run
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
@@ -49,7 +47,7 @@ def averaged(
                 total += reading.state.x.mean(0)
         return {"mean": (total / (steps - steps // 2)).float()}
 
-    spec = _spec(model, run, sampler, chains=chains, steps=steps)
+    spec = spec_of(sampler, model, run, chains=chains, steps=steps)
     return Reference(mean=artifact(run, "averages", spec, make)["mean"])
 
 
@@ -70,11 +68,6 @@ def sampled(
             x = reading.state.x  # the last; a list of the readings would hold all states
         return {"x": x}
 
-    spec = _spec(model, run, sampler, samples=samples, floor=floor, steps=steps)
+    spec = spec_of(sampler, model, run, samples=samples, floor=floor, steps=steps)
     x = artifact(run, "truth", spec, make)["x"]
     return Reference(samples=x[:samples], floor=x[samples:])
-
-
-def _spec(model: EnergyModel, run: Run, sampler: Sampler, **counts: int) -> dict[str, Any]:
-    model_and_sampler = {"model": fingerprint(model), "sampler": repr(sampler)}
-    return {**model_and_sampler, **counts, "seed": run.model_seed}
