@@ -18,9 +18,9 @@ ROOT = Path(__file__).resolve().parents[1]
 SHOWN = (
     "*.md", "CITATION.cff", "LICENSE", "models/mini_bert/README.md",
     "docs/*.md", "docs/gallery/*.*", "examples/*.*", "examples/conf/*/*.yaml",
-    "docs/results/README.md", "docs/results/ledger.md", "docs/results/*.[!m]*",
-    "docs/results/records/*",
+    "docs/results/*.*", "docs/results/tables/*.csv", "docs/results/records/*",
 )  # fmt: skip
+RESULTS = "docs/results/README.md"
 API = {
     "sampling": ("Sampling", "sampling/sample.py", "sampling/*.py", "sampling/tuning/*.py"),
     "samplers": ("Samplers", "samplers/*.py"),
@@ -30,6 +30,22 @@ API = {
     "data": ("Data", "data/*.py"),
     "tasks": ("Tasks", "experiments/tasks/*.py"),
 }
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """The results in the navigation: a group a paper, as docs/results/README.md lists them."""
+    _, *papers = re.split(r"^## (.*)\n", (ROOT / RESULTS).read_text(), flags=re.MULTILINE)
+    groups = []
+    for paper, rows in zip(papers[::2], papers[1::2], strict=True):
+        pages = re.findall(r"^\| \[(.+?)\]\((.+?)\)", rows, re.MULTILINE)
+        short = [heading.partition(":")[0] for heading, _ in pages]
+        groups.append({paper: []})
+        for one, (heading, file) in zip(short, pages, strict=True):
+            name = one if short.count(one) == 1 else heading
+            groups[-1][paper].append({name: f"docs/results/{file}"})
+    (results,) = [part["Results"] for part in config.nav if "Results" in part]
+    results[1:1] = groups
+    return config
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:

@@ -34,6 +34,12 @@ from latticework.experiments.runs.sweeps import also, exists
 log = logging.getLogger(__name__)
 DPI = 220  # twice the pixels of a page of 7.2 inches
 MOST = 300  # figures and tables to keep
+SAID = {  # of one claim, and of several
+    "holds": ("holds", "hold"),
+    "does not hold": ("does not", "do not"),
+    "not decided": ("is undecided", "are undecided"),
+    "not run": ("was not run", "were not run"),
+}
 NOTICE = (
     "An installed package does not contain the committed records, so this report has only those of "
     "your outputs folder. In a checkout of the repository it shows all."
@@ -114,6 +120,13 @@ class Report:
 def tally(entries: Sequence[Entry]) -> dict[str, int]:
     """How many claims have each verdict."""
     return {str(v): sum(entry.verdict is v for entry in entries) for v in Verdict}
+
+
+def verdicts(entries: Sequence[Entry]) -> str:
+    """The verdicts counted in words: "3 hold, 1 does not, 2 are undecided, 1 was not run"."""
+    counts = tally(entries)
+    words = [f"{n} {SAID[verdict][n != 1]}" for verdict, n in counts.items() if n]
+    return ", ".join(words)
 
 
 def gather(
