@@ -17,7 +17,7 @@ import pandas as pd
 from latticework.experiments import CONF
 from latticework.experiments.figures.tables.benchmark import winners
 from latticework.experiments.papers import page
-from latticework.experiments.papers.claims.ledger import Entry
+from latticework.experiments.papers.claims.ledger import OURS, Entry
 from latticework.experiments.papers.claims.verdict import Number
 from latticework.experiments.papers.exhibits import Catalogue, Exhibit, catalogue
 from latticework.experiments.papers.inventory import Holding, holdings
@@ -225,13 +225,14 @@ def _contenders(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def summary(report: Report) -> str:
-    """The ledger in a sentence for the claims of each paper, and one for our readings."""
-    sentences = []
-    for name, entries, counts in report.groups:
-        others = [f"{verdict}: {n}" for verdict, n in counts.items() if n and verdict != "holds"]
-        rest = f" ({'; '.join(others)})" if others else ""
-        sentences.append(f"{name}: {counts['holds']} of {len(entries)} claims hold here{rest}.")
-    return " ".join(sentences) + " See the [ledger](docs/results/ledger.md)."
+    """The ledger in two sentences, one for each paper, and one for our readings."""
+    groups = {name: entries for name, entries, _ in report.groups}
+    ours = groups.pop(OURS)
+    papers = "; ".join(f"{name}: {verdicts(entries)}" for name, entries in groups.items())
+    return (
+        f"{report.tested} {papers}. Of {len(ours)} readings of our own, {verdicts(ours)}. "
+        "See the [ledger](docs/results/ledger.md)."
+    )
 
 
 def best_samplers(bundles: Path = BUNDLES) -> str:

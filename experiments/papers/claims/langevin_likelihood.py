@@ -53,7 +53,7 @@ def table1(
         numbers = []
         for name in NAMES:
             cell = shown(list(models[name].values()))
-            rate = "" if chosen is None else f" ({chosen.__name__.replace('_', ' ')})"
+            rate = "" if chosen is None else f" ({WORDS[chosen]})"
             what = f"test log-likelihood on {images}: {name}{rate}"
             here, ends = (None, f", {cell}") if isinstance(cell, str) else (cell, "")
             paper = published("table1", data, name) if chosen is None else None
@@ -85,6 +85,9 @@ def one_rate(models: Models) -> Models:
         name: [record for record in some if learning_rate(record) == max(shared)]
         for name, some in models.items()
     }
+
+
+WORDS = {own_rates: "each sampler's own learning rate", one_rate: "one learning rate for all"}
 
 
 def _by_seed(records: list[Record]) -> dict[int, Record]:

@@ -54,6 +54,7 @@ class Claim:
     ours: bool = False  # our reading, and not the paper's own claim
     chose: int | None = None  # the value of `seed` whose runs chose settings; it does not judge
     fresh: Fresh | None = None
+    cell: tuple[str, str] | None = None  # row and column, for a table of many alike
 
     @property
     def group(self) -> str:
@@ -247,14 +248,16 @@ CLAIMS = (
     *(
         Claim(f"table1-{data}", "table1", "ais",
             f"On {data.replace('_', ' ')} the model learned with DMALA has the highest likelihood",
-            f"{DLP}, Section 7.3.2", langevin_likelihood.table1(data))
+            f"{DLP}, Section 7.3.2", langevin_likelihood.table1(data),
+            cell=(data.replace("_", " "), "the paper's networks"))
         for data in IMAGES
     ),
     *(
         Claim(f"table1-{kind}-{data}", "table1", "ais_small",
             f"With a small network (not in the paper) and {words}, on {data.replace('_', ' ')} the "
             "model learned with DMALA has the highest likelihood",
-            f"{DLP}, Section 7.3.2", langevin_likelihood.table1(data, chosen), ours=True)
+            f"{DLP}, Section 7.3.2", langevin_likelihood.table1(data, chosen), ours=True,
+            cell=(data.replace("_", " "), f"a small network, {words}"))
         for kind, words, chosen in READINGS
         for data in IMAGES
     ),
