@@ -1,12 +1,14 @@
 """What the documentation site shows: the files of the repository, at their own paths.
 
 Links between pages therefore lead on the site where they lead in a checkout. Two kinds of pages are
-made: the notebooks of the gallery with the output of their cells, and the API reference.
+made: the notebooks of the gallery with the output of their cells, and the API reference, which has
+a page a sampler.
 """
 
 import ast
 import base64
 import contextlib
+import csv
 import io
 import re
 from pathlib import Path
@@ -16,23 +18,50 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
+from latticework.experiments.records.labels import SAMPLERS as LOOKS
+from latticework.samplers import NAMES
+
 plt.switch_backend("agg")
+SAMPLERS = {name: place for name, place in NAMES.items() if isinstance(place, str)}
 ROOT = Path(__file__).resolve().parents[1]
 SHOWN = (
     "*.md", "CITATION.cff", "LICENSE", "models/mini_bert/README.md",
-    "docs/*.md", "docs/gallery/*.*", "examples/*.*", "examples/conf/*/*.yaml",
-    "docs/results/README.md", "docs/results/ledger.md", "docs/results/*.[!m]*",
-    "docs/results/records/*",
+    "docs/*.md", "docs/site.css", "docs/gallery/*.*", "examples/*.*", "examples/conf/*/*.yaml",
+    "docs/results/*.*", "docs/results/tables/*.csv", "docs/results/records/*",
+    "experiments/papers/tables.*s",
 )  # fmt: skip
-API = {
-    "sampling": ("Sampling", "sampling/sample.py", "sampling/*.py", "sampling/tuning/*.py"),
-    "samplers": ("Samplers", "samplers/*.py"),
-    "models": ("Models", "models/*.py"),
-    "measures": ("Measures", "experiments/tasks/measures/*.py"),
-    "checking": ("Checking", "sampling/checking/*.py"),
-    "data": ("Data", "data/*.py"),
-    "tasks": ("Tasks", "experiments/tasks/*.py"),
+RESULTS = "docs/results/README.md"
+API = {  # pages of the public names, whose modules begin like this
+    "sampling": ("Sampling", "sampling", "experiments"),
+    "samplers": ("For samplers", "samplers.base"),
+    "models": ("Models", "models"),
 }
+COLUMNS = {  # of the benchmark's table, on the page of a sampler
+    "target": "target",
+    "rank/evaluation": "rank by evaluations",
+    "rank/second": "rank by seconds",
+    "worst site, ESS/evaluation": "ESS per evaluation",
+    "worst site, ESS/second": "ESS per second",
+    "settings": "settings",
+}
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """In the navigation, a group of results a paper, as RESULTS lists them, and the samplers."""
+    _, *papers = re.split(r"^## (.*)\n", (ROOT / RESULTS).read_text(), flags=re.MULTILINE)
+    groups = []
+    for paper, rows in zip(papers[::2], papers[1::2], strict=True):
+        pages = re.findall(r"^\| \[(.+?)\]\((.+?)\)", rows, re.MULTILINE)
+        short = [heading.partition(":")[0] for heading, _ in pages]
+        groups.append({paper: []})
+        for one, (heading, file) in zip(short, pages, strict=True):
+            name = one if short.count(one) == 1 else heading
+            groups[-1][paper].append({name: f"docs/results/{file}"})
+    (results,) = [part["Results"] for part in config.nav if "Results" in part]
+    results[1:1] = groups
+    (named,) = [part["Reference"] for part in config.nav if "Reference" in part]
+    named.append({"Samplers": [{label_of(name): sampler_page(name)} for name in SAMPLERS]})
+    return config
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -42,6 +71,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     kept += [File(name, str(ROOT), config.site_dir, config.use_directory_urls) for name in names]
     made = {f"{name[:-3]}.md": notebook(ROOT / name) for name in found("docs/gallery/*.py")}
     made |= {f"api/{name}.md": reference(*about) for name, about in API.items()}
+    made |= {sampler_page(name): sampler(name) for name in SAMPLERS}
     made["docs/results/records/README.md"] = listing("docs/results/records/*.zip")
     return Files([*kept, *(File.generated(config, name, content=made[name]) for name in made)])
 
@@ -82,13 +112,66 @@ def notebook(file: Path) -> str:
     return "\n\n".join([*page, f"Download: [{file.name}](./{file.name})"])
 
 
-def reference(title: str, *patterns: str) -> str:
-    """The page of all modules that match and have a docstring, in the order of the patterns."""
-    names = dict.fromkeys(name for pattern in patterns for name in found(pattern))
-    shown = [name for name in names if ast.get_docstring(ast.parse((ROOT / name).read_text()))]
-    places = [name.removesuffix(".py").removesuffix("/__init__") for name in shown]
-    modules = [f"latticework.{place.replace('/', '.')}" for place in places]
-    return "\n\n".join([f"# {title}", *(f"::: {module}" for module in modules)])
+def public() -> dict[str, str]:
+    """The module of each public name; those of `latticework.sample` are the first."""
+    nodes = ast.parse((ROOT / "__init__.pyi").read_text()).body
+    names = {a.name: str(n.module) for n in nodes if isinstance(n, ast.ImportFrom) for a in n.names}
+    first = ("sample", "SampleResult", "ConvergenceWarning", "check", "race")
+    return {name: names[name] for name in (*first, *names)}
+
+
+def reference(title: str, *places: str) -> str:
+    """The page of the public names whose modules begin with one of `places`."""
+    wanted = tuple(f"latticework.{place}" for place in places)
+    names = [(name, module) for name, module in public().items() if module.startswith(wanted)]
+    return "\n\n".join([f"# {title}", *(documented(*name) for name in names)])
+
+
+def documented(name: str, module: str) -> str:
+    """What mkdocstrings replaces by the documentation of a public name."""
+    options = f"heading: latticework.{name}\n      toc_label: {name}"
+    return f"::: {module}.{name}\n    options:\n      {options}"
+
+
+def label_of(name: str) -> str:
+    """What figures call a sampler, or else the name of its class."""
+    return LOOKS[name].label if name in LOOKS else SAMPLERS[name].rpartition(".")[2]
+
+
+def sampler_page(name: str) -> str:
+    return f"api/samplers/{name}.md"
+
+
+def sampler(name: str) -> str:
+    """The page of a sampler: equation and paper, models, benchmark, figures, and its class."""
+    module, _, kind = SAMPLERS[name].rpartition(".")
+    label = label_of(name)
+    equations = re.split(r"\n(?=\*\*|## )", (ROOT / "docs/samplers.md").read_text())
+    (told,) = [text for text in equations if f"`{name}`" in text[:160] and text[:2] == "**"]
+    told = re.sub(r"\]\((\w+\.md)", r"](../../docs/\1", told)
+    head, rule, *rows = table("docs/supported.md", "`sampler=`")
+    row = [row for row in rows if row.startswith(f"| `{name}` |")]
+    parts = [f"# {label}", told, "## Where it runs", "\n".join([head, rule, *row])]
+    with (ROOT / "docs/results/tables/benchmark-efficiency.csv").open() as file:
+        found = [row for row in csv.DictReader(file) if row["sampler"] == label]
+    if found:
+        lines = [list(COLUMNS.values()), ["---"] * len(COLUMNS)]
+        lines += [[row[column] for column in COLUMNS] for row in found]
+        text = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+        parts += ["## In the [benchmark](../../docs/results/benchmark.md)", text]
+    pages = re.findall(r"^\| \[(.+?)\]\((.+?)\)", (ROOT / RESULTS).read_text(), re.MULTILINE)
+    word = re.compile(rf"(?<![\w-]){re.escape(label)}(?![\w-])")
+    shown = [one for one in pages if word.search((ROOT / "docs/results" / one[1]).read_text())]
+    if shown:
+        links = [f"- [{heading}](../../docs/results/{file})" for heading, file in shown]
+        parts += ["## In figures and tables", "\n".join(links)]
+    return "\n\n".join([*parts, documented(kind, f"latticework.samplers.{module}")])
+
+
+def table(page: str, first: str) -> list[str]:
+    """The lines of the table of a page whose first column has this head."""
+    text = (ROOT / page).read_text()
+    return text[text.index(f"| {first} |") :].partition("\n\n")[0].splitlines()
 
 
 def listing(pattern: str) -> str:

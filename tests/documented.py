@@ -19,7 +19,7 @@ PAGES = [
     ROOT / "CONTRIBUTING.md",
     ROOT / "models" / "mini_bert" / "README.md",
     *sorted((ROOT / "docs").glob("*.md")),
-    ROOT / "docs" / "results" / "README.md",
+    *sorted((ROOT / "docs" / "results").glob("*.md")),
 ]
 COMMENTED = [CONF / "config.yaml", *sorted(CONF.glob("*/**/*.yaml"))]
 PROGRAM = r"(?:[A-Z_]+=\S+ )?(?:python|make|pip|pytest|ray|grep|\S+/pip) "

@@ -23,7 +23,7 @@ from omegaconf import DictConfig
 
 from latticework.experiments.papers import plot_data, table_files
 from latticework.experiments.papers.claims.ledger import judge
-from latticework.experiments.papers.docs_pages import stem
+from latticework.experiments.papers.docs_pages import TABLES, stem
 from latticework.experiments.papers.draw import html_of, make_all
 from latticework.experiments.papers.exhibits import catalogue
 from latticework.experiments.papers.inventory import holdings, pools
@@ -58,7 +58,8 @@ def results(folder: Path) -> None:
                             if text:
                                 file.with_suffix(suffix).write_text(text, encoding="utf-8")
                     elif made.content is not None:
-                        table_files.write(made.content, file.with_suffix(".csv"))
+                        (target / TABLES).mkdir(exist_ok=True)
+                        table_files.write(made.content, target / TABLES / f"{file.name}.csv")
     (folder / "ledger.txt").write_text(ledger(held))
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from rich.console import Console
 
-from latticework.experiments.papers.docs_pages import results_page
+from latticework.experiments.papers.docs_pages import results_pages
 from latticework.experiments.papers.view import Report
 from latticework.tools import bench
 from latticework.tools import plain_reference as plain
@@ -158,7 +158,7 @@ def test_a_workload_knows_its_sites(model):
     assert work.sites == model_of(work).domain.dim
 
 
-def test_the_results_page_shows_a_column_a_contender(tmp_path):
+def test_the_page_of_speed_shows_a_column_a_contender(tmp_path):
     works = [Workload("ising-5x5", 2, sampler) for sampler in ("sweep", "dula")]
     rows = [
         *bench.rows_of(works[0], 1, {"eager": [0.5], "thrml": [0.2]}),
@@ -166,7 +166,7 @@ def test_the_results_page_shows_a_column_a_contender(tmp_path):
     ]
     bench.write(tmp_path / "bench.csv", rows)
     (tmp_path / "benchmark-errors.csv").write_text("model,step\nising-7x7,1\n")  # of an exhibit
-    page = results_page(Report({}, [], [], []), tmp_path)
+    page = results_pages(Report({}, [], [], []), tmp_path)["bench.md"]
     cells = [[c.strip() for c in line.split("|")] for line in page.splitlines() if "ising" in line]
     assert cells[0][1:-1] == ["ising-5x5", "2", "sweep", "1", "2", "5", "", ""]
     assert cells[1][1:-1] == ["ising-5x5", "2", "dula", "1", "2", "", "4", "0.5"]

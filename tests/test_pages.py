@@ -1,5 +1,6 @@
 """What README.md, docs/ and examples/ show is so: their code, transcripts and tables."""
 
+import importlib
 import re
 import runpy
 import sys
@@ -253,12 +254,29 @@ def test_pages_have_the_same_parts_on_the_site_and_on_github():
     assert (on_the_site(only_on_github)["li"], on_github(only_on_github)["li"]) == (0, 2)
 
 
-def test_a_notebook_becomes_a_page_with_its_output(monkeypatch, tmp_path):
+@pytest.fixture
+def hooks(monkeypatch):
+    """docs/hooks.py, which makes pages of the site."""
     pytest.importorskip("mkdocs", reason="the extra `docs` is not installed; CI runs `make docs`")
     monkeypatch.syspath_prepend(ROOT / "docs")
     monkeypatch.delitem(sys.modules, "hooks", raising=False)
-    import hooks
+    return importlib.import_module("hooks")
 
+
+def test_every_sampler_has_a_page_with_its_equations_and_its_class(hooks):
+    for name, place in hooks.SAMPLERS.items():
+        page = hooks.sampler(name)
+        assert page.count(f"| `{name}` |") == 1
+        assert re.search(rf"^\*\*.*`{name}`", page, re.MULTILINE | re.DOTALL)
+        assert f"::: latticework.samplers.{place}\n" in page
+    assert "| ising_5x5 |" in hooks.sampler("dmala")
+    assert hooks.reference(*hooks.API["sampling"]).split()[2:4] == [
+        ":::",
+        "latticework.sampling.sample.sample",
+    ]
+
+
+def test_a_notebook_becomes_a_page_with_its_output(hooks, tmp_path):
     file = tmp_path / "two.py"
     file.write_text("# %% [markdown]\n# # Two\n#\n# Text.\n\n# %%\na = 1\n\n# %%\nprint(a + 1)\n")
     assert hooks.notebook(file) == (

@@ -20,7 +20,7 @@ import latticework.scripts.reproduce
 from latticework.experiments.papers import docs_pages, inventory, view
 from latticework.experiments.papers.claims.ledger import CLAIMS, Entry
 from latticework.experiments.papers.claims.verdict import Finding, Margin, Number, Verdict
-from latticework.experiments.papers.docs_pages import results_page, stem
+from latticework.experiments.papers.docs_pages import TABLES, results_pages, stem
 from latticework.experiments.papers.draw import make_all
 from latticework.experiments.papers.exhibits import catalogue
 from latticework.experiments.papers.inventory import Holding, holding
@@ -257,14 +257,20 @@ def test_the_report_has_its_figures_and_is_made_by_its_command(outputs, report, 
     assert len(linked) >= 4
     for name in linked:
         assert (outputs / "report" / name).read_bytes().startswith(b"\x89PNG")
-    assert page.count('src="data:image/png;base64,iVBOR') == len(linked)  # it needs no other file
+    drawn = [name for name in linked if (outputs / "report" / name).with_suffix(".svg").exists()]
+    assert page.count("<figure><svg") == len(drawn) >= 4  # it needs no other file
+    assert page.count('src="data:image/png;base64,iVBOR') == len(linked) - len(drawn)
+    told = re.findall(r'<g data-name="DMALA"><title>DMALA\n((?:.+: .+\n?)+)</title>', page)
+    assert told
+    assert len(told[0].splitlines()) > 2
     assert "src=" not in page.replace('src="data:', "")
     assert "too &lt;large&gt;" in page  # escaped
-    for entry in report.entries:
-        line = f"| {entry.claim.text} ({entry.claim.source}) | {report.word(entry.verdict)}"
+    for entry in (entry for entry in report.entries if not entry.claim.cell):
+        line = f"{entry.claim.text} ({entry.claim.source}) | {report.word(entry.verdict)}"
         assert line in text
+    assert len([row for row in text.splitlines() if row.startswith("| static mnist |")]) == 1
     ids = re.findall(r'<h2 id="(\w\S*)">', page)
-    assert re.findall(r'<a href="#([^"]+)">', page) == ids
+    assert set(re.findall(r'<a href="#([^"]+)">', page)) == set(ids)
     assert len(set(ids)) == len(KNOWN.exhibits)
     shutil.rmtree(outputs / "report")
 
@@ -372,7 +378,7 @@ def test_pages_are_made_from_bundles(outputs, tmp_path):
     assert "| holds |" in (results / "ledger.md").read_text()
     assert (results / "rates_sec3-sec3.png").read_bytes().startswith(b"\x89PNG")
     readme = (tmp_path / "README.md").read_text()
-    assert re.search(r"Breuleux et al. \(2011\): 1 of \d+ claims hold here \(not ", readme)
+    assert re.search(r"Breuleux et al. \(2011\): 1 holds, \d+ were not run", readme)
     times = (tmp_path / "docs/reproducing.md").read_text()
     assert re.search(r"`rates_sec3` \|.*, measured \|", times)
 
@@ -402,8 +408,8 @@ def test_the_committed_pages_are_those_of_the_committed_records():
     assert (ROOT / "docs/results/ledger.md").read_text() == docs_pages.ledger_page(made)
     for file, name, text in docs_pages.blocks(made, KNOWN, ROOT, BUNDLES):
         assert file.read_text() == docs_pages.replaced(file.read_text(), name, text), file.name
-    page = results_page(made, ROOT / "docs" / "results")
-    assert (ROOT / "docs/results/README.md").read_text() == page
+    for name, text in results_pages(made, ROOT / "docs" / "results").items():
+        assert (ROOT / "docs" / "results" / name).read_text() == text, name
 
 
 def test_numbers_of_one_name_name_their_experiments(tmp_path):
@@ -418,7 +424,7 @@ def test_numbers_of_one_name_name_their_experiments(tmp_path):
             for name, some in numbers.items()
         ]
         own = view.Section(KNOWN["rates-fig2"], entries, [], [], "complete")
-        return results_page(Report({}, [], [own], []), tmp_path)
+        return results_pages(Report({}, [], [own], []), tmp_path)["rates-fig2.md"]
 
     shown = page(rates_fig2=[one, other], rates_fig2_mnist=[one])
     for text in ("speed (rates_fig2) |", "speed (rates_fig2_mnist) |", "| mass |"):
@@ -436,8 +442,9 @@ def test_a_table_beside_the_paper_opens_its_section_and_the_others_are_folded(tm
     part = view.Part("ais_small", "its command", held, view.Drawn(), [], [])
     sections = [view.Section(exhibit, [], [part], [], "complete")]
     for name in ("table1", "table1_beside"):
-        (tmp_path / f"{name}.md").write_text(f"| {name} |")
-        page = results_page(Report({}, [], sections, []), tmp_path)
+        (tmp_path / TABLES).mkdir(exist_ok=True)
+        (tmp_path / TABLES / f"{name}.md").write_text(f"| {name} |")
+        page = results_pages(Report({}, [], sections, []), tmp_path)["table1.md"]
         assert ("<details" in page) == (name == "table1_beside")  # else nothing opens the section
     words = exhibit.caveat, "| table1_beside |", "<details", "| table1 |", "</details>", "its com"
     assert [page.count(word) for word in words] == [1] * len(words)
@@ -445,14 +452,23 @@ def test_a_table_beside_the_paper_opens_its_section_and_the_others_are_folded(tm
     assert places == sorted(places)
 
 
+def width(file: Path) -> int:
+    """Pixels of a PNG."""
+    return int.from_bytes(file.read_bytes()[16:20])
+
+
 def test_committed_files_are_complete_and_small():
     """A bar inside a cell has to be escaped, or a row has too many cells."""
     results, pages = ROOT / "docs" / "results", [*(ROOT / "docs").rglob("*.md"), ROOT / "README.md"]
     notes = {file.stem for file in (results / "notes").glob("*.md")}
     assert notes - {exhibit.name for exhibit in KNOWN.exhibits} == {"bench"}
-    links = re.findall(r"\]\(([^)#]+)\)", (results / "README.md").read_text())
-    assert len(links) > 40
+    texts = [file.read_text() for file in results.glob("*.md")]
+    links = [link for text in texts for link in re.findall(r"\]\(([^)#:]+)\)", text)]
+    assert len(links) > 140
     assert [link for link in links if not (results / link).exists()] == []
+    shown = [link for text in texts for link in re.findall(r"!\[[^]]*\]\((.+)\)", text)]
+    wide = [link for link in shown if link.endswith(".png")]
+    assert [link for link in wide if width(results / link) != 1584] == []  # of a page
     assert [page.name for page in pages if page.stat().st_size > 500_000] == []  # GitHub's limit
     pictures = results.glob("*.[ps][nv]g")
     assert [file.name for file in pictures if file.stat().st_size > 200_000] == []

@@ -1,12 +1,14 @@
 """Generate the pages of docs/ from the records committed in docs/results/records.
 
-docs/results/README.md has a section per exhibit. Numbers, commands and facts come from the records.
-Causes and caveats are in a short hand-written note per exhibit, docs/results/notes/<exhibit>.md.
+docs/results/<exhibit>.md shows a figure or table of a paper; README.md there lists them. Numbers,
+commands and facts come from the records. Causes and caveats are in a short hand-written note per
+exhibit, docs/results/notes/<exhibit>.md.
 """
 
 import re
 from collections import defaultdict
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +17,12 @@ import pandas as pd
 from latticework.experiments import CONF
 from latticework.experiments.figures.tables.benchmark import winners
 from latticework.experiments.papers import page
-from latticework.experiments.papers.claims.ledger import Entry
+from latticework.experiments.papers.claims.ledger import OURS, Entry
 from latticework.experiments.papers.claims.verdict import Number
 from latticework.experiments.papers.exhibits import Catalogue, Exhibit, catalogue
 from latticework.experiments.papers.inventory import Holding, holdings
 from latticework.experiments.papers.table_files import write
-from latticework.experiments.papers.view import Part, Report, Section, gather
+from latticework.experiments.papers.view import Part, Report, Section, gather, verdicts
 from latticework.experiments.records.duration import duration
 from latticework.experiments.records.record import BUNDLES
 from latticework.experiments.runs.sweeps import declared
@@ -28,6 +30,7 @@ from latticework.experiments.runs.sweeps import declared
 ROOT = CONF.parent
 UNKNOWN = "not measured"
 HIDDEN = ("Scale", "Records")  # facts that are the same in every section
+TABLES = "tables"  # the folder of docs/results with the tables
 BESIDE = "beside"  # the end of a table's name that opens its section; the other tables are folded
 BENCH_COLUMNS = ("turns", "ours_low", "ours_high", "plain_low", "plain_high")  # left out
 
@@ -55,10 +58,12 @@ def refresh(root: Path = ROOT, bundles: Path = BUNDLES) -> list[Path]:
                         written.append(target.with_suffix(suffix))
                         written[-1].write_text(text, encoding="utf-8")
             for name, frame in part.drawn.tables:
-                file = results / f"{stem(section.exhibit, part.experiment, name)}.csv"
+                (results / TABLES).mkdir(exist_ok=True)
+                file = results / TABLES / f"{stem(section.exhibit, part.experiment, name)}.csv"
                 written += write(frame, file)
-    written.append(results / "README.md")
-    written[-1].write_text(results_page(report, results))
+    for name, text in results_pages(report, results).items():
+        written.append(results / name)
+        written[-1].write_text(text)
     for file, name, text in blocks(report, known, root, bundles):
         file.write_text(replaced(file.read_text(), name, text))
         written.append(file)
@@ -108,22 +113,27 @@ def stem(exhibit: Exhibit, experiment: str, name: str) -> str:
     return name if exhibit.paper == "langevin" and experiment == first else f"{experiment}-{name}"
 
 
-def results_page(report: Report, folder: Path) -> str:
-    """docs/results/README.md, given the figures and tables in `folder` (docs/results).
+def results_pages(report: Report, folder: Path) -> dict[str, str]:
+    """The pages of docs/results by file name, given the figures and tables in `folder`.
 
-    It ends with the speeds that `tools.bench` measured: bench.csv and bench_*.csv.
+    README.md lists the pages of the exhibits; bench.md has what `tools.bench` measured, in
+    bench.csv and bench_*.csv.
     """
-    return page.render(
-        "results.md.jinja",
-        pages=[_page(section, folder) for section in report.sections],
+    shown = [_page(section, folder) for section in report.sections]
+    papers = groupby(shown, lambda page: page["exhibit"].cited)
+    pages = {f"{p['exhibit'].name}.md": page.render("exhibit.md.jinja", page=p) for p in shown}
+    pages["README.md"] = page.render("results.md.jinja", pages=[(n, list(p)) for n, p in papers])
+    pages["bench.md"] = page.render(
+        "bench.md.jinja",
         benches=[_bench(file) for file in sorted(folder.glob("bench[._]*csv"))],
-        bench_pictures=[file.stem for file in sorted(folder.glob("bench_*.png"))],
-        bench_note=_note(folder, "bench"),
+        pictures=[file.stem for file in sorted(folder.glob("bench_*.png"))],
+        note=_note(folder, "bench"),
     )
+    return pages
 
 
 def _page(section: Section, folder: Path) -> dict[str, Any]:
-    """What results.md.jinja shows of an exhibit.
+    """What exhibit.md.jinja and results.md.jinja show of an exhibit.
 
     `lead` are the tables of BESIDE, `printed` the numbers that the paper prints too.
     """
@@ -132,6 +142,8 @@ def _page(section: Section, folder: Path) -> dict[str, Any]:
     return {
         "exhibit": section.exhibit,
         "state": section.state,
+        "claims": verdicts([entry for entry in section.entries if not entry.claim.ours]),
+        "readings": verdicts([entry for entry in section.entries if entry.claim.ours]),
         "lead": [table for part in parts for table in part["tables"] if table[0].endswith(BESIDE)],
         "parts": parts,
         "entries": section.entries,
@@ -155,22 +167,27 @@ def _numbers(entries: list[Entry]) -> list[Number]:
 
 
 def _part(exhibit: Exhibit, part: Part, folder: Path) -> dict[str, Any]:
-    """What it shows of an experiment. Files are named without suffix."""
+    """What it shows of an experiment. Files are named without suffix.
 
-    def files(kind: str, suffix: str) -> list[str]:
+    A picture is an SVG, which has a width. Those too large for it are PNGs as wide as the page.
+    """
+
+    def files(kind: str, pattern: str) -> list[str]:
         names = (part.holding.config.get(kind) or {}) if part.holding else {}
         wanted = exhibit.of[part.experiment]
         shown = [str(name) for name in names if wanted is None or name in wanted]
         stems = [stem(exhibit, part.experiment, name) for name in shown]
-        return [name for name in stems if (folder / f"{name}.{suffix}").exists()]
+        return [name for name in stems if (folder / pattern.format(name)).exists()]
 
-    pictures, tables = files("figures", "png"), files("tables", "md")
+    pictures, tables = files("figures", "{}.png"), files("tables", TABLES + "/{}.md")
     return {
         "command": part.command,
-        "pictures": pictures,
+        "pictures": [
+            (name, ".svg" if (folder / f"{name}.svg").exists() else ".png") for name in pictures
+        ],
         "pages": [name for name in pictures if (folder / f"{name}.html").exists()],
         "numbers": [name for name in pictures if (folder / f"{name}.csv").exists()],
-        "tables": [(name, (folder / f"{name}.md").read_text().strip()) for name in tables],
+        "tables": [(name, (folder / TABLES / f"{name}.md").read_text().strip()) for name in tables],
         "facts": [fact for fact in part.facts if fact[0] not in HIDDEN],
         "problems": [text for text in part.problems if text not in part.drawn.wanting],
     }
@@ -208,13 +225,14 @@ def _contenders(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def summary(report: Report) -> str:
-    """The ledger in a sentence for the claims of each paper, and one for our readings."""
-    sentences = []
-    for name, entries, counts in report.groups:
-        others = [f"{verdict}: {n}" for verdict, n in counts.items() if n and verdict != "holds"]
-        rest = f" ({'; '.join(others)})" if others else ""
-        sentences.append(f"{name}: {counts['holds']} of {len(entries)} claims hold here{rest}.")
-    return " ".join(sentences) + " See the [ledger](docs/results/ledger.md)."
+    """The ledger in two sentences, one for each paper, and one for our readings."""
+    groups = {name: entries for name, entries, _ in report.groups}
+    ours = groups.pop(OURS)
+    papers = "; ".join(f"{name}: {verdicts(entries)}" for name, entries in groups.items())
+    return (
+        f"{report.tested} {papers}. Of {len(ours)} readings of our own, {verdicts(ours)}. "
+        "See the [ledger](docs/results/ledger.md)."
+    )
 
 
 def best_samplers(bundles: Path = BUNDLES) -> str:

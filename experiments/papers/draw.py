@@ -6,13 +6,16 @@ import re
 import shlex
 import traceback
 from collections.abc import Iterator, Sequence
+from html import escape
 from pathlib import Path
 from typing import NamedTuple
 
 import matplotlib as mpl
+import numpy as np
 import pandas as pd
 from hydra.utils import instantiate
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.text import Text
 from omegaconf import DictConfig
 from PIL import Image
@@ -123,15 +126,31 @@ def png(figure: Figure, dpi: int) -> bytes:
 def svg(figure: Figure) -> str:
     """The figure as SVG; "" for pages of text, which have HTML, and for more than MOST characters.
 
-    Figures drawn again from the same records have the same text.
+    Figures drawn again from the same records have the same text. Lines tell their names and values.
     """
     if html_of(figure):
         return ""
+    lines = [line for axes in figure.axes for line in axes.lines if line.get_label()[:1] != "_"]
+    for index, line in enumerate(lines):
+        line.set_gid(f"series{index}")
     drawn = io.StringIO()
     with mpl.rc_context({"svg.hashsalt": "latticework"}):
         figure.savefig(drawn, format="svg", metadata={"Date": None}, facecolor="white")
     text = re.sub(r' d="[^"]*"', lambda path: HUNDREDTHS.sub(r"\1", path[0]), drawn.getvalue())
+    for index, line in enumerate(lines):
+        name, told = (escape(text, quote=True) for text in (str(line.get_label()), _told(line)))
+        group = f'<g data-name="{name}"><title>{told}</title>'
+        text = text.replace(f'<g id="series{index}">', group, 1)
     return text if len(text) <= MOST else ""
+
+
+def _told(line: Line2D, most: int = 10) -> str:
+    """What a browser shows of a line below the mouse: its name and some of its values."""
+    points = [(x, y) for x, y in zip(*line.get_data(orig=False), strict=True) if np.isfinite(y)]
+    shown = points[:: max(1, -(-len(points) // most))]
+    if points and shown[-1] != points[-1]:
+        shown.append(points[-1])
+    return "\n".join([str(line.get_label()), *(f"{x:.4g}: {y:.4g}" for x, y in shown)])
 
 
 def draw_all(

@@ -1,5 +1,6 @@
 """The papers' figures and tables, read from `exhibits.yaml`."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +35,16 @@ class Exhibit:
     def cited(self) -> str:
         """The paper as a text cites it."""
         return CITED[self.paper]
+
+    @property
+    def place(self) -> str:
+        """What the paper calls it, such as "Figure 4"; "" if it does not name it."""
+        found = re.match(r"(?:Figure|Table|Theorem|App\.|Section) [\w.]+", self.source)
+        return found[0].replace("App.", "Appendix") if found else ""
+
+    @property
+    def heading(self) -> str:
+        return f"{self.place}: {self.title}" if self.place else self.title
 
 
 @dataclass(frozen=True)

@@ -21,14 +21,13 @@ PAGE = """<!doctype html>
 <meta name="color-scheme" content="light dark">
 <title>Latticework: results beside the papers</title>
 <style>
-body {{ font: 15px/1.5 sans-serif; max-width: 75rem; margin: auto; padding: 1rem; }}
-img {{ max-width: 100%; background: white; }}
-table {{ display: block; overflow-x: auto; border-collapse: collapse; }}
-td, th {{ padding: .2rem .6rem; border-top: 1px solid gray; text-align: left; }}
-</style>
-{}
+{css}</style>
+{body}
+<script>
+{js}</script>
 </html>
 """
+PARTS = ("tables", "report")  # .css and .js
 
 
 def write(report: Report, folder: Path) -> tuple[Path, Path]:
@@ -40,6 +39,8 @@ def write(report: Report, folder: Path) -> tuple[Path, Path]:
             for picture in part.drawn.pictures:
                 file = folder / file_name(part, picture.name)
                 file.write_bytes(picture.png)
+                if picture.svg:
+                    file.with_suffix(".svg").write_text(picture.svg)
                 file.with_suffix(".json").write_text(picture.proof)
     text.write_text(render("page.md.jinja", report=report))
     page.write_text(html(text.read_text(), folder))
@@ -47,20 +48,27 @@ def write(report: Report, folder: Path) -> tuple[Path, Path]:
 
 
 def html(markdown: str, folder: Path) -> str:
-    """The Markdown of a page as HTML that embeds its images, which are in `folder`.
+    """The Markdown of a page as HTML that holds its figures, which are in `folder`.
 
-    Sections have the ids to which the page links.
+    A figure is an SVG, whose lines can be hidden and tell their values, or else a PNG. Sections
+    have the ids to which the page links.
     """
     body = MarkdownIt("commonmark", {"html": False}).enable("table").render(markdown)
 
     def embedded(found: re.Match[str]) -> str:
-        content = base64.b64encode((folder / found[1]).read_bytes()).decode()
-        return f'src="data:image/png;base64,{content}"'
+        file = folder / found[1]
+        if (drawing := file.with_suffix(".svg")).exists():
+            text = drawing.read_text()
+            return f"<figure>{text[text.index('<svg') :]}</figure>"
+        content = base64.b64encode(file.read_bytes()).decode()
+        return f'<figure><img alt="{found[2]}" src="data:image/png;base64,{content}" /></figure>'
 
     body = re.sub(
         r"<h2>(.*)</h2>", lambda found: f'<h2 id="{anchor(found[1])}">{found[1]}</h2>', body
     )
-    return PAGE.format(re.sub(r'src="(figures/[^"]+)"', embedded, body))
+    body = re.sub(r'<p><img src="(figures/[^"]+)" alt="([^"]*)" /></p>', embedded, body)
+    css, js = ("".join((HERE / f"{p}.{kind}").read_text() for p in PARTS) for kind in ("css", "js"))
+    return PAGE.format(body=body, css=css, js=js)
 
 
 def ledger(report: Report) -> str:

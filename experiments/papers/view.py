@@ -4,6 +4,7 @@ Everything is computed from records, `exhibits.yaml` and `published.yaml`. `page
 """
 
 import logging
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,8 +13,10 @@ from typing import Any
 import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.figure import Figure
+from rich.console import Console
+from rich.progress import track
 
-from latticework.experiments.papers.claims.ledger import GROUPS, Entry, judge
+from latticework.experiments.papers.claims.ledger import GROUPS, OURS, Entry, judge
 from latticework.experiments.papers.claims.verdict import Verdict
 from latticework.experiments.papers.draw import html_of, make_all, png, proof_of, svg
 from latticework.experiments.papers.exhibits import Catalogue, Exhibit, catalogue
@@ -33,7 +36,15 @@ from latticework.experiments.runs.sweeps import also, exists
 
 log = logging.getLogger(__name__)
 DPI = 220  # twice the pixels of a page of 7.2 inches
+FIRST = (Verdict.FAILS, Verdict.OPEN, Verdict.HOLDS, Verdict.NOT_RUN)  # order of the report
+FEW = 3  # places that a sentence can name
 MOST = 300  # figures and tables to keep
+SAID = {  # of one claim, and of several
+    "holds": ("holds", "hold"),
+    "does not hold": ("does not", "do not"),
+    "not decided": ("is undecided", "are undecided"),
+    "not run": ("was not run", "were not run"),
+}
 NOTICE = (
     "An installed package does not contain the committed records, so this report has only those of "
     "your outputs folder. In a checkout of the repository it shows all."
@@ -105,6 +116,67 @@ class Report:
         return tally(self.entries)
 
     @property
+    def own(self) -> dict[str, int]:
+        """The verdicts on the papers' own claims, counted."""
+        return tally([entry for entry in self.entries if not entry.claim.ours])
+
+    @property
+    def tested(self) -> str:
+        """The verdicts on the papers' own claims, in a sentence."""
+        entries = [entry for entry in self.entries if not entry.claim.ours]
+        left = {entry.claim.exhibit for entry in entries if entry.verdict is Verdict.NOT_RUN}
+        places = [one.exhibit.place for one in self.sections if one.exhibit.name in left]
+        where = f" ({', '.join(places)})" if 0 < len(places) <= FEW else ""
+        return f"We tested {len(entries)} claims of the papers: {verdicts(entries)}{where}."
+
+    @property
+    def sentences(self) -> list[tuple[str, str]]:
+        """For each paper: its name; where its claims hold, where not, and what was not run."""
+        found = []
+        for name, entries, _ in self.groups:
+            if name == OURS:
+                continue
+            seen: dict[str, set[Verdict]] = defaultdict(set)
+            for section in self.sections:
+                own = [entry.verdict for entry in section.entries if entry.claim.group == name]
+                if own:
+                    seen[section.exhibit.place or section.exhibit.title].update(own)
+            parts = {
+                "All claims hold": [place for place, v in seen.items() if v == {Verdict.HOLDS}],
+                "Some do not hold": [place for place, v in seen.items() if Verdict.FAILS in v],
+                "Some are undecided": [
+                    place
+                    for place, v in seen.items()
+                    if Verdict.OPEN in v and Verdict.FAILS not in v
+                ],
+                "Not run": [place for place, v in seen.items() if v == {Verdict.NOT_RUN}],
+            }
+            text = ". ".join(f"{what}: {', '.join(at)}" for what, at in parts.items() if at)
+            found.append((name, f"{verdicts(entries)}. {text}."))
+        return found
+
+    @property
+    def ranked(self) -> list[tuple[str, list[Entry]]]:
+        """The entries that are no cells of a grid, by verdict: first what does not hold."""
+        lines = [entry for entry in self.entries if entry.claim.cell is None]
+        return [
+            (self.word(v), some) for v in FIRST if (some := [e for e in lines if e.verdict is v])
+        ]
+
+    @property
+    def grids(self) -> list[tuple[Exhibit, list[str], list[tuple[str, list[Entry]]]]]:
+        """Claims that are alike, as tables: the exhibit, the columns, and the rows."""
+        found = []
+        for section in self.sections:
+            cells = {e.claim.cell: e for e in section.entries if e.claim.cell}
+            columns = list(dict.fromkeys(column for _, column in cells))
+            rows = dict.fromkeys(row for row, _ in cells)
+            if cells:
+                table = [(row, [cells[row, column] for column in columns]) for row in rows]
+                found.append((section.exhibit, columns, table))
+        return found
+
+    @property
     def groups(self) -> list[tuple[str, list[Entry], dict[str, int]]]:
         """The claims of each paper, and our readings: name, entries and their verdicts counted."""
         parts = [(name, [e for e in self.entries if e.claim.group == name]) for name in GROUPS]
@@ -114,6 +186,13 @@ class Report:
 def tally(entries: Sequence[Entry]) -> dict[str, int]:
     """How many claims have each verdict."""
     return {str(v): sum(entry.verdict is v for entry in entries) for v in Verdict}
+
+
+def verdicts(entries: Sequence[Entry]) -> str:
+    """The verdicts counted in words: "3 hold, 1 does not, 2 are undecided, 1 was not run"."""
+    counts = tally(entries)
+    words = [f"{n} {SAID[verdict][n != 1]}" for verdict, n in counts.items() if n]
+    return ", ".join(words)
 
 
 def gather(
@@ -131,15 +210,13 @@ def gather(
     `keep`, the figures of unchanged records are taken from there.
     """
     known, kept = known or catalogue(), memory(keep)
+    log.info("reading the records and judging the claims")
     held = holdings(known.experiments(), outputs, bundles, scales, kept)
     entries = judge(pools(held))
     drawer = kept.cache(draw, ignore=["held"])
-    drawn = {
-        (one.experiment, one.scale): drawer(one, one.stamp)
-        for some in held.values()
-        for one in some
-        if one.shown and drawing
-    }
+    shown = [one for some in held.values() for one in some if one.shown and drawing]
+    bar = track(shown, "figures", console=Console(stderr=True), transient=True)
+    drawn = {(one.experiment, one.scale): drawer(one, one.stamp) for one in bar}
     if keep is not None:
         kept.reduce_size(items_limit=MOST)
     sections = [_section(exhibit, entries, held, drawn, known) for exhibit in known.exhibits]

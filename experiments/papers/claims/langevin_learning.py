@@ -8,7 +8,6 @@ import numpy as np
 from latticework.experiments.papers.claims.langevin_sampling import step_cost
 from latticework.experiments.papers.claims.pairing import (
     Seeds,
-    above,
     after,
     at,
     below,
@@ -20,6 +19,7 @@ from latticework.experiments.papers.claims.pairing import (
     labelled,
     last,
     numbers,
+    positive,
 )
 from latticework.experiments.papers.claims.verdict import Finding, Margin, Number
 from latticework.experiments.records.estimate import Estimate, estimate
@@ -91,7 +91,7 @@ def fig5_ratio(records: list[Record]) -> Finding:
     }
     margins, shown = [], numbers("lowest log RMSE of {}", lowest)
     for name in LANGEVIN:
-        margins.append(below(f"{level:g} - lowest log RMSE of {name}", lowest[name], level))
+        margins.append(below(f"lowest log RMSE of {name}", lowest[name], level))
         if not _known(times[name], name, level):
             continue
         for rival in BASELINES:
@@ -144,7 +144,7 @@ def fig5_gibbs(records: list[Record]) -> Finding:
 
     enough = printed("fig5", "gibbs_needs")
     margins = [
-        above(f"{size:g} steps: log RMSE, end - start", by_seed(runs, rise))
+        positive(f"{size:g} steps: log RMSE, end - start", by_seed(runs, rise))
         for size, runs in _gibbs(records).items()
         if size < enough
     ]
@@ -164,7 +164,7 @@ def fig5_gibbs_settles(records: list[Record]) -> Finding:
 
     enough = printed("fig5", "gibbs_needs")
     margins = [
-        above(f"{size:g} steps: log RMSE, middle of learning - end", by_seed(runs, fall))
+        positive(f"{size:g} steps: log RMSE, middle of learning - end", by_seed(runs, fall))
         for size, runs in _gibbs(records).items()
         if size >= enough
     ]

@@ -49,7 +49,7 @@ def table1(records: list[Record], data: str, chosen: str = "") -> Finding:
     numbers = []
     for name in NAMES:
         cell = shown(list(models[name].values()))
-        rate = f" ({chosen.replace('_', ' ')})" if chosen else ""
+        rate = f" ({WORDS[chosen]})" if chosen else ""
         what = f"test log-likelihood on {images}: {name}{rate}"
         here, ends = (None, f", {cell}") if isinstance(cell, str) else (cell, "")
         paper = None if chosen else published("table1", data, name)
@@ -82,6 +82,7 @@ def one_rate(models: Models) -> Models:
 
 
 CHOICES = {"own_rates": own_rates, "one_rate": one_rate}
+WORDS = {"own_rates": "each sampler's own learning rate", "one_rate": "one learning rate for all"}
 
 
 def _by_seed(records: list[Record]) -> dict[int, Record]:

@@ -100,7 +100,7 @@ def _accepts(found: dict[str, list[Record]], least: float, note: str) -> Finding
     if not found:
         raise LookupError("no record of the targets that the claim is about")
     rates = {name: by_seed(some, entry("acceptance")) for name, some in found.items()}
-    margins = [above(f"(acceptance on {n}) - {least:g}", r, least) for n, r in rates.items()]
+    margins = [above(f"acceptance on {n}", r, least) for n, r in rates.items()]
     return Finding(margins, numbers("acceptance on {}", rates), note)
 
 

@@ -52,6 +52,7 @@ class Claim:
     ours: bool = False  # our reading, and not the paper's own claim
     chose: int | None = None  # the value of `seed` whose runs chose settings; it does not judge
     fresh: Fresh | None = None
+    cell: tuple[str, str] | None = None  # row and column, for a table of many alike
 
     @property
     def group(self) -> str:
@@ -244,7 +245,8 @@ CLAIMS = (
     *(
         Claim(f"table1-{data}", "table1", "ais",
             f"On {data.replace('_', ' ')} the model learned with DMALA has the highest likelihood",
-            f"{DLP}, Section 7.3.2", partial(langevin_likelihood.table1, data=data))
+            f"{DLP}, Section 7.3.2", partial(langevin_likelihood.table1, data=data),
+            cell=(data.replace("_", " "), "the paper's networks"))
         for data in IMAGES
     ),
     *(
@@ -252,7 +254,8 @@ CLAIMS = (
             f"With a small network (not in the paper) and {words}, on {data.replace('_', ' ')} the "
             "model learned with DMALA has the highest likelihood",
             f"{DLP}, Section 7.3.2",
-            partial(langevin_likelihood.table1, data=data, chosen=chosen), ours=True)
+            partial(langevin_likelihood.table1, data=data, chosen=chosen), ours=True,
+            cell=(data.replace("_", " "), f"a small network, {words}"))
         for kind, words, chosen in READINGS
         for data in IMAGES
     ),

@@ -108,19 +108,26 @@ def logs(seeds: Seeds) -> Seeds:
     return {key: math.log(value) for key, value in seeds.items()}
 
 
-def above(what: str, seeds: Seeds, least: float = 0.0) -> Margin:
-    """The claim that `seeds` are larger than `least`."""
-    return Margin(what, tuple(value - least for value in seeds.values()))
+def above(what: str, seeds: Seeds, least: float) -> Margin:
+    """The claim that `what`, whose values are `seeds`, is larger than `least`."""
+    values = tuple(value - least for value in seeds.values())
+    return Margin(what, values, expected="above", line=least)
 
 
-def below(what: str, seeds: Seeds, most: float = 0.0) -> Margin:
-    """The claim that `seeds` are smaller than `most`."""
-    return Margin(what, tuple(most - value for value in seeds.values()))
+def below(what: str, seeds: Seeds, most: float) -> Margin:
+    """The claim that `what`, whose values are `seeds`, is smaller than `most`."""
+    values = tuple(most - value for value in seeds.values())
+    return Margin(what, values, expected="below", line=most)
+
+
+def positive(what: str, seeds: Seeds) -> Margin:
+    """The claim that `seeds` are larger than 0."""
+    return Margin(what, tuple(seeds.values()))
 
 
 def difference(what: str, larger: Seeds, smaller: Seeds) -> Margin:
     """The claim that `larger` exceeds `smaller` at equal seeds."""
-    return above(what, gap(larger, smaller))
+    return positive(what, gap(larger, smaller))
 
 
 def differences(
@@ -132,12 +139,7 @@ def differences(
 
 def within(what: str, seeds: Seeds, centre: float, reach: float) -> list[Margin]:
     """An equivalence test: two margins, both positive if the mean is within `centre` ± `reach`."""
-    low, high = centre - reach, centre + reach
-    sign = "+" if low < 0 else "-"
-    return [
-        above(f"({what}) {sign} {abs(low):.4g}", seeds, low),
-        below(f"{high:.4g} - ({what})", seeds, high),
-    ]
+    return [above(what, seeds, centre - reach), below(what, seeds, centre + reach)]
 
 
 def numbers(

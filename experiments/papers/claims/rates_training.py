@@ -21,6 +21,7 @@ from latticework.experiments.papers.claims.pairing import (
     labelled,
     last,
     numbers,
+    positive,
 )
 from latticework.experiments.papers.claims.rates import FEW
 from latticework.experiments.papers.claims.verdict import Finding, Margin, Number
@@ -50,8 +51,8 @@ def stuck_after_cd(records: list[Record]) -> Finding:
     share = {name: _models(records, "cd", name, MEAN, entry("commonest_share")) for name in PAIR}
     what = "models by CD: share of the commonest sample of"
     margins = [
-        above(f"{what} {GIBBS} - {NARROW:g}", share[GIBBS], NARROW),
-        below(f"{NARROW:g} - {what} {OURS}", share[OURS], NARROW),
+        above(f"{what} {GIBBS}", share[GIBBS], NARROW),
+        below(f"{what} {OURS}", share[OURS], NARROW),
     ]
     note = f"{finding.note}; narrow mode: one state in {NARROW:.0%} of the samples, our threshold"
     shown = [*numbers(f"{what} {{}}", share), *finding.numbers]
@@ -80,12 +81,13 @@ def depends_on_start(records: list[Record]) -> Finding:
         theirs, own = (_averaged(*(found[method, name, start] for start in START)) for name in PAIR)
         behind[method] = gap(own, theirs)
     what = "|last ISL, data mean - uniform start|"
+    rise = {seed: -value for seed, value in fall[OURS].items()}
     margins = [
-        above(f"models by CD: {what} of {GIBBS} - {STUCK:g}", apart[GIBBS], STUCK),
-        below(f"models by CD: {STUCK:g} - {what} of {OURS}", apart[OURS], STUCK),
-        above(f"models by CD: ISL of {GIBBS}, {FEW} samples - all", fall[GIBBS]),
-        below(f"models by CD: ISL of {OURS}, all samples - {FEW}", fall[OURS]),
-        above(f"models by CD: {BEHIND}", behind["cd"]),
+        above(f"models by CD: {what} of {GIBBS}", apart[GIBBS], STUCK),
+        below(f"models by CD: {what} of {OURS}", apart[OURS], STUCK),
+        positive(f"models by CD: ISL of {GIBBS}, {FEW} samples - all", fall[GIBBS]),
+        positive(f"models by CD: ISL of {OURS}, all samples - {FEW}", rise),
+        positive(f"models by CD: {BEHIND}", behind["cd"]),
         *(
             difference(f"({BEHIND}) by CD - by {method.upper()}", behind["cd"], behind[method])
             for method in METHODS[1:]
@@ -106,7 +108,7 @@ def zeros_after_cd(records: list[Record]) -> Finding:
         Number("models by CD: share of words in the commonest sample", estimate(on.values())),
         Number("models by CD: share of the commonest sample", estimate(share.values())),
     ]
-    what = f"models by CD: share of blank samples of Gibbs - {NARROW:g}"
+    what = "models by CD: share of blank samples of Gibbs"
     note = (
         f"blank: at most {BLANK:.1%} of the words, if that is the commonest sample; our threshold"
     )

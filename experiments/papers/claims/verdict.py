@@ -1,8 +1,9 @@
 """Decide whether a claim holds, from numbers over seeds.
 
-A claim is written as margins: quantities that are positive if the claim is true. A margin has one
-value per seed, so its mean has a confidence interval by Student's t. Most values are differences of
-two samplers at equal seeds; this is the paired t test. A claim
+Each claim becomes numbers, such as the error of GWG minus that of DMALA, positive if the claim is
+true. These are its margins. A margin has one value per seed, so its mean has a confidence interval
+by Student's t. Most values are differences of two samplers at equal seeds; this is the paired t
+test. A claim
 
     holds           if the 95 % interval of every margin lies above 0;
     does not hold   if the interval of some margin lies below 0 (Bonferroni-corrected level);
@@ -38,8 +39,9 @@ class Margin:
 
     `values` has one entry per seed, or a single one that is `exact`, that is, free of randomness.
     `limits` gives the interval at a level if records have their own; `basis` says where it comes
-    from. With `at_least`, the values are lower bounds, which can support a claim but never refute
-    it.
+    from. A claim that a quantity is above or below a `line` has its distance as margin; `expected`
+    is the side ("above", "below"), and the text shows the quantity. With `at_least`, the values are
+    lower bounds, which can support a claim but never refute it.
     """
 
     what: str
@@ -48,6 +50,8 @@ class Margin:
     limits: Callable[[float], tuple[float, float]] | None = None
     basis: str = "chains of one run"
     at_least: bool = False
+    expected: str = ""
+    line: float = 0.0
 
     @property
     def mean(self) -> float:
@@ -81,6 +85,8 @@ class Margin:
         """`DULA - DMALA: 1.77 [1.73, 1.81], 5 runs`. With limits of its own, the limits alone."""
         low, high = self.interval()
         sign = "at least " if self.at_least else ""
+        if self.expected:
+            return self._of_the_quantity()
         if self.exact:
             return f"{self.what}: {self.mean:.3g} (exact)"
         if self.limits is not None:
@@ -88,6 +94,16 @@ class Margin:
         runs = f"{len(self.values)} run{'s' * (len(self.values) != 1)}"
         spread = "" if math.isinf(low) else f" [{low:.3g}, {high:.3g}]"
         return f"{self.what}: {sign}{self.mean:.3g}{spread}, {runs}"
+
+    def _of_the_quantity(self) -> str:
+        """`acceptance of DMALA: 0.5398 [0.5388, 0.5408], expected above 0.49, 5 runs`."""
+        sign = 1 if self.expected == "above" else -1
+        mean, *ends = (self.line + sign * value for value in (self.mean, *self.interval()))
+        low, high = sorted(ends)
+        spread = "" if math.isinf(low) or self.exact else f" [{low:.4g}, {high:.4g}]"
+        runs = f", {len(self.values)} run{'s' * (len(self.values) != 1)}"
+        asked = f"expected {self.expected} {self.line:.4g}"
+        return f"{self.what}: {mean:.4g}{spread}, {asked}{' (exact)' if self.exact else runs}"
 
 
 @dataclass(frozen=True)
@@ -158,5 +174,7 @@ def _needs(margins: Sequence[Margin]) -> str:
             seeds = margin.seeds_needed(len(margins))
             count = f"about {seeds} seeds" if seeds else f"more than {MOST} seeds"
             reasons.append(f"{margin.text()}: {count}")
-    more = f"; and {len(reasons) - 2} similar ones" if len(reasons) > 2 else ""
+    reasons = list(dict.fromkeys(reasons))
+    rest = len(reasons) - 2
+    more = f"; and {rest} similar one{'s' * (rest > 1)}" if rest > 0 else ""
     return "; ".join(reasons[:2]) + more
