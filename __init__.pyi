@@ -53,6 +53,12 @@ from latticework.models.domain import (
     Ordinal as Ordinal,
 )
 from latticework.models.fhmm import FactorialHMM as FactorialHMM, synthetic_fhmm as synthetic_fhmm
+from latticework.models.graph import Graph as Graph
+from latticework.models.graph_files import (
+    graph as graph,
+    read_graph as read_graph,
+    regular_graph as regular_graph,
+)
 from latticework.models.infilling import TextInfilling as TextInfilling
 from latticework.models.ising import (
     DenseIsing as DenseIsing,

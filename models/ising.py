@@ -32,7 +32,7 @@ from latticework.models.transfer import log_z_and_mean
 DENSE_BELOW = 128  # sites; smaller lattices are faster as one matrix product than as shifts
 
 
-def _spins(x: Tensor) -> Tensor:
+def spins_of(x: Tensor) -> Tensor:
     return x.mul(2).sub_(1)
 
 
@@ -41,7 +41,7 @@ def _adjacency(neighbours: Tensor, exists: Tensor) -> Tensor:
     return dense.scatter_add_(1, neighbours, exists)
 
 
-def _block_log_probs(field: Tensor, inside: Tensor, spins: Tensor, patterns: Tensor) -> Tensor:
+def pattern_log_probs(field: Tensor, inside: Tensor, spins: Tensor, patterns: Tensor) -> Tensor:
     """s_B'(field without the block) + s_B' J_BB s_B for each pattern of a block B.
 
     On the block, `field` `[chains, n]` is b + 2 J s, `inside` `[n, n]` is J, `spins` `[chains, n]`
@@ -166,7 +166,7 @@ class Lattice(EnergyModel):
         grad = self.gradient(x)
         # s'Js + b's = s'(gradient + 2 b) / 4, summed over spins: accurate to rounding at 10^6
         # sites. log pi(x) - log pi(0) as a dot product would be off by hundreds there.
-        terms = torch.add(grad, self.bias, alpha=2).mul_(_spins(x))
+        terms = torch.add(grad, self.bias, alpha=2).mul_(spins_of(x))
         return terms.sum(-1).mul_(0.25), grad
 
     def log_odds(self, x: Tensor, cache: Cache, sites: Tensor) -> Tensor:
@@ -201,8 +201,8 @@ class Lattice(EnergyModel):
         around = x.index_select(1, near.flatten()).mul_(2).sub_(1).view(len(x), *near.shape)
         field = (around * weight).sum(-1).mul_(2 * self.coupling).add_(self.bias[sites])
         inside = ((near.unsqueeze(-1) == sites) * weight.unsqueeze(-1)).sum(1) * self.coupling
-        spins = _spins(x.index_select(1, sites))
-        return _block_log_probs(field, inside, spins, _spins(patterns.to(x)))
+        spins = spins_of(x.index_select(1, sites))
+        return pattern_log_probs(field, inside, spins, spins_of(patterns.to(x)))
 
 
 class DenseIsing(EnergyModel):
@@ -255,7 +255,7 @@ class DenseIsing(EnergyModel):
         return affine(self.bias * 2, x.mul(8).sub_(4), self.coupling)
 
     def _log_prob(self, x: Tensor, grad: Tensor) -> Tensor:
-        spins = _spins(x)
+        spins = spins_of(x)
         return torch.linalg.vecdot(spins, grad).mul_(0.5).add_(spins @ self.bias).mul_(0.5)
 
     def log_prob_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -300,8 +300,8 @@ class DenseIsing(EnergyModel):
     def block_log_probs(self, x: Tensor, cache: Cache, sites: Tensor, patterns: Tensor) -> Tensor:
         field = self.log_odds(x, cache, sites) / 2
         inside = self.coupling.index_select(0, sites).index_select(1, sites)
-        spins = _spins(x.index_select(1, sites))
-        return _block_log_probs(field, inside, spins, _spins(patterns.to(x)))
+        spins = spins_of(x.index_select(1, sites))
+        return pattern_log_probs(field, inside, spins, spins_of(patterns.to(x)))
 
 
 class LearnedIsing(DenseIsing):
@@ -331,7 +331,7 @@ class LearnedIsing(DenseIsing):
     @torch.no_grad()
     def contrast(self, positive: Tensor, negative: Tensor) -> Tensor:
         """As `EnergyModel.contrast`: log pi is linear in J, its gradient one matrix product."""
-        spins = _spins(torch.cat((positive, negative)))
+        spins = spins_of(torch.cat((positive, negative)))
         weights = spins.new_full((len(spins), 1), 1 / len(negative))
         weights[: len(positive)] = -1 / len(positive)
         gradient = spins.T @ (weights * spins)
