@@ -12,7 +12,7 @@ how many there are. Where that is more than all edges, they use the product for 
 
 import warnings
 from collections.abc import Hashable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -24,6 +24,9 @@ from latticework.models.base import Cache, EnergyModel
 from latticework.models.domain import Binary
 from latticework.models.forms import GraphForm, array
 from latticework.models.ising import pattern_log_probs, spins_of
+
+if TYPE_CHECKING:
+    from latticework.models.conditioned import Evidence
 
 
 class Graph(EnergyModel):
@@ -223,6 +226,21 @@ class Graph(EnergyModel):
         for side in self.edges.unbind(1):
             reach = reach.index_add(0, side, self.weights.abs())
         return float(2 * reach.max())
+
+    def restricted(self, evidence: "Evidence") -> "Graph":
+        """Edges to known sites become fields."""
+        place = torch.full_like(evidence.state[0], -1, dtype=torch.long)
+        place[evidence.free] = torch.arange(len(evidence.free), device=place.device)
+        spins = spins_of(evidence.state[0].to(self.bias)).masked_fill(place >= 0, 0)
+        field = self.bias.double()
+        offset = self.offset + float((self.bias * spins).sum())
+        one, other = self.edges.unbind(1)
+        for here, there in ((one, other), (other, one)):
+            field = field.index_add(0, here, (self.weights * spins[there]).double())
+        offset += float((self.weights * spins[one] * spins[other]).sum())
+        kept = (place[one] >= 0) & (place[other] >= 0)
+        pairs = torch.stack((place[one[kept]], place[other[kept]]), 1)
+        return Graph(pairs, self.weights[kept], field[evidence.free], offset=offset)
 
     # Evaluation.
 

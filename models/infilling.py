@@ -73,7 +73,7 @@ class TextInfilling(EnergyModel):
         self.register_buffer("fixed", language.embed(ids))  # [length, width], masks at the blanks
         self.domain = Categorical(len(places), len(language.values))
 
-    def given(self, sentence: Sequence[str], positions: Sequence[int]) -> "TextInfilling":
+    def with_blanks(self, sentence: Sequence[str], positions: Sequence[int]) -> "TextInfilling":
         """The target of the blanks at `positions` (indices of words) of `sentence`."""
         blanks = set(positions)
         words = [MASK if i in blanks else word for i, word in enumerate(sentence)]

@@ -10,6 +10,7 @@ its field.
 
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -28,6 +29,9 @@ from latticework.models.lattice import (
 from latticework.models.product import affine
 from latticework.models.rows import add_rows, flip_changes
 from latticework.models.transfer import log_z_and_mean
+
+if TYPE_CHECKING:
+    from latticework.models.conditioned import Evidence
 
 DENSE_BELOW = 128  # sites; smaller lattices are faster as one matrix product than as shifts
 
@@ -150,6 +154,15 @@ class Lattice(EnergyModel):
         pairs = neighbour_sum(spins, self.shape, self.periodic) * self.coupling
         return (spins * (pairs + self.bias)).sum(-1)
 
+    def restricted(self, evidence: "Evidence") -> EnergyModel:
+        """The free sites are no lattice, but a graph."""
+        from latticework.models.graph import Graph  # noqa: PLC0415 - which imports this module
+
+        near, exists = self.neighbours[:, 1::2], self.exists[:, 1::2]  # one direction of each axis
+        sites = torch.arange(len(near), device=near.device).unsqueeze(1).expand_as(near)
+        edges = torch.stack((sites, near), -1)[exists > 0]
+        return Graph(edges, 2 * self.coupling, self.bias).restricted(evidence)
+
     def log_z_and_mean(self) -> tuple[Tensor, Tensor]:
         """Computed by transfer matrices. Raises ValueError if the lattice is too wide for them."""
         return log_z_and_mean(self.shape, self.coupling, self.bias.cpu(), self.periodic)
@@ -242,6 +255,13 @@ class DenseIsing(EnergyModel):
             low=0.0,
             high=1.0,
         )
+
+    def restricted(self, evidence: "Evidence") -> "DenseIsing":
+        """Couplings to known sites become fields."""
+        free, rows = evidence.free, self.coupling.index_select(0, evidence.free)
+        field = rows.index_select(1, evidence.known) @ spins_of(evidence.values.to(rows))
+        bias = self.bias.index_select(0, free) + 2 * field
+        return DenseIsing(rows.index_select(1, free), bias)
 
     def forward(self, x: Tensor) -> Tensor:
         spins = 2 * x - 1

@@ -41,6 +41,7 @@ TARGETS = {
     "dense_ising": Target(lw.DenseIsing(_symmetric(3, 0.5), torch.tensor([0.2, -0.3, 0.1]))),
     "graph": Target(lw.Graph([[0, 1], [1, 3], [0, 3]], [0.4, -0.5, 0.3], [0.2, -0.3, 0.1, 0.4])),
     "ferromagnet": Target(lw.Graph([[0, 1], [1, 3], [1, 4]], [0.6, 0.2, 0.4], 0.2, sites=5)),
+    "given": Target(Asymmetric(lw.Binary(5)).given({1: 1.0, 3: 0.0})),
     "quadratic": Target(_quadratic()),
     "regression": Target(lw.synthetic_regression(5, 3)),
     "bayes_net": Target(lw.synthetic_bayes_net(1, 2, rows=5, scale=8.0)),

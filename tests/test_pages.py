@@ -62,6 +62,11 @@ SHOWS = {
     "docs/gallery/learning_an_ebm.py": lambda own, printed: (
         own["errors"][-1] < own["errors"][0] / 3
     ),
+    "docs/gallery/inpainting.py": lambda own, printed: (
+        own["filled"].shape == (200, 64)
+        and sum(own["errors"]["draws given the upper half"])
+        < sum(own["errors"]["means of all digits"])
+    ),
     "docs/gallery/infilling.py": lambda own, printed: (
         len(own["written"]) == 8 and len(own["written"][0]) == 2
     ),

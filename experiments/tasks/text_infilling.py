@@ -32,7 +32,7 @@ class Infills(Protocol):
 
     language: Any  # the masked language model
 
-    def given(self, *args: Any, **fields: Any) -> Any:
+    def with_blanks(self, *args: Any, **fields: Any) -> Any:
         """The target for one sentence, such as models.infilling.TextInfilling makes."""
 
 
@@ -77,7 +77,7 @@ def text_infilling(
     memory, metrics = Filling(), (Acceptance(), Changed(), Validity())
     for number in run.resumable(memory, "sentences", total=len(blanks)):
         blank = blanks[number - 1]
-        target = model.given(blank.words, blank.masked).to(run.device)
+        target = model.with_blanks(blank.words, blank.masked).to(run.device)
         x = start(target, chains, run.rng(f"start {number}"), None)
         kernel, rng = run.kernel(sampler, target, metrics), run.rng(f"chain {number}")
         *_, last = run_chain(kernel, target, x, rng, steps=steps, every=steps, metrics=metrics)

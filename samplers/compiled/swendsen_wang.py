@@ -68,10 +68,10 @@ def bonds_of(form: Form) -> Bonds:
     if isinstance(form, PottsLatticeForm):
         price = np.full(len(edges), form.coupling, np.float64)
         return Bonds(price, form.bias.astype(np.float64), edges)
-    price = float(form.odds[0, 1] - form.odds[0, 0]) / 2 if form.odds.shape[1] > 1 else 0.0
-    high = form.odds[form.kind, 0] + price * form.degree
+    paid = float(form.odds[0, 1] - form.odds[0, 0]) / 2 if form.odds.shape[1] > 1 else 0.0
+    high = form.odds[form.kind, 0] + paid * form.degree
     fields = np.stack((np.zeros(sites), high), -1)
-    return Bonds(np.full(len(edges), price), fields, edges)
+    return Bonds(np.full(len(edges), paid), fields, edges)
 
 
 @kernel
