@@ -5,6 +5,7 @@ from latticework.sampling.checking.draws import (
     DrawsReport as DrawsReport,
     check_draws as check_draws,
 )
+from latticework.sampling.dimod_sampler import DimodSampler as DimodSampler
 from latticework.sampling.exact import exact as exact
 from latticework.sampling.metrics import (
     MMD as MMD,
@@ -45,6 +46,7 @@ from latticework.models.bayes_net import (
     BayesNet as BayesNet,
     synthetic_bayes_net as synthetic_bayes_net,
 )
+from latticework.models.conditioned import Conditioned as Conditioned
 from latticework.models.domain import (
     Binary as Binary,
     Categorical as Categorical,
@@ -53,6 +55,12 @@ from latticework.models.domain import (
     Ordinal as Ordinal,
 )
 from latticework.models.fhmm import FactorialHMM as FactorialHMM, synthetic_fhmm as synthetic_fhmm
+from latticework.models.graph import Graph as Graph
+from latticework.models.graph_files import (
+    graph as graph,
+    read_graph as read_graph,
+    regular_graph as regular_graph,
+)
 from latticework.models.infilling import TextInfilling as TextInfilling
 from latticework.models.ising import (
     DenseIsing as DenseIsing,

@@ -8,14 +8,17 @@ Hamming ball and locally balanced).
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Generator, Tensor, nn
 
 from latticework.models.domain import Binary, Domain
 from latticework.models.forms import Form
+
+if TYPE_CHECKING:
+    from latticework.models.conditioned import Evidence, Known
 
 Cache = tuple[Tensor, ...]  # what a model remembers of a state, for its local methods
 
@@ -31,6 +34,7 @@ class EnergyModel(nn.Module, ABC):
     flip_bound: float = math.inf  # no flip changes the log-probability by more, where it is known
     untrained: bool = False  # its weights are random and meant to be learned
     quadratic: bool = False  # log pi is a quadratic polynomial of x, as `gradient` differentiates
+    names: tuple[Hashable, ...] | None = None  # of the sites, where they have some
 
     @abstractmethod
     def forward(self, x: Tensor) -> Tensor:
@@ -84,6 +88,44 @@ class EnergyModel(nn.Module, ABC):
         None if there is no such form. Called on the CPU in float32 only.
         """
         return None
+
+    # Conditioning.
+
+    def given(self, known: "Known") -> "EnergyModel":
+        """The law of the other sites, given the values of some: a model on the free sites alone.
+
+        `known` maps sites (numbers from 0, or names where the model has some) to values, or is a
+        tensor `[dim]` with NaN at the free sites. The value of a categorical site is the number of
+        its category. `complete` puts both together again. A later change of this model's parameters
+        may or may not be seen by the conditioned one. Raises ValueError for sites and values that
+        the model does not have, and if no site is free.
+        """
+        from latticework.models.conditioned import Conditioned, Evidence  # noqa: PLC0415
+
+        evidence = Evidence(self.domain, known, self.names, self._evidence())
+        owner: Any = next(kind for kind in type(self).__mro__ if "restricted" in kind.__dict__)
+        same = type(self).forward is owner.forward  # a subclass may define another target
+        smaller = (self.restricted(evidence) if same else None) or Conditioned(self, evidence)
+        smaller.add_module("evidence", evidence)
+        smaller.untrained = self.untrained
+        if self.names is not None:
+            smaller.names = tuple(self.names[i] for i in evidence.free.tolist())
+        return smaller
+
+    def restricted(self, evidence: "Evidence") -> "EnergyModel | None":
+        """A smaller model of the free sites, with its own closed forms; None where there is none.
+
+        Equal to this one at completed states, up to a constant.
+        """
+        return None
+
+    def complete(self, x: Tensor) -> Tensor:
+        """States of the model before `given`, `[chains, *shape]`: `x` with the known values."""
+        evidence = self._evidence()
+        return x if evidence is None else evidence.complete(x)
+
+    def _evidence(self) -> "Evidence | None":
+        return getattr(self, "evidence", None)  # a module, which no class attribute may hide
 
     # Learning.
 
@@ -185,14 +227,14 @@ class EnergyModel(nn.Module, ABC):
 class DataModel(EnergyModel):
     """A target that is a sum over `rows` rows of data, so that a minibatch can estimate it.
 
-    `forward` is the full-batch target. `given(batch)` is a model of its own that estimates it from
-    the rows with indices `batch` `[n]`, scaled so that the gradient is unbiased.
+    `forward` is the full-batch target. `minibatch(batch)` is a model of its own that estimates it
+    from the rows with indices `batch` `[n]`, scaled so that the gradient is unbiased.
     """
 
     rows: int
 
     @abstractmethod
-    def given(self, batch: Tensor) -> EnergyModel:
+    def minibatch(self, batch: Tensor) -> EnergyModel:
         """The target estimated from the rows `batch`. Reads no device data on the host."""
 
 
@@ -258,7 +300,7 @@ class FillsBlanks(ABC):
     language: Any
 
     @abstractmethod
-    def given(self, sentence: Sequence[str], positions: Sequence[int]) -> EnergyModel:
+    def with_blanks(self, sentence: Sequence[str], positions: Sequence[int]) -> EnergyModel:
         """The target of the blanks at `positions` (indices of words) of `sentence`."""
 
 

@@ -61,7 +61,7 @@ class BayesNet(Predictor):
     def on(self, features: Tensor, targets: Tensor) -> "BayesNet":
         return BayesNet(features, targets, self.hidden, self.scale, self.chunk)
 
-    def given(self, batch: Tensor) -> "BayesNet":
+    def minibatch(self, batch: Tensor) -> "BayesNet":
         return self.on(self.inputs[batch, :-1], self.targets[batch])
 
     def predict(self, x: Tensor, features: Tensor) -> Tensor:

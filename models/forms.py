@@ -42,6 +42,23 @@ class PairForm(NamedTuple):
     high: float
 
 
+class GraphForm(NamedTuple):
+    """Binary sites on any graph; the log-odds of site i given the rest are linear in x.
+
+    They are offset[i] + the sum of slope[k] x[neighbours[k]] over starts[i] <= k < starts[i + 1].
+    """
+
+    starts: NDArray[np.int64]  # [sites + 1]
+    neighbours: NDArray[np.int32]  # [2 edges], those of site 0, of site 1, ...
+    slope: NDArray[np.float32]  # [2 edges]
+    offset: NDArray[np.float32]  # [sites]
+    order: NDArray[np.int32]  # [sites], class after class of independent sites
+    classes: NDArray[np.int64]  # [classes + 1], where each begins in `order`
+    edges: NDArray[np.int32]  # [edges, 2]
+    price: NDArray[np.float64]  # [edges], what unequal ends cost
+    bias: NDArray[np.float32]  # [sites], b in b's
+
+
 class PottsLatticeForm(NamedTuple):
     """One-hot sites on a lattice. The field of site i is bias[i] + coupling * (neighbours at v)."""
 
@@ -66,7 +83,7 @@ class RBMForm(NamedTuple):
     hidden_bias: NDArray[np.float32]
 
 
-Form = LatticeForm | PairForm | PottsLatticeForm | PottsPairForm | RBMForm
+Form = LatticeForm | PairForm | GraphForm | PottsLatticeForm | PottsPairForm | RBMForm
 
 
 def change(form: Form, x: Tensor, y: Tensor, site: int) -> float:
@@ -80,6 +97,10 @@ def change(form: Form, x: Tensor, y: Tensor, site: int) -> float:
         case PairForm():
             slope = form.offset[site] + form.matrix[site] @ here
             return float(slope * step + form.diagonal[site] * step**2)
+        case GraphForm():
+            row = slice(*form.starts[site : site + 2])
+            odds = form.offset[site] + form.slope[row] @ here[form.neighbours[row]]
+            return float(odds * step)
         case PottsLatticeForm():
             near = form.neighbours[site, : form.degree[site]]
             return float((form.bias[site] + form.coupling * here[near].sum(0)) @ step)

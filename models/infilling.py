@@ -33,7 +33,7 @@ LARGEST = 100_000  # sequences that a step may evaluate for exact conditionals
 
 
 class TextInfilling(EnergyModel, FillsBlanks):
-    """The words at the blanks of one sentence; `given` makes the target of another sentence.
+    """The words at the blanks of one sentence; `with_blanks` makes the target of another sentence.
 
     Args:
         language: the masked language model.
@@ -73,7 +73,7 @@ class TextInfilling(EnergyModel, FillsBlanks):
         self.register_buffer("fixed", language.embed(ids))  # [length, width], masks at the blanks
         self.domain = Categorical(len(places), len(language.values))
 
-    def given(self, sentence: Sequence[str], positions: Sequence[int]) -> "TextInfilling":
+    def with_blanks(self, sentence: Sequence[str], positions: Sequence[int]) -> "TextInfilling":
         """The target of the blanks at `positions` (indices of words) of `sentence`."""
         blanks = set(positions)
         words = [MASK if i in blanks else word for i, word in enumerate(sentence)]

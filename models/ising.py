@@ -10,6 +10,7 @@ its field.
 
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -29,10 +30,13 @@ from latticework.models.product import affine
 from latticework.models.rows import add_rows, flip_changes
 from latticework.models.transfer import log_z_and_mean
 
+if TYPE_CHECKING:
+    from latticework.models.conditioned import Evidence
+
 DENSE_BELOW = 128  # sites; smaller lattices are faster as one matrix product than as shifts
 
 
-def _spins(x: Tensor) -> Tensor:
+def spins_of(x: Tensor) -> Tensor:
     return x.mul(2).sub_(1)
 
 
@@ -41,7 +45,7 @@ def _adjacency(neighbours: Tensor, exists: Tensor) -> Tensor:
     return dense.scatter_add_(1, neighbours, exists)
 
 
-def _block_log_probs(field: Tensor, inside: Tensor, spins: Tensor, patterns: Tensor) -> Tensor:
+def pattern_log_probs(field: Tensor, inside: Tensor, spins: Tensor, patterns: Tensor) -> Tensor:
     """s_B'(field without the block) + s_B' J_BB s_B for each pattern of a block B.
 
     On the block, `field` `[chains, n]` is b + 2 J s, `inside` `[n, n]` is J, `spins` `[chains, n]`
@@ -150,6 +154,15 @@ class Lattice(EnergyModel):
         pairs = neighbour_sum(spins, self.shape, self.periodic) * self.coupling
         return (spins * (pairs + self.bias)).sum(-1)
 
+    def restricted(self, evidence: "Evidence") -> EnergyModel:
+        """The free sites are no lattice, but a graph."""
+        from latticework.models.graph import Graph  # noqa: PLC0415 - which imports this module
+
+        near, exists = self.neighbours[:, 1::2], self.exists[:, 1::2]  # one direction of each axis
+        sites = torch.arange(len(near), device=near.device).unsqueeze(1).expand_as(near)
+        edges = torch.stack((sites, near), -1)[exists > 0]
+        return Graph(edges, 2 * self.coupling, self.bias).restricted(evidence)
+
     def log_z_and_mean(self) -> tuple[Tensor, Tensor]:
         """Computed by transfer matrices. Raises ValueError if the lattice is too wide for them."""
         return log_z_and_mean(self.shape, self.coupling, self.bias.cpu(), self.periodic)
@@ -166,7 +179,7 @@ class Lattice(EnergyModel):
         grad = self.gradient(x)
         # s'Js + b's = s'(gradient + 2 b) / 4, summed over spins: accurate to rounding at 10^6
         # sites. log pi(x) - log pi(0) as a dot product would be off by hundreds there.
-        terms = torch.add(grad, self.bias, alpha=2).mul_(_spins(x))
+        terms = torch.add(grad, self.bias, alpha=2).mul_(spins_of(x))
         return terms.sum(-1).mul_(0.25), grad
 
     def log_odds(self, x: Tensor, cache: Cache, sites: Tensor) -> Tensor:
@@ -201,8 +214,8 @@ class Lattice(EnergyModel):
         around = x.index_select(1, near.flatten()).mul_(2).sub_(1).view(len(x), *near.shape)
         field = (around * weight).sum(-1).mul_(2 * self.coupling).add_(self.bias[sites])
         inside = ((near.unsqueeze(-1) == sites) * weight.unsqueeze(-1)).sum(1) * self.coupling
-        spins = _spins(x.index_select(1, sites))
-        return _block_log_probs(field, inside, spins, _spins(patterns.to(x)))
+        spins = spins_of(x.index_select(1, sites))
+        return pattern_log_probs(field, inside, spins, spins_of(patterns.to(x)))
 
 
 class DenseIsing(EnergyModel):
@@ -243,6 +256,13 @@ class DenseIsing(EnergyModel):
             high=1.0,
         )
 
+    def restricted(self, evidence: "Evidence") -> "DenseIsing":
+        """Couplings to known sites become fields."""
+        free, rows = evidence.free, self.coupling.index_select(0, evidence.free)
+        field = rows.index_select(1, evidence.known) @ spins_of(evidence.values.to(rows))
+        bias = self.bias.index_select(0, free) + 2 * field
+        return DenseIsing(rows.index_select(1, free), bias)
+
     def forward(self, x: Tensor) -> Tensor:
         spins = 2 * x - 1
         return (spins * (spins @ self.coupling + self.bias)).sum(-1)
@@ -255,7 +275,7 @@ class DenseIsing(EnergyModel):
         return affine(self.bias * 2, x.mul(8).sub_(4), self.coupling)
 
     def _log_prob(self, x: Tensor, grad: Tensor) -> Tensor:
-        spins = _spins(x)
+        spins = spins_of(x)
         return torch.linalg.vecdot(spins, grad).mul_(0.5).add_(spins @ self.bias).mul_(0.5)
 
     def log_prob_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -300,8 +320,8 @@ class DenseIsing(EnergyModel):
     def block_log_probs(self, x: Tensor, cache: Cache, sites: Tensor, patterns: Tensor) -> Tensor:
         field = self.log_odds(x, cache, sites) / 2
         inside = self.coupling.index_select(0, sites).index_select(1, sites)
-        spins = _spins(x.index_select(1, sites))
-        return _block_log_probs(field, inside, spins, _spins(patterns.to(x)))
+        spins = spins_of(x.index_select(1, sites))
+        return pattern_log_probs(field, inside, spins, spins_of(patterns.to(x)))
 
 
 class LearnedIsing(DenseIsing):
@@ -331,7 +351,7 @@ class LearnedIsing(DenseIsing):
     @torch.no_grad()
     def contrast(self, positive: Tensor, negative: Tensor) -> Tensor:
         """As `EnergyModel.contrast`: log pi is linear in J, its gradient one matrix product."""
-        spins = _spins(torch.cat((positive, negative)))
+        spins = spins_of(torch.cat((positive, negative)))
         weights = spins.new_full((len(spins), 1), 1 / len(negative))
         weights[: len(positive)] = -1 / len(positive)
         gradient = spins.T @ (weights * spins)

@@ -8,6 +8,8 @@ b + W sigmoid(W'x + c) share the product W'x. Flipping a visible unit changes th
 W'x + c by one row of W.
 """
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Generator, Tensor, nn
 from torch.nn.functional import softplus
@@ -18,6 +20,9 @@ from latticework.models.domain import Binary
 from latticework.models.forms import RBMForm, array
 from latticework.models.product import affine
 from latticework.models.rows import add_rows, flip_changes
+
+if TYPE_CHECKING:
+    from latticework.models.conditioned import Evidence
 
 
 class RBM(EnergyModel):
@@ -50,6 +55,16 @@ class RBM(EnergyModel):
 
     def form(self) -> RBMForm:
         return RBMForm(array(self.weight), array(self.visible_bias), array(self.hidden_bias))
+
+    def restricted(self, evidence: "Evidence") -> "RBM":
+        """The rows of known units are added to the hidden biases."""
+        with torch.random.fork_rng(devices=[]):  # for weights that are replaced
+            smaller = RBM(len(evidence.free), len(self.hidden_bias))
+        smaller.weight.data = self.weight.index_select(0, evidence.free)
+        smaller.visible_bias.data = self.visible_bias.index_select(0, evidence.free)
+        rows, values = self.weight.index_select(0, evidence.known), evidence.values.to(self.weight)
+        smaller.hidden_bias.data = self.hidden_bias + values @ rows
+        return smaller
 
     def forward(self, x: Tensor) -> Tensor:
         return x @ self.visible_bias + softplus(self.hidden_inputs(x)).sum(-1)

@@ -45,7 +45,7 @@ class BinaryRegression(DataModel):
         grad = errors @ self.features * (-2 * self.scale / self.rows)
         return -self.scale * errors.square().mean(-1), grad
 
-    def given(self, batch: Tensor) -> "BinaryRegression":
+    def minibatch(self, batch: Tensor) -> "BinaryRegression":
         return BinaryRegression(self.features[batch], self.targets[batch], self.scale)
 
 

@@ -52,7 +52,7 @@ class StochasticDULA(Sampler):
         target: EnergyModel = model
         if self.batch is not None:
             order = torch.rand(model.rows, generator=rng, device=rng.device)
-            target = model.given(order.topk(self.batch).indices)
+            target = model.minibatch(order.topk(self.batch).indices)
         estimate = DULA(self.step_size).at(state.x, target)
         y = model.domain.move_all(state.x, estimate.logits, rng)
         return StochasticState(y), Info(y.new_ones(len(y)))

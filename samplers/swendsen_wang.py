@@ -3,7 +3,7 @@
 R. H. Swendsen and J.-S. Wang, "Nonuniversal critical dynamics in Monte Carlo simulations", PRL
 1987, in the form of R. G. Edwards and A. D. Sokal, PRD 1988.
 
-On a lattice where an edge with equal ends has weight exp(K) and each site a field b_i(value):
+On a graph where an edge with equal ends has weight exp(K) and each site a field b_i(value):
 
 1. Every edge with equal ends becomes a bond with probability 1 - exp(-K).
 2. Every cluster, a connected component of bonds, draws one value for all its sites, with
@@ -27,6 +27,7 @@ from torch import Generator, Tensor
 from latticework.models.base import EnergyModel
 from latticework.models.chance import bernoulli, draw_categorical, softmax_weights
 from latticework.models.domain import Binary, one_hot
+from latticework.models.graph import Graph
 from latticework.models.ising import Lattice
 from latticework.models.potts import LatticePotts
 from latticework.samplers.base import (
@@ -43,7 +44,9 @@ class ClusterState(NamedTuple):
 
 @dataclass(frozen=True)
 class SwendsenWang(Sampler):
-    """Draw bonds between equal neighbours, then a value for each cluster. Ferromagnetic lattices.
+    """Draw bonds between equal neighbours, then a value for each cluster. Ferromagnets only.
+
+    An edge whose ends prefer to differ would have a bond with a negative probability.
 
     Labelling takes at most `most_rounds` rounds. A chain whose clusters are not found by then stays
     where it is, which leaves the target invariant too, and is counted in `Info.unsettled`. On the
@@ -51,16 +54,24 @@ class SwendsenWang(Sampler):
     """
 
     def at(self, x: Tensor, model: EnergyModel) -> ClusterState:
-        if not isinstance(model, Lattice | LatticePotts) or model.coupling < 0:
+        if isinstance(model, Graph) and (negative := int((model.weights < 0).sum())):
             raise UnsupportedModelError(
-                self, model, "an Ising or Potts lattice with a coupling of 0 or more"
+                self,
+                model,
+                "edges of weight 0 or more, whose ends prefer to be equal: clusters of equal sites",
+                f"a graph with {negative} negative weights; gibbs_sweep serves it",
+            )
+        lattice = isinstance(model, Lattice | LatticePotts) and model.coupling >= 0
+        if not (lattice or isinstance(model, Graph)):
+            raise UnsupportedModelError(
+                self, model, "an Ising or Potts lattice or a graph with couplings of 0 or more"
             )
         return ClusterState(x)
 
     def step(
         self, state: ClusterState, model: EnergyModel, rng: Generator
     ) -> tuple[ClusterState, Info]:
-        assert isinstance(model, Lattice | LatticePotts)
+        assert isinstance(model, Lattice | LatticePotts | Graph)
         x = state.x
         edges, price, fields = interactions(model)
         values = x if x.ndim == 2 else x.argmax(-1).to(x.dtype)
@@ -79,12 +90,14 @@ class SwendsenWang(Sampler):
         return ClusterState(y), Info(x.new_ones(len(x)), unsettled=(~found).to(x.dtype))
 
 
-def interactions(model: Lattice | LatticePotts) -> tuple[Tensor, Tensor, Tensor]:
+def interactions(model: Lattice | LatticePotts | Graph) -> tuple[Tensor, Tensor, Tensor]:
     """Edges `[2, n]`; the price K of each with unequal ends, 0 for no edge `[n]`; fields b.
 
     Fields are `[sites, values]`. An Ising edge counts twice in log pi and its product of spins
-    changes by 2, so K is 4 times the coupling.
+    changes by 2, so K is 4 times the coupling. An edge of a graph counts once.
     """
+    if isinstance(model, Graph):
+        return model.edges.T, 2 * model.weights, torch.stack((-model.bias, model.bias), -1)
     near, exists = model.neighbours[:, 1::2], model.exists[:, 1::2]  # one direction of each axis
     sites = torch.arange(len(near), device=near.device).unsqueeze(1).expand_as(near)
     edges = torch.stack((sites.flatten(), near.flatten()))

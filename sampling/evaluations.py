@@ -21,7 +21,7 @@ LOCAL = (
     "log_odds", "conditional", "differences", "differences_after",
     "block_log_probs", "site_log_probs",
 )  # fmt: skip
-MINIBATCH = "given"  # of a DataModel: the target estimated from some rows
+MINIBATCH = "minibatch"  # of a DataModel: the target estimated from some rows
 
 
 class Counter:

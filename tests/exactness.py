@@ -81,7 +81,7 @@ def stochastic_dula(sampler: lw.StochasticDULA, target: Target) -> Law:
     """The mean of DULA's law over all minibatches, each with the gradient of its own rows."""
     rows, plain = target.model.rows, lw.DULA(sampler.step_size)
     parts = [
-        dula(plain, Target(target.model.given(torch.tensor(batch)))).after[0]
+        dula(plain, Target(target.model.minibatch(torch.tensor(batch)))).after[0]
         for batch in itertools.combinations(range(rows), sampler.batch)
     ]
     return Law([np.mean(parts, axis=0)], np.ones(len(target.z)))
@@ -489,7 +489,7 @@ ORDERED: Any = {"reversible": False}
 RANDOM: Any = {"shared": True}
 SHUFFLED: Any = {"shared": True, "reversible": False}
 TABLE = [
-    Row(lw.DMALA(0.5), (*EVERY, "bayes_net"), dmala),
+    Row(lw.DMALA(0.5), (*EVERY, "given", "bayes_net"), dmala),
     Row(lw.DMALA(4.0), EVERY, dmala),
     Row(lw.DMALA(inf), EVERY, dmala),
     Row(lw.DMALA(0.4, preconditioner=SCALES[:2]), ("categorical", "ordinal", "naturals"), dmala),
@@ -500,11 +500,11 @@ TABLE = [
     Row(lw.DULA(0.4, [*SCALES, 1.0]), ("rbm",), dula, **OWN),
     Row(lw.StochasticDULA(1.5, batch=2), ("regression",), stochastic_dula, shared=True, **OWN),
     Row(lw.GWG(), (*EVERY, "bayes_net"), gwg),
-    Row(lw.GWG(2), BINARY, gwg),
+    Row(lw.GWG(2), (*BINARY, "given"), gwg),
     Row(lw.GWG(4), ("binary", "dense_ising", "rbm"), gwg),
-    Row(lw.LocallyBalanced(), (*EVERY, "bayes_net"), locally_balanced),
+    Row(lw.LocallyBalanced(), (*EVERY, "given", "bayes_net"), locally_balanced),
     Row(lw.RandomWalk(2), ("binary", "spins", "categorical", "ordinal", "lattice"), random_walk),
-    Row(lw.RandomWalk(2), ("rbm", "ring", "dense_ising", "quadratic"), random_walk),
+    Row(lw.RandomWalk(2), ("rbm", "ring", "dense_ising", "quadratic", "graph"), random_walk),
     Row(lw.PAFS(1), INTEGER, pafs),
     Row(lw.PAFS(2), (*FEW_SITES, "naturals", "ordinal", "lattice"), pafs),
     Row(lw.PAFS(2), ("ring", "dense_ising", "quadratic"), pafs),
@@ -528,15 +528,20 @@ TABLE = [
     Row(lw.EDLP(0.6, 0.7, 0.5), ("binary", "categorical", "naturals"), None),
     Row(lw.PTDMALA(0.5, [1.0, 0.4]), ("binary", "categorical", "ordinal"), None, "settled"),
     Row(lw.PTDMALA(0.5, [1.0, 0.7, 0.2], 50), ("naturals",), None, "settled"),
-    Row(lw.SwendsenWang(), ("lattice", "sheet", "lattice_potts"), swendsen_wang),
-    Row(lw.Gibbs(), (*FINITE, "bayes_net"), gibbs, **ORDERED),
+    Row(lw.SwendsenWang(), ("lattice", "sheet", "ferromagnet", "lattice_potts"), swendsen_wang),
+    Row(lw.Gibbs(), (*FINITE, "given", "bayes_net"), gibbs, **ORDERED),
     Row(lw.Gibbs(2), FINITE, gibbs, **ORDERED),
     Row(lw.Gibbs(1, "random"), ("binary", "spins", "rbm", "sheet"), gibbs, **RANDOM),
-    Row(lw.Gibbs(1, "random"), ("ordinal", "lattice_potts"), gibbs, **RANDOM),
+    Row(lw.Gibbs(1, "random"), ("ordinal", "lattice_potts", "graph"), gibbs, **RANDOM),
     Row(lw.Gibbs(2, "random"), ("rbm", "ring", "quadratic", "dense_potts"), gibbs, **RANDOM),
     Row(lw.Gibbs(1, "shuffled"), ("binary", "rbm", "ordinal"), gibbs, **SHUFFLED),
     Row(lw.Gibbs(2, "shuffled"), ("binary", "rbm", "lattice"), gibbs, **SHUFFLED),
-    Row(lw.GibbsSweep(), ("lattice", "ring", "sheet"), gibbs_sweep, **ORDERED),
+    Row(
+        lw.GibbsSweep(),
+        ("lattice", "ring", "sheet", "graph", "ferromagnet"),
+        gibbs_sweep,
+        **ORDERED,
+    ),
     Row(lw.HammingBall(3, 1, "systematic"), BINARY, hamming_ball, **ORDERED),
     Row(lw.HammingBall(3, 2, "random"), ("binary", "rbm", "ring"), hamming_ball, **RANDOM),
     Row(lw.HammingBall(2, 1, "shuffled"), ("lattice", "rbm"), hamming_ball, **SHUFFLED),

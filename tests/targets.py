@@ -39,6 +39,9 @@ TARGETS = {
     "ring": Target(_local(lw.Lattice((5,), -0.15, [0.2, -0.3, 0.0, 0.4, -0.1]))),
     "sheet": Target(_local(lw.Lattice((2, 3), 0.25, [0.3, 0.1, -0.2, 0.0, 0.1, -0.4], False))),
     "dense_ising": Target(lw.DenseIsing(_symmetric(3, 0.5), torch.tensor([0.2, -0.3, 0.1]))),
+    "graph": Target(lw.Graph([[0, 1], [1, 3], [0, 3]], [0.4, -0.5, 0.3], [0.2, -0.3, 0.1, 0.4])),
+    "ferromagnet": Target(lw.Graph([[0, 1], [1, 3], [1, 4]], [0.6, 0.2, 0.4], 0.2, sites=5)),
+    "given": Target(Asymmetric(lw.Binary(5)).given({1: 1.0, 3: 0.0})),
     "quadratic": Target(_quadratic()),
     "regression": Target(lw.synthetic_regression(5, 3)),
     "bayes_net": Target(lw.synthetic_bayes_net(1, 2, rows=5, scale=8.0)),
@@ -47,7 +50,7 @@ TARGETS = {
         lw.DensePotts(_symmetric(6, 0.8, block=3), 3, torch.tensor([0.5, 0, -0.2]))
     ),
 }
-ISING = ("lattice", "ring", "sheet", "dense_ising")
+ISING = ("lattice", "ring", "sheet", "dense_ising", "graph")
 BINARY = ("binary", "spins", "rbm", "quadratic", *ISING)
 CATEGORICAL = ("categorical", "lattice_potts", "dense_potts")
 INTEGER = ("integers", "naturals")

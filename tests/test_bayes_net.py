@@ -82,11 +82,11 @@ def test_single_precision_loses_little_in_many_gibbs_steps():
 def test_a_minibatch_estimates_without_bias():
     """Over all rows, one at a time, value and gradient average to the full batch's."""
     model, x = net(), states(net())
-    parts = [model.given(torch.tensor([row])).log_prob_and_grad(x) for row in range(ROWS)]
+    parts = [model.minibatch(torch.tensor([row])).log_prob_and_grad(x) for row in range(ROWS)]
     log_prob, grad = model.log_prob_and_grad(x)
     close(torch.stack([value for value, _ in parts]).mean(0), log_prob)
     close(torch.stack([part for _, part in parts]).mean(0), grad)
     batch = torch.tensor([2, 19, 11])
     features, targets = model.inputs[batch, :-1], model.targets[batch]
-    close(model.given(batch)(x), by_loops(model, x, features, targets))
-    assert (model.given(batch)(x) - log_prob).abs().max() > 0.01  # control
+    close(model.minibatch(batch)(x), by_loops(model, x, features, targets))
+    assert (model.minibatch(batch)(x) - log_prob).abs().max() > 0.01  # control

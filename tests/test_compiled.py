@@ -37,6 +37,7 @@ def compiled() -> list:
         # More steps than products are used for, more chains than a chunk holds.
         cases.append((sampler, rbm, 5, FRESH + 5, "rows"))
         cases.append((sampler, rbm, CHUNK // 71 + 5, 3, "chunks"))
+    cases.append((lw.GibbsSweep(), lw.regular_graph(30, 6, 0.2), 37, 300, "graph"))
     for sampler, model, chains, steps, name in cases:
         try:
             twin = twin_of(sampler, model)

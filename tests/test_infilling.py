@@ -146,11 +146,11 @@ def test_the_gradient_over_the_vocabulary_is_that_of_finite_differences(folder, 
 def test_given_turns_to_another_sentence(language):
     model = lw.TextInfilling(language, TEXT, mask_each=False, gibbs="exact", batch=7)
     sentence = ("the", "dogs", "were", "running", ".")
-    other = model.given(sentence, (1, 3))
+    other = model.with_blanks(sentence, (1, 3))
     assert other.domain.shape == (2, len(language.values))
     assert (other.mask_each, other.gibbs, other.batch) == (False, "exact", 7)
     assert other.language is language
-    again = other.given(WORDS, [i for i, word in enumerate(WORDS) if word == "[MASK]"])
+    again = other.with_blanks(WORDS, [i for i, word in enumerate(WORDS) if word == "[MASK]"])
     x = states(model)
     assert torch.equal(again(x), model(x))
 

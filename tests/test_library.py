@@ -5,6 +5,7 @@ import importlib
 import inspect
 import subprocess
 import sys
+from importlib.util import find_spec
 
 import pytest
 from documented import ROOT
@@ -106,6 +107,8 @@ def test_every_public_name_is_the_object_of_its_module():
     assert sorted(set(names)) == sorted(names) == latticework.__all__
     assert set(names) <= set(dir(latticework))
     for module, alias in found:
+        if module.endswith("dimod_sampler") and find_spec("dimod") is None:
+            continue  # an extra
         own = getattr(importlib.import_module(module), alias.name)
         assert getattr(latticework, alias.name) is own
     with pytest.raises(AttributeError, match="no attribute 'DMLA'"):

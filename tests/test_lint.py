@@ -54,6 +54,7 @@ MAY_IMPORT = {
     "sampling": SAMPLING,
     "sampling/adaptation.py": [*SAMPLING, "samplers.acs"],
     "sampling/diagnostics.py": [],
+    "sampling/dimod_sampler.py": [*SAMPLING, "models.graph"],
     "sampling/engine.py": [*SAMPLING, "samplers.compiled"],
     "sampling/starts.py": [*SAMPLING, "data.base"],
     "sampling/checking/targets.py": [*SAMPLING, "models.rbm"],

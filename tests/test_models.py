@@ -36,6 +36,12 @@ def dense(dim=7):
     return lw.DenseIsing(upper + upper.T, torch.randn(dim, generator=rng, dtype=torch.float64))
 
 
+def graph(dim=9, degree=3):
+    """Fields, weights of both signs, and a site without edges."""
+    regular, rng = lw.regular_graph(dim - 1, degree, 0.4), Generator().manual_seed(3)
+    return lw.Graph(regular.edges, regular.weights, torch.randn(dim, generator=rng), offset=0.3)
+
+
 def rbm(visible=6, hidden=4):
     model, rng = lw.RBM(visible, hidden).double(), Generator().manual_seed(2)
     for parameter in model.parameters():
@@ -69,6 +75,10 @@ MODELS = {
     "dense potts": lw.random_potts(5, 4, 2.0).double(),
     "dense": dense(),
     "random graph": lw.erdos_renyi(9, 3, 0.4).double(),
+    "graph": graph().double(),
+    "graph of few neighbours": graph(41).double(),
+    "graph without edges": lw.Graph([], [], [0.3, -0.2, 0.1]).double(),
+    "star": lw.Graph([[0, i] for i in range(1, 9)], 0.3, 0.1).double(),
     "rbm": rbm(),
     "fhmm": lw.synthetic_fhmm(4, 3, 0.5, 0.1, 0.9).double(),
     "fhmm of one time": lw.synthetic_fhmm(1, 3, 0.5, 0.1, 0.9).double(),
@@ -162,7 +172,11 @@ def test_evaluation_after_flips_is_plain_evaluation(model, flips):
     close(list(cache), list(model.evaluate_with_cache(y)[2]))
 
 
-@pytest.mark.parametrize("model", LATTICES.values(), ids=LATTICES.keys())
+PAIRWISE = {name: model for name, model in MODELS.items() if "graph" in name or name == "star"}
+PAIRWISE = LATTICES | {name: model for name, model in PAIRWISE.items() if "random" not in name}
+
+
+@pytest.mark.parametrize("model", PAIRWISE.values(), ids=PAIRWISE.keys())
 def test_differences_after_a_flip(model):
     """The listed differences are exact, and the others have not changed."""
     x, rng = states(model), Generator().manual_seed(1)

@@ -66,6 +66,11 @@ SHOWS = {
     "docs/gallery/spike_and_slab.py": lambda own, printed: (
         own["distance"] < 0.02 and own["counts"].sum() == 1800 * own["CHAINS"]
     ),
+    "docs/gallery/inpainting.py": lambda own, printed: (
+        own["filled"].shape == (200, 64)
+        and sum(own["errors"]["draws given the upper half"])
+        < sum(own["errors"]["means of all digits"])
+    ),
     "docs/gallery/infilling.py": lambda own, printed: (
         len(own["written"]) == 8 and len(own["written"][0]) == 2
     ),

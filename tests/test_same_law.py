@@ -50,13 +50,14 @@ def dense(bias: list[float]) -> lw.DenseIsing:
 MODELS = {
     "lattice": lw.Lattice((12, 12), 0.18, 0.05),
     "graph": lw.erdos_renyi(60, 4, 0.15),
+    "sparse": lw.Graph(lw.regular_graph(60, 6, 1.0).edges, 0.15, 0.1, 61),
     "spins": spins(),
     "rbm": machine(45, 26, 0.3),  # no multiples of the widths of vector registers
     "potts": lw.LatticePotts((8, 8), 4, 0.8, [0.2, 0.0, -0.1, 0.1]),
     "dense potts": lw.random_potts(25, 4, 1.5),
     "0.1 or 0.7": lw.LogQuadratic(0.1 * torch.ones(6, 6), domain=lw.Binary(6, 0.1, 0.7)),
 }
-BINARY = ("lattice", "graph", "spins", "rbm")
+BINARY = ("lattice", "graph", "sparse", "spins", "rbm")
 POTTS = ("potts", "dense potts")
 CASES = [
     *[(lw.Gibbs(3), name, 60) for name in MODELS],
@@ -68,9 +69,10 @@ CASES = [
     (lw.DMALA(0.6, PRECONDITIONER, 2), "spins", 15),
     (lw.DMALA(0.3, [0.5 + i / 30 for i in range(45)]), "rbm", 15),
     *[(lw.BlockGibbs(steps), "rbm", 4) for steps in (1, 3)],
-    *[(lw.SwendsenWang(), name, 4) for name in ("lattice", "potts")],
+    *[(lw.SwendsenWang(), name, 4) for name in ("lattice", "sparse", "potts")],
+    (lw.GibbsSweep(), "sparse", 10),
     *[(lw.RandomWalk(3), name, 60) for name in BINARY],
-    *[(lw.GWG(3), name, 40) for name in BINARY],
+    *[(lw.GWG(3), name, 40) for name in BINARY if name != "sparse"],
     *[(lw.PAFS(5), name, 20) for name in ("lattice", "graph", "spins")],
     *[(kind, name, 60) for kind in (lw.GWG(), lw.LocallyBalanced()) for name in ("rbm", *POTTS)],
 ]

@@ -19,6 +19,7 @@ from latticework.experiments.papers.docs_pages import replaced
 from latticework.experiments.runs import resolvers
 from latticework.models.base import EnergyModel, Function
 from latticework.models.domain import Binary, Categorical, Domain, Integer, Ordinal
+from latticework.models.graph import Graph
 from latticework.models.ising import Lattice, erdos_renyi
 from latticework.models.potts import LatticePotts
 from latticework.models.rated_rbm import RatedRBM
@@ -60,10 +61,16 @@ def columns() -> dict[str, EnergyModel]:
     return {
         **{name: Function(quadratic, domain) for name, domain in DOMAINS.items()},
         "Ising lattice": Lattice((3, DIM // 3), 0.2),
+        "graph": ferromagnet(),
         "RBM": RBM(DIM, 3),
         "RBM with rates": rated_rbm(DIM, 3),
         "data rows": synthetic_regression(20, DIM),
     }
+
+
+def ferromagnet() -> Graph:
+    """A ring."""
+    return Graph([[i, (i + 1) % DIM] for i in range(DIM)], 0.2)
 
 
 def rated_rbm(visible: int, hidden: int) -> RatedRBM:
@@ -93,6 +100,7 @@ def forms() -> dict[str, EnergyModel]:
     """A small model of each form that compiled kernels are written for."""
     return {
         "lattices": Lattice((4, 3), 0.1),
+        "graphs": ferromagnet(),
         "dense pairs": erdos_renyi(DIM, 3, 0.1),
         "RBMs": rated_rbm(DIM, 3),
         "Potts": LatticePotts((4, 3), 3, 0.1),

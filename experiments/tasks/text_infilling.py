@@ -46,7 +46,8 @@ def text_infilling(
 ) -> None:
     """Run `chains` chains for `steps` steps on each sentence; score the `keep` likeliest.
 
-    `model` is a target with `given(sentence, positions)`, such as models.infilling.TextInfilling.
+    `model` is a target with `with_blanks(sentence, positions)`, such as
+    models.infilling.TextInfilling.
     `text` replaces the sentences of the data: one sentence with [MASK] at its blanks, or several.
 
     metrics.csv has a row for each sentence. In run.json, `generated` holds the sentences, the
@@ -68,7 +69,7 @@ def text_infilling(
     memory, metrics = Filling(), (Acceptance(), Changed(), Validity())
     for number in run.resumable(memory, "sentences", total=len(blanks)):
         blank = blanks[number - 1]
-        target = model.given(blank.words, blank.masked).to(run.device)
+        target = model.with_blanks(blank.words, blank.masked).to(run.device)
         x = start(target, chains, run.rng(f"start {number}"), None)
         kernel, rng = run.kernel(sampler, target, metrics), run.rng(f"chain {number}")
         *_, last = run_chain(kernel, target, x, rng, steps=steps, every=steps, metrics=metrics)

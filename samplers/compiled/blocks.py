@@ -14,7 +14,7 @@ import numpy as np
 from numba.extending import overload
 from numpy.typing import NDArray
 
-from latticework.models.forms import LatticeForm, PairForm, RBMForm
+from latticework.models.forms import GraphForm, LatticeForm, PairForm, RBMForm
 from latticework.samplers.compiled.arithmetic import exp32
 from latticework.samplers.compiled.draws import draw
 from latticework.samplers.compiled.gibbs import SitesState, SitesTwin
@@ -186,6 +186,17 @@ def lattice_inside(form, block):
 
 
 @kernel
+def graph_inside(form, block):
+    coupling = np.zeros((1, block.shape[0], block.shape[0]), np.float32)
+    for k, i in enumerate(block):
+        for edge in range(form.starts[i], form.starts[i + 1]):
+            for m in range(block.shape[0]):
+                if form.neighbours[edge] == block[m]:
+                    coupling[0, k, m] += form.slope[edge]
+    return np.empty(0, np.float32), coupling
+
+
+@kernel
 def pair_inside(form, block):
     coupling = np.empty((1, block.shape[0], block.shape[0]), np.float32)
     for k, i in enumerate(block):
@@ -279,6 +290,7 @@ def rbm_turn(coupling, step, own, row, to, k):
 
 INSIDE = {LatticeForm: lattice_inside, PairForm: pair_inside, RBMForm: rbm_inside}
 LOOK = {LatticeForm: pair_look, PairForm: pair_look, RBMForm: rbm_look}
+INSIDE[GraphForm], LOOK[GraphForm] = graph_inside, pair_look
 
 
 @overload(inside, inline="always")

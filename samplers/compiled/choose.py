@@ -4,6 +4,7 @@ from importlib import import_module
 
 from latticework.models.base import EnergyModel
 from latticework.models.forms import (
+    GraphForm,
     LatticeForm,
     PairForm,
     PottsLatticeForm,
@@ -26,7 +27,9 @@ from latticework.samplers.rates import RatesFPCD, RatesHerding, SamplePenalizati
 from latticework.samplers.sweep import GibbsSweep
 from latticework.samplers.swendsen_wang import SwendsenWang
 
-BINARY, POTTS = (LatticeForm, PairForm, RBMForm), (PottsLatticeForm, PottsPairForm)
+BINARY = (GraphForm, LatticeForm, PairForm, RBMForm)
+POTTS = (PottsLatticeForm, PottsPairForm)
+CLUSTERS = (GraphForm, LatticeForm, PottsLatticeForm)
 # Samplers, forms, and the module and class of their twin. A module is imported when it is needed:
 # all of them together take half a second.
 ROWS: list[tuple[tuple[type, ...], tuple[type, ...], str]] = [
@@ -40,6 +43,7 @@ ROWS: list[tuple[tuple[type, ...], tuple[type, ...], str]] = [
     ((DULA,), (RBMForm,), "rbm_langevin.RBMDULATwin"),
     ((Gibbs,), BINARY, "gibbs.GibbsTwin"),
     ((Gibbs,), POTTS, "gibbs_potts.GibbsPottsTwin"),
+    ((GibbsSweep,), (GraphForm,), "sweep_graph.GraphSweepTwin"),
     ((GibbsSweep,), (LatticeForm,), "lattice_twins.SweepTwin"),
     ((GWG, LocallyBalanced), (LatticeForm,), "flip_lattice.LatticeFlipTwin"),
     ((GWG, LocallyBalanced), (PairForm,), "flip_pairs.PairFlipTwin"),
@@ -53,7 +57,7 @@ ROWS: list[tuple[tuple[type, ...], tuple[type, ...], str]] = [
     ((RandomWalk,), BINARY, "random_walk.RandomWalkTwin"),
     ((RatesFPCD, SamplePenalization), (RBMForm,), "rates.RatesTwin"),
     ((RatesHerding,), (RBMForm,), "rates.HerdingTwin"),
-    ((SwendsenWang,), (LatticeForm, PottsLatticeForm), "swendsen_wang.SwendsenWangTwin"),
+    ((SwendsenWang,), CLUSTERS, "swendsen_wang.SwendsenWangTwin"),
 ]
 TWINS: dict[tuple[type, type], str] = {
     (kind, form): twin for kinds, forms, twin in ROWS for kind in kinds for form in forms

@@ -11,7 +11,7 @@ import numpy as np
 from numba.extending import overload
 from torch import Tensor
 
-from latticework.models.forms import LatticeForm, PairForm, RBMForm
+from latticework.models.forms import GraphForm, LatticeForm, PairForm, RBMForm
 from latticework.samplers.compiled.draws import accepts
 from latticework.samplers.compiled.jit import SHORT, inlined, kernel, lean, over_chains
 from latticework.samplers.compiled.philox import AHEAD, fill, fill_steps, unit
@@ -19,6 +19,7 @@ from latticework.samplers.compiled.sites import (
     BinaryForm,
     exponentials,
     flip,
+    graph_change,
     lattice_change,
     lattice_flip,
     memory_of,
@@ -64,6 +65,8 @@ def priced(form: BinaryForm) -> BinaryForm:
         return form._replace(odds=np.full_like(form.odds, np.nan))
     if isinstance(form, PairForm):
         return form._replace(diagonal=np.full_like(form.diagonal, np.nan))
+    if isinstance(form, GraphForm):
+        return form._replace(offset=np.full_like(form.offset, np.nan))
     return form._replace(visible_bias=np.full_like(form.visible_bias, np.nan))
 
 
@@ -130,6 +133,19 @@ def lattice_path_change(form, x, memory, c, order, number, room):
     return gain
 
 
+@inlined
+def graph_path_change(form, x, memory, c, order, number, room):
+    """As `lattice_path_change`."""
+    gain, last = 0.0, number - 1
+    for k in range(last):
+        gain += graph_change(form, x, memory, c, order[k])
+        lattice_flip(form, x, memory, c, order[k])
+    gain += graph_change(form, x, memory, c, order[last])
+    for k in range(last):
+        lattice_flip(form, x, memory, c, order[k])
+    return gain
+
+
 @lean
 def pair_path_change(form, x, memory, c, order, number, room):
     """The changes of the single flips, and the couplings between them."""
@@ -177,6 +193,7 @@ CHANGE = {
     LatticeForm: lattice_path_change,
     PairForm: pair_path_change,
     RBMForm: rbm_path_change,
+    GraphForm: graph_path_change,
 }
 
 

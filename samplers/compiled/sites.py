@@ -13,11 +13,11 @@ import torch
 from numba.extending import overload
 from torch import Tensor
 
-from latticework.models.forms import Form, LatticeForm, PairForm, RBMForm
+from latticework.models.forms import Form, GraphForm, LatticeForm, PairForm, RBMForm
 from latticework.samplers.compiled.arithmetic import exp32
 from latticework.samplers.compiled.jit import inlined, kernel, reordered
 
-BinaryForm = LatticeForm | PairForm | RBMForm
+BinaryForm = GraphForm | LatticeForm | PairForm | RBMForm
 APART = 64  # steps a site, at least, between two renewals of the memory on average
 LARGEST = np.float32(20)  # weight of an RBM: four exponentials of it fit float32
 
@@ -103,6 +103,23 @@ def lattice_flip(form, x, memory, c, i):
 @inlined
 def lattice_renew(form, x, memory, c):
     pass
+
+
+# Any graph.
+
+
+@inlined
+def graph_odds(form, x, c, i):
+    total = np.float64(form.offset[i])
+    for k in range(form.starts[i], form.starts[i + 1]):
+        total += np.float64(form.slope[k]) * x[c, form.neighbours[k]]
+    return total
+
+
+@inlined
+def graph_change(form, x, memory, c, i):
+    odds = graph_odds(form, x, c, i)
+    return -odds if x[c, i] == 1 else odds
 
 
 # Dense pairs.
@@ -250,6 +267,7 @@ def shift(own, row, step):
 CHANGE = {LatticeForm: lattice_change, PairForm: pair_change, RBMForm: rbm_change}
 FLIP = {LatticeForm: lattice_flip, PairForm: pair_flip, RBMForm: rbm_flip}
 RENEW = {LatticeForm: lattice_renew, PairForm: pair_renew, RBMForm: rbm_renew}
+CHANGE[GraphForm], FLIP[GraphForm], RENEW[GraphForm] = graph_change, lattice_flip, lattice_renew
 
 
 @overload(change, inline="always")

@@ -1,4 +1,4 @@
-"""Swendsen-Wang on lattices: the twin of `samplers.swendsen_wang.SwendsenWang`.
+"""Swendsen-Wang on lattices and graphs: the twin of `samplers.swendsen_wang.SwendsenWang`.
 
 Clusters are found by union-find, which needs no rounds, so no chain stays. Values are small
 integers inside, in {0, 1} on an Ising lattice.
@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from latticework.models.forms import Form, LatticeForm, PottsLatticeForm
+from latticework.models.forms import Form, GraphForm, LatticeForm, PottsLatticeForm
 from latticework.samplers.compiled.draws import pick
 from latticework.samplers.compiled.jit import inlined, kernel, over_chains
 from latticework.samplers.compiled.philox import fill, thresholds, unit
@@ -24,7 +24,7 @@ from latticework.samplers.sums import Sums
 class Bonds(NamedTuple):
     """What the kernel reads of a form."""
 
-    price: float  # K, of an edge with unequal ends
+    price: NDArray[np.float64]  # [edges], K, of an edge with unequal ends
     fields: NDArray[np.float64]  # [sites, values]
     edges: NDArray[np.int32]  # [edges, 2]
 
@@ -34,7 +34,7 @@ class SwendsenWangTwin(Twin):
     loops = True  # as in the eager sampler; union-find always ends
 
     def refuses(self, form: Form) -> str:
-        return "a negative coupling" if bonds_of(form).price < 0 else ""
+        return "a negative coupling" if (bonds_of(form).price < 0).any() else ""
 
     def start(self, x: Tensor, form: Form) -> Position:
         return Position(x)
@@ -43,7 +43,7 @@ class SwendsenWangTwin(Twin):
         one_hot = state.x.ndim == 3
         values = (state.x.argmax(-1) if one_hot else state.x).to(torch.int32).numpy()
         price, fields, edges = bonds_of(form)
-        threshold = thresholds(np.array(-np.expm1(-price)))[()]
+        threshold = thresholds(-np.expm1(-price))
         flat = state.x.view(len(values), -1).numpy()
         work = 30.0 * values.size * len(keys)
         arrays = threshold, fields, edges, values, flat, keys, sums
@@ -53,20 +53,25 @@ class SwendsenWangTwin(Twin):
 
 
 def bonds_of(form: Form) -> Bonds:
-    """The prices, fields and edges of a lattice.
+    """The prices, fields and edges of a lattice or graph.
 
     A neighbour at 1 instead of 0 adds 2 K to the log-odds of an Ising site.
     """
+    if isinstance(form, GraphForm):
+        bias = form.bias.astype(np.float64)
+        return Bonds(form.price, np.stack((-bias, bias), -1), form.edges)
     assert isinstance(form, LatticeForm | PottsLatticeForm)
     sites, slots = form.neighbours.shape
     rows = np.arange(sites).repeat(slots).reshape(sites, slots)
     once = (np.arange(slots) < form.degree[:, None]) & (form.neighbours > rows)
     edges = np.stack((rows[once], form.neighbours[once]), -1).astype(np.int32)
     if isinstance(form, PottsLatticeForm):
-        return Bonds(form.coupling, form.bias.astype(np.float64), edges)
-    price = float(form.odds[0, 1] - form.odds[0, 0]) / 2 if form.odds.shape[1] > 1 else 0.0
-    high = form.odds[form.kind, 0] + price * form.degree
-    return Bonds(price, np.stack((np.zeros(sites), high), -1), edges)
+        price = np.full(len(edges), form.coupling, np.float64)
+        return Bonds(price, form.bias.astype(np.float64), edges)
+    paid = float(form.odds[0, 1] - form.odds[0, 0]) / 2 if form.odds.shape[1] > 1 else 0.0
+    high = form.odds[form.kind, 0] + paid * form.degree
+    fields = np.stack((np.zeros(sites), high), -1)
+    return Bonds(np.full(len(edges), paid), fields, edges)
 
 
 @kernel
@@ -97,7 +102,7 @@ def join(parent, now, words, threshold, edges):
         parent[i] = i
     for k in range(edges.shape[0]):
         i, j = edges[k, 0], edges[k, 1]
-        if now[i] == now[j] and words[k] < threshold:
+        if now[i] == now[j] and words[k] < threshold[k]:
             i, j = root(parent, i), root(parent, j)
             if i < j:
                 parent[j] = i

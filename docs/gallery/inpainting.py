@@ -1,0 +1,57 @@
+# %% [markdown]
+# # The lower half of a digit, given the upper half
+#
+# A small restricted Boltzmann machine learns scikit-learn's digits. `given` fixes some pixels; what
+# is left is again an RBM, of the free pixels, so block Gibbs and all other samplers serve it.
+
+# %%
+import torch
+from sklearn.datasets import load_digits
+
+import latticework
+
+images = torch.from_numpy(load_digits().images).float().flatten(1).gt(7).float()
+train, test = images[:1500], images[1500:]
+rng = torch.Generator().manual_seed(0)
+model, sampler = latticework.RBM(visible=64, hidden=100), latticework.BlockGibbs()
+model.weight.normal_(generator=rng).mul_(0.01)
+model.start_from_data(train.mean(0))
+state = sampler.init(train[:100], model)
+optimiser = torch.optim.Adam(model.parameters(), lr=5e-3)
+for _ in range(1500):
+    batch = train[torch.randint(len(train), (100,), generator=rng)]
+    with torch.no_grad():
+        state, _ = sampler.step(state, model, rng)
+    optimiser.zero_grad()
+    model.contrast(batch, state.x)
+    optimiser.step()
+    state = sampler.refresh(state, model)
+
+# %% [markdown]
+# The pixels of the upper half are known. A tensor with NaN at the free pixels says the same.
+
+# %%
+image = test[3].clone()
+image[32:] = torch.nan
+half = model.given(image)
+settings = {"chains": 20, "burn_in": 100, "thin": 20, "engine": "compiled", "diagnose": False}
+result = latticework.sample(half, "block_gibbs", steps=200, **settings)
+filled = half.complete(result.draws.flatten(0, 1))
+print(half.domain, filled.shape)
+
+# %%
+for row in torch.cat((test[3], filled[-1])).view(2, 8, 8).transpose(0, 1):
+    print("   ".join("".join(" #"[int(pixel)] for pixel in line) for line in row))
+
+# %% [markdown]
+# Do the draws know the lower half better than the means of all digits do?
+
+# %%
+errors = {"means of all digits": [], "draws given the upper half": []}
+for picture in test[:20]:
+    half = model.given(dict(enumerate(picture[:32].tolist())))
+    draws = latticework.sample(half, "block_gibbs", steps=200, **settings).draws
+    for name, guess in zip(errors, (train.mean(0)[32:], draws.mean((0, 1))), strict=True):
+        errors[name].append(float((guess - picture[32:]).square().mean()))
+for name, values in errors.items():
+    print(f"mean squared error by the {name}: {sum(values) / len(values):.3f}")

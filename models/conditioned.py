@@ -1,0 +1,172 @@
+"""Conditioning: some sites have known values, and the law of the others is a model of its own.
+
+    pi(x_free given x_known)  is proportional to  pi(x) as a function of x_free
+
+So the conditioned model is the model restricted to the free sites, and every sampler and check
+serves it. A model of pairs or an RBM becomes a smaller one of its kind (`EnergyModel.restricted`);
+any other model is evaluated at the completed states.
+"""
+
+import dataclasses
+from collections.abc import Hashable, Mapping
+from numbers import Integral
+from typing import Any
+
+import torch
+from torch import Generator, Tensor, nn
+
+from latticework.models.base import Cache, EnergyModel
+from latticework.models.domain import Categorical, Domain, one_hot
+
+Known = Mapping[Any, float] | Tensor  # values by site or name, or a tensor with NaN at free sites
+
+
+class Evidence(nn.Module):
+    """Which sites are free, and the values of the others."""
+
+    free: Tensor
+    known: Tensor
+    state: Tensor
+
+    def __init__(
+        self,
+        domain: Domain,
+        values: Known,
+        names: tuple[Hashable, ...] | None,
+        before: "Evidence | None",
+    ) -> None:
+        super().__init__()
+        found = _by_site(domain, values, names)
+        is_known = torch.zeros(domain.dim, dtype=torch.bool)
+        is_known[list(found)] = True
+        if is_known.all():
+            raise ValueError(f"all {domain.dim} sites are known; leave one free at least")
+        state = domain.uniform(1, Generator().manual_seed(0))
+        if found:
+            numbers = torch.tensor(list(found.values()), dtype=torch.float64)
+            if isinstance(domain, Categorical):
+                whole = numbers.long()
+                if (whole != numbers).any() or whole.min() < 0 or whole.max() >= domain.num_values:
+                    raise ValueError(
+                        f"known values must be from 0 to {domain.num_values - 1}, got "
+                        f"{numbers.tolist()}"
+                    )
+                state[0, list(found)] = one_hot(whole, domain.num_values).to(state.dtype)
+            else:
+                state[0, list(found)] = numbers.to(state.dtype)
+        domain.check(state)
+        self.domain = dataclasses.replace(domain, dim=int((~is_known).sum()))  # type: ignore[type-var]
+        self.before = before
+        for name, value in {
+            "free": (~is_known).nonzero().squeeze(1),  # [free]
+            "known": is_known.nonzero().squeeze(1),  # [known]
+            "state": state,  # [1, *shape], with arbitrary values at the free sites
+        }.items():
+            self.register_buffer(name, value, persistent=False)
+
+    @property
+    def values(self) -> Tensor:
+        """The values of the known sites, `[known, ...]`."""
+        return self.state[0].index_select(0, self.known)
+
+    def inside(self, x: Tensor) -> Tensor:
+        """The states of the model that was conditioned, `[chains, *shape]`."""
+        state = self.state.to(x).expand(len(x), *self.state.shape[1:])
+        return state.index_copy(1, self.free, x)
+
+    def complete(self, x: Tensor) -> Tensor:
+        """The states of the model before all conditioning, `[chains, *shape]`."""
+        x = self.inside(x)
+        return x if self.before is None else self.before.complete(x)
+
+
+def _by_site(domain: Domain, values: Known, names: tuple[Hashable, ...] | None) -> dict[int, float]:
+    if isinstance(values, Tensor):
+        if values.shape != (domain.dim,):
+            raise ValueError(
+                f"known values must be a tensor [{domain.dim}], a number a site and NaN at free "
+                f"sites, got {list(values.shape)}; condition once for each set of known values"
+            )
+        places = (~values.isnan()).nonzero().squeeze(1).tolist()
+        return {site: float(values[site]) for site in places}
+    index: dict[Any, Any] = {} if names is None else {name: i for i, name in enumerate(names)}
+    found: dict[Any, float] = {index.get(key, key): float(value) for key, value in values.items()}
+    for site in found:
+        if not isinstance(site, Integral) or int(site) not in range(domain.dim):
+            kinds = "a name or " if names else ""
+            raise ValueError(
+                f"a known site must be {kinds}a number from 0 to {domain.dim - 1}, got {site!r}"
+            )
+    return found
+
+
+class Conditioned(EnergyModel):
+    """`model` as a function of its free sites: all methods look at completed states."""
+
+    evidence: Evidence
+
+    def __init__(self, model: EnergyModel, evidence: Evidence) -> None:
+        super().__init__()
+        self.model, self.evidence, self.domain = model, evidence, evidence.domain
+        self.quadratic = model.quadratic
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.model(self.evidence.inside(x))
+
+    def log_prob(self, x: Tensor) -> Tensor:
+        return self.model.log_prob(self.evidence.inside(x))
+
+    def _of_free(self, grad: Tensor) -> Tensor:
+        return grad.index_select(1, self.evidence.free)
+
+    def log_prob_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        log_prob, grad = self.model.log_prob_and_grad(self.evidence.inside(x))
+        return log_prob, self._of_free(grad)
+
+    def gradient(self, x: Tensor) -> Tensor:
+        return self._of_free(self.model.gradient(self.evidence.inside(x)))
+
+    def colours(self) -> Tensor | None:
+        colours = self.model.colours()
+        if colours is None:
+            return None
+        return colours.index_select(0, self.evidence.free).unique(return_inverse=True)[1]
+
+    def cache(self, x: Tensor) -> Cache:
+        return self.model.cache(self.evidence.inside(x))
+
+    def moved(self, cache: Cache, x: Tensor, sites: Tensor, new: Tensor) -> Cache:
+        return self.model.moved(cache, self.evidence.inside(x), self._sites(sites), new)
+
+    def evaluate_with_cache(self, x: Tensor) -> tuple[Tensor, Tensor, Cache]:
+        log_prob, grad, cache = self.model.evaluate_with_cache(self.evidence.inside(x))
+        return log_prob, self._of_free(grad), cache
+
+    def evaluate_flipped(
+        self, cache: Cache, x: Tensor, y: Tensor, index: Tensor
+    ) -> tuple[Tensor, Tensor, Cache]:
+        moves = self.domain.moves
+        site = index.div(moves, rounding_mode="floor")
+        index = self.evidence.free[site] * moves + index.remainder(moves)
+        x, y = self.evidence.inside(x), self.evidence.inside(y)
+        log_prob, grad, cache = self.model.evaluate_flipped(cache, x, y, index)
+        return log_prob, self._of_free(grad), cache
+
+    def _sites(self, sites: Tensor) -> Tensor:
+        return self.evidence.free.index_select(0, sites)
+
+    def differences(self, x: Tensor, cache: Cache, sites: Tensor) -> Tensor:
+        return self.model.differences(self.evidence.inside(x), cache, self._sites(sites))
+
+    def log_odds(self, x: Tensor, cache: Cache, sites: Tensor) -> Tensor:
+        return self.model.log_odds(self.evidence.inside(x), cache, self._sites(sites))
+
+    def conditional(self, x: Tensor, cache: Cache, sites: Tensor) -> tuple[Tensor, Cache]:
+        return self.model.conditional(self.evidence.inside(x), cache, self._sites(sites))
+
+    def block_log_probs(self, x: Tensor, cache: Cache, sites: Tensor, patterns: Tensor) -> Tensor:
+        inside = self.evidence.inside(x)
+        return self.model.block_log_probs(inside, cache, self._sites(sites), patterns)
+
+    def site_log_probs(self, x: Tensor, cache: Cache, site: Tensor) -> Tensor:
+        return self.model.site_log_probs(self.evidence.inside(x), cache, self._sites(site))

@@ -1,0 +1,85 @@
+"""Samplers of this library as a `dimod.Sampler`, for QUBOs and Ising problems. Needs dimod."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import dimod
+import numpy as np
+
+from latticework.models.graph import Graph
+from latticework.samplers.base import Sampler
+from latticework.sampling.engine import Engine
+from latticework.sampling.sample import sample
+
+
+class DimodSampler(dimod.Sampler):
+    """Draws from exp(-beta E) of a binary quadratic model at a fixed temperature.
+
+    `sampler` and `engine` are those of `latticework.sample`; `beta` holds unless `sample` gets
+    another. Unlike an annealer's, the reads have a law, and `info` says whether the chains have
+    converged to it.
+    """
+
+    def __init__(
+        self, sampler: Sampler | str = "gibbs_sweep", beta: float = 1.0, engine: Engine = "auto"
+    ) -> None:
+        self.sampler, self.beta, self.engine = sampler, beta, engine
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """The arguments of `sample`, each with the properties it concerns (none)."""
+        names = ("beta", "num_reads", "chains", "burn_in", "thin", "seed", "diagnose")
+        return {name: [] for name in names}
+
+    @property
+    def properties(self) -> Mapping[str, Any]:
+        return {"sampler": str(self.sampler), "beta": self.beta, "engine": self.engine}
+
+    def sample(
+        self,
+        bqm: dimod.BinaryQuadraticModel,
+        *,
+        beta: float | None = None,
+        num_reads: int = 1000,
+        chains: int = 20,
+        burn_in: int = 100,
+        thin: int = 1,
+        seed: int = 0,
+        diagnose: bool = False,
+        **unknown: Any,
+    ) -> dimod.SampleSet:
+        """Reads of several chains, with energies by dimod.
+
+        `num_reads` is a multiple of `chains`; `thin` steps lead from a read to the next one of its
+        chain. `info` has the acceptance, the seconds, and what `latticework.sample` says of the
+        convergence (in `diagnose`, also as a warning). Raises ValueError for numbers that do not
+        fit, and UnsupportedModelError for a sampler that does not serve graphs.
+        """
+        self.remove_unknown_kwargs(**unknown)
+        if num_reads < 1 or num_reads % chains:
+            raise ValueError(
+                f"num_reads must be a multiple of the {chains} chains, got {num_reads}"
+            )
+        if not bqm.num_variables:
+            return dimod.SampleSet.from_samples_bqm(np.empty((num_reads, 0), np.int8), bqm)
+        graph = Graph.from_bqm(bqm, self.beta if beta is None else beta)
+        result = sample(
+            graph,
+            self.sampler,
+            chains=chains,
+            steps=num_reads // chains * thin,
+            burn_in=burn_in,
+            thin=thin,
+            seed=seed,
+            engine=self.engine,
+            diagnose=diagnose,
+        )
+        x = result.draws.flatten(0, 1).numpy().astype(np.int8)
+        states = x if bqm.vartype is dimod.BINARY else 2 * x - 1
+        info = {
+            "acceptance": float(result.acceptance.mean()),
+            "seconds": result.seconds,
+            "converged": result.converged,
+            "verdict": result.verdict.text,
+        }
+        return dimod.SampleSet.from_samples_bqm((states, list(bqm.variables)), bqm, info=info)

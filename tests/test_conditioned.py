@@ -1,0 +1,154 @@
+"""Conditioned models: the renormalised law of the free sites, for every kind of model."""
+
+import pytest
+import torch
+from targets import TARGETS
+from torch import Generator
+
+import latticework as lw
+from latticework.models.conditioned import Conditioned
+from latticework.sampling.checking.targets import Asymmetric
+from latticework.sampling.exact import distribution
+
+LEFT_OUT = ("integers", "naturals", "given")  # not finite, or conditioned already
+MODELS = {
+    **{name: TARGETS[name].model for name in TARGETS if name not in LEFT_OUT},
+    "potts": lw.LatticePotts((2, 2), 3, 0.7),
+    "function": lw.Function(lambda x: x[:, 0] * x[:, 1:].sum(1), lw.Binary(4)),
+}
+SMALLER = {  # the kinds that stay of their kind, or become a graph
+    "lattice": lw.Graph, "ring": lw.Graph, "sheet": lw.Graph, "graph": lw.Graph,
+    "ferromagnet": lw.Graph, "dense_ising": lw.DenseIsing, "rbm": lw.RBM,
+}  # fmt: skip
+each = pytest.mark.parametrize("name", MODELS)
+
+
+def known(model: lw.EnergyModel) -> dict[int, float]:
+    """The highest value of the last site, and the lowest of the first where there are three."""
+    values = model.domain.values()
+    numbers = range(len(values)) if values.ndim > 1 else values.tolist()
+    found = {model.domain.dim - 1: float(max(numbers))}
+    return found | ({0: float(min(numbers))} if model.domain.dim > 2 else {})
+
+
+@each
+def test_the_law_is_the_renormalised_one(name):
+    model = MODELS[name]
+    fixed = known(model)
+    smaller = model.given(fixed)
+    states, law = distribution(model)
+    free, share = distribution(smaller)
+    full = smaller.complete(free)
+    assert smaller.domain.dim == model.domain.dim - len(fixed)
+    for site, value in fixed.items():
+        at = full[:, site]
+        assert ((at.argmax(-1) if at.ndim > 1 else at) == value).all()
+    place = (states.flatten(1).unsqueeze(0) == full.flatten(1).unsqueeze(1)).all(-1)
+    assert (place.sum(1) == 1).all()
+    expected = place.double() @ law
+    torch.testing.assert_close(share, expected / expected.sum(), rtol=1e-5, atol=1e-7)
+    assert type(smaller) is SMALLER.get(name, Conditioned)
+
+
+@each
+def test_all_methods_are_those_of_the_function(name):
+    smaller = MODELS[name].given(known(MODELS[name]))
+    plain = lw.Function(smaller.forward, smaller.domain)
+    x = smaller.domain.uniform(6, Generator().manual_seed(0))
+    sites = torch.arange(smaller.domain.dim)
+    cache = smaller.cache(x)
+    close = torch.testing.assert_close
+    close(smaller.log_prob(x), plain.log_prob(x))
+    for one, other in zip(smaller.log_prob_and_grad(x), plain.log_prob_and_grad(x), strict=True):
+        close(one, other, rtol=1e-4, atol=1e-4)
+    close(smaller.gradient(x), plain.gradient(x), rtol=1e-4, atol=1e-4)
+    found, expected = smaller.differences(x, cache, sites), plain.differences(x, (), sites)
+    close(found, expected, rtol=1e-4, atol=1e-4)
+    patterns = smaller.domain.patterns(1).unsqueeze(0)
+    found = smaller.block_log_probs(x, cache, sites[:1], patterns)
+    expected = plain.block_log_probs(x, (), sites[:1], patterns)
+    close(found - found[:, :1], expected - expected[:, :1], rtol=1e-4, atol=1e-4)
+    if isinstance(smaller.domain, lw.Binary):
+        close(smaller.log_odds(x, cache, sites), plain.log_odds(x, (), sites), rtol=1e-4, atol=1e-4)
+    index = sites[:1].expand(6, 1) * smaller.domain.moves
+    y = smaller.domain.move_one(x, index)
+    values = smaller.evaluate_flipped(smaller.cache(x), x, y, index)
+    close(values[0], plain.log_prob(y), rtol=1e-4, atol=1e-4)
+    new = y.index_select(1, sites[:1])
+    moved = smaller.moved(smaller.cache(x), x, sites[:1], new)
+    close(list(moved), list(smaller.cache(y)), rtol=1e-4, atol=1e-4)
+
+
+def test_known_values_are_named_given_as_a_tensor_or_in_two_steps():
+    graph = lw.Graph([[0, 1], [1, 2], [2, 3]], [0.5, -1.0, 0.3], 0.2, names="abcd")
+    x = lw.Binary(2).enumerate()
+    nan = float("nan")
+    ways = [
+        graph.given({"a": 1, "c": 0}),
+        graph.given({0: 1, 2: 0}),
+        graph.given(torch.tensor([1.0, nan, 0.0, nan])),
+        graph.given({"c": 0}).given({"a": 1}),
+    ]
+    for smaller in ways:
+        assert smaller.names == ("b", "d")
+        assert smaller.complete(x).tolist() == [[1, b, 0, d] for b, d in x.tolist()]
+        torch.testing.assert_close(smaller(x), graph(smaller.complete(x)))
+
+
+def test_colours_of_the_free_sites():
+    class Chain(lw.Lattice):
+        def restricted(self, evidence):
+            return None
+
+    smaller = Chain((6,), 0.3).given({1: 1, 3: 0, 5: 1})
+    assert smaller.colours().tolist() == [0, 0, 0]
+
+
+def test_a_subclass_with_a_target_of_its_own_is_no_smaller_model_of_its_kind():
+    class Twice(lw.RBM):
+        def forward(self, x):
+            return 2 * super().forward(x)
+
+        log_prob_and_grad = lw.EnergyModel.log_prob_and_grad
+
+    model = Twice(3, 2)
+    smaller = model.given({0: 1})
+    x = lw.Binary(2).enumerate()
+    torch.testing.assert_close(smaller(x), model(smaller.complete(x)))
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({0: 1, 1: 0, 2: 1}, "all 3 sites are known"),
+        ({3: 1}, "from 0 to 2, got 3"),
+        ({"a": 1}, "from 0 to 2, got 'a'"),
+        ({0: 0.5}, "0 or 1"),
+        (torch.zeros(2, 3), r"a tensor \[3\], .* got \[2, 3\]; condition once for each"),
+    ],
+)
+def test_what_no_site_can_have_is_refused(given, told):
+    with pytest.raises(ValueError, match=told):
+        Asymmetric(lw.Binary(3)).given(given)
+
+
+def test_categories_are_numbers_from_0():
+    model = Asymmetric(lw.Categorical(2, 3))
+    for wrong in (3, -1, 0.5):
+        with pytest.raises(ValueError, match="from 0 to 2"):
+            model.given({0: wrong})
+
+
+def test_sampling_given_a_part_of_an_image():
+    """Compiled block Gibbs on an RBM: the visible units that are left, then the whole image."""
+    rbm = TARGETS["rbm"].model
+    smaller = rbm.given({1: 1})
+    result = lw.sample(
+        smaller, "block_gibbs", chains=200, steps=200, burn_in=20, engine="compiled", diagnose=False
+    )
+    states, law = distribution(smaller)
+    mean = law @ states.double()
+    found = result.draws.double().mean(1)
+    error = found.std(0) / len(found) ** 0.5
+    assert ((found.mean(0) - mean).abs() < 5 * error).all()
+    assert (smaller.complete(result.draws.flatten(0, 1))[:, 1] == 1).all()

@@ -1,0 +1,288 @@
+"""Graphs: definitions, files, what others have, and the compiled sweep against a plain loop."""
+
+import itertools
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Generator
+
+import latticework as lw
+from latticework.samplers.compiled.choose import twin_of
+from latticework.samplers.compiled.philox import philox, step_keys
+from latticework.samplers.compiled.sweep_graph import CHUNK
+
+DATA = Path(os.environ.get("LATTICEWORK_DATA", "data"))
+
+
+def random_graph(sites: int, edges: int, scale: float = 0.4) -> lw.Graph:
+    """Weights of both signs; some pairs come twice, and some sites may have no edge."""
+    rng = Generator().manual_seed(1)
+    pairs = torch.randint(sites, (edges, 2), generator=rng)
+    pairs = pairs[pairs[:, 0] != pairs[:, 1]]
+    weights = torch.randn(len(pairs), generator=rng) * scale
+    return lw.Graph(pairs, weights, torch.randn(sites, generator=rng))
+
+
+def matrix_of(graph: lw.Graph) -> torch.Tensor:
+    """w_ij at (i, j) and (j, i)."""
+    found = torch.zeros(graph.domain.dim, graph.domain.dim)
+    for (i, j), weight in zip(graph.edges.tolist(), graph.weights.tolist(), strict=True):
+        found[i, j] = found[j, i] = weight
+    return found
+
+
+def some_states(model, chains=5):
+    return model.domain.uniform(chains, Generator().manual_seed(2))
+
+
+@pytest.mark.parametrize("edges", [0, 5, 30, 200])
+def test_a_graph_is_the_dense_model_of_its_edges(edges):
+    graph = random_graph(20, edges)
+    dense = lw.DenseIsing(matrix_of(graph) / 2, graph.bias)
+    x = some_states(graph)
+    torch.testing.assert_close(graph(x), dense(x))
+    for one, other in zip(graph.log_prob_and_grad(x), dense.log_prob_and_grad(x), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
+
+
+def test_the_energy_by_hand():
+    """Three spins; the pair (0, 1) is given twice, once in each direction."""
+    graph = lw.Graph([[0, 1], [1, 0], [1, 2]], [0.5, 0.25, -1.0], [0.1, 0.0, -0.2], offset=3.0)
+    x = torch.tensor([[1.0, 1.0, 0.0], [0.0, 1.0, 1.0]])
+    torch.testing.assert_close(graph(x), torch.tensor([0.75 + 1 + 0.3 + 3, -0.75 - 1 - 0.3 + 3]))
+    assert graph.edges.tolist() == [[0, 1], [1, 2]]
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (([[0, 1], [2, 2]], 1.0), "edge 1 joins site 2 to itself"),
+        (([[0, 3]], 1.0, [0.0, 0.0]), "from 0 to 1, got 0 to 3"),
+        (([[-1, 1]], 1.0), "got -1 to 1"),
+        (([[0.0, 1.0]], 1.0), "pairs of whole numbers"),
+        (([0, 1], 1.0), "pairs of whole numbers"),
+        (([[0, 1]], [1.0, 2.0]), "one for each of the 1 edges"),
+        (([[0, 1]], 1.0, [0.0, 0.0], 3), "bias must be one number or 3"),
+        (([[0, 1]], float("nan")), "weights must be finite"),
+        (([[0, 1]], 1.0, 0.0, 2, 0.0, "aa"), "2 different ones, got 1"),
+        (([], []), "dim >= 1"),
+    ],
+)
+def test_what_is_no_graph_is_refused(given, told):
+    with pytest.raises(ValueError, match=told):
+        lw.Graph(*given)
+
+
+def test_a_form_follows_the_weights():
+    graph, other = random_graph(9, 20), random_graph(9, 20)
+    assert graph.form() is graph.form()
+    other.weights.mul_(2)
+    graph.load_state_dict(other.state_dict())
+    np.testing.assert_array_equal(graph.form().slope, other.form().slope)
+    np.testing.assert_array_equal(graph.form().offset, other.form().offset)
+
+
+def grid(side: int) -> torch.Tensor:
+    sites = torch.arange(side * side).view(side, side)
+    along = torch.stack((sites[:, :-1], sites[:, 1:]), -1).view(-1, 2)
+    return torch.cat((along, torch.stack((sites[:-1], sites[1:]), -1).view(-1, 2)))
+
+
+@pytest.mark.parametrize(
+    ("graph", "most"),
+    [
+        (lw.Graph(grid(7)[torch.randperm(84, generator=Generator().manual_seed(0))], 1.0), 2),
+        (lw.Graph([[0, 1], [2, 3], [3, 4]], 1.0, sites=7), 2),  # parts, and isolated sites
+        (lw.Graph(list(itertools.combinations(range(6), 2)), 1.0), 6),
+        (lw.regular_graph(200, 3, 1.0), 4),
+    ],
+)
+def test_neighbours_have_different_colours(graph, most):
+    colours = graph.colours()
+    assert (colours[graph.edges[:, 0]] != colours[graph.edges[:, 1]]).all()
+    assert sorted(set(colours.tolist())) == list(range(int(colours.max()) + 1))
+    assert int(colours.max()) + 1 <= most
+
+
+def test_random_graphs_have_the_degree():
+    graph = lw.regular_graph(300, 4, 0.7)
+    degree = graph.edges.flatten().bincount(minlength=300)
+    assert degree.max() == 4
+    assert degree.float().mean() > 3.9
+    assert set(graph.weights.abs().unique().tolist()) <= {0.0, *torch.tensor([0.7, 1.4]).tolist()}
+    with pytest.raises(ValueError, match="must be even"):
+        lw.regular_graph(5, 3, 1.0)
+
+
+def test_a_hub_of_ten_thousand_edges():
+    """The hub's field is a sum of 10^4 terms, and the sites around it are read one by one."""
+    hub = lw.Graph([[0, i] for i in range(1, 10_001)], 1e-3)
+    x = some_states(hub, 3)
+    odds = hub.log_odds(x, (), torch.tensor([0, 7]))
+    expected = torch.stack((2e-3 * (2 * x[:, 1:] - 1).sum(1), 2e-3 * (2 * x[:, 0] - 1)), 1)
+    torch.testing.assert_close(odds, expected, rtol=1e-4, atol=1e-5)
+    assert hub.colours().bincount().tolist() == [1, 10_000] or hub.colours()[0] == 1
+
+
+@pytest.mark.slow
+def test_a_million_sites():
+    """Memory grows with the edges: a step needs no array beyond some numbers an edge."""
+    graph = lw.regular_graph(1_000_000, 3, 0.3)
+    result = lw.sample(graph, "gibbs_sweep", chains=1, steps=1, engine="compiled", diagnose=False)
+    assert result.draws.shape == (1, 1, 1_000_000)
+
+
+# The compiled sweep.
+
+
+def plain_sweep(graph: lw.Graph, x: np.ndarray, key: int, chain: int) -> np.ndarray:
+    """One sweep of one chain, with the words of the kernel."""
+    form, weights, x = graph.form(), matrix_of(graph).double().numpy(), x.copy()
+    bias, chunk = graph.bias.double().numpy(), 0
+    for start, stop in itertools.pairwise(form.classes):
+        for begin in range(start, stop, CHUNK):
+            block = form.order[begin : min(begin + CHUNK, stop)]
+            for place, site in enumerate(block):
+                four = philox(chunk * CHUNK // 4 + place // 4, chain, 0, np.uint64(key))
+                odds = 2 * (bias[site] + weights[site] @ (2 * x - 1))
+                rarer = (four[place % 4] + 0.5) / 2**32 < 1 / (1 + np.exp(abs(odds)))
+                x[site] = rarer != (odds > 0)
+            chunk += 1
+    return x
+
+
+GRAPHS = [random_graph(150, 200), random_graph(20, 150)]
+
+
+@pytest.mark.parametrize("chains", [1, 5, 35])
+@pytest.mark.parametrize("graph", GRAPHS, ids=["sparse", "full"])
+def test_sweeps_are_those_of_a_plain_loop(graph, chains):
+    """Several chunks of a class, rows of more than four neighbours, one chain and two tiles."""
+    x = some_states(graph, chains)
+    twin, keys = twin_of(lw.GibbsSweep(), graph), step_keys(3, Generator().manual_seed(3))
+    state, _ = twin.advance(twin.init(x, graph), graph, Generator().manual_seed(3), 3)
+    for chain in range(0, chains, 4):
+        expected = x[chain].double().numpy()
+        for key in keys:
+            expected = plain_sweep(graph, expected, key, chain)
+        np.testing.assert_array_equal(state.x[chain].numpy(), expected)
+
+
+def test_clusters_of_a_frustrated_graph_are_refused():
+    graph = lw.Graph([[0, 1], [1, 2]], [0.5, -0.5])
+    with pytest.raises(lw.UnsupportedModelError, match="1 negative weights; gibbs_sweep serves it"):
+        lw.sample(graph, "swendsen_wang", steps=1)
+
+
+# From and to others.
+
+
+def test_sparse_and_dense_matrices():
+    sparse = pytest.importorskip("scipy.sparse")
+    graph = random_graph(12, 20)
+    weights = matrix_of(graph).numpy()
+    for matrix in (weights, sparse.csr_array(weights), sparse.coo_matrix(weights)):
+        found = lw.Graph.from_scipy(matrix, graph.bias)
+        torch.testing.assert_close(found(some_states(graph)), graph(some_states(graph)))
+    weights[0, 1] += 1
+    with pytest.raises(ValueError, match="symmetric"):
+        lw.Graph.from_scipy(weights)
+
+
+def test_networkx():
+    networkx = pytest.importorskip("networkx")
+    source = networkx.Graph()
+    source.add_node("c", bias=0.7)
+    source.add_edge("a", "b", weight=-0.5)
+    source.add_edge("a", "c")
+    graph = lw.Graph.from_networkx(source)
+    assert graph.names == ("c", "a", "b")
+    torch.testing.assert_close(graph(torch.tensor([[1.0, 1.0, 0.0]])), torch.tensor([2.2]))
+
+
+def test_bqms_there_and_back():
+    """BQMs of spins and of {0, 1}: log pi = -beta E for every state, and the same BQM again."""
+    dimod = pytest.importorskip("dimod")
+    quadratic = {("a", "b"): 0.5, ("b", "c"): -1.5}
+    for kind in ("SPIN", "BINARY"):
+        bqm = dimod.BinaryQuadraticModel({"a": 1.0, "b": 0.0, "c": -0.3}, quadratic, 0.7, kind)
+        graph = lw.Graph.from_bqm(bqm, beta=2.0)
+        states = graph.domain.enumerate()
+        spins = states.numpy() if kind == "BINARY" else 2 * states.numpy() - 1
+        energies = torch.from_numpy(bqm.energies((spins, graph.names)))
+        torch.testing.assert_close(graph(states).double(), -2 * energies, rtol=1e-5, atol=1e-5)
+        back = graph.to_bqm(beta=2.0).change_vartype(kind, inplace=False)
+        assert dimod.BinaryQuadraticModel.is_almost_equal(back, bqm, places=5)
+
+
+@pytest.mark.parametrize("name", ["Grids_11", "Grids_13", "Grids_14"])
+def test_normalisers_of_uai_files(name):
+    """By tree decomposition, which knows nothing of ours."""
+    samplers = pytest.importorskip("dwave.samplers")
+    file = DATA / "uai" / f"{name}.uai"
+    if not file.exists():
+        pytest.skip(f"needs {name}.uai")
+    graph = lw.read_graph(file)
+    found = samplers.TreeDecompositionSampler().sample(graph.to_bqm(), beta=1.0).info
+    known = {"Grids_11": 390.07716647, "Grids_13": 767.50073811, "Grids_14": 1146.14277469}
+    assert found["log_partition_function"] == pytest.approx(known[name], abs=1e-3)
+
+
+GSET = "3 2\n1 2 1\n2 3 -1\n"
+COO = "# vartype={}\n0 0 0.5\n0 1 1.0\n1 2 -2.0\n"
+UAI = """MARKOV
+3
+2 2 2
+3
+1 0
+2 0 1
+2 2 1
+2
+ 0.3 0.7
+4
+ 1.0 2.0 3.0 4.5
+4
+ 0.2 0.1 0.4 0.9
+"""
+
+
+def test_files_by_hand(tmp_path):
+    def log_probs(text, beta=2.0):
+        (tmp_path / "graph.txt").write_text(text)
+        graph = lw.read_graph(tmp_path / "graph.txt", beta)
+        return graph(graph.domain.enumerate()).double()
+
+    x = lw.Binary(3).enumerate().double()
+    s = 2 * x - 1
+    expected = {
+        GSET: -2 * (s[:, 0] * s[:, 1] - s[:, 1] * s[:, 2]),
+        COO.format("SPIN"): -2 * (0.5 * s[:, 0] + s[:, 0] * s[:, 1] - 2 * s[:, 1] * s[:, 2]),
+        COO.format("BINARY"): -2 * (0.5 * x[:, 0] + x[:, 0] * x[:, 1] - 2 * x[:, 1] * x[:, 2]),
+    }
+    i = x.long()
+    tables = [torch.tensor(t).double().log() for t in ([0.3, 0.7], [[1.0, 2.0], [3.0, 4.5]])]
+    last = torch.tensor([[0.2, 0.1], [0.4, 0.9]]).double().log()
+    product = tables[0][i[:, 0]] + tables[1][i[:, 0], i[:, 1]] + last[i[:, 2], i[:, 1]]
+    expected[UAI] = 2 * product
+    for text, values in expected.items():
+        torch.testing.assert_close(log_probs(text), values, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("nothing here", "must be a Gset, COO or UAI file"),
+        ("3 2\n1 2 1\n", "must begin with MARKOV"),
+        ("", "must be a Gset, COO or UAI file"),
+        (UAI[:-8], "no complete UAI file"),
+        (UAI.replace("0.9", "0"), "positive entries"),
+        (UAI.replace("2 2 2", "2 2 3").replace("4\n 0.2", "6\n 1 1 0.2"), "3 values"),
+    ],
+)
+def test_damaged_files_are_refused(tmp_path, text, told):
+    (tmp_path / "file").write_text(text)
+    with pytest.raises(ValueError, match=told):
+        lw.read_graph(tmp_path / "file")
