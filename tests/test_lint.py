@@ -54,7 +54,7 @@ MAY_IMPORT = {
     "sampling": SAMPLING,
     "sampling/adaptation.py": [*SAMPLING, "samplers.acs"],
     "sampling/diagnostics.py": [],
-    "sampling/engine.py": [*SAMPLING, "samplers.compiled"],
+    "sampling/engine.py": [*SAMPLING, "samplers.compiled", "samplers.fused"],
     "sampling/starts.py": [*SAMPLING, "data.base"],
     "sampling/checking/targets.py": [*SAMPLING, "models.rbm"],
     "experiments/records": RECORDS,
