@@ -1,14 +1,16 @@
 """Bernoulli and categorical distributions: draws, weights and log normalisers.
 
 Domains, models and samplers draw their random numbers here. Draws use the generator passed last,
-and nothing is read on the host. Large CPU tensors are drawn and summed in faster ways.
+and nothing is read on the host. Large CPU tensors are drawn and summed in faster ways. In place of
+the generator, a `Tape` gives numbers that were drawn beforehand.
 
 Rare events have the right frequency. An outcome of probability p, of a decision or of a categorical
 draw, comes with probability p (1 + e), |e| < 2^-20 for p above 2^-32. Numbers with 24 random bits
 would give |e| = 0.6 at 10^-7.
 """
 
-from math import isqrt
+from collections.abc import Sequence
+from math import isqrt, pi, prod
 
 import torch
 from torch import Generator, Tensor
@@ -21,19 +23,68 @@ SIGN = -(2**31)  # the bit of the sign of a float32
 PER_DISTANCE = 2.0**-31 - 2.0**-54  # a little below 2^-31: rounding must not reach 1
 
 
+class Tape:
+    """Uniform numbers that were drawn beforehand, for a step that reads them in their order.
+
+    It takes the place of the generator. Compiled code can draw none itself, and a step that is run
+    both ways on one tape makes the same decisions, up to rounding. `numbers` `[n]` are float64 in
+    [0, 1). Without them, the tape draws numbers that are always the same, and `read` counts how
+    many a step needs.
+    """
+
+    def __init__(self, numbers: Tensor | None = None) -> None:
+        self.numbers, self.read = numbers, 0
+        self.device = torch.device("cpu") if numbers is None else numbers.device
+        self._own = Generator().manual_seed(0)
+
+    def next(self, shape: Sequence[int]) -> Tensor:
+        """The next numbers, float64 in this shape."""
+        first, self.read = self.read, self.read + prod(shape)
+        if self.numbers is None:
+            return torch.rand(shape, generator=self._own, dtype=torch.float64)
+        return self.numbers[first : self.read].reshape(shape)
+
+
+def uniform(shape: Sequence[int], rng: Generator, device: torch.device | None = None) -> Tensor:
+    """Uniform float64 numbers in [0, 1) in this shape, on the generator's device or another."""
+    if isinstance(rng, Tape):
+        return rng.next(shape)
+    empty = torch.empty(shape, dtype=torch.float64, device=device or rng.device)
+    return empty.uniform_(generator=rng)
+
+
+def whole(low: int, high: int, shape: Sequence[int], rng: Generator) -> Tensor:
+    """Uniform integers in low .. high - 1, int64 in this shape, on the generator's device."""
+    if isinstance(rng, Tape):
+        return (rng.next(shape) * (high - low)).long().clamp_(max=high - low - 1) + low
+    return torch.randint(low, high, tuple(shape), generator=rng, device=rng.device)
+
+
+def normal_like(x: Tensor, rng: Generator) -> Tensor:
+    """Standard normal numbers in the shape and type of `x`."""
+    if not isinstance(rng, Tape):
+        return torch.empty_like(x).normal_(generator=rng)
+    half = (x.numel() + 1) // 2  # Box and Muller (1958): two numbers from two
+    radius, angle = rng.next((2, half)).unbind()
+    radius, angle = radius.neg().log1p().mul(-2).sqrt(), angle * (2 * pi)
+    both = torch.cat((radius * angle.cos(), radius * angle.sin()))
+    return both[: x.numel()].view(x.shape).to(x.dtype)
+
+
 def uniform_like(x: Tensor, rng: Generator) -> Tensor:
     """Uniform numbers in [0, 1) in the shape of `x`, small ones as precise as large ones.
 
     They are float64, or float32 for large float32 tensors on the CPU (see `_signed_distances`).
     """
-    if _one_by_one(x):
-        return torch.empty_like(x, dtype=torch.float64).uniform_(generator=rng)
+    if _one_by_one(x, rng):
+        return uniform(x.shape, rng, x.device)
     return _signed_distances(x, rng).abs_().mul_(PER_DISTANCE)
 
 
-def _one_by_one(x: Tensor) -> bool:
+def _one_by_one(x: Tensor, rng: Generator) -> bool:
     """Whether numbers in the shape of `x` are drawn in float64; else as `_signed_distances`."""
-    return x.is_cuda or x.dtype != torch.float32 or x.numel() < LARGE
+    few = x.is_cuda or x.dtype != torch.float32 or x.numel() < LARGE
+    return few or isinstance(rng, Tape)
 
 
 def _signed_distances(x: Tensor, rng: Generator) -> Tensor:
@@ -60,13 +111,13 @@ def bernoulli(log_odds: Tensor, rng: Generator) -> Tensor:
 
     Both outcomes have the right frequency where they are rare.
     """
-    if _one_by_one(log_odds):
+    if _one_by_one(log_odds, rng):
         probability = log_odds.double().sigmoid()
         if (few := few_bits(probability, log_odds.dtype, rng)) is not None:
             return few
         # ceil(p - u) is 1 where u < p and 0 elsewhere; several times faster than a boolean mask.
-        uniform = uniform_like(probability, rng)
-        return torch.sub(probability, uniform, out=torch.empty_like(log_odds)).ceil_()
+        numbers = uniform_like(probability, rng)
+        return torch.sub(probability, numbers, out=torch.empty_like(log_odds)).ceil_()
     # In float32, numbers near 1 are coarse. So this decides about the outcome that is rarer.
     distance = _signed_distances(log_odds, rng).abs_()
     rare = log_odds.abs().neg_().sigmoid_()
@@ -77,11 +128,11 @@ def bernoulli(log_odds: Tensor, rng: Generator) -> Tensor:
 
 
 def few_bits(probability: Tensor, dtype: torch.dtype, rng: Generator) -> Tensor | None:
-    """0 or 1 with the given probabilities; None for many, on a GPU, or with a NaN.
+    """0 or 1 with the given probabilities; None for many, on a GPU, from a tape, or with a NaN.
 
     PyTorch's `bernoulli_` raises an error for NaN on the CPU, and would abort the program on a GPU.
     """
-    if probability.is_cuda or probability.numel() > FEW:
+    if probability.is_cuda or probability.numel() > FEW or isinstance(rng, Tape):
         return None
     try:
         bits = torch.empty_like(probability, dtype=dtype)
@@ -136,9 +187,7 @@ def draw_distinct(log_weights: Tensor, rng: Generator, draws: int) -> Tensor:
 
 def _invert(weights: Tensor, rng: Generator, draws: int) -> Tensor:
     total = weights.cumsum(-1, dtype=torch.float64)
-    shape = (*weights.shape[:-1], draws)
-    uniform = torch.empty(shape, dtype=torch.float64, device=weights.device)
-    level = uniform.uniform_(generator=rng).mul_(total[..., -1:])
+    level = uniform((*weights.shape[:-1], draws), rng, weights.device) * total[..., -1:]
     return torch.searchsorted(total, level, right=True).clamp_(max=weights.shape[-1] - 1)
 
 

@@ -10,13 +10,9 @@ the reverse move is n - shift. The samplers differ in drive, price and shift.
 """
 
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 
 from latticework.models.domain import Domain
-
-
-def normal_like(x: Tensor, rng: Generator) -> Tensor:
-    return torch.empty_like(x).normal_(generator=rng)
 
 
 def by_chain(numbers: Tensor, x: Tensor) -> Tensor:

@@ -18,11 +18,11 @@ from math import sqrt
 from torch import Generator, Tensor
 
 from latticework.models.base import EnergyModel
+from latticework.models.chance import normal_like
 from latticework.samplers.auxiliary import (
     log_noise_ratio,
     log_proposal_ratio,
     logits,
-    normal_like,
 )
 from latticework.samplers.base import Info, Sampler, State, evaluate, metropolis, require_positive
 

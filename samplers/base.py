@@ -216,7 +216,8 @@ def settled(done: Tensor) -> bool:
     CPU such a loop can end early. On other devices the test would be a host read, so the loop runs
     to its bound, as a captured CUDA graph must.
     """
-    return done.device.type == "cpu" and bool(done.numpy().all())
+    real = type(done) is Tensor  # not one that is traced
+    return real and done.device.type == "cpu" and bool(done.numpy().all())
 
 
 def own_generator(device: torch.device) -> Generator:

@@ -16,6 +16,8 @@ from typing import Literal, get_args
 import torch
 from torch import Generator, Tensor
 
+from latticework.models.chance import uniform, whole
+
 Scan = Literal["systematic", "random", "shuffled"]
 Memory = tuple[Tensor, ...]
 
@@ -47,15 +49,13 @@ def next_block(
         return block, (block, successor)
     if scan == "random":
         if sites == 1:
-            return torch.randint(dim, (1,), generator=rng, device=rng.device), ()
-        keys = torch.rand(dim, generator=rng, device=rng.device, dtype=torch.float64)
-        return keys.topk(sites).indices, ()
+            return whole(0, dim, (1,), rng), ()
+        return uniform((dim,), rng).topk(sites).indices, ()
     order, position = memory
     position.masked_fill_(position + sites > dim, 0)  # too few sites left: a new pass
     first = position.clone()
     for _ in range(sites):
-        uniform = torch.rand(1, generator=rng, device=rng.device, dtype=torch.float64)
-        other = position + (uniform * (dim - position)).long()
+        other = position + (uniform((1,), rng) * (dim - position)).long()
         here, there = order.index_select(0, position), order.index_select(0, other)
         order.index_copy_(0, other, here).index_copy_(0, position, there)
         position += 1

@@ -27,13 +27,13 @@ import torch
 from torch import Generator, Tensor
 
 from latticework.models.base import EnergyModel
+from latticework.models.chance import normal_like
 from latticework.models.domain import Domain
 from latticework.samplers.auxiliary import (
     by_chain,
     log_noise_ratio,
     log_proposal_ratio,
     logits,
-    normal_like,
 )
 from latticework.samplers.base import Info, Sampler, evaluate, metropolis, require_positive
 

@@ -23,11 +23,11 @@ import torch
 from torch import Generator, Tensor
 
 from latticework.models.base import EnergyModel
+from latticework.models.chance import normal_like
 from latticework.samplers.auxiliary import (
     log_noise_ratio,
     log_proposal_ratio,
     logits,
-    normal_like,
 )
 from latticework.samplers.avg import AVG
 from latticework.samplers.base import (

@@ -6,11 +6,10 @@ The proposal is symmetric, so a step accepts with probability min(1, pi(y) / pi(
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import torch
 from torch import Generator, Tensor
 
 from latticework.models.base import EnergyModel
-from latticework.models.chance import uniform_like
+from latticework.models.chance import uniform_like, whole
 from latticework.models.domain import Binary, Categorical, Domain, Ordinal
 from latticework.samplers.base import Info, Sampler, metropolis, require_count, require_domain
 from latticework.samplers.paths import moves_in_use, repeated
@@ -51,5 +50,5 @@ def _elsewhere(x: Tensor, sites: Tensor, domain: Domain, rng: Generator) -> Tens
     if not isinstance(domain, Categorical | Ordinal):
         return sites
     values = domain.moves
-    ahead = torch.randint(1, values, sites.shape, generator=rng, device=x.device)
+    ahead = whole(1, values, sites.shape, rng)
     return sites * values + (domain.taken(x, x).gather(1, sites) + ahead) % values

@@ -23,6 +23,7 @@ import torch
 from torch import Generator, Tensor
 
 from latticework.models.base import EnergyModel
+from latticework.models.chance import normal_like
 from latticework.models.domain import Binary
 from latticework.samplers.base import Info, Sampler, metropolis, require_domain, require_positive
 
@@ -121,7 +122,7 @@ class RMALA(Sampler):
     def step(
         self, state: RelaxedState, model: EnergyModel, rng: Generator
     ) -> tuple[RelaxedState, Info]:
-        noise = torch.empty_like(state.position).normal_(generator=rng)
+        noise = normal_like(state.position, rng)
         y = state.position + self.step_size / 2 * state.score + sqrt(self.step_size) * noise
         proposed = self.at_position(y, model)
         log_ratio = proposed.log_density - state.log_density

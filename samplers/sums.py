@@ -4,8 +4,10 @@ from abc import abstractmethod
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Generator, Tensor
+from torch.utils import _pytree as pytree
 
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
@@ -42,6 +44,8 @@ class Sums(NamedTuple):
 class ManySteps(Sampler):
     """A sampler that makes many steps in one call and returns sums over them."""
 
+    engine = "compiled"  # `sampling.engine`
+
     @abstractmethod
     def advance(
         self, state: Any, model: EnergyModel, rng: Generator, steps: int, wanted: Wanted = NOTHING
@@ -66,3 +70,12 @@ def empty_sums(x: Tensor, steps: int, wanted: Wanted, loops: bool = False) -> Su
         invalid=counts[1],
         unsettled=counts[2] if loops else counts[2, :0],
     )
+
+
+def finite(state: Any) -> Tensor:
+    """Whether each chain's state is free of NaN, bool `[chains]`."""
+    finite = torch.ones(len(state.x), dtype=torch.bool, device=state.x.device)
+    for leaf in pytree.tree_leaves(state):
+        if leaf.is_floating_point() and leaf.ndim and len(leaf) == len(finite):
+            finite &= ~leaf.isnan().reshape(len(finite), -1).any(1)
+    return finite

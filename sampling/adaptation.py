@@ -19,7 +19,7 @@ from latticework.models.base import EnergyModel
 from latticework.samplers.acs import ACS
 from latticework.samplers.base import Sampler, require_count
 from latticework.sampling.chain import block_of
-from latticework.sampling.engine import served
+from latticework.sampling.engine import adapting, served
 from latticework.sampling.memory import Memory
 from latticework.sampling.metrics import Acceptance, Reference
 
@@ -178,7 +178,7 @@ def adapted(
     blocks, metric = rule.blocks(sampler), Acceptance()
 
     def kernel(acceptances: Sequence[float]) -> Sampler:
-        return served(rule.trial(sampler, model, acceptances), model, engine, [metric])[0]
+        return served(rule.trial(sampler, model, acceptances), model, adapting(engine), [metric])[0]
 
     with torch.no_grad():
         memory = BurnIn(kernel([]).init(x, model), rng, [])

@@ -2,37 +2,59 @@
 
     eager      PyTorch operations; a CUDA graph on a GPU
     compiled   numba kernels on the CPU (`samplers.compiled`), many steps in one call
-    auto       compiled where sampler, model and metrics allow it, else eager
+    fused      any sampler and model on the CPU, compiled by PyTorch (`samplers.fused`)
+    auto       compiled where sampler, model and metrics allow it; else fused if there are so many
+               steps that compilation pays; else eager
 
-Both engines sample the same law. Their random numbers differ, so the engine belongs to the identity
+All engines sample the same law. Their random numbers differ, so the engine belongs to the identity
 of a run.
 """
 
 from collections.abc import Sequence
 from typing import Literal, get_args
 
+import torch
+from torch import Tensor
+
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
 from latticework.sampling.metrics import Metric
 
-Engine = Literal["auto", "eager", "compiled"]
+Engine = Literal["auto", "eager", "compiled", "fused"]
+# Where `auto` compiles a step: from so many steps on, in which eager ones take longer than the
+# compiler; for states of at most so many entries, where the calls of operations take the most time.
+STEPS, ENTRIES = 200_000, 2**14
 
 
 class NotCompiledError(ValueError):
-    """engine=compiled cannot run this sampler, model or metric."""
+    """engine=compiled or fused cannot run this sampler, model or metric."""
 
 
 def served(
-    sampler: Sampler, model: EnergyModel, engine: str, metrics: Sequence[Metric] = ()
+    sampler: Sampler,
+    model: EnergyModel,
+    engine: str,
+    metrics: Sequence[Metric] = (),
+    x: Tensor | None = None,
+    steps: int = 0,
 ) -> tuple[Sampler, str]:
     """The kernel for an engine, and why it is not compiled ("" if it is).
 
-    Raises NotCompiledError for `engine="compiled"` if there is no compiled kernel.
+    A fused kernel is compiled for chains at `x` `[chains, *domain.shape]`; without it there is
+    none. `auto` chooses one by their number and by `steps`, the steps that chains will make, and
+    so by nothing that differs from one call to the next.
+
+    Raises NotCompiledError for `engine="compiled"` or `"fused"` if there is no such kernel.
     """
     if engine not in get_args(Engine):
         raise ValueError(f"engine must be one of {', '.join(get_args(Engine))}, got {engine!r}")
     if engine == "eager":
         return sampler, "engine=eager"
+    if engine == "fused":
+        kernel, why = _fused(sampler, model, metrics, x)
+        if why:
+            raise NotCompiledError(f"engine=fused is not possible: {why}; use engine=auto")
+        return kernel, ""
     # Importing numba takes a second, so eager runs do not.
     from latticework.samplers.compiled.choose import twin_of
     from latticework.samplers.compiled.twin import NoTwinError
@@ -48,4 +70,31 @@ def served(
             why = str(error)
     if engine == "compiled":
         raise NotCompiledError(f"engine=compiled is not possible: {why}; use engine=auto")
+    if x is not None and steps >= STEPS and x.numel() <= ENTRIES:
+        kernel, why = _fused(sampler, model, metrics, x)
+        return kernel, why
     return sampler, why
+
+
+def adapting(engine: str) -> str:
+    """The engine of an adaptation: a fused kernel would be compiled for each value it tries."""
+    return "eager" if engine == "fused" else engine
+
+
+def _fused(
+    sampler: Sampler, model: EnergyModel, metrics: Sequence[Metric], x: Tensor | None
+) -> tuple[Sampler, str]:
+    """The fused kernel, or the sampler and why there is none."""
+    from latticework.samplers.fused import Fused, NotFusedError
+
+    if any(metric.wanted is None for metric in metrics):
+        return sampler, "a metric has to see every step"
+    if x is None:
+        return sampler, "it is for chains of a known number, which this task does not say"
+    try:
+        with torch.no_grad():
+            kernel = Fused(sampler)
+            kernel.compile(kernel.at(x, model), model)
+    except NotFusedError as error:
+        return sampler, str(error)
+    return kernel, ""

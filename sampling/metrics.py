@@ -9,12 +9,11 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.utils import _pytree as pytree
 
 from latticework.models.base import EnergyModel
 from latticework.models.domain import Binary, Categorical, Domain, Integer
 from latticework.samplers.base import Info
-from latticework.samplers.sums import Wanted
+from latticework.samplers.sums import Wanted, finite
 
 LARGEST_TRACE = 2**30  # bytes
 
@@ -49,19 +48,10 @@ class Steps(NamedTuple):
             changed = (x != before).view(*x.shape[:2], -1).any(-1).sum(-1)
         if wanted.invalid:
             ratio = info.log_ratio
-            invalid = ~(_finite(state) if ratio is None else ratio < torch.inf)
+            invalid = ~(finite(state) if ratio is None else ratio < torch.inf)
         unsettled = none if info.unsettled is None else info.unsettled
         flat = x.flatten(1)
         return cls(flat, flat.unsqueeze(0), info.accept_prob, changed, invalid, unsettled)
-
-
-def _finite(state: Any) -> Tensor:
-    """Whether each chain's state is free of NaN, bool `[chains]`."""
-    finite = torch.ones(len(state.x), dtype=torch.bool, device=state.x.device)
-    for leaf in pytree.tree_leaves(state):
-        if leaf.is_floating_point() and leaf.ndim and len(leaf) == len(finite):
-            finite &= ~leaf.isnan().reshape(len(finite), -1).any(1)
-    return finite
 
 
 class Metric(ABC):

@@ -25,7 +25,7 @@ from latticework.sampling.adaptation import (
 )
 from latticework.sampling.chain import Chain
 from latticework.sampling.devices import find_device, synchronise
-from latticework.sampling.engine import Engine, served
+from latticework.sampling.engine import Engine, adapting, served
 from latticework.sampling.evaluations import Counter, evaluations_of_step
 from latticework.sampling.metrics import Metric, Reference, Steps
 from latticework.sampling.naming import sampler_named
@@ -105,8 +105,10 @@ def sample(
         thin: steps from one draw to the next; there are `steps / thin` draws.
         seed: seeds the starts and all moves.
         device: cpu, cuda, cuda:1 ...; auto takes a GPU if there is one.
-        engine: eager; compiled, which needs a kernel for this sampler and target; or auto, which
-            takes such a kernel if there is one. The draws of the two engines differ.
+        engine: eager; compiled, which needs a kernel for this sampler and target; fused, which
+            compiles any sampler with any target in some seconds; or auto, which takes a kernel if
+            there is one, else compiles if there are many steps (`sampling.engine`). The draws of
+            the engines differ.
         diagnose: whether to warn of chains that have not converged. Without it, the verdict is
             computed when it is first asked for.
 
@@ -120,7 +122,8 @@ def sample(
             `names`, a count, `seed` or `device` is invalid; if the target does not give one finite
             number a chain; or if `adapt` does not support the sampler. The message says what was
             expected and what was given.
-            NotCompiledError is one too: there is no compiled kernel for engine="compiled".
+            NotCompiledError is one too: there is no kernel for engine="compiled", or the target
+            cannot be compiled for engine="fused".
         UnsupportedModelError: if the sampler does not support the domain or model.
     """
     sampler = sampler_of(sampler)
@@ -159,12 +162,18 @@ def sample(
         )
 
     metrics = [ChainAcceptance()]
-    compiling = time.perf_counter()
-    kernel, _ = served(sampler, model, engine, metrics)
     compile_seconds = 0.0
-    if isinstance(kernel, ManySteps):
-        kernel.advance(kernel.at(x, model), model, Generator().manual_seed(0), 1)
-        compile_seconds = time.perf_counter() - compiling
+
+    def kernel_for(sampler: Sampler, engine: str) -> Sampler:
+        nonlocal compile_seconds
+        compiling = time.perf_counter()
+        kernel, _ = served(sampler, model, engine, metrics, x, steps + burn_in)
+        if isinstance(kernel, ManySteps):
+            kernel.advance(kernel.at(x, model), model, Generator().manual_seed(0), 1)
+            compile_seconds += time.perf_counter() - compiling
+        return kernel
+
+    kernel = kernel_for(sampler, engine if rule is None else adapting(engine))
     # What runs as compiled code or a CUDA graph calls no method that could be counted.
     counted = place.type == "cpu" and not isinstance(kernel, ManySteps)
     followed = count.model if counted else model
@@ -179,13 +188,15 @@ def sample(
     began = time.perf_counter()
     if start == "annealed":
         x = annealed(count.model, sampler, x, rng)
-    found = None
+    found, compiled = None, compile_seconds
     if rule is not None:
         found = adapted(rule, sampler, followed, x, rng, engine)
         if not counted:
             count.evaluations += rule.blocks(sampler) * rule.steps * cost(sampler)
         sampler, x = found.sampler, found.x
-        kernel, _ = served(sampler, model, engine, metrics)
+        kernel = kernel_for(sampler, engine)
+        counted = place.type == "cpu" and not isinstance(kernel, ManySteps)
+        followed = count.model if counted else model
     every = gcd(burn_in, thin)
     chain = Chain(kernel, followed, x, rng, every=every, metrics=metrics)
     price = every * cost(sampler)
@@ -206,7 +217,7 @@ def sample(
         draws[number] = chain.state.x
         with torch.no_grad():
             log_prob[number] = kernel.log_prob(chain.state, count.model)
-    seconds = time.perf_counter() - began
+    seconds = time.perf_counter() - began - (compile_seconds - compiled)
     result = SampleResult(
         draws.transpose(0, 1).contiguous(),
         log_prob.T.contiguous(),

@@ -55,7 +55,7 @@ MAY_IMPORT = {
     "sampling/adaptation.py": [*SAMPLING, "samplers.acs"],
     "sampling/diagnostics.py": [],
     "sampling/dimod_sampler.py": [*SAMPLING, "models.graph"],
-    "sampling/engine.py": [*SAMPLING, "samplers.compiled"],
+    "sampling/engine.py": [*SAMPLING, "samplers.compiled", "samplers.fused"],
     "sampling/starts.py": [*SAMPLING, "data.base"],
     "sampling/checking/targets.py": [*SAMPLING, "models.rbm"],
     "experiments/records": RECORDS,

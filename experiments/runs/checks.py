@@ -36,7 +36,7 @@ SETTINGS: dict[str, Any] = {
     "seed": int,
     "model_seed": int,
     "threads": int | Literal["auto"],
-    "engine": Literal["auto", "eager", "compiled"],
+    "engine": Literal["auto", "eager", "compiled", "fused"],
     "checkpoint": float,
     "force": bool,
 }

@@ -84,15 +84,21 @@ class Run:
         return _generator(self.model_seed, f"shared/{purpose}", device or self.device)
 
     def kernel(
-        self, sampler: Sampler, model: EnergyModel, metrics: Sequence[Metric] = ()
+        self,
+        sampler: Sampler,
+        model: EnergyModel,
+        metrics: Sequence[Metric] = (),
+        x: Tensor | None = None,
+        steps: int = 0,
     ) -> Sampler:
         """The kernel that the run's engine chooses, for whatever runs chains in place of `sampler`.
 
-        The record notes which engine it is, and why it is not compiled. Raises NotCompiledError for
-        `engine=compiled` if there is no compiled kernel.
+        `x` is where the chains start and `steps` how many they make; without them no kernel is
+        fused. The record notes which engine it is, and why it is not compiled. Raises
+        NotCompiledError for `engine=compiled` or `fused` if there is no such kernel.
         """
-        chosen, why = served(sampler, model, self.engine, metrics)
-        self.note(engine="eager" if why else "compiled")
+        chosen, why = served(sampler, model, self.engine, metrics, x, steps)
+        self.note(engine=getattr(chosen, "engine", "eager"))
         if why and self.engine == "auto":
             self.note(engine_reason=why)
             log.info("engine: eager, because %s", why)

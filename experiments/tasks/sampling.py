@@ -76,7 +76,7 @@ def sample(
     whole, local = calls_of_step(sampler, model, x, run.rng("timing"))
     metrics = [*metrics, Validity()]
     rng, every = run.rng("chain"), budget.every
-    sampler = run.kernel(sampler, model, metrics)
+    sampler = run.kernel(sampler, model, metrics, x, budget.steps)
     chain = Chain(sampler, model, x, rng, every=every, metrics=metrics, reference=reference)
     block = max(1, min(budget.steps // 50, 1000))
     memory = Sampling(chain, timing(sampler, model, x, run.rng("timing"), steps=block))

@@ -1,0 +1,303 @@
+"""Any sampler on any model as compiled code: blocks of steps that PyTorch's Inductor has fused.
+
+A step is recorded once as a graph of operations, and a few copies of it, one after the other, are
+compiled as one function. It reads its random numbers from a tape (`models.chance.Tape`) that the
+run's generator fills, and the model's tensors as they are at each call, so a model that learns
+needs no new compilation.
+
+The state of a chain holds all steps of a block and the number of those that the chain has made. So
+the same seed gives the same numbers however a caller divides the steps into calls, and a checkpoint
+resumes in the middle of a block. A block runs on one thread, so numbers do not depend on threads.
+"""
+
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, cast
+
+import torch
+from torch import Generator, Tensor, fx
+from torch.utils import _pytree as pytree
+
+from latticework.models.base import AnnealedModel, EnergyModel
+from latticework.models.chance import Tape
+from latticework.samplers.base import Info, Sampler, Wrapper
+from latticework.samplers.sums import NOTHING, ManySteps, Sums, Wanted, empty_sums, finite
+
+BLOCK = 8  # steps of a block; more of them gain little and take long to compile
+LARGEST = 2**17  # entries of the positions of a block: of larger ones there are fewer
+OPERATIONS = 1000  # of a step, above which compilation takes minutes
+OPTIONS = {"cpp.threads": 1, "compile_threads": 1}  # one file needs no pool of processes
+
+
+class NotFusedError(TypeError):
+    """A step cannot be compiled; the message says why."""
+
+
+class FusedState(NamedTuple):
+    x: Tensor  # [chains, *domain.shape], where the chains are
+    states: Any  # the sampler's, after each step of the block; their tensors are [block, ...]
+    infos: tuple[Tensor, ...]  # [block, chains]: acceptance, invalid, unsettled if a step has it
+    made: Tensor  # int64 scalar: the steps of the block that the chains have made
+
+
+@dataclass(frozen=True)
+class Fused(Wrapper, ManySteps):
+    """`sampler` by compiled code, on the CPU. A block is compiled when its shapes are first met."""
+
+    engine = "fused"
+    compiled: dict[Any, "CompiledBlock"] = field(default_factory=dict, repr=False, compare=False)
+
+    def init(self, x: Tensor, model: EnergyModel) -> FusedState:
+        return _alone(self.sampler.init(x, model))
+
+    def at(self, x: Tensor, model: EnergyModel) -> FusedState:
+        return _alone(self.sampler.at(x, model))
+
+    def refresh(self, state: FusedState, model: EnergyModel) -> FusedState:
+        return _alone(self.sampler.refresh(_now(state), model))
+
+    def moved_to(self, x: Tensor, state: FusedState, model: EnergyModel) -> FusedState:
+        return _alone(self.sampler.moved_to(x, _now(state), model))
+
+    def log_prob(self, state: FusedState, model: EnergyModel) -> Tensor:
+        number = int(state.made) - 1
+        return self.sampler.log_prob(pytree.tree_map(lambda t: t[number], state.states), model)
+
+    def compile(self, state: FusedState, model: EnergyModel) -> "CompiledBlock":
+        """The compiled block for states of these shapes. Raises NotFusedError if there is none."""
+        leaves = pytree.tree_leaves(state.states)
+        key = (id(model), *((leaf.shape, leaf.dtype) for leaf in leaves))
+        if key not in self.compiled:
+            self.compiled[key] = CompiledBlock(self.sampler, model, _now(state), len(leaves[0]))
+        return self.compiled[key]
+
+    def step(self, state: FusedState, model: EnergyModel, rng: Generator) -> tuple[Any, Info]:
+        state = self._moved(state, 1, model, rng)
+        accept, invalid, *unsettled = (info[int(state.made) - 1] for info in state.infos)
+        log_ratio = accept.log().masked_fill_(invalid, torch.nan)
+        return state, Info(accept, log_ratio, *unsettled)
+
+    def advance(
+        self, state: Any, model: EnergyModel, rng: Generator, steps: int, wanted: Wanted = NOTHING
+    ) -> tuple[Any, Sums]:
+        sums = empty_sums(state.x, steps, wanted, len(state.infos) > 2)
+        while steps:
+            before, first = state.x, int(state.made) % len(state.infos[0])
+            state = self._moved(state, min(steps, len(state.infos[0]) - first), model, rng)
+            last = int(state.made)
+            steps -= last - first
+            _add(sums, before, state, slice(first, last), steps, wanted)
+        return state, sums
+
+    def _moved(self, state: FusedState, steps: int, model: EnergyModel, rng: Generator) -> Any:
+        """The state `steps` steps on, all of one block; the next block where this one ends."""
+        x, states, infos, made = state
+        number = int(made)
+        if number == len(infos[0]):
+            states, infos = self.compile(state, model)(states, model, rng)
+            number = 0
+        number += steps
+        return FusedState(states.x[number - 1], states, infos, torch.tensor(number))
+
+
+def _alone(state: Any) -> FusedState:
+    """A block that ends at `state`, whose other steps were never made."""
+    chains, sites = len(state.x), state.x[0].numel()
+    block = max(1, min(BLOCK, LARGEST // (chains * sites)))
+    states = pytree.tree_map(lambda t: t.expand(block, *t.shape).contiguous(), state)
+    accept, invalid = state.x.new_ones(block, chains), torch.zeros(block, chains, dtype=torch.bool)
+    return FusedState(states.x[-1], states, (accept, invalid), torch.tensor(block))
+
+
+def _now(state: FusedState) -> Any:
+    """The sampler's state where the chains are. Its tensors are copies, which it may overwrite."""
+    number = int(state.made) - 1
+    return pytree.tree_map(lambda t: t[number].clone(), state.states)
+
+
+def _add(
+    sums: Sums, before: Tensor, state: FusedState, made: slice, left: int, wanted: Wanted
+) -> None:
+    """Add the steps `made` of a block to `sums`, with `left` steps to follow in this call."""
+    accept, invalid, *unsettled = (info[made] for info in state.infos)
+    x = state.states.x[made]
+    sums.accept[:] += accept.sum(0, dtype=torch.float64).numpy()
+    sums.invalid[:] += invalid.sum(0).numpy()
+    for numbers in unsettled:
+        sums.unsettled[:] += numbers.sum(0).long().numpy()
+    if wanted.changed:
+        sites = x != torch.cat((before.unsqueeze(0), x[:-1]))
+        sums.changed[:] += sites.reshape(*x.shape[:3], -1).any(-1).sum((0, 2)).numpy()
+    if wanted.total:
+        sums.total[:] += x.flatten(2).sum(0).numpy()
+    draws, traced = sums.trace.shape[:2]
+    if left < draws:
+        kept = x[-(draws - left) :, :traced].flatten(2).numpy()
+        end = draws - left
+        sums.trace[end - len(kept) : end] = kept
+
+
+class CompiledBlock:
+    """A few steps of a sampler as one compiled function, for states of given shapes."""
+
+    def __init__(self, sampler: Sampler, model: EnergyModel, state: Any, steps: int) -> None:
+        """Record a step from `state` and compile `steps` of them. Raises NotFusedError."""
+        _, self.spec = pytree.tree_flatten(state)
+        with torch.no_grad():
+            step, self.constants, self.numbers = _recorded(sampler, model, state)
+            self.model, self.steps = model, steps
+            named = {id(t): n for n, t in (*model.named_parameters(), *model.named_buffers())}
+            self.names = [named.get(id(tensor)) for tensor in self.constants]
+            self.run = self._compiled(step, pytree.tree_leaves(state))
+
+    def __call__(self, states: Any, model: EnergyModel, rng: Generator) -> tuple[Any, tuple]:
+        """The states and infos after each step from the last of `states`."""
+        tape = torch.empty(self.steps, self.numbers, dtype=torch.float64).uniform_(generator=rng)
+        with torch.no_grad():
+            leaves = [leaf[-1] for leaf in pytree.tree_leaves(states)]
+            out = self.run(*leaves, tape, *self._tensors())
+        count = len(leaves)
+        return pytree.tree_unflatten(out[:count], self.spec), tuple(out[count:])
+
+    def _tensors(self) -> list[Tensor]:
+        """The tensors that a step reads besides the state, as they are now."""
+        now = [
+            tensor if name is None else cast(Tensor, _attribute(self.model, name))
+            for name, tensor in zip(self.names, self.constants, strict=True)
+        ]
+        return [tensor.detach() for tensor in now]
+
+    def _compiled(self, step: fx.GraphModule, leaves: list[Tensor]) -> Callable:
+        from torch._inductor import compile as compiled
+        from torch.fx.experimental.proxy_tensor import make_fx
+
+        def block(*given: Tensor) -> list[Tensor]:
+            state, (tape, *rest) = given[: len(leaves)], given[len(leaves) :]
+            after = []
+            for number in range(self.steps):
+                after.append(step(*state, tape[number], *rest))
+                state = after[-1][: len(leaves)]
+            return [torch.stack(tensors) for tensors in zip(*after, strict=True)]
+
+        tape = torch.zeros(self.steps, self.numbers, dtype=torch.float64)
+        given: list[Any] = [*leaves, tape, *self._tensors()]
+        graph = make_fx(block, tracing_mode="fake")(*given)
+        try:
+            run = compiled(graph, given, options=OPTIONS)
+            run(*given)
+        except Exception as error:  # of Inductor or the compiler, which has many
+            says = str(error).strip().splitlines() or [type(error).__name__]
+            raise NotFusedError(f"its step does not compile: {says[0]}") from error
+        return run
+
+
+def _attribute(module: Any, name: str) -> Any:
+    for part in name.split("."):
+        module = getattr(module, part)
+    return module
+
+
+def _recorded(
+    sampler: Sampler, model: EnergyModel, state: Any
+) -> tuple[fx.GraphModule, list[Tensor], int]:
+    """The graph of one step, the tensors that it reads besides its inputs, and its random numbers.
+
+    The graph maps the tensors of a state, a row of the tape and those tensors to the tensors of the
+    next state and its infos.
+    """
+    if state.x.device.type != "cpu":
+        raise NotFusedError("fused kernels run on the CPU")
+    if isinstance(model, AnnealedModel):
+        raise NotFusedError(f"{type(model).__name__} remembers its last evaluation")
+    leaves, spec = pytree.tree_flatten(state)
+
+    def step(tape: Tape, leaves: list[Tensor]) -> list[Tensor]:
+        given = pytree.tree_unflatten([leaf.clone() for leaf in leaves], spec)
+        after, info = sampler.step(given, model, cast(Generator, tape))
+        ratio = info.log_ratio
+        invalid = ~(finite(after) if ratio is None else ratio < torch.inf)
+        infos = [info.accept_prob, invalid, info.unsettled]
+        return [*pytree.tree_leaves(after), *(info for info in infos if info is not None)]
+
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    def recorded(mode: Literal["real", "fake"]) -> fx.GraphModule:
+        return make_fx(
+            lambda *given: step(Tape(given[-1]), list(given[:-1])),
+            tracing_mode=mode,
+            _allow_non_fake_inputs=True,
+        )(*leaves, row)
+
+    tape = Tape()
+    try:
+        step(tape, leaves)  # caches are filled, and numbers counted
+        row = torch.zeros(tape.read, dtype=torch.float64)
+        once, again = recorded("real"), recorded("real")  # tensors that a function keeps are real
+        if once.code != again.code or not _same(_constants(once), _constants(again)):
+            raise NotFusedError("its step keeps a state from call to call")
+        graph = recorded("fake")
+    except NotFusedError:
+        raise
+    except Exception as error:  # whatever a function does with tensors that have no values
+        raise NotFusedError(f"its step has to read numbers: {_line(error)}") from error
+    return graph, _lifted(graph, len(leaves)), tape.read
+
+
+def _constants(graph: fx.GraphModule) -> list[Tensor]:
+    """The tensors that a graph reads besides its inputs, one for each reading."""
+    names = [str(node.target) for node in graph.graph.nodes if node.op == "get_attr"]
+    return [_attribute(graph, name) for name in names]
+
+
+def _same(some: list[Tensor], others: list[Tensor]) -> bool:
+    pairs = zip(some, others, strict=False)
+    return len(some) == len(others) and all(a is b or torch.equal(a, b) for a, b in pairs)
+
+
+def _lifted(graph: fx.GraphModule, leaves: int) -> list[Tensor]:
+    """Make the tensors that `graph` reads its last inputs, and return them.
+
+    Raises NotFusedError if the graph writes to one of them, draws numbers or is too large.
+    """
+    nodes = list(graph.graph.nodes)
+    if len(nodes) > OPERATIONS:
+        raise NotFusedError(f"its step has {len(nodes)} operations, more than {OPERATIONS}")
+    inputs: dict[int, fx.Node] = {}
+    tensors: list[Tensor] = []
+    last = nodes[leaves]  # of the inputs, the row of the tape
+    for node, tensor in zip(
+        [n for n in nodes if n.op == "get_attr"], _constants(graph), strict=True
+    ):
+        if id(tensor) not in inputs:
+            with graph.graph.inserting_after(last):
+                last = inputs[id(tensor)] = graph.graph.placeholder(f"constant_{len(tensors)}")
+            tensors.append(tensor)
+        node.replace_all_uses_with(inputs[id(tensor)])
+        graph.graph.erase_node(node)
+    shared = set(inputs.values())  # and views of them
+    for node in graph.graph.nodes:
+        if not isinstance(node.target, torch._ops.OpOverload):
+            continue
+        if torch.Tag.nondeterministic_seeded in node.target.tags:
+            raise NotFusedError(f"its step draws numbers without the generator ({node.target})")
+        for argument, value in zip(node.target._schema.arguments, node.args, strict=False):
+            if argument.alias_info is not None and value in shared:
+                if argument.alias_info.is_write:
+                    raise NotFusedError("its step writes to a tensor that it did not make")
+                shared.add(node)
+    graph.recompile()
+    return tensors
+
+
+def _line(error: BaseException) -> str:
+    """The line of the user's code that an error comes from; without one, what the error says."""
+    here = Path(__file__).parents[1]
+    libraries = (Path(torch.__file__).parents[1], Path(traceback.__file__).parent)
+    ours = (*libraries, here / "models", here / "samplers")
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        file = Path(frame.filename)
+        if file.exists() and not any(folder in file.parents for folder in ours):
+            return f"{file.name}, line {frame.lineno}: {frame.line}"
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -1,0 +1,297 @@
+"""Steps compiled by PyTorch: the decisions of eager steps, their law, and what is refused."""
+
+import exactness
+import numpy as np
+import pytest
+import torch
+from exactness import TABLE, largest_z
+from targets import TARGETS
+from torch import Generator, nn
+
+import latticework as lw
+from latticework.models.chance import Tape, normal_like, whole
+from latticework.samplers import fused
+from latticework.samplers.fused import Fused, NotFusedError
+from latticework.sampling.chain import run_chain
+from latticework.sampling.checking.examination import counts
+from latticework.sampling.engine import STEPS, NotCompiledError, served
+from latticework.sampling.naming import sampler_named
+
+CHAINS = 8
+FIELD = torch.linspace(-2, 2, 20)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def short_blocks():
+    """Blocks of two steps, which compile sooner."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fused, "BLOCK", 2)
+        yield
+
+
+def bumpy(x):
+    return x @ FIELD.to(x) - (x.sum(-1) - 5).square() / 4 + (x[:, 1:] * x[:, :-1]).sum(-1).sin()
+
+
+class Perceptron(nn.Module):
+    def __init__(self, sites=20):
+        super().__init__()
+        self.one = nn.Linear(sites, 5)
+        self.register_buffer("scale", torch.ones(()))
+
+    def forward(self, x):
+        return self.scale * self.one(x.flatten(1)).tanh().sum(-1)
+
+
+def categories(x):
+    return (x.flatten(1) @ torch.linspace(-1, 1, 18).to(x)).sin() * 3
+
+
+def started(model, double=True):
+    x = model.domain.uniform(CHAINS, Generator().manual_seed(1))
+    return x.double() if double else x
+
+
+# The tape.
+
+
+def test_a_tape_gives_the_laws_of_a_generator():
+    def tape():
+        return Tape(torch.rand(200_000, generator=Generator().manual_seed(0), dtype=torch.float64))
+
+    normal = normal_like(torch.zeros(100_001, dtype=torch.float64), tape())
+    assert abs(float(normal.mean())) < 5 / 100_001**0.5
+    assert abs(float(normal.var()) - 1) < 5 * (2 / 100_001) ** 0.5
+    assert abs(float((normal.abs() > 2).double().mean()) - 0.0455) < 5 * (0.0434 / 100_001) ** 0.5
+    assert abs(float((normal[:50_000] * normal[50_001:]).mean())) < 5 / 50_000**0.5
+    dice = whole(1, 7, (100_000,), tape())
+    assert exactness.p_value(dice.bincount(minlength=7)[1:].numpy(), np.full(6, 1 / 6)) > 1e-4
+    assert whole(0, 3, (2,), Tape(torch.tensor([0.0, 1 - 2.0**-53]).double())).tolist() == [0, 2]
+
+
+# The decisions.
+
+SAMPLERS = ["dmala", "gwg", "gwg4", "gibbs", "dula", "pafs", "avg", "dhams", "acs", "random_walk"]
+
+
+@pytest.mark.parametrize(
+    ("name", "function", "domain"),
+    [
+        *[(name, bumpy, lw.Binary(20)) for name in ("dmala", "gibbs")],
+        ("dhams", bumpy, lw.Binary(20, -1, 1)),
+        *[
+            pytest.param(name, function, domain, marks=pytest.mark.slow)
+            for name in (*SAMPLERS, "dlmc", "hamming_ball", "rmala", "pt_dmala", "pavg", "edlp")
+            for function, domain in ((bumpy, lw.Binary(20)), (categories, lw.Categorical(6, 3)))
+            if not (domain.moves > 1 and name in ("gwg4", "hamming_ball", "rmala"))
+        ],
+    ],
+)
+def test_both_engines_make_the_same_decisions_on_one_tape(name, function, domain):
+    """In double precision: a rounding error decides once in some 10^13 numbers."""
+    model, sampler = lw.Function(function, domain), sampler_named(name)
+    x, kernel = started(model), Fused(sampler)
+    with torch.no_grad():
+        state, other = sampler.init(x, model), kernel.init(x, model)
+        numbers = kernel.compile(other, model).numbers
+        one, two = Generator().manual_seed(3), Generator().manual_seed(3)
+        moved = 0
+        for _ in range(60):
+            row = torch.rand(numbers, generator=one, dtype=torch.float64)
+            before = state.x.clone()
+            state, info = sampler.step(state, model, Tape(row))
+            other, found = kernel.step(other, model, two)
+            assert torch.equal(state.x, other.x)
+            torch.testing.assert_close(info.accept_prob, found.accept_prob, rtol=1e-9, atol=1e-12)
+            moved += int((before != state.x).sum())
+    assert moved > CHAINS
+
+
+# The law.
+
+
+@pytest.mark.parametrize(
+    ("name", "target"),
+    [
+        ("DMALA", "binary"),
+        pytest.param("GWG", "binary", marks=pytest.mark.slow),
+        pytest.param("DMALA", "categorical", marks=pytest.mark.slow),
+        pytest.param("Gibbs", "ordinal", marks=pytest.mark.slow),
+        pytest.param("PAFS", "categorical", marks=pytest.mark.slow),
+        pytest.param("AVG", "naturals", marks=pytest.mark.slow),
+    ],
+)
+def test_compiled_steps_follow_the_enumerated_law(name, target):
+    rows = [r for r in TABLE if type(r.sampler).__name__ == name and target in r.targets and r.law]
+    row, target = rows[0], TARGETS[target]
+    law, replicas = row.law(row.sampler, target), 100_000 // len(target.inner)
+    found, _ = counts(Fused(row.sampler), target, len(law.after), replicas, row.shared)
+    for count, after in zip(found, law.after, strict=True):
+        assert largest_z(count, replicas, after[target.inner]) < 5
+
+
+# The numbers of a run.
+
+
+def test_numbers_depend_on_the_seed_alone(monkeypatch):
+    """Not on how steps are divided into readings, on threads, or on a stop in mid-block."""
+    model = lw.Function(bumpy, lw.Binary(20))
+    kernel, metrics = Fused(lw.DMALA(0.5)), [lw.Acceptance(), lw.Changed()]
+    x = started(model, double=False)
+
+    def after(every, steps=42):
+        rng = Generator().manual_seed(5)
+        *_, last = run_chain(kernel, model, x, rng, steps=steps, every=every, metrics=metrics)
+        return last
+
+    one, several = after(1), after(7)
+    assert torch.equal(one.state.x, several.state.x)
+    assert one.values.keys() == several.values.keys()
+    for name, value in one.values.items():
+        torch.testing.assert_close(value, several.values[name])
+    torch.set_num_threads(2)
+    assert torch.equal(one.state.x, after(42).state.x)
+    assert len(kernel.compiled) == 1
+
+
+def test_sums_are_those_of_single_steps():
+    model = lw.Function(bumpy, lw.Binary(20))
+    kernel, x = Fused(lw.DMALA(0.5)), started(model, double=False)
+    wanted = fused.Wanted(total=True, draws=3, traced=5, changed=True)
+    with torch.no_grad():
+        state = kernel.init(x, model)
+        _, sums = kernel.advance(state, model, Generator().manual_seed(2), 7, wanted)
+        rng, visited, accept = Generator().manual_seed(2), [x], 0
+        for _ in range(7):
+            state, info = kernel.step(state, model, rng)
+            visited.append(state.x)
+            accept += info.accept_prob.double()
+    visited = torch.stack(visited)
+    assert torch.equal(torch.from_numpy(sums.total), visited[1:].sum(0))
+    assert torch.equal(torch.from_numpy(sums.trace), visited[-3:, :5].to(torch.int8))
+    changed = (visited[1:] != visited[:-1]).sum((0, 2))
+    assert torch.equal(torch.from_numpy(sums.changed), changed)
+    torch.testing.assert_close(torch.from_numpy(sums.accept), accept)
+    assert not sums.invalid.any()
+
+
+def test_a_model_that_changes_is_read_anew_without_compilation():
+    """A parameter that is updated, a buffer that is replaced, and a tensor of another module."""
+    module, outside = Perceptron(), Perceptron()
+
+    def both(x):
+        return module(x) + outside(x)
+
+    for model, inner in (
+        (lw.Function(module, lw.Binary(20)), module),
+        (lw.Function(both, lw.Binary(20)), outside),
+    ):
+        kernel, x = Fused(lw.DMALA(0.3)), started(model, double=False)
+        with torch.no_grad():
+            state = kernel.at(x, model)
+            state, _ = kernel.advance(state, model, Generator().manual_seed(1), 4)
+            inner.one.weight.mul_(-3)
+            inner.one.bias.data = torch.ones(5)
+            if inner is module:
+                inner.scale = torch.tensor(2.0)
+            state = kernel.refresh(state, model)
+            new, _ = kernel.advance(state, model, Generator().manual_seed(1), 20)
+            fresh = Fused(lw.DMALA(0.3))
+            expected, _ = fresh.advance(
+                fresh.at(state.x, model), model, Generator().manual_seed(1), 20
+            )
+        assert torch.equal(new.x, expected.x)
+        assert len(kernel.compiled) == 1
+
+
+# What cannot be compiled.
+
+
+def branching(x):
+    return x.sum(-1) if x.sum() > 3 else 2 * x.sum(-1)
+
+
+def by_numpy(x):
+    return x.sum(-1) + torch.as_tensor(x.detach().numpy().sum(-1))
+
+
+class Counting:
+    calls = 0
+    kept = torch.zeros(())
+
+    def number(self, x):
+        self.calls += 1
+        return x.sum(-1) + 1e-9 * self.calls
+
+    def tensor(self, x):
+        self.kept = self.kept + 1e-9
+        return x.sum(-1) + self.kept
+
+    def in_place(self, x):
+        self.kept.add_(1e-9)
+        return x.sum(-1) + self.kept
+
+
+def noisy(x):
+    return x.sum(-1) + 1e-9 * torch.rand(())
+
+
+@pytest.mark.parametrize(
+    ("function", "why"),
+    [
+        (branching, r"test_fused.py, line \d+: return x.sum\(-1\) if x.sum\(\) > 3"),
+        (by_numpy, r"test_fused.py, line \d+: .*numpy\(\)"),
+        (Counting().number, "keeps a state"),
+        (Counting().tensor, "keeps a state"),
+        (Counting().in_place, "writes to a tensor"),
+        (noisy, "draws numbers without the generator"),
+    ],
+)
+def test_what_cannot_be_compiled_is_named_and_runs_eagerly(function, why):
+    model = lw.Function(function, lw.Binary(6))
+    x = started(model, double=False)
+    with pytest.raises(NotCompiledError, match=f"engine=fused is not possible: .*{why}"):
+        served(lw.DMALA(), model, "fused", x=x)
+    kernel, reason = served(lw.DMALA(), model, "auto", x=x, steps=STEPS)
+    assert type(kernel) is lw.DMALA
+    assert reason
+    state = kernel.init(x, model)
+    kernel.step(state, model, Generator().manual_seed(0))  # nothing of the attempt is left behind
+
+
+def test_a_missing_compiler_is_named(monkeypatch):
+    def none(*_, **__):
+        raise RuntimeError("no compiler was found")
+
+    monkeypatch.setattr("torch._inductor.compile", none)
+    model = lw.Function(bumpy, lw.Binary(20))
+    kernel, reason = served(lw.DMALA(), model, "auto", x=started(model), steps=STEPS)
+    assert type(kernel) is lw.DMALA
+    assert "no compiler was found" in reason
+
+
+def test_auto_compiles_where_the_steps_asked_for_pay():
+    model = lw.Function(bumpy, lw.Binary(20))
+    x = started(model, double=False)
+    assert served(lw.DMALA(), model, "auto", x=x, steps=STEPS - 1)[0] == lw.DMALA()
+    assert isinstance(served(lw.DMALA(), model, "auto", x=x, steps=STEPS)[0], Fused)
+    assert not isinstance(
+        served(lw.DMALA(), lw.Lattice((4, 5), 0.2), "auto", x=x, steps=STEPS)[0], Fused
+    )
+
+
+def test_a_model_that_remembers_is_refused():
+    path = lw.GeometricPath(lw.Lattice((3, 3), 0.2))
+    with pytest.raises(NotFusedError, match="remembers"):
+        Fused(lw.DMALA()).compile(Fused(lw.DMALA()).at(started(path, False), path), path)
+
+
+def test_sample_uses_it():
+    given = {"sites": 20, "chains": CHAINS, "engine": "fused", "diagnose": False, "steps": 60}
+    one, two = (lw.sample(bumpy, "dmala", thin=thin, **given) for thin in (1, 3))
+    assert torch.equal(one.draws[:, 2::3], two.draws)
+    torch.testing.assert_close(
+        one.log_prob, bumpy(one.draws.flatten(0, 1)).view(CHAINS, -1), rtol=1e-4, atol=1e-4
+    )
+    eager = lw.sample(bumpy, "dmala", **{**given, "engine": "eager"})
+    assert abs(one.evaluations - eager.evaluations) <= 3 * CHAINS  # of the start
