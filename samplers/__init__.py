@@ -35,6 +35,7 @@ NAMES: dict[str, str | tuple[str, dict[str, Any]]] = {
     "sample_penalization": "rates.SamplePenalization",
     "stochastic_dula": "stochastic.StochasticDULA",
     "swendsen_wang": "swendsen_wang.SwendsenWang",
+    "tempered": "tempered.Tempered",
 }
 
 
