@@ -30,16 +30,19 @@ from torch.nn.functional import pad
 from latticework.models.annealed import GeometricPath
 from latticework.models.base import Cache, EnergyModel
 from latticework.models.chance import happens
+from latticework.models.domain import Integer
+from latticework.samplers import NAMES, find, written
 from latticework.samplers.base import (
     Info,
     Sampler,
+    UnsupportedModelError,
     acceptance,
     own_generator,
     require_count,
 )
 
 LADDERS = 8  # ladders that learn the schedule
-FIRST_LEVELS = 8  # of the first schedule, from 0 to 1
+FEW_LEVELS = 6  # of the first schedule, and at least: a barrier that is not yet seen looks low
 FEWEST = 1e-3  # rejected share of swaps that a pair counts for at least
 
 
@@ -61,10 +64,10 @@ class Tempered(Sampler):
     """`kernel` at several temperatures, with swaps, so that chains leave their modes.
 
     `init` learns the schedule in `rounds` rounds of 1, 2, 4, ... steps: after each, its levels are
-    spaced for equal rejections, and their number becomes twice the barrier, so that about half of
-    all swaps are accepted. Ladders of its own learn it, from uniform states. The schedule is then
-    fixed. `levels` fixes the number of its levels, and `schedule` all of them; then nothing is
-    learned.
+    spaced for equal rejections, and their number becomes twice the barrier, 6 at least, so that
+    about half of all swaps are accepted. Ladders of its own learn it, from uniform states. The
+    schedule is then fixed. `levels` fixes the number of its levels, and `schedule` all of them;
+    then nothing is learned.
 
     If `schedule` does not begin with 0, level 0 is a replica as the others, and log Z cannot be
     told. Only this serves an infinite domain, where f^b must have a finite sum at the first b.
@@ -77,7 +80,7 @@ class Tempered(Sampler):
 
     stationary_start = False
     memory = ("kernel", "known", "level", "schedule", "turn", "up", "down", "cold", "trips")
-    kernel: Sampler
+    kernel: Sampler | str  # or its name, such as "gwg(flips=2)"
     rounds: int = 8  # of learning the schedule
     levels: int | None = None  # their number, that with b = 0 included; None: from the barrier
     schedule: list[float] | None = None  # b, rising to 1; None: learned
@@ -85,6 +88,8 @@ class Tempered(Sampler):
 
     def __post_init__(self) -> None:
         require_count(rounds=self.rounds, steps=self.steps)
+        if isinstance(self.kernel, str):
+            object.__setattr__(self, "kernel", _named(self.kernel))
         kernel = self.kernel
         if not isinstance(kernel, Sampler):
             raise TypeError(f"kernel must be a sampler, such as DMALA(0.4), got {kernel!r}")
@@ -136,9 +141,7 @@ class Tempered(Sampler):
             hot = torch.where(_by_row(path.log_prob(drawn).isfinite(), x), drawn, hot.flatten(0, 1))
         return self._at(hot.view(count, *x.shape), x, schedule, model)
 
-    def _at(
-        self, hot: Tensor, x: Tensor, schedule: Tensor, model: EnergyModel
-    ) -> TemperedState:
+    def _at(self, hot: Tensor, x: Tensor, schedule: Tensor, model: EnergyModel) -> TemperedState:
         """A state with `x` at b = 1 and `hot` `[replicas, chains, *shape]` at the other levels."""
         schedule = schedule.float().double()  # what models of single precision see
         replicas = torch.cat((hot[:-1].flatten(0, 1), x))
@@ -197,9 +200,7 @@ class Tempered(Sampler):
             known = path.know(kernel.x)
         return kernel, known, info
 
-    def exchange(
-        self, state: TemperedState, path: GeometricPath, rng: Generator
-    ) -> TemperedState:
+    def exchange(self, state: TemperedState, path: GeometricPath, rng: Generator) -> TemperedState:
         """The swaps after the replicas have moved: levels change, and fresh states enter.
 
         `known` is that of `state.kernel.x`, and the path is at the replicas' b.
@@ -240,7 +241,18 @@ class Tempered(Sampler):
 
     def path(self, model: EnergyModel, x: Tensor) -> GeometricPath:
         """The path of targets, for states such as `x`."""
+        if self.has_base and isinstance(model.domain, Integer):
+            needs = "on an infinite domain a schedule that begins above 0, such as [0.3, 0.6, 1.0]"
+            raise UnsupportedModelError(self, model, needs, str(self.schedule))
         return _path(model, not self.has_base, x.dtype, x.device)
+
+
+def _named(text: str) -> Sampler:
+    name, fields = written(text)
+    if name not in NAMES:
+        raise ValueError(f"kernel must be one of {', '.join(NAMES)}, got {text!r}")
+    kind, own = find(name)
+    return kind(**{**own, **fields})
 
 
 @lru_cache(maxsize=2)
@@ -259,7 +271,7 @@ def learned(sampler: Tempered, model: EnergyModel, x: Tensor) -> TemperedState:
     `x` `[chains, *shape]` gives type and device only. Syed et al., Section 5.
     """
     rng = own_generator(x.device)
-    count = sampler.levels or FIRST_LEVELS
+    count = sampler.levels or FEW_LEVELS
     schedule = torch.linspace(0, 1, count, dtype=torch.float64, device=x.device)
     ladders = sampler.path(model, x)
     start = ladders.draw(LADDERS * count, rng).to(x).unflatten(0, (count, LADDERS))
@@ -271,7 +283,7 @@ def learned(sampler: Tempered, model: EnergyModel, x: Tensor) -> TemperedState:
             rejected += 1 - acceptance(state.up + state.down).mean(1)
         rejected /= 2**number
         barrier = float(rejected.sum())
-        levels = sampler.levels or max(3, ceil(2 * barrier) + 1)
+        levels = sampler.levels or max(FEW_LEVELS, ceil(2 * barrier) + 1)
         spaced = evenly(schedule, rejected.clamp(min=FEWEST), levels)
         # A level takes the states of the old level with the nearest b.
         nearest = (spaced[1:, None] - schedule[None, 1:]).abs().argmin(1)

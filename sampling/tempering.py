@@ -6,12 +6,16 @@ normalisers solves sum sigmoid(up(x) - C) = sum sigmoid(down(y) + C). Here up(x)
 log pi_(i+1)(x) - log pi_i(x) and down(y) the other way. Its sum over the levels is log Z_1 / Z_0.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
+
+from latticework.samplers.tempered import TemperedState
 
 Works = NDArray[np.float64]  # [draws, levels - 1, ladders]
 
@@ -38,7 +42,10 @@ class LogZ(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Ladders:
-    """What was recorded of the levels at each draw. A ladder is the replicas of one chain."""
+    """What was recorded of the levels at each draw. A ladder is the replicas of one chain.
+
+    Numbers are those of the draws, every `thin` steps, but round trips are counted in all steps.
+    """
 
     schedule: NDArray[np.float64]  # b, [levels]
     up: Works  # log pi_(i+1)(x) - log pi_i(x) of x at level i
@@ -47,7 +54,7 @@ class Ladders:
     trips: NDArray[np.int64]  # [ladders], round trips from the base to b = 1 and back
     steps: int  # in which these were counted
 
-    @cached_property
+    @property
     def rejections(self) -> NDArray[np.float64]:
         """Mean probability that a swap of the levels i and i + 1 is rejected, `[levels - 1]`."""
         accepted = np.exp(np.minimum(self.up + self.down, 0))
@@ -73,7 +80,18 @@ class Ladders:
         r = np.minimum(self.rejections, 1 - 1e-12)
         return float(self.steps / (2 + 2 * (r / (1 - r)).sum()))
 
-    @cached_property
+    @classmethod
+    def recorded(cls, states: Sequence[TemperedState], trips: Tensor, steps: int) -> "Ladders":
+        """From the states at the draws, of chains that made `trips` `[chains]` in `steps` steps."""
+
+        def joined(name: str) -> NDArray:
+            return torch.stack([getattr(state, name) for state in states]).cpu().numpy()
+
+        works = joined("up"), joined("down")
+        schedule = states[0].schedule.cpu().numpy()
+        return cls(schedule, *works, joined("level"), trips.cpu().numpy(), steps)
+
+    @property
     def log_z(self) -> LogZ | None:
         """The log normaliser of the target; None if the ladder does not begin at b = 0."""
         return estimate(self.up, self.down) if self.schedule[0] == 0 else None
@@ -117,7 +135,7 @@ def bennett(
 
 
 def _log_mean_exp(values: Works) -> NDArray[np.float64]:
-    """log of the mean of exp over draws and ladders, `[levels - 1]`."""
+    """Log of the mean of exp over draws and ladders, `[levels - 1]`."""
     largest = values.max((0, 2), keepdims=True)
     largest = np.where(np.isfinite(largest), largest, 0)
     return np.log(np.exp(values - largest).mean((0, 2))) + largest[0, :, 0]

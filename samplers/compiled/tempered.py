@@ -96,9 +96,9 @@ class TemperedTwin(Tempered, ManySteps):
         for number in range(steps):
             before = state.x
             state, info = self.step(state, model, rng)
-            flat = state.x.flatten(1)
+            flat, changed = state.x.flatten(1), before != state.x
             sums.accept[:] += info.accept_prob.numpy()
-            sums.changed[:] += (before != state.x).flatten(2 - (state.x.ndim < 3)).flatten(1).sum(1)
+            sums.changed[:] += (changed.any(-1) if changed.ndim > 2 else changed).sum(-1).numpy()
             if wanted.total:
                 sums.total[:] += flat.numpy()
             if number >= steps - draws:
