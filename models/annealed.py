@@ -1,4 +1,4 @@
-"""Paths of targets for annealed importance sampling, from independent sites to a model.
+"""Paths of targets for annealed importance sampling and tempering, from independent sites on.
 
     GeometricPath   log pi_beta(x) = beta log f(x) + (1 - beta) log p0(x)       any model f
     ScaledRBM       the RBM with weights beta W, hidden biases beta c and visible biases
@@ -35,10 +35,13 @@ class GeometricPath(AnnealedModel):
     field: Tensor
     constant: Tensor
 
-    def __init__(self, model: EnergyModel, log_odds: Tensor | None = None) -> None:
+    def __init__(
+        self, model: EnergyModel, log_odds: Tensor | None = None, *, powers: bool = False
+    ) -> None:
         super().__init__()
         self.model, self.domain = model, model.domain
-        field, constant = _base(model, log_odds)
+        zeros = torch.zeros(model.domain.shape), torch.zeros(())
+        field, constant = zeros if powers else _base(model, log_odds)
         self.register_buffer("beta", torch.zeros(()))
         self.register_buffer("field", field)  # the gradient of log p0, [*shape]
         self.register_buffer("constant", constant)
@@ -50,7 +53,7 @@ class GeometricPath(AnnealedModel):
 
     def draw(self, chains: int, rng: Generator) -> Tensor:
         if self._log_odds is None:
-            return self.domain.uniform(chains, rng)
+            return self.domain.uniform(chains, rng).to(self.field)
         assert isinstance(self.domain, Binary)
         log_odds = self._log_odds.to(rng.device).expand(chains, -1)
         return self.domain.from_bits(bernoulli(log_odds, rng))
@@ -59,7 +62,10 @@ class GeometricPath(AnnealedModel):
         return self.constant.new_zeros((), dtype=torch.float64)  # p0 is normalised
 
     def move_to(self, beta: Tensor, x: Tensor | None = None, known: Cache = ()) -> None:
-        self.beta.copy_(beta)
+        if beta.shape == self.beta.shape:
+            self.beta.copy_(beta)
+        else:
+            self.beta = beta.to(self.beta)
         self._evaluated.clear()
         self._here = None if x is None else (x, known)
 
@@ -77,10 +83,23 @@ class GeometricPath(AnnealedModel):
         rest = (_rows(moved, a, b) for a, b in zip(new[2:], old[2:], strict=False))
         return x.clone(), difference, *rest
 
+    def know_like(self, x: Tensor, known: Cache) -> Cache:
+        """`know(x)` with as many parts as `known` has, from one evaluation."""
+        self._evaluated.clear()
+        if len(known) > 3:
+            self.evaluate_with_cache(x)
+        elif len(known) == 3:
+            self.log_prob_and_grad(x)
+        return self.know(x)
+
     def log_ratio(self, known: Cache, beta: Tensor) -> Tensor:
         return (beta.double() - self.beta) * known[1]
 
     # Evaluations.
+
+    def _beta_for(self, values: Tensor) -> Tensor:
+        """beta, in a shape that multiplies the rows of `values`."""
+        return self.beta.view(-1, *[1] * (values.ndim - 1)) if self.beta.ndim else self.beta
 
     def _base_log_prob(self, x: Tensor) -> Tensor:
         return x.flatten(1) @ self.field.flatten() + self.constant
@@ -99,7 +118,7 @@ class GeometricPath(AnnealedModel):
             self._remember(known)
         # Kernels may overwrite x and what is returned, so known values are copies of both.
         value = torch.addcmul(self._base_log_prob(x), self.beta, known[1])
-        grad = torch.lerp(self.field, known[2], self.beta)
+        grad = torch.lerp(self.field, known[2], self._beta_for(known[2]))
         return value, grad, tuple(part.clone() for part in known[3:])
 
     def _remember(self, known: Cache) -> None:
@@ -140,7 +159,8 @@ class GeometricPath(AnnealedModel):
 
     def differences(self, x: Tensor, cache: Cache, sites: Tensor) -> Tensor:
         gains = self.domain.gains(x, self.field.expand_as(x)).index_select(1, sites)
-        return torch.lerp(gains, self.model.differences(x, cache, sites), self.beta)
+        differences = self.model.differences(x, cache, sites)
+        return torch.lerp(gains, differences, self._beta_for(differences))
 
     def log_odds(self, x: Tensor, cache: Cache, sites: Tensor) -> Tensor:
         return self._mixed_odds(self.model.log_odds(x, cache, sites), sites)
@@ -152,16 +172,18 @@ class GeometricPath(AnnealedModel):
     def _mixed_odds(self, log_odds: Tensor, sites: Tensor) -> Tensor:
         assert isinstance(self.domain, Binary)
         base = self.field.index_select(0, sites) * (self.domain.high - self.domain.low)
-        return torch.lerp(base.to(log_odds.dtype), log_odds, self.beta)
+        return torch.lerp(base.to(log_odds.dtype), log_odds, self._beta_for(log_odds))
 
     def block_log_probs(self, x: Tensor, cache: Cache, sites: Tensor, patterns: Tensor) -> Tensor:
         field = self.field.index_select(0, sites).flatten()
         base = patterns.to(x).flatten(2) @ field
-        return torch.lerp(base, self.model.block_log_probs(x, cache, sites, patterns), self.beta)
+        log_probs = self.model.block_log_probs(x, cache, sites, patterns)
+        return torch.lerp(base, log_probs, self._beta_for(log_probs))
 
     def site_log_probs(self, x: Tensor, cache: Cache, site: Tensor) -> Tensor:
         if isinstance(self.domain, Categorical):  # where p0 is uniform
-            return self.model.site_log_probs(x, cache, site) * self.beta
+            log_probs = self.model.site_log_probs(x, cache, site)
+            return log_probs * self._beta_for(log_probs)
         return super().site_log_probs(x, cache, site)
 
 

@@ -113,6 +113,19 @@ def change(form: Form, x: Tensor, y: Tensor, site: int) -> float:
             return float(hidden[1] - hidden[0] + form.visible_bias[site] * step)
 
 
+def tempered(form: Form, b: float) -> Form:
+    """The form of the target pi^b. Raises ValueError for an RBM's, which no form describes."""
+    if isinstance(form, RBMForm):
+        raise ValueError("no RBM has the law of a power of an RBM")
+    if isinstance(form, LatticeForm):
+        odds = form.odds * b
+        with np.errstate(over="ignore"):
+            return form._replace(odds=odds, high=1 / (1 + np.exp(-odds)))
+    scaled = ("matrix", "offset", "diagonal", "coupling", "bias", "slope", "price")  # the rest says where sites are
+    fields = form._asdict()
+    return form._replace(**{name: fields[name] * b for name in scaled if name in fields})
+
+
 def array(tensor: Tensor) -> NDArray[Any]:
     """The tensor's memory as a contiguous array; a copy if it is not contiguous."""
     return tensor.detach().contiguous().numpy()

@@ -1,5 +1,6 @@
 """The samplers by name. A sampler's module is imported when its name is first used."""
 
+import ast
 from importlib import import_module
 from math import inf
 from typing import Any
@@ -35,6 +36,7 @@ NAMES: dict[str, str | tuple[str, dict[str, Any]]] = {
     "sample_penalization": "rates.SamplePenalization",
     "stochastic_dula": "stochastic.StochasticDULA",
     "swendsen_wang": "swendsen_wang.SwendsenWang",
+    "tempered": "tempered.Tempered",
 }
 
 
@@ -44,3 +46,30 @@ def find(name: str) -> tuple[type, dict[str, Any]]:
     path, fields = entry if isinstance(entry, tuple) else (entry, {})
     module, _, made = path.rpartition(".")
     return getattr(import_module(f"{__name__}.{module}"), made), fields
+
+
+def written(text: str) -> tuple[str, dict[str, Any]]:
+    """`name(field=value, ...)` as the name and the fields. A bare word is a string, or infinity.
+
+    Raises ValueError for text of another form.
+    """
+    name, bracket, inside = text.partition("(")
+    if not bracket:
+        return text, {}
+    wanted = f"{text!r} is not a sampler with settings; write {name}(field=value)"
+    try:
+        call = ast.parse(f"f({inside}", mode="eval").body
+    except SyntaxError as error:
+        raise ValueError(wanted) from error
+    if not isinstance(call, ast.Call) or call.args:
+        raise ValueError(wanted)
+
+    def value(node: ast.expr) -> Any:
+        if isinstance(node, ast.Name):
+            return inf if node.id == "inf" else node.id
+        try:
+            return ast.literal_eval(node)
+        except ValueError as error:
+            raise ValueError(wanted) from error
+
+    return name.strip(), {str(each.arg): value(each.value) for each in call.keywords}

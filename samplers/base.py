@@ -51,6 +51,7 @@ class Sampler(ABC):
     scale: str | None = None  # the step-size field that adaptation may tune
     target_acceptance: str = "locally_balanced"  # proposals whose optimal rate is targeted
     memory: tuple[str, ...] = ()  # fields of the state, besides x, that are no function of x
+    fuses: bool = True  # whether engine=fused may compile a step
     interacting: bool = False  # whether chains depend on one another, as particles do
     stationary_start: bool = True  # whether chains from the target are stationary at once; else
     #                                the rest of the state needs a burn-in first, and AIS refuses

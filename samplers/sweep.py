@@ -33,6 +33,12 @@ class GibbsSweep(Sampler):
         classes = tuple((colours == c).nonzero().squeeze(1) for c in range(int(colours.max()) + 1))
         return SweepState(x.clone(), classes, x.new_ones(len(x)))
 
+    def refresh(self, state: SweepState, model: EnergyModel) -> SweepState:
+        return state
+
+    def moved_to(self, x: Tensor, state: SweepState, model: EnergyModel) -> SweepState:
+        return state._replace(x=x.clone())
+
     def step(
         self, state: SweepState, model: EnergyModel, rng: Generator
     ) -> tuple[SweepState, Info]:

@@ -89,6 +89,8 @@ def _fused(
 
     if any(metric.wanted is None for metric in metrics):
         return sampler, "a metric has to see every step"
+    if not sampler.fuses:
+        return sampler, f"{type(sampler).__name__} is not a step of a single target"
     if x is None:
         return sampler, "it is for chains of a known number, which this task does not say"
     try:

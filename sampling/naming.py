@@ -1,6 +1,5 @@
 """Samplers by name, and objects in a user's own files, as `file.py:Name`."""
 
-import ast
 import dataclasses
 import importlib.util
 import sys
@@ -10,7 +9,8 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from latticework.samplers import NAMES, find
+from latticework.samplers import NAMES, find, written
+from latticework.samplers.base import Sampler
 from latticework.sampling.annotations import fits, words
 from latticework.sampling.messages import nearest
 
@@ -36,8 +36,8 @@ def sampler_named(text: str, fields: dict[str, Any] | None = None) -> Any:
     The text may hold fields, too: `gwg(flips=2)`. Raises ValueError for an unknown field, or a
     value that does not fit its annotation.
     """
-    text, written = _with_fields(text)
-    fields = {**written, **(fields or {})}
+    text, given = written(text)
+    fields = {**given, **(fields or {})}
     if ".py:" in text:
         found = loaded(text)
     elif text in NAMES:
@@ -51,6 +51,24 @@ def sampler_named(text: str, fields: dict[str, Any] | None = None) -> Any:
     if fields:
         raise ValueError(f"{text} is no class, so it takes no settings: {', '.join(fields)}")
     return found
+
+
+def as_text(sampler: Any) -> tuple[str, dict[str, Any] | None]:
+    """What `from_text` reads: the name of a sampler and its fields, None where it has no name."""
+    name = name_of(sampler)
+    if name is None:
+        return str(sampler), None
+    own = vars(sampler)
+    return name, {key: as_text(v) if isinstance(v, Sampler) else v for key, v in own.items()}
+
+
+def from_text(name: str, fields: dict[str, Any] | None) -> Any:
+    """The sampler that `as_text` wrote; its text if it had no name."""
+    if fields is None:
+        return name
+    kind, own = find(name)
+    kernel = {"kernel": from_text(*fields["kernel"])} if "kernel" in fields else {}
+    return kind(**{**own, **fields, **kernel})
 
 
 def name_of(sampler: Any) -> str | None:
@@ -68,32 +86,9 @@ def brief(sampler: Any) -> str:
         default = field.default_factory() if callable(field.default_factory) else field.default
         if repr(value) != repr(default):
             text = f"{value:.4g}" if isinstance(value, float) else repr(value)
+            text = brief(value) if isinstance(value, Sampler) else text
             shown.append(f"{field.name}={text}")
     return f"{type(sampler).__name__}({', '.join(shown)})"
-
-
-def _with_fields(text: str) -> tuple[str, dict[str, Any]]:
-    """`name(field=value, ...)` as the name and the fields. A bare word is a string, or infinity."""
-    name, bracket, inside = text.partition("(")
-    if not bracket:
-        return text, {}
-    wanted = f"{text!r} is not a sampler with settings; write {name}(field=value)"
-    try:
-        call = ast.parse(f"f({inside}", mode="eval").body
-    except SyntaxError as error:
-        raise ValueError(wanted) from error
-    if not isinstance(call, ast.Call) or call.args:
-        raise ValueError(wanted)
-
-    def value(node: ast.expr) -> Any:
-        if isinstance(node, ast.Name):
-            return inf if node.id == "inf" else node.id
-        try:
-            return ast.literal_eval(node)
-        except ValueError as error:
-            raise ValueError(wanted) from error
-
-    return name.strip(), {str(each.arg): value(each.value) for each in call.keywords}
 
 
 def _check_fields(text: str, fields: dict[str, Any], made_by: Callable[..., Any]) -> None:

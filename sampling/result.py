@@ -17,7 +17,8 @@ from latticework.models.domain import Binary, Categorical, Domain, Integer, Ordi
 from latticework.samplers.base import Sampler
 from latticework.sampling.adaptation import Adapted
 from latticework.sampling.diagnostics import Convergence, entry_name, quantities, verdict
-from latticework.sampling.naming import brief, name_of, sampler_named
+from latticework.sampling.naming import as_text, brief, from_text
+from latticework.sampling.tempering import Ladders, LogZ
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,6 +48,7 @@ class SampleResult:
     seed: int
     adapted: Adapted | None = None  # what `adapt` chose, with its trajectory
     names: tuple[str, ...] | None = None  # of the sites
+    ladders: Ladders | None = None  # of a tempered chain: what was recorded at each draw
 
     def __repr__(self) -> str:
         chains, draws = self.log_prob.shape
@@ -77,6 +79,11 @@ class SampleResult:
         Not that the chains have seen every mode: R-hat only compares what they have seen.
         """
         return self.verdict.converged
+
+    @property
+    def log_z(self) -> LogZ | None:
+        """The target's log normaliser, as tempering tells it; None for other samplers."""
+        return None if self.ladders is None else self.ladders.log_z
 
     def categories(self) -> Tensor:
         """The categories of one-hot draws as whole numbers, int64 `[chains, draws, sites]`.
@@ -160,10 +167,10 @@ class SampleResult:
             raise ValueError(f"a file holds draws from {', '.join(DOMAINS)}, got {self.domain}")
         about: dict[str, Any] = {name: getattr(self, name) for name in NUMBERS}
         about["domain"] = kind, asdict(self.domain)
-        about["sampler"] = str(self.sampler), None
-        if name := name_of(self.sampler):
-            about["sampler"] = name, vars(self.sampler)
+        about["sampler"] = as_text(self.sampler)
         arrays = {name: getattr(self, name).numpy() for name in TENSORS}
+        if self.ladders is not None:
+            arrays |= {f"ladders_{key}": value for key, value in vars(self.ladders).items()}
         if self.adapted is not None:
             arrays["adapted_x"] = self.adapted.x.cpu().numpy()
             about["adapted"] = {**self.adapted._asdict(), "sampler": None, "x": None}
@@ -183,15 +190,16 @@ class SampleResult:
             with np.load(file) as opened:
                 about: dict[str, Any] = json.loads(str(opened["about"]))
                 arrays: dict[str, Any] = {k: torch.from_numpy(opened[k]) for k in TENSORS}
+                own = {k.removeprefix("ladders_"): opened[k] for k in opened if "ladders_" in k}
                 x = torch.from_numpy(opened["adapted_x"]) if about.get("adapted") else None
         except (ValueError, KeyError, TypeError, AttributeError, zipfile.BadZipFile) as error:
             raise ValueError(f"{file} is no file that SampleResult.save wrote: {error}") from error
-        sampler, fields = about.pop("sampler")
-        if fields is not None:
-            sampler = sampler_named(sampler, fields)
+        sampler = from_text(*about.pop("sampler"))
         kind, sizes = about.pop("domain")
         if chosen := about.pop("adapted", None):
             about["adapted"] = Adapted(**{**chosen, "sampler": sampler, "x": x})
+        if own:
+            about["ladders"] = Ladders(**{**own, "steps": int(own["steps"])})
         if about["names"] is not None:
             about["names"] = tuple(about["names"])
         return cls(**arrays, **about, sampler=sampler, domain=DOMAINS[kind](**sizes))

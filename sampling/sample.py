@@ -16,6 +16,7 @@ from latticework.models.domain import Domain
 from latticework.samplers import NAMES
 from latticework.samplers.base import Sampler, require_count
 from latticework.samplers.sums import ManySteps, Wanted
+from latticework.samplers.tempered import Tempered
 from latticework.sampling.adaptation import (
     OPTIMAL,
     AcceptanceControl,
@@ -32,6 +33,7 @@ from latticework.sampling.naming import sampler_named
 from latticework.sampling.result import SampleResult, site_names
 from latticework.sampling.starts import annealed, possible, require_start
 from latticework.sampling.targets import as_model, check_target
+from latticework.sampling.tempering import Ladders
 
 # The rules of conf/adapt, by the names of their files.
 RULES: dict[str, type[Adaptation]] = {"acceptance": AcceptanceControl, "cycle": CycleControl}
@@ -79,6 +81,7 @@ def sample(
     seed: int = 0,
     device: torch.device | str = "cpu",
     engine: Engine = "eager",
+    temper: bool = False,
     diagnose: bool = True,
 ) -> SampleResult:
     """Sample `target` with `sampler`; the same arguments give the same draws.
@@ -109,6 +112,9 @@ def sample(
             compiles any sampler with any target in some seconds; or auto, which takes a kernel if
             there is one, else compiles if there are many steps (`sampling.engine`). The draws of
             the engines differ.
+        temper: whether replicas at higher temperatures exchange states with the chains, which
+            leave their modes then (`samplers.tempered.Tempered` around the sampler). The result
+            has `log_z`. `adapt` chooses the fields of the sampler on the target itself.
         diagnose: whether to warn of chains that have not converged. Without it, the verdict is
             computed when it is first asked for.
 
@@ -134,6 +140,9 @@ def sample(
         raise ValueError(f"burn_in must be a whole number of steps, got {burn_in!r}")
     if steps % thin:
         raise ValueError(f"steps must be a multiple of thin, got {steps} and {thin}")
+    rule = None if adapt is None else rule_of(adapt)
+    if temper and rule is None:
+        sampler = Tempered(sampler)
     if x is not None and not (burn_in or sampler.stationary_start):
         warnings.warn(
             f"{type(sampler).__name__} leaves the target's law for a while even if x was drawn "
@@ -143,7 +152,6 @@ def sample(
         )
     require_start(start, x)
     given = x is not None
-    rule = None if adapt is None else rule_of(adapt)
     place, rng = _generator(device, seed)
     model = model.to(place)
     count = Counter(model, _chains(model, x, chains))
@@ -194,6 +202,8 @@ def sample(
         if not counted:
             count.evaluations += rule.blocks(sampler) * rule.steps * cost(sampler)
         sampler, x = found.sampler, found.x
+        if temper:
+            sampler = Tempered(sampler)
         kernel = kernel_for(sampler, engine)
         counted = place.type == "cpu" and not isinstance(kernel, ManySteps)
         followed = count.model if counted else model
@@ -212,12 +222,17 @@ def sample(
     log_prob = torch.empty(steps // thin, len(x), dtype=precision)
     advance(burn_in)
     before = chain.carries[0].total.clone()
+    tempered = isinstance(sampler, Tempered)
+    trips, states = chain.state.trips.clone() if tempered else torch.zeros(0), []
     for number in range(steps // thin):
         advance(thin)
         draws[number] = chain.state.x
+        if tempered:
+            states.append(chain.state._replace(kernel=None, known=()))
         with torch.no_grad():
             log_prob[number] = kernel.log_prob(chain.state, count.model)
     seconds = time.perf_counter() - began - (compile_seconds - compiled)
+    ladders = Ladders.recorded(states, chain.state.trips - trips, steps) if tempered else None
     result = SampleResult(
         draws.transpose(0, 1).contiguous(),
         log_prob.T.contiguous(),
@@ -230,6 +245,7 @@ def sample(
         seed,
         found,
         named,
+        ladders,
     )
     if diagnose and result.verdict.judged and not result.converged:
         warnings.warn(result.verdict.text, ConvergenceWarning, 2)

@@ -19,6 +19,7 @@ from torch import Generator
 import latticework as lw
 from latticework.samplers.compiled.choose import twin_of
 from latticework.samplers.compiled.twin import NoTwinError, Twin
+from latticework.samplers.sums import ManySteps
 from latticework.sampling.checking.examination import Examination, counts
 from latticework.sampling.checking.guard import NoHostReads
 from latticework.sampling.checking.law import Law
@@ -153,7 +154,7 @@ MEMORY = {"scan", "position", "phase", "root", "momentum", "guide", "turn", "age
 @pairs()
 def test_rules(row, target):
     case = Examination(row.sampler, target, 1e-6)
-    for rule in RULES if isinstance(row.sampler, Twin) else RULES + EAGER:
+    for rule in RULES if isinstance(row.sampler, ManySteps) else RULES + EAGER:
         with torch.no_grad():
             outcome = CHECKS[rule](case)
         assert outcome.status == "ok", f"{rule}: {outcome.detail}"
@@ -163,7 +164,7 @@ def test_rules(row, target):
 @pairs(lambda row: row.sampler.exact, every=False)
 def test_states_without_probability_are_never_entered(row, target):
     """A target that is -inf in one state and NaN in another."""
-    if not isinstance(row.sampler, Twin):
+    if not isinstance(row.sampler, ManySteps):
         outcome = CHECKS["impossible states"](Examination(row.sampler, target, 1e-9))
         assert outcome.status != "fails", outcome.detail
 
@@ -188,7 +189,8 @@ def test_refresh_reads_the_new_target(row, target):
     state = sampler.refresh(state, other)
     for name in names - {"age"}:
         assert all(map(torch.equal, flat([getattr(state, name)]), kept[name]))
-    if isinstance(sampler, Twin):  # whose state has room for values that are computed when due
+    if isinstance(sampler, ManySteps):  # whose state has room for values that are computed when due
+        names |= set(sampler.memory)
         fresh = fresh._replace(**copy.deepcopy({name: getattr(state, name) for name in names}))
         states = (
             sampler.advance(s, other, Generator().manual_seed(9), 5)[0] for s in (state, fresh)

@@ -54,6 +54,9 @@ SHOWS = {
     "docs/gallery/own_target.py": lambda own, printed: (
         3 < own["chosen"] < 8 and (own["summary"]["r_hat"] < 1.1).all()
     ),
+    "docs/gallery/two_modes.py": lambda own, printed: (
+        abs(own["tempered"].draws.mean() - own["exact"]) < 0.06 < 0.9 - own["plain"].draws.mean()
+    ),
     "docs/gallery/own_sampler.py": lambda own, printed: (
         own["right"].passed and "invariance fails" in str(own["wrong"])
     ),

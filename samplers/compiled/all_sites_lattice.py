@@ -9,6 +9,7 @@ of a cycle have a row of the tables each.
 
 from abc import abstractmethod
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -96,7 +97,7 @@ class AllSitesLatticeTwin(Twin):
     adjusted = False  # whether a step may be rejected
 
     def start(self, x: Tensor, form: LatticeForm) -> Any:
-        self.tables(form)  # checks the settings
+        _tables(_Same(self, form))  # checks the settings
         return Position(x)
 
     @abstractmethod
@@ -112,8 +113,28 @@ class AllSitesLatticeTwin(Twin):
     ) -> None:
         """Overwrite `x`. The first step reads row `phase` of the tables."""
         work, lattice = 0.5 * x.size * len(keys), (form.shifts, form.joins)
-        args = self.adjusted, *lattice, self.tables(form), phase, x, keys, sums
+        args = self.adjusted, *lattice, _tables(_Same(self, form)), phase, x, keys, sums
         over_chains(flip_all, len(x), work, *args, fewest=SHORT if x.shape[1] < BLOCK else 1)
+
+
+@dataclass(frozen=True, eq=False)
+class _Same:
+    """A twin and a form, equal to a pair of these two objects only."""
+
+    twin: AllSitesLatticeTwin
+    form: LatticeForm
+
+    def __eq__(self, other: object) -> bool:
+        same = isinstance(other, _Same)
+        return same and self.twin is other.twin and self.form is other.form  # type: ignore
+
+    def __hash__(self) -> int:
+        return hash((id(self.twin), id(self.form)))
+
+
+@lru_cache(maxsize=64)  # tempering has a form for each level
+def _tables(of: _Same) -> Tables:
+    return of.twin.tables(of.form)
 
 
 class Work(NamedTuple):

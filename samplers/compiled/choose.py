@@ -14,7 +14,8 @@ from latticework.models.forms import (
 from latticework.samplers.acs import ACS
 from latticework.samplers.base import Sampler
 from latticework.samplers.block_gibbs import BlockGibbs
-from latticework.samplers.compiled.twin import NoTwinError, Twin, form_of
+from latticework.samplers.compiled.tempered import tempered_twin
+from latticework.samplers.compiled.twin import NoTwinError, form_of
 from latticework.samplers.dlmc import DLMC, DLMCf
 from latticework.samplers.gibbs import Gibbs
 from latticework.samplers.gwg import GWG
@@ -24,8 +25,10 @@ from latticework.samplers.locally_balanced import LocallyBalanced
 from latticework.samplers.path_auxiliary import PAFS
 from latticework.samplers.random_walk import RandomWalk
 from latticework.samplers.rates import RatesFPCD, RatesHerding, SamplePenalization
+from latticework.samplers.sums import ManySteps
 from latticework.samplers.sweep import GibbsSweep
 from latticework.samplers.swendsen_wang import SwendsenWang
+from latticework.samplers.tempered import Tempered
 
 BINARY = (GraphForm, LatticeForm, PairForm, RBMForm)
 POTTS = (PottsLatticeForm, PottsPairForm)
@@ -72,13 +75,15 @@ SEVERAL: dict[tuple[type, type], str] = {
 }
 
 
-def twin_of(sampler: Sampler, model: EnergyModel) -> Twin:
+def twin_of(sampler: Sampler, model: EnergyModel) -> ManySteps:
     """The compiled kernel of `sampler` on `model`.
 
     Raises NoTwinError, which says why, if there is none. A subclass of a sampler has none: it may
     define another law.
     """
     kind = type(sampler)
+    if isinstance(sampler, Tempered):
+        return tempered_twin(sampler, twin_of(sampler.kernel, model), model)
     if not any(kind is known for known, _ in TWINS):
         raise NoTwinError(f"{kind.__name__} has no compiled kernel")
     form = form_of(model)

@@ -1,0 +1,132 @@
+"""Tempering with compiled kernels: the kernel's own twin on the form of every level.
+
+The form of pi^b is that of pi with scaled parameters, so no kernel is new. Swaps are those of the
+eager sampler.
+"""
+
+from dataclasses import dataclass, fields
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Generator, Tensor
+
+from latticework.models.annealed import GeometricPath
+from latticework.models.base import Cache, EnergyModel
+from latticework.models.forms import Form, RBMForm, change, tempered
+from latticework.samplers.base import Info
+from latticework.samplers.checks import check_start
+from latticework.samplers.compiled.philox import step_keys
+from latticework.samplers.compiled.twin import NoTwinError, Twin, form_of
+from latticework.samplers.sums import NOTHING, ManySteps, Sums, Wanted, empty_sums
+from latticework.samplers.tempered import Tempered, TemperedState
+
+
+class LevelStates(NamedTuple):
+    x: Tensor  # of all replicas, [replicas * chains, *domain.shape]
+    levels: tuple[Any, ...]  # the state of the kernel's twin at each level, whose memory counts
+
+
+class _Level(NamedTuple):
+    """What a twin reads of a model."""
+
+    made: Form
+
+    def form(self) -> Form:
+        return self.made
+
+
+@dataclass(frozen=True)
+class TemperedTwin(Tempered, ManySteps):
+    twin: Twin | None = None  # of the kernel
+
+    def init(self, x: Tensor, model: EnergyModel) -> TemperedState:
+        check_start(x, model, self.uses_gradient, partial(change, form_of(model)))
+        return self.at(x, model)
+
+    def begun(
+        self, replicas: Tensor, level: Tensor, schedule: Tensor, model: EnergyModel
+    ) -> tuple[Any, Cache]:
+        assert self.twin is not None
+        forms = _forms(form_of(model), tuple(schedule.tolist())[-len(level) :])
+        order = level.argsort(0)[:, 0]  # all chains have the same levels at first
+        parts = replicas.unflatten(0, (len(level), -1))[order]
+        states = tuple(
+            self.twin.at(part, _Level(form))  # type: ignore[arg-type]
+            for part, form in zip(parts, forms, strict=True)
+        )
+        path = self.path(model, replicas)
+        path.move_to(schedule[level].flatten())
+        return LevelStates(replicas, states), path.know(replicas)
+
+    def refresh(self, state: TemperedState, model: EnergyModel) -> TemperedState:
+        path = self.path(model, state.x)
+        path.move_to(state.schedule[state.level].flatten())
+        return state._replace(known=path.know(state.kernel.x))
+
+    def moved(
+        self, state: TemperedState, model: EnergyModel, path: GeometricPath, rng: Generator
+    ) -> tuple[Any, Cache, Info]:
+        assert self.twin is not None
+        twin, level = self.twin, state.level
+        forms = _forms(form_of(model), tuple(state.schedule.tolist())[-len(level) :])
+        chains = len(state.x)
+        rows = level.argsort(0) * chains + torch.arange(chains)  # by level
+        parts = state.kernel.x.index_select(0, rows.flatten()).unflatten(0, rows.shape)
+        states, accept = [], torch.empty(rows.shape)
+        for number, form in enumerate(forms):
+            before = state.kernel.levels[number]
+            after = twin.moved_to(parts[number], before, _Level(form))  # type: ignore[arg-type]
+            sums = empty_sums(after.x, self.steps, NOTHING, twin.loops)
+            after = twin.run(after, form, step_keys(self.steps, rng), sums)
+            accept[number] = torch.from_numpy(sums.accept / self.steps)
+            states.append(after)
+        x = torch.empty_like(state.kernel.x)
+        x.index_copy_(0, rows.flatten(), torch.cat([after.x for after in states]))
+        accept = torch.empty(len(x)).index_copy_(0, rows.flatten(), accept.flatten())
+        path.move_to(state.schedule[level].flatten())
+        return LevelStates(x, tuple(states)), path.know(x), Info(accept)
+
+    def advance(
+        self, state: Any, model: EnergyModel, rng: Generator, steps: int, wanted: Wanted = NOTHING
+    ) -> tuple[Any, Sums]:
+        sums = empty_sums(state.x, steps, wanted)
+        draws, traced = sums.trace.shape[:2]
+        for number in range(steps):
+            before = state.x
+            state, info = self.step(state, model, rng)
+            flat, changed = state.x.flatten(1), before != state.x
+            sums.accept[:] += info.accept_prob.numpy()
+            sums.changed[:] += (changed.any(-1) if changed.ndim > 2 else changed).sum(-1).numpy()
+            if wanted.total:
+                sums.total[:] += flat.numpy()
+            if number >= steps - draws:
+                sums.trace[number - (steps - draws)] = flat[:traced].numpy()
+        return state, sums
+
+
+def tempered_twin(sampler: Tempered, twin: Any, model: EnergyModel) -> TemperedTwin:
+    """The twin of `sampler`. Raises NoTwinError on an RBM, whose powers have no form."""
+    if isinstance(form_of(model), RBMForm):
+        raise NoTwinError("the power of an RBM is no RBM, so tempering runs eagerly on it")
+    own = {field.name: getattr(sampler, field.name) for field in fields(sampler)}
+    return TemperedTwin(**own, twin=twin)
+
+
+_made: list[tuple[Form, tuple[float, ...], tuple[Form, ...]]] = []  # the last, by its form's values
+
+
+def _forms(form: Form, schedule: tuple[float, ...]) -> tuple[Form, ...]:
+    """The form at every b of `schedule`; the last ones are kept, as each may hold a matrix."""
+    if _made and _made[0][1] == schedule and _equal(_made[0][0], form):
+        return _made[0][2]
+    copy = type(form)(*(np.copy(part) if isinstance(part, np.ndarray) else part for part in form))
+    _made[:] = [(copy, schedule, tuple(tempered(copy, b) for b in schedule))]
+    return _made[0][2]
+
+
+def _equal(one: Form, other: Form) -> bool:
+    if type(one) is not type(other):
+        return False
+    return all(a is b or np.array_equal(a, b) for a, b in zip(one, other, strict=True))

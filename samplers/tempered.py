@@ -1,0 +1,328 @@
+"""Tempering: replicas of a chain from an easy law to the target, around any exact kernel.
+
+S. Syed, A. Bouchard-Cote, G. Deligiannidis and A. Doucet, "Non-reversible parallel tempering: a
+scalable highly parallel MCMC scheme", JRSSB 2022.
+
+    paper                  here
+    beta_0 < .. < beta_N   `schedule`, from 0 to 1
+    pi_beta                the geometric path from the uniform law to the target
+    r_i                    mean probability that a swap of the levels i and i + 1 is rejected
+    Lambda                 the sum of all r_i: the communication barrier
+
+A step moves every replica by the kernel on the target of its level. Then neighbours are swapped,
+the pairs (0, 1), (2, 3), ... and (1, 2), (3, 4), ... in turn, each with probability
+min(1, exp((b_(i+1) - b_i) (l(x_i) - l(x_(i+1))))), where l = log f - log p0. Level 0 is no replica:
+it is drawn afresh from p0 in each step. The joint law of the replicas is the product of the laws of
+their levels. `x` is the replica at level N, where b = 1. The replicas of one chain are a ladder;
+ladders are independent.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+from math import ceil
+from typing import Any, NamedTuple
+
+import torch
+from torch import Generator, Tensor
+from torch.nn.functional import pad
+
+from latticework.models.annealed import GeometricPath
+from latticework.models.base import Cache, EnergyModel
+from latticework.models.chance import happens
+from latticework.models.domain import Integer
+from latticework.samplers import NAMES, find, written
+from latticework.samplers.base import (
+    Info,
+    Sampler,
+    UnsupportedModelError,
+    acceptance,
+    own_generator,
+    require_count,
+)
+
+LADDERS = 8  # ladders that learn the schedule
+FEW_LEVELS = 6  # of the first schedule, and at least: a barrier that is not yet seen looks low
+FEWEST = 1e-3  # rejected share of swaps that a pair counts for at least
+
+
+class TemperedState(NamedTuple):
+    x: Tensor  # [chains, *domain.shape], the replicas with b = 1
+    kernel: Any  # the kernel's state of all replicas, [replicas * chains, ...]
+    known: Cache  # what the path knows of the replicas: x, l(x) and, if at hand, its gradient
+    level: Tensor  # [replicas, chains], the level of each replica
+    schedule: Tensor  # b of each level, float64 [levels]
+    turn: Tensor  # 0 if the next swaps are of the pairs (0, 1), (2, 3), ..., else 1
+    up: Tensor  # log pi_(i+1)(x) - log pi_i(x) of x at level i, float64 [levels - 1, chains]
+    down: Tensor  # the other way, of x at level i + 1
+    cold: Tensor  # [replicas, chains], 1 where a replica has been at b = 1 since it left the base
+    trips: Tensor  # int64 [chains], replicas that went from the base to b = 1 and back
+
+
+@dataclass(frozen=True)
+class Tempered(Sampler):
+    """`kernel` at several temperatures, with swaps, so that chains leave their modes.
+
+    `init` learns the schedule in `rounds` rounds of 1, 2, 4, ... steps: after each, its levels are
+    spaced for equal rejections, and their number becomes twice the barrier, 6 at least, so that
+    about half of all swaps are accepted. Ladders of its own learn it, from uniform states. The
+    schedule is then fixed. `levels` fixes the number of its levels, and `schedule` all of them;
+    then nothing is learned.
+
+    If `schedule` does not begin with 0, level 0 is a replica as the others, and log Z cannot be
+    told. Only this serves an infinite domain, where f^b must have a finite sum at the first b.
+
+    The replicas below b = 1 start where learning ended, or at uniform states, so chains need a
+    burn-in even if they start with the target's law. A step costs `steps` steps of the kernel for
+    every replica, and an evaluation of the states drawn from p0. It keeps the target's law if the
+    kernel does.
+    """
+
+    stationary_start = False
+    fuses = False  # the kernel's target changes from step to step
+    memory = ("kernel", "known", "level", "schedule", "turn", "up", "down", "cold", "trips")
+    kernel: Sampler | str  # or its name, such as "gwg(flips=2)"
+    rounds: int = 8  # of learning the schedule
+    levels: int | None = None  # their number, that with b = 0 included; None: from the barrier
+    schedule: list[float] | None = None  # b, rising to 1; None: learned
+    steps: int = 1  # of the kernel from swap to swap
+
+    def __post_init__(self) -> None:
+        require_count(rounds=self.rounds, steps=self.steps)
+        if isinstance(self.kernel, str):
+            object.__setattr__(self, "kernel", _named(self.kernel))
+        kernel = self.kernel
+        if not isinstance(kernel, Sampler):
+            raise TypeError(f"kernel must be a sampler, such as DMALA(0.4), got {kernel!r}")
+        if not (kernel.exact and kernel.stationary_start):
+            raise ValueError(
+                "tempering needs a kernel that keeps the law of its target from the first step, "
+                f"and {kernel} does not; choose another, such as gibbs, gwg or dmala"
+            )
+        if self.levels is not None and self.levels < 2:
+            raise ValueError(f"levels must be 2 or more, got {self.levels}")
+        if self.schedule is not None:
+            b = list(self.schedule)
+            rises = all(one < other for one, other in pairwise(b))
+            if len(b) < 2 or not rises or b[0] < 0 or b[-1] != 1:
+                raise ValueError(
+                    "schedule must be two numbers or more that rise from 0 or above to 1, such as "
+                    f"[0.0, 0.3, 0.6, 1.0], got {self.schedule}"
+                )
+
+    @property
+    def uses_gradient(self) -> bool:  # type: ignore[override]
+        return self.kernel.uses_gradient
+
+    @property
+    def has_base(self) -> bool:
+        """Whether level 0 is drawn afresh from the uniform law."""
+        return self.schedule is None or self.schedule[0] == 0
+
+    def learnt(self, x: Tensor, model: EnergyModel) -> dict[str, Any]:
+        if self.schedule is not None:
+            return {}
+        return {"schedule": learned(self, model, x).schedule.tolist()}
+
+    def at(self, x: Tensor, model: EnergyModel) -> TemperedState:
+        if self.schedule is None:
+            found = learned(self, model, x)
+            count = len(found.level)
+            replicas = found.kernel.x.unflatten(0, (count, -1))
+            chain = torch.arange(len(x), device=x.device) % replicas.shape[1]
+            place = found.level.argsort(0).index_select(1, chain)
+            return self._at(replicas[place, chain].to(x.dtype), x, found.schedule, model)
+        schedule = torch.tensor(self.schedule, dtype=torch.float64, device=x.device)
+        count = len(schedule) - self.has_base
+        hot = x.expand(count, *x.shape)
+        if self.has_base:
+            path = self.path(model, x)
+            path.move_to(torch.ones((), device=x.device))
+            drawn = path.draw(count * len(x), own_generator(x.device)).to(x)
+            hot = torch.where(_by_row(path.log_prob(drawn).isfinite(), x), drawn, hot.flatten(0, 1))
+        return self._at(hot.view(count, *x.shape), x, schedule, model)
+
+    def _at(self, hot: Tensor, x: Tensor, schedule: Tensor, model: EnergyModel) -> TemperedState:
+        """A state with `x` at b = 1 and `hot` `[replicas, chains, *shape]` at the other levels."""
+        schedule = schedule.float().double()  # what models of single precision see
+        replicas = torch.cat((hot[:-1].flatten(0, 1), x))
+        first = len(schedule) - len(hot)
+        level = torch.arange(first, len(schedule), device=x.device)
+        level = level.unsqueeze(1).expand(-1, len(x)).contiguous()
+        kernel, known = self.begun(replicas, level, schedule, model)
+        up = schedule.new_zeros(len(schedule) - 1, len(x))
+        turn = torch.zeros((), dtype=torch.long, device=x.device)
+        trips = torch.zeros(len(x), dtype=torch.long, device=x.device)
+        return TemperedState(
+            x.clone(), kernel, known, level, schedule, turn, up, up.clone(),
+            torch.zeros_like(level), trips,
+        )  # fmt: skip
+
+    def begun(
+        self, replicas: Tensor, level: Tensor, schedule: Tensor, model: EnergyModel
+    ) -> tuple[Any, Cache]:
+        """The kernel's state at `replicas`, all at their levels, and what the path knows there."""
+        path = self.path(model, replicas)
+        path.move_to(schedule[level].flatten())
+        kernel = self.kernel.at(replicas, path)
+        return kernel, path.know(kernel.x)
+
+    def refresh(self, state: TemperedState, model: EnergyModel) -> TemperedState:
+        path = self.path(model, state.x)
+        path.move_to(state.schedule[state.level].flatten())
+        kernel = self.kernel.refresh(state.kernel, path)
+        return state._replace(kernel=kernel, known=path.know(kernel.x))
+
+    def moved_to(self, x: Tensor, state: TemperedState, model: EnergyModel) -> TemperedState:
+        """The replicas at b = 1 move to `x`; the others stay."""
+        rows = _rows_at(state.level, len(state.schedule) - 1)
+        replicas = state.kernel.x.index_copy(0, rows, x)
+        moved = state._replace(x=x.clone(), kernel=state.kernel._replace(x=replicas))
+        return self.refresh(moved, model)
+
+    def step(
+        self, state: TemperedState, model: EnergyModel, rng: Generator
+    ) -> tuple[TemperedState, Info]:
+        path = self.path(model, state.x)
+        kernel, known, info = self.moved(state, model, path, rng)
+        coldest = _rows_at(state.level, len(state.schedule) - 1)
+        info = Info(*(None if part is None else part.index_select(0, coldest) for part in info))
+        return self.exchange(state._replace(kernel=kernel, known=known), path, rng), info
+
+    def moved(
+        self, state: TemperedState, model: EnergyModel, path: GeometricPath, rng: Generator
+    ) -> tuple[Any, Cache, Info]:
+        """All replicas after `steps` steps of the kernel; the path stays at their b."""
+        kernel, known = state.kernel, state.known
+        for _ in range(self.steps):
+            path.move_to(state.schedule[state.level].flatten(), kernel.x, known)
+            kernel = self.kernel.refresh(kernel, path)
+            kernel, info = self.kernel.step(kernel, path, rng)
+            known = path.know(kernel.x)
+        return kernel, known, info
+
+    def exchange(self, state: TemperedState, path: GeometricPath, rng: Generator) -> TemperedState:
+        """The swaps after the replicas have moved: levels change, and fresh states enter.
+
+        `known` is that of `state.kernel.x`, and the path is at the replicas' b.
+        """
+        kernel, known, level, schedule = state.kernel, state.known, state.level, state.schedule
+        chains, last, first = len(state.x), len(schedule) - 1, int(self.has_base)
+        place = level.argsort(0)  # the replica of each level
+
+        def work(levels: Tensor) -> Tensor:  # by level, [replicas, chains]
+            ratio = path.log_ratio(known, schedule[levels.clamp(0, last)].flatten())
+            return ratio.view_as(level).gather(0, place)
+
+        up, down = work(level + 1)[:-1], work(level - 1)[1 - first :]
+        fresh: Cache = ()
+        if self.has_base:
+            path.move_to(torch.zeros(chains, device=level.device))
+            fresh = path.know_like(path.draw(chains, rng).to(state.x), known)
+            up = torch.cat((path.log_ratio(fresh, schedule[1]).unsqueeze(0), up))
+
+        pair = torch.arange(last, device=level.device).unsqueeze(1)
+        swap = happens(acceptance(up + down), rng) & ((pair + state.turn) % 2 == 0)
+        above, below = pad(swap, (0, 0, 0, 1)), pad(swap[first:], (0, 0, 1 + first, 0))
+        after = level + above.gather(0, level).long() - below.gather(0, level).long()
+        cold, trips = state.cold, state.trips
+        if self.has_base:  # where its swap is accepted, a fresh state takes the place at level 1
+            rows = _rows_at(level, 1)
+            known = _mixed_rows(known, fresh, swap[0], rows)
+            (x,) = _mixed_rows((kernel.x,), fresh[:1], swap[0], rows)
+            kernel = kernel._replace(x=x)
+            left = torch.zeros_like(level).scatter(0, place[:1], swap[:1].long())
+            trips = trips + (cold * left).sum(0)
+            cold = cold * (1 - left)
+        cold = torch.maximum(cold, (after == last).long())
+        x = kernel.x.index_select(0, _rows_at(after, last))
+        return TemperedState(
+            x, kernel, known, after, schedule, 1 - state.turn, up, down, cold, trips
+        )
+
+    def path(self, model: EnergyModel, x: Tensor) -> GeometricPath:
+        """The path of targets, for states such as `x`."""
+        if self.has_base and isinstance(model.domain, Integer):
+            needs = "on an infinite domain a schedule that begins above 0, such as [0.3, 0.6, 1.0]"
+            raise UnsupportedModelError(self, model, needs, str(self.schedule))
+        return _path(model, not self.has_base, x.dtype, x.device)
+
+
+def _named(text: str) -> Sampler:
+    name, fields = written(text)
+    if name not in NAMES:
+        raise ValueError(f"kernel must be one of {', '.join(NAMES)}, got {text!r}")
+    kind, own = find(name)
+    return kind(**{**own, **fields})
+
+
+@lru_cache(maxsize=2)
+def _path(
+    model: EnergyModel, powers: bool, dtype: torch.dtype, device: torch.device
+) -> GeometricPath:
+    path = GeometricPath(model, powers=powers)
+    for name, own in path.named_buffers(recurse=False):  # not those of the model
+        setattr(path, name, own.to(device, dtype))
+    return path
+
+
+def learned(sampler: Tempered, model: EnergyModel, x: Tensor) -> TemperedState:
+    """The state of ladders of its own after all rounds, with the schedule that they learned.
+
+    `x` `[chains, *shape]` gives type and device only. Syed et al., Section 5.
+    """
+    rng = own_generator(x.device)
+    count = sampler.levels or FEW_LEVELS
+    schedule = torch.linspace(0, 1, count, dtype=torch.float64, device=x.device)
+    ladders = sampler.path(model, x)
+    start = ladders.draw(LADDERS * count, rng).to(x).unflatten(0, (count, LADDERS))
+    state = sampler._at(start[1:], start[0], schedule, model)
+    for number in range(sampler.rounds):
+        rejected = torch.zeros_like(schedule[1:])
+        for _ in range(2**number):
+            state, _ = sampler.step(state, model, rng)
+            rejected += 1 - acceptance(state.up + state.down).mean(1)
+        rejected /= 2**number
+        barrier = float(rejected.sum())
+        levels = sampler.levels or max(FEW_LEVELS, ceil(2 * barrier) + 1)
+        spaced = evenly(schedule, rejected.clamp(min=FEWEST), levels)
+        # A level takes the states of the old level with the nearest b.
+        nearest = (spaced[1:, None] - schedule[None, 1:]).abs().argmin(1)
+        place = state.level.argsort(0).index_select(0, nearest)
+        chain = torch.arange(LADDERS, device=x.device)
+        hot = state.kernel.x.unflatten(0, (-1, LADDERS))[place, chain]
+        schedule = spaced
+        state = sampler._at(hot, state.x, schedule, model)
+    return state
+
+
+def evenly(schedule: Tensor, rejected: Tensor, levels: int) -> Tensor:
+    """`levels` points from end to end of `schedule` that divide it into equal sums of `rejected`.
+
+    By linear interpolation of the cumulative rejection, `rejected` `[len(schedule) - 1]`.
+    """
+    total = pad(rejected.cumsum(0), (1, 0))
+    goal = torch.linspace(0, 1, levels, dtype=total.dtype, device=total.device) * total[-1]
+    left = torch.searchsorted(total, goal, right=True).sub_(1).clamp_(0, len(rejected) - 1)
+    part = (goal - total[left]) / rejected[left]
+    even = torch.lerp(schedule[left], schedule[left + 1], part)
+    even[0], even[-1] = schedule[0], schedule[-1]
+    return even
+
+
+def _rows_at(level: Tensor, of: int) -> Tensor:
+    """The rows of the replicas that are at level `of`, one a chain."""
+    replicas, chains = (level == of).long().argmax(0), level.shape[1]
+    return replicas * chains + torch.arange(chains, device=level.device)
+
+
+def _by_row(chosen: Tensor, like: Tensor) -> Tensor:
+    return chosen.view(-1, *[1] * (like.ndim - 1))
+
+
+def _mixed_rows(values: Cache, other: Cache, chosen: Tensor, rows: Tensor) -> Cache:
+    """`values` with row `rows[c]` taken from row c of `other` where `chosen[c]`."""
+    return tuple(
+        old.index_copy(0, rows, torch.where(_by_row(chosen, new), new, old.index_select(0, rows)))
+        for old, new in zip(values, other, strict=True)
+    )

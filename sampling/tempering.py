@@ -1,0 +1,141 @@
+"""What the ladders of a tempered chain tell: log Z with an interval, the barrier, round trips.
+
+C. H. Bennett, "Efficient estimation of free energy differences from Monte Carlo data", Journal of
+Computational Physics 1976: for levels i and i + 1 with draws x and y, the difference C of their log
+normalisers solves sum sigmoid(up(x) - C) = sum sigmoid(down(y) + C). Here up(x) is
+log pi_(i+1)(x) - log pi_i(x) and down(y) the other way. Its sum over the levels is log Z_1 / Z_0.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from latticework.samplers.tempered import TemperedState
+
+Works = NDArray[np.float64]  # [draws, levels - 1, ladders]
+
+KNOWN_BELOW = 0.75  # the largest rejection of swaps with which the barrier is called known
+NEWTON = 50  # iterations at most; about five are needed
+CLOSE = 1e-10  # of C
+
+
+class LogZ(NamedTuple):
+    """An estimate of the log normaliser, in nats. The interval is NaN with a single ladder."""
+
+    value: float  # Bennett's estimate, from all ladders together
+    low: float  # 95 % interval: Student's t with the jackknife over ladders
+    high: float
+    forward: float  # by importance sampling from each level to the next
+    backward: float  # the other way; far from `forward`, the levels overlap too little
+
+    def __str__(self) -> str:
+        return (
+            f"log Z {self.value:.2f} [{self.low:.2f}, {self.high:.2f}] "
+            f"(forward {self.forward:.2f}, backward {self.backward:.2f})"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Ladders:
+    """What was recorded of the levels at each draw. A ladder is the replicas of one chain.
+
+    Numbers are those of the draws, every `thin` steps, but round trips are counted in all steps.
+    """
+
+    schedule: NDArray[np.float64]  # b, [levels]
+    up: Works  # log pi_(i+1)(x) - log pi_i(x) of x at level i
+    down: Works  # log pi_i(x) - log pi_(i+1)(x) of x at level i + 1
+    level: NDArray[np.int64]  # [draws, replicas, ladders], of each replica
+    trips: NDArray[np.int64]  # [ladders], round trips from the base to b = 1 and back
+    steps: int  # in which these were counted
+
+    @property
+    def rejections(self) -> NDArray[np.float64]:
+        """Mean probability that a swap of the levels i and i + 1 is rejected, `[levels - 1]`."""
+        accepted = np.exp(np.minimum(self.up + self.down, 0))
+        return 1 - accepted.mean((0, 2))
+
+    @property
+    def barrier(self) -> float:
+        """Lambda, the sum of the rejections; about the same for every fine schedule."""
+        return float(self.rejections.sum())
+
+    @property
+    def barrier_known(self) -> bool:
+        """Whether no rejection is above 0.75, where the sum would be too small."""
+        return bool(self.rejections.max() <= KNOWN_BELOW)
+
+    @property
+    def predicted_trips(self) -> float:
+        """Round trips of a ladder in `steps` steps if replicas move as a Markov chain of levels.
+
+        Syed et al. (2022): a rate of 1 / (2 + 2 sum r / (1 - r)), which local moves do not reach
+        where they hardly change the energy.
+        """
+        r = np.minimum(self.rejections, 1 - 1e-12)
+        return float(self.steps / (2 + 2 * (r / (1 - r)).sum()))
+
+    @classmethod
+    def recorded(cls, states: Sequence[TemperedState], trips: Tensor, steps: int) -> "Ladders":
+        """From the states at the draws, of chains that made `trips` `[chains]` in `steps` steps."""
+
+        def joined(name: str) -> NDArray:
+            return torch.stack([getattr(state, name) for state in states]).cpu().numpy()
+
+        works = joined("up"), joined("down")
+        schedule = states[0].schedule.cpu().numpy()
+        return cls(schedule, *works, joined("level"), trips.cpu().numpy(), steps)
+
+    @property
+    def log_z(self) -> LogZ | None:
+        """The log normaliser of the target; None if the ladder does not begin at b = 0."""
+        return estimate(self.up, self.down) if self.schedule[0] == 0 else None
+
+
+def estimate(up: Works, down: Works) -> LogZ:
+    """The log normaliser from the works of draws from all levels, which are normalised at b = 0."""
+    from scipy.stats import t as student
+
+    ladders = up.shape[-1]
+    pooled = bennett(up, down)
+    value, error = float(pooled.sum()), np.nan
+    if ladders > 1:
+        kept = [np.arange(ladders) != left for left in range(ladders)]
+        each = np.array([bennett(up[..., k], down[..., k], pooled).sum() for k in kept])
+        error = float(np.sqrt((ladders - 1) * np.square(each - each.mean()).mean()))
+    half = error * (student.ppf(0.975, ladders - 1) if ladders > 1 else np.nan)
+    forward, backward = _log_mean_exp(up).sum(), -_log_mean_exp(down).sum()
+    return LogZ(value, value - half, value + half, float(forward), float(backward))
+
+
+def bennett(
+    up: Works, down: Works, start: NDArray[np.float64] | None = None
+) -> NDArray[np.float64]:
+    """Differences of log normalisers of neighbouring levels, `[levels - 1]`, by Newton's method."""
+    from scipy.special import expit
+
+    c = start
+    if c is None:
+        c = (_log_mean_exp(up) - _log_mean_exp(down)) / 2
+        c = np.where(np.isfinite(c), c, 0)
+    for _ in range(NEWTON):
+        forward, backward = expit(up - c[:, None]), expit(down + c[:, None])
+        one, other = forward.sum((0, 2)), backward.sum((0, 2))
+        slopes = np.square(forward).sum((0, 2)) / one + np.square(backward).sum((0, 2)) / other
+        step = (np.log(one) - np.log(other)) / (2 - slopes)
+        c = c + step
+        if np.abs(step).max() < CLOSE:
+            break
+    return c
+
+
+def _log_mean_exp(values: Works) -> NDArray[np.float64]:
+    """Log of the mean of exp over draws and ladders, `[levels - 1]`."""
+    largest = values.max((0, 2), keepdims=True)
+    largest = np.where(np.isfinite(largest), largest, 0)
+    return np.log(np.exp(values - largest).mean((0, 2))) + largest[0, :, 0]

@@ -1,0 +1,299 @@
+"""Tempering: the joint law of the replicas, the schedule, log Z, round trips, both engines."""
+
+from itertools import chain
+
+import numpy as np
+import pytest
+import torch
+from exactness import p_value
+from targets import TARGETS
+from torch import Generator
+
+import latticework as lw
+from latticework.samplers.base import UnsupportedModelError, acceptance
+from latticework.samplers.compiled.choose import twin_of
+from latticework.samplers.compiled.twin import NoTwinError
+from latticework.samplers.tempered import evenly
+from latticework.sampling.tempering import Ladders, bennett, estimate
+
+pytestmark = pytest.mark.usefixtures("no_grad")
+
+
+@pytest.fixture
+def no_grad():
+    with torch.no_grad():
+        yield
+
+
+def joint_p(sampler, name, steps=3, chains=20_000):
+    """P-value of the joint counts of all replicas, after steps from their joint law."""
+    target, rng = TARGETS[name], Generator().manual_seed(4)
+    b = np.array(sampler.schedule)[int(sampler.has_base) :]
+    laws = [np.exp(each - np.logaddexp.reduce(each)) for each in b[:, None] * target.log_prob]
+    replicas = torch.stack([target.draw(law, chains, rng) for law in laws])
+    state = sampler._at(replicas, replicas[-1], torch.tensor(sampler.schedule), target.model)
+    for _ in range(steps):
+        state, _ = sampler.step(state, target.model, rng)
+    by_level = state.kernel.x.unflatten(0, (len(b), -1))[state.level.argsort(0), range(chains)]
+    assert torch.equal(by_level[-1], state.x)
+    size, law, index = len(target.z), laws[0], 0
+    for each in laws[1:]:
+        law = np.outer(law, each).ravel()
+    for each in by_level:
+        index = index * size + torch.as_tensor(target.index(each))
+    return p_value(torch.bincount(index, minlength=len(law)).numpy(), law)
+
+
+KERNELS = [
+    (lw.DMALA(0.5), "binary"),
+    (lw.DMALA(0.5), "categorical"),
+    (lw.GWG(), "ordinal"),
+    (lw.GWG(), "binary"),
+    (lw.GWG(2), "rbm"),
+    (lw.Gibbs(), "binary"),
+    (lw.Gibbs(2), "ordinal"),
+    (lw.GibbsSweep(), "lattice"),
+    (lw.LocallyBalanced(), "spins"),
+    (lw.RandomWalk(2), "categorical"),
+    (lw.PAFS(2), "binary"),
+    (lw.DLMC(0.5), "ordinal"),
+    (lw.ACS(2.0, 0.2, 4), "binary"),
+    (lw.AVG(0.8), "spins"),
+    (lw.DHAMS(0.7, 0.8, 0.3), "spins"),
+    (lw.EDLP(0.6, 0.7, 0.5), "spins"),
+    (lw.HammingBall(3, 1, "systematic"), "binary"),
+]
+
+
+@pytest.mark.parametrize(("kernel", "name"), KERNELS)
+@pytest.mark.parametrize("schedule", [[0.0, 0.3, 1.0], [0.4, 1.0]])
+def test_replicas_keep_the_product_of_the_laws_of_their_levels(kernel, name, schedule):
+    assert joint_p(lw.Tempered(kernel, schedule=schedule), name) > 1e-4
+
+
+@pytest.mark.parametrize("wrong", [lambda r: acceptance(r / 2), lambda r: acceptance(-r)])
+def test_other_swaps_keep_another_law(wrong, monkeypatch):
+    monkeypatch.setattr("latticework.samplers.tempered.acceptance", wrong)
+    assert joint_p(lw.Tempered(lw.DMALA(0.5), schedule=[0.0, 0.3, 1.0]), "binary") < 1e-4
+
+
+def test_steps_between_swaps_keep_the_law():
+    sampler = lw.Tempered(lw.GWG(), schedule=[0.0, 0.5, 1.0], steps=3)
+    assert joint_p(sampler, "ordinal", steps=2) > 1e-4
+
+
+def test_swaps_alternate_and_levels_change_not_states():
+    """Four replicas at almost one temperature always swap: (0 1) (2 3), then (1 2)."""
+    model, rng = TARGETS["rbm"].model, Generator().manual_seed(0)
+    sampler = lw.Tempered(lw.DMALA(1e-4), schedule=[1 - 3e-6, 1 - 2e-6, 1 - 1e-6, 1.0])
+    x = model.domain.enumerate()[:12].float().view(4, 3, -1)
+    state = sampler._at(x, x[-1], torch.tensor(sampler.schedule), model)
+    levels = []
+    for _ in range(4):
+        state, _ = sampler.step(state, model, rng)
+        levels.append(state.level[:, 0].tolist())
+        assert torch.equal(state.kernel.x.view(4, 3, -1), x)
+        assert torch.equal(state.x, x[state.level.argmax(0), range(3)])
+    assert levels == [[1, 0, 3, 2], [2, 0, 3, 1], [3, 1, 2, 0], [3, 2, 1, 0]]
+
+
+def test_the_schedule_equalises_rejections():
+    """The number of levels follows from the barrier, and a fixed one is kept."""
+    model = lw.erdos_renyi(16, 4, 0.35)
+    x = torch.zeros(1, 16)
+    for levels in (None, 6):
+        fields = lw.Tempered(lw.DMALA(0.3), levels=levels).learnt(x, model)
+        sampler = lw.Tempered(lw.DMALA(0.3), **fields)
+        assert sampler.learnt(x, model) == {}
+        found = recorded(sampler, model, 400)
+        assert found.rejections.max() - found.rejections.min() < 0.12
+        assert (found.schedule[0], found.schedule[-1]) == (0, 1)
+        wanted = levels or np.ceil(2 * found.barrier) + 1
+        assert abs(len(found.schedule) - wanted) <= 1
+    assert evenly(torch.tensor([0.0, 0.5, 1.0]), torch.tensor([0.3, 0.1]), 3)[1] == pytest.approx(
+        1 / 3
+    )
+
+
+def recorded(sampler, model, steps, chains=8, seed=0):
+    rng, states = Generator().manual_seed(seed), []
+    state = sampler.init(model.domain.uniform(chains, rng).float(), model)
+    for _ in range(steps // 10):
+        state, _ = sampler.step(state, model, rng)
+    trips = state.trips
+    for _ in range(steps):
+        state, _ = sampler.step(state, model, rng)
+        states.append(state)
+    return Ladders.recorded(states, state.trips - trips, steps)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "name"),
+    [(lw.DMALA(0.5), "categorical"), (lw.Gibbs(), "spins"), (lw.GWG(), "ordinal")],
+)
+def test_log_z_equals_enumeration(kernel, name):
+    target = TARGETS[name]
+    found = recorded(lw.Tempered(kernel, 6), target.model, 1000).log_z
+    exact = np.logaddexp.reduce(target.log_prob)
+    error = (found.high - found.low) / 2 / 2.36  # Student's t with 7 degrees of freedom
+    for value in (found.value, found.forward, found.backward):
+        assert abs(value - exact) < 5 * error < 0.5
+
+
+def works_of_exact_draws(rng, draws, ladders, b=(0.0, 0.2, 0.5, 1.0)):
+    """`up` and `down` of independent draws from every level of "binary", and its log Z."""
+    log_prob = TARGETS["binary"].log_prob
+    value = log_prob + np.log(len(log_prob))  # log f - log p0
+    steps, drawn = np.diff(b), []
+    for each in b:
+        law = np.exp(each * value - np.logaddexp.reduce(each * value))
+        drawn.append(value[rng.choice(len(law), (draws, ladders), p=law)])
+    levels = np.stack(drawn, 1)
+    up, down = steps[:, None] * levels[:, :-1], -steps[:, None] * levels[:, 1:]
+    return up, down, np.logaddexp.reduce(log_prob)
+
+
+def test_the_interval_covers_log_z():
+    """Of 400 intervals of 95 %, 366 to 393 cover with a probability of 99.9 %."""
+    rng, covered = np.random.default_rng(3), 0
+    for _ in range(400):
+        up, down, exact = works_of_exact_draws(rng, 50, 4)
+        found = estimate(up, down)
+        covered += found.low <= exact <= found.high
+    assert 364 <= covered <= 394
+
+
+def test_bennett_solves_its_equation():
+    up, down, exact = works_of_exact_draws(np.random.default_rng(0), 200_000, 1)
+    c = bennett(up, down)
+    forward = 1 / (1 + np.exp(c[:, None] - up))
+    backward = 1 / (1 + np.exp(-c[:, None] - down))
+    np.testing.assert_allclose(forward.sum((0, 2)), backward.sum((0, 2)), rtol=1e-8)
+    assert c.sum() == pytest.approx(exact, abs=0.02)
+    alone = estimate(up, down)
+    assert np.isnan([alone.low, alone.high]).all()
+
+
+def test_round_trips_of_sites_without_couplings_follow_the_theory():
+    model = lw.Lattice((30,), 0.0, 1.0)
+    sampler = lw.Tempered(lw.GibbsSweep(), schedule=[0.0, 0.25, 0.5, 0.75, 1.0])
+    found = recorded(sampler, model, 1500)
+    assert found.trips.mean() == pytest.approx(found.predicted_trips, rel=0.15)
+    assert found.barrier_known
+    two = recorded(lw.Tempered(lw.GibbsSweep(), schedule=[0.0, 1.0]), model, 200)
+    assert not two.barrier_known
+
+
+def test_refresh_and_moved_to():
+    """After the target changed all replicas have its values; a move changes the coldest alone."""
+    model, rng = lw.erdos_renyi(6, 2, 0.5), Generator().manual_seed(0)
+    sampler = lw.Tempered(lw.DMALA(0.5), schedule=[0.0, 0.5, 1.0])
+    state = sampler.init(model.domain.uniform(3, rng).float(), model)
+    for _ in range(3):
+        state, _ = sampler.step(state, model, rng)
+    moved = sampler.moved_to(1 - state.x, state, model)
+    changed = (moved.kernel.x != state.kernel.x).any(-1).view(2, 3)
+    assert torch.equal(changed, state.level == 2)
+    assert torch.equal(moved.x, 1 - state.x)
+    next(chain(model.parameters(), model.buffers())).mul_(2)
+    fresh = sampler.refresh(state, model)
+    torch.testing.assert_close(
+        fresh.known[1], model.log_prob(state.kernel.x) + 6 * torch.tensor(2.0).log()
+    )
+
+
+def far_modes(x):
+    mean = x.mean(-1)
+    return 40 * torch.logaddexp(-40 * (mean - 0.1) ** 2, -40 * (mean - 0.9) ** 2)
+
+
+def test_sample_leaves_modes_and_tells_log_z(tmp_path):
+    settings = {"sites": 20, "steps": 1000, "burn_in": 100, "diagnose": False}
+    plain = lw.sample(far_modes, "dmala", **settings)
+    found = lw.sample(far_modes, "dmala", temper=True, **settings)
+    means = found.draws.mean((1, 2))
+    assert ((means > 0.35) & (means < 0.65)).all()
+    assert not ((plain.draws.mean((1, 2)) > 0.35) & (plain.draws.mean((1, 2)) < 0.65)).all()
+    exact = far_modes(lw.Binary(20).enumerate().double()).logsumexp(0)
+    assert plain.log_z is None
+    assert found.log_z.low - 0.1 < exact < found.log_z.high + 0.1
+    assert "DMALA(" in repr(found)
+    found.save(tmp_path / "draws.npz")
+    loaded = lw.SampleResult.load(tmp_path / "draws.npz")
+    assert loaded.log_z == found.log_z
+    assert loaded.sampler == found.sampler
+    assert loaded.ladders.steps == found.ladders.steps == 1000
+
+
+def test_adaptation_is_that_of_the_kernel():
+    found = lw.sample(
+        far_modes, "dmala", temper=True, adapt=0.5, sites=20, steps=20, diagnose=False
+    )
+    assert isinstance(found.sampler, lw.Tempered)
+    assert found.sampler.kernel == found.adapted.sampler != lw.DMALA()
+
+
+def test_the_kernel_can_be_named():
+    assert lw.Tempered("gwg(flips=2)") == lw.Tempered(lw.GWG(2))
+    with pytest.raises(ValueError, match="kernel must be one of acs, .* got 'gibs'"):
+        lw.Tempered("gibs")
+
+
+@pytest.mark.parametrize(
+    ("make", "match"),
+    [
+        (lambda: lw.Tempered(3), "kernel must be a sampler, such as DMALA"),
+        (lambda: lw.Tempered(lw.DULA()), "keeps the law of its target from the first step"),
+        (lambda: lw.Tempered(lw.RMALA()), "keeps the law of its target from the first step"),
+        (lambda: lw.Tempered(lw.GWG(), levels=1), "levels must be 2 or more"),
+        (lambda: lw.Tempered(lw.GWG(), schedule=[0, 0.5]), "rise from 0 or above to 1"),
+        (lambda: lw.Tempered(lw.GWG(), schedule=[0.5, 0.5, 1]), "rise from 0 or above to 1"),
+        (lambda: lw.Tempered(lw.GWG(), 0), "rounds must be an integer of at least 1"),
+    ],
+)
+def test_bad_settings(make, match):
+    with pytest.raises((TypeError, ValueError), match=match):
+        make()
+
+
+def test_an_infinite_domain_needs_a_first_level_above_0():
+    target = TARGETS["naturals"]
+    with pytest.raises(UnsupportedModelError, match="a schedule that begins above 0"):
+        lw.Tempered(lw.GWG()).init(torch.zeros(2, *target.domain.shape), target.model)
+    kept = lw.sample(target.model, lw.Tempered(lw.GWG(), schedule=[0.5, 1.0]), steps=8)
+    assert kept.ladders is not None
+    assert kept.log_z is None
+
+
+# Compiled kernels.
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kernel", "name"),
+    [(lw.GibbsSweep(), "lattice"), (lw.GWG(), "dense_ising"), (lw.Gibbs(), "lattice_potts")],
+)
+def test_compiled_kernels_keep_the_joint_law(kernel, name):
+    sampler = lw.Tempered(kernel, schedule=[0.0, 0.4, 1.0])
+    assert joint_p(twin_of(sampler, TARGETS[name].model), name) > 1e-4
+
+
+@pytest.mark.slow
+def test_compiled_chains_tell_log_z_whatever_the_threads():
+    model = lw.Lattice((8, 8), 0.2)
+    settings = {"steps": 400, "burn_in": 50, "thin": 2, "chains": 8, "engine": "compiled"}
+    found = lw.sample(model, "gibbs_sweep", temper=True, diagnose=False, **settings)
+    exact, _ = model.log_z_and_mean()
+    assert found.log_z.low - 0.1 < exact < found.log_z.high + 0.1
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(3 - min(before, 2))
+        again = lw.sample(model, "gibbs_sweep", temper=True, diagnose=False, **settings)
+    finally:
+        torch.set_num_threads(before)
+    assert torch.equal(found.draws, again.draws)
+
+
+def test_powers_of_an_rbm_have_no_compiled_kernel():
+    with pytest.raises(NoTwinError, match="tempering runs eagerly"):
+        twin_of(lw.Tempered(lw.GWG()), TARGETS["rbm"].model)
