@@ -2,6 +2,7 @@
 
 No test may depend on how fast the machine is. So a process dies by its own hand, at the n-th access
 to a file of its records, and what waits for another process waits as long as that one lives.
+Files are harmed in place.
 """
 
 import os
@@ -109,3 +110,13 @@ def killed(access: int, *words: str, outputs: Path) -> None:
         finally:
             os._exit(70)
     assert ended(pid) == -signal.SIGKILL
+
+
+def cut_short(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-20])
+
+
+def flip_a_byte(file: Path) -> None:
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)

@@ -4,11 +4,23 @@ On such a target no sampler is exact by accident, and everything a test needs of
 float64 from `forward` alone: log-probabilities, their autograd gradient, the law.
 """
 
+from typing import TypeVar
+
 import torch
 from torch import Generator, Tensor
 
 import latticework as lw
 from latticework.sampling.checking.targets import SMALL, Asymmetric, Target
+
+Model = TypeVar("Model", bound=lw.EnergyModel)
+
+
+def scattered(model: Model, seed: int = 0, std: float = 1.0) -> Model:
+    """The model itself, with normal parameters."""
+    rng = Generator().manual_seed(seed)
+    for parameter in model.parameters():
+        parameter.normal_(std=std, generator=rng)
+    return model
 
 
 def _local(model: lw.Lattice) -> lw.Lattice:

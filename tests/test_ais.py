@@ -9,7 +9,7 @@ import torch
 from documented import ROOT, names, sampler_of, table
 from exactness import TABLE
 from fakes import fake
-from targets import TARGETS
+from targets import TARGETS, scattered
 from torch import Generator
 
 from latticework.data.base import Dataset
@@ -337,9 +337,7 @@ DATA = Dataset(rows(400, 0), rows(50, 1), rows(60, 2), (4, 3), "blocks")
 
 
 def rbm():
-    model, rng = RBM(12, 5), seeded(3)
-    for parameter in model.parameters():
-        parameter.normal_(std=0.7, generator=rng)
+    model = scattered(RBM(12, 5), 3, 0.7)
     model.untrained = False  # these weights are the target
     return model
 

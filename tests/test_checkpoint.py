@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from kills import cut_short, flip_a_byte
 
 import latticework.experiments.runs.run
 from latticework.experiments.runs import machine, progress
@@ -290,16 +291,6 @@ def test_code_that_changed_since_a_checkpoint_is_told(tmp_path, monkeypatch, cap
 
 
 # What cannot be used.
-
-
-def flip_a_byte(file):
-    raw = bytearray(file.read_bytes())
-    raw[len(raw) // 2] ^= 0xFF
-    file.write_bytes(raw)
-
-
-def cut_short(file):
-    file.write_bytes(file.read_bytes()[:-100])
 
 
 def half_a_row(path):

@@ -5,6 +5,7 @@ Each flip rounds it, and rounding errors would add up without a bound.
 
 import pytest
 import torch
+from targets import scattered
 from torch import Generator
 
 from latticework.models.ising import erdos_renyi
@@ -27,16 +28,9 @@ ONE_SITE = [GWG(), LocallyBalanced()]
 DUE = 1024  # steps between renewals, on average: the power of two above 64 * 12
 
 
-def small_rbm() -> RBM:
-    model, rng = RBM(SITES, 7), Generator().manual_seed(0)
-    for parameter in model.parameters():
-        parameter.normal_(0, 0.5, generator=rng)
-    return model
-
-
 MODELS = {
     "pairs": (erdos_renyi(SITES, 5, 0.37), [*BLOCKS, *ONE_SITE, GWG(4), PAFS(3), RandomWalk(2)]),
-    "rbm": (small_rbm(), [*BLOCKS, RandomWalk(2)]),
+    "rbm": (scattered(RBM(SITES, 7), std=0.5), [*BLOCKS, RandomWalk(2)]),
     "potts": (random_potts(SITES, 3, 1.0), [Gibbs(), Gibbs(2, "random"), *ONE_SITE]),
 }
 CASES = [
@@ -63,7 +57,7 @@ def test_an_error_in_the_memory_does_not_stay(model, sampler):
 )
 def test_an_error_in_the_hidden_inputs_stays_until_they_are_due(sampler, monkeypatch):
     monkeypatch.setattr(rbm, "ROWS", 2.0)  # else products make them afresh
-    model, rng = small_rbm(), Generator().manual_seed(1)
+    model, rng = scattered(RBM(SITES, 7), std=0.5), Generator().manual_seed(1)
     twin, x = twin_of(sampler, model), model.domain.uniform(5, Generator().manual_seed(2))
     state, _ = twin.advance(twin.at(x, model), model, rng, 1)
     state.inputs.add_(0.25)

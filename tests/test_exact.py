@@ -6,6 +6,7 @@ import math
 
 import pytest
 import torch
+from targets import scattered
 
 import latticework as lw
 from latticework.models.transfer import log_z_and_mean
@@ -64,21 +65,14 @@ def test_strong_coupling_stays_finite(coupling):
         assert result.mean[0] == pytest.approx((1 + math.tanh(1)) / 2, abs=1e-3)
 
 
-def random_rbm(visible, hidden):
-    model, rng = lw.RBM(visible, hidden), torch.Generator().manual_seed(visible)
-    for parameter in model.parameters():
-        parameter.normal_(generator=rng)
-    return model
-
-
 def dense(dim):
     upper = torch.randn(dim, dim, generator=torch.Generator().manual_seed(1)).triu(1) / 4
     return lw.DenseIsing(upper + upper.T, 0.1)
 
 
 OTHERS = {
-    "hidden layer": random_rbm(9, 3),
-    "visible layer": random_rbm(3, 9),
+    "hidden layer": scattered(lw.RBM(9, 3), 9),
+    "visible layer": scattered(lw.RBM(3, 9), 3),
     "dense": dense(6),
     "spins": lw.Function(lambda x: (x * x.roll(1, -1) + 0.3 * x).sum(-1), lw.Binary(5, -1, 1)),
     "categorical": lw.Function(

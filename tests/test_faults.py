@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 import torch
 from command import SMALL, command_line, only
-from kills import accesses, alive, ended, killed, start, until
+from kills import accesses, alive, cut_short, ended, flip_a_byte, killed, start, until
 
 from latticework.data.wordpiece import SPECIAL, tokenizer_of
 from latticework.experiments.records.archive import DamagedError
@@ -262,16 +262,6 @@ def test_a_run_that_another_process_is_at_is_waited_for(tmp_path):
 
 
 # Damage.
-
-
-def cut_short(file):
-    file.write_bytes(file.read_bytes()[:-20])
-
-
-def flip_a_byte(file):
-    content = bytearray(file.read_bytes())
-    content[len(content) // 2] ^= 1
-    file.write_bytes(content)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import math
 
 import pytest
 import torch
+from targets import scattered
 from torch import Generator
 from torch.distributions import Bernoulli, Normal
 
@@ -43,10 +44,7 @@ def graph(dim=9, degree=3):
 
 
 def rbm(visible=6, hidden=4):
-    model, rng = lw.RBM(visible, hidden).double(), Generator().manual_seed(2)
-    for parameter in model.parameters():
-        parameter.normal_(generator=rng)
-    return model
+    return scattered(lw.RBM(visible, hidden).double(), 2)
 
 
 def net(chunk=None):

@@ -10,6 +10,7 @@ from math import inf, nan
 import numpy as np
 import pytest
 import torch
+from targets import scattered
 from test_kernels import MEMORY, flat
 from torch import Generator, Tensor
 
@@ -23,10 +24,7 @@ PRECONDITIONER = [0.5 + i / 40 for i in range(40)]
 
 
 def machine(visible: int, hidden: int, scale: float) -> lw.RBM:
-    model, rng = lw.RBM(visible, hidden), Generator().manual_seed(2)
-    for parameter in model.parameters():
-        parameter.normal_(std=scale, generator=rng)
-    return model
+    return scattered(lw.RBM(visible, hidden), 2, scale)
 
 
 def spins() -> lw.LogQuadratic:
