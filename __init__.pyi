@@ -54,6 +54,7 @@ from latticework.models.domain import (
     Integer as Integer,
     Ordinal as Ordinal,
 )
+from latticework.models.factors import Factor as Factor, Factors as Factors
 from latticework.models.fhmm import FactorialHMM as FactorialHMM, synthetic_fhmm as synthetic_fhmm
 from latticework.models.graph import Graph as Graph
 from latticework.models.graph_files import (

@@ -3,35 +3,28 @@
 Gset   a line "sites edges", then "i j weight" an edge, with sites from 1 (weight 1 if left out).
 COO    "i j value" a line, with sites from 0; "i i value" is linear. A line "# vartype=BINARY" says
        that the energy is one of x in {0, 1}, otherwise of spins.
-UAI    tables of a Markov or Bayesian network, of the UAI inference competitions. A graph has one or
-       two variables a table, with two values each.
+UAI    tables of a Markov or Bayesian network, of the UAI inference competitions.
 
 Gset and COO give an energy E = sum J_ij s_i s_j + sum h_i s_i, and log pi = -beta E. The lowest
-energies of a graph of Gset are its largest cuts. A UAI file gives log pi, times beta.
+energies of a graph of Gset are its largest cuts. A UAI file gives log pi, times beta: a `Graph` if
+its tables are positive and have one or two variables of two values, else `Factors`.
 """
 
 import re
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Generator
 
+from latticework.models.factors import Factor, Factors
 from latticework.models.graph import Graph
-
-
-class Factor(NamedTuple):
-    """A factor: the logarithm of a table over the variables of its scope."""
-
-    scope: tuple[int, ...]
-    log: NDArray[np.float64]  # an axis a variable
 
 
 def graph(
     file: str | None = None, beta: float = 1.0, dim: int = 1000, degree: int = 3, seed: int = 0
-) -> Graph:
+) -> Graph | Factors:
     """The graph in a file (`read_graph`), or a random one (`regular_graph`) without a file."""
     if file is not None:
         return read_graph(file, beta)
@@ -56,10 +49,11 @@ def regular_graph(dim: int, degree: int, coupling: float, seed: int = 0) -> Grap
     return Graph(edges, signs * coupling, sites=dim)
 
 
-def read_graph(file: str | Path, beta: float = 1.0) -> Graph:
-    """The graph of a Gset, COO or UAI file, told apart by what is in it.
+def read_graph(file: str | Path, beta: float = 1.0) -> Graph | Factors:
+    """The graph of a Gset, COO or UAI file, or the tables of a UAI file, told apart by their text.
 
-    Raises ValueError for a file of another format, and for tables that no graph has.
+    Raises ValueError for a file of another format, and for variables with different numbers of
+    values.
     """
     text = Path(file).read_text()
     if re.match(r"\s*(MARKOV|BAYES)\b", text):
@@ -115,17 +109,13 @@ def read_tables(file: str | Path) -> tuple[list[int], list[Factor]]:
     return values, tables
 
 
-def _of_tables(values: list[int], tables: list[Factor], beta: float) -> Graph:
-    """Each table over two spins is c + a s_i + b s_j + w s_i s_j."""
-    if set(values) - {2} or any(len(table.scope) > 2 for table in tables):
-        raise ValueError(
-            "a graph has tables over one or two variables of two values, got "
-            f"{max(len(table.scope) for table in tables)} variables and {max(values)} values"
-        )
+def _of_tables(values: list[int], tables: list[Factor], beta: float) -> Graph | Factors:
+    """Each positive table over two spins is c + a s_i + b s_j + w s_i s_j."""
+    pairs = set(values) == {2} and all(len(scope) in (1, 2) for scope, _ in tables)
+    if not pairs or not all(np.isfinite(log).all() for _, log in tables):
+        return Factors([(scope, beta * log) for scope, log in tables], len(values))
     bias, offset, edges, weights = np.zeros(len(values)), 0.0, [], []
     for scope, log in tables:
-        if not np.isfinite(log).all():
-            raise ValueError(f"a graph has positive entries in its tables, got 0 for {scope}")
         offset += float(log.mean())
         for axis, site in enumerate(scope):
             low, high = np.moveaxis(log, axis, 0)

@@ -46,7 +46,7 @@ FEW_LEVELS = 6  # of the first schedule, and at least: a barrier that is not yet
 FEWEST = 1e-3  # rejected share of swaps that a pair counts for at least
 
 
-class TemperedState(NamedTuple):
+class LadderState(NamedTuple):
     x: Tensor  # [chains, *domain.shape], the replicas with b = 1
     kernel: Any  # the kernel's state of all replicas, [replicas * chains, ...]
     known: Cache  # what the path knows of the replicas: x, l(x) and, if at hand, its gradient
@@ -124,7 +124,7 @@ class Tempered(Sampler):
             return {}
         return {"schedule": learned(self, model, x).schedule.tolist()}
 
-    def at(self, x: Tensor, model: EnergyModel) -> TemperedState:
+    def at(self, x: Tensor, model: EnergyModel) -> LadderState:
         if self.schedule is None:
             found = learned(self, model, x)
             count = len(found.level)
@@ -142,7 +142,7 @@ class Tempered(Sampler):
             hot = torch.where(_by_row(path.log_prob(drawn).isfinite(), x), drawn, hot.flatten(0, 1))
         return self._at(hot.view(count, *x.shape), x, schedule, model)
 
-    def _at(self, hot: Tensor, x: Tensor, schedule: Tensor, model: EnergyModel) -> TemperedState:
+    def _at(self, hot: Tensor, x: Tensor, schedule: Tensor, model: EnergyModel) -> LadderState:
         """A state with `x` at b = 1 and `hot` `[replicas, chains, *shape]` at the other levels."""
         schedule = schedule.float().double()  # what models of single precision see
         replicas = torch.cat((hot[:-1].flatten(0, 1), x))
@@ -153,7 +153,7 @@ class Tempered(Sampler):
         up = schedule.new_zeros(len(schedule) - 1, len(x))
         turn = torch.zeros((), dtype=torch.long, device=x.device)
         trips = torch.zeros(len(x), dtype=torch.long, device=x.device)
-        return TemperedState(
+        return LadderState(
             x.clone(), kernel, known, level, schedule, turn, up, up.clone(),
             torch.zeros_like(level), trips,
         )  # fmt: skip
@@ -167,13 +167,13 @@ class Tempered(Sampler):
         kernel = self.kernel.at(replicas, path)
         return kernel, path.know(kernel.x)
 
-    def refresh(self, state: TemperedState, model: EnergyModel) -> TemperedState:
+    def refresh(self, state: LadderState, model: EnergyModel) -> LadderState:
         path = self.path(model, state.x)
         path.move_to(state.schedule[state.level].flatten())
         kernel = self.kernel.refresh(state.kernel, path)
         return state._replace(kernel=kernel, known=path.know(kernel.x))
 
-    def moved_to(self, x: Tensor, state: TemperedState, model: EnergyModel) -> TemperedState:
+    def moved_to(self, x: Tensor, state: LadderState, model: EnergyModel) -> LadderState:
         """The replicas at b = 1 move to `x`; the others stay."""
         rows = _rows_at(state.level, len(state.schedule) - 1)
         replicas = state.kernel.x.index_copy(0, rows, x)
@@ -181,8 +181,8 @@ class Tempered(Sampler):
         return self.refresh(moved, model)
 
     def step(
-        self, state: TemperedState, model: EnergyModel, rng: Generator
-    ) -> tuple[TemperedState, Info]:
+        self, state: LadderState, model: EnergyModel, rng: Generator
+    ) -> tuple[LadderState, Info]:
         path = self.path(model, state.x)
         kernel, known, info = self.moved(state, model, path, rng)
         coldest = _rows_at(state.level, len(state.schedule) - 1)
@@ -190,7 +190,7 @@ class Tempered(Sampler):
         return self.exchange(state._replace(kernel=kernel, known=known), path, rng), info
 
     def moved(
-        self, state: TemperedState, model: EnergyModel, path: GeometricPath, rng: Generator
+        self, state: LadderState, model: EnergyModel, path: GeometricPath, rng: Generator
     ) -> tuple[Any, Cache, Info]:
         """All replicas after `steps` steps of the kernel; the path stays at their b."""
         kernel, known = state.kernel, state.known
@@ -201,7 +201,7 @@ class Tempered(Sampler):
             known = path.know(kernel.x)
         return kernel, known, info
 
-    def exchange(self, state: TemperedState, path: GeometricPath, rng: Generator) -> TemperedState:
+    def exchange(self, state: LadderState, path: GeometricPath, rng: Generator) -> LadderState:
         """The swaps after the replicas have moved: levels change, and fresh states enter.
 
         `known` is that of `state.kernel.x`, and the path is at the replicas' b.
@@ -236,9 +236,7 @@ class Tempered(Sampler):
             cold = cold * (1 - left)
         cold = torch.maximum(cold, (after == last).long())
         x = kernel.x.index_select(0, _rows_at(after, last))
-        return TemperedState(
-            x, kernel, known, after, schedule, 1 - state.turn, up, down, cold, trips
-        )
+        return LadderState(x, kernel, known, after, schedule, 1 - state.turn, up, down, cold, trips)
 
     def path(self, model: EnergyModel, x: Tensor) -> GeometricPath:
         """The path of targets, for states such as `x`."""
@@ -266,7 +264,7 @@ def _path(
     return path
 
 
-def learned(sampler: Tempered, model: EnergyModel, x: Tensor) -> TemperedState:
+def learned(sampler: Tempered, model: EnergyModel, x: Tensor) -> LadderState:
     """The state of ladders of its own after all rounds, with the schedule that they learned.
 
     `x` `[chains, *shape]` gives type and device only. Syed et al., Section 5.

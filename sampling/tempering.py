@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from latticework.samplers.tempered import TemperedState
+from latticework.samplers.tempered import LadderState
 
 Works = NDArray[np.float64]  # [draws, levels - 1, ladders]
 
@@ -81,7 +81,7 @@ class Ladders:
         return float(self.steps / (2 + 2 * (r / (1 - r)).sum()))
 
     @classmethod
-    def recorded(cls, states: Sequence[TemperedState], trips: Tensor, steps: int) -> "Ladders":
+    def recorded(cls, states: Sequence[LadderState], trips: Tensor, steps: int) -> "Ladders":
         """From the states at the draws, of chains that made `trips` `[chains]` in `steps` steps."""
 
         def joined(name: str) -> NDArray:

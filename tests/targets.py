@@ -42,6 +42,22 @@ def _quadratic() -> lw.LogQuadratic:
     return lw.LogQuadratic(weight, [0.3, -0.1, 0.2], domain=lw.Binary(3, -1, 1))
 
 
+def _network(values: tuple[int, ...], scopes: list[tuple[int, ...]]) -> lw.Factors:
+    rng = Generator().manual_seed(7)
+    return lw.Factors(
+        [(scope, torch.randn([values[i] for i in scope], generator=rng)) for scope in scopes],
+        len(values),
+    )
+
+
+def _either() -> lw.Factors:
+    """The last variable is 1 if one of the others is: one site alone can hardly move."""
+    table = torch.full((2, 2, 2), -torch.inf)
+    table[0, 0, 0] = table[0, 1, 1] = table[1, 0, 1] = table[1, 1, 1] = 0
+    single = [((0,), torch.tensor([0.3, -0.2])), ((1,), torch.tensor([0.0, 0.4]))]
+    return lw.Factors([((0, 1, 2), table), *single])
+
+
 TARGETS = {
     **{name: make() for name, make in SMALL.items()},
     # Fewer values than those of `check`: some laws are sums over all paths of several moves.
@@ -54,6 +70,9 @@ TARGETS = {
     "graph": Target(lw.Graph([[0, 1], [1, 3], [0, 3]], [0.4, -0.5, 0.3], [0.2, -0.3, 0.1, 0.4])),
     "ferromagnet": Target(lw.Graph([[0, 1], [1, 3], [1, 4]], [0.6, 0.2, 0.4], 0.2, sites=5)),
     "given": Target(Asymmetric(lw.Binary(5)).given({1: 1.0, 3: 0.0})),
+    "network": Target(_network((2, 2, 2, 2), [(0, 1, 3), (2,), (3, 1), (2, 0, 1)])),
+    "tables": Target(_network((3, 3), [(1, 0), (0,)])),
+    "either": Target(_either()),
     "quadratic": Target(_quadratic()),
     "regression": Target(lw.synthetic_regression(5, 3)),
     "bayes_net": Target(lw.synthetic_bayes_net(1, 2, rows=5, scale=8.0)),

@@ -24,7 +24,11 @@ OURS += ("scripts", "tools", "torchvision_ops")
 # What a file may import of ours: modules, or packages with everything in them. The rule with the
 # longest path counts. A subpackage of experiments/ may use those that come before it here.
 # Concrete models and samplers do not import one another, except samplers of one family of models.
-NAMES = ["samplers.NAMES", "samplers.find"]  # modules are imported when a name is used
+NAMES = [
+    "samplers.NAMES",
+    "samplers.find",
+    "samplers.written",
+]  # modules are imported when a name is used
 KERNELS = [*NAMES, "samplers.base", "samplers.checks", "samplers.sums"]
 KERNELS += ["models.base", "models.chance", "models.domain"]
 FORMS = ["models.forms", "models.product"]
@@ -51,11 +55,15 @@ MAY_IMPORT = {
     "samplers/block_gibbs.py": ["samplers.base", "models.base", "models.rbm"],
     "samplers/swendsen_wang.py": ["samplers.base", "models"],
     "samplers/rates.py": RATES,
+    "samplers/tempered.py": [*KERNELS, "models.annealed"],
+    "samplers/compiled/tempered.py": ["samplers", "models.base", "models.annealed", *FORMS],
     "sampling": SAMPLING,
     "sampling/adaptation.py": [*SAMPLING, "samplers.acs"],
     "sampling/diagnostics.py": [],
     "sampling/dimod_sampler.py": [*SAMPLING, "models.graph"],
     "sampling/engine.py": [*SAMPLING, "samplers.compiled", "samplers.fused"],
+    "sampling/sample.py": [*SAMPLING, "samplers.tempered"],
+    "sampling/tempering.py": [*SAMPLING, "samplers.tempered"],
     "sampling/starts.py": [*SAMPLING, "data.base"],
     "sampling/checking/targets.py": [*SAMPLING, "models.rbm"],
     "experiments/records": RECORDS,

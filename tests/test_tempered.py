@@ -154,7 +154,7 @@ def works_of_exact_draws(rng, draws, ladders, b=(0.0, 0.2, 0.5, 1.0)):
 
 
 def test_the_interval_covers_log_z():
-    """Of 400 intervals of 95 %, 366 to 393 cover with a probability of 99.9 %."""
+    """The number of 400 intervals that cover is binomial; the bounds hold it with 99.9 %."""
     rng, covered = np.random.default_rng(3), 0
     for _ in range(400):
         up, down, exact = works_of_exact_draws(rng, 50, 4)

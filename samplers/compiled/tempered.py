@@ -20,7 +20,7 @@ from latticework.samplers.checks import check_start
 from latticework.samplers.compiled.philox import step_keys
 from latticework.samplers.compiled.twin import NoTwinError, Twin, form_of
 from latticework.samplers.sums import NOTHING, ManySteps, Sums, Wanted, empty_sums
-from latticework.samplers.tempered import Tempered, TemperedState
+from latticework.samplers.tempered import Tempered, LadderState
 
 
 class LevelStates(NamedTuple):
@@ -41,7 +41,7 @@ class _Level(NamedTuple):
 class TemperedTwin(Tempered, ManySteps):
     twin: Twin | None = None  # of the kernel
 
-    def init(self, x: Tensor, model: EnergyModel) -> TemperedState:
+    def init(self, x: Tensor, model: EnergyModel) -> LadderState:
         check_start(x, model, self.uses_gradient, partial(change, form_of(model)))
         return self.at(x, model)
 
@@ -60,13 +60,13 @@ class TemperedTwin(Tempered, ManySteps):
         path.move_to(schedule[level].flatten())
         return LevelStates(replicas, states), path.know(replicas)
 
-    def refresh(self, state: TemperedState, model: EnergyModel) -> TemperedState:
+    def refresh(self, state: LadderState, model: EnergyModel) -> LadderState:
         path = self.path(model, state.x)
         path.move_to(state.schedule[state.level].flatten())
         return state._replace(known=path.know(state.kernel.x))
 
     def moved(
-        self, state: TemperedState, model: EnergyModel, path: GeometricPath, rng: Generator
+        self, state: LadderState, model: EnergyModel, path: GeometricPath, rng: Generator
     ) -> tuple[Any, Cache, Info]:
         assert self.twin is not None
         twin, level = self.twin, state.level

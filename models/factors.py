@@ -1,0 +1,209 @@
+"""Markov and Bayesian networks: products of tables over any number of variables.
+
+    log pi(x) = sum_f log T_f(the values of the variables in the scope of f)
+
+All variables have the same number of values: two, {0, 1}, or more, one-hot. Between the states, log
+pi is continued as the polynomial that is linear in each variable, so the gradient gives the changes
+by one move exactly. A table may hold zeros. Such a model has no gradient, and Gibbs sampling, which
+reads the tables of one site, is for it.
+"""
+
+import math
+from collections.abc import Hashable, Iterable, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from latticework.models.base import Cache, EnergyModel, NotDifferentiableError
+from latticework.models.domain import Binary, Categorical
+from latticework.models.graph import Graph
+
+if TYPE_CHECKING:
+    from latticework.models.conditioned import Evidence
+
+
+class Factor(NamedTuple):
+    """The logarithm of a table over the variables of a scope; log 0 is -inf."""
+
+    scope: tuple[int, ...]
+    log: NDArray[np.float64]  # an axis a variable
+
+
+class Factors(EnergyModel):
+    """The product of `factors`, pairs of a scope and the logarithm of a table.
+
+    `sites` is the number of variables, needed where no scope has the last of them. Raises
+    ValueError for a variable that is twice in a scope or does not exist, tables that do not fit
+    their scopes, NaN or +inf, and variables with different numbers of values.
+    """
+
+    flat: Tensor
+    start: Tensor
+    scope: Tensor
+    stride: Tensor
+    holders: Tensor
+    strides: Tensor
+
+    def __init__(
+        self,
+        factors: Iterable[tuple[Sequence[int], NDArray | Tensor | Sequence]],
+        sites: int | None = None,
+        names: Iterable[Hashable] | None = None,
+    ) -> None:
+        super().__init__()
+        found = [
+            Factor(tuple(map(int, scope)), np.asarray(log, np.float64)) for scope, log in factors
+        ]
+        self.factors = sorted(found, key=lambda factor: len(factor.scope))
+        sites, values = _sizes(self.factors, sites)
+        self.domain = Binary(sites) if values == 2 else Categorical(sites, values)
+        self.names = None if names is None else tuple(names)
+        if self.names is not None and len(set(self.names)) != sites:
+            raise ValueError(f"names must be {sites} different ones, got {len(set(self.names))}")
+        self.positive = all(np.isfinite(log).all() for _, log in self.factors)
+        self._colours: Tensor | None = None
+
+        # Entry v of a table is at start + the sum of v_j stride_j. Scopes are padded to one length
+        # with strides of 0, and the lists of the factors that hold a site with a table of zeros.
+        longest = max((len(scope) for scope, _ in self.factors), default=0)
+        padded = np.zeros((2, len(self.factors) + 1, longest), np.int64)
+        places: list[list[tuple[int, int]]] = [[] for _ in range(sites)]
+        starts = np.cumsum([0, *(log.size for _, log in self.factors)])
+        self._starts: list[int] = starts.tolist()
+        for f, (scope, _) in enumerate(self.factors):
+            steps = [values ** (len(scope) - 1 - j) for j in range(len(scope))]
+            padded[:, f, : len(scope)] = scope, steps
+            for site, step in zip(scope, steps, strict=True):
+                places[site].append((f, step))
+        most = max(map(len, places))
+        nothing = (len(self.factors), 0)
+        rows = np.array([each + [nothing] * (most - len(each)) for each in places], np.int64)
+        rows = rows.reshape(sites, most, 2)
+        logs = [log.ravel() for _, log in self.factors]
+        for name, array in {
+            "start": starts,
+            "scope": padded[0],
+            "stride": padded[1],
+            "holders": rows[..., 0],
+            "strides": rows[..., 1],
+        }.items():
+            self.register_buffer(name, torch.from_numpy(array.copy()), persistent=False)
+        flat = torch.from_numpy(np.concatenate([*logs, [0.0]])).float()
+        self.flat = torch.nn.Parameter(flat, requires_grad=False)
+
+    def colours(self) -> Tensor:
+        """Greedy; variables of one scope have different colours."""
+        if self._colours is None:
+            pairs = {
+                tuple(sorted((i, j))) for scope, _ in self.factors for i in scope for j in scope
+            }
+            edges = sorted(pair for pair in pairs if pair[0] != pair[1])
+            self._colours = Graph(edges, 0.0, sites=self.domain.dim).colours()
+        return self._colours.to(self.flat.device)
+
+    def table(self, f: int) -> Factor:
+        """Factor `f` as it is now."""
+        scope, log = self.factors[f]
+        now = self.flat[self._starts[f] : self._starts[f + 1]].detach().double().cpu().numpy()
+        return Factor(scope, now.reshape(log.shape))
+
+    def restricted(self, evidence: "Evidence") -> "Factors":
+        """Tables at the known values. Those without a free variable are a constant, left out."""
+        codes = self._codes(evidence.state)[0].tolist()
+        place = {site: k for k, site in enumerate(evidence.free.tolist())}
+        values = max(2, self.domain.moves)
+        found = [Factor((0,), np.zeros(values))]  # tells the number of values
+        for scope, log in map(self.table, range(len(self.factors))):
+            at = tuple(slice(None) if site in place else codes[site] for site in scope)
+            if free := tuple(place[site] for site in scope if site in place):
+                found.append(Factor(free, log[at]))
+        return Factors(found, len(place))
+
+    def _codes(self, x: Tensor) -> Tensor:
+        """The values as whole numbers, `[chains, sites]`."""
+        return x.argmax(-1) if x.ndim == 3 else x.long()
+
+    def forward(self, x: Tensor) -> Tensor:
+        weights = torch.stack((1 - x, x), -1) if x.ndim == 2 else x  # [chains, sites, values]
+        total = x.new_zeros(len(x))
+        place = 0
+        for length, group in groupby(self.factors, lambda factor: len(factor.scope)):
+            count = len(list(group))
+            entries = self.flat[self._starts[place] : self._starts[place + count]]
+            rest = entries.view(1, count, -1)  # [chains or 1, factors, values ** variables left]
+            scopes = self.scope[place : place + count]
+            place += count
+            for j in range(length):
+                share = weights.index_select(1, scopes[:, j]).unsqueeze(-1)
+                rest = rest.unflatten(-1, (share.shape[2], -1))
+                part = rest * share
+                if not self.positive:
+                    part = torch.where(share > 0, part, 0)  # 0 times -inf
+                rest = part.sum(2)
+            total = total + rest.sum((1, 2))
+        return total
+
+    def log_prob_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        if not self.positive:
+            raise NotDifferentiableError(
+                "tables with zeros have no gradient; use gibbs, with several sites where variables "
+                "determine one another: gibbs(sites=3, scan=random)"
+            )
+        return super().log_prob_and_grad(x)
+
+    def _of_sites(self, x: Tensor, sites: Tensor) -> Tensor:
+        """The tables that hold each site, as functions of it, `[chains, n, values]`."""
+        codes, step = self._codes(x), self.strides.index_select(0, sites)
+        holders = self.holders.index_select(0, sites)
+        flat = holders.view(-1)
+        scope, stride = self.scope.index_select(0, flat), self.stride.index_select(0, flat)
+        near = codes.index_select(1, scope.view(-1)).view(len(x), *scope.shape)
+        at = (near * stride).sum(-1).view(len(x), *holders.shape) + self.start[holders]
+        at = at - codes.index_select(1, sites).unsqueeze(-1) * step  # with the value 0 at the site
+        values = max(2, self.domain.moves)
+        places = at.unsqueeze(-1) + step.unsqueeze(-1) * torch.arange(values, device=x.device)
+        return self.flat[places].sum(2)
+
+    def log_odds(self, x: Tensor, cache: Cache, sites: Tensor) -> Tensor:
+        low, high = self._of_sites(x, sites).unbind(-1)
+        return high - low
+
+    def differences(self, x: Tensor, cache: Cache, sites: Tensor) -> Tensor:
+        found = self._of_sites(x, sites)
+        if x.ndim == 2:
+            return (found[..., 1] - found[..., 0]) * (1 - 2 * x.index_select(1, sites))
+        here = self._codes(x).index_select(1, sites).unsqueeze(-1)
+        return found - found.gather(-1, here)
+
+    def site_log_probs(self, x: Tensor, cache: Cache, site: Tensor) -> Tensor:
+        return self._of_sites(x, site).squeeze(1)
+
+
+def _sizes(factors: list[Factor], sites: int | None) -> tuple[int, int]:
+    """The numbers of variables and of values. Raises ValueError unless the tables fit them."""
+    every = [site for scope, _ in factors for site in scope]
+    sites = max(every, default=-1) + 1 if sites is None else sites
+    if not every or min(every) < 0 or max(every) >= sites:
+        raise ValueError(
+            f"scopes must hold variables from 0 to {sites - 1}, got {sorted(set(every))[:9]}"
+        )
+    values = {size for _, log in factors for size in log.shape}
+    if len(values) != 1 or min(values) < 2:
+        raise ValueError(
+            "all variables must have the same number of values, two or more, got "
+            f"{sorted(values)}; fill the tables up with values of weight 0 (log -inf), which gibbs "
+            "never draws, or of a small weight"
+        )
+    for scope, log in factors:
+        if len(set(scope)) != len(scope) or log.ndim != len(scope):
+            raise ValueError(
+                f"a table must have an axis for each variable of its scope, each once, got the "
+                f"scope {scope} and the shape {log.shape}"
+            )
+        if np.isnan(log).any() or (log == math.inf).any():
+            raise ValueError(f"logarithms of tables must be finite or -inf, got others for {scope}")
+    return sites, values.pop()

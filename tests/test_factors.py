@@ -1,0 +1,171 @@
+"""Networks of tables: sums by hand, files, and what is refused."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from torch import Generator
+
+import latticework as lw
+from latticework.models.factors import Factor
+
+
+def network(values: int, sites: int, scopes: list[tuple[int, ...]]) -> lw.Factors:
+    rng = np.random.default_rng(5)
+    return lw.Factors([(s, rng.normal(size=(values,) * len(s))) for s in scopes], sites)
+
+
+SCOPES = [(2, 0), (1,), (4, 1, 0), (3,), (0, 2), (3, 2, 4, 1), ()]
+MODELS = {
+    "binary": network(2, 6, SCOPES),  # variable 5 is in no table
+    "categories": network(3, 5, SCOPES),
+    "one variable": network(4, 1, [(0,)]),
+}
+each = pytest.mark.parametrize("name", MODELS)
+
+
+def codes_of(x: torch.Tensor) -> np.ndarray:
+    return (x.argmax(-1) if x.ndim == 3 else x).long().numpy()
+
+
+@each
+def test_the_log_probability_is_the_sum_of_the_entries(name):
+    model = MODELS[name]
+    x = model.domain.uniform(50, Generator().manual_seed(0))
+    expected = [
+        sum(log[tuple(code[list(scope)])] for scope, log in model.factors) for code in codes_of(x)
+    ]
+    torch.testing.assert_close(model(x).double(), torch.tensor(expected), rtol=1e-5, atol=1e-5)
+
+
+@each
+def test_local_methods_are_plain_evaluation(name):
+    model = MODELS[name]
+    plain = lw.Function(model.forward, model.domain)
+    x = model.domain.uniform(7, Generator().manual_seed(1))
+    close = torch.testing.assert_close
+    sites = torch.randperm(model.domain.dim, generator=Generator().manual_seed(1))
+    found, expected = model.differences(x, (), sites), plain.differences(x, (), sites)
+    close(found, expected, rtol=1e-4, atol=1e-5)
+    found = model.site_log_probs(x, (), sites[:1])
+    expected = plain.site_log_probs(x, (), sites[:1])
+    close(found - found[:, :1], expected - expected[:, :1], rtol=1e-4, atol=1e-5)
+    if isinstance(model.domain, lw.Binary):
+        close(model.log_odds(x, (), sites), plain.log_odds(x, (), sites), rtol=1e-4, atol=1e-5)
+
+
+@each
+def test_gains_are_the_changes(name):
+    """The model is linear in each variable."""
+    model = MODELS[name]
+    x = model.domain.uniform(7, Generator().manual_seed(1))
+    gains = model.domain.gains(x, model.log_prob_and_grad(x)[1])
+    everywhere = torch.arange(model.domain.dim)
+    torch.testing.assert_close(gains, model.differences(x, (), everywhere), rtol=1e-4, atol=1e-5)
+
+
+def test_variables_of_a_scope_have_different_colours():
+    colours = MODELS["binary"].colours()
+    for scope in SCOPES:
+        assert len({int(colours[i]) for i in scope}) == len(scope)
+
+
+def test_the_normaliser_of_a_bayesian_network_is_one():
+    """A chain of three variables; given the last one, Bayes' rule."""
+    first, step = np.array([0.3, 0.7]), np.array([[0.9, 0.1], [0.2, 0.8]])
+    model = lw.Factors([((0,), np.log(first)), ((0, 1), np.log(step)), ((1, 2), np.log(step))])
+    assert float(lw.exact(model).log_z) == pytest.approx(0, abs=1e-6)
+    given = lw.exact(model.given({2: 1})).mean
+    joint = first[:, None] * step * step[:, 1]
+    expected = [joint[1].sum() / joint.sum(), joint[:, 1].sum() / joint.sum()]
+    torch.testing.assert_close(given, torch.tensor(expected), rtol=1e-5, atol=1e-6)
+
+
+def test_tables_with_zeros():
+    """An impossible value is never drawn, and gradients are refused with what to do."""
+    weights = torch.tensor([[1.0, 0.0, 2.0], [1.0, 1.0, 0.0], [0.0, 3.0, 1.0]])
+    table = weights.log().numpy()
+    model = lw.Factors([((0, 1), table), ((1,), np.zeros(3))])
+    x = model.domain.enumerate()
+    np.testing.assert_array_equal(model(x).numpy(), table.ravel().astype(np.float32))
+    start = x[:1].expand(50, -1, -1)
+    result = lw.sample(model, "gibbs", x=start, steps=400, diagnose=False)
+    one, other = result.draws.argmax(-1).flatten(0, 1).unbind(-1)
+    share = (3 * one + other).bincount(minlength=9) / 20_000
+    assert (share[weights.flatten() == 0] == 0).all()
+    assert (share - weights.flatten() / weights.sum()).abs().max() < 0.03
+    with pytest.raises(ValueError, match="tables with zeros have no gradient; use gibbs"):
+        lw.sample(model, "dmala", x=start, steps=1)
+
+
+def test_a_table_that_changes_counts():
+    model, other = network(2, 3, [(0, 1), (1, 2)]), network(2, 3, [(0, 1), (1, 2)])
+    model.flat.mul_(2)
+    x = lw.Binary(2).enumerate()
+    torch.testing.assert_close(model.given({0: 1})(x), 2 * other.given({0: 1})(x))
+
+
+UAI = """BAYES
+3
+{values}
+2
+1 0
+3 0 1 2
+{first}
+{count} {rest}
+"""
+
+
+def test_files_of_any_arity(tmp_path):
+    rng = np.random.default_rng(3)
+    for k in (2, 3):
+        table, first = rng.random((k, k, k)), rng.random(k)
+        table[0, 1, 1] = 0
+        text = UAI.format(
+            values=" ".join([str(k)] * 3),
+            first=f"{k} " + " ".join(map(str, first)),
+            count=k**3,
+            rest=" ".join(map(str, table.ravel())),
+        )
+        (tmp_path / "net.uai").write_text(text)
+        model = lw.read_graph(tmp_path / "net.uai")
+        assert isinstance(model, lw.Factors)
+        codes = codes_of(model.domain.enumerate())
+        with np.errstate(divide="ignore"):
+            expected = [np.log(first[a] * table[a, b, c]) for a, b, c in codes]
+        found = model(model.domain.enumerate()).numpy()
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("factors", "told"),
+    [
+        ([((0, 0), np.zeros((2, 2)))], "each once"),
+        ([((0, 1), np.zeros(2))], "an axis for each variable"),
+        ([((0, 1), np.zeros((2, 3)))], r"same number of values, two or more, got \[2, 3\]"),
+        ([((-1,), np.zeros(2))], "from 0 to"),
+        ([], "from 0 to -1"),
+        ([((0,), np.array([0.0, np.nan]))], "finite or -inf"),
+        ([((0,), np.array([0.0, np.inf]))], "finite or -inf"),
+        ([((0,), np.zeros(1))], "two or more"),
+    ],
+)
+def test_what_is_no_network_is_refused(factors, told):
+    with pytest.raises(ValueError, match=told):
+        lw.Factors(factors)
+
+
+def test_pairs_of_spins_are_a_graph_with_the_same_law():
+    rng = np.random.default_rng(2)
+    pairs = list(itertools.combinations(range(4), 2))
+    factors = [Factor(pair, rng.normal(size=(2, 2))) for pair in pairs]
+    graph = lw.Graph(pairs, [(t[0, 0] + t[1, 1] - t[0, 1] - t[1, 0]) / 4 for _, t in factors])
+    model, x = lw.Factors(factors), lw.Binary(4).enumerate()
+    odd = torch.tensor([[1.0, 0, 0, 0], [1, 1, 0, 0]])
+    second = model(x) - model(1 - x)  # of odd degree: the fields
+    assert not torch.allclose(second, torch.zeros(()))
+    even = model(x) + model(1 - x)  # of even degree: the weights, and a constant
+    theirs = graph(x) + graph(1 - x)
+    torch.testing.assert_close(even - even[0], theirs - theirs[0], rtol=1e-4, atol=1e-5)
+    assert model(odd).shape == (2,)
