@@ -106,6 +106,7 @@ class SampleResult:
         The attributes name the sampler, the domain, the seed and the seconds.
         """
         import arviz
+        import xarray
 
         x = (self.categories() if categories else self.draws).numpy()
         dims = ["site", "value"][: x.ndim - 2]
@@ -121,7 +122,8 @@ class SampleResult:
             data = arviz.from_dict(**groups, **about)
         else:
             data = arviz.from_dict(groups, **about)
-        data["sample_stats"]["acceptance_rate"] = ("chain", self.acceptance.numpy())
+        rate = xarray.DataArray(self.acceptance.numpy(), dims="chain")
+        data["sample_stats"]["acceptance_rate"] = rate
         attributes = {"sampler": str(self.sampler), "domain": str(self.domain), "seed": self.seed}
         attributes |= {"created_by": "latticework", "seconds": self.seconds}
         data.attrs.update(attributes)
