@@ -121,15 +121,7 @@ def tempered(form: Form, b: float) -> Form:
         odds = form.odds * b
         with np.errstate(over="ignore"):
             return form._replace(odds=odds, high=1 / (1 + np.exp(-odds)))
-    scaled = (
-        "matrix",
-        "offset",
-        "diagonal",
-        "coupling",
-        "bias",
-        "slope",
-        "price",
-    )  # the rest says where sites are
+    scaled = ("matrix", "offset", "diagonal", "coupling", "bias", "slope", "price")
     fields = form._asdict()
     return form._replace(**{name: fields[name] * b for name in scaled if name in fields})
 

@@ -81,7 +81,7 @@ class Tempered(Sampler):
     stationary_start = False
     fuses = False  # the kernel's target changes from step to step
     memory = ("kernel", "known", "level", "schedule", "turn", "up", "down", "cold", "trips")
-    kernel: Sampler | str  # or its name, such as "gwg(flips=2)"
+    kernel: Sampler | str = "dmala"  # or its name, such as "gwg(flips=2)"
     rounds: int = 8  # of learning the schedule
     levels: int | None = None  # their number, that with b = 0 included; None: from the barrier
     schedule: list[float] | None = None  # b, rising to 1; None: learned
@@ -111,8 +111,14 @@ class Tempered(Sampler):
                 )
 
     @property
+    def inner(self) -> Sampler:
+        """The kernel."""
+        assert isinstance(self.kernel, Sampler)
+        return self.kernel
+
+    @property
     def uses_gradient(self) -> bool:  # type: ignore[override]
-        return self.kernel.uses_gradient
+        return self.inner.uses_gradient
 
     @property
     def has_base(self) -> bool:
@@ -164,13 +170,13 @@ class Tempered(Sampler):
         """The kernel's state at `replicas`, all at their levels, and what the path knows there."""
         path = self.path(model, replicas)
         path.move_to(schedule[level].flatten())
-        kernel = self.kernel.at(replicas, path)
+        kernel = self.inner.at(replicas, path)
         return kernel, path.know(kernel.x)
 
     def refresh(self, state: LadderState, model: EnergyModel) -> LadderState:
         path = self.path(model, state.x)
         path.move_to(state.schedule[state.level].flatten())
-        kernel = self.kernel.refresh(state.kernel, path)
+        kernel = self.inner.refresh(state.kernel, path)
         return state._replace(kernel=kernel, known=path.know(kernel.x))
 
     def moved_to(self, x: Tensor, state: LadderState, model: EnergyModel) -> LadderState:
@@ -186,7 +192,8 @@ class Tempered(Sampler):
         path = self.path(model, state.x)
         kernel, known, info = self.moved(state, model, path, rng)
         coldest = _rows_at(state.level, len(state.schedule) - 1)
-        info = Info(*(None if part is None else part.index_select(0, coldest) for part in info))
+        parts: Any = (None if part is None else part.index_select(0, coldest) for part in info)
+        info = Info(*parts)
         return self.exchange(state._replace(kernel=kernel, known=known), path, rng), info
 
     def moved(
@@ -196,8 +203,8 @@ class Tempered(Sampler):
         kernel, known = state.kernel, state.known
         for _ in range(self.steps):
             path.move_to(state.schedule[state.level].flatten(), kernel.x, known)
-            kernel = self.kernel.refresh(kernel, path)
-            kernel, info = self.kernel.step(kernel, path, rng)
+            kernel = self.inner.refresh(kernel, path)
+            kernel, info = self.inner.step(kernel, path, rng)
             known = path.know(kernel.x)
         return kernel, known, info
 

@@ -24,11 +24,8 @@ OURS += ("scripts", "tools", "torchvision_ops")
 # What a file may import of ours: modules, or packages with everything in them. The rule with the
 # longest path counts. A subpackage of experiments/ may use those that come before it here.
 # Concrete models and samplers do not import one another, except samplers of one family of models.
-NAMES = [
-    "samplers.NAMES",
-    "samplers.find",
-    "samplers.written",
-]  # modules are imported when a name is used
+# A sampler's module is imported when its name is used.
+NAMES = ["samplers.NAMES", "samplers.find", "samplers.written"]
 KERNELS = [*NAMES, "samplers.base", "samplers.checks", "samplers.sums"]
 KERNELS += ["models.base", "models.chance", "models.domain"]
 FORMS = ["models.forms", "models.product"]

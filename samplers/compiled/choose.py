@@ -83,7 +83,7 @@ def twin_of(sampler: Sampler, model: EnergyModel) -> ManySteps:
     """
     kind = type(sampler)
     if isinstance(sampler, Tempered):
-        return tempered_twin(sampler, twin_of(sampler.kernel, model), model)
+        return tempered_twin(sampler, twin_of(sampler.inner, model), model)
     if not any(kind is known for known, _ in TWINS):
         raise NoTwinError(f"{kind.__name__} has no compiled kernel")
     form = form_of(model)

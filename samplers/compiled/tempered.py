@@ -20,7 +20,7 @@ from latticework.samplers.checks import check_start
 from latticework.samplers.compiled.philox import step_keys
 from latticework.samplers.compiled.twin import NoTwinError, Twin, form_of
 from latticework.samplers.sums import NOTHING, ManySteps, Sums, Wanted, empty_sums
-from latticework.samplers.tempered import Tempered, LadderState
+from latticework.samplers.tempered import LadderState, Tempered
 
 
 class LevelStates(NamedTuple):
@@ -121,7 +121,8 @@ def _forms(form: Form, schedule: tuple[float, ...]) -> tuple[Form, ...]:
     """The form at every b of `schedule`; the last ones are kept, as each may hold a matrix."""
     if _made and _made[0][1] == schedule and _equal(_made[0][0], form):
         return _made[0][2]
-    copy = type(form)(*(np.copy(part) if isinstance(part, np.ndarray) else part for part in form))
+    kind: Any = type(form)
+    copy = kind._make(np.copy(p) if isinstance(p, np.ndarray) else p for p in form)
     _made[:] = [(copy, schedule, tuple(tempered(copy, b) for b in schedule))]
     return _made[0][2]
 
@@ -129,4 +130,5 @@ def _forms(form: Form, schedule: tuple[float, ...]) -> tuple[Form, ...]:
 def _equal(one: Form, other: Form) -> bool:
     if type(one) is not type(other):
         return False
-    return all(a is b or np.array_equal(a, b) for a, b in zip(one, other, strict=True))
+    pairs: Any = zip(one, other, strict=True)
+    return all(a is b or np.array_equal(a, b) for a, b in pairs)
