@@ -127,6 +127,13 @@ def bernoulli(log_odds: Tensor, rng: Generator) -> Tensor:
     return rare.floor_().abs_()  # 1 where it is below 0
 
 
+def flips(log_odds: Tensor, rng: Generator) -> Tensor:
+    """`bernoulli(log_odds, rng)`, but 0 where that is NaN."""
+    if isinstance(rng, Tape):  # these operations are faster where they are fused
+        return happens(log_odds.double().sigmoid(), rng).to(log_odds.dtype)
+    return bernoulli(log_odds, rng).nan_to_num_()
+
+
 def few_bits(probability: Tensor, dtype: torch.dtype, rng: Generator) -> Tensor | None:
     """0 or 1 with the given probabilities; None for many, on a GPU, from a tape, or with a NaN.
 

@@ -24,7 +24,7 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from latticework.models.chance import bernoulli, draw_categorical, softmax_weights, softplus_sum
+from latticework.models.chance import draw_categorical, flips, softmax_weights, softplus_sum
 
 FARTHEST = 1e18  # of the two values of a site: samplers square their distance
 
@@ -218,12 +218,12 @@ class Binary(Domain):
 
     def move_all(self, x: Tensor, logits: Tensor, rng: Generator) -> Tensor:
         """Flip site i with probability sigmoid(logit_i); do not flip where that is NaN."""
-        flips = bernoulli(logits, rng).nan_to_num_()
+        flipped = flips(logits, rng)
         if self.is_unit:
-            return flips.sub_(x).abs_()
+            return flipped.sub_(x).abs_()
         if self.sums_exactly:
-            return torch.addcmul(x, flips, self.flip(x).sub_(x))
-        return torch.where(flips > 0, self.flip(x), x)
+            return torch.addcmul(x, flipped, self.flip(x).sub_(x))
+        return torch.where(flipped > 0, self.flip(x), x)
 
     def log_normaliser(self, logits: Tensor) -> Tensor:
         return softplus_sum(logits)

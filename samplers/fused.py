@@ -11,14 +11,13 @@ resumes in the middle of a block. A block runs on one thread, so numbers do not 
 """
 
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
 import torch
 from torch import Generator, Tensor, fx
-from torch.utils import _pytree as pytree
 
 from latticework.models.base import AnnealedModel, EnergyModel
 from latticework.models.chance import Tape
@@ -26,7 +25,9 @@ from latticework.samplers.base import Info, Sampler, Wrapper
 from latticework.samplers.sums import NOTHING, ManySteps, Sums, Wanted, empty_sums, finite
 
 BLOCK = 8  # steps of a block; more of them gain little and take long to compile
+NUMBERS = tuple(torch.arange(BLOCK + 1))  # as a State holds them
 LARGEST = 2**17  # entries of the positions of a block: of larger ones there are fewer
+SUMMED = 64  # blocks whose steps are summed at once
 OPERATIONS = 1000  # of a step, above which compilation takes minutes
 OPTIONS = {"cpp.threads": 1, "compile_threads": 1}  # one file needs no pool of processes
 
@@ -37,8 +38,8 @@ class NotFusedError(TypeError):
 
 class FusedState(NamedTuple):
     x: Tensor  # [chains, *domain.shape], where the chains are
-    states: Any  # the sampler's, after each step of the block; their tensors are [block, ...]
-    infos: tuple[Tensor, ...]  # [block, chains]: acceptance, invalid, unsettled if a step has it
+    states: tuple[Any, ...]  # the sampler's, after each step of the block
+    infos: tuple[tuple[Tensor, ...], ...]  # of each step: acceptance, invalid; unsettled if it has
     made: Tensor  # int64 scalar: the steps of the block that the chains have made
 
 
@@ -62,71 +63,85 @@ class Fused(Wrapper, ManySteps):
         return _alone(self.sampler.moved_to(x, _now(state), model))
 
     def log_prob(self, state: FusedState, model: EnergyModel) -> Tensor:
-        number = int(state.made) - 1
-        return self.sampler.log_prob(pytree.tree_map(lambda t: t[number], state.states), model)
+        return self.sampler.log_prob(state.states[int(state.made) - 1], model)
 
     def compile(self, state: FusedState, model: EnergyModel) -> "CompiledBlock":
         """The compiled block for states of these shapes. Raises NotFusedError if there is none."""
-        leaves = pytree.tree_leaves(state.states)
-        key = (id(model), *((leaf.shape, leaf.dtype) for leaf in leaves))
-        if key not in self.compiled:
-            self.compiled[key] = CompiledBlock(self.sampler, model, _now(state), len(leaves[0]))
-        return self.compiled[key]
+        one = state.states[-1]
+        key = (id(model), *((leaf.shape, leaf.dtype) for leaf in _leaves(one)))
+        block = self.compiled.get(key)
+        if block is None or not block.fits():
+            block = CompiledBlock(self.sampler, model, _mapped(Tensor.clone, one))
+            self.compiled[key] = block
+        return block
 
     def step(self, state: FusedState, model: EnergyModel, rng: Generator) -> tuple[Any, Info]:
         state = self._moved(state, 1, model, rng)
-        accept, invalid, *unsettled = (info[int(state.made) - 1] for info in state.infos)
+        accept, invalid, *unsettled = state.infos[int(state.made) - 1]
         log_ratio = accept.log().masked_fill_(invalid, torch.nan)
-        return state, Info(accept, log_ratio, *unsettled)
+        return state, Info(accept.clone(), log_ratio, *unsettled)
 
     def advance(
         self, state: Any, model: EnergyModel, rng: Generator, steps: int, wanted: Wanted = NOTHING
     ) -> tuple[Any, Sums]:
-        sums = empty_sums(state.x, steps, wanted, len(state.infos) > 2)
+        block = self.compile(state, model)
+        sums = empty_sums(state.x, steps, wanted, block.loops)
+        visited = wanted.total or wanted.changed or wanted.draws > 0
         while steps:
-            before, first = state.x, int(state.made) % len(state.infos[0])
-            state = self._moved(state, min(steps, len(state.infos[0]) - first), model, rng)
-            last = int(state.made)
-            steps -= last - first
-            _add(sums, before, state, slice(first, last), steps, wanted)
+            before, infos, x = state.x, [], []
+            while steps and len(infos) < SUMMED:
+                first = int(state.made) % block.steps
+                made = min(steps, block.steps - first)
+                state, steps = self._moved(state, made, model, rng), steps - made
+                infos += state.infos[first : first + made]
+                x += [one.x for one in state.states[first : first + made]] if visited else []
+            _add_infos(sums, [torch.stack(info) for info in zip(*infos, strict=True)])
+            if visited:
+                _add_positions(sums, before, torch.stack(x), steps, wanted)
         return state, sums
 
     def _moved(self, state: FusedState, steps: int, model: EnergyModel, rng: Generator) -> Any:
         """The state `steps` steps on, all of one block; the next block where this one ends."""
-        x, states, infos, made = state
+        _, states, infos, made = state
         number = int(made)
-        if number == len(infos[0]):
-            states, infos = self.compile(state, model)(states, model, rng)
+        if number == len(states):
+            states, infos = self.compile(state, model)(states[-1], rng)
             number = 0
         number += steps
-        return FusedState(states.x[number - 1], states, infos, torch.tensor(number))
+        return FusedState(states[number - 1].x, states, infos, NUMBERS[number])
 
 
 def _alone(state: Any) -> FusedState:
-    """A block that ends at `state`, whose other steps were never made."""
-    chains, sites = len(state.x), state.x[0].numel()
-    block = max(1, min(BLOCK, LARGEST // (chains * sites)))
-    states = pytree.tree_map(lambda t: t.expand(block, *t.shape).contiguous(), state)
-    accept, invalid = state.x.new_ones(block, chains), torch.zeros(block, chains, dtype=torch.bool)
-    return FusedState(states.x[-1], states, (accept, invalid), torch.tensor(block))
+    """A block that ends at `state`, and whose other steps were never made."""
+    steps = _steps(state.x)
+    infos = state.x.new_ones(len(state.x)), torch.zeros(len(state.x), dtype=torch.bool)
+    return FusedState(state.x, (state,) * steps, (infos,) * steps, NUMBERS[steps])
+
+
+def _steps(x: Tensor) -> int:
+    """The steps of a block for positions `x`."""
+    return max(1, min(BLOCK, LARGEST // x.numel()))
 
 
 def _now(state: FusedState) -> Any:
     """The sampler's state where the chains are. Its tensors are copies, which it may overwrite."""
-    number = int(state.made) - 1
-    return pytree.tree_map(lambda t: t[number].clone(), state.states)
+    return _mapped(Tensor.clone, state.states[int(state.made) - 1])
 
 
-def _add(
-    sums: Sums, before: Tensor, state: FusedState, made: slice, left: int, wanted: Wanted
-) -> None:
-    """Add the steps `made` of a block to `sums`, with `left` steps to follow in this call."""
-    accept, invalid, *unsettled = (info[made] for info in state.infos)
-    x = state.states.x[made]
+def _add_infos(sums: Sums, infos: list[Tensor]) -> None:
+    """Add the infos of steps, `[steps, chains]`, to `sums`."""
+    accept, invalid, *unsettled = infos
     sums.accept[:] += accept.sum(0, dtype=torch.float64).numpy()
     sums.invalid[:] += invalid.sum(0).numpy()
     for numbers in unsettled:
         sums.unsettled[:] += numbers.sum(0).long().numpy()
+
+
+def _add_positions(sums: Sums, before: Tensor, x: Tensor, left: int, wanted: Wanted) -> None:
+    """Add the positions after steps, `[steps, chains, ...]`, that began at `before`.
+
+    `left` steps of the call follow.
+    """
     if wanted.changed:
         sites = x != torch.cat((before.unsqueeze(0), x[:-1]))
         sums.changed[:] += sites.reshape(*x.shape[:3], -1).any(-1).sum((0, 2)).numpy()
@@ -135,31 +150,60 @@ def _add(
     draws, traced = sums.trace.shape[:2]
     if left < draws:
         kept = x[-(draws - left) :, :traced].flatten(2).numpy()
-        end = draws - left
-        sums.trace[end - len(kept) : end] = kept
+        sums.trace[draws - left - len(kept) : draws - left] = kept
+
+
+def _mapped(function: Callable[[Tensor], Any], tree: Any) -> Any:
+    """`tree` with each of its tensors replaced; torch's pytree takes several times as long."""
+    if isinstance(tree, Tensor):
+        return function(tree)
+    parts = [_mapped(function, part) for part in tree]
+    return type(tree)(*parts) if hasattr(tree, "_fields") else tuple(parts)
+
+
+def _leaves(tree: Any) -> list[Tensor]:
+    leaves: list[Tensor] = []
+    _mapped(leaves.append, tree)
+    return leaves
+
+
+def _like(tree: Any, leaves: Iterable[Tensor]) -> Any:
+    """A tree of the same kind, with other tensors."""
+    tensors = iter(leaves)
+    return _mapped(lambda _: next(tensors), tree)
 
 
 class CompiledBlock:
     """A few steps of a sampler as one compiled function, for states of given shapes."""
 
-    def __init__(self, sampler: Sampler, model: EnergyModel, state: Any, steps: int) -> None:
-        """Record a step from `state` and compile `steps` of them. Raises NotFusedError."""
-        _, self.spec = pytree.tree_flatten(state)
+    def __init__(self, sampler: Sampler, model: EnergyModel, state: Any) -> None:
+        """Record a step from `state` and compile some of them. Raises NotFusedError."""
+        self.model, self.state, self.steps = model, state, _steps(state.x)
         with torch.no_grad():
             step, self.constants, self.numbers = _recorded(sampler, model, state)
-            self.model, self.steps = model, steps
             named = {id(t): n for n, t in (*model.named_parameters(), *model.named_buffers())}
             self.names = [named.get(id(tensor)) for tensor in self.constants]
-            self.run = self._compiled(step, pytree.tree_leaves(state))
+            self.shapes = [(tensor.shape, tensor.dtype) for tensor in self.constants]
+            leaves = _leaves(state)
+            self.run = self._compiled(step, leaves)
+            tape = torch.zeros(self.steps, self.numbers, dtype=torch.float64)
+            out = self.run(*leaves, tape, *self._tensors())
+        self.outputs = len(out) // self.steps  # of a step: the leaves of its state, then infos
+        self.leaves = len(leaves)
+        self.loops = self.outputs - self.leaves > 2  # an info says where an inner loop ended
 
-    def __call__(self, states: Any, model: EnergyModel, rng: Generator) -> tuple[Any, tuple]:
-        """The states and infos after each step from the last of `states`."""
+    def __call__(self, state: Any, rng: Generator) -> tuple[tuple, tuple]:
+        """The states and infos after each step from `state`."""
         tape = torch.empty(self.steps, self.numbers, dtype=torch.float64).uniform_(generator=rng)
         with torch.no_grad():
-            leaves = [leaf[-1] for leaf in pytree.tree_leaves(states)]
-            out = self.run(*leaves, tape, *self._tensors())
-        count = len(leaves)
-        return pytree.tree_unflatten(out[:count], self.spec), tuple(out[count:])
+            out = self.run(*_leaves(state), tape, *self._tensors())
+        steps = [out[first : first + self.outputs] for first in range(0, len(out), self.outputs)]
+        states = tuple(_like(state, step) for step in steps)
+        return states, tuple(tuple(step[self.leaves :]) for step in steps)
+
+    def fits(self) -> bool:
+        """Whether the model's tensors still have the shapes and types of the compiled steps."""
+        return self.shapes == [(tensor.shape, tensor.dtype) for tensor in self._tensors()]
 
     def _tensors(self) -> list[Tensor]:
         """The tensors that a step reads besides the state, as they are now."""
@@ -175,11 +219,12 @@ class CompiledBlock:
 
         def block(*given: Tensor) -> list[Tensor]:
             state, (tape, *rest) = given[: len(leaves)], given[len(leaves) :]
-            after = []
+            every: list[Tensor] = []
             for number in range(self.steps):
-                after.append(step(*state, tape[number], *rest))
-                state = after[-1][: len(leaves)]
-            return [torch.stack(tensors) for tensors in zip(*after, strict=True)]
+                after = step(*state, tape[number], *rest)
+                state = after[: len(leaves)]
+                every += after
+            return every
 
         tape = torch.zeros(self.steps, self.numbers, dtype=torch.float64)
         given: list[Any] = [*leaves, tape, *self._tensors()]
@@ -211,15 +256,15 @@ def _recorded(
         raise NotFusedError("fused kernels run on the CPU")
     if isinstance(model, AnnealedModel):
         raise NotFusedError(f"{type(model).__name__} remembers its last evaluation")
-    leaves, spec = pytree.tree_flatten(state)
+    leaves = _leaves(state)
 
     def step(tape: Tape, leaves: list[Tensor]) -> list[Tensor]:
-        given = pytree.tree_unflatten([leaf.clone() for leaf in leaves], spec)
+        given = _like(state, [leaf.clone() for leaf in leaves])
         after, info = sampler.step(given, model, cast(Generator, tape))
         ratio = info.log_ratio
         invalid = ~(finite(after) if ratio is None else ratio < torch.inf)
         infos = [info.accept_prob, invalid, info.unsettled]
-        return [*pytree.tree_leaves(after), *(info for info in infos if info is not None)]
+        return [*_leaves(after), *(info for info in infos if info is not None)]
 
     from torch.fx.experimental.proxy_tensor import make_fx
 
