@@ -94,7 +94,7 @@ def sample(
         domain: the states of a function or module, such as `Binary(20)`.
         sites: in place of `domain`, the number of sites; {0, 1} states without `values`.
         values: of a site: two numbers, `range(k)` (ordinal), or the number k of categories.
-        names: of the sites, one each, for `summary` and ArviZ.
+        names: of the sites, one each, for `summary` and ArviZ; else those of the model.
         x: where the chains start, `[chains, *domain.shape]`.
         start: where they start without `x`: at uniformly random states of positive probability, or
             where `"annealed"` chains end, which the sampler leads from such states through
@@ -134,6 +134,8 @@ def sample(
     """
     sampler = sampler_of(sampler)
     model = as_model(target, domain=domain, sites=sites, values=values)
+    if names is None and model.names is not None:
+        names = [str(name) for name in model.names]
     named = None if names is None else site_names(names, model.domain)
     require_count(steps=steps, thin=thin)
     if not (isinstance(burn_in, Integral) and burn_in >= 0) or isinstance(burn_in, bool):

@@ -154,11 +154,16 @@ def plain_sweep(graph: lw.Graph, x: np.ndarray, key: int, chain: int) -> np.ndar
     return x
 
 
-GRAPHS = [random_graph(150, 200), random_graph(20, 150)]
+GRAPHS = {
+    "sparse": random_graph(150, 200),
+    "full": random_graph(20, 150),
+    "equal weights": lw.Graph(lw.regular_graph(150, 7, 1.0).edges, 0.3, 0.1, 150),
+    "weights of both signs": lw.regular_graph(50, 10, 0.25),
+}
 
 
 @pytest.mark.parametrize("chains", [1, 5, 35])
-@pytest.mark.parametrize("graph", GRAPHS, ids=["sparse", "full"])
+@pytest.mark.parametrize("graph", GRAPHS.values(), ids=GRAPHS)
 def test_sweeps_are_those_of_a_plain_loop(graph, chains):
     """Several chunks of a class, rows of more than four neighbours, one chain and two tiles."""
     x = some_states(graph, chains)
@@ -201,6 +206,15 @@ def test_networkx():
     graph = lw.Graph.from_networkx(source)
     assert graph.names == ("c", "a", "b")
     torch.testing.assert_close(graph(torch.tensor([[1.0, 1.0, 0.0]])), torch.tensor([2.2]))
+
+
+def test_draws_have_the_names_of_the_graph():
+    graph = lw.Graph([[0, 1], [1, 2]], 0.5, names=["rain", 7, "wet"])
+    for model, names in ((graph, ["rain", "7", "wet"]), (graph.given({7: 1}), ["rain", "wet"])):
+        result = lw.sample(model, "gibbs", steps=20, diagnose=False)
+        assert list(result.summary().index[1:]) == [f"x[{name}]" for name in names]
+    result = lw.sample(graph, "gibbs", steps=20, diagnose=False, names=list("abc"))
+    assert list(result.summary().index[1:]) == ["x[a]", "x[b]", "x[c]"]
 
 
 def test_bqms_there_and_back():
