@@ -87,7 +87,10 @@ def one_rate(models: Models) -> Models:
     }
 
 
-WORDS = {own_rates: "each sampler's own learning rate", one_rate: "one learning rate for all"}
+WORDS: dict[Callable[[Models], Models], str] = {
+    own_rates: "each sampler's own learning rate",
+    one_rate: "one learning rate for all",
+}
 
 
 def _by_seed(records: list[Record]) -> dict[int, Record]:
