@@ -14,6 +14,7 @@ import re
 from pathlib import Path
 
 import matplotlib.pyplot as plt
+from latex2mathml.converter import convert
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
@@ -61,7 +62,15 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     results[1:1] = groups
     (named,) = [part["Reference"] for part in config.nav if "Reference" in part]
     named.append({"Samplers": [{label_of(name): sampler_page(name)} for name in SAMPLERS]})
+    config.mdx_configs["pymdownx.superfences"] = {
+        "custom_fences": [{"name": "math", "class": "math", "format": mathml}]
+    }
     return config
+
+
+def mathml(source: str, *_: object, **__: object) -> str:
+    """An equation in LaTeX as MathML, which browsers show without a script."""
+    return f"<p class='math'>{convert(source, display='block')}</p>"
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:

@@ -265,7 +265,8 @@ def test_pages_have_the_same_parts_on_the_site_and_on_github():
 @pytest.fixture
 def hooks(monkeypatch):
     """docs/hooks.py, which makes pages of the site."""
-    pytest.importorskip("mkdocs", reason="the extra `docs` is not installed; CI runs `make docs`")
+    for module in ("mkdocs", "latex2mathml"):
+        pytest.importorskip(module, reason="the extra `docs` is not installed; CI runs `make docs`")
     monkeypatch.syspath_prepend(ROOT / "docs")
     monkeypatch.delitem(sys.modules, "hooks", raising=False)
     return importlib.import_module("hooks")

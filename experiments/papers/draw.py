@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Iterator, Sequence
 from html import escape
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import matplotlib as mpl
 import numpy as np
@@ -130,9 +130,8 @@ def svg(figure: Figure) -> str:
     """
     if html_of(figure):
         return ""
-    lines = [
-        line for axes in figure.axes for line in axes.lines if str(line.get_label())[:1] != "_"
-    ]
+    every = (line for axes in figure.axes for line in axes.lines)
+    lines = [line for line in every if not str(line.get_label()).startswith("_")]
     for index, line in enumerate(lines):
         line.set_gid(f"series{index}")
     drawn = io.StringIO()
@@ -148,8 +147,8 @@ def svg(figure: Figure) -> str:
 
 def _told(line: Line2D, most: int = 10) -> str:
     """What a browser shows of a line below the mouse: its name and some of its values."""
-    data: Any = line.get_data(orig=False)
-    points = [(float(x), float(y)) for x, y in zip(*data, strict=True) if np.isfinite(y)]
+    pairs: list[tuple[float, float]] = np.asarray(line.get_xydata(), dtype=float).tolist()
+    points = [(x, y) for x, y in pairs if np.isfinite(y)]
     shown = points[:: max(1, -(-len(points) // most))]
     if points and shown[-1] != points[-1]:
         shown.append(points[-1])

@@ -14,3 +14,7 @@ for (const figure of document.querySelectorAll("figure")) {
     figure.prepend(button);
   }
 }
+
+// In print, tables of many columns are as wide as the page.
+for (const table of document.querySelectorAll("table"))
+  if (table.rows[0].cells.length > 5) table.classList.add("wide");
