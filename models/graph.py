@@ -149,13 +149,13 @@ class Graph(EnergyModel):
 
     def to_bqm(self, beta: float = 1.0) -> Any:
         """The `dimod.BinaryQuadraticModel` of spins with log pi = -beta E; needs dimod."""
-        from dimod import BinaryQuadraticModel  # noqa: PLC0415 - an extra
+        from dimod import SPIN, BinaryQuadraticModel  # noqa: PLC0415 - an extra
 
         names = range(self.domain.dim) if self.names is None else self.names
         weights, bias = array(self.weights.double()) / -beta, array(self.bias.double()) / -beta
         rows, columns = self.edges.cpu().numpy().T
         return BinaryQuadraticModel.from_numpy_vectors(
-            bias, (rows, columns, weights), self.offset / -beta, "SPIN", variable_order=list(names)
+            bias, (rows, columns, weights), self.offset / -beta, SPIN, variable_order=list(names)
         )
 
     # Structure.

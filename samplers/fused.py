@@ -88,7 +88,8 @@ class Fused(Wrapper, ManySteps):
         sums = empty_sums(state.x, steps, wanted, block.loops)
         visited = wanted.total or wanted.changed or wanted.draws > 0
         while steps:
-            before, infos, x = state.x, [], []
+            infos: list[Any] = []
+            before, x = state.x, []
             while steps and len(infos) < SUMMED:
                 first = int(state.made) % block.steps
                 made = min(steps, block.steps - first)

@@ -1,6 +1,5 @@
 """Samplers of this library as a `dimod.Sampler`, for QUBOs and Ising problems. Needs dimod."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import dimod
@@ -26,13 +25,13 @@ class DimodSampler(dimod.Sampler):
         self.sampler, self.beta, self.engine = sampler, beta, engine
 
     @property
-    def parameters(self) -> Mapping[str, Any]:
+    def parameters(self) -> dict[str, Any]:
         """The arguments of `sample`, each with the properties it concerns (none)."""
         names = ("beta", "num_reads", "chains", "burn_in", "thin", "seed", "diagnose")
         return {name: [] for name in names}
 
     @property
-    def properties(self) -> Mapping[str, Any]:
+    def properties(self) -> dict[str, Any]:
         return {"sampler": str(self.sampler), "beta": self.beta, "engine": self.engine}
 
     def sample(
