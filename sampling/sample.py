@@ -33,7 +33,7 @@ from latticework.sampling.naming import sampler_named
 from latticework.sampling.result import SampleResult, site_names
 from latticework.sampling.starts import annealed, possible, require_start
 from latticework.sampling.targets import as_model, check_target
-from latticework.sampling.tempering import Ladders
+from latticework.sampling.tempering import Ladders, levels_of
 
 # The rules of conf/adapt, by the names of their files.
 RULES: dict[str, type[Adaptation]] = {"acceptance": AcceptanceControl, "cycle": CycleControl}
@@ -230,11 +230,13 @@ def sample(
         advance(thin)
         draws[number] = chain.state.x
         if tempered:
-            states.append(chain.state._replace(kernel=None, known=()))
+            states.append(levels_of(chain.state))
         with torch.no_grad():
             log_prob[number] = kernel.log_prob(chain.state, count.model)
     seconds = time.perf_counter() - began - (compile_seconds - compiled)
-    ladders = Ladders.recorded(states, chain.state.trips - trips, steps) if tempered else None
+    ladders = None
+    if tempered:
+        ladders = Ladders.recorded(chain.state, states, chain.state.trips - trips, steps)
     result = SampleResult(
         draws.transpose(0, 1).contiguous(),
         log_prob.T.contiguous(),

@@ -18,6 +18,7 @@ from torch import Tensor
 from latticework.samplers.tempered import LadderState
 
 Works = NDArray[np.float64]  # [draws, levels - 1, ladders]
+Levels = tuple[Tensor, Tensor, Tensor]  # `up`, `down` and `level` of a state
 
 KNOWN_BELOW = 0.75  # the largest rejection of swaps with which the barrier is called known
 NEWTON = 50  # iterations at most; about five are needed
@@ -38,6 +39,11 @@ class LogZ(NamedTuple):
             f"log Z {self.value:.2f} [{self.low:.2f}, {self.high:.2f}] "
             f"(forward {self.forward:.2f}, backward {self.backward:.2f})"
         )
+
+
+def levels_of(state: LadderState) -> Levels:
+    """Copies of what `Ladders` keeps of a state."""
+    return state.up.clone(), state.down.clone(), state.level.clone()
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,15 +87,12 @@ class Ladders:
         return float(self.steps / (2 + 2 * (r / (1 - r)).sum()))
 
     @classmethod
-    def recorded(cls, states: Sequence[LadderState], trips: Tensor, steps: int) -> "Ladders":
-        """From the states at the draws, of chains that made `trips` `[chains]` in `steps` steps."""
-
-        def joined(name: str) -> NDArray:
-            return torch.stack([getattr(state, name) for state in states]).cpu().numpy()
-
-        works = joined("up"), joined("down")
-        schedule = states[0].schedule.cpu().numpy()
-        return cls(schedule, *works, joined("level"), trips.cpu().numpy(), steps)
+    def recorded(
+        cls, state: LadderState, draws: Sequence[Levels], trips: Tensor, steps: int
+    ) -> "Ladders":
+        """From the last state, `levels_of` each draw, and `trips` `[chains]` in `steps` steps."""
+        up, down, level = (torch.stack(parts).cpu().numpy() for parts in zip(*draws, strict=True))
+        return cls(state.schedule.cpu().numpy(), up, down, level, trips.cpu().numpy(), steps)
 
     @property
     def log_z(self) -> LogZ | None:

@@ -5,16 +5,18 @@ from itertools import chain
 import numpy as np
 import pytest
 import torch
+from command import command_line
 from exactness import p_value
 from targets import TARGETS
 from torch import Generator
 
 import latticework as lw
+from latticework.experiments.records.archive import load_all
 from latticework.samplers.base import UnsupportedModelError, acceptance
 from latticework.samplers.compiled.choose import twin_of
 from latticework.samplers.compiled.twin import NoTwinError
 from latticework.samplers.tempered import evenly
-from latticework.sampling.tempering import Ladders, bennett, estimate
+from latticework.sampling.tempering import Ladders, bennett, estimate, levels_of
 
 pytestmark = pytest.mark.usefixtures("no_grad")
 
@@ -123,8 +125,8 @@ def recorded(sampler, model, steps, chains=8, seed=0):
     trips = state.trips
     for _ in range(steps):
         state, _ = sampler.step(state, model, rng)
-        states.append(state)
-    return Ladders.recorded(states, state.trips - trips, steps)
+        states.append(levels_of(state))
+    return Ladders.recorded(state, states, state.trips - trips, steps)
 
 
 @pytest.mark.parametrize(
@@ -297,3 +299,17 @@ def test_compiled_chains_tell_log_z_whatever_the_threads():
 def test_powers_of_an_rbm_have_no_compiled_kernel():
     with pytest.raises(NoTwinError, match="tempering runs eagerly"):
         twin_of(lw.Tempered(lw.GWG()), TARGETS["rbm"].model)
+
+
+def test_a_run_notes_log_z(tmp_path):
+    """Exact by transfer matrices; the interval is over eight ladders."""
+    words = ["model=ising", "model.shape=[4,4]", "sampler=tempered", "sampler.kernel=gibbs_sweep"]
+    words += ["budget.steps=400", "budget.every=4", "budget.chains=8", "engine=eager"]
+    assert command_line(*words, outputs=tmp_path) == 0
+    (record,) = load_all(tmp_path)
+    found = record.document["log_z"]
+    model = lw.Lattice((4, 4), record.config["model"]["coupling"], record.config["model"]["bias"])
+    exact, _ = model.log_z_and_mean()
+    assert found["low"] - 0.1 < exact < found["high"] + 0.1
+    assert record.document["barrier"] > 0
+    assert record.arrays("ladders")["level"].shape[2] == 8

@@ -19,6 +19,7 @@ from latticework.experiments.tasks.learning.training import trained
 from latticework.experiments.tasks.measures.nonfinite import Validity, watch
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
+from latticework.samplers.tempered import LadderState
 from latticework.sampling.adaptation import Adaptation, adapted
 from latticework.sampling.chain import Chain, Timing, timing
 from latticework.sampling.diagnostics import CONVERGED, FEWEST, convergence
@@ -26,6 +27,7 @@ from latticework.sampling.evaluations import calls_of_step
 from latticework.sampling.exact import cheap
 from latticework.sampling.memory import Memory
 from latticework.sampling.metrics import Metric, Reference, Trace, mmd_squared
+from latticework.sampling.tempering import Ladders, Levels, levels_of
 
 ROWS = 1000  # test rows whose distances are computed: the cost is quadratic
 BETTER: dict[str, Better] = {
@@ -43,6 +45,7 @@ BETTER: dict[str, Better] = {
 class Sampling(Memory):
     chain: Chain
     timing: Timing  # of a step of all chains
+    levels: list[Levels]  # of a tempered chain, at each reading
 
 
 def sample(
@@ -79,12 +82,14 @@ def sample(
     sampler = run.kernel(sampler, model, metrics, x, budget.steps)
     chain = Chain(sampler, model, x, rng, every=every, metrics=metrics, reference=reference)
     block = max(1, min(budget.steps // 50, 1000))
-    memory = Sampling(chain, timing(sampler, model, x, run.rng("timing"), steps=block))
+    memory = Sampling(chain, timing(sampler, model, x, run.rng("timing"), steps=block), [])
     for number in run.resumable(memory, "sampling", total=budget.readings, first=0, each=every):
         step = number * every
         if number:
             chain.advance()
             watch(run, chain.carries[-1], step)
+            if isinstance(chain.state, LadderState):
+                memory.levels.append(levels_of(chain.state))
         seconds = step * memory.timing.seconds
         run.log(step, seconds=seconds, evaluations=step * whole, **chain.values())
     run.note(
@@ -94,6 +99,8 @@ def sample(
         local_evaluations_per_step=local,
         errors=errors(metrics, chain.carries),
     )
+    if memory.levels:
+        note_ladders(chain.state, memory.levels, budget.steps, run)
     if data is not None and data.dim == model.domain.dim:
         rows = some(data.test, ROWS).to(run.device).float()
         run.note(mmd_to_data=float(mmd_squared(chain.state.x, rows)[1]))
@@ -103,6 +110,15 @@ def sample(
         if mean is None and (known := cheap(model)) is not None:
             mean = known.mean
         run.note(mean_exact=None if mean is None else float(mean.mean()))
+
+
+def note_ladders(state: LadderState, levels: list[Levels], steps: int, run: Run) -> None:
+    """Note log Z and the barrier, from the second half of the readings, and save the ladders."""
+    found = Ladders.recorded(state, levels[len(levels) // 2 :], state.trips, steps)
+    if (log_z := found.log_z) is not None:
+        run.note(log_z=log_z._asdict())
+    run.note(barrier=found.barrier, round_trips=int(found.trips.sum()))
+    run.save("ladders", **{name: np.asarray(value) for name, value in vars(found).items()})
 
 
 def burnt_in(
@@ -122,6 +138,10 @@ def headline(record: Record) -> list[KeyNumber]:
     `mean` is the average of x over sites, chains and draws.
     """
     found = record.document.get("errors", {})
+    ladders = []
+    if log_z := record.document.get("log_z"):
+        ends = {f"95 % {end}": Estimate(log_z[end]) for end in ("low", "high")}
+        ladders = [KeyNumber("log_z", log_z["value"], beside=ends)]
     numbers = [
         replace(n, error=found.get(n.name), over="chains" if n.name in found else "")
         for n in readings(record, BETTER)
@@ -132,7 +152,7 @@ def headline(record: Record) -> list[KeyNumber]:
     numbers = [replace(n, unit="sites a step") if n.name == "changed" else n for n in numbers]
     traced = traced_numbers(record) if record.has("convergence") else []
     rates = [one for one in numbers if one.better is None]
-    return [*(one for one in numbers if one.better), *traced, *rates]
+    return [*ladders, *(one for one in numbers if one.better), *traced, *rates]
 
 
 def traced_numbers(record: Record) -> list[KeyNumber]:
