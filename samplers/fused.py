@@ -28,7 +28,7 @@ BLOCK = 8  # steps of a block; more of them gain little and take long to compile
 NUMBERS = tuple(torch.arange(BLOCK + 1))  # as a State holds them
 LARGEST = 2**17  # entries of the positions of a block: of larger ones there are fewer
 SUMMED = 64  # blocks whose steps are summed at once
-OPERATIONS = 1000  # of a step, above which compilation takes minutes
+OPERATIONS = 1000  # of a block; to compile more of them takes minutes
 OPTIONS = {"cpp.threads": 1, "compile_threads": 1}  # one file needs no pool of processes
 
 
@@ -88,11 +88,13 @@ class Fused(Wrapper, ManySteps):
         sums = empty_sums(state.x, steps, wanted, block.loops)
         visited = wanted.total or wanted.changed or wanted.draws > 0
         while steps:
-            infos: list[Any] = []
             before, x = state.x, []
+            infos: list[tuple[Tensor, ...]] = []
             while steps and len(infos) < SUMMED:
-                first = int(state.made) % block.steps
-                made = min(steps, block.steps - first)
+                first, size = int(state.made), len(state.states)
+                if first == size:
+                    first, size = 0, block.steps
+                made = min(steps, size - first)
                 state, steps = self._moved(state, made, model, rng), steps - made
                 infos += state.infos[first : first + made]
                 x += [one.x for one in state.states[first : first + made]] if visited else []
@@ -113,15 +115,9 @@ class Fused(Wrapper, ManySteps):
 
 
 def _alone(state: Any) -> FusedState:
-    """A block that ends at `state`, and whose other steps were never made."""
-    steps = _steps(state.x)
+    """A block of one step that ended at `state`."""
     infos = state.x.new_ones(len(state.x)), torch.zeros(len(state.x), dtype=torch.bool)
-    return FusedState(state.x, (state,) * steps, (infos,) * steps, NUMBERS[steps])
-
-
-def _steps(x: Tensor) -> int:
-    """The steps of a block for positions `x`."""
-    return max(1, min(BLOCK, LARGEST // x.numel()))
+    return FusedState(state.x, (state,), (infos,), NUMBERS[1])
 
 
 def _now(state: FusedState) -> Any:
@@ -179,13 +175,14 @@ class CompiledBlock:
 
     def __init__(self, sampler: Sampler, model: EnergyModel, state: Any) -> None:
         """Record a step from `state` and compile some of them. Raises NotFusedError."""
-        self.model, self.state, self.steps = model, state, _steps(state.x)
+        self.model = model
         with torch.no_grad():
             step, self.constants, self.numbers = _recorded(sampler, model, state)
             named = {id(t): n for n, t in (*model.named_parameters(), *model.named_buffers())}
             self.names = [named.get(id(tensor)) for tensor in self.constants]
             self.shapes = [(tensor.shape, tensor.dtype) for tensor in self.constants]
-            leaves = _leaves(state)
+            most = min(LARGEST // state.x.numel(), OPERATIONS // len(step.graph.nodes))
+            self.steps, leaves = max(1, min(BLOCK, most)), _leaves(state)
             self.run = self._compiled(step, leaves)
             tape = torch.zeros(self.steps, self.numbers, dtype=torch.float64)
             out = self.run(*leaves, tape, *self._tensors())

@@ -11,7 +11,7 @@ from targets import TARGETS
 from torch import Generator
 
 import latticework as lw
-from latticework.experiments.records.archive import load_all
+from latticework.experiments.records.record import load_all
 from latticework.samplers.base import UnsupportedModelError, acceptance
 from latticework.samplers.compiled.choose import twin_of
 from latticework.samplers.compiled.twin import NoTwinError
