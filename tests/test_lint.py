@@ -68,6 +68,7 @@ MAY_IMPORT = {
     "experiments/runs/signals.py": [],
     "experiments/tasks/measures": MEASURES,
     "experiments/tasks/learning": LEARNING,
+    "experiments/tasks/sampling.py": ["experiments.tasks", *LEARNING, "samplers.tempered"],
     "experiments/tasks": ["experiments.tasks", *LEARNING],
     "experiments/figures/tables": TABLES,
     "experiments/figures": FIGURES,
