@@ -84,7 +84,7 @@ class Tempered(Sampler):
     kernel: Sampler | str = "dmala"  # or its name, such as "gwg(flips=2)"
     rounds: int = 8  # of learning the schedule
     levels: int | None = None  # their number, that with b = 0 included; None: from the barrier
-    schedule: list[float] | None = None  # b, rising to 1; None: learned
+    schedule: list[float] | Tensor | None = None  # b, rising to 1; None: learned
     steps: int = 1  # of the kernel from swap to swap
 
     def __post_init__(self) -> None:
@@ -102,7 +102,8 @@ class Tempered(Sampler):
         if self.levels is not None and self.levels < 2:
             raise ValueError(f"levels must be 2 or more, got {self.levels}")
         if self.schedule is not None:
-            b = list(self.schedule)
+            b = [float(each) for each in self.schedule]
+            object.__setattr__(self, "schedule", b)
             rises = all(one < other for one, other in pairwise(b))
             if len(b) < 2 or not rises or b[0] < 0 or b[-1] != 1:
                 raise ValueError(
@@ -123,12 +124,10 @@ class Tempered(Sampler):
     @property
     def has_base(self) -> bool:
         """Whether level 0 is drawn afresh from the uniform law."""
-        return self.schedule is None or self.schedule[0] == 0
+        return self.schedule is None or float(self.schedule[0]) == 0
 
-    def learnt(self, x: Tensor, model: EnergyModel) -> dict[str, Any]:
-        if self.schedule is not None:
-            return {}
-        return {"schedule": learned(self, model, x).schedule.tolist()}
+    def learnt(self, x: Tensor, model: EnergyModel) -> dict[str, Tensor]:
+        return {} if self.schedule is not None else {"schedule": learned(self, model, x).schedule}
 
     def at(self, x: Tensor, model: EnergyModel) -> LadderState:
         if self.schedule is None:

@@ -39,6 +39,7 @@ class _Level(NamedTuple):
 
 @dataclass(frozen=True)
 class TemperedTwin(Tempered, ManySteps):
+    loops = False  # whether a step has an inner loop that may end at a bound
     twin: Twin | None = None  # of the kernel
 
     def init(self, x: Tensor, model: EnergyModel) -> LadderState:
