@@ -89,9 +89,7 @@ class Tempered(Sampler):
 
     def __post_init__(self) -> None:
         require_count(rounds=self.rounds, steps=self.steps)
-        if isinstance(self.kernel, str):
-            object.__setattr__(self, "kernel", _named(self.kernel))
-        kernel = self.kernel
+        kernel = self.inner
         if not isinstance(kernel, Sampler):
             raise TypeError(f"kernel must be a sampler, such as DMALA(0.4), got {kernel!r}")
         if not (kernel.exact and kernel.stationary_start):
@@ -113,9 +111,8 @@ class Tempered(Sampler):
 
     @property
     def inner(self) -> Sampler:
-        """The kernel."""
-        assert isinstance(self.kernel, Sampler)
-        return self.kernel
+        """The kernel, also where `kernel` is its name."""
+        return _named(self.kernel) if isinstance(self.kernel, str) else self.kernel
 
     @property
     def uses_gradient(self) -> bool:  # type: ignore[override]
@@ -252,6 +249,7 @@ class Tempered(Sampler):
         return _path(model, not self.has_base, x.dtype, x.device)
 
 
+@lru_cache
 def _named(text: str) -> Sampler:
     name, fields = written(text)
     if name not in NAMES:

@@ -67,8 +67,9 @@ def from_text(name: str, fields: dict[str, Any] | None) -> Any:
     if fields is None:
         return name
     kind, own = find(name)
-    kernel = {"kernel": from_text(*fields["kernel"])} if "kernel" in fields else {}
-    return kind(**{**own, **fields, **kernel})
+    if isinstance(kernel := fields.get("kernel"), list):
+        fields = {**fields, "kernel": from_text(*kernel)}
+    return kind(**{**own, **fields})
 
 
 def name_of(sampler: Any) -> str | None:
