@@ -121,7 +121,8 @@ def notebook(name: str) -> dict[str, str | bytes]:
     file = ROOT / name
     _, *cells = re.split(r"^# %%(.*)\n", file.read_text(), flags=re.MULTILINE)
     space: dict[str, object] = {"__name__": file.stem}
-    page, figures = [], {}
+    page: list[str] = []
+    figures: dict[str, bytes] = {}
     for kind, cell in zip(cells[::2], cells[1::2], strict=True):
         if kind.strip() == "[markdown]":
             page.append(re.sub(r"^# ?", "", cell.strip(), flags=re.MULTILINE))
