@@ -2,11 +2,10 @@
 
 Links between pages therefore lead on the site where they lead in a checkout. Two kinds of pages are
 made: the notebooks of the gallery with the output of their cells, and the API reference, which has
-a page a sampler.
+a page a sampler. The gallery's table becomes cards with the notebooks' first figures.
 """
 
 import ast
-import base64
 import contextlib
 import csv
 import io
@@ -32,6 +31,7 @@ SHOWN = (
     "experiments/papers/tables.*s",
 )  # fmt: skip
 RESULTS = "docs/results/README.md"
+GALLERY = "docs/gallery/README.md"
 API = {  # pages of the public names, whose modules begin like this
     "sampling": ("Sampling", "sampling", "experiments"),
     "samplers": ("For samplers", "samplers.base"),
@@ -78,7 +78,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     kept = [file for file in files if file.src_dir != config.docs_dir]
     names = sorted({name for pattern in SHOWN for name in found(pattern)})
     kept += [File(name, str(ROOT), config.site_dir, config.use_directory_urls) for name in names]
-    made = {f"{name[:-3]}.md": notebook(ROOT / name) for name in found("docs/gallery/*.py")}
+    made: dict[str, str | bytes] = {}
+    for name in found("docs/gallery/*.py"):
+        made |= notebook(name)
     made |= {f"api/{name}.md": reference(*about) for name, about in API.items()}
     made |= {sampler_page(name): sampler(name) for name in SAMPLERS}
     made["docs/results/records/README.md"] = listing("docs/results/records/*.zip")
@@ -86,10 +88,10 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
-    """Without badges. Links to a notebook lead to its page, those to a folder to its README."""
+    """Without badges; the gallery as cards. Links to a folder lead to its README."""
     text = re.sub(r"^\[!\[.*\n", "", markdown, flags=re.MULTILINE)
-    if page.file.src_uri == "docs/gallery/README.md":
-        text = re.sub(r"\]\((\w+)\.py\)", r"](\1.md)", text)
+    if page.file.src_uri == GALLERY:
+        text = cards(text)
     return re.sub(r"\]\(([^):]+/)\)", r"](\1README.md)", text)
 
 
@@ -99,11 +101,28 @@ def found(pattern: str) -> list[str]:
     return sorted(file.relative_to(ROOT).as_posix() for file in files)
 
 
-def notebook(file: Path) -> str:
-    """The page of a Python file with `# %%` cells, which are run: text, code, output, figures."""
+def cards(text: str) -> str:
+    """The gallery's table with a card a row: the notebook's first figure, its title, its line."""
+    head, _, rows = text.partition("\n| file |")
+    shown = ['<div class="grid cards" markdown>', ""]
+    for name, line in re.findall(r"^\| \[\w+\.py\]\((\w+)\.py\) \| (.*) \|$", rows, re.MULTILINE):
+        first = (ROOT / GALLERY).with_name(f"{name}.py").read_text().splitlines()[1]
+        title = first.removeprefix("# # ")
+        shown.append(f"- [![{title}]({name}-1.png)]({name}.md)\n    **[{title}]({name}.md)**\n")
+        shown.append(f"    {line}\n")
+    return "\n".join([head, *shown, "</div>"])
+
+
+def notebook(name: str) -> dict[str, str | bytes]:
+    """The page of a Python file with `# %%` cells, which are run, and its figures as PNG.
+
+    By the paths of their files: the first figure of `name.py` is `name-1.png`.
+    """
+    file = ROOT / name
     _, *cells = re.split(r"^# %%(.*)\n", file.read_text(), flags=re.MULTILINE)
     space: dict[str, object] = {"__name__": file.stem}
-    page = []
+    page: list[str] = []
+    figures: dict[str, bytes] = {}
     for kind, cell in zip(cells[::2], cells[1::2], strict=True):
         if kind.strip() == "[markdown]":
             page.append(re.sub(r"^# ?", "", cell.strip(), flags=re.MULTILINE))
@@ -116,9 +135,11 @@ def notebook(file: Path) -> str:
         for number in plt.get_fignums():
             plt.figure(number).savefig(picture := io.BytesIO(), dpi=144)
             plt.close(number)
-            shown = base64.b64encode(picture.getvalue()).decode()
-            page.append(f"![The figure of this cell](data:image/png;base64,{shown})")
-    return "\n\n".join([*page, f"Download: [{file.name}](./{file.name})"])
+            stem = f"{file.stem}-{len(figures) + 1}.png"
+            figures[f"docs/gallery/{stem}"] = picture.getvalue()
+            page.append(f"![The figure of this cell]({stem})")
+    page.append(f"Download: [{file.name}](./{file.name})")
+    return {f"{name[:-3]}.md": "\n\n".join(page), **figures}
 
 
 def public() -> dict[str, str]:

@@ -17,12 +17,13 @@ from latticework.experiments import CONF
 from latticework.experiments.figures import band, style
 from latticework.experiments.figures.acceptance import step_term
 from latticework.experiments.figures.benchmark import errors
-from latticework.experiments.figures.curves import final, learning
+from latticework.experiments.figures.curves import curve, final, learning
 from latticework.experiments.figures.ess import ess_per_second, rates
 from latticework.experiments.figures.text import COLOURS
 from latticework.experiments.papers.draw import png
 from latticework.experiments.records.grouping import by_sampler
 from latticework.experiments.records.labels import SAMPLERS, label, look, seeds
+from latticework.experiments.records.published import published
 
 mpl.use("Agg")
 RESULTS = CONF.parent / "docs" / "results"
@@ -273,6 +274,18 @@ def test_learning_compares_the_same_seeds_and_lengths():
         assert line.get_ydata().tolist() == [-1] * 5  # the mean of seeds 0 to 2
     assert [line.get_xdata().tolist() for line in figure.axes[2].get_lines()] == [[100], [100]]
     assert "seeds 0-2" in figure.legends[0].get_title().get_text()
+
+
+@pytest.mark.parametrize("substitute", [False, True])
+def test_the_papers_value_stands_at_its_steps_and_beside_its_sampler(substitute):
+    data = {"variant": "mnist", "substitute": substitute}
+    rows = {"step": [0, 10], "y": [0.0, -1.0]}
+    records = [fake(rows, sampler=name, data=data) for name in ("gwg", "dmala")]
+    (ax,) = curve(records, "y", "y", ["step"], paper="fig4").axes
+    crosses = [line for line in ax.lines if str(line.get_label()).startswith("the paper")]
+    found = [(one.get_label(), *one.get_xydata().tolist()) for one in crosses]
+    steps, value = (published("fig4", key).mean for key in ("steps", "dmala"))
+    assert found == ([] if substitute else [("the paper: DMALA", [steps, value])])
 
 
 @pytest.mark.parametrize("missing", ["model.bias", "model.coupling.more"])

@@ -9,6 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import exactness
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import test_kernels
@@ -98,6 +99,8 @@ def test_code_shows_what_the_page_says(name, capsys):
     printed = capsys.readouterr().out
     assert printed
     assert SHOWS[name](own, printed)
+    assert plt.get_fignums() or not name.endswith(".py")  # a card of the site shows the first
+    plt.close("all")
 
 
 def test_all_code_is_run():

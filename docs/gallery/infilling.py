@@ -5,6 +5,7 @@
 # target (Zhang et al. 2022, Section 7.5).
 
 # %%
+import matplotlib.pyplot as plt
 import torch
 
 import latticework
@@ -33,3 +34,9 @@ with torch.no_grad():
 written = model.words(last[order])
 for words, value in zip(written, log_prob, strict=True):
     print(f"{value:7.2f}  the {words[0]} was very {words[1]} .")
+
+# %%
+figure, ax = plt.subplots(figsize=(7, 3), layout="constrained")
+ax.barh([f"{i + 1}: {' … '.join(words)}" for i, words in enumerate(written)], log_prob)
+ax.invert_yaxis()
+ax.set(xlabel="log-probability")

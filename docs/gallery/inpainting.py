@@ -5,6 +5,7 @@
 # is left is again an RBM, of the free pixels, so block Gibbs and all other samplers serve it.
 
 # %%
+import matplotlib.pyplot as plt
 import torch
 from sklearn.datasets import load_digits
 
@@ -40,8 +41,13 @@ filled = half.complete(result.draws.flatten(0, 1))
 print(half.domain, filled.shape)
 
 # %%
-for row in torch.cat((test[3], filled[-1])).view(2, 8, 8).transpose(0, 1):
-    print("   ".join("".join(" #"[int(pixel)] for pixel in line) for line in row))
+figure, axes = plt.subplots(1, 6, figsize=(7, 1.6), layout="constrained")
+shown = {"digit": test[3], "mean draw": filled.mean(0)}
+shown |= {f"draw {i + 1}": draw for i, draw in enumerate(filled[9::50])}
+for ax, (name, pixels) in zip(axes, shown.items(), strict=True):
+    ax.imshow(pixels.view(8, 8), cmap="gray_r", vmin=0, vmax=1)
+    ax.axhline(3.5, color="#C44E00")
+    ax.set(title=name, xticks=[], yticks=[])
 
 # %% [markdown]
 # Do the draws know the lower half better than the means of all digits do?

@@ -6,6 +6,7 @@
 # again.
 
 # %%
+import matplotlib.pyplot as plt
 import torch
 
 import latticework
@@ -43,3 +44,11 @@ print(f"error of the couplings: {errors[0]:.3f}, then {errors[-1]:.3f}")
 
 # %%
 print(model.matrix().round(decimals=2))
+
+# %%
+figure, (left, middle, right) = plt.subplots(1, 3, figsize=(7, 2.4), layout="constrained")
+left.plot(errors)
+left.set(xlabel="iteration", ylabel="error of the couplings")
+for ax, name, matrix in ((middle, "learned", model.matrix().detach()), (right, "true", truth)):
+    ax.imshow(matrix, vmin=-COUPLING, vmax=COUPLING, cmap="PuOr")
+    ax.set(title=name, xticks=[], yticks=[])

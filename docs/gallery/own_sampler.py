@@ -5,8 +5,10 @@
 # uniformly random site.
 
 # %%
+import math
 from dataclasses import dataclass
 
+import matplotlib.pyplot as plt
 import torch
 
 import latticework
@@ -43,3 +45,17 @@ print(right)
 wrong = latticework.check(Walk(correct=False), chains=20_000)
 for target, outcome in wrong.failures:
     print(f"{outcome.check} fails on {target}: {outcome.detail}")
+
+# %% [markdown]
+# The mean over the chains at each step, from random starts.
+
+# %%
+figure, ax = plt.subplots(figsize=(7, 3), layout="constrained")
+for name, sampler in (("Walk()", Walk()), ("Walk(correct=False)", Walk(correct=False))):
+    drawn = latticework.sample(
+        lambda x: -x.sum(-1), sampler, sites=10, steps=200, burn_in=0, chains=200, diagnose=False
+    )
+    ax.plot(drawn.draws.sum(-1).mean(0), label=name)
+ax.axhline(10 / (1 + math.e), color="k", linestyle=":", label="exact")
+ax.set(xlabel="step", ylabel="sites that are 1, on average")
+ax.legend(frameon=False)

@@ -5,6 +5,7 @@
 # `[chains, 20]` that returns `[chains]`.
 
 # %%
+import matplotlib.pyplot as plt
 import torch
 
 import latticework
@@ -36,3 +37,8 @@ print(summary.iloc[[0, 1, 10, 20]])
 # %%
 chosen = result.draws.sum(-1).mean()
 print(f"items chosen on average: {chosen:.2f}")
+
+# %%
+figure, ax = plt.subplots(figsize=(7, 3), layout="constrained")
+ax.bar(values, result.draws.mean((0, 1)), width=0.15)
+ax.set(xlabel="value of the item", ylabel="probability that it is chosen")

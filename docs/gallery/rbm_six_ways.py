@@ -4,6 +4,7 @@
 # A small restricted Boltzmann machine, whose exact means are known by enumeration.
 
 # %%
+import matplotlib.pyplot as plt
 import pandas as pd
 import torch
 
@@ -36,3 +37,11 @@ for name in ("block_gibbs", "gibbs", "hamming_ball", "locally_balanced", "gwg", 
     )
 table = pd.DataFrame(rows).set_index("sampler")
 print(table.round(4).to_string())
+
+# %%
+figure, (left, right) = plt.subplots(1, 2, figsize=(7, 3), sharey=True, layout="constrained")
+left.barh(table.index, table["error of the means"])
+left.set(xlabel="error of the means")
+left.locator_params(axis="x", nbins=4)
+right.barh(table.index, table["worst ESS"])
+right.set(xlabel="worst ESS")

@@ -5,6 +5,7 @@
 # outputs.
 
 # %%
+import matplotlib.pyplot as plt
 import pandas as pd
 
 import latticework
@@ -31,3 +32,14 @@ table = pd.concat(
 final = table[table["step"] == table["step"].max()]
 ranking = final.groupby("sampler")["log_rmse"].agg(["mean", "std", "count"]).sort_values("mean")
 print(ranking.round(3))
+
+# %% [markdown]
+# The mean error of the three best at each step, and of the worst.
+
+# %%
+figure, ax = plt.subplots(figsize=(7, 3), layout="constrained")
+means = table.groupby(["step", "sampler"])["log_rmse"].mean().unstack()
+names = [*ranking.index[:3], ranking.index[-1]]
+ax.plot(means[names], label=names)
+ax.set(xlabel="step", ylabel="log RMSE of the mean", xscale="log")
+ax.legend(frameon=False)

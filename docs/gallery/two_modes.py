@@ -6,6 +6,7 @@
 # mixture is normalised, so log Z is 0.
 
 # %%
+import matplotlib.pyplot as plt
 import torch
 
 import latticework
@@ -51,3 +52,17 @@ print(tempered.log_z)
 ladders = tempered.ladders
 print(f"{len(ladders.schedule)} levels, barrier {ladders.barrier:.1f}")
 print(f"round trips {ladders.trips.sum()}, predicted {8 * ladders.predicted_trips:.0f} at most")
+
+# %% [markdown]
+# Where the draws lie: the plain chains keep the first mode too often.
+
+# %%
+figure, ax = plt.subplots(figsize=(7, 3), layout="constrained")
+count = torch.arange(SITES + 1)
+for name, found in (("plain", plain), ("tempered", tempered)):
+    counts = found.draws.sum(-1).long().flatten().bincount(minlength=SITES + 1)
+    ax.step(count, counts / counts.sum(), where="mid", label=name)
+laws = [torch.distributions.Binomial(SITES, p).log_prob(count).exp() for p in PROBABILITIES]
+ax.plot(count, WEIGHTS[0] * laws[0] + WEIGHTS[1] * laws[1], "k.", label="exact")
+ax.set(xlabel="sites that are 1", ylabel="share of the draws")
+ax.legend(frameon=False)

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from latticework.experiments.figures.band import line_and_band
 from latticework.experiments.figures.curves import along
-from latticework.experiments.figures.style import GREY, colour, explain, new_figure
+from latticework.experiments.figures.style import GREY, colour, explain, new_figure, printed
 from latticework.experiments.records.grouping import (
     Group,
     alone,
@@ -52,10 +52,9 @@ def against_size(records: list[Record], settings: dict[str, list[str]]) -> Figur
             comparable(of[name], "fig2", name, key) for key in ("size", "acceptance", "changed")
         )
         if size and rate:
-            cross = {"marker": "x", "linestyle": "none", "markeredgewidth": 1.6, "color": "black"}
-            ax.plot(size.mean, rate.mean, label="the paper", **cross)
+            printed(ax, size.mean, rate.mean)
             if moved:
-                sites.plot(size.mean, moved.mean, label="the paper", **cross)
+                printed(sites, size.mean, moved.mean)
         sites.set_xlabel(f"{look(name).label}, {NAMES.get(symbol, f'${symbol}$')}")
         ax.set(ylim=(0, 1.05))
     panels[0, 0].set_ylabel("acceptance rate")

@@ -1,29 +1,33 @@
 """Training log-likelihood and test RMSE of binary networks against steps or seconds.
 
-One row of panels per data set. The paper has no such figure; its Tables 2 and 4 have the final
-values.
+One row of panels per data set. The paper has no such figure; its Tables 2 and 4 print the final
+values, which crosses show. A part of a data set has none.
 """
 
 from typing import Any
 
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from latticework.experiments.figures.band import at_readings, line_and_band
-from latticework.experiments.figures.style import explain, line, new_figure, series
+from latticework.experiments.figures.style import GREY, explain, line, new_figure, printed, series
 from latticework.experiments.figures.tables.bnn import HEADINGS, grouped
 from latticework.experiments.records.grouping import spread_over
 from latticework.experiments.records.labels import sampler_key, words
 from latticework.experiments.records.pace import timed
+from latticework.experiments.records.published import comparable, published
 from latticework.experiments.records.record import Record
 
 AXES = {"step": "steps", "seconds": "seconds"}
 
 
-def curves(records: list[Record], against: str = "step") -> Figure:
+def curves(records: list[Record], against: str = "step", paper: str | None = None) -> Figure:
     """Means over seeds, with a band of one standard deviation. `against` is a key of AXES.
 
-    Raises LookupError if no record has the metrics.
+    `paper` names an entry of published.yaml with values after so many `steps`. Raises LookupError
+    if no record has the metrics.
     """
+    steps = published(paper, "steps") if paper else None
     records, without = timed(records) if against == "seconds" else (records, "")
     groups = grouped(records)
     tables = list(dict.fromkeys(data for data, _, _ in groups))
@@ -38,11 +42,16 @@ def curves(records: list[Record], against: str = "step") -> Figure:
                 shown = slice(1 if against == "seconds" else 0, None)  # the start is at 0
                 means = at_readings(group, metric, against, shown)
                 line_and_band(ax, means, label=text, **style)
+                theirs = comparable(group, paper, metric, data, name) if paper else None
+                if steps and theirs:
+                    ink = style["color"]
+                    printed(ax, steps.mean, theirs.mean, f"_{text}, the paper", color=ink)
             ax.set_title(f"{words(data)}: {heading}")
             ax.set_xlabel(AXES[against])
             if against == "seconds":
                 ax.set_xscale("log")
-    explain(figure, spread_over(records) + without)
+    cross = Line2D([], [], color=GREY, marker="x", linestyle="none", label="the paper, at the end")
+    explain(figure, spread_over(records) + without, [cross] if paper else [])
     return figure
 
 

@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from latticework.experiments.figures.band import Means, at_readings, at_settings, line_and_band
-from latticework.experiments.figures.style import explain, line, new_figure
+from latticework.experiments.figures.style import explain, line, new_figure, printed
 from latticework.experiments.records.grouping import (
     LENGTH,
     by_setting,
@@ -44,14 +44,16 @@ def curve(
     log_x: bool = False,
     ensemble: dict[str, str] | None = None,
     top: float | None = None,
+    paper: str | None = None,
 ) -> Figure:
     """`metric` against each of `against`, one panel each.
 
     Lines are means over seeds and bands one standard deviation. `floor` names a column that is
     drawn as a dotted line for each target. `ensemble` names a `sampler` and a `metric` of its
     current particles, which is drawn as an additional dotted line if records have it. The vertical
-    axis ends at `top`; the name of a line above it says where the line ends. Raises LookupError if
-    no record has `metric`.
+    axis ends at `top`; the name of a line above it says where the line ends. `paper` names an entry
+    of published.yaml with values after so many `steps`, which crosses show against steps. Raises
+    LookupError if no record has `metric`.
     """
     records = holding(records, metric)
     figure, panels = new_figure(len(against))
@@ -67,6 +69,11 @@ def curve(
             for some in by_setting(records, axes=["sampler"]):
                 level = np.mean([record.metrics[floor].iloc[-1] for record in some])
                 ax.axhline(level, color="black", linewidth=0.8, linestyle=":", label="floor")
+        if paper and axis == "step":
+            for group in groups(shown):
+                size, value = (comparable(shown, paper, key) for key in ("steps", group.key[0]))
+                if size and value:
+                    printed(ax, size.mean, value.mean, f"the paper: {group.label}")
         ax.set_xlabel(AXES[axis])
         ax.set_ylim(top=top)
         if log_x:
@@ -194,9 +201,7 @@ def learning(
         seconds = comparable(records, paper, "seconds", "dmala")
         score = comparable(records, paper, "log_rmse")
         if seconds and score:
-            cross = {"color": "black", "marker": "x", "linestyle": "none"}
-            there = seconds.mean, score.mean
-            panels[1].plot(*there, label="the paper: DULA, DMALA", **cross)
+            printed(panels[1], seconds.mean, score.mean, "the paper: DULA, DMALA")
     explain(figure, spread_over(records, axes=[LENGTH]) + without)
     return figure
 

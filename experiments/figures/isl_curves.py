@@ -18,6 +18,7 @@ from latticework.experiments.figures.style import (
     key_of_dashes,
     line,
     new_figure,
+    printed,
     series,
     wrapped,
 )
@@ -32,6 +33,7 @@ from latticework.experiments.records.grouping import (
 )
 from latticework.experiments.records.labels import label, sampler_key, seeds, words
 from latticework.experiments.records.pace import timed
+from latticework.experiments.records.published import comparable
 from latticework.experiments.records.record import Record
 
 PHRASES = {"negatives": "trained by {}", "start": "{} start"}  # of options, by their group
@@ -43,6 +45,7 @@ def curves(
     panels: str | None = None,
     lines: str | None = None,
     around: float | None = None,
+    paper: list[str] | None = None,
 ) -> Figure:
     """ISL against the number of samples on a log axis: Figures 2 and 3.
 
@@ -50,8 +53,9 @@ def curves(
     setting is a group (such as `negatives`) or a dotted key of the configuration. Lines are means
     over seeds (of chains and models); bands show the range. For a thin dotted line, beta is chosen
     separately for each number of samples. Black lines use the training rows as centres. The
-    vertical axis is widened within `around` nats of all training rows (`_widen`). Raises
-    LookupError if no record has an ISL curve.
+    vertical axis is widened within `around` nats of all training rows (`_widen`). `paper` are the
+    keys of final values in published.yaml, which dashed lines show. Raises LookupError if no record
+    has an ISL curve.
     """
     records = holding(records, "isl", "parzen", task="isl")
     split = _grouped(records, panels)
@@ -69,6 +73,8 @@ def curves(
                 score = readings(runs, "isl", slice(0, rows))
                 (drawn,) = ax.plot(size, score.mean(0), label=text, linewidth=1.4, **style)
                 band(ax, drawn, score.min(0), score.max(0))
+                if paper and (theirs := comparable(runs, *paper, group.key[0])):
+                    printed(ax, None, theirs.mean, f"the paper: {text}", color=ink)
                 if all("isl_own_beta" in run.metrics for run in runs):
                     own = readings(runs, "isl_own_beta", slice(0, rows)).mean(0)
                     ax.plot(size, own, ":", color=ink, linewidth=0.8, label=f"_{text}, own beta")
@@ -78,6 +84,8 @@ def curves(
             centres: dict[str, Any] = {"color": "black", "linewidth": 0.8}
             ax.plot(parzen["size"], parzen["isl"], label="training set", **centres)
             ax.axhline(parzen["isl"][-1], linestyle=":", label="all training rows", **centres)
+            if paper and (theirs := comparable(some, *paper, "training_set")):
+                printed(ax, None, theirs.mean, "the paper: training set")
         ax.set(xscale="log", xlabel="samples", title=title)
         if around is not None:
             _widen(ax, parzen["isl"][-1], around)

@@ -100,6 +100,17 @@ def key_of_dashes(**names: str) -> list[Line2D]:
     return [Line2D([], [], color=GREY, ls=dash, label=words(text)) for text, dash in names.items()]
 
 
+def printed(ax: Axes, x: float | None, y: float, text: str = "the paper", **style: Any) -> None:
+    """Show a number that a paper prints: a cross, or a dashed line where it has no `x`."""
+    if x is None:
+        ax.axhline(
+            y, label=text, **{"color": "black", "linewidth": 0.8, "linestyle": "--", **style}
+        )
+    else:
+        cross = {"color": "black", "marker": "x", "linestyle": "none", "markeredgewidth": 1.6}
+        ax.plot(x, y, label=text, **{**cross, **style})
+
+
 def explain(figure: Figure, note: str, extra: Sequence[Artist] = ()) -> None:
     """Name each line at its end, and write `note` and a legend of what has no end below the panels.
 

@@ -21,6 +21,7 @@ from latticework.experiments.figures.style import (
     key_of_dashes,
     line,
     new_figure,
+    printed,
     series,
 )
 from latticework.experiments.records.grouping import (
@@ -33,6 +34,7 @@ from latticework.experiments.records.grouping import (
     spread_over,
 )
 from latticework.experiments.records.labels import label, seeds
+from latticework.experiments.records.published import comparable
 from latticework.experiments.records.record import Record
 
 
@@ -192,7 +194,9 @@ def preconditioning(records: list[Record]) -> Figure:
             left.axhline(scaled["log_rmse"].iloc[-1], color=tint, ls=dash, lw=0.8)
     steps = np.array(sorted(table["step"].unique()))
     right.plot(steps, -np.log(steps) / 2, color="black", lw=0.8, label="independent draws")
-    for ax in (left, right):
+    for ax, name, text in ((left, "standard", ", at best"), (right, "preconditioned", "")):
+        if theirs := comparable(records, "appH", name):
+            printed(ax, None, theirs.mean, f"the paper{text}")
         ax.axhline(math.log(0.5) / 2, color=GREY, lw=0.8, label="one of two sites stuck")
         ax.set_xscale("log")
     left.set(xlabel=r"step size $\alpha$", title="without preconditioner")
