@@ -283,14 +283,15 @@ def test_compiled_kernels_keep_the_joint_law(kernel, name):
 @pytest.mark.slow
 def test_compiled_chains_tell_log_z_whatever_the_threads():
     model = lw.Lattice((8, 8), 0.2)
-    settings = {"steps": 400, "burn_in": 50, "thin": 2, "chains": 8, "engine": "compiled"}
-    found = lw.sample(model, "gibbs_sweep", temper=True, diagnose=False, **settings)
+    settings = {"steps": 200, "burn_in": 40, "thin": 2, "chains": 8, "engine": "compiled"}
+    tempered = lw.Tempered("gibbs_sweep", rounds=6)
+    found = lw.sample(model, tempered, diagnose=False, **settings)
     exact, _ = model.log_z_and_mean()
     assert found.log_z.low - 0.1 < exact < found.log_z.high + 0.1
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(3 - min(before, 2))
-        again = lw.sample(model, "gibbs_sweep", temper=True, diagnose=False, **settings)
+        again = lw.sample(model, tempered, diagnose=False, **settings)
     finally:
         torch.set_num_threads(before)
     assert torch.equal(found.draws, again.draws)
