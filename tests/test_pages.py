@@ -291,7 +291,8 @@ def test_every_sampler_has_a_page_with_its_equations_and_its_class(hooks):
 def test_a_notebook_becomes_a_page_with_its_output(hooks, tmp_path):
     file = tmp_path / "two.py"
     file.write_text("# %% [markdown]\n# # Two\n#\n# Text.\n\n# %%\na = 1\n\n# %%\nprint(a + 1)\n")
-    assert hooks.notebook(file) == (
+    (page,) = hooks.notebook(str(file)).values()
+    assert page == (
         "# Two\n\nText.\n\n```python\na = 1\n```\n\n```python\nprint(a + 1)\n```\n\n"
         "```text\n2\n```\n\nDownload: [two.py](./two.py)"
     )
