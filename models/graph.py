@@ -12,6 +12,7 @@ how many there are. Where that is more than all edges, they use the product for 
 
 import warnings
 from collections.abc import Hashable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,6 +28,10 @@ from latticework.models.ising import pattern_log_probs, spins_of
 
 if TYPE_CHECKING:
     from latticework.models.conditioned import Evidence
+
+_compressed = partial(torch.sparse_csr_tensor, check_invariants=False)
+with warnings.catch_warnings(action="ignore"):  # PyTorch says once that such tensors are in beta
+    _compressed(torch.tensor([0, 0]), torch.empty(0, dtype=torch.long), torch.empty(0), (1, 1))
 
 
 class Graph(EnergyModel):
@@ -251,15 +256,8 @@ class Graph(EnergyModel):
 
     def gradient(self, x: Tensor) -> Tensor:
         """2 b + 2 A s, which is also each site's log-odds given the rest, `[chains, n]`."""
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")
-            rows = torch.sparse_csr_tensor(
-                self.starts,
-                self.ends,
-                self._values(),
-                2 * (len(self.bias),),
-                check_invariants=False,
-            )
+        shape = len(self.bias), len(self.bias)
+        rows = _compressed(self.starts, self.ends, self._values(), shape)
         spins = x.T.mul(2).sub_(1).contiguous()
         return torch.addmm(self.bias.unsqueeze(1), rows, spins, beta=2, alpha=2).T.contiguous()
 

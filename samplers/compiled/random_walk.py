@@ -17,11 +17,9 @@ from latticework.samplers.compiled.jit import SHORT, inlined, kernel, lean, over
 from latticework.samplers.compiled.philox import AHEAD, fill, fill_steps, unit
 from latticework.samplers.compiled.sites import (
     BinaryForm,
+    change,
     exponentials,
     flip,
-    graph_change,
-    lattice_change,
-    lattice_flip,
     memory_of,
     other,
     renew,
@@ -121,28 +119,15 @@ def path_flip(form, x, memory, c, order, number, room):
 
 
 @inlined
-def lattice_path_change(form, x, memory, c, order, number, room):
-    """Flip all sites but the last, one after another, and flip them back."""
+def path_change_by_sites(form, x, memory, c, order, number, room):
+    """Flip all sites but the last, one after another, and flip them back. Without memory only."""
     gain, last = 0.0, number - 1
     for k in range(last):
-        gain += lattice_change(form, x, memory, c, order[k])
-        lattice_flip(form, x, memory, c, order[k])
-    gain += lattice_change(form, x, memory, c, order[last])
+        gain += change(form, x, memory, c, order[k])
+        flip(form, x, memory, c, order[k])
+    gain += change(form, x, memory, c, order[last])
     for k in range(last):
-        lattice_flip(form, x, memory, c, order[k])
-    return gain
-
-
-@inlined
-def graph_path_change(form, x, memory, c, order, number, room):
-    """As `lattice_path_change`."""
-    gain, last = 0.0, number - 1
-    for k in range(last):
-        gain += graph_change(form, x, memory, c, order[k])
-        lattice_flip(form, x, memory, c, order[k])
-    gain += graph_change(form, x, memory, c, order[last])
-    for k in range(last):
-        lattice_flip(form, x, memory, c, order[k])
+        flip(form, x, memory, c, order[k])
     return gain
 
 
@@ -190,10 +175,10 @@ def path_flip_by_sites(form, x, memory, c, order, number, room):
 
 
 CHANGE = {
-    LatticeForm: lattice_path_change,
+    GraphForm: path_change_by_sites,
+    LatticeForm: path_change_by_sites,
     PairForm: pair_path_change,
     RBMForm: rbm_path_change,
-    GraphForm: graph_path_change,
 }
 
 

@@ -264,10 +264,10 @@ def shift(own, row, step):
 
 # The choice by type.
 
-CHANGE = {LatticeForm: lattice_change, PairForm: pair_change, RBMForm: rbm_change}
-FLIP = {LatticeForm: lattice_flip, PairForm: pair_flip, RBMForm: rbm_flip}
-RENEW = {LatticeForm: lattice_renew, PairForm: pair_renew, RBMForm: rbm_renew}
-CHANGE[GraphForm], FLIP[GraphForm], RENEW[GraphForm] = graph_change, lattice_flip, lattice_renew
+KINDS = (LatticeForm, GraphForm, PairForm, RBMForm)
+CHANGE = dict(zip(KINDS, (lattice_change, graph_change, pair_change, rbm_change), strict=True))
+FLIP = dict(zip(KINDS, (lattice_flip, lattice_flip, pair_flip, rbm_flip), strict=True))
+RENEW = dict(zip(KINDS, (lattice_renew, lattice_renew, pair_renew, rbm_renew), strict=True))
 
 
 @overload(change, inline="always")
