@@ -101,11 +101,12 @@ class GeometricPath(AnnealedModel):
         """beta, in a shape that multiplies the rows of `values`."""
         return self.beta.view(-1, *[1] * (values.ndim - 1)) if self.beta.ndim else self.beta
 
-    def _base_log_prob(self, x: Tensor) -> Tensor:
+    def base_log_prob(self, x: Tensor) -> Tensor:
+        """Log p0, `[rows]`."""
         return x.flatten(1) @ self.field.flatten() + self.constant
 
     def _difference(self, x: Tensor, log_prob: Tensor) -> Tensor:
-        return log_prob - self._base_log_prob(x)
+        return log_prob - self.base_log_prob(x)
 
     def _mixed(
         self, x: Tensor, evaluate: Callable[[], tuple[Tensor, Tensor, Cache]]
@@ -117,7 +118,7 @@ class GeometricPath(AnnealedModel):
             known = (x.clone(), self._difference(x, log_prob), grad, *cache)
             self._remember(known)
         # Kernels may overwrite x and what is returned, so known values are copies of both.
-        value = torch.addcmul(self._base_log_prob(x), self.beta, known[1])
+        value = torch.addcmul(self.base_log_prob(x), self.beta, known[1])
         grad = torch.lerp(self.field, known[2], self._beta_for(known[2]))
         return value, grad, tuple(part.clone() for part in known[3:])
 
@@ -133,7 +134,7 @@ class GeometricPath(AnnealedModel):
         if not known:
             known = x.clone(), self._difference(x, self.model.log_prob(x))
             self._remember(known)
-        return torch.addcmul(self._base_log_prob(x), self.beta, known[1])
+        return torch.addcmul(self.base_log_prob(x), self.beta, known[1])
 
     def log_prob_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
         return self._mixed(x, lambda: (*self.model.log_prob_and_grad(x), ()))[:2]

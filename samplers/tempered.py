@@ -182,6 +182,11 @@ class Tempered(Sampler):
         moved = state._replace(x=x.clone(), kernel=state.kernel._replace(x=replicas))
         return self.refresh(moved, model)
 
+    def log_prob(self, state: LadderState, model: EnergyModel) -> Tensor:
+        row = _rows_at(state.level, len(state.schedule) - 1)
+        base = self.path(model, state.x).base_log_prob(state.x)
+        return state.known[1].index_select(0, row) + base
+
     def step(
         self, state: LadderState, model: EnergyModel, rng: Generator
     ) -> tuple[LadderState, Info]:

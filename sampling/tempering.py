@@ -34,10 +34,20 @@ class LogZ(NamedTuple):
     forward: float  # by importance sampling from each level to the next
     backward: float  # the other way; far from `forward`, the levels overlap too little
 
+    @property
+    def agree(self) -> bool:
+        """Whether `forward` and `backward` differ by no more than the interval is wide.
+
+        If not, levels overlap too little or the ladders have missed a mode, and the interval may
+        be far from the truth. With a single ladder it is False.
+        """
+        return abs(self.forward - self.backward) <= self.high - self.low
+
     def __str__(self) -> str:
+        doubt = "" if self.agree else "; not to be trusted: they differ by more than the interval"
         return (
             f"log Z {self.value:.2f} [{self.low:.2f}, {self.high:.2f}] "
-            f"(forward {self.forward:.2f}, backward {self.backward:.2f})"
+            f"(forward {self.forward:.2f}, backward {self.backward:.2f}{doubt})"
         )
 
 
