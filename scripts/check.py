@@ -37,6 +37,9 @@ def main(words: list[str] | None = None) -> int:
     chosen = parser().parse_intermixed_args(words)
     if chosen.draws:
         return judged(chosen)
+    for name in ("reference", "steps"):
+        if getattr(chosen, name) is not None:
+            raise ValueError(f"--{name} is for draws: add --draws draws.npz, or leave it out")
     if chosen.sampler is None:
         raise ValueError("name a sampler to check, such as dmala, or a file of draws with --draws")
     sampler = sampler_named(chosen.sampler, settings(chosen.settings))

@@ -144,6 +144,8 @@ def test_the_command_judges_a_file_of_draws(folder, capsys):
         (["--draws", "one.npz"], "--draws needs the target"),
         (["--draws", "one.npz", "--target", "f.py:log_prob"], "give --domain"),
         (["dmala", "--draws", "one.npz", "--target", "f.py:log_prob"], "leave out sampler; "),
+        (["dmala", "--reference", "gibbs"], "--reference is for draws: add --draws"),
+        (["dmala", "--steps", "10"], "--steps is for draws: add --draws"),
         (["--draws", "none.npz", "--target", "f.py:log_prob"], "none.npz is no .npz file"),
         (["--draws", "other.npz", "--target", "f.py:log_prob"], "with an array `draws`"),
         (["--draws", "f.py", "--target", "f.py:log_prob"], "f.py is no .npz file"),
