@@ -356,7 +356,7 @@ def test_the_real_tables(loader, settings, sizes, columns):
     [
         (COMPAS(), "{} of the {:,} test rows of COMPAS", ("table2", "table4")),
         (Adult(), "of Adult {} of {:,}", ("table2", "table4")),
-        (Blog(), "of Blog's random split {} of {:,}", ("table2", "table4")),
+        (Blog(), "Blog's random split {} of {:,}", ("table2", "table4")),
         (Blog(split="published"), "of its published split {} of {:,}", ("table2", "table4")),
         (Caltech(), "{} of the {:,} test rows of Caltech", ("table1",)),
     ],
