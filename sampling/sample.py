@@ -16,7 +16,7 @@ from latticework.models.domain import Domain
 from latticework.samplers import NAMES
 from latticework.samplers.base import Sampler, require_count
 from latticework.samplers.sums import ManySteps, Wanted
-from latticework.samplers.tempered import Tempered
+from latticework.samplers.tempered import LadderState, Tempered
 from latticework.sampling.adaptation import (
     OPTIMAL,
     AcceptanceControl,
@@ -61,6 +61,9 @@ class ChainAcceptance(Metric):
 
     def read(self, carry: ChainSums) -> dict[str, Tensor]:
         return {}
+
+
+METRICS = [ChainAcceptance()]
 
 
 def sample(
@@ -132,128 +135,156 @@ def sample(
             cannot be compiled for engine="fused".
         UnsupportedModelError: if the sampler does not support the domain or model.
     """
-    sampler = sampler_of(sampler)
+    sampler, rule = sampler_of(sampler), None if adapt is None else rule_of(adapt)
     model = as_model(target, domain=domain, sites=sites, values=values)
     if names is None and model.names is not None:
         names = [str(name) for name in model.names]
     named = None if names is None else site_names(names, model.domain)
-    require_count(steps=steps, thin=thin)
-    if not (isinstance(burn_in, Integral) and burn_in >= 0) or isinstance(burn_in, bool):
-        raise ValueError(f"burn_in must be a whole number of steps, got {burn_in!r}")
-    if steps % thin:
-        raise ValueError(f"steps must be a multiple of thin, got {steps} and {thin}")
-    rule = None if adapt is None else rule_of(adapt)
-    if temper and rule is None:
-        sampler = Tempered(sampler)
-    if x is not None and not (burn_in or sampler.stationary_start):
-        warnings.warn(
-            f"{type(sampler).__name__} leaves the target's law for a while even if x was drawn "
-            "from it, because the rest of its state starts elsewhere; give a burn_in",
-            ConvergenceWarning,
-            stacklevel=2,
-        )
+    _require_steps(steps, burn_in, thin)
     require_start(start, x)
-    given = x is not None
+    asked = Tempered(sampler) if temper else sampler
+    if x is not None and not (burn_in or asked.stationary_start):
+        _warn(
+            f"{type(asked).__name__} leaves the target's law for a while even if x was drawn "
+            "from it, because the rest of its state starts elsewhere; give a burn_in"
+        )
     place, rng = _generator(device, seed)
     model = model.to(place)
     count = Counter(model, _chains(model, x, chains))
+    given = x is not None
     if x is None:
         x = possible(count.model, count.chains, rng)
     elif isinstance(x, Tensor):  # anything else is refused by the checks of the start
         x = x.to(place)
     precision = torch.promote_types(check_target(count.model, x).dtype, torch.float32)
-    alike = int((x == x[:1]).reshape(*x.shape[:2], -1).all(-1).all(0).sum()) if given else 0
-    if diagnose and len(x) > 1 and 4 * alike >= 3 * x.shape[1]:
-        warnings.warn(
-            f"the starts agree in {alike} of {x.shape[1]} sites, so R-hat cannot show modes that "
-            'no chain has seen; leave x out, or take start="annealed"',
-            ConvergenceWarning,
-            2,
-        )
+    if given and diagnose and (why := _equal_starts(x)):
+        _warn(why)
 
-    metrics = [ChainAcceptance()]
-    compile_seconds = 0.0
-
-    def kernel_for(sampler: Sampler, engine: str) -> Sampler:
-        nonlocal compile_seconds
-        compiling = time.perf_counter()
-        kernel, _ = served(sampler, model, engine, metrics, x, steps + burn_in)
-        if isinstance(kernel, ManySteps):
-            kernel.advance(kernel.at(x, model), model, Generator().manual_seed(0), 1)
-            compile_seconds += time.perf_counter() - compiling
-        return kernel
-
-    kernel = kernel_for(sampler, engine if rule is None else adapting(engine))
-    # What runs as compiled code or a CUDA graph calls no method that could be counted.
-    counted = place.type == "cpu" and not isinstance(kernel, ManySteps)
-    followed = count.model if counted else model
-
-    def cost(sampler: Sampler) -> float:
-        """Evaluations of a step that calls no method of `count.model`."""
-        if counted:
-            return float(count.chains)
-        return evaluations_of_step(sampler, model, x, Generator(place).manual_seed(0))
-
+    kernels = _Kernels(model, count, x, steps + burn_in)
+    if rule is None:
+        sampler = asked
+    kernels.serve(sampler, engine if rule is None else adapting(engine))
     synchronise(place)
-    began = time.perf_counter()
+    began, compiled, found = time.perf_counter(), kernels.seconds, None
     if start == "annealed":
         x = annealed(count.model, sampler, x, rng)
-    found, compiled = None, compile_seconds
     if rule is not None:
-        found = adapted(rule, sampler, followed, x, rng, engine)
-        if not counted:
-            count.evaluations += rule.blocks(sampler) * rule.steps * cost(sampler)
-        sampler, x = found.sampler, found.x
-        if temper:
-            sampler = Tempered(sampler)
-        kernel = kernel_for(sampler, engine)
-        counted = place.type == "cpu" and not isinstance(kernel, ManySteps)
-        followed = count.model if counted else model
-    every = gcd(burn_in, thin)
-    chain = Chain(kernel, followed, x, rng, every=every, metrics=metrics)
-    price = every * cost(sampler)
+        before = count.evaluations
+        found = adapted(rule, sampler, kernels.target, x, rng, engine)
+        kernels.charge(before, rule.blocks(sampler) * rule.steps)
+        sampler, x = Tempered(found.sampler) if temper else found.sampler, found.x
+        kernels.serve(sampler, engine)
+    drawn = _draw(kernels, x, precision, rng, burn_in, steps, thin)
+    seconds = time.perf_counter() - began - (kernels.seconds - compiled)
+    result = SampleResult(
+        **drawn,
+        evaluations=count.evaluations,
+        seconds=seconds,
+        compile_seconds=kernels.seconds,
+        sampler=sampler,
+        domain=model.domain,
+        seed=seed,
+        adapted=found,
+        names=named,
+    )
+    if diagnose and result.verdict.judged and not result.converged:
+        _warn(result.verdict.text)
+    return result
+
+
+class _Kernels:
+    """The kernel that an engine runs a sampler by, and the evaluations that its steps cost."""
+
+    def __init__(self, model: EnergyModel, count: Counter, x: Tensor, steps: int) -> None:
+        self._model, self.count, self._x, self._steps = model, count, x, steps
+        self.seconds = 0.0  # spent on compilation
+
+    def serve(self, sampler: Sampler, engine: str) -> None:
+        """Set `kernel`, and the `target` that it moves on: one that counts, if it is called."""
+        model, x, began = self._model, self._x, time.perf_counter()
+        self.kernel, _ = served(sampler, model, engine, METRICS, x, self._steps)
+        if isinstance(self.kernel, ManySteps):
+            self.kernel.advance(self.kernel.at(x, model), model, Generator().manual_seed(0), 1)
+            self.seconds += time.perf_counter() - began
+        self.target, self._price = self.count.model, float(self.count.chains)
+        if isinstance(self.kernel, ManySteps) or x.device.type != "cpu":
+            # Compiled code and a CUDA graph call no method that could be counted.
+            rng = Generator(x.device).manual_seed(0)
+            self.target, self._price = model, evaluations_of_step(sampler, model, x, rng)
+
+    def charge(self, before: float, steps: int) -> None:
+        """Add what `steps` steps cost if none of their calls was counted since `before`."""
+        if self.count.evaluations == before:
+            self.count.evaluations += steps * self._price
+
+
+def _draw(
+    kernels: _Kernels,
+    x: Tensor,
+    precision: torch.dtype,
+    rng: Generator,
+    burn_in: int,
+    steps: int,
+    thin: int,
+) -> dict[str, Any]:
+    """What `SampleResult` has of the draws: every `thin` steps one, after the burn-in."""
+    kernel, count, every = kernels.kernel, kernels.count, gcd(burn_in, thin)
+    chain = Chain(kernel, kernels.target, x, rng, every=every, metrics=METRICS)
 
     def advance(steps: int) -> None:
         for _ in range(steps // every):
             before = count.evaluations
             chain.advance()
-            if count.evaluations == before:
-                count.evaluations += price
+            kernels.charge(before, every)
 
+    advance(burn_in)
+    accepted, began = chain.carries[0].total.clone(), chain.state
+    tempered = isinstance(began, LadderState)
+    trips, levels = began.trips.clone() if tempered else torch.zeros(0), []
     draws = torch.empty(steps // thin, *x.shape, dtype=x.dtype)
     log_prob = torch.empty(steps // thin, len(x), dtype=precision)
-    advance(burn_in)
-    before = chain.carries[0].total.clone()
-    tempered = isinstance(sampler, Tempered)
-    trips, states = chain.state.trips.clone() if tempered else torch.zeros(0), []
     for number in range(steps // thin):
         advance(thin)
         draws[number] = chain.state.x
-        if tempered:
-            states.append(levels_of(chain.state))
         with torch.no_grad():
             log_prob[number] = kernel.log_prob(chain.state, count.model)
-    seconds = time.perf_counter() - began - (compile_seconds - compiled)
+        if tempered:
+            levels.append(levels_of(chain.state))
     ladders = None
     if tempered:
-        ladders = Ladders.recorded(chain.state, states, chain.state.trips - trips, steps)
-    result = SampleResult(
-        draws.transpose(0, 1).contiguous(),
-        log_prob.T.contiguous(),
-        ((chain.carries[0].total - before) / steps).float().cpu(),
-        count.evaluations,
-        seconds,
-        compile_seconds,
-        sampler,
-        model.domain,
-        seed,
-        found,
-        named,
-        ladders,
+        ladders = Ladders.recorded(chain.state, levels, chain.state.trips - trips, steps)
+    return {
+        "draws": draws.transpose(0, 1).contiguous(),
+        "log_prob": log_prob.T.contiguous(),
+        "acceptance": ((chain.carries[0].total - accepted) / steps).float().cpu(),
+        "ladders": ladders,
+    }
+
+
+def _warn(text: str) -> None:
+    """Warn the caller of `sample`."""
+    warnings.warn(text, ConvergenceWarning, stacklevel=3)
+
+
+def _equal_starts(x: Tensor) -> str:
+    """What to say of starts that agree in most sites, else ""."""
+    sites = x.shape[1]
+    alike = int((x == x[:1]).reshape(*x.shape[:2], -1).all(-1).all(0).sum())
+    if len(x) == 1 or 4 * alike < 3 * sites:
+        return ""
+    return (
+        f"the starts agree in {alike} of {sites} sites, so R-hat cannot show modes that "
+        'no chain has seen; leave x out, or take start="annealed"'
     )
-    if diagnose and result.verdict.judged and not result.converged:
-        warnings.warn(result.verdict.text, ConvergenceWarning, 2)
-    return result
+
+
+def _require_steps(steps: int, burn_in: int, thin: int) -> None:
+    """Raise ValueError for a count that is not valid."""
+    require_count(steps=steps, thin=thin)
+    if not (isinstance(burn_in, Integral) and burn_in >= 0) or isinstance(burn_in, bool):
+        raise ValueError(f"burn_in must be a whole number of steps, got {burn_in!r}")
+    if steps % thin:
+        raise ValueError(f"steps must be a multiple of thin, got {steps} and {thin}")
 
 
 def sampler_of(sampler: Sampler | str) -> Sampler:

@@ -249,9 +249,9 @@ def test_sample_leaves_modes_and_tells_log_z(tmp_path):
 
 
 def test_adaptation_is_that_of_the_kernel():
-    found = lw.sample(
-        far_modes, "dmala", temper=True, adapt=0.5, sites=20, steps=20, diagnose=False
-    )
+    settings = {"temper": True, "adapt": 0.5, "steps": 20, "diagnose": False}
+    with pytest.warns(lw.ConvergenceWarning, match="Tempered leaves .*; give a burn_in"):
+        found = lw.sample(far_modes, "dmala", domain=lw.Binary(20), x=torch.eye(4, 20), **settings)
     assert isinstance(found.sampler, lw.Tempered)
     assert found.sampler.kernel == found.adapted.sampler != lw.DMALA()
 
