@@ -17,6 +17,7 @@ resolvers.register()
 # by `benchmark`, the trainings by `rates_models`, whose data are quicker to read.
 PART = {
     "benchmark_scaling": ("sampler=dmala,random_walk,hamming_ball",),
+    "rates_fig3_words": ("negatives=cd,fpcd",),
     "rates_fig3_words_short": ("negatives=cd,fpcd",),
     "rates_fig3_words_slow": ("negatives=cd,fpcd",),
     "rates_models_mnist": ("negatives=cd,fpcd",),

@@ -58,7 +58,7 @@ MODELS = {
 BINARY = ("lattice", "graph", "sparse", "spins", "rbm")
 POTTS = ("potts", "dense potts")
 CASES = [
-    *[(lw.Gibbs(3), name, 60) for name in MODELS],
+    *[(lw.Gibbs(3), name, 30) for name in MODELS],
     *[(lw.Gibbs(), name, 60) for name in ("rbm", "0.1 or 0.7", *POTTS)],
     *[(lw.HammingBall(6, 2, "systematic"), name, 40) for name in BINARY],
     *[(lw.DULA(0.4), name, 15) for name in ("graph", "rbm", *POTTS)],
@@ -69,7 +69,7 @@ CASES = [
     *[(lw.BlockGibbs(steps), "rbm", 4) for steps in (1, 3)],
     *[(lw.SwendsenWang(), name, 4) for name in ("lattice", "sparse", "potts")],
     (lw.GibbsSweep(), "sparse", 10),
-    *[(lw.RandomWalk(3), name, 60) for name in BINARY],
+    *[(lw.RandomWalk(3), name, 30) for name in BINARY],
     *[(lw.GWG(3), name, 40) for name in BINARY if name != "sparse"],
     *[(lw.PAFS(5), name, 20) for name in ("lattice", "graph", "spins")],
     *[(kind, name, 60) for kind in (lw.GWG(), lw.LocallyBalanced()) for name in ("rbm", *POTTS)],
@@ -273,8 +273,8 @@ WHOLE_BALL, BY_VALUE = blocks.ball, langevin_potts.by_value
 PAIRS, PATHS = langevin_pair.LangevinPairTwin, gwg_several.SeveralLatticeTwin
 PRICES, TABLE = PAIRS.prices, PATHS.table
 BROKEN = {
-    "a pattern left out": (blocks, "ball", _without_last_set, lw.Gibbs(3), "lattice", 60),
-    "a pattern left out, RBM": (blocks, "ball", _without_last_set, lw.Gibbs(3), "rbm", 60),
+    "a pattern left out": (blocks, "ball", _without_last_set, lw.Gibbs(3), "lattice", 30),
+    "a pattern left out, RBM": (blocks, "ball", _without_last_set, lw.Gibbs(3), "rbm", 30),
     "a step size 10 % off": (
         PAIRS, "prices", lambda *of: PRICES(*of) * np.float32(1.1), lw.DMALA(0.3), "graph", 15
     ),
