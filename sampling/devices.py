@@ -1,4 +1,7 @@
-"""Devices by name."""
+"""Devices by name, and threads of the processor."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 
@@ -22,6 +25,22 @@ def find_device(name: str) -> torch.device:
         _require_cuda(name)
         torch.backends.cudnn.allow_tf32 = False
     return torch.device(name)
+
+
+@contextmanager
+def on_threads(count: int) -> Iterator[None]:
+    """Let PyTorch, and kernels compiled for the CPU, use `count` threads.
+
+    PyTorch and MKL divide even products of a few rows among all threads. Where another program
+    runs, the threads wait for one another, and a product takes a thousand times as long. Sums are
+    also rounded differently by each number of threads.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _require_cuda(name: str) -> None:

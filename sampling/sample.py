@@ -25,7 +25,7 @@ from latticework.sampling.adaptation import (
     adapted,
 )
 from latticework.sampling.chain import Chain
-from latticework.sampling.devices import find_device, synchronise
+from latticework.sampling.devices import find_device, on_threads, synchronise
 from latticework.sampling.engine import Engine, adapting, served
 from latticework.sampling.evaluations import Counter, evaluations_of_step
 from latticework.sampling.metrics import Metric, Reference, Steps
@@ -84,6 +84,7 @@ def sample(
     seed: int = 0,
     device: torch.device | str = "cpu",
     engine: Engine = "eager",
+    threads: int = 1,
     temper: bool = False,
     diagnose: bool = True,
 ) -> SampleResult:
@@ -115,6 +116,8 @@ def sample(
             compiles any sampler with any target in some seconds; or auto, which takes a kernel if
             there is one, else compiles if there are many steps (`sampling.engine`). The draws of
             the engines differ.
+        threads: of the processor that PyTorch and compiled kernels may use. More than one pays
+            for large networks and for compiled kernels on large targets.
         temper: whether replicas at higher temperatures exchange states with the chains, which
             leave their modes then (`samplers.tempered.Tempered` around the sampler). The result
             has `log_z`. `adapt` chooses the fields of the sampler on the target itself.
@@ -141,6 +144,7 @@ def sample(
         names = [str(name) for name in model.names]
     named = None if names is None else site_names(names, model.domain)
     _require_steps(steps, burn_in, thin)
+    require_count(threads=threads)
     require_start(start, x)
     asked = Tempered(sampler) if temper else sampler
     if x is not None and not (burn_in or asked.stationary_start):
@@ -151,31 +155,32 @@ def sample(
     place, rng = _generator(device, seed)
     model = model.to(place)
     count = Counter(model, _chains(model, x, chains))
-    given = x is not None
-    if x is None:
-        x = possible(count.model, count.chains, rng)
-    elif isinstance(x, Tensor):  # anything else is refused by the checks of the start
-        x = x.to(place)
-    precision = torch.promote_types(check_target(count.model, x).dtype, torch.float32)
-    if given and diagnose and (why := _equal_starts(x)):
-        _warn(why)
+    with on_threads(threads):
+        given = x is not None
+        if x is None:
+            x = possible(count.model, count.chains, rng)
+        elif isinstance(x, Tensor):  # anything else is refused by the checks of the start
+            x = x.to(place)
+        precision = torch.promote_types(check_target(count.model, x).dtype, torch.float32)
+        if given and diagnose and (why := _equal_starts(x)):
+            _warn(why)
 
-    kernels = _Kernels(model, count, x, steps + burn_in)
-    if rule is None:
-        sampler = asked
-    kernels.serve(sampler, engine if rule is None else adapting(engine))
-    synchronise(place)
-    began, compiled, found = time.perf_counter(), kernels.seconds, None
-    if start == "annealed":
-        x = annealed(count.model, sampler, x, rng)
-    if rule is not None:
-        before = count.evaluations
-        found = adapted(rule, sampler, kernels.target, x, rng, engine)
-        kernels.charge(before, rule.blocks(sampler) * rule.steps)
-        sampler, x = Tempered(found.sampler) if temper else found.sampler, found.x
-        kernels.serve(sampler, engine)
-    drawn = _draw(kernels, x, precision, rng, burn_in, steps, thin)
-    seconds = time.perf_counter() - began - (kernels.seconds - compiled)
+        kernels = _Kernels(model, count, x, steps + burn_in)
+        if rule is None:
+            sampler = asked
+        kernels.serve(sampler, engine if rule is None else adapting(engine))
+        synchronise(place)
+        began, compiled, found = time.perf_counter(), kernels.seconds, None
+        if start == "annealed":
+            x = annealed(count.model, sampler, x, rng)
+        if rule is not None:
+            before = count.evaluations
+            found = adapted(rule, sampler, kernels.target, x, rng, engine)
+            kernels.charge(before, rule.blocks(sampler) * rule.steps)
+            sampler, x = Tempered(found.sampler) if temper else found.sampler, found.x
+            kernels.serve(sampler, engine)
+        drawn = _draw(kernels, x, precision, rng, burn_in, steps, thin)
+        seconds = time.perf_counter() - began - (kernels.seconds - compiled)
     result = SampleResult(
         **drawn,
         evaluations=count.evaluations,

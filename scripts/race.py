@@ -57,8 +57,9 @@ def main(words: list[str] | None = None) -> int:
     x = started(chosen, model)
     chains = chosen.chains if x is None else len(x)
     race = Race(
-        model, budget, chains, range(chosen.seeds), chosen.trials, x, chosen.start == "annealed"
-    )
+        model, budget, chains, range(chosen.seeds), chosen.trials, x, chosen.start == "annealed",
+        chosen.threads,
+    )  # fmt: skip
     samplers, left = entered(offered(chosen.samplers), model)
     if not samplers:
         raise ValueError(f"no sampler supports {model.domain}: {'; '.join(left.values())}")
@@ -82,6 +83,7 @@ def main(words: list[str] | None = None) -> int:
         "start": chosen.start if x is None else hashed(x.numpy().tobytes()),
         "seeds": chosen.seeds,
         "trials": chosen.trials,
+        "threads": chosen.threads,
         "samplers": {each.name: str(each.sampler) for each in entrants},
         "steps": {each.name: each.laps[0].steps for each in entrants if each.laps},
         "beforehand": {each.name: each.beforehand["evaluations"] for each in entrants},
@@ -104,6 +106,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--chains", type=int, default=8)
     made.add_argument("--seeds", type=int, default=4, help="runs of each sampler, at least 3")
     made.add_argument("--trials", type=int, default=8, help="settings that tuning tries")
+    made.add_argument("--threads", type=int, default=1, help="of the processor")
     made.add_argument("--samplers", help="names of samplers or file.py:Name, with commas")
     where = made.add_mutually_exclusive_group()
     where.add_argument("--x", help="file.py:Name, an array of starts [chains, ...]")
@@ -257,7 +260,7 @@ def write(
         "command": command,
         "seconds": seconds,
         "device": device_name(torch.device("cpu")),
-        "threads": torch.get_num_threads(),
+        "threads": config["threads"],
         "versions": versions(PACKAGES),
         **commit(),
         "files": checksums(folder),

@@ -414,3 +414,25 @@ def test_other_types_are_refused():
         latticework.sample(Lattice((3, 2), 0.2, 0.1), "dmala", domain=Binary(4))
     with pytest.raises(UnsupportedModelError, match="BlockGibbs needs"):
         draw(sampler="block_gibbs")
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_chains_run_on_the_threads_that_are_asked_for(threads):
+    seen, before = set(), torch.get_num_threads()
+
+    def log_prob(x):
+        seen.add(torch.get_num_threads())
+        return x.sum(-1)
+
+    torch.set_num_threads(3 - threads)
+    try:
+        asked = {} if threads == 1 else {"threads": threads}
+        latticework.sample(log_prob, "dmala", sites=3, steps=2, **asked)
+        assert (seen, torch.get_num_threads()) == ({threads}, 3 - threads)
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_the_number_of_threads_is_checked():
+    with pytest.raises(ValueError, match="threads"):
+        draw(threads=0)

@@ -222,6 +222,7 @@ class Course:
         result = sample(
             self.model, sampler, x=self.x if x is None else x, chains=self.chains, steps=kept,
             burn_in=burn_in, thin=thin, seed=seed, engine=self.engine, diagnose=False,
+            threads=torch.get_num_threads(),
         )  # fmt: skip
         return Stint(result, burn_in, thin, burn_in + kept)
 

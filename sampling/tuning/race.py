@@ -19,6 +19,7 @@ from torch import nn
 from latticework.models.base import EnergyModel
 from latticework.samplers import NAMES
 from latticework.samplers.base import Sampler, require_count
+from latticework.sampling.devices import on_threads
 from latticework.sampling.diagnostics import MIXED
 from latticework.sampling.messages import in_a_line
 from latticework.sampling.sample import sampler_of
@@ -104,9 +105,10 @@ class Race:
     trials: int = 8
     x: torch.Tensor | None = None
     annealed: bool = False
+    threads: int = 1  # of the processor, which the seconds belong to
 
     def __post_init__(self) -> None:
-        require_count(chains=self.chains, trials=self.trials)
+        require_count(chains=self.chains, trials=self.trials, threads=self.threads)
         if (count := len(self.seeds)) < 3:
             raise ValueError(f"a race needs three seeds or more for intervals, got {count}")
 
@@ -117,7 +119,8 @@ class Race:
         found = []
         for name, sampler in samplers.items():
             try:
-                entrant = self.enter(name, sampler, spaces.get(name, {}))
+                with on_threads(self.threads):
+                    entrant = self.enter(name, sampler, spaces.get(name, {}))
             except Exception as error:  # noqa: BLE001 - whatever a user's sampler raises
                 entrant = Entrant(name, sampler, {}, [], note=in_a_line(error))
             fields = ", ".join(f"{k}={v}" for k, v in entrant.fields.items())
@@ -272,6 +275,7 @@ def race(
     chains: int = 8,
     seeds: int = 4,
     trials: int = 8,
+    threads: int = 1,
     **states: Unpack[States],
 ) -> "pd.DataFrame":
     """Compare samplers on `target`, each tuned and measured under an equal budget.
@@ -285,6 +289,7 @@ def race(
         chains: the number of chains of a run; `x` has its own.
         seeds: runs of each sampler, at least 3.
         trials: settings that tuning tries.
+        threads: of the processor; the effective samples for each second are those of so many.
         states: `domain`, `sites` and `values` of a function, as in `latticework.sample`.
 
     Returns:
@@ -301,7 +306,7 @@ def race(
     check_target(model, possible(model, 4, torch.Generator().manual_seed(0)) if x is None else x)
     chains = chains if x is None else len(x)
     allowed = Allowance.read(budget)
-    contest = Race(model, allowed, chains, range(seeds), trials, x, start == "annealed")
+    contest = Race(model, allowed, chains, range(seeds), trials, x, start == "annealed", threads)
     taking, left = entered(samplers, model)
     if not taking:
         raise ValueError(f"no sampler supports {model.domain}: {'; '.join(left.values())}")
