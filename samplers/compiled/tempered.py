@@ -1,7 +1,7 @@
 """Tempering with compiled kernels: the kernel's own twin on the form of every level.
 
-The form of pi^b is that of pi with scaled parameters, so no kernel is new. Swaps are those of the
-eager sampler.
+The form at b is that of the target with scaled parameters, so no kernel is new. Swaps are those of
+the eager sampler.
 """
 
 from dataclasses import dataclass, fields
@@ -12,8 +12,7 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from latticework.models.annealed import GeometricPath
-from latticework.models.base import Cache, EnergyModel
+from latticework.models.base import AnnealedModel, Cache, EnergyModel
 from latticework.models.forms import Form, RBMForm, change, tempered
 from latticework.samplers.base import Info
 from latticework.samplers.checks import check_start
@@ -67,7 +66,7 @@ class TemperedTwin(Tempered, ManySteps):
         return state._replace(known=path.know(state.kernel.x))
 
     def moved(
-        self, state: LadderState, model: EnergyModel, path: GeometricPath, rng: Generator
+        self, state: LadderState, model: EnergyModel, path: AnnealedModel, rng: Generator
     ) -> tuple[Any, Cache, Info]:
         assert self.twin is not None
         twin, level = self.twin, state.level
@@ -108,9 +107,12 @@ class TemperedTwin(Tempered, ManySteps):
 
 
 def tempered_twin(sampler: Tempered, twin: Any, model: EnergyModel) -> TemperedTwin:
-    """The twin of `sampler`. Raises NoTwinError on an RBM, whose powers have no form."""
+    """The twin of `sampler`, whose kernel has the twin `twin`. Raises NoTwinError on an RBM."""
     if isinstance(form_of(model), RBMForm):
-        raise NoTwinError("the power of an RBM is no RBM, so tempering runs eagerly on it")
+        raise NoTwinError(
+            "on an RBM one product moves the replicas of all levels, in half the time of a kernel "
+            "for each level, so tempering runs eagerly"
+        )
     own = {field.name: getattr(sampler, field.name) for field in fields(sampler)}
     return TemperedTwin(**own, twin=twin)
 
