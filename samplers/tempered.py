@@ -239,9 +239,7 @@ class Tempered(Sampler):
         cold, trips = state.cold, state.trips
         if self.has_base:  # where its swap is accepted, a fresh state takes the place at level 1
             rows = _rows_at(level, 1)
-            known = _mixed_rows(known, fresh, swap[0], rows)
-            (x,) = _mixed_rows((kernel.x,), (drawn,), swap[0], rows)
-            kernel = kernel._replace(x=x)
+            _mix_rows((*known, kernel.x), (*fresh, drawn), swap[0], rows)
             left = torch.zeros_like(level).scatter(0, place[:1], swap[:1].long())
             trips = trips + (cold * left).sum(0)
             cold = cold * (1 - left)
@@ -330,9 +328,8 @@ def _by_row(chosen: Tensor, like: Tensor) -> Tensor:
     return chosen.view(-1, *[1] * (like.ndim - 1))
 
 
-def _mixed_rows(values: Cache, other: Cache, chosen: Tensor, rows: Tensor) -> Cache:
-    """`values` with row `rows[c]` taken from row c of `other` where `chosen[c]`."""
-    return tuple(
-        old.index_copy(0, rows, torch.where(_by_row(chosen, new), new, old.index_select(0, rows)))
-        for old, new in zip(values, other, strict=True)
-    )
+def _mix_rows(values: Cache, other: Cache, chosen: Tensor, rows: Tensor) -> None:
+    """Overwrite row `rows[c]` of `values` by row c of `other` where `chosen[c]`."""
+    for old, new in zip(values, other, strict=True):
+        mixed = torch.where(_by_row(chosen, new), new, old.index_select(0, rows))
+        old.index_copy_(0, rows, mixed)
