@@ -100,8 +100,9 @@ class GeometricPath(AnnealedModel):
     # Evaluations.
 
     def _beta_for(self, values: Tensor) -> Tensor:
-        """beta, in a shape that multiplies the rows of `values`."""
-        return self.beta.view(-1, *[1] * (values.ndim - 1)) if self.beta.ndim else self.beta
+        """beta, in the shape and type that multiply the rows of `values`."""
+        beta = self.beta.to(values.dtype)
+        return beta.view(-1, *[1] * (values.ndim - 1)) if beta.ndim else beta
 
     def base_log_prob(self, x: Tensor) -> Tensor:
         """Log p0, `[rows]`."""

@@ -124,6 +124,11 @@ class Tempered(Sampler):
         """Whether level 0 is drawn afresh from the uniform law."""
         return self.schedule is None or float(self.schedule[0]) == 0
 
+    @property
+    def learning_steps(self) -> int:
+        """Steps of all ladders that learn the schedule."""
+        return LADDERS * (2**self.rounds - 1)
+
     def learnt(self, x: Tensor, model: EnergyModel) -> dict[str, Tensor]:
         return {} if self.schedule is not None else {"schedule": learned(self, model, x).schedule}
 
@@ -202,13 +207,15 @@ class Tempered(Sampler):
         self, state: LadderState, model: EnergyModel, path: AnnealedModel, rng: Generator
     ) -> tuple[Any, Cache, Info]:
         """All replicas after `steps` steps of the kernel; the path stays at their b."""
-        kernel, known = state.kernel, state.known
-        for _ in range(self.steps):
-            path.move_to(state.schedule[state.level].flatten(), kernel.x, known)
-            kernel = self.inner.refresh(kernel, path)
+        b = state.schedule[state.level].flatten()
+        path.move_to(b, state.kernel.x, state.known)
+        kernel, info = self.inner.step(self.inner.refresh(state.kernel, path), path, rng)
+        for _ in range(self.steps - 1):
+            path.move_to(b)  # it forgets the point, which the next step may overwrite
             kernel, info = self.inner.step(kernel, path, rng)
-            known = path.know(kernel.x)
-        return kernel, known, info
+        if self.steps > 1:
+            path.move_to(b)
+        return kernel, path.know(kernel.x), info
 
     def exchange(self, state: LadderState, path: AnnealedModel, rng: Generator) -> LadderState:
         """The swaps after the replicas have moved: levels change, and fresh states enter.
