@@ -17,7 +17,7 @@ from torch import Generator, Tensor
 from torch.nn.functional import softplus
 
 from latticework.models.base import AnnealedModel, Cache, EnergyModel
-from latticework.models.chance import bernoulli
+from latticework.models.chance import bernoulli, softplus_sum
 from latticework.models.domain import Binary, Categorical
 from latticework.models.rbm import RBM
 
@@ -84,7 +84,6 @@ class GeometricPath(AnnealedModel):
         return x.clone(), difference, *rest
 
     def know_like(self, x: Tensor, known: Cache) -> Cache:
-        """`know(x)` with as many parts as `known` has, from one evaluation."""
         self._evaluated.clear()
         if len(known) > 3:
             self.evaluate_with_cache(x)
@@ -95,11 +94,15 @@ class GeometricPath(AnnealedModel):
     def log_ratio(self, known: Cache, beta: Tensor) -> Tensor:
         return (beta.double() - self.beta) * known[1]
 
+    def target_log_prob(self, x: Tensor, known: Cache) -> Tensor:
+        return known[1] + self.base_log_prob(x)
+
     # Evaluations.
 
     def _beta_for(self, values: Tensor) -> Tensor:
-        """beta, in a shape that multiplies the rows of `values`."""
-        return self.beta.view(-1, *[1] * (values.ndim - 1)) if self.beta.ndim else self.beta
+        """beta, in the shape and type that multiply the rows of `values`."""
+        beta = self.beta.to(values.dtype)
+        return beta.view(-1, *[1] * (values.ndim - 1)) if beta.ndim else beta
 
     def base_log_prob(self, x: Tensor) -> Tensor:
         """Log p0, `[rows]`."""
@@ -191,8 +194,9 @@ class GeometricPath(AnnealedModel):
 class ScaledRBM(RBM, AnnealedModel):
     """From independent visible units with `log_odds` b0 `[visible]` to the RBM `model`.
 
-    All parameters depend on beta, so the methods of an RBM work at every beta. `know` returns
-    W'x + c and (b - b0)'x of the model. Raises ValueError unless `model` is an RBM.
+    All parameters depend on beta, so the methods of an RBM work at every beta, also at one for each
+    chain. `know` returns W'x + c and (b - b0)'x of the model. Raises ValueError unless `model` is
+    an RBM.
     """
 
     model: RBM
@@ -211,6 +215,7 @@ class ScaledRBM(RBM, AnnealedModel):
         self.register_buffer("visible_bias", start.clone())
         self.register_buffer("hidden_bias", torch.zeros_like(model.hidden_bias))
         self._here: tuple[Tensor, Cache] | None = None
+        self._tried: list[tuple[Tensor, Tensor]] = []  # x and W'x + c, if chains differ in beta
 
     def draw(self, chains: int, rng: Generator) -> Tensor:
         return bernoulli(self.start_bias.expand(chains, -1), rng)
@@ -221,24 +226,72 @@ class ScaledRBM(RBM, AnnealedModel):
         return softplus(self.start_bias.double()).sum() + hidden.sum()
 
     def move_to(self, beta: Tensor, x: Tensor | None = None, known: Cache = ()) -> None:
-        self.beta.copy_(beta)
-        torch.mul(self.model.weight, self.beta, out=self.weight)
-        torch.mul(self.model.hidden_bias, self.beta, out=self.hidden_bias)
-        torch.lerp(self.start_bias, self.model.visible_bias, self.beta, out=self.visible_bias)
+        if beta.ndim:  # W and c are those of the model, and multiplied where they are used
+            self.beta, own = beta.to(self.start_bias), self.model
+            self.weight, self.hidden_bias = own.weight.data, own.hidden_bias.data
+            column = self.beta.unsqueeze(-1)
+            self.visible_bias = torch.lerp(self.start_bias, own.visible_bias, column)
+        else:
+            if self.beta.ndim:
+                self.beta, self.visible_bias = torch.zeros_like(beta), self.start_bias.clone()
+                self.weight = torch.zeros_like(self.weight)
+                self.hidden_bias = torch.zeros_like(self.hidden_bias)
+            self.beta.copy_(beta)
+            torch.mul(self.model.weight, self.beta, out=self.weight)
+            torch.mul(self.model.hidden_bias, self.beta, out=self.hidden_bias)
+            torch.lerp(self.start_bias, self.model.visible_bias, self.beta, out=self.visible_bias)
         self._here = None if x is None else (x, known)
+        self._tried = []
 
     def know(self, x: Tensor) -> Cache:
-        return self.model.hidden_inputs(x), x @ (self.model.visible_bias - self.start_bias)
+        linear = x @ (self.model.visible_bias - self.start_bias)
+        if not self.beta.ndim or self._here is None or len(self._tried) != 1:
+            return self.model.path_inputs(x), linear
+        ((new, inputs),) = self._tried  # a proposal, which chains took or not
+        return _rows(_same_rows(x, new), inputs, self._here[1][0]), linear
 
     def log_ratio(self, known: Cache, beta: Tensor) -> Tensor:
         inputs, linear = known
-        change = softplus(inputs * beta.to(inputs)).sub_(softplus(inputs * self.beta))
+        then = beta.to(inputs).unsqueeze(-1)
+        change = softplus(inputs * then).sub_(softplus(inputs * self.beta.unsqueeze(-1)))
         return change.sum(-1, dtype=torch.float64) + (beta.double() - self.beta) * linear
+
+    def target_log_prob(self, x: Tensor, known: Cache) -> Tensor:
+        return softplus_sum(known[0]) + known[1] + x @ self.start_bias
 
     def hidden_inputs(self, x: Tensor) -> Tensor:
         if self._here is not None and self._here[0] is x:
-            return self._here[1][0] * self.beta
-        return super().hidden_inputs(x)
+            return self._here[1][0] * self.beta.unsqueeze(-1)
+        if not self.beta.ndim:
+            return super().hidden_inputs(x)
+        inputs = self.model.path_inputs(x)
+        self._tried = [*self._tried[-1:], (x.clone(), inputs)]
+        return self.scaled(inputs)
+
+    def visible_inputs(self, h: Tensor) -> Tensor:
+        if not self.beta.ndim:
+            return super().visible_inputs(h)
+        return self.scaled(h @ self.weight.T).add_(self.visible_bias)
+
+    def linear(self, x: Tensor, sites: Tensor | None = None) -> Tensor:
+        if not self.beta.ndim:
+            return super().linear(x, sites)
+        bias = self.visible_bias if sites is None else self.biases(sites)
+        return (x * _by_row(bias, x)).sum(-1)
+
+    def scaled(self, change: Tensor) -> Tensor:
+        return change * _by_row(self.beta, change) if self.beta.ndim else change
+
+    def biases(self, sites: Tensor) -> Tensor:
+        return self.visible_bias.index_select(-1, sites)
+
+
+def path_of(model: EnergyModel, *, powers: bool = False) -> GeometricPath | ScaledRBM:
+    """The path of tempering to `model`: of RBMs to an RBM, else the geometric one.
+
+    `powers`: from no proper law, so that log pi_beta is beta log f.
+    """
+    return ScaledRBM(model) if isinstance(model, RBM) else GeometricPath(model, powers=powers)
 
 
 def _base(model: EnergyModel, log_odds: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -254,6 +307,13 @@ def _base(model: EnergyModel, log_odds: Tensor | None) -> tuple[Tensor, Tensor]:
         )
     field = log_odds / (domain.high - domain.low)
     return field, -softplus(log_odds).sum() - domain.low * field.sum()
+
+
+def _by_row(values: Tensor, like: Tensor) -> Tensor:
+    """`values` `[rows]` or `[rows, units]`, to multiply `like` `[rows, ..., units]`."""
+    if values.ndim == 1:
+        return values.view(-1, *[1] * (like.ndim - 1))
+    return values.view(len(values), *[1] * (like.ndim - 2), -1)
 
 
 def _same_rows(x: Tensor, y: Tensor) -> Tensor:

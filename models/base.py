@@ -266,6 +266,14 @@ class AnnealedModel(EnergyModel):
     def know(self, x: Tensor) -> Cache:
         """The quantities at `x` that do not depend on beta. Free if the last step evaluated `x`."""
 
+    def know_like(self, x: Tensor, known: Cache) -> Cache:
+        """`know(x)` with as many parts as `known` has, from one evaluation."""
+        return self.know(x)
+
+    @abstractmethod
+    def target_log_prob(self, x: Tensor, known: Cache) -> Tensor:
+        """The log-probability of `x` at beta = 1, `[chains]`, from `known = know(x)`."""
+
     @abstractmethod
     def log_ratio(self, known: Cache, beta: Tensor) -> Tensor:
         """Log pi at `beta` - log pi at the current beta, for the point of `known`.

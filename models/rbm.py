@@ -66,15 +66,33 @@ class RBM(EnergyModel):
         smaller.hidden_bias.data = self.hidden_bias + values @ rows
         return smaller
 
+    def path_inputs(self, x: Tensor) -> Tensor:
+        """`hidden_inputs` for a path of RBMs; counted as an evaluation (sampling.evaluations)."""
+        return self.hidden_inputs(x)
+
+    # A path of RBMs (models.annealed.ScaledRBM) overrides these, as its chains differ in beta.
+
+    def linear(self, x: Tensor, sites: Tensor | None = None) -> Tensor:
+        """The sum of b'x over all visible units, or over `sites`, for x `[chains, ..., units]`."""
+        return x @ (self.visible_bias if sites is None else self.biases(sites))
+
+    def scaled(self, change: Tensor) -> Tensor:
+        """Changes of units `[chains, ...]` times the scale of W."""
+        return change
+
+    def biases(self, sites: Tensor) -> Tensor:
+        """The biases of some visible units, `[sites]`, or `[chains, sites]`."""
+        return self.visible_bias.index_select(0, sites)
+
     def forward(self, x: Tensor) -> Tensor:
-        return x @ self.visible_bias + softplus(self.hidden_inputs(x)).sum(-1)
+        return self.linear(x) + softplus(self.hidden_inputs(x)).sum(-1)
 
     def gradient(self, x: Tensor) -> Tensor:
         return self.visible_inputs(self.hidden_inputs(x).sigmoid_())
 
     def _evaluated(self, x: Tensor, inputs: Tensor) -> tuple[Tensor, Tensor, Cache]:
         total = softplus_sum(inputs)
-        log_prob = total + x @ self.visible_bias
+        log_prob = total + self.linear(x)
         return log_prob, self.visible_inputs(inputs.sigmoid()), (inputs, total)
 
     def log_prob_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -86,7 +104,8 @@ class RBM(EnergyModel):
     def evaluate_flipped(
         self, cache: Cache, x: Tensor, y: Tensor, index: Tensor
     ) -> tuple[Tensor, Tensor, Cache]:
-        return self._evaluated(y, add_rows(cache[0], flip_changes(x, y, index), self.weight, index))
+        changes = self.scaled(flip_changes(x, y, index))
+        return self._evaluated(y, add_rows(cache[0], changes, self.weight, index))
 
     @torch.no_grad()
     def log_z_and_mean(self) -> tuple[Tensor, Tensor] | None:
@@ -106,7 +125,7 @@ class RBM(EnergyModel):
 
     def moved(self, cache: Cache, x: Tensor, sites: Tensor, new: Tensor) -> Cache:
         change = new - x.index_select(1, sites)
-        inputs = cache[0].addmm_(change, self.weight.index_select(0, sites))
+        inputs = cache[0].addmm_(self.scaled(change), self.weight.index_select(0, sites))
         if len(cache) == 2:
             return inputs, softplus_sum(inputs)
         return inputs, torch.where(change.squeeze(1) == 0, cache[1], cache[2])
@@ -118,26 +137,28 @@ class RBM(EnergyModel):
         inputs, total = cache
         signs = 1 - 2 * x.index_select(1, sites)  # [chains, 1]
         row = self.weight.index_select(0, sites)
-        flipped = softplus_sum(torch.addcmul(inputs, signs, row))
+        flipped = softplus_sum(torch.addcmul(inputs, self.scaled(signs), row))
         # The change of the softplus sum when the unit goes from 0 to 1, plus its bias.
         log_odds = (flipped - total).unsqueeze(1).mul_(signs)
-        log_odds += self.visible_bias.index_select(0, sites)
+        log_odds += self.biases(sites)
         return log_odds, (inputs, total, flipped)
 
     def differences(self, x: Tensor, cache: Cache, sites: Tensor) -> Tensor:
         change = 1 - 2 * x.index_select(1, sites)  # [chains, n]
         rows = self.weight.index_select(0, sites)
-        linear = change * self.visible_bias.index_select(0, sites)
+        linear = change * self.biases(sites)
+        scaled = self.scaled(change)
         columns = [
-            softplus_sum(torch.addcmul(cache[0], change[:, i : i + 1], rows[i]))
+            softplus_sum(torch.addcmul(cache[0], scaled[:, i : i + 1], rows[i]))
             for i in range(len(sites))
         ]
         return torch.stack(columns, -1).sub_(cache[1].unsqueeze(-1)).add_(linear)
 
     def block_log_probs(self, x: Tensor, cache: Cache, sites: Tensor, patterns: Tensor) -> Tensor:
         change = patterns.to(x) - x.index_select(1, sites).unsqueeze(1)  # [chains, patterns, n]
-        inputs = change @ self.weight.index_select(0, sites) + cache[0].unsqueeze(1)
-        return softplus(inputs).sum(-1) + change @ self.visible_bias.index_select(0, sites)
+        rows = self.weight.index_select(0, sites)
+        inputs = self.scaled(change) @ rows + cache[0].unsqueeze(1)
+        return softplus(inputs).sum(-1) + self.linear(change, sites)
 
     def sample_hidden(self, x: Tensor, rng: Generator) -> Tensor:
         """A draw of h given x, `[chains, hidden]`."""

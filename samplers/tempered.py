@@ -5,7 +5,8 @@ scalable highly parallel MCMC scheme", JRSSB 2022.
 
     paper                  here
     beta_0 < .. < beta_N   `schedule`, from 0 to 1
-    pi_beta                the geometric path from the uniform law to the target
+    pi_beta                the geometric path from the uniform law to the target; for an RBM, the
+                           path whose b scales all of its parameters, so that it is an RBM too
     r_i                    mean probability that a swap of the levels i and i + 1 is rejected
     Lambda                 the sum of all r_i: the communication barrier
 
@@ -27,8 +28,8 @@ import torch
 from torch import Generator, Tensor
 from torch.nn.functional import pad
 
-from latticework.models.annealed import GeometricPath
-from latticework.models.base import Cache, EnergyModel
+from latticework.models.annealed import path_of
+from latticework.models.base import AnnealedModel, Cache, EnergyModel
 from latticework.models.chance import happens
 from latticework.models.domain import Integer
 from latticework.samplers import NAMES, find, written
@@ -123,6 +124,11 @@ class Tempered(Sampler):
         """Whether level 0 is drawn afresh from the uniform law."""
         return self.schedule is None or float(self.schedule[0]) == 0
 
+    @property
+    def learning_steps(self) -> int:
+        """Steps of all ladders that learn the schedule."""
+        return LADDERS * (2**self.rounds - 1)
+
     def learnt(self, x: Tensor, model: EnergyModel) -> dict[str, Tensor]:
         return {} if self.schedule is not None else {"schedule": learned(self, model, x).schedule}
 
@@ -183,9 +189,9 @@ class Tempered(Sampler):
         return self.refresh(moved, model)
 
     def log_prob(self, state: LadderState, model: EnergyModel) -> Tensor:
-        row = _rows_at(state.level, len(state.schedule) - 1)
-        base = self.path(model, state.x).base_log_prob(state.x)
-        return state.known[1].index_select(0, row) + base
+        rows = _rows_at(state.level, len(state.schedule) - 1)
+        known = tuple(part.index_select(0, rows) for part in state.known)
+        return self.path(model, state.x).target_log_prob(state.x, known)
 
     def step(
         self, state: LadderState, model: EnergyModel, rng: Generator
@@ -198,18 +204,20 @@ class Tempered(Sampler):
         return self.exchange(state._replace(kernel=kernel, known=known), path, rng), info
 
     def moved(
-        self, state: LadderState, model: EnergyModel, path: GeometricPath, rng: Generator
+        self, state: LadderState, model: EnergyModel, path: AnnealedModel, rng: Generator
     ) -> tuple[Any, Cache, Info]:
         """All replicas after `steps` steps of the kernel; the path stays at their b."""
-        kernel, known = state.kernel, state.known
-        for _ in range(self.steps):
-            path.move_to(state.schedule[state.level].flatten(), kernel.x, known)
-            kernel = self.inner.refresh(kernel, path)
+        b = state.schedule[state.level].flatten()
+        path.move_to(b, state.kernel.x, state.known)
+        kernel, info = self.inner.step(self.inner.refresh(state.kernel, path), path, rng)
+        for _ in range(self.steps - 1):
+            path.move_to(b)  # it forgets the point, which the next step may overwrite
             kernel, info = self.inner.step(kernel, path, rng)
-            known = path.know(kernel.x)
-        return kernel, known, info
+        if self.steps > 1:
+            path.move_to(b)
+        return kernel, path.know(kernel.x), info
 
-    def exchange(self, state: LadderState, path: GeometricPath, rng: Generator) -> LadderState:
+    def exchange(self, state: LadderState, path: AnnealedModel, rng: Generator) -> LadderState:
         """The swaps after the replicas have moved: levels change, and fresh states enter.
 
         `known` is that of `state.kernel.x`, and the path is at the replicas' b.
@@ -226,8 +234,10 @@ class Tempered(Sampler):
         fresh: Cache = ()
         if self.has_base:
             path.move_to(torch.zeros(chains, device=level.device))
-            fresh = path.know_like(path.draw(chains, rng).to(state.x), known)
-            up = torch.cat((path.log_ratio(fresh, schedule[1]).unsqueeze(0), up))
+            drawn, base = path.draw(chains, rng).to(state.x), path.log_z_start()
+            fresh = path.know_like(drawn, known)  # works are those of a p0 that is normalised
+            up = torch.cat(((path.log_ratio(fresh, schedule[1]) + base).unsqueeze(0), up))
+            down[0] -= base
 
         pair = torch.arange(last, device=level.device).unsqueeze(1)
         swap = happens(acceptance(up + down), rng) & ((pair + state.turn) % 2 == 0)
@@ -236,9 +246,7 @@ class Tempered(Sampler):
         cold, trips = state.cold, state.trips
         if self.has_base:  # where its swap is accepted, a fresh state takes the place at level 1
             rows = _rows_at(level, 1)
-            known = _mixed_rows(known, fresh, swap[0], rows)
-            (x,) = _mixed_rows((kernel.x,), fresh[:1], swap[0], rows)
-            kernel = kernel._replace(x=x)
+            _mix_rows((*known, kernel.x), (*fresh, drawn), swap[0], rows)
             left = torch.zeros_like(level).scatter(0, place[:1], swap[:1].long())
             trips = trips + (cold * left).sum(0)
             cold = cold * (1 - left)
@@ -246,7 +254,7 @@ class Tempered(Sampler):
         x = kernel.x.index_select(0, _rows_at(after, last))
         return LadderState(x, kernel, known, after, schedule, 1 - state.turn, up, down, cold, trips)
 
-    def path(self, model: EnergyModel, x: Tensor) -> GeometricPath:
+    def path(self, model: EnergyModel, x: Tensor) -> AnnealedModel:
         """The path of targets, for states such as `x`."""
         if self.has_base and isinstance(model.domain, Integer):
             needs = "on an infinite domain a schedule that begins above 0, such as [0.3, 0.6, 1.0]"
@@ -266,8 +274,8 @@ def _named(text: str) -> Sampler:
 @lru_cache(maxsize=2)
 def _path(
     model: EnergyModel, powers: bool, dtype: torch.dtype, device: torch.device
-) -> GeometricPath:
-    path = GeometricPath(model, powers=powers)
+) -> AnnealedModel:
+    path = path_of(model, powers=powers)
     for name, own in path.named_buffers(recurse=False):  # not those of the model
         setattr(path, name, own.to(device, dtype))
     return path
@@ -327,9 +335,8 @@ def _by_row(chosen: Tensor, like: Tensor) -> Tensor:
     return chosen.view(-1, *[1] * (like.ndim - 1))
 
 
-def _mixed_rows(values: Cache, other: Cache, chosen: Tensor, rows: Tensor) -> Cache:
-    """`values` with row `rows[c]` taken from row c of `other` where `chosen[c]`."""
-    return tuple(
-        old.index_copy(0, rows, torch.where(_by_row(chosen, new), new, old.index_select(0, rows)))
-        for old, new in zip(values, other, strict=True)
-    )
+def _mix_rows(values: Cache, other: Cache, chosen: Tensor, rows: Tensor) -> None:
+    """Overwrite row `rows[c]` of `values` by row c of `other` where `chosen[c]`."""
+    for old, new in zip(values, other, strict=True):
+        mixed = torch.where(_by_row(chosen, new), new, old.index_select(0, rows))
+        old.index_copy_(0, rows, mixed)

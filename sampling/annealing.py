@@ -10,8 +10,15 @@ kernel that leaves pi_(beta_k) invariant:
 E[log w] <= log Z_1 / Z_0 for any choice of kernels. Reverse AIS starts from exact draws of pi_1 and
 takes the betas backwards. Then E[w] = Z_0 / Z_1, and -E[log w] is an upper bound on log Z_1 / Z_0
 (R. Grosse et al., "Sandwiching the marginal likelihood using bidirectional Monte Carlo", 2015).
+
+With `runs`, the chains are the particles of so many independent runs of an SMC sampler (P. Del
+Moral, A. Doucet and A. Jasra, "Sequential Monte Carlo samplers", JRSSB 2006). When fewer than half
+of a run's particles are effective, systematic resampling replaces them, and each then has the mean
+of their weights. The mean weight of a run still has the expectation Z_1 / Z_0, if betas and kernels
+do not depend on its particles.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -21,9 +28,14 @@ from torch import Generator, Tensor
 from latticework.models.base import AnnealedModel, Cache
 from latticework.samplers.base import Sampler
 from latticework.samplers.checks import check_start
+from latticework.samplers.tempered import evenly
 from latticework.sampling.chain import capture, require_whole_blocks
 
 RESAMPLES = 1000  # of the bootstrap
+LEVEL = 0.95  # of intervals and bounds
+FEW = 0.5  # of the particles: if fewer are effective, they are resampled
+SHARE = 0.9  # of the particles that count after one step of the pilot
+HALVINGS = 20  # of the interval in which the pilot looks for its next beta
 
 
 class Annealing(NamedTuple):
@@ -65,7 +77,12 @@ def start(sampler: Sampler, path: AnnealedModel, x: Tensor, betas: Tensor) -> An
 
 
 def advance(
-    annealing: Annealing, sampler: Sampler, path: AnnealedModel, betas: Tensor, rng: Generator
+    annealing: Annealing,
+    sampler: Sampler,
+    path: AnnealedModel,
+    betas: Tensor,
+    rng: Generator,
+    runs: int = 0,
 ) -> Annealing:
     """Move to the next beta. Costs only the sampler's step: the weights reuse its evaluations."""
     state, known, log_weight, stage = annealing
@@ -73,9 +90,35 @@ def advance(
     now, then = betas.index_select(0, torch.stack((stage - 1, stage))).unbind()
     path.move_to(now)
     log_weight = log_weight + path.log_ratio(known, then)
-    path.move_to(then, state.x, known)
-    state, _ = sampler.step(sampler.refresh(state, path), path, rng)
+    if runs:
+        rows, log_weight = ancestors(log_weight.view(runs, -1), rng)
+        x, known = state.x[rows], tuple(part[rows] for part in known)
+        path.move_to(then, x, known)
+        state = sampler.moved_to(x, state, path)
+    else:
+        path.move_to(then, state.x, known)
+        state = sampler.refresh(state, path)
+    state, _ = sampler.step(state, path, rng)
     return Annealing(state, path.know(state.x), log_weight, stage)
+
+
+def ancestors(log_weight: Tensor, rng: Generator) -> tuple[Tensor, Tensor]:
+    """Which particle each one continues, and its log weight, both `[runs * particles]`.
+
+    Systematic resampling, in the runs of `log_weight` `[runs, particles]` where fewer than `FEW` of
+    the particles are effective; the others keep theirs.
+    """
+    runs, size = log_weight.shape
+    top = log_weight.amax(1, keepdim=True)
+    weight = (log_weight - top).exp()
+    total = weight.sum(1, keepdim=True)
+    few = total.square() < FEW * size * weight.square().sum(1, keepdim=True)
+    own = torch.arange(size, device=weight.device)
+    shift = torch.rand(runs, 1, generator=rng, device=weight.device, dtype=weight.dtype)
+    found = torch.searchsorted(weight.cumsum(1), (own + shift) / size * total).clamp_(max=size - 1)
+    rows = torch.where(few, found, own) + size * torch.arange(runs, device=own.device)[:, None]
+    log_weight = torch.where(few, top + (total / size).log(), log_weight)
+    return rows.flatten(), log_weight.flatten()
 
 
 def stepper(
@@ -85,12 +128,13 @@ def stepper(
     betas: Tensor,
     rng: Generator,
     steps: int,
+    runs: int = 0,
 ) -> Callable[[Annealing], Annealing]:
     """A function that advances chains by `steps` betas; one CUDA graph on a GPU."""
 
     def block(state: Any, carries: list) -> tuple[Any, list]:
         for _ in range(steps):
-            state = advance(state, sampler, path, betas, rng)
+            state = advance(state, sampler, path, betas, rng, runs)
         return state, carries
 
     run = capture(block, annealing, [], rng) if betas.is_cuda else block
@@ -104,15 +148,16 @@ def anneal(
     betas: Tensor,
     rng: Generator,
     every: int = 1,
+    runs: int = 0,
 ) -> Annealing:
-    """Run AIS from `x`, draws from the target at betas[0], in blocks of `every` betas.
+    """Run AIS from `x`, draws from the target at betas[0], in blocks of `every` betas; or SMC.
 
     Raises ValueError as `start` does, and unless the steps between `betas` are whole blocks.
     """
     require_whole_blocks(len(betas) - 1, every)
     with torch.no_grad():
         annealing = start(sampler, path, x, betas)
-        step = stepper(annealing, sampler, path, betas, rng, every)
+        step = stepper(annealing, sampler, path, betas, rng, every, runs)
         for _ in range((len(betas) - 1) // every):
             annealing = step(annealing)
     return annealing
@@ -137,6 +182,43 @@ def geometric(steps: int, first: float = 1e-3) -> Tensor:
     return torch.cat((exponents.new_zeros(1), first**exponents)).float().double()
 
 
+@torch.no_grad()
+def spaced(
+    sampler: Sampler, path: AnnealedModel, x: Tensor, steps: int, rng: Generator
+) -> tuple[Tensor, int]:
+    """Betas `[steps + 1]` with equal losses of particles, and the steps of the pilot behind them.
+
+    Particles of its own, from `x` `[particles, *shape]` at beta = 0, go to the largest beta at
+    which `SHARE` of them count, and make a step there, until beta is 1 (the conditional effective
+    sample size of Y. Zhou, A. Johansen and J. Aston, "Toward automatic model comparison", Journal
+    of Computational and Graphical Statistics 2016). Raises ValueError as `start` does.
+    """
+    betas, losses = [torch.zeros((), dtype=torch.float64, device=x.device)], []
+    state, known, log_weight, _ = start(sampler, path, x, torch.stack(betas))
+
+    def share(beta: Tensor) -> Tensor:
+        ratio, weight = path.log_ratio(known, beta).double(), log_weight.softmax(0)
+        change = (ratio - ratio.max()).exp()
+        return (weight @ change).square() / (weight @ change.square())
+
+    while betas[-1] < 1:
+        path.move_to(betas[-1])
+        low, high = betas[-1], torch.ones_like(betas[-1])
+        for _ in range(0 if share(high) >= SHARE else HALVINGS):
+            middle = (low + high) / 2
+            low, high = (middle, high) if share(middle) >= SHARE else (low, middle)
+        betas.append(high.float().double())
+        losses.append((1 / share(betas[-1]) - 1).clamp(min=0).sqrt())  # the spread of the weights
+        log_weight = log_weight + path.log_ratio(known, betas[-1])
+        rows, log_weight = ancestors(log_weight.view(1, -1), rng)
+        x = state.x[rows]
+        path.move_to(betas[-1], x, tuple(part[rows] for part in known))
+        state, _ = sampler.step(sampler.moved_to(x, state, path), path, rng)
+        known = path.know(state.x)
+    found = evenly(torch.stack(betas), torch.stack(losses).clamp(min=1e-6), steps + 1)
+    return found.float().double(), len(losses)
+
+
 # Estimates.
 
 
@@ -149,15 +231,50 @@ class LogNormaliser(NamedTuple):
     ess: float  # effective number of chains
     bound: float  # mean log weight: below the truth in expectation
     bound_error: float  # its standard error
+    chains: int  # or runs of SMC
+
+    @property
+    def at_least(self) -> float:
+        """Below the truth in 95 % of all runs, whatever the kernel and however few chains count.
+
+        By Markov's inequality: the mean weight is unbiased, so it is above its mean 20-fold with
+        probability 1/20 at most.
+        """
+        return self.value + math.log(1 - LEVEL)
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """95 %; from `at_least` to infinity unless it is plain that over half of the chains count.
+
+        It is that of D. R. Cox for the mean of log-normal weights (X.-H. Zhou and S. Gao,
+        "Confidence intervals for the log-normal mean", Statistics in Medicine 1997), of which half
+        count if log weights have the variance log 2. A run that missed the heavy weights has more
+        effective chains, not fewer, so the upper 95 % limit of the variance must be below log 2.
+        """
+        from scipy.stats import chi2
+        from scipy.stats import t as student
+
+        free = self.chains - 1
+        variance = self.chains * self.bound_error**2
+        most = variance * free / chi2.ppf(1 - LEVEL, free)
+        if self.ess <= self.chains / 2 or most >= math.log(2):
+            return self.at_least, math.inf
+        error = math.sqrt(self.bound_error**2 + variance**2 / (2 * free))
+        middle = self.bound + variance / 2
+        half = float(error * student.ppf((1 + LEVEL) / 2, free))
+        return middle - half, middle + half
 
 
-def estimate_log_normaliser(log_weight: Tensor, rng: Generator) -> LogNormaliser:
+def estimate_log_normaliser(log_weight: Tensor, rng: Generator, runs: int = 0) -> LogNormaliser:
     """Estimate log Z_1 / Z_0 from the log weights `[chains]` of independent chains.
 
-    `rng` is on their device. When the effective number of chains is small, both standard errors
+    With `runs`, from the mean weight of each run of SMC in place of a chain's. `rng` is on their
+    device. When the effective number of chains is small, both standard errors
     are too small; the bound remains valid. Raises ValueError for non-finite log weights, and for
     fewer than two.
     """
+    if runs:
+        log_weight = log_weight.view(runs, -1).logsumexp(1) - math.log(len(log_weight) / runs)
     chains = len(log_weight)
     if chains < 2 or not log_weight.isfinite().all():
         raise ValueError(f"an estimate needs two finite log weights or more, got {log_weight}")
@@ -171,4 +288,5 @@ def estimate_log_normaliser(log_weight: Tensor, rng: Generator) -> LogNormaliser
         ess=float(weight.sum() ** 2 / weight.square().sum()),
         bound=float(log_weight.mean()),
         bound_error=float(log_weight.std() / chains**0.5),
+        chains=chains,
     )

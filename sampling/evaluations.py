@@ -16,7 +16,10 @@ from latticework.models.base import DataModel, EnergyModel
 from latticework.samplers.base import Sampler
 
 # Methods that evaluate the whole model, and methods that evaluate a few sites.
-WHOLE = ("forward", "gradient", "log_prob_and_grad", "evaluate_with_cache", "evaluate_flipped")
+WHOLE = (
+    "forward", "gradient", "log_prob_and_grad", "evaluate_with_cache", "evaluate_flipped",
+    "path_inputs",  # of an RBM
+)  # fmt: skip
 LOCAL = (
     "log_odds", "conditional", "differences", "differences_after",
     "block_log_probs", "site_log_probs",
@@ -39,6 +42,7 @@ class Counter:
         self.model = copy.copy(model)
         self._rows: int | None = None  # that `forward` got in the outermost call under way
         names = (*WHOLE, *LOCAL, *([MINIBATCH] if isinstance(model, DataModel) else []))
+        names = tuple(name for name in names if getattr(self.model, name, None))
         for name, counting in [(name, self._counting(name)) for name in names]:
             setattr(self.model, name, counting)
 

@@ -127,7 +127,7 @@ def test_what_cannot_be_listed_is_refused():
     with pytest.raises(ValueError, match="2\\^26"):
         exact(dense(27))
     with pytest.raises(ValueError, match="at most 10 sites"):
-        exact(lw.Lattice((11, 12), 0.1))
+        exact(lw.Lattice((11, 12), 0.1, 0.5))
 
 
 def test_enumeration_evaluates_in_double_precision():

@@ -1,5 +1,6 @@
 """Tempering: the joint law of the replicas, the schedule, log Z, round trips, both engines."""
 
+import copy
 from itertools import chain
 
 import numpy as np
@@ -29,11 +30,22 @@ def no_grad():
         yield
 
 
+def law_at(b, sampler, target):
+    """The law at b: of pi^b, or of the RBM with b times the parameters."""
+    values = b * target.log_prob
+    if isinstance(target.model, lw.RBM):
+        scaled = copy.deepcopy(target.model).double()
+        for parameter in scaled.parameters():
+            parameter.mul_(b)
+        values = scaled.log_prob(target.states.double()).numpy()
+    return np.exp(values - np.logaddexp.reduce(values))
+
+
 def joint_p(sampler, name, steps=3, chains=20_000):
     """P-value of the joint counts of all replicas, after steps from their joint law."""
     target, rng = TARGETS[name], Generator().manual_seed(4)
-    b = np.array(sampler.schedule)[int(sampler.has_base) :]
-    laws = [np.exp(each - np.logaddexp.reduce(each)) for each in b[:, None] * target.log_prob]
+    b = sampler.schedule[int(sampler.has_base) :]
+    laws = [law_at(each, sampler, target) for each in b]
     replicas = torch.stack([target.draw(law, chains, rng) for law in laws])
     state = sampler._at(replicas, replicas[-1], torch.tensor(sampler.schedule), target.model)
     for _ in range(steps):
@@ -54,6 +66,11 @@ KERNELS = [
     (lw.GWG(), "ordinal"),
     (lw.GWG(), "binary"),
     (lw.GWG(2), "rbm"),
+    (lw.DMALA(0.5), "rbm"),
+    (lw.Gibbs(), "rbm"),
+    (lw.Gibbs(2), "rbm"),
+    (lw.BlockGibbs(), "rbm"),
+    (lw.LocallyBalanced(), "rbm"),
     (lw.Gibbs(), "binary"),
     (lw.Gibbs(2), "ordinal"),
     (lw.GibbsSweep(), "lattice"),
@@ -133,7 +150,12 @@ def recorded(sampler, model, steps, chains=8, seed=0):
 
 @pytest.mark.parametrize(
     ("kernel", "name"),
-    [(lw.DMALA(0.5), "categorical"), (lw.Gibbs(), "spins"), (lw.GWG(), "ordinal")],
+    [
+        (lw.DMALA(0.5), "categorical"),
+        (lw.Gibbs(), "spins"),
+        (lw.GWG(), "ordinal"),
+        (lw.BlockGibbs(), "rbm"),
+    ],
 )
 def test_log_z_equals_enumeration(kernel, name):
     target = TARGETS[name]
@@ -294,7 +316,11 @@ def test_an_infinite_domain_needs_a_first_level_above_0():
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("kernel", "name"),
-    [(lw.GibbsSweep(), "lattice"), (lw.GWG(), "dense_ising"), (lw.Gibbs(), "lattice_potts")],
+    [
+        (lw.GibbsSweep(), "lattice"),
+        (lw.GWG(), "dense_ising"),
+        (lw.Gibbs(), "lattice_potts"),
+    ],
 )
 def test_compiled_kernels_keep_the_joint_law(kernel, name):
     sampler = lw.Tempered(kernel, schedule=[0.0, 0.4, 1.0])
@@ -312,7 +338,7 @@ def test_compiled_chains_tell_log_z_whatever_the_threads():
     assert torch.equal(found.draws, again.draws)
 
 
-def test_powers_of_an_rbm_have_no_compiled_kernel():
+def test_tempering_of_an_rbm_is_eager():
     with pytest.raises(NoTwinError, match="tempering runs eagerly"):
         twin_of(lw.Tempered(lw.GWG()), TARGETS["rbm"].model)
 

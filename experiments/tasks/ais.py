@@ -104,7 +104,7 @@ def ais(
         _take_best(model, states, run, lambda: annealer.trial(model, rows, ladder))
     ladder = betas(budget.steps)
     kernels = annealer.pilot(adapt, ladder) if adapt else [kernel] * budget.readings
-    log_z = annealer.forwards(model, ladder, kernels)
+    log_z = annealer.base + annealer.forwards(model, ladder, kernels).value
     if data is None:
         return
     valid, test = some(data.valid, validation_points), some(data.test, points)
@@ -155,13 +155,17 @@ class Pilot(Memory):
 
 @dataclass(frozen=True)
 class Annealer:
-    """Takes chains along the path. `base` is log Z at its start."""
+    """Takes chains along the path, or the particles of `runs` runs of SMC.
+
+    `base` is log Z at its start.
+    """
 
     run: Run
     kernel: Sampler
     path: AnnealedModel
     budget: Budget
     base: float
+    runs: int = 0
 
     def weights(
         self, name: str, x: Tensor, betas: Tensor, kernels: Sequence[Sampler], forward: bool
@@ -179,7 +183,8 @@ class Annealer:
             with torch.no_grad():
                 if step is None or kernels[block - 1] is not kernel:
                     kernel = kernels[block - 1]
-                    step = stepper(memory.chains, kernel, self.path, betas, memory.rng, every)
+                    chains, rng = memory.chains, memory.rng
+                    step = stepper(chains, kernel, self.path, betas, rng, every, self.runs)
                 memory.chains = step(memory.chains)
             found = self.estimated(memory.chains)
             run.log(
@@ -193,7 +198,7 @@ class Annealer:
 
     def estimated(self, chains: Annealing) -> LogNormaliser:
         rng = self.run.rng("bootstrap", device="cpu")
-        return estimate_log_normaliser(chains.log_weight.cpu(), rng)
+        return estimate_log_normaliser(chains.log_weight.cpu(), rng, self.runs)
 
     def pilot(self, rule: Adaptation, ladder: Tensor) -> list[Sampler]:
         """A kernel for each block of betas, with the fields that `rule` chooses at its middle beta.
@@ -222,8 +227,10 @@ class Annealer:
         done = anneal(self.kernel, self.path, x, ladder, rng, self.budget.every)
         return _score(model, rows, self.base + self.estimated(done).value)["mean"]
 
-    def forwards(self, model: EnergyModel, ladder: Tensor, kernels: Sequence[Sampler]) -> float:
-        """Log Z by chains from independent sites to the model, stored and noted."""
+    def forwards(
+        self, model: EnergyModel, ladder: Tensor, kernels: Sequence[Sampler]
+    ) -> LogNormaliser:
+        """By chains from independent sites to the model; stored, and log Z noted."""
         run, base = self.run, self.base
         x = self.path.draw(self.budget.chains, run.rng("start"))
         there, last = self.weights("annealing", x, ladder, kernels, forward=True)
@@ -239,7 +246,7 @@ class Annealer:
             log_z_lower_error=there.bound_error,
             log_z_exact=None if known is None else float(known.log_z),
         )
-        return base + there.value
+        return there
 
     def backwards(
         self, data: Dataset, ladder: Tensor, kernels: Sequence[Sampler], back: int, burn_in: int

@@ -1,7 +1,7 @@
 """Tempering with compiled kernels: the kernel's own twin on the form of every level.
 
-The form of pi^b is that of pi with scaled parameters, so no kernel is new. Swaps are those of the
-eager sampler.
+The form at b is that of the target with scaled parameters, so no kernel is new. Swaps are those of
+the eager sampler.
 """
 
 from dataclasses import dataclass, fields
@@ -12,11 +12,11 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from latticework.models.annealed import GeometricPath
-from latticework.models.base import Cache, EnergyModel
-from latticework.models.forms import Form, RBMForm, change, tempered
+from latticework.models.base import AnnealedModel, Cache, EnergyModel
+from latticework.models.forms import Form, LatticeForm, RBMForm, change, tempered
 from latticework.samplers.base import Info
 from latticework.samplers.checks import check_start
+from latticework.samplers.compiled.jit import reordered
 from latticework.samplers.compiled.philox import step_keys
 from latticework.samplers.compiled.twin import NoTwinError, Twin, form_of
 from latticework.samplers.sums import NOTHING, ManySteps, Sums, Wanted, empty_sums
@@ -67,27 +67,30 @@ class TemperedTwin(Tempered, ManySteps):
         return state._replace(known=path.know(state.kernel.x))
 
     def moved(
-        self, state: LadderState, model: EnergyModel, path: GeometricPath, rng: Generator
+        self, state: LadderState, model: EnergyModel, path: AnnealedModel, rng: Generator
     ) -> tuple[Any, Cache, Info]:
         assert self.twin is not None
         twin, level = self.twin, state.level
-        forms = _forms(form_of(model), tuple(state.schedule.tolist())[-len(level) :])
+        target = form_of(model)
+        forms = _forms(target, tuple(state.schedule.tolist())[-len(level) :])
         chains = len(state.x)
         rows = level.argsort(0) * chains + torch.arange(chains)  # by level
-        parts = state.kernel.x.index_select(0, rows.flatten()).unflatten(0, rows.shape)
-        states, accept = [], torch.empty(rows.shape)
-        for number, form in enumerate(forms):
-            before = state.kernel.levels[number]
-            after = twin.moved_to(parts[number], before, _Level(form))  # type: ignore[arg-type]
+        x, states, accept = state.kernel.x, [], torch.empty(len(rows.flatten()))
+        for row, before, form in zip(rows, state.kernel.levels, forms, strict=True):
+            part = x.index_select(0, row)  # of one level, which fits the cache
+            after = twin.moved_to(part, before, _Level(form))  # type: ignore[arg-type]
             sums = empty_sums(after.x, self.steps, NOTHING, twin.loops)
             after = twin.run(after, form, step_keys(self.steps, rng), sums)
-            accept[number] = torch.from_numpy(sums.accept / self.steps)
+            x.index_copy_(0, row, after.x)
+            accept.index_copy_(0, row, torch.from_numpy(sums.accept / self.steps).float())
             states.append(after)
-        x = torch.empty_like(state.kernel.x)
-        x.index_copy_(0, rows.flatten(), torch.cat([after.x for after in states]))
-        accept = torch.empty(len(x)).index_copy_(0, rows.flatten(), accept.flatten())
         path.move_to(state.schedule[level].flatten())
-        return LevelStates(x, tuple(states)), path.know(x), Info(accept)
+        if isinstance(target, LatticeForm):  # in a third of the time
+            values = lattice_values(target, x)
+            known: Cache = x, (values + (path.know(x[:1])[1] - values[:1])).to(x)
+        else:
+            known = path.know(x)
+        return LevelStates(x, tuple(states)), known, Info(accept)
 
     def advance(
         self, state: Any, model: EnergyModel, rng: Generator, steps: int, wanted: Wanted = NOTHING
@@ -108,11 +111,39 @@ class TemperedTwin(Tempered, ManySteps):
 
 
 def tempered_twin(sampler: Tempered, twin: Any, model: EnergyModel) -> TemperedTwin:
-    """The twin of `sampler`. Raises NoTwinError on an RBM, whose powers have no form."""
+    """The twin of `sampler`, whose kernel has the twin `twin`. Raises NoTwinError on an RBM."""
     if isinstance(form_of(model), RBMForm):
-        raise NoTwinError("the power of an RBM is no RBM, so tempering runs eagerly on it")
+        raise NoTwinError(
+            "on an RBM one product moves the replicas of all levels, in half the time of a kernel "
+            "for each level, so tempering runs eagerly"
+        )
     own = {field.name: getattr(sampler, field.name) for field in fields(sampler)}
     return TemperedTwin(**own, twin=twin)
+
+
+def lattice_values(form: LatticeForm, x: Tensor) -> Tensor:
+    """Log f up to a constant, `[chains]`: the log-odds are linear in the neighbours at 1."""
+    alone, slope = form.odds[form.kind, 0], form.odds[0, 1] - form.odds[0, 0]
+    joined = np.stack((form.joins & 2, form.joins & 4), 1) > 0  # to the next site, to the last one
+    found = np.empty(len(x))
+    sum_pairs(form.shifts, joined.astype(np.float32), alone, slope, x.numpy(), found)
+    return torch.from_numpy(found)
+
+
+@reordered
+def sum_pairs(shifts, joined, alone, slope, x, found):
+    """The sum of `alone` over sites at 1, and of `slope` over pairs of neighbours at 1."""
+    sites = x.shape[1]
+    for c in range(x.shape[0]):
+        row, total, pairs = x[c], 0.0, np.float32(0)
+        for i in range(sites):
+            total += alone[i] * row[i]
+        for axis in range(len(shifts)):
+            for place in range(2):
+                there, met = row[shifts[axis, place] :], joined[axis, place]
+                for i in range(len(there)):
+                    pairs += met[i] * row[i] * there[i]
+        found[c] = total + slope * pairs
 
 
 _made: list[tuple[Form, tuple[float, ...], tuple[Form, ...]]] = []  # the last, by its form's values

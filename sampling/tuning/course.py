@@ -21,6 +21,8 @@ from torch import Generator
 from latticework.models.base import EnergyModel
 from latticework.models.domain import Integer
 from latticework.samplers.base import Sampler, UnsupportedModelError
+from latticework.samplers.sums import ManySteps
+from latticework.samplers.tempered import Tempered
 from latticework.sampling.chain import seconds_per_step
 from latticework.sampling.diagnostics import mixing
 from latticework.sampling.engine import Engine, served
@@ -123,7 +125,13 @@ class Course:
 
     def learnt(self, sampler: Sampler) -> tuple[dict[str, torch.Tensor], Spent]:
         """The fields that the sampler learns before its first step, and what this costs."""
-        return self.spent_by(sampler.learnt)
+        kernel, _ = served(sampler, self.model, self.engine)
+        learner = kernel if isinstance(kernel, Tempered) else sampler
+        found, spent = self.spent_by(learner.learnt)
+        if isinstance(learner, ManySteps) and found:  # which calls no method that is counted
+            each = self.cost(replaced(sampler, found), "evaluations")
+            spent["evaluations"] = each * learner.learning_steps / self.chains
+        return found, spent
 
     def spent_by(self, work: Callable[[torch.Tensor, EnergyModel], Found]) -> tuple[Found, Spent]:
         """What `work` finds, given starts and the model, and what it costs."""

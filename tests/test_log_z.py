@@ -1,0 +1,192 @@
+"""SMC samplers, intervals of log Z and what they cover, and task=log_z."""
+
+import math
+
+import pytest
+import torch
+from command import command_line
+from scipy.stats import binom
+from targets import TARGETS
+from torch import Generator
+
+import latticework as lw
+from latticework.experiments.figures.tables.log_z import normalisers
+from latticework.experiments.records.record import load_all
+from latticework.models.transfer import log_z, torus
+from latticework.sampling import annealing
+from latticework.sampling.annealing import (
+    ancestors,
+    anneal,
+    estimate_log_normaliser,
+    linear,
+    spaced,
+)
+
+
+def exact(name):
+    return float(torch.tensor(TARGETS[name].log_prob).logsumexp(0))
+
+
+def weights(kernel, name, betas, chains, runs, seed=3, kind=lw.GeometricPath):
+    """Log weights `[runs, particles]` over the exact Z."""
+    path, rng = kind(TARGETS[name].model), Generator().manual_seed(seed)
+    done = anneal(kernel, path, path.draw(chains, rng), betas, rng, runs=runs)
+    truth = exact(name) - float(path.log_z_start())
+    return done.log_weight.view(runs or chains, -1) - truth
+
+
+def z_of_means(log_weight):
+    """Standard errors by which the mean weight of a run is off 1."""
+    mean = log_weight.exp().mean(1)
+    return float((mean.mean() - 1) / mean.std() * len(mean) ** 0.5)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "name", "kind"),
+    [
+        (lw.GWG(), "binary", lw.GeometricPath),
+        (lw.DMALA(0.6), "categorical", lw.GeometricPath),
+        (lw.Gibbs(), "spins", lw.GeometricPath),
+        (lw.DHAMS(0.7, 0.8), "spins", lw.GeometricPath),
+        (lw.BlockGibbs(), "rbm", lw.ScaledRBM),
+    ],
+)
+def test_smc_is_unbiased(kernel, name, kind, monkeypatch):
+    """Runs of a few particles that are resampled at every beta."""
+    monkeypatch.setattr(annealing, "FEW", 1.0)
+    assert abs(z_of_means(weights(kernel, name, linear(6), 12_000, 2000, kind=kind))) < 4
+
+
+def test_smc_that_keeps_its_weights_is_biased(monkeypatch):
+    def kept(log_weight, rng):
+        return ancestors(log_weight, rng)[0], log_weight.flatten()
+
+    monkeypatch.setattr(annealing, "FEW", 1.0)
+    monkeypatch.setattr(annealing, "ancestors", kept)
+    assert abs(z_of_means(weights(lw.GWG(), "binary", linear(6), 12_000, 2000))) > 4
+
+
+def test_resampling_is_systematic_and_only_where_few_particles_count():
+    even, uneven = [0.0, 0.1, 0.0, -0.1], [-9.0, 3.0, 1.0, -9.0]
+    rows, after = ancestors(torch.tensor([even, uneven]).double(), Generator().manual_seed(0))
+    assert rows[:4].tolist() == [0, 1, 2, 3]
+    assert after[:4].tolist() == pytest.approx(even)
+    share = torch.tensor(uneven).softmax(0) * 4
+    counts = torch.bincount(rows[4:] - 4, minlength=4)
+    assert ((counts >= share.floor()) & (counts <= share.ceil())).all()
+    mean = torch.tensor(uneven).double().logsumexp(0) - math.log(4)
+    torch.testing.assert_close(after[4:], mean.expand(4))
+
+
+def test_the_pilot_spreads_the_loss_of_particles():
+    """Changes of log weights then vary alike at all betas, unlike with linear ones."""
+    path, rng = lw.GeometricPath(lw.Lattice((6, 6), 0.0, 3.0)), Generator().manual_seed(0)
+    kernel = lw.GibbsSweep()
+    betas, steps = spaced(kernel, path, path.draw(500, rng), 20, rng)
+    assert (betas[0], betas[-1], len(betas)) == (0, 1, 21)
+    assert betas.diff().min() > 0
+    assert steps < 60
+
+    def unevenness(betas):
+        found, before = [], torch.zeros(500, dtype=torch.float64)
+        for last in range(2, len(betas) + 1):
+            rng = Generator().manual_seed(1)
+            done = anneal(kernel, path, path.draw(500, rng), betas[:last], rng)
+            found.append((done.log_weight - before).std())
+            before = done.log_weight
+        return max(found) / min(found)
+
+    assert unevenness(betas) < 3 < unevenness(linear(20))
+
+
+def covered(log_weight, repetitions, runs=0):
+    """The share of repetitions whose interval covers, and of those with an upper end."""
+    hits, plain = 0, 0
+    for part in log_weight.reshape(repetitions, -1):
+        found = estimate_log_normaliser(part, Generator().manual_seed(0), runs)
+        low, high = found.interval
+        hits, plain = hits + (low <= 0 <= high), plain + (high < math.inf)
+    return hits, plain / repetitions
+
+
+@pytest.mark.parametrize("steps", [2, 6, 20])
+@pytest.mark.parametrize(("chains", "runs"), [(40, 0), (40, 10)])
+def test_intervals_cover(steps, chains, runs):
+    """Over 400 repetitions, whether all, some or none of the intervals are plain."""
+    betas = linear(steps)
+    found = weights(lw.GWG(), "dense_ising", betas, 400 * chains, 400 * runs, seed=7)
+    hits, _ = covered(found, 400, runs)
+    assert hits >= binom.ppf(1e-3, 400, 0.95)
+
+
+def test_an_interval_has_no_upper_end_where_few_chains_count():
+    heavy = 3 * torch.randn(400 * 40, generator=Generator().manual_seed(0), dtype=torch.float64)
+    hits, plain = covered(heavy - 4.5, 400)  # log-normal weights with mean 1
+    assert plain < 0.05
+    assert hits >= binom.ppf(1e-3, 400, 0.95)
+    light = heavy / 10 - 0.045
+    hits, plain = covered(light, 400)
+    assert plain == 1
+    assert binom.ppf(1e-3, 400, 0.95) <= hits <= binom.ppf(1 - 1e-3, 400, 0.95)
+
+
+def test_normal_intervals_would_not_cover(monkeypatch):
+    """Control: two standard errors, without asking how many chains count."""
+
+    def plain(self):
+        return self.value - 2 * self.error, self.value + 2 * self.error
+
+    monkeypatch.setattr(annealing.LogNormaliser, "interval", property(plain))
+    heavy = 3 * torch.randn(400 * 40, generator=Generator().manual_seed(0), dtype=torch.float64)
+    assert covered(heavy - 4.5, 400)[0] < binom.ppf(1e-3, 400, 0.95)
+
+
+@pytest.mark.parametrize("shape", [(3, 3), (4, 6), (7, 5)])
+@pytest.mark.parametrize("coupling", [0.05, 0.22, 0.4])
+def test_the_formula_of_the_torus_equals_transfer_matrices(shape, coupling):
+    bias = torch.zeros(shape[0] * shape[1]).double()
+    known = float(log_z(shape, coupling, bias, True))
+    assert float(torus(shape, coupling)) == pytest.approx(known, abs=1e-10)
+
+
+def test_the_formula_of_the_torus_at_its_critical_coupling():
+    """50 x 50 sites; Kaufman's value, from shared tables."""
+    model = lw.critical_lattice((50, 50))
+    value, mean = model.log_z_and_mean()
+    assert float(value) == pytest.approx(2324.878440, abs=1e-5)
+    assert (mean == 0.5).all()
+
+
+WORDS = ["task=log_z", "model=sherrington_kirkpatrick", "model.dim=10", "sampler=gwg"]
+
+
+@pytest.mark.parametrize("estimator", ["tempering", "smc", "ais"])
+def test_a_run_estimates_log_z(estimator, tmp_path):
+    words = ["budget.chains=20", "budget.steps=100", "budget.every=50", "engine=eager"]
+    words += [f"task.estimator={estimator}", "task.runs=5"]
+    assert command_line(*WORDS, *words, outputs=tmp_path) == 0
+    (record,) = load_all(tmp_path)
+    found = record.document
+    assert found["log_z_low"] <= found["log_z_exact"]
+    assert found["log_z_high"] is None or found["log_z_exact"] <= found["log_z_high"]
+    assert abs(found["log_z"] - found["log_z_exact"]) < 1
+    least = 20 * 100 * (5 if estimator == "tempering" else 1)  # evaluations; five levels at least
+    assert least <= found["evaluations"] < 20 * least
+    row = normalisers([record]).iloc[0]
+    assert float(row["log Z"]) == pytest.approx(found["log_z"], abs=1e-3)
+    assert (row["plain"] == "yes") == (found["log_z_high"] is not None)
+    assert (row["at least (Markov)"] == "") == (estimator == "tempering")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["task.estimator=smc", "task.runs=3", "budget.chains=4"], "task.runs must be 2 or more"),
+        (["task.estimator=ais", "budget.chains=1"], "budget.chains must be 2 or more"),
+        (["task.estimator=ais", "sampler=dula"], "needs a kernel that leaves its target"),
+        (["sampler=tempered", "sampler.schedule=[0.5,1]"], "schedule must begin with 0"),
+    ],
+)
+def test_bad_settings(words, message, tmp_path, capsys):
+    assert command_line("scale=smoke", *WORDS, *words, outputs=tmp_path) == 1
+    assert message in " ".join(capsys.readouterr().out.split())
