@@ -46,13 +46,15 @@ from latticework.models.bayes_net import (
     BayesNet as BayesNet,
     synthetic_bayes_net as synthetic_bayes_net,
 )
-from latticework.models.conditioned import Conditioned as Conditioned
+from latticework.models.conditioned import Conditioned as Conditioned, WithOnes as WithOnes
 from latticework.models.domain import (
     Binary as Binary,
     Categorical as Categorical,
     Domain as Domain,
     Integer as Integer,
+    Mixed as Mixed,
     Ordinal as Ordinal,
+    Subset as Subset,
 )
 from latticework.models.factors import Factor as Factor, Factors as Factors
 from latticework.models.fhmm import FactorialHMM as FactorialHMM, synthetic_fhmm as synthetic_fhmm

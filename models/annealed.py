@@ -10,6 +10,7 @@ networks", ICML 2008, Section 4.1. It is an RBM at every beta, so block Gibbs ca
 are independent under p0: with given log-odds on a binary domain (0 is uniform), else uniform.
 """
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -298,8 +299,8 @@ def _base(model: EnergyModel, log_odds: Tensor | None) -> tuple[Tensor, Tensor]:
     """`field` `[*shape]` and `constant` (scalar) of log p0(x) = field'x + constant."""
     domain = model.domain
     if log_odds is None:
-        count = len(domain.values())  # raises where there are infinitely many
-        return torch.zeros(domain.shape), -domain.dim * torch.tensor(float(count)).log()
+        count = math.log(domain.count())  # raises where there are infinitely many
+        return torch.zeros(domain.shape), torch.tensor(-count)
     if not isinstance(domain, Binary) or log_odds.shape != domain.shape:
         raise ValueError(
             f"log_odds need a binary domain and one number a site, got {list(log_odds.shape)} "

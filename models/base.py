@@ -112,6 +112,15 @@ class EnergyModel(nn.Module, ABC):
             smaller.names = tuple(self.names[i] for i in evidence.free.tolist())
         return smaller
 
+    def with_ones(self, ones: int) -> "EnergyModel":
+        """The law of x given that exactly `ones` sites are high, on the domain `Subset`.
+
+        Raises ValueError if the domain is not binary.
+        """
+        from latticework.models.conditioned import WithOnes  # noqa: PLC0415
+
+        return WithOnes(self, ones)
+
     def restricted(self, evidence: "Evidence") -> "EnergyModel | None":
         """A smaller model of the free sites, with its own closed forms; None where there is none.
 
@@ -175,7 +184,8 @@ class EnergyModel(nn.Module, ABC):
     def differences(self, x: Tensor, cache: Cache, sites: Tensor) -> Tensor:
         """Exact change in log-probability for each move of each of `sites`, `[n]` indices.
 
-        Shape `[chains, n]` if the moves are flips, else `[chains, n, moves]`.
+        The ones of a `Subset` take the place of sites. Shape `[chains, n]` if there is one move,
+        such as a flip, else `[chains, n, moves]`.
         """
         domain, chains, moves = self.domain, len(x), self.domain.moves
         index = (sites.unsqueeze(-1) * moves + torch.arange(moves, device=x.device)).flatten()
@@ -220,7 +230,7 @@ class EnergyModel(nn.Module, ABC):
 
         Up to a constant per chain. Gibbs draws a categorical site from it.
         """
-        patterns = self.domain.patterns(1, x.device).unsqueeze(0)
+        patterns, _ = self.domain.block(x, site)
         return self.block_log_probs(x, cache, site, patterns)
 
 

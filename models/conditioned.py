@@ -7,7 +7,6 @@ serves it. A model of pairs or an RBM becomes a smaller one of its kind (`Energy
 any other model is evaluated at the completed states.
 """
 
-import dataclasses
 from collections.abc import Hashable, Mapping
 from numbers import Integral
 from typing import Any
@@ -16,7 +15,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from latticework.models.base import Cache, EnergyModel
-from latticework.models.domain import Categorical, Domain, one_hot
+from latticework.models.domain import Binary, Categorical, Domain, Subset, one_hot
 
 Known = Mapping[Any, float] | Tensor  # values by site or name, or a tensor with NaN at free sites
 
@@ -54,11 +53,13 @@ class Evidence(nn.Module):
                 state[0, list(found)] = one_hot(whole, domain.num_values).to(state.dtype)
             else:
                 state[0, list(found)] = numbers.to(state.dtype)
+        free = (~is_known).nonzero().squeeze(1)
+        self.domain = domain.of_sites(free.tolist(), state[:, is_known])
+        state[:, free] = self.domain.uniform(1, Generator().manual_seed(0)).to(state)
         domain.check(state)
-        self.domain = dataclasses.replace(domain, dim=int((~is_known).sum()))  # type: ignore[type-var]
         self.before = before
         for name, value in {
-            "free": (~is_known).nonzero().squeeze(1),  # [free]
+            "free": free,  # [free]
             "known": is_known.nonzero().squeeze(1),  # [known]
             "state": state,  # [1, *shape], with arbitrary values at the free sites
         }.items():
@@ -98,6 +99,28 @@ def _by_site(domain: Domain, values: Known, names: tuple[Hashable, ...] | None) 
                 f"a known site must be {kinds}a number from 0 to {domain.dim - 1}, got {site!r}"
             )
     return found
+
+
+class WithOnes(EnergyModel):
+    """`model` where the number of ones is known: the same function, on fewer states."""
+
+    def __init__(self, model: EnergyModel, ones: int) -> None:
+        super().__init__()
+        if not isinstance(model.domain, Binary):
+            raise ValueError(f"with_ones needs a model of two values a site, got {model.domain}")
+        self.domain = Subset(model.domain.dim, ones, model.domain.low, model.domain.high)
+        self.model, self.names = model, model.names
+        if (evidence := model._evidence()) is not None:
+            self.evidence = evidence
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.model(x)
+
+    def log_prob(self, x: Tensor) -> Tensor:
+        return self.model.log_prob(x)
+
+    def log_prob_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return self.model.log_prob_and_grad(x)
 
 
 class Conditioned(EnergyModel):
@@ -145,6 +168,8 @@ class Conditioned(EnergyModel):
     def evaluate_flipped(
         self, cache: Cache, x: Tensor, y: Tensor, index: Tensor
     ) -> tuple[Tensor, Tensor, Cache]:
+        if isinstance(self.domain, Subset):  # its moves have other numbers among all sites
+            return self.evaluate_with_cache(y)
         moves = self.domain.moves
         site = index.div(moves, rounding_mode="floor")
         index = self.evidence.free[site] * moves + index.remainder(moves)
@@ -156,6 +181,8 @@ class Conditioned(EnergyModel):
         return self.evidence.free.index_select(0, sites)
 
     def differences(self, x: Tensor, cache: Cache, sites: Tensor) -> Tensor:
+        if isinstance(self.domain, Subset):
+            return super().differences(x, cache, sites)
         return self.model.differences(self.evidence.inside(x), cache, self._sites(sites))
 
     def log_odds(self, x: Tensor, cache: Cache, sites: Tensor) -> Tensor:

@@ -14,11 +14,17 @@ Two families of proposals are built from such logits:
     one site    one (site, move) pair is chosen, with probability softmax over all pairs that lead
                 to another state of the domain (Gibbs with gradients, locally balanced). Pairs have
                 the flat index site * moves + move.
+
+Where the number of ones is fixed (`Subset`), no site moves on its own: what moves are the ones,
+each to one of the empty sites.
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
+from math import comb, prod
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
@@ -35,6 +41,19 @@ class Domain(ABC):
     dim: int
     shape: tuple[int, ...]  # of one state
     moves: int  # number of values a site chooses among; 1 if the only move is a flip
+
+    @property
+    def movers(self) -> int:
+        """How many things choose among `moves`: the sites, or the ones of a `Subset`."""
+        return self.dim
+
+    def of_sites(self, sites: Sequence[int], others: Tensor | None = None) -> "Domain":
+        """The domain of these sites of this one, where the rest has the values `others`.
+
+        A site may be listed several times. Raises ValueError if the rest leaves no choice.
+        """
+        this: Any = self
+        return replace(this, dim=len(sites))
 
     @abstractmethod
     def uniform(self, chains: int, rng: Generator) -> Tensor:
@@ -96,6 +115,18 @@ class Domain(ABC):
         Raises ValueError if a site has infinitely many values.
         """
 
+    def allowed(self, sites: Tensor) -> Tensor | None:
+        """Which of the values each of `sites` may take, `[n, values]`; None if all."""
+        return None
+
+    def block(self, x: Tensor, sites: Tensor) -> tuple[Tensor, Tensor | None]:
+        """What the block `sites` may become while the other sites stay.
+
+        States of the block `[1 or chains, patterns, n, ...]`, and which of them are repetitions
+        that fill up the list, `[1 or chains, patterns]`; None if none is.
+        """
+        return self.patterns(len(sites), x.device).unsqueeze(0), None
+
     def patterns(self, sites: int, device: torch.device | str = "cpu") -> Tensor:
         """Every joint value of `sites` sites, `[values ** sites, sites]` (one-hot: one more axis).
 
@@ -103,20 +134,31 @@ class Domain(ABC):
         """
         return _patterns(self, sites, torch.device(device))
 
+    def count(self) -> int:
+        """The number of states. Raises ValueError if it is infinite."""
+        return prod(self._sizes())
+
+    def _sizes(self) -> tuple[int, ...]:
+        """The number of values of each site."""
+        return (len(self.values()),) * self.dim
+
+    def listed(self, number: Tensor) -> Tensor:
+        """The states with these numbers, `[n] -> [n, *shape]`; the first site varies slowest."""
+        return self.values()[_digits(number, self._sizes())]
+
     def enumerate(self) -> Tensor:
         """Every state, `[states, *shape]`, for exact references on small domains.
 
         Raises ValueError above 2^22 states; `sampling.exact` works through more in
         chunks.
         """
-        count = len(self.values()) ** self.dim
-        if count > 2**22:
+        if (count := self.count()) > 2**22:
             raise ValueError(
                 f"enumerate() lists at most 2^22 states, this domain has {count}: take a smaller "
                 "model, such as model.shape=[3,3], or sampling.exact, which needs no "
                 "such list"
             )
-        return self.patterns(self.dim)
+        return self.listed(torch.arange(count))
 
 
 @lru_cache(maxsize=32)
@@ -124,6 +166,15 @@ def _patterns(domain: Domain, sites: int, device: torch.device) -> Tensor:
     values = domain.values()
     index = torch.cartesian_prod(*[torch.arange(len(values))] * sites).view(-1, sites)
     return values[index].to(device)
+
+
+def _digits(number: Tensor, sizes: tuple[int, ...]) -> Tensor:
+    """The digits of numbers `[n]` in the mixed radix `sizes`, `[n, digits]`."""
+    found = []
+    for size in reversed(sizes):
+        found.append(number % size)
+        number = number // size
+    return torch.stack(found[::-1], -1)
 
 
 def one_hot(index: Tensor, num_values: int) -> Tensor:
@@ -361,6 +412,81 @@ class Categorical(_Finite):
         return torch.eye(self.num_values)
 
 
+@dataclass(frozen=True)
+class Mixed(Categorical):
+    """Categories, site i with `sizes[i]` of them: `Mixed([2, 4, 3])`.
+
+    States are one-hot `[chains, dim, num_values]`, with the largest size unless `num_values` is
+    given. The values that a site does not have are 0 in every state. No proposal leads to them, and
+    no model is evaluated there.
+    """
+
+    dim: int = field(init=False, repr=False)
+    num_values: int = field(default=0, kw_only=True)
+    sizes: Sequence[int]
+
+    def __post_init__(self) -> None:
+        sizes = tuple(int(size) for size in self.sizes)
+        if not sizes or min(sizes) < 2:
+            raise ValueError(
+                "Mixed needs the number of values of each site, two or more, got "
+                f"{self.sizes}; leave out sites of one value"
+            )
+        if 0 < self.num_values < max(sizes):
+            raise ValueError(f"num_values must be {max(sizes)} or more, got {self.num_values}")
+        found = {"sizes": sizes, "dim": len(sizes), "num_values": self.num_values or max(sizes)}
+        for name, value in found.items():
+            object.__setattr__(self, name, value)
+
+    def of_sites(self, sites: Sequence[int], others: Tensor | None = None) -> Domain:
+        return Mixed(tuple(self.sizes[site] for site in sites), num_values=self.num_values)
+
+    def _sizes(self) -> tuple[int, ...]:
+        return tuple(self.sizes)
+
+    def size_of(self, sites: Tensor) -> Tensor:
+        """The number of values of each of `sites`, in their shape."""
+        return _as_tensor(self._sizes(), sites.device)[sites]
+
+    def allowed(self, sites: Tensor) -> Tensor:
+        values = torch.arange(self.num_values, device=sites.device)
+        return values < self.size_of(sites).unsqueeze(-1)
+
+    def _index(self, chains: int, rng: Generator) -> Tensor:
+        sizes = _as_tensor(self._sizes(), rng.device)
+        drawn = torch.rand(chains, self.dim, generator=rng, device=rng.device).double() * sizes
+        return drawn.long()
+
+    def check(self, x: Tensor) -> None:
+        super().check(x)
+        if (wrong := x.masked_fill(self._every(x), 0).sum((0, 2)) > 0).any():
+            site = int(wrong.nonzero()[0])
+            raise ValueError(f"site {site} has {self.sizes[site]} values, got a larger one")
+
+    def _every(self, x: Tensor) -> Tensor:
+        return self.allowed(torch.arange(self.dim, device=x.device))
+
+    def gains(self, x: Tensor, grad: Tensor) -> Tensor:
+        """Values that a site does not have are -inf."""
+        return super().gains(x, grad).masked_fill(~self._every(x), -torch.inf)
+
+    def leaving(self, x: Tensor, logits: Tensor) -> Tensor:
+        """Values that a site does not have are -inf, whatever their logits."""
+        return super().leaving(x, logits.masked_fill(~self._every(x), -torch.inf))
+
+    def apply(self, x: Tensor, move: Tensor) -> Tensor:
+        """A value that a site does not have, of probability 0, is read as its last one."""
+        return super().apply(x, move.minimum(_as_tensor(self._sizes(), x.device) - 1))
+
+    def block(self, x: Tensor, sites: Tensor) -> tuple[Tensor, Tensor | None]:
+        index = self.patterns(len(sites), x.device).argmax(-1)
+        size = self.size_of(sites)
+        return (
+            one_hot(index.minimum(size - 1), self.num_values).to(x.dtype).unsqueeze(0),
+            (index >= size).any(-1).unsqueeze(0),
+        )
+
+
 class Ordinal(_Numbers, _Finite):
     """`{0 .. num_values-1}^dim` as floats `[chains, dim]`; a site may move to any value (Eq. 2)."""
 
@@ -445,3 +571,150 @@ class Integer(_Numbers):
 
     def values(self) -> Tensor:
         raise ValueError(f"{self} has infinitely many values a site and cannot be listed")
+
+
+@dataclass(frozen=True)
+class Subset(Domain):
+    """States of `dim` sites, of which exactly `ones` are `high` and the others `low`.
+
+    `Subset(20, 5)` are the choices of 5 among 20. A move swaps a one and an empty site: one a, in
+    the order of the sites, goes to empty site b, with the flat index a (dim - ones) + b. Samplers
+    whose sites move on their own refuse such states.
+    """
+
+    dim: int
+    ones: int
+    low: float = 0.0
+    high: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.ones < self.dim:
+            raise ValueError(f"Subset needs ones from 1 to dim - 1, or nothing moves, got {self}")
+        for name in ("low", "high"):
+            object.__setattr__(self, name, getattr(self.binary, name))
+
+    @property
+    def binary(self) -> Binary:
+        """All states of the sites, whatever their number of ones."""
+        return Binary(self.dim, self.low, self.high)
+
+    @property
+    def shape(self) -> tuple[int, ...]:  # type: ignore[override]
+        return (self.dim,)
+
+    @property
+    def moves(self) -> int:  # type: ignore[override]
+        return self.dim - self.ones
+
+    @property
+    def movers(self) -> int:
+        return self.ones
+
+    def of_sites(self, sites: Sequence[int], others: Tensor | None = None) -> Domain:
+        if others is None:
+            raise ValueError(f"copies of {self} do not have a fixed number of ones each")
+        left = self.ones - int((others == self.high).sum())
+        if not 0 < left < len(sites):
+            raise ValueError(
+                f"the known values leave {left} ones for {len(sites)} free sites of {self}; leave "
+                "sites free so that there is a choice"
+            )
+        return replace(self, dim=len(sites), ones=left)
+
+    def uniform(self, chains: int, rng: Generator) -> Tensor:
+        keys = torch.rand(chains, self.dim, generator=rng, device=rng.device)
+        x = torch.full_like(keys, self.low)
+        return x.scatter_(1, keys.topk(self.ones).indices, self.high)
+
+    def check(self, x: Tensor) -> None:
+        self.binary.check(x)
+        if (wrong := (counts := self._full(x).sum(-1)) != self.ones).any():
+            raise ValueError(
+                f"exactly {self.ones} sites of a state must be {self.high:g}, got "
+                f"{counts[wrong][:3].tolist()}; domain.uniform(chains, rng) draws such states"
+            )
+
+    def _full(self, x: Tensor) -> Tensor:
+        return x > self.low / 2 + self.high / 2
+
+    def _places(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """The sites of the ones, `[chains, ones]`, and the empty ones, each in order."""
+        order = self._full(x).byte().argsort(dim=-1, descending=True, stable=True)
+        return order[:, : self.ones], order[:, self.ones :]
+
+    def gains(self, x: Tensor, grad: Tensor) -> Tensor:
+        """`[chains, ones, dim - ones]`."""
+        full, empty = self._places(x)
+        step = self.high - self.low
+        return (grad.gather(1, empty).unsqueeze(1) - grad.gather(1, full).unsqueeze(2)) * step
+
+    def distances(self, x: Tensor) -> Tensor:
+        return x.new_full((), 2 * (self.high - self.low) ** 2)
+
+    def leaving(self, x: Tensor, logits: Tensor) -> Tensor:
+        return logits.flatten(1)
+
+    def move_one(self, x: Tensor, index: Tensor) -> Tensor:
+        full, empty = self._places(x)
+        source = full.gather(1, index.div(self.moves, rounding_mode="floor"))
+        goal = empty.gather(1, index.remainder(self.moves))
+        return x.scatter(1, source, self.low).scatter(1, goal, self.high)
+
+    def reverse(self, x: Tensor, index: Tensor) -> Tensor:
+        full, empty = self._places(x)
+        source = full.gather(1, index.div(self.moves, rounding_mode="floor"))
+        goal = empty.gather(1, index.remainder(self.moves))
+        rank = self._full(self.move_one(x, index)).cumsum(-1)  # ones up to a site
+        return (rank.gather(1, goal) - 1) * self.moves + source - rank.gather(1, source)
+
+    def block(self, x: Tensor, sites: Tensor) -> tuple[Tensor, Tensor | None]:
+        """The arrangements of the ones that the block has."""
+        patterns, repeated = _arrangements(len(sites), x.device)
+        ones = self._full(x.index_select(1, sites)).sum(-1)
+        return self.binary.from_bits(patterns.to(x.dtype)[ones]), repeated[ones]
+
+    def values(self) -> Tensor:
+        return self.binary.values()
+
+    def count(self) -> int:
+        return comb(self.dim, self.ones)
+
+    def listed(self, number: Tensor) -> Tensor:
+        bits, left = [], torch.full_like(number, self.ones)
+        ways = torch.tensor([[comb(n, k) for k in range(self.ones + 1)] for n in range(self.dim)])
+        for site in range(self.dim):  # states whose next site is 0 come first
+            skipped = ways[self.dim - 1 - site][left]
+            bit = number >= skipped
+            number, left = number - skipped * bit, left - bit.long()
+            bits.append(bit)
+        return self.binary.from_bits(torch.stack(bits, -1).float())
+
+    def move_all(self, x: Tensor, logits: Tensor, rng: Generator) -> NoReturn:
+        raise TypeError(f"the sites of {self} do not move on their own; {SWAPS}")
+
+    def log_normaliser(self, logits: Tensor) -> NoReturn:
+        raise TypeError(f"the sites of {self} do not move on their own; {SWAPS}")
+
+    def log_weight(self, x: Tensor, y: Tensor, logits: Tensor) -> NoReturn:
+        raise TypeError(f"the sites of {self} do not move on their own; {SWAPS}")
+
+
+SWAPS = "use random_walk, gwg, locally_balanced or gibbs(sites=2, scan=random), which swap sites"
+
+
+@lru_cache(maxsize=32)
+def _as_tensor(sizes: tuple[int, ...], device: torch.device) -> Tensor:
+    return torch.tensor(sizes, device=device)
+
+
+@lru_cache(maxsize=32)
+def _arrangements(sites: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """For each number of ones of a block, its arrangements, and which ones fill up the list."""
+    every = Binary(sites).enumerate()
+    most = comb(sites, sites // 2)
+    patterns, repeated = [], []
+    for ones in range(sites + 1):
+        found = every[every.sum(-1) == ones]
+        patterns.append(found[torch.arange(most).clamp(max=len(found) - 1)])
+        repeated.append(torch.arange(most) >= len(found))
+    return torch.stack(patterns).to(device), torch.stack(repeated).to(device)

@@ -2,7 +2,8 @@
 
     log pi(x) = sum_f log T_f(the values of the variables in the scope of f)
 
-All variables have the same number of values: two, {0, 1}, or more, one-hot. Between the states, log
+Variables may have different numbers of values. States are in {0, 1} if all have two, else one-hot,
+on `Mixed` where the numbers differ. Between the states, log
 pi is continued as the polynomial that is linear in each variable, so the gradient gives the changes
 by one move exactly. A table may hold zeros. Such a model has no gradient, and Gibbs sampling, which
 reads the tables of one site, is for it.
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from latticework.models.base import Cache, EnergyModel, NotDifferentiableError
-from latticework.models.domain import Binary, Categorical
+from latticework.models.domain import Binary, Categorical, Domain, Mixed
 from latticework.models.graph import Graph
 
 if TYPE_CHECKING:
@@ -36,9 +37,9 @@ class Factor(NamedTuple):
 class Factors(EnergyModel):
     """The product of `factors`, pairs of a scope and the logarithm of a table.
 
-    `sites` is the number of variables, needed where no scope has the last of them. Raises
-    ValueError for a variable that is twice in a scope or does not exist, tables that do not fit
-    their scopes, NaN or +inf, and variables with different numbers of values.
+    `sites` is the number of variables, needed where no scope has the last of them, or the list of
+    their numbers of values. Raises ValueError for a variable that is twice in a scope or does not
+    exist, tables that do not fit their scopes or each other, NaN or +inf.
     """
 
     flat: Tensor
@@ -51,16 +52,21 @@ class Factors(EnergyModel):
     def __init__(
         self,
         factors: Iterable[tuple[Sequence[int], NDArray | Tensor | Sequence]],
-        sites: int | None = None,
+        sites: int | Sequence[int] | None = None,
         names: Iterable[Hashable] | None = None,
     ) -> None:
         super().__init__()
         found = [
             Factor(tuple(map(int, scope)), np.asarray(log, np.float64)) for scope, log in factors
         ]
-        self.factors = sorted(found, key=lambda factor: len(factor.scope))
-        sites, values = _sizes(self.factors, sites)
-        self.domain = Binary(sites) if values == 2 else Categorical(sites, values)
+        self.sizes = _sizes(found, sites)
+        sites, values = len(self.sizes), set(self.sizes)
+        self.domain: Domain
+        if len(values) > 1:
+            self.domain = Mixed(self.sizes)
+        else:
+            self.domain = Binary(sites) if values == {2} else Categorical(sites, values.pop())
+        self.factors = sorted(found, key=_kind)
         self.names = None if names is None else tuple(names)
         if self.names is not None and len(set(self.names)) != sites:
             raise ValueError(f"names must be {sites} different ones, got {len(set(self.names))}")
@@ -75,7 +81,7 @@ class Factors(EnergyModel):
         starts = np.cumsum([0, *(log.size for _, log in self.factors)])
         self._starts: list[int] = starts.tolist()
         for f, (scope, _) in enumerate(self.factors):
-            steps = [values ** (len(scope) - 1 - j) for j in range(len(scope))]
+            steps = [math.prod(self.sizes[i] for i in scope[j + 1 :]) for j in range(len(scope))]
             padded[:, f, : len(scope)] = scope, steps
             for site, step in zip(scope, steps, strict=True):
                 places[site].append((f, step))
@@ -115,13 +121,14 @@ class Factors(EnergyModel):
         """Tables at the known values. Those without a free variable are a constant, left out."""
         codes = self._codes(evidence.state)[0].tolist()
         place = {site: k for k, site in enumerate(evidence.free.tolist())}
-        values = max(2, self.domain.moves)
-        found = [Factor((0,), np.zeros(values))]  # tells the number of values
+        found = []
         for scope, log in map(self.table, range(len(self.factors))):
             at = tuple(slice(None) if site in place else codes[site] for site in scope)
             if free := tuple(place[site] for site in scope if site in place):
                 found.append(Factor(free, log[at]))
-        return Factors(found, len(place))
+        smaller = Factors(found, [self.sizes[site] for site in place])
+        smaller.domain = evidence.domain  # one-hot if this one is, also where two values are left
+        return smaller
 
     def _codes(self, x: Tensor) -> Tensor:
         """The values as whole numbers, `[chains, sites]`."""
@@ -131,15 +138,15 @@ class Factors(EnergyModel):
         weights = torch.stack((1 - x, x), -1) if x.ndim == 2 else x  # [chains, sites, values]
         total = x.new_zeros(len(x))
         place = 0
-        for length, group in groupby(self.factors, lambda factor: len(factor.scope)):
+        for (length, shape), group in groupby(self.factors, _kind):
             count = len(list(group))
             entries = self.flat[self._starts[place] : self._starts[place + count]]
             rest = entries.view(1, count, -1)  # [chains or 1, factors, values ** variables left]
             scopes = self.scope[place : place + count]
             place += count
             for j in range(length):
-                share = weights.index_select(1, scopes[:, j]).unsqueeze(-1)
-                rest = rest.unflatten(-1, (share.shape[2], -1))
+                share = weights.index_select(1, scopes[:, j])[..., : shape[j]].unsqueeze(-1)
+                rest = rest.unflatten(-1, (shape[j], -1))
                 part = rest * share
                 if not self.positive:
                     part = torch.where(share > 0, part, 0)  # 0 times -inf
@@ -156,7 +163,10 @@ class Factors(EnergyModel):
         return super().log_prob_and_grad(x)
 
     def _of_sites(self, x: Tensor, sites: Tensor) -> Tensor:
-        """The tables that hold each site, as functions of it, `[chains, n, values]`."""
+        """The tables that hold each site, as functions of it, `[chains, n, values]`.
+
+        Arbitrary at values that the site does not have.
+        """
         codes, step = self._codes(x), self.strides.index_select(0, sites)
         holders = self.holders.index_select(0, sites)
         flat = holders.view(-1)
@@ -166,6 +176,8 @@ class Factors(EnergyModel):
         at = at - codes.index_select(1, sites).unsqueeze(-1) * step  # with the value 0 at the site
         values = max(2, self.domain.moves)
         places = at.unsqueeze(-1) + step.unsqueeze(-1) * torch.arange(values, device=x.device)
+        if isinstance(self.domain, Mixed):
+            places = places.clamp_(max=len(self.flat) - 1)
         return self.flat[places].sum(2)
 
     def log_odds(self, x: Tensor, cache: Cache, sites: Tensor) -> Tensor:
@@ -183,20 +195,23 @@ class Factors(EnergyModel):
         return self._of_sites(x, site).squeeze(1)
 
 
-def _sizes(factors: list[Factor], sites: int | None) -> tuple[int, int]:
-    """The numbers of variables and of values. Raises ValueError unless the tables fit them."""
+def _kind(factor: Factor) -> tuple[int, tuple[int, ...]]:
+    """Factors of one kind are evaluated together."""
+    return len(factor.scope), factor.log.shape
+
+
+def _sizes(factors: list[Factor], sites: int | Sequence[int] | None) -> tuple[int, ...]:
+    """The number of values of each variable. Raises ValueError unless the tables fit them."""
     every = [site for scope, _ in factors for site in scope]
-    sites = max(every, default=-1) + 1 if sites is None else sites
-    if not every or min(every) < 0 or max(every) >= sites:
+    told, count = None, max(every, default=-1) + 1
+    if isinstance(sites, Sequence):
+        told = tuple(map(int, sites))
+    elif sites is not None:
+        count = sites
+    count = count if told is None else len(told)
+    if (not every and told is None) or any(not 0 <= site < count for site in every):
         raise ValueError(
-            f"scopes must hold variables from 0 to {sites - 1}, got {sorted(set(every))[:9]}"
-        )
-    values = {size for _, log in factors for size in log.shape}
-    if len(values) != 1 or min(values) < 2:
-        raise ValueError(
-            "all variables must have the same number of values, two or more, got "
-            f"{sorted(values)}; fill the tables up with values of weight 0 (log -inf), which gibbs "
-            "never draws, or of a small weight"
+            f"scopes must hold variables from 0 to {count - 1}, got {sorted(set(every))[:9]}"
         )
     for scope, log in factors:
         if len(set(scope)) != len(scope) or log.ndim != len(scope):
@@ -206,4 +221,18 @@ def _sizes(factors: list[Factor], sites: int | None) -> tuple[int, int]:
             )
         if np.isnan(log).any() or (log == math.inf).any():
             raise ValueError(f"logarithms of tables must be finite or -inf, got others for {scope}")
-    return sites, values.pop()
+    found = dict(enumerate(told or ()))
+    for scope, log in factors:
+        for site, size in zip(scope, log.shape, strict=True):
+            if found.setdefault(site, size) != size or size < 2:
+                raise ValueError(
+                    f"variable {site} has {found[site]} values, got a table of {size} for it; all "
+                    "its tables must have the same number, two or more"
+                )
+    free = [site for site in range(count) if site not in found]
+    if free and len(set(found.values())) > 1:
+        raise ValueError(
+            f"no table tells the number of values of variable {free[0]}; give sites=[2, 3, ..], "
+            "those of all variables"
+        )
+    return tuple(found.get(site, next(iter(found.values()))) for site in range(count))

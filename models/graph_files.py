@@ -52,8 +52,7 @@ def regular_graph(dim: int, degree: int, coupling: float, seed: int = 0) -> Grap
 def read_graph(file: str | Path, beta: float = 1.0) -> Graph | Factors:
     """The graph of a Gset, COO or UAI file, or the tables of a UAI file, told apart by their text.
 
-    Raises ValueError for a file of another format, and for variables with different numbers of
-    values.
+    Raises ValueError for a file of another format.
     """
     text = Path(file).read_text()
     if re.match(r"\s*(MARKOV|BAYES)\b", text):
@@ -113,7 +112,7 @@ def _of_tables(values: list[int], tables: list[Factor], beta: float) -> Graph | 
     """Each positive table over two spins is c + a s_i + b s_j + w s_i s_j."""
     pairs = set(values) == {2} and all(len(scope) in (1, 2) for scope, _ in tables)
     if not pairs or not all(np.isfinite(log).all() for _, log in tables):
-        return Factors([(scope, beta * log) for scope, log in tables], len(values))
+        return Factors([(scope, beta * log) for scope, log in tables], values)
     bias, offset, edges, weights = np.zeros(len(values)), 0.0, [], []
     for scope, log in tables:
         offset += float(log.mean())

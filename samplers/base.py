@@ -23,7 +23,7 @@ from torch import Generator, Tensor
 
 from latticework.models.base import EnergyModel
 from latticework.models.chance import LARGE, happens
-from latticework.models.domain import Binary, Domain
+from latticework.models.domain import SWAPS, Binary, Domain, Subset
 from latticework.samplers.checks import check_start
 
 
@@ -51,6 +51,7 @@ class Sampler(ABC):
     scale: str | None = None  # the step-size field that adaptation may tune
     target_acceptance: str = "locally_balanced"  # proposals whose optimal rate is targeted
     memory: tuple[str, ...] = ()  # fields of the state, besides x, that are no function of x
+    swaps: bool = False  # whether it serves a `Subset`, whose moves are swaps
     fuses: bool = True  # whether engine=fused may compile a step
     interacting: bool = False  # whether chains depend on one another, as particles do
     stationary_start: bool = True  # whether chains from the target are stationary at once; else
@@ -62,6 +63,9 @@ class Sampler(ABC):
         First checks `x` and the target there, which costs one evaluation. Raises ValueError if a
         check of `samplers.checks` fails. Does not modify `x`.
         """
+        if isinstance(model.domain, Subset) and not self.swaps:
+            got = f"{type(model).__name__} on {model.domain}; {SWAPS}"
+            raise UnsupportedModelError(self, model, "sites that move on their own", got)
         check_start(x, model, self.uses_gradient)
         return self.at(x, model)
 
@@ -125,6 +129,10 @@ class Wrapper(Sampler):
     @property
     def stationary_start(self) -> bool:  # type: ignore[override]
         return self.sampler.stationary_start
+
+    @property
+    def swaps(self) -> bool:  # type: ignore[override]
+        return self.sampler.swaps
 
 
 class UnsupportedModelError(TypeError):

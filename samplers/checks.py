@@ -10,7 +10,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.module import register_module_forward_pre_hook
 
 from latticework.models.base import EnergyModel, NotDifferentiableError
-from latticework.models.domain import Binary
+from latticework.models.domain import Binary, Subset
 
 PROBES = 4  # sites at which a model's shortcuts are compared with its log-probability
 MOST_MOVES = 64  # of a site, up to which its local methods are compared: each may cost a row
@@ -84,7 +84,7 @@ def check_shortcuts(
     compared for moves of PROBES sites from `x` `[1, *domain.shape]`. A model with neither local
     methods nor `quadratic` is not looked at.
     """
-    domain, dim = model.domain, model.domain.dim
+    domain, dim = model.domain, model.domain.movers
     local = [name for name in LOCAL if _defines(model, name) and domain.moves <= MOST_MOVES]
     if not local and not model.quadratic:
         return
@@ -109,7 +109,7 @@ def check_shortcuts(
     if "log_odds" in local and isinstance(domain, Binary):
         signs = torch.where(x[0, sites] == domain.high, -1, 1)
         found["log_odds"] = model.log_odds(x, cache, sites)[0] * signs
-    if "block_log_probs" in local:
+    if "block_log_probs" in local and not isinstance(domain, Subset):
         patterns = torch.stack((x[:, sites[:1]], y[:1, sites[:1]]), 1)
         one, other = model.block_log_probs(x, cache, sites[:1], patterns)[0]
         found["block_log_probs"] = (other - one).expand(1)

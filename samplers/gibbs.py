@@ -8,11 +8,18 @@ of the weights.
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import torch
 from torch import Generator, Tensor
 
 from latticework.models.base import Cache, EnergyModel
-from latticework.models.domain import Binary, Categorical, Ordinal, one_hot
-from latticework.samplers.base import Info, Sampler, require_count, require_domain
+from latticework.models.domain import Binary, Categorical, Ordinal, Subset, one_hot
+from latticework.samplers.base import (
+    Info,
+    Sampler,
+    UnsupportedModelError,
+    require_count,
+    require_domain,
+)
 from latticework.samplers.blocks import Memory, Scan, next_block, require_scan, start_scan
 from latticework.samplers.conditional import draw_bit, draw_value, settle
 
@@ -32,6 +39,7 @@ class Gibbs(Sampler):
     """
 
     memory = ("scan",)
+    swaps = True
     sites: int = 1
     scan: Scan = "systematic"
 
@@ -40,7 +48,10 @@ class Gibbs(Sampler):
         require_scan(self.scan)
 
     def at(self, x: Tensor, model: EnergyModel) -> GibbsState:
-        require_domain(self, model, Binary, Categorical, Ordinal)
+        require_domain(self, model, Binary, Categorical, Ordinal, Subset)
+        if isinstance(model.domain, Subset) and (self.sites < 2 or self.scan == "systematic"):
+            needs = "sites=2 or more and scan=random or shuffled where the number of ones is fixed"
+            raise UnsupportedModelError(self, model, needs, f"{self}")
         scan = start_scan(self.scan, self.sites, model.domain.dim, x.device)
         return GibbsState(x.clone(), model.cache(x), scan, x.new_ones(len(x)))
 
@@ -61,13 +72,19 @@ class Gibbs(Sampler):
             new = domain.from_bits(bits)
         elif self.sites == 1 and isinstance(domain, Categorical):
             # A list of all one-hot values would have vocabulary^2 entries.
-            choice, invalid = draw_value(model.site_log_probs(x, cache, block), rng)
+            log_probs = model.site_log_probs(x, cache, block)
+            if (allowed := domain.allowed(block)) is not None:
+                log_probs = log_probs.masked_fill(~allowed, -torch.inf)
+            choice, invalid = draw_value(log_probs, rng)
             new = one_hot(choice.unsqueeze(1), domain.num_values)
         else:
-            patterns = domain.patterns(self.sites, x.device)
-            log_probs = model.block_log_probs(x, cache, block, patterns.unsqueeze(0))
+            patterns, repeated = domain.block(x, block)
+            log_probs = model.block_log_probs(x, cache, block, patterns)
+            if repeated is not None:
+                log_probs = log_probs.masked_fill(repeated, -torch.inf)
             choice, invalid = draw_value(log_probs, rng)
-            new = patterns[choice]
+            rows = torch.arange(len(patterns), device=x.device)  # one list, or one a chain
+            new = patterns[rows, choice]
         log_ratio = None
         if invalid is not None:
             new, log_ratio = settle(new, x.index_select(1, block), invalid)

@@ -23,6 +23,7 @@ class GWG(OneSite):
     """Flip up to `flips` sites, drawn by their gains. Several flips need a binary model."""
 
     uses_gradient = True
+    swaps = True
     flips: int = 1
 
     def __post_init__(self) -> None:

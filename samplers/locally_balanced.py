@@ -30,6 +30,8 @@ from latticework.samplers.flip import MoveState, OneSite, weigh
 class LocallyBalanced(OneSite):
     """One site moves, chosen by the square root of the exact probability ratio. On every domain."""
 
+    swaps = True
+
     def price(self, x: Tensor, model: EnergyModel) -> MoveState:
         return self._state(x, model.log_prob(x), model)
 
@@ -38,8 +40,8 @@ class LocallyBalanced(OneSite):
         return self._state(y, state.log_prob + difference, model)
 
     def _state(self, x: Tensor, log_prob: Tensor, model: EnergyModel) -> MoveState:
-        sites = torch.arange(model.domain.dim, device=x.device)
-        differences = model.differences(x, model.cache(x), sites)
+        movers = torch.arange(model.domain.movers, device=x.device)
+        differences = model.differences(x, model.cache(x), movers)
         # A neighbour whose probability is NaN is never proposed.
         logits = model.domain.leaving(x, without_unknown(differences) / 2)
         state = weigh(x, log_prob, logits)

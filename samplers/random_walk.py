@@ -1,5 +1,7 @@
 """Random walk Metropolis: uniform sites move to uniform other values, without any gradient.
 
+Where the number of ones is fixed, uniform ones move to uniform empty sites.
+
 The proposal is symmetric, so a step accepts with probability min(1, pi(y) / pi(x)).
 """
 
@@ -9,8 +11,8 @@ from typing import NamedTuple
 from torch import Generator, Tensor
 
 from latticework.models.base import EnergyModel
-from latticework.models.chance import uniform_like, whole
-from latticework.models.domain import Binary, Categorical, Domain, Ordinal
+from latticework.models.chance import uniform, uniform_like, whole
+from latticework.models.domain import Binary, Categorical, Domain, Mixed, Ordinal, Subset
 from latticework.samplers.base import Info, Sampler, metropolis, require_count, require_domain
 from latticework.samplers.paths import moves_in_use, repeated
 
@@ -25,6 +27,7 @@ class RandomWalk(Sampler):
     """Change R distinct uniform sites, R uniform on 1 .. 2 `length` - 1; on finite domains."""
 
     scale = "length"
+    swaps = True
     target_acceptance = "random_walk"
     length: int = 1  # the mean of R
 
@@ -32,13 +35,16 @@ class RandomWalk(Sampler):
         require_count(length=self.length)
 
     def at(self, x: Tensor, model: EnergyModel) -> WalkState:
-        require_domain(self, model, Binary, Categorical, Ordinal)
+        require_domain(self, model, Binary, Categorical, Ordinal, Subset)
         return WalkState(x, model.log_prob(x))
 
     def step(self, state: WalkState, model: EnergyModel, rng: Generator) -> tuple[WalkState, Info]:
         x, domain = state.x, model.domain
         keys = uniform_like(x.view(len(x), domain.dim, -1)[..., 0], rng)
-        sites = keys.topk(min(2 * self.length - 1, domain.dim), largest=False).indices
+        most = min(2 * self.length - 1, domain.movers)
+        if isinstance(domain, Subset):
+            most = min(most, domain.moves)
+        sites = keys[:, : domain.movers].topk(most, largest=False).indices
         index = _elsewhere(x, sites, domain, rng)
         y = domain.move_one(x, repeated(index, moves_in_use(index, rng)))
         proposed = self.at(y, model)
@@ -47,8 +53,16 @@ class RandomWalk(Sampler):
 
 def _elsewhere(x: Tensor, sites: Tensor, domain: Domain, rng: Generator) -> Tensor:
     """Flat indices of moves of `sites` `[chains, n]` to uniform other values."""
+    if isinstance(domain, Subset):  # distinct empty sites
+        keys = uniform((len(x), domain.moves), rng, x.device)
+        return sites * domain.moves + keys.topk(sites.shape[1]).indices
     if not isinstance(domain, Categorical | Ordinal):
         return sites
     values = domain.moves
+    here = domain.taken(x, x).gather(1, sites)
+    if isinstance(domain, Mixed):
+        size = domain.size_of(sites)
+        ahead = (uniform(sites.shape, rng, x.device) * (size - 1)).long() + 1
+        return sites * values + (here + ahead) % size
     ahead = whole(1, values, sites.shape, rng)
-    return sites * values + (domain.taken(x, x).gather(1, sites) + ahead) % values
+    return sites * values + (here + ahead) % values

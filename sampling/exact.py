@@ -50,7 +50,7 @@ def cheap(model: EnergyModel) -> Exact | None:
 def few_states(model: EnergyModel) -> bool:
     """Whether the domain has at most CHEAP states."""
     try:
-        return len(model.domain.values()) ** model.domain.dim <= CHEAP
+        return model.domain.count() <= CHEAP
     except ValueError:  # infinitely many
         return False
 
@@ -60,20 +60,16 @@ def enumerated(model: EnergyModel) -> Exact:
     """The log normaliser and the mean by enumeration in chunks, in float64 if the model can."""
     domain = model.domain
     model, home = _in_double(model)
-    values = domain.values()
-    count = len(values) ** domain.dim
-    if count > LARGEST:
+    if (count := domain.count()) > LARGEST:
         raise ValueError(
-            f"enumeration is limited to 2^26 states, {domain} has {len(values)}^{domain.dim}; "
+            f"enumeration is limited to 2^26 states, {domain} has {count:.3g}; "
             "estimate its means by sampling"
         )
-    place = len(values) ** torch.arange(domain.dim - 1, -1, -1)  # the first site varies slowest
     largest = torch.tensor(-torch.inf, dtype=torch.float64)
     total = torch.zeros((), dtype=torch.float64)
     weighted = torch.zeros(prod(domain.shape), dtype=torch.float64)
     for start in range(0, count, CHUNK):
-        index = torch.arange(start, min(start + CHUNK, count)).unsqueeze(-1)
-        x = values[index // place % len(values)].to(home)
+        x = domain.listed(torch.arange(start, min(start + CHUNK, count))).to(home)
         log_prob = model.log_prob(x).double().cpu()
         if (peak := torch.maximum(largest, log_prob.max())) == -torch.inf:
             continue  # no state so far has a positive probability

@@ -4,7 +4,7 @@ import html
 import json
 import zipfile
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from latticework.models.domain import Binary, Categorical, Domain, Integer, Ordinal
+from latticework.models.domain import (
+    Binary,
+    Categorical,
+    Domain,
+    Integer,
+    Mixed,
+    Ordinal,
+    Subset,
+)
 from latticework.samplers.base import Sampler
 from latticework.sampling.adaptation import Adapted
 from latticework.sampling.diagnostics import Convergence, entry_name, quantities, verdict
@@ -25,7 +33,7 @@ if TYPE_CHECKING:
 
 TENSORS = ("draws", "log_prob", "acceptance")
 NUMBERS = ("evaluations", "seconds", "compile_seconds", "seed", "names")
-DOMAINS = {made.__name__: made for made in (Binary, Categorical, Ordinal, Integer)}
+DOMAINS = {made.__name__: made for made in (Binary, Categorical, Mixed, Ordinal, Integer, Subset)}
 SHOWN = 20  # rows of the table in a notebook
 
 
@@ -168,7 +176,10 @@ class SampleResult:
         if DOMAINS.get(kind) is not type(self.domain):
             raise ValueError(f"a file holds draws from {', '.join(DOMAINS)}, got {self.domain}")
         about: dict[str, Any] = {name: getattr(self, name) for name in NUMBERS}
-        about["domain"] = kind, asdict(self.domain)
+        about["domain"] = (
+            kind,
+            {f.name: getattr(self.domain, f.name) for f in fields(self.domain) if f.init},
+        )
         about["sampler"] = as_text(self.sampler)
         arrays = {name: getattr(self, name).numpy() for name in TENSORS}
         if self.ladders is not None:

@@ -9,7 +9,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from latticework.models.base import EnergyModel, Function, NotDifferentiableError
-from latticework.models.domain import Binary, Categorical, Domain, Integer, Ordinal
+from latticework.models.domain import Binary, Categorical, Domain, Integer, Mixed, Ordinal, Subset
 from latticework.samplers.base import Sampler, UnsupportedModelError, require_count
 from latticework.samplers.checks import check_start, evaluated, refusing_training
 from latticework.sampling.naming import loaded
@@ -19,9 +19,11 @@ WRITTEN: dict[str, Callable[..., Domain]] = {  # domains as words of a command l
     "binary": Binary,
     "spins": lambda sites: Binary(sites, -1, 1),
     "categorical": Categorical,
+    "mixed": lambda *sizes: Mixed(sizes),
     "ordinal": Ordinal,
     "integers": Integer,
     "naturals": lambda sites, window=1: Integer(sites, window, 0),
+    "subset": Subset,
 }
 ROUNDING = 3e-5  # a difference of two log-probabilities that single precision explains
 HOW = (
@@ -119,7 +121,8 @@ def parsed_domain(text: str) -> Domain:
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(
             f"{text!r} is not a domain; write binary:SITES, spins:SITES, categorical:SITES,VALUES, "
-            "ordinal:SITES,VALUES, integers:SITES or naturals:SITES"
+            "mixed:VALUES,VALUES,.. (a number a site), ordinal:SITES,VALUES, integers:SITES, "
+            "naturals:SITES or subset:SITES,ONES"
         ) from error
 
 

@@ -137,14 +137,27 @@ def replacing(target: Target, x: int, other: int, sites: Iterable[int]) -> int:
 
 
 def lengths(sampler: lw.RandomWalk | lw.PAFS, target: Target) -> range:
-    return range(1, min(2 * sampler.length - 1, target.domain.dim) + 1)
+    most = min(2 * sampler.length - 1, target.domain.dim)
+    if isinstance(target.domain, lw.Subset):
+        most = min(most, target.domain.ones, target.domain.dim - target.domain.ones)
+    return range(1, most + 1)
+
+
+def values_of(target: Target, site: int) -> int:
+    """The number of values of a site."""
+    return len(np.unique(target.z.reshape(len(target.z), target.domain.dim, -1)[:, site], axis=0))
 
 
 def random_walk(sampler: lw.RandomWalk, target: Target) -> Law:
-    """Uniform over the states that differ from x at R sites, R uniform."""
-    every = range(len(target.z))
-    changed = np.array([[len(target.sites_changed(x, y)) for y in every] for x in every])
-    shares = [normalised((changed == number).astype(float)) for number in lengths(sampler, target)]
+    """Other values, uniform, of R uniform sites, R uniform; or R uniform swaps."""
+    every, sites = range(len(target.z)), range(target.domain.dim)
+    others = [values_of(target, i) - 1 for i in sites]
+    changed = [[target.sites_changed(x, y) for y in every] for x in every]
+    count = np.array([[len(sites) // target.apart for sites in row] for row in changed])
+    share = np.array(
+        [[1 / np.prod([others[i] for i in sites]) for sites in row] for row in changed]
+    )
+    shares = [normalised((count == number) * share) for number in lengths(sampler, target)]
     return metropolis(np.mean(shares, axis=0), target)
 
 
@@ -235,6 +248,7 @@ def independent_sites(target: Target, of_site: Callable[[np.ndarray, int], np.nd
     for x, i in itertools.product(range(size), range(dim)):
         gains = (values - z[x, i]) @ grad[x, i]
         gains[np.abs(values - z[x, i]).max(-1) > getattr(target.domain, "window", inf)] = -inf
+        gains[np.setdiff1d(place, place[:, i])] = -inf  # values that other sites have
         proposal[x] *= of_site(gains, place[x, i])[place[:, i]]
     return proposal
 
@@ -481,7 +495,7 @@ class Row:
     shared: bool = False
 
 
-FEW_SITES = ("binary", "spins", "rbm", "categorical")
+FEW_SITES = ("binary", "spins", "rbm", "categorical", "mixed")
 MATRIX = [[0.3, -0.4, 0.0], [-0.4, 0.0, 0.5], [0.0, 0.5, -0.2]]
 SCALES = [0.5, 3.0, 1.5]  # of a preconditioner
 OWN: Any = {"leaves": "own", "reversible": False}
@@ -490,23 +504,25 @@ RANDOM: Any = {"shared": True}
 SHUFFLED: Any = {"shared": True, "reversible": False}
 TABLE = [
     Row(lw.DMALA(0.5), (*EVERY, "bayes_net"), dmala),
-    Row(lw.DMALA(0.5), ("network", "tables", "given"), dmala),
+    Row(lw.DMALA(0.5), ("network", "tables", "given", "mixed", "ragged"), dmala),
     Row(lw.DMALA(4.0), EVERY, dmala),
     Row(lw.DMALA(inf), EVERY, dmala),
     Row(lw.DMALA(0.4, preconditioner=SCALES[:2]), ("categorical", "ordinal", "naturals"), dmala),
     Row(lw.DMALA(0.4, SCALES, 2), ("binary", "spins", "quadratic", "lattice_potts"), dmala),
     Row(lw.DMALA(0.4, [*SCALES, 1.0], 2), ("rbm",), dmala),
-    Row(lw.DULA(0.4), EVERY, dula, **OWN),
+    Row(lw.DULA(0.4), (*EVERY, "mixed"), dula, **OWN),
     Row(lw.DULA(0.4, preconditioner=SCALES), ("binary", "quadratic"), dula, **OWN),
     Row(lw.DULA(0.4, [*SCALES, 1.0]), ("rbm",), dula, **OWN),
     Row(lw.StochasticDULA(1.5, batch=2), ("regression",), stochastic_dula, shared=True, **OWN),
-    Row(lw.GWG(), (*EVERY, "bayes_net"), gwg),
+    Row(lw.GWG(), (*EVERY, "bayes_net", "mixed", "subset"), gwg),
     Row(lw.GWG(2), (*BINARY, "given"), gwg),
     Row(lw.GWG(4), ("binary", "dense_ising", "rbm"), gwg),
     Row(lw.LocallyBalanced(), (*EVERY, "bayes_net"), locally_balanced),
-    Row(lw.LocallyBalanced(), ("network", "tables", "given"), locally_balanced),
+    Row(lw.LocallyBalanced(), ("network", "tables", "given", "mixed"), locally_balanced),
+    Row(lw.LocallyBalanced(), ("subset", "with_ones"), locally_balanced),
     Row(lw.RandomWalk(2), ("binary", "spins", "categorical", "ordinal", "lattice"), random_walk),
     Row(lw.RandomWalk(2), ("rbm", "ring", "dense_ising", "quadratic", "graph"), random_walk),
+    Row(lw.RandomWalk(2), ("mixed", "subset", "with_ones"), random_walk),
     Row(lw.PAFS(1), INTEGER, pafs),
     Row(lw.PAFS(2), (*FEW_SITES, "naturals", "ordinal", "lattice"), pafs),
     Row(lw.PAFS(2), ("ring", "dense_ising", "quadratic"), pafs),
@@ -521,23 +537,28 @@ TABLE = [
     Row(lw.ACS(2.0, 0.2, 3, balances=[0.9, 0.6, 0.8]), ("binary", "integers"), acs, **ORDERED),
     Row(lw.AVG(0.8), ("binary", "spins", "ordinal", "integers"), auxiliary),
     Row(lw.AVG(2.0), ("categorical", "naturals", "rbm", "quadratic", "lattice_potts"), None),
+    Row(lw.AVG(2.0), ("mixed",), None),
     Row(lw.PAVG(0.8, matrix=MATRIX), ("binary", "spins"), auxiliary),
     Row(lw.PAVG(1.0, 20), ("binary", "ordinal", "naturals", "rbm", "quadratic"), None),
-    Row(lw.PAVG(1.0, 20), ("categorical",), None),
+    Row(lw.PAVG(1.0, 20), ("categorical", "mixed"), None),
     Row(lw.DHAMS(0.7, 0.8, 0.3), ("binary", "spins", "ordinal", "integers"), auxiliary),
-    Row(lw.DHAMS(1.0, 0.5), ("categorical", "naturals", "rbm"), None),
+    Row(lw.DHAMS(1.0, 0.5), ("categorical", "mixed", "naturals", "rbm"), None),
     Row(lw.EDLP(0.6, 0.7), ("binary", "spins", "ordinal", "integers"), edlp),
-    Row(lw.EDLP(0.6, 0.7, 0.5), ("binary", "categorical", "naturals"), None),
-    Row(lw.PTDMALA(0.5, [1.0, 0.4]), ("binary", "categorical", "ordinal"), None, "settled"),
+    Row(lw.EDLP(0.6, 0.7, 0.5), ("binary", "categorical", "mixed", "naturals"), None),
+    Row(
+        lw.PTDMALA(0.5, [1.0, 0.4]), ("binary", "mixed", "categorical", "ordinal"), None, "settled"
+    ),
     Row(lw.PTDMALA(0.5, [1.0, 0.7, 0.2], 50), ("naturals",), None, "settled"),
     Row(lw.Tempered(lw.DMALA(0.5), schedule=[0, 0.4, 1]), ("binary", "ordinal"), None, "settled"),
-    Row(lw.Tempered(lw.GWG(), schedule=[0.3, 1]), ("spins", "naturals"), None, "settled"),
+    Row(lw.Tempered(lw.GWG(), schedule=[0.3, 1]), ("spins", "mixed", "naturals"), None, "settled"),
     Row(lw.Tempered(lw.GibbsSweep(), 4), ("lattice", "sheet"), None, "settled"),
     Row(lw.SwendsenWang(), ("lattice", "sheet", "ferromagnet", "lattice_potts"), swendsen_wang),
     Row(lw.Gibbs(), (*FINITE, "bayes_net"), gibbs, **ORDERED),
-    Row(lw.Gibbs(), ("network", "tables", "given"), gibbs, **ORDERED),
+    Row(lw.Gibbs(), ("network", "tables", "given", "mixed", "ragged"), gibbs, **ORDERED),
     Row(lw.Gibbs(2, "random"), ("either",), gibbs, **RANDOM),
-    Row(lw.Gibbs(2), FINITE, gibbs, **ORDERED),
+    Row(lw.Gibbs(2), (*FINITE, "mixed"), gibbs, **ORDERED),
+    Row(lw.Gibbs(2, "random"), ("ragged", "subset", "with_ones"), gibbs, **RANDOM),
+    Row(lw.Gibbs(3, "shuffled"), ("subset",), gibbs, **SHUFFLED),
     Row(lw.Gibbs(1, "random"), ("binary", "spins", "rbm", "sheet"), gibbs, **RANDOM),
     Row(lw.Gibbs(1, "random"), ("ordinal", "lattice_potts", "graph"), gibbs, **RANDOM),
     Row(lw.Gibbs(2, "random"), ("rbm", "ring", "quadratic", "dense_potts"), gibbs, **RANDOM),

@@ -63,6 +63,9 @@ TARGETS = {
     # Fewer values than those of `check`: some laws are sums over all paths of several moves.
     "categorical": Target(Asymmetric(lw.Categorical(2, 3))),
     "ordinal": Target(Asymmetric(lw.Ordinal(2, 4), scale=0.6, width=0.3)),
+    "mixed": Target(Asymmetric(lw.Mixed([2, 4]), scale=0.8)),
+    "subset": Target(Asymmetric(lw.Subset(5, 2))),
+    "with_ones": Target(lw.Graph([[0, 1], [1, 3], [0, 3]], [0.4, -0.5, 0.3], 0.2).with_ones(2)),
     "lattice": Target(lw.Lattice((3, 2), 0.2, [0.3, -0.2, 0.1, 0.0, 0.4, -0.1])),
     "ring": Target(_local(lw.Lattice((5,), -0.15, [0.2, -0.3, 0.0, 0.4, -0.1]))),
     "sheet": Target(_local(lw.Lattice((2, 3), 0.25, [0.3, 0.1, -0.2, 0.0, 0.1, -0.4], False))),
@@ -72,6 +75,7 @@ TARGETS = {
     "given": Target(Asymmetric(lw.Binary(5)).given({1: 1.0, 3: 0.0})),
     "network": Target(_network((2, 2, 2, 2), [(0, 1, 3), (2,), (3, 1), (2, 0, 1)])),
     "tables": Target(_network((3, 3), [(1, 0), (0,)])),
+    "ragged": Target(_network((3, 2, 4), [(1, 0), (0,), (2, 0), (1,)])),
     "either": Target(_either()),
     "quadratic": Target(_quadratic()),
     "regression": Target(lw.synthetic_regression(5, 3)),

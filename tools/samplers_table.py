@@ -18,7 +18,7 @@ from latticework.experiments import CONF
 from latticework.experiments.papers.docs_pages import replaced
 from latticework.experiments.runs import resolvers
 from latticework.models.base import EnergyModel, Function
-from latticework.models.domain import Binary, Categorical, Domain, Integer, Ordinal
+from latticework.models.domain import Binary, Categorical, Domain, Integer, Mixed, Ordinal, Subset
 from latticework.models.graph import Graph
 from latticework.models.ising import Lattice, erdos_renyi
 from latticework.models.potts import LatticePotts
@@ -37,8 +37,10 @@ DOMAINS: dict[str, Domain] = {
     "{0, 1}": Binary(DIM),
     "spins": Binary(DIM, -1, 1),
     "categorical": Categorical(DIM, 3),
+    "mixed": Mixed([2, 3, 4] * (DIM // 3)),
     "ordinal": Ordinal(DIM, 4),
     "integers": Integer(DIM),
+    "k of n": Subset(DIM, 5),
 }
 SMALL = {"hidden": 5, "visible": 20}  # arguments that make a model of conf/model small
 SMALL_LANGUAGE = {"checkpoint": "mini_bert", "words": ["the", "a", "of"]}

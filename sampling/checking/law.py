@@ -43,15 +43,15 @@ def normalised(weights: Matrix) -> Matrix:
 
 
 def one_site_weights(change: Matrix, target: Target) -> Matrix:
-    """exp(change / 2) for the states that differ at one site, else 0."""
+    """exp(change / 2) for the states that one move leads to, else 0."""
     weights = np.zeros_like(change)
     for x, y in itertools.permutations(range(len(change)), 2):
         near = np.abs(target.z[y] - target.z[x]).max() <= getattr(target.domain, "window", inf)
-        if near and len(target.sites_changed(x, y)) == 1:
+        if near and len(target.sites_changed(x, y)) == target.apart:
             weights[x, y] = np.exp(change[x, y] / 2)
     return weights
 
 
 def one_site_proposal(change: Matrix, target: Target) -> Matrix:
-    """Proportional to exp(change / 2) over the states that differ at one site."""
+    """Proportional to exp(change / 2) over the states that one move leads to."""
     return normalised(one_site_weights(change, target))

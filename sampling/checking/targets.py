@@ -1,7 +1,6 @@
 """Small targets whose states can be listed: asymmetric, not quadratic, one on every domain."""
 
 import copy
-import itertools
 from collections.abc import Callable
 from functools import cached_property
 
@@ -10,7 +9,7 @@ import torch
 from torch import Generator, Tensor
 
 from latticework.models.base import EnergyModel
-from latticework.models.domain import Binary, Categorical, Domain, Integer, Ordinal
+from latticework.models.domain import Binary, Categorical, Domain, Integer, Ordinal, Subset
 from latticework.models.rbm import RBM
 
 LARGEST = 1024  # states of a target: all pairs of them are counted
@@ -47,10 +46,11 @@ class Target:
 
     def __init__(self, model: EnergyModel, box: range | None = None) -> None:
         self.model, self.domain, self.box = model, model.domain, box
-        dim = self.domain.dim
-        values = self.domain.values() if box is None else torch.tensor(box).float()
-        index = torch.tensor(list(itertools.product(range(len(values)), repeat=dim)))
-        self.states = values[index]
+        if box is None:
+            self.states = self.domain.enumerate()
+        else:
+            every = [torch.tensor(box).float()] * self.domain.dim
+            self.states = torch.cartesian_prod(*every).view(-1, self.domain.dim)
         inside = torch.ones(len(self.states), dtype=torch.bool)
         if box is not None and isinstance(self.domain, Integer):
             reach = 2 * self.domain.window  # LB-1 looks a window beyond the state it proposes
@@ -111,6 +111,11 @@ class Target:
         values = self.z.reshape(len(self.z), self.domain.dim, -1)[:, site]
         return len(np.unique(values[self.law > 1e-3], axis=0)) > 1
 
+    @property
+    def apart(self) -> int:
+        """The number of sites that one move changes."""
+        return 2 if isinstance(self.domain, Subset) else 1
+
     def sites_changed(self, x: int, y: int) -> list[int]:
         """The sites at which two states differ."""
         different = (self.z[x] != self.z[y]).reshape(self.domain.dim, -1)
@@ -125,7 +130,7 @@ def check_listed(domain: Domain, name: str) -> None:
             "the same function with --domain ordinal:SITES,VALUES. Without --target, --domain "
             "integers and --domain naturals each name a target that is ready to check on"
         )
-    if (count := len(domain.values()) ** domain.dim) > LARGEST:
+    if (count := domain.count()) > LARGEST:
         raise ValueError(
             f"{name} has {count} states; give a target of at most {LARGEST}, all of whose "
             "transitions are counted"

@@ -4,7 +4,6 @@ Errors of one chain alone, of many sites or steps, and at states of probability 
 laws are exact: many sites are independent copies of the small target.
 """
 
-from dataclasses import replace
 from math import ceil, inf, nan
 
 import numpy as np
@@ -34,7 +33,8 @@ class Copies(EnergyModel):
     def __init__(self, single: EnergyModel, copies: int) -> None:
         super().__init__()
         self.single, self.copies = single, copies
-        self.domain = replace(single.domain, dim=single.domain.dim * copies)  # type: ignore[type-var]
+        every = range(single.domain.dim)
+        self.domain = single.domain.of_sites([site for site in every for _ in range(copies)])
 
     def forward(self, x: Tensor) -> Tensor:
         return self.single(self.parts(x)).view(len(x), self.copies).sum(1)
