@@ -10,6 +10,7 @@ would give |e| = 0.6 at 10^-7.
 """
 
 from collections.abc import Sequence
+from itertools import accumulate
 from math import isqrt, pi, prod
 
 import torch
@@ -19,6 +20,7 @@ from torch.nn.functional import pad, softplus
 LARGE = 2**14  # entries; from this size on, arithmetic costs more than the calls of operations
 FEW = 512  # entries up to which PyTorch's `bernoulli_`, a call less, is the fastest
 TWO_STAGES_FROM = 512  # entries of a categorical distribution
+COLUMNS = 64  # entries that a compiled draw sums one by one; it takes two stages from half of them
 SIGN = -(2**31)  # the bit of the sign of a float32
 PER_DISTANCE = 2.0**-31 - 2.0**-54  # a little below 2^-31: rounding must not reach 1
 
@@ -173,7 +175,7 @@ def draw_categorical(weights: Tensor, rng: Generator, draws: int = 1) -> Tensor:
     is never drawn. Of many entries, a block is drawn first, then one of its entries.
     """
     n = weights.shape[-1]
-    if n < TWO_STAGES_FROM:
+    if n < (COLUMNS // 2 if isinstance(rng, Tape) else TWO_STAGES_FROM):
         return _invert(weights, rng, draws)
     width = isqrt(n)
     blocks = pad(weights, (0, -n % width)).unflatten(-1, (-1, width))
@@ -193,9 +195,15 @@ def draw_distinct(log_weights: Tensor, rng: Generator, draws: int) -> Tensor:
 
 
 def _invert(weights: Tensor, rng: Generator, draws: int) -> Tensor:
+    last = weights.shape[-1] - 1
+    if isinstance(rng, Tape) and last < COLUMNS:  # sums of columns fuse, and `cumsum` does not
+        totals = list(accumulate(weights.double().unbind(-1)))
+        level = uniform((*weights.shape[:-1], draws), rng) * totals[-1].unsqueeze(-1)
+        first = torch.zeros_like(level, dtype=torch.long)
+        return sum(((total.unsqueeze(-1) <= level).long() for total in totals[:-1]), first)
     total = weights.cumsum(-1, dtype=torch.float64)
     level = uniform((*weights.shape[:-1], draws), rng, weights.device) * total[..., -1:]
-    return torch.searchsorted(total, level, right=True).clamp_(max=weights.shape[-1] - 1)
+    return torch.searchsorted(total, level, right=True).clamp_(max=last)
 
 
 def softmax_weights(logits: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ resumes in the middle of a block. A block runs on one thread, so numbers do not 
 """
 
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
@@ -29,7 +29,13 @@ NUMBERS = tuple(torch.arange(BLOCK + 1))  # as a State holds them
 LARGEST = 2**17  # entries of the positions of a block: of larger ones there are fewer
 SUMMED = 64  # blocks whose steps are summed at once
 OPERATIONS = 1000  # of a block; to compile more of them takes minutes
-OPTIONS = {"cpp.threads": 1, "compile_threads": 1}  # one file needs no pool of processes
+OPTIONS = {
+    "cpp.threads": 1,
+    "compile_threads": 1,  # one file needs no pool of processes
+    # Small tensors inside a block are on the stack: to allocate them takes longer than the steps.
+    "cpp_wrapper": True,
+    "aot_inductor.allow_stack_allocation": True,
+}
 
 
 class NotFusedError(TypeError):
@@ -38,8 +44,8 @@ class NotFusedError(TypeError):
 
 class FusedState(NamedTuple):
     x: Tensor  # [chains, *domain.shape], where the chains are
-    states: tuple[Any, ...]  # the sampler's, after each step of the block
-    infos: tuple[tuple[Tensor, ...], ...]  # of each step: acceptance, invalid; unsettled if it has
+    states: Any  # the sampler's, of which each tensor has the steps of the block as its first axis
+    infos: tuple[Tensor, ...]  # [steps, chains]: acceptance, invalid; unsettled if the sampler has
     made: Tensor  # int64 scalar: the steps of the block that the chains have made
 
 
@@ -63,21 +69,20 @@ class Fused(Wrapper, ManySteps):
         return _alone(self.sampler.moved_to(x, _now(state), model))
 
     def log_prob(self, state: FusedState, model: EnergyModel) -> Tensor:
-        return self.sampler.log_prob(state.states[int(state.made) - 1], model)
+        return self.sampler.log_prob(_row(state.states, int(state.made) - 1), model)
 
     def compile(self, state: FusedState, model: EnergyModel) -> "CompiledBlock":
         """The compiled block for states of these shapes. Raises NotFusedError if there is none."""
-        one = state.states[-1]
-        key = (id(model), *((leaf.shape, leaf.dtype) for leaf in _leaves(one)))
+        key = (id(model), *((leaf.shape[1:], leaf.dtype) for leaf in _leaves(state.states)))
         block = self.compiled.get(key)
         if block is None or not block.fits():
-            block = CompiledBlock(self.sampler, model, _mapped(Tensor.clone, one))
+            block = CompiledBlock(self.sampler, model, _now(state))
             self.compiled[key] = block
         return block
 
     def step(self, state: FusedState, model: EnergyModel, rng: Generator) -> tuple[Any, Info]:
-        state = self._moved(state, 1, model, rng)
-        accept, invalid, *unsettled = state.infos[int(state.made) - 1]
+        state = _moved(state, 1, self.compile(state, model), rng)
+        accept, invalid, *unsettled = _row(state.infos, int(state.made) - 1)
         log_ratio = accept.log().masked_fill_(invalid, torch.nan)
         return state, Info(accept.clone(), log_ratio, *unsettled)
 
@@ -88,41 +93,47 @@ class Fused(Wrapper, ManySteps):
         sums = empty_sums(state.x, steps, wanted, block.loops)
         visited = wanted.total or wanted.changed or wanted.draws > 0
         while steps:
-            before, x = state.x, []
-            infos: list[tuple[Tensor, ...]] = []
+            before, x, infos = state.x, [], []
             while steps and len(infos) < SUMMED:
-                first, size = int(state.made), len(state.states)
+                first, size = int(state.made), len(state.infos[0])
                 if first == size:
                     first, size = 0, block.steps
                 made = min(steps, size - first)
-                state, steps = self._moved(state, made, model, rng), steps - made
-                infos += state.infos[first : first + made]
-                x += [one.x for one in state.states[first : first + made]] if visited else []
-            _add_infos(sums, [torch.stack(info) for info in zip(*infos, strict=True)])
+                state, steps = _moved(state, made, block, rng), steps - made
+                infos.append([info[first : first + made] for info in state.infos])
+                if visited:
+                    x.append(state.states.x[first : first + made])
+            _add_infos(sums, [torch.cat(info) for info in zip(*infos, strict=True)])
             if visited:
-                _add_positions(sums, before, torch.stack(x), steps, wanted)
+                _add_positions(sums, before, torch.cat(x), steps, wanted)
         return state, sums
 
-    def _moved(self, state: FusedState, steps: int, model: EnergyModel, rng: Generator) -> Any:
-        """The state `steps` steps on, all of one block; the next block where this one ends."""
-        _, states, infos, made = state
-        number = int(made)
-        if number == len(states):
-            states, infos = self.compile(state, model)(states[-1], rng)
-            number = 0
-        number += steps
-        return FusedState(states[number - 1].x, states, infos, NUMBERS[number])
+
+def _moved(state: FusedState, steps: int, block: "CompiledBlock", rng: Generator) -> FusedState:
+    """The state `steps` steps on, all of one block; the next block where this one ends."""
+    _, states, infos, made = state
+    number = int(made)
+    if number == len(infos[0]):
+        states, infos = block(states, rng)
+        number = 0
+    number += steps
+    return FusedState(states.x[number - 1], states, infos, NUMBERS[number])
 
 
 def _alone(state: Any) -> FusedState:
     """A block of one step that ended at `state`."""
-    infos = state.x.new_ones(len(state.x)), torch.zeros(len(state.x), dtype=torch.bool)
-    return FusedState(state.x, (state,), (infos,), NUMBERS[1])
+    infos = state.x.new_ones(1, len(state.x)), torch.zeros(1, len(state.x), dtype=torch.bool)
+    return FusedState(state.x, _mapped(lambda leaf: leaf.unsqueeze(0), state), infos, NUMBERS[1])
+
+
+def _row(tree: Any, number: int) -> Any:
+    """The tensors of one step."""
+    return _mapped(lambda leaf: leaf[number], tree)
 
 
 def _now(state: FusedState) -> Any:
     """The sampler's state where the chains are. Its tensors are copies, which it may overwrite."""
-    return _mapped(Tensor.clone, state.states[int(state.made) - 1])
+    return _mapped(Tensor.clone, _row(state.states, int(state.made) - 1))
 
 
 def _add_infos(sums: Sums, infos: list[Tensor]) -> None:
@@ -160,14 +171,15 @@ def _mapped(function: Callable[[Tensor], Any], tree: Any) -> Any:
 
 def _leaves(tree: Any) -> list[Tensor]:
     leaves: list[Tensor] = []
-    _mapped(leaves.append, tree)
+    for part in tree:
+        leaves += (part,) if isinstance(part, Tensor) else _leaves(part)
     return leaves
 
 
-def _like(tree: Any, leaves: Iterable[Tensor]) -> Any:
+def _like(tree: Any, leaves: Iterator[Tensor]) -> Any:
     """A tree of the same kind, with other tensors."""
-    tensors = iter(leaves)
-    return _mapped(lambda _: next(tensors), tree)
+    parts = [next(leaves) if isinstance(part, Tensor) else _like(part, leaves) for part in tree]
+    return type(tree)(*parts) if hasattr(tree, "_fields") else tuple(parts)
 
 
 class CompiledBlock:
@@ -185,19 +197,20 @@ class CompiledBlock:
             self.steps, leaves = max(1, min(BLOCK, most)), _leaves(state)
             self.run = self._compiled(step, leaves)
             tape = torch.zeros(self.steps, self.numbers, dtype=torch.float64)
-            out = self.run(*leaves, tape, *self._tensors())
-        self.outputs = len(out) // self.steps  # of a step: the leaves of its state, then infos
-        self.leaves = len(leaves)
-        self.loops = self.outputs - self.leaves > 2  # an info says where an inner loop ended
+            out, again = (self.run(*leaves, tape, *self._tensors()) for _ in range(2))
+        # Code that has tensors on the stack writes its outputs to the same memory in each call.
+        self.overwrites = any(a.data_ptr() == b.data_ptr() for a, b in zip(out, again, strict=True))
+        # Outputs are the leaves of the state, then infos.
+        self.loops = len(out) - len(leaves) > 2  # an info says where an inner loop ended
 
-    def __call__(self, state: Any, rng: Generator) -> tuple[tuple, tuple]:
-        """The states and infos after each step from `state`."""
+    def __call__(self, states: Any, rng: Generator) -> tuple[Any, tuple[Tensor, ...]]:
+        """The states and infos after each step from the last of `states`; steps come first."""
         tape = torch.empty(self.steps, self.numbers, dtype=torch.float64).uniform_(generator=rng)
+        last = [leaf.select(0, -1) for leaf in _leaves(states)]
         with torch.no_grad():
-            out = self.run(*_leaves(state), tape, *self._tensors())
-        steps = [out[first : first + self.outputs] for first in range(0, len(out), self.outputs)]
-        states = tuple(_like(state, step) for step in steps)
-        return states, tuple(tuple(step[self.leaves :]) for step in steps)
+            out = self.run(*last, tape, *self._tensors())
+        leaves = iter([one.clone() for one in out] if self.overwrites else out)
+        return _like(states, leaves), tuple(leaves)
 
     def fits(self) -> bool:
         """Whether the model's tensors still have the shapes and types of the compiled steps."""
@@ -217,12 +230,11 @@ class CompiledBlock:
 
         def block(*given: Tensor) -> list[Tensor]:
             state, (tape, *rest) = given[: len(leaves)], given[len(leaves) :]
-            every: list[Tensor] = []
+            every = []
             for number in range(self.steps):
-                after = step(*state, tape[number], *rest)
-                state = after[: len(leaves)]
-                every += after
-            return every
+                every.append(step(*state, tape[number], *rest))
+                state = every[-1][: len(leaves)]
+            return [torch.stack(one) for one in zip(*every, strict=True)]
 
         tape = torch.zeros(self.steps, self.numbers, dtype=torch.float64)
         given: list[Any] = [*leaves, tape, *self._tensors()]
@@ -257,7 +269,7 @@ def _recorded(
     leaves = _leaves(state)
 
     def step(tape: Tape, leaves: list[Tensor]) -> list[Tensor]:
-        given = _like(state, [leaf.clone() for leaf in leaves])
+        given = _like(state, iter([leaf.clone() for leaf in leaves]))
         after, info = sampler.step(given, model, cast(Generator, tape))
         ratio = info.log_ratio
         invalid = ~(finite(after) if ratio is None else ratio < torch.inf)

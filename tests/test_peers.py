@@ -11,6 +11,8 @@ from latticework.models.ising import Lattice
 from latticework.models.rbm import RBM
 from latticework.samplers.langevin import DULA
 from latticework.sampling.exact import distribution
+from latticework.tools.bench_contenders import _jax, model_of
+from latticework.tools.bench_workloads import Workload
 from latticework.tools.peers import limits
 from latticework.tools.peers.plain_numba import Lattices
 
@@ -114,6 +116,21 @@ def test_jax_samples_the_rbm(sampler):
     named = (model.weight, model.visible_bias, model.hidden_bias)
     kernel = scan.rbm(sampler, *(parameter.numpy() for parameter in named), ALPHA)
     assert largest_z_of(scan.Scan(kernel, starts(model), seed=1), model, sampler) < 5
+
+
+@pytest.mark.parametrize("sampler", ["dmala", "gwg-1", "gibbs-1"])
+@pytest.mark.parametrize("name", ["field-6", "categories-6x2"])
+def test_jax_samples_a_function(name, sampler):
+    peer("jax_function")
+    work = Workload(name, CHAINS, sampler)
+    chains = _jax(work, 1)
+    chains.burst(328)
+    chains.burst(72)
+    states, target = (part.numpy() for part in distribution(model_of(work)))
+    found = chains.states()
+    if states.ndim == 3:  # one-hot, of two values
+        states, found = states[..., 1], found[..., 1]
+    assert largest_z(found, states, target) < 5
 
 
 def test_thrml_samples_the_lattice():

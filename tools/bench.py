@@ -33,7 +33,7 @@ from latticework.tools.bench_workers import RemoteWorker, cores
 from latticework.tools.bench_workloads import TABLE, Workload, chosen
 
 LIBRARIES = ("torch", "numba", "jax", "thrml")
-OURS = ("compiled", "eager")  # the first that takes part is compared with all others
+OURS = ("compiled", "fused", "eager")  # the first that takes part is compared with all others
 TARGET = ["model", "chains", "sampler", "threads"]  # columns that tell workloads apart
 SLOW = 1.0  # seconds a burst; fewer turns from there on
 QUICK = 10_000  # sites of all chains of a quick run

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from latticework.tools.bench_targets import KINDS, function_of
 from latticework.tools.bench_workloads import ON_LATTICES, STEP_SIZES, Workload
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 COUPLING, BIAS = 0.1, 0.2  # of lattices
 SEED = 1
+NAMES = {"gibbs-1": "gibbs", "gwg-1": "gwg", "sweep": "gibbs_sweep", "block-gibbs": "block_gibbs"}
 DENSE = 10_000  # sites up to which the plain reference can hold its coupling matrix
 
 
@@ -70,23 +72,26 @@ def model_of(work: Workload) -> "EnergyModel":
         model = RBM(*work.sizes)
         model.weight.normal_(0, 0.05, generator=Generator().manual_seed(0))
         return model
-    from latticework.models.ising import Lattice
+    if work.kind in KINDS:
+        import torch
 
+        from latticework.sampling.targets import as_model
+
+        values = work.sizes[1] if work.kind == "categories" else None
+        function = function_of(work.kind, work.sizes, torch)
+        return as_model(function, sites=work.sites, values=values)
+    from latticework.models.ising import Lattice, sherrington_kirkpatrick
+
+    if work.kind == "pairs":
+        return sherrington_kirkpatrick(work.sites, 0.5)
     return Lattice(work.sizes, COUPLING, BIAS)
 
 
 def sampler_of(work: Workload) -> "Sampler":
-    from latticework.samplers.block_gibbs import BlockGibbs
-    from latticework.samplers.gibbs import Gibbs
-    from latticework.samplers.gwg import GWG
-    from latticework.samplers.langevin import DMALA, DULA
-    from latticework.samplers.sweep import GibbsSweep
+    from latticework.sampling.naming import sampler_named
 
-    if work.sampler in STEP_SIZES:
-        return {"dula": DULA, "dmala": DMALA}[work.sampler](STEP_SIZES[work.sampler])
-    return {"gibbs-1": Gibbs, "gwg-1": GWG, "sweep": GibbsSweep, "block-gibbs": BlockGibbs}[
-        work.sampler
-    ]()
+    sizes = {"step_size": STEP_SIZES[work.sampler]} if work.sampler in STEP_SIZES else {}
+    return sampler_named(NAMES.get(work.sampler, work.sampler), sizes)
 
 
 def start(work: Workload) -> "Tensor":
@@ -120,29 +125,27 @@ class Eager:
 
 
 class Compiled(Eager):
-    """Our kernels by the compiled engine, the steps of a burst in one call."""
+    """Our kernels by another engine, the steps of a burst in one call."""
 
-    def __init__(self, work: Workload, threads: int) -> None:
-        import torch
+    def __init__(self, work: Workload, threads: int, engine: str = "compiled") -> None:
+        from latticework.sampling.engine import NotCompiledError, served
 
-        from latticework.samplers.compiled.choose import twin_of
-        from latticework.samplers.compiled.twin import NoTwinError
-
-        torch.set_num_threads(threads)
-        self.model = model_of(work)
+        super().__init__(work, threads)
         try:
-            self.twin = twin_of(sampler_of(work), self.model)
-        except NoTwinError as error:
+            self.kernel: Any = served(self.sampler, self.model, engine, x=start(work))[0]
+        except NotCompiledError as error:
             raise DeclinedError(str(error)) from error
-        self.rng = torch.Generator().manual_seed(SEED)
-        with torch.no_grad():
-            self.state = self.twin.init(start(work), self.model)
+        self.state = self.kernel.init(start(work), self.model)
 
     def burst(self, steps: int) -> None:
         import torch
 
         with torch.no_grad():
-            self.state, _ = self.twin.advance(self.state, self.model, self.rng, steps)
+            self.state, _ = self.kernel.advance(self.state, self.model, self.rng, steps)
+
+
+def _fused(work: Workload, threads: int) -> Chains:
+    return Compiled(work, threads, "fused")
 
 
 # The peers.
@@ -205,7 +208,14 @@ def _jax(work: Workload, threads: int) -> Chains:
     from latticework.tools.peers.jax_scan import Scan, lattice, rbm
 
     alpha = STEP_SIZES.get(work.sampler, 1.0)
-    if work.kind == "rbm":
+    if work.kind in KINDS:
+        import jax.numpy
+
+        from latticework.tools.peers.jax_function import kernel as on_function
+
+        function = function_of(work.kind, work.sizes, jax.numpy)
+        kernel = on_function(work.sampler, function, work.kind == "categories", alpha)
+    elif work.kind == "rbm":
         model: Any = model_of(work)
         named = (model.weight, model.visible_bias, model.hidden_bias)
         weight, visible, hidden = (parameter.detach().numpy() for parameter in named)
@@ -267,10 +277,12 @@ def _square(work: Workload) -> bool:
 CONTENDERS = {
     "eager": Contender(Eager),
     "compiled": Contender(Compiled),
+    "fused": Contender(_fused, lambda work, _: work.kind != "ising"),
     "plain": Contender(
         Plain,
         lambda work, _: (
             work.sampler in ("gibbs-1", "gwg-1", "dula", "dmala")
+            and work.kind not in (*KINDS, "pairs")
             and work.sites <= DENSE
             and work.sites * work.chains <= 100 * DENSE
             and not work.model.endswith("bf16")
@@ -281,7 +293,15 @@ CONTENDERS = {
         lambda work, threads: _square(work) and work.sampler in ON_LATTICES and threads == 1,
         needs=("numba",),
     ),
-    "jax": Contender(_jax, lambda work, _: _square(work) or work.kind == "rbm", needs=("jax",)),
+    "jax": Contender(
+        _jax,
+        lambda work, _: (
+            _square(work)
+            or work.kind == "rbm"
+            or (work.kind in KINDS and work.sampler in ("dmala", "gwg-1", "gibbs-1"))
+        ),
+        needs=("jax",),
+    ),
     "thrml": Contender(
         _thrml,
         # Its graph is a list of Python objects, which takes a minute to make for 10^6 sites.
@@ -290,7 +310,10 @@ CONTENDERS = {
     ),
     "limit": Contender(
         _limit,
-        lambda work, _: not (work.kind == "bnn" and work.sampler == "gibbs-1"),  # has no product
+        lambda work, _: (
+            work.kind not in (*KINDS, "pairs")
+            and not (work.kind == "bnn" and work.sampler == "gibbs-1")  # has no product
+        ),
         needs=("numba",),
     ),
 }
@@ -304,7 +327,7 @@ def missing(name: str) -> list[str]:
 def statistics(work: Workload) -> Callable[[NDArray], NDArray]:
     """A function of states `[chains, sites]`: energy and magnetisation, `[chains, 2]`.
 
-    Energy is -log pi up to a constant, magnetisation the share of sites at 1.
+    Energy is -log pi up to a constant, magnetisation the share of sites at 1 or the first value.
     """
     import torch
 
@@ -313,6 +336,6 @@ def statistics(work: Workload) -> Callable[[NDArray], NDArray]:
     def both(x: NDArray) -> NDArray:
         with torch.no_grad():
             energy = -model.log_prob(torch.as_tensor(x, dtype=torch.float32)).numpy()
-        return np.stack([energy, x.mean(1)], 1)
+        return np.stack([energy, x.reshape(*x.shape[:2], -1)[..., 0].mean(1)], 1)
 
     return both

@@ -8,14 +8,17 @@ CHAINS = (1, 10, 100, 1_000, 10_000)
 ON_LATTICES = ("gibbs-1", "gwg-1", "dula", "dmala", "sweep")
 ON_LINES = ("gibbs-1", "gwg-1", "dmala", "sweep")  # against sites and chains, by default
 STEP_SIZES = {"dula": 0.1, "dmala": 0.2}
+ON_FUNCTIONS = ("dmala", "gwg-1", "gibbs-1", "dula", "pafs", "avg", "dhams", "acs")
+FUNCTIONS = ("readme-20", "field-30", "mlp-784x128", "categories-20x4")
 
 
 @dataclass(frozen=True)
 class Workload:
     """A sampler on a model.
 
-    `model` is `ising-SIDExSIDE`, `rbm-VISIBLExHIDDEN`, `bnn-ROWSxFEATURESxHIDDEN` or
-    `resnet-SIDExMAPSxBLOCKS`; with `-bf16` added, its convolutions use bfloat16.
+    `model` is `ising-SIDExSIDE`, `pairs-SITES` (dense couplings), `rbm-VISIBLExHIDDEN`,
+    `bnn-ROWSxFEATURESxHIDDEN`, `resnet-SIDExMAPSxBLOCKS` (with `-bf16` added, its convolutions use
+    bfloat16), or a function of `tools.bench_targets`.
     """
 
     model: str
@@ -28,7 +31,7 @@ class Workload:
 
     @property
     def kind(self) -> str:
-        """The family of the model: ising, rbm, resnet or bnn."""
+        """The family of the model, the first word of its name."""
         return self.model.split("-")[0]
 
     @property
@@ -39,10 +42,9 @@ class Workload:
     @property
     def sites(self) -> int:
         """Sites of one chain."""
-        one, two = self.sizes[0], self.sizes[1]
-        if self.kind == "bnn":
-            return (two + 2) * self.sizes[2] + 1
-        return {"ising": one * two, "rbm": one, "resnet": one * one}[self.kind]
+        one, two, three = (*self.sizes, 0, 0)[:3]
+        squares = {"ising": one * two, "resnet": one * one, "bnn": (two + 2) * three + 1}
+        return squares.get(self.kind, one)
 
 
 def _each(model: str, chains: int, *samplers: str) -> list[Workload]:
@@ -55,6 +57,7 @@ TABLE = [
     *_each("ising-25x25", 256, *ON_LATTICES),
     *_each("ising-100x100", 100, *ON_LATTICES),
     *_each("rbm-784x500", 100, "gibbs-1", "gwg-1", "dula", "dmala", "block-gibbs"),
+    *_each("pairs-100", 100, "gibbs-1", "gwg-1", "dula", "dmala"),
     *_each("resnet-28x64x8", 100, "dmala"),
     *_each("resnet-28x64x8-bf16", 100, "dmala"),
     *_each("bnn-4889x13x500", 50, "gibbs-1", "gwg-1", "dula", "dmala"),  # COMPAS
@@ -65,10 +68,16 @@ AGAINST_SITES = [
 AGAINST_CHAINS = [
     Workload("ising-25x25", chains, sampler) for sampler in ON_LINES for chains in CHAINS
 ]
+ON_TARGETS = [
+    work
+    for model in FUNCTIONS
+    for chains in (8, 100, 1_000)
+    for work in _each(model, chains, *ON_FUNCTIONS)
+]
 
 
 def chosen(only: list[str]) -> Iterator[Workload]:
     """The workloads whose name contains any of `only`: `rbm`, `dmala`, `5x5/100/gwg`."""
-    for work in dict.fromkeys([*TABLE, *AGAINST_SITES, *AGAINST_CHAINS]):
+    for work in dict.fromkeys([*TABLE, *ON_TARGETS, *AGAINST_SITES, *AGAINST_CHAINS]):
         if not only or any(part in work.name for part in only):
             yield work
