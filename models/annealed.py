@@ -11,6 +11,7 @@ are independent under p0: with given log-odds on a binary domain (0 is uniform),
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Generator, Tensor
@@ -202,6 +203,9 @@ class ScaledRBM(RBM, AnnealedModel):
     model: RBM
     beta: Tensor
     start_bias: Tensor
+    weight: Any  # tensors, and no parameters as those of an RBM
+    visible_bias: Any
+    hidden_bias: Any
 
     def __init__(self, model: EnergyModel, log_odds: Tensor | None = None) -> None:
         EnergyModel.__init__(self)
