@@ -12,6 +12,7 @@ are independent under p0: with given log-odds on a binary domain (0 is uniform),
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Generator, Tensor
@@ -203,6 +204,9 @@ class ScaledRBM(RBM, AnnealedModel):
     model: RBM
     beta: Tensor
     start_bias: Tensor
+    weight: Any  # tensors, and no parameters as those of an RBM
+    visible_bias: Any
+    hidden_bias: Any
 
     def __init__(self, model: EnergyModel, log_odds: Tensor | None = None) -> None:
         EnergyModel.__init__(self)

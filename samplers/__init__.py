@@ -37,6 +37,7 @@ NAMES: dict[str, str | tuple[str, dict[str, Any]]] = {
     "stochastic_dula": "stochastic.StochasticDULA",
     "swendsen_wang": "swendsen_wang.SwendsenWang",
     "tempered": "tempered.Tempered",
+    "tempered_gibbs": ("tempered.Tempered", {"kernel": "gibbs"}),
 }
 
 

@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from command import command_line
@@ -10,6 +11,7 @@ from targets import TARGETS
 from torch import Generator
 
 import latticework as lw
+from latticework.experiments.figures.ladders import ladders
 from latticework.experiments.figures.tables.log_z import normalisers
 from latticework.experiments.records.record import load_all
 from latticework.models.transfer import log_z, torus
@@ -176,6 +178,15 @@ def test_a_run_estimates_log_z(estimator, tmp_path):
     assert float(row["log Z"]) == pytest.approx(found["log_z"], abs=1e-3)
     assert (row["plain"] == "yes") == (found["log_z_high"] is not None)
     assert (row["at least (Markov)"] == "") == (estimator == "tempering")
+    if estimator == "tempering":
+        barrier, walk = ladders([record]).axes
+        (stairs,) = (patch for patch in barrier.patches if hasattr(patch, "get_data"))
+        values, edges, _ = stairs.get_data()
+        assert values @ np.diff(edges) == pytest.approx(found["barrier"])
+        assert len(walk.lines) == record.arrays("ladders")["level"].shape[1]
+    else:
+        with pytest.raises(LookupError, match="no record holds ladders"):
+            ladders([record])
 
 
 @pytest.mark.parametrize(

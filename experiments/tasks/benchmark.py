@@ -20,6 +20,7 @@ from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.sampling import target
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
+from latticework.samplers.tempered import Tempered
 from latticework.sampling.diagnostics import MIXED
 from latticework.sampling.metrics import Reference
 from latticework.sampling.sample import ChainAcceptance
@@ -56,10 +57,10 @@ def benchmark(
     """Measure `sampler`, whose option in conf/sampler is `name`, with the best fields found.
 
     `tuning` and `measuring` are allowances (`20000evaluations`, `10seconds`); the first that is
-    spent ends a search or a run. The search pays for what a sampler learns before its first step.
-    The error is logged at `points` readings. A sampler that does not support the target, or for
-    which the allowance is too small, leaves a record that says so. Raises ValueError for a single
-    chain, whose R-hat is not defined.
+    spent ends a search or a run, but tempering is measured for its seconds alone. The search
+    pays for what a sampler learns before its first step. The error is logged at `points` readings.
+    A sampler that does not support the target, or for which the allowance is too small, leaves a
+    record that says so. Raises ValueError for a single chain, whose R-hat is not defined.
     """
     if chains < 2:
         raise ValueError(f"chains must be 2 or more, as R-hat compares them, got {chains}")
@@ -74,7 +75,10 @@ def benchmark(
     fields, learnt = shared_fields(run, course, name, sampler, space, tuning, trials)
     chosen = replaced(sampler, fields | learnt)
     run.kernel(chosen, model, [ChainAcceptance()])
-    steps = course.steps(chosen, [Allowance.read(text) for text in measuring])
+    limits = [Allowance.read(text) for text in measuring]
+    if isinstance(chosen, Tempered):  # whose evaluations are those of all levels
+        limits = [each for each in limits if each.unit == "seconds"] or limits
+    steps = course.steps(chosen, limits)
     if steps * (1 - WARM_UP) < FEWEST:
         run.note(absent=f"the budget allows {steps} steps, too few to judge")
         run.log(0)
@@ -114,9 +118,9 @@ def shared_fields(
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """The fields that the search chooses, and those that the sampler learns before its first step.
 
-    Read from disk if an earlier run has searched. Without a space, nothing is searched or learned.
+    Read from disk if an earlier run has searched. Without a space, nothing is searched.
     """
-    if not space:
+    if not space and type(sampler).learnt is Sampler.learnt:
         return {}, {}
     rng = run.shared_rng("benchmark/tuning", "cpu")
     allowed = [Allowance.read(text) for text in tuning]
@@ -124,9 +128,11 @@ def shared_fields(
     def make() -> dict[str, Tensor]:
         learnt, spent = course.learnt(sampler)
         left = [each.without(spent) for each in allowed]
-        fields, rate = course.tuned(
-            name, replaced(sampler, learnt), space, left, trials, rng.initial_seed() % 2**31
-        )
+        fields, rate = {}, 0.0
+        if space:
+            fields, rate = course.tuned(
+                name, replaced(sampler, learnt), space, left, trials, rng.initial_seed() % 2**31
+            )
         costs = {f"learning/{unit}": cost for unit, cost in spent.items()}
         found = {f"field/{key}": value for key, value in numbers(fields, space).items()}
         values = {"rate": rate, **costs, **found}
