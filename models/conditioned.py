@@ -18,7 +18,7 @@ from latticework.models.base import Cache, EnergyModel
 from latticework.models.domain import Binary, Categorical, Domain, Subset, one_hot
 
 # Values by site or name, or a tensor with NaN at free sites, of all chains or a row for each.
-Known = Mapping[Any, float] | Tensor
+Known = Mapping[Any, Any] | Tensor
 
 
 class Evidence(nn.Module):
@@ -40,7 +40,8 @@ class Evidence(nn.Module):
         is_known = torch.zeros(domain.dim, dtype=torch.bool)
         is_known[list(found)] = True
         several = isinstance(values, Tensor) and values.ndim == 2
-        self.chains = len(values) if several else None if before is None else before.chains
+        earlier = None if before is None else before.chains
+        self.chains: int | None = len(values) if several else earlier
         if is_known.all():
             raise ValueError(f"all {domain.dim} sites are known; leave one free at least")
         rows = len(values) if several else 1
