@@ -83,6 +83,13 @@ class EnergyModel(nn.Module, ABC):
         """Classes of sites that are independent given all others, `[dim]` from 0, where known."""
         return None
 
+    def scopes(self, sites: int) -> Tensor | None:
+        """Blocks of `sites` sites that may determine one another, `[blocks, sites]`, where known.
+
+        Each site is in one of them at least.
+        """
+        return None
+
     def form(self) -> Form | None:
         """The arrays for compiled kernels (`models.forms`), which may share the parameters' memory.
 

@@ -139,10 +139,13 @@ class Factors(EnergyModel):
         """As for any model; values are `labels`, where there are some, else numbers from 0."""
         if self.labels is None or isinstance(known, Tensor):
             return super().given(known)
-        place = {name: i for i, name in enumerate(self.names or ())}
+        place: dict[Any, Any] = {name: i for i, name in enumerate(self.names or ())}
         found = {}
         for key, value in known.items():
-            labels = self.labels[place.get(key, key)]
+            site: Any = place.get(key, key)
+            if site not in range(len(self.labels)):
+                return super().given(known)  # which says so
+            labels = self.labels[site]
             if value not in labels:
                 raise ValueError(f"{key!r} must be one of {', '.join(map(str, labels))}: {value!r}")
             found[key] = labels.index(value)
@@ -157,6 +160,23 @@ class Factors(EnergyModel):
             edges = sorted(pair for pair in pairs if pair[0] != pair[1])
             self._colours = Graph(edges, 0.0, sites=self.domain.dim).colours()
         return self._colours.to(self.flat.device)
+
+    def scopes(self, sites: int) -> Tensor:
+        """The windows of each scope; a shorter one is filled up with variables that are near."""
+        near: list[dict[int, None]] = [{} for _ in range(self.domain.dim)]  # in order
+        for scope, _ in reversed(self.factors):
+            for site in scope:
+                near[site] |= dict.fromkeys(scope)
+        found = set()
+        for scope in [*(scope for scope, _ in self.factors), *((i,) for i in range(len(near)))]:
+            for first in range(max(1, len(scope) - sites + 1)):
+                block = dict.fromkeys(scope[first : first + sites])
+                while len(block) < sites:
+                    more = {j: None for i in block for j in near[i] if j not in block}
+                    more = more or {j: None for j in range(len(near)) if j not in block}
+                    block |= dict.fromkeys(list(more)[: sites - len(block)])
+                found.add(tuple(sorted(block)))
+        return torch.tensor(sorted(found), device=self.flat.device)
 
     def table(self, f: int) -> Factor:
         """Factor `f` as it is now."""
@@ -207,7 +227,7 @@ class Factors(EnergyModel):
         if not self.positive:
             raise NotDifferentiableError(
                 "tables with zeros have no gradient; use gibbs, with several sites where variables "
-                "determine one another: gibbs(sites=3, scan=random)"
+                "determine one another: gibbs(sites=3, scan=scopes)"
             )
         return super().log_prob_and_grad(x)
 

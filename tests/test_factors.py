@@ -81,6 +81,16 @@ def test_gains_are_the_changes(name):
     torch.testing.assert_close(gains, differences, rtol=1e-4, atol=1e-5)
 
 
+def test_scopes_are_blocks_of_variables_that_share_tables():
+    model = MODELS["mixed"]
+    windows = [[0, 2], [1, 4], [0, 1], [2, 3], [2, 4]]
+    filled = [[1, 3], [0, 4], [3, 4], [0, 5]]  # from 1, 0, 4 and 5, which has no table
+    assert model.scopes(2).tolist() == sorted(windows + filled)
+    assert set(model.scopes(3).flatten().tolist()) == set(range(6))
+    with pytest.raises(lw.UnsupportedModelError, match="a model of tables for scan=scopes"):
+        lw.Gibbs(2, "scopes").init(torch.zeros(1, 3), lw.RBM(3, 2))
+
+
 def test_variables_of_a_scope_have_different_colours():
     colours = MODELS["binary"].colours()
     for scope in SCOPES:
