@@ -35,6 +35,7 @@ class EnergyModel(nn.Module, ABC):
     untrained: bool = False  # its weights are random and meant to be learned
     quadratic: bool = False  # log pi is a quadratic polynomial of x, as `gradient` differentiates
     names: tuple[Hashable, ...] | None = None  # of the sites, where they have some
+    chains: int | None = None  # how many states it evaluates together, if each has its own target
 
     @abstractmethod
     def forward(self, x: Tensor) -> Tensor:
@@ -82,6 +83,13 @@ class EnergyModel(nn.Module, ABC):
         """Classes of sites that are independent given all others, `[dim]` from 0, where known."""
         return None
 
+    def scopes(self, sites: int) -> Tensor | None:
+        """Blocks of `sites` sites that may determine one another, `[blocks, sites]`, where known.
+
+        Each site is in one of them at least.
+        """
+        return None
+
     def form(self) -> Form | None:
         """The arrays for compiled kernels (`models.forms`), which may share the parameters' memory.
 
@@ -97,15 +105,22 @@ class EnergyModel(nn.Module, ABC):
         `known` maps sites (numbers from 0, or names where the model has some) to values, or is a
         tensor `[dim]` with NaN at the free sites. The value of a categorical site is the number of
         its category. `complete` puts both together again. A later change of this model's parameters
-        may or may not be seen by the conditioned one. Raises ValueError for sites and values that
-        the model does not have, and if no site is free.
+        may or may not be seen by the conditioned one.
+
+        A tensor `[chains, dim]` gives each chain values of its own, at the same sites. Each chain
+        then has a law of its own, and the model evaluates that many states, one of each chain.
+
+        Raises ValueError for sites and values that the model does not have, if no site is free, and
+        if the free sites differ from chain to chain.
         """
         from latticework.models.conditioned import Conditioned, Evidence  # noqa: PLC0415
 
         evidence = Evidence(self.domain, known, self.names, self._evidence())
         owner: Any = next(kind for kind in type(self).__mro__ if "restricted" in kind.__dict__)
         same = type(self).forward is owner.forward  # a subclass may define another target
-        smaller = (self.restricted(evidence) if same else None) or Conditioned(self, evidence)
+        closed = self.restricted(evidence) if same and evidence.chains is None else None
+        smaller = closed or Conditioned(self, evidence)
+        smaller.chains = evidence.chains
         smaller.add_module("evidence", evidence)
         smaller.untrained = self.untrained
         if self.names is not None:

@@ -17,11 +17,12 @@ from torch import Generator, Tensor, nn
 from latticework.models.base import Cache, EnergyModel
 from latticework.models.domain import Binary, Categorical, Domain, Subset, one_hot
 
-Known = Mapping[Any, float] | Tensor  # values by site or name, or a tensor with NaN at free sites
+# Values by site or name, or a tensor with NaN at free sites, of all chains or a row for each.
+Known = Mapping[Any, Any] | Tensor
 
 
 class Evidence(nn.Module):
-    """Which sites are free, and the values of the others."""
+    """Which sites are free, and the values of the others, of all chains or of each."""
 
     free: Tensor
     known: Tensor
@@ -38,11 +39,15 @@ class Evidence(nn.Module):
         found = _by_site(domain, values, names)
         is_known = torch.zeros(domain.dim, dtype=torch.bool)
         is_known[list(found)] = True
+        several = isinstance(values, Tensor) and values.ndim == 2
+        earlier = None if before is None else before.chains
+        self.chains: int | None = len(values) if several else earlier
         if is_known.all():
             raise ValueError(f"all {domain.dim} sites are known; leave one free at least")
-        state = domain.uniform(1, Generator().manual_seed(0))
+        rows = len(values) if several else 1
+        state = domain.uniform(rows, Generator().manual_seed(0))
         if found:
-            numbers = torch.tensor(list(found.values()), dtype=torch.float64)
+            numbers = torch.stack(list(found.values()), -1).expand(rows, -1)  # [rows, known]
             if isinstance(domain, Categorical):
                 whole = numbers.long()
                 if (whole != numbers).any() or whole.min() < 0 or whole.max() >= domain.num_values:
@@ -50,48 +55,74 @@ class Evidence(nn.Module):
                         f"known values must be from 0 to {domain.num_values - 1}, got "
                         f"{numbers.tolist()}"
                     )
-                state[0, list(found)] = one_hot(whole, domain.num_values).to(state.dtype)
+                state[:, list(found)] = one_hot(whole, domain.num_values).to(state.dtype)
             else:
-                state[0, list(found)] = numbers.to(state.dtype)
+                state[:, list(found)] = numbers.to(state.dtype)
         free = (~is_known).nonzero().squeeze(1)
         self.domain = domain.of_sites(free.tolist(), state[:, is_known])
-        state[:, free] = self.domain.uniform(1, Generator().manual_seed(0)).to(state)
+        state[:, free] = self.domain.uniform(rows, Generator().manual_seed(0)).to(state)
         domain.check(state)
         self.before = before
         for name, value in {
             "free": free,  # [free]
             "known": is_known.nonzero().squeeze(1),  # [known]
-            "state": state,  # [1, *shape], with arbitrary values at the free sites
+            "state": state,  # [1 or chains, *shape], with arbitrary values at the free sites
         }.items():
             self.register_buffer(name, value, persistent=False)
 
     @property
     def values(self) -> Tensor:
-        """The values of the known sites, `[known, ...]`."""
+        """The values of the known sites, `[known, ...]`, where all chains have the same."""
         return self.state[0].index_select(0, self.known)
 
     def inside(self, x: Tensor) -> Tensor:
         """The states of the model that was conditioned, `[chains, *shape]`."""
-        state = self.state.to(x).expand(len(x), *self.state.shape[1:])
+        if len(self.state) not in (1, len(x)):
+            raise ValueError(
+                f"the known values are those of {len(self.state)} chains, got {len(x)} states; "
+                "sample with as many chains, and with samplers that hold one state a chain"
+            )
+        return self._filled(x)
+
+    def _filled(self, x: Tensor) -> Tensor:
+        state = self.state.to(x).unsqueeze(1)
+        state = state.expand(-1, len(x) // len(state), *state.shape[2:]).flatten(0, 1)
         return state.index_copy(1, self.free, x)
 
     def complete(self, x: Tensor) -> Tensor:
-        """The states of the model before all conditioning, `[chains, *shape]`."""
-        x = self.inside(x)
+        """The states of the model before all conditioning, `[n, *shape]`.
+
+        With known values of each chain, the rows of `x` are those of chain 0, then of chain 1, ..,
+        equally many of each, as in `draws.flatten(0, 1)`.
+        """
+        x = self._filled(x)
         return x if self.before is None else self.before.complete(x)
 
 
-def _by_site(domain: Domain, values: Known, names: tuple[Hashable, ...] | None) -> dict[int, float]:
+def _by_site(
+    domain: Domain, values: Known, names: tuple[Hashable, ...] | None
+) -> dict[int, Tensor]:
+    """The value of each known site, a scalar or `[chains]`."""
     if isinstance(values, Tensor):
-        if values.shape != (domain.dim,):
+        if values.shape[-1:] != (domain.dim,) or values.ndim > 2 or not len(values):
             raise ValueError(
-                f"known values must be a tensor [{domain.dim}], a number a site and NaN at free "
-                f"sites, got {list(values.shape)}; condition once for each set of known values"
+                f"known values must be a tensor [{domain.dim}], or [chains, {domain.dim}], a "
+                f"number a site and NaN at free sites, got {list(values.shape)}"
             )
-        places = (~values.isnan()).nonzero().squeeze(1).tolist()
-        return {site: float(values[site]) for site in places}
+        is_known = ~values.isnan().view(-1, domain.dim)
+        if (differ := (is_known != is_known[0]).any(0)).any():
+            raise ValueError(
+                "the free sites must be the same for all chains, got known values of site "
+                f"{int(differ.nonzero()[0])} for some chains only; condition and sample once for "
+                "each set of free sites"
+            )
+        places = is_known[0].nonzero().squeeze(1).tolist()
+        return {site: values[..., site].double().cpu() for site in places}
     index: dict[Any, Any] = {} if names is None else {name: i for i, name in enumerate(names)}
-    found: dict[Any, float] = {index.get(key, key): float(value) for key, value in values.items()}
+    found: dict[Any, Tensor] = {
+        index.get(key, key): torch.tensor(float(value), dtype=torch.float64)
+        for key, value in values.items()
+    }
     for site in found:
         if not isinstance(site, Integral) or int(site) not in range(domain.dim):
             kinds = "a name or " if names else ""
@@ -110,6 +141,7 @@ class WithOnes(EnergyModel):
             raise ValueError(f"with_ones needs a model of two values a site, got {model.domain}")
         self.domain = Subset(model.domain.dim, ones, model.domain.low, model.domain.high)
         self.model, self.names = model, model.names
+        self.chains = model.chains
         if (evidence := model._evidence()) is not None:
             self.evidence = evidence
 

@@ -50,7 +50,8 @@ class Domain(ABC):
     def of_sites(self, sites: Sequence[int], others: Tensor | None = None) -> "Domain":
         """The domain of these sites of this one, where the rest has the values `others`.
 
-        A site may be listed several times. Raises ValueError if the rest leaves no choice.
+        `others` are `[1 or chains, rest, ...]`. A site may be listed several times. Raises
+        ValueError if the rest leaves no choice.
         """
         this: Any = self
         return replace(this, dim=len(sites))
@@ -613,7 +614,10 @@ class Subset(Domain):
     def of_sites(self, sites: Sequence[int], others: Tensor | None = None) -> Domain:
         if others is None:
             raise ValueError(f"copies of {self} do not have a fixed number of ones each")
-        left = self.ones - int((others == self.high).sum())
+        counts = (others == self.high).sum(-1)
+        left = self.ones - int(counts.max())
+        if (counts != counts.max()).any():
+            raise ValueError("the known values of all chains must hold the same number of ones")
         if not 0 < left < len(sites):
             raise ValueError(
                 f"the known values leave {left} ones for {len(sites)} free sites of {self}; leave "

@@ -12,7 +12,8 @@ reads the tables of one site, is for it.
 import math
 from collections.abc import Hashable, Iterable, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -24,7 +25,7 @@ from latticework.models.domain import Binary, Categorical, Domain, Mixed
 from latticework.models.graph import Graph
 
 if TYPE_CHECKING:
-    from latticework.models.conditioned import Evidence
+    from latticework.models.conditioned import Evidence, Known
 
 
 class Factor(NamedTuple):
@@ -38,7 +39,8 @@ class Factors(EnergyModel):
     """The product of `factors`, pairs of a scope and the logarithm of a table.
 
     `sites` is the number of variables, needed where no scope has the last of them, or the list of
-    their numbers of values. Raises ValueError for a variable that is twice in a scope or does not
+    their numbers of values. `labels` are the names of the values of each variable, which `given`
+    then reads. Raises ValueError for a variable that is twice in a scope or does not
     exist, tables that do not fit their scopes or each other, NaN or +inf.
     """
 
@@ -54,6 +56,7 @@ class Factors(EnergyModel):
         factors: Iterable[tuple[Sequence[int], NDArray | Tensor | Sequence]],
         sites: int | Sequence[int] | None = None,
         names: Iterable[Hashable] | None = None,
+        labels: Iterable[Iterable[Hashable]] | None = None,
     ) -> None:
         super().__init__()
         found = [
@@ -70,6 +73,9 @@ class Factors(EnergyModel):
         self.names = None if names is None else tuple(names)
         if self.names is not None and len(set(self.names)) != sites:
             raise ValueError(f"names must be {sites} different ones, got {len(set(self.names))}")
+        self.labels = None if labels is None else tuple(map(tuple, labels))
+        if self.labels is not None and tuple(map(len, self.labels)) != self.sizes:
+            raise ValueError(f"labels must name the values of each variable, {self.sizes} of them")
         self.positive = all(np.isfinite(log).all() for _, log in self.factors)
         self._colours: Tensor | None = None
 
@@ -101,6 +107,50 @@ class Factors(EnergyModel):
         flat = torch.from_numpy(np.concatenate([*logs, [0.0]])).float()
         self.flat = torch.nn.Parameter(flat, requires_grad=False)
 
+    @classmethod
+    def from_pgmpy(cls, network: Any, beta: float = 1.0) -> "Factors":
+        """Beta times the logarithms of the tables of a Bayesian or Markov network of pgmpy.
+
+        Its variables become `names` and their states `labels`. Those of one state are left out.
+        """
+        bayesian = hasattr(network, "get_cpds")
+        tables = [cpd.to_factor() for cpd in network.get_cpds()] if bayesian else network.factors
+        states = {name: found for table in tables for name, found in table.state_names.items()}
+        names = [name for name, found in states.items() if len(found) > 1]
+        place = {name: i for i, name in enumerate(names)}
+        factors = []
+        for table in tables:
+            scope = [place[name] for name in table.variables if name in place]
+            with np.errstate(divide="ignore"):
+                log = beta * np.log(np.asarray(table.values, np.float64))
+            factors.append((scope, log.reshape([len(states[names[i]]) for i in scope])))
+        return cls(factors, len(names), names, [states[name] for name in names])
+
+    @classmethod
+    def from_bif(cls, file: str | Path, beta: float = 1.0) -> "Factors":
+        """The Bayesian network of a BIF file, which pgmpy reads (`pip install pgmpy`)."""
+        try:
+            from pgmpy.readwrite import BIFReader  # noqa: PLC0415 - an extra
+        except ImportError as error:
+            raise ImportError(f"{file}: a BIF file is read by pgmpy; pip install pgmpy") from error
+        return cls.from_pgmpy(BIFReader(str(file)).get_model(), beta)
+
+    def given(self, known: "Known") -> EnergyModel:
+        """As for any model; values are `labels`, where there are some, else numbers from 0."""
+        if self.labels is None or isinstance(known, Tensor):
+            return super().given(known)
+        place: dict[Any, Any] = {name: i for i, name in enumerate(self.names or ())}
+        found = {}
+        for key, value in known.items():
+            site: Any = place.get(key, key)
+            if site not in range(len(self.labels)):
+                return super().given(known)  # which says so
+            labels = self.labels[site]
+            if value not in labels:
+                raise ValueError(f"{key!r} must be one of {', '.join(map(str, labels))}: {value!r}")
+            found[key] = labels.index(value)
+        return super().given(found)
+
     def colours(self) -> Tensor:
         """Greedy; variables of one scope have different colours."""
         if self._colours is None:
@@ -110,6 +160,23 @@ class Factors(EnergyModel):
             edges = sorted(pair for pair in pairs if pair[0] != pair[1])
             self._colours = Graph(edges, 0.0, sites=self.domain.dim).colours()
         return self._colours.to(self.flat.device)
+
+    def scopes(self, sites: int) -> Tensor:
+        """The windows of each scope; a shorter one is filled up with variables that are near."""
+        near: list[dict[int, None]] = [{} for _ in range(self.domain.dim)]  # in order
+        for scope, _ in reversed(self.factors):
+            for site in scope:
+                near[site] |= dict.fromkeys(scope)
+        found = set()
+        for scope in [*(scope for scope, _ in self.factors), *((i,) for i in range(len(near)))]:
+            for first in range(max(1, len(scope) - sites + 1)):
+                block = dict.fromkeys(scope[first : first + sites])
+                while len(block) < sites:
+                    more = {j: None for i in block for j in near[i] if j not in block}
+                    more = more or {j: None for j in range(len(near)) if j not in block}
+                    block |= dict.fromkeys(list(more)[: sites - len(block)])
+                found.add(tuple(sorted(block)))
+        return torch.tensor(sorted(found), device=self.flat.device)
 
     def table(self, f: int) -> Factor:
         """Factor `f` as it is now."""
@@ -128,6 +195,8 @@ class Factors(EnergyModel):
                 found.append(Factor(free, log[at]))
         smaller = Factors(found, [self.sizes[site] for site in place])
         smaller.domain = evidence.domain  # one-hot if this one is, also where two values are left
+        if self.labels is not None:
+            smaller.labels = tuple(self.labels[site] for site in place)
         return smaller
 
     def _codes(self, x: Tensor) -> Tensor:
@@ -158,7 +227,7 @@ class Factors(EnergyModel):
         if not self.positive:
             raise NotDifferentiableError(
                 "tables with zeros have no gradient; use gibbs, with several sites where variables "
-                "determine one another: gibbs(sites=3, scan=random)"
+                "determine one another: gibbs(sites=3, scan=scopes)"
             )
         return super().log_prob_and_grad(x)
 
@@ -190,6 +259,19 @@ class Factors(EnergyModel):
             return (found[..., 1] - found[..., 0]) * (1 - 2 * x.index_select(1, sites))
         here = self._codes(x).index_select(1, sites).unsqueeze(-1)
         return found - found.gather(-1, here)
+
+    def block_log_probs(self, x: Tensor, cache: Cache, sites: Tensor, patterns: Tensor) -> Tensor:
+        new = patterns.argmax(-1) if x.ndim == 3 else patterns.long()
+        codes = self._codes(x).unsqueeze(1).repeat(1, new.shape[1], 1)
+        codes[:, :, sites] = new.expand(len(x), -1, -1)
+        holders = self.holders.index_select(0, sites)
+        scope, stride = self.scope[holders], self.stride[holders]  # [n, holders, longest]
+        values = self.flat[(codes[:, :, scope] * stride).sum(-1) + self.start[holders]]
+        # A table that holds several of the sites counts at the first of them.
+        holds = ((scope.unsqueeze(-1) == sites) & (stride.unsqueeze(-1) > 0)).any(-2)
+        order = torch.arange(len(sites), device=x.device)
+        again = (holds & (order < order.view(-1, 1, 1))).any(-1)
+        return values.masked_fill(again, 0).sum((2, 3))
 
     def site_log_probs(self, x: Tensor, cache: Cache, site: Tensor) -> Tensor:
         return self._of_sites(x, site).squeeze(1)

@@ -4,10 +4,11 @@ Gset   a line "sites edges", then "i j weight" an edge, with sites from 1 (weigh
 COO    "i j value" a line, with sites from 0; "i i value" is linear. A line "# vartype=BINARY" says
        that the energy is one of x in {0, 1}, otherwise of spins.
 UAI    tables of a Markov or Bayesian network, of the UAI inference competitions.
+BIF    a Bayesian network with names, `*.bif`; read by pgmpy.
 
 Gset and COO give an energy E = sum J_ij s_i s_j + sum h_i s_i, and log pi = -beta E. The lowest
-energies of a graph of Gset are its largest cuts. A UAI file gives log pi, times beta: a `Graph` if
-its tables are positive and have one or two variables of two values, else `Factors`.
+energies of a graph of Gset are its largest cuts. UAI and BIF files give log pi, times beta: a
+`Factors`, or a `Graph` for a UAI file of positive tables of one or two variables of two values.
 """
 
 import re
@@ -50,10 +51,13 @@ def regular_graph(dim: int, degree: int, coupling: float, seed: int = 0) -> Grap
 
 
 def read_graph(file: str | Path, beta: float = 1.0) -> Graph | Factors:
-    """The graph of a Gset, COO or UAI file, or the tables of a UAI file, told apart by their text.
+    """The graph of a Gset, COO or UAI file, or the tables of a UAI or BIF file.
 
-    Raises ValueError for a file of another format.
+    They are told apart by their text, BIF by the name. Raises ValueError for a file of another
+    format.
     """
+    if Path(file).suffix == ".bif":
+        return Factors.from_bif(file, beta)
     text = Path(file).read_text()
     if re.match(r"\s*(MARKOV|BAYES)\b", text):
         return _of_tables(*read_tables(file), beta)

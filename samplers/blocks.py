@@ -5,20 +5,23 @@ Each scan is valid for any kernel that leaves the target invariant for every fix
     systematic   blocks of consecutive sites, cyclically
     random       a block of distinct sites, drawn anew at each step
     shuffled     passes through all sites, each pass in a new random order
+    scopes       the variables of a table of the model and its neighbours, drawn anew at each step
 
 A scan's memory is a tuple of tensors, so a step reads nothing on the host. The shuffled scan makes
 one swap of a Fisher-Yates shuffle for each site visited, so the cost of a step does not depend on
 the number of sites.
 """
 
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Generator, Tensor
 
+from latticework.models.base import EnergyModel
 from latticework.models.chance import uniform, whole
+from latticework.samplers.base import UnsupportedModelError
 
-Scan = Literal["systematic", "random", "shuffled"]
+Scan = Literal["systematic", "random", "shuffled", "scopes"]
 Memory = tuple[Tensor, ...]
 
 
@@ -27,8 +30,9 @@ def require_scan(scan: str) -> None:
         raise ValueError(f"scan must be one of {', '.join(get_args(Scan))}, got {scan!r}")
 
 
-def start_scan(scan: Scan, sites: int, dim: int, device: torch.device) -> Memory:
-    """The memory of a scan before its first block."""
+def start_scan(sampler: Any, model: EnergyModel, device: torch.device) -> Memory:
+    """The memory of the scan of a sampler before its first block."""
+    scan, sites, dim = sampler.scan, sampler.sites, model.domain.dim
     if sites > dim:
         raise ValueError(f"a block of {sites} sites does not fit a model of {dim}")
     if scan == "systematic":
@@ -36,6 +40,10 @@ def start_scan(scan: Scan, sites: int, dim: int, device: torch.device) -> Memory
         return every[:sites] + (dim - sites), (every + sites).remainder_(dim)
     if scan == "shuffled":
         return torch.arange(dim, device=device), torch.zeros(1, dtype=torch.long, device=device)
+    if scan == "scopes":
+        if (blocks := model.scopes(sites)) is None:
+            raise UnsupportedModelError(sampler, model, "a model of tables for scan=scopes")
+        return (blocks,)
     return ()
 
 
@@ -51,6 +59,9 @@ def next_block(
         if sites == 1:
             return whole(0, dim, (1,), rng), ()
         return uniform((dim,), rng).topk(sites).indices, ()
+    if scan == "scopes":
+        (blocks,) = memory
+        return blocks.index_select(0, whole(0, len(blocks), (1,), rng)).squeeze(0), memory
     order, position = memory
     position.masked_fill_(position + sites > dim, 0)  # too few sites left: a new pass
     first = position.clone()

@@ -69,8 +69,9 @@ def check_start(
             "use finite penalties in place of -inf, or a sampler that reads no gradient, such as "
             "gibbs or random_walk",
         )
-    with torch.no_grad():
-        check_shortcuts(x[:1], model, gradient, by_form)
+    if model.chains is None:
+        with torch.no_grad():
+            check_shortcuts(x[:1], model, gradient, by_form)
 
 
 def check_shortcuts(

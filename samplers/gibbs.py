@@ -52,7 +52,7 @@ class Gibbs(Sampler):
         if isinstance(model.domain, Subset) and (self.sites < 2 or self.scan == "systematic"):
             needs = "sites=2 or more and scan=random or shuffled where the number of ones is fixed"
             raise UnsupportedModelError(self, model, needs, f"{self}")
-        scan = start_scan(self.scan, self.sites, model.domain.dim, x.device)
+        scan = start_scan(self, model, x.device)
         return GibbsState(x.clone(), model.cache(x), scan, x.new_ones(len(x)))
 
     def refresh(self, state: GibbsState, model: EnergyModel) -> GibbsState:

@@ -61,7 +61,7 @@ class HammingBall(Sampler):
 
     def at(self, x: Tensor, model: EnergyModel) -> HammingState:
         require_domain(self, model, Binary)
-        scan = start_scan(self.scan, self.sites, model.domain.dim, x.device)
+        scan = start_scan(self, model, x.device)
         ball = hamming_ball(self.sites, self.radius).to(x)
         return HammingState(x.clone(), model.cache(x), scan, ball)
 

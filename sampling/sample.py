@@ -103,7 +103,7 @@ def sample(
         start: where they start without `x`: at uniformly random states of positive probability, or
             where `"annealed"` chains end, which the sampler leads from such states through
             targets that approach this one (`sampling.starts.annealed`).
-        chains: the number of chains, 4 unless `x` says it.
+        chains: the number of chains, 4 unless `x` or the target's known values say it.
         steps: steps of each chain after the burn-in, a multiple of `thin`.
         burn_in: steps before the first draw, which are left out.
         adapt: chooses fields of the sampler before the burn-in and then freezes them: the
@@ -336,6 +336,6 @@ def _chains(model: EnergyModel, x: Tensor | None, chains: int | None) -> int:
         if chains not in (None, len(x)):
             raise ValueError(f"x has {len(x)} chains and chains is {chains}; leave chains out")
         return len(x)
-    chains = 4 if chains is None else chains
+    chains = (model.chains or 4) if chains is None else chains
     require_count(chains=chains)
     return int(chains)

@@ -386,6 +386,8 @@ def over_scans(sampler: Any, target: Target, kernel: Callable[..., Matrix]) -> L
         orders = [
             [order[i : i + sites] for i in firsts] for order in itertools.permutations(range(dim))
         ]
+    elif sampler.scan == "scopes":
+        orders = [[tuple(block)] for block in target.model.scopes(sites).tolist()]
     kernels = {block: kernel(block) for block in {block for order in orders for block in order}}
     products = [
         list(itertools.accumulate((kernels[b] for b in order), np.matmul)) for order in orders
@@ -556,6 +558,7 @@ TABLE = [
     Row(lw.Gibbs(), (*FINITE, "bayes_net"), gibbs, **ORDERED),
     Row(lw.Gibbs(), ("network", "tables", "given", "mixed", "ragged"), gibbs, **ORDERED),
     Row(lw.Gibbs(2, "random"), ("either",), gibbs, **RANDOM),
+    Row(lw.Gibbs(2, "scopes"), ("network", "ragged", "either"), gibbs, **RANDOM),
     Row(lw.Gibbs(2), (*FINITE, "mixed"), gibbs, **ORDERED),
     Row(lw.Gibbs(2, "random"), ("ragged", "subset", "with_ones"), gibbs, **RANDOM),
     Row(lw.Gibbs(3, "shuffled"), ("subset",), gibbs, **SHUFFLED),

@@ -10,6 +10,7 @@ from latticework.models.conditioned import Conditioned
 from latticework.sampling.checking.targets import Asymmetric
 from latticework.sampling.exact import distribution
 
+NAN = float("nan")
 LEFT_OUT = ("integers", "naturals", "given")  # not finite, or conditioned already
 MODELS = {
     **{name: TARGETS[name].model for name in TARGETS if name not in LEFT_OUT},
@@ -87,11 +88,10 @@ def test_all_methods_are_those_of_the_function(name):
 def test_known_values_are_named_given_as_a_tensor_or_in_two_steps():
     graph = lw.Graph([[0, 1], [1, 2], [2, 3]], [0.5, -1.0, 0.3], 0.2, names="abcd")
     x = lw.Binary(2).enumerate()
-    nan = float("nan")
     ways = [
         graph.given({"a": 1, "c": 0}),
         graph.given({0: 1, 2: 0}),
-        graph.given(torch.tensor([1.0, nan, 0.0, nan])),
+        graph.given(torch.tensor([1.0, NAN, 0.0, NAN])),
         graph.given({"c": 0}).given({"a": 1}),
     ]
     for smaller in ways:
@@ -129,12 +129,49 @@ def test_a_subclass_with_a_target_of_its_own_is_no_smaller_model_of_its_kind():
         ({3: 1}, "from 0 to 2, got 3"),
         ({"a": 1}, "from 0 to 2, got 'a'"),
         ({0: 0.5}, "0 or 1"),
-        (torch.zeros(2, 3), r"a tensor \[3\], .* got \[2, 3\]; condition once for each"),
+        (torch.zeros(2, 4), r"a tensor \[3\], or \[chains, 3\], .* got \[2, 4\]"),
+        (torch.tensor([[0, NAN, NAN], [0, NAN, 1]]), "known values of site 2 for some chains only"),
+        (torch.tensor([[0, NAN, 1], [0, NAN, 2]]), "0 or 1"),
     ],
 )
 def test_what_no_site_can_have_is_refused(given, told):
     with pytest.raises(ValueError, match=told):
         Asymmetric(lw.Binary(3)).given(given)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        Asymmetric(lw.Binary(3)),
+        Asymmetric(lw.Categorical(3, 3), scale=0.5),
+        Asymmetric(lw.Mixed([2, 4, 2]), scale=0.5),
+        TARGETS["subset"].model,
+        TARGETS["rbm"].model,
+    ],
+    ids=lambda model: str(model.domain),
+)
+@pytest.mark.parametrize("sampler", [lw.Gibbs(2, "random"), lw.GWG(), lw.RandomWalk()], ids=str)
+def test_every_chain_has_its_own_known_values(model, sampler):
+    """Half of the chains know one value of the last site, half another; each has its law."""
+    half = 4000
+    known = torch.full((2 * half, model.domain.dim), NAN)
+    known[:, -1] = torch.arange(2.0).repeat_interleave(half)
+    if isinstance(model.domain, lw.Subset):
+        known[:, 0] = 1 - known[:, -1]  # as many ones in all chains
+    smaller = model.given(known)
+    draws = lw.sample(smaller, sampler, steps=1, burn_in=30, seed=1, diagnose=False).draws[:, 0]
+    full = smaller.complete(draws)
+    for chains, row in [(slice(half), 0), (slice(half, None), -1)]:
+        one = model.given({i: v for i, v in enumerate(known[row].tolist()) if v == v})
+        states, law = distribution(one)
+        found = (draws[chains].flatten(1).unsqueeze(1) == states.flatten(1)).all(-1).sum(0)
+        z = (found / half - law) / (law * (1 - law) / half).sqrt()
+        assert z.abs().max() < 5
+        torch.testing.assert_close(full[chains], one.complete(draws[chains]))
+    again = smaller.complete(draws.repeat_interleave(3, 0))
+    torch.testing.assert_close(again, full.repeat_interleave(3, 0))
+    with pytest.raises(ValueError, match="those of 8000 chains, got 5 states"):
+        smaller(draws[:5])
 
 
 def test_categories_are_numbers_from_0():

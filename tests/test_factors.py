@@ -1,6 +1,8 @@
 """Networks of tables: sums by hand, files, and what is refused."""
 
 import itertools
+import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -58,6 +60,11 @@ def test_local_methods_are_plain_evaluation(name):
     if allowed is not None:
         found, expected = found[:, allowed[0]], expected[:, allowed[0]]
     close(found - found[:, :1], expected - expected[:, :1], rtol=1e-4, atol=1e-5)
+    block = sites[:3]
+    patterns, _ = model.domain.block(x, block)
+    found = model.block_log_probs(x, (), block, patterns)
+    expected = plain.block_log_probs(x, (), block, patterns)
+    close(found - found[:, :1], expected - expected[:, :1], rtol=1e-4, atol=1e-5)
     if isinstance(model.domain, lw.Binary):
         close(model.log_odds(x, (), sites), plain.log_odds(x, (), sites), rtol=1e-4, atol=1e-5)
 
@@ -72,6 +79,16 @@ def test_gains_are_the_changes(name):
     differences = model.differences(x, (), everywhere)
     differences = differences.masked_fill(gains.isneginf(), -torch.inf)  # no such value
     torch.testing.assert_close(gains, differences, rtol=1e-4, atol=1e-5)
+
+
+def test_scopes_are_blocks_of_variables_that_share_tables():
+    model = MODELS["mixed"]
+    windows = [[0, 2], [1, 4], [0, 1], [2, 3], [2, 4]]
+    filled = [[1, 3], [0, 4], [3, 4], [0, 5]]  # from 1, 0, 4 and 5, which has no table
+    assert model.scopes(2).tolist() == sorted(windows + filled)
+    assert set(model.scopes(3).flatten().tolist()) == set(range(6))
+    with pytest.raises(lw.UnsupportedModelError, match="a model of tables for scan=scopes"):
+        lw.Gibbs(2, "scopes").init(torch.zeros(1, 3), lw.RBM(3, 2))
 
 
 def test_variables_of_a_scope_have_different_colours():
@@ -164,6 +181,73 @@ def test_files_of_any_arity(tmp_path):
 def test_what_is_no_network_is_refused(factors, told):
     with pytest.raises(ValueError, match=told):
         lw.Factors(factors)
+
+
+BIF = """network w { }
+variable Rain { type discrete [ 2 ] { dry, wet }; }
+variable Sprinkler { type discrete [ 3 ] { off, low, high }; }
+variable Grass { type discrete [ 2 ] { dry, wet }; }
+probability ( Rain ) { table 0.8, 0.2; }
+probability ( Sprinkler | Rain ) { (dry) 0.5, 0.3, 0.2; (wet) 0.9, 0.1, 0.0; }
+probability ( Grass | Rain, Sprinkler ) {
+  (dry, off) 1.0, 0.0; (dry, low) 0.3, 0.7; (dry, high) 0.1, 0.9;
+  (wet, off) 0.2, 0.8; (wet, low) 0.1, 0.9; (wet, high) 0.0, 1.0; }
+"""
+
+
+class Network:
+    """As pgmpy gives it: a variable of one state, and tables whose axes are not in its order."""
+
+    def get_cpds(self):
+        states = {"a": ["no", "yes"], "b": ["x", "y", "z"], "one": ["only"]}
+        pair = np.array([[[0.2, 0.5]], [[0.3, 0.5]], [[0.5, 0.0]]])
+        for variables, values in [
+            (["b", "one", "a"], pair),
+            (["a"], np.array([0.4, 0.6])),
+            (["one"], np.ones(1)),
+        ]:
+            own = {name: states[name] for name in variables}
+            table = SimpleNamespace(variables=variables, values=values, state_names=own)
+            yield SimpleNamespace(to_factor=lambda table=table: table)
+
+
+def test_a_network_of_pgmpy_keeps_the_names_of_variables_and_values():
+    model = lw.Factors.from_pgmpy(Network())
+    assert model.names == ("b", "a")
+    assert model.domain == lw.Mixed([3, 2])
+    assert float(lw.exact(model).log_z) == pytest.approx(0, abs=1e-6)
+    given = model.given({"a": "no"})
+    assert given.names == ("b",)
+    assert given.labels == (("x", "y", "z"),)
+    np.testing.assert_allclose(lw.exact(given).mean, [[0.2, 0.3, 0.5]], rtol=1e-6)
+    expected = np.array([[0.08 / 0.38, 0.3 / 0.38]])
+    np.testing.assert_allclose(lw.exact(model.given({"b": "x"})).mean[:, :2], expected, rtol=1e-6)
+    with pytest.raises(ValueError, match="'a' must be one of no, yes: 'maybe'"):
+        model.given({"a": "maybe"})
+    squared = lw.exact(lw.Factors.from_pgmpy(Network(), beta=2.0).given({"a": "no"})).mean
+    np.testing.assert_allclose(squared, [np.array([4, 9, 25]) / 38], rtol=1e-6)
+
+
+def test_a_bif_file_gives_what_elimination_gives(tmp_path):
+    pgmpy = pytest.importorskip("pgmpy.inference")
+    from pgmpy.readwrite import BIFReader  # noqa: PLC0415
+
+    (tmp_path / "w.bif").write_text(BIF)
+    model = lw.read_graph(tmp_path / "w.bif")
+    infer = pgmpy.VariableElimination(BIFReader(str(tmp_path / "w.bif")).get_model())
+    for known in ({}, {"Grass": "wet"}, {"Sprinkler": "high"}):
+        given = model.given(known)
+        means = lw.exact(given).mean
+        for name, labels, mean in zip(given.names, given.labels, means, strict=True):
+            table = infer.query([name], known, show_progress=False)
+            expected = [table.get_value(**{name: label}) for label in labels]
+            np.testing.assert_allclose(mean[: len(labels)], expected, atol=1e-6)
+
+
+def test_a_bif_file_needs_pgmpy(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pgmpy.readwrite", None)
+    with pytest.raises(ImportError, match=r"w.bif: .* pip install pgmpy"):
+        lw.read_graph(tmp_path / "w.bif")
 
 
 def test_pairs_of_spins_are_a_graph_with_the_same_law():

@@ -16,6 +16,8 @@ def start_scan(scan: Scan, sites: int, dim: int) -> Memory:
     """The memory of a scan: the next position, and the order of the sites if they are shuffled."""
     if sites > dim:
         raise ValueError(f"a block of {sites} sites does not fit a model of {dim}")
+    if scan == "scopes":
+        raise ValueError("scan=scopes needs a model of tables, such as Factors; use scan=random")
     position = torch.zeros(1, dtype=torch.long)
     return (position, torch.arange(dim)) if scan == "shuffled" else (position,)
 
