@@ -15,6 +15,7 @@ from latticework.models.base import EnergyModel
 from latticework.models.domain import Domain
 from latticework.samplers import NAMES
 from latticework.samplers.base import Sampler, require_count
+from latticework.samplers.fused import NO_COMPILER
 from latticework.samplers.sums import ManySteps, Wanted
 from latticework.samplers.tempered import Tempered
 from latticework.sampling.adaptation import (
@@ -41,6 +42,10 @@ RULES: dict[str, type[Adaptation]] = {"acceptance": AcceptanceControl, "cycle": 
 
 class ConvergenceWarning(UserWarning):
     """Draws that have not converged, or that cannot show whether they have."""
+
+
+class EngineWarning(UserWarning):
+    """Steps that run eagerly and would be faster if something were installed."""
 
 
 class ChainSums(NamedTuple):
@@ -122,6 +127,7 @@ def sample(
         ConvergenceWarning: if there are enough draws to judge and the chains have not converged
             (`SampleResult.converged`), or if the rows of `x` agree in most sites, so that R-hat
             cannot show other modes.
+        EngineWarning: if `engine="auto"` would compile the steps and finds no compiler.
 
     Raises:
         ValueError: if the domain is missing; if `x` is not a valid start; if `sites`, `values`,
@@ -177,7 +183,9 @@ def sample(
     def kernel_for(sampler: Sampler, engine: str) -> Sampler:
         nonlocal compile_seconds
         compiling = time.perf_counter()
-        kernel, _ = served(sampler, model, engine, metrics, x, steps + burn_in)
+        kernel, why = served(sampler, model, engine, metrics, x, steps + burn_in)
+        if engine == "auto" and why == NO_COMPILER:
+            warnings.warn(why, EngineWarning, 3)
         if isinstance(kernel, ManySteps):
             kernel.advance(kernel.at(x, model), model, Generator().manual_seed(0), 1)
             compile_seconds += time.perf_counter() - compiling
