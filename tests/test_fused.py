@@ -9,7 +9,9 @@ from targets import TARGETS
 from torch import Generator, nn
 
 import latticework as lw
+from latticework.models.bayes_net import synthetic_bayes_net
 from latticework.models.chance import Tape, normal_like, whole
+from latticework.models.rated_rbm import RatedRBM
 from latticework.samplers import fused
 from latticework.samplers.fused import Fused, NotFusedError
 from latticework.sampling.chain import run_chain
@@ -94,8 +96,13 @@ def test_both_engines_make_the_same_decisions_on_one_tape(
     """In double precision: a rounding error decides once in some 10^13 numbers."""
     if request.node.get_closest_marker("slow"):  # blocks of two steps compile sooner
         monkeypatch.setattr("latticework.samplers.fused.BLOCK", 2)
-    model = lw.Function(function, domain)
-    sampler = sampler_named("dula(step_size=0.5)" if name == "dula" else name)
+    follow(
+        sampler_named("dula(step_size=0.5)" if name == "dula" else name),
+        lw.Function(function, domain),
+    )
+
+
+def follow(sampler, model):
     x, kernel = started(model), Fused(sampler)
     with torch.no_grad():
         state, other = sampler.init(x, model), kernel.init(x, model)
@@ -111,6 +118,30 @@ def test_both_engines_make_the_same_decisions_on_one_tape(
             torch.testing.assert_close(info.accept_prob, found.accept_prob, rtol=1e-9, atol=1e-12)
             moved += int((before != state.x).sum())
     assert moved > CHAINS
+
+
+def rbm():
+    model = RatedRBM(8, 5)
+    rng = Generator().manual_seed(2)
+    model.weight.normal_(0, 0.5, generator=rng)
+    model.set_rates([torch.rand(50, 8, generator=rng).round()])
+    return model.double()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "model"),
+    [
+        ("stochastic_dula(batch=5)", synthetic_bayes_net(2, 3, rows=20).double()),
+        ("gibbs_sweep", lw.Lattice((3, 4), 0.2).double()),
+        ("swendsen_wang", lw.Lattice((3, 4), 0.2).double()),
+        ("block_gibbs", rbm()),
+        ("rates_fpcd", rbm()),
+        ("sample_penalization", rbm()),
+    ],
+)
+def test_samplers_of_one_family_make_the_same_decisions(name, model):
+    follow(sampler_named(name), model)
 
 
 # The law.
