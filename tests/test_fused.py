@@ -11,6 +11,7 @@ from torch import Generator, nn
 import latticework as lw
 from latticework.models.bayes_net import synthetic_bayes_net
 from latticework.models.chance import Tape, normal_like, whole
+from latticework.models.ising import sherrington_kirkpatrick
 from latticework.models.rated_rbm import RatedRBM
 from latticework.samplers import fused
 from latticework.samplers.fused import Fused, NotFusedError
@@ -142,6 +143,19 @@ def rbm():
 )
 def test_samplers_of_one_family_make_the_same_decisions(name, model):
     follow(sampler_named(name), model)
+
+
+@pytest.mark.parametrize("use", [True, False])
+def test_products_of_a_step_can_be_compiled(use, monkeypatch):
+    """Inductor refuses oneDNN's product, which the model takes on some processors."""
+    monkeypatch.setattr("latticework.models.product.mkl_is_slow", lambda: use)
+    model = sherrington_kirkpatrick(100, 0.5)
+    with torch.no_grad():
+        state = lw.DMALA().at(model.domain.uniform(100, Generator().manual_seed(0)), model)
+        graph, *_ = fused._recorded(lw.DMALA(), model, state)
+    names = {str(node.target) for node in graph.graph.nodes}
+    assert "aten.addmm.default" in names
+    assert not any("mkldnn" in name for name in names)
 
 
 # The law.
