@@ -34,8 +34,8 @@ def onednn(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 def use_onednn(x: Tensor, weight: Tensor, *bias: Tensor) -> bool:
     """Whether oneDNN is the faster library for X W + b, and can take these tensors."""
-    if x.numel() * weight.shape[-1] < LEAST:
-        return False
+    if x.numel() * weight.shape[-1] < LEAST or type(x) is not Tensor:
+        return False  # Inductor, where `x` is traced, compiles this product for constants only
     tensors = x, weight, *bias
     derived = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
     plain = all(t.dtype == torch.float32 and t.device.type == "cpu" for t in tensors)

@@ -42,6 +42,23 @@ class NotFusedError(TypeError):
     """A step cannot be compiled; the message says why."""
 
 
+NO_COMPILER = (
+    "there is no C++ compiler; with one, these steps would be some 10 to 30 times as fast: install "
+    "g++ or clang, or set CXX"
+)
+
+
+def require_compiler() -> None:
+    """Raise NotFusedError unless PyTorch finds a C++ compiler, also where a cache needs none."""
+    from torch._inductor.cpp_builder import get_cpp_compiler
+    from torch._inductor.exc import InvalidCxxCompiler
+
+    try:
+        get_cpp_compiler()
+    except InvalidCxxCompiler as error:
+        raise NotFusedError(NO_COMPILER) from error
+
+
 class FusedState(NamedTuple):
     x: Tensor  # [chains, *domain.shape], where the chains are
     states: Any  # the sampler's, of which each tensor has the steps of the block as its first axis
@@ -190,6 +207,7 @@ class CompiledBlock:
         self.model = model
         with torch.no_grad():
             step, self.constants, self.numbers = _recorded(sampler, model, state)
+            require_compiler()
             named = {id(t): n for n, t in (*model.named_parameters(), *model.named_buffers())}
             self.names = [named.get(id(tensor)) for tensor in self.constants]
             self.shapes = [(tensor.shape, tensor.dtype) for tensor in self.constants]

@@ -8,10 +8,10 @@ its distance from the proposal with the full gradient.
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import torch
 from torch import Generator, Tensor
 
 from latticework.models.base import DataModel, EnergyModel
+from latticework.models.chance import uniform
 from latticework.samplers.base import Info, Sampler, UnsupportedModelError, require_count
 from latticework.samplers.langevin import DULA
 
@@ -51,7 +51,7 @@ class StochasticDULA(Sampler):
         assert isinstance(model, DataModel)
         target: EnergyModel = model
         if self.batch is not None:
-            order = torch.rand(model.rows, generator=rng, device=rng.device)
+            order = uniform((model.rows,), rng)
             target = model.minibatch(order.topk(self.batch).indices)
         estimate = DULA(self.step_size).at(state.x, target)
         y = model.domain.move_all(state.x, estimate.logits, rng)

@@ -15,6 +15,7 @@ from latticework.models.base import EnergyModel
 from latticework.models.domain import Domain
 from latticework.samplers import NAMES
 from latticework.samplers.base import Sampler, require_count
+from latticework.samplers.fused import NO_COMPILER
 from latticework.samplers.sums import ManySteps, Wanted
 from latticework.samplers.tempered import LadderState, Tempered
 from latticework.sampling.adaptation import (
@@ -41,6 +42,10 @@ RULES: dict[str, type[Adaptation]] = {"acceptance": AcceptanceControl, "cycle": 
 
 class ConvergenceWarning(UserWarning):
     """Draws that have not converged, or that cannot show whether they have."""
+
+
+class EngineWarning(UserWarning):
+    """Steps that run eagerly and would be faster if something were installed."""
 
 
 class ChainSums(NamedTuple):
@@ -128,6 +133,7 @@ def sample(
         ConvergenceWarning: if there are enough draws to judge and the chains have not converged
             (`SampleResult.converged`), or if the rows of `x` agree in most sites, so that R-hat
             cannot show other modes.
+        EngineWarning: if `engine="auto"` would compile the steps and finds no compiler.
 
     Raises:
         ValueError: if the domain is missing; if `x` is not a valid start; if `sites`, `values`,
@@ -207,7 +213,9 @@ class _Kernels:
     def serve(self, sampler: Sampler, engine: str) -> None:
         """Set `kernel`, and the `target` that it moves on: one that counts, if it is called."""
         model, x, began = self._model, self._x, time.perf_counter()
-        self.kernel, _ = served(sampler, model, engine, METRICS, x, self._steps)
+        self.kernel, why = served(sampler, model, engine, METRICS, x, self._steps)
+        if engine == "auto" and why == NO_COMPILER:
+            warnings.warn(why, EngineWarning, stacklevel=3)
         if isinstance(self.kernel, ManySteps):
             self.kernel.advance(self.kernel.at(x, model), model, Generator().manual_seed(0), 1)
             self.seconds += time.perf_counter() - began

@@ -9,13 +9,17 @@ from targets import TARGETS
 from torch import Generator, nn
 
 import latticework as lw
+from latticework.models.bayes_net import synthetic_bayes_net
 from latticework.models.chance import Tape, normal_like, whole
+from latticework.models.ising import sherrington_kirkpatrick
+from latticework.models.rated_rbm import RatedRBM
 from latticework.samplers import fused
 from latticework.samplers.fused import Fused, NotFusedError
 from latticework.sampling.chain import run_chain
 from latticework.sampling.checking.examination import counts
 from latticework.sampling.engine import STEPS, NotCompiledError, served
 from latticework.sampling.naming import sampler_named
+from latticework.sampling.sample import EngineWarning
 
 CHAINS = 8
 FIELD, WAVE = torch.linspace(-2, 2, 20), torch.linspace(-1, 1, 18)
@@ -93,8 +97,13 @@ def test_both_engines_make_the_same_decisions_on_one_tape(
     """In double precision: a rounding error decides once in some 10^13 numbers."""
     if request.node.get_closest_marker("slow"):  # blocks of two steps compile sooner
         monkeypatch.setattr("latticework.samplers.fused.BLOCK", 2)
-    model = lw.Function(function, domain)
-    sampler = sampler_named("dula(step_size=0.5)" if name == "dula" else name)
+    follow(
+        sampler_named("dula(step_size=0.5)" if name == "dula" else name),
+        lw.Function(function, domain),
+    )
+
+
+def follow(sampler, model):
     x, kernel = started(model), Fused(sampler)
     with torch.no_grad():
         state, other = sampler.init(x, model), kernel.init(x, model)
@@ -110,6 +119,43 @@ def test_both_engines_make_the_same_decisions_on_one_tape(
             torch.testing.assert_close(info.accept_prob, found.accept_prob, rtol=1e-9, atol=1e-12)
             moved += int((before != state.x).sum())
     assert moved > CHAINS
+
+
+def rbm():
+    model = RatedRBM(8, 5)
+    rng = Generator().manual_seed(2)
+    model.weight.normal_(0, 0.5, generator=rng)
+    model.set_rates([torch.rand(50, 8, generator=rng).round()])
+    return model.double()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "model"),
+    [
+        ("stochastic_dula(batch=5)", synthetic_bayes_net(2, 3, rows=20).double()),
+        ("gibbs_sweep", lw.Lattice((3, 4), 0.2).double()),
+        ("swendsen_wang", lw.Lattice((3, 4), 0.2).double()),
+        ("block_gibbs", rbm()),
+        ("rates_fpcd", rbm()),
+        ("sample_penalization", rbm()),
+    ],
+)
+def test_samplers_of_one_family_make_the_same_decisions(name, model):
+    follow(sampler_named(name), model)
+
+
+@pytest.mark.parametrize("use", [True, False])
+def test_products_of_a_step_can_be_compiled(use, monkeypatch):
+    """Inductor refuses oneDNN's product, which the model takes on some processors."""
+    monkeypatch.setattr("latticework.models.product.mkl_is_slow", lambda: use)
+    model = sherrington_kirkpatrick(100, 0.5)
+    with torch.no_grad():
+        state = lw.DMALA().at(model.domain.uniform(100, Generator().manual_seed(0)), model)
+        graph, *_ = fused._recorded(lw.DMALA(), model, state)
+    names = {str(node.target) for node in graph.graph.nodes}
+    assert "aten.addmm.default" in names
+    assert not any("mkldnn" in name for name in names)
 
 
 # The law.
@@ -141,7 +187,7 @@ def test_compiled_steps_follow_the_enumerated_law(name, target):
 def test_numbers_depend_on_the_seed_alone(monkeypatch):
     """Not on how steps are divided into readings, on threads, or on a stop in mid-block."""
     model = lw.Function(bumpy, lw.Binary(20))
-    kernel, metrics = Fused(lw.DMALA(0.5)), [lw.Acceptance(), lw.Changed()]
+    kernel, metrics = Fused(lw.DMALA()), [lw.Acceptance(), lw.Changed()]
     x = started(model, double=False)
 
     def after(every, steps=42):
@@ -161,7 +207,7 @@ def test_numbers_depend_on_the_seed_alone(monkeypatch):
 
 def test_sums_are_those_of_single_steps():
     model = lw.Function(bumpy, lw.Binary(20))
-    kernel, x = Fused(lw.DMALA(0.5)), started(model, double=False)
+    kernel, x = Fused(lw.DMALA()), started(model, double=False)
     wanted = fused.Wanted(total=True, draws=3, traced=5, changed=True)
     with torch.no_grad():
         state = kernel.init(x, model)
@@ -187,26 +233,22 @@ def test_a_model_that_changes_is_read_anew_without_compilation():
     def both(x):
         return module(x) + outside(x)
 
-    for model, inner in (
-        (lw.Function(module, lw.Binary(20)), module),
-        (lw.Function(both, lw.Binary(20)), outside),
-    ):
-        kernel, x = Fused(lw.DMALA(0.3)), started(model, double=False)
-        with torch.no_grad():
-            state = kernel.at(x, model)
-            state, _ = kernel.advance(state, model, Generator().manual_seed(1), 4)
+    model = lw.Function(both, lw.Binary(20))
+    model.inside = module  # and `outside` is no module of the model
+    kernel, x = Fused(lw.DMALA(0.3)), started(model, double=False)
+    with torch.no_grad():
+        state = kernel.at(x, model)
+        state, _ = kernel.advance(state, model, Generator().manual_seed(1), 4)
+        for inner in (module, outside):
             inner.one.weight.mul_(-3)
             inner.one.bias.data = torch.ones(5)
-            if inner is module:
-                inner.scale = torch.tensor(2.0)
-            state = kernel.refresh(state, model)
-            new, _ = kernel.advance(state, model, Generator().manual_seed(1), 20)
-            fresh = Fused(lw.DMALA(0.3))
-            expected, _ = fresh.advance(
-                fresh.at(state.x, model), model, Generator().manual_seed(1), 20
-            )
-        assert torch.equal(new.x, expected.x)
-        assert len(kernel.compiled) == 1
+        module.scale = torch.tensor(2.0)
+        state = kernel.refresh(state, model)
+        new, _ = kernel.advance(state, model, Generator().manual_seed(1), 20)
+        fresh = Fused(lw.DMALA(0.3))
+        expected, _ = fresh.advance(fresh.at(state.x, model), model, Generator().manual_seed(1), 20)
+    assert torch.equal(new.x, expected.x)
+    assert len(kernel.compiled) == 1
 
 
 # What cannot be compiled.
@@ -264,15 +306,30 @@ def test_what_cannot_be_compiled_is_named_and_runs_eagerly(function, why):
     kernel.step(state, model, Generator().manual_seed(0))  # nothing of the attempt is left behind
 
 
-def test_a_missing_compiler_is_named(monkeypatch):
+def test_a_fault_of_the_compiler_is_named(monkeypatch):
     def none(*_, **__):
-        raise RuntimeError("no compiler was found")
+        raise RuntimeError("an internal error")
 
     monkeypatch.setattr("torch._inductor.compile", none)
     model = lw.Function(bumpy, lw.Binary(20))
     kernel, reason = served(lw.DMALA(), model, "auto", x=started(model), steps=STEPS)
     assert type(kernel) is lw.DMALA
-    assert "no compiler was found" in reason
+    assert "an internal error" in reason
+
+
+def test_without_a_compiler_a_line_says_what_to_install(monkeypatch):
+    from torch._inductor import config
+
+    monkeypatch.setattr("latticework.sampling.engine.STEPS", 10)
+    given = {"sites": 20, "chains": CHAINS, "steps": 20, "diagnose": False}
+    with config.patch({"cpp.cxx": (None, "no-such-compiler")}):
+        with pytest.raises(NotCompiledError, match="no C\\+\\+ compiler.*install g\\+\\+"):
+            lw.sample(bumpy, "dmala", engine="fused", **given)
+        with pytest.warns(EngineWarning, match="install g") as told:
+            found = lw.sample(bumpy, "dmala", engine="auto", **given)
+    assert len(told) == 1
+    assert told[0].filename == __file__
+    assert torch.equal(found.draws, lw.sample(bumpy, "dmala", engine="eager", **given).draws)
 
 
 def test_auto_compiles_where_the_steps_asked_for_pay():
