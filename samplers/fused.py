@@ -42,21 +42,22 @@ class NotFusedError(TypeError):
     """A step cannot be compiled; the message says why."""
 
 
-NO_COMPILER = (
-    "there is no C++ compiler; with one, these steps would be some 10 to 30 times as fast: install "
-    "g++ or clang, or set CXX"
-)
+class NoCompilerError(NotFusedError):
+    """There is no C++ compiler."""
 
 
 def require_compiler() -> None:
-    """Raise NotFusedError unless PyTorch finds a C++ compiler, also where a cache needs none."""
+    """Raise NoCompilerError unless PyTorch finds a C++ compiler, also where a cache needs none."""
     from torch._inductor.cpp_builder import get_cpp_compiler
     from torch._inductor.exc import InvalidCxxCompiler
 
     try:
         get_cpp_compiler()
     except InvalidCxxCompiler as error:
-        raise NotFusedError(NO_COMPILER) from error
+        raise NoCompilerError(
+            "there is no C++ compiler; with one, these steps would be some 10 to 30 times as "
+            "fast: install g++ or clang, or set CXX"
+        ) from error
 
 
 class FusedState(NamedTuple):

@@ -10,6 +10,7 @@ All engines sample the same law. Their random numbers differ, so the engine belo
 of a run.
 """
 
+import warnings
 from collections.abc import Sequence
 from typing import Literal, get_args
 
@@ -24,6 +25,10 @@ Engine = Literal["auto", "eager", "compiled", "fused"]
 # Where `auto` compiles a step: from so many steps on, in which eager ones take longer than the
 # compiler; for states of at most so many entries, where the calls of operations take the most time.
 STEPS, ENTRIES = 200_000, 2**14
+
+
+class EngineWarning(UserWarning):
+    """Steps that run eagerly and would be faster if something were installed."""
 
 
 class NotCompiledError(ValueError):
@@ -44,14 +49,15 @@ def served(
     none. `auto` chooses one by their number and by `steps`, the steps that chains will make, and
     so by nothing that differs from one call to the next.
 
-    Raises NotCompiledError for `engine="compiled"` or `"fused"` if there is no such kernel.
+    Raises NotCompiledError for `engine="compiled"` or `"fused"` if there is no such kernel. Warns
+    (EngineWarning) if `auto` would compile the steps and there is no compiler.
     """
     if engine not in get_args(Engine):
         raise ValueError(f"engine must be one of {', '.join(get_args(Engine))}, got {engine!r}")
     if engine == "eager":
         return sampler, "engine=eager"
     if engine == "fused":
-        kernel, why = _fused(sampler, model, metrics, x)
+        kernel, why, _ = _fused(sampler, model, metrics, x)
         if why:
             raise NotCompiledError(f"engine=fused is not possible: {why}; use engine=auto")
         return kernel, ""
@@ -71,7 +77,9 @@ def served(
     if engine == "compiled":
         raise NotCompiledError(f"engine=compiled is not possible: {why}; use engine=auto")
     if x is not None and steps >= STEPS and x.numel() <= ENTRIES:
-        kernel, why = _fused(sampler, model, metrics, x)
+        kernel, why, installable = _fused(sampler, model, metrics, x)
+        if installable:
+            warnings.warn(why, EngineWarning, stacklevel=4)  # of the caller of `sample`
         return kernel, why
     return sampler, why
 
@@ -83,20 +91,23 @@ def adapting(engine: str) -> str:
 
 def _fused(
     sampler: Sampler, model: EnergyModel, metrics: Sequence[Metric], x: Tensor | None
-) -> tuple[Sampler, str]:
-    """The fused kernel, or the sampler and why there is none."""
-    from latticework.samplers.fused import Fused, NotFusedError
+) -> tuple[Sampler, str, bool]:
+    """The fused kernel, or the sampler, why there is none, and whether to install helps."""
+    from latticework.samplers.fused import Fused, NoCompilerError, NotFusedError
 
+    why = ""
     if any(metric.wanted is None for metric in metrics):
-        return sampler, "a metric has to see every step"
-    if not sampler.fuses:
-        return sampler, f"{type(sampler).__name__} is not a step of a single target"
-    if x is None:
-        return sampler, "it is for chains of a known number, which this task does not say"
+        why = "a metric has to see every step"
+    elif not sampler.fuses:
+        why = f"{type(sampler).__name__} is not a step of a single target"
+    elif x is None:
+        why = "it is for chains of a known number, which this task does not say"
+    if why or x is None:
+        return sampler, why, False
     try:
         with torch.no_grad():
             kernel = Fused(sampler)
             kernel.compile(kernel.at(x, model), model)
     except NotFusedError as error:
-        return sampler, str(error)
-    return kernel, ""
+        return sampler, str(error), isinstance(error, NoCompilerError)
+    return kernel, "", False

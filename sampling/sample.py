@@ -15,7 +15,6 @@ from latticework.models.base import EnergyModel
 from latticework.models.domain import Domain
 from latticework.samplers import NAMES
 from latticework.samplers.base import Sampler, require_count
-from latticework.samplers.fused import NO_COMPILER
 from latticework.samplers.sums import ManySteps, Wanted
 from latticework.samplers.tempered import LadderState, Tempered
 from latticework.sampling.adaptation import (
@@ -42,10 +41,6 @@ RULES: dict[str, type[Adaptation]] = {"acceptance": AcceptanceControl, "cycle": 
 
 class ConvergenceWarning(UserWarning):
     """Draws that have not converged, or that cannot show whether they have."""
-
-
-class EngineWarning(UserWarning):
-    """Steps that run eagerly and would be faster if something were installed."""
 
 
 class ChainSums(NamedTuple):
@@ -213,9 +208,7 @@ class _Kernels:
     def serve(self, sampler: Sampler, engine: str) -> None:
         """Set `kernel`, and the `target` that it moves on: one that counts, if it is called."""
         model, x, began = self._model, self._x, time.perf_counter()
-        self.kernel, why = served(sampler, model, engine, METRICS, x, self._steps)
-        if engine == "auto" and why == NO_COMPILER:
-            warnings.warn(why, EngineWarning, stacklevel=3)
+        self.kernel, _ = served(sampler, model, engine, METRICS, x, self._steps)
         if isinstance(self.kernel, ManySteps):
             self.kernel.advance(self.kernel.at(x, model), model, Generator().manual_seed(0), 1)
             self.seconds += time.perf_counter() - began

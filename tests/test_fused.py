@@ -17,9 +17,8 @@ from latticework.samplers import fused
 from latticework.samplers.fused import Fused, NotFusedError
 from latticework.sampling.chain import run_chain
 from latticework.sampling.checking.examination import counts
-from latticework.sampling.engine import STEPS, NotCompiledError, served
+from latticework.sampling.engine import STEPS, EngineWarning, NotCompiledError, served
 from latticework.sampling.naming import sampler_named
-from latticework.sampling.sample import EngineWarning
 
 CHAINS = 8
 FIELD, WAVE = torch.linspace(-2, 2, 20), torch.linspace(-1, 1, 18)
