@@ -128,7 +128,8 @@ def shared_fields(
     def make() -> dict[str, Tensor]:
         learnt, spent = course.learnt(sampler)
         left = [each.without(spent) for each in allowed]
-        fields, rate = {}, 0.0
+        fields: dict[str, Any] = {}
+        rate = 0.0
         if space:
             fields, rate = course.tuned(
                 name, replaced(sampler, learnt), space, left, trials, rng.initial_seed() % 2**31

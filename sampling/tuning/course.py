@@ -128,9 +128,10 @@ class Course:
         kernel, _ = served(sampler, self.model, self.engine)
         learner = kernel if isinstance(kernel, Tempered) else sampler
         found, spent = self.spent_by(learner.learnt)
-        if isinstance(learner, ManySteps) and found:  # which calls no method that is counted
+        if isinstance(kernel, ManySteps) and isinstance(kernel, Tempered) and found:
+            # It calls no method that is counted.
             each = self.cost(replaced(sampler, found), "evaluations")
-            spent["evaluations"] = each * learner.learning_steps / self.chains
+            spent["evaluations"] = each * kernel.learning_steps / self.chains
         return found, spent
 
     def spent_by(self, work: Callable[[torch.Tensor, EnergyModel], Found]) -> tuple[Found, Spent]:
