@@ -60,6 +60,9 @@ SHOWS = {
         and own["exact"] - own["plain"].draws.mean() > 0.2
         and own["tempered"].log_z.agree
     ),
+    "docs/gallery/annealer.py": lambda own, printed: all(
+        own["tempered"][beta] < 0.03 < min(own["annealed"][beta]) for beta in own["BETAS"]
+    ),
     "docs/gallery/own_sampler.py": lambda own, printed: (
         own["right"].passed and "invariance fails" in str(own["wrong"])
     ),
