@@ -111,7 +111,9 @@ class Fused(Wrapper, ManySteps):
         sums = empty_sums(state.x, steps, wanted, block.loops)
         visited = wanted.total or wanted.changed or wanted.draws > 0
         while steps:
-            before, x, infos = state.x, [], []
+            before = state.x
+            x: list[Tensor] = []
+            infos: list[list[Tensor]] = []
             while steps and len(infos) < SUMMED:
                 first, size = int(state.made), len(state.infos[0])
                 if first == size:
