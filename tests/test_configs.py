@@ -140,7 +140,7 @@ def test_the_file_of_a_sampler_lists_the_fields_and_defaults_of_its_class(name):
     cls, fields = find(name)
     assert issubclass(cls, Sampler)
     assert cls.__dataclass_params__.frozen
-    config = OmegaConf.to_container(part("sampler", name))
+    config = OmegaConf.to_container(part("sampler", name), resolve=True)
     assert get_class(config.pop("_target_")) is cls
     defaults = dataclasses.asdict(cls(**fields))
     assert config == defaults

@@ -28,7 +28,7 @@ from latticework.sampling.metrics import (
     Reference,
     Steps,
 )
-from latticework.sampling.tuning.space import check_space, suggest
+from latticework.sampling.tuning.space import check_space, numbers, suggest
 from latticework.sampling.tuning.study import best, complete, shared, startup
 
 MODEL = Lattice([3, 3], 0.1, 0.2)
@@ -368,3 +368,9 @@ def test_proposed_sites_are_those_that_draws_of_the_proposal_change(sampler):
         counts = flips.sum(-1).float()
     deviation = float(counts.std()) / len(counts) ** 0.5
     assert abs(float(counts.mean()) - expected) < 4 * deviation + 1e-5
+
+
+def test_a_search_without_a_result_has_no_numbers():
+    space = {"kernel": {"choices": ["gibbs", "dmala"]}, "steps": {"low": 1, "high": 9}}
+    assert numbers({}, space) == {}
+    assert numbers({"kernel": "dmala", "steps": 2}, space) == {"kernel": 1.0, "steps": 2.0}

@@ -59,8 +59,9 @@ def replaced(sampler: Sampler, fields: dict[str, Any]) -> Sampler:
 
 
 def numbers(fields: dict[str, Any], space: Space) -> dict[str, float]:
-    """`fields` as numbers for metrics.csv. A choice is given by its index."""
-    index = {k: s["choices"].index(fields[k]) for k, s in space.items() if "choices" in s}
+    """`fields` as numbers for metrics.csv; none if there are none. A choice has its index."""
+    chosen = {k: s["choices"] for k, s in space.items() if "choices" in s and k in fields}
+    index = {k: choices.index(fields[k]) for k, choices in chosen.items()}
     return {name: float(value) for name, value in (fields | index).items()}
 
 
