@@ -136,7 +136,7 @@ def copy(tmp_path_factory) -> Path:
             follow(edit, root)
     in_copy(root, "-m", "latticework.tools.samplers_table")
     after = (root / "docs" / "supported.md").read_text()
-    assert "| `lazy_walk` | yes | yes | · | · | · | yes | yes | yes | yes |" in after
+    assert "| `lazy_walk` | yes | yes | · | · | · | · | · | yes | yes | yes | yes |" in after
     assert "`curie_weiss`, " in after
     assert "lazy_walk" not in before
     in_copy(root, "-c", TIMES)

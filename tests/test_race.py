@@ -131,7 +131,7 @@ def test_every_exact_sampler_takes_part_by_default(file, tmp_path, capsys):
     table = pd.read_csv(folder / "race.csv")
     exact = {"acs", "avg", "dhams", "dlmc", "dlmcf", "dmala", "edlp", "gibbs", "gwg"}
     exact |= {"hamming_ball", "locally_balanced", "pafs", "pafs_with_replacement", "pavg"}
-    exact |= {"pt_dmala", "random_walk", "rmala", "tempered", "tempered_gibbs"}
+    exact |= {"pt_dmala", "random_walk", "rmala", "tempered"}
     assert set(table["sampler"]) == exact
     assert "left out: block_gibbs (BlockGibbs needs" in page
     assert "left out: dsvgd, dula, " in page
