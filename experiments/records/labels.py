@@ -42,18 +42,18 @@ SAMPLERS = {
     "dhams": Look("DHAMS", "DHAMS", "#1B99BD", "4"),
     "edlp": Look("EDLP", "EDLP", "#7B791E", "_"),
     "pt_dmala": Look("PTDMALA", "PT-DMALA", "#60381E", (5, 2, 0)),
-    "tempered_gibbs": Look("Tempered", "Tempered Gibbs", "#3B3BD0", (7, 2, 0)),
     "tempered": Look("Tempered", "Tempered", "#7A3E9D", (9, 2, 0)),
     "swendsen_wang": Look("SwendsenWang", "Swendsen-Wang", "#169CA9", (8, 2, 0)),
     "sample_penalization": Look("SamplePenalization", "SP", "#8C5ECC", ">"),
     "rates_herding": Look("RatesHerding", "rates-herding", "#138761", "d"),
     "rates_fpcd": Look("RatesFPCD", "rates-FPCD", "#550000", "*"),
+    "tempered_gibbs": Look("Tempered", "Tempered Gibbs", "#3B3BD0", (7, 2, 0)),
 }
 # Words of names of data sets, models and training methods that are not written as they are spoken.
 PROPER = {name.lower(): name for name in ("Adult", "Blog", "Caltech", "Ising", "Omniglot", "Potts")}
 PROPER |= {name.lower(): name for name in ("CD", "COMPAS", "FPCD", "MNIST", "RBM", "SML", "USPS")}
 
-_NAMES = {look.target: name for name, look in SAMPLERS.items()}
+_NAMES = {look.target: name for name, look in reversed(SAMPLERS.items())}  # the first of each
 
 # Markers of samplers that are not in SAMPLERS: stars and polygons, none of which is used above.
 OTHER_MARKERS = tuple((sides, 1, 0) for sides in (3, 4, 6, 8)) + ((7, 0, 0), (3, 2, 0), (6, 2, 0))
