@@ -74,6 +74,8 @@ bench%: $(READY) ## for the comparison of samplers: make benchmark, make benchma
 	@$(EXHIBIT)
 learning-%: $(READY) ## for learning with later samplers: make learning-later
 	@$(EXHIBIT)
+log-%: $(READY) ## for the estimators of log Z: make log-z
+	@$(EXHIBIT)
 
 quick paper: $(READY) ## run all missing experiments at that scale, then the report; continue after failures
 	@$(BIN)/python -m latticework.scripts.reproduce all --scale $@
