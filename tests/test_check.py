@@ -378,7 +378,7 @@ def test_the_command(file, tmp_path, capsys):
     [
         (["mine.py"], "sampler 'mine.py' is not known"),
         (["nowhere.py:Mine"], "there is no file"),
-        ([f"{ROOT}/docs/hooks.py:Mien"], "hooks.py has no Mien"),
+        ([f"{ROOT}/tests/command.py:Mien"], "command.py has no Mien"),
         (["dmala", "step_size"], "'step_size' is not a setting; write key=value"),
         (["dmala", "step_size=abc"], "step_size of dmala must be a number, got 'abc'"),
         (["dmala", "stepsize=0.3"], "dmala has no setting stepsize: did you mean step_size?"),
