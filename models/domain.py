@@ -658,17 +658,19 @@ class Subset(Domain):
     def leaving(self, x: Tensor, logits: Tensor) -> Tensor:
         return logits.flatten(1)
 
-    def move_one(self, x: Tensor, index: Tensor) -> Tensor:
+    def _swapped(self, x: Tensor, index: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The state after the moves, and the sites that become empty and full."""
         full, empty = self._places(x)
         source = full.gather(1, index.div(self.moves, rounding_mode="floor"))
         goal = empty.gather(1, index.remainder(self.moves))
-        return x.scatter(1, source, self.low).scatter(1, goal, self.high)
+        return x.scatter(1, source, self.low).scatter(1, goal, self.high), source, goal
+
+    def move_one(self, x: Tensor, index: Tensor) -> Tensor:
+        return self._swapped(x, index)[0]
 
     def reverse(self, x: Tensor, index: Tensor) -> Tensor:
-        full, empty = self._places(x)
-        source = full.gather(1, index.div(self.moves, rounding_mode="floor"))
-        goal = empty.gather(1, index.remainder(self.moves))
-        rank = self._full(self.move_one(x, index)).cumsum(-1)  # ones up to a site
+        y, source, goal = self._swapped(x, index)
+        rank = self._full(y).cumsum(-1)  # ones up to a site
         return (rank.gather(1, goal) - 1) * self.moves + source - rank.gather(1, source)
 
     def block(self, x: Tensor, sites: Tensor) -> tuple[Tensor, Tensor | None]:

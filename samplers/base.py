@@ -54,6 +54,7 @@ class Sampler(ABC):
     swaps: bool = False  # whether it serves a `Subset`, whose moves are swaps
     fuses: bool = True  # whether engine=fused may compile a step
     interacting: bool = False  # whether chains depend on one another, as particles do
+    learning_steps: int = 0  # steps of one chain that `learnt` makes, by a kernel if there is one
     stationary_start: bool = True  # whether chains from the target are stationary at once; else
     #                                the rest of the state needs a burn-in first, and AIS refuses
 

@@ -125,7 +125,7 @@ class Tempered(Sampler):
         return self.schedule is None or float(self.schedule[0]) == 0
 
     @property
-    def learning_steps(self) -> int:
+    def learning_steps(self) -> int:  # type: ignore[override]
         """Steps of all ladders that learn the schedule."""
         return LADDERS * (2**self.rounds - 1)
 

@@ -61,7 +61,6 @@ MAY_IMPORT = {
     "sampling/engine.py": [*SAMPLING, "samplers.compiled", "samplers.fused"],
     "sampling/sample.py": [*SAMPLING, "samplers.tempered"],
     "sampling/annealing.py": [*SAMPLING, "samplers.tempered"],
-    "sampling/tuning/course.py": [*SAMPLING, "samplers.tempered", "sampling.tuning"],
     "sampling/tempering.py": [*SAMPLING, "samplers.tempered"],
     "sampling/starts.py": [*SAMPLING, "data.base"],
     "sampling/checking/targets.py": [*SAMPLING, "models.rbm"],

@@ -102,8 +102,9 @@ def by_annealing(
     annealed = path(model, log_odds(data)).to(run.device)
     base, pilot = float(annealed.log_z_start()), 0
     if runs and betas is None:
-        x = annealed.draw(budget.chains, run.rng("spacing"))
-        ladder, pilot = spaced(kernel, annealed, x, budget.steps, run.rng("spacing"))
+        rng = run.rng("spacing")
+        x = annealed.draw(budget.chains, rng)
+        ladder, pilot = spaced(kernel, annealed, x, budget.steps, rng)
     else:
         ladder = (betas or linear)(budget.steps)
     kernel = run.kernel(kernel, annealed)

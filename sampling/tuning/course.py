@@ -22,7 +22,6 @@ from latticework.models.base import EnergyModel
 from latticework.models.domain import Integer
 from latticework.samplers.base import Sampler, UnsupportedModelError
 from latticework.samplers.sums import ManySteps
-from latticework.samplers.tempered import Tempered
 from latticework.sampling.chain import seconds_per_step
 from latticework.sampling.diagnostics import mixing
 from latticework.sampling.engine import Engine, served
@@ -126,10 +125,8 @@ class Course:
     def learnt(self, sampler: Sampler) -> tuple[dict[str, torch.Tensor], Spent]:
         """The fields that the sampler learns before its first step, and what this costs."""
         kernel, _ = served(sampler, self.model, self.engine)
-        learner = kernel if isinstance(kernel, Tempered) else sampler
-        found, spent = self.spent_by(learner.learnt)
-        if isinstance(kernel, ManySteps) and isinstance(kernel, Tempered) and found:
-            # It calls no method that is counted.
+        found, spent = self.spent_by(kernel.learnt)
+        if isinstance(kernel, ManySteps) and found:  # it calls no method that is counted
             each = self.cost(replaced(sampler, found), "evaluations")
             spent["evaluations"] = each * kernel.learning_steps / self.chains
         return found, spent
