@@ -126,7 +126,10 @@ from latticework.samplers.rates import (
 from latticework.samplers.relaxed import RMALA as RMALA
 from latticework.samplers.stochastic import StochasticDULA as StochasticDULA
 from latticework.samplers.svgd import DiscreteSVGD as DiscreteSVGD
-from latticework.samplers.sweep import GibbsSweep as GibbsSweep
+from latticework.samplers.sweep import (
+    GibbsSweep as GibbsSweep,
+    MetropolisSweep as MetropolisSweep,
+)
 from latticework.samplers.swendsen_wang import SwendsenWang as SwendsenWang
 from latticework.samplers.tempered import Tempered as Tempered
 from latticework.torchvision_ops import ensure_importable as ensure_importable

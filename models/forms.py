@@ -66,6 +66,7 @@ class PottsLatticeForm(NamedTuple):
     degree: NDArray[np.int32]
     coupling: float
     bias: NDArray[np.float32]  # [sites, values]
+    colours: NDArray[np.int64]  # [sites], classes of independent sites
 
 
 class PottsPairForm(NamedTuple):

@@ -21,7 +21,7 @@ from torch.linalg import vecdot
 from latticework.models.base import Cache, EnergyModel
 from latticework.models.domain import Categorical
 from latticework.models.forms import PottsLatticeForm, PottsPairForm, array, neighbour_lists
-from latticework.models.lattice import neighbour_sum, neighbour_table, require_sides
+from latticework.models.lattice import colouring, neighbour_sum, neighbour_table, require_sides
 
 
 def _moves(field: Tensor, x: Tensor) -> Tensor:
@@ -81,7 +81,12 @@ class LatticePotts(EnergyModel):
 
     def form(self) -> PottsLatticeForm:
         lists, degree = neighbour_lists(self.neighbours, self.exists)
-        return PottsLatticeForm(lists, degree, self.coupling, array(self.bias))
+        return PottsLatticeForm(
+            lists, degree, self.coupling, array(self.bias), array(self.colours())
+        )
+
+    def colours(self) -> Tensor:
+        return colouring(self.shape, self.periodic).to(self.bias.device)
 
     def _pairs(self, x: Tensor) -> Tensor:
         return neighbour_sum(x, self.shape, self.periodic) * self.coupling

@@ -25,6 +25,7 @@ NAMES: dict[str, str | tuple[str, dict[str, Any]]] = {
     "gwg4": ("gwg.GWG", {"flips": 4}),
     "hamming_ball": "hamming.HammingBall",
     "locally_balanced": "locally_balanced.LocallyBalanced",
+    "metropolis_sweep": "sweep.MetropolisSweep",
     "pafs": "path_auxiliary.PAFS",
     "pafs_with_replacement": "path_auxiliary.PAFSWithReplacement",
     "pavg": "pavg.PAVG",

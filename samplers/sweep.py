@@ -1,32 +1,44 @@
-"""Gibbs sweeps over classes of sites that are conditionally independent given all other sites.
+"""Sweeps over classes of sites that are conditionally independent given all other sites.
 
 A lattice has two such classes (a chequerboard), or three if a periodic side is odd. Resampling a
-class at once is equivalent to resampling its sites one by one, so a step is one sweep of
-single-site Gibbs sampling, class after class.
+class at once is equivalent to resampling its sites one by one, so a step is one sweep of a
+single-site sampler, class after class.
 """
 
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import torch
 from torch import Generator, Tensor
 
-from latticework.models.base import EnergyModel
-from latticework.models.chance import bernoulli
-from latticework.samplers.base import Info, Sampler, UnsupportedModelError, require_unit_binary
+from latticework.models.base import Cache, EnergyModel
+from latticework.models.chance import bernoulli, happens
+from latticework.models.domain import Binary, Categorical, one_hot
+from latticework.samplers.base import (
+    Info,
+    Sampler,
+    UnsupportedModelError,
+    acceptance,
+    require_domain,
+    require_unit_binary,
+)
+from latticework.samplers.conditional import draw_value
 
 
 class SweepState(NamedTuple):
-    x: Tensor  # [chains, dim]
+    x: Tensor  # [chains, *domain.shape]
     classes: tuple[Tensor, ...]  # the sites of each
     ones: Tensor  # [chains], the acceptance probability of every step
 
 
 @dataclass(frozen=True)
 class GibbsSweep(Sampler):
-    """Resample every site once a step. Binary models with `colours()` only."""
+    """Resample every site once a step. Binary and categorical models with `colours()` only."""
 
     def at(self, x: Tensor, model: EnergyModel) -> SweepState:
-        require_unit_binary(self, model)
+        require_domain(self, model, Binary, Categorical)
+        if isinstance(model.domain, Binary):
+            require_unit_binary(self, model)
         colours = model.colours()
         if colours is None:
             raise UnsupportedModelError(self, model, "a model with classes of independent sites")
@@ -44,7 +56,52 @@ class GibbsSweep(Sampler):
     ) -> tuple[SweepState, Info]:
         x, cache = state.x, model.cache(state.x)
         for sites in state.classes:
-            new = bernoulli(model.log_odds(x, cache, sites), rng)
+            new = self.drawn(x, cache, sites, model, rng)
             cache = model.moved(cache, x, sites, new)
             x.index_copy_(1, sites, new)
         return state, Info(state.ones)
+
+    def drawn(
+        self, x: Tensor, cache: Cache, sites: Tensor, model: EnergyModel, rng: Generator
+    ) -> Tensor:
+        """New values of `sites`, which are independent given the rest."""
+        if isinstance(model.domain, Binary):
+            return bernoulli(model.log_odds(x, cache, sites), rng)
+        log_probs = _site_log_probs(x, cache, sites, model)
+        choice, _ = draw_value(log_probs.flatten(0, 1), rng)
+        return one_hot(choice.view(log_probs.shape[:2]), log_probs.shape[2]).to(x.dtype)
+
+
+@dataclass(frozen=True)
+class MetropolisSweep(GibbsSweep):
+    """Try to change every site once a step. Binary and categorical models with `colours()` only.
+
+    A site of value v proposes another value w in proportion to p(w), its law given the rest, and
+    accepts it with probability min(1, (1 - p(v)) / (1 - p(w))). With two values this is
+    Metropolis' rule. A site leaves its value at least as often as in a Gibbs sweep. As a sweep is
+    not rejected as a whole, its acceptance is reported as 1. J. S. Liu, "Peskun's theorem and a
+    modified discrete-state Gibbs sampler", Biometrika 1996.
+    """
+
+    def drawn(
+        self, x: Tensor, cache: Cache, sites: Tensor, model: EnergyModel, rng: Generator
+    ) -> Tensor:
+        old = x.index_select(1, sites)
+        if isinstance(model.domain, Binary):
+            flips = happens(acceptance(model.differences(x, cache, sites)), rng)
+            return torch.where(flips, 1 - old, old)
+        log_probs = _site_log_probs(x, cache, sites, model)
+        others = log_probs.masked_fill(old > 0, -torch.inf)
+        choice, invalid = draw_value(others.flatten(0, 1), rng)
+        new = one_hot(choice.view(log_probs.shape[:2]), log_probs.shape[2])
+        kept = log_probs.masked_fill(new, -torch.inf)
+        log_ratio = others.logsumexp(-1) - kept.logsumexp(-1)
+        stays = ~happens(acceptance(log_ratio), rng) | invalid.stay.view(log_ratio.shape)
+        return torch.where(stays.unsqueeze(-1), old, new.to(x.dtype))
+
+
+def _site_log_probs(x: Tensor, cache: Cache, sites: Tensor, model: EnergyModel) -> Tensor:
+    """Log-probabilities of the values given the rest, `[chains, n, values]`, up to constants."""
+    log_probs = model.differences(x, cache, sites)
+    allowed = model.domain.allowed(sites)  # type: ignore[attr-defined]
+    return log_probs if allowed is None else log_probs.masked_fill(~allowed, -torch.inf)

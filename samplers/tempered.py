@@ -75,8 +75,9 @@ class Tempered(Sampler):
 
     The replicas below b = 1 start where learning ended, or at uniform states, so chains need a
     burn-in even if they start with the target's law. A step costs `steps` steps of the kernel for
-    every replica, and an evaluation of the states drawn from p0. It keeps the target's law if the
-    kernel does.
+    every replica, and an evaluation of the states drawn from p0. Where b is low, one step often
+    suffices, because it forgets l: compiled kernels save the others in the share `hot` of the
+    levels; eager ones move all levels together. A step keeps the target's law if the kernel does.
     """
 
     stationary_start = False
@@ -87,6 +88,7 @@ class Tempered(Sampler):
     levels: int | None = None  # their number, that with b = 0 included; None: from the barrier
     schedule: list[float] | Tensor | None = None  # b, rising to 1; None: learned
     steps: int = 1  # of the kernel from swap to swap
+    hot: float = 0.0  # share of the levels, the lowest b first, of one step if compiled
 
     def __post_init__(self) -> None:
         require_count(rounds=self.rounds, steps=self.steps)
@@ -97,6 +99,10 @@ class Tempered(Sampler):
             raise ValueError(
                 "tempering needs a kernel that keeps the law of its target from the first step, "
                 f"and {kernel} does not; choose another, such as gibbs, gwg or dmala"
+            )
+        if not 0 <= self.hot < 1:
+            raise ValueError(
+                f"hot must be a share of the levels, 0 or more and below 1: {self.hot}"
             )
         if self.levels is not None and self.levels < 2:
             raise ValueError(f"levels must be 2 or more, got {self.levels}")

@@ -413,6 +413,22 @@ def gibbs_sweep(sampler: lw.GibbsSweep, target: Target) -> Law:
     return Law(gibbs(blocks, target).after[-1:])
 
 
+def metropolis_sweep(sampler: lw.MetropolisSweep, target: Target) -> Law:
+    """Liu (1996): a site moves from v to w with p(w) / max(1 - p(v), 1 - p(w)), site by site."""
+    after = np.eye(len(target.z))
+    for site in target.model.colours().argsort(stable=True).tolist():
+        given = np.zeros_like(after)
+        for x, y in itertools.product(range(len(target.z)), repeat=2):
+            if set(target.sites_changed(x, y)) <= {site}:
+                given[x, y] = target.law[y]
+        given = normalised(given)
+        here = given.diagonal()
+        moves = given * np.minimum(1 / (1 - here)[:, None], 1 / (1 - here))
+        np.fill_diagonal(moves, 0)
+        after = after @ (moves + np.diag(1 - moves.sum(1)))
+    return Law([after])
+
+
 def hamming_ball(sampler: lw.HammingBall, target: Target) -> Law:
     """Titsias and Yau: u uniform in the ball of x, then x from pi restricted to the ball of u."""
 
@@ -569,6 +585,9 @@ TABLE = [
     Row(lw.Gibbs(2, "shuffled"), ("binary", "rbm", "lattice"), gibbs, **SHUFFLED),
     Row(lw.GibbsSweep(), ("lattice", "ring", "sheet"), gibbs_sweep, **ORDERED),
     Row(lw.GibbsSweep(), ("graph", "network", "ferromagnet"), gibbs_sweep, **ORDERED),
+    Row(lw.GibbsSweep(), ("lattice_potts", "tables", "ragged"), gibbs_sweep, **ORDERED),
+    Row(lw.MetropolisSweep(), ("lattice", "ring", "sheet"), metropolis_sweep, **ORDERED),
+    Row(lw.MetropolisSweep(), ("graph", "lattice_potts", "ragged"), metropolis_sweep, **ORDERED),
     Row(lw.HammingBall(3, 1, "systematic"), BINARY, hamming_ball, **ORDERED),
     Row(lw.HammingBall(3, 2, "random"), ("binary", "rbm", "ring"), hamming_ball, **RANDOM),
     Row(lw.HammingBall(2, 1, "shuffled"), ("lattice", "rbm"), hamming_ball, **SHUFFLED),

@@ -74,6 +74,8 @@ KERNELS = [
     (lw.Gibbs(), "binary"),
     (lw.Gibbs(2), "ordinal"),
     (lw.GibbsSweep(), "lattice"),
+    (lw.GibbsSweep(), "lattice_potts"),
+    (lw.MetropolisSweep(), "lattice_potts"),
     (lw.LocallyBalanced(), "spins"),
     (lw.RandomWalk(2), "categorical"),
     (lw.PAFS(2), "binary"),
@@ -291,6 +293,7 @@ def test_the_kernel_can_be_named():
         (lambda: lw.Tempered(lw.DULA()), "keeps the law of its target from the first step"),
         (lambda: lw.Tempered(lw.RMALA()), "keeps the law of its target from the first step"),
         (lambda: lw.Tempered(lw.GWG(), levels=1), "levels must be 2 or more"),
+        (lambda: lw.Tempered(lw.GWG(), hot=1.0), "hot must be a share of the levels"),
         (lambda: lw.Tempered(lw.GWG(), schedule=[0, 0.5]), "rise from 0 or above to 1"),
         (lambda: lw.Tempered(lw.GWG(), schedule=[0.5, 0.5, 1]), "rise from 0 or above to 1"),
         (lambda: lw.Tempered(lw.GWG(), 0), "rounds must be an integer of at least 1"),
@@ -320,11 +323,23 @@ def test_an_infinite_domain_needs_a_first_level_above_0():
         (lw.GibbsSweep(), "lattice"),
         (lw.GWG(), "dense_ising"),
         (lw.Gibbs(), "lattice_potts"),
+        (lw.MetropolisSweep(), "lattice_potts"),
     ],
 )
-def test_compiled_kernels_keep_the_joint_law(kernel, name):
-    sampler = lw.Tempered(kernel, schedule=[0.0, 0.4, 1.0])
+@pytest.mark.parametrize(("steps", "hot"), [(1, 0.0), (3, 0.5)])
+def test_compiled_kernels_keep_the_joint_law(kernel, name, steps, hot):
+    sampler = lw.Tempered(kernel, schedule=[0.0, 0.4, 1.0], steps=steps, hot=hot)
     assert joint_p(twin_of(sampler, TARGETS[name].model), name) > 1e-4
+
+
+def test_hot_levels_make_one_step():
+    """Without a field, a Metropolis sweep flips all sites, so two of them change nothing."""
+    model, schedule = lw.Lattice((6,), 0.0), [0.25, 0.5, 0.75, 1.0]
+    sampler = lw.Tempered(lw.MetropolisSweep(), schedule=schedule, steps=2, hot=0.5)
+    x = torch.zeros(3, 6)
+    twin = twin_of(sampler, model)
+    state, _ = twin.step(twin.init(x, model), model, Generator())
+    assert state.kernel.x.view(4, 3, 6).mean((1, 2)).tolist() == [1, 1, 0, 0]
 
 
 @pytest.mark.slow

@@ -36,7 +36,7 @@ from latticework.samplers.compiled.decisions import (
 from latticework.samplers.compiled.jit import SHORT, inlined, kernel, lean, over_chains, reordered
 from latticework.samplers.compiled.lattice import ALONE, BLOCK, classify, copy_bytes, tile_of
 from latticework.samplers.compiled.philox import AHEAD, HALF, fill_lanes, unit
-from latticework.samplers.compiled.twin import Keys, Position, Sums, Twin
+from latticework.samplers.compiled.twin import GroupTwin, Keys, Position, Sums
 
 Bytes = NDArray[np.uint8]
 Words = NDArray[np.uint64]
@@ -54,10 +54,10 @@ class Tables(NamedTuple):
     few: bool
     first: NDArray[np.uint8]  # [passes, sites]; ALONE for the sites of other passes
     base: NDArray[np.uint64]  # [sites]
-    limit: NDArray[np.uint8]  # [period, classes], of the probability of a flip, as by `split`
-    fraction: NDArray[np.uint64]  # [period, classes]
-    softplus: NDArray[np.float64]  # [period, classes], log(1 + exp(logit of the flip))
-    excess: NDArray[np.float64]  # [period, classes], logit - gain / 2; empty if it is a constant
+    limit: NDArray[np.uint8]  # [rows, classes], of the probability of a flip, as by `split`
+    fraction: NDArray[np.uint64]  # [rows, classes]
+    softplus: NDArray[np.float64]  # [rows, classes], log(1 + exp(logit of the flip))
+    excess: NDArray[np.float64]  # [rows, classes], logit - gain / 2; empty if it is a constant
 
 
 def gains_of(odds: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -93,11 +93,11 @@ def tables_of(
 
 
 @dataclass(frozen=True)
-class AllSitesLatticeTwin(Twin):
+class AllSitesLatticeTwin(GroupTwin):
     adjusted = False  # whether a step may be rejected
 
     def start(self, x: Tensor, form: LatticeForm) -> Any:
-        _tables(_Same(self, form))  # checks the settings
+        _tables(_Same(self, (form,)))  # checks the settings
         return Position(x)
 
     @abstractmethod
@@ -112,29 +112,54 @@ class AllSitesLatticeTwin(Twin):
         self, x: NDArray[np.float32], form: LatticeForm, phase: int, keys: Keys, sums: Sums
     ) -> None:
         """Overwrite `x`. The first step reads row `phase` of the tables."""
-        work, lattice = 0.5 * x.size * len(keys), (form.shifts, form.joins)
-        args = self.adjusted, *lattice, _tables(_Same(self, form)), phase, x, keys, sums
-        over_chains(flip_all, len(x), work, *args, fewest=SHORT if x.shape[1] < BLOCK else 1)
+        self.run_groups(x, np.arange(len(x))[None], (form,), keys, sums, phase)
+
+    def run_groups(
+        self,
+        x: NDArray[np.float32],
+        rows: NDArray[np.int64],
+        forms: tuple[LatticeForm, ...],
+        keys: Keys,
+        sums: Sums,
+        phase: int = 0,
+    ) -> None:
+        groups, size = rows.shape
+        tables, lattice = _tables(_Same(self, forms)), (forms[0].shifts, forms[0].joins)
+        period, work = len(tables.limit) // groups, 0.5 * x.size * len(keys)
+        args = *lattice, tables, period, phase, size, rows.ravel(), x, keys, sums
+        fewest = SHORT if x.shape[1] < BLOCK else 1
+        over_chains(flip_all, rows.size, work, self.adjusted, *args, fewest=fewest)
 
 
 @dataclass(frozen=True, eq=False)
 class _Same:
-    """A twin and a form, equal to a pair of these two objects only."""
+    """A twin and forms, equal to a pair of these objects only."""
 
     twin: AllSitesLatticeTwin
-    form: LatticeForm
+    forms: tuple[LatticeForm, ...]
 
     def __eq__(self, other: object) -> bool:
-        same = isinstance(other, _Same)
-        return same and self.twin is other.twin and self.form is other.form  # type: ignore
+        return isinstance(other, _Same) and self.ids() == other.ids()
 
     def __hash__(self) -> int:
-        return hash((id(self.twin), id(self.form)))
+        return hash(self.ids())
+
+    def ids(self) -> tuple[int, ...]:
+        return id(self.twin), *map(id, self.forms)
 
 
-@lru_cache(maxsize=64)  # tempering has a form for each level
+@lru_cache(maxsize=16)
 def _tables(of: _Same) -> Tables:
-    return of.twin.tables(of.form)
+    return joined([of.twin.tables(form) for form in of.forms])
+
+
+def joined(tables: list[Tables]) -> Tables:
+    """The rows of all `tables`, one after another. These differ in nothing else."""
+    by_row = ("limit", "fraction", "softplus", "excess")
+    rows: dict[str, Any] = {
+        name: np.concatenate([getattr(each, name) for each in tables]) for name in by_row
+    }
+    return tables[0]._replace(**rows)
 
 
 class Work(NamedTuple):
@@ -197,25 +222,33 @@ def words_of(size):
 
 
 @kernel
-def flip_all(first, last, adjusted, shifts, joins, cycle, phase, x, keys, sums):
-    """Advance the chains `first <= c < last`, as many together as a tile holds."""
-    sites, steps, period, tables = x.shape[1], keys.shape[0], cycle.limit.shape[0], row_of(cycle, 0)
+def flip_all(
+    first, last, adjusted, shifts, joins, all_tables, period, phase, group, rows, x, keys, sums
+):
+    """Advance the chains `first <= c < last`, as many together as a tile holds.
+
+    Chain c is row `rows[c]` of `x`. `group` chains in turn share `period` rows of the tables.
+    """
+    sites, steps, tables = x.shape[1], keys.shape[0], row_of(all_tables, 0)
     total, trace, accepted, changed = sums.total, sums.trace, sums.accept, sums.changed
-    tile = tile_of(sites, last - first, tables.first, shifts, joins)
-    size, row, rows = tile.size, tile.row, max(1, tile.size // tile.row)
+    tile = tile_of(sites, min(last - first, group), tables.first, shifts, joins)
+    size, row, most = tile.size, tile.row, max(1, tile.size // tile.row)
     ahead = max(1, min(AHEAD, BLOCK // size))
     work, ties = work_of(tile, ahead), ties_of(size)
     now, seen, now_words = work.now, work.seen_words, work.now_words
-    for start in range(first, last, rows):
-        chains = min(rows, last - start)
-        load(now, row, x, start, chains)
+    start = first
+    while start < last:
+        chains = min(most, last - start, group - start % group)
+        load(now, row, x, rows[start : start + chains])
         number_lanes(work.counters, row, size, start)
+        table = start // group * period
+        tables = row_of(all_tables, table)
         for t in range(steps):
             if t % ahead == 0:
                 draw_ahead(work, size, keys, t, ahead)
             at = t % ahead * size
             if period > 1:
-                tables = row_of(cycle, (phase + t) % period)
+                tables = row_of(all_tables, table + (phase + t) % period)
             if adjusted:
                 if t == 0:
                     classify_all(work.classes, tile, 0, shifts, tables.values)
@@ -240,14 +273,15 @@ def flip_all(first, last, adjusted, shifts, joins, cycle, phase, x, keys, sums):
                     copy_bytes(trace[t - (steps - trace.shape[0]), start + r], state)
         if not adjusted:
             accepted[start : start + chains] += steps
-        store(x, start, chains, now, row)
+        store(x, rows[start : start + chains], now, row)
+        start += chains
 
 
 @inlined
-def row_of(cycle, k):
-    """The tables of step `k` of the cycle, without the axis of the period."""
-    sites = cycle.values, cycle.few, cycle.first, cycle.base
-    return Tables(*sites, cycle.limit[k], cycle.fraction[k], cycle.softplus[k], cycle.excess[k])
+def row_of(tables, k):
+    """Row `k` of the tables, without the axis of rows."""
+    sites = tables.values, tables.few, tables.first, tables.base
+    return Tables(*sites, tables.limit[k], tables.fraction[k], tables.softplus[k], tables.excess[k])
 
 
 @lean
@@ -312,17 +346,19 @@ def judge(work, tables, row, ends, accepted):
 
 
 @lean
-def load(here, row, x, start, chains):
-    for r in range(chains):
-        for i in range(x.shape[1]):
-            here[r * row + i] = np.uint8(x[start + r, i])
+def load(here, row, x, rows):
+    for r in range(rows.shape[0]):
+        source, start = x[rows[r]], np.uint64(r * row)
+        for i in range(np.uint64(x.shape[1])):
+            here[start + i] = np.uint8(source[i])
 
 
 @lean
-def store(x, start, chains, here, row):
-    for r in range(chains):
-        for i in range(x.shape[1]):
-            x[start + r, i] = here[r * row + i]
+def store(x, rows, here, row):
+    for r in range(rows.shape[0]):
+        target, start = x[rows[r]], np.uint64(r * row)
+        for i in range(np.uint64(x.shape[1])):
+            target[i] = here[start + i]
 
 
 @lean
@@ -369,8 +405,10 @@ def flush(changed, total, work, row, start, chains):
     """Add the bytes to the sums, and set them to 0."""
     flipped, seen = work.flipped, work.seen
     for r in range(chains):
-        for i in range(r * row, (r + 1) * row):
-            changed[start + r] += flipped[i]
+        count = np.int64(0)
+        for i in range(np.uint64(r * row), np.uint64((r + 1) * row)):
+            count += flipped[i]
+        changed[start + r] += count
         if total.shape[0]:
             for i in range(total.shape[1]):
                 total[start + r, i] += np.float32(seen[r * row + i])

@@ -26,7 +26,7 @@ from latticework.samplers.path_auxiliary import PAFS
 from latticework.samplers.random_walk import RandomWalk
 from latticework.samplers.rates import RatesFPCD, RatesHerding, SamplePenalization
 from latticework.samplers.sums import ManySteps
-from latticework.samplers.sweep import GibbsSweep
+from latticework.samplers.sweep import GibbsSweep, MetropolisSweep
 from latticework.samplers.swendsen_wang import SwendsenWang
 from latticework.samplers.tempered import Tempered
 
@@ -47,7 +47,8 @@ ROWS: list[tuple[tuple[type, ...], tuple[type, ...], str]] = [
     ((Gibbs,), BINARY, "gibbs.GibbsTwin"),
     ((Gibbs,), POTTS, "gibbs_potts.GibbsPottsTwin"),
     ((GibbsSweep,), (GraphForm,), "sweep_graph.GraphSweepTwin"),
-    ((GibbsSweep,), (LatticeForm,), "lattice_twins.SweepTwin"),
+    ((GibbsSweep, MetropolisSweep), (LatticeForm,), "lattice_twins.SweepTwin"),
+    ((GibbsSweep, MetropolisSweep), (PottsLatticeForm,), "sweep_potts.PottsSweepTwin"),
     ((GWG, LocallyBalanced), (LatticeForm,), "flip_lattice.LatticeFlipTwin"),
     ((GWG, LocallyBalanced), (PairForm,), "flip_pairs.PairFlipTwin"),
     ((GWG, LocallyBalanced), (PottsLatticeForm,), "one_site_potts.OneSiteLatticeTwin"),

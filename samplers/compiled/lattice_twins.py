@@ -1,7 +1,7 @@
 """Samplers that decide about every site, on lattices with one coupling: the tables of each."""
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -13,20 +13,27 @@ from latticework.samplers.compiled.all_sites_lattice import (
     AllSitesLatticeTwin,
     Tables,
     gains_of,
+    joined,
     tables_of,
 )
 from latticework.samplers.compiled.langevin import scales
 from latticework.samplers.compiled.twin import Keys, Sums
 from latticework.samplers.dlmc import DLMC
 from latticework.samplers.langevin import DMALA
+from latticework.samplers.sweep import MetropolisSweep
 
 
 @dataclass(frozen=True)
 class SweepTwin(AllSitesLatticeTwin):
-    """To draw a site given the rest is to flip it with the probability of its other value."""
+    """A site flips with the probability of its other value, or by Metropolis' rule."""
 
     def tables(self, form: LatticeForm) -> Tables:
-        return tables_of(form.kind, gains_of(form.odds), excess=np.empty(0), passes=form.colours)
+        logits = gains_of(form.odds)
+        if isinstance(self.sampler, MetropolisSweep):  # of min(1, exp(gain))
+            loss = np.minimum(logits, 0)
+            with np.errstate(divide="ignore"):
+                logits = np.where(logits < 0, loss - np.log(-np.expm1(loss)), np.inf)
+        return tables_of(form.kind, logits, excess=np.empty(0), passes=form.colours)
 
 
 @dataclass(frozen=True)
@@ -93,11 +100,7 @@ class ACSLatticeTwin(AllSitesLatticeTwin):
         for step, balance in cycle:
             logits = balance * gains - 0.5 / step
             rows.append(tables_of(form.kind, logits, logits - gains / 2))
-        by_step = ("limit", "fraction", "softplus", "excess")
-        joined: dict[str, Any] = {
-            name: np.concatenate([getattr(row, name) for row in rows]) for name in by_step
-        }
-        return rows[0]._replace(**joined)
+        return joined(rows)
 
     def run(self, state: CyclePosition, form: LatticeForm, keys: Keys, sums: Sums) -> CyclePosition:
         self.flip(state.x.numpy(), form, int(state.phase), keys, sums)

@@ -13,12 +13,19 @@ import torch
 from torch import Generator, Tensor
 
 from latticework.models.base import AnnealedModel, Cache, EnergyModel
-from latticework.models.forms import Form, LatticeForm, RBMForm, change, tempered
+from latticework.models.forms import (
+    Form,
+    LatticeForm,
+    PottsLatticeForm,
+    RBMForm,
+    change,
+    tempered,
+)
 from latticework.samplers.base import Info
 from latticework.samplers.checks import check_start
-from latticework.samplers.compiled.jit import reordered
+from latticework.samplers.compiled.jit import kernel, reordered
 from latticework.samplers.compiled.philox import step_keys
-from latticework.samplers.compiled.twin import NoTwinError, Twin, form_of
+from latticework.samplers.compiled.twin import GroupTwin, NoTwinError, Position, Twin, form_of
 from latticework.samplers.sums import NOTHING, ManySteps, Sums, Wanted, empty_sums
 from latticework.samplers.tempered import LadderState, Tempered
 
@@ -69,28 +76,56 @@ class TemperedTwin(Tempered, ManySteps):
     def moved(
         self, state: LadderState, model: EnergyModel, path: AnnealedModel, rng: Generator
     ) -> tuple[Any, Cache, Info]:
-        assert self.twin is not None
-        twin, level = self.twin, state.level
-        target = form_of(model)
+        x, level, target, chains = state.kernel.x, state.level, form_of(model), len(state.x)
         forms = _forms(target, tuple(state.schedule.tolist())[-len(level) :])
-        chains = len(state.x)
         rows = level.argsort(0) * chains + torch.arange(chains)  # by level
-        x, states, accept = state.kernel.x, [], torch.empty(len(rows.flatten()))
-        for row, before, form in zip(rows, state.kernel.levels, forms, strict=True):
-            part = x.index_select(0, row)  # of one level, which fits the cache
-            after = twin.moved_to(part, before, _Level(form))  # type: ignore[arg-type]
-            sums = empty_sums(after.x, self.steps, NOTHING, twin.loops)
-            after = twin.run(after, form, step_keys(self.steps, rng), sums)
-            x.index_copy_(0, row, after.x)
-            accept.index_copy_(0, row, torch.from_numpy(sums.accept / self.steps).float())
-            states.append(after)
+        twin, states, hot = self.twin, state.kernel.levels, int(self.hot * len(level))
+        made = [1] * hot + [self.steps] * (len(level) - hot)
+        if isinstance(twin, GroupTwin) and isinstance(states[0], Position):
+            accepted = np.zeros(rows.shape)
+            for first, steps in ((0, made[0]), (hot, made[-1] - made[0])):
+                if not steps:
+                    break
+                sums = empty_sums(x[: rows[first:].numel()], steps, NOTHING)
+                flat, keys = x.flatten(1).numpy(), step_keys(steps, rng)
+                twin.run_groups(flat, rows[first:].numpy(), forms[first:], keys, sums)
+                accepted[first:] += sums.accept.reshape(-1, chains)
+            accept = torch.from_numpy(accepted / np.array(made)[:, None])
+        else:
+            states, accept = self._moved_each(x, rows, states, forms, made, rng)
         path.move_to(state.schedule[level].flatten())
-        if isinstance(target, LatticeForm):  # in a third of the time
-            values = lattice_values(target, x)
+        if isinstance(target, LatticeForm | PottsLatticeForm):  # in a third of the time
+            values = lattice_values(target, x.flatten(1))
             known: Cache = x, (values + (path.know(x[:1])[1] - values[:1])).to(x)
         else:
             known = path.know(x)
-        return LevelStates(x, tuple(states)), known, Info(accept)
+        by_row = torch.empty(len(x)).index_copy_(0, rows.flatten(), accept.flatten().float())
+        return LevelStates(x, states), known, Info(by_row)
+
+    def _moved_each(
+        self,
+        x: Tensor,
+        rows: Tensor,
+        states: tuple[Any, ...],
+        forms: tuple[Form, ...],
+        made: list[int],
+        rng: Generator,
+    ) -> tuple[tuple[Any, ...], Tensor]:
+        """Overwrite `x`, one level after another, by `made` steps of each.
+
+        The kernels' states, and mean acceptances `[levels, chains]`.
+        """
+        assert self.twin is not None
+        twin, after, accept = self.twin, [], torch.empty(rows.shape, dtype=torch.float64)
+        for number, (before, form, steps) in enumerate(zip(states, forms, made, strict=True)):
+            part = x.index_select(0, rows[number])  # of one level, which fits the cache
+            state = twin.moved_to(part, before, _Level(form))  # type: ignore[arg-type]
+            sums = empty_sums(state.x, steps, NOTHING, twin.loops)
+            state = twin.run(state, form, step_keys(steps, rng), sums)
+            x.index_copy_(0, rows[number], state.x)
+            accept[number] = torch.from_numpy(sums.accept / steps)
+            after.append(state)
+        return tuple(after), accept
 
     def advance(
         self, state: Any, model: EnergyModel, rng: Generator, steps: int, wanted: Wanted = NOTHING
@@ -121,8 +156,13 @@ def tempered_twin(sampler: Tempered, twin: Any, model: EnergyModel) -> TemperedT
     return TemperedTwin(**own, twin=twin)
 
 
-def lattice_values(form: LatticeForm, x: Tensor) -> Tensor:
-    """Log f up to a constant, `[chains]`: the log-odds are linear in the neighbours at 1."""
+def lattice_values(form: LatticeForm | PottsLatticeForm, x: Tensor) -> Tensor:
+    """Log f up to a constant, `[chains]`, at states `[chains, sites]` or `[chains, sites * q]`."""
+    if isinstance(form, PottsLatticeForm):
+        found = np.empty(len(x))
+        sum_equal(form.neighbours, form.degree, form.coupling, form.bias, x.numpy(), found)
+        return torch.from_numpy(found)
+    # The log-odds are linear in the neighbours at 1.
     alone, slope = form.odds[form.kind, 0], form.odds[0, 1] - form.odds[0, 0]
     joined = np.stack((form.joins & 2, form.joins & 4), 1) > 0  # to the next site, to the last one
     found = np.empty(len(x))
@@ -144,6 +184,24 @@ def sum_pairs(shifts, joined, alone, slope, x, found):
                 for i in range(len(there)):
                     pairs += met[i] * row[i] * there[i]
         found[c] = total + slope * pairs
+
+
+@kernel
+def sum_equal(neighbours, degree, coupling, bias, x, found):
+    """The sum of `bias` at the values of the sites, and of `coupling` over equal neighbours."""
+    sites, q = bias.shape
+    values = np.empty(sites, np.int64)
+    for c in range(x.shape[0]):
+        total, twice = 0.0, 0
+        for i in range(sites):
+            values[i] = 0
+            for v in range(1, q):
+                values[i] += v * np.int64(x[c, i * q + v])
+            total += bias[i, values[i]]
+        for i in range(sites):
+            for k in range(degree[i]):
+                twice += np.int64(values[neighbours[i, k]] == values[i])
+        found[c] = total + coupling * twice / 2
 
 
 _made: list[tuple[Form, tuple[float, ...], tuple[Form, ...]]] = []  # the last, by its form's values

@@ -73,6 +73,21 @@ class Twin(Wrapper, ManySteps):
         return state, Info(accept, log_ratio, unsettled)
 
 
+@dataclass(frozen=True)
+class GroupTwin(Twin):
+    """A twin that can move chains of several targets in one call, as tempering does."""
+
+    @abstractmethod
+    def run_groups(
+        self, x: NDArray[np.float32], rows: NDArray[np.int64], forms: Any, keys: Keys, sums: Sums
+    ) -> None:
+        """One step for each of `keys`. Overwrites `x`, and adds to `sums`.
+
+        The rows `rows[g]` of `x` are chains on `forms[g]`, and differ from others in the numbers
+        that `forms.tempered` scales. `sums` are in the order of `rows` `[groups, chains of each]`.
+        """
+
+
 def arrays_of(state: Any) -> Any:
     """The state as arrays that share its memory; one-hot x as `[chains, sites * values]`."""
     return type(state)(*((f.view(len(f), -1) if f.ndim == 3 else f).numpy() for f in state))
