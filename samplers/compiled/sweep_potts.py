@@ -1,25 +1,28 @@
 """Sweeps of Potts lattices: the twin of both samplers of `samplers.sweep` on one-hot sites.
 
 Chains advance side by side, as on graphs (`compiled.sweep_graph`): a tile has a row of bytes, the
-values, for each site, one for each of its chains. Fields, weights and draws of a site are computed
-for all chains of the tile at once.
+values, for each site, one for each of its chains. Sites of a class are independent, so the weights,
+words and draws of some of them are computed for all chains of the tile at once.
 """
 
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from latticework.models.forms import PottsLatticeForm
 from latticework.samplers.compiled.arithmetic import exp32
 from latticework.samplers.compiled.jit import kernel, lean, over_chains
-from latticework.samplers.compiled.philox import philox, unit
+from latticework.samplers.compiled.philox import unit
+from latticework.samplers.compiled.sweep_graph import draw_words
 from latticework.samplers.compiled.twin import GroupTwin, Keys, Position, Sums
 from latticework.samplers.sweep import MetropolisSweep
 
 VECTOR, WIDE = 8, 32  # chains of a tile: a multiple, at most
+CHUNK = 16  # sites, a multiple of 4, that are handled together
 
 
 @dataclass(frozen=True)
@@ -42,51 +45,54 @@ class PottsSweepTwin(GroupTwin):
     ) -> None:
         lattice = forms[0]
         order = np.argsort(lattice.colours, kind="stable")
+        ends = np.cumsum(np.bincount(lattice.colours))
         bias = np.stack([form.bias for form in forms])
         coupling = np.array([form.coupling for form in forms], np.float32)
         metropolis = isinstance(self.sampler, MetropolisSweep)
-        args = metropolis, lattice.neighbours, lattice.degree, order, bias, coupling
+        args = metropolis, lattice.neighbours, lattice.degree, order, ends, bias, coupling
         work = 2.0 * rows.size * len(keys) * x.shape[1]
         over_chains(sweep, rows.size, work, *args, rows.shape[1], rows.ravel(), x, keys, sums)
         sums.accept[:] += len(keys)
 
 
 class Work(NamedTuple):
-    """What the update of a site needs, a column for each chain of the tile."""
+    """What a chunk of sites needs; `size` is CHUNK times the width of the tile."""
 
-    fields: NDArray[np.float32]  # [values, width], then the weights
-    top: NDArray[np.float32]  # [width], the largest field
-    passed: NDArray[np.float64]  # [values + 1, width], sums of the weights of the values before
-    left: NDArray[np.float64]  # [width], the sum of the weights of all values but the proposed one
-    words: NDArray[np.uint32]  # [4, width]
-    new: NDArray[np.uint8]  # [width]
+    weights: NDArray[np.float32]  # [values, size]
+    top: NDArray[np.float32]  # [size], the largest field
+    passed: NDArray[np.float64]  # [values + 1, size], sums of the weights of the values before
+    left: NDArray[np.float64]  # [size], the sum of the weights of all values but the proposed one
+    words: NDArray[np.uint32]  # [2, size]
+    old: NDArray[np.uint8]  # [size]
+    new: NDArray[np.uint8]  # [size]
     changed: NDArray[np.int64]  # [width]
 
 
 @kernel
 def work_of(q, width):
+    size = CHUNK * width
     return Work(
-        np.empty((q, width), np.float32),
-        np.empty(width, np.float32),
-        np.zeros((q + 1, width), np.float64),
-        np.empty(width, np.float64),
-        np.empty((4, width), np.uint32),
-        np.empty(width, np.uint8),
+        np.zeros((q, size), np.float32),
+        np.empty(size, np.float32),
+        np.zeros((q + 1, size), np.float64),
+        np.empty(size, np.float64),
+        np.empty((2, size), np.uint32),
+        np.zeros(size, np.uint8),
+        np.empty(size, np.uint8),
         np.zeros(width, np.int64),
     )
 
 
 @kernel
 def sweep(
-    first, last, metropolis, neighbours, degree, order, bias, coupling, group, rows, x, keys, sums
-):
+    first, last, metropolis, neighbours, degree, order, ends, bias, coupling, group, rows, x, keys,
+    sums,
+):  # fmt: skip
     """Advance the chains `first <= c < last`, as many together as a tile holds.
 
     Chain c is row `rows[c]` of `x`. `group` chains in turn have a target.
     """
     (sites, q), steps, draws = bias.shape[1:], keys.shape[0], sums.trace.shape[0]
-    each = 2 if metropolis else 1  # words of a draw
-    ahead = 4 // each
     start = first
     while start < last:
         target = start // group
@@ -95,18 +101,25 @@ def sweep(
         now, work = np.zeros((sites, width), np.uint8), work_of(q, width)
         load(now, x, rows[start : start + chains], q)
         for t in range(steps):
-            for n in range(sites):
-                if n % ahead == 0:
-                    draw_words(work.words, n // ahead, start, keys[t])
-                i = order[n]
-                near = neighbours[i, : degree[i]]
-                add_fields(work.fields, now, bias[target, i], coupling[target], near)
-                words = work.words[n % ahead * each :]
-                weigh(work)
-                if metropolis:
-                    try_others(work, now[i], words)
-                else:
-                    draw_values(work, now[i], words[0])
+            chunk, begin = 0, 0
+            for k in range(ends.shape[0]):
+                while begin < ends[k]:
+                    block = order[begin : min(begin + CHUNK, ends[k])]
+                    for m in range(block.shape[0]):
+                        i = block[m]
+                        near = neighbours[i, : degree[i]]
+                        add_fields(work, m, now, near, bias[target, i], coupling[target])
+                    draw_words(work.words[0], width, block.shape[0], chunk, start, keys[t])
+                    weigh(work)
+                    if metropolis:
+                        draw_words(work.words[1], width, block.shape[0], chunk + 1, start, keys[t])
+                        gather(work.old, now, block)
+                        try_others(work)
+                    else:
+                        draw_values(work)
+                    replace(now, work.new, work.changed, block)
+                    begin += block.shape[0]
+                    chunk += 2
             if sums.total.shape[0]:
                 for c in range(chains):
                     for i in range(sites):
@@ -123,82 +136,87 @@ def sweep(
 
 @lean
 def load(now, x, rows, q):
-    for c in range(rows.shape[0]):
+    for c in range(np.uint64(rows.shape[0])):
         row = x[rows[c]]
-        for i in range(now.shape[0]):
-            for v in range(1, q):
-                now[i, c] += np.uint8(v) * np.uint8(row[i * q + v])
+        for i in range(np.uint64(now.shape[0])):
+            value, at = np.float32(0), i * np.uint64(q)
+            for v in range(np.uint64(1), np.uint64(q)):
+                value += np.float32(v) * row[at + v]
+            now[i, c] = np.uint8(value)
 
 
 @lean
 def store(x, rows, now, q):
-    for c in range(rows.shape[0]):
+    for c in range(np.uint64(rows.shape[0])):
         row = x[rows[c]]
-        for i in range(now.shape[0]):
-            for v in range(q):
-                row[i * q + v] = np.float32(now[i, c] == v)
+        row[:] = 0
+        for i in range(np.uint64(now.shape[0])):
+            row[i * np.uint64(q) + np.uint64(now[i, c])] = 1
 
 
 @lean
-def draw_words(words, four, chain, key):
-    """A word for each of four sites and each chain."""
-    key, four = np.uint64(key), np.uint64(four)
-    for c in range(np.uint64(words.shape[1])):
-        a, b, e, d = philox(four, np.uint64(chain) + c, np.uint32(0), key)
-        words[0, c], words[1, c], words[2, c], words[3, c] = a, b, e, d
+def add_fields(work, m, now, near, bias, coupling):
+    """The log-probabilities of the values of site `m` of a chunk, up to a constant."""
+    width, fours = now.shape[1], near.shape[0] // 4
+    for v in range(work.weights.shape[0]):
+        own = work.weights[v, m * width : (m + 1) * width]
+        own[:] = bias[v]
+        for f in range(fours):
+            k = 4 * f
+            rows = now[near[k]], now[near[k + 1]], now[near[k + 2]], now[near[k + 3]]
+            count_four(own, *rows, np.uint8(v), coupling)
+        for k in range(4 * fours, near.shape[0]):
+            count_one(own, now[near[k]], np.uint8(v), coupling)
 
 
 @lean
-def add_fields(fields, now, bias, coupling, near):
-    """The log-probabilities of a site given the rest, up to a constant."""
-    width = np.uint64(now.shape[1])
-    for v in range(np.uint64(fields.shape[0])):
-        own, value = fields[v], np.uint8(v)
-        for c in range(width):
-            own[c] = bias[v]
-        for k in range(np.uint64(near.shape[0])):
-            row = now[near[k]]
-            for c in range(width):
-                own[c] += coupling * np.float32(row[c] == value)
+def count_four(fields, one, two, three, four, value, coupling):
+    for c in range(np.uint64(fields.shape[0])):
+        equal = np.uint8(one[c] == value) + np.uint8(two[c] == value)
+        equal += np.uint8(three[c] == value) + np.uint8(four[c] == value)
+        fields[c] += coupling * np.float32(equal)
+
+
+@lean
+def count_one(fields, one, value, coupling):
+    for c in range(np.uint64(fields.shape[0])):
+        fields[c] += coupling * np.float32(one[c] == value)
 
 
 @lean
 def weigh(work):
-    """Replace the fields of a site by weights; the largest is 1."""
-    fields, top = work.fields, work.top
-    top[:] = -np.inf
-    for v in range(fields.shape[0]):
-        raise_to(top, fields[v])
-    for v in range(fields.shape[0]):
-        to_weights(fields[v], top)
+    """Replace the fields by weights; the largest of a site is 1."""
+    work.top[:] = -np.inf
+    for v in range(work.weights.shape[0]):
+        raise_to(work.top, work.weights[v])
+    for v in range(work.weights.shape[0]):
+        to_weights(work.weights[v], work.top)
 
 
 @lean
-def draw_values(work, values, words):
-    """Overwrite the `values` `[width]` of a site by draws, by inversion in double precision."""
-    weights, passed, new, q = work.fields, work.passed, work.new, work.fields.shape[0]
+def draw_values(work):
+    """New values by inversion in double precision."""
+    passed, q = work.passed, work.weights.shape[0]
     for v in range(q):
-        add_weights(passed[v + 1], passed[v], weights[v])
-    new[:] = 0
+        add_weights(passed[v + 1], passed[v], work.weights[v])
+    work.new[:] = 0
     for v in range(1, q):
-        count_passed(new, passed[v], words, passed[q])
-    replace(values, new, work.changed)
+        count_passed(work.new, passed[v], work.words[0], passed[q])
 
 
 @lean
-def try_others(work, values, words):
-    """Propose another value to each chain and accept it or not (`samplers.sweep`)."""
-    weights, passed, new, q = work.fields, work.passed, work.new, work.fields.shape[0]
+def try_others(work):
+    """Propose a value other than `old` to each site, and accept it or not (`samplers.sweep`)."""
+    passed, q = work.passed, work.weights.shape[0]
     for v in range(q):
-        add_other_weights(passed[v + 1], passed[v], weights[v], values, np.uint8(v))
-    new[:] = 0
+        add_other_weights(passed[v + 1], passed[v], work.weights[v], work.old, np.uint8(v))
+    work.new[:] = 0
     for v in range(1, q):
-        count_passed(new, passed[v], words[0], passed[q])
+        count_passed(work.new, passed[v], work.words[0], passed[q])
     work.left[:] = 0
     for v in range(q):
-        add_other_weights(work.left, work.left, weights[v], new, np.uint8(v))
-    keep_rejected(new, values, words[1], passed[q], work.left)
-    replace(values, new, work.changed)
+        add_other_weights(work.left, work.left, work.weights[v], work.new, np.uint8(v))
+    keep_rejected(work.new, work.old, work.words[1], passed[q], work.left)
 
 
 @lean
@@ -240,7 +258,58 @@ def keep_rejected(new, values, words, total, left):
 
 
 @lean
-def replace(values, new, changed):
-    for c in range(np.uint64(new.shape[0])):
-        changed[c] += np.int64(new[c] != values[c])
-        values[c] = new[c]
+def gather(old, now, block):
+    width = np.uint64(now.shape[1])
+    for m in range(np.uint64(block.shape[0])):
+        row = now[block[m]]
+        for c in range(width):
+            old[m * width + c] = row[c]
+
+
+@lean
+def replace(now, new, changed, block):
+    width = np.uint64(now.shape[1])
+    for m in range(np.uint64(block.shape[0])):
+        row = now[block[m]]
+        for c in range(width):
+            changed[c] += np.int64(new[m * width + c] != row[c])
+            row[c] = new[m * width + c]
+
+
+def potts_values(form: PottsLatticeForm, x: Tensor) -> Tensor:
+    """Log f, `[chains]`, at states `[chains, sites * q]`."""
+    found = np.empty(len(x))
+    sum_values(form.neighbours, form.degree, form.coupling, form.bias, x.numpy(), found)
+    return torch.from_numpy(found)
+
+
+@kernel
+def sum_values(neighbours, degree, coupling, bias, x, found):
+    """The sum of `bias` at the values of the sites, and of `coupling` over equal neighbours."""
+    sites, q = bias.shape
+    rows, now = np.arange(x.shape[0]), np.empty((sites, WIDE), np.uint8)
+    equal, own = np.empty(WIDE, np.int64), np.empty(WIDE)
+    for start in range(0, x.shape[0], WIDE):
+        tile = rows[start : start + WIDE]
+        load(now, x, tile, q)
+        equal[:] = 0
+        own[:] = 0
+        for i in range(sites):
+            for k in range(degree[i]):
+                count_pairs(equal, now[i], now[neighbours[i, k]])
+            for v in range(q):
+                add_bias(own, now[i], np.uint8(v), bias[i, v])
+        for c in range(tile.shape[0]):
+            found[start + c] = own[c] + coupling * equal[c] / 2
+
+
+@lean
+def count_pairs(equal, one, other):
+    for c in range(np.uint64(equal.shape[0])):
+        equal[c] += np.int64(one[c] == other[c])
+
+
+@lean
+def add_bias(total, values, value, bias):
+    for c in range(np.uint64(total.shape[0])):
+        total[c] += bias if values[c] == value else np.float32(0)

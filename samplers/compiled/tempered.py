@@ -23,8 +23,9 @@ from latticework.models.forms import (
 )
 from latticework.samplers.base import Info
 from latticework.samplers.checks import check_start
-from latticework.samplers.compiled.jit import kernel, reordered
+from latticework.samplers.compiled.jit import reordered
 from latticework.samplers.compiled.philox import step_keys
+from latticework.samplers.compiled.sweep_potts import potts_values
 from latticework.samplers.compiled.twin import GroupTwin, NoTwinError, Position, Twin, form_of
 from latticework.samplers.sums import NOTHING, ManySteps, Sums, Wanted, empty_sums
 from latticework.samplers.tempered import LadderState, Tempered
@@ -95,7 +96,8 @@ class TemperedTwin(Tempered, ManySteps):
             states, accept = self._moved_each(x, rows, states, forms, made, rng)
         path.move_to(state.schedule[level].flatten())
         if isinstance(target, LatticeForm | PottsLatticeForm):  # in a third of the time
-            values = lattice_values(target, x.flatten(1))
+            of = lattice_values if isinstance(target, LatticeForm) else potts_values
+            values = of(target, x.flatten(1))  # type: ignore[operator]
             known: Cache = x, (values + (path.know(x[:1])[1] - values[:1])).to(x)
         else:
             known = path.know(x)
@@ -156,13 +158,8 @@ def tempered_twin(sampler: Tempered, twin: Any, model: EnergyModel) -> TemperedT
     return TemperedTwin(**own, twin=twin)
 
 
-def lattice_values(form: LatticeForm | PottsLatticeForm, x: Tensor) -> Tensor:
-    """Log f up to a constant, `[chains]`, at states `[chains, sites]` or `[chains, sites * q]`."""
-    if isinstance(form, PottsLatticeForm):
-        found = np.empty(len(x))
-        sum_equal(form.neighbours, form.degree, form.coupling, form.bias, x.numpy(), found)
-        return torch.from_numpy(found)
-    # The log-odds are linear in the neighbours at 1.
+def lattice_values(form: LatticeForm, x: Tensor) -> Tensor:
+    """Log f up to a constant, `[chains]`: the log-odds are linear in the neighbours at 1."""
     alone, slope = form.odds[form.kind, 0], form.odds[0, 1] - form.odds[0, 0]
     joined = np.stack((form.joins & 2, form.joins & 4), 1) > 0  # to the next site, to the last one
     found = np.empty(len(x))
@@ -184,24 +181,6 @@ def sum_pairs(shifts, joined, alone, slope, x, found):
                 for i in range(len(there)):
                     pairs += met[i] * row[i] * there[i]
         found[c] = total + slope * pairs
-
-
-@kernel
-def sum_equal(neighbours, degree, coupling, bias, x, found):
-    """The sum of `bias` at the values of the sites, and of `coupling` over equal neighbours."""
-    sites, q = bias.shape
-    values = np.empty(sites, np.int64)
-    for c in range(x.shape[0]):
-        total, twice = 0.0, 0
-        for i in range(sites):
-            values[i] = 0
-            for v in range(1, q):
-                values[i] += v * np.int64(x[c, i * q + v])
-            total += bias[i, values[i]]
-        for i in range(sites):
-            for k in range(degree[i]):
-                twice += np.int64(values[neighbours[i, k]] == values[i])
-        found[c] = total + coupling * twice / 2
 
 
 _made: list[tuple[Form, tuple[float, ...], tuple[Form, ...]]] = []  # the last, by its form's values
