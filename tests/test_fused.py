@@ -185,6 +185,7 @@ def test_compiled_steps_follow_the_enumerated_law(name, target):
 
 def test_numbers_depend_on_the_seed_alone(monkeypatch):
     """Not on how steps are divided into readings, on threads, or on a stop in mid-block."""
+    monkeypatch.setattr(fused, "CALLS", 4)
     model = lw.Function(bumpy, lw.Binary(20))
     kernel, metrics = Fused(lw.DMALA()), [lw.Acceptance(), lw.Changed()]
     x = started(model, double=False)
