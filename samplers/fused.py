@@ -70,8 +70,13 @@ class FusedState(NamedTuple):
 
 @dataclass(frozen=True)
 class Fused(Wrapper, ManySteps):
-    """`sampler` by compiled code, on the CPU. A block is compiled when its shapes are first met."""
+    """`sampler` by compiled code, on the CPU. A block is compiled when its shapes are first met.
 
+    `call` is the number of steps after which chains are refreshed, 0 if they never are. Blocks then
+    are such that few steps or none are made in vain.
+    """
+
+    call: int = 0
     engine = "fused"
     compiled: dict[Any, "CompiledBlock"] = field(default_factory=dict, repr=False, compare=False)
 
@@ -95,7 +100,7 @@ class Fused(Wrapper, ManySteps):
         key = (id(model), *((leaf.shape[1:], leaf.dtype) for leaf in _leaves(state.states)))
         block = self.compiled.get(key)
         if block is None or not block.fits():
-            block = CompiledBlock(self.sampler, model, _now(state))
+            block = CompiledBlock(self.sampler, model, _now(state), self.call)
             self.compiled[key] = block
         return block
 
@@ -208,7 +213,7 @@ def _like(tree: Any, leaves: Iterator[Tensor]) -> Any:
 class CompiledBlock:
     """A few steps of a sampler as one compiled function, for states of given shapes."""
 
-    def __init__(self, sampler: Sampler, model: EnergyModel, state: Any) -> None:
+    def __init__(self, sampler: Sampler, model: EnergyModel, state: Any, call: int = 0) -> None:
         """Record a step from `state` and compile some of them. Raises NotFusedError."""
         self.model = model
         with torch.no_grad():
@@ -219,6 +224,8 @@ class CompiledBlock:
             self.shapes = [(tensor.shape, tensor.dtype) for tensor in self.constants]
             most = min(LARGEST // state.x.numel(), OPERATIONS // len(step.graph.nodes))
             self.steps, leaves = max(1, min(BLOCK, most)), _leaves(state)
+            if call:
+                self.steps = -(-call // -(-call // self.steps))
             each = step(*leaves, torch.zeros(self.numbers).double(), *self._tensors())
             self.run = self._compiled(step, leaves, each)
         self.leaves, self.x = len(leaves), next(i for i, t in enumerate(leaves) if t is state.x)
