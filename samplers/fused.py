@@ -13,6 +13,7 @@ resumes in the middle of a block. A block runs on one thread, so numbers do not 
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
@@ -30,12 +31,27 @@ LARGEST = 2**17  # entries of the positions of a block: of larger ones there are
 CALLS = 64  # blocks whose numbers are drawn, and whose steps are summed, at once: at most so many,
 MEMORY = 2**18  # and, with more than one, of at most so many entries
 OPERATIONS = 1000  # of a block; to compile more of them takes minutes
+MULTIPLICATIONS = 2**14  # of a product: up to here, a loop takes less time than the call of MKL
 OPTIONS = {
     "cpp.threads": 1,
     "compile_threads": 1,  # one file needs no pool of processes
     # Small tensors inside a block are on the stack: to allocate them takes longer than the steps.
     "cpp_wrapper": True,
     "aot_inductor.allow_stack_allocation": True,
+}
+
+
+def _product(bias: Tensor | float, x: Tensor, weight: Tensor) -> Tensor:
+    """`bias` + x W by loops that Inductor fuses, for a few rows; NotImplemented for large ones."""
+    if x.numel() * weight.shape[-1] > MULTIPLICATIONS:
+        return NotImplemented
+    return (x.unsqueeze(-1) * weight.unsqueeze(-3)).sum(-2) + bias
+
+
+SMALL_PRODUCTS: dict[Any, Callable] = {
+    torch.ops.aten.mm.default: partial(_product, 0),
+    torch.ops.aten.bmm.default: partial(_product, 0),
+    torch.ops.aten.addmm.default: _product,
 }
 
 
@@ -290,7 +306,7 @@ class CompiledBlock:
         tape = torch.zeros(self.steps, self.numbers, dtype=torch.float64)
         out = [one.new_empty(self.steps, *one.shape) for one in each]
         given: list[Any] = [*leaves, tape, *self._tensors(), *out]
-        graph = make_fx(block, tracing_mode="fake")(*given)
+        graph = make_fx(block, SMALL_PRODUCTS, tracing_mode="fake")(*given)
         try:
             run = compiled(graph, given, options=OPTIONS)
             run(*given)
