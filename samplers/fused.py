@@ -88,8 +88,8 @@ class FusedState(NamedTuple):
 class Fused(Wrapper, ManySteps):
     """`sampler` by compiled code, on the CPU. A block is compiled when its shapes are first met.
 
-    `call` is the number of steps after which chains are refreshed, 0 if they never are. Blocks then
-    are such that few steps or none are made in vain.
+    `call` is the number of steps after which chains are refreshed, 0 if they never are: no block
+    then extends beyond it.
     """
 
     call: int = 0
@@ -110,6 +110,14 @@ class Fused(Wrapper, ManySteps):
 
     def log_prob(self, state: FusedState, model: EnergyModel) -> Tensor:
         return self.sampler.log_prob(_row(state.states, int(state.made) - 1), model)
+
+    def around(self, state: Any) -> FusedState:
+        """The chains of this kernel where those of the sampler are."""
+        return _alone(state)
+
+    def within(self, state: FusedState) -> Any:
+        """The sampler's state where the chains are; its tensors are copies."""
+        return _now(state)
 
     def compile(self, state: FusedState, model: EnergyModel) -> "CompiledBlock":
         """The compiled block for states of these shapes. Raises NotFusedError if there is none."""
@@ -241,7 +249,7 @@ class CompiledBlock:
             most = min(LARGEST // state.x.numel(), OPERATIONS // len(step.graph.nodes))
             self.steps, leaves = max(1, min(BLOCK, most)), _leaves(state)
             if call:
-                self.steps = -(-call // -(-call // self.steps))
+                self.steps = max(n for n in range(1, self.steps + 1) if call % n == 0)
             each = step(*leaves, torch.zeros(self.numbers).double(), *self._tensors())
             self.run = self._compiled(step, leaves, each)
         self.leaves, self.x = len(leaves), next(i for i, t in enumerate(leaves) if t is state.x)
@@ -332,7 +340,7 @@ def _recorded(
     """
     if state.x.device.type != "cpu":
         raise NotFusedError("fused kernels run on the CPU")
-    if isinstance(model, AnnealedModel):
+    if isinstance(model, AnnealedModel) and not sampler.anneals:
         raise NotFusedError(f"{type(model).__name__} remembers its last evaluation")
     leaves = _leaves(state)
 
