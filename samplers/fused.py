@@ -84,6 +84,12 @@ class FusedState(NamedTuple):
     made: Tensor  # int64 scalar: the steps of the block that the chains have made
 
 
+class Draws(NamedTuple):
+    x: Tensor  # [draws, chains, *domain.shape]
+    log_prob: Tensor  # [draws, chains]
+    accept: Tensor  # [chains], float64: the sum of the acceptance probabilities of all steps
+
+
 @dataclass(frozen=True)
 class Fused(Wrapper, ManySteps):
     """`sampler` by compiled code, on the CPU. A block is compiled when its shapes are first met.
@@ -143,22 +149,65 @@ class Fused(Wrapper, ManySteps):
     ) -> tuple[Any, Sums]:
         block = self.compile(state, model)
         sums = empty_sums(state.x, steps, wanted, block.loops)
-        first = int(state.made)
-        if steps and first < len(state.infos[0]):  # of a block that was begun
-            made = min(steps, len(state.infos[0]) - first)
-            steps -= made
-            infos = [info[first : first + made] for info in state.infos]
-            _add(sums, state.x, state.states.x[first : first + made], infos, steps, wanted)
-            state = _at(state, first + made)
-        while steps:
-            blocks = min(block.calls, -(-steps // block.steps))
-            every = block.after(state, blocks, rng)
-            made = min(steps, blocks * block.steps)
-            steps -= made
-            x, *infos = (one[:made] for one in (every[block.x], *every[block.leaves :]))
-            _add(sums, state.x, x, infos, steps, wanted)
-            state = _ended(state, every, block.steps, made - (blocks - 1) * block.steps)
+        before = state.x
+        for state, every in _stretches(state, block, rng, steps):  # noqa: B020
+            infos = every[block.leaves :]
+            steps -= len(infos[0])
+            _add(sums, before, every[block.x], infos, steps, wanted)
+            before = state.x
         return state, sums
+
+    def draw(
+        self,
+        state: FusedState,
+        model: EnergyModel,
+        rng: Generator,
+        steps: int,
+        thin: int,
+        counting: EnergyModel,
+    ) -> Draws:
+        """A draw every `thin` of `steps` steps; `counting` is the model for its log-probability."""
+        block, done = self.compile(state, model), 0
+        x, log_prob, accept = [], [], torch.zeros(len(state.x), dtype=torch.float64)
+        for state, every in _stretches(state, block, rng, steps):  # noqa: B020
+            accept += every[block.leaves].sum(0, dtype=torch.float64)
+            rows = slice((-done - 1) % thin, None, thin)
+            done += len(every[0])
+            kept = _like(state.states, (one[rows].clone() for one in every))
+            x.append(kept.x)
+            log_prob.append(self._log_probs(kept, counting))
+        return Draws(torch.cat(x), torch.cat(log_prob), accept)
+
+    def _log_probs(self, states: Any, model: EnergyModel) -> Tensor:
+        """The log-probability after each step, `[steps, chains]`; one call if chains are rows."""
+        shape = states.x.shape[:2]
+        if all(leaf.shape[:2] == shape for leaf in _leaves(states)):
+            flat = _mapped(lambda leaf: leaf.flatten(0, 1), states)
+            return self.sampler.log_prob(flat, model).view(shape)
+        rows = [self.sampler.log_prob(_row(states, number), model) for number in range(shape[0])]
+        return torch.stack(rows) if rows else states.x.new_empty(shape)
+
+
+def _stretches(
+    state: FusedState, block: "CompiledBlock", rng: Generator, steps: int
+) -> Iterator[tuple[FusedState, list[Tensor]]]:
+    """`steps` steps in stretches: the state after each, and leaves and infos after each step of it.
+
+    These are valid until the next stretch.
+    """
+    first = int(state.made)
+    if steps and first < len(state.infos[0]):  # of a block that was begun
+        made = min(steps, len(state.infos[0]) - first)
+        every = [*_leaves(state.states), *state.infos]
+        state = _at(state, first + made)
+        yield state, [one[first : first + made] for one in every]
+        steps -= made
+    while steps:
+        blocks = min(block.calls, -(-steps // block.steps))
+        made, every = min(steps, blocks * block.steps), block.after(state, blocks, rng)
+        state = _ended(state, every, block.steps, made - (blocks - 1) * block.steps)
+        yield state, [one[:made] for one in every]
+        steps -= made
 
 
 def _ended(state: FusedState, every: list[Tensor], steps: int, made: int) -> FusedState:
