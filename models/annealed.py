@@ -68,8 +68,11 @@ class GeometricPath(AnnealedModel):
             self.beta.copy_(beta)
         else:
             self.beta = beta.to(self.beta)
-        self._evaluated.clear()
+        self.forget()
         self._here = None if x is None else (x, known)
+
+    def forget(self) -> None:
+        self._here, self._evaluated = None, []
 
     def know(self, x: Tensor) -> Cache:
         """Values from the one evaluation since `move_to`, else from a new one.
@@ -245,8 +248,11 @@ class ScaledRBM(RBM, AnnealedModel):
             torch.mul(self.model.weight, self.beta, out=self.weight)
             torch.mul(self.model.hidden_bias, self.beta, out=self.hidden_bias)
             torch.lerp(self.start_bias, self.model.visible_bias, self.beta, out=self.visible_bias)
+        self.forget()
         self._here = None if x is None else (x, known)
-        self._tried = []
+
+    def forget(self) -> None:
+        self._here, self._tried = None, []
 
     def know(self, x: Tensor) -> Cache:
         linear = x @ (self.model.visible_bias - self.start_bias)

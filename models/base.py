@@ -8,7 +8,8 @@ Hamming ball and locally balanced).
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -286,6 +287,21 @@ class AnnealedModel(EnergyModel):
 
         This is valid until the next change of beta, and only while `x` is not overwritten.
         """
+
+    @abstractmethod
+    def forget(self) -> None:
+        """Forget all evaluations."""
+
+    @contextmanager
+    def apart(self) -> Iterator[None]:
+        """Inside, the path writes to copies of its tensors. Afterwards it remembers nothing."""
+        own = dict(self._buffers)
+        self._buffers.update({name: None if t is None else t.clone() for name, t in own.items()})
+        try:
+            yield
+        finally:
+            self._buffers.update(own)
+            self.forget()
 
     @abstractmethod
     def know(self, x: Tensor) -> Cache:

@@ -13,6 +13,7 @@ resumes in the middle of a block. A block runs on one thread, so numbers do not 
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
@@ -27,14 +28,30 @@ from latticework.samplers.sums import NOTHING, ManySteps, Sums, Wanted, empty_su
 BLOCK = 8  # steps of a block; more of them gain little and take long to compile
 NUMBERS = tuple(torch.arange(BLOCK + 1))  # as a State holds them
 LARGEST = 2**17  # entries of the positions of a block: of larger ones there are fewer
-SUMMED = 64  # blocks whose steps are summed at once
+CALLS = 64  # blocks whose numbers are drawn, and whose steps are summed, at once: at most so many,
+MEMORY = 2**18  # and, with more than one, of at most so many entries
 OPERATIONS = 1000  # of a block; to compile more of them takes minutes
+MULTIPLICATIONS = 2**14  # of a product: up to here, a loop takes less time than the call of MKL
 OPTIONS = {
     "cpp.threads": 1,
     "compile_threads": 1,  # one file needs no pool of processes
     # Small tensors inside a block are on the stack: to allocate them takes longer than the steps.
     "cpp_wrapper": True,
     "aot_inductor.allow_stack_allocation": True,
+}
+
+
+def _product(bias: Tensor | float, x: Tensor, weight: Tensor) -> Tensor:
+    """`bias` + x W by loops that Inductor fuses, for a few rows; NotImplemented for large ones."""
+    if x.numel() * weight.shape[-1] > MULTIPLICATIONS:
+        return NotImplemented
+    return (x.unsqueeze(-1) * weight.unsqueeze(-3)).sum(-2) + bias
+
+
+SMALL_PRODUCTS: dict[Any, Callable] = {
+    torch.ops.aten.mm.default: partial(_product, 0),
+    torch.ops.aten.bmm.default: partial(_product, 0),
+    torch.ops.aten.addmm.default: _product,
 }
 
 
@@ -67,10 +84,21 @@ class FusedState(NamedTuple):
     made: Tensor  # int64 scalar: the steps of the block that the chains have made
 
 
+class Draws(NamedTuple):
+    x: Tensor  # [draws, chains, *domain.shape]
+    log_prob: Tensor  # [draws, chains]
+    accept: Tensor  # [chains], float64: the sum of the acceptance probabilities of all steps
+
+
 @dataclass(frozen=True)
 class Fused(Wrapper, ManySteps):
-    """`sampler` by compiled code, on the CPU. A block is compiled when its shapes are first met."""
+    """`sampler` by compiled code, on the CPU. A block is compiled when its shapes are first met.
 
+    `call` is the number of steps after which chains are refreshed, 0 if they never are: no block
+    then extends beyond it.
+    """
+
+    call: int = 0
     engine = "fused"
     compiled: dict[Any, "CompiledBlock"] = field(default_factory=dict, repr=False, compare=False)
 
@@ -89,17 +117,29 @@ class Fused(Wrapper, ManySteps):
     def log_prob(self, state: FusedState, model: EnergyModel) -> Tensor:
         return self.sampler.log_prob(_row(state.states, int(state.made) - 1), model)
 
+    def around(self, state: Any) -> FusedState:
+        """The chains of this kernel where those of the sampler are."""
+        return _alone(state)
+
+    def within(self, state: FusedState) -> Any:
+        """The sampler's state where the chains are; its tensors are copies."""
+        return _now(state)
+
     def compile(self, state: FusedState, model: EnergyModel) -> "CompiledBlock":
         """The compiled block for states of these shapes. Raises NotFusedError if there is none."""
         key = (id(model), *((leaf.shape[1:], leaf.dtype) for leaf in _leaves(state.states)))
         block = self.compiled.get(key)
         if block is None or not block.fits():
-            block = CompiledBlock(self.sampler, model, _now(state))
+            block = CompiledBlock(self.sampler, model, _now(state), self.call)
             self.compiled[key] = block
         return block
 
     def step(self, state: FusedState, model: EnergyModel, rng: Generator) -> tuple[Any, Info]:
-        state = _moved(state, 1, self.compile(state, model), rng)
+        block = self.compile(state, model)
+        if int(state.made) == len(state.infos[0]):
+            state = _ended(state, block.after(state, 1, rng), block.steps, 1)
+        else:
+            state = _at(state, int(state.made) + 1)
         accept, invalid, *unsettled = _row(state.infos, int(state.made) - 1)
         log_ratio = accept.log().masked_fill_(invalid, torch.nan)
         return state, Info(accept.clone(), log_ratio, *unsettled)
@@ -109,35 +149,77 @@ class Fused(Wrapper, ManySteps):
     ) -> tuple[Any, Sums]:
         block = self.compile(state, model)
         sums = empty_sums(state.x, steps, wanted, block.loops)
-        visited = wanted.total or wanted.changed or wanted.draws > 0
-        while steps:
+        before = state.x
+        for state, every in _stretches(state, block, rng, steps):  # noqa: B020
+            infos = every[block.leaves :]
+            steps -= len(infos[0])
+            _add(sums, before, every[block.x], infos, steps, wanted)
             before = state.x
-            x: list[Tensor] = []
-            infos: list[list[Tensor]] = []
-            while steps and len(infos) < SUMMED:
-                first, size = int(state.made), len(state.infos[0])
-                if first == size:
-                    first, size = 0, block.steps
-                made = min(steps, size - first)
-                state, steps = _moved(state, made, block, rng), steps - made
-                infos.append([info[first : first + made] for info in state.infos])
-                if visited:
-                    x.append(state.states.x[first : first + made])
-            _add_infos(sums, [torch.cat(info) for info in zip(*infos, strict=True)])
-            if visited:
-                _add_positions(sums, before, torch.cat(x), steps, wanted)
         return state, sums
 
+    def draw(
+        self,
+        state: FusedState,
+        model: EnergyModel,
+        rng: Generator,
+        steps: int,
+        thin: int,
+        counting: EnergyModel,
+    ) -> Draws:
+        """A draw every `thin` of `steps` steps; `counting` is the model for its log-probability."""
+        block, done = self.compile(state, model), 0
+        x, log_prob, accept = [], [], torch.zeros(len(state.x), dtype=torch.float64)
+        for state, every in _stretches(state, block, rng, steps):  # noqa: B020
+            accept += every[block.leaves].sum(0, dtype=torch.float64)
+            rows = slice((-done - 1) % thin, None, thin)
+            done += len(every[0])
+            kept = _like(state.states, (one[rows].clone() for one in every))
+            x.append(kept.x)
+            log_prob.append(self._log_probs(kept, counting))
+        return Draws(torch.cat(x), torch.cat(log_prob), accept)
 
-def _moved(state: FusedState, steps: int, block: "CompiledBlock", rng: Generator) -> FusedState:
-    """The state `steps` steps on, all of one block; the next block where this one ends."""
-    _, states, infos, made = state
-    number = int(made)
-    if number == len(infos[0]):
-        states, infos = block(states, rng)
-        number = 0
-    number += steps
-    return FusedState(states.x[number - 1], states, infos, NUMBERS[number])
+    def _log_probs(self, states: Any, model: EnergyModel) -> Tensor:
+        """The log-probability after each step, `[steps, chains]`; one call if chains are rows."""
+        shape = states.x.shape[:2]
+        if all(leaf.shape[:2] == shape for leaf in _leaves(states)):
+            flat = _mapped(lambda leaf: leaf.flatten(0, 1), states)
+            return self.sampler.log_prob(flat, model).view(shape)
+        rows = [self.sampler.log_prob(_row(states, number), model) for number in range(shape[0])]
+        return torch.stack(rows) if rows else states.x.new_empty(shape)
+
+
+def _stretches(
+    state: FusedState, block: "CompiledBlock", rng: Generator, steps: int
+) -> Iterator[tuple[FusedState, list[Tensor]]]:
+    """`steps` steps in stretches: the state after each, and leaves and infos after each step of it.
+
+    These are valid until the next stretch.
+    """
+    first = int(state.made)
+    if steps and first < len(state.infos[0]):  # of a block that was begun
+        made = min(steps, len(state.infos[0]) - first)
+        every = [*_leaves(state.states), *state.infos]
+        state = _at(state, first + made)
+        yield state, [one[first : first + made] for one in every]
+        steps -= made
+    while steps:
+        blocks = min(block.calls, -(-steps // block.steps))
+        made, every = min(steps, blocks * block.steps), block.after(state, blocks, rng)
+        state = _ended(state, every, block.steps, made - (blocks - 1) * block.steps)
+        yield state, [one[:made] for one in every]
+        steps -= made
+
+
+def _ended(state: FusedState, every: list[Tensor], steps: int, made: int) -> FusedState:
+    """The state after `made` steps of the last block, of `steps`, among steps that gave `every`."""
+    last = iter([one[-steps:].clone() for one in every])
+    states = _like(state.states, last)
+    return FusedState(states.x[made - 1], states, tuple(last), NUMBERS[made])
+
+
+def _at(state: FusedState, made: int) -> FusedState:
+    """The state after another number of steps of its block."""
+    return FusedState(state.states.x[made - 1], state.states, state.infos, NUMBERS[made])
 
 
 def _alone(state: Any) -> FusedState:
@@ -153,23 +235,22 @@ def _row(tree: Any, number: int) -> Any:
 
 def _now(state: FusedState) -> Any:
     """The sampler's state where the chains are. Its tensors are copies, which it may overwrite."""
-    return _mapped(Tensor.clone, _row(state.states, int(state.made) - 1))
+    row = _row(state.states, int(state.made) - 1)
+    return _mapped(lambda leaf: leaf.clone(memory_format=torch.contiguous_format), row)
 
 
-def _add_infos(sums: Sums, infos: list[Tensor]) -> None:
-    """Add the infos of steps, `[steps, chains]`, to `sums`."""
+def _add(
+    sums: Sums, before: Tensor, x: Tensor, infos: list[Tensor], left: int, wanted: Wanted
+) -> None:
+    """Add steps that began at `before`: positions and infos, `[steps, chains, ...]`.
+
+    `left` steps of the call follow.
+    """
     accept, invalid, *unsettled = infos
     sums.accept[:] += accept.sum(0, dtype=torch.float64).numpy()
     sums.invalid[:] += invalid.sum(0).numpy()
     for numbers in unsettled:
         sums.unsettled[:] += numbers.sum(0).long().numpy()
-
-
-def _add_positions(sums: Sums, before: Tensor, x: Tensor, left: int, wanted: Wanted) -> None:
-    """Add the positions after steps, `[steps, chains, ...]`, that began at `before`.
-
-    `left` steps of the call follow.
-    """
     if wanted.changed:
         sites = x != torch.cat((before.unsqueeze(0), x[:-1]))
         sums.changed[:] += sites.reshape(*x.shape[:3], -1).any(-1).sum((0, 2)).numpy()
@@ -205,7 +286,7 @@ def _like(tree: Any, leaves: Iterator[Tensor]) -> Any:
 class CompiledBlock:
     """A few steps of a sampler as one compiled function, for states of given shapes."""
 
-    def __init__(self, sampler: Sampler, model: EnergyModel, state: Any) -> None:
+    def __init__(self, sampler: Sampler, model: EnergyModel, state: Any, call: int = 0) -> None:
         """Record a step from `state` and compile some of them. Raises NotFusedError."""
         self.model = model
         with torch.no_grad():
@@ -216,22 +297,40 @@ class CompiledBlock:
             self.shapes = [(tensor.shape, tensor.dtype) for tensor in self.constants]
             most = min(LARGEST // state.x.numel(), OPERATIONS // len(step.graph.nodes))
             self.steps, leaves = max(1, min(BLOCK, most)), _leaves(state)
-            self.run = self._compiled(step, leaves)
-            tape = torch.zeros(self.steps, self.numbers, dtype=torch.float64)
-            out, again = (self.run(*leaves, tape, *self._tensors()) for _ in range(2))
-        # Code that has tensors on the stack writes its outputs to the same memory in each call.
-        self.overwrites = any(a.data_ptr() == b.data_ptr() for a, b in zip(out, again, strict=True))
-        # Outputs are the leaves of the state, then infos.
-        self.loops = len(out) - len(leaves) > 2  # an info says where an inner loop ended
+            if call:
+                self.steps = max(n for n in range(1, self.steps + 1) if call % n == 0)
+            each = step(*leaves, torch.zeros(self.numbers).double(), *self._tensors())
+            self.run = self._compiled(step, leaves, each)
+        self.leaves, self.x = len(leaves), next(i for i, t in enumerate(leaves) if t is state.x)
+        self._reserve(each)
+        # A step returns the leaves of the state, then infos.
+        self.loops = len(each) - self.leaves > 2  # an info says where an inner loop ended
 
-    def __call__(self, states: Any, rng: Generator) -> tuple[Any, tuple[Tensor, ...]]:
-        """The states and infos after each step from the last of `states`; steps come first."""
-        tape = torch.empty(self.steps, self.numbers, dtype=torch.float64).uniform_(generator=rng)
-        last = [leaf.select(0, -1) for leaf in _leaves(states)]
+    def _reserve(self, each: list[Tensor]) -> None:
+        """Memory for the tape of some blocks and for what they return; a step returns `each`."""
+        entries = self.steps * (self.numbers + sum(one.numel() for one in each))
+        self.calls = max(1, min(CALLS, MEMORY // entries))
+        self.tape = torch.empty(self.calls, self.steps, self.numbers, dtype=torch.float64)
+        every = [one.new_empty(self.calls, self.steps, *one.shape) for one in each]
+        self.every = [one.flatten(0, 1) for one in every]
+        # Views are made here: to make them takes as long as a step.
+        last = zip(*(one[:, -1].unbind() for one in every[: self.leaves]), strict=True)
+        self.last, self.rows = list(last), list(zip(*map(torch.unbind, every), strict=True))
+        self.tapes = self.tape.unbind()
+
+    def after(self, state: FusedState, blocks: int, rng: Generator) -> list[Tensor]:
+        """The leaves and infos after each step of the `blocks` blocks that follow that of `state`.
+
+        Steps are the first axis. The next call overwrites them.
+        """
+        self.tape[:blocks].uniform_(generator=rng)
+        last = tuple(_leaves(_row(state.states, -1)))
+        tensors = self._tensors()
         with torch.no_grad():
-            out = self.run(*last, tape, *self._tensors())
-        leaves = iter([one.clone() for one in out] if self.overwrites else out)
-        return _like(states, leaves), tuple(leaves)
+            for number in range(blocks):
+                self.run(*last, self.tapes[number], *tensors, *self.rows[number])
+                last = self.last[number]
+        return [one[: blocks * self.steps] for one in self.every]
 
     def fits(self) -> bool:
         """Whether the model's tensors still have the shapes and types of the compiled steps."""
@@ -245,21 +344,26 @@ class CompiledBlock:
         ]
         return [tensor.detach() for tensor in now]
 
-    def _compiled(self, step: fx.GraphModule, leaves: list[Tensor]) -> Callable:
+    def _compiled(
+        self, step: fx.GraphModule, leaves: list[Tensor], each: list[Tensor]
+    ) -> Callable[..., None]:
+        """A function that writes what its steps return into its last arguments."""
         from torch._inductor import compile as compiled
         from torch.fx.experimental.proxy_tensor import make_fx
 
-        def block(*given: Tensor) -> list[Tensor]:
-            state, (tape, *rest) = given[: len(leaves)], given[len(leaves) :]
-            every = []
+        def block(*given: Tensor) -> None:
+            state, (tape, *rest) = given[: len(leaves)], given[len(leaves) : -len(each)]
+            steps = []
             for number in range(self.steps):
-                every.append(step(*state, tape[number], *rest))
-                state = every[-1][: len(leaves)]
-            return [torch.stack(one) for one in zip(*every, strict=True)]
+                steps.append(step(*state, tape[number], *rest))
+                state = steps[-1][: len(leaves)]
+            for out, one in zip(given[-len(each) :], zip(*steps, strict=True), strict=True):
+                out.copy_(torch.stack(one))
 
         tape = torch.zeros(self.steps, self.numbers, dtype=torch.float64)
-        given: list[Any] = [*leaves, tape, *self._tensors()]
-        graph = make_fx(block, tracing_mode="fake")(*given)
+        out = [one.new_empty(self.steps, *one.shape) for one in each]
+        given: list[Any] = [*leaves, tape, *self._tensors(), *out]
+        graph = make_fx(block, SMALL_PRODUCTS, tracing_mode="fake")(*given)
         try:
             run = compiled(graph, given, options=OPTIONS)
             run(*given)
@@ -285,7 +389,7 @@ def _recorded(
     """
     if state.x.device.type != "cpu":
         raise NotFusedError("fused kernels run on the CPU")
-    if isinstance(model, AnnealedModel):
+    if isinstance(model, AnnealedModel) and not sampler.anneals:
         raise NotFusedError(f"{type(model).__name__} remembers its last evaluation")
     leaves = _leaves(state)
 

@@ -20,16 +20,20 @@ do not depend on its particles.
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 from torch import Generator, Tensor
 
 from latticework.models.base import AnnealedModel, Cache
-from latticework.samplers.base import Sampler
+from latticework.models.chance import uniform
+from latticework.samplers.base import Info, Sampler
 from latticework.samplers.checks import check_start
+from latticework.samplers.fused import Fused
 from latticework.samplers.tempered import evenly
 from latticework.sampling.chain import capture, require_whole_blocks
+from latticework.sampling.engine import served
 
 RESAMPLES = 1000  # of the bootstrap
 LEVEL = 0.95  # of intervals and bounds
@@ -45,6 +49,10 @@ class Annealing(NamedTuple):
     known: Cache  # of its x, by the path: what the next weight needs
     log_weight: Tensor  # [chains], float64
     stage: Tensor  # k, an int64 scalar
+
+    @property
+    def x(self) -> Tensor:
+        return self.kernel.x
 
 
 def require_exact(sampler: Sampler) -> None:
@@ -102,6 +110,24 @@ def advance(
     return Annealing(state, path.know(state.x), log_weight, stage)
 
 
+@dataclass(frozen=True)
+class Move(Sampler):
+    """`advance` as a kernel whose target is the path, for engine=fused."""
+
+    sampler: Sampler
+    betas: Tensor
+    runs: int = 0
+    anneals = True
+
+    def at(self, x: Tensor, model: Any) -> Annealing:
+        return start(self.sampler, model, x, self.betas)
+
+    def step(self, state: Annealing, model: Any, rng: Generator) -> tuple[Annealing, Info]:
+        with model.apart():
+            after = advance(state, self.sampler, model, self.betas, rng, self.runs)
+        return after, Info(torch.ones_like(after.log_weight))
+
+
 def ancestors(log_weight: Tensor, rng: Generator) -> tuple[Tensor, Tensor]:
     """Which particle each one continues, and its log weight, both `[runs * particles]`.
 
@@ -114,7 +140,7 @@ def ancestors(log_weight: Tensor, rng: Generator) -> tuple[Tensor, Tensor]:
     total = weight.sum(1, keepdim=True)
     few = total.square() < FEW * size * weight.square().sum(1, keepdim=True)
     own = torch.arange(size, device=weight.device)
-    shift = torch.rand(runs, 1, generator=rng, device=weight.device, dtype=weight.dtype)
+    shift = uniform((runs, 1), rng, weight.device)
     found = torch.searchsorted(weight.cumsum(1), (own + shift) / size * total).clamp_(max=size - 1)
     rows = torch.where(few, found, own) + size * torch.arange(runs, device=own.device)[:, None]
     log_weight = torch.where(few, top + (total / size).log(), log_weight)
@@ -129,8 +155,17 @@ def stepper(
     rng: Generator,
     steps: int,
     runs: int = 0,
+    move: Fused | None = None,
 ) -> Callable[[Annealing], Annealing]:
-    """A function that advances chains by `steps` betas; one CUDA graph on a GPU."""
+    """A function that advances chains by `steps` betas; one CUDA graph on a GPU.
+
+    `move` is the fused kernel of `Move`, if there is one.
+    """
+    if move is not None:
+        kernel = move
+        return lambda state: kernel.within(
+            kernel.advance(kernel.around(state), path, rng, steps)[0]
+        )
 
     def block(state: Any, carries: list) -> tuple[Any, list]:
         for _ in range(steps):
@@ -149,15 +184,21 @@ def anneal(
     rng: Generator,
     every: int = 1,
     runs: int = 0,
+    engine: str = "eager",
 ) -> Annealing:
     """Run AIS from `x`, draws from the target at betas[0], in blocks of `every` betas; or SMC.
 
-    Raises ValueError as `start` does, and unless the steps between `betas` are whole blocks.
+    `engine` is eager, where `sampler` may be the kernel of another engine, or fused. Raises
+    ValueError as `start` does, and unless the steps between `betas` are whole blocks.
     """
     require_whole_blocks(len(betas) - 1, every)
     with torch.no_grad():
         annealing = start(sampler, path, x, betas)
-        step = stepper(annealing, sampler, path, betas, rng, every, runs)
+        move = None
+        if engine != "eager":
+            kernel, _ = served(Move(sampler, betas, runs), path, engine, (), x, 0, every)
+            move = kernel if isinstance(kernel, Fused) else None
+        step = stepper(annealing, sampler, path, betas, rng, every, runs, move)
         for _ in range((len(betas) - 1) // every):
             annealing = step(annealing)
     return annealing

@@ -42,12 +42,14 @@ def served(
     metrics: Sequence[Metric] = (),
     x: Tensor | None = None,
     steps: int = 0,
+    call: int = 0,
 ) -> tuple[Sampler, str]:
     """The kernel for an engine, and why it is not compiled ("" if it is).
 
     A fused kernel is compiled for chains at `x` `[chains, *domain.shape]`; without it there is
     none. `auto` chooses one by their number and by `steps`, the steps that chains will make, and
-    so by nothing that differs from one call to the next.
+    so by nothing that differs from one call to the next. `call` is the number of steps between
+    two updates of a model that learns.
 
     Raises NotCompiledError for `engine="compiled"` or `"fused"` if there is no such kernel. Warns
     (EngineWarning) if `auto` would compile the steps and there is no compiler.
@@ -57,7 +59,7 @@ def served(
     if engine == "eager":
         return sampler, "engine=eager"
     if engine == "fused":
-        kernel, why, _ = _fused(sampler, model, metrics, x)
+        kernel, why, _ = _fused(sampler, model, metrics, x, call)
         if why:
             raise NotCompiledError(f"engine=fused is not possible: {why}; use engine=auto")
         return kernel, ""
@@ -77,7 +79,7 @@ def served(
     if engine == "compiled":
         raise NotCompiledError(f"engine=compiled is not possible: {why}; use engine=auto")
     if x is not None and steps >= STEPS and x.numel() <= ENTRIES:
-        kernel, why, installable = _fused(sampler, model, metrics, x)
+        kernel, why, installable = _fused(sampler, model, metrics, x, call)
         if installable:
             warnings.warn(why, EngineWarning, stacklevel=4)  # of the caller of `sample`
         return kernel, why
@@ -90,7 +92,7 @@ def adapting(engine: str) -> str:
 
 
 def _fused(
-    sampler: Sampler, model: EnergyModel, metrics: Sequence[Metric], x: Tensor | None
+    sampler: Sampler, model: EnergyModel, metrics: Sequence[Metric], x: Tensor | None, call: int
 ) -> tuple[Sampler, str, bool]:
     """The fused kernel, or the sampler, why there is none, and whether to install helps."""
     from latticework.samplers.fused import Fused, NoCompilerError, NotFusedError
@@ -106,7 +108,7 @@ def _fused(
         return sampler, why, False
     try:
         with torch.no_grad():
-            kernel = Fused(sampler)
+            kernel = Fused(sampler, call)
             kernel.compile(kernel.at(x, model), model)
     except NotFusedError as error:
         return sampler, str(error), isinstance(error, NoCompilerError)

@@ -15,6 +15,7 @@ from latticework.models.base import EnergyModel
 from latticework.models.domain import Domain
 from latticework.samplers import NAMES
 from latticework.samplers.base import Sampler, require_count
+from latticework.samplers.fused import Fused
 from latticework.samplers.sums import ManySteps, Wanted
 from latticework.samplers.tempered import LadderState, Tempered
 from latticework.sampling.adaptation import (
@@ -235,6 +236,8 @@ def _draw(
 ) -> dict[str, Any]:
     """What `SampleResult` has of the draws: every `thin` steps one, after the burn-in."""
     kernel, count, every = kernels.kernel, kernels.count, gcd(burn_in, thin)
+    if isinstance(kernel, Fused):
+        return _draw_fused(kernels, x, precision, rng, burn_in, steps, thin)
     chain = Chain(kernel, kernels.target, x, rng, every=every, metrics=METRICS)
 
     def advance(steps: int) -> None:
@@ -264,6 +267,31 @@ def _draw(
         "log_prob": log_prob.T.contiguous(),
         "acceptance": ((chain.carries[0].total - accepted) / steps).float().cpu(),
         "ladders": ladders,
+    }
+
+
+def _draw_fused(
+    kernels: _Kernels,
+    x: Tensor,
+    precision: torch.dtype,
+    rng: Generator,
+    burn_in: int,
+    steps: int,
+    thin: int,
+) -> dict[str, Any]:
+    """`_draw` by a fused kernel, whose calls make many draws."""
+    kernel: Any = kernels.kernel
+    count = kernels.count
+    with torch.no_grad():
+        state, before = kernel.init(x, kernels.target), count.evaluations
+        state, _ = kernel.advance(state, kernels.target, rng, burn_in)
+        kernels.charge(before, burn_in + steps)
+        found = kernel.draw(state, kernels.target, rng, steps, thin, count.model)
+    return {
+        "draws": found.x.transpose(0, 1).contiguous(),
+        "log_prob": found.log_prob.to(precision).T.contiguous(),
+        "acceptance": (found.accept / steps).float(),
+        "ladders": None,
     }
 
 

@@ -54,6 +54,7 @@ from latticework.sampling.annealing import (
     start,
 )
 from latticework.sampling.checking.guard import NoHostReads
+from latticework.sampling.engine import NotCompiledError
 from latticework.sampling.exact import exact
 
 BINARY = ("binary", "spins", "dense_ising", "lattice", "ring", "rbm")
@@ -391,6 +392,34 @@ def test_without_data_there_is_log_z_alone(tmp_path):
     assert "log_z_back" not in run.notes
     with pytest.raises(ValueError, match="steps must be a multiple of every"):
         task(Run(tmp_path), steps=50)
+
+
+@pytest.mark.parametrize("runs", [0, pytest.param(3, marks=pytest.mark.slow)], ids=["ais", "smc"])
+def test_fused_steps_go_the_way_of_eager_ones(runs):
+    """They read the same numbers of the generator, and leave nothing in the path."""
+    path = path_of("binary")
+    betas, weights = linear(12), []
+    for engine in ("eager", "fused", "eager"):
+        rng = seeded()
+        x = path.draw(900, rng)
+        done = anneal(DMALA(0.5), path, x, betas, rng, 2, runs, engine)
+        weights.append(done.log_weight)
+    torch.testing.assert_close(weights[0], weights[1], atol=1e-4, rtol=1e-4)
+    assert torch.equal(weights[0], weights[2])
+    assert weights[0].std() > 0.01
+
+
+@pytest.mark.slow
+def test_the_task_fuses_the_steps_of_a_path(tmp_path):
+    run = Run(tmp_path, engine="fused")
+    task(run, data=None, sampler=DMALA(0.5), path=GeometricPath, steps=400)
+    assert run.notes["engine"] == "fused"
+    assert abs(run.notes["log_z"] - run.notes["log_z_exact"]) < 4 * run.notes["log_z_error"]
+
+
+def test_an_adaptation_is_not_fused(tmp_path):
+    with pytest.raises(NotCompiledError, match="each block of betas"):
+        task(Run(tmp_path, engine="fused"), sampler=DMALA(0.5), adapt=AcceptanceControl())
 
 
 def test_a_single_chain_is_refused_before_any_has_run(tmp_path):

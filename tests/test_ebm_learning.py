@@ -1,6 +1,7 @@
 """Learning by persistent contrastive divergence: its gradient, its parts, and that it learns."""
 
 import math
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -15,10 +16,11 @@ from latticework.experiments.records.record import Record
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.ebm_learning import DivergedError, Learning, ebm_learning
 from latticework.experiments.tasks.learning.evaluations import CouplingError, Gap
+from latticework.models.chance import Tape
 from latticework.models.ising import DenseIsing, Lattice, LearnedIsing
 from latticework.models.rbm import RBM
 from latticework.models.resnet import ResNet
-from latticework.samplers.base import Info
+from latticework.samplers.base import Info, Wrapper
 from latticework.samplers.gibbs import Gibbs
 from latticework.samplers.hamming import HammingBall
 from latticework.samplers.langevin import DMALA, DULA
@@ -45,6 +47,7 @@ def learned():
 
 def learner(run, model, data, sampler=None, **settings):
     defaults = {
+        "iterations": 5,
         "steps": 2,
         "batch": 10,
         "l1": 0.0,
@@ -244,6 +247,40 @@ def test_a_scan_goes_on_from_one_batch_to_the_next(sampler):
     assert all(torch.equal(a, b) for a, b in zip(moved.scan, scan, strict=True))
     sampler.step(moved, model, rng)
     assert torch.equal(x, moved.x) or x.data_ptr() != moved.x.data_ptr()
+
+
+@dataclass(frozen=True)
+class OnTape(Wrapper):
+    """Eager steps that read the numbers of fused ones."""
+
+    numbers: int = 0
+
+    def at(self, x, model):
+        return self.sampler.at(x, model)
+
+    def step(self, state, model, rng):
+        row = torch.empty(self.numbers, dtype=torch.float64).uniform_(generator=rng)
+        return self.sampler.step(state, model, Tape(row))
+
+
+@pytest.mark.parametrize("buffer", [10, 30], ids=["pcd", "replay"])
+def test_fused_chains_make_the_updates_of_eager_ones(tmp_path, buffer):
+    """Without a new compilation, and without a step that no update uses."""
+    fused = learner(Run(tmp_path, engine="fused"), learned(), dataset(), buffer=buffer, steps=4)
+    (block,) = fused.replay.sampler.compiled.values()
+    assert block.steps == 4
+    sampler = OnTape(DMALA(0.2), block.numbers)
+    eager = learner(Run(tmp_path), learned(), dataset(), sampler, buffer=buffer, steps=4)
+    before = eager.model.coupling.clone()
+    for iteration in range(1, 6):
+        fused.learn(iteration)
+        eager.learn(iteration)
+    assert not torch.allclose(before, eager.model.coupling, atol=0.01)
+    torch.testing.assert_close(fused.model.coupling, eager.model.coupling)
+    assert torch.equal(fused.negatives.buffer, eager.negatives.buffer)
+    accepted, expected = (made.negatives.carries[0].total for made in (fused, eager))
+    torch.testing.assert_close(accepted, expected)
+    assert len(fused.replay.sampler.compiled) == 1
 
 
 # Divergence.

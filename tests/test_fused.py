@@ -185,6 +185,7 @@ def test_compiled_steps_follow_the_enumerated_law(name, target):
 
 def test_numbers_depend_on_the_seed_alone(monkeypatch):
     """Not on how steps are divided into readings, on threads, or on a stop in mid-block."""
+    monkeypatch.setattr(fused, "CALLS", 4)
     model = lw.Function(bumpy, lw.Binary(20))
     kernel, metrics = Fused(lw.DMALA()), [lw.Acceptance(), lw.Changed()]
     x = started(model, double=False)
@@ -354,5 +355,16 @@ def test_sample_uses_it():
     torch.testing.assert_close(
         one.log_prob, bumpy(one.draws.flatten(0, 1)).view(CHAINS, -1), rtol=1e-4, atol=1e-4
     )
+    model, kernel = lw.Function(bumpy, lw.Binary(20)), Fused(lw.DMALA())
+    chain, visited = kernel.at(started(model, double=False), model), []
+    found = kernel.draw(chain, model, Generator().manual_seed(2), 30, 3, model)
+    with torch.no_grad():
+        rng, accept = Generator().manual_seed(2), 0
+        for _ in range(30):
+            chain, info = kernel.step(chain, model, rng)
+            visited.append(chain.x)
+            accept += info.accept_prob.double()
+    assert torch.equal(found.x, torch.stack(visited)[2::3])
+    torch.testing.assert_close(found.accept, accept)
     eager = lw.sample(bumpy, "dmala", **{**given, "engine": "eager"})
     assert abs(one.evaluations - eager.evaluations) <= 3 * CHAINS  # of the start

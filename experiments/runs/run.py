@@ -90,14 +90,16 @@ class Run:
         metrics: Sequence[Metric] = (),
         x: Tensor | None = None,
         steps: int = 0,
+        call: int = 0,
     ) -> Sampler:
         """The kernel that the run's engine chooses, for whatever runs chains in place of `sampler`.
 
         `x` is where the chains start and `steps` how many they make; without them no kernel is
-        fused. The record notes which engine it is, and why it is not compiled. Raises
-        NotCompiledError for `engine=compiled` or `fused` if there is no such kernel.
+        fused. `call` is as in `served`. The record notes which engine it is, and why it is not
+        compiled. Raises NotCompiledError for `engine=compiled` or `fused` if there is no such
+        kernel.
         """
-        chosen, why = served(sampler, model, self.engine, metrics, x, steps)
+        chosen, why = served(sampler, model, self.engine, metrics, x, steps, call)
         self.note(engine=getattr(chosen, "engine", "eager"))
         if why and self.engine == "auto":
             self.note(engine_reason=why)

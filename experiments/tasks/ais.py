@@ -11,7 +11,7 @@ validation rows is used (Zhang et al. 2022, App. I.4).
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Generator, Tensor
@@ -31,16 +31,19 @@ from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.learning.training import trained
 from latticework.models.base import AnnealedModel, EnergyModel
 from latticework.samplers.base import Sampler
+from latticework.samplers.fused import Fused
 from latticework.sampling.adaptation import Adaptation, adapted
 from latticework.sampling.annealing import (
     Annealing,
     LogNormaliser,
+    Move,
     anneal,
     estimate_log_normaliser,
     require_exact,
     start,
     stepper,
 )
+from latticework.sampling.engine import NotCompiledError
 from latticework.sampling.exact import cheap
 from latticework.sampling.memory import Memory
 
@@ -96,7 +99,7 @@ def ais(
     states = candidates(model=model, sampler=sampler, data=data, run=run) if candidates else {}
     model = model.requires_grad_(False).to(run.device)
     annealed = path(model, log_odds(data)).to(run.device)
-    kernel = run.kernel(kernel, annealed)
+    kernel = mover(run, kernel, annealed, adapt)
     annealer = Annealer(run, kernel, annealed, budget, float(annealed.log_z_start()))
     if states:
         assert data is not None  # they have been learned from it
@@ -136,6 +139,23 @@ def headline(record: Record) -> list[KeyNumber]:
         numbers.append(number("test_log_likelihood", shown([record]), better="higher"))
     chains = Estimate(record.budget.chains)
     return [*numbers, KeyNumber("effective_chains", document["ess"], beside={"of": chains})]
+
+
+def mover(
+    run: Run, kernel: Sampler, path: AnnealedModel, adapt: Adaptation | None = None
+) -> Sampler:
+    """The kernel that chains move by; engine=fused compiles whole steps of AIS with `kernel`.
+
+    Raises NotCompiledError for engine=fused with an adaptation.
+    """
+    if run.engine != "fused":
+        return run.kernel(kernel, path)
+    if adapt is not None:
+        raise NotCompiledError(
+            "engine=fused is not possible: a step would be compiled for each block of betas, whose "
+            "kernels the adaptation chooses; use engine=auto or adapt=none"
+        )
+    return kernel
 
 
 @dataclass(eq=False)
@@ -184,7 +204,11 @@ class Annealer:
                 if step is None or kernels[block - 1] is not kernel:
                     kernel = kernels[block - 1]
                     chains, rng = memory.chains, memory.rng
-                    step = stepper(chains, kernel, self.path, betas, rng, every, self.runs)
+                    fused = None
+                    if run.engine == "fused":
+                        move, most = Move(kernel, betas, self.runs), len(betas) - 1
+                        fused = cast(Fused, run.kernel(move, self.path, (), x, most, every))
+                    step = stepper(chains, kernel, self.path, betas, rng, every, self.runs, fused)
                 memory.chains = step(memory.chains)
             found = self.estimated(memory.chains)
             run.log(
@@ -218,7 +242,7 @@ class Annealer:
             found = adapted(rule, before, path, memory.x, memory.rng, run.engine)
             memory.x, memory.chosen = found.x, [*memory.chosen, found.fields]
         run.note(frozen={name: [one[name] for one in memory.chosen] for name in memory.chosen[0]})
-        return [run.kernel(replace(kernel, **one), path) for one in memory.chosen]
+        return [mover(run, replace(kernel, **one), path) for one in memory.chosen]
 
     def trial(self, model: EnergyModel, rows: Tensor, ladder: Tensor) -> float:
         """Mean log-likelihood of `rows`, from a short run."""

@@ -88,7 +88,7 @@ def ebm_learning(
         raise ValueError(f"buffer must hold a batch of {batch} at least, got {buffer}")
     model.start_from_data(data.mean.to(run.device))
     learning = Learning(
-        model, sampler, data, run, steps=steps, batch=batch, l1=l1,
+        model, sampler, data, run, iterations=iterations, steps=steps, batch=batch, l1=l1,
         largest_gradient=largest_gradient, largest_loss=largest_loss,
         stepper=optimiser(model.parameters()), schedule=schedule, ema=ema,
         chains=start(model, buffer, run.rng("start"), data),
@@ -134,6 +134,7 @@ class Learning(Updates):
         data: Dataset,
         run: Run,
         *,
+        iterations: int,
         steps: int,
         batch: int,
         l1: float,
@@ -151,7 +152,8 @@ class Learning(Updates):
                 *(sampler, batch),
             )
         metrics = (Acceptance(), Validity())
-        self.replay = Replay(run.kernel(sampler, model, metrics), chains, steps, batch, metrics)
+        kernel = run.kernel(sampler, model, metrics, chains[:batch], iterations * steps, steps)
+        self.replay = Replay(kernel, chains, steps, batch, metrics)
         super().__init__(
             self.replay,
             model,

@@ -19,7 +19,7 @@ from latticework.experiments.records.estimate import Estimate
 from latticework.experiments.records.headline import KeyNumber
 from latticework.experiments.records.record import Record
 from latticework.experiments.runs.run import Run
-from latticework.experiments.tasks.ais import Annealer, log_odds
+from latticework.experiments.tasks.ais import Annealer, log_odds, mover
 from latticework.experiments.tasks.learning.training import trained
 from latticework.models.base import AnnealedModel, EnergyModel
 from latticework.samplers.base import Sampler
@@ -107,7 +107,7 @@ def by_annealing(
         ladder, pilot = spaced(kernel, annealed, x, budget.steps, rng)
     else:
         ladder = (betas or linear)(budget.steps)
-    kernel = run.kernel(kernel, annealed)
+    kernel = mover(run, kernel, annealed, adapt)
     annealer = Annealer(run, kernel, annealed, budget, base, runs)
     kernels = [kernel] * budget.readings
     if adapt:
