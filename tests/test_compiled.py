@@ -37,7 +37,8 @@ def compiled() -> list:
         # More steps than products are used for, more chains than a chunk holds.
         cases.append((sampler, rbm, 5, FRESH + 5, "rows"))
         cases.append((sampler, rbm, CHUNK // 71 + 5, 3, "chunks"))
-    cases.append((lw.GibbsSweep(), lw.regular_graph(30, 6, 0.2), 37, 300, "graph"))
+    for chains, name in ((37, "graph"), (1, "alone")):
+        cases.append((lw.GibbsSweep(), lw.regular_graph(30, 6, 0.2), chains, 300, name))
     for sampler, model, chains, steps, name in cases:
         try:
             twin = twin_of(sampler, model)

@@ -176,6 +176,16 @@ def test_sweeps_are_those_of_a_plain_loop(graph, chains):
         np.testing.assert_array_equal(state.x[chain].numpy(), expected)
 
 
+@pytest.mark.parametrize("graph", GRAPHS.values(), ids=GRAPHS)
+def test_a_chain_alone_remembers_the_fields_of_its_state(graph):
+    """After flips of many steps, and after a renewal."""
+    twin, rng = twin_of(lw.GibbsSweep(), graph), Generator().manual_seed(4)
+    state = twin.at(some_states(graph, 1), graph)
+    for steps in (1, 50, 500):
+        state, _ = twin.advance(state, graph, rng, steps)
+        torch.testing.assert_close(state.fields, graph.gradient(state.x), rtol=1e-4, atol=1e-4)
+
+
 def test_clusters_of_a_frustrated_graph_are_refused():
     graph = lw.Graph([[0, 1], [1, 2]], [0.5, -0.5])
     with pytest.raises(lw.UnsupportedModelError, match="1 negative weights; gibbs_sweep serves it"):
