@@ -14,6 +14,7 @@ from torch import Tensor
 
 from latticework.models.forms import GraphForm
 from latticework.samplers.compiled.draws import happens
+from latticework.samplers.compiled.graph import renew, spread
 from latticework.samplers.compiled.jit import kernel, lean, over_chains
 from latticework.samplers.compiled.lanes import LANES, add_neighbours, pack
 from latticework.samplers.compiled.philox import philox
@@ -146,19 +147,10 @@ def look(seen, now):
 
 
 @kernel
-def renew(form, x, fields):
-    """The log-odds of all sites from scratch."""
-    for i in range(x.shape[0]):
-        total = np.float64(form.offset[i])
-        for k in range(form.starts[i], form.starts[i + 1]):
-            total += np.float64(form.slope[k] * x[form.neighbours[k]])
-        fields[i] = total
-
-
-@kernel
 def sweep_alone(form, x, fields, keys, sums):
     """Advance chain 0. Its words are those that it would have among others."""
     classes, order, mask = form.classes, form.order, renewals(1)
+    starts, near, slope = form.starts, form.neighbours, form.slope
     now, fours = x[0], np.empty(order.shape[0], np.uint32)
     count = number_fours(fours, classes)
     words = np.empty((4, count), np.uint32)
@@ -172,12 +164,15 @@ def sweep_alone(form, x, fields, keys, sums):
         four = 0
         for k in range(classes.shape[0] - 1):
             for begin in range(classes[k], classes[k + 1], CHUNK):
-                rows = min(CHUNK, classes[k + 1] - begin)
-                found = decide(flipped, some, now, fields, words, order, begin, rows, four)
+                size = min(CHUNK, classes[k + 1] - begin)
+                found = decide(flipped, some, now, fields, words, order, begin, size, four)
                 for f in range(found):
-                    flip(form, now, fields, flipped[f])
+                    i = flipped[f]
+                    step = np.float32(1) - np.float32(2) * now[i]
+                    now[i] += step
+                    spread(starts, near, slope, fields, i, step)
                 sums.changed[0] += found
-                four += (rows + 3) // 4
+                four += (size + 3) // 4
         add_chain(sums, x, 0, t - keys.shape[0])
 
 
@@ -208,12 +203,3 @@ def decide(flipped, some, now, fields, words, order, begin, rows, four):
         flipped[found] = i
         found += np.uint64(some[m] != now[i])
     return found
-
-
-@lean
-def flip(form, now, fields, i):
-    near, slope = form.neighbours, form.slope
-    step = np.float32(1) - np.float32(2) * now[i]
-    now[i] += step
-    for k in range(np.uint64(form.starts[i]), np.uint64(form.starts[i + np.uint64(1)])):
-        fields[near[k]] += step * slope[k]
