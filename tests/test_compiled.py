@@ -39,7 +39,7 @@ def compiled() -> list:
         cases.append((sampler, rbm, CHUNK // 71 + 5, 3, "chunks"))
     graph = lw.regular_graph(30, 6, 0.2)
     cases += [(lw.GibbsSweep(), graph, chains, 300, f"graph of {chains}") for chains in (1, 37)]
-    cases += [(lw.DMALA(0.4), graph, 5, 300, "graph")]
+    cases += [(sampler, graph, 5, 300, "graph") for sampler in (lw.DMALA(0.4), lw.GWG())]
     for sampler, model, chains, steps, name in cases:
         try:
             twin = twin_of(sampler, model)

@@ -72,7 +72,11 @@ CASES = [
     *[(lw.RandomWalk(3), name, 30) for name in BINARY],
     *[(lw.GWG(3), name, 40) for name in BINARY if name != "sparse"],
     *[(lw.PAFS(5), name, 20) for name in ("lattice", "graph", "spins")],
-    *[(kind, name, 60) for kind in (lw.GWG(), lw.LocallyBalanced()) for name in ("rbm", *POTTS)],
+    *[
+        (kind, name, 60)
+        for kind in (lw.GWG(), lw.LocallyBalanced())
+        for name in ("sparse", "rbm", *POTTS)
+    ],
 ]
 # One flip changes the log-probability by many nats. The weights of sites then differ by more than
 # a sum of them resolves. Some, or products of several, are beyond double precision.
@@ -84,6 +88,7 @@ STEEP = {
     "square": lw.Lattice((2, 2), 60.0, 0.2),
 }
 STEEPEST = {
+    "graph of 1800": lw.Graph([[0, 1], [1, 2], [2, 3]], [450.0, -300.0, 0.2], [0.2, 0, 0, 0.1]),
     "ring of 1600": lw.Lattice((5,), 200.0, 0.2),
     "two sites": lw.Lattice((5,), 0.2, [800.0, 0.3, -0.1, 0.0, -900.0]),
     "four sites": dense([800.0, 0.3, -0.1, -900.0]),

@@ -49,6 +49,7 @@ ROWS: list[tuple[tuple[type, ...], tuple[type, ...], str]] = [
     ((Gibbs,), POTTS, "gibbs_potts.GibbsPottsTwin"),
     ((GibbsSweep,), (GraphForm,), "sweep_graph.GraphSweepTwin"),
     ((GibbsSweep,), (LatticeForm,), "lattice_twins.SweepTwin"),
+    ((GWG, LocallyBalanced), (GraphForm,), "flip_graph.GraphFlipTwin"),
     ((GWG, LocallyBalanced), (LatticeForm,), "flip_lattice.LatticeFlipTwin"),
     ((GWG, LocallyBalanced), (PairForm,), "flip_pairs.PairFlipTwin"),
     ((GWG, LocallyBalanced), (PottsLatticeForm,), "one_site_potts.OneSiteLatticeTwin"),
