@@ -153,14 +153,16 @@ def sweep_alone(form, x, fields, keys, sums):
     starts, near, slope = form.starts, form.neighbours, form.slope
     now, fours = x[0], np.empty(order.shape[0], np.uint32)
     count = number_fours(fours, classes)
-    words = np.empty((4, count), np.uint32)
+    words = np.empty(4 * count, np.uint32)
     some, flipped = np.empty(CHUNK, np.float32), np.empty(CHUNK, np.uint64)
     for t in range(keys.shape[0]):
         if keys[t] & mask == 0:
             renew(form, now, fields)
-        for f in range(count):
+        for f in range(np.uint64(count)):
             a, b, c, d = philox(fours[f], np.uint32(0), np.uint32(0), np.uint64(keys[t]))
-            words[0, f], words[1, f], words[2, f], words[3, f] = a, b, c, d
+            at = np.uint64(4) * f
+            words[at], words[at + np.uint64(1)] = a, b
+            words[at + np.uint64(2)], words[at + np.uint64(3)] = c, d
         four = 0
         for k in range(classes.shape[0] - 1):
             for begin in range(classes[k], classes[k + 1], CHUNK):
@@ -195,8 +197,7 @@ def decide(flipped, some, now, fields, words, order, begin, rows, four):
     for m in range(np.uint64(rows)):
         some[m] = fields[order[np.uint64(begin) + m]]
     for m in range(np.uint64(rows)):
-        word = words[m % np.uint64(4), np.uint64(four) + m // np.uint64(4)]
-        some[m] = np.float32(happens(word, some[m]))
+        some[m] = np.float32(happens(words[np.uint64(4 * four) + m], some[m]))
     found = np.uint64(0)
     for m in range(np.uint64(rows)):
         i = np.uint64(order[np.uint64(begin) + m])
