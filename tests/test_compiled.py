@@ -40,6 +40,8 @@ def compiled() -> list:
     graph = lw.regular_graph(30, 6, 0.2)
     cases += [(lw.GibbsSweep(), graph, chains, 300, f"graph of {chains}") for chains in (1, 37)]
     cases += [(sampler, graph, 5, 300, "graph") for sampler in (lw.DMALA(0.4), lw.GWG())]
+    potts = lw.GraphPotts(graph.edges, graph.weights, 3)
+    cases += [(sampler, potts, 5, 20, "potts graph") for sampler in (lw.Gibbs(2), lw.GibbsSweep())]
     for sampler, model, chains, steps, name in cases:
         try:
             twin = twin_of(sampler, model)

@@ -53,6 +53,7 @@ MODELS = {
     "rbm": machine(45, 26, 0.3),  # no multiples of the widths of vector registers
     "potts": lw.LatticePotts((8, 8), 4, 0.8, [0.2, 0.0, -0.1, 0.1]),
     "dense potts": lw.random_potts(25, 4, 1.5),
+    "sparse potts": lw.GraphPotts(lw.regular_graph(40, 4, 1.0).edges, 0.4, 3, [0.2, 0.0, -0.1], 41),
     "0.1 or 0.7": lw.LogQuadratic(0.1 * torch.ones(6, 6), domain=lw.Binary(6, 0.1, 0.7)),
 }
 BINARY = ("lattice", "graph", "sparse", "spins", "rbm")
@@ -68,7 +69,7 @@ CASES = [
     (lw.DMALA(0.3, [0.5 + i / 30 for i in range(45)]), "rbm", 15),
     *[(lw.BlockGibbs(steps), "rbm", 4) for steps in (1, 3)],
     *[(lw.SwendsenWang(), name, 4) for name in ("lattice", "sparse", "potts")],
-    (lw.GibbsSweep(), "sparse", 10),
+    *[(lw.GibbsSweep(), name, 10) for name in ("sparse", "sparse potts")],
     *[(lw.RandomWalk(3), name, 30) for name in BINARY],
     *[(lw.GWG(3), name, 40) for name in BINARY if name != "sparse"],
     *[(lw.PAFS(5), name, 20) for name in ("lattice", "graph", "spins")],

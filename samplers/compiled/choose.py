@@ -7,6 +7,7 @@ from latticework.models.forms import (
     GraphForm,
     LatticeForm,
     PairForm,
+    PottsGraphForm,
     PottsLatticeForm,
     PottsPairForm,
     RBMForm,
@@ -46,8 +47,9 @@ ROWS: list[tuple[tuple[type, ...], tuple[type, ...], str]] = [
     ((DMALA,), (RBMForm,), "rbm_langevin.RBMDMALATwin"),
     ((DULA,), (RBMForm,), "rbm_langevin.RBMDULATwin"),
     ((Gibbs,), BINARY, "gibbs.GibbsTwin"),
-    ((Gibbs,), POTTS, "gibbs_potts.GibbsPottsTwin"),
+    ((Gibbs,), (*POTTS, PottsGraphForm), "gibbs_potts.GibbsPottsTwin"),
     ((GibbsSweep,), (GraphForm,), "sweep_graph.GraphSweepTwin"),
+    ((GibbsSweep,), (PottsGraphForm,), "sweep_potts.PottsSweepTwin"),
     ((GibbsSweep,), (LatticeForm,), "lattice_twins.SweepTwin"),
     ((GWG, LocallyBalanced), (GraphForm,), "flip_graph.GraphFlipTwin"),
     ((GWG, LocallyBalanced), (LatticeForm,), "flip_lattice.LatticeFlipTwin"),
@@ -70,7 +72,7 @@ TWINS: dict[tuple[type, type], str] = {
 # The same where a step changes several sites, for the samplers that have such steps by choice.
 SEVERAL: dict[tuple[type, type], str] = {
     **{(Gibbs, form): "blocks.BlockTwin" for form in BINARY},
-    **{(Gibbs, form): "gibbs_potts.GibbsPottsTwin" for form in POTTS},
+    **{(Gibbs, form): "gibbs_potts.GibbsPottsTwin" for form in (*POTTS, PottsGraphForm)},
     (GWG, LatticeForm): "gwg_several.SeveralLatticeTwin",
     (GWG, PairForm): "gwg_several.SeveralPairTwin",
     (GWG, RBMForm): "rbm_gwg.RBMGWGTwin",
