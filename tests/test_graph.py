@@ -56,6 +56,20 @@ def test_the_energy_by_hand():
     assert graph.edges.tolist() == [[0, 1], [1, 2]]
 
 
+def test_potts_on_edges_is_the_model_of_a_lattice_and_of_spins():
+    lattice = lw.LatticePotts((3, 4), 3, 0.7, [0.2, -0.4, 0.1])
+    edges = lw.Lattice((3, 4), 1.0).adjacency().triu().nonzero()
+    potts, x = lw.GraphPotts(edges, 0.7, 3, lattice.bias), some_states(lattice)
+    torch.testing.assert_close(potts(x), lattice(x))
+    graph = random_graph(12, 30)
+    bias = torch.stack((-graph.bias, graph.bias), 1)
+    spins, x = lw.GraphPotts(graph.edges, 2 * graph.weights, 2, bias), some_states(graph)
+    constant = graph.weights.sum()  # w [s_i = s_j] is (w + w s_i s_j) / 2
+    torch.testing.assert_close(spins(torch.stack((1 - x, x), -1)), graph(x) + constant)
+    with pytest.raises(ValueError, match="joins site 1 to itself"):
+        lw.GraphPotts([[1, 1]], 1.0, 3)
+
+
 @pytest.mark.parametrize(
     ("given", "told"),
     [
