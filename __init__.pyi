@@ -59,6 +59,7 @@ from latticework.models.domain import (
 from latticework.models.factors import Factor as Factor, Factors as Factors
 from latticework.models.fhmm import FactorialHMM as FactorialHMM, synthetic_fhmm as synthetic_fhmm
 from latticework.models.graph import Graph as Graph
+from latticework.models.graph_potts import GraphPotts as GraphPotts
 from latticework.models.graph_files import (
     graph as graph,
     read_graph as read_graph,

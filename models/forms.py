@@ -69,6 +69,20 @@ class PottsLatticeForm(NamedTuple):
     colours: NDArray[np.int64]  # [sites], classes of independent sites
 
 
+class PottsGraphForm(NamedTuple):
+    """One-hot sites on any graph; the field of site i is that of its `bias` and its neighbours.
+
+    A neighbour neighbours[k] at value v adds coupling[k] to it there, for the k of `GraphForm`.
+    """
+
+    starts: NDArray[np.int64]  # as in GraphForm
+    neighbours: NDArray[np.int32]
+    coupling: NDArray[np.float32]  # [2 edges]
+    bias: NDArray[np.float32]  # [sites, values]
+    order: NDArray[np.int32]
+    classes: NDArray[np.int64]
+
+
 class PottsPairForm(NamedTuple):
     """One-hot sites with a dense coupling. The field is bias + coupling x, x flattened."""
 
@@ -84,7 +98,8 @@ class RBMForm(NamedTuple):
     hidden_bias: NDArray[np.float32]
 
 
-Form = LatticeForm | PairForm | GraphForm | PottsLatticeForm | PottsPairForm | RBMForm
+PottsForm = PottsLatticeForm | PottsPairForm
+Form = LatticeForm | PairForm | GraphForm | PottsForm | PottsGraphForm | RBMForm
 
 
 def change(form: Form, x: Tensor, y: Tensor, site: int) -> float:
@@ -105,6 +120,10 @@ def change(form: Form, x: Tensor, y: Tensor, site: int) -> float:
         case PottsLatticeForm():
             near = form.neighbours[site, : form.degree[site]]
             return float((form.bias[site] + form.coupling * here[near].sum(0)) @ step)
+        case PottsGraphForm():
+            row = slice(*form.starts[site : site + 2])
+            pairs = form.coupling[row] @ here[form.neighbours[row]]
+            return float((form.bias[site] + pairs) @ step)
         case PottsPairForm():
             rows = form.coupling.reshape(*here.shape, -1)[site]
             return float((form.bias[site] + rows @ here.ravel()) @ step)

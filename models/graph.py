@@ -206,7 +206,12 @@ class Graph(EnergyModel):
         """The weight at each place of the rows, `[2 m]`."""
         return self.weights.index_select(0, self.edge)
 
-    def _near(self, sites: Tensor) -> tuple[Tensor, Tensor]:
+    def rows(self) -> Tensor:
+        """The weights as a sparse matrix, `[n, n]`."""
+        shape = len(self.bias), len(self.bias)
+        return _compressed(self.starts, self.ends, self._values(), shape)
+
+    def near(self, sites: Tensor) -> tuple[Tensor, Tensor]:
         """Neighbours and weights of `sites` `[n]`, both `[n, degree]`.
 
         A place beyond the last neighbour repeats the site itself with weight 0.
@@ -220,7 +225,7 @@ class Graph(EnergyModel):
         weight = self.weights.index_select(0, self.edge.index_select(0, flat)).view_as(slot)
         return near, weight * exists
 
-    def _many(self, sites: int) -> bool:
+    def many(self, sites: int) -> bool:
         """Whether the neighbours of so many sites are more than those of all."""
         return sites * self.degree > len(self.ends)
 
@@ -256,10 +261,9 @@ class Graph(EnergyModel):
 
     def gradient(self, x: Tensor) -> Tensor:
         """2 b + 2 A s, which is also each site's log-odds given the rest, `[chains, n]`."""
-        shape = len(self.bias), len(self.bias)
-        rows = _compressed(self.starts, self.ends, self._values(), shape)
         spins = x.T.mul(2).sub_(1).contiguous()
-        return torch.addmm(self.bias.unsqueeze(1), rows, spins, beta=2, alpha=2).T.contiguous()
+        bias = self.bias.unsqueeze(1)
+        return torch.addmm(bias, self.rows(), spins, beta=2, alpha=2).T.contiguous()
 
     def log_prob_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
         grad = self.gradient(x)
@@ -268,9 +272,9 @@ class Graph(EnergyModel):
         return terms.sum(-1).mul_(0.25).add_(self.offset), grad
 
     def log_odds(self, x: Tensor, cache: Cache, sites: Tensor) -> Tensor:
-        if self._many(len(sites)):
+        if self.many(len(sites)):
             return self.gradient(x).index_select(1, sites)
-        near, weight = self._near(sites)
+        near, weight = self.near(sites)
         around = x.index_select(1, near.view(-1)).mul_(2).sub_(1).view(len(x), *near.shape)
         return torch.linalg.vecdot(around, weight).add_(self.bias.index_select(0, sites)).mul_(2)
 
@@ -278,18 +282,18 @@ class Graph(EnergyModel):
         return self.log_odds(x, cache, sites) * (1 - 2 * x.index_select(1, sites))
 
     def differences_after(self, x: Tensor, index: Tensor) -> tuple[Tensor | None, Tensor]:
-        if self._many(self.degree + 1):
+        if self.many(self.degree + 1):
             odds = self.gradient(x)
             return None, torch.addcmul(odds, odds, x, value=-2)
-        sites = torch.cat((index, self._near(index.view(-1))[0]), 1)
-        near, weight = self._near(sites.view(-1))
+        sites = torch.cat((index, self.near(index.view(-1))[0]), 1)
+        near, weight = self.near(sites.view(-1))
         around = x.gather(1, near.view(len(x), -1)).mul_(2).sub_(1).view(*sites.shape, -1)
         bias = self.bias.index_select(0, sites.view(-1)).view_as(sites)
         odds = torch.linalg.vecdot(around, weight.view_as(around)).add_(bias).mul_(2)
         return sites, odds.addcmul_(odds, x.gather(1, sites), value=-2)
 
     def block_log_probs(self, x: Tensor, cache: Cache, sites: Tensor, patterns: Tensor) -> Tensor:
-        near, weight = self._near(sites)
+        near, weight = self.near(sites)
         inside = ((near.unsqueeze(-1) == sites) * weight.unsqueeze(-1)).sum(1) / 2
         field, spins = self.log_odds(x, cache, sites) / 2, spins_of(x.index_select(1, sites))
         return pattern_log_probs(field, inside, spins, spins_of(patterns.to(x)))

@@ -24,12 +24,12 @@ from latticework.models.forms import PottsLatticeForm, PottsPairForm, array, nei
 from latticework.models.lattice import colouring, neighbour_sum, neighbour_table, require_sides
 
 
-def _moves(field: Tensor, x: Tensor) -> Tensor:
+def moves(field: Tensor, x: Tensor) -> Tensor:
     """Each site's field - the field at its current value, `[chains, n, q]`."""
     return field - vecdot(field, x).unsqueeze(-1)
 
 
-def _block_log_probs(field: Tensor, inside: Tensor, current: Tensor, patterns: Tensor) -> Tensor:
+def block_log_probs(field: Tensor, inside: Tensor, current: Tensor, patterns: Tensor) -> Tensor:
     """p'(field without the block) + 1/2 p' J_BB p for each pattern p of a block B, `[chains, K]`.
 
     `field` and `current` are `[chains, n, q]` on the block, `inside` `[n q, n q]` is J there and
@@ -40,7 +40,7 @@ def _block_log_probs(field: Tensor, inside: Tensor, current: Tensor, patterns: T
     return (flat * (outside.unsqueeze(1) + flat @ inside / 2)).sum(-1)
 
 
-def _bias(
+def expanded_bias(
     bias: Tensor | float | Sequence[float] | Sequence[Sequence[float]], dim: int, q: int
 ) -> Tensor:
     given = torch.as_tensor(bias, dtype=torch.float32)
@@ -74,10 +74,13 @@ class LatticePotts(EnergyModel):
         require_sides(shape)
         self.shape, self.coupling, self.periodic = tuple(shape), float(coupling), periodic
         self.domain = Categorical(math.prod(shape), num_values)
-        self.register_buffer("bias", _bias(bias, self.domain.dim, num_values))
+        self.register_buffer("bias", expanded_bias(bias, self.domain.dim, num_values))
         neighbours, exists = neighbour_table(self.shape, periodic)
         self.register_buffer("neighbours", neighbours, persistent=False)
         self.register_buffer("exists", exists, persistent=False)
+
+    def colours(self) -> Tensor:
+        return colouring(self.shape, self.periodic).to(self.bias.device)
 
     def form(self) -> PottsLatticeForm:
         lists, degree = neighbour_lists(self.neighbours, self.exists)
@@ -109,7 +112,7 @@ class LatticePotts(EnergyModel):
         return torch.add(self.bias.index_select(0, sites), total, alpha=self.coupling)
 
     def differences(self, x: Tensor, cache: Cache, sites: Tensor) -> Tensor:
-        return _moves(self.field(x, sites), x.index_select(1, sites))
+        return moves(self.field(x, sites), x.index_select(1, sites))
 
     def block_log_probs(self, x: Tensor, cache: Cache, sites: Tensor, patterns: Tensor) -> Tensor:
         near, exists = self.neighbours.index_select(0, sites), self.exists.index_select(0, sites)
@@ -117,7 +120,7 @@ class LatticePotts(EnergyModel):
         same = torch.eye(self.domain.moves, device=x.device, dtype=x.dtype)
         inside = torch.kron(edges.to(x), same * self.coupling)
         current = x.index_select(1, sites)
-        return _block_log_probs(self.field(x, sites), inside, current, patterns.to(x))
+        return block_log_probs(self.field(x, sites), inside, current, patterns.to(x))
 
 
 class DensePotts(EnergyModel):
@@ -146,7 +149,7 @@ class DensePotts(EnergyModel):
             raise ValueError("coupling must be zero between the values of one site")
         self.domain = Categorical(dim, num_values)
         self.coupling = torch.nn.Parameter(coupling.clone(), requires_grad=False)
-        self.bias = torch.nn.Parameter(_bias(bias, dim, num_values), requires_grad=False)
+        self.bias = torch.nn.Parameter(expanded_bias(bias, dim, num_values), requires_grad=False)
 
     def form(self) -> PottsPairForm:
         return PottsPairForm(array(self.coupling), array(self.bias))
@@ -194,13 +197,13 @@ class DensePotts(EnergyModel):
         return cache
 
     def differences(self, x: Tensor, cache: Cache, sites: Tensor) -> Tensor:
-        return _moves(cache[0].index_select(1, sites).to(x.dtype), x.index_select(1, sites))
+        return moves(cache[0].index_select(1, sites).to(x.dtype), x.index_select(1, sites))
 
     def block_log_probs(self, x: Tensor, cache: Cache, sites: Tensor, patterns: Tensor) -> Tensor:
         rows = self._rows().index_select(0, sites).flatten(0, 1)
         inside = rows.unflatten(1, self.domain.shape).index_select(1, sites).flatten(1)
         field, current = cache[0].index_select(1, sites).to(x.dtype), x.index_select(1, sites)
-        return _block_log_probs(field, inside, current, patterns.to(x))
+        return block_log_probs(field, inside, current, patterns.to(x))
 
 
 def random_potts(dim: int, num_values: int, scale: float, seed: int = 0) -> DensePotts:

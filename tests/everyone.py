@@ -24,7 +24,8 @@ def ordinary(names: tuple[str, ...]) -> list[str]:
     kept = [
         name
         for name, target in targets.items()
-        if np.isfinite(target.log_prob).all() and not isinstance(target.model, lw.Graph)
+        if np.isfinite(target.log_prob).all()
+        and not isinstance(target.model, lw.Graph | lw.GraphPotts)
     ]
     return list(dict.fromkeys((*kept[:1], *kept[-1:])))
 

@@ -81,6 +81,9 @@ TARGETS = {
     "regression": Target(lw.synthetic_regression(5, 3)),
     "bayes_net": Target(lw.synthetic_bayes_net(1, 2, rows=5, scale=8.0)),
     "lattice_potts": Target(lw.LatticePotts((3,), 3, 0.7, [0.2, -0.4, 0.1])),
+    "graph_potts": Target(
+        lw.GraphPotts([[0, 1], [1, 3], [0, 3]], [0.8, -1.0, 0.6], 3, [0.2, -0.4, 0.1])
+    ),
     "dense_potts": Target(
         lw.DensePotts(_symmetric(6, 0.8, block=3), 3, torch.tensor([0.5, 0, -0.2]))
     ),

@@ -23,6 +23,8 @@ WORKS = [
     Workload("ising-3x4", 5, "gibbs-1"),
     Workload("rbm-6x4", 5, "block-gibbs"),
     Workload("bnn-9x2x3", 5, "gibbs-1"),
+    Workload("gnm-8x12", 5, "sweep"),
+    Workload("gnm-8x12", 5, "dmala"),
 ]
 
 
@@ -47,6 +49,7 @@ def local(monkeypatch):
 
 
 SMALL = ["readme-8", "field-5", "mlp-6x3", "categories-3x4"]
+SPARSE = ["torus-3x4", "regular-10x3", "gnm-8x12", "power-9x2", "sk-6"]
 
 
 def read(path):
@@ -68,6 +71,8 @@ def test_each_contender_that_takes_a_workload_has_a_row(local):
         *[("ising-3x4", "gibbs-1", name) for name in names],
         *[("rbm-6x4", "block-gibbs", name) for name in ("eager", "limit")],
         *[("bnn-9x2x3", "gibbs-1", name) for name in ("eager", "plain")],
+        *[("gnm-8x12", "sweep", name) for name in ("eager", "limit")],
+        *[("gnm-8x12", "dmala", name) for name in ("eager", "limit")],
     ]
     for row in rows:
         assert 0 < row.low <= row.steps_per_second <= row.high
@@ -90,9 +95,11 @@ def test_ratios_are_those_of_single_turns():
 
 
 def test_effective_samples_are_those_of_the_chains_steps(local):
-    work = Workload("ising-3x4", 40, "sweep")
-    rows = {row.contender: row for row in measured([work], ["eager", "limit"], trace=60.0)}
+    pytest.importorskip("dwave.samplers")
+    work, names = Workload("ising-3x4", 40, "sweep"), ["eager", "limit", "dwave"]
+    rows = {row.contender: row for row in measured([work], names, trace=60.0)}
     assert isnan(rows["limit"].energy_ess_per_second)
+    assert isnan(rows["dwave"].energy_ess_per_second)  # a step of another law
     eager = rows["eager"]
     for ess in (eager.energy_ess_per_second, eager.magnetisation_ess_per_second):
         per_step = ess / eager.steps_per_second / 40
@@ -164,7 +171,7 @@ def test_only_names_workloads():
 
 
 @pytest.mark.parametrize(
-    "model", ["ising-3x4", "rbm-6x4", "bnn-9x2x3", "resnet-4x3x2", "pairs-5", *SMALL]
+    "model", ["ising-3x4", "rbm-6x4", "bnn-9x2x3", "resnet-4x3x2", "pairs-5", *SMALL, *SPARSE]
 )
 def test_a_workload_knows_its_sites(model):
     work = Workload(model, 1, "dmala")

@@ -37,7 +37,11 @@ def compiled() -> list:
         # More steps than products are used for, more chains than a chunk holds.
         cases.append((sampler, rbm, 5, FRESH + 5, "rows"))
         cases.append((sampler, rbm, CHUNK // 71 + 5, 3, "chunks"))
-    cases.append((lw.GibbsSweep(), lw.regular_graph(30, 6, 0.2), 37, 300, "graph"))
+    graph = lw.regular_graph(30, 6, 0.2)
+    cases += [(lw.GibbsSweep(), graph, chains, 300, f"graph of {chains}") for chains in (1, 37)]
+    cases += [(sampler, graph, 5, 300, "graph") for sampler in (lw.DMALA(0.4), lw.GWG())]
+    potts = lw.GraphPotts(graph.edges, graph.weights, 3)
+    cases += [(sampler, potts, 5, 20, "potts graph") for sampler in (lw.Gibbs(2), lw.GibbsSweep())]
     for sampler, model, chains, steps, name in cases:
         try:
             twin = twin_of(sampler, model)
@@ -106,7 +110,9 @@ def test_annealing_estimates_the_normaliser(sampler):
 
 
 @pytest.mark.parametrize(
-    "model", [lw.Lattice((4, 3), 0.1), lw.RBM(12, 3), lw.random_potts(12, 3, 1.0)], ids=repr
+    "model",
+    [lw.Lattice((4, 3), 0.1), lw.RBM(12, 3), lw.random_potts(12, 3, 1.0), lw.Graph([[0, 11]], 0.1)],
+    ids=repr,
 )
 @pytest.mark.parametrize("kind", [lw.DULA, lw.DMALA])
 def test_a_preconditioner_of_another_length_is_refused(kind, model):

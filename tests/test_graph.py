@@ -56,6 +56,20 @@ def test_the_energy_by_hand():
     assert graph.edges.tolist() == [[0, 1], [1, 2]]
 
 
+def test_potts_on_edges_is_the_model_of_a_lattice_and_of_spins():
+    lattice = lw.LatticePotts((3, 4), 3, 0.7, [0.2, -0.4, 0.1])
+    edges = lw.Lattice((3, 4), 1.0).adjacency().triu().nonzero()
+    potts, x = lw.GraphPotts(edges, 0.7, 3, lattice.bias), some_states(lattice)
+    torch.testing.assert_close(potts(x), lattice(x))
+    graph = random_graph(12, 30)
+    bias = torch.stack((-graph.bias, graph.bias), 1)
+    spins, x = lw.GraphPotts(graph.edges, 2 * graph.weights, 2, bias), some_states(graph)
+    constant = graph.weights.sum()  # w [s_i = s_j] is (w + w s_i s_j) / 2
+    torch.testing.assert_close(spins(torch.stack((1 - x, x), -1)), graph(x) + constant)
+    with pytest.raises(ValueError, match="joins site 1 to itself"):
+        lw.GraphPotts([[1, 1]], 1.0, 3)
+
+
 @pytest.mark.parametrize(
     ("given", "told"),
     [
@@ -174,6 +188,16 @@ def test_sweeps_are_those_of_a_plain_loop(graph, chains):
         for key in keys:
             expected = plain_sweep(graph, expected, key, chain)
         np.testing.assert_array_equal(state.x[chain].numpy(), expected)
+
+
+@pytest.mark.parametrize("graph", GRAPHS.values(), ids=GRAPHS)
+def test_a_chain_alone_remembers_the_fields_of_its_state(graph):
+    """After flips of many steps, and after a renewal."""
+    twin, rng = twin_of(lw.GibbsSweep(), graph), Generator().manual_seed(4)
+    state = twin.at(some_states(graph, 1), graph)
+    for steps in (1, 50, 500):
+        state, _ = twin.advance(state, graph, rng, steps)
+        torch.testing.assert_close(state.fields, graph.gradient(state.x), rtol=1e-4, atol=1e-4)
 
 
 def test_clusters_of_a_frustrated_graph_are_refused():

@@ -43,6 +43,12 @@ def graph(dim=9, degree=3):
     return lw.Graph(regular.edges, regular.weights, torch.randn(dim, generator=rng), offset=0.3)
 
 
+def potts_graph(values=3):
+    source, rng = graph(), Generator().manual_seed(1)
+    bias = torch.randn(9, values, generator=rng)
+    return lw.GraphPotts(source.edges, source.weights, values, bias, 9).double()
+
+
 def rbm(visible=6, hidden=4):
     return scattered(lw.RBM(visible, hidden).double(), 2)
 
@@ -76,6 +82,8 @@ MODELS = {
     "graph": graph().double(),
     "graph of few neighbours": graph(41).double(),
     "graph without edges": lw.Graph([], [], [0.3, -0.2, 0.1]).double(),
+    "potts on edges": potts_graph(),
+    "potts without edges": lw.GraphPotts([], [], 4, [0.3, -0.2, 0.1, 0.0], sites=3).double(),
     "star": lw.Graph([[0, i] for i in range(1, 9)], 0.3, 0.1).double(),
     "rbm": rbm(),
     "fhmm": lw.synthetic_fhmm(4, 3, 0.5, 0.1, 0.9).double(),

@@ -11,7 +11,7 @@ from latticework.models.ising import Lattice
 from latticework.models.rbm import RBM
 from latticework.samplers.langevin import DULA
 from latticework.sampling.exact import distribution
-from latticework.tools.bench_contenders import _jax, model_of
+from latticework.tools.bench_contenders import CONTENDERS, _jax, edges_of, model_of
 from latticework.tools.bench_workloads import Workload
 from latticework.tools.peers import limits
 from latticework.tools.peers.plain_numba import Lattices
@@ -135,9 +135,43 @@ def test_jax_samples_a_function(name, sampler):
 
 def test_thrml_samples_the_lattice():
     edges = LATTICE.adjacency().triu().nonzero().numpy()
-    colours = LATTICE.colours().numpy()
-    chains = peer("thrml_sweep").Sweeps(starts(LATTICE), edges, colours, A, B, seed=1)
+    parts = edges, LATTICE.colours().numpy(), np.full(len(edges), 2 * A), np.full(12, B)
+    chains = peer("thrml_sweep").Sweeps(starts(LATTICE), *parts, seed=1)
     assert largest_z_of(chains, LATTICE, "sweep", steps=88) < 5
+
+
+@pytest.mark.parametrize("name", ["gnm-8x12", "torus-3x4"])
+def test_thrml_samples_graphs(name):
+    peer("thrml_sweep")
+    work = Workload(name, CHAINS, "sweep")
+    chains = CONTENDERS["thrml"].make(work, 1)
+    assert largest_z_of(chains, model_of(work), "sweep", steps=88) < 5
+
+
+@pytest.mark.parametrize("rule", ["Gibbs", "Metropolis"])
+@pytest.mark.parametrize("name", ["gnm-8x12", "torus-3x4", "regular-10x3", "sk-6", "power-9x2"])
+def test_dwave_samples_graphs(name, rule):
+    sweeps = peer("dwave_sweeps")
+    work = Workload(name, CHAINS, "sweep")
+    model, parts = model_of(work), edges_of(work)
+    chains = sweeps.Sweeps(starts(model), *parts, rule, seed=1)
+    assert largest_z_of(chains, model, "sweep", steps=172) < 5
+
+
+def test_another_temperature_is_noticed():
+    """Control: weights that are a fifth larger."""
+    work = Workload("gnm-8x12", CHAINS, "sweep")
+    (edges, weights, biases), model = edges_of(work), model_of(work)
+    parts = starts(model), edges, 1.2 * weights, biases
+    chains = peer("dwave_sweeps").Sweeps(*parts, "Gibbs", seed=1)
+    assert largest_z_of(chains, model, "sweep", steps=172) > 8
+
+
+def test_the_torus_is_the_lattice():
+    """So that both have the same rows of the peers."""
+    lattice, torus = (model_of(Workload(f"{kind}-3x4", 1, "sweep")) for kind in ("ising", "torus"))
+    x = torus.domain.enumerate()
+    torch.testing.assert_close(torus(x) - torus(x[:1]), lattice(x) - lattice(x[:1]))
 
 
 # The limits sample nothing, but they must do their work.
@@ -176,3 +210,4 @@ def test_products_have_the_shapes_of_the_models():
     limits.rbm("dmala", 4, torch.randn(6, 5))(2)
     limits.network(8, 3, 3, 2, low=False)(1)
     limits.regression(2, 7, 3, 4)(1)
+    limits.graph(model_of(Workload("gnm-8x12", 1, "dmala")), 3)(1)

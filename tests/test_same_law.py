@@ -53,6 +53,7 @@ MODELS = {
     "rbm": machine(45, 26, 0.3),  # no multiples of the widths of vector registers
     "potts": lw.LatticePotts((8, 8), 4, 0.8, [0.2, 0.0, -0.1, 0.1]),
     "dense potts": lw.random_potts(25, 4, 1.5),
+    "sparse potts": lw.GraphPotts(lw.regular_graph(40, 4, 1.0).edges, 0.4, 3, [0.2, 0.0, -0.1], 41),
     "0.1 or 0.7": lw.LogQuadratic(0.1 * torch.ones(6, 6), domain=lw.Binary(6, 0.1, 0.7)),
 }
 BINARY = ("lattice", "graph", "sparse", "spins", "rbm")
@@ -61,18 +62,22 @@ CASES = [
     *[(lw.Gibbs(3), name, 30) for name in MODELS],
     *[(lw.Gibbs(), name, 60) for name in ("rbm", "0.1 or 0.7", *POTTS)],
     *[(lw.HammingBall(6, 2, "systematic"), name, 40) for name in BINARY],
-    *[(lw.DULA(0.4), name, 15) for name in ("graph", "rbm", *POTTS)],
-    *[(lw.DMALA(0.3), name, 15) for name in ("graph", "rbm", *POTTS)],
+    *[(lw.DULA(0.4), name, 15) for name in ("graph", "sparse", "rbm", *POTTS)],
+    *[(lw.DMALA(0.3), name, 15) for name in ("graph", "sparse", "rbm", *POTTS)],
     *[(lw.DMALA(inf), name, 15) for name in ("spins", "potts")],
     (lw.DMALA(0.6, PRECONDITIONER, 2), "spins", 15),
     (lw.DMALA(0.3, [0.5 + i / 30 for i in range(45)]), "rbm", 15),
     *[(lw.BlockGibbs(steps), "rbm", 4) for steps in (1, 3)],
     *[(lw.SwendsenWang(), name, 4) for name in ("lattice", "sparse", "potts")],
-    (lw.GibbsSweep(), "sparse", 10),
+    *[(lw.GibbsSweep(), name, 10) for name in ("sparse", "sparse potts")],
     *[(lw.RandomWalk(3), name, 30) for name in BINARY],
     *[(lw.GWG(3), name, 40) for name in BINARY if name != "sparse"],
     *[(lw.PAFS(5), name, 20) for name in ("lattice", "graph", "spins")],
-    *[(kind, name, 60) for kind in (lw.GWG(), lw.LocallyBalanced()) for name in ("rbm", *POTTS)],
+    *[
+        (kind, name, 60)
+        for kind in (lw.GWG(), lw.LocallyBalanced())
+        for name in ("sparse", "rbm", *POTTS)
+    ],
 ]
 # One flip changes the log-probability by many nats. The weights of sites then differ by more than
 # a sum of them resolves. Some, or products of several, are beyond double precision.
@@ -84,6 +89,7 @@ STEEP = {
     "square": lw.Lattice((2, 2), 60.0, 0.2),
 }
 STEEPEST = {
+    "graph of 1800": lw.Graph([[0, 1], [1, 2], [2, 3]], [450.0, -300.0, 0.2], [0.2, 0, 0, 0.1]),
     "ring of 1600": lw.Lattice((5,), 200.0, 0.2),
     "two sites": lw.Lattice((5,), 0.2, [800.0, 0.3, -0.1, 0.0, -900.0]),
     "four sites": dense([800.0, 0.3, -0.1, -900.0]),

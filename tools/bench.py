@@ -32,7 +32,7 @@ from latticework.tools.bench_contenders import CONTENDERS, missing
 from latticework.tools.bench_workers import RemoteWorker, cores
 from latticework.tools.bench_workloads import TABLE, Workload, chosen
 
-LIBRARIES = ("torch", "numba", "jax", "thrml")
+LIBRARIES = ("torch", "numba", "jax", "thrml", "dwave-samplers")
 OURS = ("compiled", "fused", "eager")  # the first that takes part is compared with all others
 TARGET = ["model", "chains", "sampler", "threads"]  # columns that tell workloads apart
 SLOW = 1.0  # seconds a burst; fewer turns from there on
@@ -150,8 +150,7 @@ class Bench:
 
         It depends on the kernel alone, so the fastest contender makes the trace, of TRACED chains.
         """
-        speeds = {row.contender: row.steps_per_second * row.chains for row in rows}
-        speeds.pop("limit", None)
+        speeds = {r.contender: r.steps_per_second for r in rows if CONTENDERS[r.contender].own}
         if not self.effort.trace or not speeds:
             return nan, nan
         name = max(speeds, key=lambda each: speeds[each])
@@ -168,8 +167,8 @@ class Bench:
 
 
 def with_ess(row: Row, per_step: tuple[float, float]) -> Row:
-    """The row with effective samples per second; the limit has none."""
-    if row.contender == "limit":
+    """The row with effective samples per second; a contender of another law has none."""
+    if not CONTENDERS[row.contender].own:
         return row
     energy, magnetisation = (ess * row.chains * row.steps_per_second for ess in per_step)
     return replace(row, energy_ess_per_second=energy, magnetisation_ess_per_second=magnetisation)

@@ -7,13 +7,14 @@ loads only its own.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from latticework.tools.bench_targets import KINDS, function_of
+from latticework.tools.bench_targets import BIAS, COUPLING, GRAPHS, KINDS, function_of, graph_of
 from latticework.tools.bench_workloads import ON_LATTICES, STEP_SIZES, Workload
 
 if TYPE_CHECKING:
@@ -22,10 +23,10 @@ if TYPE_CHECKING:
     from latticework.models.base import EnergyModel
     from latticework.samplers.base import Sampler
 
-COUPLING, BIAS = 0.1, 0.2  # of lattices
 SEED = 1
 NAMES = {"gibbs-1": "gibbs", "gwg-1": "gwg", "sweep": "gibbs_sweep", "block-gibbs": "block_gibbs"}
 DENSE = 10_000  # sites up to which the plain reference can hold its coupling matrix
+LARGE = 10**7  # sites of all chains of a graph that eager steps have the memory for
 
 
 class Chains(Protocol):
@@ -42,11 +43,17 @@ class DeclinedError(Exception):
 
 @dataclass(frozen=True)
 class Contender:
-    """`needs` are the packages that must be installed, `takes` the workloads and threads."""
+    """`needs` are the packages that must be installed, `takes` the workloads and threads.
+
+    A burst has `fewest` steps or more, where a call has a cost of its own. `own` says whether the
+    law of a step is that of our sampler, so that effective samples are the same.
+    """
 
     make: Callable[[Workload, int], Chains]
     takes: Callable[[Workload, int], bool] = lambda work, threads: True
     needs: tuple[str, ...] = ()
+    fewest: int = 1
+    own: bool = True
 
 
 # Our own code.
@@ -80,6 +87,8 @@ def model_of(work: Workload) -> "EnergyModel":
         values = work.sizes[1] if work.kind == "categories" else None
         function = function_of(work.kind, work.sizes, torch)
         return as_model(function, sites=work.sites, values=values)
+    if work.kind in GRAPHS:
+        return graph_of(work.kind, work.sizes)
     from latticework.models.ising import Lattice, sherrington_kirkpatrick
 
     if work.kind == "pairs":
@@ -229,11 +238,20 @@ def _jax(work: Workload, threads: int) -> Chains:
 def _thrml(work: Workload, threads: int) -> Chains:
     from latticework.tools.peers.thrml_sweep import Sweeps
 
-    model: Any = model_of(work)
-    sites = np.repeat(np.arange(work.sites), model.neighbours.shape[1])
-    edges = np.stack([sites, model.neighbours.numpy().ravel()], 1)
-    edges = edges[edges[:, 0] < edges[:, 1]]  # each edge once
-    return Sweeps(start(work).numpy(), edges, _colours(work), COUPLING, BIAS, SEED)
+    edges, weights, biases = edges_of(work)
+    return Sweeps(start(work).numpy(), edges, _colours(work), weights, biases, SEED)
+
+
+def _dwave(work: Workload, threads: int, rule: str) -> Chains:
+    from latticework.tools.peers.dwave_sweeps import Sweeps
+
+    return Sweeps(start(work).numpy(), *edges_of(work), rule, SEED)
+
+
+def edges_of(work: Workload) -> tuple[NDArray, NDArray, NDArray]:
+    """The edges, their weights, and the biases of a graph or of a square lattice."""
+    graph = graph_of("torus" if work.kind == "ising" else work.kind, work.sizes)
+    return graph.edges.numpy(), graph.weights.numpy(), graph.bias.numpy()
 
 
 def _colours(work: Workload) -> NDArray[np.int64]:
@@ -258,7 +276,9 @@ def _limit(work: Workload, threads: int) -> Chains:
     from latticework.tools.peers import limits
 
     torch.set_num_threads(threads)
-    if work.kind == "ising":
+    if work.kind in GRAPHS and work.sampler in ("dula", "dmala"):
+        return Limit(limits.graph(graph_of(work.kind, work.sizes), work.chains))
+    if work.kind == "ising" or work.kind in GRAPHS:
         return Limit(limits.lattice(work.sampler, work.chains, work.sites, threads))
     if work.kind == "rbm":
         return Limit(limits.rbm(work.sampler, work.chains, torch.randn(work.sizes)))
@@ -274,15 +294,22 @@ def _square(work: Workload) -> bool:
     return work.kind == "ising" and len(work.sizes) == 2 and min(work.sizes) >= 3
 
 
+def _swept(work: Workload) -> bool:
+    """Whether it is a sweep of a graph or of a square lattice."""
+    return work.sampler == "sweep" and (work.kind in GRAPHS or _square(work))
+
+
 CONTENDERS = {
-    "eager": Contender(Eager),
+    "eager": Contender(
+        Eager, lambda work, _: work.kind not in GRAPHS or work.sites * work.chains <= LARGE
+    ),
     "compiled": Contender(Compiled),
-    "fused": Contender(_fused, lambda work, _: work.kind != "ising"),
+    "fused": Contender(_fused, lambda work, _: work.kind not in ("ising", *GRAPHS)),
     "plain": Contender(
         Plain,
         lambda work, _: (
             work.sampler in ("gibbs-1", "gwg-1", "dula", "dmala")
-            and work.kind not in (*KINDS, "pairs")
+            and work.kind not in (*KINDS, *GRAPHS, "pairs")
             and work.sites <= DENSE
             and work.sites * work.chains <= 100 * DENSE
             and not work.model.endswith("bf16")
@@ -304,10 +331,21 @@ CONTENDERS = {
     ),
     "thrml": Contender(
         _thrml,
-        # Its graph is a list of Python objects, which takes a minute to make for 10^6 sites.
-        lambda work, _: _square(work) and work.sampler == "sweep" and work.sites <= 10**5,
+        # Its graph is a list of Python objects, which takes a minute to make for 10^6 sites, and
+        # all rows have as many places as the largest degree.
+        lambda work, _: _swept(work) and work.sites <= 10**5 and work.kind != "power",
         needs=("thrml", "jax"),
     ),
+    **{
+        name: Contender(
+            partial(_dwave, rule=rule),
+            lambda work, threads: _swept(work) and threads == 1,
+            needs=("dwave",),
+            fewest=5,
+            own=False,
+        )
+        for name, rule in (("dwave", "Gibbs"), ("dwave-metropolis", "Metropolis"))
+    },
     "limit": Contender(
         _limit,
         lambda work, _: (
@@ -315,6 +353,7 @@ CONTENDERS = {
             and not (work.kind == "bnn" and work.sampler == "gibbs-1")  # has no product
         ),
         needs=("numba",),
+        own=False,
     ),
 }
 

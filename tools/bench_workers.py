@@ -47,15 +47,16 @@ class Worker:
         return (time.perf_counter() - start) / steps
 
     def steps_in(self, budget: float) -> int:
-        """The number of steps that take about `budget` seconds, at least 1. Also warms up."""
-        steps = 1
+        """The number of steps that take about `budget` seconds. Also warms up."""
+        fewest = CONTENDERS[self.contender].fewest
+        steps = fewest
         while True:
             self.seconds(steps)  # may compile
             duration = self.seconds(steps) * steps
             if duration >= budget / 4:
                 break
             steps *= 4
-        result = max(1, round(steps * budget / duration))
+        result = max(fewest, round(steps * budget / duration))
         if result != steps:
             self.seconds(result)  # may compile once more
         return result

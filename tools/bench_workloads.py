@@ -9,6 +9,7 @@ ON_LATTICES = ("gibbs-1", "gwg-1", "dula", "dmala", "sweep")
 ON_LINES = ("gibbs-1", "gwg-1", "dmala", "sweep")  # against sites and chains, by default
 STEP_SIZES = {"dula": 0.1, "dmala": 0.2}
 ON_FUNCTIONS = ("dmala", "gwg-1", "gibbs-1", "dula", "pafs", "avg", "dhams", "acs")
+GRAPHS = ("torus-100x100", "regular-10000x3", "gnm-800x19176", "power-100000x4", "sk-200")
 FUNCTIONS = ("readme-20", "field-30", "mlp-784x128", "categories-20x4")
 
 
@@ -18,7 +19,7 @@ class Workload:
 
     `model` is `ising-SIDExSIDE`, `pairs-SITES` (dense couplings), `rbm-VISIBLExHIDDEN`,
     `bnn-ROWSxFEATURESxHIDDEN`, `resnet-SIDExMAPSxBLOCKS` (with `-bf16` added, its convolutions use
-    bfloat16), or a function of `tools.bench_targets`.
+    bfloat16), a function of `tools.bench_targets`, or one of its graphs.
     """
 
     model: str
@@ -43,7 +44,8 @@ class Workload:
     def sites(self) -> int:
         """Sites of one chain."""
         one, two, three = (*self.sizes, 0, 0)[:3]
-        squares = {"ising": one * two, "resnet": one * one, "bnn": (two + 2) * three + 1}
+        squares = {"resnet": one * one, "bnn": (two + 2) * three + 1}
+        squares |= dict.fromkeys(("ising", "torus"), one * two)
         return squares.get(self.kind, one)
 
 
@@ -74,10 +76,23 @@ ON_TARGETS = [
     for chains in (8, 100, 1_000)
     for work in _each(model, chains, *ON_FUNCTIONS)
 ]
+ON_GRAPHS = [
+    *[
+        Workload(model, chains, "sweep")
+        for model in ("ising-100x100", *GRAPHS)
+        for chains in (1, 20, 1_000)
+        if (model, chains) != ("power-100000x4", 1_000)  # a minute a sweep for some
+    ],
+    *[
+        work
+        for model in ("regular-10000x3", "gnm-800x19176")
+        for work in _each(model, 20, "dula", "dmala", "gwg-1")
+    ],
+]
 
 
 def chosen(only: list[str]) -> Iterator[Workload]:
     """The workloads whose name contains any of `only`: `rbm`, `dmala`, `5x5/100/gwg`."""
-    for work in dict.fromkeys([*TABLE, *ON_TARGETS, *AGAINST_SITES, *AGAINST_CHAINS]):
+    for work in dict.fromkeys([*TABLE, *ON_TARGETS, *ON_GRAPHS, *AGAINST_SITES, *AGAINST_CHAINS]):
         if not only or any(part in work.name for part in only):
             yield work

@@ -20,6 +20,7 @@ from latticework.experiments.runs import resolvers
 from latticework.models.base import EnergyModel, Function
 from latticework.models.domain import Binary, Categorical, Domain, Integer, Mixed, Ordinal, Subset
 from latticework.models.graph import Graph
+from latticework.models.graph_potts import GraphPotts
 from latticework.models.ising import Lattice, erdos_renyi
 from latticework.models.potts import LatticePotts
 from latticework.models.rated_rbm import RatedRBM
@@ -106,6 +107,7 @@ def forms() -> dict[str, EnergyModel]:
         "dense pairs": erdos_renyi(DIM, 3, 0.1),
         "RBMs": rated_rbm(DIM, 3),
         "Potts": LatticePotts((4, 3), 3, 0.1),
+        "Potts on graphs": GraphPotts(ferromagnet().edges, 0.1, 3),
     }
 
 

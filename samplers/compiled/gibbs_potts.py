@@ -12,13 +12,12 @@ from numba.extending import overload
 from torch import Tensor
 
 from latticework.models.base import EnergyModel
-from latticework.models.forms import PottsLatticeForm
+from latticework.models.forms import PottsForm, PottsGraphForm, PottsLatticeForm, PottsPairForm
 from latticework.samplers.blocks import Memory
 from latticework.samplers.compiled.draws import draw
 from latticework.samplers.compiled.jit import kernel, over_chains
 from latticework.samplers.compiled.philox import AHEAD, fill_ahead, unit
 from latticework.samplers.compiled.potts import (
-    PottsForm,
     field,
     memory_of,
     move,
@@ -41,7 +40,7 @@ class GibbsPottsState(NamedTuple):
 
 @dataclass(frozen=True)
 class GibbsPottsTwin(Twin):
-    def start(self, x: Tensor, form: PottsForm) -> GibbsPottsState:
+    def start(self, x: Tensor, form: PottsForm | PottsGraphForm) -> GibbsPottsState:
         scan = start_scan(self.sampler.scan, self.sampler.sites, x.shape[1])
         return GibbsPottsState(x, values_of(x), memory_of(form, x), scan)
 
@@ -52,7 +51,7 @@ class GibbsPottsTwin(Twin):
         return self.at(x, model)._replace(scan=state.scan)
 
     def run(
-        self, state: GibbsPottsState, form: PottsForm, keys: Keys, sums: Sums
+        self, state: GibbsPottsState, form: PottsForm | PottsGraphForm, keys: Keys, sums: Sums
     ) -> GibbsPottsState:
         chains, sites, q = state.x.shape
         x, memory = state.x.view(chains, -1), state.memory
@@ -134,6 +133,17 @@ def lattice_couple(form, block, inside):
 
 
 @kernel
+def graph_couple(form, block, inside):
+    inside[:] = 0
+    for k, i in enumerate(block):
+        for edge in range(form.starts[i], form.starts[i + 1]):
+            for m in range(block.shape[0]):
+                if form.neighbours[edge] == block[m]:
+                    for v in range(inside.shape[1]):
+                        inside[k, v, m, v] += form.coupling[edge]
+
+
+@kernel
 def pair_couple(form, block, inside):
     q = inside.shape[1]
     for k, i in enumerate(block):
@@ -141,8 +151,14 @@ def pair_couple(form, block, inside):
             inside[k, :, m] = form.coupling[i * q : (i + 1) * q, j * q : (j + 1) * q]
 
 
+COUPLE = {
+    PottsLatticeForm: lattice_couple,
+    PottsGraphForm: graph_couple,
+    PottsPairForm: pair_couple,
+}
+
+
 @overload(couple, inline="always")
 def _couple(form, block, inside):
-    lattice = form.instance_class is PottsLatticeForm
-    implementation = lattice_couple if lattice else pair_couple
+    implementation = COUPLE[form.instance_class]
     return lambda form, block, inside: implementation(form, block, inside)

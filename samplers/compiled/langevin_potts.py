@@ -20,12 +20,12 @@ from numba.extending import overload
 from numpy.typing import NDArray
 from torch import Tensor
 
-from latticework.models.forms import PottsLatticeForm, PottsPairForm
+from latticework.models.forms import PottsForm, PottsLatticeForm, PottsPairForm
 from latticework.samplers.compiled.arithmetic import exp32
 from latticework.samplers.compiled.jit import kernel, over_chains, reordered
 from latticework.samplers.compiled.langevin import prices, settle
 from latticework.samplers.compiled.philox import fill, unit
-from latticework.samplers.compiled.potts import PottsForm, values_of
+from latticework.samplers.compiled.potts import values_of
 from latticework.samplers.compiled.tally import record_chain
 from latticework.samplers.compiled.twin import Keys, Sums, Twin, arrays_of
 from latticework.samplers.langevin import DMALA

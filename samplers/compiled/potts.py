@@ -11,11 +11,9 @@ import torch
 from numba.extending import overload
 from torch import Tensor
 
-from latticework.models.forms import Form, PottsLatticeForm, PottsPairForm
+from latticework.models.forms import Form, PottsGraphForm, PottsLatticeForm, PottsPairForm
 from latticework.samplers.compiled.jit import inlined, kernel
 from latticework.samplers.compiled.tally import leave
-
-PottsForm = PottsLatticeForm | PottsPairForm
 
 
 def values_of(x: Tensor) -> Tensor:
@@ -51,6 +49,14 @@ def lattice_field(form, values, memory, c, i, out):
         out[v] = form.bias[i, v]
     for k in range(form.degree[i]):
         out[values[c, form.neighbours[i, k]]] += np.float32(form.coupling)
+
+
+@inlined
+def graph_field(form, values, memory, c, i, out):
+    for v in range(out.shape[0]):
+        out[v] = form.bias[i, v]
+    for k in range(form.starts[i], form.starts[i + 1]):
+        out[values[c, form.neighbours[k]]] += form.coupling[k]
 
 
 @inlined
@@ -101,9 +107,10 @@ def set_value(x, values, total, changed, since, first, c, i, new, q, t):
     changed[c] += 1
 
 
-FIELD = {PottsLatticeForm: lattice_field, PottsPairForm: pair_field}
-MOVE = {PottsLatticeForm: lattice_move, PottsPairForm: pair_move}
-RENEW = {PottsLatticeForm: lattice_renew, PottsPairForm: pair_renew}
+KINDS = (PottsLatticeForm, PottsGraphForm, PottsPairForm)
+FIELD = dict(zip(KINDS, (lattice_field, graph_field, pair_field), strict=True))
+MOVE = dict(zip(KINDS, (lattice_move, lattice_move, pair_move), strict=True))
+RENEW = dict(zip(KINDS, (lattice_renew, lattice_renew, pair_renew), strict=True))
 
 
 @overload(field, inline="always")

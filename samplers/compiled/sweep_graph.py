@@ -1,152 +1,206 @@
 """Gibbs sweeps on any graph: the twin of `samplers.sweep.GibbsSweep`.
 
-Chains advance side by side. A tile has a row of bytes for each site, one for each of its chains, so
-all of them read the row of a neighbour at once, and a vector register holds their fields. Sites of
-a class are independent: the fields of some of them are computed, then their words, then their new
-values. A chain alone has the same steps with rows of one byte.
+Sites of a class are independent: the fields of some of them are found, then their words, then their
+new values. Up to 32 chains advance side by side: a site has a word with a bit for each, so all of
+them read a neighbour at once (`compiled.lanes`). A chain alone keeps the fields of all sites, and a
+flip changes those of its neighbours.
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from torch import Tensor
 
 from latticework.models.forms import GraphForm
 from latticework.samplers.compiled.draws import happens
+from latticework.samplers.compiled.graph import renew, spread
 from latticework.samplers.compiled.jit import kernel, lean, over_chains
+from latticework.samplers.compiled.lanes import LANES, add_neighbours, pack
 from latticework.samplers.compiled.philox import philox
-from latticework.samplers.compiled.twin import Keys, Position, Sums, Twin
+from latticework.samplers.compiled.sites import renewals
+from latticework.samplers.compiled.tally import add_chain
+from latticework.samplers.compiled.twin import Keys, Sums, Twin
 
 CHUNK = 64  # sites, a multiple of 4, whose fields and words stay in the cache
-VECTOR, WIDE = 4, 32  # chains of a tile: a multiple, at most
+VECTOR = 4  # words of random numbers are drawn for a multiple of so many chains
 LONGEST = 255  # steps whose sum of states fits into a byte
+
+
+class GraphSweepState(NamedTuple):
+    x: Tensor  # [chains, sites]
+    fields: Tensor  # [1, sites], the log-odds of all sites; [chains, 0] for several chains
 
 
 @dataclass(frozen=True)
 class GraphSweepTwin(Twin):
-    def start(self, x: Tensor, form: GraphForm) -> Position:
-        return Position(x)
+    def start(self, x: Tensor, form: GraphForm) -> GraphSweepState:
+        state = GraphSweepState(x, x.new_empty(len(x), x.shape[1] if len(x) == 1 else 0))
+        if len(x) == 1:
+            renew(form, x[0].numpy(), state.fields[0].numpy())
+        return state
 
-    def run(self, state: Position, form: GraphForm, keys: Keys, sums: Sums) -> Position:
-        x = state.x.numpy()
-        work = len(keys) * len(x) * (5.0 * x.shape[1] + len(form.neighbours))
-        over_chains(sweep, len(x), work, form, x, keys, sums)
+    def run(
+        self, state: GraphSweepState, form: GraphForm, keys: Keys, sums: Sums
+    ) -> GraphSweepState:
+        x, fields = state.x.numpy(), state.fields.numpy()
+        if len(x) == 1:
+            sweep_alone(form, x, fields[0], keys, sums)
+        else:
+            work = len(keys) * len(x) * (5.0 * x.shape[1] + len(form.neighbours))
+            over_chains(sweep, len(x), work, form, x, keys, sums, fewest=LANES)
         sums.accept[:] += len(keys)
         return state
+
+
+# Chains side by side.
 
 
 @kernel
 def sweep(first, last, form, x, keys, sums):
     """Advance the chains `first <= c < last`, as many together as a tile holds."""
     sites, steps, draws = x.shape[1], keys.shape[0], sums.trace.shape[0]
-    for start in range(first, last, WIDE):
-        chains = min(WIDE, last - start)
-        width = 1 if chains == 1 else (chains + VECTOR - 1) // VECTOR * VECTOR
-        now = np.zeros(sites * width, np.uint8)
-        seen = np.zeros(now.shape[0] if sums.total.shape[0] else 0, np.uint8)
-        fields = np.empty(CHUNK * width, np.float32)
-        words, new = np.empty(CHUNK * width, np.uint32), np.empty(CHUNK * width, np.uint8)
-        changed = np.zeros(width, np.int64)
+    classes, order = form.classes, form.order
+    for start in range(first, last, LANES):
+        chains = min(LANES, last - start)
+        width = (chains + VECTOR - 1) // VECTOR * VECTOR
+        now = np.zeros(sites, np.uint32)
+        seen = np.zeros(sites * LANES if sums.total.shape[0] else 0, np.uint8)
+        fields = np.empty(CHUNK * LANES, np.float32)
+        words, new = np.zeros(CHUNK * LANES, np.uint32), np.empty(CHUNK * LANES, np.uint8)
+        changed = np.zeros(LANES, np.uint32)
         for c in range(chains):
             for i in range(sites):
-                now[i * width + c] = np.uint8(x[start + c, i])
+                now[i] |= np.uint32(x[start + c, i]) << np.uint32(c)
         for t in range(steps):
             chunk = 0
-            for k in range(form.classes.shape[0] - 1):
-                for begin in range(form.classes[k], form.classes[k + 1], CHUNK):
-                    block = form.order[begin : min(begin + CHUNK, form.classes[k + 1])]
-                    draw_words(words, width, block.shape[0], chunk, start, keys[t])
-                    if width == 1:
-                        fields_alone(fields, form, now, block)
-                    else:
-                        fields_together(fields, form, now, width, block)
-                    for m in range(np.uint64(block.shape[0] * width)):
+            changed[:] = 0
+            for k in range(classes.shape[0] - 1):
+                for begin in range(classes[k], classes[k + 1], CHUNK):
+                    rows = min(CHUNK, classes[k + 1] - begin)
+                    draw_words(words, width, rows, chunk, start, keys[t])
+                    find_fields(fields, form, now, order, begin, rows)
+                    for m in range(np.uint64(rows * LANES)):
                         new[m] = np.uint8(happens(words[m], fields[m]))
-                    replace(now, new, changed, width, block)
+                    replace(now, new, changed, order, begin, rows)
                     chunk += 1
-            for m in range(seen.shape[0]):
-                seen[m] += now[m]
+            for c in range(chains):
+                sums.changed[start + c] += np.int64(changed[c])
+            if seen.shape[0]:
+                look(seen, now)
             if seen.shape[0] and ((t + 1) % LONGEST == 0 or t == steps - 1):
                 for c in range(chains):
                     for i in range(sites):
-                        sums.total[start + c, i] += np.float32(seen[i * width + c])
+                        sums.total[start + c, i] += np.float32(seen[i * LANES + c])
                 seen[:] = 0
             if t >= steps - draws:
                 for c in range(min(chains, sums.trace.shape[1] - start)):
                     for i in range(sites):
-                        sums.trace[t - steps + draws, start + c, i] = np.int8(now[i * width + c])
+                        sums.trace[t - steps + draws, start + c, i] = (now[i] >> np.uint32(c)) & 1
         for c in range(chains):
-            sums.changed[start + c] += changed[c]
             for i in range(sites):
-                x[start + c, i] = np.float32(now[i * width + c])
+                x[start + c, i] = np.float32((now[i] >> np.uint32(c)) & 1)
 
 
 @lean
 def draw_words(words, width, rows, chunk, chain, key):
     """A word for each site and chain; four sites of a chain share a call of Philox."""
-    key, first, width = np.uint64(key), np.uint64(chunk * CHUNK // 4), np.uint64(width)
+    key, first, row = np.uint64(key), np.uint64(chunk * CHUNK // 4), np.uint64(LANES)
     for four in range(np.uint64((rows + 3) // 4)):
-        row = np.uint64(4) * four * width
-        for c in range(width):
+        at = np.uint64(4) * four * row
+        for c in range(np.uint64(width)):
             a, b, e, d = philox(first + four, np.uint64(chain) + c, np.uint32(0), key)
-            words[row + c], words[row + width + c] = a, b
-            words[row + np.uint64(2) * width + c], words[row + np.uint64(3) * width + c] = e, d
-
-
-# Four neighbours at a time: sums of their own do not wait for each other, and fields are loaded and
-# stored once for the four.
+            words[at + c], words[at + row + c] = a, b
+            words[at + np.uint64(2) * row + c], words[at + np.uint64(3) * row + c] = e, d
 
 
 @lean
-def fields_alone(fields, form, now, block):
-    near, slope = form.neighbours, form.slope
-    for m in range(block.shape[0]):
-        start, stop = np.uint64(form.starts[block[m]]), np.uint64(form.starts[block[m] + 1])
-        fours = (stop - start) // np.uint64(4)
-        one = two = three = np.float32(0)
-        field = form.offset[block[m]]
-        for f in range(fours):
-            k = start + np.uint64(4) * f
-            field += slope[k] * np.float32(now[near[k]])
-            one += slope[k + np.uint64(1)] * np.float32(now[near[k + np.uint64(1)]])
-            two += slope[k + np.uint64(2)] * np.float32(now[near[k + np.uint64(2)]])
-            three += slope[k + np.uint64(3)] * np.float32(now[near[k + np.uint64(3)]])
-        for k in range(start + np.uint64(4) * fours, stop):
-            field += slope[k] * np.float32(now[near[k]])
-        fields[m] = field + one + (two + three)
+def find_fields(fields, form, now, order, begin, rows):
+    near, slope, starts, offset = form.neighbours, form.slope, form.starts, form.offset
+    for m in range(rows):
+        i = np.uint64(order[begin + m])
+        start, stop = starts[i], starts[i + np.uint64(1)]
+        add_neighbours(fields, m * LANES, now, near, slope, start, stop, offset[i])
 
 
 @lean
-def fields_together(fields, form, now, width, block):
-    near, slope, width = form.neighbours, form.slope, np.uint64(width)
-    for m in range(np.uint64(block.shape[0])):
-        row = m * width
-        start, stop = np.uint64(form.starts[block[m]]), np.uint64(form.starts[block[m] + 1])
-        fours = (stop - start) // np.uint64(4)
-        for c in range(width):
-            fields[row + c] = form.offset[block[m]]
-        for f in range(fours):
-            k = start + np.uint64(4) * f
-            w0, at0 = slope[k], np.uint64(near[k]) * width
-            w1, at1 = slope[k + np.uint64(1)], np.uint64(near[k + np.uint64(1)]) * width
-            w2, at2 = slope[k + np.uint64(2)], np.uint64(near[k + np.uint64(2)]) * width
-            w3, at3 = slope[k + np.uint64(3)], np.uint64(near[k + np.uint64(3)]) * width
-            for c in range(width):
-                one = w0 * np.float32(now[at0 + c]) + w1 * np.float32(now[at1 + c])
-                two = w2 * np.float32(now[at2 + c]) + w3 * np.float32(now[at3 + c])
-                fields[row + c] += one + two
-        for k in range(start + np.uint64(4) * fours, stop):
-            at, w = np.uint64(near[k]) * width, slope[k]
-            for c in range(width):
-                fields[row + c] += w * np.float32(now[at + c])
-
-
-@lean
-def replace(now, new, changed, width, block):
+def replace(now, new, changed, order, begin, rows):
     """Write the new values of some sites, and count those that differ."""
-    width = np.uint64(width)
-    for m in range(np.uint64(block.shape[0])):
-        at, row = np.uint64(block[m]) * width, m * width
-        for c in range(width):
-            changed[c] += np.int64(now[at + c] ^ new[row + c])
-            now[at + c] = new[row + c]
+    for m in range(np.uint64(rows)):
+        i, word = np.uint64(order[np.uint64(begin) + m]), pack(new, m * np.uint64(LANES))
+        different = now[i] ^ word
+        now[i] = word
+        for c in range(np.uint64(LANES)):
+            changed[c] += (different >> np.uint32(c)) & np.uint32(1)
+
+
+@lean
+def look(seen, now):
+    """Add the states of all chains to bytes."""
+    for i in range(np.uint64(now.shape[0])):
+        row = i * np.uint64(LANES)
+        for c in range(np.uint64(LANES)):
+            seen[row + c] += np.uint8((now[i] >> np.uint32(c)) & np.uint32(1))
+
+
+# A chain alone.
+
+
+@kernel
+def sweep_alone(form, x, fields, keys, sums):
+    """Advance chain 0. Its words are those that it would have among others."""
+    classes, order, mask = form.classes, form.order, renewals(1)
+    starts, near, slope = form.starts, form.neighbours, form.slope
+    now, fours = x[0], np.empty(order.shape[0], np.uint32)
+    count = number_fours(fours, classes)
+    words = np.empty(4 * count, np.uint32)
+    some, flipped = np.empty(CHUNK, np.float32), np.empty(CHUNK, np.uint64)
+    for t in range(keys.shape[0]):
+        if keys[t] & mask == 0:
+            renew(form, now, fields)
+        for f in range(np.uint64(count)):
+            a, b, c, d = philox(fours[f], np.uint32(0), np.uint32(0), np.uint64(keys[t]))
+            at = np.uint64(4) * f
+            words[at], words[at + np.uint64(1)] = a, b
+            words[at + np.uint64(2)], words[at + np.uint64(3)] = c, d
+        four = 0
+        for k in range(classes.shape[0] - 1):
+            for begin in range(classes[k], classes[k + 1], CHUNK):
+                size = min(CHUNK, classes[k + 1] - begin)
+                found = decide(flipped, some, now, fields, words, order, begin, size, four)
+                for f in range(found):
+                    i = flipped[f]
+                    step = np.float32(1) - np.float32(2) * now[i]
+                    now[i] += step
+                    spread(starts, near, slope, fields, i, step)
+                sums.changed[0] += found
+                four += (size + 3) // 4
+        add_chain(sums, x, 0, t - keys.shape[0])
+
+
+@kernel
+def number_fours(fours, classes):
+    """The counters of a sweep's calls of Philox, as `draw_words` counts; returns how many."""
+    count, chunk = 0, 0
+    for k in range(classes.shape[0] - 1):
+        for begin in range(classes[k], classes[k + 1], CHUNK):
+            for four in range((min(CHUNK, classes[k + 1] - begin) + 3) // 4):
+                fours[count] = chunk * CHUNK // 4 + four
+                count += 1
+            chunk += 1
+    return count
+
+
+@lean
+def decide(flipped, some, now, fields, words, order, begin, rows, four):
+    """List the sites of a chunk that flip; returns how many. Nothing branches on them."""
+    for m in range(np.uint64(rows)):
+        some[m] = fields[order[np.uint64(begin) + m]]
+    for m in range(np.uint64(rows)):
+        some[m] = np.float32(happens(words[np.uint64(4 * four) + m], some[m]))
+    found = np.uint64(0)
+    for m in range(np.uint64(rows)):
+        i = np.uint64(order[np.uint64(begin) + m])
+        flipped[found] = i
+        found += np.uint64(some[m] != now[i])
+    return found

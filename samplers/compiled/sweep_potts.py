@@ -16,8 +16,7 @@ from torch import Tensor
 from latticework.models.forms import PottsLatticeForm
 from latticework.samplers.compiled.arithmetic import exp32
 from latticework.samplers.compiled.jit import kernel, lean, over_chains
-from latticework.samplers.compiled.philox import unit
-from latticework.samplers.compiled.sweep_graph import draw_words
+from latticework.samplers.compiled.philox import philox, unit
 from latticework.samplers.compiled.twin import GroupTwin, Keys, Position, Sums
 from latticework.samplers.sweep import MetropolisSweep
 
@@ -152,6 +151,18 @@ def store(x, rows, now, q):
         row[:] = 0
         for i in range(np.uint64(now.shape[0])):
             row[i * np.uint64(q) + np.uint64(now[i, c])] = 1
+
+
+@lean
+def draw_words(words, width, rows, chunk, chain, key):
+    """A word for each site and chain; four sites of a chain share a call of Philox."""
+    key, first, row = np.uint64(key), np.uint64(chunk * CHUNK // 4), np.uint64(width)
+    for four in range(np.uint64((rows + 3) // 4)):
+        at = np.uint64(4) * four * row
+        for c in range(row):
+            a, b, e, d = philox(first + four, np.uint64(chain) + c, np.uint32(0), key)
+            words[at + c], words[at + row + c] = a, b
+            words[at + np.uint64(2) * row + c], words[at + np.uint64(3) * row + c] = e, d
 
 
 @lean

@@ -6,9 +6,10 @@ and C. Flood, 2014), a hash of a counter, which the compiler turns into vector i
 neighbour is counted and no probability computed. Kernels that pack several sites into a byte, or
 need fewer bits, may exceed this limit.
 
-On an RBM, a network or a regression: the matrix products or convolutions of a step alone, by
-PyTorch in float32 (or bfloat16), without activations, random numbers or sums. A single-site step of
-an RBM has no product: there it is the update of the hidden inputs and the sum of their softplus.
+On an RBM, a network, a regression, and for DULA and DMALA on a graph: the products or convolutions
+of a step alone, by PyTorch in float32 (or bfloat16), without activations, random numbers or sums. A
+single-site step of an RBM has no product: there it is the update of the hidden inputs and the sum
+of their softplus.
 """
 
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from torch import Tensor
 from torch.nn.functional import conv2d, softplus
 from torch.nn.grad import conv2d_input
 
+from latticework.models.graph import Graph
 from latticework.models.product import affine
 
 Burst = Callable[[int], None]  # does the work of a number of steps
@@ -154,6 +156,16 @@ def rbm(sampler: str, chains: int, weight: Tensor) -> Burst:
         affine(zero_down, z, weight.T, down)
 
     return repeated(both)
+
+
+def graph(model: Graph, chains: int) -> Burst:
+    """The product of the sparse couplings with all states, of which a chain is a column."""
+    sites = model.domain.dim
+    values = model.weights[model.edge]
+    shape = sites, sites
+    rows = torch.sparse_csr_tensor(model.starts, model.ends, values, shape, check_invariants=False)
+    x, out = torch.rand(sites, chains), torch.empty(sites, chains)
+    return repeated(lambda: torch.mm(rows, x, out=out))
 
 
 def network(side: int, maps: int, blocks: int, chains: int, low: bool) -> Burst:

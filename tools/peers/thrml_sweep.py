@@ -1,8 +1,8 @@
 """Coloured Gibbs sweeps by thrml, a library of block Gibbs sampling in JAX, for `tools.bench`.
 
 Uses thrml as its documentation does: an `IsingEBM`, one block for each colour, `sample_states`
-under `vmap` over chains and `jit`. thrml's energy has every edge once, so its weights are 2 a for
-the target log pi(x) = a s'As + b's of `models.ising.Lattice`.
+under `vmap` over chains and `jit`. thrml's energy has every edge once, so it takes
+the weights and fields of `models.graph.Graph`.
 """
 
 from collections.abc import Callable
@@ -26,12 +26,18 @@ class Sweeps:
     """
 
     def __init__(
-        self, x: NDArray, edges: NDArray, colours: NDArray, a: float, b: float, seed: int
+        self,
+        x: NDArray,
+        edges: NDArray,
+        colours: NDArray,
+        weights: NDArray,
+        biases: NDArray,
+        seed: int,
     ) -> None:
         nodes: list[Any] = [SpinNode() for _ in colours]
         pairs = [(nodes[i], nodes[j]) for i, j in edges]
-        biases, weights = jnp.full(len(nodes), b), jnp.full(len(pairs), 2 * a)
-        model = IsingEBM(nodes, pairs, biases, weights, jnp.array(1.0))
+        fields = jnp.asarray(biases), jnp.asarray(weights)
+        model = IsingEBM(nodes, pairs, *fields, jnp.array(1.0))
         self.classes = [np.flatnonzero(colours == c) for c in np.unique(colours)]
         blocks: list[Any] = [Block([nodes[site] for site in sites]) for sites in self.classes]
         program = IsingSamplingProgram(model, blocks, clamped_blocks=[])

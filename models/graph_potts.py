@@ -1,0 +1,90 @@
+"""Potts models on any graph: sparse couplings, with memory and time linear in edges times values.
+
+    log pi(x) = sum_(i,j) w_ij [x_i = x_j] + sum_i b_i' x_i,     x_i in {e_1 .. e_q}
+
+Every edge counts once, and a positive weight favours equal ends. With two values, weight w is the
+weight w / 2 of `models.graph.Graph`.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.linalg import vecdot
+
+from latticework.models.base import Cache, EnergyModel
+from latticework.models.domain import Categorical
+from latticework.models.forms import PottsGraphForm, array
+from latticework.models.graph import Graph
+from latticework.models.potts import block_log_probs, expanded_bias, moves
+
+
+class GraphPotts(EnergyModel):
+    """Potts model on the edges of any graph, with a weight an edge and a field a site and value.
+
+    `edges`, `weights` and `sites` are as for `Graph`. `bias` is one number, `[values]` or
+    `[sites, values]`. States are one-hot, `[chains, sites, values]`. Raises ValueError as `Graph`
+    does, for fewer than two values, and for a bias of another shape.
+    """
+
+    quadratic = True
+
+    def __init__(
+        self,
+        edges: Tensor | np.ndarray | Sequence[Sequence[int]],
+        weights: Tensor | np.ndarray | Sequence[float] | float,
+        num_values: int,
+        bias: Tensor | float | Sequence[float] | Sequence[Sequence[float]] = 0.0,
+        sites: int | None = None,
+    ) -> None:
+        super().__init__()
+        self.graph = Graph(edges, weights, sites=sites)
+        self.domain = Categorical(self.graph.domain.dim, num_values)
+        bias = expanded_bias(bias, self.domain.dim, num_values)
+        self.bias = torch.nn.Parameter(bias, requires_grad=False)
+
+    def colours(self) -> Tensor:
+        return self.graph.colours()
+
+    def form(self) -> PottsGraphForm:
+        form = self.graph.form()
+        return PottsGraphForm(
+            starts=form.starts,
+            neighbours=form.neighbours,
+            coupling=array(self.graph.weights.index_select(0, self.graph.edge)),
+            bias=array(self.bias),
+            order=form.order,
+            classes=form.classes,
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        one, other = (x.index_select(1, side) for side in self.graph.edges.unbind(1))
+        return vecdot(one, other) @ self.graph.weights + (x * self.bias).sum((-2, -1))
+
+    def _pairs(self, x: Tensor) -> Tensor:
+        """sum_j w_ij x_j of all sites, `[chains, sites, values]`."""
+        columns = x.transpose(0, 1).flatten(1).contiguous()
+        return (self.graph.rows() @ columns).view(-1, len(x), x.shape[2]).transpose(0, 1)
+
+    def log_prob_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        pairs = self._pairs(x)
+        return vecdot(x, pairs / 2 + self.bias).sum(-1), pairs + self.bias
+
+    def field(self, x: Tensor, sites: Tensor) -> Tensor:
+        """b_i + sum_j w_ij x_j at `sites`, `[chains, n, values]`."""
+        if self.graph.many(len(sites)):
+            return (self._pairs(x) + self.bias).index_select(1, sites)
+        near, weight = self.graph.near(sites)
+        around = x.index_select(1, near.flatten()).unflatten(1, near.shape)
+        return (around * weight.unsqueeze(-1)).sum(2) + self.bias.index_select(0, sites)
+
+    def differences(self, x: Tensor, cache: Cache, sites: Tensor) -> Tensor:
+        return moves(self.field(x, sites), x.index_select(1, sites))
+
+    def block_log_probs(self, x: Tensor, cache: Cache, sites: Tensor, patterns: Tensor) -> Tensor:
+        near, weight = self.graph.near(sites)
+        edges = ((near.unsqueeze(-1) == sites) * weight.unsqueeze(-1)).sum(1)
+        inside = torch.kron(edges, torch.eye(self.domain.moves, device=x.device, dtype=x.dtype))
+        current = x.index_select(1, sites)
+        return block_log_probs(self.field(x, sites), inside, current, patterns.to(x))
