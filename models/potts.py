@@ -79,9 +79,6 @@ class LatticePotts(EnergyModel):
         self.register_buffer("neighbours", neighbours, persistent=False)
         self.register_buffer("exists", exists, persistent=False)
 
-    def colours(self) -> Tensor:
-        return colouring(self.shape, self.periodic).to(self.bias.device)
-
     def form(self) -> PottsLatticeForm:
         lists, degree = neighbour_lists(self.neighbours, self.exists)
         return PottsLatticeForm(

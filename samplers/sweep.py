@@ -103,5 +103,5 @@ class MetropolisSweep(GibbsSweep):
 def _site_log_probs(x: Tensor, cache: Cache, sites: Tensor, model: EnergyModel) -> Tensor:
     """Log-probabilities of the values given the rest, `[chains, n, values]`, up to constants."""
     log_probs = model.differences(x, cache, sites)
-    allowed = model.domain.allowed(sites)  # type: ignore[attr-defined]
+    allowed = model.domain.allowed(sites)
     return log_probs if allowed is None else log_probs.masked_fill(~allowed, -torch.inf)

@@ -585,7 +585,12 @@ TABLE = [
     Row(lw.Gibbs(2, "shuffled"), ("binary", "rbm", "lattice"), gibbs, **SHUFFLED),
     Row(lw.GibbsSweep(), ("lattice", "ring", "sheet"), gibbs_sweep, **ORDERED),
     Row(lw.GibbsSweep(), ("graph", "network", "ferromagnet"), gibbs_sweep, **ORDERED),
-    Row(lw.GibbsSweep(), ("lattice_potts", "tables", "ragged", "graph_potts"), gibbs_sweep, **ORDERED),
+    Row(
+        lw.GibbsSweep(),
+        ("lattice_potts", "tables", "ragged", "graph_potts"),
+        gibbs_sweep,
+        **ORDERED,
+    ),
     Row(lw.MetropolisSweep(), ("lattice", "ring", "sheet"), metropolis_sweep, **ORDERED),
     Row(lw.MetropolisSweep(), ("graph", "lattice_potts", "ragged"), metropolis_sweep, **ORDERED),
     Row(lw.Gibbs(), ("graph_potts",), gibbs, **ORDERED),

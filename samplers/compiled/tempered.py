@@ -95,12 +95,16 @@ class TemperedTwin(Tempered, ManySteps):
         else:
             states, accept = self._moved_each(x, rows, states, forms, made, rng)
         path.move_to(state.schedule[level].flatten())
-        if isinstance(target, LatticeForm | PottsLatticeForm):  # in a third of the time
-            of = lattice_values if isinstance(target, LatticeForm) else potts_values
-            values = of(target, x.flatten(1))  # type: ignore[operator]
-            known: Cache = x, (values + (path.know(x[:1])[1] - values[:1])).to(x)
-        else:
+        values: Tensor | None = None  # in a third of the time of `know`
+        if isinstance(target, LatticeForm):
+            values = lattice_values(target, x)
+        elif isinstance(target, PottsLatticeForm):
+            values = potts_values(target, x.flatten(1))
+        known: Cache
+        if values is None:
             known = path.know(x)
+        else:  # up to a constant
+            known = x, (values + (path.know(x[:1])[1] - values[:1])).to(x)
         by_row = torch.empty(len(x)).index_copy_(0, rows.flatten(), accept.flatten().float())
         return LevelStates(x, states), known, Info(by_row)
 
