@@ -205,9 +205,10 @@ def _stretches(
     while steps:
         blocks = min(block.calls, -(-steps // block.steps))
         made, every = min(steps, blocks * block.steps), block.after(state, blocks, rng)
-        state = _ended(state, every, block.steps, made - (blocks - 1) * block.steps)
-        yield state, [one[:made] for one in every]
         steps -= made
+        last = (1, 1) if steps else (block.steps, made - (blocks - 1) * block.steps)
+        state = _ended(state, every, *last)
+        yield state, [one[:made] for one in every]
 
 
 def _ended(state: FusedState, every: list[Tensor], steps: int, made: int) -> FusedState:

@@ -155,13 +155,13 @@ def stepper(
     rng: Generator,
     steps: int,
     runs: int = 0,
-    move: Fused | None = None,
+    move: Sampler | None = None,
 ) -> Callable[[Annealing], Annealing]:
     """A function that advances chains by `steps` betas; one CUDA graph on a GPU.
 
-    `move` is the fused kernel of `Move`, if there is one.
+    `move` is the kernel of `Move` for another engine; one that is not fused is not used.
     """
-    if move is not None:
+    if isinstance(move, Fused):
         kernel = move
         return lambda state: kernel.within(
             kernel.advance(kernel.around(state), path, rng, steps)[0]
@@ -194,10 +194,9 @@ def anneal(
     require_whole_blocks(len(betas) - 1, every)
     with torch.no_grad():
         annealing = start(sampler, path, x, betas)
-        move = None
+        move: Sampler | None = None
         if engine != "eager":
-            kernel, _ = served(Move(sampler, betas, runs), path, engine, (), x, 0, every)
-            move = kernel if isinstance(kernel, Fused) else None
+            move, _ = served(Move(sampler, betas, runs), path, engine, (), x, 0, every)
         step = stepper(annealing, sampler, path, betas, rng, every, runs, move)
         for _ in range((len(betas) - 1) // every):
             annealing = step(annealing)

@@ -11,7 +11,7 @@ validation rows is used (Zhang et al. 2022, App. I.4).
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Generator, Tensor
@@ -31,7 +31,6 @@ from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.learning.training import trained
 from latticework.models.base import AnnealedModel, EnergyModel
 from latticework.samplers.base import Sampler
-from latticework.samplers.fused import Fused
 from latticework.sampling.adaptation import Adaptation, adapted
 from latticework.sampling.annealing import (
     Annealing,
@@ -207,7 +206,7 @@ class Annealer:
                     fused = None
                     if run.engine == "fused":
                         move, most = Move(kernel, betas, self.runs), len(betas) - 1
-                        fused = cast(Fused, run.kernel(move, self.path, (), x, most, every))
+                        fused = run.kernel(move, self.path, (), x, most, every)
                     step = stepper(chains, kernel, self.path, betas, rng, every, self.runs, fused)
                 memory.chains = step(memory.chains)
             found = self.estimated(memory.chains)
