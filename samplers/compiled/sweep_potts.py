@@ -54,7 +54,7 @@ class PottsSweepTwin(GroupTwin):
         sums.accept[:] += len(keys)
 
 
-class Work(NamedTuple):
+class Chunk(NamedTuple):
     """What a chunk of sites needs; `size` is CHUNK times the width of the tile."""
 
     weights: NDArray[np.float32]  # [values, size]
@@ -68,9 +68,9 @@ class Work(NamedTuple):
 
 
 @kernel
-def work_of(q, width):
+def chunk_of(q, width):
     size = CHUNK * width
-    return Work(
+    return Chunk(
         np.zeros((q, size), np.float32),
         np.empty(size, np.float32),
         np.zeros((q + 1, size), np.float64),
@@ -97,7 +97,7 @@ def sweep(
         target = start // group
         chains = min(WIDE, last - start, group - start % group)
         width = (chains + VECTOR - 1) // VECTOR * VECTOR
-        now, work = np.zeros((sites, width), np.uint8), work_of(q, width)
+        now, work = np.zeros((sites, width), np.uint8), chunk_of(q, width)
         load(now, x, rows[start : start + chains], q)
         for t in range(steps):
             chunk, begin = 0, 0
