@@ -101,6 +101,7 @@ def test_every_choice_composes(choice):
 
 # What a committed record says otherwise, by experiment.
 OTHERWISE = {
+    "benchmark": {"sampler.hot"},  # 0, when there was no choice
     "ais_small": {"task.trial_steps"},  # docs/results/notes/table1.md
     "rates_regardless": {"sampler.coding"},  # binary, which null means on {0, 1}
     "rbm_step_term": {"task.pretrain.visible_bias"},  # data, when there was no choice
