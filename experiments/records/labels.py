@@ -23,7 +23,7 @@ class Look(NamedTuple):
 SAMPLERS = {
     "gibbs": Look("Gibbs", "Gibbs", "#4E96D8", "o"),
     "gibbs_sweep": Look("GibbsSweep", "Gibbs sweep", "#1D7362", "H"),
-    "metropolis_sweep": Look("MetropolisSweep", "Metropolis sweep", "#A65A8C", (4, 2, 0)),
+    "metropolis_sweep": Look("MetropolisSweep", "Metropolis sweep", "#1109FA", (4, 2, 0)),
     "block_gibbs": Look("BlockGibbs", "Block Gibbs", "#010033", "s"),
     "hamming_ball": Look("HammingBall", "HB", "#908553", "p"),
     "dsvgd": Look("DiscreteSVGD", "DSVGD", "#594B3E", "X"),
