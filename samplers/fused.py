@@ -41,11 +41,14 @@ OPTIONS = {
 }
 
 
-def _product(bias: Tensor | float, x: Tensor, weight: Tensor) -> Tensor:
-    """`bias` + x W by loops that Inductor fuses, for a few rows; NotImplemented for large ones."""
+def _product(
+    bias: Tensor | float, x: Tensor, weight: Tensor, *, beta: float = 1, alpha: float = 1
+) -> Tensor:
+    """`beta` bias + `alpha` x W by loops that Inductor fuses; NotImplemented for large products."""
     if x.numel() * weight.shape[-1] > MULTIPLICATIONS:
         return NotImplemented
-    return (x.unsqueeze(-1) * weight.unsqueeze(-3)).sum(-2) + bias
+    product = (x.unsqueeze(-1) * weight.unsqueeze(-3)).sum(-2)
+    return (product if alpha == 1 else alpha * product) + (bias if beta == 1 else beta * bias)
 
 
 SMALL_PRODUCTS: dict[Any, Callable] = {
