@@ -41,6 +41,7 @@ class Lazy(lw.DMALA):
     ("sampler", "model", "metrics", "why"),
     [
         (lw.RMALA(0.3, 0.5), LATTICE, [], "RMALA has no compiled kernel"),
+        (lw.GibbsSweep(), lw.LatticePotts((2, 2), 257, 0.1), [], "257 values, as it holds at most"),
         (Lazy(0.3), LATTICE, [], "Lazy has no compiled kernel"),
         (lw.DMALA(0.3), Halved((4, 3), 0.2), [], "Halved changes the target of Lattice"),
         (lw.DMALA(0.3), LATTICE, [lw.Proposed()], "Proposed has to see every step"),

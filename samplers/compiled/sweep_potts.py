@@ -26,6 +26,10 @@ CHUNK = 16  # sites, a multiple of 4, that are handled together
 
 @dataclass(frozen=True)
 class PottsSweepTwin(GroupTwin):
+    def refuses(self, form: PottsLatticeForm) -> str:
+        values = form.bias.shape[1]
+        return f"{values} values, as it holds at most 256" if values > 256 else ""
+
     def start(self, x: Tensor, form: PottsLatticeForm) -> Position:
         return Position(x)
 
