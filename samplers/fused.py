@@ -353,6 +353,7 @@ class CompiledBlock:
     ) -> Callable[..., None]:
         """A function that writes what its steps return into its last arguments."""
         from torch._inductor import compile as compiled
+        from torch._inductor.cpu_vec_isa import pick_vec_isa
         from torch.fx.experimental.proxy_tensor import make_fx
 
         def block(*given: Tensor) -> None:
@@ -369,7 +370,10 @@ class CompiledBlock:
         given: list[Any] = [*leaves, tape, *self._tensors(), *out]
         graph = make_fx(block, SMALL_PRODUCTS, tracing_mode="fake")(*given)
         try:
-            run = compiled(graph, given, options=OPTIONS)
+            # PyTorch's cache would else give code for AVX-512 to a process limited to AVX2, which
+            # crashes: the width is an option, and options are part of the cache's key.
+            width = {"cpp.simdlen": pick_vec_isa().bit_width()}
+            run = compiled(graph, given, options=OPTIONS | width)
             run(*given)
         except Exception as error:  # of Inductor or the compiler, which has many
             says = str(error).strip().splitlines() or [type(error).__name__]
