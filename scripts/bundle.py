@@ -17,8 +17,8 @@ from latticework.experiments.papers.bundle import TARGET, pack
 from latticework.experiments.papers.claims.ledger import CLAIMS, Pool, judge
 from latticework.experiments.papers.exhibits import catalogue
 from latticework.experiments.papers.inventory import holding
-from latticework.experiments.records.folders import without_digits
 from latticework.experiments.records.grouping import once
+from latticework.experiments.records.identity import without_digits
 from latticework.experiments.records.record import BUNDLES, Record, load_all
 from latticework.experiments.runs.sweeps import exists
 

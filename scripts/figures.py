@@ -14,7 +14,7 @@ from pathlib import Path
 from hydra import compose, initialize_config_dir
 
 from latticework.experiments import CONF
-from latticework.experiments.finish.selection import drawn
+from latticework.experiments.papers.draw import drawn
 from latticework.experiments.records.record import BUNDLES, read
 from latticework.experiments.runs import resolvers
 from latticework.experiments.runs.errors import told

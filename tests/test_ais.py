@@ -13,7 +13,6 @@ from targets import TARGETS, scattered
 from torch import Generator
 
 from latticework.data.base import Dataset
-from latticework.experiments.records.budget import Budget
 from latticework.experiments.records.likelihood import (
     IMPOSSIBLE,
     bounds,
@@ -24,7 +23,7 @@ from latticework.experiments.records.likelihood import (
     shown_log_z,
     unlike_draws,
 )
-from latticework.experiments.records.record import Record
+from latticework.experiments.records.record import Budget, Record
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.ais import _take_best, ais, headline, log_odds
 from latticework.models.annealed import GeometricPath, ScaledRBM

@@ -21,7 +21,7 @@ from latticework.experiments.papers.draw import make_all
 from latticework.experiments.papers.inventory import declared, holding
 from latticework.experiments.records import archive
 from latticework.experiments.records.archive import write_archive
-from latticework.experiments.records.folders import without_digits
+from latticework.experiments.records.identity import without_digits
 from latticework.experiments.records.record import checksums, load_all
 
 RUN = {"config": {}, "choices": {}, "overrides": [], "versions": {}, "seconds": 1.0}  # run.json

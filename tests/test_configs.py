@@ -14,7 +14,7 @@ from hydra import compose, initialize_config_dir
 from hydra.utils import get_class, get_method, instantiate
 from omegaconf import OmegaConf
 
-from latticework.experiments.records.folders import run_name
+from latticework.experiments.records.identity import run_name
 from latticework.experiments.records.record import BUNDLES, load_all
 from latticework.experiments.runs import resolvers
 from latticework.experiments.runs.checks import checked

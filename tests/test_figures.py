@@ -21,9 +21,9 @@ from latticework.experiments.figures.curves import curve, final, learning
 from latticework.experiments.figures.ess import ess_per_second, rates
 from latticework.experiments.figures.text import COLOURS
 from latticework.experiments.papers.draw import png
+from latticework.experiments.records.estimate import published
 from latticework.experiments.records.grouping import by_sampler
 from latticework.experiments.records.labels import SAMPLERS, label, look, seeds
-from latticework.experiments.records.published import published
 
 mpl.use("Agg")
 RESULTS = CONF.parent / "docs" / "results"

@@ -11,15 +11,17 @@ from command import command_line
 from fakes import fake
 from kills import ended, start
 
-from latticework.experiments.records.folders import (
+from latticework.experiments.records.grouping import groups
+from latticework.experiments.records.headline import CONF, headline, last_row
+from latticework.experiments.records.identity import (
+    digest,
     find,
     folder_name,
     run_name,
+    same,
+    short_name,
     without_digits,
 )
-from latticework.experiments.records.grouping import groups
-from latticework.experiments.records.headline import CONF, headline, last_row
-from latticework.experiments.records.identity import digest, same, short_name
 from latticework.experiments.records.record import load_all, opened
 from latticework.experiments.runs.run import Run
 

@@ -8,8 +8,7 @@ import torch
 from torch import Generator
 
 from latticework.data.base import Dataset, some
-from latticework.experiments.records.budget import Budget
-from latticework.experiments.records.record import Record
+from latticework.experiments.records.record import Budget, Record
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.isl import isl_curve, scored
 from latticework.experiments.tasks.measures.sampling_likelihood import (

@@ -22,8 +22,7 @@ from latticework.data.splits import split
 from latticework.data.text import bag_of_words
 from latticework.data.wordpiece import SPECIAL
 from latticework.experiments.papers.claims.rates import decay
-from latticework.experiments.records.budget import Budget
-from latticework.experiments.records.record import Record
+from latticework.experiments.records.record import Budget, Record
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.ais import ais, log_odds
 from latticework.experiments.tasks.ebm_learning import ebm_learning

@@ -11,7 +11,7 @@ import torch
 from torch import Generator, Tensor
 
 from latticework.data.base import Dataset, some
-from latticework.experiments.records.budget import Budget
+from latticework.experiments.records.record import Budget
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.sampling import sample
 from latticework.models.base import Function

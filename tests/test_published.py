@@ -8,9 +8,9 @@ from documented import composed
 from omegaconf import OmegaConf
 from test_configs import TUNED, plain
 
-from latticework.experiments.records.published import FILE
+from latticework.experiments.records.estimate import PUBLISHED
 
-SETTINGS = OmegaConf.to_container(OmegaConf.load(FILE).settings)["values"]
+SETTINGS = OmegaConf.to_container(OmegaConf.load(PUBLISHED).settings)["values"]
 configuration = functools.cache(lambda words: composed(*words.split()))
 OURS = (
     "Tuned by task=tune",

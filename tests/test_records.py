@@ -19,8 +19,7 @@ from omegaconf import OmegaConf
 import latticework.experiments.finish.finish
 import latticework.run
 from latticework.experiments.figures.style import mark_substitute, new_figure
-from latticework.experiments.records.budget import Budget
-from latticework.experiments.records.record import load, load_all
+from latticework.experiments.records.record import Budget, load, load_all
 from latticework.experiments.runs import machine
 from latticework.experiments.runs.machine import inputs, replaced
 from latticework.experiments.runs.recording import _replaceable

@@ -6,8 +6,7 @@ import torch
 
 from latticework.data.splits import repeated, split
 from latticework.data.tables import bundled
-from latticework.experiments.records.budget import Budget
-from latticework.experiments.records.record import Record
+from latticework.experiments.records.record import Budget, Record
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.regression import (
     calibration_error,

@@ -26,9 +26,9 @@ from latticework.experiments.papers.exhibits import catalogue
 from latticework.experiments.papers.inventory import Holding, holding
 from latticework.experiments.papers.page import html, write
 from latticework.experiments.papers.view import Report, gather
-from latticework.experiments.records.duration import duration
 from latticework.experiments.records.estimate import Estimate, number
-from latticework.experiments.records.folders import without_digits
+from latticework.experiments.records.identity import without_digits
+from latticework.experiments.records.pace import duration
 from latticework.experiments.records.record import BUNDLES, load_all
 from latticework.experiments.runs.sweeps import CONF, asked, declared, exists, kind
 from latticework.scripts.reproduce import commands
@@ -36,15 +36,16 @@ from latticework.scripts.reproduce import commands
 ROOT = CONF.parent
 KNOWN = catalogue()
 NOWHERE = Path("/nowhere")  # no bundles
-PART = ("experiment=ising_sampling", "scale=smoke")
+SMOKE = ("scale=smoke", "~figures", "~tables")  # the report draws them
+PART = ("experiment=ising_sampling", *SMOKE)
 
 
 @pytest.fixture(scope="module")
 def outputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two experiments in full, a part of one, of which a run failed and another was stopped."""
     folder = tmp_path_factory.mktemp("outputs")
-    assert command_line("experiment=stochastic_proposal", "scale=smoke", outputs=folder) == 0
-    assert command_line("experiment=rates_sec3", "scale=smoke", outputs=folder) == 0
+    for name in ("stochastic_proposal", "rates_sec3"):
+        assert command_line(f"experiment={name}", *SMOKE, outputs=folder) == 0
     assert command_line(*PART, "sampler=gibbs,dmala", outputs=folder) == 0
     for sampler, error in (("gwg", "ValueError: too <large>\n\nTraceback"), ("dula", None)):
         run = folder / "ising_sampling" / "smoke" / f"sampler={sampler},seed=0"
@@ -56,7 +57,8 @@ def outputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def report(outputs: Path) -> Report:
-    return gather(outputs, bundles=NOWHERE)
+    """Its figures are kept where the command looks for them."""
+    return gather(outputs, bundles=NOWHERE, keep=outputs / "report" / "kept")
 
 
 def section(made: Report, name: str) -> view.Section:
@@ -365,11 +367,13 @@ def test_a_block_of_a_page_is_replaced_and_nothing_else():
         docs_pages.replaced(text, "ledger", "new")
 
 
-def test_pages_are_made_from_bundles(outputs, tmp_path):
+def test_pages_are_made_from_bundles(outputs, tmp_path, monkeypatch):
     at_the_papers_scale(outputs / "rates_sec3" / "smoke", tmp_path / "outputs")
     bundles = tmp_path / "bundles"
     words = ["rates_sec3", f"--outputs={tmp_path / 'outputs'}", f"--to={bundles}"]
     assert latticework.scripts.bundle.main(words) == 0
+    few = replace(KNOWN, exhibits=(KNOWN["rates-sec3"], KNOWN["fig1a"]), aside=[])
+    monkeypatch.setattr(docs_pages, "catalogue", lambda: few)
     (tmp_path / "docs" / "results").mkdir(parents=True)
     for name in ("README.md", "docs/reproducing.md", "docs/benchmark.md"):
         shutil.copy(ROOT / name, tmp_path / name)

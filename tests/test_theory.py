@@ -8,8 +8,7 @@ import pytest
 import torch
 from targets import TARGETS
 
-from latticework.experiments.records.budget import Budget
-from latticework.experiments.records.record import Record
+from latticework.experiments.records.record import Budget, Record
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.bias import bias
 from latticework.experiments.tasks.law import law

@@ -8,7 +8,7 @@ from command import command_line
 from documented import ROOT
 
 from latticework.experiments.records import proof as records_proof
-from latticework.experiments.records.folders import without_digits
+from latticework.experiments.records.identity import without_digits
 from latticework.experiments.records.proof import proof
 from latticework.experiments.records.record import BUNDLES, load_all
 from latticework.scripts import trace

@@ -10,7 +10,7 @@ import pytest
 import torch
 import yaml
 
-from latticework.experiments.records.budget import Budget
+from latticework.experiments.records.record import Budget
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks import tune as task
 from latticework.models.ising import Lattice

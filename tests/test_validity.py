@@ -8,7 +8,7 @@ import torch
 from torch import Generator, Tensor
 
 import latticework as lw
-from latticework.experiments.records.budget import Budget
+from latticework.experiments.records.record import Budget
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.measures.nonfinite import StuckError, Validity
 from latticework.experiments.tasks.sampling import sample

@@ -12,10 +12,10 @@ from matplotlib.lines import Line2D
 from latticework.experiments.figures.band import at_readings, line_and_band
 from latticework.experiments.figures.style import GREY, explain, line, new_figure, printed, series
 from latticework.experiments.figures.tables.bnn import HEADINGS, grouped
+from latticework.experiments.records.estimate import comparable, published
 from latticework.experiments.records.grouping import spread_over
 from latticework.experiments.records.labels import sampler_key, words
 from latticework.experiments.records.pace import timed
-from latticework.experiments.records.published import comparable, published
 from latticework.experiments.records.record import Record
 
 AXES = {"step": "steps", "seconds": "seconds"}

@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 
 from latticework.experiments.figures.band import Means, at_readings, at_settings, line_and_band
 from latticework.experiments.figures.style import explain, line, new_figure, printed
+from latticework.experiments.records.estimate import comparable
 from latticework.experiments.records.grouping import (
     LENGTH,
     by_setting,
@@ -25,7 +26,6 @@ from latticework.experiments.records.grouping import (
 )
 from latticework.experiments.records.headline import last
 from latticework.experiments.records.pace import timed, undisturbed
-from latticework.experiments.records.published import comparable
 from latticework.experiments.records.record import Record
 
 AXES = {

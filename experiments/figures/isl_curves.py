@@ -1,6 +1,5 @@
 """Figures of Breuleux et al. (2011): ISL curves, sequences of samples, the cost of a sample."""
 
-from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,9 +21,11 @@ from latticework.experiments.figures.style import (
     series,
     wrapped,
 )
+from latticework.experiments.records.estimate import comparable
 from latticework.experiments.records.grouping import (
     alone,
     averaged,
+    by,
     by_setting,
     groups,
     holding,
@@ -33,7 +34,6 @@ from latticework.experiments.records.grouping import (
 )
 from latticework.experiments.records.labels import label, sampler_key, seeds, words
 from latticework.experiments.records.pace import timed
-from latticework.experiments.records.published import comparable
 from latticework.experiments.records.record import Record
 
 PHRASES = {"negatives": "trained by {}", "start": "{} start"}  # of options, by their group
@@ -197,14 +197,13 @@ def _widen(ax: Axes, level: float, around: float) -> None:
 
 
 def _grouped(records: list[Record], setting: str | None) -> dict[str, list[Record]]:
-    groups: dict[str, list[Record]] = defaultdict(list)
-    for record in records:
-        groups["" if setting is None else str(_setting(record, setting))].append(record)
-    return {value: groups[value] for value in sorted(groups)}
+    return dict(sorted(by(lambda one: _setting(one, setting), records).items()))
 
 
-def _setting(record: Record, path: str) -> Any:
+def _setting(record: Record, path: str | None) -> str:
     """The option chosen for the group `path`, else the last key of `path` and its value."""
+    if path is None:
+        return ""
     if path in record.choices:
         return PHRASES.get(path, "{}").format(words(record.choices[path]))
     return f"{words(path.rpartition('.')[-1])} {record.setting(path)}"

@@ -19,6 +19,7 @@ from latticework.experiments.figures.tables.likelihood import learning_rate
 from latticework.experiments.records.grouping import (
     Group,
     alone,
+    by,
     groups,
     holding,
     in_order,
@@ -63,10 +64,12 @@ def improvement(records: list[Record]) -> Figure:
     records = [r for r in records if r.document.get("validation_by_candidate")]
     if not records:
         raise LookupError("no record of task=ais chose among several stored models")
-    found: dict[tuple, list[Record]] = defaultdict(list)
-    for record in records:
-        key, rate = sampler_key(record), learning_rate(record)
-        found[in_order(key), rate, key, record.choices["data"]].append(record)
+
+    def place(record: Record) -> tuple:
+        key = sampler_key(record)
+        return in_order(key), learning_rate(record), key, record.choices["data"]
+
+    found = by(place, records)
     tables = list(dict.fromkeys(record.choices["data"] for record in records))
     figure, axes = wrapped(len(tables))
     panels = dict(zip(tables, axes, strict=True))

@@ -24,9 +24,11 @@ from latticework.experiments.figures.style import (
     printed,
     series,
 )
+from latticework.experiments.records.estimate import comparable
 from latticework.experiments.records.grouping import (
     alone,
     averaged,
+    by,
     by_sampler,
     groups,
     holding,
@@ -34,7 +36,6 @@ from latticework.experiments.records.grouping import (
     spread_over,
 )
 from latticework.experiments.records.labels import label, seeds
-from latticework.experiments.records.published import comparable
 from latticework.experiments.records.record import Record
 
 
@@ -213,9 +214,7 @@ def law_against_iterations(records: list[Record]) -> Figure:
 
     DULA is also compared with its own stationary law, to which it converges.
     """
-    sizes: dict[int, list[Record]] = {}
-    for record in holding(records, "to_unadjusted"):
-        sizes.setdefault(record.document["states"], []).append(record)
+    sizes = by(lambda record: record.document["states"], holding(records, "to_unadjusted"))
     figure, axes = new_figure(2, rows=len(sizes))
     for (joint, marginal), (states, some) in zip(
         axes.reshape(-1, 2), sorted(sizes.items()), strict=True

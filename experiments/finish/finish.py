@@ -23,9 +23,7 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from latticework.experiments.finish.endings import run_line, show_run, show_sweep
-from latticework.experiments.finish.selection import drawn
-from latticework.experiments.records.folders import without_digits
-from latticework.experiments.records.identity import DIGITS
+from latticework.experiments.records.identity import DIGITS, DRAWING, without_digits
 from latticework.experiments.records.record import Record, load, load_all
 from latticework.experiments.runs import errors
 from latticework.experiments.runs.checks import check_added, checked
@@ -210,6 +208,10 @@ def check_sweep(config: DictConfig) -> None:
 
 def _drawn(config: DictConfig, folder: Path, records: Sequence[Record]) -> bool:
     """Draw the figures and tables; whether none failed."""
+    if not any(config.get(kind) for kind in DRAWING):
+        return True
+    from latticework.experiments.papers.draw import drawn  # imports Matplotlib and pandas
+
     words = config.hydra.overrides.task
     written = _shown(drawn, config, words, folder, records, fault="figures and tables")
     if written is None:

@@ -23,7 +23,7 @@ from latticework.experiments.papers.exhibits import Catalogue, Exhibit, catalogu
 from latticework.experiments.papers.inventory import Holding, holdings
 from latticework.experiments.papers.table_files import write
 from latticework.experiments.papers.view import Part, Report, Section, gather, verdicts
-from latticework.experiments.records.duration import duration
+from latticework.experiments.records.pace import duration
 from latticework.experiments.records.record import BUNDLES
 from latticework.experiments.runs.sweeps import declared
 
@@ -40,7 +40,8 @@ def refresh(root: Path = ROOT, bundles: Path = BUNDLES) -> list[Path]:
 
     Raises RuntimeError before it writes anything if a figure or table fails.
     """
-    report, known = gather(None, bundles=bundles), catalogue()
+    known = catalogue()
+    report = gather(None, bundles=bundles, known=known)
     if report.failed:
         raise RuntimeError(f"nothing was written: {'; '.join(report.failed)}")
     results = root / "docs" / "results"

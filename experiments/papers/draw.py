@@ -1,4 +1,10 @@
-"""Draw the figures and write the tables of an experiment from its records."""
+"""Draw the figures and write the tables of an experiment from its records.
+
+An experiment declares a set of runs. A command that asks for some of these redraws the figures of
+all of them, in `figures/` and `tables/`. A command with other settings draws only its own runs, in
+`figures/own/<overrides>/` and `tables/own/<overrides>/`, and leaves the experiment's figures
+unchanged.
+"""
 
 import io
 import logging
@@ -22,14 +28,23 @@ from PIL import Image
 
 from latticework.experiments.figures.style import PAGE, mark_substitute
 from latticework.experiments.papers.table_files import write
-from latticework.experiments.records.folders import Written
+from latticework.experiments.records.identity import DRAWING, run_name
 from latticework.experiments.records.proof import place, proof
 from latticework.experiments.records.record import Record
 from latticework.experiments.runs import errors
+from latticework.experiments.runs.sweeps import asked, declared, exists
 
 log = logging.getLogger(__name__)
+OWN = "own"  # the folder of figures of runs with other settings
 MOST = 200_000  # characters of an SVG file
 HUNDREDTHS = re.compile(r"(\.\d\d)\d+")  # of a point, beyond which no curve is seen
+
+
+class Written(NamedTuple):
+    """The PNGs and CSVs that were written, and a line for each figure or table that failed."""
+
+    files: list[Path]
+    failed: list[str]
 
 
 class Made(NamedTuple):
@@ -69,7 +84,7 @@ def make_all(
     null is skipped. The caller must close the figures.
     """
     mpl.use("Agg")
-    for kind in ("figures", "tables"):
+    for kind in DRAWING:
         for name, spec in (config.get(kind) or {}).items():
             if spec is None:
                 continue
@@ -153,6 +168,28 @@ def _told(line: Line2D, most: int = 10) -> str:
     if points and shown[-1] != points[-1]:
         shown.append(points[-1])
     return "\n".join([str(line.get_label()), *(f"{x:.4g}: {y:.4g}" for x, y in shown)])
+
+
+def drawn(
+    config: DictConfig, words: Sequence[str], folder: Path, records: Sequence[Record]
+) -> Written:
+    """Draw the figures and tables of `config` for a command with the overrides `words`.
+
+    `config` includes `hydra`. `records` are those in `folder`, below which the files are written.
+    """
+    if not records:
+        log.warning("no figures: no finished run under %s", folder)
+        return Written([], [])
+    command = asked(config, words)  # an experiment outside of conf/ declares what its YAML has
+    sweep = declared(config.name, config.scale) if exists(config.name) else asked(config)
+    mine, others = sweep.divided(records)
+    if not (mine or words):  # redrawing an experiment that has only runs with other settings
+        return draw_all(config, folder, others, OWN)
+    wanted = command.found(records) if command.runs else others
+    declares_all = bool(command.runs) and command.kinds <= sweep.kinds
+    if declares_all or (wanted and {id(r) for r in wanted} <= {id(r) for r in mine}):
+        return draw_all(config, folder, mine)
+    return draw_all(config, folder, wanted, f"{OWN}/{run_name(words, command.skipped)}", words)
 
 
 def draw_all(

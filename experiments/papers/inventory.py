@@ -15,8 +15,8 @@ from omegaconf import DictConfig
 
 from latticework.experiments import CONF
 from latticework.experiments.papers.claims.ledger import Pool
-from latticework.experiments.records.folders import without_digits
 from latticework.experiments.records.grouping import once
+from latticework.experiments.records.identity import without_digits
 from latticework.experiments.records.proof import place, versions
 from latticework.experiments.records.record import BUNDLES, Record, read
 from latticework.experiments.runs.sweeps import declared, exists

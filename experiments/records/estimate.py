@@ -1,13 +1,22 @@
-"""An estimate: the mean over runs with its spread, as numbers and as text; the best of several."""
+"""An estimate: the mean over runs with its spread, as numbers and as text; the best of several.
+
+The papers' estimates are read from `published.yaml`.
+"""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import cache
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from omegaconf import OmegaConf
+
+from latticework.experiments.records.record import Record
 
 BEST, TIE = "best", "tie"
 LEVEL = 0.05  # two-sided
+PUBLISHED = Path(__file__).with_name("published.yaml")
 
 
 class Estimate(NamedTuple):
@@ -102,3 +111,41 @@ def _error(estimate: Estimate) -> float | None:
     if estimate.runs is None:
         return estimate.spread
     return estimate.spread / math.sqrt(estimate.runs) if estimate.runs > 1 else None
+
+
+def published(name: str, *keys: str) -> Estimate | None:
+    """The number at `keys` of the table or figure `name`; None if the paper does not print it.
+
+    Raises KeyError for a name that is not in the file.
+    """
+    node: Any = _published()[name]["values"]
+    for key in keys:
+        if not isinstance(node, dict) or key not in node:
+            return None
+        node = node[key]
+    return Estimate(*node) if isinstance(node, list) else Estimate(float(node))
+
+
+def comparable(records: Iterable[Record], name: str, *keys: str) -> Estimate | None:
+    """`published(name, *keys)` for comparison with `records`; None if they used substitute data."""
+    if any(record.substitute is not None for record in records):
+        return None
+    return published(name, *keys)
+
+
+def printed(name: str, *keys: str) -> float:
+    """The mean of `published(name, *keys)`. Raises KeyError if the paper does not print it."""
+    found = published(name, *keys)
+    if found is None:
+        raise KeyError(f"published.yaml has no {name} {' '.join(keys)}")
+    return found.mean
+
+
+def names() -> list[str]:
+    """Names of the tables and figures in the file."""
+    return list(_published())
+
+
+@cache
+def _published() -> Any:
+    return OmegaConf.to_container(OmegaConf.load(PUBLISHED))

@@ -10,12 +10,14 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from latticework.experiments.records.identity import SEEDS
 from latticework.experiments.records.labels import SAMPLERS, label, sampler_key, seeds
 from latticework.experiments.records.record import Record
 
+K = TypeVar("K")
+T = TypeVar("T")
 Settings = dict[str, str]  # dotted key of the configuration: value as JSON
 CHOICES = ("data", "model", "negatives")  # groups whose option's name may tell records apart
 TARGET = ("data", "model")  # parts that say what is sampled: a label names them where they differ
@@ -64,9 +66,7 @@ def groups(records: Iterable[Record], axes: Sequence[str] = ()) -> list[Group]:
     """
     found = _parts(once(records), axes)
     targets = _telling(found, within=TARGET)
-    siblings: dict[tuple[str, int], list[_Part]] = {}
-    for part in found:
-        siblings.setdefault(sampler_key(part.records[0]), []).append(part)
+    siblings = by(lambda part: sampler_key(part.records[0]), found)
     result: list[Group] = []
     for key in sorted(siblings, key=in_order):
         some = siblings[key]
@@ -79,6 +79,14 @@ def groups(records: Iterable[Record], axes: Sequence[str] = ()) -> list[Group]:
             )
             result.append(Group(key, ", ".join(differs), part.records, place, len(some)))
     return result
+
+
+def by(key: Callable[[T], K], items: Iterable[T]) -> dict[K, list[T]]:
+    """The items by their `key`, in the order in which they come."""
+    found: dict[K, list[T]] = {}
+    for item in items:
+        found.setdefault(key(item), []).append(item)
+    return found
 
 
 def differing(records: Iterable[Record]) -> tuple[list[str], list[tuple[list[str], list[Record]]]]:

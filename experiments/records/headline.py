@@ -15,9 +15,8 @@ from typing import Any, Literal
 import yaml
 
 from latticework.experiments import CONF
-from latticework.experiments.records.estimate import Estimate
+from latticework.experiments.records.estimate import Estimate, comparable
 from latticework.experiments.records.identity import short_name
-from latticework.experiments.records.published import comparable
 from latticework.experiments.records.record import Record
 
 log = logging.getLogger(__name__)

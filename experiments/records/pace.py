@@ -1,4 +1,4 @@
-"""Seconds per step of runs, and which runs had their core to themselves."""
+"""Seconds: per step of runs, which runs had their core to themselves, and durations in words."""
 
 from collections.abc import Callable, Sequence
 
@@ -7,6 +7,7 @@ import numpy as np
 from latticework.experiments.records.record import Record
 
 QUIET = 0.1  # share of the intervals between readings in which a run had the machine to itself
+DAY = 86_400
 BUSY = 1.25  # times the seconds of a run that has its core to itself: longer is refused
 
 
@@ -75,3 +76,12 @@ def undisturbed(
     """
     times = [seconds(record) for record in records]
     return [r for r, time in zip(records, times, strict=True) if time <= BUSY * min(times)]
+
+
+def duration(seconds: float) -> str:
+    """`0.05 s`, `42 s`, `13 min`, `2.5 h`, `3.1 days`: every time that a user reads."""
+    if seconds < 99.5:
+        return f"{seconds:.2g} s" if seconds < 9.95 else f"{seconds:.0f} s"
+    if seconds < 6000:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 3 * DAY else f"{seconds / DAY:.1f} days"

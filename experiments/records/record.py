@@ -22,7 +22,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latticework.experiments.records.archive import DamagedError, open_archive
-from latticework.experiments.records.budget import Budget
 from latticework.experiments.records.identity import DIGITS, SEEDS, identity, leaves
 
 if TYPE_CHECKING:
@@ -40,6 +39,32 @@ ENTRIES: dict[str, Any] = {  # of run.json: the type of each, and whether older 
     "seconds": (int | float, "a number", False),
     "files": (dict, "a mapping", True),
 }
+
+
+@dataclass(frozen=True)
+class Budget:
+    """`chains` chains take `steps` steps each; metrics are read every `every` steps.
+
+    Raises ValueError unless all three are positive and `steps` is a multiple of `every`.
+    """
+
+    chains: int
+    steps: int
+    every: int = 1
+
+    def __post_init__(self) -> None:
+        for name in ("chains", "steps", "every"):
+            if (count := getattr(self, name)) < 1:
+                raise ValueError(f"{name} must be positive, got {count}")
+        if self.steps % self.every:
+            raise ValueError(
+                f"steps must be a multiple of every, got {self.steps} and {self.every}"
+            )
+
+    @property
+    def readings(self) -> int:
+        """The number of readings after the start."""
+        return self.steps // self.every
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from latticework.experiments import CONF
-from latticework.experiments.records.budget import Budget
-from latticework.experiments.records.identity import PARTS, SEEDS
+from latticework.experiments.records.identity import PARTS, SEEDS, short_name
 from latticework.experiments.runs.errors import ConfigurationError, places
 from latticework.experiments.runs.resolvers import resolved
 from latticework.sampling.annotations import fits, is_number, is_part, words
@@ -59,7 +58,6 @@ POSITIVE = {
     "learning_rate", "limit", "points", "rows", "samples", "snapshots", "steps",
     "threads", "trial_steps", "trials", "updates", "validation_points",
 }  # fmt: skip
-BUDGET = f"{Budget.__module__}.{Budget.__qualname__}"
 UNBOUNDED = {"step_size", "largest_gradient", "largest_loss"}
 HYDRAS = {"_target_", "_partial_", "_args_", "_recursive_", "_convert_"}
 VARIADIC = (Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL)
@@ -207,9 +205,9 @@ def _check_call(part: dict[str, Any], where: str) -> None:
     for name in known:
         if parameters[name].default is Parameter.empty and name not in given:
             raise ConfigurationError(f"{where}.{name} is missing: {target} needs it")
-    if target == BUDGET:
+    if short_name(target) == "Budget":
         try:
-            Budget(**given)  # it compares its counts
+            pkgutil.resolve_name(target)(**given)  # it compares its counts
         except ValueError as error:
             raise ConfigurationError(f"{where}: {error}") from error
 

@@ -154,13 +154,10 @@ def replaced(earlier: dict[str, Any], config: Any) -> str:
     )
 
 
-def _named(value: Any, path: str = "", key: str = "") -> Iterator[tuple[str, str]]:
-    """The values of KEYS in a nested configuration; `key` is the last name in the dotted `path`."""
-    if isinstance(value, dict):
-        for name, inner in value.items():
-            yield from _named(inner, f"{path}.{name}" if path else str(name), str(name))
-    elif isinstance(value, list):
-        for place, inner in enumerate(value):
-            yield from _named(inner, f"{path}.{place}", key)
-    elif isinstance(value, str) and key in KEYS:
-        yield path, value
+def _named(config: Any) -> Iterator[tuple[str, str]]:
+    """The values of KEYS in a nested configuration, by their dotted keys."""
+    for key, value in leaves(config).items():
+        if key.rpartition(".")[2] in KEYS:
+            is_list = isinstance(value, list)
+            every = {f"{key}.{n}": one for n, one in enumerate(value)} if is_list else {key: value}
+            yield from ((name, one) for name, one in every.items() if isinstance(one, str))

@@ -27,9 +27,8 @@ from hydra.types import RunMode
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 
-from latticework.experiments.records.folders import LOCK, find, run_name, without_digits
 from latticework.experiments.records.headline import headline
-from latticework.experiments.records.identity import same
+from latticework.experiments.records.identity import LOCK, find, run_name, same, without_digits
 from latticework.experiments.records.record import checksums, damage, load
 from latticework.experiments.runs import writing
 from latticework.experiments.runs.checks import checked
@@ -63,7 +62,7 @@ def record(cfg: DictConfig, prepare: Prepare) -> Outcome:
     """Execute what `prepare` returns, and write its record to the folder named by Hydra.
 
     An existing record of the same resolved configuration is found however it was spelled
-    (`experiments.records.folders`). What happens depends on that record:
+    (`experiments.records.identity`). What happens depends on that record:
 
     - Finished: it is kept. `force=true` runs it again.
     - Damaged, or of a file that was replaced since (`experiments.runs.machine.inputs`): it is

@@ -16,7 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from latticework.experiments import CONF
-from latticework.experiments.records.folders import find, folder_name, run_name
+from latticework.experiments.records.identity import find, folder_name, run_name
 from latticework.experiments.runs.errors import COMMANDS
 
 HELPERS = ("data/base", "experiment/parts", "target/parts", "tuned")  # they hold no options

@@ -22,8 +22,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from latticework.experiments import CONF
-from latticework.experiments.records.folders import is_of_a_run, run_name
-from latticework.experiments.records.identity import SEEDS, digest
+from latticework.experiments.records.identity import SEEDS, digest, is_of_a_run, run_name
 from latticework.experiments.records.record import VARIANTS, Record
 from latticework.experiments.runs import resolvers
 

@@ -17,7 +17,6 @@ import torch
 from torch import Generator, Tensor
 
 from latticework.data.base import Dataset, some
-from latticework.experiments.records.budget import Budget
 from latticework.experiments.records.estimate import Estimate
 from latticework.experiments.records.headline import KeyNumber
 from latticework.experiments.records.likelihood import (
@@ -26,7 +25,7 @@ from latticework.experiments.records.likelihood import (
     shown,
     shown_log_z,
 )
-from latticework.experiments.records.record import Record
+from latticework.experiments.records.record import Budget, Record
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.learning.training import trained
 from latticework.models.base import AnnealedModel, EnergyModel

@@ -8,9 +8,8 @@ import numpy as np
 from torch import Tensor
 
 from latticework.data.base import Dataset
-from latticework.experiments.records.budget import Budget
 from latticework.experiments.records.headline import KeyNumber, noted
-from latticework.experiments.records.record import Record
+from latticework.experiments.records.record import Budget, Record
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.measures.stationary import (
     bounds,

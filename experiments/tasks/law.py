@@ -1,10 +1,9 @@
 """Task: the distribution of a Langevin sampler's states against enumeration (App. B)."""
 
 from latticework.data.base import Dataset
-from latticework.experiments.records.budget import Budget
 from latticework.experiments.records.estimate import Estimate
 from latticework.experiments.records.headline import KeyNumber, last
-from latticework.experiments.records.record import Record
+from latticework.experiments.records.record import Budget, Record
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.measures.stationary import (
     enumerate_proposal,

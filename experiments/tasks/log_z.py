@@ -14,10 +14,9 @@ import numpy as np
 from torch import Tensor
 
 from latticework.data.base import Dataset
-from latticework.experiments.records.budget import Budget
 from latticework.experiments.records.estimate import Estimate
 from latticework.experiments.records.headline import KeyNumber
-from latticework.experiments.records.record import Record
+from latticework.experiments.records.record import Budget, Record
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.ais import Annealer, log_odds, mover
 from latticework.experiments.tasks.learning.training import trained

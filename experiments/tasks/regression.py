@@ -14,9 +14,8 @@ import torch
 from torch import Tensor
 
 from latticework.data.splits import Rows, Table, repeated
-from latticework.experiments.records.budget import Budget
 from latticework.experiments.records.headline import KeyNumber, readings
-from latticework.experiments.records.record import Record
+from latticework.experiments.records.record import Budget, Record
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.measures.nonfinite import Validity, watch
 from latticework.models.base import Predictor

@@ -10,10 +10,9 @@ import numpy as np
 from torch import Tensor
 
 from latticework.data.base import Dataset, some
-from latticework.experiments.records.budget import Budget
 from latticework.experiments.records.estimate import Estimate
 from latticework.experiments.records.headline import Better, KeyNumber, last, readings
-from latticework.experiments.records.record import Record
+from latticework.experiments.records.record import Budget, Record
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.learning.training import trained
 from latticework.experiments.tasks.measures.nonfinite import Validity, watch

@@ -17,10 +17,9 @@ from hydra.core.hydra_config import HydraConfig
 from torch import Tensor
 
 from latticework.data.base import Dataset
-from latticework.experiments.records.budget import Budget
 from latticework.experiments.records.headline import Better, KeyNumber
 from latticework.experiments.records.identity import digest
-from latticework.experiments.records.record import Record
+from latticework.experiments.records.record import Budget, Record
 from latticework.experiments.runs import writing
 from latticework.experiments.runs.machine import ROOT
 from latticework.experiments.runs.run import Run

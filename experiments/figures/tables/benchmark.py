@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from latticework.experiments.records.grouping import alone, in_order
+from latticework.experiments.records.grouping import alone, by, in_order
 from latticework.experiments.records.labels import look
 from latticework.experiments.records.record import Record
 from latticework.sampling.diagnostics import MIXED
@@ -101,11 +101,8 @@ def cells(records: Sequence[Record]) -> list[Cell]:
 
 def _runs(records: Iterable[Record]) -> dict[tuple[str, str], list[Record]]:
     """The records of the benchmark by target and sampler. Raises LookupError if there are none."""
-    found: dict[tuple[str, str], list[Record]] = {}
-    for record in records:
-        if "target" in record.choices:
-            key = record.choices["target"], record.choices["sampler"]
-            found.setdefault(key, []).append(record)
+    some = (record for record in records if "target" in record.choices)
+    found = by(lambda record: (record.choices["target"], record.choices["sampler"]), some)
     if not found:
         raise LookupError("no record of the benchmark")
     return found
@@ -113,11 +110,7 @@ def _runs(records: Iterable[Record]) -> dict[tuple[str, str], list[Record]]:
 
 def by_target(records: Sequence[Record]) -> dict[str, list[Cell]]:
     """The cells of each target, without samplers that do not support it."""
-    parts: dict[str, list[Cell]] = {}
-    for cell in cells(records):
-        if not cell.absent:
-            parts.setdefault(cell.target, []).append(cell)
-    return parts
+    return by(lambda cell: cell.target, (cell for cell in cells(records) if not cell.absent))
 
 
 def placed(some: Sequence[Cell], quantity: str, unit: str) -> dict[str, str]:

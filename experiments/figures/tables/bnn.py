@@ -1,15 +1,12 @@
 """Tables 2 and 4 of Zhang et al. (2022), and further measures of the same runs."""
 
-from collections import defaultdict
-
 import numpy as np
 import pandas as pd
 
-from latticework.experiments.records.estimate import Estimate, estimate
-from latticework.experiments.records.grouping import groups, holding, named
+from latticework.experiments.records.estimate import Estimate, comparable, estimate
+from latticework.experiments.records.grouping import by, groups, holding, named
 from latticework.experiments.records.headline import last
 from latticework.experiments.records.labels import SAMPLERS, label, sampler_key
-from latticework.experiments.records.published import comparable
 from latticework.experiments.records.record import Record
 
 DATA = ("compas", "news", "news_partial", "adult", "blog")  # in the papers' order
@@ -68,9 +65,8 @@ def grouped(records: list[Record]) -> dict[tuple[str, str, str], list[Record]]:
 
     In the paper's order. Raises LookupError if there are none.
     """
-    parts: dict[tuple[str, str], list[Record]] = defaultdict(list)
-    for record in holding(records, "train_log_likelihood"):
-        parts[record.choices["data"], method(record)[0]].append(record)
+    kept = holding(records, "train_log_likelihood")
+    parts = by(lambda record: (record.choices["data"], method(record)[0]), kept)
 
     def place(key: tuple[str, str]) -> tuple[int, int]:
         data, name = key

@@ -1,13 +1,10 @@
 """Table 3 of Zhang et al. (2022): diversity and quality of text infilling."""
 
-from collections import defaultdict
-
 import pandas as pd
 
-from latticework.experiments.records.estimate import estimate
-from latticework.experiments.records.grouping import groups, named
+from latticework.experiments.records.estimate import comparable, estimate, published
+from latticework.experiments.records.grouping import by, groups, named
 from latticework.experiments.records.labels import look
-from latticework.experiments.records.published import comparable, published
 from latticework.experiments.records.record import Record
 
 COLUMNS = {  # of the scores in a record, in the paper's order
@@ -39,10 +36,7 @@ def language(record: Record) -> str:
 
 
 def by_language(records: list[Record]) -> dict[str, list[Record]]:
-    groups: dict[str, list[Record]] = defaultdict(list)
-    for record in records:
-        groups[language(record)].append(record)
-    return dict(groups)
+    return by(language, records)
 
 
 def table3(records: list[Record]) -> pd.DataFrame:

@@ -3,9 +3,8 @@
 import numpy as np
 import pandas as pd
 
-from latticework.experiments.records.estimate import Estimate, estimate
+from latticework.experiments.records.estimate import Estimate, comparable, estimate
 from latticework.experiments.records.grouping import alone, groups
-from latticework.experiments.records.published import comparable
 from latticework.experiments.records.record import Record
 
 

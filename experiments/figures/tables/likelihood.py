@@ -1,13 +1,12 @@
 """Log-likelihoods by annealed importance sampling, from records of task=ais."""
 
-from collections import defaultdict
 from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 
-from latticework.experiments.records.estimate import Estimate
-from latticework.experiments.records.grouping import groups, holding, in_order, once
+from latticework.experiments.records.estimate import Estimate, comparable, published
+from latticework.experiments.records.grouping import by, groups, holding, in_order, once
 from latticework.experiments.records.likelihood import (
     at_most,
     ends_apart,
@@ -21,7 +20,6 @@ from latticework.experiments.records.likelihood import (
     shown,
     shown_log_z,
 )
-from latticework.experiments.records.published import comparable, published
 from latticework.experiments.records.record import VARIANTS, Record
 
 RATE = "task.candidates.learn.optimiser.lr"  # of learning, where the records of a row differ in it
@@ -91,14 +89,11 @@ def own_rate(records: list[Record]) -> list[Record]:
     It has the highest log-likelihood of the validation rows, in the mean over seeds. Only rates
     with the largest number of seeds take part.
     """
-    rates: dict[float, list[Record]] = defaultdict(list)
-    for record in records:
-        rates[learning_rate(record)].append(record)
 
     def score(some: list[Record]) -> tuple[int, float]:
         return len(some), float(np.mean([likelihood(record, "valid").mean for record in some]))
 
-    return max(rates.values(), key=score)
+    return max(by(learning_rate, records).values(), key=score)
 
 
 def beside(records: list[Record]) -> pd.DataFrame:
@@ -108,9 +103,7 @@ def beside(records: list[Record]) -> pd.DataFrame:
     or as the ends of an interval; ± is over models, or for one model a standard error. The VAE was
     not run here. Raises LookupError if no record has log-likelihoods of a learned model.
     """
-    found: dict[tuple[str, str], list[Record]] = defaultdict(list)
-    for record in learned(records):
-        found[record.choices["data"], record.choices["sampler"]].append(record)
+    found = by(lambda one: (one.choices["data"], one.choices["sampler"]), learned(records))
     rows = []
     for data in dict.fromkeys(data for data, _ in found):
         of = VARIANTS.get(data, data)  # the paper's data set
@@ -182,9 +175,9 @@ BUDGET = {
 
 def _grouped(records: list[Record]) -> dict[tuple, list[Record]]:
     """The records by data, variant of the data, learning rate and budget."""
-    groups: dict[tuple, list[Record]] = defaultdict(list)
-    for record in records:
+
+    def key(record: Record) -> tuple:
         budget = (read(record) for read in BUDGET.values())
-        key = (record.choices["data"], record.variant, learning_rate(record), *budget)
-        groups[key].append(record)
-    return groups
+        return record.choices["data"], record.variant, learning_rate(record), *budget
+
+    return by(key, records)

@@ -22,10 +22,9 @@ from latticework.experiments.papers.claims.pairing import (
     positive,
 )
 from latticework.experiments.papers.claims.verdict import Finding, Margin, Number
-from latticework.experiments.records.estimate import Estimate, estimate
+from latticework.experiments.records.estimate import Estimate, estimate, printed
 from latticework.experiments.records.grouping import ENOUGH, longest, shared
 from latticework.experiments.records.pace import idle, pace
-from latticework.experiments.records.published import printed
 from latticework.experiments.records.record import Record
 
 LANGEVIN = ("DULA", "DMALA")

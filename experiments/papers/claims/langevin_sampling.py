@@ -28,10 +28,10 @@ from latticework.experiments.papers.claims.pairing import (
     within,
 )
 from latticework.experiments.papers.claims.verdict import Finding, Margin, Number
-from latticework.experiments.records.estimate import Estimate, estimate
+from latticework.experiments.records.estimate import Estimate, estimate, printed, published
+from latticework.experiments.records.grouping import by
 from latticework.experiments.records.labels import sampler_key
 from latticework.experiments.records.pace import idle, pace, undisturbed
-from latticework.experiments.records.published import printed, published
 from latticework.experiments.records.record import VARIANTS, Record
 
 EXACT = ("Gibbs-1", "HB-10-1", "LB-1", "GWG-1", "GWG-4")  # in Figures 2 and 3
@@ -210,13 +210,12 @@ def fig7_equal_cost(records: list[Record]) -> Finding:
 
 def _fig7(records: list[Record], falls: dict[str, float], note: str) -> Finding:
     """DMALA's final log RMSE against that of the others, from which `falls` are subtracted."""
-    couplings = sorted({record.config["model"]["coupling"] for record in records})
+    couplings = by(lambda record: record.config["model"]["coupling"], records)
     if len(couplings) < 2:
         raise LookupError("no records of several connectivities")
     margins: list[Margin] = []
     shown: list[Number] = []
-    for coupling in couplings:
-        some = [r for r in records if r.config["model"]["coupling"] == coupling]
+    for coupling, some in sorted(couplings.items()):
         found = {
             name: {seed: value - falls.get(name, 0.0) for seed, value in seeds.items()}
             for name, seeds in ends(some, FIG7, "log_rmse").items()

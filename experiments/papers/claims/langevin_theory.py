@@ -8,10 +8,9 @@ import pandas as pd
 
 from latticework.experiments.papers.claims.pairing import Value, below, by_seed, labelled
 from latticework.experiments.papers.claims.verdict import Finding, Margin, Number
-from latticework.experiments.records.estimate import Estimate, estimate
-from latticework.experiments.records.grouping import by_sampler
+from latticework.experiments.records.estimate import Estimate, estimate, published
+from latticework.experiments.records.grouping import by, by_sampler
 from latticework.experiments.records.labels import label
-from latticework.experiments.records.published import published
 from latticework.experiments.records.record import Record
 
 SLOPE = 0.01  # largest deviation of a fitted slope from -1
@@ -125,8 +124,8 @@ def app_b(records: list[Record]) -> Finding:
     groups = labelled(records, list(columns), ["total_variation", "independent"])
     margins = []
     for name, column in columns.items():
-        for states in sorted({record.document["states"] for record in groups[name]}):
-            some = [record for record in groups[name] if record.document["states"] == states]
+        sizes = by(lambda record: record.document["states"], groups[name])
+        for states, some in sorted(sizes.items()):
             what = f"{name}, {states} states: growth of the relative distance"
             margins.append(below(what, by_seed(some, _growth(column)), math.log(10) / 4))
     note = (

@@ -8,7 +8,7 @@ import numpy as np
 
 from latticework.experiments.papers.claims.verdict import Margin, Number
 from latticework.experiments.records.estimate import Estimate, estimate
-from latticework.experiments.records.grouping import alone, groups
+from latticework.experiments.records.grouping import alone, by, groups
 from latticework.experiments.records.labels import label
 from latticework.experiments.records.pace import idle, pace, undisturbed
 from latticework.experiments.records.record import VARIANTS, Record
@@ -37,10 +37,7 @@ def by_choice(
     records: Iterable[Record], needed: Sequence[str], where: str, key: Callable[[Record], str]
 ) -> dict[str, list[Record]]:
     """Records by `key`. Raises LookupError if one of `needed` has none; `where` says of which."""
-    found: dict[str, list[Record]] = {name: [] for name in needed}
-    for record in records:
-        found.setdefault(key(record), []).append(record)
-    return complete(found, where)
+    return complete({name: [] for name in needed} | by(key, records), where)
 
 
 def complete(found: dict[str, list[Record]], where: str = "") -> dict[str, list[Record]]:

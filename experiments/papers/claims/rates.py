@@ -1,7 +1,6 @@
 """Claims of Breuleux et al. (2011), Sections 3 to 5: samples and their cost."""
 
 import math
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -29,9 +28,9 @@ from latticework.experiments.papers.claims.pairing import (
     within,
 )
 from latticework.experiments.papers.claims.verdict import Finding, Margin, Number
-from latticework.experiments.records.estimate import Estimate, estimate
+from latticework.experiments.records.estimate import Estimate, estimate, printed, published
+from latticework.experiments.records.grouping import by
 from latticework.experiments.records.pace import idle, pace
-from latticework.experiments.records.published import printed, published
 from latticework.experiments.records.record import Record
 
 GIBBS, SP, HERDING, FPCD = NAMES = ("Block Gibbs", "SP", "rates-herding", "rates-FPCD")
@@ -156,9 +155,7 @@ def step_size_ratio(records: list[Record]) -> Finding:
 
 def _best_updates(records: list[Record]) -> tuple[int, list[Record]]:
     """The k of rates-FPCD with the best long run at its best step size, and its records."""
-    parts: dict[int, list[Record]] = defaultdict(list)
-    for record in records:
-        parts[record.config["sampler"].get("steps", 1)].append(record)
+    parts = by(lambda record: record.config["sampler"].get("steps", 1), records)
 
     def top(some: list[Record]) -> float:
         best = preferred(_by_size(some).values(), _chosen_by)
@@ -219,10 +216,7 @@ def _by_size(records: Iterable[Record]) -> dict[float, list[Record]]:
 
 def _sizes(records: Iterable[Record]) -> dict[float, list[Record]]:
     """The records by their fast step size."""
-    found: dict[float, list[Record]] = defaultdict(list)
-    for record in records:
-        found[record.config["sampler"]["fast_step_size"]].append(record)
-    return found
+    return by(lambda record: record.config["sampler"]["fast_step_size"], records)
 
 
 def bolder(records: list[Record]) -> Finding:
