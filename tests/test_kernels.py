@@ -43,8 +43,9 @@ def pairs(keep=lambda row: True, every=True):
                 compiled = replace(row, sampler=twin_of(row.sampler, TARGETS[name].model))
             except NoTwinError:
                 continue
-            name = f"{row.sampler}-{name}-compiled"
-            found.append(pytest.param(compiled, TARGETS[name.split("-")[-2]], id=name))
+            more = [pytest.mark.slow] * (name != row.targets[0])
+            ident = f"{row.sampler}-{name}-compiled"
+            found.append(pytest.param(compiled, TARGETS[name], id=ident, marks=more))
     return pytest.mark.parametrize(("row", "target"), found)
 
 

@@ -87,6 +87,7 @@ kill -0 $(cat "$SLURM_FOLDER/pid") && echo "7|RUNNING|node" || echo "7|FAILED|no
 """
 
 
+@pytest.mark.slow
 def test_slurm_is_asked_for_what_the_file_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -124,9 +124,12 @@ def test_ais_of_a_record_of_ebm_learning(tmp_path):
     """From the command line: the candidates are those of the record, and the best is taken."""
     words = ["scale=smoke", "data=caltech", "sampler=dula", "learning.snapshots=1"]
     data = bundled_data(composed("experiment=ais", *words))
+    undrawn = ("~figures", "~tables")
     learning = ["task.snapshots=1" if word.startswith("learning") else word for word in words]
-    assert command_line("experiment=ebm_learning", *learning, *data, outputs=tmp_path) == 0
-    assert command_line("experiment=ais", *words, *data, outputs=tmp_path) == 0
+    assert (
+        command_line("experiment=ebm_learning", *learning, *data, *undrawn, outputs=tmp_path) == 0
+    )
+    assert command_line("experiment=ais", *words, *data, *undrawn, outputs=tmp_path) == 0
     (record,) = load_all(tmp_path / "ais")
     found = record.document
     assert found["learned_by"].startswith("ebm_learning/smoke/")

@@ -239,7 +239,8 @@ def test_failures_under_their_own_names_compose_no_run_again(tmp_path, monkeypat
 
 
 def test_samplers_of_a_sweep_share_their_start(tmp_path):
-    words = ("experiment=ising_sampling", "scale=smoke", "sampler=gwg,dula", "model.shape=[3,3]")
+    words = ("experiment=ising_sampling", "scale=smoke", "~figures", "sampler=gwg,dula")
+    words += ("model.shape=[3,3]",)
     assert command_line(*words, outputs=tmp_path) == 0
     dula, gwg = load_all(tmp_path)
     assert (gwg.choices["sampler"], dula.choices["sampler"]) == ("gwg", "dula")

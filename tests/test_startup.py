@@ -26,11 +26,29 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
 
-def modules(*words):
-    """The modules imported by `python run.py <words>`, which must succeed."""
-    command = [sys.executable, "-c", LISTED, str(RUN), *words]
+def printed(code, *words):
+    """The set that `code` prints last for `python run.py <words>`, which must succeed."""
+    command = [sys.executable, "-c", code, str(RUN), *words]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return set(json.loads(done.stderr.splitlines()[-1]))
+
+
+def modules(*words):
+    """The modules imported by `python run.py <words>`."""
+    return printed(LISTED, *words)
+
+
+ENTERED = """
+import json, runpy, sys
+codes, sys.argv = set(), sys.argv[1:]
+sys.setprofile(lambda frame, event, _: codes.add(frame.f_code) if event == "call" else None)
+try:
+    runpy.run_path(sys.argv[0], run_name="__main__")
+finally:
+    sys.setprofile(None)
+    functions = [code for code in codes if code.co_flags & 2 and code.co_name[0] != "<"]
+    print(json.dumps(sorted({code.co_filename for code in functions})), file=sys.stderr)
+"""
 
 
 def test_the_help_imports_no_torch():
@@ -67,3 +85,14 @@ def test_threads_that_wait_sleep_unless_the_user_says_otherwise(tmp_path, own):
     if spins is None:
         pytest.skip("this PyTorch's OpenMP library does not show its settings")
     assert (spins[1] == "0") is (own is None)
+
+
+@pytest.mark.slow
+def test_a_run_enters_few_files(tmp_path):
+    """How many of our files one opens who follows a command. Lower the bar where it gets fewer."""
+    words = ("experiment=rbm_sampling", "sampler=dmala", "scale=smoke", f"outputs={tmp_path}")
+    words += ("data.download=false", "data.root=null")
+    entered = {file for file in printed(ENTERED, *words) if file.startswith(f"{RUN.parent}/")}
+    ours = {file for file in entered if ".venv" not in file}
+    assert str(RUN.parent / "samplers" / "langevin.py") in ours
+    assert len(ours) <= 60

@@ -210,10 +210,7 @@ def _drawn(config: DictConfig, folder: Path, records: Sequence[Record]) -> bool:
     """Draw the figures and tables; whether none failed."""
     if not any(config.get(kind) for kind in DRAWING):
         return True
-    from latticework.experiments.papers.draw import drawn  # imports Matplotlib and pandas
-
-    words = config.hydra.overrides.task
-    written = _shown(drawn, config, words, folder, records, fault="figures and tables")
+    written = _shown(_draw, config, folder, records, fault="figures and tables")
     if written is None:
         return False
     for file in written.files:
@@ -223,6 +220,12 @@ def _drawn(config: DictConfig, folder: Path, records: Sequence[Record]) -> bool:
     if written.files:
         _shown(_track, config, folder, written.files)
     return not written.failed
+
+
+def _draw(config: DictConfig, folder: Path, records: Sequence[Record]) -> Any:
+    from latticework.experiments.papers.draw import drawn  # imports Matplotlib and pandas
+
+    return drawn(config, config.hydra.overrides.task, folder, records)
 
 
 def _track(config: DictConfig, folder: Path, files: Sequence[Path]) -> None:
