@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from hydra._internal.hydra import Hydra
 
 import latticework.run
 from latticework.experiments.records.record import Record, load_all
@@ -16,6 +17,16 @@ from latticework.experiments.runs import checks, signals
 
 SMALL = ("model.shape=[3,3]", "scale=smoke", "sampler=gwg")
 QUIET = ("hydra/job_logging=none", "hydra/hydra_logging=none")
+MODES: dict[tuple[str, ...], object] = {}  # of Hydra, by the words that may choose one
+_get_mode = Hydra.get_mode
+
+
+def mode(self: Hydra, config_name: str, overrides: list[str]) -> object:
+    """Whether Hydra makes one run or several; it composes a configuration to read only this."""
+    chosen = tuple(word for word in overrides if word.startswith(("experiment=", "hydra.")))
+    if chosen and MODES.get(chosen) is None:
+        MODES[chosen] = _get_mode(self, config_name, overrides)
+    return MODES.get(chosen)
 
 
 def command_line(*words: str, outputs: Path, crashes: bool = False) -> int:
@@ -31,6 +42,7 @@ def command_line(*words: str, outputs: Path, crashes: bool = False) -> int:
         patch.setitem(os.environ, "LATTICEWORK_OUTPUTS", str(outputs))
         # It composes some runs of a sweep once more before the first, which takes most of the time.
         patch.setattr(checks, "_validate_each", lambda *_: None)
+        patch.setattr(Hydra, "get_mode", mode)
         if not crashes:
             patch.setattr(faulthandler, "enable", lambda *_: None)
             patch.setattr(faulthandler, "disable", lambda: None)

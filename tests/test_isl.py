@@ -80,9 +80,9 @@ def test_beta_is_the_best_of_a_fine_grid():
 
 def test_prefixes_get_the_beta_of_their_own_size():
     prototypes, rng = bits(4, 40), Generator().manual_seed(5)
-    noise = (torch.rand(300, 40, generator=rng) < 0.1).float()
-    rows = (prototypes.repeat(75, 1) - noise).abs()
-    samples, valid, points, sizes = rows[:200], rows[200:250], rows[250:], [2, 20, 200]
+    noise = (torch.rand(160, 40, generator=rng) < 0.1).float()
+    rows = (prototypes.repeat(40, 1) - noise).abs()
+    samples, valid, points, sizes = rows[:100], rows[100:140], rows[140:], [2, 10, 100]
     curves, of_valid = scored(samples, valid, points, sizes)
     one, own, betas = (curves[name].tolist() for name in ("isl", "isl_own_beta", "own_beta"))
     for n, shared, found, beta in zip(sizes, one, own, betas, strict=True):

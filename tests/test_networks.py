@@ -95,8 +95,8 @@ CASES = [
     ("asia", {}),
     ("asia", {"xray": "yes"}),
     ("sachs", {"Erk": "HIGH"}),
-    ("alarm", {}),
-    ("alarm", {"HRBP": "HIGH", "PRESS": "NORMAL"}),
+    pytest.param("alarm", {}, marks=pytest.mark.slow),
+    pytest.param("alarm", {"HRBP": "HIGH", "PRESS": "NORMAL"}, marks=pytest.mark.slow),
 ]
 
 

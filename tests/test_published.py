@@ -39,6 +39,7 @@ def chosen(entry):
     return configuration(entry["run"]).hydra.runtime.choices["tuned"]
 
 
+@pytest.mark.slow
 def test_every_tuned_number_of_a_paper_is_compared_with_it():
     """A file that names neither our own tuning nor a sweep states a number of a paper."""
     stated = {
