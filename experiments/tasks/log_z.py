@@ -5,7 +5,6 @@ Where its error is not plain, the interval is wide and says so: SMC and AIS then
 Markov's inequality and no upper end, and tempering the hull of its estimates.
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -15,7 +14,7 @@ from torch import Tensor
 
 from latticework.data.base import Dataset
 from latticework.experiments.records.budget import Budget
-from latticework.experiments.records.estimate import Estimate
+from latticework.experiments.records.estimate import Estimate, finite
 from latticework.experiments.records.headline import KeyNumber
 from latticework.experiments.records.record import Record
 from latticework.experiments.runs.run import Run
@@ -117,7 +116,7 @@ def by_annealing(
     low, high = found.interval
     run.note(
         log_z_low=base + low,
-        log_z_high=base + high if math.isfinite(high) else None,
+        log_z_high=finite(base + high),
         log_z_at_least=base + found.at_least,
         effective_of=found.chains,
     )
@@ -168,15 +167,12 @@ def by_tempering(
     found = ladders_of(memory, budget.steps)
     estimate = found.log_z
     assert estimate is not None
-    ends = [estimate.low, estimate.high]
-    plain = estimate.agree and found.barrier_known
-    if not plain:
-        ends = [*ends, estimate.forward, estimate.backward]
+    low, high, plain = found.interval
     run.save("ladders", **{name: np.asarray(value) for name, value in vars(found).items()})
     run.note(
         log_z=estimate.value,
-        log_z_low=min(ends),
-        log_z_high=max(ends),
+        log_z_low=finite(low),
+        log_z_high=finite(high),
         log_z_forward=estimate.forward,
         log_z_backward=estimate.backward,
         plain=plain,

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from latticework.data.base import Dataset, some
 from latticework.experiments.records.budget import Budget
-from latticework.experiments.records.estimate import Estimate
+from latticework.experiments.records.estimate import Estimate, finite
 from latticework.experiments.records.headline import Better, KeyNumber, last, readings
 from latticework.experiments.records.record import Record
 from latticework.experiments.runs.run import Run
@@ -116,7 +116,7 @@ def note_ladders(state: LadderState, levels: list[Levels], steps: int, run: Run)
     """Note log Z and the barrier, from the second half of the readings, and save the ladders."""
     found = Ladders.recorded(state, levels[len(levels) // 2 :], state.trips, steps)
     if (log_z := found.log_z) is not None:
-        run.note(log_z=log_z._asdict())
+        run.note(log_z={name: finite(value) for name, value in log_z._asdict().items()})
     run.note(barrier=found.barrier, round_trips=int(found.trips.sum()))
     run.save("ladders", **{name: np.asarray(value) for name, value in vars(found).items()})
 
@@ -140,7 +140,8 @@ def headline(record: Record) -> list[KeyNumber]:
     found = record.document.get("errors", {})
     ladders = []
     if log_z := record.document.get("log_z"):
-        ends = {f"95 % {end}": Estimate(log_z[end]) for end in ("low", "high")}
+        known = [end for end in ("low", "high") if log_z[end] is not None]
+        ends = {f"95 % {end}": Estimate(log_z[end]) for end in known}
         ladders = [KeyNumber("log_z", log_z["value"], beside=ends)]
     numbers = [
         replace(n, error=found.get(n.name), over="chains" if n.name in found else "")
