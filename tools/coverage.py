@@ -48,8 +48,8 @@ def tempered(
     """Intervals of ladders whose second half of the steps counts, as in task=log_z."""
     rng = Generator().manual_seed(seed)
     x = model.domain.uniform(repetitions * LADDERS, rng).float()
-    sampler = lw.Tempered(kernel, rounds=6)
-    sampler = lw.Tempered(kernel, **sampler.learnt(x[:LADDERS], model))
+    schedule = lw.Tempered(kernel, rounds=6).learnt(x[:LADDERS], model)["schedule"]
+    sampler = lw.Tempered(kernel, schedule=schedule)
     moving, _ = served(sampler, model, engine, (), x, steps)
     state, kept = moving.init(x, model), []
     for _ in range(steps):

@@ -147,16 +147,18 @@ def by_tempering(
     if adapt is not None:
         sampler = adapted(adapt, sampler, count.model, x, run.rng("adaptation"), run.engine).sampler
     ladder: Any = sampler if isinstance(sampler, Tempered) else Tempered(sampler)
-    fields = ladder.learnt(x, count.model)
-    ladder = replace(ladder, **fields)
     if not ladder.has_base:
         raise ValueError("sampler.schedule must begin with 0, where log Z is known")
-    each = evaluations_of_step(ladder, model, x, run.rng("cost"))
-    kernel = run.kernel(ladder, model, [], x, budget.steps)
-    if isinstance(kernel, ManySteps):
-        compiling = run.seconds
-        kernel.advance(kernel.at(x, model), model, run.rng("compiling"), 1)
+    kernel: Any = run.kernel(ladder, model, [], x, budget.steps)
+    compiled = isinstance(kernel, ManySteps)
+    if compiled:
+        compiling, brief = run.seconds, replace(kernel, rounds=1)
+        brief.advance(brief.at(x, model), model, run.rng("compiling"), 1)
         run.note(compile_seconds=run.seconds - compiling)
+    kernel = replace(kernel, **kernel.learnt(x, count.model))
+    ladder = replace(ladder, schedule=kernel.schedule)
+    each = evaluations_of_step(ladder, model, x, run.rng("cost"))
+    learning = each * ladder.learning_steps / budget.chains if compiled else count.evaluations
     memory = Tempering(Chain(kernel, model, x, run.rng("chain"), every=1, metrics=[]), [])
     for number in run.resumable(memory, "tempering", total=budget.readings, each=budget.every):
         for _ in range(budget.every):
@@ -181,7 +183,7 @@ def by_tempering(
         levels=len(found.schedule),
         round_trips=float(found.trips.mean()),
         predicted_round_trips=found.predicted_trips,
-        evaluations=count.evaluations + each * budget.steps,
+        evaluations=learning + each * budget.steps,
     )
 
 
