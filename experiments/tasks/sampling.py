@@ -28,6 +28,7 @@ from latticework.sampling.exact import cheap
 from latticework.sampling.memory import Memory
 from latticework.sampling.metrics import Metric, Reference, Trace, mmd_squared
 from latticework.sampling.tempering import Ladders, Levels, levels_of
+from latticework.sampling.tuning.space import replaced
 
 ROWS = 1000  # test rows whose distances are computed: the cost is quadratic
 BETTER: dict[str, Better] = {
@@ -76,6 +77,9 @@ def sample(
     if adapt is not None:
         sampler, x = burnt_in(adapt, sampler, model, x, run)
 
+    if sampler.learning_steps:
+        learner = run.kernel(sampler, model, metrics, x, budget.steps)
+        sampler = replaced(sampler, learner.learnt(x, model))
     whole, local = calls_of_step(sampler, model, x, run.rng("timing"))
     metrics = [*metrics, Validity()]
     rng, every = run.rng("chain"), budget.every
