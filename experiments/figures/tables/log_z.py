@@ -13,7 +13,8 @@ def normalisers(records: list[Record]) -> pd.DataFrame:
     runs or chains count; the lower end is then that of Markov's inequality. Tempering has no such
     bound. Its interval is the hull of its estimates where they disagree, and it has none where
     ladders made fewer than two round trips. "Counts" are effective
-    chains of AIS or runs of SMC, and round trips of a ladder. Raises LookupError if no record is of
+    chains of AIS or runs of SMC, and round trips of a ladder beside those that moves would make
+    if each forgot its start. Raises LookupError if no record is of
     task=log_z.
     """
     found = holding(records, "log_z_low", task="log_z")
@@ -27,7 +28,8 @@ def normalisers(records: list[Record]) -> pd.DataFrame:
             wide = high is None or not document.get("plain", True)
             tempered = "barrier" in document
             counts = (
-                f"{document['round_trips']:.1f} trips, barrier {document['barrier']:.2f}"
+                f"{document['round_trips']:.1f} of {document['predicted_round_trips']:.0f} trips, "
+                f"barrier {document['barrier']:.2f}"
                 if tempered
                 else f"{document['ess']:.1f} of {document['effective_of']}"
             )
