@@ -3,7 +3,7 @@
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import gcd
 from numbers import Integral
 from typing import Any, Literal, NamedTuple
@@ -172,7 +172,8 @@ def sample(
             sampler = asked
         kernels.serve(sampler, engine if rule is None else adapting(engine))
         synchronise(place)
-        began, compiled, found = time.perf_counter(), kernels.seconds, None
+        began, found = time.perf_counter() - kernels.learning, None
+        compiled = kernels.seconds
         if start == "annealed":
             x = annealed(count.model, sampler, x, rng)
         if rule is not None:
@@ -205,19 +206,36 @@ class _Kernels:
     def __init__(self, model: EnergyModel, count: Counter, x: Tensor, steps: int) -> None:
         self._model, self.count, self._x, self._steps = model, count, x, steps
         self.seconds = 0.0  # spent on compilation
+        self.learning = 0.0  # and on what samplers learn beforehand
 
     def serve(self, sampler: Sampler, engine: str) -> None:
-        """Set `kernel`, and the `target` that it moves on: one that counts, if it is called."""
+        """Set `kernel`, and the `target` that it moves on: one that counts, if it is called.
+
+        What the sampler learns beforehand, the kernel learns here.
+        """
         model, x, began = self._model, self._x, time.perf_counter()
         self.kernel, _ = served(sampler, model, engine, METRICS, x, self._steps)
         if isinstance(self.kernel, ManySteps):
-            self.kernel.advance(self.kernel.at(x, model), model, Generator().manual_seed(0), 1)
+            brief: Any = self.kernel
+            if isinstance(brief, Tempered):
+                brief = replace(brief, rounds=1)
+            brief.advance(brief.at(x, model), model, Generator().manual_seed(0), 1)
             self.seconds += time.perf_counter() - began
+        began, learning = time.perf_counter(), self.kernel.learning_steps / self.count.chains
+        counted = not isinstance(self.kernel, ManySteps)
+        with torch.no_grad():
+            fields: dict[str, Any] = self.kernel.learnt(x, self.count.model if counted else model)
+        if fields:
+            sampler = replace(sampler, **fields)  # type: ignore[type-var]
+            self.kernel, _ = served(sampler, model, engine, METRICS, x, self._steps)
+            self.learning += time.perf_counter() - began
         self.target, self._price = self.count.model, float(self.count.chains)
         if isinstance(self.kernel, ManySteps) or x.device.type != "cpu":
             # Compiled code and a CUDA graph call no method that could be counted.
             rng = Generator(x.device).manual_seed(0)
             self.target, self._price = model, evaluations_of_step(sampler, model, x, rng)
+        if fields and not counted:
+            self.count.evaluations += learning * self._price
 
     def charge(self, before: float, steps: int) -> None:
         """Add what `steps` steps cost if none of their calls was counted since `before`."""

@@ -7,7 +7,7 @@ log pi_(i+1)(x) - log pi_i(x) and down(y) the other way. Its sum over the levels
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -21,12 +21,18 @@ Works = NDArray[np.float64]  # [draws, levels - 1, ladders]
 Levels = tuple[Tensor, Tensor, Tensor]  # `up`, `down` and `level` of a state
 
 KNOWN_BELOW = 0.75  # the largest rejection of swaps with which the barrier is called known
+ENOUGH = 2  # round trips of a ladder, on average; with fewer, draws may depend on their start
 NEWTON = 50  # iterations at most; about five are needed
 CLOSE = 1e-10  # of C
 
 
 class LogZ(NamedTuple):
-    """An estimate of the log normaliser, in nats. The interval is NaN with a single ladder."""
+    """An estimate of the log normaliser, in nats.
+
+    The interval is NaN with a single ladder. It has no ends (-inf, inf) if the ladders made fewer
+    than two round trips on average: then all of them may be as far from their law as their starts,
+    which no comparison of ladders can see.
+    """
 
     value: float  # Bennett's estimate, from all ladders together
     low: float  # 95 % interval: Student's t with the jackknife over ladders
@@ -39,12 +45,14 @@ class LogZ(NamedTuple):
         """Whether `forward` and `backward` differ by no more than the interval is wide.
 
         If not, levels overlap too little or the ladders have missed a mode, and the interval may
-        be far from the truth. With a single ladder it is False.
+        be far from the truth. Without an interval it is False.
         """
-        return abs(self.forward - self.backward) <= self.high - self.low
+        return abs(self.forward - self.backward) <= self.high - self.low < np.inf
 
     def __str__(self) -> str:
         doubt = "" if self.agree else "; not to be trusted: they differ by more than the interval"
+        if np.isinf(self.high):
+            doubt = "; not to be trusted: fewer than two round trips a ladder, take more steps"
         return (
             f"log Z {self.value:.2f} [{self.low:.2f}, {self.high:.2f}] "
             f"(forward {self.forward:.2f}, backward {self.backward:.2f}{doubt})"
@@ -107,7 +115,38 @@ class Ladders:
     @property
     def log_z(self) -> LogZ | None:
         """The log normaliser of the target; None if the ladder does not begin at b = 0."""
-        return estimate(self.up, self.down) if self.schedule[0] == 0 else None
+        if self.schedule[0] != 0:
+            return None
+        found = estimate(self.up, self.down)
+        if self.trips.mean() < ENOUGH:
+            found = found._replace(low=-np.inf, high=np.inf)
+        return found
+
+    @property
+    def interval(self) -> tuple[float, float, bool]:
+        """95 % interval of log Z, and whether it is plain.
+
+        It is plain if forward and backward estimates agree and the barrier is known. If not, it is
+        the hull of the interval and all estimates. Raises ValueError unless b begins at 0.
+        """
+        found = self.log_z
+        if found is None:
+            raise ValueError("log Z needs a schedule that begins at b = 0, where it is known")
+        ends = [found.low, found.high]
+        plain = found.agree and self.barrier_known
+        if not plain:
+            ends += [found.forward, found.backward]
+        return min(ends), max(ends), plain
+
+    def only(self, ladders: slice) -> "Ladders":
+        """Some of the ladders, with all their draws."""
+        return replace(
+            self,
+            up=self.up[..., ladders],
+            down=self.down[..., ladders],
+            level=self.level[..., ladders],
+            trips=self.trips[ladders],
+        )
 
 
 def estimate(up: Works, down: Works) -> LogZ:

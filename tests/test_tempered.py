@@ -19,7 +19,9 @@ from latticework.samplers.base import UnsupportedModelError, acceptance
 from latticework.samplers.compiled.choose import twin_of
 from latticework.samplers.compiled.twin import NoTwinError
 from latticework.samplers.tempered import evenly
+from latticework.sampling import tempering
 from latticework.sampling.tempering import Ladders, LogZ, bennett, estimate, levels_of
+from latticework.tools.coverage import coverage
 
 pytestmark = pytest.mark.usefixtures("no_grad")
 
@@ -197,6 +199,26 @@ def test_the_interval_covers_log_z():
         covered += found.low <= exact <= found.high
     fewest, most = binom.interval(0.999, 400, 0.95)
     assert fewest <= covered <= most
+
+
+@pytest.mark.parametrize("engine", ["eager", pytest.param("compiled", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("steps", [20, 160])
+def test_intervals_of_chains_cover_log_z(engine, steps):
+    """Over 400 repetitions. After 20 steps all ladders are where they started, and it is said."""
+    found = coverage(lw.erdos_renyi(16, 4, 0.35), lw.GWG(), "tempering", engine, steps)
+    fewest, most = binom.interval(0.999, 400, 0.95)
+    if steps == 20:
+        assert (found["cover"], found["plain"]) == (1, 0)
+    else:
+        assert found["plain"] > 0.95
+        assert fewest <= 400 * found["cover"] <= most
+
+
+def test_intervals_of_few_steps_would_not_cover(monkeypatch):
+    """Control: ladders without a round trip count."""
+    monkeypatch.setattr(tempering, "ENOUGH", 0)
+    found = coverage(lw.erdos_renyi(16, 4, 0.35), lw.GWG(), "tempering", "eager", 20)
+    assert found["cover"] < 0.7
 
 
 def test_estimates_that_disagree_are_called_so():

@@ -41,6 +41,7 @@ TARGETS = {  # the warmest of each family first
     "sk_16": "spin glass, 16 spins",
     "sk_200": "spin glass, 200 spins",
     "rbm_mnist_25": "RBM of MNIST",
+    "rbm_mnist_500": "RBM of MNIST, 500 units",
     "fhmm": "hidden Markov model",
 }
 

@@ -41,6 +41,11 @@ class Estimate(NamedTuple):
         return f"{self.mean:,.{places}f} ± {self.spread:,.{places}f}{runs}"
 
 
+def finite(value: float) -> float | None:
+    """`value` as JSON holds it: None if it is infinite or no number."""
+    return value if math.isfinite(value) else None
+
+
 def number(value: Estimate | None) -> str:
     """`-6.85 ± 0.13 (5)`, as in tables. Without a spread, four digits and no `(1)`."""
     if value is None:

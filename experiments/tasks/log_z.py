@@ -5,7 +5,6 @@ Where its error is not plain, the interval is wide and says so: SMC and AIS then
 Markov's inequality and no upper end, and tempering the hull of its estimates.
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -14,7 +13,7 @@ import numpy as np
 from torch import Tensor
 
 from latticework.data.base import Dataset
-from latticework.experiments.records.estimate import Estimate
+from latticework.experiments.records.estimate import Estimate, finite
 from latticework.experiments.records.headline import KeyNumber
 from latticework.experiments.records.record import Budget, Record
 from latticework.experiments.runs.run import Run
@@ -116,7 +115,7 @@ def by_annealing(
     low, high = found.interval
     run.note(
         log_z_low=base + low,
-        log_z_high=base + high if math.isfinite(high) else None,
+        log_z_high=finite(base + high),
         log_z_at_least=base + found.at_least,
         effective_of=found.chains,
     )
@@ -147,16 +146,18 @@ def by_tempering(
     if adapt is not None:
         sampler = adapted(adapt, sampler, count.model, x, run.rng("adaptation"), run.engine).sampler
     ladder: Any = sampler if isinstance(sampler, Tempered) else Tempered(sampler)
-    fields = ladder.learnt(x, count.model)
-    ladder = replace(ladder, **fields)
     if not ladder.has_base:
         raise ValueError("sampler.schedule must begin with 0, where log Z is known")
-    each = evaluations_of_step(ladder, model, x, run.rng("cost"))
-    kernel = run.kernel(ladder, model, [], x, budget.steps)
-    if isinstance(kernel, ManySteps):
-        compiling = run.seconds
-        kernel.advance(kernel.at(x, model), model, run.rng("compiling"), 1)
+    kernel: Any = run.kernel(ladder, model, [], x, budget.steps)
+    compiled = isinstance(kernel, ManySteps)
+    if compiled:
+        compiling, brief = run.seconds, replace(kernel, rounds=1)
+        brief.advance(brief.at(x, model), model, run.rng("compiling"), 1)
         run.note(compile_seconds=run.seconds - compiling)
+    kernel = replace(kernel, **kernel.learnt(x, count.model))
+    ladder = replace(ladder, schedule=kernel.schedule)
+    each = evaluations_of_step(ladder, model, x, run.rng("cost"))
+    learning = each * ladder.learning_steps / budget.chains if compiled else count.evaluations
     memory = Tempering(Chain(kernel, model, x, run.rng("chain"), every=1, metrics=[]), [])
     for number in run.resumable(memory, "tempering", total=budget.readings, each=budget.every):
         for _ in range(budget.every):
@@ -167,15 +168,12 @@ def by_tempering(
     found = ladders_of(memory, budget.steps)
     estimate = found.log_z
     assert estimate is not None
-    ends = [estimate.low, estimate.high]
-    plain = estimate.agree and found.barrier_known
-    if not plain:
-        ends = [*ends, estimate.forward, estimate.backward]
+    low, high, plain = found.interval
     run.save("ladders", **{name: np.asarray(value) for name, value in vars(found).items()})
     run.note(
         log_z=estimate.value,
-        log_z_low=min(ends),
-        log_z_high=max(ends),
+        log_z_low=finite(low),
+        log_z_high=finite(high),
         log_z_forward=estimate.forward,
         log_z_backward=estimate.backward,
         plain=plain,
@@ -184,7 +182,7 @@ def by_tempering(
         levels=len(found.schedule),
         round_trips=float(found.trips.mean()),
         predicted_round_trips=found.predicted_trips,
-        evaluations=count.evaluations + each * budget.steps,
+        evaluations=learning + each * budget.steps,
     )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from torch import Tensor
 
 from latticework.data.base import Dataset, some
-from latticework.experiments.records.estimate import Estimate
+from latticework.experiments.records.estimate import Estimate, finite
 from latticework.experiments.records.headline import Better, KeyNumber, last, readings
 from latticework.experiments.records.record import Budget, Record
 from latticework.experiments.runs.run import Run
@@ -27,6 +27,7 @@ from latticework.sampling.exact import cheap
 from latticework.sampling.memory import Memory
 from latticework.sampling.metrics import Metric, Reference, Trace, mmd_squared
 from latticework.sampling.tempering import Ladders, Levels, levels_of
+from latticework.sampling.tuning.space import replaced
 
 ROWS = 1000  # test rows whose distances are computed: the cost is quadratic
 BETTER: dict[str, Better] = {
@@ -75,6 +76,9 @@ def sample(
     if adapt is not None:
         sampler, x = burnt_in(adapt, sampler, model, x, run)
 
+    if sampler.learning_steps:
+        learner = run.kernel(sampler, model, metrics, x, budget.steps)
+        sampler = replaced(sampler, learner.learnt(x, model))
     whole, local = calls_of_step(sampler, model, x, run.rng("timing"))
     metrics = [*metrics, Validity()]
     rng, every = run.rng("chain"), budget.every
@@ -115,7 +119,7 @@ def note_ladders(state: LadderState, levels: list[Levels], steps: int, run: Run)
     """Note log Z and the barrier, from the second half of the readings, and save the ladders."""
     found = Ladders.recorded(state, levels[len(levels) // 2 :], state.trips, steps)
     if (log_z := found.log_z) is not None:
-        run.note(log_z=log_z._asdict())
+        run.note(log_z={name: finite(value) for name, value in log_z._asdict().items()})
     run.note(barrier=found.barrier, round_trips=int(found.trips.sum()))
     run.save("ladders", **{name: np.asarray(value) for name, value in vars(found).items()})
 
@@ -139,7 +143,8 @@ def headline(record: Record) -> list[KeyNumber]:
     found = record.document.get("errors", {})
     ladders = []
     if log_z := record.document.get("log_z"):
-        ends = {f"95 % {end}": Estimate(log_z[end]) for end in ("low", "high")}
+        known = [end for end in ("low", "high") if log_z[end] is not None]
+        ends = {f"95 % {end}": Estimate(log_z[end]) for end in known}
         ladders = [KeyNumber("log_z", log_z["value"], beside=ends)]
     numbers = [
         replace(n, error=found.get(n.name), over="chains" if n.name in found else "")

@@ -11,8 +11,10 @@ def normalisers(records: list[Record]) -> pd.DataFrame:
 
     The interval of SMC and AIS has no upper end where it is not plain that more than half of their
     runs or chains count; the lower end is then that of Markov's inequality. Tempering has no such
-    bound. Its interval is the hull of its estimates where they disagree. "Counts" are effective
-    chains of AIS or runs of SMC, and round trips of a ladder. Raises LookupError if no record is of
+    bound. Its interval is the hull of its estimates where they disagree, and it has none where
+    ladders made fewer than two round trips. "Counts" are effective
+    chains of AIS or runs of SMC, and round trips of a ladder beside those that moves would make
+    if each forgot its start. Raises LookupError if no record is of
     task=log_z.
     """
     found = holding(records, "log_z_low", task="log_z")
@@ -21,11 +23,13 @@ def normalisers(records: list[Record]) -> pd.DataFrame:
     for texts, some in rows:
         for record in some:
             document = record.document
-            high, exact = document["log_z_high"], document["log_z_exact"]
+            low, high = document["log_z_low"], document["log_z_high"]
+            exact = document["log_z_exact"]
             wide = high is None or not document.get("plain", True)
             tempered = "barrier" in document
             counts = (
-                f"{document['round_trips']:.1f} trips, barrier {document['barrier']:.2f}"
+                f"{document['round_trips']:.1f} of {document['predicted_round_trips']:.0f} trips, "
+                f"barrier {document['barrier']:.2f}"
                 if tempered
                 else f"{document['ess']:.1f} of {document['effective_of']}"
             )
@@ -34,8 +38,8 @@ def normalisers(records: list[Record]) -> pd.DataFrame:
                     **dict(zip(headings, texts, strict=True)),
                     "seed": record.config["seed"],
                     "log Z": f"{document['log_z']:.3f}",
-                    "95 % from": f"{document['log_z_low']:.3f}",
-                    "to": "no bound" if high is None else f"{high:.3f}",
+                    "95 % from": _bound(low),
+                    "to": _bound(high),
                     "plain": "no" if wide else "yes",
                     "at least (Markov)": _text(document.get("log_z_at_least")),
                     "from the other side": _text(
@@ -49,6 +53,10 @@ def normalisers(records: list[Record]) -> pd.DataFrame:
                 }
             )
     return pd.DataFrame(frame)
+
+
+def _bound(value: float | None) -> str:
+    return "no bound" if value is None else f"{value:.3f}"
 
 
 def _text(value: float | None) -> str:
