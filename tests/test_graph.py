@@ -153,7 +153,9 @@ def test_a_million_sites():
 # The compiled sweep.
 
 
-def plain_sweep(graph: lw.Graph, x: np.ndarray, key: int, chain: int) -> np.ndarray:
+def plain_sweep(
+    graph: lw.Graph, x: np.ndarray, key: int, chain: int, metropolis: bool = False
+) -> np.ndarray:
     """One sweep of one chain, with the words of the kernel."""
     form, x, chunk = graph.form(), x.copy(), 0
     bias, weights = graph.bias.double().numpy(), graph.weights.double().numpy()
@@ -167,8 +169,11 @@ def plain_sweep(graph: lw.Graph, x: np.ndarray, key: int, chain: int) -> np.ndar
                 four = philox(chunk * CHUNK // 4 + place // 4, chain, 0, np.uint64(key))
                 row = slice(*rows.indptr[site : site + 2])
                 odds = 2 * (bias[site] + rows.data[row] @ (2 * x[rows.indices[row]] - 1))
-                rarer = (four[place % 4] + 0.5) / 2**32 < 1 / (1 + np.exp(abs(odds)))
-                x[site] = rarer != (odds > 0)
+                level, other = (four[place % 4] + 0.5) / 2**32, 1 - x[site]
+                rarer = level < 1 / (1 + np.exp(abs(odds)))
+                gain = odds * (other - x[site])
+                tried = other if level < np.exp(gain) else x[site]
+                x[site] = tried if metropolis else rarer != (odds > 0)
             chunk += 1
     return x
 
@@ -184,15 +189,17 @@ GRAPHS = {
 
 @pytest.mark.parametrize("chains", [1, 5, 35])
 @pytest.mark.parametrize("graph", GRAPHS.values(), ids=GRAPHS)
-def test_sweeps_are_those_of_a_plain_loop(graph, chains):
+@pytest.mark.parametrize("sampler", [lw.GibbsSweep(), lw.MetropolisSweep()], ids=str)
+def test_sweeps_are_those_of_a_plain_loop(sampler, graph, chains):
     """Several chunks of a class, rows of more than four neighbours, one chain and two tiles."""
     x = some_states(graph, chains)
-    twin, keys = twin_of(lw.GibbsSweep(), graph), step_keys(3, Generator().manual_seed(3))
+    twin, keys = twin_of(sampler, graph), step_keys(3, Generator().manual_seed(3))
+    metropolis = isinstance(sampler, lw.MetropolisSweep)
     state, _ = twin.advance(twin.init(x, graph), graph, Generator().manual_seed(3), 3)
     for chain in range(0, chains, 4):
         expected = x[chain].double().numpy()
         for key in keys:
-            expected = plain_sweep(graph, expected, key, chain)
+            expected = plain_sweep(graph, expected, key, chain, metropolis)
         np.testing.assert_array_equal(state.x[chain].numpy(), expected)
 
 
