@@ -40,7 +40,9 @@ def compiled() -> list:
     graph = lw.regular_graph(30, 6, 0.2)
     sweeps = lw.GibbsSweep(), lw.MetropolisSweep()
     cases += [(s, graph, chains, 300, f"graph of {chains}") for s in sweeps for chains in (1, 37)]
-    cases += [(sampler, graph, 5, 300, "graph") for sampler in (lw.DMALA(0.4), lw.GWG())]
+    cases += [
+        (sampler, graph, 5, 300, "graph") for sampler in (lw.DMALA(0.4), lw.GWG(), lw.DLMC(0.2))
+    ]
     potts = lw.GraphPotts(graph.edges, graph.weights, 3)
     cases += [
         (s, potts, chains, 20, f"potts graph of {chains}") for s in sweeps for chains in (1, 37)

@@ -286,7 +286,7 @@ def decomposed(graph: lw.Graph, draws: int = 1) -> tuple[torch.Tensor, dict]:
     """Exact draws `[draws, sites]`; log Z and the marginals of sites and edges."""
     samplers = pytest.importorskip("dwave.samplers")
     bqm = graph.to_bqm()
-    found = samplers.TreeDecompositionSampler().sample(bqm, beta=1.0, num_reads=draws)
+    found = samplers.TreeDecompositionSampler().sample(bqm, beta=1.0, num_reads=draws, seed=1)
     columns = found.record.sample[:, np.argsort(list(found.variables))]
     return torch.from_numpy((columns > 0).astype(np.float32)), found.info
 
@@ -301,7 +301,7 @@ def largest_z(graph: lw.Graph, x: torch.Tensor, known: dict) -> float:
         law = pairs[i, j] if (i, j) in pairs else pairs[j, i]
         means.append(law[1, 1] + law[-1, -1] - law[1, -1] - law[-1, 1])
     means, found = np.array(means), np.concatenate(found, 1).mean(0)
-    return float((np.abs(found - means) / np.sqrt((1 - means**2) / len(x) + 1e-6)).max())
+    return float((np.abs(found - means) / np.sqrt((1 - means**2) / len(x) + 1e-5)).max())
 
 
 @pytest.mark.parametrize("name", ["Grids_11", "Grids_13", "Grids_14"])
@@ -314,7 +314,7 @@ def test_grids_of_uai_files(name):
     draws, exact = decomposed(graph, 1000)
     known = {"Grids_11": 390.07716647, "Grids_13": 767.50073811, "Grids_14": 1146.14277469}
     assert exact["log_partition_function"] == pytest.approx(known[name], abs=1e-3)
-    for sampler in (lw.GibbsSweep(), lw.DMALA(0.2), lw.DULA(1.0)):  # DULA is biased: a control
+    for sampler in (lw.GibbsSweep(), lw.DMALA(0.2), lw.DLMC(0.1), lw.DULA(1.0)):  # a control
         twin = twin_of(sampler, graph)
         state, _ = twin.advance(twin.at(draws, graph), graph, Generator().manual_seed(1), 10)
         assert not torch.equal(state.x, draws)

@@ -41,7 +41,7 @@ ROWS: list[tuple[tuple[type, ...], tuple[type, ...], str]] = [
     ((ACS,), (LatticeForm,), "lattice_twins.ACSLatticeTwin"),
     ((BlockGibbs,), (RBMForm,), "block_gibbs.BlockGibbsTwin"),
     ((DLMC, DLMCf), (LatticeForm,), "lattice_twins.DLMCLatticeTwin"),
-    ((DMALA, DULA), (GraphForm,), "langevin_graph.LangevinGraphTwin"),
+    ((DLMC, DLMCf, DMALA, DULA), (GraphForm,), "langevin_graph.LangevinGraphTwin"),
     ((DMALA, DULA), (LatticeForm,), "lattice_twins.LangevinLatticeTwin"),
     ((DMALA, DULA), (PairForm,), "langevin_pair.LangevinPairTwin"),
     ((DMALA, DULA), POTTS, "langevin_potts.LangevinPottsTwin"),

@@ -71,7 +71,7 @@ def sweep(first, last, metropolis, form, x, keys, sums):
         seen = np.zeros(sites * LANES if sums.total.shape[0] else 0, np.uint8)
         fields = np.empty(CHUNK * LANES, np.float32)
         words = np.zeros(CHUNK * LANES, np.uint32)
-        new, likely = np.empty((2, CHUNK * LANES), np.uint8)
+        new, likely = np.empty(CHUNK * LANES, np.uint8), np.empty(CHUNK * LANES, np.uint8)
         changed = np.zeros(LANES, np.uint32)
         for c in range(chains):
             for i in range(sites):
