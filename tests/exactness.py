@@ -543,7 +543,7 @@ TABLE = [
     Row(lw.RandomWalk(2), ("mixed", "subset", "with_ones"), random_walk),
     Row(lw.PAFS(1), INTEGER, pafs),
     Row(lw.PAFS(2), (*FEW_SITES, "naturals", "ordinal", "lattice"), pafs),
-    Row(lw.PAFS(2), ("ring", "dense_ising", "quadratic"), pafs),
+    Row(lw.PAFS(2), ("ring", "dense_ising", "quadratic", "graph"), pafs),
     Row(lw.PAFSWithReplacement(1), ("integers",), pafs_with_replacement),
     Row(lw.PAFSWithReplacement(2), (*FEW_SITES, "ordinal", "dense_ising"), pafs_with_replacement),
     Row(lw.DLMC(0.5), (*FEW_SITES, *INTEGER, "ordinal", "lattice", "dense_potts"), dlmc),

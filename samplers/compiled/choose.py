@@ -60,6 +60,7 @@ ROWS: list[tuple[tuple[type, ...], tuple[type, ...], str]] = [
     ((GWG,), (RBMForm,), "rbm_gwg.RBMGWGTwin"),
     ((HammingBall,), BINARY, "blocks.BlockTwin"),
     ((LocallyBalanced,), (RBMForm,), "rbm_balanced.RBMBalancedTwin"),
+    ((PAFS,), (GraphForm,), "path_auxiliary.PathGraphTwin"),
     ((PAFS,), (LatticeForm,), "path_auxiliary.PathLatticeTwin"),
     ((PAFS,), (PairForm,), "path_auxiliary.PathPairTwin"),
     ((RandomWalk,), BINARY, "random_walk.RandomWalkTwin"),
