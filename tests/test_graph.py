@@ -148,6 +148,9 @@ def test_a_million_sites():
     graph = lw.regular_graph(1_000_000, 3, 0.3)
     result = lw.sample(graph, "gibbs_sweep", chains=1, steps=1, engine="compiled", diagnose=False)
     assert result.draws.shape == (1, 1, 1_000_000)
+    tensors = [*graph.buffers(), *graph.parameters()]
+    held = sum(tensor.nbytes for tensor in tensors) + sum(part.nbytes for part in graph.form())
+    assert held < 160e6  # docs/library.md
 
 
 # The compiled sweep.
