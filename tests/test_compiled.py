@@ -38,10 +38,16 @@ def compiled() -> list:
         cases.append((sampler, rbm, 5, FRESH + 5, "rows"))
         cases.append((sampler, rbm, CHUNK // 71 + 5, 3, "chunks"))
     graph = lw.regular_graph(30, 6, 0.2)
-    cases += [(lw.GibbsSweep(), graph, chains, 300, f"graph of {chains}") for chains in (1, 37)]
-    cases += [(sampler, graph, 5, 300, "graph") for sampler in (lw.DMALA(0.4), lw.GWG())]
+    sweeps = lw.GibbsSweep(), lw.MetropolisSweep()
+    cases += [(s, graph, chains, 300, f"graph of {chains}") for s in sweeps for chains in (1, 37)]
+    cases += [
+        (sampler, graph, 5, 300, "graph") for sampler in (lw.DMALA(0.4), lw.GWG(), lw.DLMC(0.2))
+    ]
     potts = lw.GraphPotts(graph.edges, graph.weights, 3)
-    cases += [(sampler, potts, 5, 20, "potts graph") for sampler in (lw.Gibbs(2), lw.GibbsSweep())]
+    cases += [
+        (s, potts, chains, 20, f"potts graph of {chains}") for s in sweeps for chains in (1, 37)
+    ]
+    cases.append((lw.Gibbs(2), potts, 5, 20, "potts graph"))
     for sampler, model, chains, steps, name in cases:
         try:
             twin = twin_of(sampler, model)

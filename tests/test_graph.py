@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from scipy.sparse import coo_array
 from torch import Generator
 
 import latticework as lw
@@ -147,23 +148,35 @@ def test_a_million_sites():
     graph = lw.regular_graph(1_000_000, 3, 0.3)
     result = lw.sample(graph, "gibbs_sweep", chains=1, steps=1, engine="compiled", diagnose=False)
     assert result.draws.shape == (1, 1, 1_000_000)
+    tensors = [*graph.buffers(), *graph.parameters()]
+    held = sum(tensor.nbytes for tensor in tensors) + sum(part.nbytes for part in graph.form())
+    assert held < 160e6  # docs/library.md
 
 
 # The compiled sweep.
 
 
-def plain_sweep(graph: lw.Graph, x: np.ndarray, key: int, chain: int) -> np.ndarray:
+def plain_sweep(
+    graph: lw.Graph, x: np.ndarray, key: int, chain: int, metropolis: bool = False
+) -> np.ndarray:
     """One sweep of one chain, with the words of the kernel."""
-    form, weights, x = graph.form(), matrix_of(graph).double().numpy(), x.copy()
-    bias, chunk = graph.bias.double().numpy(), 0
+    form, x, chunk = graph.form(), x.copy(), 0
+    bias, weights = graph.bias.double().numpy(), graph.weights.double().numpy()
+    one, other = graph.edges.numpy().T
+    rows = coo_array((weights, (one, other)), (len(bias), len(bias))).tocsr()
+    rows += rows.T
     for start, stop in itertools.pairwise(form.classes):
         for begin in range(start, stop, CHUNK):
             block = form.order[begin : min(begin + CHUNK, stop)]
             for place, site in enumerate(block):
                 four = philox(chunk * CHUNK // 4 + place // 4, chain, 0, np.uint64(key))
-                odds = 2 * (bias[site] + weights[site] @ (2 * x - 1))
-                rarer = (four[place % 4] + 0.5) / 2**32 < 1 / (1 + np.exp(abs(odds)))
-                x[site] = rarer != (odds > 0)
+                row = slice(*rows.indptr[site : site + 2])
+                odds = 2 * (bias[site] + rows.data[row] @ (2 * x[rows.indices[row]] - 1))
+                level, other = (four[place % 4] + 0.5) / 2**32, 1 - x[site]
+                rarer = level < 1 / (1 + np.exp(abs(odds)))
+                gain = odds * (other - x[site])
+                tried = other if level < np.exp(gain) else x[site]
+                x[site] = tried if metropolis else rarer != (odds > 0)
             chunk += 1
     return x
 
@@ -173,21 +186,34 @@ GRAPHS = {
     "full": random_graph(20, 150),
     "equal weights": lw.Graph(lw.regular_graph(150, 7, 1.0).edges, 0.3, 0.1, 150),
     "weights of both signs": lw.regular_graph(50, 10, 0.25),
+    "parts, isolated sites, zeros": lw.Graph([[0, 1], [1, 2], [4, 5]], [0.7, 0.0, -0.4], 0.2, 9),
 }
 
 
 @pytest.mark.parametrize("chains", [1, 5, 35])
 @pytest.mark.parametrize("graph", GRAPHS.values(), ids=GRAPHS)
-def test_sweeps_are_those_of_a_plain_loop(graph, chains):
+@pytest.mark.parametrize("sampler", [lw.GibbsSweep(), lw.MetropolisSweep()], ids=str)
+def test_sweeps_are_those_of_a_plain_loop(sampler, graph, chains):
     """Several chunks of a class, rows of more than four neighbours, one chain and two tiles."""
     x = some_states(graph, chains)
-    twin, keys = twin_of(lw.GibbsSweep(), graph), step_keys(3, Generator().manual_seed(3))
+    twin, keys = twin_of(sampler, graph), step_keys(3, Generator().manual_seed(3))
+    metropolis = isinstance(sampler, lw.MetropolisSweep)
     state, _ = twin.advance(twin.init(x, graph), graph, Generator().manual_seed(3), 3)
     for chain in range(0, chains, 4):
         expected = x[chain].double().numpy()
         for key in keys:
-            expected = plain_sweep(graph, expected, key, chain)
+            expected = plain_sweep(graph, expected, key, chain, metropolis)
         np.testing.assert_array_equal(state.x[chain].numpy(), expected)
+
+
+@pytest.mark.parametrize("chains", [1, 2])
+def test_sweeps_around_a_hub(chains):
+    graph = lw.Graph([[0, i] for i in range(1, 10_001)], 0.01)
+    x = some_states(graph, chains)
+    twin, (key,) = twin_of(lw.GibbsSweep(), graph), step_keys(1, Generator().manual_seed(3))
+    state, _ = twin.advance(twin.init(x, graph), graph, Generator().manual_seed(3), 1)
+    expected = plain_sweep(graph, x[0].double().numpy(), key, 0)
+    np.testing.assert_array_equal(state.x[0].numpy(), expected)
 
 
 @pytest.mark.parametrize("graph", GRAPHS.values(), ids=GRAPHS)
@@ -256,17 +282,68 @@ def test_bqms_there_and_back():
         assert dimod.BinaryQuadraticModel.is_almost_equal(back, bqm, places=5)
 
 
-@pytest.mark.parametrize("name", ["Grids_11", "Grids_13", "Grids_14"])
-def test_normalisers_of_uai_files(name):
-    """By tree decomposition, which knows nothing of ours."""
+# Against tree decomposition, which knows nothing of ours.
+
+
+def decomposed(graph: lw.Graph, draws: int = 1) -> tuple[torch.Tensor, dict]:
+    """Exact draws `[draws, sites]`; log Z and the marginals of sites and edges."""
     samplers = pytest.importorskip("dwave.samplers")
+    bqm = graph.to_bqm()
+    found = samplers.TreeDecompositionSampler().sample(bqm, beta=1.0, num_reads=draws, seed=1)
+    columns = found.record.sample[:, np.argsort(list(found.variables))]
+    return torch.from_numpy((columns > 0).astype(np.float32)), found.info
+
+
+def largest_z(graph: lw.Graph, x: torch.Tensor, known: dict) -> float:
+    """The largest |z| of means of sites and of products of ends of edges, rows independent."""
+    s, moments = (2 * x - 1).numpy(), known["variable_marginals"]
+    means = [2 * moments[i] - 1 for i in range(graph.domain.dim)]
+    found = [s, s[:, graph.edges[:, 0]] * s[:, graph.edges[:, 1]]]
+    pairs = known["interaction_marginals"]
+    for i, j in graph.edges.tolist():
+        law = pairs[i, j] if (i, j) in pairs else pairs[j, i]
+        means.append(law[1, 1] + law[-1, -1] - law[1, -1] - law[-1, 1])
+    means, found = np.array(means), np.concatenate(found, 1).mean(0)
+    return float((np.abs(found - means) / np.sqrt((1 - means**2) / len(x) + 1e-5)).max())
+
+
+@pytest.mark.parametrize("name", ["Grids_11", "Grids_13", "Grids_14"])
+def test_grids_of_uai_files(name):
+    """log Z; and ten steps of compiled chains that start from exact draws keep all marginals."""
     file = DATA / "uai" / f"{name}.uai"
     if not file.exists():
         pytest.skip(f"needs {name}.uai")
     graph = lw.read_graph(file)
-    found = samplers.TreeDecompositionSampler().sample(graph.to_bqm(), beta=1.0).info
+    draws, exact = decomposed(graph, 1000)
     known = {"Grids_11": 390.07716647, "Grids_13": 767.50073811, "Grids_14": 1146.14277469}
-    assert found["log_partition_function"] == pytest.approx(known[name], abs=1e-3)
+    assert exact["log_partition_function"] == pytest.approx(known[name], abs=1e-3)
+    for sampler in (lw.GibbsSweep(), lw.DMALA(0.2), lw.DLMC(0.1), lw.DULA(1.0)):  # a control
+        twin = twin_of(sampler, graph)
+        state, _ = twin.advance(twin.at(draws, graph), graph, Generator().manual_seed(1), 10)
+        assert not torch.equal(state.x, draws)
+        assert (largest_z(graph, state.x, exact) < 5) == sampler.exact
+
+
+def random_tree(sites: int, seed: int) -> lw.Graph:
+    rng = np.random.default_rng(seed)
+    edges = [(int(rng.integers(i)), i) for i in range(1, sites)]
+    return lw.Graph(edges, rng.normal(size=sites - 1), rng.normal(size=sites))
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [
+        *(random_tree(15, seed) for seed in range(3)),
+        lw.Graph([[0, 1], [2, 3], [3, 4], [0, 1]], [0.3, 0.9, -1.2, 0.4], 0.2, sites=8),
+        lw.Graph([[0, 1], [1, 2], [0, 2], [2, 3]], [0.0, 0.5, -0.7, 0.0], 0.3),
+    ],
+    ids=["tree 0", "tree 1", "tree 2", "parts and isolated sites", "zero weights"],
+)
+def test_enumeration_is_tree_decomposition(graph):
+    law, (_, info) = lw.exact(graph), decomposed(graph)
+    assert float(law.log_z) == pytest.approx(info["log_partition_function"], abs=1e-4)
+    means = [info["variable_marginals"][i] for i in range(graph.domain.dim)]
+    np.testing.assert_allclose(law.mean, means, atol=1e-5)
 
 
 GSET = "3 2\n1 2 1\n2 3 -1\n"

@@ -140,12 +140,28 @@ def test_thrml_samples_the_lattice():
     assert largest_z_of(chains, LATTICE, "sweep", steps=88) < 5
 
 
+@pytest.mark.parametrize("library", ["thrml", "hamon"])
 @pytest.mark.parametrize("name", ["gnm-8x12", "torus-3x4"])
-def test_thrml_samples_graphs(name):
-    peer("thrml_sweep")
+def test_block_gibbs_samples_graphs(name, library):
+    pytest.importorskip(library)
     work = Workload(name, CHAINS, "sweep")
-    chains = CONTENDERS["thrml"].make(work, 1)
+    chains = CONTENDERS[library].make(work, 1)
     assert largest_z_of(chains, model_of(work), "sweep", steps=88) < 5
+
+
+@pytest.mark.parametrize(
+    ("library", "name"),
+    [
+        *(("openjij", name) for name in ("gnm-8x12", "torus-3x4", "sk-6")),
+        *(("ferrotherm", name) for name in ("gnm-8x12", "torus-3x4", "sk-6")),
+        ("mcising", "torus-3x3"),
+    ],
+)
+def test_chains_of_other_libraries_sample_graphs(library, name):
+    pytest.importorskip(library)
+    work = Workload(name, CHAINS, "sweep")
+    chains = CONTENDERS[library].make(work, 1)
+    assert largest_z_of(chains, model_of(work), "sweep", steps=172) < 5
 
 
 @pytest.mark.parametrize("rule", ["Gibbs", "Metropolis"])

@@ -72,7 +72,9 @@ CASES = [
     *[(lw.GibbsSweep(), name, 10) for name in ("sparse", "sparse potts")],
     *[(lw.RandomWalk(3), name, 30) for name in BINARY],
     *[(lw.GWG(3), name, 40) for name in BINARY if name != "sparse"],
-    *[(lw.PAFS(5), name, 20) for name in ("lattice", "graph", "spins")],
+    *[(lw.PAFS(5), name, 20) for name in ("lattice", "graph", "sparse", "spins")],
+    *[(kind(0.1), "sparse", 20) for kind in (lw.DLMC, lw.DLMCf)],
+    *[(lw.MetropolisSweep(), name, 10) for name in ("sparse", "sparse potts")],
     *[
         (kind, name, 60)
         for kind in (lw.GWG(), lw.LocallyBalanced())

@@ -32,7 +32,8 @@ from latticework.tools.bench_contenders import CONTENDERS, missing
 from latticework.tools.bench_workers import RemoteWorker, cores
 from latticework.tools.bench_workloads import TABLE, Workload, chosen
 
-LIBRARIES = ("torch", "numba", "jax", "thrml", "dwave-samplers")
+PEERS = ("thrml", "hamon", "dwave-samplers", "openjij", "ferrotherm", "mcising")
+LIBRARIES = ("torch", "numba", "jax", *PEERS)
 OURS = ("compiled", "fused", "eager")  # the first that takes part is compared with all others
 TARGET = ["model", "chains", "sampler", "threads"]  # columns that tell workloads apart
 SLOW = 1.0  # seconds a burst; fewer turns from there on

@@ -235,17 +235,35 @@ def _jax(work: Workload, threads: int) -> Chains:
     return Scan(kernel, start(work).numpy(), SEED)
 
 
-def _thrml(work: Workload, threads: int) -> Chains:
+def _thrml(work: Workload, threads: int, library: str) -> Chains:
     from latticework.tools.peers.thrml_sweep import Sweeps
 
     edges, weights, biases = edges_of(work)
-    return Sweeps(start(work).numpy(), edges, _colours(work), weights, biases, SEED)
+    return Sweeps(start(work).numpy(), edges, _colours(work), weights, biases, SEED, library)
 
 
 def _dwave(work: Workload, threads: int, rule: str) -> Chains:
     from latticework.tools.peers.dwave_sweeps import Sweeps
 
     return Sweeps(start(work).numpy(), *edges_of(work), rule, SEED)
+
+
+def _openjij(work: Workload, threads: int) -> Chains:
+    from latticework.tools.peers.openjij_sweeps import Sweeps
+
+    return Sweeps(start(work).numpy(), *edges_of(work), SEED)
+
+
+def _mcising(work: Workload, threads: int) -> Chains:
+    from latticework.tools.peers.mcising_sweeps import Sweeps
+
+    return Sweeps(start(work).numpy(), 2 * COUPLING, BIAS, SEED)
+
+
+def _ferrotherm(work: Workload, threads: int) -> Chains:
+    from latticework.tools.peers.ferrotherm_sweeps import Sweeps
+
+    return Sweeps(work.chains, *edges_of(work), SEED)
 
 
 def edges_of(work: Workload) -> tuple[NDArray, NDArray, NDArray]:
@@ -294,6 +312,12 @@ def _square(work: Workload) -> bool:
     return work.kind == "ising" and len(work.sizes) == 2 and min(work.sizes) >= 3
 
 
+def _tiled(work: Workload) -> bool:
+    """Whether it is a sweep of a lattice with sides of one length."""
+    torus = work.kind in ("ising", "torus") and _swept(work)
+    return torus and work.sizes[0] == work.sizes[1]
+
+
 def _swept(work: Workload) -> bool:
     """Whether it is a sweep of a graph or of a square lattice."""
     return work.sampler == "sweep" and (work.kind in GRAPHS or _square(work))
@@ -329,12 +353,31 @@ CONTENDERS = {
         ),
         needs=("jax",),
     ),
-    "thrml": Contender(
-        _thrml,
-        # Its graph is a list of Python objects, which takes a minute to make for 10^6 sites, and
-        # all rows have as many places as the largest degree.
-        lambda work, _: _swept(work) and work.sites <= 10**5 and work.kind != "power",
-        needs=("thrml", "jax"),
+    **{
+        name: Contender(
+            partial(_thrml, library=name),
+            # Its graph is a list of Python objects, which takes a minute to make for 10^6 sites,
+            # and all rows have as many places as the largest degree.
+            lambda work, _: _swept(work) and work.sites <= 10**5 and work.kind != "power",
+            needs=(name, "jax"),
+        )
+        for name in ("thrml", "hamon")
+    },
+    # A chain of these is an object of its own, so a step costs the same with more of them.
+    **{
+        name: Contender(
+            make,
+            lambda work, threads: _swept(work) and threads == 1 and work.chains <= 20,
+            needs=(name,),
+            own=name == "ferrotherm",
+        )
+        for name, make in (("openjij", _openjij), ("ferrotherm", _ferrotherm))
+    },
+    "mcising": Contender(
+        _mcising,
+        lambda work, threads: _tiled(work) and threads == 1 and work.chains <= 20,
+        needs=("mcising",),
+        own=False,
     ),
     **{
         name: Contender(

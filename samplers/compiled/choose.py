@@ -33,6 +33,7 @@ from latticework.samplers.tempered import Tempered
 
 BINARY = (GraphForm, LatticeForm, PairForm, RBMForm)
 POTTS = (PottsLatticeForm, PottsPairForm)
+SWEPT = (PottsLatticeForm, PottsGraphForm)
 CLUSTERS = (GraphForm, LatticeForm, PottsLatticeForm)
 # Samplers, forms, and the module and class of their twin. A module is imported when it is needed:
 # all of them together take half a second.
@@ -40,7 +41,7 @@ ROWS: list[tuple[tuple[type, ...], tuple[type, ...], str]] = [
     ((ACS,), (LatticeForm,), "lattice_twins.ACSLatticeTwin"),
     ((BlockGibbs,), (RBMForm,), "block_gibbs.BlockGibbsTwin"),
     ((DLMC, DLMCf), (LatticeForm,), "lattice_twins.DLMCLatticeTwin"),
-    ((DMALA, DULA), (GraphForm,), "langevin_graph.LangevinGraphTwin"),
+    ((DLMC, DLMCf, DMALA, DULA), (GraphForm,), "langevin_graph.LangevinGraphTwin"),
     ((DMALA, DULA), (LatticeForm,), "lattice_twins.LangevinLatticeTwin"),
     ((DMALA, DULA), (PairForm,), "langevin_pair.LangevinPairTwin"),
     ((DMALA, DULA), POTTS, "langevin_potts.LangevinPottsTwin"),
@@ -48,10 +49,9 @@ ROWS: list[tuple[tuple[type, ...], tuple[type, ...], str]] = [
     ((DULA,), (RBMForm,), "rbm_langevin.RBMDULATwin"),
     ((Gibbs,), BINARY, "gibbs.GibbsTwin"),
     ((Gibbs,), (*POTTS, PottsGraphForm), "gibbs_potts.GibbsPottsTwin"),
-    ((GibbsSweep,), (GraphForm,), "sweep_graph.GraphSweepTwin"),
+    ((GibbsSweep, MetropolisSweep), (GraphForm,), "sweep_graph.GraphSweepTwin"),
     ((GibbsSweep, MetropolisSweep), (LatticeForm,), "lattice_twins.SweepTwin"),
-    ((GibbsSweep, MetropolisSweep), (PottsLatticeForm,), "sweep_potts.PottsSweepTwin"),
-    ((GibbsSweep,), (PottsGraphForm,), "sweep_potts_graph.PottsGraphSweepTwin"),
+    ((GibbsSweep, MetropolisSweep), SWEPT, "sweep_potts.PottsSweepTwin"),
     ((GWG, LocallyBalanced), (GraphForm,), "flip_graph.GraphFlipTwin"),
     ((GWG, LocallyBalanced), (LatticeForm,), "flip_lattice.LatticeFlipTwin"),
     ((GWG, LocallyBalanced), (PairForm,), "flip_pairs.PairFlipTwin"),
@@ -60,6 +60,7 @@ ROWS: list[tuple[tuple[type, ...], tuple[type, ...], str]] = [
     ((GWG,), (RBMForm,), "rbm_gwg.RBMGWGTwin"),
     ((HammingBall,), BINARY, "blocks.BlockTwin"),
     ((LocallyBalanced,), (RBMForm,), "rbm_balanced.RBMBalancedTwin"),
+    ((PAFS,), (GraphForm,), "path_auxiliary.PathGraphTwin"),
     ((PAFS,), (LatticeForm,), "path_auxiliary.PathLatticeTwin"),
     ((PAFS,), (PairForm,), "path_auxiliary.PathPairTwin"),
     ((RandomWalk,), BINARY, "random_walk.RandomWalkTwin"),

@@ -24,14 +24,14 @@ def prices(sampler: DULA | DMALA, sites: int, distance: float = 1.0) -> NDArray[
 
 
 @kernel
-def settle(c, adjusted, changes, level, after, normaliser, sums):
+def settle(c, adjusted, changes, level, after, normaliser, sums, beyond=0.0):
     """Whether chain `c` moves to its proposal, where the log normaliser is `after`.
 
-    On a quadratic target, Eq. (3) is a ratio of normalisers.
+    On a quadratic target, Eq. (3) is a ratio of normalisers. Other rules have terms `beyond` it.
     """
     accepted = True
     if adjusted:
-        accepted = accepts(c, normaliser[c] - after, level, sums.accept, sums.invalid)
+        accepted = accepts(c, normaliser[c] - after + beyond, level, sums.accept, sums.invalid)
     else:
         sums.accept[c] += 1
         sums.invalid[c] += np.isnan(after)

@@ -19,9 +19,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from latticework.models.forms import LatticeForm, PairForm
+from latticework.models.forms import GraphForm, LatticeForm, PairForm
 from latticework.samplers.compiled.arithmetic import largest32, wide_exp
 from latticework.samplers.compiled.draws import accepts, draw_site, sum_blocks, sum_of
+from latticework.samplers.compiled.flip_graph import LEAST, MOST, GraphFlipTwin, turn
+from latticework.samplers.compiled.flip_graph import weigh as weigh_graph
+from latticework.samplers.compiled.graph import renew as renew_graph
 from latticework.samplers.compiled.gwg_several import (
     SeveralLatticeTwin,
     SeveralState,
@@ -131,6 +134,50 @@ def walk_lattice(first, last, form, table, longest, state, keys, out):
                 for k in range(number):
                     x[c, path[k]] = np.float32(1) - x[c, path[k]]
                 reweigh(form, table, x, weights, sums, c, path)
+            record_chain(out.trace, x, c, t - steps)
+    finish(out, since, first, x, steps)
+
+
+# Graphs.
+
+
+@dataclass(frozen=True)
+class PathGraphTwin(GraphFlipTwin):
+    def run(self, state: SeveralState, form: GraphForm, keys: Keys, sums: Sums) -> SeveralState:
+        chains, longest = len(state.x), longest_path(self.sampler, state.x.shape[1])
+        args = form, longest, arrays_of(state), keys, sums
+        over_chains(walk_graph, chains, chains * len(keys) * 300.0 * longest, *args)
+        return state
+
+
+@kernel
+def walk_graph(first, last, form, longest, state, keys, out):
+    x, odds, weights, sums, _ = state
+    sites, steps, total = x.shape[1], keys.shape[0], out.total
+    starts, near, slope = form.starts, form.neighbours, form.slope
+    words, drawn = np.empty((longest + 5) // 4 * 4, np.uint32), np.empty(longest, np.int64)
+    taken, totals, kept = np.empty(longest), np.empty(longest), np.empty(sums.shape[1])
+    since, mask = fresh(out, first, last, sites), renewals(sites)
+    for c in range(first, last):
+        row, own, heights, parts = x[c], odds[c], weights[c], sums[c]
+        for t in range(steps):
+            fill(words, keys[t], c, 0)
+            if keys[t] & mask == 0:
+                renew_graph(form, row, own)
+            if keys[t] & mask == 0 or not LEAST < sum_of(parts) < MOST:
+                weigh_graph(state, c)
+            top, number = np.float32(state.top[c]), 1 + np.int64(unit(words[0]) * longest)
+            path = drawn[:number]
+            draw_path(heights, parts, words[2:], path, taken, totals)
+            for k in range(number):
+                leave(total, since, first, c, path[k], row[path[k]], t)
+                turn(starts, near, slope, row, own, heights, parts, top, path[k])
+            log_ratio = log_ratio_of(heights, parts, path, totals, taken, kept)
+            if accepts(c, log_ratio, unit(words[1]), out.accept, out.invalid):
+                out.changed[c] += number
+            else:
+                for k in range(number):
+                    turn(starts, near, slope, row, own, heights, parts, top, path[k])
             record_chain(out.trace, x, c, t - steps)
     finish(out, since, first, x, steps)
 

@@ -58,6 +58,22 @@ def fill(out, key, chain, stream):
         out[i], out[quarter + i], out[2 * quarter + i], out[3 * quarter + i] = a, b, c, d
 
 
+@lean
+def fill_sites(out, stride, chains, sites, first, chain, key):
+    """A word for each site and for `chains` chains from `chain` on: `out` `[sites, stride]`, flat.
+
+    Four sites of a chain share a call, and the first ones have the index `first`. `out` has room
+    for a multiple of four sites.
+    """
+    key, first, row = np.uint64(key), np.uint64(first), np.uint64(stride)
+    for four in range(np.uint64((sites + 3) // 4)):
+        at = np.uint64(4) * four * row
+        for c in range(np.uint64(chains)):
+            a, b, d, e = philox(first + four, np.uint64(chain) + c, np.uint32(0), key)
+            out[at + c], out[at + row + c] = a, b
+            out[at + np.uint64(2) * row + c], out[at + np.uint64(3) * row + c] = d, e
+
+
 @kernel
 def fill_ahead(out, keys, first, stream):
     """One word a step for chains from `first`, a multiple of 4: `out` `[chains, steps ahead]`.

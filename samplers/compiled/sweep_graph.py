@@ -1,4 +1,4 @@
-"""Gibbs sweeps on any graph: the twin of `samplers.sweep.GibbsSweep`.
+"""Sweeps on any graph: the twin of both samplers of `samplers.sweep`.
 
 Sites of a class are independent: the fields of some of them are found, then their words, then their
 new values. Up to 32 chains advance side by side: a site has a word with a bit for each, so all of
@@ -13,14 +13,16 @@ import numpy as np
 from torch import Tensor
 
 from latticework.models.forms import GraphForm
+from latticework.samplers.compiled.arithmetic import exp32
 from latticework.samplers.compiled.draws import happens
 from latticework.samplers.compiled.graph import renew, spread
-from latticework.samplers.compiled.jit import kernel, lean, over_chains
+from latticework.samplers.compiled.jit import inlined, kernel, lean, over_chains
 from latticework.samplers.compiled.lanes import LANES, add_neighbours, pack
-from latticework.samplers.compiled.philox import philox
+from latticework.samplers.compiled.philox import below, fill_sites, philox
 from latticework.samplers.compiled.sites import renewals
 from latticework.samplers.compiled.tally import add_chain
 from latticework.samplers.compiled.twin import Keys, Sums, Twin
+from latticework.samplers.sweep import MetropolisSweep
 
 CHUNK = 64  # sites, a multiple of 4, whose fields and words stay in the cache
 VECTOR = 4  # words of random numbers are drawn for a multiple of so many chains
@@ -44,11 +46,12 @@ class GraphSweepTwin(Twin):
         self, state: GraphSweepState, form: GraphForm, keys: Keys, sums: Sums
     ) -> GraphSweepState:
         x, fields = state.x.numpy(), state.fields.numpy()
+        metropolis = isinstance(self.sampler, MetropolisSweep)
         if len(x) == 1:
-            sweep_alone(form, x, fields[0], keys, sums)
+            sweep_alone(metropolis, form, x, fields[0], keys, sums)
         else:
             work = len(keys) * len(x) * (5.0 * x.shape[1] + len(form.neighbours))
-            over_chains(sweep, len(x), work, form, x, keys, sums, fewest=LANES)
+            over_chains(sweep, len(x), work, metropolis, form, x, keys, sums, fewest=LANES)
         sums.accept[:] += len(keys)
         return state
 
@@ -57,7 +60,7 @@ class GraphSweepTwin(Twin):
 
 
 @kernel
-def sweep(first, last, form, x, keys, sums):
+def sweep(first, last, metropolis, form, x, keys, sums):
     """Advance the chains `first <= c < last`, as many together as a tile holds."""
     sites, steps, draws = x.shape[1], keys.shape[0], sums.trace.shape[0]
     classes, order = form.classes, form.order
@@ -67,7 +70,8 @@ def sweep(first, last, form, x, keys, sums):
         now = np.zeros(sites, np.uint32)
         seen = np.zeros(sites * LANES if sums.total.shape[0] else 0, np.uint8)
         fields = np.empty(CHUNK * LANES, np.float32)
-        words, new = np.zeros(CHUNK * LANES, np.uint32), np.empty(CHUNK * LANES, np.uint8)
+        words = np.zeros(CHUNK * LANES, np.uint32)
+        new, likely = np.empty(CHUNK * LANES, np.uint8), np.empty(CHUNK * LANES, np.uint8)
         changed = np.zeros(LANES, np.uint32)
         for c in range(chains):
             for i in range(sites):
@@ -78,11 +82,17 @@ def sweep(first, last, form, x, keys, sums):
             for k in range(classes.shape[0] - 1):
                 for begin in range(classes[k], classes[k + 1], CHUNK):
                     rows = min(CHUNK, classes[k + 1] - begin)
-                    draw_words(words, width, rows, chunk, start, keys[t])
+                    fill_sites(words, LANES, width, rows, chunk * CHUNK // 4, start, keys[t])
                     find_fields(fields, form, now, order, begin, rows)
-                    for m in range(np.uint64(rows * LANES)):
-                        new[m] = np.uint8(happens(words[m], fields[m]))
-                    replace(now, new, changed, order, begin, rows)
+                    if metropolis:
+                        for m in range(np.uint64(rows * LANES)):
+                            new[m] = np.uint8(tried(words[m], fields[m]))
+                            likely[m] = np.uint8(fields[m] > 0)
+                        flip(now, new, likely, changed, order, begin, rows)
+                    else:
+                        for m in range(np.uint64(rows * LANES)):
+                            new[m] = np.uint8(happens(words[m], fields[m]))
+                        replace(now, new, changed, order, begin, rows)
                     chunk += 1
             for c in range(chains):
                 sums.changed[start + c] += np.int64(changed[c])
@@ -103,18 +113,6 @@ def sweep(first, last, form, x, keys, sums):
 
 
 @lean
-def draw_words(words, width, rows, chunk, chain, key):
-    """A word for each site and chain; four sites of a chain share a call of Philox."""
-    key, first, row = np.uint64(key), np.uint64(chunk * CHUNK // 4), np.uint64(LANES)
-    for four in range(np.uint64((rows + 3) // 4)):
-        at = np.uint64(4) * four * row
-        for c in range(np.uint64(width)):
-            a, b, e, d = philox(first + four, np.uint64(chain) + c, np.uint32(0), key)
-            words[at + c], words[at + row + c] = a, b
-            words[at + np.uint64(2) * row + c], words[at + np.uint64(3) * row + c] = e, d
-
-
-@lean
 def find_fields(fields, form, now, order, begin, rows):
     near, slope, starts, offset = form.neighbours, form.slope, form.starts, form.offset
     for m in range(rows):
@@ -123,15 +121,35 @@ def find_fields(fields, form, now, order, begin, rows):
         add_neighbours(fields, m * LANES, now, near, slope, start, stop, offset[i])
 
 
+@inlined
+def tried(word, odds):
+    """True where Metropolis' rule takes a site to the other value, although it is less likely."""
+    return below(word, exp32(-abs(odds)))
+
+
 @lean
 def replace(now, new, changed, order, begin, rows):
     """Write the new values of some sites, and count those that differ."""
     for m in range(np.uint64(rows)):
         i, word = np.uint64(order[np.uint64(begin) + m]), pack(new, m * np.uint64(LANES))
-        different = now[i] ^ word
+        count(changed, now[i] ^ word)
         now[i] = word
-        for c in range(np.uint64(LANES)):
-            changed[c] += (different >> np.uint32(c)) & np.uint32(1)
+
+
+@lean
+def flip(now, tried, likely, changed, order, begin, rows):
+    """Flip the chains that are not at the likely value, and those that have `tried` the other."""
+    for m in range(np.uint64(rows)):
+        i, at = np.uint64(order[np.uint64(begin) + m]), m * np.uint64(LANES)
+        flips = pack(tried, at) | (now[i] ^ pack(likely, at))
+        count(changed, flips)
+        now[i] ^= flips
+
+
+@lean
+def count(changed, flips):
+    for c in range(np.uint64(LANES)):
+        changed[c] += (flips >> np.uint32(c)) & np.uint32(1)
 
 
 @lean
@@ -147,7 +165,7 @@ def look(seen, now):
 
 
 @kernel
-def sweep_alone(form, x, fields, keys, sums):
+def sweep_alone(metropolis, form, x, fields, keys, sums):
     """Advance chain 0. Its words are those that it would have among others."""
     classes, order, mask = form.classes, form.order, renewals(1)
     starts, near, slope = form.starts, form.neighbours, form.slope
@@ -167,7 +185,9 @@ def sweep_alone(form, x, fields, keys, sums):
         for k in range(classes.shape[0] - 1):
             for begin in range(classes[k], classes[k + 1], CHUNK):
                 size = min(CHUNK, classes[k + 1] - begin)
-                found = decide(flipped, some, now, fields, words, order, begin, size, four)
+                found = decide(
+                    flipped, some, metropolis, now, fields, words, order, begin, size, four
+                )
                 for f in range(found):
                     i = flipped[f]
                     step = np.float32(1) - np.float32(2) * now[i]
@@ -180,7 +200,7 @@ def sweep_alone(form, x, fields, keys, sums):
 
 @kernel
 def number_fours(fours, classes):
-    """The counters of a sweep's calls of Philox, as `draw_words` counts; returns how many."""
+    """The counters of a sweep's calls of Philox, as `sweep` counts; returns how many."""
     count, chunk = 0, 0
     for k in range(classes.shape[0] - 1):
         for begin in range(classes[k], classes[k + 1], CHUNK):
@@ -192,12 +212,16 @@ def number_fours(fours, classes):
 
 
 @lean
-def decide(flipped, some, now, fields, words, order, begin, rows, four):
+def decide(flipped, some, metropolis, now, fields, words, order, begin, rows, four):
     """List the sites of a chunk that flip; returns how many. Nothing branches on them."""
     for m in range(np.uint64(rows)):
         some[m] = fields[order[np.uint64(begin) + m]]
     for m in range(np.uint64(rows)):
-        some[m] = np.float32(happens(words[np.uint64(4 * four) + m], some[m]))
+        word, odds = words[np.uint64(4 * four) + m], some[m]
+        if metropolis:  # 2, which no site has, or the likely value
+            some[m] = np.float32(2) if tried(word, odds) else np.float32(odds > 0)
+        else:
+            some[m] = np.float32(happens(word, odds))
     found = np.uint64(0)
     for m in range(np.uint64(rows)):
         i = np.uint64(order[np.uint64(begin) + m])

@@ -1,10 +1,11 @@
-"""Sweeps of Potts lattices: the twin of both samplers of `samplers.sweep` on one-hot sites.
+"""Sweeps of Potts lattices and graphs: both samplers of `samplers.sweep` on one-hot sites.
 
 Chains advance side by side, as on graphs (`compiled.sweep_graph`): a tile has a row of bytes, the
 values, for each site, one for each of its chains. Sites of a class are independent, so the weights,
 words and draws of some of them are computed for all chains of the tile at once.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -13,27 +14,55 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from latticework.models.forms import PottsLatticeForm
+from latticework.models.forms import PottsGraphForm, PottsLatticeForm
 from latticework.samplers.compiled.arithmetic import exp32
 from latticework.samplers.compiled.jit import kernel, lean, over_chains
-from latticework.samplers.compiled.philox import philox, unit
+from latticework.samplers.compiled.philox import fill_sites, unit
 from latticework.samplers.compiled.twin import GroupTwin, Keys, Position, Sums
 from latticework.samplers.sweep import MetropolisSweep
 
+SweepForm = PottsGraphForm | PottsLatticeForm
 VECTOR, WIDE = 8, 32  # chains of a tile: a multiple, at most
 CHUNK = 16  # sites, a multiple of 4, that are handled together
 
 
+class Pairs(NamedTuple):
+    """The edges of a lattice or graph, in the rows of `PottsGraphForm`."""
+
+    starts: NDArray[np.int64]
+    neighbours: NDArray[np.int32]
+    order: NDArray[np.int32]
+    classes: NDArray[np.int64]
+
+
+def pairs_of(form: SweepForm) -> Pairs:
+    if isinstance(form, PottsGraphForm):
+        return Pairs(form.starts, form.neighbours, form.order, form.classes)
+    exists = np.arange(form.neighbours.shape[1]) < form.degree[:, None]
+    order = np.argsort(form.colours, kind="stable").astype(np.int32)
+    starts, classes = (
+        np.concatenate(([0], np.cumsum(counts)))
+        for counts in (form.degree, np.bincount(form.colours))
+    )
+    return Pairs(starts, form.neighbours[exists], order, classes)
+
+
+def couplings_of(forms: Sequence[SweepForm]) -> NDArray[np.float32]:
+    """The coupling at each place of the rows, or the one that all have: a row for each form."""
+    found = np.array([np.atleast_1d(form.coupling) for form in forms], np.float32)
+    return found[:, :1] if (found == found[:, :1]).all() else found
+
+
 @dataclass(frozen=True)
 class PottsSweepTwin(GroupTwin):
-    def refuses(self, form: PottsLatticeForm) -> str:
+    def refuses(self, form: SweepForm) -> str:
         values = form.bias.shape[1]
         return f"{values} values, as it holds at most 256" if values > 256 else ""
 
-    def start(self, x: Tensor, form: PottsLatticeForm) -> Position:
+    def start(self, x: Tensor, form: SweepForm) -> Position:
         return Position(x)
 
-    def run(self, state: Position, form: PottsLatticeForm, keys: Keys, sums: Sums) -> Position:
+    def run(self, state: Position, form: SweepForm, keys: Keys, sums: Sums) -> Position:
         rows = np.arange(len(state.x))[None]
         self.run_groups(state.x.flatten(1).numpy(), rows, (form,), keys, sums)
         return state
@@ -42,19 +71,15 @@ class PottsSweepTwin(GroupTwin):
         self,
         x: NDArray[np.float32],
         rows: NDArray[np.int64],
-        forms: tuple[PottsLatticeForm, ...],
+        forms: tuple[SweepForm, ...],
         keys: Keys,
         sums: Sums,
     ) -> None:
-        lattice = forms[0]
-        order = np.argsort(lattice.colours, kind="stable")
-        ends = np.cumsum(np.bincount(lattice.colours))
-        bias = np.stack([form.bias for form in forms])
-        coupling = np.array([form.coupling for form in forms], np.float32)
+        pairs, bias = pairs_of(forms[0]), np.stack([form.bias for form in forms])
+        coupling = couplings_of(forms)
         metropolis = isinstance(self.sampler, MetropolisSweep)
-        args = metropolis, lattice.neighbours, lattice.degree, order, ends, bias, coupling
-        work = 2.0 * rows.size * len(keys) * x.shape[1]
-        over_chains(sweep, rows.size, work, *args, rows.shape[1], rows.ravel(), x, keys, sums)
+        args = metropolis, pairs, bias, coupling, rows.shape[1], rows.ravel(), x, keys, sums
+        over_chains(sweep, rows.size, 2.0 * rows.size * len(keys) * x.shape[1], *args)
         sums.accept[:] += len(keys)
 
 
@@ -87,35 +112,39 @@ def chunk_of(q, width):
 
 
 @kernel
-def sweep(
-    first, last, metropolis, neighbours, degree, order, ends, bias, coupling, group, rows, x, keys,
-    sums,
-):  # fmt: skip
+def sweep(first, last, metropolis, pairs, bias, coupling, group, rows, x, keys, sums):
     """Advance the chains `first <= c < last`, as many together as a tile holds.
 
     Chain c is row `rows[c]` of `x`. `group` chains in turn have a target.
     """
     (sites, q), steps, draws = bias.shape[1:], keys.shape[0], sums.trace.shape[0]
+    starts, neighbours, order, classes = pairs
     start = first
     while start < last:
         target = start // group
+        weights = coupling[target]
         chains = min(WIDE, last - start, group - start % group)
         width = (chains + VECTOR - 1) // VECTOR * VECTOR
+        equal = weights.shape[0] == 1
+        alone = chains == 1 and not equal
         now, work = np.zeros((sites, width), np.uint8), chunk_of(q, width)
         load(now, x, rows[start : start + chains], q)
         for t in range(steps):
             chunk, begin = 0, 0
-            for k in range(ends.shape[0]):
-                while begin < ends[k]:
-                    block = order[begin : min(begin + CHUNK, ends[k])]
-                    for m in range(block.shape[0]):
+            for k in range(1, classes.shape[0]):
+                while begin < classes[k]:
+                    block = order[begin : min(begin + CHUNK, classes[k])]
+                    size, at = block.shape[0], chunk * CHUNK // 4
+                    for m in range(size):
                         i = block[m]
-                        near = neighbours[i, : degree[i]]
-                        add_fields(work, m, now, near, bias[target, i], coupling[target])
-                    draw_words(work.words[0], width, block.shape[0], chunk, start, keys[t])
+                        near = neighbours[starts[i] : starts[i + 1]]
+                        own = weights if equal else weights[starts[i] : starts[i + 1]]
+                        add_fields(work, m, now, near, bias[target, i], own, alone)
+                    fill_sites(work.words[0], width, width, size, at, start, keys[t])
                     weigh(work)
                     if metropolis:
-                        draw_words(work.words[1], width, block.shape[0], chunk + 1, start, keys[t])
+                        at += CHUNK // 4
+                        fill_sites(work.words[1], width, width, size, at, start, keys[t])
                         gather(work.old, now, block)
                         try_others(work)
                     else:
@@ -158,30 +187,33 @@ def store(x, rows, now, q):
 
 
 @lean
-def draw_words(words, width, rows, chunk, chain, key):
-    """A word for each site and chain; four sites of a chain share a call of Philox."""
-    key, first, row = np.uint64(key), np.uint64(chunk * CHUNK // 4), np.uint64(width)
-    for four in range(np.uint64((rows + 3) // 4)):
-        at = np.uint64(4) * four * row
-        for c in range(row):
-            a, b, e, d = philox(first + four, np.uint64(chain) + c, np.uint32(0), key)
-            words[at + c], words[at + row + c] = a, b
-            words[at + np.uint64(2) * row + c], words[at + np.uint64(3) * row + c] = e, d
+def add_fields(work, m, now, near, bias, coupling, alone):
+    """The log-probabilities of the values of site `m` of a chunk, up to a constant.
 
-
-@lean
-def add_fields(work, m, now, near, bias, coupling):
-    """The log-probabilities of the values of site `m` of a chunk, up to a constant."""
-    width, fours = now.shape[1], near.shape[0] // 4
-    for v in range(work.weights.shape[0]):
-        own = work.weights[v, m * width : (m + 1) * width]
-        own[:] = bias[v]
-        for f in range(fours):
-            k = 4 * f
-            rows = now[near[k]], now[near[k + 1]], now[near[k + 2]], now[near[k + 3]]
-            count_four(own, *rows, np.uint8(v), coupling)
-        for k in range(4 * fours, near.shape[0]):
-            count_one(own, now[near[k]], np.uint8(v), coupling)
+    Neighbours that share one `coupling` are counted four at a time. A chain alone reads the values
+    of others once.
+    """
+    width, weights = now.shape[1], work.weights
+    for v in range(weights.shape[0]):
+        weights[v, m * width : (m + 1) * width] = bias[v]
+    if alone:
+        for k in range(near.shape[0]):
+            weights[now[near[k], 0], m * width] += coupling[k]
+    elif coupling.shape[0] != 1:
+        for v in range(weights.shape[0]):
+            own = weights[v, m * width : (m + 1) * width]
+            for k in range(near.shape[0]):
+                count_one(own, now[near[k]], np.uint8(v), coupling[k])
+    else:
+        fours, weight = near.shape[0] // 4, coupling[0]
+        for v in range(weights.shape[0]):
+            own = weights[v, m * width : (m + 1) * width]
+            for f in range(fours):
+                k = 4 * f
+                rows = now[near[k]], now[near[k + 1]], now[near[k + 2]], now[near[k + 3]]
+                count_four(own, *rows, np.uint8(v), weight)
+            for k in range(4 * fours, near.shape[0]):
+                count_one(own, now[near[k]], np.uint8(v), weight)
 
 
 @lean
@@ -291,37 +323,38 @@ def replace(now, new, changed, block):
             row[c] = new[m * width + c]
 
 
-def potts_values(form: PottsLatticeForm, x: Tensor) -> Tensor:
+def potts_values(form: SweepForm, x: Tensor) -> Tensor:
     """Log f, `[chains]`, at states `[chains, sites * q]`."""
-    found = np.empty(len(x))
-    sum_values(form.neighbours, form.degree, form.coupling, form.bias, x.numpy(), found)
+    found, pairs, coupling = np.empty(len(x)), pairs_of(form), couplings_of([form])[0]
+    sum_values(pairs.starts, pairs.neighbours, coupling, form.bias, x.numpy(), found)
     return torch.from_numpy(found)
 
 
 @kernel
-def sum_values(neighbours, degree, coupling, bias, x, found):
-    """The sum of `bias` at the values of the sites, and of `coupling` over equal neighbours."""
+def sum_values(starts, neighbours, coupling, bias, x, found):
+    """The sum of `bias` at the values of the sites, and of couplings over equal neighbours."""
     sites, q = bias.shape
     rows, now = np.arange(x.shape[0]), np.empty((sites, WIDE), np.uint8)
-    equal, own = np.empty(WIDE, np.int64), np.empty(WIDE)
+    equal, own = np.empty(WIDE), np.empty(WIDE)
     for start in range(0, x.shape[0], WIDE):
         tile = rows[start : start + WIDE]
         load(now, x, tile, q)
         equal[:] = 0
         own[:] = 0
         for i in range(sites):
-            for k in range(degree[i]):
-                count_pairs(equal, now[i], now[neighbours[i, k]])
+            for k in range(starts[i], starts[i + 1]):
+                weight = coupling[0] if coupling.shape[0] == 1 else coupling[k]
+                count_pairs(equal, now[i], now[neighbours[k]], weight)
             for v in range(q):
                 add_bias(own, now[i], np.uint8(v), bias[i, v])
         for c in range(tile.shape[0]):
-            found[start + c] = own[c] + coupling * equal[c] / 2
+            found[start + c] = own[c] + equal[c] / 2
 
 
 @lean
-def count_pairs(equal, one, other):
+def count_pairs(equal, one, other, coupling):
     for c in range(np.uint64(equal.shape[0])):
-        equal[c] += np.int64(one[c] == other[c])
+        equal[c] += np.float64(coupling) * np.float64(one[c] == other[c])
 
 
 @lean

@@ -16,6 +16,7 @@ from latticework.models.base import AnnealedModel, Cache, EnergyModel
 from latticework.models.forms import (
     Form,
     LatticeForm,
+    PottsGraphForm,
     PottsLatticeForm,
     RBMForm,
     change,
@@ -98,7 +99,7 @@ class TemperedTwin(Tempered, ManySteps):
         values: Tensor | None = None  # in a third of the time of `know`
         if isinstance(target, LatticeForm):
             values = lattice_values(target, x)
-        elif isinstance(target, PottsLatticeForm):
+        elif isinstance(target, PottsGraphForm | PottsLatticeForm):
             values = potts_values(target, x.flatten(1))
         known: Cache
         if values is None:

@@ -1,11 +1,12 @@
-"""Coloured Gibbs sweeps by thrml, a library of block Gibbs sampling in JAX, for `tools.bench`.
+"""Coloured Gibbs sweeps by thrml, block Gibbs sampling in JAX, and by its fork hamon.
 
-Uses thrml as its documentation does: an `IsingEBM`, one block for each colour, `sample_states`
-under `vmap` over chains and `jit`. thrml's energy has every edge once, so it takes
-the weights and fields of `models.graph.Graph`.
+For `tools.bench`. Uses them as thrml's documentation does: an `IsingEBM`, one block for each
+colour, `sample_states` under `vmap` over chains and `jit`. Their energy has every edge once, so it
+takes the weights and fields of `models.graph.Graph`.
 """
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import jax
@@ -13,8 +14,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, random
 from numpy.typing import NDArray
-from thrml import Block, SamplingSchedule, SpinNode, sample_states
-from thrml.models import IsingEBM, IsingSamplingProgram
 
 LENGTHS = (4096, 256, 16, 1)  # of schedules: one program is compiled for each that is used
 
@@ -33,22 +32,24 @@ class Sweeps:
         weights: NDArray,
         biases: NDArray,
         seed: int,
+        library: str = "thrml",
     ) -> None:
-        nodes: list[Any] = [SpinNode() for _ in colours]
+        lib, models = import_module(library), import_module(f"{library}.models")
+        nodes: list[Any] = [lib.SpinNode() for _ in colours]
         pairs = [(nodes[i], nodes[j]) for i, j in edges]
         fields = jnp.asarray(biases), jnp.asarray(weights)
-        model = IsingEBM(nodes, pairs, *fields, jnp.array(1.0))
+        model = models.IsingEBM(nodes, pairs, *fields, jnp.array(1.0))
         self.classes = [np.flatnonzero(colours == c) for c in np.unique(colours)]
-        blocks: list[Any] = [Block([nodes[site] for site in sites]) for sites in self.classes]
-        program = IsingSamplingProgram(model, blocks, clamped_blocks=[])
+        blocks: list[Any] = [lib.Block([nodes[site] for site in sites]) for sites in self.classes]
+        program = models.IsingSamplingProgram(model, blocks, clamped_blocks=[])
         self.key = random.key(seed)
         self.state = [jnp.asarray(x[:, sites], bool) for sites in self.classes]
 
         def compiled(length: int) -> Callable[[Array, list[Array]], list[Array]]:
-            schedule = SamplingSchedule(n_warmup=length, n_samples=1, steps_per_sample=1)
+            schedule = lib.SamplingSchedule(n_warmup=length, n_samples=1, steps_per_sample=1)
 
             def one(key: Array, state: list[Array]) -> list[Array]:
-                last = sample_states(key, program, schedule, state, [], blocks)
+                last = lib.sample_states(key, program, schedule, state, [], blocks)
                 return [block[0] for block in last]
 
             return jax.jit(jax.vmap(one))
