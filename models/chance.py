@@ -156,7 +156,7 @@ def softplus_sum(z: Tensor) -> Tensor:
     For large tensors, max(z, 0) + log(1 + exp(-|z|)): 32 of these numbers between 1 and 2 are
     multiplied before one logarithm is taken.
     """
-    if z.is_cuda or z.numel() < LARGE:
+    if z.is_cuda or z.numel() < LARGE or type(z) is not Tensor:  # these fuse where z is traced
         return softplus(z).sum(-1)
     memory = z.abs()
     factors = memory.neg_().exp_().add_(1)

@@ -205,7 +205,8 @@ def select_rows(chosen: Tensor, new: AnyState, old: AnyState) -> AnyState:
         if a is b:
             return a
         rows = chosen if a.ndim == 1 else chosen.view(-1, *[1] * (a.ndim - 1))
-        if a.is_cuda or a.dtype != torch.float32 or a.numel() < LARGE:
+        plain = type(a) is Tensor and not a.is_cuda and a.dtype == torch.float32
+        if not plain or a.numel() < LARGE:
             return torch.where(rows, a, b)
         # Bitwise torch.where, in place and several times faster: b ^ ((a ^ b) & mask).
         bits, other = a.view(torch.int32), b.view(torch.int32)

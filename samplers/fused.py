@@ -1,9 +1,9 @@
 """Any sampler on any model as compiled code: blocks of steps that PyTorch's Inductor has fused.
 
 A step is recorded once as a graph of operations, and a few copies of it, one after the other, are
-compiled as one function. It reads its random numbers from a tape (`models.chance.Tape`) that the
-run's generator fills, and the model's tensors as they are at each call, so a model that learns
-needs no new compilation.
+compiled as one function. It reads its random numbers from a tape (`models.chance.Tape`) that Philox
+fills by a key of the run's generator for each block, and the model's tensors as they are at each
+call, so a model that learns needs no new compilation.
 
 The state of a chain holds all steps of a block and the number of those that the chain has made. So
 the same seed gives the same numbers however a caller divides the steps into calls, and a checkpoint
@@ -29,7 +29,7 @@ BLOCK = 8  # steps of a block; more of them gain little and take long to compile
 NUMBERS = tuple(torch.arange(BLOCK + 1))  # as a State holds them
 LARGEST = 2**17  # entries of the positions of a block: of larger ones there are fewer
 CALLS = 64  # blocks whose numbers are drawn, and whose steps are summed, at once: at most so many,
-MEMORY = 2**18  # and, with more than one, of at most so many entries
+MEMORY = 2**20  # and, with more than one, of at most so many entries
 OPERATIONS = 1000  # of a block; to compile more of them takes minutes
 MULTIPLICATIONS = 2**14  # of a product: up to here, a loop takes less time than the call of MKL
 OPTIONS = {
@@ -314,20 +314,24 @@ class CompiledBlock:
         """Memory for the tape of some blocks and for what they return; a step returns `each`."""
         entries = self.steps * (self.numbers + sum(one.numel() for one in each))
         self.calls = max(1, min(CALLS, MEMORY // entries))
-        self.tape = torch.empty(self.calls, self.steps, self.numbers, dtype=torch.float64)
+        read = self.steps * self.numbers
+        self.tape = torch.empty(self.calls, read + read % 2, dtype=torch.float64)
         every = [one.new_empty(self.calls, self.steps, *one.shape) for one in each]
         self.every = [one.flatten(0, 1) for one in every]
         # Views are made here: to make them takes as long as a step.
         last = zip(*(one[:, -1].unbind() for one in every[: self.leaves]), strict=True)
         self.last, self.rows = list(last), list(zip(*map(torch.unbind, every), strict=True))
-        self.tapes = self.tape.unbind()
+        self.tapes = self.tape[:, :read].view(-1, self.steps, self.numbers).unbind()
 
     def after(self, state: FusedState, blocks: int, rng: Generator) -> list[Tensor]:
         """The leaves and infos after each step of the `blocks` blocks that follow that of `state`.
 
         Steps are the first axis. The next call overwrites them.
         """
-        self.tape[:blocks].uniform_(generator=rng)
+        # Importing numba takes a second, so eager runs do not.
+        from latticework.samplers.compiled.philox import fill_units, step_keys
+
+        fill_units(self.tape[:blocks].view(-1).numpy(), step_keys(blocks, rng))
         last = tuple(_leaves(_row(state.states, -1)))
         tensors = self._tensors()
         with torch.no_grad():

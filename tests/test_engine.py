@@ -16,6 +16,7 @@ from latticework.samplers.compiled.philox import (
     fill,
     fill_ahead,
     fill_steps,
+    fill_units,
     step_keys,
 )
 from latticework.sampling.engine import NotCompiledError, served
@@ -101,6 +102,11 @@ def test_philox_is_the_published_generator():
     ahead = np.empty((4, 3), np.uint32)
     fill_steps(ahead, keys, 9, 2)
     assert ahead[:, 1].tolist() == reference_philox((0, 9, 2, 0), key)
+    units = np.empty(12)
+    fill_units(units, keys)
+    a, b, c, d = reference_philox((1, 0, 0, 0), key)
+    pair = [(a >> 5) * 2**26 + (b >> 6), (c >> 5) * 2**26 + (d >> 6)]
+    assert (units[4:8].reshape(2, 2)[:, 1] * 2**53).tolist() == pair
     shared = np.empty((8, 3), np.uint32)
     fill_ahead(shared, keys, 4, 2)
     assert shared[:4, 1].tolist() == reference_philox((1, int(ALL), 2, 0), key)

@@ -106,14 +106,13 @@ def follow(sampler, model):
     x, kernel = started(model), Fused(sampler)
     with torch.no_grad():
         state, other = sampler.init(x, model), kernel.init(x, model)
-        numbers = kernel.compile(other, model).numbers
-        one, two = Generator().manual_seed(3), Generator().manual_seed(3)
+        block, rng = kernel.compile(other, model), Generator().manual_seed(3)
         moved = 0
         for _ in range(60):
-            row = torch.rand(numbers, generator=one, dtype=torch.float64)
             before = state.x.clone()
+            other, found = kernel.step(other, model, rng)
+            row = block.tapes[0][int(other.made) - 1]
             state, info = sampler.step(state, model, Tape(row))
-            other, found = kernel.step(other, model, two)
             assert torch.equal(state.x, other.x)
             torch.testing.assert_close(info.accept_prob, found.accept_prob, rtol=1e-9, atol=1e-12)
             moved += int((before != state.x).sum())

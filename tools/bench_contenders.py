@@ -349,7 +349,7 @@ CONTENDERS = {
         lambda work, _: (
             _square(work)
             or work.kind == "rbm"
-            or (work.kind in KINDS and work.sampler in ("dmala", "gwg-1", "gibbs-1"))
+            or (work.kind in KINDS and work.sampler in ("dmala", "dula", "gwg-1", "gibbs-1"))
         ),
         needs=("jax",),
     ),

@@ -75,6 +75,17 @@ def fill_sites(out, stride, chains, sites, first, chain, key):
 
 
 @kernel
+def fill_units(out, keys):
+    """Fill `out` with float64 numbers in [0, 1), an even number of them for each of `keys`."""
+    half = out.shape[0] // keys.shape[0] // 2
+    for row in range(keys.shape[0]):
+        first, key = row * 2 * half, np.uint64(keys[row])
+        for i in range(half):
+            a, b, c, d = philox(np.uint32(i), np.uint32(0), np.uint32(0), key)
+            out[first + i], out[first + half + i] = unit_of(a, b), unit_of(c, d)
+
+
+@kernel
 def fill_ahead(out, keys, first, stream):
     """One word a step for chains from `first`, a multiple of 4: `out` `[chains, steps ahead]`.
 
@@ -108,6 +119,12 @@ def fill_lanes(out, keys, counters, lanes, stream):
         a, b, c, d = philox(counters[j] & LOW, counters[j] >> HALF, stream, keys[j])
         out[2 * j] = np.uint64(a) | (np.uint64(b) << HALF)
         out[2 * j + 1] = np.uint64(c) | (np.uint64(d) << HALF)
+
+
+@inlined
+def unit_of(high, low):
+    """Two words as a uniform number in [0, 1), a multiple of 2^-53."""
+    return (np.float64(high >> np.uint32(5)) * 2.0**26 + np.float64(low >> np.uint32(6))) * 2.0**-53
 
 
 @inlined

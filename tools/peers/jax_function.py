@@ -1,4 +1,4 @@
-"""DMALA, GWG-1 and Gibbs-1 in JAX on a user's function, with its gradient by `jax.grad`.
+"""DMALA, DULA, GWG-1 and Gibbs-1 in JAX on a user's function, with its gradient by `jax.grad`.
 
 States are `[chains, sites]` in {0, 1}, or one-hot `[chains, sites, values]`. A site has one move,
 the flip, or a move to each of its values. The carry keeps what the next step can reuse.
@@ -17,7 +17,7 @@ from latticework.tools.peers.jax_scan import Kernel, choose, flip_all, metropoli
 def kernel(
     sampler: str, log_prob: Callable[[Array], Array], one_hot: bool, step_size: float
 ) -> Kernel:
-    """The kernel of `sampler`: gibbs-1, gwg-1 or dmala."""
+    """The kernel of `sampler`: gibbs-1, gwg-1, dula or dmala."""
 
     def valued(x: Array) -> tuple[Array, Array]:
         """Log-probability `[chains]` and the gain of each move at first order."""
@@ -31,22 +31,34 @@ def kernel(
         return terms.reshape(len(terms), -1).sum(1)
 
     # All sites move at once, by Eq. (2) and (3) of Zhang et al. (2022).
-    def at(x: Array) -> Any:
+    def moves(x: Array) -> tuple[Array, Array]:
+        """Log-probability and the logits of Eq. (2)."""
         values, gains = valued(x)
         distances = 2 * (1 - x) if one_hot else 1.0
-        logits = gains / 2 - distances / (2 * step_size)
+        return values, gains / 2 - distances / (2 * step_size)
+
+    def move_all(key: Array, x: Array, logits: Array) -> Array:
+        if not one_hot:
+            return flip_all(key, x, logits)
+        below = jnp.cumsum(nn.softmax(logits), -1)
+        level = random.uniform(key, (*x.shape[:2], 1)) * below[..., -1:]
+        return nn.one_hot((below <= level).sum(-1), x.shape[-1], dtype=x.dtype)
+
+    def unadjusted(x: Array) -> Any:
+        return x, moves(x)[1]
+
+    def dula(carry: Any, key: Array) -> Any:
+        return unadjusted(move_all(key, *carry))
+
+    def at(x: Array) -> Any:
+        values, logits = moves(x)
         normaliser = nn.logsumexp(logits, -1) if one_hot else nn.softplus(logits)
         return x, logits, values - total(normaliser)
 
     def dmala(carry: Any, key: Array) -> Any:
         draw, accept = random.split(key)
         x, logits, balance = carry
-        if one_hot:
-            below = jnp.cumsum(nn.softmax(logits), -1)
-            level = random.uniform(draw, (*x.shape[:2], 1)) * below[..., -1:]
-            y = nn.one_hot((below <= level).sum(-1), x.shape[-1], dtype=x.dtype)
-        else:
-            y = flip_all(draw, x, logits)
+        y = move_all(draw, x, logits)
         proposed = at(y)
         back, there = (x, y) if one_hot else (jnp.abs(y - x),) * 2
         log_ratio = proposed[2] - balance + total(proposed[1] * back - logits * there)
@@ -89,5 +101,6 @@ def kernel(
     return {
         "gibbs-1": Kernel(lambda x: (x, jnp.zeros((), jnp.int32)), gibbs),
         "gwg-1": Kernel(priced, gwg),
+        "dula": Kernel(unadjusted, dula),
         "dmala": Kernel(at, dmala),
     }[sampler]
