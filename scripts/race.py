@@ -76,7 +76,7 @@ def main(words: list[str] | None = None) -> int:
     config = {
         "name": "race",
         "target": chosen.target.rpartition("/")[2],
-        "target_sha256": hashed(file_of(chosen.target).read_bytes()),
+        "target_sha256": hashed(Path(chosen.target.rpartition(":")[0]).read_bytes()),
         "domain": str(model.domain),
         "budget": asdict(budget),
         "chains": chains,
@@ -135,10 +135,6 @@ def claimed(chosen: argparse.Namespace) -> Path:
             continue
         return parent / str(number)
     raise AssertionError("numbers do not end")
-
-
-def file_of(text: str) -> Path:
-    return Path(text.rpartition(":")[0])
 
 
 def hashed(content: bytes) -> str:

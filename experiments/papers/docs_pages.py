@@ -50,14 +50,8 @@ def refresh(root: Path = ROOT, bundles: Path = BUNDLES) -> list[Path]:
     for section in report.sections:
         for part in section.parts:
             for picture in part.drawn.pictures:
-                target = results / f"{stem(section.exhibit, part.experiment, picture.name)}.png"
-                target.write_bytes(picture.png)
-                written.append(target)
-                beside = {".csv": picture.csv, ".html": picture.html, ".json": picture.proof}
-                for suffix, text in (beside | {".svg": picture.svg}).items():
-                    if text:
-                        written.append(target.with_suffix(suffix))
-                        written[-1].write_text(text, encoding="utf-8")
+                name = stem(section.exhibit, part.experiment, picture.name)
+                written += picture.write(results / f"{name}.png")
             for name, frame in part.drawn.tables:
                 (results / TABLES).mkdir(exist_ok=True)
                 file = results / TABLES / f"{stem(section.exhibit, part.experiment, name)}.csv"

@@ -117,7 +117,7 @@ class Run:
         self,
         items: Iterable[T],
         what: str,
-        total: int | None = None,
+        total: int,
         done: int = 0,
         each: int = 1,
     ) -> Iterator[T]:
@@ -214,7 +214,8 @@ class Run:
         for checkpoints of another kind of device, such as a GPU's on a machine that has none; with
         `force`, they are moved too.
         """
-        present = _complete_lines(self.path / "metrics.csv") - 1
+        file = self.path / "metrics.csv"
+        present = (file.read_bytes().count(b"\n") if file.exists() else 0) - 1
 
         def fits(document: Document) -> str:
             notes = json.loads(document["notes"])
@@ -284,11 +285,6 @@ class Run:
         """Store tensors, such as a model's, as `<name>.safetensors`."""
         writing.write(self.path / f"{name}.safetensors", writing.tensors(tensors))
 
-    def save_all(self, arrays: dict[str, Tensor]) -> None:
-        """Store each array in its own file, named after it."""
-        for name, value in arrays.items():
-            self.save(name, **{name: value})
-
     def note(self, **values: Any) -> None:
         """Add facts to run.json, as JSON values."""
         self.notes.update(values)
@@ -308,7 +304,3 @@ def _derive(seed: int, purpose: str) -> int:
 
 def _generator(seed: int, purpose: str, device: torch.device | str) -> torch.Generator:
     return torch.Generator(device).manual_seed(_derive(seed, purpose))
-
-
-def _complete_lines(file: Path) -> int:
-    return file.read_bytes().count(b"\n") if file.exists() else 0
