@@ -319,7 +319,7 @@ def facts(held: Holding) -> list[tuple[str, str]]:
         ("Device", _distinct(_device(document) for document in documents)),
         ("Time", duration(sum(document["seconds"] for document in documents))),
         ("Timing", share_text(held.shown)),
-        ("Memory", _memory(documents)),
+        ("Memory", f"at most {most}" if (most := peak_memory(documents)) else ""),
         ("Commit", _distinct(_commit(document) for document in documents)),
         ("Records", held.place),
     ]
@@ -391,9 +391,10 @@ def _device(document: dict[str, Any]) -> str:
     return f"{document.get('device', 'unknown')}{count}, PyTorch {document['versions']['torch']}"
 
 
-def _memory(documents: list[dict[str, Any]]) -> str:
-    peak = max(document.get("peak_memory_bytes") or 0 for document in documents)
-    return f"at most {peak / 2**30:.2g} GiB" if peak else ""
+def peak_memory(documents: list[dict[str, Any]]) -> str:
+    """The largest peak of the runs; "" if it is not known."""
+    peak = max((document.get("peak_memory_bytes") or 0 for document in documents), default=0)
+    return f"{peak / 2**30:.2g} GiB" if peak else ""
 
 
 def _commit(document: dict[str, Any]) -> str:

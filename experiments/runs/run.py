@@ -74,14 +74,15 @@ class Run:
 
     def rng(self, purpose: str, device: torch.device | str | None = None) -> torch.Generator:
         """A generator seeded by the run's seed and `purpose` only, so samplers see equal draws."""
-        return _generator(self.seed, purpose, device or self.device)
+        return torch.Generator(device or self.device).manual_seed(_derive(self.seed, purpose))
 
     def shared_rng(self, purpose: str, device: torch.device | str | None = None) -> torch.Generator:
         """A generator seeded by the model seed: for models, training and ground truth.
 
         Runs that differ only in their seed see equal draws.
         """
-        return _generator(self.model_seed, f"shared/{purpose}", device or self.device)
+        seed = _derive(self.model_seed, f"shared/{purpose}")
+        return torch.Generator(device or self.device).manual_seed(seed)
 
     def kernel(
         self,
@@ -300,7 +301,3 @@ def _array(value: Tensor | np.ndarray) -> np.ndarray:
 def _derive(seed: int, purpose: str) -> int:
     digest = hashlib.sha256(f"{seed}/{purpose}".encode()).digest()
     return int.from_bytes(digest[:8], "big") >> 1
-
-
-def _generator(seed: int, purpose: str, device: torch.device | str) -> torch.Generator:
-    return torch.Generator(device).manual_seed(_derive(seed, purpose))
