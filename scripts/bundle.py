@@ -8,8 +8,6 @@ runs with other settings. `--add` keeps the runs of the present bundle that have
 Prints what was left out. Fails if a claim has another verdict on the bundle than on the records.
 """
 
-import argparse
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,30 +19,28 @@ from latticework.experiments.records.grouping import once
 from latticework.experiments.records.identity import without_digits
 from latticework.experiments.records.record import BUNDLES, Record, load_all
 from latticework.experiments.runs.sweeps import exists
+from latticework.scripts.parsing import outputs, parser_of
 
 
 def main(words: list[str] | None = None) -> int:
     """Return the exit status: 1 if a bundle changes a verdict, or if there is nothing to pack."""
-    parser = argparse.ArgumentParser(
-        prog="python -m latticework.scripts.bundle", description=(__doc__ or "").split("\n")[0]
-    )
+    parser = parser_of("bundle", __doc__)
     parser.add_argument("experiments", nargs="+", help="names of experiments, or all")
-    parser.add_argument("--outputs", type=Path, default=None, help="the folder of the records")
+    parser.add_argument("--outputs", type=Path, default=outputs(), help="the folder of the records")
     parser.add_argument("--to", type=Path, default=BUNDLES)
     parser.add_argument("--others", action="store_true", help="also pack runs with other settings")
     parser.add_argument(
         "--add", action="store_true", help="keep the bundle's runs without a record"
     )
     chosen = parser.parse_args(words)
-    outputs = chosen.outputs or Path(os.environ.get("LATTICEWORK_OUTPUTS", "outputs"))
     known, status = catalogue(), 0
     everything = chosen.experiments == ["all"]
     for name in known.experiments() if everything else chosen.experiments:
-        held = holding(name, "paper", outputs, Path()) if exists(name) else None
+        held = holding(name, "paper", chosen.outputs, Path()) if exists(name) else None
         records = [] if held is None else [*held.records, *(held.others if chosen.others else ())]
         if held is None or not records:
             if not everything:
-                print(f"{name}: no finished run at the paper's scale in {outputs}")
+                print(f"{name}: no finished run at the paper's scale in {chosen.outputs}")
                 status = 1
             continue
         target = chosen.to / f"{name}.zip"

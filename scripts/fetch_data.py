@@ -7,7 +7,6 @@ replaced by a substitute. The exit status is 1 if any failed.
 
 from __future__ import annotations
 
-import argparse
 import logging
 import sys
 
@@ -17,6 +16,7 @@ from hydra.utils import instantiate
 from latticework.experiments import CONF
 from latticework.experiments.runs import resolvers
 from latticework.sampling.messages import nearest
+from latticework.scripts.parsing import parser_of
 
 
 def fetch(name: str) -> str:
@@ -39,9 +39,7 @@ def fetch(name: str) -> str:
 def main(words: list[str] | None = None) -> int:
     """Fetch the named data sets, or all; return the exit status."""
     every = sorted(path.stem for path in (CONF / "data").glob("*.yaml"))
-    parser = argparse.ArgumentParser(
-        prog="python -m latticework.scripts.fetch_data", description=(__doc__ or "").split("\n")[0]
-    )
+    parser = parser_of("fetch_data", __doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"default all: {', '.join(every)}")
     names = parser.parse_args(words).names or every
     if unknown := [f"{name} ({nearest(name, every)})" for name in names if name not in every]:

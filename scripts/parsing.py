@@ -1,14 +1,23 @@
-"""The parser of the words after `latticework check`, `race`, `why` and `trace`."""
+"""The parser of a script's words, and the folder of the records where no word names it."""
 
 import argparse
+import os
+from pathlib import Path
+
+from latticework.experiments.runs.errors import COMMANDS
 
 
-def parser_of(command: str, doc: str | None) -> argparse.ArgumentParser:
-    """A parser whose help begins with the first line of `doc` and ends with its other lines."""
+def parser_of(script: str, doc: str | None) -> argparse.ArgumentParser:
+    """A parser whose help begins with the first paragraph of `doc` and ends with the others."""
     first, _, rest = (doc or "").partition("\n\n")
+    called = "latticework " if script in COMMANDS else "python -m latticework.scripts."
     return argparse.ArgumentParser(
-        prog=f"latticework {command}",
+        prog=f"{called}{script}",
         description=first,
         epilog=rest,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+
+
+def outputs() -> Path:
+    return Path(os.environ.get("LATTICEWORK_OUTPUTS", "outputs"))

@@ -16,7 +16,6 @@ import hashlib
 import itertools
 import json
 import math
-import os
 import shlex
 import sys
 import time
@@ -42,7 +41,7 @@ from latticework.sampling.targets import check_target, target_named
 from latticework.sampling.tuning.course import Allowance, Unit
 from latticework.sampling.tuning.race import Entrant, Race, entered, tabulated
 from latticework.sampling.tuning.space import spaces
-from latticework.scripts.parsing import parser_of
+from latticework.scripts.parsing import outputs, parser_of
 
 NAMED = 6  # entries of x that a line names
 
@@ -76,7 +75,7 @@ def main(words: list[str] | None = None) -> int:
     config = {
         "name": "race",
         "target": chosen.target.rpartition("/")[2],
-        "target_sha256": hashed(file_of(chosen.target).read_bytes()),
+        "target_sha256": hashed(Path(chosen.target.rpartition(":")[0]).read_bytes()),
         "domain": str(model.domain),
         "budget": asdict(budget),
         "chains": chains,
@@ -116,7 +115,7 @@ def parser() -> argparse.ArgumentParser:
         default="uniform",
         help="as of latticework.sample",
     )
-    made.add_argument("--outputs", type=Path, help="the folder of the records")
+    made.add_argument("--outputs", type=Path, default=outputs(), help="the folder of the records")
     return made
 
 
@@ -125,8 +124,7 @@ def claimed(chosen: argparse.Namespace) -> Path:
 
     It is made before the race, so that an unwritable folder is found at once.
     """
-    outputs = chosen.outputs or Path(os.environ.get("LATTICEWORK_OUTPUTS", "outputs"))
-    parent = outputs / "race" / chosen.target.rpartition(":")[2]
+    parent = chosen.outputs / "race" / chosen.target.rpartition(":")[2]
     parent.mkdir(parents=True, exist_ok=True)
     for number in itertools.count(1):
         try:
@@ -135,10 +133,6 @@ def claimed(chosen: argparse.Namespace) -> Path:
             continue
         return parent / str(number)
     raise AssertionError("numbers do not end")
-
-
-def file_of(text: str) -> Path:
-    return Path(text.rpartition(":")[0])
 
 
 def hashed(content: bytes) -> str:

@@ -9,9 +9,7 @@ there, those committed in docs/results/records. Figures of unchanged records are
 they are kept in outputs/report/kept.
 """
 
-import argparse
 import logging
-import os
 from pathlib import Path
 
 from latticework.experiments.papers.docs_pages import refresh
@@ -19,14 +17,13 @@ from latticework.experiments.papers.inventory import SCALES
 from latticework.experiments.papers.page import write
 from latticework.experiments.papers.view import gather
 from latticework.experiments.runs.errors import told
+from latticework.scripts.parsing import outputs, parser_of
 
 
 def main(words: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m latticework.scripts.report", description=(__doc__ or "").split("\n")[0]
-    )
+    parser = parser_of("report", __doc__)
     parser.add_argument("--scale", choices=SCALES, help="only this scale; default: the best")
-    parser.add_argument("--outputs", type=Path, default=None, help="the folder of the records")
+    parser.add_argument("--outputs", type=Path, default=outputs(), help="the folder of the records")
     parser.add_argument(
         "--committed", action="store_true", help="read only docs/results/records, write docs/"
     )
@@ -37,10 +34,9 @@ def main(words: list[str] | None = None) -> None:
         for file in refresh():
             print(f"written: {file}")
         return
-    outputs = chosen.outputs or Path(os.environ.get("LATTICEWORK_OUTPUTS", "outputs"))
-    folder = outputs / "report"
+    folder = chosen.outputs / "report"
     scales = [chosen.scale] if chosen.scale else SCALES
-    report = gather(outputs, scales=scales, keep=folder / "kept")
+    report = gather(chosen.outputs, scales=scales, keep=folder / "kept")
     if report.notice:
         print(report.notice)
     print("; ".join(f"{count} {report.word(verdict)}" for verdict, count in report.counts.items()))

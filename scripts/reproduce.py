@@ -7,8 +7,6 @@ Finished runs are skipped and interrupted runs resume. If an experiment fails, t
 Words that contain "=" are passed to run.py.
 """
 
-import argparse
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -17,10 +15,10 @@ import latticework.scripts.report
 from latticework.experiments.finish.endings import show_table
 from latticework.experiments.papers.exhibits import Catalogue, catalogue
 from latticework.experiments.papers.inventory import SCALES
-from latticework.experiments.runs.sweeps import also, exists
+from latticework.experiments.runs.sweeps import also
+from latticework.scripts.parsing import outputs, parser_of
 
 ROOT = Path(__file__).resolve().parent.parent
-OUTPUTS = Path(os.environ.get("LATTICEWORK_OUTPUTS", "outputs"))
 
 
 def commands(
@@ -31,8 +29,7 @@ def commands(
     result = []
     for experiment in known.experiments(chosen):
         words = [f"experiment={experiment}", f"scale={scale}", *overrides]
-        more = also(experiment) if exists(experiment) else ()
-        result += [words, *([*words, *some] for some in more)]
+        result += [words, *([*words, *some] for some in also(experiment))]
     return result
 
 
@@ -47,10 +44,8 @@ def tables(known: Catalogue, names: list[str], scale: str, outputs: Path) -> lis
 
 
 def main(words: list[str] | None = None) -> int:
-    """Return the exit status: 1 if an experiment failed or does not exist."""
-    parser = argparse.ArgumentParser(
-        prog="python -m latticework.scripts.reproduce", description=(__doc__ or "").split("\n")[0]
-    )
+    """Return the exit status: 1 if an experiment failed."""
+    parser = parser_of("reproduce", __doc__)
     parser.add_argument("words", nargs="+", help="all, or ids such as fig3; overrides of run.py")
     parser.add_argument("--scale", choices=SCALES, default="paper")
     chosen = parser.parse_args(words)
@@ -63,19 +58,15 @@ def main(words: list[str] | None = None) -> int:
     failed = []
     for arguments in todo:
         text = " ".join(["python run.py", *arguments])
-        if not exists(arguments[0].removeprefix("experiment=")):
-            print(f"no such experiment yet: {text}", flush=True)
-            failed.append(text)
-            continue
         print(f"\n{text}", flush=True)
         if _status([sys.executable, str(ROOT / "run.py"), *arguments]):
             failed.append(text)
-    outputs = [w.partition("=")[2] for w in overrides if w.startswith("outputs=")]
-    latticework.scripts.report.main(["--outputs", outputs[-1]] if outputs else [])
-    for file in tables(catalogue(), names, chosen.scale, Path(outputs[-1]) if outputs else OUTPUTS):
+    given = [w.partition("=")[2] for w in overrides if w.startswith("outputs=")]
+    latticework.scripts.report.main(["--outputs", given[-1]] if given else [])
+    for file in tables(catalogue(), names, chosen.scale, Path(given[-1]) if given else outputs()):
         show_table(file)
     if failed:
-        print("\nfailed or missing:", *failed, sep="\n  ", file=sys.stderr)
+        print("\nfailed:", *failed, sep="\n  ", file=sys.stderr)
     return int(bool(failed))
 
 

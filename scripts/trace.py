@@ -8,7 +8,6 @@ changed, and 2 if no JSON file beside the figure names its records.
 """
 
 import json
-import os
 from pathlib import Path
 
 from rich.console import Console
@@ -17,14 +16,14 @@ from rich.text import Text
 
 from latticework.experiments.records.proof import state
 from latticework.experiments.runs.errors import told
-from latticework.scripts.parsing import parser_of
+from latticework.scripts.parsing import outputs, parser_of
 
 
 def main(words: list[str] | None = None) -> int:
     """Return the exit status."""
     parser = parser_of("trace", __doc__)
     parser.add_argument("figure", type=Path, help="its PNG or PDF")
-    parser.add_argument("--outputs", type=Path, help="the folder of the records")
+    parser.add_argument("--outputs", type=Path, default=outputs(), help="the folder of the records")
     chosen = parser.parse_args(words)
     if not chosen.figure.is_file():
         raise ValueError(f"there is no file {chosen.figure}")
@@ -46,8 +45,7 @@ def main(words: list[str] | None = None) -> int:
     console.print(f"command   {command}", highlight=False, soft_wrap=True)
     made = ", ".join(f"{name} {number}" for name, number in versions.items())
     console.print(f"drawn by  {made}\n", highlight=False)
-    given = chosen.outputs or Path(os.environ.get("LATTICEWORK_OUTPUTS", "outputs"))
-    folders = [given, *chosen.figure.resolve().parents]
+    folders = [chosen.outputs, *chosen.figure.resolve().parents]
     found = {name: state(name, known, folders) for name, known in records.items()}
     grid = Grid("record", "SHA-256", "state", box=None, pad_edge=False)
     for name, how in found.items():

@@ -393,7 +393,8 @@ def test_without_data_there_is_log_z_alone(tmp_path):
         task(Run(tmp_path), steps=50)
 
 
-@pytest.mark.parametrize("runs", [0, pytest.param(3, marks=pytest.mark.slow)], ids=["ais", "smc"])
+@pytest.mark.slow
+@pytest.mark.parametrize("runs", [0, 3], ids=["ais", "smc"])
 def test_fused_steps_go_the_way_of_eager_ones(runs):
     """They read the same numbers of the generator, and leave nothing in the path."""
     path = path_of("binary")

@@ -123,6 +123,7 @@ def test_no_two_runs_share_their_random_numbers(monkeypatch):
 WORDS = ("experiment=benchmark", "scale=smoke", "target=sk_16", "task.chains=4")
 
 
+@pytest.mark.slow
 def test_a_sampler_is_tuned_once_for_all_seeds(tmp_path):
     few = ("task.tuning=[300evaluations]", "task.measuring=[90evaluations]")
     assert command_line(*WORDS, *few, "sampler=dmala", "seed=0,1", outputs=tmp_path) == 0

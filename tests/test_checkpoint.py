@@ -225,7 +225,7 @@ def test_a_message_erases_the_live_line(monkeypatch):
     monkeypatch.setattr(progress, "LIVE_EVERY", -1.0)
     handler = logging.StreamHandler(terminal)
     monkeypatch.setattr(logging.getLogger(), "handlers", [handler])
-    for i in progress.progress(range(2), "work", None, dict):
+    for i in progress.progress(range(2), "work", 2, dict):
         if i == 1:
             logging.warning("a message")
     logging.warning("the end")

@@ -64,10 +64,10 @@ WORDS = (
 MOMENTS = {
     "experiments.finish.finish.checked": "the same command continues",
     "models.rbm.RBM.__init__": "the same command continues",
-    "experiments.tasks.learning.updates.Updates.step": "at training 1 of ",
+    "experiments.tasks.learning.negatives.Updates.step": "at training 1 of ",
     "models.domain.Binary.uniform": "the same command continues",
     "experiments.runs.run.Run.log": "at sampling 0 of ",
-    "experiments.finish.finish.drawn": "the same command continues",
+    "experiments.finish.finish._draw": "the same command continues",
 }
 IN_RUN = len(MOMENTS) - 2  # all but the first and the last
 

@@ -120,6 +120,7 @@ def test_a_record_with_the_same_settings_is_read(tmp_path):
     assert learn.calls == 2
 
 
+@pytest.mark.slow
 def test_ais_of_a_record_of_ebm_learning(tmp_path):
     """From the command line: the candidates are those of the record, and the best is taken."""
     words = ["scale=smoke", "data=caltech", "sampler=dula", "learning.snapshots=1"]

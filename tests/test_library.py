@@ -86,6 +86,7 @@ print(sorted(table["sampler"]), table.attrs)
 """
 
 
+@pytest.mark.slow
 def test_chains_checks_and_races_need_no_hydra():
     printed = blocked(OTHERS, tuple(name for name in EXPERIMENTS if name != "pandas"))
     assert printed.splitlines() == [

@@ -157,7 +157,7 @@ def recorded(sampler, model, steps, chains=8, seed=0):
     [
         (lw.DMALA(0.5), "categorical"),
         (lw.Gibbs(), "spins"),
-        (lw.GWG(), "ordinal"),
+        pytest.param(lw.GWG(), "ordinal", marks=pytest.mark.slow),
         (lw.BlockGibbs(), "rbm"),
     ],
 )

@@ -72,7 +72,7 @@ def bias_against_step_size(records: list[Record]) -> Figure:
     for number, (unit, table) in enumerate(units.items()):
         style = {**series(number), "markersize": 4, "linewidth": 1}
         exact = table.groupby("step_size").first().reset_index()
-        name = _coordinates(unit)
+        name = {1.0: "{0, 1}", 4.0: "{-1, 1}"}.get(unit, f"squared distance {unit:g}")
         scaled = exact["step_size"] / unit
         left.plot(scaled, exact["theorem"], "--", **style, label=f"Theorem 5.1 on {name}")
         slopes = [r.document["slope"] for r in records if r.metrics["unit"][0] == unit]
@@ -94,10 +94,6 @@ def bias_against_step_size(records: list[Record]) -> Figure:
     note = f"Lines are exact; simulations have {seeds(records)}."
     explain(figure, note, key_of_dashes(**{"Theorem 5.1": "--"}))
     return figure
-
-
-def _coordinates(unit: float) -> str:
-    return {1.0: "{0, 1}", 4.0: "{-1, 1}"}.get(unit, f"squared distance {unit:g}")
 
 
 def bias_against_epsilon(records: list[Record]) -> Figure:

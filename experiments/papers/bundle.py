@@ -9,7 +9,6 @@ rounded to 7 digits. Equal records give equal bytes.
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from io import StringIO
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -74,7 +73,8 @@ def pack(records: Sequence[Record], config: DictConfig, target: Path) -> Packed:
         for record, table in zip(noting, tables, strict=True):
             run = record.path.name
             thinned += len(table) < len(record.metrics)
-            files[f"{run}/metrics.csv"] = _csv(table).encode()
+            text = table.to_csv(index=False, float_format="%.7g", lineterminator="\n")
+            files[f"{run}/metrics.csv"] = text.encode()
             kept = {name for name in record.opened if f"{run}/{name}.npz" in arrays}
             files[f"{run}/run.json"] = _json(record, table, kept, long[record.path]).encode()
         write_archive(target, files)
@@ -128,12 +128,6 @@ def _open_all(records: Sequence[Record], config: DictConfig) -> None:
                 claim.judge(list(records))
             except (LookupError, FileNotFoundError):
                 continue
-
-
-def _csv(table: pd.DataFrame) -> str:
-    buffer = StringIO()
-    table.to_csv(buffer, index=False, float_format="%.7g", lineterminator="\n")
-    return buffer.getvalue()
 
 
 def _seeds(record: Record) -> tuple[int, int]:

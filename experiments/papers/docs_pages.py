@@ -22,7 +22,7 @@ from latticework.experiments.papers.claims.verdict import Number
 from latticework.experiments.papers.exhibits import Catalogue, Exhibit, catalogue
 from latticework.experiments.papers.inventory import Holding, holdings
 from latticework.experiments.papers.table_files import write
-from latticework.experiments.papers.view import Part, Report, Section, gather, verdicts
+from latticework.experiments.papers.view import Part, Report, Section, gather, peak_memory, verdicts
 from latticework.experiments.records.pace import duration
 from latticework.experiments.records.record import BUNDLES
 from latticework.experiments.runs.sweeps import declared
@@ -50,14 +50,8 @@ def refresh(root: Path = ROOT, bundles: Path = BUNDLES) -> list[Path]:
     for section in report.sections:
         for part in section.parts:
             for picture in part.drawn.pictures:
-                target = results / f"{stem(section.exhibit, part.experiment, picture.name)}.png"
-                target.write_bytes(picture.png)
-                written.append(target)
-                beside = {".csv": picture.csv, ".html": picture.html, ".json": picture.proof}
-                for suffix, text in (beside | {".svg": picture.svg}).items():
-                    if text:
-                        written.append(target.with_suffix(suffix))
-                        written[-1].write_text(text, encoding="utf-8")
+                name = stem(section.exhibit, part.experiment, picture.name)
+                written += picture.write(results / f"{name}.png")
             for name, frame in part.drawn.tables:
                 (results / TABLES).mkdir(exist_ok=True)
                 file = results / TABLES / f"{stem(section.exhibit, part.experiment, name)}.csv"
@@ -255,6 +249,7 @@ def times(known: Catalogue, bundles: Path = BUNDLES) -> str:
     rows = []
     for name, some in held.items():
         one, noted = (some[0] if some else None), known.times.get(name, {})
+        documents = [record.document for record in one.records] if one else []
         sweep = declared(name, "paper")
         rows.append(
             {
@@ -264,7 +259,7 @@ def times(known: Catalogue, bundles: Path = BUNDLES) -> str:
                 "runs": len(sweep.runs),
                 "one core": time_of(one, noted, gpu=False),
                 "GPU": time_of(one, noted, gpu=True),
-                "memory": _memory(one),
+                "memory": peak_memory(documents) or UNKNOWN,
             }
         )
     cells = (rows[0], *(row.values() for row in rows))
@@ -296,9 +291,3 @@ def time_of(held: Holding | None, noted: dict[str, str], *, gpu: bool) -> str:
     if partly:
         return f"{duration(total)}, extrapolated from {len(mine)} runs"
     return f"{duration(total)}, measured"
-
-
-def _memory(held: Holding | None) -> str:
-    peaks = [record.document.get("peak_memory_bytes") for record in held.records] if held else []
-    known = [peak for peak in peaks if peak]
-    return f"{max(known) / 2**30:.2g} GiB" if known else UNKNOWN

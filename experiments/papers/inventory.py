@@ -19,7 +19,7 @@ from latticework.experiments.records.grouping import once
 from latticework.experiments.records.identity import without_digits
 from latticework.experiments.records.proof import place, versions
 from latticework.experiments.records.record import BUNDLES, Record, read
-from latticework.experiments.runs.sweeps import declared, exists
+from latticework.experiments.runs.sweeps import declared
 
 SCALES = ("paper", "cpu", "quick", "smoke")  # the best first
 SOURCES = (CONF, CONF.parent / "experiments", CONF.parent / "sampling")
@@ -170,13 +170,11 @@ def holdings(
     kept: Memory | None = None,
 ) -> dict[str, list[Holding]]:
     """The holdings of each experiment at all scales that have runs, the best scale first."""
-    result: dict[str, list[Holding]] = {}
-    for name in experiments:
-        if not exists(name):
-            continue
-        found = [holding(name, scale, outputs, bundles, kept) for scale in scales]
-        result[name] = [one for one in found if one is not None]
-    return result
+    found = {
+        name: [holding(name, scale, outputs, bundles, kept) for scale in scales]
+        for name in experiments
+    }
+    return {name: [one for one in some if one is not None] for name, some in found.items()}
 
 
 def pools(held: dict[str, list[Holding]]) -> dict[str, list[Pool]]:

@@ -37,11 +37,7 @@ def write(report: Report, folder: Path) -> tuple[Path, Path]:
     for section in report.sections:
         for part in (*section.parts, *section.below):
             for picture in part.drawn.pictures:
-                file = folder / file_name(part, picture.name)
-                file.write_bytes(picture.png)
-                if picture.svg:
-                    file.with_suffix(".svg").write_text(picture.svg)
-                file.with_suffix(".json").write_text(picture.proof)
+                picture.write(folder / file_name(part, picture.name))
     text.write_text(render("page.md.jinja", report=report))
     page.write_text(html(text.read_text(), folder))
     return page, text

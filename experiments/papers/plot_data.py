@@ -21,7 +21,7 @@ def points(figure: Figure) -> pd.DataFrame:
     those that a leading underscore keeps out of the legend. Empty for images and pages of text.
     """
     rows = [
-        (_title(ax, number), *row)
+        (f"{number} {ax.get_title() or ax.get_xlabel()}".replace("\n", " ").strip(), *row)
         for number, ax in enumerate(figure.axes, 1)
         for row in (*_bars(ax), *_lines(ax))
     ]
@@ -32,10 +32,6 @@ def csv(figure: Figure) -> str:
     """`points` as CSV text with five digits; empty if there are no numbers."""
     table = points(figure)
     return "" if table.empty else table.to_csv(index=False, float_format="%.5g")
-
-
-def _title(ax: Axes, number: int) -> str:
-    return f"{number} {ax.get_title() or ax.get_xlabel()}".replace("\n", " ").strip()
 
 
 def _lines(ax: Axes) -> Iterator[tuple[Any, ...]]:

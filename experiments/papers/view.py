@@ -31,7 +31,7 @@ from latticework.experiments.papers.inventory import (
 from latticework.experiments.papers.plot_data import csv
 from latticework.experiments.records.pace import duration, share_text
 from latticework.experiments.records.record import BUNDLES
-from latticework.experiments.runs.sweeps import also, exists
+from latticework.experiments.runs.sweeps import also
 
 log = logging.getLogger(__name__)
 DPI = 220  # twice the pixels of a page of 7.2 inches
@@ -52,14 +52,19 @@ NOTICE = (
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure as PNG and SVG; its numbers as CSV, and a page of text as HTML."""
+    """A figure as PNG, and by suffix as SVG, its numbers, a page of text, and its proof as JSON."""
 
     name: str
     png: bytes
-    svg: str
-    csv: str
-    html: str
-    proof: str  # what it was drawn from, as JSON
+    texts: dict[str, str]
+
+    def write(self, target: Path) -> list[Path]:
+        """Write the PNG to `target` and the texts beside it; return the paths."""
+        target.write_bytes(self.png)
+        beside = {target.with_suffix(suffix): text for suffix, text in self.texts.items()}
+        for file, text in beside.items():
+            file.write_text(text, encoding="utf-8")
+        return [target, *beside]
 
 
 @dataclass(frozen=True)
@@ -239,11 +244,12 @@ def draw(held: Holding, stamp: str = "") -> Drawn:
     log.info("drawing %s, scale=%s", held.experiment, held.scale)
     made = Drawn()
     for one in make_all(held.config, held.shown):
-        if isinstance(one.content, Figure):
-            image, drawing, numbers = png(one.content, DPI), svg(one.content), csv(one.content)
-            told = html_of(one.content), proof_of(one.content)
-            made.pictures.append(Picture(one.name, image, drawing, numbers, *told))
-            plt.close(one.content)
+        if isinstance(figure := one.content, Figure):
+            image = png(figure, DPI)
+            texts = {".svg": svg(figure), ".csv": csv(figure), ".html": html_of(figure)}
+            texts = {suffix: text for suffix, text in texts.items() if text}
+            made.pictures.append(Picture(one.name, image, texts | {".json": proof_of(figure)}))
+            plt.close(figure)
         elif one.content is not None:
             made.tables.append((one.name, one.content))
         else:
@@ -270,8 +276,7 @@ def _section(
             # A better scale that has only begun is listed with the best scale that has records.
             (below if one.shown and one is not best else parts).append(part)
         if not some:
-            note = [] if exists(experiment) else ["this experiment does not exist yet"]
-            parts.append(Part(experiment, command(experiment), None, Drawn(), [], note))
+            parts.append(Part(experiment, command(experiment), None, Drawn(), [], []))
     own = [entry for entry in entries if entry.claim.exhibit == exhibit.name]
     return Section(exhibit, own, parts, below, _state(parts))
 
@@ -314,7 +319,7 @@ def facts(held: Holding) -> list[tuple[str, str]]:
         ("Device", _distinct(_device(document) for document in documents)),
         ("Time", duration(sum(document["seconds"] for document in documents))),
         ("Timing", share_text(held.shown)),
-        ("Memory", _memory(documents)),
+        ("Memory", f"at most {most}" if (most := peak_memory(documents)) else ""),
         ("Commit", _distinct(_commit(document) for document in documents)),
         ("Records", held.place),
     ]
@@ -386,9 +391,10 @@ def _device(document: dict[str, Any]) -> str:
     return f"{document.get('device', 'unknown')}{count}, PyTorch {document['versions']['torch']}"
 
 
-def _memory(documents: list[dict[str, Any]]) -> str:
-    peak = max(document.get("peak_memory_bytes") or 0 for document in documents)
-    return f"at most {peak / 2**30:.2g} GiB" if peak else ""
+def peak_memory(documents: list[dict[str, Any]]) -> str:
+    """The largest peak of the runs; "" if it is not known."""
+    peak = max((document.get("peak_memory_bytes") or 0 for document in documents), default=0)
+    return f"{peak / 2**30:.2g} GiB" if peak else ""
 
 
 def _commit(document: dict[str, Any]) -> str:

@@ -62,14 +62,9 @@ class Comparison:
         return [each.what for each in self.differences if each.decides == "perhaps"]
 
     @property
-    def same_expected(self) -> bool:
-        """Whether the two must have the same bits."""
-        return not (self.reasons or self.doubts)
-
-    @property
     def is_fault(self) -> bool:
         """Whether the numbers differ without a reason, or a file was changed after its run."""
-        return bool(self.damaged) or bool(self.numbers and self.same_expected)
+        return bool(self.damaged or (self.numbers and not self.reasons and not self.doubts))
 
 
 def compare(one: Record, other: Record) -> Comparison:
@@ -114,14 +109,13 @@ def _facts(one: Record, other: Record) -> Iterator[Difference]:
         if mine != its and not (what.startswith("code of ") and unsaid):
             yield Difference(what, mine, its, "perhaps" if is_code or unsaid else "yes")
     documents = one.document, other.document
-    for what, read in (("uncommitted changes", _dirty), ("parts made elsewhere", _elsewhere)):
-        mine, its = map(read, documents)
+    more: dict[str, list[Any]] = {
+        "uncommitted changes": [document.get("dirty") for document in documents],
+        "parts made elsewhere": [_elsewhere(document) for document in documents],
+    }
+    for what, (mine, its) in more.items():
         if mine or its:
             yield Difference(what, mine, its, "perhaps")
-
-
-def _dirty(document: dict[str, Any]) -> bool | None:
-    return document.get("dirty")
 
 
 def _elsewhere(document: dict[str, Any]) -> str:

@@ -6,7 +6,7 @@ import shutil
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sized
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -23,7 +23,7 @@ CLEAR = "\r\033[K"  # to the start of the line, and erase it
 def progress(
     items: Iterable[T],
     what: str,
-    total: int | None,
+    total: int,
     latest: Callable[[], dict[str, float]],
     done: int = 0,
     each: int = 1,
@@ -33,8 +33,6 @@ def progress(
     `done` of the `total` items were processed earlier. An item counts as `each`, such as the steps
     between two readings.
     """
-    if total is None and isinstance(items, Sized):
-        total = done + len(items)
     live = sys.stdout.isatty()
     handlers = logging.getLogger().handlers if live else []
     for handler in handlers:
@@ -46,12 +44,10 @@ def progress(
             now = time.monotonic()
             if now - last > (LIVE_EVERY if live else PLAIN_EVERY):
                 last, seconds = now, (now - started) / (count - done) / each
-                whole = total and total * each
-                rate = _text(seconds, count * each, whole)
-                counted = f"{count * each:,}/{f'{whole:,}' if whole else '?'}"
-                line = f"{counted}  {rate}  {_short(latest())}"
+                rate = _text(seconds, count * each, total * each)
+                line = f"{count * each:,}/{total * each:,}  {rate}  {_short(latest())}"
                 if live:
-                    bar = "━" * (BAR * count // total if total else 0)
+                    bar = "━" * (BAR * count // total)
                     line = f"{what} {bar:{BAR}} {line}"[: shutil.get_terminal_size().columns - 1]
                     print(f"{CLEAR}{line}", end="", flush=True)
                 else:
@@ -69,10 +65,10 @@ def _clear(*_: object) -> bool:
     return True
 
 
-def _text(each: float, done: int, total: int | None) -> str:
+def _text(each: float, done: int, total: int) -> str:
     """The rate at `each` seconds per item, and the time that is left: `3.2/s  2 min to go`."""
     rate = f"{1 / each:.0f}/s" if each <= 0.1 else f"{1 / each:.2g}/s"
-    return f"{rate}  {duration(each * (total - done))} to go" if total and done < total else rate
+    return f"{rate}  {duration(each * (total - done))} to go" if done < total else rate
 
 
 def _short(row: dict[str, float]) -> str:

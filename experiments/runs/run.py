@@ -74,14 +74,15 @@ class Run:
 
     def rng(self, purpose: str, device: torch.device | str | None = None) -> torch.Generator:
         """A generator seeded by the run's seed and `purpose` only, so samplers see equal draws."""
-        return _generator(self.seed, purpose, device or self.device)
+        return torch.Generator(device or self.device).manual_seed(_derive(self.seed, purpose))
 
     def shared_rng(self, purpose: str, device: torch.device | str | None = None) -> torch.Generator:
         """A generator seeded by the model seed: for models, training and ground truth.
 
         Runs that differ only in their seed see equal draws.
         """
-        return _generator(self.model_seed, f"shared/{purpose}", device or self.device)
+        seed = _derive(self.model_seed, f"shared/{purpose}")
+        return torch.Generator(device or self.device).manual_seed(seed)
 
     def kernel(
         self,
@@ -117,7 +118,7 @@ class Run:
         self,
         items: Iterable[T],
         what: str,
-        total: int | None = None,
+        total: int,
         done: int = 0,
         each: int = 1,
     ) -> Iterator[T]:
@@ -214,7 +215,8 @@ class Run:
         for checkpoints of another kind of device, such as a GPU's on a machine that has none; with
         `force`, they are moved too.
         """
-        present = _complete_lines(self.path / "metrics.csv") - 1
+        file = self.path / "metrics.csv"
+        present = (file.read_bytes().count(b"\n") if file.exists() else 0) - 1
 
         def fits(document: Document) -> str:
             notes = json.loads(document["notes"])
@@ -284,11 +286,6 @@ class Run:
         """Store tensors, such as a model's, as `<name>.safetensors`."""
         writing.write(self.path / f"{name}.safetensors", writing.tensors(tensors))
 
-    def save_all(self, arrays: dict[str, Tensor]) -> None:
-        """Store each array in its own file, named after it."""
-        for name, value in arrays.items():
-            self.save(name, **{name: value})
-
     def note(self, **values: Any) -> None:
         """Add facts to run.json, as JSON values."""
         self.notes.update(values)
@@ -304,11 +301,3 @@ def _array(value: Tensor | np.ndarray) -> np.ndarray:
 def _derive(seed: int, purpose: str) -> int:
     digest = hashlib.sha256(f"{seed}/{purpose}".encode()).digest()
     return int.from_bytes(digest[:8], "big") >> 1
-
-
-def _generator(seed: int, purpose: str, device: torch.device | str) -> torch.Generator:
-    return torch.Generator(device).manual_seed(_derive(seed, purpose))
-
-
-def _complete_lines(file: Path) -> int:
-    return file.read_bytes().count(b"\n") if file.exists() else 0

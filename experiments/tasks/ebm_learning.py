@@ -34,8 +34,7 @@ from latticework.experiments.records.record import Record
 from latticework.experiments.runs import writing
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.learning.evaluations import Evaluation
-from latticework.experiments.tasks.learning.negatives import Replay
-from latticework.experiments.tasks.learning.updates import Updates, required
+from latticework.experiments.tasks.learning.negatives import Replay, Updates, required
 from latticework.experiments.tasks.measures.nonfinite import Validity, watch
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler

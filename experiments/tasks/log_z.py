@@ -19,6 +19,7 @@ from latticework.experiments.records.record import Budget, Record
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.ais import Annealer, log_odds, mover
 from latticework.experiments.tasks.learning.training import trained
+from latticework.experiments.tasks.sampling import ladders_of
 from latticework.models.base import AnnealedModel, EnergyModel
 from latticework.samplers.base import Sampler
 from latticework.samplers.sums import ManySteps
@@ -30,7 +31,7 @@ from latticework.sampling.evaluations import Counter, evaluations_of_step
 from latticework.sampling.exact import cheap
 from latticework.sampling.memory import Memory
 from latticework.sampling.starts import possible
-from latticework.sampling.tempering import Ladders, Levels, levels_of
+from latticework.sampling.tempering import Levels, levels_of
 
 
 def log_z(
@@ -163,9 +164,9 @@ def by_tempering(
         for _ in range(budget.every):
             memory.chain.advance()
             memory.levels.append(levels_of(memory.chain.state))
-        so_far = ladders_of(memory, number * budget.every)
+        so_far = ladders_of(memory.chain.state, memory.levels, number * budget.every)
         run.log(number * budget.every, barrier=so_far.barrier, trips=so_far.trips.mean())
-    found = ladders_of(memory, budget.steps)
+    found = ladders_of(memory.chain.state, memory.levels, budget.steps)
     estimate = found.log_z
     assert estimate is not None
     low, high, plain = found.interval
@@ -184,13 +185,6 @@ def by_tempering(
         predicted_round_trips=found.predicted_trips,
         evaluations=learning + each * budget.steps,
     )
-
-
-def ladders_of(memory: Tempering, steps: int) -> Ladders:
-    """From the second half of the steps so far."""
-    state = memory.chain.state
-    late = memory.levels[len(memory.levels) // 2 :]
-    return Ladders.recorded(state, late, state.trips, steps)
 
 
 def headline(record: Record) -> list[KeyNumber]:

@@ -116,12 +116,17 @@ def sample(
 
 
 def note_ladders(state: LadderState, levels: list[Levels], steps: int, run: Run) -> None:
-    """Note log Z and the barrier, from the second half of the readings, and save the ladders."""
-    found = Ladders.recorded(state, levels[len(levels) // 2 :], state.trips, steps)
+    """Note log Z and the barrier, and save the ladders."""
+    found = ladders_of(state, levels, steps)
     if (log_z := found.log_z) is not None:
         run.note(log_z={name: finite(value) for name, value in log_z._asdict().items()})
     run.note(barrier=found.barrier, round_trips=int(found.trips.sum()))
     run.save("ladders", **{name: np.asarray(value) for name, value in vars(found).items()})
+
+
+def ladders_of(state: LadderState, levels: list[Levels], steps: int) -> Ladders:
+    """From the second half of the readings so far."""
+    return Ladders.recorded(state, levels[len(levels) // 2 :], state.trips, steps)
 
 
 def burnt_in(
@@ -198,7 +203,8 @@ def store(metrics: Sequence[Metric], carries: Sequence[Any], run: Run) -> bool:
         shape = {"draws": draws, "chains": chains, "steps": draws * thin}
         named = {name: np.asarray(count) for name, count in shape.items()}
         run.save("convergence", **convergence(trace), **named)
-    run.save_all(arrays)
+    for name, value in arrays.items():
+        run.save(name, **{name: value})
     return diagnosed
 
 

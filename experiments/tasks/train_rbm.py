@@ -18,8 +18,12 @@ from latticework.experiments.records.record import Record
 from latticework.experiments.runs.artifacts import artifact, fingerprint
 from latticework.experiments.runs.draws import consecutive
 from latticework.experiments.runs.run import Run
-from latticework.experiments.tasks.learning.negatives import Contrastive, Negatives
-from latticework.experiments.tasks.learning.updates import Updates, required
+from latticework.experiments.tasks.learning.negatives import (
+    Contrastive,
+    Negatives,
+    Updates,
+    required,
+)
 from latticework.experiments.tasks.measures import sampling_likelihood as isl
 from latticework.models.base import CarriesRates, EnergyModel
 from latticework.samplers.base import Sampler

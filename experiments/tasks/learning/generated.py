@@ -29,7 +29,8 @@ def examples(*, run: Run, model: EnergyModel, sampler: Sampler, chains: int, ste
 
     def make() -> dict[str, Tensor]:
         rng, rows = run.shared_rng("examples"), []
-        for start in run.progress(range(0, chains, CHUNK), "examples"):
+        starts = range(0, chains, CHUNK)
+        for start in run.progress(starts, "examples", len(starts)):
             x = model.domain.uniform(min(CHUNK, chains - start), rng)
             *_, last = run_chain(sampler, model, x, rng, steps=steps, every=max(steps, 1))
             rows.append(last.state.x.byte())

@@ -21,7 +21,7 @@ from latticework.experiments.records.identity import identity
 from latticework.experiments.records.record import Record, load_all
 from latticework.experiments.runs.artifacts import CHECKSUM, artifact
 from latticework.experiments.runs.run import Run
-from latticework.experiments.tasks.learning.updates import required
+from latticework.experiments.tasks.learning.negatives import required
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
 

@@ -78,17 +78,13 @@ def _pooled(pairs: Iterable[tuple[Sentence, References]]) -> float:
     return 100 * brevity_penalty(closest, own) * math.exp(mean)
 
 
-def counts_of(sentences: Iterable[Sentence], n: int) -> Counter[tuple[str, ...]]:
-    return Counter(gram for sentence in sentences for gram in ngrams(sentence, n))
-
-
 def unique(sentences: Sequence[Sentence], n: int, references: References | None = None) -> float:
     """Percentage of unique n-grams among all n-grams of the sentences.
 
     An n-gram is unique if it occurs once. With `references`, distinct n-grams that are in none of
     the references are counted instead.
     """
-    counts = counts_of(sentences, n)
+    counts = Counter(gram for sentence in sentences for gram in ngrams(sentence, n))
     if references is None:
         found = sum(count == 1 for count in counts.values())
     else:
