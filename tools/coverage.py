@@ -18,9 +18,12 @@ import pandas as pd
 import torch
 from torch import Generator
 
-import latticework as lw
+from latticework.models.annealed import GeometricPath
 from latticework.models.base import EnergyModel
+from latticework.models.ising import erdos_renyi
 from latticework.samplers.base import Sampler
+from latticework.samplers.gwg import GWG
+from latticework.samplers.tempered import Tempered
 from latticework.sampling.annealing import anneal, estimate_log_normaliser, linear
 from latticework.sampling.engine import served
 from latticework.sampling.exact import cheap
@@ -48,8 +51,8 @@ def tempered(
     """Intervals of ladders whose second half of the steps counts, as in task=log_z."""
     rng = Generator().manual_seed(seed)
     x = model.domain.uniform(repetitions * LADDERS, rng).float()
-    schedule = lw.Tempered(kernel, rounds=6).learnt(x[:LADDERS], model)["schedule"]
-    sampler = lw.Tempered(kernel, schedule=schedule)
+    schedule = Tempered(kernel, rounds=6).learnt(x[:LADDERS], model)["schedule"]
+    sampler = Tempered(kernel, schedule=schedule)
     moving, _ = served(sampler, model, engine, (), x, steps)
     state, kept = moving.init(x, model), []
     for _ in range(steps):
@@ -70,7 +73,7 @@ def annealed(
     runs: int,
 ) -> list[Interval]:
     """Intervals of AIS, or with `runs` of SMC, with equal steps of beta."""
-    path, rng = lw.GeometricPath(model), Generator().manual_seed(seed)
+    path, rng = GeometricPath(model), Generator().manual_seed(seed)
     x = path.draw(repetitions * CHAINS, rng)
     done = anneal(kernel, path, x, linear(steps), rng, 1, repetitions * runs, engine)
     base, found = float(path.log_z_start()), []
@@ -118,10 +121,10 @@ def _share(exact: float, of: list[Interval]) -> float:
 
 
 def rows(repetitions: int) -> Iterator[dict[str, object]]:
-    model = lw.erdos_renyi(16, 4, 0.35)
+    model = erdos_renyi(16, 4, 0.35)
     for estimator, engines, budgets in ROWS:
         for steps, engine in product(budgets, engines):
-            yield coverage(model, lw.GWG(), estimator, engine, steps, repetitions)
+            yield coverage(model, GWG(), estimator, engine, steps, repetitions)
 
 
 def main() -> None:

@@ -17,9 +17,15 @@ import pandas as pd
 import torch
 from torch import Generator
 
-import latticework as lw
+from latticework.models.annealed import GeometricPath
+from latticework.models.ising import critical_lattice, sherrington_kirkpatrick
+from latticework.samplers.gibbs import Gibbs
+from latticework.samplers.gwg import GWG
+from latticework.samplers.sweep import GibbsSweep, MetropolisSweep
+from latticework.samplers.tempered import Tempered
 from latticework.sampling.annealing import anneal, estimate_log_normaliser, linear
 from latticework.sampling.exact import cheap
+from latticework.sampling.sample import sample
 
 SEEDS, CHAINS, RUNGS = 3, 8, 48
 BRIEF = (20, 60)  # units of two short runs, which tell how many fit the seconds
@@ -36,9 +42,9 @@ class Found(NamedTuple):
 Contender = Callable[[int, int], Found]  # of units and a seed
 
 
-def tempering(model: Any, kernel: lw.Tempered) -> Contender:
+def tempering(model: Any, kernel: Tempered) -> Contender:
     def run(units: int, seed: int) -> Found:
-        found = lw.sample(
+        found = sample(
             model, kernel, steps=units, burn_in=units // 2, chains=CHAINS, engine="compiled",
             seed=seed, diagnose=False,
         ).log_z  # fmt: skip
@@ -50,7 +56,7 @@ def tempering(model: Any, kernel: lw.Tempered) -> Contender:
 
 def annealing(model: Any, kernel: Any) -> Contender:
     def run(units: int, seed: int) -> Found:
-        path, rng = lw.GeometricPath(model), Generator().manual_seed(seed)
+        path, rng = GeometricPath(model), Generator().manual_seed(seed)
         done = anneal(kernel, path, path.draw(100, rng), linear(units), rng)
         found, base = estimate_log_normaliser(done.log_weight, rng), float(path.log_z_start())
         low, high = found.interval
@@ -83,25 +89,25 @@ def torus(side: int, relative: float) -> tuple[Any, torch.Tensor, torch.Tensor]:
         [torch.stack((site, site.roll(-1, axis)), -1).view(-1, 2) for axis in (0, 1)]
     )
     coupling = math.log(1 + math.sqrt(2)) / 2 * relative
-    model = lw.critical_lattice((side, side), relative=relative)
+    model = critical_lattice((side, side), relative=relative)
     return model, edges.view(-1, 2), torch.full((2 * side * side,), coupling)
 
 
 def contenders(target: str) -> tuple[float, dict[str, Contender]]:
     """Log Z, and who estimates it."""
     if target == "sk_16":
-        dense = lw.sherrington_kirkpatrick(16, 1.0)
+        dense = sherrington_kirkpatrick(16, 1.0)
         edges = torch.triu_indices(16, 16, 1).T
         weights = 2 * dense.coupling[edges[:, 0], edges[:, 1]]
         model: Any = dense
         ours = {
-            "tempering": tempering(model, lw.Tempered(lw.Gibbs(), steps=16)),
-            "ais": annealing(model, lw.GWG()),
+            "tempering": tempering(model, Tempered(Gibbs(), steps=16)),
+            "ais": annealing(model, GWG()),
         }
     else:
         model, edges, weights = torus(50, {"ising_50x50_at": 1.0, "ising_50x50_above": 1.1}[target])
-        kernel = lw.Tempered(lw.MetropolisSweep(), steps=3, hot=0.7)
-        ours = {"tempering": tempering(model, kernel), "ais": annealing(model, lw.GibbsSweep())}
+        kernel = Tempered(MetropolisSweep(), steps=3, hot=0.7)
+        ours = {"tempering": tempering(model, kernel), "ais": annealing(model, GibbsSweep())}
     known = cheap(model)
     assert known is not None
     for by in ("bar", "ais"):
