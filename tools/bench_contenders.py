@@ -323,6 +323,10 @@ def _swept(work: Workload) -> bool:
     return work.sampler == "sweep" and (work.kind in GRAPHS or _square(work))
 
 
+def _blocked(work: Workload, threads: int, without: tuple[str, ...]) -> bool:
+    return _swept(work) and work.sites <= 10**5 and work.kind not in without
+
+
 CONTENDERS = {
     "eager": Contender(
         Eager, lambda work, _: work.kind not in GRAPHS or work.sites * work.chains <= LARGE
@@ -357,11 +361,12 @@ CONTENDERS = {
         name: Contender(
             partial(_thrml, library=name),
             # Its graph is a list of Python objects, which takes a minute to make for 10^6 sites,
-            # and all rows have as many places as the largest degree.
-            lambda work, _: _swept(work) and work.sites <= 10**5 and work.kind != "power",
+            # and all rows have as many places as the largest degree. hamon is compiled for
+            # minutes where every site is a class of its own.
+            partial(_blocked, without=without),
             needs=(name, "jax"),
         )
-        for name in ("thrml", "hamon")
+        for name, without in (("thrml", ("power",)), ("hamon", ("power", "sk")))
     },
     # A chain of these is an object of its own, so a step costs the same with more of them.
     **{
