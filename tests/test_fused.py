@@ -200,7 +200,7 @@ def first_of_each_domain():
 @pytest.mark.slow
 @pytest.mark.parametrize(("row", "target"), first_of_each_domain())
 def test_recorded_steps_follow_the_enumerated_law(row, target, uncompiled):
-    """The same blocks without the compiler, which takes a minute for some: any sampler."""
+    """Blocks of all samplers, without the compiler, which takes a minute for some."""
     target, sampler = TARGETS[target], row.sampler
     law, replicas = row.law(sampler, target), 50 if row.shared else 20_000 // len(target.inner)
     found, _ = counts(Fused(sampler), target, len(law.after), replicas, row.shared)
