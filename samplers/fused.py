@@ -10,6 +10,7 @@ the same seed gives the same numbers however a caller divides the steps into cal
 resumes in the middle of a block. A block runs on one thread, so numbers do not depend on threads.
 """
 
+import logging
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -25,6 +26,7 @@ from latticework.models.chance import Tape
 from latticework.samplers.base import Info, Sampler, Wrapper
 from latticework.samplers.sums import NOTHING, ManySteps, Sums, Wanted, empty_sums, finite
 
+log = logging.getLogger(__name__)
 BLOCK = 8  # steps of a block; more of them gain little and take long to compile
 NUMBERS = tuple(torch.arange(BLOCK + 1))  # as a State holds them
 LARGEST = 2**17  # entries of the positions of a block: of larger ones there are fewer
@@ -133,6 +135,7 @@ class Fused(Wrapper, ManySteps):
         key = (id(model), *((leaf.shape[1:], leaf.dtype) for leaf in _leaves(state.states)))
         block = self.compiled.get(key)
         if block is None or not block.fits():
+            log.info("compiling %s for states %s", type(self.sampler).__name__, [*state.x.shape])
             block = CompiledBlock(self.sampler, model, _now(state), self.call)
             self.compiled[key] = block
         return block

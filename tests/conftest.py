@@ -87,3 +87,15 @@ def threads_restored() -> Iterator[None]:
     yield
     if before is not None and sys.modules["torch"].get_num_threads() != before:
         sys.modules["torch"].set_num_threads(before)
+
+
+@pytest.fixture
+def plain_tape(monkeypatch):
+    """The generator itself fills the tapes of fused steps, so eager steps read the same numbers."""
+    import torch
+
+    def fill(out, rng):
+        torch.from_numpy(out).uniform_(generator=rng)
+
+    monkeypatch.setattr("latticework.samplers.compiled.philox.step_keys", lambda blocks, rng: rng)
+    monkeypatch.setattr("latticework.samplers.compiled.philox.fill_units", fill)

@@ -395,7 +395,7 @@ def test_without_data_there_is_log_z_alone(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("runs", [0, 3], ids=["ais", "smc"])
-def test_fused_steps_go_the_way_of_eager_ones(runs):
+def test_fused_steps_go_the_way_of_eager_ones(runs, plain_tape):
     """They read the same numbers of the generator, and leave nothing in the path."""
     path = path_of("binary")
     betas, weights = linear(12), []

@@ -264,7 +264,7 @@ class OnTape(Wrapper):
 
 
 @pytest.mark.parametrize("buffer", [10, 30], ids=["pcd", "replay"])
-def test_fused_chains_make_the_updates_of_eager_ones(tmp_path, buffer):
+def test_fused_chains_make_the_updates_of_eager_ones(tmp_path, buffer, plain_tape):
     """Without a new compilation, and without a step that no update uses."""
     fused = learner(Run(tmp_path, engine="fused"), learned(), dataset(), buffer=buffer, steps=4)
     (block,) = fused.replay.sampler.compiled.values()

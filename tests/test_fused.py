@@ -32,6 +32,13 @@ def short_blocks():
         yield
 
 
+@pytest.fixture
+def uncompiled(monkeypatch):
+    """Blocks of a step that PyTorch interprets."""
+    monkeypatch.setattr(fused, "BLOCK", 1)
+    monkeypatch.setattr("torch._inductor.compile", lambda graph, given, options: graph)
+
+
 def bumpy(x):
     return x @ FIELD.to(x) - (x.sum(-1) - 5).square() / 4 + (x[:, 1:] * x[:, :-1]).sum(-1).sin()
 
@@ -179,6 +186,37 @@ def test_compiled_steps_follow_the_enumerated_law(name, target):
         assert largest_z(count, replicas, after[target.inner]) < 5
 
 
+def first_of_each_domain():
+    """A row and a target for each sampler and kind of domain; graphs have sparse products."""
+    found = {}
+    for row in TABLE:
+        for name in row.targets:
+            domain = type(TARGETS[name].domain)
+            if row.law and row.sampler.fuses and name != "graph":
+                found.setdefault((type(row.sampler).__name__, domain.__name__), (row, name))
+    return [pytest.param(*pair, id="-".join(key)) for key, pair in found.items()]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("row", "target"), first_of_each_domain())
+def test_recorded_steps_follow_the_enumerated_law(row, target, uncompiled):
+    """Blocks of all samplers, without the compiler, which takes a minute for some."""
+    target, sampler = TARGETS[target], row.sampler
+    law, replicas = row.law(sampler, target), 50 if row.shared else 20_000 // len(target.inner)
+    found, _ = counts(Fused(sampler), target, len(law.after), replicas, row.shared)
+    for count, after in zip(found, law.after, strict=True):
+        assert largest_z(count, replicas, after[target.inner]) < 5
+
+
+@pytest.mark.parametrize("wrong", [lw.DMALA(0.55), lw.DULA(0.5)])
+def test_another_law_is_noticed(wrong, uncompiled):
+    """Controls: a step size that is a tenth larger, and a correction that is left out."""
+    target = TARGETS["binary"]
+    (after,) = exactness.dmala(lw.DMALA(0.5), target).after
+    (count,), _ = counts(Fused(wrong), target, 1, 20_000)
+    assert largest_z(count, 20_000, after) > 5
+
+
 # The numbers of a run.
 
 
@@ -248,6 +286,47 @@ def test_a_model_that_changes_is_read_anew_without_compilation():
         expected, _ = fresh.advance(fresh.at(state.x, model), model, Generator().manual_seed(1), 20)
     assert torch.equal(new.x, expected.x)
     assert len(kernel.compiled) == 1
+
+
+def test_other_shapes_are_compiled_once_and_told(uncompiled, caplog):
+    """Another number of chains, and a parameter of another shape."""
+    module = Perceptron()
+    model, kernel, rng = lw.Function(module, lw.Binary(20)), Fused(lw.DMALA(0.3)), Generator()
+    caplog.set_level("INFO", "latticework.samplers.fused")
+
+    def told(chains):
+        before = len(caplog.messages)
+        with torch.no_grad():
+            state = kernel.at(model.domain.uniform(chains, rng), model)
+            kernel.advance(state, model, rng, 2)
+        return caplog.messages[before:]
+
+    assert told(8) == ["compiling DMALA for states [8, 20]"]
+    assert told(6) == ["compiling DMALA for states [6, 20]"]
+    assert not told(8)
+    module.one = nn.Linear(20, 7)
+    assert told(8) == ["compiling DMALA for states [8, 20]"]
+    assert not told(8)
+
+
+def holes(x):
+    """Not a number where the number of ones is a multiple of three."""
+    return torch.where(x.sum(-1) % 3 == 0, torch.nan, bumpy(x))
+
+
+@pytest.mark.slow
+def test_states_without_a_number_are_never_entered():
+    model = lw.Function(holes, lw.Binary(20))
+    kernel, x = Fused(lw.DMALA(0.5)), torch.zeros(CHAINS, 20)
+    x[:, :4] = 1
+    with torch.no_grad():
+        state = kernel.at(x, model)
+        rng, wanted = Generator().manual_seed(0), fused.Wanted(draws=200, traced=CHAINS)
+        _, sums = kernel.advance(state, model, rng, 200, wanted)
+    ones = sums.trace.sum(-1)
+    assert (ones % 3 != 0).all()
+    assert len(np.unique(ones)) > 2
+    assert (sums.invalid > 0).all()
 
 
 # What cannot be compiled.

@@ -205,13 +205,22 @@ def _bench(file: Path) -> tuple[str, str, str]:
 
 
 def _contenders(frame: pd.DataFrame) -> pd.DataFrame:
-    """Steps per second with a column per contender, and our share of the limit."""
+    """Steps per second with a column per contender, and our share of the limit.
+
+    Without a compiled kernel, the speed of fused steps as a multiple of the others.
+    """
     keys = ["model", "chains", "sampler", "threads"]
     names = list(dict.fromkeys(frame["contender"]))
-    speeds = frame.pivot(index=keys, columns="contender", values="steps_per_second")[names]
+
+    def wide_of(column: str) -> pd.DataFrame:
+        return frame.pivot(index=keys, columns="contender", values=column)[names]
+
     own = "compiled" if "compiled" in names else "eager"
-    shares = frame[frame["contender"] == own].set_index(keys)["of_limit"]
-    wide = speeds.assign(**{f"{own} / limit": shares}).map(lambda value: f"{value:.4g}")
+    shares = {f"{own} / limit": wide_of("of_limit")[own]}
+    if "fused" in names and own == "eager":
+        ratios = wide_of("ours_ratio").drop(columns="fused")
+        shares = {f"fused / {name}": ratios[name] for name in ratios}
+    wide = wide_of("steps_per_second").assign(**shares).map(lambda value: f"{value:.4g}")
     order = pd.MultiIndex.from_frame(frame[keys].drop_duplicates())
     return wide.replace("nan", "").loc[order].reset_index()
 
