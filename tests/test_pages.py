@@ -80,6 +80,9 @@ SHOWS = {
         and sum(own["errors"]["draws given the upper half"])
         < sum(own["errors"]["means of all digits"])
     ),
+    "docs/gallery/diagnosis.py": lambda own, printed: (
+        own["error"] < 0.02 and own["error_alone"] > 0.3
+    ),
     "docs/gallery/infilling.py": lambda own, printed: (
         len(own["written"]) == 8 and len(own["written"][0]) == 2
     ),
