@@ -185,6 +185,9 @@ TASKS = {
     "tune": ("experiment=tune_ising", "sampler=rmala"),
     "unlearning": ("experiment=rates_sec3",),
     "sampling, compiled": ("model=ising", "sampler=gwg", "engine=compiled"),
+    "sampling, fused": ("model=sine", "sampler=dmala", "engine=fused"),
+    "log_z by tempering": ("experiment=log_z", "model.shape=[4,4]", "task.estimator=tempering"),
+    "log_z by smc": ("experiment=log_z", "model.shape=[4,4]", "task.estimator=smc"),
 }  # fmt: skip
 
 
