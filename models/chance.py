@@ -62,6 +62,13 @@ def whole(low: int, high: int, shape: Sequence[int], rng: Generator) -> Tensor:
     return torch.randint(low, high, tuple(shape), generator=rng, device=rng.device)
 
 
+def coins(shape: Sequence[int], rng: Generator) -> Tensor:
+    """Fair coins, bool in this shape, on the generator's device."""
+    if isinstance(rng, Tape):
+        return rng.next(shape) < 0.5
+    return torch.rand(tuple(shape), generator=rng, device=rng.device) < 0.5
+
+
 def normal_like(x: Tensor, rng: Generator) -> Tensor:
     """Standard normal numbers in the shape and type of `x`."""
     if not isinstance(rng, Tape):

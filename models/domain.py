@@ -30,7 +30,14 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from latticework.models.chance import draw_categorical, flips, softmax_weights, softplus_sum
+from latticework.models.chance import (
+    coins,
+    draw_categorical,
+    flips,
+    softmax_weights,
+    softplus_sum,
+    whole,
+)
 
 FARTHEST = 1e18  # of the two values of a site: samplers square their distance
 
@@ -228,8 +235,7 @@ class Binary(Domain):
         return self.low == 0 and self.high == 1
 
     def uniform(self, chains: int, rng: Generator) -> Tensor:
-        bits = torch.rand(chains, self.dim, generator=rng, device=rng.device) < 0.5
-        return torch.where(bits, self.high, self.low)
+        return torch.where(coins((chains, self.dim), rng), self.high, self.low)
 
     def from_bits(self, bits: Tensor) -> Tensor:
         """`high` where `bits` is 1, else `low`: exactly, which low + (high - low) may not be."""
@@ -354,8 +360,7 @@ class _Finite(_Several):
 
     def _index(self, chains: int, rng: Generator) -> Tensor:
         """Uniform values of all sites, `[chains, dim]` whole numbers."""
-        shape = (chains, self.dim)
-        return torch.randint(self.num_values, shape, generator=rng, device=rng.device)
+        return whole(0, self.num_values, (chains, self.dim), rng)
 
 
 class _Numbers(_Several):

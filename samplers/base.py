@@ -52,7 +52,6 @@ class Sampler(ABC):
     target_acceptance: str = "locally_balanced"  # proposals whose optimal rate is targeted
     memory: tuple[str, ...] = ()  # fields of the state, besides x, that are no function of x
     swaps: bool = False  # whether it serves a `Subset`, whose moves are swaps
-    fuses: bool = True  # whether engine=fused may compile a step
     anneals: bool = False  # whether a step sets the beta of its target, an AnnealedModel, itself
     interacting: bool = False  # whether chains depend on one another, as particles do
     learning_steps: int = 0  # steps of one chain that `learnt` makes, by a kernel if there is one
@@ -81,6 +80,10 @@ class Sampler(ABC):
         Runs that share a sampler learn them once. `x` gives the shape of states, type and device.
         """
         return {}
+
+    def within(self, state: Any) -> Any:
+        """The state of the sampler itself, where that of its kernel holds more."""
+        return state
 
     @abstractmethod
     def at(self, x: Tensor, model: EnergyModel) -> Any:

@@ -18,6 +18,7 @@ their levels. `x` is the replica at level N, where b = 1. The replicas of one ch
 ladders are independent.
 """
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -30,7 +31,7 @@ from torch.nn.functional import pad
 
 from latticework.models.annealed import path_of
 from latticework.models.base import AnnealedModel, Cache, EnergyModel
-from latticework.models.chance import happens
+from latticework.models.chance import Tape, happens
 from latticework.models.domain import Integer
 from latticework.samplers import NAMES, find, written
 from latticework.samplers.base import (
@@ -81,7 +82,6 @@ class Tempered(Sampler):
     """
 
     stationary_start = False
-    fuses = False  # the kernel's target changes from step to step
     memory = ("kernel", "known", "level", "schedule", "turn", "up", "down", "cold", "trips")
     kernel: Sampler | str = "dmala"  # or its name, such as "gwg(flips=2)"
     rounds: int = 8  # of learning the schedule
@@ -203,6 +203,12 @@ class Tempered(Sampler):
         self, state: LadderState, model: EnergyModel, rng: Generator
     ) -> tuple[LadderState, Info]:
         path = self.path(model, state.x)
+        with path.apart() if isinstance(rng, Tape) else nullcontext():  # a recorded step
+            return self._stepped(state, model, path, rng)
+
+    def _stepped(
+        self, state: LadderState, model: EnergyModel, path: AnnealedModel, rng: Generator
+    ) -> tuple[LadderState, Info]:
         kernel, known, info = self.moved(state, model, path, rng)
         coldest = _rows_at(state.level, len(state.schedule) - 1)
         parts: Any = (None if part is None else part.index_select(0, coldest) for part in info)

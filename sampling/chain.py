@@ -101,7 +101,7 @@ class Chain(Memory):
         metrics: Sequence[Metric] = (),
         reference: Reference | None = None,
     ) -> None:
-        self.metrics = metrics
+        self.metrics, self._sampler = metrics, sampler
         with torch.no_grad():
             state = sampler.init(x, model)
             carries = [metric.init(model, state, reference or Reference()) for metric in metrics]
@@ -115,6 +115,11 @@ class Chain(Memory):
                 self._block = capture(self._block, self.state, self.carries, self.rng)
                 self._captured = True
             self.state, self.carries = self._block(self.state, self.carries)
+
+    @property
+    def within(self) -> Any:
+        """The state of the sampler itself, where its kernel is that of another engine."""
+        return self._sampler.within(self.state)
 
     def values(self) -> dict[str, Tensor]:
         """Current values of the metrics by name, scalars on the device."""

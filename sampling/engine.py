@@ -100,8 +100,6 @@ def _fused(
     why = ""
     if any(metric.wanted is None for metric in metrics):
         why = "a metric has to see every step"
-    elif not sampler.fuses:
-        why = f"{type(sampler).__name__} is not a step of a single target"
     elif x is None:
         why = "it is for chains of a known number, which this task does not say"
     if why or x is None:

@@ -211,31 +211,39 @@ class _Kernels:
     def serve(self, sampler: Sampler, engine: str) -> None:
         """Set `kernel`, and the `target` that it moves on: one that counts, if it is called.
 
-        What the sampler learns beforehand, the kernel learns here.
+        The sampler has learned what it learns beforehand.
         """
+        if sampler.learning_steps:
+            sampler = self._learned(sampler, "eager" if engine == "fused" else engine)
         model, x, began = self._model, self._x, time.perf_counter()
         self.kernel, _ = served(sampler, model, engine, METRICS, x, self._steps)
         if isinstance(self.kernel, ManySteps):
-            brief: Any = self.kernel
-            if isinstance(brief, Tempered):
-                brief = replace(brief, rounds=1)
-            brief.advance(brief.at(x, model), model, Generator().manual_seed(0), 1)
+            self.kernel.advance(self.kernel.at(x, model), model, Generator().manual_seed(0), 1)
             self.seconds += time.perf_counter() - began
-        began, learning = time.perf_counter(), self.kernel.learning_steps / self.count.chains
-        counted = not isinstance(self.kernel, ManySteps)
-        with torch.no_grad():
-            fields: dict[str, Any] = self.kernel.learnt(x, self.count.model if counted else model)
-        if fields:
-            sampler = replace(sampler, **fields)  # type: ignore[type-var]
-            self.kernel, _ = served(sampler, model, engine, METRICS, x, self._steps)
-            self.learning += time.perf_counter() - began
         self.target, self._price = self.count.model, float(self.count.chains)
         if isinstance(self.kernel, ManySteps) or x.device.type != "cpu":
             # Compiled code and a CUDA graph call no method that could be counted.
             rng = Generator(x.device).manual_seed(0)
             self.target, self._price = model, evaluations_of_step(sampler, model, x, rng)
-        if fields and not counted:
-            self.count.evaluations += learning * self._price
+
+    @torch.no_grad()
+    def _learned(self, sampler: Sampler, engine: str) -> Sampler:
+        """The sampler with the fields that it learns, by numba kernels if there are some."""
+        model, x, began = self._model, self._x, time.perf_counter()
+        kernel: Any = served(sampler, model, engine, METRICS, x)[0]
+        compiled = isinstance(kernel, ManySteps)
+        if compiled:
+            brief = replace(kernel, rounds=1)
+            brief.advance(brief.at(x, model), model, Generator().manual_seed(0), 1)
+            self.seconds += time.perf_counter() - began
+        began = time.perf_counter()
+        fields: dict[str, Any] = kernel.learnt(x, model if compiled else self.count.model)
+        self.learning += time.perf_counter() - began
+        ready = replace(sampler, **fields)  # type: ignore[type-var]
+        if compiled:
+            each = evaluations_of_step(ready, model, x, Generator().manual_seed(0))
+            self.count.evaluations += each * sampler.learning_steps / self.count.chains
+        return ready
 
     def charge(self, before: float, steps: int) -> None:
         """Add what `steps` steps cost if none of their calls was counted since `before`."""
@@ -254,7 +262,7 @@ def _draw(
 ) -> dict[str, Any]:
     """What `SampleResult` has of the draws: every `thin` steps one, after the burn-in."""
     kernel, count, every = kernels.kernel, kernels.count, gcd(burn_in, thin)
-    if isinstance(kernel, Fused):
+    if isinstance(kernel, Fused) and not isinstance(kernel.sampler, Tempered):
         return _draw_fused(kernels, x, precision, rng, burn_in, steps, thin)
     chain = Chain(kernel, kernels.target, x, rng, every=every, metrics=METRICS)
 
@@ -265,7 +273,7 @@ def _draw(
             kernels.charge(before, every)
 
     advance(burn_in)
-    accepted, began = chain.carries[0].total.clone(), chain.state
+    accepted, began = chain.carries[0].total.clone(), chain.within
     tempered = isinstance(began, LadderState)
     trips, levels = began.trips.clone() if tempered else torch.zeros(0), []
     draws = torch.empty(steps // thin, *x.shape, dtype=x.dtype)
@@ -276,10 +284,11 @@ def _draw(
         with torch.no_grad():
             log_prob[number] = kernel.log_prob(chain.state, count.model)
         if tempered:
-            levels.append(levels_of(chain.state))
+            levels.append(levels_of(chain.within))
     ladders = None
     if tempered:
-        ladders = Ladders.recorded(chain.state, levels, chain.state.trips - trips, steps)
+        state = chain.within
+        ladders = Ladders.recorded(state, levels, state.trips - trips, steps)
     return {
         "draws": draws.transpose(0, 1).contiguous(),
         "log_prob": log_prob.T.contiguous(),

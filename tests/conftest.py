@@ -99,3 +99,10 @@ def plain_tape(monkeypatch):
 
     monkeypatch.setattr("latticework.samplers.compiled.philox.step_keys", lambda blocks, rng: rng)
     monkeypatch.setattr("latticework.samplers.compiled.philox.fill_units", fill)
+
+
+@pytest.fixture
+def uncompiled(monkeypatch):
+    """Blocks of a step that PyTorch interprets."""
+    monkeypatch.setattr("latticework.samplers.fused.BLOCK", 1)
+    monkeypatch.setattr("torch._inductor.compile", lambda graph, given, options: graph)

@@ -33,13 +33,6 @@ def short_blocks():
         yield
 
 
-@pytest.fixture
-def uncompiled(monkeypatch):
-    """Blocks of a step that PyTorch interprets."""
-    monkeypatch.setattr(fused, "BLOCK", 1)
-    monkeypatch.setattr("torch._inductor.compile", lambda graph, given, options: graph)
-
-
 def bumpy(x):
     return x @ FIELD.to(x) - (x.sum(-1) - 5).square() / 4 + (x[:, 1:] * x[:, :-1]).sum(-1).sin()
 
@@ -197,7 +190,7 @@ def first_of_each_domain():
     for row in TABLE:
         for name in row.targets:
             domain = type(TARGETS[name].domain)
-            if row.law and row.sampler.fuses and not isinstance(TARGETS[name].model, lw.Graph):
+            if row.law and not isinstance(TARGETS[name].model, lw.Graph):
                 found.setdefault((type(row.sampler).__name__, domain.__name__), (row, name))
     return [pytest.param(*pair, id="-".join(key)) for key, pair in found.items()]
 

@@ -18,6 +18,7 @@ from latticework.experiments.records.record import load_all
 from latticework.samplers.base import UnsupportedModelError, acceptance
 from latticework.samplers.compiled.choose import twin_of
 from latticework.samplers.compiled.twin import NoTwinError
+from latticework.samplers.fused import Fused
 from latticework.samplers.tempered import evenly
 from latticework.sampling import tempering
 from latticework.sampling.tempering import Ladders, LogZ, bennett, estimate, levels_of
@@ -43,15 +44,21 @@ def law_at(b, sampler, target):
     return np.exp(values - np.logaddexp.reduce(values))
 
 
-def joint_p(sampler, name, steps=3, chains=20_000):
-    """P-value of the joint counts of all replicas, after steps from their joint law."""
+def joint_p(sampler, name, steps=3, chains=20_000, engine=None):
+    """P-value of the joint counts of all replicas, after steps from their joint law.
+
+    `engine` makes the kernel that moves them.
+    """
     target, rng = TARGETS[name], Generator().manual_seed(4)
     b = sampler.schedule[int(sampler.has_base) :]
     laws = [law_at(each, sampler, target) for each in b]
     replicas = torch.stack([target.draw(law, chains, rng) for law in laws])
     state = sampler._at(replicas, replicas[-1], torch.tensor(sampler.schedule), target.model)
+    kernel = engine(sampler) if engine else sampler
+    state = kernel.around(state) if engine else state
     for _ in range(steps):
-        state, _ = sampler.step(state, target.model, rng)
+        state, _ = kernel.step(state, target.model, rng)
+    state = kernel.within(state)
     by_level = state.kernel.x.unflatten(0, (len(b), -1))[state.level.argsort(0), range(chains)]
     assert torch.equal(by_level[-1], state.x)
     size, law, index = len(target.z), laws[0], 0
@@ -94,6 +101,29 @@ KERNELS = [
 @pytest.mark.parametrize("schedule", [[0.0, 0.3, 1.0], [0.4, 1.0]])
 def test_replicas_keep_the_product_of_the_laws_of_their_levels(kernel, name, schedule):
     assert joint_p(lw.Tempered(kernel, schedule=schedule), name) > 1e-4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kernel", "name"), KERNELS)
+def test_recorded_steps_keep_the_joint_law(kernel, name, uncompiled):
+    """Those of the fused engine, which PyTorch interprets here."""
+    sampler = lw.Tempered(kernel, schedule=[0.0, 0.3, 1.0])
+    assert joint_p(sampler, name, engine=Fused) > 1e-4
+
+
+@pytest.mark.slow
+def test_fused_chains_tell_log_z():
+    """Whole blocks, compiled; the schedule is learned eagerly and the same."""
+    target = TARGETS["binary"]
+    settings = {"steps": 600, "burn_in": 100, "chains": 8, "diagnose": False, "seed": 0}
+    tempered, found = lw.Tempered(lw.GWG(), rounds=4, levels=6), {}
+    for engine in ("eager", "fused"):
+        found[engine] = lw.sample(target.model, tempered, engine=engine, **settings)
+        exact = np.logaddexp.reduce(target.log_prob)
+        assert errors_off(found[engine].log_z, exact, 8) < 5
+    one, other = found.values()
+    assert np.array_equal(one.ladders.schedule, other.ladders.schedule)
+    assert one.evaluations == pytest.approx(other.evaluations, rel=0.01)
 
 
 @pytest.mark.parametrize("wrong", [lambda r: acceptance(r / 2), lambda r: acceptance(-r)])

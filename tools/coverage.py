@@ -31,7 +31,7 @@ from latticework.sampling.tempering import Ladders, levels_of
 
 LADDERS, CHAINS, RUNS = 8, 40, 10
 ROWS = (  # estimator, its engines, and steps of the kernel in each ladder or chain
-    ("tempering", ("eager", "compiled"), (10, 20, 40, 80, 160, 320)),
+    ("tempering", ("eager", "compiled", "fused"), (10, 20, 40, 80, 160, 320)),
     ("smc", ("eager", "fused"), (6, 100, 500, 2000)),
     ("ais", ("eager", "fused"), (6, 100, 500, 2000)),
 )
@@ -57,8 +57,9 @@ def tempered(
     state, kept = moving.init(x, model), []
     for _ in range(steps):
         state, _ = moving.step(state, model, rng)
-        kept.append(levels_of(state))
-    found = Ladders.recorded(state, kept[steps // 2 :], state.trips, steps)
+        kept.append(levels_of(moving.within(state)))
+    last = moving.within(state)
+    found = Ladders.recorded(last, kept[steps // 2 :], last.trips, steps)
     groups = [slice(first, first + LADDERS) for first in range(0, len(x), LADDERS)]
     return [Interval(*found.only(group).interval) for group in groups]
 

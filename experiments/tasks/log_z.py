@@ -149,21 +149,23 @@ def by_tempering(
     ladder: Any = sampler if isinstance(sampler, Tempered) else Tempered(sampler)
     if not ladder.has_base:
         raise ValueError("sampler.schedule must begin with 0, where log Z is known")
-    kernel: Any = run.kernel(ladder, model, [], x, budget.steps)
-    compiled = isinstance(kernel, ManySteps)
+    learner: Any = ladder
+    if compiled := run.engine != "fused":
+        learner = run.kernel(ladder, model, [], x)
+        compiled = isinstance(learner, ManySteps)
     if compiled:
-        compiling, brief = run.seconds, replace(kernel, rounds=1)
+        compiling, brief = run.seconds, replace(learner, rounds=1)
         brief.advance(brief.at(x, model), model, run.rng("compiling"), 1)
         run.note(compile_seconds=run.seconds - compiling)
-    kernel = replace(kernel, **kernel.learnt(x, count.model))
-    ladder = replace(ladder, schedule=kernel.schedule)
+    ladder = replace(ladder, **learner.learnt(x, model if compiled else count.model))
     each = evaluations_of_step(ladder, model, x, run.rng("cost"))
     learning = each * ladder.learning_steps / budget.chains if compiled else count.evaluations
+    kernel = run.kernel(ladder, model, [], x, budget.steps)
     memory = Tempering(Chain(kernel, model, x, run.rng("chain"), every=1, metrics=[]), [])
     for number in run.resumable(memory, "tempering", total=budget.readings, each=budget.every):
         for _ in range(budget.every):
             memory.chain.advance()
-            memory.levels.append(levels_of(memory.chain.state))
+            memory.levels.append(levels_of(memory.chain.within))
         so_far = ladders_of(memory.chain.state, memory.levels, number * budget.every)
         run.log(number * budget.every, barrier=so_far.barrier, trips=so_far.trips.mean())
     found = ladders_of(memory.chain.state, memory.levels, budget.steps)

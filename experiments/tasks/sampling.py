@@ -77,7 +77,7 @@ def sample(
         sampler, x = burnt_in(adapt, sampler, model, x, run)
 
     if sampler.learning_steps:
-        learner = run.kernel(sampler, model, metrics, x, budget.steps)
+        learner = sampler if run.engine == "fused" else run.kernel(sampler, model, metrics, x)
         sampler = replaced(sampler, learner.learnt(x, model))
     whole, local = calls_of_step(sampler, model, x, run.rng("timing"))
     metrics = [*metrics, Validity()]
@@ -91,8 +91,8 @@ def sample(
         if number:
             chain.advance()
             watch(run, chain.carries[-1], step)
-            if isinstance(chain.state, LadderState):
-                memory.levels.append(levels_of(chain.state))
+            if isinstance(chain.within, LadderState):
+                memory.levels.append(levels_of(chain.within))
         seconds = step * memory.timing.seconds
         run.log(step, seconds=seconds, evaluations=step * whole, **chain.values())
     run.note(
@@ -103,7 +103,7 @@ def sample(
         errors=errors(metrics, chain.carries),
     )
     if memory.levels:
-        note_ladders(chain.state, memory.levels, budget.steps, run)
+        note_ladders(chain.within, memory.levels, budget.steps, run)
     if data is not None and data.dim == model.domain.dim:
         rows = some(data.test, ROWS).to(run.device).float()
         run.note(mmd_to_data=float(mmd_squared(chain.state.x, rows)[1]))
