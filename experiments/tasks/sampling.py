@@ -27,7 +27,6 @@ from latticework.sampling.exact import cheap
 from latticework.sampling.memory import Memory
 from latticework.sampling.metrics import Metric, Reference, Trace, mmd_squared
 from latticework.sampling.tempering import Ladders, Levels, levels_of
-from latticework.sampling.tuning.space import replaced
 
 ROWS = 1000  # test rows whose distances are computed: the cost is quadratic
 BETTER: dict[str, Better] = {
@@ -78,7 +77,7 @@ def sample(
 
     if sampler.learning_steps:
         learner = sampler if run.engine == "fused" else run.kernel(sampler, model, metrics, x)
-        sampler = replaced(sampler, learner.learnt(x, model))
+        sampler = replace(sampler, **learner.learnt(x, model))  # type: ignore[type-var]
     whole, local = calls_of_step(sampler, model, x, run.rng("timing"))
     metrics = [*metrics, Validity()]
     rng, every = run.rng("chain"), budget.every
