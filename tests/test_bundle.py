@@ -191,6 +191,9 @@ def test_large_arrays_are_left_out_and_told(outputs, tmp_path, capsys):
     assert made["fig3"].content is not None
     assert made["fig2_right"].content is None
     assert "holds no convergence.npz" in made["fig2_right"].wanting
+    shutil.rmtree(next((folder / "ising_sampling" / "paper").glob("sampler=gwg*")))
+    assert packed(folder, tmp_path, "--add") == 0  # keeps a run without its array
+    assert len(load_all(tmp_path / "ising_sampling.zip")) == 2
 
 
 def test_curves_are_thinned_and_nothing_else():

@@ -42,8 +42,9 @@ class Noting(Record):
     opened: set[str] = field(default_factory=set)
 
     def arrays(self, name: str) -> dict[str, NDArray]:
+        found = super().arrays(name)  # a bundle may have left it out
         self.opened.add(name)
-        return super().arrays(name)
+        return found
 
 
 @dataclass(frozen=True)
