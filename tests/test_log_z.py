@@ -162,9 +162,17 @@ def test_the_formula_of_the_torus_at_its_critical_coupling():
 WORDS = ["task=log_z", "model=sherrington_kirkpatrick", "model.dim=10", "sampler=gwg"]
 
 
-@pytest.mark.parametrize("estimator", ["tempering", "smc", "ais"])
-def test_a_run_estimates_log_z(estimator, tmp_path):
-    words = ["budget.chains=20", "budget.steps=100", "budget.every=50", "engine=eager"]
+@pytest.mark.parametrize(
+    ("estimator", "engine"),
+    [
+        ("tempering", "eager"),
+        pytest.param("tempering", "fused", marks=pytest.mark.slow),
+        ("smc", "eager"),
+        ("ais", "eager"),
+    ],
+)
+def test_a_run_estimates_log_z(estimator, engine, tmp_path):
+    words = ["budget.chains=20", "budget.steps=100", "budget.every=50", f"engine={engine}"]
     words += [f"task.estimator={estimator}", "task.runs=5"]
     assert command_line(*WORDS, *words, outputs=tmp_path) == 0
     (record,) = load_all(tmp_path)

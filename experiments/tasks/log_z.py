@@ -149,10 +149,8 @@ def by_tempering(
     ladder: Any = sampler if isinstance(sampler, Tempered) else Tempered(sampler)
     if not ladder.has_base:
         raise ValueError("sampler.schedule must begin with 0, where log Z is known")
-    learner: Any = ladder
-    if compiled := run.engine != "fused":
-        learner = run.kernel(ladder, model, [], x)
-        compiled = isinstance(learner, ManySteps)
+    learner: Any = ladder if run.engine == "fused" else run.kernel(ladder, model, [], x)
+    compiled = isinstance(learner, ManySteps)
     if compiled:
         compiling, brief = run.seconds, replace(learner, rounds=1)
         brief.advance(brief.at(x, model), model, run.rng("compiling"), 1)
@@ -166,9 +164,9 @@ def by_tempering(
         for _ in range(budget.every):
             memory.chain.advance()
             memory.levels.append(levels_of(memory.chain.within))
-        so_far = ladders_of(memory.chain.state, memory.levels, number * budget.every)
+        so_far = ladders_of(memory.chain.within, memory.levels, number * budget.every)
         run.log(number * budget.every, barrier=so_far.barrier, trips=so_far.trips.mean())
-    found = ladders_of(memory.chain.state, memory.levels, budget.steps)
+    found = ladders_of(memory.chain.within, memory.levels, budget.steps)
     estimate = found.log_z
     assert estimate is not None
     low, high, plain = found.interval
