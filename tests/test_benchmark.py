@@ -18,11 +18,12 @@ from latticework.samplers.gwg import GWG
 from latticework.samplers.langevin import DMALA
 from latticework.samplers.pavg import PAVG
 from latticework.samplers.sweep import GibbsSweep
+from latticework.samplers.tempered import Tempered
 from latticework.sampling.chain import run_chain
 from latticework.sampling.exact import exact
 from latticework.sampling.sample import sample
 from latticework.sampling.tuning.course import Course, Stint, quality
-from latticework.sampling.tuning.space import from_numbers, numbers
+from latticework.sampling.tuning.space import from_numbers, numbers, replaced
 
 # Truth.
 
@@ -135,6 +136,18 @@ def test_a_sampler_is_tuned_once_for_all_seeds(tmp_path):
     assert one.document["steps"] == two.document["steps"] == 90
     assert list(one.metrics["log_rmse"]) != list(two.metrics["log_rmse"])
     assert one.metrics["evaluations"].iloc[-1] == 90
+
+
+def test_a_course_runs_by_the_fused_engine(uncompiled):
+    course = Course(Lattice((2, 2), 0.2), 4, "fused")
+    tempered = Tempered("gwg", levels=3, rounds=2)
+    fields, spent = course.learnt(tempered)
+    assert spent["evaluations"] > 0
+    ready = replaced(tempered, fields)
+    assert course.cost(ready, "seconds") > 0
+    stint, found = course.measured(ready, 400, 0)
+    assert stint.result.draws.shape[0] == 4
+    assert found.r_hat < 1.5
 
 
 def test_what_a_sampler_learns_first_is_learned_once_for_all_seeds(tmp_path, monkeypatch):

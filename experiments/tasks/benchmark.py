@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from latticework.data.base import Dataset
+from latticework.experiments.records.estimate import finite
 from latticework.experiments.records.headline import KeyNumber
 from latticework.experiments.records.record import Record
 from latticework.experiments.runs.artifacts import artifact, spec_of
@@ -74,7 +75,7 @@ def benchmark(
     sampler, space = fitted(sampler, spaces().get(name) or {}, model)
     fields, learnt = shared_fields(run, course, name, sampler, space, tuning, trials)
     chosen = replaced(sampler, fields | learnt)
-    run.kernel(chosen, model, [ChainAcceptance()])
+    run.kernel(chosen, model, [ChainAcceptance()], course.somewhere(run.rng("kernel")))
     limits = [Allowance.read(text) for text in measuring]
     if isinstance(chosen, Tempered):  # whose evaluations are those of all levels
         limits = [each for each in limits if each.unit == "seconds"] or limits
@@ -100,11 +101,6 @@ def benchmark(
         r_hat=finite(found.r_hat),
         still_sites=found.still,
     )
-
-
-def finite(value: float) -> float | None:
-    """The value, or None in place of one that JSON cannot hold."""
-    return value if abs(value) < float("inf") else None
 
 
 def shared_fields(

@@ -124,7 +124,8 @@ class Course:
 
     def learnt(self, sampler: Sampler) -> tuple[dict[str, torch.Tensor], Spent]:
         """The fields that the sampler learns before its first step, and what this costs."""
-        kernel, _ = served(sampler, self.model, self.engine)
+        engine = "eager" if self.engine == "fused" else self.engine
+        kernel, _ = served(sampler, self.model, engine)
         found, spent = self.spent_by(kernel.learnt)
         if isinstance(kernel, ManySteps) and found:  # it calls no method that is counted
             each = self.cost(replaced(sampler, found), "evaluations")
@@ -133,14 +134,14 @@ class Course:
 
     def spent_by(self, work: Callable[[torch.Tensor, EnergyModel], Found]) -> tuple[Found, Spent]:
         """What `work` finds, given starts and the model, and what it costs."""
-        x, count = self._somewhere(Generator().manual_seed(0)), Counter(self.model, self.chains)
+        x, count = self.somewhere(Generator().manual_seed(0)), Counter(self.model, self.chains)
         began = time.perf_counter()
         with torch.no_grad():
             found = work(x, count.model)
         seconds, evaluations = time.perf_counter() - began, count.evaluations / self.chains
         return found, {"seconds": seconds if evaluations else 0.0, "evaluations": evaluations}
 
-    def _somewhere(self, rng: Generator) -> torch.Tensor:
+    def somewhere(self, rng: Generator) -> torch.Tensor:
         """The given starts, or random ones."""
         return possible(self.model, self.chains, rng) if self.x is None else self.x
 
@@ -188,10 +189,10 @@ class Course:
     def cost(self, sampler: Sampler, unit: Unit) -> float:
         """Seconds of a step of all chains, without diagnostics; or evaluations by each chain."""
         rng = Generator().manual_seed(0)
-        x = self._somewhere(rng)
+        x = self.somewhere(rng)
         if unit == "evaluations":
             return evaluations_of_step(sampler, self.model, x, rng) / self.chains
-        kernel, _ = served(sampler, self.model, self.engine, [ChainAcceptance()])
+        kernel, _ = served(sampler, self.model, self.engine, [ChainAcceptance()], x)
         about = seconds_per_step(kernel, self.model, x, rng, steps=5, blocks=1)
         steps = max(5, int(TIMED / about))
         return seconds_per_step(kernel, self.model, x, rng, steps=steps, blocks=5)
