@@ -43,7 +43,7 @@ SAMPLERS = {
     "dhams": Look("DHAMS", "DHAMS", "#1B99BD", "4"),
     "edlp": Look("EDLP", "EDLP", "#7B791E", "_"),
     "pt_dmala": Look("PTDMALA", "PT-DMALA", "#60381E", (5, 2, 0)),
-    "tempered": Look("Tempered", "Tempered", "#DCA000", (9, 2, 0)),
+    "tempered": Look("Tempered", "Tempered", "#0048FC", (9, 2, 0)),
     "swendsen_wang": Look("SwendsenWang", "Swendsen-Wang", "#169CA9", (8, 2, 0)),
     "sample_penalization": Look("SamplePenalization", "SP", "#8C5ECC", ">"),
     "rates_herding": Look("RatesHerding", "rates-herding", "#138761", "d"),
