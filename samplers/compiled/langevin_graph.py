@@ -38,9 +38,7 @@ TINY = np.float32(2e-38)  # the smallest weight
 class LangevinGraphState(NamedTuple):
     x: Tensor  # [chains, sites]
     odds: Tensor  # [chains, sites]
-    ratio: (
-        Tensor  # [chains, sites], of the rarer to the likelier; negative where a flip is likelier
-    )
+    ratio: Tensor  # [chains, sites], rarer to likelier; negative where a flip is likelier
     normaliser: Tensor  # [chains], sum of log(1 + exp(l)), float64
 
 

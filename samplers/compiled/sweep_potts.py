@@ -125,8 +125,7 @@ def sweep(first, last, metropolis, pairs, bias, coupling, group, rows, x, keys, 
         weights = coupling[target]
         chains = min(WIDE, last - start, group - start % group)
         width = (chains + VECTOR - 1) // VECTOR * VECTOR
-        equal = weights.shape[0] == 1
-        alone = chains == 1 and not equal
+        alone = chains == 1 and weights.shape[0] > 1
         now, work = np.zeros((sites, width), np.uint8), chunk_of(q, width)
         load(now, x, rows[start : start + chains], q)
         for t in range(steps):
@@ -137,9 +136,8 @@ def sweep(first, last, metropolis, pairs, bias, coupling, group, rows, x, keys, 
                     size, at = block.shape[0], chunk * CHUNK // 4
                     for m in range(size):
                         i = block[m]
-                        near = neighbours[starts[i] : starts[i + 1]]
-                        own = weights if equal else weights[starts[i] : starts[i + 1]]
-                        add_fields(work, m, now, near, bias[target, i], own, alone)
+                        near = neighbours, starts[i], starts[i + 1]
+                        add_fields(work, m, now, *near, bias[target, i], weights, alone)
                     fill_sites(work.words[0], width, width, size, at, start, keys[t])
                     weigh(work)
                     if metropolis:
@@ -187,33 +185,27 @@ def store(x, rows, now, q):
 
 
 @lean
-def add_fields(work, m, now, near, bias, coupling, alone):
+def add_fields(work, m, now, neighbours, first, last, bias, coupling, alone):
     """The log-probabilities of the values of site `m` of a chunk, up to a constant.
 
-    Neighbours that share one `coupling` are counted four at a time. A chain alone reads the values
-    of others once.
+    Its neighbours are `neighbours[first:last]`. Those that share one `coupling` are counted four at
+    a time. A chain alone reads the values of others once.
     """
-    width, weights = now.shape[1], work.weights
+    width, weights, equal = now.shape[1], work.weights, coupling.shape[0] == 1
+    fours = first + (last - first) // 4 * 4 if equal else first
     for v in range(weights.shape[0]):
-        weights[v, m * width : (m + 1) * width] = bias[v]
+        own = weights[v, m * width : (m + 1) * width]
+        own[:] = bias[v]
+        for k in range(first, fours, 4):
+            near = neighbours[k], neighbours[k + 1], neighbours[k + 2], neighbours[k + 3]
+            rows = now[near[0]], now[near[1]], now[near[2]], now[near[3]]
+            count_four(own, *rows, np.uint8(v), coupling[0])
+        if not alone:
+            for k in range(fours, last):
+                count_one(own, now[neighbours[k]], np.uint8(v), coupling[0 if equal else k])
     if alone:
-        for k in range(near.shape[0]):
-            weights[now[near[k], 0], m * width] += coupling[k]
-    elif coupling.shape[0] != 1:
-        for v in range(weights.shape[0]):
-            own = weights[v, m * width : (m + 1) * width]
-            for k in range(near.shape[0]):
-                count_one(own, now[near[k]], np.uint8(v), coupling[k])
-    else:
-        fours, weight = near.shape[0] // 4, coupling[0]
-        for v in range(weights.shape[0]):
-            own = weights[v, m * width : (m + 1) * width]
-            for f in range(fours):
-                k = 4 * f
-                rows = now[near[k]], now[near[k + 1]], now[near[k + 2]], now[near[k + 3]]
-                count_four(own, *rows, np.uint8(v), weight)
-            for k in range(4 * fours, near.shape[0]):
-                count_one(own, now[near[k]], np.uint8(v), weight)
+        for k in range(first, last):
+            weights[now[neighbours[k], 0], m * width] += coupling[k]
 
 
 @lean
