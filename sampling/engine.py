@@ -87,7 +87,10 @@ def served(
 
 
 def adapting(engine: str) -> str:
-    """The engine of an adaptation: a fused kernel would be compiled for each value it tries."""
+    """The engine that adapts or learns what a sampler needs beforehand.
+
+    A fused kernel would be compiled for each value that this tries.
+    """
     return "eager" if engine == "fused" else engine
 
 

@@ -214,7 +214,7 @@ class _Kernels:
         The sampler has learned what it learns beforehand.
         """
         if sampler.learning_steps:
-            sampler = self._learned(sampler, "eager" if engine == "fused" else engine)
+            sampler = self._learned(sampler, adapting(engine))
         model, x, began = self._model, self._x, time.perf_counter()
         self.kernel, _ = served(sampler, model, engine, METRICS, x, self._steps)
         if isinstance(self.kernel, ManySteps):

@@ -27,6 +27,7 @@ from latticework.samplers.tempered import Tempered
 from latticework.sampling.adaptation import Adaptation, adapted
 from latticework.sampling.annealing import advance, linear, require_exact, spaced, start
 from latticework.sampling.chain import Chain
+from latticework.sampling.engine import adapting, served
 from latticework.sampling.evaluations import Counter, evaluations_of_step
 from latticework.sampling.exact import cheap
 from latticework.sampling.memory import Memory
@@ -149,7 +150,7 @@ def by_tempering(
     ladder: Any = sampler if isinstance(sampler, Tempered) else Tempered(sampler)
     if not ladder.has_base:
         raise ValueError("sampler.schedule must begin with 0, where log Z is known")
-    learner: Any = ladder if run.engine == "fused" else run.kernel(ladder, model, [], x)
+    learner: Any = served(ladder, model, adapting(run.engine))[0]
     compiled = isinstance(learner, ManySteps)
     if compiled:
         compiling, brief = run.seconds, replace(learner, rounds=1)

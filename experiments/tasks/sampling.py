@@ -22,6 +22,7 @@ from latticework.samplers.tempered import LadderState
 from latticework.sampling.adaptation import Adaptation, adapted
 from latticework.sampling.chain import Chain, Timing, timing
 from latticework.sampling.diagnostics import CONVERGED, FEWEST, convergence
+from latticework.sampling.engine import adapting, served
 from latticework.sampling.evaluations import calls_of_step
 from latticework.sampling.exact import cheap
 from latticework.sampling.memory import Memory
@@ -76,7 +77,7 @@ def sample(
         sampler, x = burnt_in(adapt, sampler, model, x, run)
 
     if sampler.learning_steps:
-        learner = sampler if run.engine == "fused" else run.kernel(sampler, model, metrics, x)
+        learner, _ = served(sampler, model, adapting(run.engine))
         sampler = replace(sampler, **learner.learnt(x, model))  # type: ignore[type-var]
     whole, local = calls_of_step(sampler, model, x, run.rng("timing"))
     metrics = [*metrics, Validity()]

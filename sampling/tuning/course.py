@@ -24,7 +24,7 @@ from latticework.samplers.base import Sampler, UnsupportedModelError
 from latticework.samplers.sums import ManySteps
 from latticework.sampling.chain import seconds_per_step
 from latticework.sampling.diagnostics import mixing
-from latticework.sampling.engine import Engine, served
+from latticework.sampling.engine import Engine, adapting, served
 from latticework.sampling.evaluations import Counter, evaluations_of_step
 from latticework.sampling.result import SampleResult
 from latticework.sampling.sample import ChainAcceptance, sample
@@ -124,8 +124,7 @@ class Course:
 
     def learnt(self, sampler: Sampler) -> tuple[dict[str, torch.Tensor], Spent]:
         """The fields that the sampler learns before its first step, and what this costs."""
-        engine = "eager" if self.engine == "fused" else self.engine
-        kernel, _ = served(sampler, self.model, engine)
+        kernel, _ = served(sampler, self.model, adapting(self.engine))
         found, spent = self.spent_by(kernel.learnt)
         if isinstance(kernel, ManySteps) and found:  # it calls no method that is counted
             each = self.cost(replaced(sampler, found), "evaluations")
