@@ -30,7 +30,7 @@ from latticework.experiments.papers.claims.pairing import after, by_seed, differ
 from latticework.experiments.papers.claims.verdict import Finding, Margin, Verdict, corrected
 from latticework.experiments.papers.exhibits import catalogue
 from latticework.experiments.records.likelihood import bounds, log_z_error
-from latticework.experiments.records.pace import pace, share_text, timed, undisturbed
+from latticework.experiments.records.numbers import pace, share_text, timed, undisturbed
 from latticework.experiments.records.record import Record
 
 SEEDS = range(5)

@@ -17,9 +17,16 @@ from latticework.experiments.finish.endings import (
 )
 from latticework.experiments.papers.exhibits import catalogue
 from latticework.experiments.papers.table_files import write as write_table
-from latticework.experiments.records.estimate import BEST, TIE, Estimate, marks, number
-from latticework.experiments.records.headline import KeyNumber, headline
 from latticework.experiments.records.likelihood import log_z_error
+from latticework.experiments.records.numbers import (
+    BEST,
+    TIE,
+    Estimate,
+    KeyNumber,
+    headline,
+    marks,
+    number,
+)
 from latticework.experiments.records.record import load_all
 from latticework.experiments.runs.progress import SweepClock
 from latticework.scripts.reproduce import tables

@@ -12,7 +12,6 @@ from fakes import fake
 from kills import ended, start
 
 from latticework.experiments.records.grouping import groups
-from latticework.experiments.records.headline import CONF, headline, last_row
 from latticework.experiments.records.identity import (
     digest,
     find,
@@ -22,6 +21,7 @@ from latticework.experiments.records.identity import (
     short_name,
     without_digits,
 )
+from latticework.experiments.records.numbers import CONF, headline, last_row
 from latticework.experiments.records.record import load_all, opened
 from latticework.experiments.runs.run import Run
 

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from latticework.experiments.papers.table_files import write
-from latticework.experiments.records.estimate import Estimate, estimate, published
+from latticework.experiments.records.numbers import Estimate, estimate, published
 
 
 def test_an_estimate_is_a_mean_with_the_spread_between_runs():

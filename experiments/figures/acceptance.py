@@ -6,20 +6,19 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from latticework.experiments.figures.band import line_and_band
 from latticework.experiments.figures.curves import along
-from latticework.experiments.figures.style import GREY, colour, explain, new_figure, printed
-from latticework.experiments.records.estimate import comparable
-from latticework.experiments.records.grouping import (
-    Group,
-    alone,
+from latticework.experiments.figures.style import (
+    GREY,
     averaged,
-    groups,
-    named,
+    colour,
+    explain,
+    line_and_band,
+    new_figure,
+    printed,
     spread_over,
 )
-from latticework.experiments.records.headline import last
-from latticework.experiments.records.labels import look, sampler_key
+from latticework.experiments.records.grouping import Group, alone, groups, look, named, sampler_key
+from latticework.experiments.records.numbers import comparable, last
 from latticework.experiments.records.record import Record
 
 FLOOR = 5e-7  # lower end of the axis; a bar below it is not visible, but its number is written

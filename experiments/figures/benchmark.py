@@ -11,8 +11,17 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import NullFormatter
 
-from latticework.experiments.figures.band import at_places, at_settings, line_and_band
-from latticework.experiments.figures.style import PAGE, explain, line, new_figure, wrapped
+from latticework.experiments.figures.style import (
+    PAGE,
+    at_places,
+    at_settings,
+    explain,
+    line,
+    line_and_band,
+    new_figure,
+    spread_over,
+    wrapped,
+)
 from latticework.experiments.figures.tables.benchmark import (
     QUANTITIES,
     by_target,
@@ -20,8 +29,7 @@ from latticework.experiments.figures.tables.benchmark import (
     growths,
     placed,
 )
-from latticework.experiments.records.grouping import spread_over
-from latticework.experiments.records.labels import words
+from latticework.experiments.records.grouping import words
 from latticework.experiments.records.record import Record
 
 AXES = {"seconds": "seconds", "evaluations": "evaluations by each chain", "step": "iterations"}

@@ -9,13 +9,20 @@ from typing import Any
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from latticework.experiments.figures.band import at_readings, line_and_band
-from latticework.experiments.figures.style import GREY, explain, line, new_figure, printed, series
+from latticework.experiments.figures.style import (
+    GREY,
+    at_readings,
+    explain,
+    line,
+    line_and_band,
+    new_figure,
+    printed,
+    series,
+    spread_over,
+)
 from latticework.experiments.figures.tables.bnn import HEADINGS, grouped
-from latticework.experiments.records.estimate import comparable, published
-from latticework.experiments.records.grouping import spread_over
-from latticework.experiments.records.labels import sampler_key, words
-from latticework.experiments.records.pace import timed
+from latticework.experiments.records.grouping import sampler_key, words
+from latticework.experiments.records.numbers import comparable, published, timed
 from latticework.experiments.records.record import Record
 
 AXES = {"step": "steps", "seconds": "seconds"}

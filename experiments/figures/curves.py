@@ -12,9 +12,17 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from latticework.experiments.figures.band import Means, at_readings, at_settings, line_and_band
-from latticework.experiments.figures.style import explain, line, new_figure, printed
-from latticework.experiments.records.estimate import comparable
+from latticework.experiments.figures.style import (
+    Means,
+    at_readings,
+    at_settings,
+    explain,
+    line,
+    line_and_band,
+    new_figure,
+    printed,
+    spread_over,
+)
 from latticework.experiments.records.grouping import (
     LENGTH,
     by_setting,
@@ -22,10 +30,8 @@ from latticework.experiments.records.grouping import (
     holding,
     longest,
     shared,
-    spread_over,
 )
-from latticework.experiments.records.headline import last
-from latticework.experiments.records.pace import timed, undisturbed
+from latticework.experiments.records.numbers import comparable, last, timed, undisturbed
 from latticework.experiments.records.record import Record
 
 AXES = {

@@ -4,10 +4,9 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from latticework.experiments.figures.style import colour, explain, new_figure
-from latticework.experiments.records.grouping import averaged, groups
-from latticework.experiments.records.labels import look
-from latticework.experiments.records.pace import timed
+from latticework.experiments.figures.style import averaged, colour, explain, new_figure
+from latticework.experiments.records.grouping import groups, look
+from latticework.experiments.records.numbers import timed
 from latticework.experiments.records.record import Record
 
 

@@ -7,33 +7,36 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from latticework.experiments.figures.band import band, readings
 from latticework.experiments.figures.images import tile
 from latticework.experiments.figures.style import (
     DASHES,
     PAGE,
+    averaged,
+    band,
     colour,
     explain,
     key_of_dashes,
     line,
     new_figure,
     printed,
+    readings,
     series,
+    spread_over,
     wrapped,
 )
-from latticework.experiments.records.estimate import comparable
 from latticework.experiments.records.grouping import (
     alone,
-    averaged,
     by,
     by_setting,
     groups,
     holding,
+    label,
     named,
-    spread_over,
+    sampler_key,
+    seeds,
+    words,
 )
-from latticework.experiments.records.labels import label, sampler_key, seeds, words
-from latticework.experiments.records.pace import timed
+from latticework.experiments.records.numbers import comparable, timed
 from latticework.experiments.records.record import Record
 
 PHRASES = {"negatives": "trained by {}", "start": "{} start"}  # of options, by their group

@@ -6,13 +6,15 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from latticework.experiments.figures.band import at_settings, line_and_band
 from latticework.experiments.figures.style import (
     DASHES,
+    at_settings,
     explain,
     key_of_dashes,
     line,
+    line_and_band,
     series,
+    spread_over,
     wrapped,
 )
 from latticework.experiments.figures.tables.likelihood import learning_rate
@@ -23,10 +25,12 @@ from latticework.experiments.records.grouping import (
     groups,
     holding,
     in_order,
+    label,
     named,
-    spread_over,
+    sampler_key,
+    seeds,
+    words,
 )
-from latticework.experiments.records.labels import label, sampler_key, seeds, words
 from latticework.experiments.records.record import Record
 
 DIRECTIONS = {"forward_AIS": "-", "reverse_AIS": "--"}

@@ -4,7 +4,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from latticework.experiments.figures.style import explain, new_figure
-from latticework.experiments.records.labels import look
+from latticework.experiments.records.grouping import look
 
 UNITS = {"second": "effective samples a second", "evaluation": "effective samples an evaluation"}
 

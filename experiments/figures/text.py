@@ -13,8 +13,7 @@ import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 
 from latticework.experiments.figures.tables.infilling import by_language, filled
-from latticework.experiments.records.grouping import groups, named
-from latticework.experiments.records.labels import label
+from latticework.experiments.records.grouping import groups, label, named
 from latticework.experiments.records.record import Record
 
 COLOURS = {"given": "#222222", "written": "#0072B2", "repeated": "#B04600"}

@@ -9,11 +9,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from latticework.experiments.records.estimate import BEST, TIE, Estimate, estimate, marks, number
 from latticework.experiments.records.grouping import TARGET, differing
-from latticework.experiments.records.headline import KeyNumber, costs, headline
 from latticework.experiments.records.identity import SEEDS
-from latticework.experiments.records.pace import duration
+from latticework.experiments.records.numbers import (
+    BEST,
+    TIE,
+    Estimate,
+    KeyNumber,
+    costs,
+    duration,
+    estimate,
+    headline,
+    marks,
+    number,
+)
 from latticework.experiments.records.record import Record
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from latticework.experiments.papers.exhibits import Catalogue, Exhibit, catalogu
 from latticework.experiments.papers.inventory import Holding, holdings
 from latticework.experiments.papers.table_files import write
 from latticework.experiments.papers.view import Part, Report, Section, gather, peak_memory, verdicts
-from latticework.experiments.records.pace import duration
+from latticework.experiments.records.numbers import duration
 from latticework.experiments.records.record import BUNDLES
 from latticework.experiments.runs.sweeps import declared
 

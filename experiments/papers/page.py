@@ -11,7 +11,7 @@ from markdown_it import MarkdownIt
 from latticework.experiments.papers.claims.ledger import Entry
 from latticework.experiments.papers.table_files import markdown as table
 from latticework.experiments.papers.view import Part, Report
-from latticework.experiments.records.estimate import number
+from latticework.experiments.records.numbers import number
 
 HERE = Path(__file__).parent
 PAGE = """<!doctype html>

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.container import BarContainer, ErrorbarContainer
 from matplotlib.figure import Figure
 
-from latticework.experiments.figures.band import edges
+from latticework.experiments.figures.style import edges
 
 COLUMNS = ("panel", "series", "x", "y", "low", "high")
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from latticework.experiments.records.estimate import Estimate
+from latticework.experiments.records.numbers import Estimate
 
 
 def write(frame: pd.DataFrame, target: Path) -> list[Path]:

@@ -29,7 +29,7 @@ from latticework.experiments.papers.inventory import (
     pools,
 )
 from latticework.experiments.papers.plot_data import csv
-from latticework.experiments.records.pace import duration, share_text
+from latticework.experiments.records.numbers import duration, share_text
 from latticework.experiments.records.record import BUNDLES
 from latticework.experiments.runs.sweeps import also
 

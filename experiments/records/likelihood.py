@@ -12,7 +12,7 @@ printed only if the run is `settled`, and otherwise the two ends, each with its 
 import math
 from collections.abc import Sequence
 
-from latticework.experiments.records.estimate import Estimate, estimate
+from latticework.experiments.records.numbers import Estimate, estimate
 from latticework.experiments.records.record import Record
 
 LEVEL = 0.95  # of an interval

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from latticework.experiments.records.pace import duration
+from latticework.experiments.records.numbers import duration
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

@@ -27,8 +27,8 @@ from hydra.types import RunMode
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 
-from latticework.experiments.records.headline import headline
 from latticework.experiments.records.identity import LOCK, find, run_name, same, without_digits
+from latticework.experiments.records.numbers import headline
 from latticework.experiments.records.record import checksums, damage, load
 from latticework.experiments.runs import writing
 from latticework.experiments.runs.checks import checked

@@ -17,14 +17,13 @@ import torch
 from torch import Generator, Tensor
 
 from latticework.data.base import Dataset, some
-from latticework.experiments.records.estimate import Estimate
-from latticework.experiments.records.headline import KeyNumber
 from latticework.experiments.records.likelihood import (
     log_z_at_least,
     log_z_from_rows,
     shown,
     shown_log_z,
 )
+from latticework.experiments.records.numbers import Estimate, KeyNumber
 from latticework.experiments.records.record import Budget, Record
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.learning.training import trained

@@ -29,7 +29,7 @@ from torch.optim.lr_scheduler import LRScheduler
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from latticework.data.base import Dataset
-from latticework.experiments.records.headline import KeyNumber, readings
+from latticework.experiments.records.numbers import KeyNumber, readings
 from latticework.experiments.records.record import Record
 from latticework.experiments.runs import writing
 from latticework.experiments.runs.run import Run

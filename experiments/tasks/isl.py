@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 
 from latticework.data.base import Dataset, some
-from latticework.experiments.records.estimate import Estimate
-from latticework.experiments.records.headline import KeyNumber, noted
+from latticework.experiments.records.numbers import Estimate, KeyNumber, noted
 from latticework.experiments.records.record import Budget, Record
 from latticework.experiments.runs.artifacts import artifact
 from latticework.experiments.runs.draws import METRICS, consecutive

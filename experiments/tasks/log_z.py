@@ -13,8 +13,7 @@ import numpy as np
 from torch import Tensor
 
 from latticework.data.base import Dataset
-from latticework.experiments.records.estimate import Estimate, finite
-from latticework.experiments.records.headline import KeyNumber
+from latticework.experiments.records.numbers import Estimate, KeyNumber, finite
 from latticework.experiments.records.record import Budget, Record
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.ais import Annealer, log_odds, mover

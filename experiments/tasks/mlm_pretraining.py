@@ -21,7 +21,7 @@ from torch.nn.utils import clip_grad_norm_
 
 from latticework.data.corpus import Text
 from latticework.data.wordpiece import SPECIAL, Encoded, encode, learn, tokenizer_of
-from latticework.experiments.records.headline import KeyNumber, readings
+from latticework.experiments.records.numbers import KeyNumber, readings
 from latticework.experiments.records.record import Record
 from latticework.experiments.runs import writing
 from latticework.experiments.runs.artifacts import artifact

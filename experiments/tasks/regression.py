@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from latticework.data.splits import Rows, Table, repeated
-from latticework.experiments.records.headline import KeyNumber, readings
+from latticework.experiments.records.numbers import KeyNumber, readings
 from latticework.experiments.records.record import Budget, Record
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.measures.nonfinite import Validity, watch

@@ -10,8 +10,14 @@ import numpy as np
 from torch import Tensor
 
 from latticework.data.base import Dataset, some
-from latticework.experiments.records.estimate import Estimate, finite
-from latticework.experiments.records.headline import Better, KeyNumber, last, readings
+from latticework.experiments.records.numbers import (
+    Better,
+    Estimate,
+    KeyNumber,
+    finite,
+    last,
+    readings,
+)
 from latticework.experiments.records.record import Budget, Record
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.learning.training import trained

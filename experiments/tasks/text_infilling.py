@@ -11,7 +11,7 @@ from torch import Generator, Tensor
 
 from latticework.data.base import Dataset
 from latticework.data.sentences import Blanks, Infilling, blanks_of
-from latticework.experiments.records.headline import Better, KeyNumber
+from latticework.experiments.records.numbers import Better, KeyNumber
 from latticework.experiments.records.record import Record
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.measures.nonfinite import Validity, watch

@@ -13,7 +13,7 @@ from torch.optim import Adam, Optimizer
 from torch.optim.lr_scheduler import LinearLR
 
 from latticework.data.base import Dataset, some
-from latticework.experiments.records.headline import KeyNumber, readings
+from latticework.experiments.records.numbers import KeyNumber, readings
 from latticework.experiments.records.record import Record
 from latticework.experiments.runs.artifacts import artifact, fingerprint
 from latticework.experiments.runs.draws import consecutive

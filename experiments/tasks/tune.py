@@ -17,8 +17,8 @@ from hydra.core.hydra_config import HydraConfig
 from torch import Tensor
 
 from latticework.data.base import Dataset
-from latticework.experiments.records.headline import Better, KeyNumber
 from latticework.experiments.records.identity import digest
+from latticework.experiments.records.numbers import Better, KeyNumber
 from latticework.experiments.records.record import Budget, Record
 from latticework.experiments.runs import writing
 from latticework.experiments.runs.machine import ROOT

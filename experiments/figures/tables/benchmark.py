@@ -10,8 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from latticework.experiments.records.grouping import alone, by, in_order
-from latticework.experiments.records.labels import look
+from latticework.experiments.records.grouping import alone, by, in_order, look
 from latticework.experiments.records.record import Record
 from latticework.sampling.diagnostics import MIXED
 from latticework.sampling.tuning.ranking import Interval, geometric, ranks, student

@@ -3,10 +3,16 @@
 import numpy as np
 import pandas as pd
 
-from latticework.experiments.records.estimate import Estimate, comparable, estimate
-from latticework.experiments.records.grouping import by, groups, holding, named
-from latticework.experiments.records.headline import last
-from latticework.experiments.records.labels import SAMPLERS, label, sampler_key
+from latticework.experiments.records.grouping import (
+    SAMPLERS,
+    by,
+    groups,
+    holding,
+    label,
+    named,
+    sampler_key,
+)
+from latticework.experiments.records.numbers import Estimate, comparable, estimate, last
 from latticework.experiments.records.record import Record
 
 DATA = ("compas", "news", "news_partial", "adult", "blog")  # in the papers' order

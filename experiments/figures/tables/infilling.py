@@ -2,9 +2,8 @@
 
 import pandas as pd
 
-from latticework.experiments.records.estimate import comparable, estimate, published
-from latticework.experiments.records.grouping import by, groups, named
-from latticework.experiments.records.labels import look
+from latticework.experiments.records.grouping import by, groups, look, named
+from latticework.experiments.records.numbers import comparable, estimate, published
 from latticework.experiments.records.record import Record
 
 COLUMNS = {  # of the scores in a record, in the paper's order

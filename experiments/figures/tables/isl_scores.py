@@ -3,8 +3,8 @@
 import numpy as np
 import pandas as pd
 
-from latticework.experiments.records.estimate import Estimate, comparable, estimate
 from latticework.experiments.records.grouping import alone, groups
+from latticework.experiments.records.numbers import Estimate, comparable, estimate
 from latticework.experiments.records.record import Record
 
 

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from latticework.experiments.records.estimate import Estimate, comparable, published
 from latticework.experiments.records.grouping import by, groups, holding, in_order, once
 from latticework.experiments.records.likelihood import (
     at_most,
@@ -20,6 +19,7 @@ from latticework.experiments.records.likelihood import (
     shown,
     shown_log_z,
 )
+from latticework.experiments.records.numbers import Estimate, comparable, published
 from latticework.experiments.records.record import VARIANTS, Record
 
 RATE = "task.candidates.learn.optimiser.lr"  # of learning, where the records of a row differ in it

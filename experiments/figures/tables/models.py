@@ -2,9 +2,8 @@
 
 import pandas as pd
 
-from latticework.experiments.records.estimate import estimate
 from latticework.experiments.records.grouping import differing
-from latticework.experiments.records.headline import last
+from latticework.experiments.records.numbers import estimate, last
 from latticework.experiments.records.record import Record
 
 

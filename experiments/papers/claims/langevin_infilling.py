@@ -13,7 +13,7 @@ from latticework.experiments.papers.claims.pairing import (
     within,
 )
 from latticework.experiments.papers.claims.verdict import Finding, Margin, Number
-from latticework.experiments.records.estimate import estimate, published
+from latticework.experiments.records.numbers import estimate, published
 from latticework.experiments.records.record import Record
 
 SIMILAR = 2.5  # BLEU points, about the difference between methods in the paper's Table 3

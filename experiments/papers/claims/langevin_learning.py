@@ -22,9 +22,8 @@ from latticework.experiments.papers.claims.pairing import (
     positive,
 )
 from latticework.experiments.papers.claims.verdict import Finding, Margin, Number
-from latticework.experiments.records.estimate import Estimate, estimate, printed
 from latticework.experiments.records.grouping import ENOUGH, longest, shared
-from latticework.experiments.records.pace import idle, pace
+from latticework.experiments.records.numbers import Estimate, estimate, idle, pace, printed
 from latticework.experiments.records.record import Record
 
 LANGEVIN = ("DULA", "DMALA")

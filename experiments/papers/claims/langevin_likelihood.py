@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from latticework.experiments.figures.tables.likelihood import learning_rate, own_rate
 from latticework.experiments.papers.claims.pairing import available, by_choice, common
 from latticework.experiments.papers.claims.verdict import Finding, Margin, Number
-from latticework.experiments.records.estimate import Estimate, printed, published
 from latticework.experiments.records.likelihood import (
     bounds,
     ends_apart,
@@ -14,6 +13,7 @@ from latticework.experiments.records.likelihood import (
     shown,
     unlike_draws,
 )
+from latticework.experiments.records.numbers import Estimate, printed, published
 from latticework.experiments.records.record import Record
 
 Models = dict[str, list[Record]]  # learned models by sampler

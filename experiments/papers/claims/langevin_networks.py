@@ -20,7 +20,7 @@ from latticework.experiments.papers.claims.pairing import (
     numbers,
 )
 from latticework.experiments.papers.claims.verdict import Finding, Margin, Number
-from latticework.experiments.records.estimate import Estimate, estimate, published
+from latticework.experiments.records.numbers import Estimate, estimate, published
 from latticework.experiments.records.record import Record
 
 SAMPLERS = ("gibbs", "gwg", "dula", "dmala")

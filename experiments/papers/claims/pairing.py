@@ -7,10 +7,8 @@ from typing import TypeVar
 import numpy as np
 
 from latticework.experiments.papers.claims.verdict import Margin, Number
-from latticework.experiments.records.estimate import Estimate, estimate
-from latticework.experiments.records.grouping import alone, by, groups
-from latticework.experiments.records.labels import label
-from latticework.experiments.records.pace import idle, pace, undisturbed
+from latticework.experiments.records.grouping import alone, by, groups, label
+from latticework.experiments.records.numbers import Estimate, estimate, idle, pace, undisturbed
 from latticework.experiments.records.record import VARIANTS, Record
 
 Value = Callable[[Record], float]

@@ -28,9 +28,15 @@ from latticework.experiments.papers.claims.pairing import (
     within,
 )
 from latticework.experiments.papers.claims.verdict import Finding, Margin, Number
-from latticework.experiments.records.estimate import Estimate, estimate, printed, published
 from latticework.experiments.records.grouping import by
-from latticework.experiments.records.pace import idle, pace
+from latticework.experiments.records.numbers import (
+    Estimate,
+    estimate,
+    idle,
+    pace,
+    printed,
+    published,
+)
 from latticework.experiments.records.record import Record
 
 GIBBS, SP, HERDING, FPCD = NAMES = ("Block Gibbs", "SP", "rates-herding", "rates-FPCD")

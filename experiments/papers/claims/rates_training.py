@@ -25,8 +25,8 @@ from latticework.experiments.papers.claims.pairing import (
 )
 from latticework.experiments.papers.claims.rates import FEW
 from latticework.experiments.papers.claims.verdict import Finding, Margin, Number
-from latticework.experiments.records.estimate import estimate
 from latticework.experiments.records.grouping import ENOUGH
+from latticework.experiments.records.numbers import estimate
 from latticework.experiments.records.record import Record
 
 METHODS = ("cd", "sml", "fpcd")  # of training

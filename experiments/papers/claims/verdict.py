@@ -18,7 +18,7 @@ from enum import StrEnum
 import numpy as np
 from scipy import stats
 
-from latticework.experiments.records.estimate import Estimate
+from latticework.experiments.records.numbers import Estimate
 
 LEVEL = 0.95  # of an interval; not corrected for the number of claims
 MOST = 1000  # the largest number of seeds to recommend
