@@ -29,9 +29,8 @@ from rich.console import Console
 from rich.table import Table as Grid
 
 from latticework.experiments.figures import race as drawing
-from latticework.experiments.papers.draw import save
-from latticework.experiments.records.proof import proof, versions
-from latticework.experiments.records.record import checksums, opened
+from latticework.experiments.papers.draw import proof, save
+from latticework.experiments.records.record import checksums, opened, versions
 from latticework.experiments.runs import writing
 from latticework.experiments.runs.machine import PACKAGES, commit, device_name
 from latticework.sampling.diagnostics import MIXED

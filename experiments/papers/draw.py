@@ -6,7 +6,9 @@ all of them, in `figures/` and `tables/`. A command with other settings draws on
 unchanged.
 """
 
+import hashlib
 import io
+import json
 import logging
 import re
 import shlex
@@ -29,12 +31,12 @@ from PIL import Image
 from latticework.experiments.figures.style import PAGE, mark_substitute
 from latticework.experiments.papers.table_files import write
 from latticework.experiments.records.identity import DRAWING, run_name
-from latticework.experiments.records.proof import place, proof
-from latticework.experiments.records.record import Record
+from latticework.experiments.records.record import Record, versions
 from latticework.experiments.runs import errors
 from latticework.experiments.runs.sweeps import asked, declared, exists
 
 log = logging.getLogger(__name__)
+PACKAGES = ("latticework", "matplotlib", "numpy", "pandas")  # that draw
 OWN = "own"  # the folder of figures of runs with other settings
 MOST = 200_000  # characters of an SVG file
 HUNDREDTHS = re.compile(r"(\.\d\d)\d+")  # of a point, beyond which no curve is seen
@@ -112,8 +114,29 @@ def command(config: DictConfig, words: Sequence[str] = ()) -> str:
     return shlex.join(["python", "-m", "latticework.scripts.figures", *shown])
 
 
+def proof(figure: str, command: str, records: Sequence[Record]) -> str:
+    """The JSON text beside a figure that `command` draws from `records` now.
+
+    `records` has the fingerprint of each record by its place, and the SHA-256 of each bundle.
+    """
+    prints: dict[str, str] = {}
+    for record in records:
+        if record.bundle is None:
+            prints[record.place] = record.fingerprint
+        elif record.bundle.name not in prints:
+            content = record.bundle.read_bytes()
+            prints[record.bundle.name] = hashlib.sha256(content).hexdigest()
+    found = {
+        "figure": figure,
+        "command": command,
+        "records": prints,
+        "versions": versions(PACKAGES),
+    }
+    return json.dumps(found, indent=1, sort_keys=True) + "\n"
+
+
 def proof_of(figure: Figure) -> str:
-    """The JSON of what `make_all` drew the figure from (`records.proof`)."""
+    """The `proof` of a figure that `make_all` drew."""
     return getattr(figure, "proof", "")
 
 
@@ -224,7 +247,7 @@ def draw_all(
 def _of(records: Sequence[Record], most: int = 3) -> str:
     """The records of a figure, for a message."""
     more = f" and {len(records) - most} more" if len(records) > most else ""
-    return f"(records: {'; '.join(place(record) for record in records[:most])}{more})"
+    return f"(records: {'; '.join(record.place for record in records[:most])}{more})"
 
 
 def _written(content: Figure | pd.DataFrame, folder: Path, name: str) -> Path:

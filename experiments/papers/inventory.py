@@ -15,10 +15,10 @@ from omegaconf import DictConfig
 
 from latticework.experiments import CONF
 from latticework.experiments.papers.claims.ledger import Pool
+from latticework.experiments.papers.draw import PACKAGES
 from latticework.experiments.records.grouping import once
 from latticework.experiments.records.identity import without_digits
-from latticework.experiments.records.proof import place, versions
-from latticework.experiments.records.record import BUNDLES, Record, read
+from latticework.experiments.records.record import BUNDLES, Record, read, versions
 from latticework.experiments.runs.sweeps import declared
 
 SCALES = ("paper", "cpu", "quick", "smoke")  # the best first
@@ -33,7 +33,7 @@ def memory(folder: Path | None) -> Memory:
 
 def stamp(records: Iterable[Record]) -> str:
     """A hash of the records and of everything that decides how they are drawn."""
-    prints = sorted(f"{place(record)} {record.fingerprint}" for record in records)
+    prints = sorted(f"{record.place} {record.fingerprint}" for record in records)
     return _digest([drawing(), *prints])
 
 
@@ -42,7 +42,7 @@ def drawing() -> str:
     """A hash of `SOURCES` and of the packages that draw; constant while the process runs."""
     files = sorted(file for folder in SOURCES for file in folder.rglob("*") if file.suffix in FILES)
     prints = [f"{file} {hashlib.sha256(file.read_bytes()).hexdigest()}" for file in files]
-    return _digest([str(versions()), *prints])
+    return _digest([str(versions(PACKAGES)), *prints])
 
 
 def _digest(texts: Iterable[str]) -> str:
