@@ -31,7 +31,7 @@ from rich.table import Table as Grid
 from latticework.experiments.figures import race as drawing
 from latticework.experiments.papers.draw import proof, save
 from latticework.experiments.records.record import checksums, opened, versions
-from latticework.experiments.runs import writing
+from latticework.experiments.runs import storage
 from latticework.experiments.runs.machine import PACKAGES, commit, device_name
 from latticework.sampling.diagnostics import MIXED
 from latticework.sampling.naming import loaded
@@ -244,8 +244,8 @@ def write(
 ) -> None:
     """Write the record and its figure."""
     runs = [{"sampler": each.name, **asdict(lap)} for each in entrants for lap in each.laps]
-    writing.write(folder / "race.csv", table.to_csv(index=False))
-    writing.write(folder / "metrics.csv", pd.DataFrame(runs).to_csv(index=False))
+    storage.write(folder / "race.csv", table.to_csv(index=False))
+    storage.write(folder / "metrics.csv", pd.DataFrame(runs).to_csv(index=False))
     document = {
         "config": config,
         "choices": {},
@@ -258,11 +258,11 @@ def write(
         **commit(),
         "files": checksums(folder),
     }
-    writing.write(folder / "run.json", json.dumps(document, indent=2))
+    storage.write(folder / "run.json", json.dumps(document, indent=2))
     title = f"{config['target']}, {Allowance(**config['budget'])} for each sampler"
     figure = drawing.race(table, title)
     save(figure, folder / "race.png")
-    writing.write(folder / "race.json", proof("race", command, [opened(folder)]))
+    storage.write(folder / "race.json", proof("race", command, [opened(folder)]))
 
 
 if __name__ == "__main__":

@@ -31,8 +31,9 @@ from latticework.experiments.tasks.learning.evaluations import Gap
 from latticework.experiments.tasks.learning.negatives import Contrastive, Persistent
 from latticework.experiments.tasks.measures.validation_isl import ValidationISL
 from latticework.experiments.tasks.regression import regression
+from latticework.experiments.tasks.target import pretrained
 from latticework.experiments.tasks.text_infilling import from_blanks, text_infilling
-from latticework.experiments.tasks.train_rbm import pretrained, train_rbm
+from latticework.experiments.tasks.train_rbm import train_rbm
 from latticework.experiments.tasks.tune import tune
 from latticework.models.annealed import ScaledRBM
 from latticework.models.bayes_net import synthetic_bayes_net

@@ -77,16 +77,17 @@ MAY_IMPORT = {
     "experiments/figures": FIGURES,
     "experiments/papers/claims": CLAIMS,
     "experiments/papers": PAPERS,
-    "experiments/finish": ["experiments.finish", "experiments.runs", *PAPERS],
+    "experiments/finish.py": ["experiments.runs", *PAPERS],
     "run.py": ["data.base", "experiments.CONF", "experiments.runs", "scripts"],
     "scripts": ["scripts", "experiments", "sampling", *NAMES],
     "tools": BENCH,
     "tools/peers": ["tools.peers"],  # what others would write
     "tools/peers/limits.py": ["models.product"],
 }
-WITHOUT_TORCH = [f"experiments/runs/{name}.py" for name in ("resolvers", "signals", "sweeps")]
+WITHOUT_TORCH = [f"experiments/runs/{name}.py" for name in ("configuration", "signals", "sweeps")]
 WITHOUT_TORCH += ["sampling/diagnostics.py", "sampling/tuning/ranking.py"]
-WITHOUT_TORCH += [f"experiments/{room}" for room in ("records", "figures", "papers", "finish")]
+WITHOUT_TORCH += [f"experiments/{room}" for room in ("records", "figures", "papers")]
+WITHOUT_TORCH += ["experiments/finish.py"]
 WITHOUT_TORCH += [f"tools/bench{part}.py" for part in ("", "_workers", "_workloads")]
 SCRIPTS = ("bundle", "figures", "report", "reproduce", "trace", "why")
 WITHOUT_TORCH += [f"scripts/{name}.py" for name in SCRIPTS]

@@ -31,11 +31,11 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from latticework.data.base import Dataset
 from latticework.experiments.records.numbers import KeyNumber, readings
 from latticework.experiments.records.record import Record
-from latticework.experiments.runs import writing
+from latticework.experiments.runs import storage
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.learning.evaluations import Evaluation
 from latticework.experiments.tasks.learning.negatives import Replay, Updates, required
-from latticework.experiments.tasks.measures.nonfinite import Validity, watch
+from latticework.experiments.tasks.target import Validity, watch
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
 from latticework.sampling.clock import Clock
@@ -218,7 +218,7 @@ class Learning(Updates):
 
     def _diverged(self, iteration: int, loss: float, norm: float) -> None:
         file = self.run.path / "diverged.pt"
-        writing.write(file, writing.checkpoint(captured(self)))
+        storage.write(file, storage.checkpoint(captured(self)))
         raise DivergedError(
             f"at update {iteration} the loss is {loss} and the norm of its gradient {norm}; the "
             f"state before it is in {file}. Try a smaller learning rate, more sampling steps, "

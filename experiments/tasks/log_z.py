@@ -17,8 +17,8 @@ from latticework.experiments.records.numbers import Estimate, KeyNumber, finite
 from latticework.experiments.records.record import Budget, Record
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.ais import Annealer, log_odds, mover
-from latticework.experiments.tasks.learning.training import trained
 from latticework.experiments.tasks.sampling import ladders_of
+from latticework.experiments.tasks.target import trained
 from latticework.models.base import AnnealedModel, EnergyModel
 from latticework.samplers.base import Sampler
 from latticework.samplers.sums import ManySteps

@@ -23,9 +23,9 @@ from latticework.data.corpus import Text
 from latticework.data.wordpiece import SPECIAL, Encoded, encode, learn, tokenizer_of
 from latticework.experiments.records.numbers import KeyNumber, readings
 from latticework.experiments.records.record import Record
-from latticework.experiments.runs import writing
-from latticework.experiments.runs.artifacts import artifact
+from latticework.experiments.runs import storage
 from latticework.experiments.runs.run import Run
+from latticework.experiments.runs.storage import artifact
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
 from latticework.sampling.memory import Memory
@@ -255,6 +255,6 @@ def _held_out(
 def export(model: Any, tokenizer: BertWordPieceTokenizer, folder: Path) -> None:
     """Write the model in the hub's format: config, vocabulary, safetensors in half precision."""
     pieces = sorted(tokenizer.get_vocab().items(), key=lambda item: item[1])
-    with writing.folder(folder) as aside:
+    with storage.folder(folder) as aside:
         copy.deepcopy(model).half().save_pretrained(aside)
         (aside / "vocab.txt").write_text("".join(f"{piece}\n" for piece, _ in pieces))

@@ -14,8 +14,8 @@ from latticework.data.sentences import Blanks, Infilling, blanks_of
 from latticework.experiments.records.numbers import Better, KeyNumber
 from latticework.experiments.records.record import Record
 from latticework.experiments.runs.run import Run
-from latticework.experiments.tasks.measures.nonfinite import Validity, watch
 from latticework.experiments.tasks.measures.text import scores
+from latticework.experiments.tasks.target import Validity, watch
 from latticework.models.base import FillsBlanks
 from latticework.models.chance import draw_categorical, softmax_weights
 from latticework.models.domain import one_hot

@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 
 from latticework.data.base import Dataset
-from latticework.experiments.runs.artifacts import artifact, spec_of
 from latticework.experiments.runs.run import Run
+from latticework.experiments.runs.storage import artifact, spec_of
 from latticework.models.base import EnergyModel
 from latticework.models.domain import Binary
 from latticework.samplers.base import Sampler
