@@ -15,8 +15,8 @@ from latticework.experiments.finish import (
     show_sweep,
     show_table,
 )
+from latticework.experiments.papers.draw import write_table
 from latticework.experiments.papers.exhibits import catalogue
-from latticework.experiments.papers.table_files import write as write_table
 from latticework.experiments.records.likelihood import log_z_error
 from latticework.experiments.records.numbers import (
     BEST,

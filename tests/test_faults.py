@@ -23,14 +23,13 @@ import torch
 from command import SMALL, command_line, only
 from kills import accesses, alive, cut_short, ended, flip_a_byte, killed, start, until
 
-from latticework.data.wordpiece import SPECIAL, tokenizer_of
 from latticework.experiments.records.archive import DamagedError
 from latticework.experiments.records.record import damage, load, load_all
 from latticework.experiments.runs import storage
 from latticework.experiments.runs.errors import UnwritableError
 from latticework.experiments.runs.run import Run
 from latticework.experiments.runs.storage import artifact
-from latticework.experiments.tasks.mlm_pretraining import export
+from latticework.experiments.tasks.mlm_pretraining import SPECIAL, export, tokenizer_of
 from latticework.models.masked_lm import untrained
 
 pytestmark = pytest.mark.slow

@@ -15,10 +15,9 @@ from omegaconf import OmegaConf
 
 from latticework.experiments import CONF
 from latticework.experiments.figures import style
-from latticework.experiments.figures.acceptance import step_term
+from latticework.experiments.figures.acceptance import ess_per_second, rates, step_term
 from latticework.experiments.figures.benchmark import errors
 from latticework.experiments.figures.curves import curve, final, learning
-from latticework.experiments.figures.ess import ess_per_second, rates
 from latticework.experiments.figures.text import COLOURS
 from latticework.experiments.papers.draw import png
 from latticework.experiments.records.grouping import SAMPLERS, by_sampler, label, look, seeds

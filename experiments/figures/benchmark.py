@@ -61,8 +61,8 @@ def ordered(targets: Iterable[str]) -> dict[str, str]:
     return {one: name for one, name in names.items() if one in given}
 
 
-def heat_map(records: list[Record], unit: str, quantity: str = "min") -> Figure:
-    """Which sampler for which target: effective samples for a `unit`, as a share of the best.
+def heat_map(records: list[Record], unit: str) -> Figure:
+    """Which sampler for which target: effective samples of the worst site for a `unit`.
 
     A cell shows its rank, with "=" for ties, above its share of the best in per cent. A cell whose
     chains disagree is grey and shows R-hat. Hatched cells are of samplers without support for the
@@ -76,12 +76,12 @@ def heat_map(records: list[Record], unit: str, quantity: str = "min") -> Figure:
     figure, ax = new_figure(width=width, height=1.4 + 0.3 * max(3, len(samplers)))
     for column, target in enumerate(targets):
         some = [cell for cell in found if cell.target == target]
-        places = placed(some, quantity, unit)
-        best = max((cell.interval(quantity, unit).middle for cell in some if cell.mixed), default=0)
+        places = placed(some, "min", unit)
+        best = max((cell.interval("min", unit).middle for cell in some if cell.mixed), default=0)
         for cell in some:
             row = samplers.index(cell.sampler)
             if cell.mixed and best:
-                shares[row, column] = cell.interval(quantity, unit).middle / best
+                shares[row, column] = cell.interval("min", unit).middle / best
                 ink = "white" if shares[row, column] > LIGHT else "black"
                 text = f"{places[cell.sampler]}\n{_per_cent(shares[row, column])}"
                 ax.text(column, row, text, color=ink, **MIDDLE, fontsize=6, linespacing=0.9)
@@ -98,7 +98,7 @@ def heat_map(records: list[Record], unit: str, quantity: str = "min") -> Figure:
     ax.set_xticks(range(len(targets)), targets.values(), fontsize=7, rotation=35, ha="right")
     bar = figure.colorbar(image, ax=ax, shrink=0.6, ticks=PER_CENT, format="%g %%")
     bar.ax.tick_params(labelsize=7)
-    ax.set_title(f"effective samples of the {QUANTITIES[quantity]} for each {unit}")
+    ax.set_title(f"effective samples of the {QUANTITIES['min']} for each {unit}")
     kinds = Patch(label="chains disagree", **NO_CHAINS), Patch(label="not supported", **NO_SUPPORT)
     explain(figure, "Rank, and share of the best; = is a tie: the intervals overlap.", kinds)
     return figure

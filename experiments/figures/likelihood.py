@@ -1,18 +1,21 @@
-"""Figures of task=ais: the effective sample size along the path, and how models improved."""
+"""Figures of task=ais and task=log_z: how chains come to the target, and how models improved."""
 
 from collections import defaultdict
 from typing import Any
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from latticework.experiments.figures.style import (
     DASHES,
+    INKS,
     at_settings,
     explain,
     key_of_dashes,
     line,
     line_and_band,
+    new_figure,
     series,
     spread_over,
     wrapped,
@@ -22,6 +25,7 @@ from latticework.experiments.records.grouping import (
     Group,
     alone,
     by,
+    differing,
     groups,
     holding,
     in_order,
@@ -33,6 +37,8 @@ from latticework.experiments.records.grouping import (
 )
 from latticework.experiments.records.record import Record
 
+WALKS = 3  # replicas of a ladder that are drawn
+DRAWS = 300  # of them, the last ones
 DIRECTIONS = {"forward_AIS": "-", "reverse_AIS": "--"}
 
 
@@ -118,3 +124,29 @@ def _lines(ax: Axes, group: Group, style: dict[str, Any]) -> None:
             way = "forward" if forward else "reverse"
             name = group.differs if first else f"_{group.differs} {way} {record.config['seed']}"
             ax.plot(part["beta"], part["ess"] / chains, linestyle=dash, label=name, **points)
+
+
+def ladders(records: list[Record]) -> Figure:
+    """The local barrier along b, and the level of each replica of one ladder, a row a setting.
+
+    The local barrier is the rejected share of swaps over the step of b (Syed et al. 2022, Section
+    4); its integral is the barrier. Of several seeds the first is drawn. Raises LookupError if no
+    record has ladders.
+    """
+    _, rows = differing(holding(records, "ladders", task="log_z"))
+    figure, _ = new_figure(2, rows=len(rows), height=2.4)
+    for row, (texts, (record, *_)) in enumerate(rows):
+        barrier, walk = figure.axes[2 * row : 2 * row + 2]
+        arrays = record.arrays("ladders")
+        b, level = arrays["schedule"], arrays["level"][-DRAWS:, :, 0]
+        rejected = 1 - np.exp(np.minimum(arrays["up"] + arrays["down"], 0)).mean((0, 2))
+        barrier.stairs(rejected / np.diff(b), b, color=INKS[0])
+        barrier.set(xlabel="b", ylabel="local barrier", ylim=(0, None))
+        own = [text for text in texts if text] or [record.choices["model"]]
+        barrier.set_title(f"{', '.join(own)}: barrier {rejected.sum():.1f}")
+        for replica in range(min(WALKS, level.shape[1])):
+            walk.plot(level[:, replica], color=series(replica)["color"], lw=0.9)
+        walk.set(xlabel="draw", ylabel="level")
+        walk.set_title(f"one ladder, {arrays['trips'].mean():.1f} round trips a ladder")
+    explain(figure, "Level 0 is p0, the highest the target. Three of the replicas are drawn.")
+    return figure

@@ -26,11 +26,6 @@ SOURCES = (CONF, CONF.parent / "experiments", CONF.parent / "sampling")
 FILES = (".py", ".yaml")  # of SOURCES, which decide how records are sorted and drawn
 
 
-def memory(folder: Path | None) -> Memory:
-    """A cache in `folder` of what is the same while `stamp` is; with None, nothing is cached."""
-    return Memory(folder, verbose=0)
-
-
 def stamp(records: Iterable[Record]) -> str:
     """A hash of the records and of everything that decides how they are drawn."""
     prints = sorted(f"{record.place} {record.fingerprint}" for record in records)
@@ -122,7 +117,7 @@ def holding(
     failed |= {without_digits(name): fault for name, fault in damaged.items()}
     if not (found or failed or stopped):
         return None
-    sort = (kept or memory(None)).cache(_sorted, ignore=["found"])
+    sort = (kept or Memory(None)).cache(_sorted, ignore=["found"])
     config, runs, places, done = sort(experiment, scale, found, stamp(found))
     mine, others = ([found[place] for place in some] for some in places)
     faults = tuple(damaged.values())

@@ -117,17 +117,15 @@ def by_setting(records: Iterable[Record], axes: Sequence[str] = ()) -> list[list
     return [part.records for part in _parts(list(records), axes)]
 
 
-def by_sampler(
-    records: Iterable[Record], axes: Sequence[str] = ()
-) -> dict[tuple[str, int], list[Record]]:
+def by_sampler(records: Iterable[Record]) -> dict[tuple[str, int], list[Record]]:
     """The records of each sampler, where only one setting per sampler can be shown.
 
-    Raises UnlikeRecordsError if the records of a sampler differ in more than seed and `axes`.
+    Raises UnlikeRecordsError if the records of a sampler differ in more than their seed.
     """
-    found = groups(records, axes)
+    found = groups(records)
     for group in found:
         if group.of > 1:
-            alone((r for other in found if other.key == group.key for r in other.records), axes)
+            alone(r for other in found if other.key == group.key for r in other.records)
     return {group.key: group.records for group in found}
 
 

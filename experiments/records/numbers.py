@@ -174,11 +174,6 @@ def printed(name: str, *keys: str) -> float:
     return found.mean
 
 
-def names() -> list[str]:
-    """Names of the tables and figures in the file."""
-    return list(_published())
-
-
 @cache
 def _published() -> Any:
     return OmegaConf.to_container(OmegaConf.load(PUBLISHED))

@@ -9,10 +9,10 @@ from torch import Tensor
 from latticework.data.base import Dataset, some
 from latticework.experiments.records.numbers import Estimate, KeyNumber, noted
 from latticework.experiments.records.record import Budget, Record
-from latticework.experiments.runs.draws import METRICS, consecutive
 from latticework.experiments.runs.run import Run
 from latticework.experiments.runs.storage import artifact
 from latticework.experiments.tasks.measures import sampling_likelihood as isl
+from latticework.experiments.tasks.measures.sampling_likelihood import METRICS, consecutive
 from latticework.experiments.tasks.target import trained
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler

@@ -1,11 +1,11 @@
-"""Log-likelihoods by annealed importance sampling, from records of task=ais."""
+"""Log-likelihoods and estimates of log Z, from records of task=ais and task=log_z."""
 
 from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 
-from latticework.experiments.records.grouping import by, groups, holding, in_order, once
+from latticework.experiments.records.grouping import by, differing, groups, holding, in_order, once
 from latticework.experiments.records.likelihood import (
     at_most,
     ends_apart,
@@ -181,3 +181,56 @@ def _grouped(records: list[Record]) -> dict[tuple, list[Record]]:
         return record.choices["data"], record.variant, learning_rate(record), *budget
 
     return by(key, records)
+
+
+def normalisers(records: list[Record]) -> pd.DataFrame:
+    """One row a record, in nats: log Z, its 95 % interval, and how far the exact value is.
+
+    The interval of SMC and AIS has no upper end where it is not plain that more than half of their
+    runs or chains count; the lower end is then that of Markov's inequality. Tempering has no such
+    bound. Its interval is the hull of its estimates where they disagree, and it has none where
+    ladders made fewer than two round trips. "Counts" are effective
+    chains of AIS or runs of SMC, and round trips of a ladder beside those that moves would make
+    if each forgot its start. Raises LookupError if no record is of
+    task=log_z.
+    """
+    found = holding(records, "log_z_low", task="log_z")
+    headings, rows = differing(found)
+    frame = []
+    for texts, some in rows:
+        for record in some:
+            document = record.document
+            low, high = document["log_z_low"], document["log_z_high"]
+            exact = document["log_z_exact"]
+            wide = high is None or not document.get("plain", True)
+            tempered = "barrier" in document
+            counts = (
+                f"{document['round_trips']:.1f} of {document['predicted_round_trips']:.0f} trips, "
+                f"barrier {document['barrier']:.2f}"
+                if tempered
+                else f"{document['ess']:.1f} of {document['effective_of']}"
+            )
+            frame.append(
+                {
+                    **dict(zip(headings, texts, strict=True)),
+                    "seed": record.config["seed"],
+                    "log Z": f"{document['log_z']:.3f}",
+                    "95 % from": _nats(low, "no bound"),
+                    "to": _nats(high, "no bound"),
+                    "plain": "no" if wide else "yes",
+                    "at least (Markov)": _nats(document.get("log_z_at_least")),
+                    "from the other side": _nats(
+                        document.get("log_z_backward", document.get("log_z_upper"))
+                    ),
+                    "exact": _nats(exact),
+                    "error": "" if exact is None else f"{document['log_z'] - exact:+.3f}",
+                    "counts": counts,
+                    "seconds": f"{document['estimation_seconds']:.1f}",
+                    "evaluations": f"{document['evaluations']:.3g}",
+                }
+            )
+    return pd.DataFrame(frame)
+
+
+def _nats(value: float | None, missing: str = "") -> str:
+    return missing if value is None else f"{value:.3f}"

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from latticework.experiments.figures.ess import rates
+from latticework.experiments.figures.acceptance import rates
 from latticework.experiments.papers.claims.pairing import (
     Seeds,
     Value,
