@@ -46,7 +46,7 @@ from latticework.experiments.runs.configuration import (
     checked,
     records_folder,
 )
-from latticework.experiments.runs.sweeps import SweepClock, asked
+from latticework.experiments.runs.sweeps import Sweep, SweepClock, asked
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -128,11 +128,12 @@ class Finish(Callback):
         except FileNotFoundError:
             records = []
         undrawn = not _drawn(config, folder, records)
+        command = asked(config, config.hydra.overrides.task)
         if self.clock is not None:
             self.clock.remove()
-            _shown(_show_sweep, config, records, self.started)
+            _shown(_show_sweep, command, records, self.started)
         recent = [p for p in folder.rglob("error.txt") if p.stat().st_mtime >= self.started]
-        failed = _of_command(config, recent)
+        failed = _of_command(command, recent)
         _report(failed, sweep=self.clock is not None)
         if failed or undrawn:
             raise SystemExit(1)
@@ -140,12 +141,11 @@ class Finish(Callback):
     on_multirun_end = on_run_end
 
 
-def _of_command(config: DictConfig, found: Sequence[Path]) -> list[Path]:
+def _of_command(command: Sweep, found: Sequence[Path]) -> list[Path]:
     """The errors of this command's runs, without those of other processes in the same folder.
 
     A search has no list of its runs, so all errors count.
     """
-    command = asked(config, config.hydra.overrides.task)
     if not command.runs or not found:
         return list(found)
     mine = [path for path in found if without_digits(path.parent.name) in command.overrides]
@@ -190,9 +190,8 @@ def _shown(
         return None
 
 
-def _show_sweep(config: DictConfig, records: Sequence[Record], started: float) -> None:
+def _show_sweep(command: Sweep, records: Sequence[Record], started: float) -> None:
     """Show the table of the command's runs, or of a search's runs that ended after `started`."""
-    command = asked(config, config.hydra.overrides.task)
     if command.runs:
         mine = command.found(records)
     else:
