@@ -9,12 +9,7 @@ from command import command_line
 from fakes import fake
 
 import latticework.experiments.finish
-from latticework.experiments.finish import (
-    _cell,
-    _text,
-    show_sweep,
-    show_table,
-)
+from latticework.experiments.finish import _cell, _text, show_sweep, show_table
 from latticework.experiments.papers.draw import write_table
 from latticework.experiments.papers.exhibits import catalogue
 from latticework.experiments.records.likelihood import log_z_error

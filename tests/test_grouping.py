@@ -9,7 +9,7 @@ import latticework.scripts.figures
 from latticework.experiments.figures.style import averaged, colour, spread_over
 from latticework.experiments.figures.tables.isl_scores import models as models_table
 from latticework.experiments.papers import draw
-from latticework.experiments.papers.claims.pairing import by_seed, labelled, last
+from latticework.experiments.papers.claims.verdict import by_seed, labelled, last
 from latticework.experiments.records.grouping import (
     UnlikeRecordsError,
     alone,

@@ -15,9 +15,8 @@ from torch import Generator
 
 import latticework.experiments.tasks.mlm_pretraining as pretraining
 from latticework.data.base import Dataset
-from latticework.data.corpus import Text
 from latticework.data.images import Grey
-from latticework.data.sentences import Blanks, Infilling
+from latticework.data.sentences import Blanks, Infilling, Text
 from latticework.data.splits import split
 from latticework.data.text import bag_of_words
 from latticework.experiments.papers.claims.rates import decay

@@ -19,14 +19,7 @@ from matplotlib.lines import Line2D
 from matplotlib.text import Annotation
 from numpy.typing import ArrayLike, NDArray
 
-from latticework.experiments.records.grouping import (
-    SAMPLERS,
-    by_setting,
-    look,
-    once,
-    seeds,
-    words,
-)
+from latticework.experiments.records.grouping import SAMPLERS, by_setting, look, once, seeds, words
 from latticework.experiments.records.identity import SEEDS
 from latticework.experiments.records.record import Record
 

@@ -21,13 +21,7 @@ from latticework.experiments.papers.claims.ledger import GROUPS, OURS, Entry, ju
 from latticework.experiments.papers.claims.verdict import Verdict
 from latticework.experiments.papers.draw import csv, html_of, make_all, png, proof_of, svg
 from latticework.experiments.papers.exhibits import Catalogue, Exhibit, catalogue
-from latticework.experiments.papers.inventory import (
-    SCALES,
-    Holding,
-    command,
-    holdings,
-    pools,
-)
+from latticework.experiments.papers.inventory import SCALES, Holding, command, holdings, pools
 from latticework.experiments.records.numbers import duration, share_text
 from latticework.experiments.records.record import BUNDLES
 from latticework.experiments.runs.sweeps import also

@@ -34,13 +34,7 @@ from latticework.experiments.runs import storage
 from latticework.experiments.runs.configuration import checked, resolved
 from latticework.experiments.runs.errors import summary, wants_traceback
 from latticework.experiments.runs.loggers import About, tried
-from latticework.experiments.runs.machine import (
-    edited,
-    facts,
-    inputs,
-    peak_memory,
-    replaced,
-)
+from latticework.experiments.runs.machine import edited, facts, inputs, peak_memory, replaced
 from latticework.experiments.runs.run import Run
 from latticework.experiments.runs.signals import crash_noted, death, stoppable
 from latticework.sampling.devices import find_device

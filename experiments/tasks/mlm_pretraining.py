@@ -20,7 +20,7 @@ from torch import Generator, Tensor
 from torch.nn.functional import cross_entropy
 from torch.nn.utils import clip_grad_norm_
 
-from latticework.data.corpus import Text
+from latticework.data.sentences import Text
 from latticework.experiments.records.numbers import KeyNumber, readings
 from latticework.experiments.records.record import Record
 from latticework.experiments.runs import storage

@@ -9,10 +9,7 @@ from latticework.data.base import Dataset, some
 from latticework.experiments.records.numbers import KeyNumber, readings
 from latticework.experiments.records.record import Record
 from latticework.experiments.runs.run import Run
-from latticework.experiments.tasks.learning.negatives import (
-    Negatives,
-    required,
-)
+from latticework.experiments.tasks.learning.negatives import Negatives, required
 from latticework.experiments.tasks.measures import sampling_likelihood as isl
 from latticework.experiments.tasks.measures.sampling_likelihood import consecutive
 from latticework.experiments.tasks.target import VisibleBias, set_rates, train

@@ -8,7 +8,10 @@ import numpy as np
 
 from latticework.experiments.figures.tables.likelihood import learning_rate, own_rate
 from latticework.experiments.papers.claims.langevin_sampling import step_cost
-from latticework.experiments.papers.claims.pairing import (
+from latticework.experiments.papers.claims.verdict import (
+    Finding,
+    Margin,
+    Number,
     Seeds,
     after,
     at,
@@ -25,7 +28,6 @@ from latticework.experiments.papers.claims.pairing import (
     numbers,
     positive,
 )
-from latticework.experiments.papers.claims.verdict import Finding, Margin, Number
 from latticework.experiments.records.grouping import ENOUGH, longest, shared
 from latticework.experiments.records.likelihood import (
     bounds,
@@ -202,7 +204,7 @@ def _gibbs(records: list[Record]) -> dict[float, list[Record]]:
 def _after(
     records: list[Record], size: float, axis: str, ours: tuple[str, ...] = LANGEVIN
 ) -> tuple[float, dict[str, Seeds]]:
-    """Log RMSE of `ours` and GWG-1 with `size` sampling steps (`pairing.after`)."""
+    """Log RMSE of `ours` and GWG-1 with `size` sampling steps (`verdict.after`)."""
     groups = labelled(_with(records, size), [*ours, "GWG-1"], ["log_rmse"])
     return after(groups, "log_rmse", axis)
 

@@ -8,7 +8,10 @@ import numpy as np
 
 from latticework.experiments.figures.tables.bnn import method
 from latticework.experiments.papers.claims.langevin_sampling import step_cost
-from latticework.experiments.papers.claims.pairing import (
+from latticework.experiments.papers.claims.verdict import (
+    Finding,
+    Margin,
+    Number,
     Seeds,
     Value,
     available,
@@ -21,7 +24,6 @@ from latticework.experiments.papers.claims.pairing import (
     numbers,
     within,
 )
-from latticework.experiments.papers.claims.verdict import Finding, Margin, Number
 from latticework.experiments.records.numbers import Estimate, estimate, published
 from latticework.experiments.records.record import Record
 

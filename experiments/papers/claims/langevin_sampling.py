@@ -6,7 +6,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from latticework.experiments.figures.acceptance import rates
-from latticework.experiments.papers.claims.pairing import (
+from latticework.experiments.papers.claims.verdict import (
+    Finding,
+    Margin,
+    Number,
     Seeds,
     Value,
     after,
@@ -27,7 +30,6 @@ from latticework.experiments.papers.claims.pairing import (
     shortest,
     within,
 )
-from latticework.experiments.papers.claims.verdict import Finding, Margin, Number
 from latticework.experiments.records.grouping import by, sampler_key
 from latticework.experiments.records.numbers import (
     Estimate,

@@ -6,7 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from latticework.experiments.papers.claims.pairing import (
+from latticework.experiments.papers.claims.verdict import (
+    Finding,
+    Margin,
+    Number,
     Seeds,
     above,
     at,
@@ -27,7 +30,6 @@ from latticework.experiments.papers.claims.pairing import (
     shortest,
     within,
 )
-from latticework.experiments.papers.claims.verdict import Finding, Margin, Number
 from latticework.experiments.records.grouping import by
 from latticework.experiments.records.numbers import (
     Estimate,
