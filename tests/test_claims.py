@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from fakes import fake, noise
 
-from latticework.experiments.figures.tables.likelihood import own_rate
+from latticework.experiments.figures.likelihood import own_rate
 from latticework.experiments.papers.claims.ledger import CLAIMS, GROUPS, Claim, Fresh, Pool, judge
 from latticework.experiments.papers.claims.verdict import (
     Finding,

@@ -6,8 +6,8 @@ from command import command_line
 from fakes import fake
 
 import latticework.scripts.figures
+from latticework.experiments.figures.isl_curves import models as models_table
 from latticework.experiments.figures.style import averaged, colour, spread_over
-from latticework.experiments.figures.tables.isl_scores import models as models_table
 from latticework.experiments.papers import draw
 from latticework.experiments.papers.claims.verdict import by_seed, labelled, last
 from latticework.experiments.records.grouping import (

@@ -11,7 +11,7 @@ from command import bundled_data, command_line
 from documented import composed
 from test_ais import DATA, rbm
 
-from latticework.experiments.figures.tables.likelihood import table1
+from latticework.experiments.figures.likelihood import table1
 from latticework.experiments.records.identity import same
 from latticework.experiments.records.record import load_all
 from latticework.experiments.runs.run import Run

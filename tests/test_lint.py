@@ -36,8 +36,7 @@ RECORDS += ["sampling.diagnostics", "sampling.tuning.ranking"]
 RUNS = ["experiments.runs", "experiments.CONF", "experiments.records", *SAMPLING]
 MEASURES = ["experiments.tasks.measures", *RUNS, "data"]
 LEARNING = ["experiments.tasks.learning", *MEASURES]
-TABLES = ["experiments.figures.tables", *RECORDS]
-FIGURES = ["experiments.figures", *TABLES]
+FIGURES = ["experiments.figures", *RECORDS]
 CLAIMS = ["experiments.papers.claims", *FIGURES]
 PAPERS = ["experiments.papers", "experiments.runs.errors", "experiments.runs.sweeps", *CLAIMS]
 RATES = ["samplers.base", "models.base", "models.chance", "models.rbm", "models.rated_rbm"]
@@ -73,7 +72,6 @@ MAY_IMPORT = {
     "experiments/tasks/log_z.py": ["experiments.tasks", *LEARNING, "samplers.tempered"],
     "experiments/tasks/sampling.py": ["experiments.tasks", *LEARNING, "samplers.tempered"],
     "experiments/tasks": ["experiments.tasks", *LEARNING],
-    "experiments/figures/tables": TABLES,
     "experiments/figures": FIGURES,
     "experiments/papers/claims": CLAIMS,
     "experiments/papers": PAPERS,
@@ -221,7 +219,7 @@ RULES = {
             "samplers/gwg.py": f"from {NAME}.models import ising",
             "samplers/block_gibbs.py": f"from {NAME}.models.ising import Lattice",
             "sampling/chain.py": f"def f():\n    from {NAME}.samplers.gwg import GWG",
-            "experiments/figures/tables/bnn.py": f"import {NAME}.experiments.figures.curves",
+            "experiments/records/record.py": f"import {NAME}.experiments.figures.curves",
             "data/base.py": f"import {NAME}.models.base",
             "run.py": f"from {NAME}.models.base import EnergyModel",
         },

@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 
 from latticework.experiments import CONF
-from latticework.experiments.figures.tables.benchmark import winners
+from latticework.experiments.figures.benchmark import winners
 from latticework.experiments.papers import page
 from latticework.experiments.papers.claims.ledger import OURS, Entry
 from latticework.experiments.papers.claims.verdict import Number

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from latticework.experiments.figures.tables.likelihood import learning_rate, own_rate
+from latticework.experiments.figures.likelihood import learning_rate, own_rate
 from latticework.experiments.papers.claims.langevin_sampling import step_cost
 from latticework.experiments.papers.claims.verdict import (
     Finding,

@@ -6,7 +6,7 @@ from itertools import product
 
 import numpy as np
 
-from latticework.experiments.figures.tables.bnn import method
+from latticework.experiments.figures.bnn import method
 from latticework.experiments.papers.claims.langevin_sampling import step_cost
 from latticework.experiments.papers.claims.verdict import (
     Finding,
