@@ -25,7 +25,14 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from latticework.experiments import CONF
-from latticework.experiments.records.identity import SEEDS, digest, is_of_a_run, run_name
+from latticework.experiments.records.identity import (
+    SEEDS,
+    digest,
+    is_of_a_run,
+    joined,
+    run_name,
+    text_of,
+)
 from latticework.experiments.records.numbers import duration
 from latticework.experiments.records.record import VARIANTS, Record
 from latticework.experiments.runs import configuration
@@ -183,12 +190,10 @@ def asked(config: DictConfig, words: Sequence[str] = ()) -> Sweep:
             choices.append([f"{key}={value}" for value in override.sweep_string_iterator()])
         elif override.is_sweep_override():
             return Sweep(config, {}, skipped)
-        elif override.is_delete() and override.value() is None:
-            choices.append([key])
         else:
-            choices.append([f"{key}={override.get_value_element_as_str()}"])
+            choices.append([text_of(key, override)])
     runs = [tuple(sorted(run)) for run in product(*choices)]
-    return Sweep(config, {run_name(run): run for run in runs}, skipped)
+    return Sweep(config, {joined(run): run for run in runs}, skipped)
 
 
 @dataclass(frozen=True)
