@@ -134,13 +134,18 @@ def _holds(path: Path, config: dict[str, Any], cfg: DictConfig) -> bool:
     if names := replaced(earlier, config):
         log.info("%s has changed since this run; running it again", names)
         return False
-    if _data_arrived(earlier, cfg) or _language_model_arrived(earlier, cfg):
-        return False  # it used a substitute
+    if _replaceable(earlier, cfg):
+        return False
     if HydraConfig.get().mode == RunMode.RUN:  # `Finish` tells of the runs of a sweep
         log.info("already finished: %s (force=true runs it again)", path)
     if names := edited(earlier, config):
         log.warning("the code of %s has changed since this run", names)
     return True
+
+
+def _replaceable(earlier: dict[str, Any], cfg: DictConfig) -> bool:
+    """Whether the record used a substitute for data or a model that are available now."""
+    return _data_arrived(earlier, cfg) or _language_model_arrived(earlier, cfg)
 
 
 def _data_arrived(earlier: dict[str, Any], cfg: DictConfig) -> bool:
