@@ -54,15 +54,14 @@ from hydra.utils import instantiate  # noqa: E402
 from omegaconf import DictConfig, OmegaConf  # noqa: E402
 
 from latticework.experiments import CONF  # noqa: E402
-from latticework.experiments.runs import checks, errors, ray_launcher, resolvers  # noqa: E402
+from latticework.experiments.runs import configuration, errors  # noqa: E402
 
 if TYPE_CHECKING:
     from latticework.data.base import Dataset
     from latticework.experiments.runs.recording import Outcome
     from latticework.experiments.runs.run import Run
 
-resolvers.register()
-ray_launcher.register()
+configuration.register()
 
 
 @lru_cache(maxsize=1)
@@ -121,6 +120,6 @@ def main() -> None:
         if "--version" in words:
             print(versions())
             return
-        checks.check_names(words)
-        checks.validate_quickly()
+        configuration.check_names(words)
+        configuration.validate_quickly()
         job()

@@ -18,7 +18,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-from latticework.experiments.records.labels import SAMPLERS as LOOKS
+from latticework.experiments.records.grouping import SAMPLERS as LOOKS
 from latticework.samplers import NAMES
 
 plt.switch_backend("agg")

@@ -88,7 +88,7 @@ def needs(metric: Metric, what: Tensor | None, name: str) -> Tensor:
     if what is None:
         raise ValueError(
             f"{type(metric).__name__} needs the reference `{name}`; "
-            "set task.truth to a function of experiments.tasks.measures.reference that gives it"
+            "set task.truth to a function of experiments.tasks.target that gives it"
         )
     return what
 

@@ -14,7 +14,7 @@ from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 
 from latticework.experiments import CONF
-from latticework.experiments.runs import resolvers
+from latticework.experiments.runs import configuration
 from latticework.sampling.messages import nearest
 from latticework.scripts.parsing import parser_of
 
@@ -26,7 +26,7 @@ def fetch(name: str) -> str:
         OSError: if its files are missing and cannot be downloaded.
         ValueError: if a file is damaged.
     """
-    resolvers.register()
+    configuration.register()
     config = compose(f"data/{name}").data
     if "strict" in config:  # the digits have no such option: they come with scikit-learn
         config.strict = True

@@ -16,7 +16,7 @@ from hydra import compose, initialize_config_dir
 from latticework.experiments import CONF
 from latticework.experiments.papers.draw import drawn
 from latticework.experiments.records.record import BUNDLES, read
-from latticework.experiments.runs import resolvers
+from latticework.experiments.runs import configuration
 from latticework.experiments.runs.errors import told
 
 WHERE = ("experiment", "scale", "outputs", "figures", "tables")
@@ -26,7 +26,7 @@ def main(overrides: list[str]) -> None:
     if not overrides or {"-h", "--help"} & set(overrides):
         print((__doc__ or "").strip())
         return
-    resolvers.register()
+    configuration.register()
     about = [word for word in overrides if _is_no_run_s(word)]
     with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
         config = compose("config", about, return_hydra_config=True)

@@ -25,14 +25,15 @@ from typing import Any
 
 import pandas as pd
 import torch
+from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table as Grid
 
-from latticework.experiments.figures import race as drawing
-from latticework.experiments.papers.draw import save
-from latticework.experiments.records.proof import proof, versions
-from latticework.experiments.records.record import checksums, opened
-from latticework.experiments.runs import writing
+from latticework.experiments.figures.style import explain, new_figure
+from latticework.experiments.papers.draw import proof, save
+from latticework.experiments.records.grouping import look
+from latticework.experiments.records.record import checksums, opened, versions
+from latticework.experiments.runs import storage
 from latticework.experiments.runs.machine import PACKAGES, commit, device_name
 from latticework.sampling.diagnostics import MIXED
 from latticework.sampling.naming import loaded
@@ -44,6 +45,7 @@ from latticework.sampling.tuning.space import spaces
 from latticework.scripts.parsing import outputs, parser_of
 
 NAMED = 6  # entries of x that a line names
+UNITS = {"second": "effective samples a second", "evaluation": "effective samples an evaluation"}
 
 
 def main(words: list[str] | None = None) -> int:
@@ -245,8 +247,8 @@ def write(
 ) -> None:
     """Write the record and its figure."""
     runs = [{"sampler": each.name, **asdict(lap)} for each in entrants for lap in each.laps]
-    writing.write(folder / "race.csv", table.to_csv(index=False))
-    writing.write(folder / "metrics.csv", pd.DataFrame(runs).to_csv(index=False))
+    storage.write(folder / "race.csv", table.to_csv(index=False))
+    storage.write(folder / "metrics.csv", pd.DataFrame(runs).to_csv(index=False))
     document = {
         "config": config,
         "choices": {},
@@ -259,11 +261,41 @@ def write(
         **commit(),
         "files": checksums(folder),
     }
-    writing.write(folder / "run.json", json.dumps(document, indent=2))
+    storage.write(folder / "run.json", json.dumps(document, indent=2))
     title = f"{config['target']}, {Allowance(**config['budget'])} for each sampler"
-    figure = drawing.race(table, title)
-    save(figure, folder / "race.png")
-    writing.write(folder / "race.json", proof("race", command, [opened(folder)]))
+    save(drawn(table, title), folder / "race.png")
+    storage.write(folder / "race.json", proof("race", command, [opened(folder)]))
+
+
+def drawn(table: pd.DataFrame, title: str) -> Figure:
+    """One row a ranked sampler, best at the top; a dot is the mean over seeds, a bar its interval.
+
+    `table` has the columns sampler, rank, r_hat, note, and for each of UNITS ess_per_<unit>, _low
+    and _high. The text below names samplers that ran and whose note says why they have no rank.
+    """
+    shown = table[table["rank"] != "-"].iloc[::-1]
+    left = table[(table["rank"] == "-") & table["r_hat"].notna() & (table["note"] != "")]
+    figure, axes = new_figure(2, height=0.8 + 0.32 * max(2, len(shown)))
+    for ax, (unit, label) in zip(axes, UNITS.items(), strict=True):
+        for place, row in enumerate(shown.to_dict("records")):
+            mean, low, high = (row[f"ess_per_{unit}{part}"] for part in ("", "_low", "_high"))
+            error = [[mean - low], [high - mean]]
+            own = look(row["sampler"])
+            style = {"color": own.colour, "marker": own.marker, "markersize": 5, "capsize": 3}
+            ax.errorbar(mean, place, xerr=error, linestyle="none", **style)
+        names = [look(name).label for name in shown["sampler"]]
+        labels = [f"{rank}  {name}" for rank, name in zip(shown["rank"], names, strict=True)]
+        ax.set_yticks(range(len(shown)), labels if ax is axes[0] else [])
+        ax.set_ylim(-0.6, max(1, len(shown)) - 0.4)
+        if len(shown):
+            ax.set_xscale("log")
+        ax.tick_params(which="both", labelsize=8)
+        ax.set_xlabel(label, fontsize=8)
+        ax.grid(axis="x", linewidth=0.4)
+    figure.suptitle(title, fontsize=9)
+    unranked = [f"No rank: {row.sampler}, which {row.note}." for row in left.itertuples()]
+    explain(figure, " ".join(["Mean over seeds; bar: its interval.", *unranked]))
+    return figure
 
 
 if __name__ == "__main__":

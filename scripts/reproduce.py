@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 import latticework.scripts.report
-from latticework.experiments.finish.endings import show_table
+from latticework.experiments.finish import show_table
 from latticework.experiments.papers.exhibits import Catalogue, catalogue
 from latticework.experiments.papers.inventory import SCALES
 from latticework.experiments.runs.sweeps import also

@@ -7,14 +7,17 @@ A figure of committed records names their bundle. The exit status is 1 if a reco
 changed, and 2 if no JSON file beside the figure names its records.
 """
 
+import hashlib
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
-from latticework.experiments.records.proof import state
+from latticework.experiments.records.archive import DamagedError
+from latticework.experiments.records.record import BUNDLES, damage, opened
 from latticework.experiments.runs.errors import told
 from latticework.scripts.parsing import outputs, parser_of
 
@@ -55,6 +58,32 @@ def main(words: list[str] | None = None) -> int:
     wrong = [name for name, how in found.items() if how != "unchanged"]
     console.print(f"\n{len(found) - len(wrong)} of {len(found)} are there and unchanged.")
     return 1 if wrong else 0
+
+
+def state(name: str, known: str, folders: Sequence[Path]) -> str:
+    """The state of a record or bundle of a figure: unchanged, missing, or what has changed.
+
+    A record is looked for in `folders`, a bundle among the committed ones.
+    """
+    if name.endswith(".zip"):
+        if not (BUNDLES / name).is_file():
+            return "missing"
+        same = hashlib.sha256((BUNDLES / name).read_bytes()).hexdigest() == known
+        return "unchanged" if same else "changed: another bundle stands there"
+    states = []
+    for folder in folders:
+        try:
+            record = opened(folder / name)
+        except DamagedError as error:
+            states.append(f"changed: {error}")
+            continue
+        except ValueError:
+            continue
+        fault = damage(record.path)
+        if not fault and record.fingerprint == known:
+            return "unchanged"
+        states.append(f"changed: {fault or 'another run stands there'}")
+    return states[0] if states else "missing"
 
 
 if __name__ == "__main__":

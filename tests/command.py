@@ -13,7 +13,7 @@ from hydra._internal.hydra import Hydra
 
 import latticework.run
 from latticework.experiments.records.record import Record, load_all
-from latticework.experiments.runs import checks, signals
+from latticework.experiments.runs import configuration, signals
 
 SMALL = ("model.shape=[3,3]", "scale=smoke", "sampler=gwg")
 QUIET = ("hydra/job_logging=none", "hydra/hydra_logging=none")
@@ -41,7 +41,7 @@ def command_line(*words: str, outputs: Path, crashes: bool = False) -> int:
         patch.setattr(sys, "argv", ["run.py", *QUIET, *words])
         patch.setitem(os.environ, "LATTICEWORK_OUTPUTS", str(outputs))
         # It composes some runs of a sweep once more before the first, which takes most of the time.
-        patch.setattr(checks, "_validate_each", lambda *_: None)
+        patch.setattr(configuration, "_validate_each", lambda *_: None)
         patch.setattr(Hydra, "get_mode", mode)
         if not crashes:
             patch.setattr(faulthandler, "enable", lambda *_: None)

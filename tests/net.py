@@ -21,10 +21,9 @@ from command import command_line
 from matplotlib.figure import Figure
 from omegaconf import DictConfig
 
-from latticework.experiments.papers import plot_data, table_files
 from latticework.experiments.papers.claims.ledger import judge
 from latticework.experiments.papers.docs_pages import TABLES, stem
-from latticework.experiments.papers.draw import html_of, make_all
+from latticework.experiments.papers.draw import csv, html_of, make_all, write_table
 from latticework.experiments.papers.exhibits import catalogue
 from latticework.experiments.papers.inventory import holdings, pools
 from latticework.experiments.records.record import load_all
@@ -50,7 +49,7 @@ def results(folder: Path) -> None:
                     file = target / stem(exhibit, experiment, made.name)
                     if isinstance(made.content, Figure):
                         texts = {
-                            ".csv": plot_data.csv(made.content),
+                            ".csv": csv(made.content),
                             ".html": html_of(made.content),
                         }
                         plt.close(made.content)
@@ -59,7 +58,7 @@ def results(folder: Path) -> None:
                                 file.with_suffix(suffix).write_text(text, encoding="utf-8")
                     elif made.content is not None:
                         (target / TABLES).mkdir(exist_ok=True)
-                        table_files.write(made.content, target / TABLES / f"{file.name}.csv")
+                        write_table(made.content, target / TABLES / f"{file.name}.csv")
     (folder / "ledger.txt").write_text(ledger(held))
 
 

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from latticework.data.images import Digits
-from latticework.experiments.runs.artifacts import artifact, fingerprint
 from latticework.experiments.runs.run import Run
-from latticework.experiments.tasks.train_rbm import pretrained
+from latticework.experiments.runs.storage import artifact, fingerprint
+from latticework.experiments.tasks.target import pretrained
 from latticework.models.ising import Lattice
 from latticework.models.rbm import RBM
 from latticework.samplers.block_gibbs import BlockGibbs

@@ -21,9 +21,9 @@ from hydra.utils import instantiate
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import latticework.experiments.finish.finish
+import latticework.experiments.finish
 import latticework.run
-from latticework.experiments.runs import checks, errors
+from latticework.experiments.runs import configuration, errors
 from latticework.experiments.runs.errors import ConfigurationError, summary
 from latticework.sampling.annotations import fits, words
 
@@ -141,7 +141,7 @@ def test_an_added_key_that_a_run_reads_is_accepted(words, tmp_path):
     with initialize_config_dir(str(CONF), version_base="1.3"):
         loader = GlobalHydra.instance().config_loader()
         config = loader.load_configuration("config", words, run_mode=RunMode.MULTIRUN)
-        checks.check_added(config)
+        configuration.check_added(config)
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_what_does_not_tell_records_apart_is_not_swept(tmp_path, capsys, word):
 
 def test_keys_without_a_part_in_the_name_of_a_run_are_not_swept():
     left_out = set(composed().hydra.job.config.override_dirname.exclude_keys)
-    assert left_out <= set(errors.SINGLE)
+    assert left_out <= set(configuration.SINGLE)
 
 
 def test_a_mistake_in_one_run_of_a_sweep_leaves_the_others(tmp_path, capsys):
@@ -256,7 +256,7 @@ def test_a_figure_that_cannot_be_drawn_is_told_after_the_failures(tmp_path, caps
     def broken(*_: object) -> None:
         raise RuntimeError("no ink")
 
-    monkeypatch.setattr(latticework.experiments.finish.finish, "_draw", broken)
+    monkeypatch.setattr(latticework.experiments.finish, "_draw", broken)
     words = ("+figures.map=null", "sampler=gwg,block_gibbs", "--multirun")
     text = told(capsys, *TINY, *words, outputs=tmp_path)
     assert "figures and tables: RuntimeError: no ink" in text

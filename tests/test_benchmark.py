@@ -9,8 +9,7 @@ from command import command_line
 
 from latticework.experiments.records.record import load_all
 from latticework.experiments.runs.run import Run
-from latticework.experiments.tasks import benchmark
-from latticework.experiments.tasks.measures import reference
+from latticework.experiments.tasks import benchmark, target
 from latticework.models.ising import Lattice
 from latticework.models.potts import LatticePotts
 from latticework.samplers.dlmc import DLMC
@@ -31,17 +30,17 @@ from latticework.sampling.tuning.space import from_numbers, numbers, replaced
 def test_means_by_symmetry_are_exact(tmp_path):
     run = Run(tmp_path)
     for model in (Lattice((2, 3), 0.3), LatticePotts((2, 2), 3, 0.7)):
-        found = reference.symmetric(model, run).mean
+        found = target.symmetric(model, run).mean
         torch.testing.assert_close(found.double(), exact(model).mean)
 
 
 def test_means_of_long_chains_are_shared_and_near_the_truth(tmp_path):
     model, run = Lattice((2, 3), 0.2, 0.3), Run(tmp_path)
     words = {"sampler": GibbsSweep(), "chains": 100, "steps": 200}
-    first = reference.averaged(model, run, **words).mean
+    first = target.averaged(model, run, **words).mean
     assert (first - exact(model).mean).abs().max() < 4.5 * 0.5 / math.sqrt(100 * 100 / 10)
     assert len(run.notes["artifacts"]) == 1
-    again = reference.averaged(model, Run(tmp_path, seed=5), **words).mean
+    again = target.averaged(model, Run(tmp_path, seed=5), **words).mean
     assert torch.equal(first, again)
 
 
@@ -55,9 +54,9 @@ def test_ground_truth_keeps_no_old_states(tmp_path, monkeypatch):
             yield reading
             alive.append(sum(state() is not None for state in past))
 
-    monkeypatch.setattr(reference, "run_chain", watched)
+    monkeypatch.setattr(target, "run_chain", watched)
     words = {"sampler": GibbsSweep(), "samples": 6, "floor": 2, "steps": 20}
-    found = reference.sampled(Lattice((2, 3), 0.2), Run(tmp_path), **words)
+    found = target.sampled(Lattice((2, 3), 0.2), Run(tmp_path), **words)
     assert (len(found.samples), len(found.floor)) == (6, 2)
     assert len(alive) == 21
     assert max(alive) <= 2
@@ -67,9 +66,7 @@ def test_means_of_long_chains_count_each_state_once(tmp_path):
     """The mean of a law with a single state is that state, exactly."""
     model = Lattice((2, 3), 0.0, 50.0)
     for steps in (4, 5):
-        found = reference.averaged(
-            model, Run(tmp_path), sampler=GibbsSweep(), chains=3, steps=steps
-        )
+        found = target.averaged(model, Run(tmp_path), sampler=GibbsSweep(), chains=3, steps=steps)
         assert torch.equal(found.mean, torch.ones(6))
 
 

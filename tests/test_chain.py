@@ -10,8 +10,8 @@ from targets import TARGETS
 from torch import Generator, Tensor
 from torch.utils import _pytree as pytree
 
-from latticework.experiments.runs.draws import consecutive
 from latticework.experiments.tasks.learning.negatives import Contrastive, FastPersistent, Persistent
+from latticework.experiments.tasks.measures.sampling_likelihood import consecutive
 from latticework.models.annealed import GeometricPath
 from latticework.models.domain import Binary
 from latticework.samplers.base import Info, Sampler

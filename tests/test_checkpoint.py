@@ -20,7 +20,8 @@ import torch
 from kills import cut_short, flip_a_byte
 
 import latticework.experiments.runs.run
-from latticework.experiments.runs import machine, progress
+from latticework.experiments.runs import machine
+from latticework.experiments.runs import run as runs
 from latticework.experiments.runs.errors import ConfigurationError
 from latticework.experiments.runs.machine import inputs
 from latticework.experiments.runs.run import Run
@@ -207,7 +208,7 @@ def test_loops_follow_one_another(tmp_path):
 )
 def test_the_display_counts_steps(tmp_path, monkeypatch, caplog, first, each, counts):
     """Also after a stop, and if the reading at the start is an iteration (`first=0`)."""
-    monkeypatch.setattr(progress, "PLAIN_EVERY", -1.0)
+    monkeypatch.setattr(runs, "PLAIN_EVERY", -1.0)
     caplog.set_level("INFO")
     for i in begin(tmp_path).resumable(One(), "work", total=3, first=first, each=each):
         if i == 2:
@@ -217,23 +218,23 @@ def test_the_display_counts_steps(tmp_path, monkeypatch, caplog, first, each, co
     assert " ".join(shown) == counts
 
 
-def test_a_message_erases_the_live_line(monkeypatch):
+def test_a_message_erases_the_live_line(tmp_path, monkeypatch):
     """And no handler erases anything after the loop."""
     terminal = io.StringIO()
     terminal.isatty = lambda: True
     monkeypatch.setattr(sys, "stdout", terminal)
-    monkeypatch.setattr(progress, "LIVE_EVERY", -1.0)
+    monkeypatch.setattr(runs, "LIVE_EVERY", -1.0)
     handler = logging.StreamHandler(terminal)
     monkeypatch.setattr(logging.getLogger(), "handlers", [handler])
-    for i in progress.progress(range(2), "work", 2, dict):
+    for i in begin(tmp_path).progress(range(2), "work", 2):
         if i == 1:
             logging.warning("a message")
     logging.warning("the end")
-    line, message, end = terminal.getvalue().split(progress.CLEAR)[1:4]
+    line, message, end = terminal.getvalue().split(runs.CLEAR)[1:4]
     assert line.startswith("work ")
     assert message == "a message\n"
     assert end.startswith("work ")
-    assert terminal.getvalue().endswith(f"{progress.CLEAR}the end\n")
+    assert terminal.getvalue().endswith(f"{runs.CLEAR}the end\n")
     assert handler.filters == []
 
 

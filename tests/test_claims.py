@@ -17,20 +17,21 @@ import numpy as np
 import pytest
 from fakes import fake, noise
 
-from latticework.experiments.figures.tables.likelihood import own_rate
-from latticework.experiments.papers.claims.ledger import (
-    CLAIMS,
-    GROUPS,
-    Claim,
-    Fresh,
-    Pool,
-    judge,
+from latticework.experiments.figures.likelihood import own_rate
+from latticework.experiments.papers.claims.ledger import CLAIMS, GROUPS, Claim, Fresh, Pool, judge
+from latticework.experiments.papers.claims.verdict import (
+    Finding,
+    Margin,
+    Verdict,
+    after,
+    by_seed,
+    corrected,
+    difference,
+    last,
 )
-from latticework.experiments.papers.claims.pairing import after, by_seed, difference, last
-from latticework.experiments.papers.claims.verdict import Finding, Margin, Verdict, corrected
 from latticework.experiments.papers.exhibits import catalogue
 from latticework.experiments.records.likelihood import bounds, log_z_error
-from latticework.experiments.records.pace import pace, share_text, timed, undisturbed
+from latticework.experiments.records.numbers import pace, share_text, timed, undisturbed
 from latticework.experiments.records.record import Record
 
 SEEDS = range(5)

@@ -20,10 +20,10 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 import latticework.scripts.reproduce
 from latticework.experiments.papers.exhibits import catalogue
 from latticework.experiments.records.record import load_all
-from latticework.experiments.runs import resolvers
-from latticework.experiments.runs.checks import checked
+from latticework.experiments.runs import configuration
+from latticework.experiments.runs.configuration import checked
 
-resolvers.register()
+configuration.register()
 EXPERIMENTS = set(names("experiment"))
 
 # Commands that are not for this process, each with its reason.
@@ -201,14 +201,14 @@ def test_the_help_lists_what_a_user_may_set_and_no_helpers(printed):
         assert f"{key}=" in text, key
     for group in ("data", "experiment", "logger", "model", "sampler", "task"):
         assert set(names(group)) <= set(text.replace(",", " ").split()), group
-    for helper in resolvers.HELPERS:
+    for helper in configuration.HELPERS:
         assert (CONF / helper).is_dir(), f"{helper} is no folder of conf"
         assert f"{helper} " not in text[groups:]
 
 
 @pytest.mark.parametrize("name", sorted(EXPERIMENTS))
 def test_an_experiment_is_described_by_a_sentence_of_one_line(name):
-    line = resolvers.summary(CONF / "experiment" / f"{name}.yaml")
+    line = configuration.summary(CONF / "experiment" / f"{name}.yaml")
     assert re.fullmatch(r"\w.{,98}[.?]", line), line
 
 

@@ -16,15 +16,14 @@ from omegaconf import OmegaConf
 
 from latticework.experiments.records.identity import run_name
 from latticework.experiments.records.record import BUNDLES, load_all
-from latticework.experiments.runs import resolvers
-from latticework.experiments.runs.checks import checked
-from latticework.experiments.runs.resolvers import resolved
+from latticework.experiments.runs import configuration
+from latticework.experiments.runs.configuration import checked, resolved
 from latticework.experiments.runs.sweeps import declared
 from latticework.samplers import NAMES, find
 from latticework.samplers.base import Sampler, UnsupportedModelError, Wrapper
 
 SCALES = ("paper", "quick", "smoke")
-resolvers.register()
+configuration.register()
 
 
 @functools.cache
@@ -47,7 +46,7 @@ def test_every_experiment_composes_at_each_scale(experiment, scale):
     config = composed(*words)
     document = plain(config)
     assert document["name"] == experiment
-    lines = [line.split() for line in resolvers.experiments().splitlines()]
+    lines = [line.split() for line in configuration.experiments().splitlines()]
     assert any(first == experiment and len(rest) > 2 for first, *rest in lines), "no line of help"
     assert set(document["scales"]) >= set(SCALES)
     columns = {frozenset(document["scales"][scale]) for scale in SCALES}

@@ -15,8 +15,8 @@ import latticework.scripts.figures
 import latticework.scripts.trace
 import latticework.scripts.why
 from latticework.data import text
-from latticework.data.corpus import Corpus
 from latticework.data.files import DamagedFileError
+from latticework.data.sentences import Corpus
 from latticework.experiments.papers.exhibits import catalogue
 from latticework.experiments.papers.inventory import holding
 from latticework.experiments.papers.view import gather

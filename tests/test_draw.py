@@ -14,7 +14,6 @@ from latticework.experiments.papers import draw as drawing
 from latticework.experiments.papers.draw import draw_all, svg
 from latticework.experiments.papers.inventory import Holding
 from latticework.experiments.papers.view import Report, draw
-from latticework.experiments.records.proof import place
 from latticework.experiments.records.record import Record
 
 ERRORS = {
@@ -23,7 +22,7 @@ ERRORS = {
     "lookup": LookupError("no record holds x"),
     "file": FileNotFoundError("some/run holds no x.npz"),
 }
-RECORDS = f"(records: {place(fake())})"
+RECORDS = f"(records: {fake().place})"
 FAILED = [
     f"value was not drawn: ValueError: bad ink {RECORDS}",
     f"key was not drawn: KeyError: 'x' {RECORDS}",

@@ -14,8 +14,13 @@ from torch.optim import SGD, Adam
 from latticework.data.base import Dataset, some
 from latticework.experiments.records.record import Record
 from latticework.experiments.runs.run import Run
-from latticework.experiments.tasks.ebm_learning import DivergedError, Learning, ebm_learning
-from latticework.experiments.tasks.learning.evaluations import CouplingError, Gap
+from latticework.experiments.tasks.ebm_learning import (
+    CouplingError,
+    DivergedError,
+    Gap,
+    Learning,
+    ebm_learning,
+)
 from latticework.models.chance import Tape
 from latticework.models.ising import DenseIsing, Lattice, LearnedIsing
 from latticework.models.rbm import RBM

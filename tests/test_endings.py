@@ -8,20 +8,22 @@ import pytest
 from command import command_line
 from fakes import fake
 
-import latticework.experiments.finish.finish
-from latticework.experiments.finish.endings import (
-    _cell,
-    _text,
-    show_sweep,
-    show_table,
-)
+import latticework.experiments.finish
+from latticework.experiments.finish import _cell, _text, show_sweep, show_table
+from latticework.experiments.papers.draw import write_table
 from latticework.experiments.papers.exhibits import catalogue
-from latticework.experiments.papers.table_files import write as write_table
-from latticework.experiments.records.estimate import BEST, TIE, Estimate, marks, number
-from latticework.experiments.records.headline import KeyNumber, headline
 from latticework.experiments.records.likelihood import log_z_error
+from latticework.experiments.records.numbers import (
+    BEST,
+    TIE,
+    Estimate,
+    KeyNumber,
+    headline,
+    marks,
+    number,
+)
 from latticework.experiments.records.record import load_all
-from latticework.experiments.runs.progress import SweepClock
+from latticework.experiments.runs.sweeps import SweepClock
 from latticework.scripts.reproduce import tables
 
 TINY = ("model.shape=[2,2]", "scale=smoke")
@@ -64,7 +66,7 @@ def test_a_run_that_cannot_be_shown_is_finished_all_the_same(tmp_path, capsys, m
     def broken(_):
         raise RuntimeError("no terminal")
 
-    monkeypatch.setattr(latticework.experiments.finish.finish, "show_run", broken)
+    monkeypatch.setattr(latticework.experiments.finish, "show_run", broken)
     assert command_line(*TINY, outputs=tmp_path) == 0
     assert "complete, but could not be shown: RuntimeError: no terminal" in capsys.readouterr().out
 
@@ -176,14 +178,14 @@ def test_exact_values_that_differ_have_none_for_all(capsys, monkeypatch):
         beside = {"exact": Estimate(float(n)), "paper": Estimate(7.5)}
         return [KeyNumber("log_z", n + 0.1, beside=beside)]
 
-    monkeypatch.setattr(latticework.experiments.finish.endings, "headline", heads)
+    monkeypatch.setattr(latticework.experiments.finish, "headline", heads)
     lines = shown(capsys, show_sweep, [fake(seed=seed) for seed in (3, 5)])
     assert row(lines, "3")[2:5] == ["3.1", "3", "7.5"]
     assert row(lines, "all")[1:3] == ["4.1 ± 1.4", "7.5"]
 
 
 def test_a_table_that_is_too_wide_leaves_out_its_last_numbers(capsys, monkeypatch):
-    monkeypatch.setattr(latticework.experiments.finish.endings, "WIDTH", 32)
+    monkeypatch.setattr(latticework.experiments.finish, "WIDTH", 32)
     lines = shown(capsys, show_sweep, [measured(-2, sampler="gwg"), measured(-3)])
     assert row(lines, "DMALA") == ["DMALA", "-3", "1 s"]
     assert "1 seed: not tested" in " ".join(lines)

@@ -7,11 +7,11 @@ from command import bundled_data, command_line
 from documented import composed, names
 
 from latticework.experiments.records.record import load_all
-from latticework.experiments.runs import resolvers
+from latticework.experiments.runs import configuration
 
 pytestmark = pytest.mark.slow
 
-resolvers.register()
+configuration.register()
 
 # A part of a sweep that shows all of its figures and tables. The rest runs elsewhere: the samplers
 # by `benchmark`, the trainings by `rates_models`, whose data are quicker to read.

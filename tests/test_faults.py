@@ -23,14 +23,13 @@ import torch
 from command import SMALL, command_line, only
 from kills import accesses, alive, cut_short, ended, flip_a_byte, killed, start, until
 
-from latticework.data.wordpiece import SPECIAL, tokenizer_of
 from latticework.experiments.records.archive import DamagedError
 from latticework.experiments.records.record import damage, load, load_all
-from latticework.experiments.runs import writing
-from latticework.experiments.runs.artifacts import artifact
+from latticework.experiments.runs import storage
 from latticework.experiments.runs.errors import UnwritableError
 from latticework.experiments.runs.run import Run
-from latticework.experiments.tasks.mlm_pretraining import export
+from latticework.experiments.runs.storage import artifact
+from latticework.experiments.tasks.mlm_pretraining import SPECIAL, export, tokenizer_of
 from latticework.models.masked_lm import untrained
 
 pytestmark = pytest.mark.slow
@@ -62,12 +61,12 @@ WORDS = (
 )  # fmt: skip
 # In the order of a command: a function that it calls, and what it says when a signal stops it.
 MOMENTS = {
-    "experiments.finish.finish.checked": "the same command continues",
+    "experiments.finish.checked": "the same command continues",
     "models.rbm.RBM.__init__": "the same command continues",
     "experiments.tasks.learning.negatives.Updates.step": "at training 1 of ",
     "models.domain.Binary.uniform": "the same command continues",
     "experiments.runs.run.Run.log": "at sampling 0 of ",
-    "experiments.finish.finish._draw": "the same command continues",
+    "experiments.finish._draw": "the same command continues",
 }
 IN_RUN = len(MOMENTS) - 2  # all but the first and the last
 
@@ -347,7 +346,7 @@ WRITERS = {
     "checkpoint": lambda run, seed: run.checkpoints.write(
         {"loop": "work", "iteration": 1, "memory": {"x": noise(seed)}}
     ),
-    "text": lambda run, seed: writing.write(run.path / "tuned.yaml", str(noise(seed).tolist())),
+    "text": lambda run, seed: storage.write(run.path / "tuned.yaml", str(noise(seed).tolist())),
     "network": network,
 }
 

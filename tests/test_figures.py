@@ -14,16 +14,14 @@ from matplotlib.colors import to_rgb
 from omegaconf import OmegaConf
 
 from latticework.experiments import CONF
-from latticework.experiments.figures import band, style
-from latticework.experiments.figures.acceptance import step_term
+from latticework.experiments.figures import style
+from latticework.experiments.figures.acceptance import ess_per_second, rates, step_term
 from latticework.experiments.figures.benchmark import errors
 from latticework.experiments.figures.curves import curve, final, learning
-from latticework.experiments.figures.ess import ess_per_second, rates
 from latticework.experiments.figures.text import COLOURS
 from latticework.experiments.papers.draw import png
-from latticework.experiments.records.estimate import published
-from latticework.experiments.records.grouping import by_sampler
-from latticework.experiments.records.labels import SAMPLERS, label, look, seeds
+from latticework.experiments.records.grouping import SAMPLERS, by_sampler, label, look, seeds
+from latticework.experiments.records.numbers import published
 
 mpl.use("Agg")
 RESULTS = CONF.parent / "docs" / "results"
@@ -189,7 +187,7 @@ def test_a_line_beyond_the_panel_says_how_far():
 def test_a_band_within_its_line_is_not_promised(spread):
     figure, ax = style.new_figure()
     x = np.arange(5.0)
-    band.line_and_band(ax, band.Means(x, x, 0 * x + spread), label="GWG-1")
+    style.line_and_band(ax, style.Means(x, x, 0 * x + spread), label="GWG-1")
     style.explain(figure, f"Mean; {style.BAND}.")
     text = figure.legends[0].get_title().get_text()
     assert (text == f"Mean; {style.BAND}.") == (spread > 1)
@@ -216,9 +214,9 @@ def test_the_legend_takes_no_room_of_the_panels_and_little_of_the_figure():
 
 def test_runs_with_readings_at_different_steps_are_not_averaged_step_by_step():
     runs = [fake({"step": [0, step], "y": [1.0, 2.0]}) for step in (5, 5, 6)]
-    assert band.at_readings(runs[:2], "y", "step").mean.tolist() == [1, 2]
+    assert style.at_readings(runs[:2], "y", "step").mean.tolist() == [1, 2]
     with pytest.raises(LookupError, match="different steps"):
-        band.at_readings(runs, "y", "step")
+        style.at_readings(runs, "y", "step")
 
 
 def test_runs_that_share_no_range_of_seconds_are_drawn_one_by_one():

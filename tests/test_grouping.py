@@ -6,19 +6,17 @@ from command import command_line
 from fakes import fake
 
 import latticework.scripts.figures
-from latticework.experiments.figures.style import colour
-from latticework.experiments.figures.tables.models import models as models_table
+from latticework.experiments.figures.isl_curves import models as models_table
+from latticework.experiments.figures.style import averaged, colour, spread_over
 from latticework.experiments.papers import draw
-from latticework.experiments.papers.claims.pairing import by_seed, labelled, last
+from latticework.experiments.papers.claims.verdict import by_seed, labelled, last
 from latticework.experiments.records.grouping import (
     UnlikeRecordsError,
     alone,
-    averaged,
     by_sampler,
     differing,
     groups,
     once,
-    spread_over,
 )
 from latticework.experiments.records.record import load_all
 

@@ -12,7 +12,6 @@ from fakes import fake
 from kills import ended, start
 
 from latticework.experiments.records.grouping import groups
-from latticework.experiments.records.headline import CONF, headline, last_row
 from latticework.experiments.records.identity import (
     digest,
     find,
@@ -22,6 +21,7 @@ from latticework.experiments.records.identity import (
     short_name,
     without_digits,
 )
+from latticework.experiments.records.numbers import CONF, headline, last_row
 from latticework.experiments.records.record import load_all, opened
 from latticework.experiments.runs.run import Run
 
@@ -221,7 +221,7 @@ def test_short_names_are_those_of_one_class_or_function_each():
     assert short_name("torch.optim.Adam") == "torch.optim.Adam"
     texts = [file.read_text() for file in CONF.rglob("*.yaml")]
     paths = {path for text in texts for path in re.findall(r"_target_: (latticework[\w.]+)", text)}
-    drawn = "latticework.experiments.figures.", "latticework.experiments.figures.tables."
+    drawn = "latticework.experiments.figures."
     known = Counter(short_name(path) for path in paths if not path.startswith(drawn))
     assert len(known) > 90
     assert [name for name, count in known.items() if count > 1] == []

@@ -7,7 +7,7 @@ import torch
 from exactness import p_value
 
 import latticework as lw
-from latticework.data.wordpiece import learn
+from latticework.experiments.tasks.mlm_pretraining import learn
 from latticework.experiments.tasks.text_infilling import from_blanks
 from latticework.models.masked_lm import untrained
 from latticework.sampling.checking.guard import NoHostReads

@@ -13,11 +13,11 @@ from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.isl import isl_curve, scored
 from latticework.experiments.tasks.measures.sampling_likelihood import (
     CELLS,
+    ValidationISL,
     best_beta,
     histograms,
     score,
 )
-from latticework.experiments.tasks.measures.validation_isl import ValidationISL
 from latticework.models.base import Function
 from latticework.models.domain import Binary, Ordinal
 from latticework.models.rated_rbm import RatedRBM

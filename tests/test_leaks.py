@@ -15,24 +15,23 @@ from torch import Generator
 
 import latticework.experiments.tasks.mlm_pretraining as pretraining
 from latticework.data.base import Dataset
-from latticework.data.corpus import Text
 from latticework.data.images import Grey
-from latticework.data.sentences import Blanks, Infilling
+from latticework.data.sentences import Blanks, Infilling, Text
 from latticework.data.splits import split
 from latticework.data.text import bag_of_words
-from latticework.data.wordpiece import SPECIAL
 from latticework.experiments.papers.claims.rates import decay
 from latticework.experiments.records.record import Budget, Record
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.ais import ais, log_odds
-from latticework.experiments.tasks.ebm_learning import ebm_learning
+from latticework.experiments.tasks.ebm_learning import Gap, ebm_learning
 from latticework.experiments.tasks.isl import isl_curve
-from latticework.experiments.tasks.learning.evaluations import Gap
 from latticework.experiments.tasks.learning.negatives import Contrastive, Persistent
-from latticework.experiments.tasks.measures.validation_isl import ValidationISL
+from latticework.experiments.tasks.measures.sampling_likelihood import ValidationISL
+from latticework.experiments.tasks.mlm_pretraining import SPECIAL
 from latticework.experiments.tasks.regression import regression
+from latticework.experiments.tasks.target import pretrained
 from latticework.experiments.tasks.text_infilling import from_blanks, text_infilling
-from latticework.experiments.tasks.train_rbm import pretrained, train_rbm
+from latticework.experiments.tasks.train_rbm import train_rbm
 from latticework.experiments.tasks.tune import tune
 from latticework.models.annealed import ScaledRBM
 from latticework.models.bayes_net import synthetic_bayes_net

@@ -11,11 +11,11 @@ from command import bundled_data, command_line
 from documented import composed
 from test_ais import DATA, rbm
 
-from latticework.experiments.figures.tables.likelihood import table1
+from latticework.experiments.figures.likelihood import table1
 from latticework.experiments.records.identity import same
 from latticework.experiments.records.record import load_all
-from latticework.experiments.runs.artifacts import artifact
 from latticework.experiments.runs.run import Run
+from latticework.experiments.runs.storage import artifact
 from latticework.experiments.tasks.learning.snapshots import _settings, last, snapshots
 from latticework.samplers.gwg import GWG
 from latticework.sampling.memory import Memory

@@ -62,7 +62,7 @@ def test_a_function_is_sampled_without_the_packages_of_experiments():
 def test_the_block_holds():
     """Control: what reads configurations fails in it."""
     with pytest.raises(AssertionError, match="hydra is not to be imported here"):
-        blocked("import latticework.experiments.runs.resolvers")
+        blocked("import latticework.experiments.runs.configuration")
 
 
 OTHERS = """

@@ -36,8 +36,7 @@ RECORDS += ["sampling.diagnostics", "sampling.tuning.ranking"]
 RUNS = ["experiments.runs", "experiments.CONF", "experiments.records", *SAMPLING]
 MEASURES = ["experiments.tasks.measures", *RUNS, "data"]
 LEARNING = ["experiments.tasks.learning", *MEASURES]
-TABLES = ["experiments.figures.tables", *RECORDS]
-FIGURES = ["experiments.figures", *TABLES]
+FIGURES = ["experiments.figures", *RECORDS]
 CLAIMS = ["experiments.papers.claims", *FIGURES]
 PAPERS = ["experiments.papers", "experiments.runs.errors", "experiments.runs.sweeps", *CLAIMS]
 RATES = ["samplers.base", "models.base", "models.chance", "models.rbm", "models.rated_rbm"]
@@ -73,20 +72,20 @@ MAY_IMPORT = {
     "experiments/tasks/log_z.py": ["experiments.tasks", *LEARNING, "samplers.tempered"],
     "experiments/tasks/sampling.py": ["experiments.tasks", *LEARNING, "samplers.tempered"],
     "experiments/tasks": ["experiments.tasks", *LEARNING],
-    "experiments/figures/tables": TABLES,
     "experiments/figures": FIGURES,
     "experiments/papers/claims": CLAIMS,
     "experiments/papers": PAPERS,
-    "experiments/finish": ["experiments.finish", "experiments.runs", *PAPERS],
+    "experiments/finish.py": ["experiments.runs", *PAPERS],
     "run.py": ["data.base", "experiments.CONF", "experiments.runs", "scripts"],
     "scripts": ["scripts", "experiments", "sampling", *NAMES],
     "tools": BENCH,
     "tools/peers": ["tools.peers"],  # what others would write
     "tools/peers/limits.py": ["models.product"],
 }
-WITHOUT_TORCH = [f"experiments/runs/{name}.py" for name in ("resolvers", "signals", "sweeps")]
+WITHOUT_TORCH = [f"experiments/runs/{name}.py" for name in ("configuration", "signals", "sweeps")]
 WITHOUT_TORCH += ["sampling/diagnostics.py", "sampling/tuning/ranking.py"]
-WITHOUT_TORCH += [f"experiments/{room}" for room in ("records", "figures", "papers", "finish")]
+WITHOUT_TORCH += [f"experiments/{room}" for room in ("records", "figures", "papers")]
+WITHOUT_TORCH += ["experiments/finish.py"]
 WITHOUT_TORCH += [f"tools/bench{part}.py" for part in ("", "_workers", "_workloads")]
 SCRIPTS = ("bundle", "figures", "report", "reproduce", "trace", "why")
 WITHOUT_TORCH += [f"scripts/{name}.py" for name in SCRIPTS]
@@ -220,7 +219,7 @@ RULES = {
             "samplers/gwg.py": f"from {NAME}.models import ising",
             "samplers/block_gibbs.py": f"from {NAME}.models.ising import Lattice",
             "sampling/chain.py": f"def f():\n    from {NAME}.samplers.gwg import GWG",
-            "experiments/figures/tables/bnn.py": f"import {NAME}.experiments.figures.curves",
+            "experiments/records/record.py": f"import {NAME}.experiments.figures.curves",
             "data/base.py": f"import {NAME}.models.base",
             "run.py": f"from {NAME}.models.base import EnergyModel",
         },

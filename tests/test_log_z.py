@@ -11,8 +11,7 @@ from targets import TARGETS
 from torch import Generator
 
 import latticework as lw
-from latticework.experiments.figures.ladders import ladders
-from latticework.experiments.figures.tables.log_z import normalisers
+from latticework.experiments.figures.likelihood import ladders, normalisers
 from latticework.experiments.records.record import load_all
 from latticework.models.transfer import log_z, torus
 from latticework.sampling import annealing

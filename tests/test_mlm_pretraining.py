@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from latticework.data.wordpiece import Encoded
 from latticework.experiments.runs.run import Run
-from latticework.experiments.tasks.mlm_pretraining import _plan, corrupt, pad, rate
+from latticework.experiments.tasks.mlm_pretraining import Encoded, _plan, corrupt, pad, rate
 
 pytestmark = pytest.mark.usefixtures("root")
 

@@ -25,11 +25,11 @@ from transcripts import BLOCK, played
 
 import latticework
 from latticework.experiments.records.record import load_all
-from latticework.experiments.runs import resolvers
+from latticework.experiments.runs import configuration
 from latticework.sampling.exact import exact
 from latticework.tools import samplers_table
 
-resolvers.register()
+configuration.register()
 
 # Code: the examples of pages and the notebooks of the gallery.
 

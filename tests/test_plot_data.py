@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 from fakes import fake
 
-from latticework.experiments.figures.band import at_readings, line_and_band
-from latticework.experiments.papers.plot_data import csv, points
+from latticework.experiments.figures.style import at_readings, line_and_band
+from latticework.experiments.papers.draw import csv, points
 
 mpl.use("Agg")
 

@@ -8,7 +8,7 @@ from documented import composed
 from omegaconf import OmegaConf
 from test_configs import TUNED, plain
 
-from latticework.experiments.records.estimate import PUBLISHED
+from latticework.experiments.records.numbers import PUBLISHED
 
 SETTINGS = OmegaConf.to_container(OmegaConf.load(PUBLISHED).settings)["values"]
 configuration = functools.cache(lambda words: composed(*words.split()))

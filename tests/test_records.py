@@ -16,7 +16,7 @@ import torch
 from command import SMALL, command_line, only
 from omegaconf import OmegaConf
 
-import latticework.experiments.finish.finish
+import latticework.experiments.finish
 import latticework.run
 from latticework.experiments.figures.style import mark_substitute, new_figure
 from latticework.experiments.records.record import Budget, load, load_all
@@ -233,7 +233,7 @@ def test_failures_under_their_own_names_compose_no_run_again(tmp_path, monkeypat
         raise AssertionError
 
     monkeypatch.setattr(Sweep, "identity", composed)
-    monkeypatch.setattr(latticework.experiments.finish.finish, "_show_sweep", lambda *_: None)
+    monkeypatch.setattr(latticework.experiments.finish, "_show_sweep", lambda *_: None)
     words = (*SMALL, *NO_FILE, "~figures", "seed=0,1", "--multirun")
     assert command_line(*words, outputs=tmp_path) == 1
 

@@ -26,9 +26,8 @@ from latticework.experiments.papers.exhibits import catalogue
 from latticework.experiments.papers.inventory import Holding, holding
 from latticework.experiments.papers.page import html, write
 from latticework.experiments.papers.view import Report, gather
-from latticework.experiments.records.estimate import Estimate, number
 from latticework.experiments.records.identity import without_digits
-from latticework.experiments.records.pace import duration
+from latticework.experiments.records.numbers import Estimate, duration, number
 from latticework.experiments.records.record import BUNDLES, load_all
 from latticework.experiments.runs.sweeps import CONF, asked, declared, kind
 from latticework.scripts.reproduce import commands

@@ -6,11 +6,11 @@ from documented import composed, names
 from omegaconf import OmegaConf
 from omegaconf.errors import InterpolationResolutionError
 
-from latticework.experiments.runs import resolvers
-from latticework.experiments.runs.checks import checked
+from latticework.experiments.runs import configuration
+from latticework.experiments.runs.configuration import checked
 from latticework.experiments.runs.errors import ConfigurationError
 
-resolvers.register()
+configuration.register()
 
 # Each task with the smallest command that it takes.
 RBM = ("model=rbm", "model.hidden=4", "data=digits")

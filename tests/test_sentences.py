@@ -8,10 +8,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from latticework.data.corpus import Corpus, sentences_of
 from latticework.data.files import DamagedFileError, MissingFileError
-from latticework.data.sentences import Blanks, Sentences, blanks_of, eligible, normalise
-from latticework.data.wordpiece import SPECIAL, encode, learn, tokenizer_of
+from latticework.data.sentences import (
+    Blanks,
+    Corpus,
+    Sentences,
+    blanks_of,
+    eligible,
+    normalise,
+    sentences_of,
+)
+from latticework.experiments.tasks.mlm_pretraining import SPECIAL, encode, learn, tokenizer_of
 
 FOLDER = "bert_gen_sentences"
 

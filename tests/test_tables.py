@@ -6,8 +6,8 @@ import warnings
 import pandas as pd
 import pytest
 
-from latticework.experiments.papers.table_files import write
-from latticework.experiments.records.estimate import Estimate, estimate, published
+from latticework.experiments.papers.draw import write_table
+from latticework.experiments.records.numbers import Estimate, estimate, published
 
 
 def test_an_estimate_is_a_mean_with_the_spread_between_runs():
@@ -38,7 +38,7 @@ def test_a_table_is_written_for_programs_and_for_readers(tmp_path):
             "paper": [None, Estimate(1.0)],
         }
     )
-    csv, markdown, latex = write(frame, tmp_path / "table.csv")
+    csv, markdown, latex = write_table(frame, tmp_path / "table.csv")
     back = pd.read_csv(csv)
     assert list(back) == ["data set", "ours", "ours (spread)", "ours (runs)", "paper"]
     assert back["ours"].tolist() == [0.12345, 2.0]

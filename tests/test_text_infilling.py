@@ -3,8 +3,7 @@
 import pytest
 from command import command_line
 
-from latticework.experiments.figures.tables.infilling import beside, table3
-from latticework.experiments.figures.text import marked
+from latticework.experiments.figures.text import beside, marked, table3
 from latticework.experiments.records.record import load_all
 from latticework.experiments.tasks.text_infilling import perplexity, sentences_of
 

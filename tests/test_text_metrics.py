@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from nltk.translate.bleu_score import corpus_bleu
 
-from latticework.experiments.tasks.measures.text import References, bleu, scores, self_bleu, unique
+from latticework.experiments.tasks.text_infilling import References, bleu, scores, self_bleu, unique
 
 
 def chance(rng, count, words, shortest=1, longest=12):
@@ -43,7 +43,7 @@ def test_unique_n_grams_by_hand():
 
 
 def test_the_columns_are_those_of_the_published_table():
-    from latticework.experiments.records.estimate import published
+    from latticework.experiments.records.numbers import published
 
     rng = np.random.default_rng(0)
     references = {"wt103": chance(rng, 20, 5), "tbc": chance(rng, 20, 9)}

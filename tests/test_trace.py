@@ -7,9 +7,8 @@ import pytest
 from command import command_line
 from documented import ROOT
 
-from latticework.experiments.records import proof as records_proof
+from latticework.experiments.papers.draw import proof
 from latticework.experiments.records.identity import without_digits
-from latticework.experiments.records.proof import proof
 from latticework.experiments.records.record import BUNDLES, load_all
 from latticework.scripts import trace
 
@@ -107,7 +106,7 @@ def test_a_figure_of_committed_records_names_their_bundle(tmp_path, capsys, monk
     records = load_all(BUNDLES / "ising_sampling.zip")
     found = json.loads(proof("fig3", "", records))["records"]
     assert found == json.loads(shown.with_suffix(".json").read_text())["records"]
-    monkeypatch.setattr(records_proof, "BUNDLES", tmp_path)
+    monkeypatch.setattr(trace, "BUNDLES", tmp_path)
     assert asked(capsys, shown)[0] == 1
     (tmp_path / "ising_sampling.zip").write_bytes(b"another")
     assert "changed: another bundle stands there" in asked(capsys, shown)[1]

@@ -17,7 +17,8 @@ from latticework.experiments.tasks.learning.negatives import (
     Herding,
     Persistent,
 )
-from latticework.experiments.tasks.train_rbm import pretrained, train, train_rbm
+from latticework.experiments.tasks.target import pretrained, train
+from latticework.experiments.tasks.train_rbm import train_rbm
 from latticework.models.rated_rbm import RatedRBM
 from latticework.models.rbm import RBM
 from latticework.samplers.base import Info, Sampler

@@ -10,10 +10,10 @@ from hydra.core.hydra_config import HydraConfig
 from test_configs import names, part
 
 from latticework.experiments.records.record import load_all
-from latticework.experiments.runs.artifacts import fingerprint
 from latticework.experiments.runs.errors import ConfigurationError
 from latticework.experiments.runs.run import Run
-from latticework.experiments.tasks.learning.training import RECIPES, random, stored, trained
+from latticework.experiments.runs.storage import fingerprint
+from latticework.experiments.tasks.target import RECIPES, random, stored, trained
 from latticework.models.base import Function
 from latticework.models.domain import Binary
 from latticework.models.ising import Lattice, LearnedIsing

@@ -10,8 +10,8 @@ from torch import Generator, Tensor
 import latticework as lw
 from latticework.experiments.records.record import Budget
 from latticework.experiments.runs.run import Run
-from latticework.experiments.tasks.measures.nonfinite import StuckError, Validity
 from latticework.experiments.tasks.sampling import sample
+from latticework.experiments.tasks.target import StuckError, Validity
 from latticework.sampling.chain import Chain
 
 

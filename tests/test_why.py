@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 from command import command_line
 
-from latticework.experiments.records.comparison import compare, first_difference
 from latticework.experiments.records.record import BUNDLES, checksums, load_all, opened
 from latticework.scripts import why
+from latticework.scripts.why import compare, first_difference
 
 SMALL = ("model.shape=[3,3]", "scale=smoke", "sampler=gwg")
 

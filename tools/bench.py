@@ -26,7 +26,7 @@ from typing import Any
 import pandas as pd
 from rich.console import Console
 
-from latticework.experiments.records.proof import versions
+from latticework.experiments.records.record import versions
 from latticework.sampling.diagnostics import convergence
 from latticework.tools.bench_contenders import CONTENDERS, missing
 from latticework.tools.bench_workers import RemoteWorker, cores

@@ -20,7 +20,7 @@ from hydra.utils import instantiate
 from torch.profiler import ProfilerActivity, profile
 
 from latticework.experiments import CONF
-from latticework.experiments.runs import resolvers
+from latticework.experiments.runs import configuration
 
 PRODUCTS = ("mm", "bmm", "addmm", "baddbmm", "dot", "mkldnn_convolution", "convolution_backward")
 Row = tuple[str, float, float]  # an operation, calls a step, and its share of the time
@@ -32,7 +32,7 @@ def shares(words: Sequence[str], chains: int, steps: int) -> list[Row]:
     `words` choose model and sampler. The share is the time in the operation itself, without the
     operations that it calls.
     """
-    resolvers.register()
+    configuration.register()
     with initialize_config_dir(str(CONF), version_base="1.3"):
         config = compose("config", list(words))
     torch.manual_seed(config.model_seed)

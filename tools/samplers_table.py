@@ -16,7 +16,7 @@ from omegaconf import DictConfig
 
 from latticework.experiments import CONF
 from latticework.experiments.papers.docs_pages import replaced
-from latticework.experiments.runs import resolvers
+from latticework.experiments.runs import configuration
 from latticework.models.base import EnergyModel, Function
 from latticework.models.domain import Binary, Categorical, Domain, Integer, Mixed, Ordinal, Subset
 from latticework.models.graph import Graph
@@ -54,7 +54,7 @@ def names(group: str) -> list[str]:
 
 def option(group: str, name: str) -> DictConfig:
     """The file conf/<group>/<name>.yaml with its own defaults applied."""
-    resolvers.register()
+    configuration.register()
     with initialize_config_dir(str(CONF), version_base="1.3"):
         return compose(f"{group}/{name}")[group]
 

@@ -25,9 +25,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from latticework.experiments.records.comparison import compare
 from latticework.experiments.records.record import load_all
 from latticework.models.ising import Lattice
+from latticework.scripts.why import compare
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "scontrol", "sinfo")
 MISSING = "skipped: {} is not installed; on Debian: apt-get install slurm-wlm munge"

@@ -12,9 +12,17 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from latticework.experiments.figures.band import Means, at_readings, at_settings, line_and_band
-from latticework.experiments.figures.style import explain, line, new_figure, printed
-from latticework.experiments.records.estimate import comparable
+from latticework.experiments.figures.style import (
+    Means,
+    at_readings,
+    at_settings,
+    explain,
+    line,
+    line_and_band,
+    new_figure,
+    printed,
+    spread_over,
+)
 from latticework.experiments.records.grouping import (
     LENGTH,
     by_setting,
@@ -22,10 +30,8 @@ from latticework.experiments.records.grouping import (
     holding,
     longest,
     shared,
-    spread_over,
 )
-from latticework.experiments.records.headline import last
-from latticework.experiments.records.pace import timed, undisturbed
+from latticework.experiments.records.numbers import comparable, last, timed, undisturbed
 from latticework.experiments.records.record import Record
 
 AXES = {
@@ -168,25 +174,21 @@ def learning(
     title: str,
     setting: str,
     axis: str,
-    shown: float | None = None,
     paper: str | None = None,
 ) -> Figure:
     """`metric` against iterations, against seconds, and its final value against `setting`.
 
     `setting` is a dotted key of the configuration, labelled `axis`. Its values are those that all
     samplers share (`records.grouping.shared`), with the seeds that all have there. The first two
-    panels show the runs in which it equals `shown`; the default is the largest of these values.
-    Runs are compared up to the number of iterations that all reach. The vertical axis is that of
-    the first panel. Lines are means over seeds and bands one standard deviation. `paper` names an
-    entry of published.yaml with a `log_rmse` and the `seconds` in which DMALA reaches it, which a
-    cross shows. Raises LookupError if no record fits.
+    panels show the runs with the largest of these values. Runs are compared up to the number of
+    iterations that all reach. The vertical axis is that of the first panel. Lines are means over
+    seeds and bands one standard deviation. `paper` names an entry of published.yaml with a
+    `log_rmse` and the `seconds` in which DMALA reaches it, which a cross shows. Raises LookupError
+    if no record fits.
     """
     records = _shared(longest(holding(records, metric)), setting)
-    if shown is None:
-        shown = max(value_of(record, setting) for record in records)
+    shown = max(value_of(record, setting) for record in records)
     chosen = [record for record in records if value_of(record, setting) == shown]
-    if not chosen:
-        raise LookupError(f"no record where {setting} is {shown} holds the metric {metric}")
     figure, panels = new_figure(3, width=3.0, sharey=True)
     idle, without = timed(chosen)
     end = min(record.metrics["step"].iloc[-1] for record in chosen)

@@ -7,8 +7,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from latticework.experiments.figures.style import explain, new_figure, wrapped
-from latticework.experiments.records.grouping import Group, groups, holding, in_order
-from latticework.experiments.records.labels import seeds, words
+from latticework.experiments.records.grouping import Group, groups, holding, in_order, seeds, words
 from latticework.experiments.records.record import Record
 
 

@@ -19,8 +19,7 @@ from optuna.importance import FanovaImportanceEvaluator, get_param_importances
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from latticework.experiments.figures.style import colour, explain, new_figure
-from latticework.experiments.records.grouping import groups
-from latticework.experiments.records.labels import look, seeds
+from latticework.experiments.records.grouping import groups, look, seeds
 from latticework.experiments.records.record import Record
 
 FEWEST = 2  # trials of which an importance can be computed

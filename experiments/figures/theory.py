@@ -12,30 +12,34 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from latticework.experiments.figures.band import Means, band, line_and_band, remember
 from latticework.experiments.figures.style import (
     GREY,
     INKS,
+    Means,
+    averaged,
+    band,
     colour,
     explain,
     key_of_dashes,
     line,
+    line_and_band,
     new_figure,
     printed,
+    remember,
     series,
+    spread_over,
 )
-from latticework.experiments.records.estimate import comparable
 from latticework.experiments.records.grouping import (
     alone,
-    averaged,
     by,
     by_sampler,
     groups,
     holding,
+    label,
     named,
-    spread_over,
+    seeds,
 )
-from latticework.experiments.records.labels import label, seeds
+from latticework.experiments.records.numbers import comparable
 from latticework.experiments.records.record import Record
 
 

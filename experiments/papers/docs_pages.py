@@ -15,15 +15,15 @@ from typing import Any
 import pandas as pd
 
 from latticework.experiments import CONF
-from latticework.experiments.figures.tables.benchmark import winners
+from latticework.experiments.figures.benchmark import winners
 from latticework.experiments.papers import page
 from latticework.experiments.papers.claims.ledger import OURS, Entry
 from latticework.experiments.papers.claims.verdict import Number
+from latticework.experiments.papers.draw import write_table
 from latticework.experiments.papers.exhibits import Catalogue, Exhibit, catalogue
 from latticework.experiments.papers.inventory import Holding, holdings
-from latticework.experiments.papers.table_files import write
 from latticework.experiments.papers.view import Part, Report, Section, gather, peak_memory, verdicts
-from latticework.experiments.records.pace import duration
+from latticework.experiments.records.numbers import duration
 from latticework.experiments.records.record import BUNDLES
 from latticework.experiments.runs.sweeps import declared
 
@@ -55,7 +55,7 @@ def refresh(root: Path = ROOT, bundles: Path = BUNDLES) -> list[Path]:
             for name, frame in part.drawn.tables:
                 (results / TABLES).mkdir(exist_ok=True)
                 file = results / TABLES / f"{stem(section.exhibit, part.experiment, name)}.csv"
-                written += write(frame, file)
+                written += write_table(frame, file)
     for name, text in results_pages(report, results).items():
         written.append(results / name)
         written[-1].write_text(text)

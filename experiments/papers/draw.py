@@ -6,7 +6,9 @@ all of them, in `figures/` and `tables/`. A command with other settings draws on
 unchanged.
 """
 
+import hashlib
 import io
+import json
 import logging
 import re
 import shlex
@@ -14,27 +16,30 @@ import traceback
 from collections.abc import Iterator, Sequence
 from html import escape
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
 from hydra.utils import instantiate
+from matplotlib.axes import Axes
+from matplotlib.container import BarContainer, ErrorbarContainer
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
 from omegaconf import DictConfig
 from PIL import Image
 
-from latticework.experiments.figures.style import PAGE, mark_substitute
-from latticework.experiments.papers.table_files import write
+from latticework.experiments.figures.style import PAGE, edges, mark_substitute
 from latticework.experiments.records.identity import DRAWING, run_name
-from latticework.experiments.records.proof import place, proof
-from latticework.experiments.records.record import Record
+from latticework.experiments.records.numbers import Estimate
+from latticework.experiments.records.record import Record, versions
 from latticework.experiments.runs import errors
 from latticework.experiments.runs.sweeps import asked, declared, exists
 
 log = logging.getLogger(__name__)
+PACKAGES = ("latticework", "matplotlib", "numpy", "pandas")  # that draw
+COLUMNS = ("panel", "series", "x", "y", "low", "high")  # of the numbers of a figure
 OWN = "own"  # the folder of figures of runs with other settings
 MOST = 200_000  # characters of an SVG file
 HUNDREDTHS = re.compile(r"(\.\d\d)\d+")  # of a point, beyond which no curve is seen
@@ -112,8 +117,29 @@ def command(config: DictConfig, words: Sequence[str] = ()) -> str:
     return shlex.join(["python", "-m", "latticework.scripts.figures", *shown])
 
 
+def proof(figure: str, command: str, records: Sequence[Record]) -> str:
+    """The JSON text beside a figure that `command` draws from `records` now.
+
+    `records` has the fingerprint of each record by its place, and the SHA-256 of each bundle.
+    """
+    prints: dict[str, str] = {}
+    for record in records:
+        if record.bundle is None:
+            prints[record.place] = record.fingerprint
+        elif record.bundle.name not in prints:
+            content = record.bundle.read_bytes()
+            prints[record.bundle.name] = hashlib.sha256(content).hexdigest()
+    found = {
+        "figure": figure,
+        "command": command,
+        "records": prints,
+        "versions": versions(PACKAGES),
+    }
+    return json.dumps(found, indent=1, sort_keys=True) + "\n"
+
+
 def proof_of(figure: Figure) -> str:
-    """The JSON of what `make_all` drew the figure from (`records.proof`)."""
+    """The `proof` of a figure that `make_all` drew."""
     return getattr(figure, "proof", "")
 
 
@@ -224,13 +250,13 @@ def draw_all(
 def _of(records: Sequence[Record], most: int = 3) -> str:
     """The records of a figure, for a message."""
     more = f" and {len(records) - most} more" if len(records) > most else ""
-    return f"(records: {'; '.join(place(record) for record in records[:most])}{more})"
+    return f"(records: {'; '.join(record.place for record in records[:most])}{more})"
 
 
 def _written(content: Figure | pd.DataFrame, folder: Path, name: str) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     if isinstance(content, pd.DataFrame):
-        return write(content, folder / f"{name}.csv")[0]
+        return write_table(content, folder / f"{name}.csv")[0]
     return save(content, folder / f"{name}.png")
 
 
@@ -243,3 +269,91 @@ def save(figure: Figure, target: Path) -> Path:
             target.with_suffix(suffix).write_text(text, encoding="utf-8")
     mpl.pyplot.close(figure)
     return target
+
+
+# The numbers of a figure's lines and bars, and tables, as files.
+
+
+def points(figure: Figure) -> pd.DataFrame:
+    """One row per point: panel, series, x, y, and the ends of its band or error bar.
+
+    A panel is identified by its number and title, or x axis. Series are named lines, including
+    those that a leading underscore keeps out of the legend. Empty for images and pages of text.
+    """
+    rows = [
+        (f"{number} {ax.get_title() or ax.get_xlabel()}".replace("\n", " ").strip(), *row)
+        for number, ax in enumerate(figure.axes, 1)
+        for row in (*_bars(ax), *_lines(ax))
+    ]
+    return pd.DataFrame(rows, columns=list(COLUMNS)).dropna(axis="columns", how="all")
+
+
+def csv(figure: Figure) -> str:
+    """`points` as CSV text with five digits; empty if there are no numbers."""
+    table = points(figure)
+    return "" if table.empty else table.to_csv(index=False, float_format="%.5g")
+
+
+def _lines(ax: Axes) -> Iterator[tuple[Any, ...]]:
+    of_bars = {c.lines[0]: c for c in ax.containers if isinstance(c, ErrorbarContainer)}
+    for line in ax.lines:
+        name = str(of_bars.get(line, line).get_label())
+        if name.startswith(("_child", "_nolegend")):
+            continue
+        low, high = edges(line)
+        x, y = (np.asarray(part) for part in line.get_data())
+        for place in range(len(x)):
+            ends = (part[place] if len(part) else None for part in (low, high))
+            yield name.lstrip("_"), x[place], y[place], *ends
+
+
+def _bars(ax: Axes) -> Iterator[tuple[Any, ...]]:
+    for bars in ax.containers:
+        if not isinstance(bars, BarContainer):
+            continue
+        upright = bars.orientation == "vertical"
+        name = (ax.xaxis if upright else ax.yaxis).get_major_formatter()
+        for bar in bars:
+            middle = bar.get_center()[0 if upright else 1]
+            end = bar.get_y() + bar.get_height() if upright else bar.get_x() + bar.get_width()
+            yield str(bars.get_label()).lstrip("_"), name(middle), end, None, None
+
+
+def write_table(frame: pd.DataFrame, target: Path) -> list[Path]:
+    """Write `frame` to `target` with the suffixes .csv, .md and .tex; return the paths.
+
+    Cells are text, numbers, or an `Estimate`. In the CSV, which is for programs, an estimate takes
+    up to three columns, in full precision. The other two formats are for readers.
+    """
+    written = [target.with_suffix(suffix) for suffix in (".csv", ".md", ".tex")]
+    written[0].write_text(_long(frame).to_csv(index=False, lineterminator="\n"))
+    written[1].write_text(markdown(frame) + "\n")
+    text = frame.map(lambda cell: _text(cell).replace("±", "\\(\\pm\\)").replace("%", "\\%"))
+    written[2].write_text(text.to_latex(index=False, escape=False).replace("_", "\\_"))
+    return written
+
+
+def markdown(frame: pd.DataFrame) -> str:
+    return frame.map(_text).to_markdown(index=False, disable_numparse=True)
+
+
+def _text(cell: Any) -> str:
+    if isinstance(cell, Estimate):
+        return cell.text()
+    if cell is None or (isinstance(cell, float) and np.isnan(cell)):
+        return ""
+    return f"{cell:.4g}" if isinstance(cell, float) else str(cell)
+
+
+def _long(frame: pd.DataFrame) -> pd.DataFrame:
+    columns: dict[str, Any] = {}
+    for name in frame:
+        cells = list(frame[name])
+        if not any(isinstance(cell, Estimate) for cell in cells):
+            columns[str(name)] = cells
+            continue
+        for part in Estimate._fields:
+            values = [getattr(c, part) if isinstance(c, Estimate) else None for c in cells]
+            if part == "mean" or any(value is not None for value in values):
+                columns[str(name) if part == "mean" else f"{name} ({part})"] = values
+    return pd.DataFrame(columns)

@@ -15,10 +15,10 @@ from omegaconf import DictConfig
 
 from latticework.experiments import CONF
 from latticework.experiments.papers.claims.ledger import Pool
+from latticework.experiments.papers.draw import PACKAGES
 from latticework.experiments.records.grouping import once
 from latticework.experiments.records.identity import without_digits
-from latticework.experiments.records.proof import place, versions
-from latticework.experiments.records.record import BUNDLES, Record, read
+from latticework.experiments.records.record import BUNDLES, Record, read, versions
 from latticework.experiments.runs.sweeps import declared
 
 SCALES = ("paper", "cpu", "quick", "smoke")  # the best first
@@ -26,14 +26,9 @@ SOURCES = (CONF, CONF.parent / "experiments", CONF.parent / "sampling")
 FILES = (".py", ".yaml")  # of SOURCES, which decide how records are sorted and drawn
 
 
-def memory(folder: Path | None) -> Memory:
-    """A cache in `folder` of what is the same while `stamp` is; with None, nothing is cached."""
-    return Memory(folder, verbose=0)
-
-
 def stamp(records: Iterable[Record]) -> str:
     """A hash of the records and of everything that decides how they are drawn."""
-    prints = sorted(f"{place(record)} {record.fingerprint}" for record in records)
+    prints = sorted(f"{record.place} {record.fingerprint}" for record in records)
     return _digest([drawing(), *prints])
 
 
@@ -42,7 +37,7 @@ def drawing() -> str:
     """A hash of `SOURCES` and of the packages that draw; constant while the process runs."""
     files = sorted(file for folder in SOURCES for file in folder.rglob("*") if file.suffix in FILES)
     prints = [f"{file} {hashlib.sha256(file.read_bytes()).hexdigest()}" for file in files]
-    return _digest([str(versions()), *prints])
+    return _digest([str(versions(PACKAGES)), *prints])
 
 
 def _digest(texts: Iterable[str]) -> str:
@@ -122,7 +117,7 @@ def holding(
     failed |= {without_digits(name): fault for name, fault in damaged.items()}
     if not (found or failed or stopped):
         return None
-    sort = (kept or memory(None)).cache(_sorted, ignore=["found"])
+    sort = (kept or Memory(None)).cache(_sorted, ignore=["found"])
     config, runs, places, done = sort(experiment, scale, found, stamp(found))
     mine, others = ([found[place] for place in some] for some in places)
     faults = tuple(damaged.values())

@@ -9,9 +9,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markdown_it import MarkdownIt
 
 from latticework.experiments.papers.claims.ledger import Entry
-from latticework.experiments.papers.table_files import markdown as table
+from latticework.experiments.papers.draw import markdown as table
 from latticework.experiments.papers.view import Part, Report
-from latticework.experiments.records.estimate import number
+from latticework.experiments.records.numbers import number
 
 HERE = Path(__file__).parent
 PAGE = """<!doctype html>

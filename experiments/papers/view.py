@@ -12,24 +12,17 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 import pandas as pd
+from joblib import Memory
 from matplotlib.figure import Figure
 from rich.console import Console
 from rich.progress import track
 
 from latticework.experiments.papers.claims.ledger import GROUPS, OURS, Entry, judge
 from latticework.experiments.papers.claims.verdict import Verdict
-from latticework.experiments.papers.draw import html_of, make_all, png, proof_of, svg
+from latticework.experiments.papers.draw import csv, html_of, make_all, png, proof_of, svg
 from latticework.experiments.papers.exhibits import Catalogue, Exhibit, catalogue
-from latticework.experiments.papers.inventory import (
-    SCALES,
-    Holding,
-    command,
-    holdings,
-    memory,
-    pools,
-)
-from latticework.experiments.papers.plot_data import csv
-from latticework.experiments.records.pace import duration, share_text
+from latticework.experiments.papers.inventory import SCALES, Holding, command, holdings, pools
+from latticework.experiments.records.numbers import duration, share_text
 from latticework.experiments.records.record import BUNDLES
 from latticework.experiments.runs.sweeps import also
 
@@ -213,7 +206,7 @@ def gather(
     With `drawing=False`, it has the ledger and the facts, but no figures or tables. With a folder
     `keep`, the figures of unchanged records are taken from there.
     """
-    known, kept = known or catalogue(), memory(keep)
+    known, kept = known or catalogue(), Memory(keep, verbose=0)  # with None, it keeps nothing
     log.info("reading the records and judging the claims")
     held = holdings(known.experiments(), outputs, bundles, scales, kept)
     entries = judge(pools(held))

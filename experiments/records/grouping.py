@@ -1,4 +1,4 @@
-"""Group records for averaging: the records of a group differ only in their seed.
+"""Group records for averaging, and name the groups: those of one differ only in their seed.
 
 Every figure, table and claim gets its records from here. Records that differ in anything else form
 separate groups, each drawn as its own line, box or row, with a label that names the difference. A
@@ -7,13 +7,14 @@ group. Where only one setting can be shown, `alone` raises an error for several.
 """
 
 import json
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from colorsys import hls_to_rgb
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from latticework.experiments.records.identity import SEEDS
-from latticework.experiments.records.labels import SAMPLERS, label, sampler_key, seeds
 from latticework.experiments.records.record import Record
 
 K = TypeVar("K")
@@ -34,7 +35,7 @@ class UnlikeRecordsError(LookupError):
 class Group:
     """Records that differ only in seed and axes.
 
-    `key` is the sampler's key (`labels.sampler_key`), which gives its colour. `differs` names the
+    `key` is the sampler's key (`sampler_key`), which gives its colour. `differs` names the
     settings in which the group differs from the other groups; it is empty if there is no need. No
     two groups of a sampler have the same text. The group is number `place` (from 0) of the
     sampler's `of` groups.
@@ -116,17 +117,15 @@ def by_setting(records: Iterable[Record], axes: Sequence[str] = ()) -> list[list
     return [part.records for part in _parts(list(records), axes)]
 
 
-def by_sampler(
-    records: Iterable[Record], axes: Sequence[str] = ()
-) -> dict[tuple[str, int], list[Record]]:
+def by_sampler(records: Iterable[Record]) -> dict[tuple[str, int], list[Record]]:
     """The records of each sampler, where only one setting per sampler can be shown.
 
-    Raises UnlikeRecordsError if the records of a sampler differ in more than seed and `axes`.
+    Raises UnlikeRecordsError if the records of a sampler differ in more than their seed.
     """
-    found = groups(records, axes)
+    found = groups(records)
     for group in found:
         if group.of > 1:
-            alone((r for other in found if other.key == group.key for r in other.records), axes)
+            alone(r for other in found if other.key == group.key for r in other.records)
     return {group.key: group.records for group in found}
 
 
@@ -168,33 +167,6 @@ def once(records: Iterable[Record]) -> list[Record]:
     for record, settings in zip(given, _settings(given), strict=True):
         first.setdefault((frozenset(settings.items()), _seeds(record)), record)
     return list(first.values())
-
-
-def averaged(records: Iterable[Record], axes: Sequence[str] = ()) -> str:
-    """The runs that a figure of `records` averages: `seeds 0-4`, or `3 to 5 runs, seeds 0-4`.
-
-    Records that differ only in seed and `axes` are averaged. The numbers of runs are given unless
-    every average includes all seeds.
-    """
-    kept = once(records)
-    sizes = sorted({len(part) for part in by_setting(kept, axes)})
-    if sizes == [1] or sizes == [len({_seeds(record) for record in kept})]:
-        return seeds(kept)
-    count = str(sizes[0]) if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
-    return f"{count} runs, {seeds(kept)}"
-
-
-def spread_over(
-    records: Iterable[Record], band: str = "one standard deviation", axes: Sequence[str] = ()
-) -> str:
-    """A sentence that explains lines and bands of means over the runs of `records`.
-
-    `axes` are those of `averaged`.
-    """
-    kept = once(records)
-    if len(by_setting(kept, axes)) == len(kept):
-        return f"One run a line, {seeds(kept)}."
-    return f"Mean over {averaged(kept, axes)}; band: {band}."
 
 
 def holding(records: Iterable[Record], *names: str, task: str = "") -> list[Record]:
@@ -347,3 +319,116 @@ def _short(value: str | None) -> str:
         return f"{found:.6g}"
     text = found if isinstance(found, str) else str(value or "null").replace(" ", "")
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
+
+
+# Samplers and seeds in words, and the colour and marker of each sampler.
+
+
+class Look(NamedTuple):
+    """A sampler in figures: its class, label, colour and marker."""
+
+    target: str
+    label: str
+    colour: str
+    marker: str | tuple[int, int, int]
+
+
+# Samplers by their name in conf/sampler, in the order of legends and tables. The colours were
+# searched for so that samplers drawn together differ for colour-blind readers (tests/test_figures).
+SAMPLERS = {
+    "gibbs": Look("Gibbs", "Gibbs", "#4E96D8", "o"),
+    "gibbs_sweep": Look("GibbsSweep", "Gibbs sweep", "#1D7362", "H"),
+    "metropolis_sweep": Look("MetropolisSweep", "Metropolis sweep", "#1109FA", (4, 2, 0)),
+    "block_gibbs": Look("BlockGibbs", "Block Gibbs", "#010033", "s"),
+    "hamming_ball": Look("HammingBall", "HB", "#908553", "p"),
+    "dsvgd": Look("DiscreteSVGD", "DSVGD", "#594B3E", "X"),
+    "rmala": Look("RMALA", "R-MALA", "#726EED", "P"),
+    "locally_balanced": Look("LocallyBalanced", "LB-1", "#263346", "<"),
+    "gwg": Look("GWG", "GWG", "#00437D", "v"),
+    "dula": Look("DULA", "DULA", "#CE7F14", "D"),
+    "dmala": Look("DMALA", "DMALA", "#961600", "^"),
+    "random_walk": Look("RandomWalk", "Random walk", "#6E6144", "|"),
+    "pafs": Look("PAFS", "PAFS", "#5DA342", "h"),
+    "pafs_with_replacement": Look("PAFSWithReplacement", "PAFS, replaced", "#199380", "8"),
+    "dlmc": Look("DLMC", "DLMC", "#5B0025", "x"),
+    "dlmcf": Look("DLMCf", "DLMCf", "#A4469B", "+"),
+    "acs": Look("ACS", "ACS", "#302287", "1"),
+    "avg": Look("AVG", "AVG", "#955986", "2"),
+    "pavg": Look("PAVG", "PAVG", "#3A47B5", "3"),
+    "dhams": Look("DHAMS", "DHAMS", "#1B99BD", "4"),
+    "edlp": Look("EDLP", "EDLP", "#7B791E", "_"),
+    "pt_dmala": Look("PTDMALA", "PT-DMALA", "#60381E", (5, 2, 0)),
+    "tempered": Look("Tempered", "Tempered", "#0048FC", (9, 2, 0)),
+    "swendsen_wang": Look("SwendsenWang", "Swendsen-Wang", "#169CA9", (8, 2, 0)),
+    "sample_penalization": Look("SamplePenalization", "SP", "#8C5ECC", ">"),
+    "rates_herding": Look("RatesHerding", "rates-herding", "#138761", "d"),
+    "rates_fpcd": Look("RatesFPCD", "rates-FPCD", "#550000", "*"),
+    "tempered_gibbs": Look("Tempered", "Tempered Gibbs", "#3B3BD0", (7, 2, 0)),
+}
+# Words of names of data sets, models and training methods that are not written as they are spoken.
+PROPER = {name.lower(): name for name in ("Adult", "Blog", "Caltech", "Ising", "Omniglot", "Potts")}
+PROPER |= {name.lower(): name for name in ("CD", "COMPAS", "FPCD", "MNIST", "RBM", "SML", "USPS")}
+
+_NAMES = {look.target: name for name, look in reversed(SAMPLERS.items())}  # the first of each
+
+# Markers of samplers that are not in SAMPLERS: stars and polygons, none of which is used above.
+OTHER_MARKERS = tuple((sides, 1, 0) for sides in (3, 4, 6, 8)) + ((7, 0, 0), (3, 2, 0), (6, 2, 0))
+
+
+def look(name: str) -> Look:
+    """The look of the sampler `name`, derived from the name if it is not in SAMPLERS."""
+    if name in SAMPLERS:
+        return SAMPLERS[name]
+    number = zlib.crc32(name.encode())
+    ink = "#" + "".join(
+        f"{round(255 * part):02x}" for part in hls_to_rgb(number % 360 / 360, 0.3, 0.75)
+    )
+    return Look("", name, ink, OTHER_MARKERS[number // 360 % len(OTHER_MARKERS)])
+
+
+def sampler_key(record: Record) -> tuple[str, int]:
+    """The sampler's name and its block size or number of flips, which identify a curve.
+
+    The name follows from the class, so that a YAML file that only changes fields (`gwg4`) keeps
+    label and colour. A class that is not in SAMPLERS has the name of its YAML file.
+    """
+    settings = record.config["sampler"]
+    size = settings.get("flips") or settings.get("sites") or 0
+    name = _NAMES.get(settings["_target_"].rpartition(".")[-1], record.choices["sampler"])
+    return name, int(size)
+
+
+def label(key: tuple[str, int]) -> str:
+    """`("gwg", 4) -> "GWG-4"`. A sampler that is not in SAMPLERS keeps its name."""
+    name, size = key
+    if name == "hamming_ball":
+        return f"HB-{size}-1"
+    text = look(name).label
+    return f"{text}-{size}" if name in ("gibbs", "gwg") or size > 1 else text
+
+
+def words(name: str) -> str:
+    """A name in the configuration as words: `rbm_mnist -> RBM MNIST`."""
+    return " ".join(PROPER.get(part, part) for part in name.split("_"))
+
+
+def seeds(records: Sequence[Record]) -> str:
+    """`seed 0`, `seeds 0-4`, or `models 0-4` where only `model_seed` differs, of all `records`.
+
+    If each run has a model of its own seed, the seeds stand for both.
+    """
+    pairs = {tuple(int(r.config.get(key) or 0) for key in SEEDS) for r in records}
+    chains, models = ({pair[place] for pair in pairs} for place in (0, 1))
+    if len(models) == 1 or all(seed == model for seed, model in pairs):
+        return _numbered("seed", chains)
+    texts = [_numbered("seed", chains)] if len(chains) > 1 else []
+    return " and ".join([*texts, _numbered("model", models)])
+
+
+def _numbered(name: str, numbers: Iterable[int]) -> str:
+    """`seed 3`, `seeds 0-4` or `seeds 0, 4`."""
+    found = sorted(numbers)
+    if len(found) == 1:
+        return f"{name} {found[0]}"
+    together = found == list(range(found[0], found[-1] + 1))
+    return f"{name}s " + (f"{found[0]}-{found[-1]}" if together else ", ".join(map(str, found)))

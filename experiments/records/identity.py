@@ -114,10 +114,17 @@ def leaves(value: Any, key: str = "") -> dict[str, Any]:
 def run_name(overrides: Iterable[str], skipped: Collection[str] = ()) -> str:
     """A folder's name from the overrides of a run or a sweep, without the keys in `skipped`.
 
-    Numbers have one spelling: 0.30, .3 and 3e-1 become 0.3. If the name is truncated, or some of
-    its characters are replaced, a digest is appended.
+    Numbers have one spelling: 0.30, .3 and 3e-1 become 0.3.
     """
-    text = ",".join(sorted(spelled(overrides, skipped)))
+    return joined(spelled(overrides, skipped))
+
+
+def joined(words: Iterable[str]) -> str:
+    """A folder's name from overrides in canonical spelling.
+
+    If it is truncated, or some of its characters are replaced, a digest is appended.
+    """
+    text = ",".join(sorted(words))
     name = re.sub(r"[^A-Za-z0-9_=.,+\[\]-]", "_", text) or "default"
     if name in (text, "default") and len(name) <= LONGEST:
         return name
@@ -128,7 +135,7 @@ def spelled(overrides: Iterable[str], skipped: Collection[str] = ()) -> list[str
     """The overrides as `key=value` in canonical spelling. The last of a repeated key is kept."""
     parsed = OverridesParser.create().parse_overrides(list(overrides))
     last = {one.get_key_element(): one for one in parsed if is_of_a_run(one.key_or_group, skipped)}
-    return [_text(key, one) for key, one in last.items()]
+    return [text_of(key, one) for key, one in last.items()]
 
 
 def is_of_a_run(key: str, skipped: Collection[str] = ()) -> bool:
@@ -136,7 +143,8 @@ def is_of_a_run(key: str, skipped: Collection[str] = ()) -> bool:
     return key not in skipped and key.partition(".")[0] not in DRAWING
 
 
-def _text(key: str, override: Override) -> str:
+def text_of(key: str, override: Override) -> str:
+    """An override in canonical spelling."""
     if override.is_delete() and override.value() is None:
         return key
     if override.is_discrete_sweep():

@@ -12,7 +12,7 @@ printed only if the run is `settled`, and otherwise the two ends, each with its 
 import math
 from collections.abc import Sequence
 
-from latticework.experiments.records.estimate import Estimate, estimate
+from latticework.experiments.records.numbers import Estimate, estimate
 from latticework.experiments.records.record import Record
 
 LEVEL = 0.95  # of an interval
@@ -108,19 +108,19 @@ def likelihood(record: Record, rows: str = "test") -> Estimate:
     return Estimate(record.document["log_likelihood"][rows]["mean"], log_z_error(record))
 
 
-def at_most(record: Record, rows: str = "test") -> Estimate:
-    """The upper bound on the mean log-likelihood, from the lower one on log Z."""
+def at_most(record: Record) -> Estimate:
+    """The upper bound on the mean test log-likelihood, from the lower one on log Z."""
     low = log_z_at_least(record)
-    return Estimate(_unnormalised(record, rows) - low.mean, low.spread)
+    return Estimate(_unnormalised(record) - low.mean, low.spread)
 
 
-def from_rows(record: Record, rows: str = "test") -> Estimate | None:
-    """The lower end of the mean log-likelihood, by chains from training rows; None without such.
+def from_rows(record: Record) -> Estimate | None:
+    """The lower end of the mean test log-likelihood, by chains from training rows; None without.
 
     It is a bound only if these rows resemble draws of the model (`unlike_draws`).
     """
     high = log_z_from_rows(record)
-    return high and Estimate(_unnormalised(record, rows) - high.mean, high.spread)
+    return high and Estimate(_unnormalised(record) - high.mean, high.spread)
 
 
 def bounds(record: Record, level: float = LEVEL) -> tuple[float, float]:
@@ -173,6 +173,6 @@ def mean(estimates: Sequence[Estimate]) -> Estimate:
     return estimate([one.mean for one in estimates])
 
 
-def _unnormalised(record: Record, rows: str) -> float:
+def _unnormalised(record: Record) -> float:
     found = record.document
-    return float(found["log_likelihood"][rows]["mean"] + found["log_z"])
+    return float(found["log_likelihood"]["test"]["mean"] + found["log_z"])

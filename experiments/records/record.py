@@ -11,9 +11,12 @@ import glob
 import hashlib
 import json
 import logging
+import sys
 import zipfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.metadata import PackageNotFoundError, version
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -73,6 +76,18 @@ class Record:
 
     path: Path | zipfile.Path
     document: dict[str, Any]  # run.json
+
+    @property
+    def bundle(self) -> Path | None:
+        """The file of the bundle that the record is in; None for a record in a folder."""
+        return None if isinstance(self.path, Path) else Path(str(self.path.root.filename))
+
+    @property
+    def place(self) -> str:
+        """`<experiment>/<scale>/<run>` in the outputs, or `<bundle>.zip/<run>`."""
+        if isinstance(self.path, Path):
+            return "/".join(self.path.resolve().parts[-3:])
+        return "/".join(Path(str(self.path)).parts[-2:])
 
     @property
     def config(self) -> dict[str, Any]:
@@ -171,6 +186,17 @@ class Record:
         """Whether the run stored `<name>.npz`, even if a bundle leaves it out."""
         left_out = self.document.get("left_out") or ()
         return name in left_out or (self.path / f"{name}.npz").exists()
+
+
+def versions(packages: Sequence[str]) -> dict[str, str]:
+    """The versions of Python and of `packages`, as far as they are installed."""
+    found = {"python": sys.version.split()[0]}
+    for package in packages:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:  # an un-installed checkout
+            continue
+    return found
 
 
 def load(path: Path | zipfile.Path) -> Record:

@@ -28,7 +28,6 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
 from latticework.experiments.records.archive import DamagedError
-from latticework.experiments.records.identity import SOURCES
 from latticework.sampling.messages import cut, in_a_line, nearest
 
 # The settings of conf/hydra/launcher are checked against those of the plugin of the same name.
@@ -43,13 +42,6 @@ PACKAGE = "latticework."
 COMMANDS = ("check", "race", "why", "trace")  # scripts that are also `latticework NAME ...`
 FULL = (errno.ENOSPC, errno.EDQUOT)  # a full disk; the errors of `write` name no file
 HYDRAS, OURS = "HYDRA_FULL_ERROR", "LATTICEWORK_TRACEBACKS"  # the user's value, also for workers
-# What has one value in a command: which runs there are, and where and how they are executed. Runs
-# that differ in nothing else have one record.
-SINGLE = (
-    "experiment", "scale", "name", "outputs", "device", "threads", "checkpoint", "force", "logger",
-    "figures", "tables", "scales", "hydra/launcher",
-    *(f"data.{key}" for key in SOURCES),
-)  # fmt: skip
 
 
 class ConfigurationError(ValueError):

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 from uuid import uuid4
 
-from latticework.experiments.records.headline import KeyNumber
 from latticework.experiments.records.identity import leaves
+from latticework.experiments.records.numbers import KeyNumber
 
 ID = "wandb_id.txt"  # in a folder; moved away with a record that is made again
 

@@ -22,7 +22,7 @@ from typing import Any
 import torch
 
 from latticework.experiments.records.identity import PARTS, leaves
-from latticework.experiments.records.proof import versions
+from latticework.experiments.records.record import versions
 
 ROOT = Path(__file__).resolve().parents[2]
 # of those that compute

@@ -21,7 +21,7 @@ from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from latticework.experiments.runs import resolvers
+from latticework.experiments.runs import configuration
 from latticework.experiments.runs.errors import ConfigurationError
 
 log = logging.getLogger(__name__)
@@ -95,7 +95,7 @@ class RayLauncher(Launcher):
 def _execute(shared: tuple[Any, ...], overrides: list[str], number: int) -> JobReturn:
     """One run, in a process of the cluster; as in Hydra's own launchers."""
     config, context, task_function, state = shared
-    resolvers.register()
+    configuration.register()
     setup_globals()
     Singleton.set_state(state)
     own = context.config_loader.load_sweep_config(config, overrides)
@@ -114,7 +114,8 @@ def _execute(shared: tuple[Any, ...], overrides: list[str], number: int) -> JobR
 def register() -> None:
     """Register the launcher with Hydra, which imports plugins by name from `hydra_plugins` only.
 
-    Installed plugins share that package. Where there is none, an empty module stands for it.
+    Installed plugins share that package. Where there is none, an empty module stands for it. A
+    sweep that chooses the launcher registers it at its start (experiments/finish.py).
     """
     Plugins.instance().register(RayLauncher)
     try:

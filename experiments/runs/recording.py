@@ -27,21 +27,14 @@ from hydra.types import RunMode
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 
-from latticework.experiments.records.headline import headline
 from latticework.experiments.records.identity import LOCK, find, run_name, same, without_digits
+from latticework.experiments.records.numbers import headline
 from latticework.experiments.records.record import checksums, damage, load
-from latticework.experiments.runs import writing
-from latticework.experiments.runs.checks import checked
+from latticework.experiments.runs import storage
+from latticework.experiments.runs.configuration import checked, resolved
 from latticework.experiments.runs.errors import summary, wants_traceback
 from latticework.experiments.runs.loggers import About, tried
-from latticework.experiments.runs.machine import (
-    edited,
-    facts,
-    inputs,
-    peak_memory,
-    replaced,
-)
-from latticework.experiments.runs.resolvers import resolved
+from latticework.experiments.runs.machine import edited, facts, inputs, peak_memory, replaced
 from latticework.experiments.runs.run import Run
 from latticework.experiments.runs.signals import crash_noted, death, stoppable
 from latticework.sampling.devices import find_device
@@ -78,7 +71,7 @@ def record(cfg: DictConfig, prepare: Prepare) -> Outcome:
     """
     asked = Path(HydraConfig.get().runtime.output_dir)
     try:
-        # A single run was checked before Hydra made its folder (experiments/finish/finish.py).
+        # A single run was checked before Hydra made its folder (experiments/finish.py).
         # In a sweep each run is checked here, so that a mistake in one does not stop the others.
         config = resolved(cfg) if HydraConfig.get().mode == RunMode.RUN else checked(cfg)
         path = _claimed(asked, config)
@@ -104,7 +97,7 @@ def _claimed(asked: Path, config: dict[str, Any]) -> Path:
         for file in sorted(parent.glob(f"{glob.escape(own)}*/run.json")):
             if file.parent != path and without_digits(file.parent.name) == own:
                 with FileLock(file.parent / LOCK):
-                    writing.set_aside(file.parent, _outputs(config))
+                    storage.set_aside(file.parent, _outputs(config))
     return path
 
 
@@ -247,7 +240,7 @@ def _execute(cfg: DictConfig, config: dict[str, Any], path: Path, prepare: Prepa
     )
     perform = prepare(cfg, run)
     if (path / "run.json").exists():  # it is to be replaced
-        writing.set_aside(path, run.outputs)
+        storage.set_aside(path, run.outputs)
     run.take_up(config, force=cfg.force)
     if read := inputs(config):
         run.note(inputs=read)
@@ -268,7 +261,7 @@ def _execute(cfg: DictConfig, config: dict[str, Any], path: Path, prepare: Prepa
             **run.notes,
             "files": checksums(path),
         }
-        writing.write(path / "run.json", json.dumps(document, indent=2))
+        storage.write(path / "run.json", json.dumps(document, indent=2))
         run.checkpoints.remove()
         for logger in run.loggers:
             missed = "the run is finished, but its tracker did not get the results"

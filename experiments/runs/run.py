@@ -1,13 +1,15 @@
 """The context of one run: device, seeded generators, and the record being written.
 
 experiments/runs/recording.py defines the record and creates the Run;
-experiments/runs/checkpoint.py explains how a task resumes.
+experiments/runs/storage.py explains how a task resumes.
 """
 
 import csv
 import hashlib
 import json
 import logging
+import shutil
+import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,13 +21,13 @@ import torch
 from torch import Tensor
 
 from latticework.experiments.records.identity import same
-from latticework.experiments.runs import writing
-from latticework.experiments.runs.checkpoint import Checkpoints, Document
+from latticework.experiments.records.numbers import duration
+from latticework.experiments.runs import storage
 from latticework.experiments.runs.errors import ConfigurationError
 from latticework.experiments.runs.loggers import Logger, tried
 from latticework.experiments.runs.machine import edited, facts, replaced
-from latticework.experiments.runs.progress import progress
 from latticework.experiments.runs.signals import Deferred
+from latticework.experiments.runs.storage import Checkpoints, Document
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
 from latticework.sampling.engine import served
@@ -34,6 +36,9 @@ from latticework.sampling.metrics import Metric
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
+LIVE_EVERY, PLAIN_EVERY = 0.1, 15.0  # seconds between two lines, on a terminal and elsewhere
+BAR = 20  # characters
+CLEAR = "\r\033[K"  # to the start of the line, and erase it
 
 
 class Run:
@@ -115,15 +120,38 @@ class Run:
             yield
 
     def progress(
-        self,
-        items: Iterable[T],
-        what: str,
-        total: int,
-        done: int = 0,
-        each: int = 1,
+        self, items: Iterable[T], what: str, total: int, done: int = 0, each: int = 1
     ) -> Iterator[T]:
-        """Yield `items` with a progress bar on a terminal, or plain lines elsewhere."""
-        yield from progress(items, what, total, self.latest, done, each)
+        """Yield `items`; show steps per second and the latest metrics.
+
+        On a terminal in a live line, elsewhere in plain lines of the log. `done` of the `total`
+        items were processed earlier. An item counts as `each`, such as the steps between two
+        readings.
+        """
+        live = sys.stdout.isatty()
+        handlers = logging.getLogger().handlers if live else []
+        for handler in handlers:
+            handler.addFilter(_clear)  # else a message would follow the line
+        started = last = time.monotonic()
+        try:
+            for count, item in enumerate(items, start=done + 1):
+                yield item
+                now = time.monotonic()
+                if now - last > (LIVE_EVERY if live else PLAIN_EVERY):
+                    last, seconds = now, (now - started) / (count - done) / each
+                    rate = _rate(seconds, count * each, total * each)
+                    line = f"{count * each:,}/{total * each:,}  {rate}  {_short(self.latest())}"
+                    if live:
+                        bar = f"{what} {'━' * (BAR * count // total):{BAR}}"
+                        line = f"{bar} {line}"[: shutil.get_terminal_size().columns - 1]
+                        print(f"{CLEAR}{line}", end="", flush=True)
+                    else:
+                        log.info("%s %s", what, line)
+        finally:
+            for handler in handlers:
+                handler.removeFilter(_clear)
+            if live:
+                _clear()
 
     def resumable(
         self, memory: Memory, what: str, *, total: int, first: int = 1, each: int = 1
@@ -131,7 +159,7 @@ class Run:
         """Yield the remaining iterations of `first` to `total`, and write checkpoints of `memory`.
 
         `what` names the loop, also in the progress display, where an iteration counts as `each`
-        steps. experiments/runs/checkpoint.py explains how to use this. Raises ValueError for a name
+        steps. experiments/runs/storage.py explains how to use this. Raises ValueError for a name
         that was used before, and SystemExit after a signal.
         """
         if what in self._ended:
@@ -179,7 +207,7 @@ class Run:
             return done
         if document["described"] != described(memory):
             log.warning("the checkpoint of %s is not used: it has another model", loop)
-            writing.set_aside(self.path, self.outputs, copy=True)
+            storage.set_aside(self.path, self.outputs, copy=True)
             self._saved.clear()
             self.checkpoints.remove()
             self._cut(self._kept)
@@ -239,7 +267,7 @@ class Run:
         self._saved = self.checkpoints.load(fits)
         if not self._saved:
             if any(self.checkpoints.folder.glob("*.pt")):
-                writing.set_aside(self.path, self.outputs)
+                storage.set_aside(self.path, self.outputs)
             self.checkpoints.remove()
             for stale in (*self.path.glob("*.npz"), *self.path.glob("*.safetensors")):
                 stale.unlink()
@@ -253,7 +281,7 @@ class Run:
             file.unlink(missing_ok=True)
             return
         lines = file.read_text().splitlines(keepends=True)[: rows + 1]
-        writing.write(file, "".join(lines))
+        storage.write(file, "".join(lines))
         self._columns = next(csv.reader(lines[:1]))
         self._latest = dict(zip(self._columns, map(float, lines[-1].split(",")), strict=True))
 
@@ -266,7 +294,7 @@ class Run:
         row = {"step": step, **{name: float(value) for name, value in values.items()}}
         self._latest = row
         target = self.path / "metrics.csv"
-        with writing.told(target), target.open("a", newline="") as file:
+        with storage.told(target), target.open("a", newline="") as file:
             writer = csv.DictWriter(file, self._columns or list(row), lineterminator="\n")
             if not self._columns:
                 self._columns = list(row)
@@ -280,11 +308,11 @@ class Run:
     def save(self, name: str, **arrays: Tensor | np.ndarray) -> None:
         """Store arrays as `<name>.npz`, compressed; float32 zeros and ones are stored as bytes."""
         stored = {key: _array(value) for key, value in arrays.items()}
-        writing.write(self.path / f"{name}.npz", writing.arrays(stored))
+        storage.write(self.path / f"{name}.npz", storage.arrays(stored))
 
     def save_tensors(self, name: str, tensors: dict[str, Tensor]) -> None:
         """Store tensors, such as a model's, as `<name>.safetensors`."""
-        writing.write(self.path / f"{name}.safetensors", writing.tensors(tensors))
+        storage.write(self.path / f"{name}.safetensors", storage.tensors(tensors))
 
     def note(self, **values: Any) -> None:
         """Add facts to run.json, as JSON values."""
@@ -301,3 +329,20 @@ def _array(value: Tensor | np.ndarray) -> np.ndarray:
 def _derive(seed: int, purpose: str) -> int:
     digest = hashlib.sha256(f"{seed}/{purpose}".encode()).digest()
     return int.from_bytes(digest[:8], "big") >> 1
+
+
+def _clear(*_: object) -> bool:
+    """Erase the live line. As a filter of a handler's messages, it lets all of them through."""
+    print(CLEAR, end="", flush=True)
+    return True
+
+
+def _rate(each: float, done: int, total: int) -> str:
+    """The rate at `each` seconds per item, and the time that is left: `3.2/s  2 min to go`."""
+    rate = f"{1 / each:.0f}/s" if each <= 0.1 else f"{1 / each:.2g}/s"
+    return f"{rate}  {duration(each * (total - done))} to go" if done < total else rate
+
+
+def _short(row: dict[str, float]) -> str:
+    names = [name for name in row if name not in ("seconds", "evaluations")]
+    return "  ".join(f"{name} {row[name]:.4g}" for name in names[:4])

@@ -1,10 +1,13 @@
-"""The runs that an experiment's YAML declares, or that a command asks for.
+"""The runs that an experiment's YAML declares or that a command asks for, and how many are done.
 
 A run belongs to the declared sweep if it has the overrides of a declared run, up to seeds and
 variants of the data. It also belongs if its resolved configuration is equal, however it was
 spelled. All other runs have "other settings".
 """
 
+import os
+import socket
+import time
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -22,9 +25,17 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from latticework.experiments import CONF
-from latticework.experiments.records.identity import SEEDS, digest, is_of_a_run, run_name
+from latticework.experiments.records.identity import (
+    SEEDS,
+    digest,
+    is_of_a_run,
+    joined,
+    run_name,
+    text_of,
+)
+from latticework.experiments.records.numbers import duration
 from latticework.experiments.records.record import VARIANTS, Record
-from latticework.experiments.runs import resolvers
+from latticework.experiments.runs import configuration
 
 Run = tuple[str, ...]  # its overrides
 Kind = frozenset[str]  # a run's overrides without seeds; variants of data replaced by the data
@@ -100,7 +111,7 @@ class Sweep:
 @cache
 def _digest(words: Run, seeds: bool) -> str | None:
     try:
-        return digest(resolvers.resolved(_composed(words)), seeds=seeds)
+        return digest(configuration.resolved(_composed(words)), seeds=seeds)
     except (HydraException, OmegaConfBaseException):
         return None
 
@@ -145,7 +156,7 @@ def declared(experiment: str, scale: str) -> Sweep:
 
 @cache
 def _declared(experiment: str, scale: str, more: Run) -> Sweep:
-    resolvers.register()
+    configuration.register()
     return asked(_composed((f"experiment={experiment}", f"scale={scale}", *more)), more)
 
 
@@ -179,9 +190,55 @@ def asked(config: DictConfig, words: Sequence[str] = ()) -> Sweep:
             choices.append([f"{key}={value}" for value in override.sweep_string_iterator()])
         elif override.is_sweep_override():
             return Sweep(config, {}, skipped)
-        elif override.is_delete() and override.value() is None:
-            choices.append([key])
         else:
-            choices.append([f"{key}={override.get_value_element_as_str()}"])
+            choices.append([text_of(key, override)])
     runs = [tuple(sorted(run)) for run in product(*choices)]
-    return Sweep(config, {run_name(run): run for run in runs}, skipped)
+    return Sweep(config, {joined(run): run for run in runs}, skipped)
+
+
+@dataclass(frozen=True)
+class SweepClock:
+    """Counts the finished runs of a sweep over all processes.
+
+    Each run appends a line to `file`: its process, the end by that machine's monotonic clock, and
+    whether it was executed. Processes that share the folder therefore share the counts.
+    """
+
+    file: Path
+    runs: int  # 0 if the sweep does not say how many there are
+
+    @classmethod
+    def started(cls, folder: Path, runs: int) -> "SweepClock":
+        """Start a count in `folder`. Removes counts left by killed processes of this machine."""
+        folder.mkdir(parents=True, exist_ok=True)
+        name = f".sweep-{socket.gethostname()}-"
+        for left in folder.glob(f"{name}*-*"):
+            try:
+                os.kill(int(left.name.split("-")[-2]), 0)
+            except ProcessLookupError:
+                left.unlink(missing_ok=True)
+            except OSError:  # another user's
+                pass
+        return cls(folder / f"{name}{os.getpid()}-{time.time_ns()}", runs)
+
+    def ended(self, executed: bool) -> str:
+        """Count a run; return the progress: `3 of 20 runs, about 4 min to go`.
+
+        The estimate leaves out runs that were not `executed`, because their record existed, and the
+        first run of a process, which imports packages and compiles kernels.
+        """
+        with self.file.open("a") as file:
+            file.write(f"{socket.gethostname()}/{os.getpid()} {time.monotonic()} {executed:d}\n")
+        lines = [line.rsplit(" ", 2) for line in self.file.read_text().splitlines()]
+        if not self.runs:
+            return f"{len(lines)} runs so far"
+        ends: dict[str, list[float]] = {}
+        for process, end, counts in lines:
+            if int(counts):
+                ends.setdefault(process, []).append(float(end))
+        rate = sum((len(one) - 1) / (one[-1] - one[0]) for one in ends.values() if one[-1] > one[0])
+        text, left = f"{len(lines)} of {self.runs} runs", self.runs - len(lines)
+        return f"{text}, about {duration(left / rate)} to go" if rate and left > 0 else text
+
+    def remove(self) -> None:
+        self.file.unlink(missing_ok=True)

@@ -17,17 +17,16 @@ import torch
 from torch import Generator, Tensor
 
 from latticework.data.base import Dataset, some
-from latticework.experiments.records.estimate import Estimate
-from latticework.experiments.records.headline import KeyNumber
 from latticework.experiments.records.likelihood import (
     log_z_at_least,
     log_z_from_rows,
     shown,
     shown_log_z,
 )
+from latticework.experiments.records.numbers import Estimate, KeyNumber
 from latticework.experiments.records.record import Budget, Record
 from latticework.experiments.runs.run import Run
-from latticework.experiments.tasks.learning.training import trained
+from latticework.experiments.tasks.target import trained
 from latticework.models.base import AnnealedModel, EnergyModel
 from latticework.samplers.base import Sampler
 from latticework.sampling.adaptation import Adaptation, adapted
@@ -80,7 +79,7 @@ def ais(
 
     Raises ValueError if the kernel is not exact, if `adapt` does not support it, if a number of
     steps is no multiple of `every`, if there is a single chain in a direction, or if the model
-    should be learned and is not (`experiments.tasks.learning.training`).
+    should be learned and is not (`experiments.tasks.target`).
     """
     require_exact(kernel := kernel or sampler)
     if adapt is not None:

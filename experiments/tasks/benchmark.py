@@ -13,11 +13,10 @@ import torch
 from torch import Tensor
 
 from latticework.data.base import Dataset
-from latticework.experiments.records.estimate import finite
-from latticework.experiments.records.headline import KeyNumber
+from latticework.experiments.records.numbers import KeyNumber, finite
 from latticework.experiments.records.record import Record
-from latticework.experiments.runs.artifacts import artifact, spec_of
 from latticework.experiments.runs.run import Run
+from latticework.experiments.runs.storage import artifact, spec_of
 from latticework.experiments.tasks.sampling import target
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler

@@ -17,9 +17,10 @@ Besides the metrics, a record holds:
 
 import logging
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -28,22 +29,81 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from latticework.data.base import Dataset
-from latticework.experiments.records.headline import KeyNumber, readings
+from latticework.data.base import Dataset, some
+from latticework.experiments.records.numbers import KeyNumber, readings
 from latticework.experiments.records.record import Record
-from latticework.experiments.runs import writing
+from latticework.experiments.runs import storage
 from latticework.experiments.runs.run import Run
-from latticework.experiments.tasks.learning.evaluations import Evaluation
+from latticework.experiments.runs.storage import artifact, spec_of
 from latticework.experiments.tasks.learning.negatives import Replay, Updates, required
-from latticework.experiments.tasks.measures.nonfinite import Validity, watch
+from latticework.experiments.tasks.target import Validity, watch
 from latticework.models.base import EnergyModel
+from latticework.models.domain import Binary
 from latticework.samplers.base import Sampler
+from latticework.sampling.chain import run_chain
 from latticework.sampling.clock import Clock
 from latticework.sampling.memory import captured
 from latticework.sampling.metrics import Acceptance
 
 log = logging.getLogger(__name__)
 SHOWN = 100  # chains in each stored sample
+ROWS = 500  # of the data evaluated at once
+CHUNK = 100  # chains at once that make data: a sweep's memory stays in the processor's cache
+
+
+class Evaluation(ABC):
+    """Scalars by name about a model while it is learned. A frozen dataclass of settings.
+
+    It is called with the model (its exponential moving average, if learning keeps one), the data,
+    and the negative samples of the last update, with gradients off. It may move data to the host.
+    """
+
+    @abstractmethod
+    def __call__(
+        self, model: EnergyModel, data: Dataset, negatives: Tensor
+    ) -> dict[str, Tensor]: ...
+
+
+@dataclass(frozen=True)
+class CouplingError(Evaluation):
+    """Natural log of the RMSE of the learned J against that of `truth`, over all entries.
+
+    Both models must have a `matrix`. Zhang et al. (2022), Figure 5.
+    """
+
+    truth: EnergyModel
+
+    def __call__(self, model: Any, data: Dataset, negatives: Tensor) -> dict[str, Tensor]:
+        truth: Any = self.truth
+        found = model.matrix()
+        error = (found + found.T) / 2 - truth.matrix().to(found)
+        return {"log_rmse": error.square().mean().sqrt().log()}
+
+
+@dataclass(frozen=True)
+class Gap(Evaluation):
+    """Mean log pi of validation rows minus that of training rows, and minus that of negatives.
+
+    The first falls when the model overfits. The second is near 0 while the chains follow the model,
+    and far from 0 when learning diverges.
+    """
+
+    rows: int = 1000
+
+    def __call__(self, model: EnergyModel, data: Dataset, negatives: Tensor) -> dict[str, Tensor]:
+        rng = torch.Generator().manual_seed(0)
+        train = data.batch(some(torch.arange(len(data.train)), self.rows), rng)
+        valid = mean_log_prob(model, some(data.valid, self.rows), negatives.device)
+        return {
+            "above_train": valid - mean_log_prob(model, train, negatives.device),
+            "above_negatives": valid - mean_log_prob(model, negatives, negatives.device),
+        }
+
+
+def mean_log_prob(model: EnergyModel, rows: Tensor, device: torch.device) -> Tensor:
+    """Mean of log pi over `rows` `[n, dim]`, unnormalised."""
+    values = [model(chunk.to(device).float()).double() for chunk in rows.split(ROWS)]
+    return torch.cat(values).mean()
 
 
 class DivergedError(RuntimeError):
@@ -218,9 +278,37 @@ class Learning(Updates):
 
     def _diverged(self, iteration: int, loss: float, norm: float) -> None:
         file = self.run.path / "diverged.pt"
-        writing.write(file, writing.checkpoint(captured(self)))
+        storage.write(file, storage.checkpoint(captured(self)))
         raise DivergedError(
             f"at update {iteration} the loss is {loss} and the norm of its gradient {norm}; the "
             f"state before it is in {file}. Try a smaller learning rate, more sampling steps, "
             "or task.largest_gradient"
         )
+
+
+def examples(*, run: Run, model: EnergyModel, sampler: Sampler, chains: int, steps: int) -> Dataset:
+    """The final states of `chains` chains after `steps` steps of `sampler`, started uniformly.
+
+    All rows are training rows. They depend on the model seed, not on the run's seed. Raises
+    ValueError unless the model's domain is {0, 1}^dim, as a data set has rows of 0 and 1.
+    """
+    if not (isinstance(model.domain, Binary) and model.domain.is_unit):
+        raise ValueError(
+            "examples for a data set are rows of 0 and 1, and need a model on {0, 1}^dim, got "
+            f"{type(model).__name__} on {model.domain}; choose another model"
+        )
+    model = model.to(run.device)
+
+    def make() -> dict[str, Tensor]:
+        rng, rows = run.shared_rng("examples"), []
+        starts = range(0, chains, CHUNK)
+        for start in run.progress(starts, "examples", len(starts)):
+            x = model.domain.uniform(min(CHUNK, chains - start), rng)
+            *_, last = run_chain(sampler, model, x, rng, steps=steps, every=max(steps, 1))
+            rows.append(last.state.x.byte())
+        return {"x": torch.cat(rows)}
+
+    spec = spec_of(sampler, model, run, chains=chains, steps=steps, chunk=CHUNK)
+    x = artifact(run, "examples", spec, make)["x"].cpu()
+    none = x[:0]
+    return Dataset(x, none, none, (x.shape[1],), f"{chains} chains of {type(model).__name__}")

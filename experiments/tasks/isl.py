@@ -7,14 +7,13 @@ import torch
 from torch import Tensor
 
 from latticework.data.base import Dataset, some
-from latticework.experiments.records.estimate import Estimate
-from latticework.experiments.records.headline import KeyNumber, noted
+from latticework.experiments.records.numbers import Estimate, KeyNumber, noted
 from latticework.experiments.records.record import Budget, Record
-from latticework.experiments.runs.artifacts import artifact
-from latticework.experiments.runs.draws import METRICS, consecutive
 from latticework.experiments.runs.run import Run
-from latticework.experiments.tasks.learning.training import trained
+from latticework.experiments.runs.storage import artifact
 from latticework.experiments.tasks.measures import sampling_likelihood as isl
+from latticework.experiments.tasks.measures.sampling_likelihood import METRICS, consecutive
+from latticework.experiments.tasks.target import trained
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
 from latticework.sampling.chain import timing
@@ -43,7 +42,7 @@ def isl_curve(
     centres, with its own beta. The last `keep` samples are stored in `sequence`.
 
     Raises ValueError without data, and if the model should be learned and is not
-    (`experiments.tasks.learning.training`).
+    (`experiments.tasks.target`).
     """
     if data is None:
         raise ValueError("the ISL needs validation and test rows; give data, such as data=usps")

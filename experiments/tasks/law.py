@@ -1,8 +1,7 @@
 """Task: the distribution of a Langevin sampler's states against enumeration (App. B)."""
 
 from latticework.data.base import Dataset
-from latticework.experiments.records.estimate import Estimate
-from latticework.experiments.records.headline import KeyNumber, last
+from latticework.experiments.records.numbers import Estimate, KeyNumber, last
 from latticework.experiments.records.record import Budget, Record
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.measures.stationary import (

@@ -13,13 +13,12 @@ import numpy as np
 from torch import Tensor
 
 from latticework.data.base import Dataset
-from latticework.experiments.records.estimate import Estimate, finite
-from latticework.experiments.records.headline import KeyNumber
+from latticework.experiments.records.numbers import Estimate, KeyNumber, finite
 from latticework.experiments.records.record import Budget, Record
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.ais import Annealer, log_odds, mover
-from latticework.experiments.tasks.learning.training import trained
 from latticework.experiments.tasks.sampling import ladders_of
+from latticework.experiments.tasks.target import trained
 from latticework.models.base import AnnealedModel, EnergyModel
 from latticework.samplers.base import Sampler
 from latticework.samplers.sums import ManySteps

@@ -8,28 +8,31 @@ same sentences. A batch holds a fixed number of tokens, in sentences of similar 
 """
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from tokenizers import BertWordPieceTokenizer
 from torch import Generator, Tensor
 from torch.nn.functional import cross_entropy
 from torch.nn.utils import clip_grad_norm_
 
-from latticework.data.corpus import Text
-from latticework.data.wordpiece import SPECIAL, Encoded, encode, learn, tokenizer_of
-from latticework.experiments.records.headline import KeyNumber, readings
+from latticework.data.sentences import Text
+from latticework.experiments.records.numbers import KeyNumber, readings
 from latticework.experiments.records.record import Record
-from latticework.experiments.runs import writing
-from latticework.experiments.runs.artifacts import artifact
+from latticework.experiments.runs import storage
 from latticework.experiments.runs.run import Run
+from latticework.experiments.runs.storage import artifact
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
 from latticework.sampling.memory import Memory
 
+SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+LETTERS = 300  # distinct characters kept; rarer ones become [UNK]
+CHUNK = 10_000  # sentences encoded at once
 PAD, MASK, FIRST = SPECIAL.index("[PAD]"), SPECIAL.index("[MASK]"), len(SPECIAL)
 POOL = 64  # sentences are sorted by length within so many batches
 TESTED = 0.15  # share of the held-out tokens that are replaced by [MASK]
@@ -103,6 +106,49 @@ def headline(record: Record) -> list[KeyNumber]:
     """The last loss, and how well masked words of each held-out set are predicted."""
     names = [name for name in record.metrics if name != "step"]
     return readings(record, {name: "higher" if "accuracy" in name else "lower" for name in names})
+
+
+def learn(sentences: Sequence[str], size: int) -> list[str]:
+    """A vocabulary of at most `size` lower-case word pieces, the special tokens first.
+
+    Equally frequent pieces come in no fixed order, and at the end of the list they may replace one
+    another. Store the vocabulary if you need the same one again.
+    """
+    trainer = BertWordPieceTokenizer(lowercase=True)
+    trainer.train_from_iterator(
+        sentences,
+        vocab_size=size,
+        min_frequency=2,
+        limit_alphabet=LETTERS,
+        special_tokens=list(SPECIAL),
+        show_progress=False,
+    )
+    numbers = trainer.get_vocab()
+    return sorted(numbers, key=numbers.__getitem__)
+
+
+def tokenizer_of(vocabulary: Sequence[str]) -> BertWordPieceTokenizer:
+    """BERT's tokenizer: lower case, no accents, split at spaces and punctuation, then pieces."""
+    numbers = {piece: i for i, piece in enumerate(vocabulary)}
+    return BertWordPieceTokenizer(numbers, lowercase=True)
+
+
+class Encoded(NamedTuple):
+    """Concatenated token sequences: sentence i is `tokens[starts[i] : starts[i + 1]]`."""
+
+    tokens: np.ndarray  # int32
+    starts: np.ndarray  # int64, one more than there are sentences
+
+
+def encode(tokenizer: BertWordPieceTokenizer, sentences: Sequence[str], longest: int) -> Encoded:
+    """Each sentence as [CLS] sentence [SEP], cut to `longest` tokens."""
+    tokenizer.enable_truncation(longest)
+    parts, lengths = [], [0]
+    for first in range(0, len(sentences), CHUNK):
+        for encoding in tokenizer.encode_batch(list(sentences[first : first + CHUNK])):
+            parts.append(np.array(encoding.ids, np.int32))
+            lengths.append(len(encoding.ids))
+    return Encoded(np.concatenate(parts), np.cumsum(lengths))
 
 
 @dataclass(eq=False)
@@ -255,6 +301,6 @@ def _held_out(
 def export(model: Any, tokenizer: BertWordPieceTokenizer, folder: Path) -> None:
     """Write the model in the hub's format: config, vocabulary, safetensors in half precision."""
     pieces = sorted(tokenizer.get_vocab().items(), key=lambda item: item[1])
-    with writing.folder(folder) as aside:
+    with storage.folder(folder) as aside:
         copy.deepcopy(model).half().save_pretrained(aside)
         (aside / "vocab.txt").write_text("".join(f"{piece}\n" for piece, _ in pieces))

@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 
 from latticework.data.splits import Rows, Table, repeated
-from latticework.experiments.records.headline import KeyNumber, readings
+from latticework.experiments.records.numbers import KeyNumber, readings
 from latticework.experiments.records.record import Budget, Record
 from latticework.experiments.runs.run import Run
-from latticework.experiments.tasks.measures.nonfinite import Validity, watch
+from latticework.experiments.tasks.target import Validity, watch
 from latticework.models.base import Predictor
 from latticework.samplers.base import Sampler
 from latticework.sampling.chain import Chain, Timing, timing

@@ -10,12 +10,17 @@ import numpy as np
 from torch import Tensor
 
 from latticework.data.base import Dataset, some
-from latticework.experiments.records.estimate import Estimate, finite
-from latticework.experiments.records.headline import Better, KeyNumber, last, readings
+from latticework.experiments.records.numbers import (
+    Better,
+    Estimate,
+    KeyNumber,
+    finite,
+    last,
+    readings,
+)
 from latticework.experiments.records.record import Budget, Record
 from latticework.experiments.runs.run import Run
-from latticework.experiments.tasks.learning.training import trained
-from latticework.experiments.tasks.measures.nonfinite import Validity, watch
+from latticework.experiments.tasks.target import Validity, trained, watch
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
 from latticework.samplers.tempered import LadderState
@@ -68,7 +73,7 @@ def sample(
     fields of the sampler in a burn-in (conf/adapt), which is not measured; the chains go on from
     there with frozen fields. Seconds are measured in a separate pass without metrics. With `data`,
     the record notes the unbiased MMD^2 of the last states to `ROWS` of the test rows. Raises
-    ValueError if the model should be learned and is not (`tasks.learning.training`), or if
+    ValueError if the model should be learned and is not (`tasks.target`), or if
     `adapt` does not support the sampler.
     """
     model, reference = target(model, data, run, pretrain, truth)

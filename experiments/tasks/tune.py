@@ -17,12 +17,12 @@ from hydra.core.hydra_config import HydraConfig
 from torch import Tensor
 
 from latticework.data.base import Dataset
-from latticework.experiments.records.headline import Better, KeyNumber
 from latticework.experiments.records.identity import digest
+from latticework.experiments.records.numbers import Better, KeyNumber
 from latticework.experiments.records.record import Budget, Record
-from latticework.experiments.runs import writing
 from latticework.experiments.runs.machine import ROOT
 from latticework.experiments.runs.run import Run
+from latticework.experiments.runs.storage import write
 from latticework.experiments.tasks.sampling import stored, target
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
@@ -121,7 +121,7 @@ def tune(
     run.note(tuned=fields, tuning=facts)
     for file in (run.path / "tuned.yaml", *([home] if apply else [])):
         file.parent.mkdir(parents=True, exist_ok=True)
-        writing.write(file, as_yaml(fields, facts))
+        write(file, as_yaml(fields, facts))
 
 
 def settings_of(run: Run) -> str:

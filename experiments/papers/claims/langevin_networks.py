@@ -1,4 +1,4 @@
-"""Claims of Zhang et al. (2022), Section 7.4 and App. I.5: Bayesian networks."""
+"""Claims of Zhang et al. (2022), Sections 7.4 and 7.5: Bayesian networks and text infilling."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -6,9 +6,12 @@ from itertools import product
 
 import numpy as np
 
-from latticework.experiments.figures.tables.bnn import method
+from latticework.experiments.figures.bnn import method
 from latticework.experiments.papers.claims.langevin_sampling import step_cost
-from latticework.experiments.papers.claims.pairing import (
+from latticework.experiments.papers.claims.verdict import (
+    Finding,
+    Margin,
+    Number,
     Seeds,
     Value,
     available,
@@ -16,15 +19,18 @@ from latticework.experiments.papers.claims.pairing import (
     by_seed,
     common,
     differences,
+    gap,
     last,
     numbers,
+    within,
 )
-from latticework.experiments.papers.claims.verdict import Finding, Margin, Number
-from latticework.experiments.records.estimate import Estimate, estimate, published
+from latticework.experiments.records.numbers import Estimate, estimate, published
 from latticework.experiments.records.record import Record
 
 SAMPLERS = ("gibbs", "gwg", "dula", "dmala")
 PAIRS = tuple(product(("dula", "dmala"), ("gibbs", "gwg")))
+SIMILAR = 2.5  # BLEU points, about the difference between methods in the paper's Table 3
+COLUMNS = ("self_bleu", "self_2", "self_3", "wt103_2", "wt103_3", "tbc_2", "tbc_3")  # of Table 3
 BATCHES = ("10", "100", "500", "full")
 LIKELIHOOD, RMSE, AVERAGED = "train_log_likelihood", "test_rmse", "test_rmse_averaged"
 BOTH = (LIKELIHOOD, RMSE)
@@ -148,3 +154,53 @@ def _by_method(
 def table2_cost(records: list[Record]) -> Finding:
     """`step_cost` of the runs on COMPAS, the first data set of the paper's tables."""
     return step_cost([record for record in records if record.choices.get("data") == "compas"])
+
+
+# Section 7.5: text infilling.
+
+
+def table3_diversity(records: list[Record], model: str) -> Finding:
+    """With `model`, DULA and DMALA have lower self-BLEU and more unique n-grams than the others."""
+    found, shown = _scores(records, model, COLUMNS)
+    margins: list[Margin] = []
+    for column, scores in found.items():
+        pairs = [pair[::-1] if column == "self_bleu" else pair for pair in PAIRS]
+        margins += differences(column, scores, pairs)
+    return Finding(margins, shown)
+
+
+def table3_quality(records: list[Record], model: str) -> Finding:
+    """With `model`, the corpus BLEU of DULA and DMALA is similar to that of Gibbs and GWG."""
+    found, shown = _scores(records, model, ["corpus_bleu"])
+    scores, margins = found["corpus_bleu"], []
+    for ours, theirs in PAIRS:
+        what = f"corpus BLEU, {ours} - {theirs}"
+        margins += within(what, gap(scores[ours], scores[theirs]), 0.0, SIMILAR)
+    return Finding(margins, shown, f"similar: within {SIMILAR:g} points")
+
+
+def _scores(
+    records: list[Record], model: str, columns: Sequence[str]
+) -> tuple[dict[str, dict[str, Seeds]], list[Number]]:
+    """Columns of Table 3 for `model`, by sampler and seed, and the numbers beside the paper's."""
+    found: dict[str, dict[str, Seeds]] = {}
+    shown: list[Number] = []
+    for column in columns:
+        kept = [
+            record
+            for record in records
+            if column in (record.document.get("scores") or {}) and record.choices["model"] == model
+        ]
+        groups = by_choice(kept, SAMPLERS, f" with {model}", lambda r: r.choices["sampler"])
+        score = partial(_score, column=column)
+        found[column] = {name: by_seed(group, score) for name, group in groups.items()}
+        for name, seeds in found[column].items():
+            here = estimate(seeds.values())
+            shown.append(
+                Number(f"{column}: {name}", here, published("table3", model, name, column))
+            )
+    return found, shown
+
+
+def _score(record: Record, column: str) -> float:
+    return float(record.document["scores"][column])

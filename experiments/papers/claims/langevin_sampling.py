@@ -5,8 +5,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from latticework.experiments.figures.ess import rates
-from latticework.experiments.papers.claims.pairing import (
+from latticework.experiments.figures.acceptance import rates
+from latticework.experiments.papers.claims.verdict import (
+    Finding,
+    Margin,
+    Number,
     Seeds,
     Value,
     after,
@@ -27,11 +30,16 @@ from latticework.experiments.papers.claims.pairing import (
     shortest,
     within,
 )
-from latticework.experiments.papers.claims.verdict import Finding, Margin, Number
-from latticework.experiments.records.estimate import Estimate, estimate, printed, published
-from latticework.experiments.records.grouping import by
-from latticework.experiments.records.labels import sampler_key
-from latticework.experiments.records.pace import idle, pace, undisturbed
+from latticework.experiments.records.grouping import by, sampler_key
+from latticework.experiments.records.numbers import (
+    Estimate,
+    estimate,
+    idle,
+    pace,
+    printed,
+    published,
+    undisturbed,
+)
 from latticework.experiments.records.record import VARIANTS, Record
 
 EXACT = ("Gibbs-1", "HB-10-1", "LB-1", "GWG-1", "GWG-4")  # in Figures 2 and 3

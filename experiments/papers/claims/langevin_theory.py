@@ -6,11 +6,17 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from latticework.experiments.papers.claims.pairing import Value, below, by_seed, labelled
-from latticework.experiments.papers.claims.verdict import Finding, Margin, Number
-from latticework.experiments.records.estimate import Estimate, estimate, published
-from latticework.experiments.records.grouping import by, by_sampler
-from latticework.experiments.records.labels import label
+from latticework.experiments.papers.claims.verdict import (
+    Finding,
+    Margin,
+    Number,
+    Value,
+    below,
+    by_seed,
+    labelled,
+)
+from latticework.experiments.records.grouping import by, by_sampler, label
+from latticework.experiments.records.numbers import Estimate, estimate, published
 from latticework.experiments.records.record import Record
 
 SLOPE = 0.01  # largest deviation of a fitted slope from -1

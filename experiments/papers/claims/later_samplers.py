@@ -8,8 +8,11 @@ import math
 from collections.abc import Sequence
 from itertools import product
 
-from latticework.experiments.figures.tables.benchmark import Cell, by_target, growths, rate
-from latticework.experiments.papers.claims.pairing import (
+from latticework.experiments.figures.benchmark import Cell, by_target, growths, rate
+from latticework.experiments.papers.claims.verdict import (
+    Finding,
+    Margin,
+    Number,
     Seeds,
     above,
     after,
@@ -21,7 +24,6 @@ from latticework.experiments.papers.claims.pairing import (
     numbers,
     within,
 )
-from latticework.experiments.papers.claims.verdict import Finding, Margin, Number
 from latticework.experiments.records.record import Record
 
 MULTIMODAL = "rbm_mnist_25"

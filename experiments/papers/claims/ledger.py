@@ -16,9 +16,7 @@ from functools import partial
 from typing import NamedTuple
 
 from latticework.experiments.papers.claims import (
-    langevin_infilling,
     langevin_learning,
-    langevin_likelihood,
     langevin_networks,
     langevin_sampling,
     langevin_theory,
@@ -249,7 +247,7 @@ CLAIMS = (
     *(
         Claim(f"table1-{data}", "table1", "ais",
             f"On {data.replace('_', ' ')} the model learned with DMALA has the highest likelihood",
-            f"{DLP}, Section 7.3.2", partial(langevin_likelihood.table1, data=data),
+            f"{DLP}, Section 7.3.2", partial(langevin_learning.table1, data=data),
             cell=(data.replace("_", " "), "the paper's networks"))
         for data in IMAGES
     ),
@@ -258,7 +256,7 @@ CLAIMS = (
             f"With a small network (not in the paper) and {words}, on {data.replace('_', ' ')} the "
             "model learned with DMALA has the highest likelihood",
             f"{DLP}, Section 7.3.2",
-            partial(langevin_likelihood.table1, data=data, chosen=chosen), ours=True,
+            partial(langevin_learning.table1, data=data, chosen=chosen), ours=True,
             cell=(data.replace("_", " "), f"a small network, {words}"))
         for kind, words, chosen in READINGS
         for data in IMAGES
@@ -280,14 +278,14 @@ CLAIMS = (
     *(
         Claim(f"table3-diversity{end}", "table3", "text_infilling",
             f"With {text}, DULA and DMALA infill with more diversity than Gibbs and GWG",
-            f"{DLP}, Section 7.5", partial(langevin_infilling.table3_diversity, model=model),
+            f"{DLP}, Section 7.5", partial(langevin_networks.table3_diversity, model=model),
             ours=bool(end), fresh=MINI if end else None)
         for end, model, text in LANGUAGE_MODELS
     ),
     *(
         Claim(f"table3-quality{end}", "table3", "text_infilling",
             f"With {text}, DULA and DMALA infill with similar quality (corpus BLEU)",
-            f"{DLP}, Section 7.5", partial(langevin_infilling.table3_quality, model=model),
+            f"{DLP}, Section 7.5", partial(langevin_networks.table3_quality, model=model),
             ours=bool(end), fresh=MINI if end else None)
         for end, model, text in LANGUAGE_MODELS
     ),

@@ -6,7 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from latticework.experiments.papers.claims.pairing import (
+from latticework.experiments.papers.claims.verdict import (
+    Finding,
+    Margin,
+    Number,
     Seeds,
     above,
     at,
@@ -27,10 +30,15 @@ from latticework.experiments.papers.claims.pairing import (
     shortest,
     within,
 )
-from latticework.experiments.papers.claims.verdict import Finding, Margin, Number
-from latticework.experiments.records.estimate import Estimate, estimate, printed, published
 from latticework.experiments.records.grouping import by
-from latticework.experiments.records.pace import idle, pace
+from latticework.experiments.records.numbers import (
+    Estimate,
+    estimate,
+    idle,
+    pace,
+    printed,
+    published,
+)
 from latticework.experiments.records.record import Record
 
 GIBBS, SP, HERDING, FPCD = NAMES = ("Block Gibbs", "SP", "rates-herding", "rates-FPCD")

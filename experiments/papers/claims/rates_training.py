@@ -6,7 +6,11 @@ from itertools import product
 
 import numpy as np
 
-from latticework.experiments.papers.claims.pairing import (
+from latticework.experiments.papers.claims.rates import FEW
+from latticework.experiments.papers.claims.verdict import (
+    Finding,
+    Margin,
+    Number,
     Seeds,
     Value,
     above,
@@ -23,10 +27,8 @@ from latticework.experiments.papers.claims.pairing import (
     numbers,
     positive,
 )
-from latticework.experiments.papers.claims.rates import FEW
-from latticework.experiments.papers.claims.verdict import Finding, Margin, Number
-from latticework.experiments.records.estimate import estimate
 from latticework.experiments.records.grouping import ENOUGH
+from latticework.experiments.records.numbers import estimate
 from latticework.experiments.records.record import Record
 
 METHODS = ("cd", "sml", "fpcd")  # of training

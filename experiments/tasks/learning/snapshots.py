@@ -3,7 +3,7 @@
 A run that needs them has the settings of that task in its own configuration, under `learning`
 (conf/experiment/parts/ebm_use.yaml). If a finished record has the same settings, model, sampler,
 data and seeds, its models are read. Otherwise the task learns the models here, and they are stored
-as a shared artifact (`experiments.runs.artifacts`).
+as a shared artifact (`experiments.runs.storage`).
 """
 
 import json
@@ -19,8 +19,8 @@ from torch import Tensor
 from latticework.data.base import Dataset
 from latticework.experiments.records.identity import identity
 from latticework.experiments.records.record import Record, load_all
-from latticework.experiments.runs.artifacts import CHECKSUM, artifact
 from latticework.experiments.runs.run import Run
+from latticework.experiments.runs.storage import CHECKSUM, artifact
 from latticework.experiments.tasks.learning.negatives import required
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler

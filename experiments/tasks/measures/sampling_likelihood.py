@@ -8,18 +8,34 @@ RBM-Derived Process", Neural Computation 2011, Section 5. S are binary samples, 
 
 p_S depends on a pair only by its number of mismatches m(s, t), so a histogram of m at each point
 replaces S, for every beta. Pairs are computed in chunks of at most `CELLS`, so memory does not grow
-with the number of samples.
+with the number of samples. `consecutive` draws the samples, and `ValidationISL` is an online metric
+for task=tune.
 """
 
+import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
+
+from latticework.data.base import some
+from latticework.experiments.runs.run import Run
+from latticework.models.base import EnergyModel
+from latticework.models.domain import Binary
+from latticework.samplers.base import Sampler
+from latticework.sampling.chain import Chain
+from latticework.sampling.memory import Memory
+from latticework.sampling.metrics import Metric, Reference, Steps, Trace, Unsettled
 
 CELLS = 2**23  # pairs of a sample and a point held at once: some 150 MB
 CHECKED = 10_000  # rows checked at once
 LARGEST_LOG_ODDS = 14.0  # of beta: 1 - beta is at least 8e-7
+BLOCK = 100  # steps at most between two readings of the samples
+METRICS = (Unsettled(),)  # of their chains, besides the trace
 GRID = 57  # log-odds tried before the search between the best one's neighbours
 
 
@@ -108,3 +124,144 @@ def _check(samples: Tensor, points: Tensor) -> None:
     for name, rows in (("samples", samples), ("points", points)):
         if not all(((part == 0) | (part == 1)).all() for part in rows.split(CHECKED)):
             raise ValueError(f"{name} must be 0 or 1; the ISL of grey values is not defined")
+
+
+@dataclass(eq=False)
+class Drawing(Memory):
+    """The chains, and the states drawn so far."""
+
+    chain: Chain
+    drawn: Tensor  # [steps, chains, dim], uint8
+
+
+def consecutive(
+    sampler: Sampler,
+    model: EnergyModel,
+    x: Tensor,
+    rng: Generator,
+    steps: int,
+    run: Run | None = None,
+) -> Tensor:
+    """The states after each step from `x` `[chains, dim]`, uint8 `[steps * chains, dim]`.
+
+    States are in the order of the steps; the start is not included. With a `run`, the loop shows
+    its progress and can be resumed. If the sampler has an inner loop, the record then notes
+    `unsettled`, the fraction of steps at which that loop reached its bound. Raises ValueError for
+    states other than 0 and 1.
+    """
+    every = next(block for block in range(min(BLOCK, steps), 0, -1) if steps % block == 0)
+    trace = Trace(draws=every, chains=len(x))
+    chain = Chain(sampler, model, x, rng, every=every, metrics=METRICS + (trace,))
+    memory = Drawing(chain, torch.empty(steps, *x.shape, dtype=torch.uint8, device=x.device))
+    total = steps // every
+    blocks = (
+        run.resumable(memory, "sampling", total=total, each=every) if run else range(1, total + 1)
+    )
+    for block in blocks:
+        chain.advance()
+        states = trace.arrays(chain.carries[-1])["trace"]
+        memory.drawn[(block - 1) * every : block * every] = states
+        if block in (1, total):  # at once, before the other steps are spent, and at the end
+            _require_bits(chain.state.x)
+    if run is not None and not math.isnan(share := float(chain.reading(steps).values["unsettled"])):
+        run.note(unsettled=share)
+    return memory.drawn.flatten(0, 1)
+
+
+def _require_bits(x: Tensor) -> None:
+    if x.isnan().any():
+        raise ValueError("a chain became NaN; look at the model: did its training diverge?")
+    if not ((x == 0) | (x == 1)).all():
+        raise ValueError("samples must be 0 or 1 here; set sampler.emit=sample")
+
+
+class Mismatches(NamedTuple):
+    points: Tensor  # [points, dim], float32
+    counts: Tensor  # [points, (sizes + 1) * (dim + 1)], how many samples differ in so many sites,
+    # counted apart between one size and the next
+    samples: Tensor  # [1], how many there are
+    sizes: Tensor  # [sizes]
+    grey: Tensor  # [], whether a sample had other entries than 0 and 1
+
+
+@dataclass(frozen=True)
+class ValidationISL(Metric):
+    """ISL of `points` validation rows of `data` (a loader), at its best beta: `isl`.
+
+    With two or more `sizes`, also `isl_area`: the mean ISL, in nats, along the curve of the ISL
+    against the logarithm of the number of samples, from the first size to the last (trapezoid
+    rule). Unlike the last value of the curve, it rewards a curve that rises early. All sizes share
+    the beta of all samples, as in Figure 2 of Breuleux et al. (2011). NaN while there are fewer
+    samples than the last size.
+
+    Each step adds to histograms of mismatches, so memory does not grow with the number of samples.
+    The start is not a sample, and `isl` is NaN before the first step. Raises ValueError unless
+    `sizes` are empty, or two or more that increase from 1 or more. `init` raises it for a model on
+    another domain than {0, 1}^dim, and `read` for grey samples.
+    """
+
+    data: Any
+    points: int = 500
+    sizes: Sequence[int] = ()
+
+    def __post_init__(self) -> None:
+        sizes = list(self.sizes)
+        if sizes != sorted(set(sizes)) or len(sizes) == 1 or (sizes and sizes[0] < 1):
+            raise ValueError(f"sizes must be two or more that increase from 1, got {sizes}")
+
+    def init(self, model: EnergyModel, state: Any, reference: Reference) -> Mismatches:
+        domain = model.domain
+        if not (isinstance(domain, Binary) and domain.is_unit):
+            raise ValueError(
+                f"the ISL is defined on samples of 0 and 1, got {domain}; leave ValidationISL out "
+                "of task.metrics"
+            )
+        points = some(_validation(self.data), self.points).to(state.x)
+        cells = (len(self.sizes) + 1) * (points.shape[1] + 1)
+        counts = points.new_zeros(len(points), cells, dtype=torch.long)
+        sizes = torch.tensor(list(self.sizes), dtype=torch.long, device=points.device)
+        grey = torch.zeros((), dtype=torch.bool, device=points.device)
+        return Mismatches(points, counts, counts.new_zeros(1), sizes, grey)
+
+    def update(self, carry: Mismatches, state: Any, sums: Steps, steps: int) -> Mismatches:
+        cell = mismatches(state.x, carry.points)  # [chains, points]
+        carry.grey.logical_or_((cell != cell.round()).any())
+        cell = cell.long()
+        number = carry.samples + torch.arange(1, len(cell) + 1, device=cell.device)
+        cell += torch.searchsorted(carry.sizes, number).unsqueeze(1) * (carry.points.shape[1] + 1)
+        carry.counts.scatter_add_(1, cell.T, torch.ones_like(cell.T))
+        carry.samples.add_(len(cell))
+        return carry
+
+    def read(self, carry: Mismatches) -> dict[str, Tensor]:
+        if carry.grey:
+            raise ValueError(
+                "the ISL of grey samples is not defined; let the sampler emit samples of 0 and 1, "
+                "such as sampler.emit=sample"
+            )
+
+        def scalar(value: float) -> Tensor:
+            return carry.points.new_tensor(value)
+
+        count, nan = int(carry.samples), scalar(math.nan)
+        if not count:
+            return {"isl": nan, "isl_area": nan} if len(self.sizes) else {"isl": nan}
+        upto = carry.counts.unflatten(1, (len(self.sizes) + 1, -1)).cumsum(1)
+        beta = best_beta(upto[:, -1])
+        values = {"isl": scalar(score(upto[:, -1], beta))}
+        if len(self.sizes):
+            values["isl_area"] = nan
+            if count >= self.sizes[-1]:
+                from scipy.integrate import trapezoid  # NumPy has it from 2.0 only
+
+                heights = [score(upto[:, i], beta) for i in range(len(self.sizes))]
+                places = np.log(np.array(self.sizes))
+                area = trapezoid(heights, places) / (places[-1] - places[0])
+                values["isl_area"] = scalar(float(area))
+        return values
+
+
+@lru_cache(maxsize=2)
+def _validation(loader: Any) -> Tensor:
+    """Validation rows of `loader`, cached across trials; loaders are frozen dataclasses."""
+    return loader.load().valid

@@ -1,25 +1,58 @@
-"""The tables at the end of a run and at the end of a sweep, for the terminal."""
+"""What happens at the start and at the end of a run or a sweep, and the tables that this prints.
+
+At the start, the configuration is checked before anything is written. At the end of a run, its
+headline is shown. At the end of a command, figures are drawn from the records, a sweep's runs are
+compared in a table, and failures are reported.
+"""
 
 from __future__ import annotations
 
+import atexit
 import re
-from collections.abc import Sequence
+import time
+import traceback
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from hydra.core.hydra_config import HydraConfig
+from hydra.core.utils import JobReturn
+from hydra.experimental.callback import Callback
+from hydra.types import RunMode
+from hydra.utils import instantiate
+from omegaconf import DictConfig
 
-from latticework.experiments.records.estimate import BEST, TIE, Estimate, estimate, marks, number
 from latticework.experiments.records.grouping import TARGET, differing
-from latticework.experiments.records.headline import KeyNumber, costs, headline
-from latticework.experiments.records.identity import SEEDS
-from latticework.experiments.records.pace import duration
-from latticework.experiments.records.record import Record
+from latticework.experiments.records.identity import DIGITS, DRAWING, SEEDS, without_digits
+from latticework.experiments.records.numbers import (
+    BEST,
+    TIE,
+    Estimate,
+    KeyNumber,
+    costs,
+    duration,
+    estimate,
+    headline,
+    marks,
+    number,
+)
+from latticework.experiments.records.record import Record, load, load_all
+from latticework.experiments.runs import errors
+from latticework.experiments.runs.configuration import (
+    check_added,
+    check_folder,
+    check_sweep,
+    checked,
+    records_folder,
+)
+from latticework.experiments.runs.sweeps import Sweep, SweepClock, asked
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
 
+DONE = ("finished", "finished before")  # experiments.runs.recording.Outcome
 WIDTH = 120  # columns where the output is no terminal
 MOST = 6  # numbers of a headline in the table of a sweep, as far as they fit
 FEW = 3  # and in the line of a run in a sweep
@@ -33,6 +66,172 @@ LONG = 9  # characters from which on a heading is broken into lines
 
 Cell = Estimate | str | None
 Rows = list[tuple[list[str], list[Record]]]  # texts of the settings, and their records
+
+
+class Finish(Callback):
+    """Hydra callback: checks the configuration; shows results, draws figures, reports failures.
+
+    Exits with status 1 if a run or a figure failed. Hydra turns exceptions raised here into
+    warnings, so the methods raise SystemExit instead.
+    """
+
+    clock: SweepClock | None = None  # of a sweep
+
+    def on_run_start(self, config: DictConfig, **kwargs: Any) -> None:
+        self.started = time.time()
+        HydraConfig.instance().set_config(config)  # for interpolations of ${hydra:...}
+        try:
+            check_added(config)
+            checked(config)
+            check_folder(config)
+            if config.hydra.mode is RunMode.MULTIRUN:
+                check_sweep(config)
+        except (errors.ConfigurationError, OSError) as error:
+            errors.end(error)
+
+    def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
+        """Check what all runs share; `recording` checks each run of the sweep."""
+        self.on_run_start(config)
+        if str(config.hydra.launcher._target_).endswith(".RayLauncher"):  # Hydra makes it next
+            from latticework.experiments.runs import ray_launcher
+
+            ray_launcher.register()
+        runs = asked(config, config.hydra.overrides.task).runs
+        if runs:
+            print(f"{len(runs)} runs in {records_folder(config)}", flush=True)
+        self.clock = SweepClock.started(records_folder(config), len(runs))
+        atexit.register(self.clock.remove)  # a signal may end the sweep
+
+    def on_job_end(self, config: DictConfig, job_return: JobReturn, **kwargs: Any) -> None:
+        """Show the headline of a run that has ended: a table, or a line in a sweep.
+
+        In a sweep this happens in the process of the run, which has a copy of this object.
+        """
+        outcome = job_return._return_value  # an exception if no record could be written
+        path, how = outcome if isinstance(outcome, tuple) else (Path(), "failed")
+        record = load(path) if how in DONE else None
+        if self.clock is not None:
+            progress = self.clock.ended(how in ("finished", "failed"))
+            line = _shown(run_line, record) if record else _cause(path) if how == "failed" else how
+            before = " (finished before)" if how == "finished before" else ""
+            name = without_digits(path.name) or "a run"
+            print(f"{progress}: {name}{before}: {line}", flush=True)
+        elif record is not None:
+            if how == "finished":
+                print(f"finished: {path}")
+            _shown(show_run, record)
+
+    def on_run_end(self, config: DictConfig, **kwargs: Any) -> None:
+        folder = records_folder(config)
+        try:
+            records = load_all(folder)
+        except FileNotFoundError:
+            records = []
+        undrawn = not _drawn(config, folder, records)
+        command = asked(config, config.hydra.overrides.task)
+        if self.clock is not None:
+            self.clock.remove()
+            _shown(_show_sweep, command, records, self.started)
+        recent = [p for p in folder.rglob("error.txt") if p.stat().st_mtime >= self.started]
+        failed = _of_command(command, recent)
+        _report(failed, sweep=self.clock is not None)
+        if failed or undrawn:
+            raise SystemExit(1)
+
+    on_multirun_end = on_run_end
+
+
+def _of_command(command: Sweep, found: Sequence[Path]) -> list[Path]:
+    """The errors of this command's runs, without those of other processes in the same folder.
+
+    A search has no list of its runs, so all errors count.
+    """
+    if not command.runs or not found:
+        return list(found)
+    mine = [path for path in found if without_digits(path.parent.name) in command.overrides]
+    others = [path for path in found if path not in mine]  # perhaps under another spelling
+    runs = command.overrides.values() if others else ()  # each is composed, which takes 0.1 s
+    digests = {str(command.identity(run))[:DIGITS] for run in runs}
+    return mine + [path for path in others if path.parent.name[-DIGITS:] in digests]
+
+
+def _cause(folder: Path) -> str:
+    """Why the run of this folder failed, from its error.txt."""
+    file = folder / "error.txt"
+    return f"failed: {file.read_text().splitlines()[0]}" if file.is_file() else "failed"
+
+
+def _report(failed: Sequence[Path], *, sweep: bool) -> None:
+    """Print which runs failed and why."""
+    if failed and sweep:
+        print(f"\n{len(failed)} failed:")
+        width = max(len(str(path.parent)) for path in failed)
+        for path in failed:
+            cause = _cause(path.parent).removeprefix("failed: ")
+            print(f"  {str(path.parent):{width}}  {cause}")
+        print("the traceback of each is in its error.txt")
+    elif failed:
+        for path in failed:
+            print(f"{_cause(path.parent)}\nthe traceback is in {path}")
+
+
+def _shown(
+    call: Callable[..., Any],
+    *args: Any,
+    fault: str = "the results are complete, but could not be shown",
+) -> Any:
+    """What `call` returns. An error is printed, and not raised: the results are already written."""
+    try:
+        return call(*args)
+    except Exception as error:  # noqa: BLE001 - a display must not make a good run fail
+        if errors.wants_traceback():
+            traceback.print_exception(error)
+        print(f"{fault}: {errors.summary(error)}")
+        return None
+
+
+def _show_sweep(command: Sweep, records: Sequence[Record], started: float) -> None:
+    """Show the table of the command's runs, or of a search's runs that ended after `started`."""
+    if command.runs:
+        mine = command.found(records)
+    else:
+        mine = [r for r in records if Path(str(r.path), "run.json").stat().st_mtime >= started]
+    if len(mine) == 1:
+        show_run(mine[0])
+    elif mine:
+        show_sweep(mine)
+
+
+def _drawn(config: DictConfig, folder: Path, records: Sequence[Record]) -> bool:
+    """Draw the figures and tables; whether none failed."""
+    if not any(config.get(kind) for kind in DRAWING):
+        return True
+    written = _shown(_draw, config, folder, records, fault="figures and tables")
+    if written is None:
+        return False
+    for file in written.files:
+        print(f"{file.relative_to(folder).parts[0][:-1]}: {file}")
+    for fault in written.failed:
+        print(f"figures and tables: {fault}")
+    if written.files:
+        _shown(_track, config, folder, written.files)
+    return not written.failed
+
+
+def _draw(config: DictConfig, folder: Path, records: Sequence[Record]) -> Any:
+    from latticework.experiments.papers.draw import drawn  # imports Matplotlib and pandas
+
+    return drawn(config, config.hydra.overrides.task, folder, records)
+
+
+def _track(config: DictConfig, folder: Path, files: Sequence[Path]) -> None:
+    """Give the figures and tables to the trackers (`experiments.runs.loggers`)."""
+    plain = {"name": config.name, "scale": config.scale}
+    for logger in (config.get("logger") or {}).values():
+        instantiate(logger).show(files, folder, plain)
+
+
+# The tables, for the terminal.
 
 
 def show_run(record: Record) -> None:

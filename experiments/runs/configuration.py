@@ -1,14 +1,23 @@
-"""Check a run's configuration against the signatures of what it builds, before building it.
+"""A run's configuration: what its YAML interpolates, and its checks before anything is built.
+
+Resolvers of OmegaConf for the YAML files:
+
+- `${scaled:steps}`: a number of the experiment, from the column of `scales` for this run.
+- `${at_scale:100,20,4}`: a default of a task or data set, at scale=paper, quick and smoke.
+- `${folder:}`: a run's folder.
+- `${commands:}`, `${groups:}` and `${experiments:}`: what --help lists.
 
 A part is a node with a `_target_`. Its keys must be arguments of the target, and its values must
 fit their annotations. So the signature of a class defines what its YAML may hold. Constraints that
 concern one class are checked by that class.
 """
 
+import ast
 import math
 import os
 import pkgutil
 import re
+import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from inspect import Parameter, signature
@@ -16,18 +25,35 @@ from pathlib import Path
 from typing import Any, Literal
 
 from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.plugins.sweeper import Sweeper
+from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from latticework.experiments import CONF
-from latticework.experiments.records.identity import PARTS, SEEDS, short_name
-from latticework.experiments.runs.errors import ConfigurationError, places
-from latticework.experiments.runs.resolvers import resolved
+from latticework.experiments.records.identity import (
+    PARTS,
+    SEEDS,
+    SOURCES,
+    find,
+    folder_name,
+    run_name,
+    short_name,
+)
+from latticework.experiments.runs.errors import COMMANDS, ConfigurationError, places
 from latticework.sampling.annotations import fits, is_number, is_part, words
 from latticework.sampling.messages import in_a_line, nearest, shortened
 
+HELPERS = ("data/base", "experiment/parts", "target/parts", "tuned")  # they hold no options
+# What has one value in a command: which runs there are, and where and how they are executed. Runs
+# that differ in nothing else have one record.
+SINGLE = (
+    "experiment", "scale", "name", "outputs", "device", "threads", "checkpoint", "force", "logger",
+    "figures", "tables", "scales", "hydra/launcher",
+    *(f"data.{key}" for key in SOURCES),
+)  # fmt: skip
 SETTINGS: dict[str, Any] = {
     "name": str,
     "outputs": str,
@@ -61,6 +87,126 @@ POSITIVE = {
 UNBOUNDED = {"step_size", "largest_gradient", "largest_loss"}
 HYDRAS = {"_target_", "_partial_", "_args_", "_recursive_", "_convert_"}
 VARIADIC = (Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL)
+
+
+def folder(*, _root_: DictConfig) -> str:
+    """The folder name of the run that the whole configuration `_root_` describes.
+
+    An existing folder of the same resolved configuration is reused, so that a run finds its record
+    however it was spelled. `experiments.runs.recording` makes the final choice, under a lock.
+    """
+    hydra = _root_.hydra
+    naming = hydra.overrides.task, hydra.job.config.override_dirname.exclude_keys
+    try:
+        config = resolved(_root_)
+        parent = Path(config["outputs"], str(config["name"]), str(config["scale"]))
+        found = find(parent, config)
+        return folder_name(config, *naming) if found is None else found.name
+    except (OmegaConfBaseException, LookupError, TypeError, ValueError, OSError):
+        return run_name(*naming)  # the configuration is not valid; the run reports why
+
+
+def resolved(config: DictConfig) -> dict[str, Any]:
+    """`config` without `hydra`, resolved, as plain values.
+
+    `${hydra:...}` reads the `hydra` of `config`; in a run, whose configuration has none, the run's.
+    """
+    running = HydraConfig.instance()
+    before = running.cfg
+    if "hydra" in config:
+        running.cfg = config  # type: ignore[assignment]
+    try:
+        own = OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
+        plain: Any = OmegaConf.to_container(own, resolve=True, throw_on_missing=True)
+        return plain
+    finally:
+        running.cfg = before
+
+
+def scaled(key: str, *choice: Any, _root_: DictConfig) -> Any:
+    """The value of `key` in the column of `scales` that the run's `scale` selects.
+
+    The value may be a mapping from choices to values, such as a number of steps for each sampler.
+    Then `choice` selects one of them; `others` serves the choices that the mapping does not name.
+    Raises ValueError for a scale without the key, and for a choice without a value.
+    """
+    scale = _root_.get("scale")
+    column = OmegaConf.select(_root_, f"scales.{scale}") or {}
+    found, value = key in column, column.get(key)
+    if choice and isinstance(value, DictConfig):
+        name = str(choice[0])
+        key = f"{key}.{name}"
+        found, value = bool({name, "others"} & set(value)), value.get(name, value.get("others"))
+    if not found:
+        raise ValueError(
+            f"scale={scale} has no {key}: add it to scales.{scale} of the experiment, "
+            f"or give +scales.{scale}.{key}=... on the command line"
+        )
+    return value
+
+
+def at_scale(paper: Any, quick: Any, smoke: Any, *, _root_: DictConfig) -> Any:
+    """The default budget of a task or data set at the run's `scale`; experiments override it.
+
+    Raises ValueError for any other scale, which has no default.
+    """
+    values = {"paper": paper, "quick": quick, "smoke": smoke}
+    scale = _root_.get("scale", "paper")  # a part composed by itself has none
+    if scale not in values:
+        raise ValueError(f"there is no default for scale={scale}: give a value")
+    return values[scale]
+
+
+def commands() -> str:
+    """The commands besides experiments, each with the first line of its script, for --help."""
+    scripts = {name: CONF.parent / "scripts" / f"{name}.py" for name in COMMANDS}
+    texts = {name: ast.get_docstring(ast.parse(file.read_text())) for name, file in scripts.items()}
+    return _listed({name: (text or "").partition("\n")[0] for name, text in texts.items()})
+
+
+def experiments() -> str:
+    """The experiments, each with the first comment line of its file, for --help."""
+    files = sorted((CONF / "experiment").glob("*.yaml"))
+    return _listed({file.stem: summary(file) for file in files})
+
+
+def _listed(found: dict[str, str]) -> str:
+    width = max(map(len, found))
+    return "\n".join(f"  {name:{width}}  {found[name]}" for name in found)
+
+
+def summary(file: Path) -> str:
+    """The first comment of a YAML file: one line, a whole sentence."""
+    comments = (line[1:].strip() for line in file.read_text().splitlines() if line[:1] == "#")
+    return next((line for line in comments if not line.startswith("@package")), "")
+
+
+def groups() -> str:
+    """The groups with their options, without helpers and experiments, for --help."""
+    found = {}
+    for folder in sorted(path for path in CONF.rglob("*") if path.is_dir()):
+        name = str(folder.relative_to(CONF))
+        if name != "experiment" and not name.startswith(HELPERS):
+            found[name] = sorted(file.stem for file in folder.glob("*.yaml"))
+    width = max(map(len, found))
+    return "\n".join(
+        textwrap.fill(
+            f"{name:{width}}  {', '.join(options)}", 100, initial_indent="  ",
+            subsequent_indent=" " * (width + 4), break_on_hyphens=False,
+        )
+        for name, options in found.items() if options
+    )  # fmt: skip
+
+
+def register() -> None:
+    """Register the resolvers with OmegaConf."""
+    for resolver in (commands, groups, folder, scaled, at_scale, experiments):
+        OmegaConf.register_new_resolver(resolver.__name__, resolver, replace=True)
+
+
+def records_folder(config: DictConfig) -> Path:
+    """Where the records of a command are."""
+    return Path(config.outputs) / config.name / config.scale
 
 
 def check_names(command: Iterable[str]) -> None:
@@ -154,6 +300,43 @@ def _is_interpolated(key: str, config: DictConfig) -> bool:
     """Whether an interpolation in `config` names the key: `${key}` or `${oc.select:key,...}`."""
     text = OmegaConf.to_yaml(config)
     return bool(re.search(rf"(\$\{{|oc\.select:\s*){re.escape(key)}[}}.,\[]", text))
+
+
+def check_folder(config: DictConfig) -> None:
+    """Raise ConfigurationError if Hydra's folder for a run is not where records are looked for."""
+    hydra, wanted = config.hydra, records_folder(config)
+    if hydra.mode is RunMode.MULTIRUN:
+        key, given = "hydra.sweep.dir", Path(hydra.sweep.dir)
+        sweep: Any = OmegaConf.to_container(hydra.sweep)
+        if os.sep in (subfolder := sweep["subdir"]):
+            key, given = "hydra.sweep.subdir", given / subfolder
+    else:
+        key, given = "hydra.run.dir", Path(hydra.run.dir).parent
+    if os.path.abspath(given) != os.path.abspath(wanted):  # noqa: PTH100 - links are not resolved
+        raise ConfigurationError(
+            f"{key} must lead to a folder in {wanted}, where records are looked for, got {given}: "
+            "outputs=... and name=... choose another place"
+        )
+
+
+def check_sweep(config: DictConfig) -> None:
+    """Raise ConfigurationError for an empty sweep in `config`, or one over a key of `SINGLE`."""
+    params = OmegaConf.select(config, "hydra.sweeper.params") or {}
+    words = [*(f"{k}={v}" for k, v in params.items()), *config.hydra.overrides.task]
+    parser = OverridesParser.create(config_loader=GlobalHydra.instance().config_loader())
+    last = {override.get_key_element(): override for override in parser.parse_overrides(words)}
+    for key, override in last.items():
+        if key in SINGLE and override.is_sweep_override():
+            several = f"{override.input_line} gives several values"
+            raise ConfigurationError(
+                f"{several}, and a command has one {key}: give a command for each"
+                if key != "logger"
+                else f"{several}; for all of them at once, write logger=[...]"
+            )
+        if override.is_discrete_sweep() and next(override.sweep_string_iterator(), None) is None:
+            raise ConfigurationError(
+                f"{override.input_line} is an empty sweep: give it one value or more"
+            )
 
 
 def _check_scale(config: DictConfig) -> None:

@@ -1,0 +1,307 @@
+"""What runs store: files written as a whole, checkpoints, and artifacts that several runs share.
+
+Content is written to a temporary file next to the target, flushed to disk, and then renamed. If the
+disk is full or the process is killed, the target keeps its earlier content.
+
+An artifact is an expensive input such as a trained model, its ground-truth samples or generated
+data: a set of tensors. It is computed once and stored under `outputs/artifacts/<kind>-<hash>/`. The
+hash covers everything that determines the tensors; `spec.json` beside them holds that specification
+and the checksum of their file. If several runs need an artifact at the same time, one computes it
+and the others wait.
+
+With checkpoints an interrupted run resumes bit for bit. A task with a long loop keeps everything
+that the loop changes in a dataclass, a Memory, and iterates with `run.resumable`:
+
+    @dataclass
+    class Training(Memory):                      # sampling/memory.py
+        model: Module
+        optimiser: Optimizer
+        rng: Generator
+        state: State
+        best: float = -math.inf
+
+    memory = Training(model, optimiser, rng, sampler.init(x, model))
+    for iteration in run.resumable(memory, "training", total=10_000):
+        memory.state, _ = sampler.step(memory.state, model, rng)
+        ...                                      # optimiser.step(), run.log(iteration, ...)
+    run.save("last", x=memory.state.x)
+
+The loop yields `first` (default 1) to `total` and shows its progress. It writes a checkpoint
+between two iterations: every `checkpoint` seconds (conf/config.yaml), at the end of the loop, and
+on a signal (`experiments.runs.signals`). After a signal the process exits, or calls the handler
+that a launcher installed; submitit's handler requeues the job. Giving the same command again
+resumes from the last checkpoint, and truncates metrics.csv to the rows that it had then. Four
+rules:
+
+1. Generators and objects with a `state_dict` (modules, optimisers, schedules, Memory,
+   sampling.clock.Clock) are restored in place. Other fields (tensors, numbers, sampler
+   states, lists, None) are replaced when the loop begins. The loop's body must read `memory.state`,
+   and not a variable set before the loop.
+2. Code before the loop runs again on resuming. It must be deterministic and log no rows. Use
+   `first=0` to log a reading at the start.
+3. Every generator that the body draws from must be a field of the Memory.
+4. Each loop of a run needs its own name. Loops that have finished are skipped on resuming.
+
+A checkpoint is used only if it has the same configuration and model, and is not damaged; otherwise
+the one before it is tried. If none can be used, they are kept in `outputs/superseded`. Those of
+another kind of device are refused with an error. Each file is written under a temporary name and
+then renamed. The last two checkpoints of each loop are kept. All are removed when the run has
+finished.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import logging
+import os
+import shutil
+import time
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import safetensors.torch
+import torch
+from filelock import FileLock
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from latticework.experiments.runs.errors import UnwritableError
+from latticework.samplers.base import Sampler
+
+if TYPE_CHECKING:
+    from latticework.experiments.runs.run import Run
+
+log = logging.getLogger(__name__)
+Content = bytes | memoryview
+KEPT = 2  # checkpoints of a loop
+Document = dict[str, Any]  # a checkpoint
+FILE, CHECKSUM = "tensors.safetensors", "sha256"  # the second is a key of spec.json
+PLAIN = (bool, int, float, str, tuple)
+
+
+def write(target: Path, content: Content | str) -> None:
+    """Write `content` to `target`. If that fails, raises UnwritableError; `target` is unchanged."""
+    data = content.encode() if isinstance(content, str) else content
+    partial = target.with_name(f"{target.name}.partial")
+    with told(target, len(data)):
+        try:
+            with partial.open("wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            partial.replace(target)
+        except OSError:
+            with suppress(OSError):
+                partial.unlink()
+            raise
+
+
+@contextmanager
+def told(target: Path, size: int | None = None) -> Iterator[None]:
+    """Raise UnwritableError for any error in writing `size` bytes to `target`."""
+    try:
+        yield
+    except (OSError, SafetensorError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        much = "" if size is None or size < 1e5 else f" ({size / 1e6:,.1f} MB)"
+        raise UnwritableError(
+            f"could not write {target}{much}: {why}. Make room there, or choose another folder by "
+            "outputs=..., and give the same command again; finished records are unchanged"
+        ) from error
+
+
+@contextmanager
+def folder(target: Path) -> Iterator[Path]:
+    """An empty temporary folder. At the end of the block, its files replace those in `target`."""
+    partial = target.with_name(f"{target.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    with told(target):
+        try:
+            partial.mkdir(parents=True)
+            yield partial
+            target.mkdir(exist_ok=True)
+            for file in partial.iterdir():
+                file.replace(target / file.name)
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+
+
+def checkpoint(document: Any) -> Content:
+    """`document` serialised by torch.save, in memory.
+
+    If torch.save wrote to disk itself, a full disk would raise an unclear internal error.
+    """
+    buffer = io.BytesIO()
+    torch.save(document, buffer)
+    return buffer.getbuffer()
+
+
+def tensors(values: dict[str, Tensor]) -> Content:
+    """Tensors on any device, as a safetensors file."""
+    return safetensors.torch.save({k: v.detach().cpu().contiguous() for k, v in values.items()})
+
+
+def arrays(values: dict[str, np.ndarray]) -> Content:
+    """Arrays as a compressed npz file."""
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **values)  # type: ignore[arg-type]
+    return buffer.getbuffer()
+
+
+def set_aside(path: Path, outputs: Path, *, copy: bool = False) -> None:
+    """Move the record in `path`, finished or with checkpoints, to a folder in `superseded`.
+
+    With `copy`, it also stays in `path`, for a run that needs parts of it. run.json is moved last,
+    so that an interrupted move is detected. `path` is below `outputs`, but links may lead to
+    another file system.
+    """
+    moment = time.time_ns() % 10**9  # two within one second keep apart
+    stamp = f"{time.strftime('%Y%m%d-%H%M%S')}-{moment:09}"
+    # Not resolved: a link would lead out of `outputs`.
+    target = outputs / "superseded" / f"{path.relative_to(outputs)}-{stamp}"
+    target.mkdir(parents=True)
+    for file in sorted(path.iterdir(), key=lambda file: file.name == "run.json"):
+        kept = file.name.startswith(".") or file.suffix == ".log"
+        if (file.is_file() and not kept) or file.name == "checkpoints":
+            if not copy:
+                shutil.move(file, target / file.name)
+            elif file.is_dir():
+                shutil.copytree(file, target / file.name)
+            else:
+                shutil.copy2(file, target / file.name)
+    log.info("an earlier record was %s to %s", "copied" if copy else "moved", target)
+
+
+class Checkpoints:
+    """The checkpoints of one run, in `folder`: `<loop>-<iteration>.pt`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def write(self, document: Document) -> None:
+        """Store `document` under its `loop` and `iteration`; keep the loop's last KEPT.
+
+        Raises UnwritableError on failure; earlier checkpoints are unchanged.
+        """
+        with told(self.folder):
+            self.folder.mkdir(exist_ok=True)
+        loop = document["loop"]
+        target = self.folder / f"{loop}-{document['iteration']:010}.pt"
+        write(target, checkpoint(document))
+        for old in self._of(loop)[:-KEPT]:
+            old.unlink()
+
+    def load(self, fits: Callable[[Document], str]) -> dict[str, Document]:
+        """The newest usable checkpoint of each loop, by the loop's name.
+
+        `fits` returns the reason why a checkpoint cannot be used, or an empty string. A checkpoint
+        also needs the final checkpoints of the loops that ran before it.
+        """
+        newest: dict[str, Document] = {}
+        for loop in sorted({file.name.rpartition("-")[0] for file in self.folder.glob("*-*.pt")}):
+            for file in reversed(self._of(loop)):
+                document, fault = _read(file)
+                fault = fault or fits(document)
+                if not fault:
+                    newest[loop] = document
+                    break
+                log.warning("the checkpoint %s is not used: %s", file, fault)
+        usable: dict[str, Document] = {}
+        for loop, document in sorted(newest.items(), key=lambda item: len(item[1]["earlier"])):
+            ends = {name: found["iteration"] for name, found in usable.items()}
+            if all(ends.get(name) == end for name, end in document["earlier"].items()):
+                usable[loop] = document
+        return usable
+
+    def remove(self) -> None:
+        """Delete all checkpoints, and files that were only partly written."""
+        if self.folder.is_dir():
+            for file in (*self.folder.glob("*.pt"), *self.folder.glob("*.partial")):
+                file.unlink()
+            if not any(self.folder.iterdir()):
+                self.folder.rmdir()
+
+    def _of(self, loop: str) -> list[Path]:
+        return sorted(f for f in self.folder.glob("*.pt") if f.name.rpartition("-")[0] == loop)
+
+
+def _read(file: Path) -> tuple[Document, str]:
+    """The document and an empty string, or an empty document and what is wrong with the file."""
+    try:
+        with zipfile.ZipFile(file) as archive:
+            if (member := archive.testzip()) is not None:  # torch.load does not look at checksums
+                return {}, f"damaged ({member})"
+        return torch.load(file, map_location="cpu", weights_only=True), ""
+    except Exception as error:  # noqa: BLE001 - of many kinds when a file is damaged
+        return {}, f"damaged ({type(error).__name__})"
+
+
+def artifact(
+    run: Run, kind: str, spec: dict[str, Any], make: Callable[[], dict[str, Tensor]]
+) -> dict[str, Tensor]:
+    """The tensors that `make()` returns for `spec`, read from disk if they already exist.
+
+    `spec` must hold everything that the result depends on, as JSON values. The run's record notes
+    the artifact's name. A damaged file is moved aside with a warning, and computed again.
+    """
+    text = json.dumps(spec, indent=2, sort_keys=True)
+    name = f"{kind}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+    folder = run.outputs / "artifacts" / name
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / FILE
+    with FileLock(folder / ".lock"):
+        if file.exists() and (fault := _damage(folder)):
+            aside = file.replace(file.with_name(f"{FILE}.damaged"))
+            log.warning("%s is damaged (%s): moved to %s, computing it again", file, fault, aside)
+        if not file.exists():
+            log.info("computing the shared artifact %s", name)
+            content = tensors(make())
+            noted = {**spec, CHECKSUM: hashlib.sha256(content).hexdigest()}
+            write(folder / "spec.json", json.dumps(noted, indent=2, sort_keys=True))
+            write(file, content)
+    run.note(artifacts=[*run.notes.get("artifacts", []), name])
+    return load_file(file, device=str(run.device))
+
+
+def _damage(folder: Path) -> str:
+    """Describe the damage of the tensors in `folder`; "" if they are intact.
+
+    Older artifacts have no checksum: their file must be readable.
+    """
+    try:
+        known = json.loads((folder / "spec.json").read_text()).get(CHECKSUM)
+        found = hashlib.sha256((folder / FILE).read_bytes()).hexdigest()
+        load_file(folder / FILE)
+    except (SafetensorError, OSError, ValueError) as error:
+        return f"{type(error).__name__}: {error}"
+    return "" if known in (None, found) else "its content was changed"
+
+
+def fingerprint(model: nn.Module) -> str:
+    """Hash a model: its classes with their plain settings, domain, parameters and buffers.
+
+    Targets given as functions (`models.base.Function`) on the same domain have the same hash.
+    """
+    digest = hashlib.sha256(str(getattr(model, "domain", "")).encode())
+    for name, module in model.named_modules():
+        settings = {k: v for k, v in vars(module).items() if isinstance(v, PLAIN)}
+        settings.pop("training")
+        settings.pop("untrained", None)  # the weights themselves are hashed
+        digest.update(f"{name} {type(module).__name__} {sorted(settings.items())}".encode())
+    for name, value in (*model.named_parameters(), *model.named_buffers()):
+        digest.update(name.encode())
+        digest.update(value.detach().contiguous().cpu().numpy().tobytes())
+    return digest.hexdigest()[:16]
+
+
+def spec_of(sampler: Sampler, model: nn.Module, run: Run, **settings: Any) -> dict[str, Any]:
+    """The specification of what a sampler gives on a model, for the runs of the model seed."""
+    kept = {"model": fingerprint(model), "sampler": repr(sampler), "seed": run.model_seed}
+    return kept | settings
