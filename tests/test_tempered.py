@@ -499,7 +499,7 @@ def test_an_infinite_domain_needs_a_first_level_above_0():
         (lw.Gibbs(), "lattice_potts"),
         (lw.MetropolisSweep(), "lattice_potts"),
         (lw.DMALA(0.5), "lattice"),
-        (lw.DLMC(0.5), "dense_ising"),
+        (lw.DMALA(0.5), "dense_ising"),
     ],
 )
 @pytest.mark.parametrize(("steps", "hot"), [(1, 0.0), (3, 0.5)])
