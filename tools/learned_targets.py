@@ -48,7 +48,7 @@ TARGETS = {
 SAMPLERS = {
     "sweeps": GibbsSweep(),
     "Swendsen-Wang": SwendsenWang(),
-    "tempered sweeps": Tempered(GibbsSweep()),
+    "tempered sweeps": Tempered(GibbsSweep(), steps=10),
 }
 
 
@@ -154,7 +154,7 @@ def log_weights(energy: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[
     for _ in range(30):
         mean = np.logaddexp.reduce(values - log_z[:, None], 0)
         log_z = np.logaddexp.reduce(values - mean, 1)
-    return energy.ravel() - mean + log_z[-1]
+    return energy.ravel() - mean - log_z[-1]
 
 
 def main() -> None:
