@@ -297,12 +297,17 @@ class ScaledRBM(RBM, AnnealedModel):
         return self.visible_bias.index_select(-1, sites)
 
 
-def path_of(model: EnergyModel, *, powers: bool = False) -> GeometricPath | ScaledRBM:
+def path_of(
+    model: EnergyModel, log_odds: Tensor | None = None, *, powers: bool = False
+) -> GeometricPath | ScaledRBM:
     """The path of tempering to `model`: of RBMs to an RBM, else the geometric one.
 
-    `powers`: from no proper law, so that log pi_beta is beta log f.
+    It begins at independent sites with `log_odds` `[dim]`, or uniform ones. `powers`: from no
+    proper law, so that log pi_beta is beta log f.
     """
-    return ScaledRBM(model) if isinstance(model, RBM) else GeometricPath(model, powers=powers)
+    if isinstance(model, RBM):
+        return ScaledRBM(model, log_odds)
+    return GeometricPath(model, log_odds, powers=powers)
 
 
 def _base(model: EnergyModel, log_odds: Tensor | None) -> tuple[Tensor, Tensor]:

@@ -13,16 +13,13 @@ import torch
 from torch import Tensor
 
 from latticework.models.domain import Domain
+from latticework.samplers.scale import Number, by_chain
 
 
-def by_chain(numbers: Tensor, x: Tensor) -> Tensor:
-    """`numbers` `[chains]` with dimensions of size 1 appended, to broadcast with `x`."""
-    return numbers.view(-1, *[1] * (x.ndim - 1))
-
-
-def logits(x: Tensor, drive: Tensor, price: float | Tensor, domain: Domain) -> Tensor:
-    """Logits of every move of each site, `[chains, *moves]`."""
-    return domain.gains(x, drive).sub_(domain.distances(x) * price)
+def logits(x: Tensor, drive: Tensor, price: Number, domain: Domain) -> Tensor:
+    """Logits of every move of each site, `[chains, *moves]`; `price` may be that of each chain."""
+    gains = domain.gains(x, drive)
+    return gains.sub_(domain.distances(x) * by_chain(price, gains))
 
 
 def log_noise_ratio(noise: Tensor, shift: Tensor) -> Tensor:

@@ -13,7 +13,6 @@ z. z is drawn afresh in each step, so the kernel acts on x alone and is reversib
 """
 
 from dataclasses import dataclass
-from math import sqrt
 
 from torch import Generator, Tensor
 
@@ -25,6 +24,7 @@ from latticework.samplers.auxiliary import (
     logits,
 )
 from latticework.samplers.base import Info, Sampler, State, evaluate, metropolis, require_positive
+from latticework.samplers.scale import by_chain, root
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,7 @@ class AVG(Sampler):
     """
 
     scale = "step_size"
+    scale_by_chain = True
     uses_gradient = True
     step_size: float = 1.0  # epsilon, in squared units of the domain's values
 
@@ -46,7 +47,7 @@ class AVG(Sampler):
 
     def step(self, state: State, model: EnergyModel, rng: Generator) -> tuple[State, Info]:
         x, domain = state.x, model.domain
-        k, price = sqrt(2 / self.step_size), 1 / self.step_size
+        k, price = by_chain(root(2 / self.step_size), x), 1 / self.step_size
         noise = normal_like(x, rng)
         there = logits(x, state.grad + k * noise, price, domain)
         y = domain.move_all(x, there, rng)

@@ -49,6 +49,7 @@ class Sampler(ABC):
     exact: bool = True  # whether a step leaves the target invariant, which AIS must rely on
     uses_gradient: bool = False  # whether the target's gradient is read: `init` then checks it
     scale: str | None = None  # the step-size field that adaptation may tune
+    scale_by_chain: bool = False  # whether a step can have a scale for each chain, `[chains]`
     target_acceptance: str = "locally_balanced"  # proposals whose optimal rate is targeted
     memory: tuple[str, ...] = ()  # fields of the state, besides x, that are no function of x
     swaps: bool = False  # whether it serves a `Subset`, whose moves are swaps

@@ -25,12 +25,12 @@ from torch import Generator, Tensor
 from latticework.models.base import EnergyModel
 from latticework.models.chance import normal_like
 from latticework.samplers.auxiliary import (
-    by_chain,
     log_noise_ratio,
     log_proposal_ratio,
     logits,
 )
 from latticework.samplers.base import Info, Sampler, evaluate, metropolis, require_positive
+from latticework.samplers.scale import by_chain
 
 
 class MomentumState(NamedTuple):
@@ -50,6 +50,7 @@ class DHAMS(Sampler):
     """
 
     scale = "step_size"
+    scale_by_chain = True
     uses_gradient = True
     memory = ("momentum", "begun")
     step_size: float = 0.7  # delta, in units of the domain's values, not squared
@@ -70,7 +71,8 @@ class DHAMS(Sampler):
     def step(
         self, state: MomentumState, model: EnergyModel, rng: Generator
     ) -> tuple[MomentumState, Info]:
-        x, domain, delta, price = state.x, model.domain, self.step_size, 0.5 / self.step_size**2
+        x, domain, price = state.x, model.domain, 0.5 / self.step_size**2
+        delta = by_chain(self.step_size, x)
         persistence = by_chain(self.persistence * state.begun, x)
         noise = (1 - persistence.square()).sqrt() * normal_like(x, rng)
         u = noise - persistence * state.momentum

@@ -15,7 +15,7 @@ and the site stays otherwise. A Metropolis-Hastings step corrects all sites toge
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from math import inf, log
+from math import inf
 from typing import Literal
 
 import torch
@@ -25,6 +25,7 @@ from torch.nn.functional import softplus
 from latticework.models.domain import Domain
 from latticework.samplers.all_sites import AllSites
 from latticework.samplers.base import require_positive
+from latticework.samplers.scale import by_chain, logarithm
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,7 @@ class _Jumps(AllSites):
     """What both forms share. `balancing` is sqrt, g(t) = sqrt(t), or barker, g(t) = t / (1 + t)."""
 
     scale = "time"
+    scale_by_chain = True
     time: float = 0.2  # tau
     balancing: Literal["sqrt", "barker"] = "sqrt"
 
@@ -51,7 +53,7 @@ class _Jumps(AllSites):
         log_z = softplus(_over_moves(gains, domain))
         log_nu = gains - log_z
         log_flow = log_z - (gains / 2 if self.balancing == "sqrt" else softplus(gains))
-        moved, kept = self.shares(log_flow.add_(log(self.time)))
+        moved, kept = self.shares(log_flow.add_(by_chain(logarithm(self.time), gains)))
         stay = torch.logaddexp(_over_moves(log_nu + kept, domain), -log_z)
         return log_nu.add_(moved).sub_(stay).masked_fill_(stays, 0.0)
 

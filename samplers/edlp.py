@@ -30,12 +30,12 @@ from latticework.models.base import EnergyModel
 from latticework.models.chance import normal_like
 from latticework.models.domain import Domain
 from latticework.samplers.auxiliary import (
-    by_chain,
     log_noise_ratio,
     log_proposal_ratio,
     logits,
 )
 from latticework.samplers.base import Info, Sampler, evaluate, metropolis, require_positive
+from latticework.samplers.scale import by_chain
 
 
 class GuidedState(NamedTuple):
@@ -55,6 +55,7 @@ class EDLP(Sampler):
     """
 
     scale = "step_size"
+    scale_by_chain = True
     uses_gradient = True
     memory = ("guide", "begun")
     step_size: float = 0.2  # alpha, in squared units of the domain's values

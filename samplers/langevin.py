@@ -21,6 +21,7 @@ from latticework.models.base import EnergyModel
 from latticework.models.domain import Domain
 from latticework.samplers.all_sites import AllSites
 from latticework.samplers.base import Info, Sampler, on_device, require_positive
+from latticework.samplers.scale import by_chain
 
 
 class LangevinState(NamedTuple):
@@ -58,6 +59,8 @@ class _Langevin(Sampler):
         """Logits of Eq. (2): grad_i (y_i - x_i) / 2 - (y_i - x_i)^2 / (2 alpha)."""
         logits, distances = domain.gains(x, grad).mul_(0.5), domain.distances(x)
         price = 0.5 / self.step_size
+        if isinstance(price, Tensor):  # a step size for each chain
+            distances, price = distances * by_chain(price, logits), 1.0
         if self.preconditioner is None:
             return logits.sub_(distances, alpha=price)
         scale = on_device(tuple(self.preconditioner), x.device, x.dtype)
@@ -97,6 +100,7 @@ class DMALA(_Langevin, AllSites):
     """
 
     scale = "step_size"
+    scale_by_chain = True
     step_size: float = 0.2
 
     def cancels(self, model: EnergyModel) -> bool:

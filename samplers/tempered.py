@@ -5,8 +5,8 @@ scalable highly parallel MCMC scheme", JRSSB 2022.
 
     paper                  here
     beta_0 < .. < beta_N   `schedule`, from 0 to 1
-    pi_beta                the geometric path from the uniform law to the target; for an RBM, the
-                           path whose b scales all of its parameters, so that it is an RBM too
+    pi_beta                the geometric path from independent sites to the target; for an RBM,
+                           the path whose b scales its parameters, so that it is an RBM too
     r_i                    mean probability that a swap of the levels i and i + 1 is rejected
     Lambda                 the sum of all r_i: the communication barrier
 
@@ -22,7 +22,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from math import ceil
+from math import ceil, inf
 from typing import Any, NamedTuple
 
 import torch
@@ -42,6 +42,7 @@ from latticework.samplers.base import (
     own_generator,
     require_count,
 )
+from latticework.samplers.scale import RANGE, change_of_log, with_scales
 
 LADDERS = 8  # ladders that learn the schedule
 FEW_LEVELS = 6  # of the first schedule, and at least: a barrier that is not yet seen looks low
@@ -54,6 +55,7 @@ class LadderState(NamedTuple):
     known: Cache  # what the path knows of the replicas: x, l(x) and, if at hand, its gradient
     level: Tensor  # [replicas, chains], the level of each replica
     schedule: Tensor  # b of each level, float64 [levels]
+    scales: Tensor  # of the kernel at each level, float64 [levels]; [0] if all have its own
     turn: Tensor  # 0 if the next swaps are of the pairs (0, 1), (2, 3), ..., else 1
     up: Tensor  # log pi_(i+1)(x) - log pi_i(x) of x at level i, float64 [levels - 1, chains]
     down: Tensor  # the other way, of x at level i + 1
@@ -69,7 +71,14 @@ class Tempered(Sampler):
     spaced for equal rejections, and their number becomes twice the barrier, 6 at least, so that
     about half of all swaps are accepted. Ladders of its own learn it, from uniform states. The
     schedule is then fixed. `levels` fixes the number of its levels, and `schedule` all of them;
-    then nothing is learned.
+    then it is not learned.
+
+    `acceptance` adapts the scale of the kernel, such as its step size, at each level in the same
+    rounds, so that it accepts this share of its proposals there: at low b longer steps are
+    accepted. The scales are then fixed too. `scales` gives them.
+
+    Sites are uniform at b = 0, or independent with `log_odds`, such as the frequencies of data. The
+    nearer that law is to the target, the fewer levels are needed.
 
     If `schedule` does not begin with 0, level 0 is a replica as the others, and log Z cannot be
     told. Only this serves an infinite domain, where f^b must have a finite sum at the first b.
@@ -82,11 +91,17 @@ class Tempered(Sampler):
     """
 
     stationary_start = False
-    memory = ("kernel", "known", "level", "schedule", "turn", "up", "down", "cold", "trips")
+    memory = (
+        *("kernel", "known", "level", "schedule", "scales"),
+        *("turn", "up", "down", "cold", "trips"),
+    )
     kernel: Sampler | str = "dmala"  # or its name, such as "gwg(flips=2)"
     rounds: int = 8  # of learning the schedule
     levels: int | None = None  # their number, that with b = 0 included; None: from the barrier
     schedule: list[float] | Tensor | None = None  # b, rising to 1; None: learned
+    acceptance: float | None = None  # that the scale aims at, at each level; None: one scale
+    scales: list[float] | Tensor | None = None  # of the levels; None: learned for `acceptance`
+    log_odds: list[float] | Tensor | None = None  # at b = 0, on a binary domain; None: uniform
     steps: int = 1  # of the kernel from swap to swap
     hot: float = 0.0  # share of the levels, the lowest b first, of one step if compiled
 
@@ -106,14 +121,40 @@ class Tempered(Sampler):
             )
         if self.levels is not None and self.levels < 2:
             raise ValueError(f"levels must be 2 or more, got {self.levels}")
+        for name in ("schedule", "scales", "log_odds"):
+            if (given := getattr(self, name)) is not None:
+                object.__setattr__(self, name, [float(each) for each in given])
+        self._check_scales(kernel)
         if self.schedule is not None:
-            b = [float(each) for each in self.schedule]
-            object.__setattr__(self, "schedule", b)
+            b = self.schedule
             rises = all(one < other for one, other in pairwise(b))
             if len(b) < 2 or not rises or b[0] < 0 or b[-1] != 1:
                 raise ValueError(
                     "schedule must be two numbers or more that rise from 0 or above to 1, such as "
                     f"[0.0, 0.3, 0.6, 1.0], got {self.schedule}"
+                )
+        if self.log_odds is not None and not self.has_base:
+            raise ValueError(f"log_odds are those of b = 0, which {self.schedule} does not have")
+
+    def _check_scales(self, kernel: Sampler) -> None:
+        if self.acceptance is not None and not 0 < self.acceptance < 1:
+            raise ValueError(f"acceptance must be between 0 and 1, got {self.acceptance}")
+        if self.acceptance is None and self.scales is None:
+            return
+        if not kernel.scale_by_chain:
+            raise ValueError(
+                "acceptance and scales are for kernels whose scale may differ by level, such as "
+                f"dmala, dlmc, avg, dhams or edlp, got {kernel}; leave them out"
+            )
+        own = getattr(kernel, str(kernel.scale))
+        if not 0 < own < inf:
+            raise ValueError(f"adaptation starts from a finite {kernel.scale}, got {own}")
+        if self.scales is not None:
+            levels = 0 if self.schedule is None else len(self.schedule)
+            if len(self.scales) != levels or not all(scale > 0 for scale in self.scales):
+                raise ValueError(
+                    "scales must be a positive number for each level of schedule, got "
+                    f"{self.scales} and the schedule {self.schedule}"
                 )
 
     @property
@@ -127,25 +168,35 @@ class Tempered(Sampler):
 
     @property
     def has_base(self) -> bool:
-        """Whether level 0 is drawn afresh from the uniform law."""
+        """Whether level 0 is drawn afresh from independent sites."""
         return self.schedule is None or float(self.schedule[0]) == 0
 
     @property
+    def learns(self) -> bool:
+        """Whether `init` learns the schedule or scales."""
+        return self.schedule is None or (self.acceptance is not None and self.scales is None)
+
+    @property
     def learning_steps(self) -> int:  # type: ignore[override]
-        """Steps of all ladders that learn the schedule."""
-        return LADDERS * (2**self.rounds - 1)
+        """Steps of all ladders that learn."""
+        return LADDERS * (2**self.rounds - 1) if self.learns else 0
 
     def learnt(self, x: Tensor, model: EnergyModel) -> dict[str, Tensor]:
-        return {} if self.schedule is not None else {"schedule": learned(self, model, x).schedule}
+        if not self.learns:
+            return {}
+        found = learned(self, model, x)
+        scales = {} if self.acceptance is None else {"scales": found.scales}
+        return {"schedule": found.schedule, **scales}
 
     def at(self, x: Tensor, model: EnergyModel) -> LadderState:
-        if self.schedule is None:
+        if self.learns:
             found = learned(self, model, x)
             count = len(found.level)
             replicas = found.kernel.x.unflatten(0, (count, -1))
             chain = torch.arange(len(x), device=x.device) % replicas.shape[1]
             place = found.level.argsort(0).index_select(1, chain)
-            return self._at(replicas[place, chain].to(x.dtype), x, found.schedule, model)
+            hot = replicas[place, chain].to(x.dtype)
+            return self._at(hot, x, found.schedule, model, found.scales)
         schedule = torch.tensor(self.schedule, dtype=torch.float64, device=x.device)
         count = len(schedule) - self.has_base
         hot = x.expand(count, *x.shape)
@@ -156,35 +207,57 @@ class Tempered(Sampler):
             hot = torch.where(_by_row(path.log_prob(drawn).isfinite(), x), drawn, hot.flatten(0, 1))
         return self._at(hot.view(count, *x.shape), x, schedule, model)
 
-    def _at(self, hot: Tensor, x: Tensor, schedule: Tensor, model: EnergyModel) -> LadderState:
+    def _at(
+        self,
+        hot: Tensor,
+        x: Tensor,
+        schedule: Tensor,
+        model: EnergyModel,
+        scales: Tensor | None = None,
+    ) -> LadderState:
         """A state with `x` at b = 1 and `hot` `[replicas, chains, *shape]` at the other levels."""
+        scales = self._first_scales(schedule) if scales is None else scales
         schedule = schedule.float().double()  # what models of single precision see
         replicas = torch.cat((hot[:-1].flatten(0, 1), x))
         first = len(schedule) - len(hot)
         level = torch.arange(first, len(schedule), device=x.device)
         level = level.unsqueeze(1).expand(-1, len(x)).contiguous()
-        kernel, known = self.begun(replicas, level, schedule, model)
+        kernel, known = self.begun(replicas, level, schedule, scales, model)
         up = schedule.new_zeros(len(schedule) - 1, len(x))
         turn = torch.zeros((), dtype=torch.long, device=x.device)
         trips = torch.zeros(len(x), dtype=torch.long, device=x.device)
         return LadderState(
-            x.clone(), kernel, known, level, schedule, turn, up, up.clone(),
+            x.clone(), kernel, known, level, schedule, scales, turn, up, up.clone(),
             torch.zeros_like(level), trips,
         )  # fmt: skip
 
+    def _first_scales(self, schedule: Tensor) -> Tensor:
+        if self.scales is not None:
+            return schedule.new_tensor(self.scales)
+        if self.acceptance is None:
+            return schedule[:0]
+        return torch.full_like(schedule, getattr(self.inner, str(self.inner.scale)))
+
+    def mover(self, level: Tensor, scales: Tensor, x: Tensor) -> Sampler:
+        """The kernel of the replicas `x`, each with the scale of its level."""
+        if not len(scales):
+            return self.inner
+        return with_scales(self.inner, scales[level].flatten().to(x))
+
     def begun(
-        self, replicas: Tensor, level: Tensor, schedule: Tensor, model: EnergyModel
+        self, replicas: Tensor, level: Tensor, schedule: Tensor, scales: Tensor, model: EnergyModel
     ) -> tuple[Any, Cache]:
         """The kernel's state at `replicas`, all at their levels, and what the path knows there."""
         path = self.path(model, replicas)
         path.move_to(schedule[level].flatten())
-        kernel = self.inner.at(replicas, path)
+        kernel = self.mover(level, scales, replicas).at(replicas, path)
         return kernel, path.know(kernel.x)
 
     def refresh(self, state: LadderState, model: EnergyModel) -> LadderState:
         path = self.path(model, state.x)
         path.move_to(state.schedule[state.level].flatten())
-        kernel = self.inner.refresh(state.kernel, path)
+        mover = self.mover(state.level, state.scales, state.x)
+        kernel = mover.refresh(state.kernel, path)
         return state._replace(kernel=kernel, known=path.know(kernel.x))
 
     def moved_to(self, x: Tensor, state: LadderState, model: EnergyModel) -> LadderState:
@@ -202,29 +275,31 @@ class Tempered(Sampler):
     def step(
         self, state: LadderState, model: EnergyModel, rng: Generator
     ) -> tuple[LadderState, Info]:
+        coldest = _rows_at(state.level, len(state.schedule) - 1)
+        state, info = self.stepped(state, model, rng)
+        parts: Any = (None if part is None else part.index_select(0, coldest) for part in info)
+        return state, Info(*parts)
+
+    def stepped(
+        self, state: LadderState, model: EnergyModel, rng: Generator
+    ) -> tuple[LadderState, Info]:
+        """A step, with what its kernel says of all replicas, which have levels of `state`."""
         path = self.path(model, state.x)
         with path.apart() if isinstance(rng, Tape) else nullcontext():  # a recorded step
-            return self._stepped(state, model, path, rng)
-
-    def _stepped(
-        self, state: LadderState, model: EnergyModel, path: AnnealedModel, rng: Generator
-    ) -> tuple[LadderState, Info]:
-        kernel, known, info = self.moved(state, model, path, rng)
-        coldest = _rows_at(state.level, len(state.schedule) - 1)
-        parts: Any = (None if part is None else part.index_select(0, coldest) for part in info)
-        info = Info(*parts)
-        return self.exchange(state._replace(kernel=kernel, known=known), path, rng), info
+            kernel, known, info = self.moved(state, model, path, rng)
+            return self.exchange(state._replace(kernel=kernel, known=known), path, rng), info
 
     def moved(
         self, state: LadderState, model: EnergyModel, path: AnnealedModel, rng: Generator
     ) -> tuple[Any, Cache, Info]:
         """All replicas after `steps` steps of the kernel; the path stays at their b."""
         b = state.schedule[state.level].flatten()
+        mover = self.mover(state.level, state.scales, state.x)
         path.move_to(b, state.kernel.x, state.known)
-        kernel, info = self.inner.step(self.inner.refresh(state.kernel, path), path, rng)
+        kernel, info = mover.step(mover.refresh(state.kernel, path), path, rng)
         for _ in range(self.steps - 1):
             path.move_to(b)  # it forgets the point, which the next step may overwrite
-            kernel, info = self.inner.step(kernel, path, rng)
+            kernel, info = mover.step(kernel, path, rng)
         if self.steps > 1:
             path.move_to(b)
         return kernel, path.know(kernel.x), info
@@ -264,14 +339,17 @@ class Tempered(Sampler):
             cold = cold * (1 - left)
         cold = torch.maximum(cold, (after == last).long())
         x = kernel.x.index_select(0, _rows_at(after, last))
-        return LadderState(x, kernel, known, after, schedule, 1 - state.turn, up, down, cold, trips)
+        return LadderState(
+            x, kernel, known, after, schedule, state.scales, 1 - state.turn, up, down, cold, trips
+        )
 
     def path(self, model: EnergyModel, x: Tensor) -> AnnealedModel:
         """The path of targets, for states such as `x`."""
         if self.has_base and isinstance(model.domain, Integer):
             needs = "on an infinite domain a schedule that begins above 0, such as [0.3, 0.6, 1.0]"
             raise UnsupportedModelError(self, model, needs, str(self.schedule))
-        return _path(model, not self.has_base, x.dtype, x.device)
+        odds = None if self.log_odds is None else tuple(self.log_odds)
+        return _path(model, not self.has_base, odds, x.dtype, x.device)
 
 
 @lru_cache
@@ -285,31 +363,53 @@ def _named(text: str) -> Sampler:
 
 @lru_cache(maxsize=2)
 def _path(
-    model: EnergyModel, powers: bool, dtype: torch.dtype, device: torch.device
+    model: EnergyModel,
+    powers: bool,
+    log_odds: tuple[float, ...] | None,
+    dtype: torch.dtype,
+    device: torch.device,
 ) -> AnnealedModel:
-    path = path_of(model, powers=powers)
+    path = path_of(model, None if log_odds is None else torch.tensor(log_odds), powers=powers)
     for name, own in path.named_buffers(recurse=False):  # not those of the model
         setattr(path, name, own.to(device, dtype))
     return path
 
 
 def learned(sampler: Tempered, model: EnergyModel, x: Tensor) -> LadderState:
-    """The state of ladders of its own after all rounds, with the schedule that they learned.
+    """The state of ladders of its own after all rounds, with the schedule and scales they learned.
 
-    `x` `[chains, *shape]` gives type and device only. Syed et al., Section 5.
+    Syed et al. (2022), Section 5. In the steps of a round the scale of each level follows its
+    acceptance, and their geometric mean goes on. Ladders start at draws from b = 0; without such a
+    level at `x` `[chains, *shape]`, which else gives type and device only.
     """
     rng = own_generator(x.device)
-    count = sampler.levels or FEW_LEVELS
+    fixed = sampler.schedule
+    count = len(fixed) if fixed is not None else sampler.levels or FEW_LEVELS
     schedule = torch.linspace(0, 1, count, dtype=torch.float64, device=x.device)
-    ladders = sampler.path(model, x)
-    start = ladders.draw(LADDERS * count, rng).to(x).unflatten(0, (count, LADDERS))
-    state = sampler._at(start[1:], start[0], schedule, model)
+    if fixed is not None:
+        schedule = schedule.new_tensor(fixed)
+    if sampler.has_base:
+        drawn = sampler.path(model, x).draw(LADDERS * count, rng).to(x)
+        start = drawn.unflatten(0, (count, LADDERS))
+    else:
+        chain = torch.arange(LADDERS, device=x.device) % len(x)
+        start = x[chain].expand(count + 1, LADDERS, *x.shape[1:])
+    state, made = sampler._at(start[1:], start[0], schedule, model), 0
     for number in range(sampler.rounds):
         rejected = torch.zeros_like(schedule[1:])
+        logs = torch.zeros_like(state.scales)
         for _ in range(2**number):
-            state, _ = sampler.step(state, model, rng)
+            made, level = made + 1, state.level
+            state, info = sampler.stepped(state, model, rng)
             rejected += 1 - acceptance(state.up + state.down).mean(1)
+            if len(logs):
+                scales = adapted_scales(sampler, state.scales, level, info.accept_prob, made)
+                state, logs = state._replace(scales=scales), logs + scales.log()
         rejected /= 2**number
+        scales = (logs / 2**number).exp()
+        if fixed is not None:
+            state = state._replace(scales=scales)
+            continue
         barrier = float(rejected.sum())
         levels = sampler.levels or max(FEW_LEVELS, ceil(2 * barrier) + 1)
         spaced = evenly(schedule, rejected.clamp(min=FEWEST), levels)
@@ -318,9 +418,26 @@ def learned(sampler: Tempered, model: EnergyModel, x: Tensor) -> LadderState:
         place = state.level.argsort(0).index_select(0, nearest)
         chain = torch.arange(LADDERS, device=x.device)
         hot = state.kernel.x.unflatten(0, (-1, LADDERS))[place, chain]
+        if len(scales):
+            scales = torch.cat((scales[:1], scales[1:][nearest]))
         schedule = spaced
-        state = sampler._at(hot, state.x, schedule, model)
+        state = sampler._at(hot, state.x, schedule, model, scales)
     return state
+
+
+def adapted_scales(
+    sampler: Tempered, scales: Tensor, level: Tensor, accepted: Tensor, made: int
+) -> Tensor:
+    """`scales` after step `made`, in which replicas at `level` accepted with these probabilities.
+
+    A scale stays within a factor of `RANGE` of the kernel's own.
+    """
+    assert sampler.acceptance is not None
+    own = getattr(sampler.inner, str(sampler.inner.scale))
+    share = accepted.double().view_as(level).gather(0, level.argsort(0)).mean(1)
+    changed = scales.clone()
+    changed[-len(level) :] *= change_of_log(made, share, sampler.acceptance).exp()
+    return changed.clamp_(own / RANGE, own * RANGE)
 
 
 def evenly(schedule: Tensor, rejected: Tensor, levels: int) -> Tensor:

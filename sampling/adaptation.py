@@ -18,6 +18,8 @@ from torch import Generator, Tensor
 from latticework.models.base import EnergyModel
 from latticework.samplers.acs import ACS
 from latticework.samplers.base import Sampler, require_count
+from latticework.samplers.scale import RANGE, change_of_log
+from latticework.samplers.tempered import Tempered
 from latticework.sampling.chain import block_of
 from latticework.sampling.engine import adapting, served
 from latticework.sampling.memory import Memory
@@ -27,8 +29,6 @@ from latticework.sampling.metrics import Acceptance, Reference
 # and D. Schuurmans, "Optimal Scaling for Locally Balanced Proposals in Discrete Spaces", NeurIPS
 # 2022.
 OPTIMAL = {"locally_balanced": 0.574, "random_walk": 0.234}
-GAIN, DECAY = 2.0, 0.6  # of the steps n^-DECAY of stochastic approximation
-RANGE = 100.0  # a scale stays within this factor of the sampler's own
 MISSED = 0.05  # between the acceptance aimed at and that reached, above which a rule warns
 
 
@@ -135,7 +135,7 @@ class AcceptanceControl(Adaptation):
             low, high = 0.0, math.log(model.domain.dim)
         logs = [own]
         for number, acceptance in enumerate(acceptances, 1):
-            value = logs[-1] + GAIN * number**-DECAY * (acceptance - goal)
+            value = logs[-1] + change_of_log(number, acceptance, goal)
             logs.append(min(max(value, low), high))
         return logs
 
@@ -144,6 +144,19 @@ class AcceptanceControl(Adaptation):
         scale = math.exp(value)
         found = round(scale) if _counts_sites(sampler) else scale
         return replace(sampler, **{str(sampler.scale): found})  # type: ignore[type-var]
+
+
+def by_level(rule: Adaptation, sampler: Sampler) -> Tempered | None:
+    """A tempered sampler that drives its kernel's acceptance at each level to the aim of `rule`.
+
+    None if that is not possible: `sampler` is no tempered one, or its kernel or the rule has no
+    scale that may differ by level.
+    """
+    if not (isinstance(rule, AcceptanceControl) and isinstance(sampler, Tempered)):
+        return None
+    if not sampler.inner.scale_by_chain:
+        return None
+    return replace(sampler, acceptance=rule.aim(sampler.inner))
 
 
 def _counts_sites(sampler: Sampler) -> bool:

@@ -24,6 +24,7 @@ from latticework.sampling.adaptation import (
     Adaptation,
     CycleControl,
     adapted,
+    by_level,
 )
 from latticework.sampling.chain import Chain
 from latticework.sampling.devices import find_device, on_threads, synchronise
@@ -121,7 +122,8 @@ def sample(
             for large networks and for compiled kernels on large targets.
         temper: whether replicas at higher temperatures exchange states with the chains, which
             leave their modes then (`samplers.tempered.Tempered` around the sampler). The result
-            has `log_z`. `adapt` chooses the fields of the sampler on the target itself.
+            has `log_z`. `adapt` chooses a step size for each temperature, and other fields of
+            the sampler on the target itself.
         diagnose: whether to warn of chains that have not converged. Without it, the verdict is
             computed when it is first asked for.
 
@@ -149,6 +151,8 @@ def sample(
     require_count(threads=threads)
     require_start(start, x)
     asked = Tempered(sampler) if temper else sampler
+    if rule is not None and (own := by_level(rule, asked)):
+        asked, rule = own, None
     if x is not None and not (burn_in or asked.stationary_start):
         _warn(
             f"{type(asked).__name__} leaves the target's law for a while even if x was drawn "

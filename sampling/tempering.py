@@ -7,7 +7,7 @@ log pi_(i+1)(x) - log pi_i(x) and down(y) the other way. Its sum over the levels
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -77,6 +77,9 @@ class Ladders:
     level: NDArray[np.int64]  # [draws, replicas, ladders], of each replica
     trips: NDArray[np.int64]  # [ladders], round trips from the base to b = 1 and back
     steps: int  # in which these were counted
+    scales: NDArray[np.float64] = field(
+        default_factory=lambda: np.empty(0)
+    )  # of the kernel, by level
 
     @property
     def rejections(self) -> NDArray[np.float64]:
@@ -110,7 +113,8 @@ class Ladders:
     ) -> "Ladders":
         """From the last state, `levels_of` each draw, and `trips` `[chains]` in `steps` steps."""
         up, down, level = (torch.stack(parts).cpu().numpy() for parts in zip(*draws, strict=True))
-        return cls(state.schedule.cpu().numpy(), up, down, level, trips.cpu().numpy(), steps)
+        schedule, scales = state.schedule.cpu().numpy(), state.scales.cpu().numpy()
+        return cls(schedule, up, down, level, trips.cpu().numpy(), steps, scales)
 
     @property
     def log_z(self) -> LogZ | None:

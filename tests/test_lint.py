@@ -26,8 +26,8 @@ OURS += ("scripts", "tools", "torchvision_ops")
 # Concrete models and samplers do not import one another, except samplers of one family of models.
 # A sampler's module is imported when its name is used.
 NAMES = ["samplers.NAMES", "samplers.find", "samplers.written"]
-KERNELS = [*NAMES, "samplers.base", "samplers.checks", "samplers.sums"]
-KERNELS += ["models.base", "models.chance", "models.domain"]
+KERNELS = [*NAMES, "samplers.base", "samplers.checks", "samplers.scale"]
+KERNELS += ["samplers.sums", "models.base", "models.chance", "models.domain"]
 FORMS = ["models.forms", "models.product"]
 SAMPLING = ["sampling", *KERNELS]  # no Hydra, no records
 WORDS = ["sampling.annotations", "sampling.messages", "sampling.naming"]
@@ -54,7 +54,7 @@ MAY_IMPORT = {
     "samplers/tempered.py": [*KERNELS, "models.annealed"],
     "samplers/compiled/tempered.py": ["samplers", "models.base", "models.annealed", *FORMS],
     "sampling": SAMPLING,
-    "sampling/adaptation.py": [*SAMPLING, "samplers.acs"],
+    "sampling/adaptation.py": [*SAMPLING, "samplers.acs", "samplers.tempered"],
     "sampling/diagnostics.py": [],
     "sampling/dimod_sampler.py": [*SAMPLING, "models.graph"],
     "sampling/engine.py": [*SAMPLING, "samplers.compiled", "samplers.fused"],

@@ -1,7 +1,9 @@
 """Tempering: the joint law of the replicas, the schedule, log Z, round trips, both engines."""
 
 import copy
+from dataclasses import replace
 from itertools import chain
+from math import inf
 
 import numpy as np
 import pytest
@@ -19,6 +21,7 @@ from latticework.samplers.base import UnsupportedModelError, acceptance
 from latticework.samplers.compiled.choose import twin_of
 from latticework.samplers.compiled.twin import NoTwinError
 from latticework.samplers.fused import Fused
+from latticework.samplers.scale import with_scales
 from latticework.samplers.tempered import evenly
 from latticework.sampling import tempering
 from latticework.sampling.tempering import Ladders, LogZ, bennett, estimate, levels_of
@@ -34,12 +37,16 @@ def no_grad():
 
 
 def law_at(b, sampler, target):
-    """The law at b: of pi^b, or of the RBM with b times the parameters."""
-    values = b * target.log_prob
+    """The law at b: of pi^b p0^(1 - b), or of the RBM with b times the parameters."""
+    odds = torch.tensor(sampler.log_odds or [0.0], dtype=torch.float64)
+    bits = target.states.double() > 0  # of a binary domain, which alone can have log-odds
+    start = (bits * odds).flatten(1).sum(1).numpy()
+    values = b * target.log_prob + (1 - b) * start
     if isinstance(target.model, lw.RBM):
         scaled = copy.deepcopy(target.model).double()
         for parameter in scaled.parameters():
             parameter.mul_(b)
+        scaled.visible_bias.add_((1 - b) * odds)
         values = scaled.log_prob(target.states.double()).numpy()
     return np.exp(values - np.logaddexp.reduce(values))
 
@@ -124,6 +131,103 @@ def test_fused_chains_tell_log_z():
     one, other = found.values()
     assert np.array_equal(one.ladders.schedule, other.ladders.schedule)
     assert one.evaluations == pytest.approx(other.evaluations, rel=0.01)
+
+
+SCALES = [0.4, 1.5, 0.2]  # of levels
+SCALED = [
+    (lw.DMALA(0.5), "binary"),
+    (lw.DMALA(0.5), "categorical"),
+    (lw.DMALA(0.5, [0.5, 2.0]), "ordinal"),
+    (lw.DMALA(0.5), "rbm"),
+    (lw.DLMC(0.5), "ordinal"),
+    (lw.DLMCf(0.5, "barker"), "binary"),
+    (lw.AVG(0.8), "categorical"),
+    (lw.DHAMS(0.7, 0.8, 0.3), "spins"),
+    (lw.EDLP(0.6, 0.7, 0.5), "spins"),
+]
+
+
+@pytest.mark.parametrize(("kernel", "name"), SCALED)
+def test_levels_with_scales_of_their_own_keep_the_joint_law(kernel, name):
+    sampler = lw.Tempered(kernel, schedule=[0.0, 0.3, 1.0], scales=SCALES)
+    assert joint_p(sampler, name) > 1e-4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kernel", "name"), SCALED[::3])
+def test_recorded_steps_with_scales_keep_the_joint_law(kernel, name, uncompiled):
+    sampler = lw.Tempered(kernel, schedule=[0.0, 0.3, 1.0], scales=SCALES)
+    assert joint_p(sampler, name, engine=Fused) > 1e-4
+
+
+@pytest.mark.parametrize("kernel", [lw.DMALA(0.5), lw.DLMC(0.5), lw.AVG(0.8), lw.EDLP(0.6)])
+def test_a_scale_for_each_chain_is_the_scale_of_that_chain(kernel):
+    """Chains with a scale each move as chains that all have it, bit by bit up to rounding."""
+    model, scales = TARGETS["ordinal"].model, torch.tensor([0.2, 0.9])
+    x = model.domain.uniform(2, Generator().manual_seed(1)).float()
+    each = with_scales(kernel, scales)
+    state, info = each.step(each.at(x, model), model, Generator().manual_seed(2))
+    for row, scale in enumerate(scales.tolist()):
+        one = replace(kernel, **{kernel.scale: scale})
+        alone, its = one.step(one.at(x, model), model, Generator().manual_seed(2))
+        assert torch.equal(state.x[row], alone.x[row])
+        torch.testing.assert_close(info.accept_prob[row], its.accept_prob[row])
+
+
+def test_the_acceptance_of_each_level_is_that_aimed_at():
+    """Where a scale can reach it. One scale for all accepts more at low b."""
+    model = lw.erdos_renyi(16, 4, 0.2)
+    shares = {}
+    for goal in (None, 0.6):
+        sampler = lw.Tempered(lw.DMALA(0.4), acceptance=goal, levels=5)
+        sampler = replace(sampler, **sampler.learnt(torch.zeros(1, 16), model))
+        assert sampler.learning_steps == 0
+        state, total = sampler.init(torch.zeros(32, 16), model), 0
+        rng, scales = Generator().manual_seed(0), state.scales.clone()
+        for number in range(150):
+            level = state.level
+            state, info = sampler.stepped(state, model, rng)
+            if number >= 50:
+                by_level = info.accept_prob.view_as(level).gather(0, level.argsort(0))
+                total = total + by_level.mean(1) / 100
+        shares[goal] = total
+        assert torch.equal(state.scales, scales)  # frozen
+    assert (shares[0.6] - 0.6).abs().max() < 0.06
+    assert shares[None].max() - shares[None].min() > 0.12
+    assert scales[1] > 2 * scales[-1]
+
+
+def test_scales_are_learned_on_a_fixed_schedule():
+    target = TARGETS["naturals"]
+    given = [0.5, 1.0]
+    sampler = lw.Tempered(lw.DMALA(0.4), schedule=given, acceptance=0.7, rounds=3)
+    x = torch.zeros(2, *target.domain.shape)
+    fields = sampler.learnt(x, target.model)
+    assert fields["schedule"].tolist() == given
+    assert (fields["scales"] != 0.4).all()
+    assert len(replace(sampler, **fields).init(x, target.model).scales) == 2
+
+
+@pytest.mark.parametrize(
+    ("kernel", "name"), [(lw.DMALA(0.5), "binary"), (lw.Gibbs(), "spins"), (lw.BlockGibbs(), "rbm")]
+)
+def test_log_odds_are_those_of_b_0(kernel, name):
+    sites = TARGETS[name].domain.dim
+    odds = [0.8 * (-1) ** i for i in range(sites)]
+    assert joint_p(lw.Tempered(kernel, schedule=[0.0, 0.3, 1.0], log_odds=odds), name) > 1e-4
+
+
+def test_a_base_near_the_target_needs_fewer_levels():
+    """Sites are nearly independent, with means far from 1/2. Log Z is exact from both laws."""
+    model = lw.Lattice((4, 4), 0.05, -3.0)
+    exact, mean = model.log_z_and_mean()
+    x, barriers = torch.zeros(1, 16), []
+    for odds in (None, mean.logit()):
+        sampler = lw.Tempered(lw.GibbsSweep(), 6, log_odds=odds)
+        found = recorded(replace(sampler, **sampler.learnt(x, model)), model, 400)
+        assert errors_off(found.log_z, float(exact), 8) < 5
+        barriers.append(found.barrier)
+    assert barriers[1] < barriers[0] / 3
 
 
 @pytest.mark.parametrize("wrong", [lambda r: acceptance(r / 2), lambda r: acceptance(-r)])
@@ -324,12 +428,21 @@ def test_sample_leaves_modes_and_tells_log_z(tmp_path):
     assert loaded.ladders.steps == found.ladders.steps == 1000
 
 
-def test_adaptation_is_that_of_the_kernel():
+def test_adaptation_is_that_of_the_kernel(tmp_path):
+    """At each level, if it has a real scale; a number of sites is chosen at b = 1."""
     settings = {"temper": True, "adapt": 0.5, "steps": 20, "diagnose": False}
     with pytest.warns(lw.ConvergenceWarning, match="Tempered leaves .*; give a burn_in"):
         found = lw.sample(far_modes, "dmala", domain=lw.Binary(20), x=torch.eye(4, 20), **settings)
-    assert isinstance(found.sampler, lw.Tempered)
-    assert found.sampler.kernel == found.adapted.sampler != lw.DMALA()
+    assert found.adapted is None
+    assert (found.sampler.kernel, found.sampler.acceptance) == (lw.DMALA(), 0.5)
+    assert len(found.ladders.scales) == len(found.ladders.schedule)
+    found.save(tmp_path / "draws.npz")
+    loaded = lw.SampleResult.load(tmp_path / "draws.npz")
+    assert np.array_equal(loaded.ladders.scales, found.ladders.scales)
+    assert loaded.sampler == found.sampler
+    counted = lw.sample(far_modes, "pafs", sites=20, **settings)
+    assert isinstance(counted.sampler, lw.Tempered)
+    assert counted.sampler.kernel == counted.adapted.sampler != lw.PAFS()
 
 
 def test_the_kernel_can_be_named():
@@ -349,6 +462,15 @@ def test_the_kernel_can_be_named():
         (lambda: lw.Tempered(lw.GWG(), schedule=[0, 0.5]), "rise from 0 or above to 1"),
         (lambda: lw.Tempered(lw.GWG(), schedule=[0.5, 0.5, 1]), "rise from 0 or above to 1"),
         (lambda: lw.Tempered(lw.GWG(), 0), "rounds must be an integer of at least 1"),
+        (lambda: lw.Tempered(lw.DMALA(), acceptance=1.5), "acceptance must be between 0 and 1"),
+        (lambda: lw.Tempered(lw.GWG(), acceptance=0.5), "kernels whose scale may differ by level"),
+        (lambda: lw.Tempered(lw.DMALA(inf), acceptance=0.5), "starts from a finite step_size"),
+        (lambda: lw.Tempered(lw.DMALA(), scales=[0.5]), "for each level of schedule"),
+        (
+            lambda: lw.Tempered(lw.DMALA(), schedule=[0, 1], scales=[0.5, -1]),
+            "a positive number for each level",
+        ),
+        (lambda: lw.Tempered(schedule=[0.5, 1], log_odds=[0.1]), "log_odds are those of b = 0"),
     ],
 )
 def test_bad_settings(make, match):
@@ -376,11 +498,14 @@ def test_an_infinite_domain_needs_a_first_level_above_0():
         (lw.GWG(), "dense_ising"),
         (lw.Gibbs(), "lattice_potts"),
         (lw.MetropolisSweep(), "lattice_potts"),
+        (lw.DMALA(0.5), "lattice"),
+        (lw.DMALA(0.5), "dense_ising"),
     ],
 )
 @pytest.mark.parametrize(("steps", "hot"), [(1, 0.0), (3, 0.5)])
 def test_compiled_kernels_keep_the_joint_law(kernel, name, steps, hot):
-    sampler = lw.Tempered(kernel, schedule=[0.0, 0.4, 1.0], steps=steps, hot=hot)
+    scales = SCALES if kernel.scale else None
+    sampler = lw.Tempered(kernel, schedule=[0.0, 0.4, 1.0], steps=steps, hot=hot, scales=scales)
     assert joint_p(twin_of(sampler, TARGETS[name].model), name) > 1e-4
 
 
@@ -405,9 +530,13 @@ def test_compiled_chains_tell_log_z_whatever_the_threads():
     assert torch.equal(found.draws, again.draws)
 
 
-def test_tempering_of_an_rbm_is_eager():
-    with pytest.raises(NoTwinError, match="tempering runs eagerly"):
-        twin_of(lw.Tempered(lw.GWG()), TARGETS["rbm"].model)
+@pytest.mark.parametrize(
+    ("name", "odds", "match"),
+    [("rbm", None, "tempering runs eagerly"), ("dense_ising", [0.0] * 4, "log_odds are given")],
+)
+def test_these_ladders_are_eager(name, odds, match):
+    with pytest.raises(NoTwinError, match=match):
+        twin_of(lw.Tempered(lw.GWG(), log_odds=odds), TARGETS[name].model)
 
 
 def test_a_run_notes_log_z(tmp_path):

@@ -27,6 +27,7 @@ DIGITS = 8  # of the digest, at the end of the name of a run's folder
 LOCK = ".lock"  # in the folder of a run that has begun
 LONGEST = 120  # characters of a folder's name
 DRAWING = ("figures", "tables")  # overrides below these say what is drawn, and are none of a run's
+LATER = ("acceptance", "scales", "log_odds")  # settings that older records lack, which mean null
 SOURCES = ("root", "cache", "download", "strict")  # of a data set: where files are looked for
 
 
@@ -83,13 +84,16 @@ def short_name(target: str) -> str:
 
 
 def canonical(value: Any, dropped: Collection[str] = ()) -> Any:
-    """`value` with short names, whole numbers as integers, and data sets without `dropped`."""
+    """`value` with short names, whole numbers as integers, and data sets without `dropped`.
+
+    Settings in LATER are left out if they are null.
+    """
     if isinstance(value, dict):
         is_data = str(value.get("_target_")).startswith("latticework.data.")
         return {
             str(key): short_name(item) if key == "_target_" else canonical(item, dropped)
             for key, item in value.items()
-            if not (is_data and key in dropped)
+            if not ((is_data and key in dropped) or (item is None and key in LATER))
         }
     if isinstance(value, list | tuple):
         return [canonical(item, dropped) for item in value]

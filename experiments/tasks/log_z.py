@@ -23,7 +23,7 @@ from latticework.models.base import AnnealedModel, EnergyModel
 from latticework.samplers.base import Sampler
 from latticework.samplers.sums import ManySteps
 from latticework.samplers.tempered import Tempered
-from latticework.sampling.adaptation import Adaptation, adapted
+from latticework.sampling.adaptation import Adaptation, adapted, by_level
 from latticework.sampling.annealing import advance, linear, require_exact, spaced, start
 from latticework.sampling.chain import Chain
 from latticework.sampling.engine import adapting, served
@@ -57,7 +57,8 @@ def log_z(
     independent sites with the frequencies of the data if there are any, and by `betas`; without
     it, by equal steps for AIS, and for SMC as a pilot spaces them. With data, `back` chains of AIS
     start at training rows and give an upper end. `adapt` chooses fields of the kernel beforehand:
-    for AIS and SMC in each block of betas, for tempering at b = 1.
+    for AIS and SMC in each block of betas, for tempering at each level if the kernel has a step
+    size, else at b = 1. Tempering begins at the same independent sites.
 
     Raises ValueError for a kernel that is not exact, for fewer than two chains, or if `runs` does
     not divide them; others as `tasks.ais.ais` does.
@@ -72,7 +73,7 @@ def log_z(
     model = trained(model, data, run, pretrain).requires_grad_(False).to(run.device)
     began = run.seconds
     if estimator == "tempering":
-        by_tempering(model, sampler, run, budget, adapt)
+        by_tempering(model, sampler, log_odds(data), run, budget, adapt)
     else:
         require_exact(sampler)
         numbers = runs if estimator == "smc" else 0
@@ -139,16 +140,30 @@ class Tempering(Memory):
 
 
 def by_tempering(
-    model: EnergyModel, sampler: Sampler, run: Run, budget: Budget, adapt: Adaptation | None
+    model: EnergyModel,
+    sampler: Sampler,
+    odds: Tensor | None,
+    run: Run,
+    budget: Budget,
+    adapt: Adaptation | None,
 ) -> None:
-    """Tempering, with log Z of the second half of the steps."""
+    """Tempering, with log Z of the second half of the steps.
+
+    From independent sites with log-odds `odds`, unless the sampler has its own.
+    """
     x = possible(model, budget.chains, run.rng("start"))
     count = Counter(model, budget.chains)
-    if adapt is not None:
-        sampler = adapted(adapt, sampler, count.model, x, run.rng("adaptation"), run.engine).sampler
     ladder: Any = sampler if isinstance(sampler, Tempered) else Tempered(sampler)
     if not ladder.has_base:
         raise ValueError("sampler.schedule must begin with 0, where log Z is known")
+    if odds is not None and ladder.log_odds is None:
+        ladder = replace(ladder, log_odds=odds)
+    if adapt is not None and (own := by_level(adapt, ladder)):
+        ladder = own
+    elif adapt is not None:
+        rng = run.rng("adaptation")
+        chosen = adapted(adapt, ladder.inner, count.model, x, rng, run.engine).sampler
+        ladder = replace(ladder, kernel=chosen)
     learner: Any = served(ladder, model, adapting(run.engine))[0]
     compiled = isinstance(learner, ManySteps)
     if compiled:

@@ -24,7 +24,7 @@ from latticework.experiments.tasks.target import Validity, trained, watch
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
 from latticework.samplers.tempered import LadderState
-from latticework.sampling.adaptation import Adaptation, adapted
+from latticework.sampling.adaptation import Adaptation, adapted, by_level
 from latticework.sampling.chain import Chain, Timing, timing
 from latticework.sampling.diagnostics import CONVERGED, FEWEST, convergence
 from latticework.sampling.engine import adapting, served
@@ -71,14 +71,17 @@ def sample(
     `pretrain` trains or loads the model (conf/pretrain); `truth` gives the reference values that
     metrics compare with. All samplers of an experiment start from the same states. `adapt` chooses
     fields of the sampler in a burn-in (conf/adapt), which is not measured; the chains go on from
-    there with frozen fields. Seconds are measured in a separate pass without metrics. With `data`,
-    the record notes the unbiased MMD^2 of the last states to `ROWS` of the test rows. Raises
-    ValueError if the model should be learned and is not (`tasks.target`), or if
-    `adapt` does not support the sampler.
+    there with frozen fields. Tempering adapts its kernel at each level as it learns the levels.
+    Seconds are measured in a separate pass without metrics. With `data`, the record notes the
+    unbiased MMD^2 of the last states to `ROWS` of the test rows. Raises ValueError if the model
+    should be learned and is not (`tasks.target`), or if `adapt` does not support the
+    sampler.
     """
     model, reference = target(model, data, run, pretrain, truth)
     x = start(model, budget.chains, run.rng("start"), data)
-    if adapt is not None:
+    if adapt is not None and (ladder := by_level(adapt, sampler)):
+        sampler = ladder
+    elif adapt is not None:
         sampler, x = burnt_in(adapt, sampler, model, x, run)
 
     if sampler.learning_steps:

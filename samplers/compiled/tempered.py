@@ -4,7 +4,8 @@ The form at b is that of the target with scaled parameters, so no kernel is new.
 the eager sampler.
 """
 
-from dataclasses import dataclass, fields
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -56,15 +57,16 @@ class TemperedTwin(Tempered, ManySteps):
         return self.at(x, model)
 
     def begun(
-        self, replicas: Tensor, level: Tensor, schedule: Tensor, model: EnergyModel
+        self, replicas: Tensor, level: Tensor, schedule: Tensor, scales: Tensor, model: EnergyModel
     ) -> tuple[Any, Cache]:
         assert self.twin is not None
         forms = _forms(form_of(model), tuple(schedule.tolist())[-len(level) :])
         order = level.argsort(0)[:, 0]  # all chains have the same levels at first
         parts = replicas.unflatten(0, (len(level), -1))[order]
+        twins = _twins(self.twin, tuple(scales.tolist())[-len(level) :], len(level))
         states = tuple(
-            self.twin.at(part, _Level(form))  # type: ignore[arg-type]
-            for part, form in zip(parts, forms, strict=True)
+            twin.at(part, _Level(form))  # type: ignore[arg-type]
+            for twin, part, form in zip(twins, parts, forms, strict=True)
         )
         path = self.path(model, replicas)
         path.move_to(schedule[level].flatten())
@@ -81,9 +83,11 @@ class TemperedTwin(Tempered, ManySteps):
         x, level, target, chains = state.kernel.x, state.level, form_of(model), len(state.x)
         forms = _forms(target, tuple(state.schedule.tolist())[-len(level) :])
         rows = level.argsort(0) * chains + torch.arange(chains)  # by level
+        twins = _twins(self.twin, tuple(state.scales.tolist())[-len(level) :], len(level))
         twin, states, hot = self.twin, state.kernel.levels, int(self.hot * len(level))
         made = [1] * hot + [self.steps] * (len(level) - hot)
-        if isinstance(twin, GroupTwin) and isinstance(states[0], Position):
+        one = not len(state.scales)  # scale
+        if one and isinstance(twin, GroupTwin) and isinstance(states[0], Position):
             accepted = np.zeros(rows.shape)
             for first, steps in ((0, made[0]), (hot, made[-1] - made[0])):
                 if not steps:
@@ -94,7 +98,8 @@ class TemperedTwin(Tempered, ManySteps):
                 accepted[first:] += sums.accept.reshape(-1, chains)
             accept = torch.from_numpy(accepted / np.array(made)[:, None])
         else:
-            states, accept = self._moved_each(x, rows, states, forms, made, rng)
+            levels = zip(twins, states, forms, made, strict=True)
+            states, accept = self._moved_each(x, rows, levels, rng)
         path.move_to(state.schedule[level].flatten())
         values: Tensor | None = None  # in a third of the time of `know`
         if isinstance(target, LatticeForm):
@@ -113,18 +118,15 @@ class TemperedTwin(Tempered, ManySteps):
         self,
         x: Tensor,
         rows: Tensor,
-        states: tuple[Any, ...],
-        forms: tuple[Form, ...],
-        made: list[int],
+        levels: Iterable[tuple[Twin, Any, Form, int]],
         rng: Generator,
     ) -> tuple[tuple[Any, ...], Tensor]:
-        """Overwrite `x`, one level after another, by `made` steps of each.
+        """Overwrite `x`, one level after another: its twin, state, form and number of steps.
 
         The kernels' states, and mean acceptances `[levels, chains]`.
         """
-        assert self.twin is not None
-        twin, after, accept = self.twin, [], torch.empty(rows.shape, dtype=torch.float64)
-        for number, (before, form, steps) in enumerate(zip(states, forms, made, strict=True)):
+        after, accept = [], torch.empty(rows.shape, dtype=torch.float64)
+        for number, (twin, before, form, steps) in enumerate(levels):
             part = x.index_select(0, rows[number])  # of one level, which fits the cache
             state = twin.moved_to(part, before, _Level(form))  # type: ignore[arg-type]
             sums = empty_sums(state.x, steps, NOTHING, twin.loops)
@@ -153,7 +155,12 @@ class TemperedTwin(Tempered, ManySteps):
 
 
 def tempered_twin(sampler: Tempered, twin: Any, model: EnergyModel) -> TemperedTwin:
-    """The twin of `sampler`, whose kernel has the twin `twin`. Raises NoTwinError on an RBM."""
+    """The twin of `sampler`, whose kernel has the twin `twin`.
+
+    Raises NoTwinError on an RBM, and from a law other than the uniform one.
+    """
+    if sampler.log_odds is not None:
+        raise NoTwinError("compiled kernels temper from the uniform law, and log_odds are given")
     if isinstance(form_of(model), RBMForm):
         raise NoTwinError(
             "on an RBM one product moves the replicas of all levels, in half the time of a kernel "
@@ -186,6 +193,20 @@ def sum_pairs(shifts, joined, alone, slope, x, found):
                 for i in range(len(there)):
                     pairs += met[i] * row[i] * there[i]
         found[c] = total + slope * pairs
+
+
+_scaled: list[tuple[Twin, tuple[float, ...], tuple[Twin, ...]]] = []  # the last
+
+
+def _twins(twin: Twin | None, scales: tuple[float, ...], levels: int) -> tuple[Twin, ...]:
+    """The twin at every level, with its scale if they differ. The last ones hold their tables."""
+    assert twin is not None
+    if not scales:
+        return (twin,) * levels
+    if not (_scaled and _scaled[0][0] is twin and _scaled[0][1] == scales):
+        own = [replace(twin.sampler, **{twin.sampler.scale: scale}) for scale in scales]
+        _scaled[:] = [(twin, scales, tuple(replace(twin, sampler=each) for each in own))]
+    return _scaled[0][2]
 
 
 _made: list[tuple[Form, tuple[float, ...], tuple[Form, ...]]] = []  # the last, by its form's values
