@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from plain import agree
 from torch import Generator
 
 import latticework as lw
@@ -45,28 +46,10 @@ def test_the_log_probability_is_the_sum_of_the_entries(name):
 
 
 @each
-def test_local_methods_are_plain_evaluation(name):
+def test_all_methods_are_those_of_the_function(name):
     model = MODELS[name]
-    plain = lw.Function(model.forward, model.domain)
     x = model.domain.uniform(7, Generator().manual_seed(1))
-    close = torch.testing.assert_close
-    sites = torch.randperm(model.domain.dim, generator=Generator().manual_seed(1))
-    found, expected = model.differences(x, (), sites), plain.differences(x, (), sites)
-    if (allowed := model.domain.allowed(sites)) is not None:
-        found, expected = found[:, allowed], expected[:, allowed]
-    close(found, expected, rtol=1e-4, atol=1e-5)
-    found = model.site_log_probs(x, (), sites[:1])
-    expected = plain.site_log_probs(x, (), sites[:1])
-    if allowed is not None:
-        found, expected = found[:, allowed[0]], expected[:, allowed[0]]
-    close(found - found[:, :1], expected - expected[:, :1], rtol=1e-4, atol=1e-5)
-    block = sites[:3]
-    patterns, _ = model.domain.block(x, block)
-    found = model.block_log_probs(x, (), block, patterns)
-    expected = plain.block_log_probs(x, (), block, patterns)
-    close(found - found[:, :1], expected - expected[:, :1], rtol=1e-4, atol=1e-5)
-    if isinstance(model.domain, lw.Binary):
-        close(model.log_odds(x, (), sites), plain.log_odds(x, (), sites), rtol=1e-4, atol=1e-5)
+    agree(model, lw.Function(model.forward, model.domain), x, 1e-4)
 
 
 @each
