@@ -9,14 +9,10 @@ from targets import TARGETS
 from torch import Generator, nn
 
 import latticework as lw
-from latticework.models.bayes_net import synthetic_bayes_net
 from latticework.models.chance import Tape, normal_like, whole
-from latticework.models.ising import sherrington_kirkpatrick
-from latticework.models.rated_rbm import RatedRBM
 from latticework.samplers import fused
 from latticework.samplers.compiled.philox import fill_units, step_keys
 from latticework.samplers.fused import Fused, NotFusedError
-from latticework.sampling.chain import run_chain
 from latticework.sampling.checking.examination import counts
 from latticework.sampling.engine import STEPS, EngineWarning, NotCompiledError, served
 from latticework.sampling.naming import sampler_named
@@ -125,7 +121,7 @@ def follow(sampler, model):
 
 
 def rbm():
-    model = RatedRBM(8, 5)
+    model = lw.RatedRBM(8, 5)
     rng = Generator().manual_seed(2)
     model.weight.normal_(0, 0.5, generator=rng)
     model.set_rates([torch.rand(50, 8, generator=rng).round()])
@@ -136,7 +132,7 @@ def rbm():
 @pytest.mark.parametrize(
     ("name", "model"),
     [
-        ("stochastic_dula(batch=5)", synthetic_bayes_net(2, 3, rows=20).double()),
+        ("stochastic_dula(batch=5)", lw.synthetic_bayes_net(2, 3, rows=20).double()),
         ("gibbs_sweep", lw.Lattice((3, 4), 0.2).double()),
         ("swendsen_wang", lw.Lattice((3, 4), 0.2).double()),
         ("block_gibbs", rbm()),
@@ -152,7 +148,7 @@ def test_samplers_of_one_family_make_the_same_decisions(name, model):
 def test_products_of_a_step_can_be_compiled(use, monkeypatch):
     """Inductor refuses oneDNN's product, which the model takes on some processors."""
     monkeypatch.setattr("latticework.models.product.mkl_is_slow", lambda: use)
-    model = sherrington_kirkpatrick(100, 0.5)
+    model = lw.sherrington_kirkpatrick(100, 0.5)
     with torch.no_grad():
         state = lw.DMALA().at(model.domain.uniform(100, Generator().manual_seed(0)), model)
         graph, *_ = fused._recorded(lw.DMALA(), model, state)
@@ -227,7 +223,7 @@ def test_numbers_depend_on_the_seed_alone(monkeypatch):
 
     def after(every, steps=42):
         rng = Generator().manual_seed(5)
-        *_, last = run_chain(kernel, model, x, rng, steps=steps, every=every, metrics=metrics)
+        *_, last = lw.run_chain(kernel, model, x, rng, steps=steps, every=every, metrics=metrics)
         return last
 
     one, several = after(1), after(7)
