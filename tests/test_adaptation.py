@@ -173,7 +173,9 @@ def test_a_sampler_without_a_scale_is_refused(sampler):
     ("sampler", "rule", "engine"),
     [
         (lw.DMALA(0.3), lw.AcceptanceControl(rounds=6), "eager"),
-        (lw.DMALA(0.3), lw.AcceptanceControl(rounds=6), "compiled"),
+        pytest.param(
+            lw.DMALA(0.3), lw.AcceptanceControl(rounds=6), "compiled", marks=pytest.mark.slow
+        ),
         (lw.PAFS(2), lw.AcceptanceControl(rounds=6), "eager"),
         (lw.RMALA(0.3, 0.5), lw.AcceptanceControl(rounds=6), "eager"),
         (lw.ACS(4.0, 0.1, 2), lw.CycleControl(sizes=2, balances=2), "eager"),

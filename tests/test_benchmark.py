@@ -128,6 +128,7 @@ def test_a_sampler_is_tuned_once_for_all_seeds(tmp_path):
     assert one.metrics["evaluations"].iloc[-1] == 90
 
 
+@pytest.mark.slow
 def test_a_course_runs_by_the_fused_engine(uncompiled):
     course = Course(lw.Lattice((2, 2), 0.2), 4, "fused")
     tempered = lw.Tempered("gwg", levels=3, rounds=2)

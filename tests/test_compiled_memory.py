@@ -12,6 +12,8 @@ import latticework as lw
 from latticework.samplers.compiled import rbm, sites
 from latticework.samplers.compiled.choose import twin_of
 
+pytestmark = pytest.mark.slow  # many kernels are compiled
+
 SITES = 12
 BLOCKS = [lw.Gibbs(), lw.Gibbs(3, "random"), lw.HammingBall(5, 2)]
 ONE_SITE = [lw.GWG(), lw.LocallyBalanced()]

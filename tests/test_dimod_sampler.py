@@ -29,6 +29,7 @@ def test_dimod_accepts_it(bqm):
     testing.assert_response_energies(sampler.sample(empty, num_reads=20), empty)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["SPIN", "BINARY"])
 @pytest.mark.parametrize("name", ["gibbs_sweep", "gwg"])
 def test_reads_have_the_law_of_the_temperature(bqm, kind, name):

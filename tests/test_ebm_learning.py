@@ -260,6 +260,7 @@ class OnTape(Wrapper):
         return self.sampler.step(state, model, Tape(row))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("buffer", [10, 30], ids=["pcd", "replay"])
 def test_fused_chains_make_the_updates_of_eager_ones(tmp_path, buffer, plain_tape):
     """Without a new compilation, and without a step that no update uses."""

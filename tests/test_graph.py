@@ -190,6 +190,7 @@ GRAPHS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chains", [1, 5, 35])
 @pytest.mark.parametrize("graph", GRAPHS.values(), ids=GRAPHS)
 @pytest.mark.parametrize("sampler", [lw.GibbsSweep(), lw.MetropolisSweep()], ids=str)
@@ -206,6 +207,7 @@ def test_sweeps_are_those_of_a_plain_loop(sampler, graph, chains):
         np.testing.assert_array_equal(state.x[chain].numpy(), expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chains", [1, 2])
 def test_sweeps_around_a_hub(chains):
     graph = lw.Graph([[0, i] for i in range(1, 10_001)], 0.01)
@@ -216,6 +218,7 @@ def test_sweeps_around_a_hub(chains):
     np.testing.assert_array_equal(state.x[0].numpy(), expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("graph", GRAPHS.values(), ids=GRAPHS)
 def test_a_chain_alone_remembers_the_fields_of_its_state(graph):
     """After flips of many steps, and after a renewal."""
@@ -307,6 +310,7 @@ def largest_z(graph: lw.Graph, x: torch.Tensor, known: dict) -> float:
     return float((np.abs(found - means) / np.sqrt((1 - means**2) / len(x) + 1e-5)).max())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["Grids_11", "Grids_13", "Grids_14"])
 def test_grids_of_uai_files(name):
     """log Z; and ten steps of compiled chains that start from exact draws keep all marginals."""

@@ -27,6 +27,7 @@ from latticework.sampling.checking.suite import CHECKS
 from latticework.sampling.checking.targets import Target
 
 LAWS: dict[tuple[str, str], Law] = {}
+FEW = (lw.Gibbs, lw.BlockGibbs, lw.GWG, lw.SwendsenWang)  # whose kernels quick tests compile
 SETTLING = 40  # steps; the start is forgotten by then
 
 
@@ -43,7 +44,8 @@ def pairs(keep=lambda row: True, every=True):
                 compiled = replace(row, sampler=twin_of(row.sampler, TARGETS[name].model))
             except NoTwinError:
                 continue
-            more = [pytest.mark.slow] * (name != row.targets[0])
+            kind = type(row.sampler)
+            more = [pytest.mark.slow] * (kind not in FEW or name != row.targets[0])
             ident = f"{row.sampler}-{name}-compiled"
             found.append(pytest.param(compiled, TARGETS[name], id=ident, marks=more))
     return pytest.mark.parametrize(("row", "target"), found)

@@ -438,6 +438,7 @@ def test_the_search_prefers_what_moves_where_a_site_is_stuck_in_every_trial():
     assert 0 < rate < 1e-3
 
 
+@pytest.mark.slow
 def test_the_scores_of_two_settings_keep_their_ratio_with_the_budget(monkeypatch):
     """Long chains have .35 and 1.8 effective samples a step of 16 chains, within a fifth."""
     monkeypatch.setattr(course, "KEPT", 400)

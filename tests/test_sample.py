@@ -250,6 +250,7 @@ def test_a_draw_of_a_langevin_sampler_costs_no_evaluation():
     torch.testing.assert_close(found.log_prob, linear(found.draws))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("adapt", [None, 0.5])
 def test_a_compiled_chain_costs_what_an_eager_one_costs(adapt):
     """The compiled step calls no method that could be counted, nor does a draw's balance hold."""
