@@ -7,6 +7,7 @@ import sys
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,6 +23,26 @@ def pytest_collection_finish() -> None:
     """Leave modules and tests out of later collections, each of which would visit all of them."""
     gc.freeze()
     gc.enable()
+
+
+# One worker runs these files, so that no two of them compile a kernel at the same time.
+KERNELS = {
+    "adaptation", "bench", "compiled", "compiled_lattice", "compiled_memory", "dimod_sampler",
+    "graph", "kernels", "networks", "race", "rare", "rates", "same_law", "sample", "tempered",
+}  # fmt: skip
+
+
+@pytest.hookimpl(optionalhook=True)  # of pytest-xdist
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """A worker runs whole files, and one of them all files of compiled kernels."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = super()._split_scope(nodeid)
+            return "kernels" if Path(file).stem.removeprefix("test_") in KERNELS else file
+
+    return Scheduling(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -204,6 +204,17 @@ FAILURES = {
     ("task.start._target_=latticework.sampling.starts.unifrm",): (
         "task.start (latticework.sampling.starts.unifrm): "
     ),
+    ("task=bias",): "need a model with log_quadratic(), such as model=quadr",
+    ("task=law", "model.shape=[5,5]"): (
+        "this domain has 33554432: take a smaller model, such as model.shape=[3,3]"
+    ),
+    ("task=text_infilling",): (
+        "task=text_infilling needs a masked language model, such as model=mini"
+    ),
+    ("~model.shape", "task=text_infilling", "model=mini_bert"): (
+        "and data=sentences, got TextInfilling and NoneType"
+    ),
+    ("task=mlm_pretraining",): "training needs sentences; give data=corpus",
 }
 
 
