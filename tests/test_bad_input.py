@@ -211,7 +211,7 @@ FAILURES = {
     ("task=text_infilling",): (
         "task=text_infilling needs a masked language model, such as model=mini"
     ),
-    ("~model.shape", "task=text_infilling", "model=mini_bert"): (
+    ("task=text_infilling", "model=mini_bert"): (
         "and data=sentences, got TextInfilling and NoneType"
     ),
     ("task=mlm_pretraining",): "training needs sentences; give data=corpus",
@@ -223,7 +223,10 @@ FAILURES = {
 def test_what_a_part_refuses_is_told_with_its_place(words, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "EMPTY").mkdir()
-    assert FAILURES[words] in failure(capsys, *TINY, *words, outputs=tmp_path / "outputs")
+    own = any(word.startswith("model=") for word in words)
+    words_before = TINY[:1] if own else TINY
+    line = failure(capsys, *words_before, *words, outputs=tmp_path / "outputs")
+    assert FAILURES[words] in line
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

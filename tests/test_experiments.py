@@ -18,7 +18,8 @@ resolvers.register()
 # `benchmark`, trainings by `rates_models`. Experiments that begin with tune run whole.
 TRAININGS = ("negatives=cd,fpcd",)
 PART = {
-    "benchmark_scaling": ("sampler=dmala,random_walk,hamming_ball",),
+    "benchmark": ("engine=eager",),  # its kernels are compiled in test_benchmark.py
+    "benchmark_scaling": ("sampler=dmala,random_walk,hamming_ball", "engine=eager"),
     "ising_sampling": ("sampler=gibbs,dsvgd,dmala",),
     "rates_fig3_words": TRAININGS,
     "rates_fig3_words_short": TRAININGS,
