@@ -24,7 +24,8 @@ demo: $(READY) ## DMALA on an RBM of MNIST in a minute or two: numbers, records,
 	@$(RUN) experiment=rbm_sampling sampler=dmala scale=quick
 	@echo "At the paper's scale: $(RUN) experiment=rbm_sampling sampler=dmala"
 
-# A worker runs whole files, so that it compiles the kernels and lists the laws of each file once.
+# A worker runs whole files, so that it lists the laws of each file once, and one worker runs those of
+# compiled kernels (tests/conftest.py), so that no kernel is compiled twice.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile
 test: $(READY_DEV) ## run the quick tests; one thread for each of the two workers
 	@$(PYTEST) -m "not slow"
@@ -35,11 +36,9 @@ test-all: $(READY_DEV) ## run all tests
 # write outside an allocation aborts the test; otherwise the tests run without this check.
 AVX2 := ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2 OMP_NUM_THREADS=1
 CHECKED := libc_malloc_debug.so.0
-NETWORK := tests/test_resnet.py tests/test_ebm_learning.py tests/test_ais.py tests/test_learned.py \
-  "tests/test_experiments.py::test_experiment[ebm_learning]" \
-  "tests/test_experiments.py::test_experiment[ebm_samples]" \
-  "tests/test_experiments.py::test_experiment[ais]"
-test-avx2: $(READY_DEV) ## run the tests of the network, learning and AIS limited to AVX2, with heap checks
+NETWORK := tests/test_resnet.py tests/test_ebm_learning.py tests/test_learned.py \
+  "tests/test_experiments.py::test_experiment[ebm_samples]"
+test-avx2: $(READY_DEV) ## run the tests of the network and of learning limited to AVX2, with heap checks
 	@LD_PRELOAD=$(CHECKED) env true 2>&1 | grep -q . || checked=$(CHECKED); \
 	$(AVX2) LD_PRELOAD=$$checked MALLOC_CHECK_=3 MALLOC_PERTURB_=165 $(BIN)/python -m pytest -q -n 2 $(NETWORK)
 

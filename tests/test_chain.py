@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import pytest
 import torch
-from everyone import PAIRS, rated
+from everyone import FEW, rated
 from targets import TARGETS
 from torch import Generator, Tensor
 from torch.utils import _pytree as pytree
@@ -17,8 +17,8 @@ from latticework.sampling.annealing import anneal, linear
 from latticework.sampling.chain import Chain
 from latticework.sampling.evaluations import calls_of_step
 
-every_pair = pytest.mark.parametrize(
-    ("sampler", "model"), [pytest.param(s, m, id=f"{s}-{name}") for s, m, name in PAIRS]
+each = pytest.mark.parametrize(
+    ("sampler", "model"), [pytest.param(s, m, id=f"{s}-{name}") for s, m, name in FEW]
 )
 STEPS = 6
 
@@ -51,7 +51,7 @@ def by_hand(sampler, model) -> list:
 # Readings.
 
 
-@every_pair
+@each
 def test_the_readings_of_a_chain_can_be_kept(sampler, model):
     x, rng = start(model)
     given = x.clone()

@@ -328,28 +328,6 @@ def test_grids_of_uai_files(name):
         assert (largest_z(graph, state.x, exact) < 5) == sampler.exact
 
 
-def random_tree(sites: int, seed: int) -> lw.Graph:
-    rng = np.random.default_rng(seed)
-    edges = [(int(rng.integers(i)), i) for i in range(1, sites)]
-    return lw.Graph(edges, rng.normal(size=sites - 1), rng.normal(size=sites))
-
-
-@pytest.mark.parametrize(
-    "graph",
-    [
-        *(random_tree(15, seed) for seed in range(3)),
-        lw.Graph([[0, 1], [2, 3], [3, 4], [0, 1]], [0.3, 0.9, -1.2, 0.4], 0.2, sites=8),
-        lw.Graph([[0, 1], [1, 2], [0, 2], [2, 3]], [0.0, 0.5, -0.7, 0.0], 0.3),
-    ],
-    ids=["tree 0", "tree 1", "tree 2", "parts and isolated sites", "zero weights"],
-)
-def test_enumeration_is_tree_decomposition(graph):
-    law, (_, info) = lw.exact(graph), decomposed(graph)
-    assert float(law.log_z) == pytest.approx(info["log_partition_function"], abs=1e-4)
-    means = [info["variable_marginals"][i] for i in range(graph.domain.dim)]
-    np.testing.assert_allclose(law.mean, means, atol=1e-5)
-
-
 GSET = "3 2\n1 2 1\n2 3 -1\n"
 COO = "# vartype={}\n0 0 0.5\n0 1 1.0\n1 2 -2.0\n"
 UAI = """MARKOV

@@ -208,7 +208,7 @@ def test_a_form_of_another_target_is_refused(kind):
 # The price.
 
 
-@each(PAIRS)
+@each(FEW)
 def test_the_check_costs_one_evaluation_and_few_rows(sampler, model):
     rows = []
 
