@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from documented import ROOT, names, sampler_of, table
+from documented import ROOT, names, table
 from exactness import TABLE
 from fakes import fake
 from plain import agree
@@ -31,6 +31,7 @@ from latticework.models.annealed import GeometricPath, ScaledRBM
 from latticework.models.base import Function
 from latticework.models.domain import Integer
 from latticework.models.rbm import RBM
+from latticework.samplers import find
 from latticework.samplers.block_gibbs import BlockGibbs
 from latticework.samplers.dhams import DHAMS
 from latticework.samplers.edlp import EDLP
@@ -261,7 +262,8 @@ def test_the_table_of_samplers_knows_who_is_exact():
     }
     assert set(rows) == set(names("sampler"))
     for name, cells in rows.items():
-        assert cells[-1] == ("yes" if sampler_of(name).exact else "no"), name
+        kind, fields = find(name)
+        assert cells[-1] == ("yes" if kind(**fields).exact else "no"), name
 
 
 def test_a_biased_kernel_is_refused(tmp_path):
