@@ -27,6 +27,8 @@ from latticework.experiments.runs import checks, errors
 from latticework.experiments.runs.errors import ConfigurationError, summary
 from latticework.sampling.annotations import fits, words
 
+pytestmark = pytest.mark.usefixtures("eager")
+
 TINY = ("scale=smoke", "model.shape=[2,2]", "device=cpu")
 
 

@@ -25,6 +25,8 @@ from latticework.experiments.records.record import load_all
 from latticework.experiments.runs.progress import SweepClock
 from latticework.scripts.reproduce import tables
 
+pytestmark = pytest.mark.usefixtures("eager")
+
 TINY = ("model.shape=[2,2]", "scale=smoke")
 
 
