@@ -5,7 +5,7 @@ import os
 import shutil
 import sys
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -22,6 +22,32 @@ def pytest_collection_finish() -> None:
     """Leave modules and tests out of later collections, each of which would visit all of them."""
     gc.freeze()
     gc.enable()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--golden", action="store_true", help="write the texts of tests/golden anew")
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str], None]:
+    """Compare a text with the one that is kept under the test's name in `golden/`.
+
+    `pytest --golden` writes it anew: read what it changes before you commit it.
+    """
+    file = Path(__file__).parent / "golden" / f"{request.path.stem}.txt"
+    head, sections = f"=== {request.node.name}\n", {}
+    for part in file.read_text().split("\n=== ") if file.exists() else ():
+        name, _, text = part.removeprefix("=== ").partition("\n")
+        sections[f"=== {name}\n"] = text.strip("\n")
+
+    def compare(text: str) -> None:
+        lines = "\n".join(line.rstrip() for line in text.strip("\n").splitlines())
+        if request.config.getoption("golden"):
+            sections[head] = lines
+            file.write_text("\n\n".join(map("".join, sections.items())) + "\n")
+        assert lines == sections.get(head)
+
+    return compare
 
 
 @pytest.fixture

@@ -7,10 +7,7 @@ from typing import NamedTuple
 
 from hydra import compose, initialize_config_dir
 from hydra.core.hydra_config import HydraConfig
-from hydra.utils import instantiate
 from omegaconf import DictConfig
-
-from latticework.samplers.base import Sampler
 
 ROOT = Path(__file__).resolve().parent.parent
 CONF = ROOT / "conf"
@@ -54,12 +51,6 @@ def composed(*words: str) -> DictConfig:
         config = compose("config", list(words), return_hydra_config=True)
     HydraConfig.instance().set_config(config)
     return config
-
-
-def sampler_of(name: str) -> Sampler:
-    """The sampler that an option builds."""
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        return instantiate(compose(f"sampler/{name}").sampler, _convert_="all")
 
 
 def table(page: Path, first: str) -> list[list[str]]:

@@ -30,9 +30,13 @@ def ordinary(names: tuple[str, ...]) -> list[str]:
     return list(dict.fromkeys((*kept[:1], *kept[-1:])))
 
 
-PAIRS: list[tuple[lw.Sampler, lw.EnergyModel, str]] = [
-    (row.sampler, TARGETS[name].model, name) for row in TABLE for name in ordinary(row.targets)
-]
+PAIRS: list[tuple[lw.Sampler, lw.EnergyModel, str]] = []
+seen: set[tuple[type, str]] = set()
+for row in TABLE:
+    for place, name in enumerate(ordinary(row.targets)):
+        if place == 0 or (type(row.sampler), name) not in seen:  # by another row of its class
+            PAIRS.append((row.sampler, TARGETS[name].model, name))
+        seen.add((type(row.sampler), name))
 PAIRS += [
     (lw.RatesFPCD(0.05), rated(), "rated_rbm"),
     (lw.RatesHerding(0.05), rated(), "rated_rbm"),

@@ -6,9 +6,10 @@ import math
 
 import pytest
 import torch
-from documented import ROOT, names, sampler_of, table
+from documented import ROOT, names, table
 from exactness import TABLE
 from fakes import fake
+from plain import agree
 from targets import TARGETS, scattered
 from torch import Generator
 
@@ -30,6 +31,7 @@ from latticework.models.annealed import GeometricPath, ScaledRBM
 from latticework.models.base import Function
 from latticework.models.domain import Integer
 from latticework.models.rbm import RBM
+from latticework.samplers import find
 from latticework.samplers.block_gibbs import BlockGibbs
 from latticework.samplers.dhams import DHAMS
 from latticework.samplers.edlp import EDLP
@@ -159,34 +161,12 @@ def mixed(path, beta):
 @pytest.mark.parametrize("beta", [0.0, 0.3, 1.0])
 def test_a_geometric_path_is_a_mixture_in_every_method(name, beta):
     path, states = path_of(name).double(), TARGETS[name].states.double()
-    plain, sites = mixed(path, beta), torch.arange(path.domain.dim)
+    plain = mixed(path, beta)
     path.move_to(torch.tensor(beta))
     if beta == 0:
         assert float(plain(states).logsumexp(0)) == pytest.approx(0, abs=1e-6)
         assert float(path.log_z_start()) == 0
-    torch.testing.assert_close(path(states), plain(states), rtol=1e-6, atol=1e-6)
-    for found, truth in zip(
-        path.log_prob_and_grad(states), plain.log_prob_and_grad(states), strict=True
-    ):
-        torch.testing.assert_close(found, truth, rtol=1e-6, atol=1e-6)
-    cache = path.cache(states)
-    both = ((path, cache), (plain, ()))
-    pairs = [
-        (path.differences(states, cache, sites), plain.differences(states, (), sites)),
-        (path.evaluate_with_cache(states)[1], plain.gradient(states)),
-    ]
-    if name in BINARY:
-        odds = plain.log_odds(states, (), sites[1:2])
-        pairs.append((path.log_odds(states, cache, sites[1:2]), odds))
-        pairs.append((path.conditional(states, cache, sites[1:2])[0], odds))
-    patterns = path.domain.patterns(2).double().unsqueeze(0)
-    for rows in (
-        [m.block_log_probs(states, c, sites[:2], patterns) for m, c in both],
-        [m.site_log_probs(states, c, sites[:1]) for m, c in both],
-    ):
-        pairs.append(tuple(row - row[:, :1] for row in rows))  # up to a constant a chain
-    for found, truth in pairs:
-        torch.testing.assert_close(found, truth, rtol=1e-6, atol=1e-6)
+    agree(path, plain, states)
 
 
 def test_the_path_of_an_rbm_is_an_rbm_at_every_beta():
@@ -282,7 +262,8 @@ def test_the_table_of_samplers_knows_who_is_exact():
     }
     assert set(rows) == set(names("sampler"))
     for name, cells in rows.items():
-        assert cells[-1] == ("yes" if sampler_of(name).exact else "no"), name
+        kind, fields = find(name)
+        assert cells[-1] == ("yes" if kind(**fields).exact else "no"), name
 
 
 def test_a_biased_kernel_is_refused(tmp_path):

@@ -28,13 +28,6 @@ WORKS = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def _threads():
-    before = torch.get_num_threads()
-    yield
-    torch.set_num_threads(before)
-
-
 class Local(Worker):
     """A worker in this process, in place of RemoteWorker."""
 
@@ -62,6 +55,7 @@ def measured(works, names, trace=0.0):
     return list(bench.measure(works, names, [1], bench.Effort(2, 1e-3, trace), QUIET))
 
 
+@pytest.mark.slow
 def test_each_contender_that_takes_a_workload_has_a_row(local):
     names = ["eager", "plain", "numba", "limit"]
     rows = measured(WORKS, names)
@@ -115,6 +109,7 @@ def test_workers_answer_from_processes_of_their_own(tmp_path):
     assert out.with_name("bench_limit.png").stat().st_size > 1000
 
 
+@pytest.mark.slow
 def test_a_failure_in_a_worker_names_the_contender():
     worker = RemoteWorker("eager", 1)
     with pytest.raises(RuntimeError, match="contender eager failed"):
@@ -144,6 +139,7 @@ def test_a_contender_that_is_not_installed_is_left_out(monkeypatch, capsys):
     assert missing("eager") == []
 
 
+@pytest.mark.slow
 def test_the_compiled_engine_may_decline(local):
     """It says what it cannot do."""
     worker = Local("compiled", 1)

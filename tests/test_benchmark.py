@@ -7,20 +7,10 @@ import pytest
 import torch
 from command import command_line
 
+import latticework as lw
 from latticework.experiments.records.record import load_all
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks import benchmark, target
-from latticework.models.ising import Lattice
-from latticework.models.potts import LatticePotts
-from latticework.samplers.dlmc import DLMC
-from latticework.samplers.gwg import GWG
-from latticework.samplers.langevin import DMALA
-from latticework.samplers.pavg import PAVG
-from latticework.samplers.sweep import GibbsSweep
-from latticework.samplers.tempered import Tempered
-from latticework.sampling.chain import run_chain
-from latticework.sampling.exact import exact
-from latticework.sampling.sample import sample
 from latticework.sampling.tuning.course import Course, Stint, quality
 from latticework.sampling.tuning.space import from_numbers, numbers, replaced
 
@@ -29,16 +19,16 @@ from latticework.sampling.tuning.space import from_numbers, numbers, replaced
 
 def test_means_by_symmetry_are_exact(tmp_path):
     run = Run(tmp_path)
-    for model in (Lattice((2, 3), 0.3), LatticePotts((2, 2), 3, 0.7)):
+    for model in (lw.Lattice((2, 3), 0.3), lw.LatticePotts((2, 2), 3, 0.7)):
         found = target.symmetric(model, run).mean
-        torch.testing.assert_close(found.double(), exact(model).mean)
+        torch.testing.assert_close(found.double(), lw.exact(model).mean)
 
 
 def test_means_of_long_chains_are_shared_and_near_the_truth(tmp_path):
-    model, run = Lattice((2, 3), 0.2, 0.3), Run(tmp_path)
-    words = {"sampler": GibbsSweep(), "chains": 100, "steps": 200}
+    model, run = lw.Lattice((2, 3), 0.2, 0.3), Run(tmp_path)
+    words = {"sampler": lw.GibbsSweep(), "chains": 100, "steps": 200}
     first = target.averaged(model, run, **words).mean
-    assert (first - exact(model).mean).abs().max() < 4.5 * 0.5 / math.sqrt(100 * 100 / 10)
+    assert (first - lw.exact(model).mean).abs().max() < 4.5 * 0.5 / math.sqrt(100 * 100 / 10)
     assert len(run.notes["artifacts"]) == 1
     again = target.averaged(model, Run(tmp_path, seed=5), **words).mean
     assert torch.equal(first, again)
@@ -49,14 +39,14 @@ def test_ground_truth_keeps_no_old_states(tmp_path, monkeypatch):
     past, alive = [], []
 
     def watched(*words, **settings):
-        for reading in run_chain(*words, **settings):
+        for reading in lw.run_chain(*words, **settings):
             past.append(weakref.ref(reading.state.x))
             yield reading
             alive.append(sum(state() is not None for state in past))
 
     monkeypatch.setattr(target, "run_chain", watched)
-    words = {"sampler": GibbsSweep(), "samples": 6, "floor": 2, "steps": 20}
-    found = target.sampled(Lattice((2, 3), 0.2), Run(tmp_path), **words)
+    words = {"sampler": lw.GibbsSweep(), "samples": 6, "floor": 2, "steps": 20}
+    found = target.sampled(lw.Lattice((2, 3), 0.2), Run(tmp_path), **words)
     assert (len(found.samples), len(found.floor)) == (6, 2)
     assert len(alive) == 21
     assert max(alive) <= 2
@@ -64,9 +54,11 @@ def test_ground_truth_keeps_no_old_states(tmp_path, monkeypatch):
 
 def test_means_of_long_chains_count_each_state_once(tmp_path):
     """The mean of a law with a single state is that state, exactly."""
-    model = Lattice((2, 3), 0.0, 50.0)
+    model = lw.Lattice((2, 3), 0.0, 50.0)
     for steps in (4, 5):
-        found = target.averaged(model, Run(tmp_path), sampler=GibbsSweep(), chains=3, steps=steps)
+        found = target.averaged(
+            model, Run(tmp_path), sampler=lw.GibbsSweep(), chains=3, steps=steps
+        )
         assert torch.equal(found.mean, torch.ones(6))
 
 
@@ -74,7 +66,7 @@ def test_means_of_long_chains_count_each_state_once(tmp_path):
 
 
 def test_errors_are_those_of_the_running_mean():
-    result = sample(lambda x: x.sum(-1), "gibbs", sites=3, steps=40, thin=2, chains=4)
+    result = lw.sample(lambda x: x.sum(-1), "gibbs", sites=3, steps=40, thin=2, chains=4)
     stint, mean = Stint(result, burn_in=10, thin=2, steps=50), torch.full((3,), 0.7)
     found = benchmark.errors(stint, mean, 5)
     assert [step for step, _ in found] == [10 + 2 * n for n in (1, 2, 4, 9, 20)]
@@ -86,20 +78,20 @@ def test_errors_are_those_of_the_running_mean():
 def test_fields_survive_their_storage_as_numbers():
     space = {"flips": {"low": 1, "high": 9}, "balance": {"choices": ["sqrt", "barker"]}}
     fields = {"flips": 4, "balance": "barker"}
-    assert from_numbers(numbers(fields, space), GWG(), space) == fields
+    assert from_numbers(numbers(fields, space), lw.GWG(), space) == fields
 
 
 def test_thinning_hides_no_effective_samples():
     """DLMC for a long time draws independent sites afresh, so every step is an effective sample."""
-    course = Course(Lattice((3, 3), 0.0, 0.3), chains=4, kept=100)
-    stint, found = course.measured(DLMC(time=50.0), 2000, seed=0)
+    course = Course(lw.Lattice((3, 3), 0.0, 0.3), chains=4, kept=100)
+    stint, found = course.measured(lw.DLMC(time=50.0), 2000, seed=0)
     thinned = quality(stint.result)
     assert stint.thin == 16
     assert thinned.ess_median < 1.5 * 4 * 100
     assert found.ess_median == pytest.approx(4 * 1600, rel=0.25)
     assert found.ess_energy == pytest.approx(4 * 1600, rel=0.5)
     assert found.r_hat == thinned.r_hat
-    slow = course.measured(DMALA(step_size=0.05), 2000, seed=0)
+    slow = course.measured(lw.DMALA(step_size=0.05), 2000, seed=0)
     assert slow[1] == quality(slow[0].result)  # the draws are dense enough
 
 
@@ -112,9 +104,9 @@ def test_no_two_runs_share_their_random_numbers(monkeypatch):
         return drawn(self, sampler, steps, seed, x)
 
     monkeypatch.setattr(Course, "drawn", noted)
-    course = Course(Lattice((3, 3), 0.0, 0.3), chains=4, kept=100)
+    course = Course(lw.Lattice((3, 3), 0.0, 0.3), chains=4, kept=100)
     for seed in range(3):
-        course.measured(DLMC(time=50.0), 2000, seed)
+        course.measured(lw.DLMC(time=50.0), 2000, seed)
     assert len(taken) == len(set(taken)) > 3
 
 
@@ -135,9 +127,10 @@ def test_a_sampler_is_tuned_once_for_all_seeds(tmp_path):
     assert one.metrics["evaluations"].iloc[-1] == 90
 
 
+@pytest.mark.slow
 def test_a_course_runs_by_the_fused_engine(uncompiled):
-    course = Course(Lattice((2, 2), 0.2), 4, "fused")
-    tempered = Tempered("gwg", levels=3, rounds=2)
+    course = Course(lw.Lattice((2, 2), 0.2), 4, "fused")
+    tempered = lw.Tempered("gwg", levels=3, rounds=2)
     fields, spent = course.learnt(tempered)
     assert spent["evaluations"] > 0
     ready = replaced(tempered, fields)
@@ -148,12 +141,12 @@ def test_a_course_runs_by_the_fused_engine(uncompiled):
 
 
 def test_what_a_sampler_learns_first_is_learned_once_for_all_seeds(tmp_path, monkeypatch):
-    learned, learnt = [], PAVG.learnt
-    monkeypatch.setattr(PAVG, "learnt", lambda *words: learned.append(1) or learnt(*words))
-    course, space = Course(Lattice((2, 2), 0.2), 4), {"step_size": {"low": 0.5, "high": 2.0}}
+    learned, learnt = [], lw.PAVG.learnt
+    monkeypatch.setattr(lw.PAVG, "learnt", lambda *words: learned.append(1) or learnt(*words))
+    course, space = Course(lw.Lattice((2, 2), 0.2), 4), {"step_size": {"low": 0.5, "high": 2.0}}
     found = [
         benchmark.shared_fields(
-            Run(tmp_path / str(seed), seed=seed, outputs=tmp_path), course, "pavg", PAVG(1.0),
+            Run(tmp_path / str(seed), seed=seed, outputs=tmp_path), course, "pavg", lw.PAVG(1.0),
             space, ["100evaluations"], 2,
         )
         for seed in (0, 1)
@@ -168,6 +161,6 @@ def test_what_a_sampler_learns_first_is_learned_once_for_all_seeds(tmp_path, mon
 def test_a_single_chain_is_refused(tmp_path):
     """Its R-hat is not defined, and would be shown as that of chains that disagree."""
     counts = {"chains": 1, "trials": 1, "points": 1, "tuning": [], "measuring": []}
-    parts = {"model": Lattice((2, 2), 0.1), "sampler": GibbsSweep(), "data": None}
+    parts = {"model": lw.Lattice((2, 2), 0.1), "sampler": lw.GibbsSweep(), "data": None}
     with pytest.raises(ValueError, match="chains must be 2 or more, as R-hat compares them, got 1"):
         benchmark.benchmark(**parts, run=Run(tmp_path), name="x", **counts)

@@ -318,12 +318,6 @@ def test_the_law_of_a_step_is_compared_with_a_matrix():
 FAULTY = """
 import torch
 
-def columns(x):
-    return x.sum(-1, keepdim=True)
-
-def noisy(x):
-    return x.sum(-1) + torch.randn(len(x))
-
 def mixing(x):
     return x.sum(-1) * x.mean()
 
@@ -344,8 +338,6 @@ def file(tmp_path):
 @pytest.mark.parametrize(
     ("name", "domain", "match"),
     [
-        ("columns", "binary:3", r"must have shape \[64\], one number a chain, got \[64, 1\]"),
-        ("noisy", "binary:3", "the target is random"),
         ("mixing", "binary:3", r"of chain \d+ is .* beside some chains and .* beside others"),
         ("proper", "binary:11", "has 2048 states; give a target of at most 1024"),
         ("proper", "naturals:2", "has infinitely many states; .* --domain ordinal:SITES,VALUES"),

@@ -10,7 +10,6 @@ import sys
 from contextlib import redirect_stderr
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -32,7 +31,6 @@ from latticework.sampling import clock
 from latticework.sampling.clock import Clock
 from latticework.sampling.memory import Memory, captured, restored
 
-ROOT = Path(__file__).resolve().parent.parent
 CONFIG = {"name": "made up", "seed": 0}
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from everyone import PAIRS, rated
 from targets import TARGETS
-from test_kernels import flat
+from test_kernels import FEW, flat
 from torch import Generator
 
 import latticework as lw
@@ -23,7 +23,7 @@ from latticework.sampling.annealing import anneal, estimate_log_normaliser, line
 
 def compiled() -> list:
     """Parameters (twin, model, chains, steps): all small models, and larger ones."""
-    small, found, seen = 2 * SHORT + 3, [], set()
+    small, found, first = 2 * SHORT + 3, [], set(FEW)
     cases = [(sampler, model, small, 9, name) for sampler, model, name in PAIRS]
     cases += [
         (lw.RatesFPCD(0.05, 0.9, steps=3), rated(13, 7), small, 9, "machine"),
@@ -53,8 +53,8 @@ def compiled() -> list:
             twin = twin_of(sampler, model)
         except NoTwinError:
             continue
-        again = [pytest.mark.slow] * (type(sampler) in seen)  # on further models and settings
-        seen.add(type(sampler))
+        again = [pytest.mark.slow] * (type(sampler) not in first)  # and on further models
+        first.discard(type(sampler))
         found.append(pytest.param(twin, model, chains, steps, id=f"{sampler}-{name}", marks=again))
     return found
 
@@ -103,6 +103,7 @@ def test_sums_are_those_of_single_steps(twin, model, chains, steps):
         np.testing.assert_array_equal(sums.unsettled, unsettled)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "sampler", [lw.GWG(), lw.DMALA(0.4), lw.BlockGibbs(), lw.Gibbs(), lw.LocallyBalanced()], ids=str
 )
@@ -129,6 +130,7 @@ def test_a_preconditioner_of_another_length_is_refused(kind, model):
         twin_of(kind(0.3, [1.0, 2.0]), model).init(x, model)
 
 
+@pytest.mark.slow
 def test_a_cycle_goes_on_where_it_was():
     """After new parameters (`refresh`) and from new positions (`moved_to`)."""
     model, sampler = lw.Lattice((4, 5), 0.15, 0.1), lw.ACS(2.0, 0.2, 3)

@@ -18,6 +18,8 @@ from latticework.samplers.compiled.choose import twin_of
 from latticework.samplers.compiled.decisions import BYTES, TIES
 from latticework.samplers.compiled.philox import fill, step_keys
 
+pytestmark = pytest.mark.slow  # many kernels are compiled
+
 # Rows of 16 bytes and of more, exactly full or not, one site, several blocks of one chain.
 SHAPES = [(5, 5), (13,), (1,), (2, 1, 3), (4, 4), (2, 2, 2, 2), (70, 71)]
 SAMPLERS = [lw.DULA(0.4), lw.DMALA(0.3), lw.DMALA(inf), lw.ACS(2.0, 0.2, 3), lw.GibbsSweep()]

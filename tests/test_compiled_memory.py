@@ -8,30 +8,25 @@ import torch
 from targets import scattered
 from torch import Generator
 
-from latticework.models.ising import erdos_renyi
-from latticework.models.potts import random_potts
-from latticework.models.rbm import RBM
-from latticework.samplers.block_gibbs import BlockGibbs
+import latticework as lw
 from latticework.samplers.compiled import rbm, sites
 from latticework.samplers.compiled.choose import twin_of
-from latticework.samplers.gibbs import Gibbs
-from latticework.samplers.gwg import GWG
-from latticework.samplers.hamming import HammingBall
-from latticework.samplers.langevin import DMALA, DULA
-from latticework.samplers.locally_balanced import LocallyBalanced
-from latticework.samplers.path_auxiliary import PAFS
-from latticework.samplers.random_walk import RandomWalk
+
+pytestmark = pytest.mark.slow  # many kernels are compiled
 
 SITES = 12
-BLOCKS = [Gibbs(), Gibbs(3, "random"), HammingBall(5, 2)]
-ONE_SITE = [GWG(), LocallyBalanced()]
+BLOCKS = [lw.Gibbs(), lw.Gibbs(3, "random"), lw.HammingBall(5, 2)]
+ONE_SITE = [lw.GWG(), lw.LocallyBalanced()]
 DUE = 1024  # steps between renewals, on average: the power of two above 64 * 12
 
 
 MODELS = {
-    "pairs": (erdos_renyi(SITES, 5, 0.37), [*BLOCKS, *ONE_SITE, GWG(4), PAFS(3), RandomWalk(2)]),
-    "rbm": (scattered(RBM(SITES, 7), std=0.5), [*BLOCKS, RandomWalk(2)]),
-    "potts": (random_potts(SITES, 3, 1.0), [Gibbs(), Gibbs(2, "random"), *ONE_SITE]),
+    "pairs": (
+        lw.erdos_renyi(SITES, 5, 0.37),
+        [*BLOCKS, *ONE_SITE, lw.GWG(4), lw.PAFS(3), lw.RandomWalk(2)],
+    ),
+    "rbm": (scattered(lw.RBM(SITES, 7), std=0.5), [*BLOCKS, lw.RandomWalk(2)]),
+    "potts": (lw.random_potts(SITES, 3, 1.0), [lw.Gibbs(), lw.Gibbs(2, "random"), *ONE_SITE]),
 }
 CASES = [
     pytest.param(model, sampler, id=f"{name}-{sampler}")
@@ -53,11 +48,13 @@ def test_an_error_in_the_memory_does_not_stay(model, sampler):
 
 
 @pytest.mark.parametrize(
-    "sampler", [DULA(0.2), DMALA(0.2), BlockGibbs(), GWG(3), LocallyBalanced()], ids=str
+    "sampler",
+    [lw.DULA(0.2), lw.DMALA(0.2), lw.BlockGibbs(), lw.GWG(3), lw.LocallyBalanced()],
+    ids=str,
 )
 def test_an_error_in_the_hidden_inputs_stays_until_they_are_due(sampler, monkeypatch):
     monkeypatch.setattr(rbm, "ROWS", 2.0)  # else products make them afresh
-    model, rng = scattered(RBM(SITES, 7), std=0.5), Generator().manual_seed(1)
+    model, rng = scattered(lw.RBM(SITES, 7), std=0.5), Generator().manual_seed(1)
     twin, x = twin_of(sampler, model), model.domain.uniform(5, Generator().manual_seed(2))
     state, _ = twin.advance(twin.at(x, model), model, rng, 1)
     state.inputs.add_(0.25)

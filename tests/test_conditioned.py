@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from plain import agree
 from targets import TARGETS
 from torch import Generator
 
@@ -57,32 +58,8 @@ def test_the_law_is_the_renormalised_one(name):
 @pytest.mark.parametrize("name", [name for name in MODELS if name != "either"])  # -inf
 def test_all_methods_are_those_of_the_function(name):
     smaller = MODELS[name].given(known(MODELS[name]))
-    plain = lw.Function(smaller.forward, smaller.domain)
     x = smaller.domain.uniform(6, Generator().manual_seed(0))
-    sites = torch.arange(smaller.domain.movers)
-    cache = smaller.cache(x)
-    close = torch.testing.assert_close
-    close(smaller.log_prob(x), plain.log_prob(x))
-    for one, other in zip(smaller.log_prob_and_grad(x), plain.log_prob_and_grad(x), strict=True):
-        close(one, other, rtol=1e-4, atol=1e-4)
-    close(smaller.gradient(x), plain.gradient(x), rtol=1e-4, atol=1e-4)
-    found, expected = smaller.differences(x, cache, sites), plain.differences(x, (), sites)
-    if (allowed := smaller.domain.allowed(sites)) is not None:
-        found, expected = found[:, allowed], expected[:, allowed]
-    close(found, expected, rtol=1e-4, atol=1e-4)
-    patterns, _ = smaller.domain.block(x, sites[:1])
-    found = smaller.block_log_probs(x, cache, sites[:1], patterns)
-    expected = plain.block_log_probs(x, (), sites[:1], patterns)
-    close(found - found[:, :1], expected - expected[:, :1], rtol=1e-4, atol=1e-4)
-    if isinstance(smaller.domain, lw.Binary):
-        close(smaller.log_odds(x, cache, sites), plain.log_odds(x, (), sites), rtol=1e-4, atol=1e-4)
-    index = sites[:1].expand(6, 1) * smaller.domain.moves
-    y = smaller.domain.move_one(x, index)
-    values = smaller.evaluate_flipped(smaller.cache(x), x, y, index)
-    close(values[0], plain.log_prob(y), rtol=1e-4, atol=1e-4)
-    new = y.index_select(1, sites[:1])
-    moved = smaller.moved(smaller.cache(x), x, sites[:1], new)
-    close(list(moved), list(smaller.cache(y)), rtol=1e-4, atol=1e-4)
+    agree(smaller, lw.Function(smaller.forward, smaller.domain), x, 1e-4)
 
 
 def test_known_values_are_named_given_as_a_tensor_or_in_two_steps():

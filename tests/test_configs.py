@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import importlib
 import inspect
+import itertools
 import re
 from dataclasses import replace
 
@@ -33,18 +34,21 @@ def part(group, name):
         return compose(f"{group}/{name}")[group]
 
 
-def plain(config):
-    """The configuration without `hydra`, resolved; an undefined interpolation fails here."""
-    return checked(config)
+once = functools.cache(composed)
+
+
+def at(scale, *words):
+    """The configuration of the words at a scale, which is a value and needs no composition."""
+    config = once(*words)
+    config.scale = scale
+    return config
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("experiment", names("experiment"))
 def test_every_experiment_composes_at_each_scale(experiment, scale):
-    words = (f"experiment={experiment}", f"scale={scale}")
-    config = composed(*words)
-    document = plain(config)
+    document = checked(at(scale, f"experiment={experiment}"))
     assert document["name"] == experiment
     lines = [line.split() for line in configuration.experiments().splitlines()]
     assert any(first == experiment and len(rest) > 2 for first, *rest in lines), "no line of help"
@@ -82,20 +86,28 @@ RATES = [name for name in names("experiment") if name.startswith(("rates_", "tun
 @pytest.mark.parametrize("experiment", sorted(set(RATES) - {"rates_sec3"}))
 def test_models_of_the_rates_paper_are_trained_as_it_says(experiment, scale):
     """Visible biases from zero, and FPCD's fast rate above the slow one (Section 2)."""
-    words = (f"experiment={experiment}", f"scale={scale}", "negatives=fpcd")
-    document = plain(composed(*words))
-    training = document["task"].get("pretrain") or document["task"]
-    assert training["visible_bias"] == "zero"
-    assert training["negatives"]["fast_step_size"] > training["learning_rate"]
+    task = at(scale, f"experiment={experiment}", "negatives=fpcd").task
+    training = task.get("pretrain") or task
+    assert training.visible_bias == "zero"
+    assert training.negatives.fast_step_size > training.learning_rate
 
 
-GROUPS = ["adapt", "data", "logger", "model", "sampler", "task"]
+def options(*groups):
+    return [[f"{group}={name}" for name in names(group)] for group in groups]
+
+
+# Neither an adaptation nor a task goes with every other; of the rest, one of each at a time.
+ALONE = [(word,) for word in itertools.chain(*options("adapt", "task"))]
+TOGETHER = [
+    tuple(filter(None, words))
+    for words in itertools.zip_longest(*options("data", "logger", "model", "sampler"))
+]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("choice", [(g, n) for g in GROUPS for n in names(g)], ids="=".join)
-def test_every_choice_composes(choice):
-    plain(composed("=".join(choice)))
+@pytest.mark.parametrize("words", ALONE + TOGETHER, ids=",".join)
+def test_every_choice_composes(words):
+    checked(composed(*words))
 
 
 # What a committed record says otherwise, by experiment.
@@ -213,8 +225,18 @@ def test_every_sampler_has_a_name():
     assert own == named
 
 
+def models():
+    """An option for each class; those that only inherit from another option are of its class."""
+    found = {}
+    for name in names("model"):
+        text = (CONF / "model" / f"{name}.yaml").read_text()
+        for target in re.findall(r"^_target_: (\S+)", text, re.MULTILINE):
+            found.setdefault(target, name)
+    return found.values()
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("model", names("model"))
+@pytest.mark.parametrize("model", models())
 @pytest.mark.parametrize("name", names("sampler"))
 def test_every_pair_runs_or_says_why_not(name, model, monkeypatch):
     config, model = part("sampler", name), built(model)

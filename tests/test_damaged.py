@@ -5,6 +5,7 @@ The exit status is not 0, and there is no traceback.
 
 import json
 import lzma
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -90,16 +91,22 @@ def folder(tmp_path):
     return folder
 
 
-@pytest.mark.parametrize("content", RECORDS)
-def test_a_damaged_record(content, folder, tmp_path, capsys):
-    (folder / BROKEN / "run.json").write_bytes(content)
-    message = f"the record {folder / BROKEN} is damaged: {RECORDS[content]}; run its command again"
-    assert f"left out: {message}" in said(capsys, lambda: figures(tmp_path, "scale=smoke"))
-    assert len(list(tmp_path.rglob("own.png"))) == 1  # the other record is drawn
-    words = [str(folder / BROKEN), str(folder / WHOLE)]
-    found = said(capsys, lambda: latticework.scripts.why.main(words))
-    assert RECORDS[content] in found
-    assert str(folder / BROKEN) in found.replace("\n", "")
+def test_damaged_records(folder, tmp_path, capsys):
+    """The other one is drawn."""
+    broken = {}
+    for number, (content, message) in enumerate(RECORDS.items()):
+        path = shutil.copytree(folder / BROKEN, folder / f"{BROKEN}{number}")
+        (path / "run.json").write_bytes(content)
+        broken[path] = message
+    shutil.rmtree(folder / BROKEN)
+    told = said(capsys, lambda: figures(tmp_path, "scale=smoke"))
+    assert len(list(tmp_path.rglob("own.png"))) == 1
+    for path, message in broken.items():
+        assert f"left out: the record {path} is damaged: {message}; run its command again" in told
+        words = [str(path), str(folder / WHOLE)]
+        found = said(capsys, lambda words=words: latticework.scripts.why.main(words))
+        assert message in found
+        assert str(path) in found.replace("\n", "")
 
 
 @pytest.mark.parametrize("fault", BUNDLES)

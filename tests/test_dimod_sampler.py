@@ -18,7 +18,7 @@ def bqm():
 
 @pytest.mark.filterwarnings("ignore::dimod.exceptions.SamplerUnknownArgWarning")
 def test_dimod_accepts_it(bqm):
-    sampler = lw.DimodSampler()
+    sampler = lw.DimodSampler(engine="eager")
     testing.assert_sampler_api(sampler)
     for problem in (bqm, bqm.change_vartype("BINARY", inplace=False)):
         reads = sampler.sample(problem, num_reads=40, unknown=1)
@@ -29,6 +29,7 @@ def test_dimod_accepts_it(bqm):
     testing.assert_response_energies(sampler.sample(empty, num_reads=20), empty)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["SPIN", "BINARY"])
 @pytest.mark.parametrize("name", ["gibbs_sweep", "gwg"])
 def test_reads_have_the_law_of_the_temperature(bqm, kind, name):
@@ -45,7 +46,7 @@ def test_reads_have_the_law_of_the_temperature(bqm, kind, name):
 
 
 def test_qubos_and_ising_problems():
-    sampler = lw.DimodSampler(beta=8.0)
+    sampler = lw.DimodSampler(beta=8.0, engine="eager")
     best = sampler.sample_qubo({(0, 0): -1.0, (0, 1): 3.0, (1, 1): -2.0}, num_reads=100).first
     assert best.sample == {0: 0, 1: 1}
     assert best.energy == -2

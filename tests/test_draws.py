@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-import latticework
+import latticework as lw
 from latticework.models.domain import Binary, Categorical
 from latticework.models.ising import Lattice
 from latticework.sampling.exact import distribution
@@ -23,7 +23,7 @@ def drawn(law, count, seed):
 
 
 def failed(draws, **given):
-    report = latticework.check_draws(draws, LATTICE, **given)
+    report = lw.check_draws(draws, LATTICE, **given)
     return {outcome.check for outcome in report.outcomes if outcome.status == "fails"}
 
 
@@ -46,10 +46,10 @@ def test_tempered_shifted_and_shuffled_draws_are_refused():
 
 def test_draws_that_repeat_are_refused():
     """300 draws from 4096 equally likely states repeat about ten of them."""
-    model, rng = latticework.Function(lambda x: 0 * x.sum(-1), Binary(12)), torch.Generator()
+    model, rng = lw.Function(lambda x: 0 * x.sum(-1), Binary(12)), torch.Generator()
     given = model.domain.uniform(300, rng.manual_seed(1))
-    assert latticework.check_draws(given, model, error=0.01).passed
-    report = latticework.check_draws(given[:150].repeat(2, 1), model)
+    assert lw.check_draws(given, model, error=0.01).passed
+    report = lw.check_draws(given[:150].repeat(2, 1), model)
     assert "repeats" in {outcome.check for outcome in report.outcomes if outcome.status == "fails"}
 
 
@@ -61,11 +61,11 @@ def test_energies_are_recomputed():
 
 
 def test_chains_are_thinned_and_a_long_target_has_a_sampled_reference():
-    result = latticework.sample(LATTICE, "gibbs", steps=2000, burn_in=100, diagnose=False)
-    report = latticework.check_draws(result.draws, LATTICE)
+    result = lw.sample(LATTICE, "gibbs", steps=2000, burn_in=100, diagnose=False)
+    report = lw.check_draws(result.draws, LATTICE)
     assert report.passed
     assert "of 8000 draws" in str(report)
-    assert latticework.check_draws(drawn(LAW, 200, 3), LATTICE, reference="gibbs").passed
+    assert lw.check_draws(drawn(LAW, 200, 3), LATTICE, reference="gibbs").passed
 
 
 def test_categories_may_be_whole_numbers():
@@ -74,8 +74,8 @@ def test_categories_may_be_whole_numbers():
 
     given = torch.randint(3, (200, 4), generator=torch.Generator().manual_seed(2))
     states = {"domain": Categorical(4, 3), "error": 0.01}
-    assert latticework.check_draws(given, flat, **states).passed
-    assert not latticework.check_draws(given.clamp(max=1), flat, **states).passed
+    assert lw.check_draws(given, flat, **states).passed
+    assert not lw.check_draws(given.clamp(max=1), flat, **states).passed
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_categories_may_be_whole_numbers():
 )
 def test_mistakes_are_refused(given, match):
     with pytest.raises(ValueError, match=match):
-        latticework.check_draws(**{"draws": drawn(LAW, 50, 1), "target": LATTICE, **given})
+        lw.check_draws(**{"draws": drawn(LAW, 50, 1), "target": LATTICE, **given})
 
 
 # The command.
@@ -121,7 +121,7 @@ def judged(name, *words):
 def test_the_command_judges_a_file_of_draws(folder, capsys):
     """From our own results, whose other arrays are ignored, and from any other source."""
     target = target_named("f.py:log_prob", "binary:12")
-    latticework.sample(target, "gwg", steps=2000, burn_in=100, diagnose=False).save("ours.npz")
+    lw.sample(target, "gwg", steps=2000, burn_in=100, diagnose=False).save("ours.npz")
     assert judged("ours.npz", "--reference", "dmala(step_size=0.3)", "--steps", "400") == 0
     assert "chains of DMALA(step_size=0.3)" in " ".join(capsys.readouterr().out.split())
 
@@ -167,7 +167,7 @@ def linear(x):
 
 def sampled(**given):
     settings = {"sites": 3, "steps": 30, "names": ["rain", "wind", "sun"], "diagnose": False}
-    return latticework.sample(linear, "dmala", **{**settings, **given})
+    return lw.sample(linear, "dmala", **{**settings, **given})
 
 
 def test_names_stand_in_the_summary_and_in_arviz():
@@ -196,7 +196,7 @@ def test_bad_names_are_refused(names):
 def test_a_result_is_saved_and_loaded_and_no_file_is_overwritten(tmp_path):
     found, file = sampled(adapt=0.5), tmp_path / "found.npz"
     found.save(file)
-    again = latticework.SampleResult.load(file)
+    again = lw.SampleResult.load(file)
     assert repr(again) == repr(found)
     assert torch.equal(again.draws, found.draws)
     assert again.sampler == found.sampler
@@ -206,4 +206,4 @@ def test_a_result_is_saved_and_loaded_and_no_file_is_overwritten(tmp_path):
         found.save(file)
     np.savez(tmp_path / "other.npz", draws=np.zeros(3))
     with pytest.raises(ValueError, match="is no file that SampleResult.save wrote"):
-        latticework.SampleResult.load(tmp_path / "other.npz")
+        lw.SampleResult.load(tmp_path / "other.npz")

@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 from torch import Generator
 from torch.optim import SGD, Adam
 
+import latticework as lw
 from latticework.data.base import Dataset, some
 from latticework.experiments.records.record import Record
 from latticework.experiments.runs.run import Run
@@ -22,16 +23,10 @@ from latticework.experiments.tasks.ebm_learning import (
     ebm_learning,
 )
 from latticework.models.chance import Tape
-from latticework.models.ising import DenseIsing, Lattice, LearnedIsing
-from latticework.models.rbm import RBM
-from latticework.models.resnet import ResNet
-from latticework.samplers.base import Info, Wrapper
-from latticework.samplers.gibbs import Gibbs
-from latticework.samplers.hamming import HammingBall
-from latticework.samplers.langevin import DMALA, DULA
+from latticework.samplers.base import Wrapper
 from latticework.sampling.starts import data_mean, uniform
 
-TRUTH, TRUTH_8 = Lattice((2, 3), 0.2), Lattice((2, 4), 0.2)
+TRUTH, TRUTH_8 = lw.Lattice((2, 3), 0.2), lw.Lattice((2, 4), 0.2)
 
 
 def rows(model, count, seed=0):
@@ -47,7 +42,7 @@ def dataset(model=TRUTH, count=2000):
 
 def learned():
     torch.manual_seed(0)
-    return LearnedIsing((2, 3), 0.1)
+    return lw.LearnedIsing((2, 3), 0.1)
 
 
 def learner(run, model, data, sampler=None, **settings):
@@ -63,7 +58,7 @@ def learner(run, model, data, sampler=None, **settings):
         "ema": None,
         "chains": model.domain.uniform(settings.pop("buffer", 10), run.rng("start")),
     }
-    return Learning(model, sampler or DMALA(0.2), data, run, **{**defaults, **settings})
+    return Learning(model, sampler or lw.DMALA(0.2), data, run, **{**defaults, **settings})
 
 
 def learn(run, model, data, sampler=None, **settings):
@@ -79,7 +74,7 @@ def learn(run, model, data, sampler=None, **settings):
         "optimiser": partial(Adam, lr=0.01),
     }
     settings = {**defaults, **settings}
-    ebm_learning(model=model, sampler=sampler or DMALA(0.2), data=data, run=run, **settings)
+    ebm_learning(model=model, sampler=sampler or lw.DMALA(0.2), data=data, run=run, **settings)
     return Record(run.path, {})
 
 
@@ -88,13 +83,13 @@ def learn(run, model, data, sampler=None, **settings):
 
 def network(model=None):
     torch.manual_seed(0)
-    model = model or ResNet((2, 4), 3, 2)
+    model = model or lw.ResNet((2, 4), 3, 2)
     for parameter in model.parameters():
         parameter.normal_(0, 0.5)
     return model
 
 
-@pytest.mark.parametrize("make", [network, lambda: network(RBM(8, 3))], ids=["net", "rbm"])
+@pytest.mark.parametrize("make", [network, lambda: network(lw.RBM(8, 3))], ids=["net", "rbm"])
 def test_the_loss_has_the_gradient_of_the_likelihood(tmp_path, make):
     """With exact negatives, each entry within its own sampling error of the exact gradient."""
     model, count = make(), 20_000
@@ -119,13 +114,15 @@ def test_the_loss_has_the_gradient_of_the_likelihood(tmp_path, make):
         return ((found - exact) / (spread + 1e-6)).abs().max()
 
     assert largest_z(rows(model, count)) < 4.5  # of 50 to 300 entries
-    assert largest_z(rows(DenseIsing(torch.zeros(8, 8)), count)) > 20  # control: uniform negatives
+    assert (
+        largest_z(rows(lw.DenseIsing(torch.zeros(8, 8)), count)) > 20
+    )  # control: uniform negatives
 
 
 def test_the_short_way_of_the_ising_model_is_the_long_way():
     model = learned().double()
     positive, negative = rows(TRUTH, 30).double(), rows(TRUTH, 20, seed=1).double()
-    default = DenseIsing(model.coupling.data)
+    default = lw.DenseIsing(model.coupling.data)
     torch.testing.assert_close(
         default.contrast(positive, negative), model.contrast(positive, negative)
     )
@@ -156,16 +153,16 @@ def test_l1_and_the_largest_gradient(tmp_path):
 # Learning.
 
 
-class Still(DULA):
+class Still(lw.DULA):
     """Moves nothing."""
 
     def step(self, state, model, rng):
-        return state, Info(state.x.new_ones(len(state.x)))
+        return state, lw.Info(state.x.new_ones(len(state.x)))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("settings", [{"buffer": 100}, {"buffer": 300}], ids=["pcd", "replay"])
-@pytest.mark.parametrize("sampler", [DMALA(0.3), Gibbs()], ids=repr)
+@pytest.mark.parametrize("sampler", [lw.DMALA(0.3), lw.Gibbs()], ids=repr)
 def test_a_small_ising_model_is_recovered(tmp_path, sampler, settings):
     settings = {"iterations": 400, "every": 100, "steps": 6, "batch": 100, **settings}
     settings["evaluations"] = [CouplingError(TRUTH)]
@@ -213,7 +210,7 @@ def test_the_average_is_the_exponential_one(tmp_path):
 def test_batches_are_passes_in_new_orders(tmp_path):
     rows = torch.eye(25, dtype=torch.uint8)
     numbered = Dataset(rows, rows[:1], rows[:1], (25,), "")
-    model = DenseIsing(torch.zeros(25, 25))
+    model = lw.DenseIsing(torch.zeros(25, 25))
     made = learner(Run(tmp_path), model, numbered, stepper=SGD([torch.zeros(1)], lr=1))
     drawn = [made.positive().argmax(1).tolist() for _ in range(4)]
     for first, second in (drawn[:2], drawn[2:]):  # of 25 rows, 20 a pass
@@ -238,9 +235,9 @@ def test_a_replay_buffer_moves_a_batch_at_a_time_and_puts_it_back(tmp_path):
     assert torch.equal(still.negatives.buffer, before)  # each chain where it was taken from
 
 
-@pytest.mark.parametrize("sampler", [Gibbs(), HammingBall()], ids=repr)
+@pytest.mark.parametrize("sampler", [lw.Gibbs(), lw.HammingBall()], ids=repr)
 def test_a_scan_goes_on_from_one_batch_to_the_next(sampler):
-    model = Lattice((3, 4), 0.2)
+    model = lw.Lattice((3, 4), 0.2)
     rng = Generator().manual_seed(0)
     state = sampler.init(model.domain.uniform(5, rng), model)
     for _ in range(3):
@@ -268,13 +265,14 @@ class OnTape(Wrapper):
         return self.sampler.step(state, model, Tape(row))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("buffer", [10, 30], ids=["pcd", "replay"])
 def test_fused_chains_make_the_updates_of_eager_ones(tmp_path, buffer, plain_tape):
     """Without a new compilation, and without a step that no update uses."""
     fused = learner(Run(tmp_path, engine="fused"), learned(), dataset(), buffer=buffer, steps=4)
     (block,) = fused.replay.sampler.compiled.values()
     assert block.steps == 4
-    sampler = OnTape(DMALA(0.2), block.numbers)
+    sampler = OnTape(lw.DMALA(0.2), block.numbers)
     eager = learner(Run(tmp_path), learned(), dataset(), sampler, buffer=buffer, steps=4)
     before = eager.model.coupling.clone()
     for iteration in range(1, 6):
@@ -291,7 +289,7 @@ def test_fused_chains_make_the_updates_of_eager_ones(tmp_path, buffer, plain_tap
 # Divergence.
 
 
-class Breaking(LearnedIsing):
+class Breaking(lw.LearnedIsing):
     """Its loss is not a number from some update on."""
 
     left = 7
@@ -335,14 +333,14 @@ def test_a_loss_or_a_gradient_beyond_its_bound_stops_it_too(tmp_path, coupling, 
 
 
 def test_the_coupling_error_is_over_all_entries():
-    model = LearnedIsing((2, 3))
+    model = lw.LearnedIsing((2, 3))
     model.coupling.copy_(TRUTH.matrix() + 0.05)
     reading = CouplingError(TRUTH)(model, dataset(), torch.zeros(1, 6))
     assert float(reading["log_rmse"]) == pytest.approx(math.log(0.05), abs=1e-5)
 
 
 def test_the_gap_is_a_difference_of_means():
-    model = DenseIsing(torch.zeros(6, 6), torch.linspace(0, 1, 6))
+    model = lw.DenseIsing(torch.zeros(6, 6), torch.linspace(0, 1, 6))
     data = dataset()
     negatives = torch.zeros(4, 6)
     reading = Gap(30)(model, data, negatives)

@@ -200,10 +200,8 @@ def test_a_killed_task_ends_as_if_nothing_had_been(task, tmp_path):
         for folder in ("whole", "killed"):
             shutil.copytree(tmp_path / "first" / "artifacts", tmp_path / folder / "artifacts")
     left = accesses(*words, outputs=tmp_path / "whole")  # imports what forks then have
-    for _ in range(2):
-        at = max(1, int(chance.uniform(0.1, 0.9) * left))
-        left -= at  # the next process goes on: no more than these are left, but for its start
-        killed(at, *words, outputs=tmp_path / "killed")
+    at = max(1, int(chance.uniform(0.1, 0.9) * left))
+    killed(at, *words, outputs=tmp_path / "killed")  # test_checkpoint.py breaks off twice
     assert ended(start(*words, outputs=tmp_path / "killed")) == 0
     whole, resumed = load_all(tmp_path / "whole"), load_all(tmp_path / "killed")
     assert [record.path.name for record in resumed] == [record.path.name for record in whole]

@@ -190,6 +190,7 @@ GRAPHS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chains", [1, 5, 35])
 @pytest.mark.parametrize("graph", GRAPHS.values(), ids=GRAPHS)
 @pytest.mark.parametrize("sampler", [lw.GibbsSweep(), lw.MetropolisSweep()], ids=str)
@@ -206,6 +207,7 @@ def test_sweeps_are_those_of_a_plain_loop(sampler, graph, chains):
         np.testing.assert_array_equal(state.x[chain].numpy(), expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chains", [1, 2])
 def test_sweeps_around_a_hub(chains):
     graph = lw.Graph([[0, i] for i in range(1, 10_001)], 0.01)
@@ -216,6 +218,7 @@ def test_sweeps_around_a_hub(chains):
     np.testing.assert_array_equal(state.x[0].numpy(), expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("graph", GRAPHS.values(), ids=GRAPHS)
 def test_a_chain_alone_remembers_the_fields_of_its_state(graph):
     """After flips of many steps, and after a renewal."""
@@ -307,6 +310,7 @@ def largest_z(graph: lw.Graph, x: torch.Tensor, known: dict) -> float:
     return float((np.abs(found - means) / np.sqrt((1 - means**2) / len(x) + 1e-5)).max())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["Grids_11", "Grids_13", "Grids_14"])
 def test_grids_of_uai_files(name):
     """log Z; and ten steps of compiled chains that start from exact draws keep all marginals."""
@@ -322,28 +326,6 @@ def test_grids_of_uai_files(name):
         state, _ = twin.advance(twin.at(draws, graph), graph, Generator().manual_seed(1), 10)
         assert not torch.equal(state.x, draws)
         assert (largest_z(graph, state.x, exact) < 5) == sampler.exact
-
-
-def random_tree(sites: int, seed: int) -> lw.Graph:
-    rng = np.random.default_rng(seed)
-    edges = [(int(rng.integers(i)), i) for i in range(1, sites)]
-    return lw.Graph(edges, rng.normal(size=sites - 1), rng.normal(size=sites))
-
-
-@pytest.mark.parametrize(
-    "graph",
-    [
-        *(random_tree(15, seed) for seed in range(3)),
-        lw.Graph([[0, 1], [2, 3], [3, 4], [0, 1]], [0.3, 0.9, -1.2, 0.4], 0.2, sites=8),
-        lw.Graph([[0, 1], [1, 2], [0, 2], [2, 3]], [0.0, 0.5, -0.7, 0.0], 0.3),
-    ],
-    ids=["tree 0", "tree 1", "tree 2", "parts and isolated sites", "zero weights"],
-)
-def test_enumeration_is_tree_decomposition(graph):
-    law, (_, info) = lw.exact(graph), decomposed(graph)
-    assert float(law.log_z) == pytest.approx(info["log_partition_function"], abs=1e-4)
-    means = [info["variable_marginals"][i] for i in range(graph.domain.dim)]
-    np.testing.assert_allclose(law.mean, means, atol=1e-5)
 
 
 GSET = "3 2\n1 2 1\n2 3 -1\n"

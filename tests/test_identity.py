@@ -7,6 +7,7 @@ import shutil
 import signal
 from collections import Counter
 
+import pytest
 from command import command_line
 from fakes import fake
 from kills import ended, start
@@ -24,6 +25,8 @@ from latticework.experiments.records.identity import (
 from latticework.experiments.records.numbers import CONF, headline, last_row
 from latticework.experiments.records.record import load_all, opened
 from latticework.experiments.runs.run import Run
+
+pytestmark = pytest.mark.usefixtures("eager")
 
 SMALL = ("model=ising", "model.shape=[3,3]", "scale=smoke", "sampler=dmala")
 

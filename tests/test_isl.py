@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Generator
 
+import latticework as lw
 from latticework.data.base import Dataset, some
 from latticework.experiments.records.record import Budget, Record
 from latticework.experiments.runs.run import Run
@@ -18,15 +19,6 @@ from latticework.experiments.tasks.measures.sampling_likelihood import (
     histograms,
     score,
 )
-from latticework.models.base import Function
-from latticework.models.domain import Binary, Ordinal
-from latticework.models.rated_rbm import RatedRBM
-from latticework.models.rbm import RBM
-from latticework.samplers.block_gibbs import BlockGibbs
-from latticework.samplers.gibbs import Gibbs
-from latticework.samplers.rates import RatesHerding
-from latticework.sampling.chain import run_chain
-from latticework.sampling.metrics import Reference
 from latticework.sampling.starts import data_mean
 
 
@@ -114,28 +106,28 @@ class Loader:
 
 def test_grey_samples_and_other_domains_have_no_online_isl():
     """Distances of spins or of ordinal values to rows of 0 and 1 are no mismatches."""
-    metric, model = ValidationISL(Loader(), points=5), RBM(6, 3)
-    state = BlockGibbs().init(bits(2, 6), model)
-    carry = metric.init(model, state, Reference())
+    metric, model = ValidationISL(Loader(), points=5), lw.RBM(6, 3)
+    state = lw.BlockGibbs().init(bits(2, 6), model)
+    carry = metric.init(model, state, lw.Reference())
     carry = metric.update(carry, state._replace(x=torch.full((2, 6), 0.3)), None, 1)
     with pytest.raises(ValueError, match=r"grey samples is not defined; .* sampler.emit=sample"):
         metric.read(carry)
-    for domain in (Binary(6, -1, 1), Ordinal(6, 3)):
-        model = Function(lambda x: x.sum(-1), domain)
-        state = Gibbs().init(domain.uniform(2, Generator().manual_seed(0)), model)
+    for domain in (lw.Binary(6, -1, 1), lw.Ordinal(6, 3)):
+        model = lw.Function(lambda x: x.sum(-1), domain)
+        state = lw.Gibbs().init(domain.uniform(2, Generator().manual_seed(0)), model)
         with pytest.raises(ValueError, match="the ISL is defined on samples of 0 and 1"):
-            metric.init(model, state, Reference())
+            metric.init(model, state, lw.Reference())
 
 
 def test_the_area_under_the_curve_sees_how_fast_it_rises(monkeypatch):
     """By the trapezoid rule on the log axis, at one beta, whatever the number of chains."""
     monkeypatch.delattr(np, "trapezoid", raising=False)  # NumPy 1.26 has none
-    model, sizes = RBM(6, 3), [1, 4, 10, 30]
+    model, sizes = lw.RBM(6, 3), [1, 4, 10, 30]
     model.visible_bias.fill_(-1.0)
     for chains in (1, 2):
         metric, kept = ValidationISL(Loader(), points=5, sizes=sizes), []
-        for reading in run_chain(
-            BlockGibbs(), model, bits(chains, 6), Generator().manual_seed(0),
+        for reading in lw.run_chain(
+            lw.BlockGibbs(), model, bits(chains, 6), Generator().manual_seed(0),
             steps=40 // chains, every=1, metrics=[metric],
         ):  # fmt: skip
             kept.append(reading.state.x.clone())
@@ -165,13 +157,13 @@ def task(folder, sampler, model, steps=60):
 
 
 def test_the_task_records_both_betas_and_where_herding_was_cut_short(tmp_path):
-    model = RatedRBM(6, 5)
+    model = lw.RatedRBM(6, 5)
     for parameter in model.parameters():
         parameter.normal_(generator=Generator().manual_seed(1))
     model.visible_bias.fill_(-1.0)
     model.untrained = False
     model.set_rates([bits(30, 6, seed=1, p=0.1)])
-    run, record = task(tmp_path / "gibbs", BlockGibbs(), model)
+    run, record = task(tmp_path / "gibbs", lw.BlockGibbs(), model)
     table, parzen = record.metrics, record.arrays("parzen")
     assert {"isl", "isl_own_beta", "own_beta"} <= set(table) & set(parzen)
     assert run.notes["beta"] == pytest.approx(table["own_beta"].iloc[-1])
@@ -180,6 +172,6 @@ def test_the_task_records_both_betas_and_where_herding_was_cut_short(tmp_path):
     assert parzen["beta"][0] == parzen["own_beta"][-1]
     assert "unsettled" not in run.notes
     for sweeps, expected in ((100, 0.0), (1, None)):
-        run, _ = task(tmp_path / str(sweeps), RatesHerding(0.3, sweeps=sweeps), model)
+        run, _ = task(tmp_path / str(sweeps), lw.RatesHerding(0.3, sweeps=sweeps), model)
         share = run.notes["unsettled"]
         assert 0 < share < 1 if expected is None else share == expected

@@ -13,6 +13,7 @@ import torch
 from fakes import fake
 from torch import Generator
 
+import latticework as lw
 import latticework.experiments.tasks.mlm_pretraining as pretraining
 from latticework.data.base import Dataset
 from latticework.data.images import Grey
@@ -33,15 +34,7 @@ from latticework.experiments.tasks.target import pretrained
 from latticework.experiments.tasks.text_infilling import from_blanks, text_infilling
 from latticework.experiments.tasks.train_rbm import train_rbm
 from latticework.experiments.tasks.tune import tune
-from latticework.models.annealed import ScaledRBM
-from latticework.models.bayes_net import synthetic_bayes_net
-from latticework.models.infilling import TextInfilling
-from latticework.models.masked_lm import MaskedLM, untrained
-from latticework.models.rated_rbm import RatedRBM
-from latticework.models.rbm import RBM
-from latticework.samplers.block_gibbs import BlockGibbs
-from latticework.samplers.gibbs import Gibbs
-from latticework.samplers.langevin import DULA
+from latticework.models.masked_lm import untrained
 from latticework.sampling.annealing import linear
 from latticework.sampling.starts import data_mean, uniform
 
@@ -67,7 +60,7 @@ def run_in(path):
     return Run(path, outputs=path)
 
 
-def machine(kind=RBM, toward=LEFT, strength=1.0):
+def machine(kind=lw.RBM, toward=LEFT, strength=1.0):
     """An RBM whose visible biases favour a prototype."""
     torch.manual_seed(0)
     model = kind(SITES, 3)
@@ -87,7 +80,7 @@ def test_the_betas_of_the_isl_are_chosen_on_validation_rows(tmp_path):
 
     def task(run, data):
         isl_curve(
-            model=machine(), sampler=BlockGibbs(), data=data, run=run,
+            model=machine(), sampler=lw.BlockGibbs(), data=data, run=run,
             budget=Budget(1, 100), start=data_mean,
         )  # fmt: skip
         return run.notes
@@ -107,8 +100,8 @@ def test_the_state_for_ais_is_chosen_on_validation_rows(tmp_path):
 
     def task(run, data):
         ais(
-            model=machine(), sampler=BlockGibbs(), data=data, run=run,
-            budget=Budget(20, 20, 10), path=ScaledRBM, betas=linear, back=5, burn_in=10,
+            model=machine(), sampler=lw.BlockGibbs(), data=data, run=run,
+            budget=Budget(20, 20, 10), path=lw.ScaledRBM, betas=linear, back=5, burn_in=10,
             trial_steps=10, candidates=lambda **_: states,
         )  # fmt: skip
         score = run.notes["log_likelihood"].pop("test")["mean"]
@@ -131,8 +124,8 @@ def test_the_base_of_ais_and_the_start_are_those_of_training_rows():
 def test_an_rbm_and_its_rates_are_learned_from_training_rows(tmp_path):
     def task(run, data):
         model = pretrained(
-            model=machine(RatedRBM), data=data, run=run, epochs=1, batch=20, learning_rate=0.1,
-            negatives=Contrastive(BlockGibbs()),
+            model=machine(lw.RatedRBM), data=data, run=run, epochs=1, batch=20, learning_rate=0.1,
+            negatives=Contrastive(lw.BlockGibbs()),
         )  # fmt: skip
         return torch.cat([value.flatten() for value in model.state_dict().values()])
 
@@ -147,8 +140,8 @@ def test_the_training_curve_of_an_rbm_is_that_of_validation_rows(tmp_path):
 
     def task(run, data):
         train_rbm(
-            model=machine(), sampler=BlockGibbs(), data=data, run=run, epochs=2, batch=20,
-            negatives=Persistent(BlockGibbs(), 20), learning_rate=0.1, samples=100, points=30,
+            model=machine(), sampler=lw.BlockGibbs(), data=data, run=run, epochs=2, batch=20,
+            negatives=Persistent(lw.BlockGibbs(), 20), learning_rate=0.1, samples=100, points=30,
         )  # fmt: skip
         return Record(run.path, {}).metrics
 
@@ -161,7 +154,7 @@ def test_the_training_curve_of_an_rbm_is_that_of_validation_rows(tmp_path):
 def test_an_energy_based_model_is_learned_from_training_rows(tmp_path):
     def task(run, data):
         ebm_learning(
-            model=machine(), sampler=Gibbs(), data=data, run=run, iterations=4, every=2,
+            model=machine(), sampler=lw.Gibbs(), data=data, run=run, iterations=4, every=2,
             snapshots=2, steps=2, batch=10, buffer=20, start=data_mean, ema=0.9,
             optimiser=torch.optim.Adam, evaluations=[Gap(30)],
         )  # fmt: skip
@@ -188,7 +181,7 @@ def test_settings_are_tuned_on_validation_rows(tmp_path):
     def task(run, data):
         (name,) = (name for name in ("as they are", "test", "valid") if Loader(name).load() is data)
         tune(
-            model=machine(), sampler=DULA(0.1), data=data, run=run, objective="isl",
+            model=machine(), sampler=lw.DULA(0.1), data=data, run=run, objective="isl",
             names={"model": "rbm", "sampler": "dula"}, direction="maximize", goal=None, trials=3,
             search={"dula": {"step_size": {"low": 0.05, "high": 2.0, "log": True}}},
             budget=Budget(2, 30, 30), seconds=None, start=data_mean,
@@ -236,7 +229,7 @@ def test_chains_of_a_regression_do_not_see_test_rows(tmp_path):
     def sampled(name, **parts):
         run = run_in(tmp_path / name)
         regression(
-            model=synthetic_bayes_net(3, 4), sampler=DULA(0.1), data=replace(table, **parts),
+            model=lw.synthetic_bayes_net(3, 4), sampler=lw.DULA(0.1), data=replace(table, **parts),
             run=run, budget=Budget(3, 10, 5), burn_in=5, start=uniform, points=5,
         )  # fmt: skip
         record = Record(run.path, {})
@@ -305,14 +298,14 @@ def test_words_are_those_of_training_texts():
 def test_sentences_are_filled_and_kept_without_their_references(tmp_path):
     """The likeliest under the language model are kept, whatever they are scored against."""
     words = ["the", "a", "movie", "film", "good", "bad"]
-    model = TextInfilling(MaskedLM("mini_bert", words=words), "a [MASK] film .")
+    model = lw.TextInfilling(lw.MaskedLM("mini_bert", words=words), "a [MASK] film .")
     blanks = [Blanks(("this", "is", "a", "good", "movie", "."), (3, 4), "tbc")]
 
     def task(name, references):
         run = run_in(tmp_path / name)
         data = Infilling(blanks, {"tbc": references, "wt103": references}, "made up")
         text_infilling(
-            model=model, sampler=Gibbs(), data=data, run=run, chains=6, steps=3, keep=2,
+            model=model, sampler=lw.Gibbs(), data=data, run=run, chains=6, steps=3, keep=2,
             start=from_blanks,
         )  # fmt: skip
         return run.notes["generated"], run.notes["scores"]

@@ -17,6 +17,8 @@ from latticework.experiments.records.record import load_all
 from latticework.experiments.runs.loggers import About
 from latticework.experiments.runs.run import Run
 
+pytestmark = pytest.mark.usefixtures("eager")
+
 ROWS = [(0, {"error": 1.0}), (10, {"error": 0.5}), (20, {"error": 0.25})]
 CHOICES = {"model": "ising", "data": None, "sampler": "dmala", "task": "sampling"}
 CONFIG = {

@@ -259,21 +259,18 @@ def test_a_thinned_trace_keeps_states_of_equal_distance(thin, steps, draws):
 @pytest.mark.parametrize("steps", [7, 40, pytest.param(101, marks=pytest.mark.slow)])
 def test_a_thinned_trace_of_many_steps_a_call_is_the_same_on_two_threads(steps):
     """PyTorch divides large copies among threads, in no order."""
-    empty, threads = torch.empty(0), torch.get_num_threads()
+    empty = torch.empty(0)
     metric, start = Trace(draws=20, chains=50, thin=3), torch.zeros(50, 700)
     carry = metric.init(model(Ordinal(700, 100)), At(start), Reference())
     expected, rng = carry.buffer.clone(), Generator().manual_seed(0)
     torch.set_num_threads(2)
-    try:
-        for call in range(4):
-            rows = torch.randint(100, (steps, 50, 700), dtype=torch.int8, generator=rng)
-            for number, row in enumerate(rows, call * steps):
-                expected[number // 3 % 20] = row
-            sums = Steps(empty, rows, empty, empty, empty, empty)
-            carry = metric.update(carry, At(start), sums, steps)
-            assert torch.equal(carry.buffer, expected)
-    finally:
-        torch.set_num_threads(threads)
+    for call in range(4):
+        rows = torch.randint(100, (steps, 50, 700), dtype=torch.int8, generator=rng)
+        for number, row in enumerate(rows, call * steps):
+            expected[number // 3 % 20] = row
+        sums = Steps(empty, rows, empty, empty, empty, empty)
+        carry = metric.update(carry, At(start), sums, steps)
+        assert torch.equal(carry.buffer, expected)
 
 
 REFERENCE = Reference(samples=torch.ones(30, 2), floor=torch.ones(7, 2))

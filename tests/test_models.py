@@ -6,6 +6,7 @@ import math
 
 import pytest
 import torch
+from plain import agree
 from targets import scattered
 from torch import Generator
 from torch.distributions import Bernoulli, Normal
@@ -103,25 +104,20 @@ def close(ours, theirs):
     torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-6)
 
 
-def some_sites(model, count, seed=1):
-    return torch.randperm(model.domain.dim, generator=Generator().manual_seed(seed))[:count]
-
-
-def counts(model, largest):
-    return sorted({1, min(2, model.domain.dim), min(largest, model.domain.dim)})
+@every_model
+def test_all_methods_are_those_of_the_function(model):
+    agree(model, lw.Function(model.forward, model.domain), states(model))
 
 
 @every_model
-def test_gradient_is_autograds(model):
-    """At states, and at soft states between them, where relaxed samplers evaluate it."""
+def test_gradient_between_states_is_autograds(model):
+    """Where relaxed samplers evaluate it."""
     soft = torch.rand(6, *model.domain.shape, generator=Generator().manual_seed(1)).double()
-    for x in (states(model), soft):
-        log_prob, grad = model.log_prob_and_grad(x)
-        close(log_prob, model(x))
-        close(grad, lw.EnergyModel.log_prob_and_grad(model, x)[1])
-        close(grad, model.gradient(x))
-        assert not log_prob.requires_grad
-        assert not grad.requires_grad
+    log_prob, grad = model.log_prob_and_grad(soft)
+    close(log_prob, model(soft))
+    close(grad, lw.EnergyModel.log_prob_and_grad(model, soft)[1])
+    close(grad, model.gradient(soft))
+    assert not log_prob.requires_grad
 
 
 @every_model
@@ -131,51 +127,6 @@ def test_a_model_says_whether_it_is_quadratic(model):
     along = ((model.gradient(x) + model.gradient(y)) * (y - x)).flatten(1).sum(-1) / 2
     holds = torch.allclose(along, model(y) - model(x), rtol=1e-6, atol=1e-6)
     assert holds == model.quadratic
-
-
-@every_model
-def test_local_methods_are_plain_evaluation(model):
-    x, plain = states(model), lw.Function(model.forward, model.domain)
-    for count in counts(model, model.domain.dim):
-        sites, cache = some_sites(model, count), model.cache(x)
-        close(model.differences(x, cache, sites), plain.differences(x, (), sites))
-        if isinstance(model.domain, lw.Binary):
-            close(model.log_odds(x, cache, sites), plain.log_odds(x, (), sites))
-            close(model.conditional(x, cache, sites)[0], plain.log_odds(x, (), sites))
-    for count in counts(model, 4):
-        sites, shared = some_sites(model, count), model.domain.patterns(count).unsqueeze(0)
-        chosen = torch.randint(shared.shape[1], (len(x), 3), generator=Generator().manual_seed(1))
-        for patterns in (shared, shared[0, chosen]):  # the same for all chains, one's own each
-            ours = model.block_log_probs(x, model.cache(x), sites, patterns)
-            theirs = plain.block_log_probs(x, (), sites, patterns)
-            close(ours - ours[:, :1], theirs - theirs[:, :1])
-
-
-@every_model
-def test_caches_follow_the_state(model):
-    x, y = states(model), states(model, seed=2)
-    for count in counts(model, 3):
-        sites = some_sites(model, count)
-        after = x.clone()
-        after[:, sites] = y[:, sites]
-        moved = model.moved(model.cache(x), x, sites, y[:, sites])
-        close(list(moved), list(model.cache(after)))
-
-
-@every_model
-@pytest.mark.parametrize("flips", [1, 3])
-def test_evaluation_after_flips_is_plain_evaluation(model, flips):
-    """Sites drawn more than once flip once, as Gibbs with gradients draws them."""
-    if flips > 1 and not isinstance(model.domain, lw.Binary):
-        pytest.skip("several moves need two values")
-    x, rng = states(model), Generator().manual_seed(1)
-    index = torch.randint(model.domain.dim * model.domain.moves, (len(x), flips), generator=rng)
-    index[0] = index[0, 0]
-    y = model.domain.move_one(x, index)
-    log_prob, grad, cache = model.evaluate_flipped(model.cache(x), x, y, index)
-    close(log_prob, model(y))
-    close(grad, lw.EnergyModel.log_prob_and_grad(model, y)[1])
-    close(list(cache), list(model.evaluate_with_cache(y)[2]))
 
 
 PAIRWISE = {name: model for name, model in MODELS.items() if "graph" in name or name == "star"}

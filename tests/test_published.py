@@ -1,17 +1,15 @@
 """The configuration has the papers' settings, as experiments/records/published.yaml prints them."""
 
-import functools
 from pathlib import Path
 
 import pytest
-from documented import composed
+from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
-from test_configs import TUNED, plain
+from test_configs import TUNED, once
 
 from latticework.experiments.records.numbers import PUBLISHED
 
 SETTINGS = OmegaConf.to_container(OmegaConf.load(PUBLISHED).settings)["values"]
-configuration = functools.cache(lambda words: composed(*words.split()))
 OURS = (
     "Tuned by task=tune",
     "Tuned by adapt=",
@@ -26,17 +24,16 @@ OURS = (
 @pytest.mark.slow
 @pytest.mark.parametrize("entry", SETTINGS, ids=lambda entry: entry["run"])
 def test_an_experiment_has_the_papers_settings(entry):
-    document = plain(configuration(entry["run"]))
+    config = once(*entry["run"].split())
+    HydraConfig.instance().set_config(config)
     for path, expected in entry["settings"].items():
-        found = document
-        for name in path.split("."):
-            found = found[name]
+        found = OmegaConf.select(config, path, throw_on_missing=True)
         assert found == expected, f"{path}: the paper has {expected} ({entry['source']})"
 
 
 def chosen(entry):
     """The tuned file that the entry's settings of a sampler are read from, `folder/sampler`."""
-    return configuration(entry["run"]).hydra.runtime.choices["tuned"]
+    return once(*entry["run"].split()).hydra.runtime.choices["tuned"]
 
 
 @pytest.mark.slow

@@ -11,23 +11,10 @@ import torch
 from targets import TARGETS
 from torch import Generator
 
+import latticework as lw
 from latticework.experiments.records.record import opened
-from latticework.models.base import Function
-from latticework.models.domain import Binary, Categorical, Integer
-from latticework.models.ising import DenseIsing, Lattice
-from latticework.models.regression import synthetic_regression
-from latticework.samplers.block_gibbs import BlockGibbs
-from latticework.samplers.gibbs import Gibbs
-from latticework.samplers.gwg import GWG
-from latticework.samplers.hamming import HammingBall
-from latticework.samplers.langevin import DMALA, DULA
-from latticework.samplers.locally_balanced import LocallyBalanced
-from latticework.samplers.pavg import PAVG
-from latticework.samplers.pt_dmala import PTDMALA
-from latticework.samplers.stochastic import StochasticDULA
 from latticework.sampling import starts
 from latticework.sampling.evaluations import evaluations_of_step
-from latticework.sampling.sample import sample
 from latticework.sampling.tuning import course
 from latticework.sampling.tuning import race as contests
 from latticework.sampling.tuning.course import (
@@ -267,7 +254,7 @@ def test_mistakes_are_told(words, match, file, tmp_path):
 # Parts.
 
 
-def entrant(name, *rates, r_hat=1.0, sampler=Gibbs()):  # noqa: B008 - it never changes
+def entrant(name, *rates, r_hat=1.0, sampler=lw.Gibbs()):  # noqa: B008 - it never changes
     laps = [Lap(seed, 100, rate, 1.0, 10.0) for seed, rate in enumerate(rates)]
     return Entrant(name, sampler, {}, laps, r_hat)
 
@@ -281,7 +268,7 @@ def test_ranks_and_ties():
             entrant("stuck", 0, 500, 500),
             entrant("as fast", 90, 120, 104),
             entrant("apart", 900, 900, 900, r_hat=1.3),
-            entrant("biased", 900, 900, 900, sampler=DULA(2.0)),
+            entrant("biased", 900, 900, 900, sampler=lw.DULA(2.0)),
         ],
         "seconds",
     )
@@ -303,9 +290,9 @@ def test_no_measured_run_repeats_the_random_numbers_of_the_search(monkeypatch):
         return drawn(self, sampler, steps, seed, x)
 
     monkeypatch.setattr(Course, "drawn", noted)
-    model, seeds = Function(lambda x: x.sum(-1), Binary(4)), (3, 4, 5)
+    model, seeds = lw.Function(lambda x: x.sum(-1), lw.Binary(4)), (3, 4, 5)
     contest = Race(model, Allowance(600, "evaluations"), 4, seeds, trials=2)
-    contest.enter("dmala", DMALA(0.2), {"step_size": {"low": 0.1, "high": 1.0}})
+    contest.enter("dmala", lw.DMALA(0.2), {"step_size": {"low": 0.1, "high": 1.0}})
     search, other, *measured = taken
     assert search == other  # trials differ in their settings alone
     assert sorted({search, *measured}) == [2, *seeds]
@@ -319,36 +306,36 @@ def test_the_interval_is_students_of_the_logarithm():
 
 
 def summed(domain):
-    return Function(lambda x: x.flatten(1).sum(-1), domain)
+    return lw.Function(lambda x: x.flatten(1).sum(-1), domain)
 
 
 RBM, RING = TARGETS["rbm"].model, TARGETS["ring"].model
-ROWS, FIELD = synthetic_regression(40, 6), DenseIsing(torch.zeros(6, 6), 0.1)
-TEMPERED = PTDMALA(0.2, ladder=(1.0, 0.7, 0.4))
+ROWS, FIELD = lw.synthetic_regression(40, 6), lw.DenseIsing(torch.zeros(6, 6), 0.1)
+TEMPERED = lw.PTDMALA(0.2, ladder=(1.0, 0.7, 0.4))
 
 
 @pytest.mark.parametrize(
     ("sampler", "model", "expected"),
     [
-        (DMALA(0.4), summed(Binary(5)), 1),  # value and gradient together
-        (Gibbs(), summed(Binary(5)), 2),  # each value of the site
-        (Gibbs(2), summed(Binary(5)), 4),
-        (LocallyBalanced(), summed(Binary(5)), 6),  # itself and its neighbours
-        (Gibbs(), summed(Categorical(5, 3)), 3),
-        (HammingBall(3, 1), summed(Binary(5)), 4),
-        (StochasticDULA(0.1, 10), ROWS, 0.25),  # a minibatch: its part of the rows
-        (StochasticDULA(0.1, 40), ROWS, 1),
-        (DMALA(0.4), RBM, 1),  # closed forms
-        (GWG(), RBM, 1),
-        (GWG(), RING, 1),  # all differences, though a lattice updates only some
-        (BlockGibbs(), RBM, 1),  # no counted call
+        (lw.DMALA(0.4), summed(lw.Binary(5)), 1),  # value and gradient together
+        (lw.Gibbs(), summed(lw.Binary(5)), 2),  # each value of the site
+        (lw.Gibbs(2), summed(lw.Binary(5)), 4),
+        (lw.LocallyBalanced(), summed(lw.Binary(5)), 6),  # itself and its neighbours
+        (lw.Gibbs(), summed(lw.Categorical(5, 3)), 3),
+        (lw.HammingBall(3, 1), summed(lw.Binary(5)), 4),
+        (lw.StochasticDULA(0.1, 10), ROWS, 0.25),  # a minibatch: its part of the rows
+        (lw.StochasticDULA(0.1, 40), ROWS, 1),
+        (lw.DMALA(0.4), RBM, 1),  # closed forms
+        (lw.GWG(), RBM, 1),
+        (lw.GWG(), RING, 1),  # all differences, though a lattice updates only some
+        (lw.BlockGibbs(), RBM, 1),  # no counted call
         (TEMPERED, RBM, 3),  # each replica, as for a function of x
-        (TEMPERED, Function(RBM.forward, RBM.domain), 3),
+        (TEMPERED, lw.Function(RBM.forward, RBM.domain), 3),
         (TEMPERED, RING, 3),
-        (Gibbs(), FIELD, 1 / 6),  # a local change: sites over all sites, for each pattern
-        (Gibbs(2), FIELD, 4 * 2 / 6),
-        (LocallyBalanced(), FIELD, 1),
-        (HammingBall(3, 1), FIELD, 4 / 2),
+        (lw.Gibbs(), FIELD, 1 / 6),  # a local change: sites over all sites, for each pattern
+        (lw.Gibbs(2), FIELD, 4 * 2 / 6),
+        (lw.LocallyBalanced(), FIELD, 1),
+        (lw.HammingBall(3, 1), FIELD, 4 / 2),
     ],
     ids=str,
 )
@@ -359,7 +346,7 @@ def test_evaluations_of_a_step(sampler, model, expected):
 
 
 def test_quality_is_arvizs_of_the_worst_and_the_median_site_and_of_the_energy():
-    result = sample(lambda x: 3 * x[:, 0], "gibbs", sites=3, steps=300, chains=4)
+    result = lw.sample(lambda x: 3 * x[:, 0], "gibbs", sites=3, steps=300, chains=4)
     found = quality(result)
     table = result.summary(digits=None)
     sites = table.drop("log_prob")
@@ -372,11 +359,11 @@ def test_quality_is_arvizs_of_the_worst_and_the_median_site_and_of_the_energy():
 
 def test_chains_that_are_stuck_have_no_effective_samples():
     """At one value or at several; a site at which all draws of all chains agree is left out."""
-    frozen = sample(lambda x: 99 * x[:, 0], "gibbs", x=torch.ones(4, 3), sites=3, steps=90)
+    frozen = lw.sample(lambda x: 99 * x[:, 0], "gibbs", x=torch.ones(4, 3), sites=3, steps=90)
     assert frozen.draws[..., 1].var() > 0
     alone = quality(frozen)
     assert (alone.still, alone.ess > 0, math.isfinite(alone.r_hat)) == (1, True, True)
-    apart = sample(lambda x: 0 * x.sum(-1), DMALA(1e-9), sites=3, steps=90, chains=4)
+    apart = lw.sample(lambda x: 0 * x.sum(-1), lw.DMALA(1e-9), sites=3, steps=90, chains=4)
     assert apart.draws.var(1).max() == 0
     found = quality(apart)
     assert (found.ess, found.ess_median, found.score, found.r_hat) == (0, 0, 0, math.inf)
@@ -386,7 +373,9 @@ def test_chains_that_are_stuck_have_no_effective_samples():
 def test_a_stuck_site_beside_one_that_moves_leaves_no_effective_samples():
     """Two sites that are locked together, in half of the chains at 0 and in the others at 1."""
     x = torch.tensor([[0.0, 0.0, 0.0], [1.0, 1.0, 0.0]]).repeat(2, 1)
-    locked = sample(lambda x: 99 * (x[:, 0] == x[:, 1]) + x[:, 2], "gibbs", x=x, sites=3, steps=90)
+    locked = lw.sample(
+        lambda x: 99 * (x[:, 0] == x[:, 1]) + x[:, 2], "gibbs", x=x, sites=3, steps=90
+    )
     found = quality(locked)
     assert (found.ess, found.worst, found.r_hat, found.still) == (0, 0, math.inf, 0)
     assert found.score > 0  # a search still prefers that the third site moves
@@ -400,15 +389,19 @@ def test_what_a_sampler_learns_first_is_learned_once_and_charged():
         called.append(len(x))
         return x @ torch.linspace(-1, 1, 4)
 
-    contest = Race(Function(counting, Binary(4)), Allowance(2000, "evaluations"), 8, range(3), 2)
-    found = contest.enter("pavg", PAVG(1.0, burn_in=20), {"step_size": {"low": 0.5, "high": 2.0}})
+    contest = Race(
+        lw.Function(counting, lw.Binary(4)), Allowance(2000, "evaluations"), 8, range(3), 2
+    )
+    found = contest.enter(
+        "pavg", lw.PAVG(1.0, burn_in=20), {"step_size": {"low": 0.5, "high": 2.0}}
+    )
     assert called.count(256) == 21
     assert found.beforehand["evaluations"] == 21 * 256 / 8
-    assert found.sampler == PAVG(found.fields["step_size"], burn_in=20)
+    assert found.sampler == lw.PAVG(found.fields["step_size"], burn_in=20)
     at_most = 2000 * 8 + 3 * 100 * 8  # with the starts of the runs and their checks
     assert sum(called) < at_most
     poor = dataclasses.replace(contest, budget=Allowance(1000, "evaluations"))
-    found = poor.enter("pavg", PAVG(1.0, burn_in=20), {})
+    found = poor.enter("pavg", lw.PAVG(1.0, burn_in=20), {})
     assert found.laps == []
     assert found.note.startswith("half of the budget does not pay for 672 evaluations by each")
 
@@ -417,9 +410,9 @@ def test_annealed_starts_are_made_once_and_charged(monkeypatch):
     monkeypatch.setattr(starts, "RUNGS", 30)
     made, annealed = [], starts.annealed
     monkeypatch.setattr(contests, "annealed", lambda *words: made.append(1) or annealed(*words))
-    model = Function(lambda x: x @ torch.linspace(-1, 1, 4), Binary(4))
+    model = lw.Function(lambda x: x @ torch.linspace(-1, 1, 4), lw.Binary(4))
     contest = Race(model, Allowance(800, "evaluations"), 4, range(3), 2, annealed=True)
-    found = contest.enter("dmala", DMALA(0.5), {"step_size": {"low": 0.5, "high": 2.0}})
+    found = contest.enter("dmala", lw.DMALA(0.5), {"step_size": {"low": 0.5, "high": 2.0}})
     assert len(made) == 1
     assert 30 <= found.beforehand["evaluations"] <= 2 * 30 + 3
     assert len(found.laps) == 3
@@ -427,8 +420,8 @@ def test_annealed_starts_are_made_once_and_charged(monkeypatch):
 
 
 def test_draws_are_evenly_spaced():
-    contest = Course(Function(lambda x: x.sum(-1), Binary(4)), 3, kept=10)
-    stint = contest.drawn(DMALA(0.2), 93, 0)
+    contest = Course(lw.Function(lambda x: x.sum(-1), lw.Binary(4)), 3, kept=10)
+    stint = contest.drawn(lw.DMALA(0.2), 93, 0)
     assert (stint.thin, stint.burn_in, stint.steps) == (7, 14, 91)
     assert stint.result.draws.shape == (3, 11, 4)
 
@@ -436,21 +429,22 @@ def test_draws_are_evenly_spaced():
 def test_the_search_prefers_what_moves_where_a_site_is_stuck_in_every_trial():
     """The first two sites are equal in every chain's life; the third is free."""
     lock = torch.tensor([[0.0, 40, 0], [40, 0, 0], [0, 0, 0]])
-    contest = Course(DenseIsing(lock), 8)
+    contest = Course(lw.DenseIsing(lock), 8)
     fields, rate = contest.tuned(
-        "dmala", DMALA(1e-3), {"step_size": {"choices": [1e-3, 2.0]}},
+        "dmala", lw.DMALA(1e-3), {"step_size": {"choices": [1e-3, 2.0]}},
         [Allowance(1200, "evaluations")], 6, seed=1,
     )  # fmt: skip
     assert fields == {"step_size": 2.0}
     assert 0 < rate < 1e-3
 
 
+@pytest.mark.slow
 def test_the_scores_of_two_settings_keep_their_ratio_with_the_budget(monkeypatch):
     """Long chains have .35 and 1.8 effective samples a step of 16 chains, within a fifth."""
     monkeypatch.setattr(course, "KEPT", 400)
-    contest = Course(Lattice((6,), 0.15, 0.3), 16, "compiled")
+    contest = Course(lw.Lattice((6,), 0.15, 0.3), 16, "compiled")
     rates = {
-        (size, budget): contest.rate(DMALA(size), [Allowance(budget, "evaluations")], 0)
+        (size, budget): contest.rate(lw.DMALA(size), [Allowance(budget, "evaluations")], 0)
         for size in (0.15, 0.4)
         for budget in (1500, 40_000)
     }
@@ -462,15 +456,15 @@ def test_the_scores_of_two_settings_keep_their_ratio_with_the_budget(monkeypatch
 
 def test_blocks_fit_the_target():
     space = {"sites": {"low": 2, "high": 16}}
-    small = Function(lambda x: x.flatten(1).sum(-1), Binary(4))
-    sampler, found = fitted(HammingBall(), space, small)
+    small = lw.Function(lambda x: x.flatten(1).sum(-1), lw.Binary(4))
+    sampler, found = fitted(lw.HammingBall(), space, small)
     assert (sampler.sites, found["sites"]) == (4, {"low": 2, "high": 4})
-    many = Function(lambda x: x.flatten(1).sum(-1), Categorical(9, 5))
-    sampler, found = fitted(Gibbs(), space, many)
+    many = lw.Function(lambda x: x.flatten(1).sum(-1), lw.Categorical(9, 5))
+    sampler, found = fitted(lw.Gibbs(), space, many)
     assert 5 ** found["sites"]["high"] <= 1024
-    endless = Function(lambda x: -x.square().sum(-1), Integer(3))
-    assert fitted(Gibbs(4), {}, endless)[0].sites == 3
-    assert fitted(DMALA(0.4), {}, small) == (DMALA(0.4), {})
+    endless = lw.Function(lambda x: -x.square().sum(-1), lw.Integer(3))
+    assert fitted(lw.Gibbs(4), {}, endless)[0].sites == 3
+    assert fitted(lw.DMALA(0.4), {}, small) == (lw.DMALA(0.4), {})
 
 
 def test_budgets_are_read():

@@ -22,7 +22,9 @@ RATED = [
     lw.RatesHerding(0.3),
 ]
 EVERY = [*RATED, lw.SamplePenalization(0.02), lw.SamplePenalization(0.02, coding="spin")]
-ENGINES = pytest.mark.parametrize("engine", ["eager", "compiled"])
+ENGINES = pytest.mark.parametrize(
+    "engine", ["eager", pytest.param("compiled", marks=pytest.mark.slow)]
+)
 
 
 def rng(seed=0):
@@ -209,6 +211,7 @@ def test_herding_ends_in_a_local_maximum():
     assert worst_flip(lw.RatesHerding(0.3, sweeps=1), model) > 0  # control: stopped on the way
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bound", [100, 2])
 def test_compiled_herding_is_the_eager_chain(bound, monkeypatch):
     """Which stops at its fixed point, and counts the chains that do not reach it."""
@@ -258,6 +261,7 @@ def test_rules(sampler, engine, monkeypatch):
             sampler.step(state, model, rng())
 
 
+@pytest.mark.slow
 def test_states_without_energies_stay_and_are_counted():
     model = rated("compiled")
     twin = twin_of(lw.RatesFPCD(0.1), model)

@@ -19,6 +19,8 @@ from latticework.samplers.compiled import blocks, gwg_several, langevin_pair, la
 from latticework.samplers.compiled.choose import twin_of
 from latticework.samplers.compiled.twin import NoTwinError
 
+pytestmark = pytest.mark.slow  # many kernels are compiled
+
 CHAINS, REPLICAS = 2000, 500
 PRECONDITIONER = [0.5 + i / 40 for i in range(40)]
 
@@ -163,7 +165,6 @@ def compared(sampler: lw.Sampler, name: str, steps: int, x: Tensor | None = None
     return float(((one.mean(1) - other.mean(1)) / error).abs().max()), state
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("sampler", "name", "steps"), CASES, ids=str)
 def test_many_steps_have_the_law_of_the_eager_sampler(sampler, name, steps):
     """And what a kernel remembers is that of its state."""

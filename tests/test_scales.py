@@ -1,7 +1,6 @@
 """Every task keeps to its scale without an experiment: a smoke run takes seconds."""
 
 import pytest
-from command import command_line
 from documented import composed, names
 from omegaconf import OmegaConf
 from omegaconf.errors import InterpolationResolutionError
@@ -52,27 +51,6 @@ def test_a_smoke_run_without_an_experiment_is_small(task):
     settings = document["task"] | document["task"].get("budget", {})
     work = {key: settings[key] for key in WORK & set(settings)}
     assert all(value is not None and value <= LARGEST for value in work.values()), work
-
-
-# What a task cannot do anything with.
-REFUSED = {
-    ("task=bias", "model.shape=[2,2]"): "need a model with log_quadratic(), such as model=quadr",
-    ("task=law",): "this domain has 33554432: take a smaller model, such as model.shape=[3,3]",
-    (
-        "task=text_infilling",
-    ): "task=text_infilling needs a masked language model, such as model=mini",
-    (
-        "task=text_infilling",
-        "model=mini_bert",
-    ): "and data=sentences, got TextInfilling and NoneType",
-    ("task=mlm_pretraining",): "training needs sentences; give data=corpus",
-}
-
-
-@pytest.mark.parametrize("words", REFUSED, ids=" ".join)
-def test_a_task_says_what_it_needs(words, tmp_path, capsys):
-    assert command_line("scale=smoke", *words, outputs=tmp_path) == 1
-    assert REFUSED[words] in capsys.readouterr().out
 
 
 MINE = ("+scales.mine={chains: 4, steps: 20, every: 10}", "scale=mine")

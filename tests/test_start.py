@@ -35,6 +35,19 @@ def each(pairs):
     )
 
 
+def crossed(faults, one):
+    """Parameters (sampler, model, fault): every fault with DMALA, and one with each other sampler.
+
+    The checks are those of all samplers, which each has to make.
+    """
+    first, *others = FEW
+    found = [(*first, fault) for fault in faults] + [(*pair, one) for pair in others]
+    return pytest.mark.parametrize(
+        ("sampler", "model", "fault"),
+        [pytest.param(s, m, fault, id=f"{s}-{name}-{fault}") for s, m, name, fault in found],
+    )
+
+
 def states(model):
     return model.domain.uniform(CHAINS, Generator().manual_seed(0))
 
@@ -77,8 +90,7 @@ X_FAULTS = {
 }
 
 
-@pytest.mark.parametrize("fault", X_FAULTS)
-@each(FEW)
+@crossed(X_FAULTS, "between two values")
 def test_a_faulty_start_is_refused(sampler, model, fault):
     spoil, match = X_FAULTS[fault]
     refused(sampler, model, spoil(states(model)), match)
@@ -145,8 +157,7 @@ TARGET_FAULTS = {
 }
 
 
-@pytest.mark.parametrize("fault", TARGET_FAULTS)
-@each(FEW)
+@crossed(TARGET_FAULTS, "one NaN")
 def test_a_faulty_target_is_refused(sampler, model, fault):
     spoil, match = TARGET_FAULTS[fault]
     refused(sampler, faulty(model, spoil), states(model), match)
@@ -159,8 +170,7 @@ GRADIENT_FAULTS = {
 }
 
 
-@pytest.mark.parametrize("fault", GRADIENT_FAULTS)
-@each(FEW)
+@crossed(GRADIENT_FAULTS, "NaN")
 def test_a_faulty_gradient_is_refused_where_it_is_read(sampler, model, fault):
     spoil, match = GRADIENT_FAULTS[fault]
     if sampler.uses_gradient:
@@ -208,7 +218,7 @@ def test_a_form_of_another_target_is_refused(kind):
 # The price.
 
 
-@each(PAIRS)
+@each(FEW)
 def test_the_check_costs_one_evaluation_and_few_rows(sampler, model):
     rows = []
 

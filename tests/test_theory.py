@@ -8,6 +8,7 @@ import pytest
 import torch
 from targets import TARGETS
 
+import latticework as lw
 from latticework.experiments.records.record import Budget, Record
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.bias import bias
@@ -21,12 +22,6 @@ from latticework.experiments.tasks.measures.stationary import (
 )
 from latticework.experiments.tasks.preconditioning import Halves, preconditioning
 from latticework.experiments.tasks.stochastic_proposal import stochastic_proposal
-from latticework.models.domain import Binary, Ordinal
-from latticework.models.ising import Lattice
-from latticework.models.potts import random_potts
-from latticework.models.quadratic import LogQuadratic, Sine, quadratic_ising
-from latticework.samplers.base import State
-from latticework.samplers.langevin import DMALA, DULA
 from latticework.sampling.occupancy import (
     Occupancy,
     independent_floor,
@@ -37,13 +32,13 @@ from latticework.sampling.occupancy import (
 W = [[0.3, -0.5, 0.1], [-0.5, -0.4, 0.2], [0.1, 0.2, 0.6]]
 B = [0.2, -0.3, 0.1]
 QUADRATIC = {
-    "bits": LogQuadratic(W, B, domain=Binary(3)),
-    "spins": LogQuadratic(W, B, domain=Binary(3, -1, 1)),
-    "ordinal": LogQuadratic(W, B, domain=Ordinal(3, 3)),
-    "paper, {0, 1}": quadratic_ising([2, 2], 0.1, 0.2, low=0),
-    "paper, {-1, 1}": quadratic_ising([2, 2], 0.1, 0.2),
+    "bits": lw.LogQuadratic(W, B, domain=lw.Binary(3)),
+    "spins": lw.LogQuadratic(W, B, domain=lw.Binary(3, -1, 1)),
+    "ordinal": lw.LogQuadratic(W, B, domain=lw.Ordinal(3, 3)),
+    "paper, {0, 1}": lw.quadratic_ising([2, 2], 0.1, 0.2, low=0),
+    "paper, {-1, 1}": lw.quadratic_ising([2, 2], 0.1, 0.2),
 }
-OTHERS = {"sine": Sine(1, 0.1, 0.7), "sine alone": Sine(0, 0, 0.7)}
+OTHERS = {"sine": lw.Sine(1, 0.1, 0.7), "sine alone": lw.Sine(0, 0, 0.7)}
 quadratic = pytest.mark.parametrize("name", QUADRATIC)
 
 
@@ -75,7 +70,7 @@ def test_log_quadratic_is_its_formula():
 # Theorem 5.1.
 
 
-@pytest.mark.parametrize("sampler", [DULA(0.3), DMALA(2.0)])
+@pytest.mark.parametrize("sampler", [lw.DULA(0.3), lw.DMALA(2.0)])
 @pytest.mark.parametrize("name", ["binary", "spins", "categorical", "ordinal", "lattice_potts"])
 def test_transition_matrices_are_stochastic_and_keep_their_laws(name, sampler):
     chain = enumerate_proposal(sampler, in_double(TARGETS[name].model))
@@ -108,7 +103,7 @@ def appendix_e(model, alpha):
 @pytest.mark.parametrize("alpha", [0.05, 1.0, 5.0])
 def test_stationary_law_is_the_closed_form_of_appendix_e(name, alpha):
     model = exact(name)
-    chain = enumerate_proposal(DULA(alpha), model)
+    chain = enumerate_proposal(lw.DULA(alpha), model)
     law = stationary_law(chain.unadjusted)
     torch.testing.assert_close(law, appendix_e(model, alpha), rtol=1e-9, atol=0)
     assert l1_distance(law, chain.target).item() == pytest.approx(
@@ -120,15 +115,15 @@ def test_stationary_law_is_the_closed_form_of_appendix_e(name, alpha):
 def test_small_biases_are_accurate():
     """Down to 1e-11, where pi_alpha and pi agree in ten digits."""
     for alpha in (0.02, 0.03, 0.05):
-        chain = enumerate_proposal(DULA(alpha), exact("paper, {0, 1}"))
+        chain = enumerate_proposal(lw.DULA(alpha), exact("paper, {0, 1}"))
         found = l1_distance(stationary_law(chain.unadjusted), chain.target).item()
         assert found == pytest.approx(chain.closed_form_bias.item(), rel=1e-3)
     assert 0 < chain.closed_form_bias < 1e-4
 
 
 OTHER_TARGETS = {
-    "six independent bits, mostly 0": (torch.zeros(6, 6), -3.3, Binary(6), 0.1),
-    "a spin with a diagonal": (torch.tensor([[-3.0]]), 1.0, Binary(1, -1, 1), 1.0),
+    "six independent bits, mostly 0": (torch.zeros(6, 6), -3.3, lw.Binary(6), 0.1),
+    "a spin with a diagonal": (torch.tensor([[-3.0]]), 1.0, lw.Binary(1, -1, 1), 1.0),
 }
 
 
@@ -136,8 +131,8 @@ OTHER_TARGETS = {
 def test_theorem_5_1_fails_as_stated(case):
     """Adding a constant to U changes Z but not the bias, so the bound can be violated."""
     weight, bias, domain, alpha = OTHER_TARGETS[case]
-    model = in_double(LogQuadratic(weight, bias, domain=domain))
-    chain, bound = enumerate_proposal(DULA(alpha), model), bounds(model)
+    model = in_double(lw.LogQuadratic(weight, bias, domain=domain))
+    chain, bound = enumerate_proposal(lw.DULA(alpha), model), bounds(model)
     distance = l1_distance(stationary_law(chain.unadjusted), chain.target).item()
     assert 1.2 * bound.theorem(alpha) < distance < bound.repaired(alpha)
     z = model(chain.states).exp().sum().item()  # the bound, written out
@@ -150,17 +145,17 @@ def test_theorem_5_1_fails_as_stated(case):
 
 @pytest.mark.parametrize(("a", "b"), [(1, 0.1), (0, 0)])
 def test_theorem_5_2_holds_with_its_proofs_constants(a, b):
-    near = in_double(LogQuadratic([[float(a)]], b, domain=Binary(1, -1, 1)))
+    near = in_double(lw.LogQuadratic([[float(a)]], b, domain=lw.Binary(1, -1, 1)))
     states = near.domain.enumerate().double()
     for epsilon, alpha in itertools.product((0, 0.05, 0.3, 1.0), (0.4, 1.0, 4.0)):
-        model = in_double(Sine(a, b, epsilon))
+        model = in_double(lw.Sine(a, b, epsilon))
         # The gradients agree on the states, so DULA cannot tell the two targets apart.
         torch.testing.assert_close(model.gradient(states), near.gradient(states))
-        chain = enumerate_proposal(DULA(alpha), model)
+        chain = enumerate_proposal(lw.DULA(alpha), model)
         distance = l1_distance(stationary_law(chain.unadjusted), chain.target)
         assert distance <= bounds(model).theorem(alpha) + 1e-12
         if epsilon > 0:  # control: without its first term the bound fails for a small step
-            small = enumerate_proposal(DULA(0.1), model)
+            small = enumerate_proposal(lw.DULA(0.1), model)
             law = stationary_law(small.unadjusted)
             assert l1_distance(law, small.target) > bounds(near).theorem(0.1)
 
@@ -169,9 +164,9 @@ def test_theorem_5_2_holds_with_its_proofs_constants(a, b):
 
 
 def rows(tmp_path, **settings):
-    model = Lattice([2, 2], 0.1, 0.2)
+    model = lw.Lattice([2, 2], 0.1, 0.2)
     run = Run(tmp_path)
-    stochastic_proposal(model=model, sampler=DULA(0.1), data=None, run=run, **settings)
+    stochastic_proposal(model=model, sampler=lw.DULA(0.1), data=None, run=run, **settings)
     return Record(tmp_path, {}).metrics
 
 
@@ -212,7 +207,7 @@ def test_noise_must_be_standardised(tmp_path):
 @pytest.mark.parametrize("name", ["spins", "categorical", "ordinal"])
 def test_occupancy_counts_the_listed_states(name):
     target = TARGETS[name]
-    metric, state = Occupancy(), State(target.states, torch.zeros(1), torch.zeros(1))
+    metric, state = Occupancy(), lw.State(target.states, torch.zeros(1), torch.zeros(1))
     carry = metric.init(target.model, state, None)
     for _ in range(3):
         carry = metric.update(carry, state, None, 1)
@@ -239,8 +234,8 @@ def test_floors_are_those_of_independent_draws():
 def test_simulation_has_the_enumerated_law(tmp_path, low):
     """Within chance of pi_alpha; not (control) within chance of pi."""
     settings = {"step_sizes": [0.05], "simulated": [0.5], "budget": Budget(1000, 100)}
-    model = quadratic_ising([2, 2], 0.1, 0.2, low=low)
-    bias(model=model, sampler=DULA(1.0), data=None, run=Run(tmp_path), **settings)
+    model = lw.quadratic_ising([2, 2], 0.1, 0.2, low=low)
+    bias(model=model, sampler=lw.DULA(1.0), data=None, run=Run(tmp_path), **settings)
     exact_only, row = (row for _, row in Record(tmp_path, {}).metrics.iterrows())
     assert math.isnan(exact_only["simulated"])
     assert row["step_size"] == 0.5 * (1 - low) ** 2
@@ -251,29 +246,29 @@ def test_simulation_has_the_enumerated_law(tmp_path, low):
     assert row["exact"] == pytest.approx(row["closed_form"], rel=1e-9)
 
 
-@pytest.mark.parametrize("sampler", [DULA(1.0), DMALA(1.0)])
+@pytest.mark.parametrize("sampler", [lw.DULA(1.0), lw.DMALA(1.0)])
 def test_categorical_chains_find_their_law(tmp_path, sampler):
     """DMALA converges to the target, DULA to its own law; each is the other's control."""
-    model = random_potts(2, 3, 2.0)
+    model = lw.random_potts(2, 3, 2.0)
     budget = Budget(chains=400, steps=400, every=80)
     law(model=model, sampler=sampler, data=None, run=Run(tmp_path), budget=budget)
     end = Record(tmp_path, {}).metrics.iloc[-1]
     names = ["to_unadjusted", "total_variation"]
-    right, wrong = names if isinstance(sampler, DULA) else names[::-1]
+    right, wrong = names if isinstance(sampler, lw.DULA) else names[::-1]
     assert end[right] < 5 * end["independent"]  # correlated draws are worth fewer
     assert end[wrong] > 20 * end["independent"]
-    assert (end["marginal_error"] < 0.02) == isinstance(sampler, DMALA)
+    assert (end["marginal_error"] < 0.02) == isinstance(sampler, lw.DMALA)
 
 
 # Appendix H.
 
 
 def test_preconditioner_mixes_where_no_step_size_does(tmp_path):
-    model = LogQuadratic([[-0.001, 0.0], [0.0, -1000.0]], domain=Binary(2, -1, 1))
+    model = lw.LogQuadratic([[-0.001, 0.0], [0.0, -1000.0]], domain=lw.Binary(2, -1, 1))
     settings = {"preconditioner": [1000.0, 0.001], "powers": [1, 2]}
     preconditioning(
         model=model,
-        sampler=DULA(1.0),
+        sampler=lw.DULA(1.0),
         data=None,
         run=Run(tmp_path),
         step_sizes=[1e-4, 1e-3, 1e4],
@@ -298,8 +293,8 @@ def test_preconditioner_mixes_where_no_step_size_does(tmp_path):
 def test_halves_split_even_from_odd_steps():
     model = QUADRATIC["bits"]
     metric, x = Halves(), torch.zeros(2, 3)
-    carry = metric.init(model, State(x, torch.zeros(2), x), None)
+    carry = metric.init(model, lw.State(x, torch.zeros(2), x), None)
     for value in (1.0, 10.0, 100.0):
-        carry = metric.update(carry, State(x + value, torch.zeros(2), x), None, 1)
+        carry = metric.update(carry, lw.State(x + value, torch.zeros(2), x), None, 1)
     assert carry.total[0].unique().tolist() == [10.0]
     assert carry.total[1].unique().tolist() == [101.0]

@@ -8,6 +8,7 @@ import torch
 from torch import Generator
 from torch.optim import SGD
 
+import latticework as lw
 from latticework.data.base import Dataset
 from latticework.experiments.records.record import Record
 from latticework.experiments.runs.run import Run
@@ -19,13 +20,9 @@ from latticework.experiments.tasks.learning.negatives import (
 )
 from latticework.experiments.tasks.target import pretrained, train
 from latticework.experiments.tasks.train_rbm import train_rbm
-from latticework.models.rated_rbm import RatedRBM
-from latticework.models.rbm import RBM
-from latticework.samplers.base import Info, Sampler
-from latticework.samplers.block_gibbs import BlockGibbs, BlockGibbsState
-from latticework.samplers.rates import RatesFPCD
+from latticework.samplers.block_gibbs import BlockGibbsState
 
-GIBBS = BlockGibbs()
+GIBBS = lw.BlockGibbs()
 EVERY = [
     Contrastive(GIBBS),
     Persistent(GIBBS, 20),
@@ -45,7 +42,7 @@ def stripes(rows=300):
 DATA = Dataset(stripes()[:200], stripes()[200:250], stripes()[250:], (8,), "stripes")
 
 
-def make(run, hidden=4, kind=RBM):
+def make(run, hidden=4, kind=lw.RBM):
     with run.seeded("model"):
         return kind(8, hidden)
 
@@ -72,14 +69,14 @@ def test_every_method_learns_that_there_are_two_modes(tmp_path, negatives):
     assert not any(parameter.requires_grad for parameter in model.parameters())
 
 
-class Counting(Sampler):
+class Counting(lw.Sampler):
     """A step adds 1, so that a state says how many steps it is away from where."""
 
     def at(self, x, model):
         return BlockGibbsState(x)
 
     def step(self, state, model, rng):
-        return BlockGibbsState(state.x + 1), Info(state.x.new_ones(len(state.x)))
+        return BlockGibbsState(state.x + 1), lw.Info(state.x.new_ones(len(state.x)))
 
 
 def test_negatives_start_at_the_batch_or_where_they_were_left(tmp_path):
@@ -168,7 +165,7 @@ def test_visible_biases_start_at_zero_unless_the_data_are_asked_for(tmp_path):
         bias(visible_bias="mean")
 
 
-def pretrain(run, kind=RBM, **settings):
+def pretrain(run, kind=lw.RBM, **settings):
     settings = {"epochs": 1, "batch": 20, "learning_rate": 0.05, **settings}
     return pretrained(model=make(run, kind=kind), data=DATA, run=run, **settings)
 
@@ -202,12 +199,12 @@ def test_a_sampler_alone_means_contrastive_divergence(tmp_path):
 
 def test_a_model_that_carries_rates_gets_those_of_the_training_data(tmp_path):
     run = Run(tmp_path, outputs=tmp_path)
-    model = pretrain(run, kind=RatedRBM, sampler=GIBBS)
-    expected = RatedRBM(8, 4)
+    model = pretrain(run, kind=lw.RatedRBM, sampler=GIBBS)
+    expected = lw.RatedRBM(8, 4)
     expected.load_state_dict(model.state_dict())
     expected.set_rates([DATA.train.float()])
     torch.testing.assert_close(model.weight_rates, expected.weight_rates)
-    again = pretrain(run, kind=RatedRBM, sampler=GIBBS)  # from disk
+    again = pretrain(run, kind=lw.RatedRBM, sampler=GIBBS)  # from disk
     assert torch.equal(again.weight_rates, model.weight_rates)
 
 
@@ -217,7 +214,7 @@ def test_the_isl_is_read_every_few_epochs_and_after_the_last(tmp_path):
         run = Run(tmp_path / str(every))
         run.path.mkdir()
         train_rbm(
-            model=make(run, kind=RatedRBM), sampler=RatesFPCD(0.01), data=DATA, run=run,
+            model=make(run, kind=lw.RatedRBM), sampler=lw.RatesFPCD(0.01), data=DATA, run=run,
             negatives=EVERY[2], epochs=8, batch=20, learning_rate=0.05, samples=300, points=50,
             every=every,
         )  # fmt: skip

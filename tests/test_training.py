@@ -9,17 +9,12 @@ from command import command_line
 from hydra.core.hydra_config import HydraConfig
 from test_configs import names, part
 
+import latticework as lw
 from latticework.experiments.records.record import load_all
 from latticework.experiments.runs.errors import ConfigurationError
 from latticework.experiments.runs.run import Run
 from latticework.experiments.runs.storage import fingerprint
 from latticework.experiments.tasks.target import RECIPES, random, stored, trained
-from latticework.models.base import Function
-from latticework.models.domain import Binary
-from latticework.models.ising import Lattice, LearnedIsing
-from latticework.models.rated_rbm import RatedRBM
-from latticework.models.rbm import RBM
-from latticework.models.resnet import ResNet
 
 OFFLINE = ("data.download=false", "data.root=null")  # the bundled digits, out loud
 LEARNED = {
@@ -56,7 +51,7 @@ def test_each_model_says_whether_it_is_meant_to_be_learned(name):
 
 
 @pytest.mark.parametrize(
-    "make", [lambda: RBM(6, 3), lambda: RatedRBM(6, 3), lambda: LearnedIsing((2, 3))]
+    "make", [lambda: lw.RBM(6, 3), lambda: lw.RatedRBM(6, 3), lambda: lw.LearnedIsing((2, 3))]
 )
 def test_a_state_that_is_loaded_ends_it(make):
     model = make()
@@ -65,8 +60,8 @@ def test_a_state_that_is_loaded_ends_it(make):
     model.load_state_dict(state)
     assert not model.untrained
     assert fingerprint(model) == mark  # artifacts are found as before
-    assert not Lattice((2, 3), 0.1).untrained
-    assert ResNet((2, 4), 2, 1).untrained
+    assert not lw.Lattice((2, 3), 0.1).untrained
+    assert lw.ResNet((2, 4), 2, 1).untrained
 
 
 # The command line.
@@ -129,32 +124,32 @@ def test_data_of_another_size_are_told(tmp_path, capsys):
 
 def test_a_model_that_was_trained_by_hand_is_taken(tmp_path, monkeypatch):
     monkeypatch.setattr(HydraConfig.instance(), "cfg", None)  # of a command before
-    run, model = Run(tmp_path), RBM(6, 3)
+    run, model = Run(tmp_path), lw.RBM(6, 3)
     with pytest.raises(ConfigurationError, match="load a state .* pretrain=cd trains it"):
         trained(model, None, run, None)
-    mine = Function(lambda x: x.sum(-1), Binary(3))
+    mine = lw.Function(lambda x: x.sum(-1), lw.Binary(3))
     mine.untrained = True  # a class for which there is no recipe
     with pytest.raises(ConfigurationError, match=r"\(load_state_dict\)$"):
         trained(mine, None, run, None)
     assert trained(model, None, run, random) is model
     assert run.notes["untrained"]
-    other = RBM(6, 3)
+    other = lw.RBM(6, 3)
     other.load_state_dict(model.state_dict())
     assert trained(other, None, run, None) is other
 
 
 @pytest.mark.parametrize("suffix", ["npz", "safetensors"])
 def test_a_state_is_loaded_from_a_record_or_refused(suffix, tmp_path):
-    run, model, file = Run(tmp_path), RBM(6, 3), tmp_path / f"model.{suffix}"
+    run, model, file = Run(tmp_path), lw.RBM(6, 3), tmp_path / f"model.{suffix}"
     with pytest.raises(ConfigurationError, match="must be an existing file, got nowhere"):
         stored(model=model, data=None, run=run, file="nowhere")
     run.save("model", **model.state_dict())
     run.save_tensors("model", model.state_dict())
-    loaded = stored(model=RBM(6, 3), data=None, run=run, file=str(file))
+    loaded = stored(model=lw.RBM(6, 3), data=None, run=run, file=str(file))
     assert torch.equal(loaded.weight, model.weight)
     assert run.notes["loaded"] == fingerprint(model)
     with pytest.raises(ConfigurationError, match=r"does not hold the state of this RBM \(Error"):
-        stored(model=RBM(5, 3), data=None, run=run, file=str(file))
+        stored(model=lw.RBM(5, 3), data=None, run=run, file=str(file))
     file.write_text("junk")
     with pytest.raises(ConfigurationError, match="does not hold the state of this RBM"):
         stored(model=model, data=None, run=run, file=str(file))

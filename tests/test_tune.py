@@ -10,28 +10,18 @@ import pytest
 import torch
 import yaml
 
+import latticework as lw
 from latticework.experiments.records.record import Budget
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks import tune as task
-from latticework.models.ising import Lattice
-from latticework.samplers.base import Info, Sampler, evaluate
-from latticework.samplers.gibbs import Gibbs
-from latticework.samplers.gwg import GWG
-from latticework.samplers.langevin import DMALA
-from latticework.samplers.relaxed import RMALA
+from latticework.samplers.base import evaluate
 from latticework.samplers.sums import Wanted
 from latticework.sampling import starts
-from latticework.sampling.metrics import (
-    Acceptance,
-    Changed,
-    Proposed,
-    Reference,
-    Steps,
-)
+from latticework.sampling.metrics import Steps
 from latticework.sampling.tuning.space import check_space, numbers, suggest
 from latticework.sampling.tuning.study import best, complete, shared, startup
 
-MODEL = Lattice([3, 3], 0.1, 0.2)
+MODEL = lw.Lattice([3, 3], 0.1, 0.2)
 STEP_SIZE = {"step_size": {"low": 0.02, "high": 3.0, "log": True}}
 
 
@@ -48,7 +38,7 @@ def run_tune(path, sampler, name="dmala", space=STEP_SIZE, seed=0, config=None, 
         "budget": Budget(chains=8, steps=200, every=50),
         "seconds": None,
         "start": starts.uniform,
-        "metrics": [Acceptance(), Changed()],
+        "metrics": [lw.Acceptance(), lw.Changed()],
     }
     task.tune(model=MODEL, sampler=sampler, data=None, run=run, **(defaults | settings))
     return run
@@ -59,7 +49,7 @@ def rows(run):
 
 
 def test_the_best_trial_is_frozen_and_measured_with_fresh_chains(tmp_path):
-    run = run_tune(tmp_path, DMALA(0.02), trials=8)
+    run = run_tune(tmp_path, lw.DMALA(0.02), trials=8)
     table = rows(run)
     assert len(table) == 8
     best = table[np.nanargmax(table["value"])]  # NaN where a coordinate never changed
@@ -88,7 +78,7 @@ def test_the_best_trial_is_frozen_and_measured_with_fresh_chains(tmp_path):
 def test_the_direction_or_the_goal_decides_what_is_chosen(tmp_path, direction, goal, best):
     """Acceptance falls with the step size."""
     settings = {"objective": "acceptance", "direction": direction, "goal": goal}
-    run = run_tune(tmp_path, DMALA(1.0), trials=6, **settings)
+    run = run_tune(tmp_path, lw.DMALA(1.0), trials=6, **settings)
     table = rows(run)
     assert run.notes["tuned"]["step_size"] == table["step_size"][best(table["value"])]
 
@@ -103,16 +93,16 @@ def test_an_undefined_value_is_the_worst_in_both_directions():
 
 
 @dataclass(frozen=True)
-class Idle(Sampler):
+class Idle(lw.Sampler):
     """Heat-bath on one site; `setting` does nothing."""
 
     setting: float = 1.0
 
     def at(self, x, model):
-        return Gibbs().at(x, model)
+        return lw.Gibbs().at(x, model)
 
     def step(self, state, model, rng):
-        return Gibbs().step(state, model, rng)
+        return lw.Gibbs().step(state, model, rng)
 
 
 def test_every_trial_has_the_same_budget_start_and_random_numbers(tmp_path):
@@ -134,7 +124,7 @@ def test_every_trial_has_the_same_budget_start_and_random_numbers(tmp_path):
 
 
 @dataclass(frozen=True)
-class Stuck(Sampler):
+class Stuck(lw.Sampler):
     """Leaves the last site alone when `frozen`, and mixes better than Gibbs in all the others."""
 
     frozen: bool = False
@@ -149,7 +139,7 @@ class Stuck(Sampler):
         else:
             slow = torch.rand(len(x), 1, generator=rng) < 0.9
             x = torch.where(slow, state.x, x)
-        return evaluate(model, x), Info(x.new_ones(len(x)))
+        return evaluate(model, x), lw.Info(x.new_ones(len(x)))
 
 
 def test_a_constant_coordinate_makes_a_trial_the_worst(tmp_path):
@@ -184,7 +174,7 @@ def test_a_budget_of_seconds_gives_a_slow_setting_fewer_steps(tmp_path, monkeypa
     monkeypatch.setattr(task, "Chain", Counted)
     monkeypatch.setattr(task, "seconds_per_step", lambda sampler, *_, **__: 0.01 * sampler.flips)
     run_tune(
-        tmp_path, GWG(), "gwg", {"flips": {"low": 1, "high": 4}},
+        tmp_path, lw.GWG(), "gwg", {"flips": {"low": 1, "high": 4}},
         objective="changed", seconds=2.4, budget=Budget(8, 200, 10),
     )  # fmt: skip
     assert set(steps) == {240}
@@ -271,7 +261,7 @@ def test_workers_end_with_one_choice_and_all_trials_and_a_search_is_extended(tmp
     """The last process runs no trial, and its record has the same result."""
     storage = f"sqlite:///{tmp_path / 'study.db'}"
     first, last, more = (
-        run_tune(tmp_path / name, DMALA(1.0), storage=storage, trials=trials)
+        run_tune(tmp_path / name, lw.DMALA(1.0), storage=storage, trials=trials)
         for name, trials in (("a", 3), ("b", 3), ("c", 4))
     )
     assert first.notes == last.notes
@@ -296,7 +286,7 @@ def test_searches_of_two_models_or_samplers_do_not_begin_at_the_same_points(tmp_
     points = []
     for names in (("ising", "dmala"), ("potts", "dmala"), ("ising", "dula")):
         run = run_tune(
-            tmp_path / "-".join(names), DMALA(1.0), name=names[1], trials=3,
+            tmp_path / "-".join(names), lw.DMALA(1.0), name=names[1], trials=3,
             names=dict(zip(("model", "sampler"), names, strict=True)),
             storage=storage and storage.format(tmp_path),
         )  # fmt: skip
@@ -308,14 +298,14 @@ def test_searches_of_two_models_or_samplers_do_not_begin_at_the_same_points(tmp_
 def test_apply_writes_where_hydra_reads_and_spares_the_papers_numbers(tmp_path, monkeypatch):
     monkeypatch.setattr(task, "ROOT", tmp_path)
     home = tmp_path / "conf" / "tuned" / "ising" / "dmala.yaml"
-    run = run_tune(tmp_path / "a", DMALA(1.0), apply=True, trials=2)
+    run = run_tune(tmp_path / "a", lw.DMALA(1.0), apply=True, trials=2)
     assert home.read_text() == (run.path / "tuned.yaml").read_text()
-    run_tune(tmp_path / "b", DMALA(1.0), apply=True, trials=3)  # its own may be replaced
+    run_tune(tmp_path / "b", lw.DMALA(1.0), apply=True, trials=3)  # its own may be replaced
     assert "3 trials" in home.read_text()
 
     home.write_text("# @package sampler\nstep_size: 0.4  # the paper\n")
     with pytest.raises(ValueError, match=r"tuned/ising/dmala\.yaml holds numbers"):
-        run_tune(tmp_path / "c", DMALA(1.0), apply=True)
+        run_tune(tmp_path / "c", lw.DMALA(1.0), apply=True)
     assert "the paper" in home.read_text()
     assert not (tmp_path / "c" / "metrics.csv").exists()  # refused before anything was spent
 
@@ -332,30 +322,30 @@ def test_apply_writes_where_hydra_reads_and_spares_the_papers_numbers(tmp_path, 
 )
 def test_bad_settings_say_so(tmp_path, settings, message):
     with pytest.raises(ValueError, match=message):
-        run_tune(tmp_path, DMALA(1.0), **settings)
+        run_tune(tmp_path, lw.DMALA(1.0), **settings)
 
 
 def test_suggestions_have_the_type_of_their_field():
     study = optuna.create_study()
     space = {"flips": {"low": 1, "high": 8}}
-    check_space(GWG(), space, "gwg")
-    assert isinstance(suggest(study.ask(), GWG(), space)["flips"], int)
+    check_space(lw.GWG(), space, "gwg")
+    assert isinstance(suggest(study.ask(), lw.GWG(), space)["flips"], int)
     space = {"step_size": {"low": 1, "high": 2}, "accept": {"choices": ["target", "relaxation"]}}
-    fields = suggest(study.ask(), RMALA(0.3, 0.5), space)
+    fields = suggest(study.ask(), lw.RMALA(0.3, 0.5), space)
     assert isinstance(fields["step_size"], float)
     assert fields["step_size"] == float(f"{fields['step_size']:.3g}")
 
 
-@pytest.mark.parametrize("sampler", [DMALA(0.6), GWG(6)], ids=str)
+@pytest.mark.parametrize("sampler", [lw.DMALA(0.6), lw.GWG(6)], ids=str)
 def test_proposed_sites_are_those_that_draws_of_the_proposal_change(sampler):
     """Sites changed by accepted and rejected proposals alike, against 4,000 draws from states."""
     rng = torch.Generator().manual_seed(0)
     state = sampler.init(MODEL.domain.uniform(4000, rng), MODEL)
-    metric = Proposed(getattr(sampler, "flips", 0))
+    metric = lw.Proposed(getattr(sampler, "flips", 0))
     carry = metric.update(
-        metric.init(MODEL, state, Reference()),
+        metric.init(MODEL, state, lw.Reference()),
         state,
-        Steps.of_one(state.x, state, Info(state.x[:, 0]), Wanted()),
+        Steps.of_one(state.x, state, lw.Info(state.x[:, 0]), Wanted()),
         1,
     )
     expected = float(metric.read(carry)["proposed"])
