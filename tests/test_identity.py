@@ -44,6 +44,19 @@ def as_before(folder):
     return folder.rename(folder.with_name(without_digits(folder.name).replace("=0.3,", "=0.30,")))
 
 
+def test_settings_that_older_records_lack_mean_null():
+    """Else every tempered record of before would be run again."""
+    old = {
+        "sampler": {"_target_": "latticework.samplers.tempered.Tempered", "rounds": 8},
+        "seed": 0,
+    }
+    new = {**old, "sampler": {**old["sampler"], "acceptance": None, "log_odds": None}}
+    assert digest(old) == digest(new)
+    adapted = {**old, "sampler": {**old["sampler"], "acceptance": 0.5}}
+    assert digest(old) != digest(adapted)
+    assert digest(old) != digest({**old, "sampler": {**old["sampler"], "levels": None}})
+
+
 def test_spellings_give_one_record(tmp_path):
     """The tuned step size is 0.4: as 0.40 and 4e-1, and not spelled out at all."""
     for step_size in ("0.40", "4e-1"):
