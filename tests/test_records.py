@@ -27,8 +27,6 @@ from latticework.experiments.runs.run import Run
 from latticework.experiments.runs.sweeps import Sweep
 from latticework.models.rbm import RBM
 
-pytestmark = pytest.mark.usefixtures("eager")
-
 ROOT = Path(__file__).resolve().parent.parent
 
 
