@@ -37,8 +37,10 @@ def by_chain(numbers: Number, x: Tensor) -> Number:
 
 
 def root(numbers: Number) -> Number:
+    """The square root of one scale or of the scales `[chains]`."""
     return numbers.sqrt() if isinstance(numbers, Tensor) else sqrt(numbers)
 
 
 def logarithm(numbers: Number) -> Number:
+    """The natural logarithm of one scale or of the scales `[chains]`."""
     return numbers.log() if isinstance(numbers, Tensor) else log(numbers)

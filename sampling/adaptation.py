@@ -149,8 +149,9 @@ class AcceptanceControl(Adaptation):
 def by_level(rule: Adaptation, sampler: Sampler) -> Tempered | None:
     """A tempered sampler that drives its kernel's acceptance at each level to the aim of `rule`.
 
-    None if that is not possible: `sampler` is no tempered one, or its kernel or the rule has no
-    scale that may differ by level.
+    It does so in the rounds that learn its schedule; the blocks of the rule are not run. None if
+    `sampler` is not tempered, if its kernel cannot have a scale for each level, or if the rule is
+    not AcceptanceControl.
     """
     if not (isinstance(rule, AcceptanceControl) and isinstance(sampler, Tempered)):
         return None

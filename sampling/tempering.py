@@ -77,9 +77,8 @@ class Ladders:
     level: NDArray[np.int64]  # [draws, replicas, ladders], of each replica
     trips: NDArray[np.int64]  # [ladders], round trips from the base to b = 1 and back
     steps: int  # in which these were counted
-    scales: NDArray[np.float64] = field(
-        default_factory=lambda: np.empty(0)
-    )  # of the kernel, by level
+    # Scale of the kernel at each level, [levels]; [0] if all levels have the kernel's own.
+    scales: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
 
     @property
     def rejections(self) -> NDArray[np.float64]:

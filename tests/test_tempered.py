@@ -2,6 +2,7 @@
 
 import copy
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from math import inf
 
@@ -174,14 +175,17 @@ def test_a_scale_for_each_chain_is_the_scale_of_that_chain(kernel):
         torch.testing.assert_close(info.accept_prob[row], its.accept_prob[row])
 
 
-def test_the_acceptance_of_each_level_is_that_aimed_at():
+@pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_the_acceptance_of_each_level_is_that_aimed_at(compiled):
     """Where a scale can reach it. One scale for all accepts more at low b."""
     model = lw.erdos_renyi(16, 4, 0.2)
+    kernel = partial(twin_of, model=model) if compiled else lambda sampler: sampler
     shares = {}
     for goal in (None, 0.6):
         sampler = lw.Tempered(lw.DMALA(0.4), acceptance=goal, levels=5)
-        sampler = replace(sampler, **sampler.learnt(torch.zeros(1, 16), model))
+        sampler = replace(sampler, **kernel(sampler).learnt(torch.zeros(1, 16), model))
         assert sampler.learning_steps == 0
+        sampler = kernel(sampler)
         state, total = sampler.init(torch.zeros(32, 16), model), 0
         rng, scales = Generator().manual_seed(0), state.scales.clone()
         for number in range(150):

@@ -86,8 +86,8 @@ class TemperedTwin(Tempered, ManySteps):
         twins = _twins(self.twin, tuple(state.scales.tolist())[-len(level) :], len(level))
         twin, states, hot = self.twin, state.kernel.levels, int(self.hot * len(level))
         made = [1] * hot + [self.steps] * (len(level) - hot)
-        one = not len(state.scales)  # scale
-        if one and isinstance(twin, GroupTwin) and isinstance(states[0], Position):
+        same_scale = not len(state.scales)
+        if same_scale and isinstance(twin, GroupTwin) and isinstance(states[0], Position):
             accepted = np.zeros(rows.shape)
             for first, steps in ((0, made[0]), (hot, made[-1] - made[0])):
                 if not steps:
@@ -199,7 +199,7 @@ _scaled: list[tuple[Twin, tuple[float, ...], tuple[Twin, ...]]] = []  # the last
 
 
 def _twins(twin: Twin | None, scales: tuple[float, ...], levels: int) -> tuple[Twin, ...]:
-    """The twin at every level, with its scale if they differ. The last ones hold their tables."""
+    """The twin of each level. Those with scales of their own are kept, as they hold tables."""
     assert twin is not None
     if not scales:
         return (twin,) * levels
