@@ -1,6 +1,7 @@
 """Steps compiled by PyTorch: the decisions of eager steps, their law, and what is refused."""
 
 import copy
+from dataclasses import dataclass
 
 import exactness
 import numpy as np
@@ -114,7 +115,7 @@ RECORDED = {  # the other kinds of domain, and samplers whose operations others 
     "locally_balanced": "binary categorical mixed subset",
     "random_walk": "categorical mixed subset",
     "pafs": "binary integers mixed",
-    "pafs_with_replacement": "binary categorical ordinal",
+    "pafs_with_replacement": "categorical",
     "dlmc": "binary integers mixed",
     "dlmcf": "categorical ordinal",
     "acs": "naturals mixed",
@@ -178,11 +179,15 @@ def test_products_of_a_step_can_be_compiled(use, monkeypatch):
 # The law.
 
 
+@dataclass(frozen=True)
 class OnTape(Wrapper):
     """Eager steps that read their numbers from a tape, as recorded and compiled ones do."""
 
     def init(self, x, model):
         return self.sampler.init(x, model)
+
+    def at(self, x, model):
+        return self.sampler.at(x, model)
 
     def step(self, state, model, rng):
         tape = Tape()
