@@ -103,12 +103,12 @@ LATTICE = lw.Lattice((3, 4), 0.2).double()
     ],
 )
 def test_compiled_steps_make_the_decisions_of_eager_ones(name, model, monkeypatch):
-    """Together they have the operations of all steps. Blocks of one step compile sooner."""
+    """One of each kind of step. Blocks of one step compile sooner."""
     monkeypatch.setattr(fused, "BLOCK", 1)
     follow(sampler_named(name), model)
 
 
-RECORDED = {  # the other kinds of domain, and samplers whose operations others have
+RECORDED = {  # other kinds of domain, and samplers that are like one of those above
     "dmala": "binary ordinal integers mixed",
     "dula(step_size=0.5)": "categorical mixed",
     "gwg": "binary categorical ordinal integers mixed subset",
