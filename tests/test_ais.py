@@ -374,10 +374,17 @@ def test_without_data_there_is_log_z_alone(tmp_path):
         task(Run(tmp_path), steps=50)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("runs", [0, 3], ids=["ais", "smc"])
-def test_fused_steps_go_the_way_of_eager_ones(runs, plain_tape):
+FUSED = [
+    pytest.param(0, "interpreted", id="ais"),
+    pytest.param(3, "compiled", id="smc", marks=pytest.mark.slow),
+]
+
+
+@pytest.mark.parametrize(("runs", "blocks"), FUSED)
+def test_fused_steps_go_the_way_of_eager_ones(runs, blocks, plain_tape, request):
     """They read the same numbers of the generator, and leave nothing in the path."""
+    if blocks == "interpreted":
+        request.getfixturevalue("uncompiled")
     path = path_of("binary")
     betas, weights = linear(12), []
     for engine in ("eager", "fused", "eager"):
@@ -391,7 +398,7 @@ def test_fused_steps_go_the_way_of_eager_ones(runs, plain_tape):
 
 
 @pytest.mark.slow
-def test_the_task_fuses_the_steps_of_a_path(tmp_path):
+def test_the_task_fuses_the_steps_of_a_path(tmp_path, uncompiled):
     run = Run(tmp_path, engine="fused")
     task(run, data=None, sampler=DMALA(0.5), path=GeometricPath, steps=400)
     assert run.notes["engine"] == "fused"

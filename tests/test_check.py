@@ -407,12 +407,12 @@ class Still(Sampler):
         return state, Info(torch.ones(len(state.x)))
 
 
-@pytest.mark.slow
 def test_a_sweep_is_exact_without_detailed_balance():
-    report, failed = checked(Sweep(), "binary")
-    assert not failed
-    assert found(report, "detailed balance").status == "no"
-    assert found(report, "detailed balance").flow is not None
+    case = Examination(Sweep(), SMALL["binary"](), 1e-6, chains=20_000)
+    assert CHECKS["invariance"](case).status == "ok"
+    balance = CHECKS["detailed balance"](case)
+    assert balance.status == "no"
+    assert balance.flow is not None
 
 
 def test_the_identity_does_not_move():

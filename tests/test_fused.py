@@ -1,16 +1,21 @@
 """Steps compiled by PyTorch: the decisions of eager steps, their law, and what is refused."""
 
+import copy
+from dataclasses import dataclass
+
 import exactness
 import numpy as np
 import pytest
 import torch
 from exactness import TABLE, largest_z
 from targets import TARGETS
+from test_kernels import follows
 from torch import Generator, nn
 
 import latticework as lw
 from latticework.models.chance import Tape, normal_like, whole
 from latticework.samplers import fused
+from latticework.samplers.base import Wrapper
 from latticework.samplers.compiled.philox import fill_units, step_keys
 from latticework.samplers.fused import Fused, NotFusedError
 from latticework.sampling.checking.examination import counts
@@ -71,26 +76,73 @@ def test_a_tape_gives_the_laws_of_a_generator():
 
 # The decisions.
 
-BITS = ["dmala", "gibbs", "gwg4", "hamming_ball", "rmala", "avg", "acs", "random_walk"]
-VALUES = ["dmala", "gibbs", "gwg", "dula", "pafs", "dlmc", "pt_dmala", "pavg", "edlp"]
+
+def rbm():
+    model = lw.RatedRBM(8, 5)
+    rng = Generator().manual_seed(2)
+    model.weight.normal_(0, 0.5, generator=rng)
+    model.set_rates([torch.rand(50, 8, generator=rng).round()])
+    return model.double()
+
+
+BITS, SPINS = lw.Function(bumpy, lw.Binary(20)), lw.Function(bumpy, lw.Binary(20, -1, 1))
+VALUES = lw.Function(categories, lw.Categorical(6, 3))
+LATTICE = lw.Lattice((3, 4), 0.2).double()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "function", "domain"),
+    ("name", "model"),
     [
-        *[(name, bumpy, lw.Binary(20)) for name in BITS],
-        ("dhams", bumpy, lw.Binary(20, -1, 1)),
-        *[(name, categories, lw.Categorical(6, 3)) for name in VALUES],
+        *[(name, BITS) for name in ("gwg4", "hamming_ball", "rmala", "acs", "random_walk")],
+        ("dhams", SPINS),
+        *[(name, VALUES) for name in ("dmala", "gibbs", "pafs", "dlmc", "pt_dmala", "pavg")],
+        ("stochastic_dula(batch=5)", lw.synthetic_bayes_net(2, 3, rows=20).double()),
+        *[(name, LATTICE) for name in ("gibbs_sweep", "swendsen_wang")],
+        *[(name, rbm()) for name in ("block_gibbs", "rates_fpcd")],
     ],
 )
-def test_both_engines_make_the_same_decisions_on_one_tape(name, function, domain):
-    """In double precision: a rounding error decides once in some 10^13 numbers."""
-    sampler = sampler_named("dula(step_size=0.5)" if name == "dula" else name)
-    follow(sampler, lw.Function(function, domain))
+def test_compiled_steps_make_the_decisions_of_eager_ones(name, model, monkeypatch):
+    """One of each kind of step. Blocks of one step compile sooner."""
+    monkeypatch.setattr(fused, "BLOCK", 1)
+    follow(sampler_named(name), model)
+
+
+RECORDED = {  # other kinds of domain, and samplers that are like one of those above
+    "dmala": "binary ordinal integers mixed",
+    "dula(step_size=0.5)": "categorical mixed",
+    "gwg": "binary categorical ordinal integers mixed subset",
+    "locally_balanced": "binary categorical mixed subset",
+    "random_walk": "categorical mixed subset",
+    "pafs": "binary integers mixed",
+    "pafs_with_replacement": "categorical",
+    "dlmc": "binary integers mixed",
+    "dlmcf": "categorical ordinal",
+    "acs": "naturals mixed",
+    "avg": "binary ordinal integers",
+    "dhams": "ordinal integers",
+    "edlp": "binary categorical integers",
+    "gibbs": "binary ordinal mixed subset",
+    "gibbs_sweep": "lattice_potts ragged",
+    "metropolis_sweep": "lattice ragged",
+    "swendsen_wang": "lattice_potts",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RECORDED)
+def test_recorded_steps_make_the_decisions_of_eager_ones(name, uncompiled):
+    """Without the compiler, which takes up to a minute for some."""
+    for target in RECORDED[name].split():
+        follow(sampler_named(name), copy.deepcopy(TARGETS[target].model).double())
+
+
+def test_a_step_of_penalties_is_recorded(uncompiled):
+    follow(sampler_named("sample_penalization"), rbm())
 
 
 def follow(sampler, model):
+    """On one tape, in double precision: rounding errors decide once in some 10^13 numbers."""
     x, kernel = started(model), Fused(sampler)
     with torch.no_grad():
         state, other = sampler.init(x, model), kernel.init(x, model)
@@ -111,30 +163,6 @@ def follow(sampler, model):
     assert moved > CHAINS
 
 
-def rbm():
-    model = lw.RatedRBM(8, 5)
-    rng = Generator().manual_seed(2)
-    model.weight.normal_(0, 0.5, generator=rng)
-    model.set_rates([torch.rand(50, 8, generator=rng).round()])
-    return model.double()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "model"),
-    [
-        ("stochastic_dula(batch=5)", lw.synthetic_bayes_net(2, 3, rows=20).double()),
-        ("gibbs_sweep", lw.Lattice((3, 4), 0.2).double()),
-        ("swendsen_wang", lw.Lattice((3, 4), 0.2).double()),
-        ("block_gibbs", rbm()),
-        ("rates_fpcd", rbm()),
-        ("sample_penalization", rbm()),
-    ],
-)
-def test_samplers_of_one_family_make_the_same_decisions(name, model):
-    follow(sampler_named(name), model)
-
-
 @pytest.mark.parametrize("use", [True, False])
 def test_products_of_a_step_can_be_compiled(use, monkeypatch):
     """Inductor refuses oneDNN's product, which the model takes on some processors."""
@@ -151,47 +179,53 @@ def test_products_of_a_step_can_be_compiled(use, monkeypatch):
 # The law.
 
 
+@dataclass(frozen=True)
+class OnTape(Wrapper):
+    """Eager steps that read their numbers from a tape, as recorded and compiled ones do."""
+
+    def init(self, x, model):
+        return self.sampler.init(x, model)
+
+    def at(self, x, model):
+        return self.sampler.at(x, model)
+
+    def step(self, state, model, rng):
+        tape = Tape()
+        tape._own = rng
+        return self.sampler.step(state, model, tape)
+
+
 def first_of_each_domain():
-    """A row and a target for each sampler and kind of domain; graphs have sparse products."""
+    """Rows and targets by class of samplers, one for each kind of domain."""
     found = {}
     for row in TABLE:
-        for name in row.targets:
-            domain = type(TARGETS[name].domain)
-            if row.law and not isinstance(TARGETS[name].model, lw.Graph):
-                found.setdefault((type(row.sampler).__name__, domain.__name__), (row, name))
-    quick = ("DMALA", "Binary")
-    return [
-        pytest.param(*pair, id="-".join(key), marks=[pytest.mark.slow] * (key != quick))
-        for key, pair in found.items()
-    ]
+        for name in row.targets if row.law else ():
+            pairs = found.setdefault(type(row.sampler).__name__, {})
+            pairs.setdefault(type(TARGETS[name].domain), (row, name))
+    return {kind: list(pairs.values()) for kind, pairs in found.items()}
 
 
-def steps_follow_the_law(row, target, most):
-    law, replicas = row.law(row.sampler, target), 50 if row.shared else most // len(target.inner)
-    found, _ = counts(Fused(row.sampler), target, len(law.after), replicas, row.shared)
-    for count, after in zip(found, law.after, strict=True):
-        assert largest_z(count, replicas, after[target.inner]) < 5
-
-
-@pytest.mark.parametrize(("row", "target"), first_of_each_domain())
-def test_recorded_steps_follow_the_enumerated_law(row, target, uncompiled):
-    """Blocks of all samplers, without the compiler, which takes a minute for some."""
-    steps_follow_the_law(row, TARGETS[target], 20_000)
+@pytest.mark.slow
+@pytest.mark.parametrize("pairs", first_of_each_domain().values(), ids=first_of_each_domain())
+def test_steps_on_a_tape_follow_the_enumerated_law(pairs):
+    """Those that recorded and compiled steps repeat, decision by decision."""
+    for row, name in pairs:
+        follows(OnTape(row.sampler), row, name)
 
 
 @pytest.mark.slow
 def test_compiled_steps_follow_the_enumerated_law():
     """Many chains. Those of other samplers make the decisions of eager steps, see above."""
     row = next(row for row in TABLE if row.sampler == lw.DMALA(0.5))
-    steps_follow_the_law(row, TARGETS["binary"], 100_000)
+    follows(Fused(row.sampler), row, "binary")
 
 
 @pytest.mark.parametrize("wrong", [lw.DMALA(0.55), lw.DULA(0.5)])
-def test_another_law_is_noticed(wrong, uncompiled):
+def test_another_law_is_noticed(wrong):
     """Controls: a step size that is a tenth larger, and a correction that is left out."""
     target = TARGETS["binary"]
     (after,) = exactness.dmala(lw.DMALA(0.5), target).after
-    (count,), _ = counts(Fused(wrong), target, 1, 20_000)
+    (count,), _ = counts(OnTape(wrong), target, 1, 20_000)
     assert largest_z(count, 20_000, after) > 5
 
 

@@ -143,14 +143,14 @@ def test_a_hub_of_ten_thousand_edges():
 
 
 @pytest.mark.slow
-def test_a_million_sites():
+def test_many_sites():
     """Memory grows with the edges: a step needs no array beyond some numbers an edge."""
-    graph = lw.regular_graph(1_000_000, 3, 0.3)
+    graph = lw.regular_graph(200_000, 3, 0.3)
     result = lw.sample(graph, "gibbs_sweep", chains=1, steps=1, engine="compiled", diagnose=False)
-    assert result.draws.shape == (1, 1, 1_000_000)
+    assert result.draws.shape == (1, 1, 200_000)
     tensors = [*graph.buffers(), *graph.parameters()]
     held = sum(tensor.nbytes for tensor in tensors) + sum(part.nbytes for part in graph.form())
-    assert held < 160e6  # docs/library.md
+    assert held < 32e6  # docs/library.md: 160 MB for a million sites
 
 
 # The compiled sweep.

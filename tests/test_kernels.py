@@ -5,7 +5,7 @@ of runs of the whole table, and p > 1e-4 for each of some 300 chi-square tests a
 """
 
 import copy
-from dataclasses import replace
+from collections.abc import Iterable, Iterator
 from itertools import chain
 
 import exactness
@@ -20,6 +20,7 @@ import latticework as lw
 from latticework.samplers.compiled.choose import twin_of
 from latticework.samplers.compiled.twin import NoTwinError, Twin
 from latticework.samplers.sums import ManySteps
+from latticework.sampling.checking import variations
 from latticework.sampling.checking.examination import Examination, counts
 from latticework.sampling.checking.guard import NoHostReads
 from latticework.sampling.checking.law import Law
@@ -31,38 +32,48 @@ FEW = (lw.Gibbs, lw.BlockGibbs, lw.GWG, lw.SwendsenWang)  # whose kernels quick 
 SETTLING = 40  # steps; the start is forgotten by then
 
 
-def pairs(keep=lambda row: True, every=lambda row: True, again=True, compiled=True):
-    """Parameters (row, target) with both engines, for the rows that `keep` chooses.
+def of_rows(keep=lambda row: True):
+    """Parameters (row), for the rows that `keep` chooses; a test goes through its targets."""
+    rows = [pytest.param(row, id=str(row.sampler)) for row in filter(keep, TABLE)]
+    return pytest.mark.parametrize("row", rows)
 
-    The sampler of a compiled row is a twin. A row has its first target alone where `every` is
-    False; without `again`, it has no further ones that another row of its class has.
+
+def twins(row: Row, name: str) -> list[Twin]:
+    """The compiled kernel of a row on a target, if there is one."""
+    try:
+        return [twin_of(row.sampler, TARGETS[name].model)]
+    except NoTwinError:
+        return []
+
+
+def engines(row: Row, names: Iterable[str]) -> Iterator[tuple[lw.Sampler, str]]:
+    """The row's sampler, and its compiled kernel, on each of its targets with these names."""
+    for name in names:
+        yield from ((sampler, name) for sampler in (row.sampler, *twins(row, name)))
+
+
+def distinct(row: Row) -> list[str]:
+    """The targets of a row without those whose model and domain an earlier row of its class has.
+
+    The first is kept, because another setting may be another code.
     """
-    found, seen = [], set()
-    for row in filter(keep, TABLE):
-        for name in row.targets if every(row) else row.targets[:1]:
-            if not again and name != row.targets[0] and (type(row.sampler), name) in seen:
-                continue
-            seen.add((type(row.sampler), name))
-            found.append(pytest.param(row, TARGETS[name], id=f"{row.sampler}-{name}"))
-            try:
-                twin = replace(row, sampler=twin_of(row.sampler, TARGETS[name].model))
-            except NoTwinError:
-                continue
-            kind = type(row.sampler)
-            more = [pytest.mark.slow] * (kind not in FEW or name != row.targets[0])
-            ident = f"{row.sampler}-{name}-compiled"
-            if compiled:
-                found.append(pytest.param(twin, TARGETS[name], id=ident, marks=more))
-    return pytest.mark.parametrize(("row", "target"), found)
+
+    def code(of: Row, name: str) -> tuple[type, ...]:
+        return type(of.sampler), type(TARGETS[name].domain), type(TARGETS[name].model)
+
+    seen = {code(of, name) for of in TABLE[: TABLE.index(row)] for name in of.targets}
+    first: dict[tuple[type, ...], str] = {}
+    for name in row.targets:
+        first.setdefault(code(row, name), name)
+    return [name for kind, name in first.items() if kind not in seen or name == row.targets[0]]
 
 
-def exact_law(row: Row, target: Target) -> Law:
+def exact_law(row: Row, name: str) -> Law:
     """The enumerated law; it leaves the target invariant, as the papers prove."""
-    sampler = row.sampler.sampler if isinstance(row.sampler, Twin) else row.sampler
-    name = next(name for name, other in TARGETS.items() if other is target)
-    if (str(sampler), name) in LAWS:
-        return LAWS[str(sampler), name]
-    law = LAWS[str(sampler), name] = row.law(sampler, target)
+    key, target = (str(row.sampler), name), TARGETS[name]
+    if key in LAWS:
+        return LAWS[key]
+    law = LAWS[key] = row.law(row.sampler, target)
     np.testing.assert_allclose(law.after[0].sum(-1), 1, rtol=1e-12)
     if row.leaves == "target":
         for after in law.after:
@@ -91,20 +102,31 @@ def run(sampler: lw.Sampler, state, model, rng, steps: int):
 
 
 @pytest.mark.slow
-@pairs(lambda row: row.law is not None)
-def test_steps_follow_the_enumerated_law(row, target):
-    """Counts and acceptance of real steps from every state."""
-    law = exact_law(row, target)
-    replicas = 400 if row.shared else 100_000 // len(target.inner)
-    found, info = counts(row.sampler, target, len(law.after), replicas, row.shared)
+@of_rows(lambda row: row.law is not None)
+def test_steps_follow_the_enumerated_law(row):
+    """Counts and acceptance of real steps from every state, by both engines."""
+    for sampler, name in engines(row, row.targets):
+        follows(sampler, row, name)
+
+
+def follows(sampler: lw.Sampler, row: Row, name: str) -> None:
+    """In 99 of 100 cases, an outcome of probability 1/2 is seen to be off by 9 % of it.
+
+    That is with 16 states. Calls with shared numbers are few and see 46 %: of the blocks alone,
+    since the rows with a systematic scan draw from the same conditionals.
+    """
+    target, law = TARGETS[name], exact_law(row, name)
+    replicas = 250 if row.shared else 100_000 // len(target.inner)
+    found, info = counts(sampler, target, len(law.after), replicas, row.shared)
     for count, after in zip(found, law.after, strict=True):
-        assert largest_z(count, replicas, after[target.inner]) < 5
+        assert largest_z(count, replicas, after[target.inner]) < 5, (sampler, name)
     if law.acceptance is None:
-        assert (info.accept_prob == 1).all()
+        assert (info.accept_prob == 1).all(), (sampler, name)
     else:
         accept = info.accept_prob.double()
         error = (accept.var() / len(accept)).sqrt() + 1e-6
-        assert abs(accept.mean() - law.acceptance[target.inner].mean()) < 5 * error
+        off = abs(accept.mean() - law.acceptance[target.inner].mean())
+        assert off < 5 * error, (sampler, name)
 
 
 @pytest.mark.parametrize("wrong", [lw.DMALA(0.52), lw.DULA(0.5)])
@@ -119,27 +141,45 @@ def test_the_step_test_can_fail(wrong):
 def invariance(sampler: lw.Sampler, target: Target, law: np.ndarray, chains: int = 10_000) -> float:
     """P-value of the law after 4 steps of chains that start from it exactly.
 
-    Where the rest of the state does not start from its law, the chains settle first. 10,000 chains
-    see a relative error of 10 % (root mean square over up to 64 states) in 99 of 100 cases; those
-    of the controls below are 36 % or more.
+    10,000 chains see a relative error of 10 % (root mean square over up to 64 states) in 99 of 100
+    cases; those of the controls below are 36 % or more. Where the rest of the state does not start
+    from its law, the chains settle first, and are 4,000, which see 16 %.
     """
-    rng = Generator().manual_seed(3)
+    rng, steps = Generator().manual_seed(3), 4
+    if not sampler.stationary_start:
+        chains, steps = 4000, SETTLING
     state = sampler.init(target.draw(law, chains, rng), target.model)
-    steps = 4 if sampler.stationary_start else SETTLING
     state = run(sampler, state, target.model, rng, steps)
     return p_value(np.bincount(target.index(state.x), minlength=len(law)), law)
 
 
-@pairs(
-    lambda row: row.leaves != "none" and not (row.leaves == "own" and row.shared),
-    every=lambda row: row.law is None or row.shared,
-)
-def test_invariance(row, target):
-    """On further targets, the counts of one step from every state are those of the law above."""
-    own = row.leaves == "own"
-    law = stationary(exact_law(row, target).after[0]) if own else target.law / target.law.sum()
+def stays(sampler: lw.Sampler, row: Row, name: str) -> None:
+    own, target = row.leaves == "own", TARGETS[name]
+    law = stationary(exact_law(row, name).after[0]) if own else target.law / target.law.sum()
     alone = row.law is None and row.sampler.stationary_start  # no other test of its law
-    assert invariance(row.sampler, target, law, 50_000 if alone else 10_000) > 1e-4
+    assert invariance(sampler, target, law, 50_000 if alone else 10_000) > 1e-4, (sampler, name)
+
+
+def invariant(row: Row) -> tuple[str, ...]:
+    """On further targets, the counts of one step from every state are those of the law above."""
+    if row.leaves == "none" or (row.leaves == "own" and row.shared):
+        return ()
+    return row.targets if row.law is None or row.shared else row.targets[:1]
+
+
+@of_rows(invariant)
+def test_invariance(row):
+    for name in invariant(row):
+        stays(row.sampler, row, name)
+
+
+@pytest.mark.parametrize("quick", [True, pytest.param(False, marks=pytest.mark.slow)])
+def test_invariance_by_compiled_steps(quick):
+    for row in TABLE:
+        for name in invariant(row):
+            if quick == (type(row.sampler) in FEW and name == row.targets[0]):
+                for twin in twins(row, name):
+                    stays(twin, row, name)
 
 
 @pytest.mark.parametrize("name", ["binary", "categorical", "naturals"])
@@ -163,20 +203,26 @@ MEMORY = {"scan", "position", "phase", "root", "momentum", "guide", "turn", "age
 
 
 @pytest.mark.slow
-@pairs(again=False)
-def test_rules(row, target):
-    case = Examination(row.sampler, target, 1e-6)
-    for rule in RULES if isinstance(row.sampler, ManySteps) else RULES + EAGER:
-        with torch.no_grad():
-            outcome = CHECKS[rule](case)
-        assert outcome.status == "ok", f"{rule}: {outcome.detail}"
+@of_rows()
+def test_rules(row):
+    for sampler, name in engines(row, distinct(row)):
+        case = Examination(sampler, TARGETS[name], 1e-6)
+        for rule in RULES if isinstance(sampler, ManySteps) else RULES + EAGER:
+            with torch.no_grad():
+                outcome = CHECKS[rule](case)
+            assert outcome.status == "ok", f"{sampler} on {name}, {rule}: {outcome.detail}"
 
 
 @pytest.mark.slow
-@pairs(lambda row: row.sampler.exact, every=lambda row: False, compiled=False)
-def test_states_without_probability_are_never_entered(row, target):
-    """A target that is -inf in one state and NaN in another; of twins see test_same_law.py."""
-    outcome = CHECKS["impossible states"](Examination(row.sampler, target, 1e-9))
+@of_rows(lambda row: row.sampler.exact)
+def test_states_without_probability_are_never_entered(row, monkeypatch):
+    """A target that is -inf in one state and NaN in another; of twins see test_same_law.py.
+
+    4,000 chains of 8 steps enter a state that has a share of 10^-3 of the moves.
+    """
+    monkeypatch.setattr(variations, "MASKED", (4000, 8))
+    case = Examination(row.sampler, TARGETS[row.targets[0]], 1e-9)
+    outcome = CHECKS["impossible states"](case)
     assert outcome.status != "fails", outcome.detail
 
 
@@ -186,10 +232,15 @@ def flat(state) -> list[torch.Tensor]:
 
 
 @pytest.mark.slow
-@pairs(again=False)
-def test_refresh_reads_the_new_target(row, target):
+@of_rows()
+def test_refresh_reads_the_new_target(row):
     """The rest of the state is that of a new one; memory is kept."""
-    sampler, rng = row.sampler, Generator().manual_seed(1)
+    for sampler, name in engines(row, distinct(row)):
+        refreshes(sampler, TARGETS[name])
+
+
+def refreshes(sampler: lw.Sampler, target: Target) -> None:
+    rng = Generator().manual_seed(1)
     state = sampler.init(target.draw(target.law, 64, rng), target.model)
     state = run(sampler, state, target.model, rng, 3)
     names = MEMORY & set(state._fields)

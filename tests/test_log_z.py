@@ -170,7 +170,9 @@ WORDS = ["task=log_z", "model=sherrington_kirkpatrick", "model.dim=10", "sampler
         ("ais", "eager"),
     ],
 )
-def test_a_run_estimates_log_z(estimator, engine, tmp_path):
+def test_a_run_estimates_log_z(estimator, engine, tmp_path, request):
+    if engine == "fused":  # compiled ladders: test_tempered.py
+        request.getfixturevalue("uncompiled")
     words = ["budget.chains=20", "budget.steps=100", "budget.every=50", f"engine={engine}"]
     words += [f"task.estimator={estimator}", "task.runs=5"]
     assert command_line(*WORDS, *words, outputs=tmp_path) == 0

@@ -38,8 +38,16 @@ def draw(target=linear, sampler="dmala", **given):
 # The law.
 
 
-@pytest.mark.parametrize("precision", [torch.float32, torch.float64], ids=str)
-@pytest.mark.parametrize("values", [(0.1, 0.7), (0.2, 0.9), (-0.3, 1.1)], ids=str)
+@pytest.mark.parametrize(
+    ("values", "precision"),
+    [
+        ((0.1, 0.7), torch.float32),
+        ((0.1, 0.7), torch.float64),
+        ((0.2, 0.9), torch.float32),
+        ((-0.3, 1.1), torch.float64),
+    ],
+    ids=str,
+)
 @pytest.mark.parametrize(
     "sampler",
     [lw.Gibbs(), lw.Gibbs(2), lw.HammingBall(2, 1), lw.GWG(), lw.DMALA(0.5), lw.AVG(0.5)],
