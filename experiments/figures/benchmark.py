@@ -236,19 +236,16 @@ def growths(records: Sequence[Record], unit: str) -> list[Growth]:
     """
     result = []
     for (target, sampler), some in _runs(r for r in records if not absent(r)).items():
-        sizes = sorted({record.document["sites"] for record in some})
-        parts = [[r for r in some if r.document["sites"] == size] for size in sizes]
-        kept = [Cell(target, sampler, alone(part)) for part in parts]
-        mixed = [cell for cell in kept if cell.mixed]
+        sizes = sorted(by(lambda record: record.document["sites"], some).items())
+        kept = {size: Cell(target, sampler, alone(part)) for size, part in sizes}
+        mixed = {size: cell.records for size, cell in kept.items() if cell.mixed}
         costs = {
-            cell.records[0].document["sites"]: {
-                record.config["seed"]: 1 / rate(record, "min", unit) for record in cell.records
-            }
-            for cell in mixed
+            size: {record.config["seed"]: 1 / rate(record, "min", unit) for record in part}
+            for size, part in mixed.items()
         }
         few = len(costs) < FEWEST_SIZES
         note = f"chains agree at {len(costs)} of {len(kept)} sizes" if few else ""
-        used = [record for cell in mixed for record in cell.records]
+        used = [record for part in mixed.values() for record in part]
         result.append(Growth(target, sampler, costs, used, note))
     return sorted(result, key=lambda one: (one.target, in_order((one.sampler, 0)), one.sampler))
 

@@ -111,13 +111,12 @@ def models(records: list[Record]) -> pd.DataFrame:
     identify a model, further columns name the settings in which models differ. Raises LookupError
     if no record is of task=train_rbm.
     """
-    found: dict[tuple, list[Record]] = {}
-    for record in records:
-        if "isl" in record.metrics and (method := record.choices.get("negatives")):
-            config = record.config
-            fast = config["negatives"].get("fast_step_size")
-            key = (method, config["model"]["hidden"], config["task"]["learning_rate"], fast)
-            found.setdefault(key, []).append(record)
+
+    def key(record: Record) -> tuple:
+        settings = ("model.hidden", "task.learning_rate", "negatives.fast_step_size")
+        return record.choices["negatives"], *map(record.setting, settings)
+
+    found = by(key, (r for r in records if "isl" in r.metrics and r.choices.get("negatives")))
     if not found:
         raise LookupError("no record holds the validation ISL of a training; run task=train_rbm")
     rows = []

@@ -70,11 +70,9 @@ def likelihoods(records: list[Record]) -> pd.DataFrame:
     log-likelihoods.
     """
     records = once(holding(records, "log_likelihood", task="ais"))
-    names: dict[int, str] = {}
-    for choice in {(record.choices["model"], record.choices.get("data")) for record in records}:
-        some = [r for r in records if (r.choices["model"], r.choices.get("data")) == choice]
-        found_here = groups(some, [RATE])
-        names |= {id(record): group.label for group in found_here for record in group.records}
+    targets = by(lambda r: (r.choices["model"], r.choices.get("data")), records).values()
+    parts = [group for some in targets for group in groups(some, [RATE])]
+    names = {id(record): group.label for group in parts for record in group.records}
     rows = []
     for record in records:
         found, budget = record.document, record.budget

@@ -102,17 +102,15 @@ def bias_against_step_size(records: list[Record]) -> Figure:
 
 def bias_against_epsilon(records: list[Record]) -> Figure:
     """Figure 1b: |pi_alpha - pi|_1 against epsilon, one panel for each a and b."""
-    panels: dict[tuple[float, float], list[pd.DataFrame]] = {}
     kept = [record for record in records if "epsilon" in record.config["model"]]
-    for record in alone(kept, ["model.epsilon", "model.a", "model.b"]):
-        model = record.config["model"]
-        rows = record.metrics.assign(epsilon=model["epsilon"])
-        panels.setdefault((model["a"], model["b"]), []).append(rows)
-    if not panels:
+    if not kept:
         raise LookupError("no record has a target with epsilon")
+    shown = alone(kept, ["model.epsilon", "model.a", "model.b"])
+    panels = by(lambda record: (record.setting("model.a"), record.setting("model.b")), shown)
     figure, axes = new_figure(len(panels), height=3.2)
     ordered = sorted(panels.items(), reverse=True)
-    for ax, ((a, b), tables) in zip(np.atleast_1d(axes), ordered, strict=True):
+    for ax, ((a, b), some) in zip(np.atleast_1d(axes), ordered, strict=True):
+        tables = [r.metrics.assign(epsilon=r.setting("model.epsilon")) for r in some]
         curves = pd.concat(tables).groupby(["unit", "step_size"])
         for number, ((unit, alpha), table) in enumerate(curves):
             exact, style = table.groupby("epsilon").first(), series(number)
@@ -127,7 +125,7 @@ def bias_against_epsilon(records: list[Record]) -> Figure:
         ax.set(title=f"a = {a:g}, b = {b:g}", xlabel=r"$\epsilon$")
     first = np.atleast_1d(axes)[0]
     first.set_ylabel(r"$\|\pi_\alpha - \pi\|_1$ ($\alpha$ in {0, 1} units)")
-    worst = max(table["adjusted"].max() for tables in panels.values() for table in tables)
+    worst = max(record.metrics["adjusted"].max() for record in shown)
     note = f"Lines are exact; markers are simulated, with the spread over {averaged(kept)}."
     note += f" The enumerated bias of DMALA is at most {worst:.0e}."
     explain(figure, note, key_of_dashes(**{"Theorem 5.2, its proof's constants": "--"}))

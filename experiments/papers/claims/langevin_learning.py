@@ -13,6 +13,7 @@ from latticework.experiments.papers.claims.verdict import (
     Margin,
     Number,
     Seeds,
+    Value,
     after,
     at,
     available,
@@ -163,14 +164,7 @@ def fig5_gibbs(records: list[Record]) -> Finding:
         end = readings[-1] if np.isfinite(readings[-1]) else finite.max()
         return float(end - finite[0])
 
-    enough = printed("fig5", "gibbs_needs")
-    margins = [
-        positive(f"{size:g} steps: log RMSE, end - start", by_seed(runs, rise))
-        for size, runs in _gibbs(records).items()
-        if size < enough
-    ]
-    if not margins:
-        raise LookupError(f"no records of Gibbs-1 with fewer than {enough:g} steps")
+    margins = _gibbs(records, "log RMSE, end - start", rise, enough=False)
     return Finding(margins, note="diverges: ends with a larger log RMSE than it started with")
 
 
@@ -183,22 +177,24 @@ def fig5_gibbs_settles(records: list[Record]) -> Finding:
     def fall(record: Record) -> float:
         return at("log_rmse", "step", last("step")(record) / 2)(record) - last("log_rmse")(record)
 
-    enough = printed("fig5", "gibbs_needs")
-    margins = [
-        positive(f"{size:g} steps: log RMSE, middle of learning - end", by_seed(runs, fall))
-        for size, runs in _gibbs(records).items()
-        if size >= enough
-    ]
-    if not margins:
-        raise LookupError(f"no records of Gibbs-1 with {enough:g} steps or more")
+    margins = _gibbs(records, "log RMSE, middle of learning - end", fall, enough=True)
     return Finding(margins, note="log RMSE at half of the iterations and at the end")
 
 
-def _gibbs(records: list[Record]) -> dict[float, list[Record]]:
-    """Records of Gibbs-1 by the number of its sampling steps."""
+def _gibbs(records: list[Record], what: str, value: Value, *, enough: bool) -> list[Margin]:
+    """`value` of Gibbs-1 with each number of sampling steps that is `enough`, or is not."""
+    needs = printed("fig5", "gibbs_needs")
     some = labelled(records, ["Gibbs-1"], ["log_rmse"])["Gibbs-1"]
     sizes = sorted({record.config["task"]["steps"] for record in some})
-    return {size: _with(some, size) for size in sizes}
+    margins = [
+        positive(f"{size:g} steps: {what}", by_seed(_with(some, size), value))
+        for size in sizes
+        if (size >= needs) == enough
+    ]
+    if not margins:
+        which = f"{needs:g} steps or more" if enough else f"fewer than {needs:g} steps"
+        raise LookupError(f"no records of Gibbs-1 with {which}")
+    return margins
 
 
 def _after(

@@ -25,15 +25,12 @@ TENTH = 0.1  # of the steps, from which a distance should fall as that of indepe
 
 def fig1a_rate(records: list[Record]) -> Finding:
     """Log bias has slope -1 against 1 / (2 alpha), with alpha in {0, 1} units."""
-    slopes: dict[float, list[float]] = {}
-    for record in records:
-        if "slope" in record.document and "unit" in record.metrics:
-            unit = float(record.metrics["unit"].iloc[0])
-            slopes.setdefault(unit, []).append(record.document["slope"])
-    if not slopes:
+    some = [r for r in records if "slope" in r.document and "unit" in r.metrics]
+    if not some:
         raise LookupError("no record has an enumerated chain at small step sizes")
     margins, numbers = [], []
-    for unit, values in sorted(slopes.items()):
+    for unit, runs in sorted(by(lambda r: float(r.metrics["unit"].iloc[0]), some).items()):
+        values = [record.document["slope"] for record in runs]
         name = {1.0: "{0, 1}", 4.0: "{-1, 1}"}.get(unit, f"flips of squared distance {unit:g}")
         far = max(abs(value / unit + 1) for value in values)
         margin = below(f"{name}: distance of the slope from -1", {0: far}, SLOPE)

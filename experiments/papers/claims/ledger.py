@@ -13,7 +13,7 @@ ones, the ledger also shows the verdict of the `fresh` ones alone.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from latticework.experiments.papers.claims import (
     langevin_learning,
@@ -134,6 +134,30 @@ FIG7_COST = Fresh(
     lambda record: record.config["model"]["coupling"] != 0.1 or record.config["seed"] >= 5,
 )
 
+
+def _about(
+    end: str, text: str, judge: Callable[[list[Record]], Finding], *, exhibit: str, **more: Any
+) -> Claim:
+    """The claim `<exhibit>-<end>`. `more` are the other fields of a Claim."""
+    return Claim(f"{exhibit}-{end}", exhibit, text=text, judge=judge, **more)
+
+
+# Claims about one exhibit, which share the experiment and the source unless a claim names its own.
+ACCEPTANCE = partial(
+    _about, exhibit="fig2", experiment="ising_acceptance", source=f"{DLP}, Section 7.1"
+)
+ISING = partial(_about, exhibit="fig3", experiment="ising_sampling", source=f"{DLP}, Section 7.1")
+RBM = partial(_about, exhibit="fig4", experiment="rbm_sampling", source=f"{DLP}, Section 7.2")
+LEARNED_ISING = partial(
+    _about, exhibit="fig5", experiment="ising_learning", source=f"{DLP}, Section 7.3.1"
+)
+NETWORKS = partial(_about, exhibit="table2", experiment="bnn", source=f"{DLP}, Section 7.4")
+TEXT = partial(_about, exhibit="table3", experiment="text_infilling", source=f"{DLP}, Section 7.5")
+BATCHES = partial(_about, exhibit="table4", experiment="bnn_stochastic", source=f"{DLP}, App. I.5")
+SAMPLES = partial(_about, exhibit="rates-fig1", source=f"{RATES}, Section 5.1")
+ISL = partial(_about, exhibit="rates-fig2", source=f"{RATES}, Section 5.1", chose=0)
+DIGITS = (("", "USPS"), ("-mnist", "MNIST"))  # name's end, data
+
 CLAIMS = (
     Claim("fig1a-rate", "fig1a", "bias_step_size",
         "DULA's bias decays as exp(-1 / (2 alpha)) on a log-quadratic target",
@@ -150,39 +174,34 @@ CLAIMS = (
         "The bias of the stochastic proposal stays below Theorem 6.1's bound",
         f"{DLP}, Theorem 6.1",
         partial(langevin_theory.bounded, column="bias", what="the proposal's bias")),
-    Claim("fig2-acceptance", "fig2", "ising_acceptance",
+    ACCEPTANCE("acceptance",
         "DMALA at alpha = 0.6 proposes to change more sites than GWG-6 and is accepted more often",
-        f"{DLP}, Section 7.1", langevin_sampling.fig2_acceptance),
-    Claim("fig2-levels", "fig2", "ising_acceptance",
+        langevin_sampling.fig2_acceptance),
+    ACCEPTANCE("levels",
         "DMALA at alpha = 0.6 changes six sites and accepts 52 %; GWG-6 accepts 43 %",
-        f"{DLP}, Section 7.1 and Figure 2", langevin_sampling.fig2_levels),
-    Claim("fig2-ess", "fig2", "ising_sampling",
+        langevin_sampling.fig2_levels, source=f"{DLP}, Section 7.1 and Figure 2"),
+    ACCEPTANCE("ess",
         "DMALA has the largest effective sample size per second of the exact samplers",
-        f"{DLP}, Section 7.1", langevin_sampling.fig2_ess),
-    Claim("fig3-iterations", "fig3", "ising_sampling",
-        "DMALA converges fastest in iterations",
-        f"{DLP}, Section 7.1", partial(langevin_sampling.fig3, axis="step")),
-    Claim("fig3-seconds", "fig3", "ising_sampling",
-        "DMALA converges fastest in seconds",
-        f"{DLP}, Section 7.1", partial(langevin_sampling.fig3, axis="seconds")),
-    Claim("fig3-seconds-compiled", "fig3", "ising_sampling_compiled",
+        langevin_sampling.fig2_ess, experiment="ising_sampling"),
+    ISING("iterations", "DMALA converges fastest in iterations",
+        partial(langevin_sampling.fig3, axis="step")),
+    ISING("seconds", "DMALA converges fastest in seconds",
+        partial(langevin_sampling.fig3, axis="seconds")),
+    ISING("seconds-compiled",
         "With compiled kernels, which the paper does not have, DMALA converges fastest in seconds",
-        f"{DLP}, Section 7.1", FASTEST, ours=True),
-    Claim("fig3-dula", "fig3", "ising_sampling",
-        "DULA does about as well as LB-1 and GWG-1, and worse than DMALA",
-        f"{DLP}, Section 7.1", langevin_sampling.fig3_dula),
+        FASTEST, experiment="ising_sampling_compiled", ours=True),
+    ISING("dula", "DULA does about as well as LB-1 and GWG-1, and worse than DMALA",
+        langevin_sampling.fig3_dula),
     *(
-        Claim(f"{exhibit}-cost", exhibit, experiment,
+        claim("cost",
             f"On {words}, a step of DMALA costs about as much as one of GWG-1 and 2.5 times as "
             "much as one of Gibbs-1; a step of DULA costs about as much as one of Gibbs-1",
-            f"{DLP}, Section 7", measure)
-        for exhibit, experiment, words, measure in (
-            ("fig3", "ising_sampling", "the Ising model", langevin_sampling.step_cost),
-            ("fig4", "rbm_sampling", "the RBM", langevin_sampling.step_cost),
-            ("fig5", "ising_learning", "the Ising model that is learned",
-             langevin_learning.fig5_cost),
-            ("table2", "bnn", "the networks of COMPAS",
-             langevin_networks.table2_cost),
+            measure, source=f"{DLP}, Section 7")
+        for claim, words, measure in (
+            (ISING, "the Ising model", langevin_sampling.step_cost),
+            (RBM, "the RBM", langevin_sampling.step_cost),
+            (LEARNED_ISING, "the Ising model that is learned", langevin_learning.fig5_cost),
+            (NETWORKS, "the networks of COMPAS", langevin_networks.table2_cost),
         )
     ),
     *(
@@ -194,24 +213,17 @@ CLAIMS = (
             ("cost", " at equal time, with our cost of a step", langevin_sampling.fig7_equal_cost),
         )
     ),
-    *(
-        Claim(f"fig4-{name}", "fig4", "rbm_sampling", words,
-            f"{DLP}, Section 7.2", measure, fresh=FIG4)
-        for name, words, measure in (
-            ("iterations", "DULA and DMALA are below the baselines at equal iterations",
-             partial(NEARER, axis="step")),
-            ("lowest", "DMALA reaches the lowest MMD", NEAREST),
-            ("level", "DMALA's log MMD is about -6.5 after 5,000 iterations",
-             langevin_sampling.fig4_level),
-        )
-    ),
-    Claim("fig4-seconds", "fig4", "rbm_sampling",
-        "DULA and DMALA are below the baselines at equal time",
-        f"{DLP}, Section 7.2", partial(NEARER, axis="seconds")),
-    Claim("fig4-seconds-compiled", "fig4", "rbm_sampling_compiled",
+    RBM("iterations", "DULA and DMALA are below the baselines at equal iterations",
+        partial(NEARER, axis="step"), fresh=FIG4),
+    RBM("lowest", "DMALA reaches the lowest MMD", NEAREST, fresh=FIG4),
+    RBM("level", "DMALA's log MMD is about -6.5 after 5,000 iterations",
+        langevin_sampling.fig4_level, fresh=FIG4),
+    RBM("seconds", "DULA and DMALA are below the baselines at equal time",
+        partial(NEARER, axis="seconds")),
+    RBM("seconds-compiled",
         "With compiled kernels, which the paper does not have, DULA and DMALA are below the "
         "baselines at equal time",
-        f"{DLP}, Section 7.2", partial(NEARER, axis="seconds"), ours=True),
+        partial(NEARER, axis="seconds"), experiment="rbm_sampling_compiled", ours=True),
     Claim("fig8-closer", "fig8", "rbm_sampling",
         "Samples of DULA and DMALA are closer to those of block Gibbs than the baselines', by the "
         "MMD in place of the eye",
@@ -220,30 +232,26 @@ CLAIMS = (
         "With a small network (not in the paper), images of DULA are farther from the data than "
         "those of DMALA on Omniglot and Caltech, by the MMD in place of the eye",
         f"{DLP}, Figure 9", langevin_sampling.fig9_mediocre, ours=True),
-    Claim("fig5-iterations", "fig5", "ising_learning",
+    LEARNED_ISING("iterations",
         "DULA and DMALA learn the coupling better than GWG at equal iterations",
-        f"{DLP}, Section 7.3.1", partial(langevin_learning.fig5, axis="step")),
-    Claim("fig5-seconds", "fig5", "ising_learning",
-        "DULA and DMALA learn the coupling better than GWG at equal time",
-        f"{DLP}, Section 7.3.1", partial(langevin_learning.fig5, axis="seconds")),
-    Claim("fig5-ratio", "fig5", "ising_learning",
+        partial(langevin_learning.fig5, axis="step")),
+    LEARNED_ISING("seconds", "DULA and DMALA learn the coupling better than GWG at equal time",
+        partial(langevin_learning.fig5, axis="seconds")),
+    LEARNED_ISING("ratio",
         "DULA and DMALA reach log RMSE -5 in 800 s, the baselines GWG and Gibbs in more than "
-        "1,400 s (judged by the ratio)",
-        f"{DLP}, Section 7.3.1", langevin_learning.fig5_ratio),
-    Claim("fig5-fewer", "fig5", "ising_learning",
+        "1,400 s (judged by the ratio)", langevin_learning.fig5_ratio),
+    LEARNED_ISING("fewer",
         "The advantage of DULA and DMALA over GWG grows whenever there are fewer sampling steps",
-        f"{DLP}, Section 7.3.1", langevin_learning.fig5_fewer),
-    Claim("fig5-fewest", "fig5", "ising_learning",
+        langevin_learning.fig5_fewer),
+    LEARNED_ISING("fewest",
         "The advantage of DULA and DMALA over GWG is larger with the fewest sampling steps than "
-        "with the most",
-        f"{DLP}, Section 7.3.1", partial(langevin_learning.fig5_fewer, every=False), ours=True),
-    Claim("fig5-gibbs", "fig5", "ising_learning",
+        "with the most", partial(langevin_learning.fig5_fewer, every=False), ours=True),
+    LEARNED_ISING("gibbs",
         "Learning with Gibbs diverges if it takes fewer than 100 sampling steps",
-        f"{DLP}, Section 7.3.1", langevin_learning.fig5_gibbs),
-    Claim("fig5-gibbs-settles", "fig5", "ising_learning",
+        langevin_learning.fig5_gibbs),
+    LEARNED_ISING("gibbs-settles",
         "Learning with Gibbs and 100 sampling steps does not diverge: its error does not rise in "
-        "the second half",
-        f"{DLP}, Section 7.3.1", langevin_learning.fig5_gibbs_settles, ours=True),
+        "the second half", langevin_learning.fig5_gibbs_settles, ours=True),
     *(
         Claim(f"table1-{data}", "table1", "ais",
             f"On {data.replace('_', ' ')} the model learned with DMALA has the highest likelihood",
@@ -261,55 +269,42 @@ CLAIMS = (
         for kind, words, chosen in READINGS
         for data in IMAGES
     ),
-    Claim("table2-compas", "table2", "bnn",
+    NETWORKS("compas",
         "On COMPAS DULA and DMALA have a higher training log-likelihood than Gibbs and GWG",
-        f"{DLP}, Section 7.4",
         partial(langevin_networks.table2, data="compas", metrics=[langevin_networks.LIKELIHOOD])),
-    Claim("table2-exception", "table2", "bnn",
+    NETWORKS("exception",
         "On COMPAS DULA and DMALA do not have the smaller test RMSE: it is above that of Gibbs and "
-        "GWG",
-        f"{DLP}, Section 7.4 and Table 2", langevin_networks.table2_exception),
+        "GWG", langevin_networks.table2_exception, source=f"{DLP}, Section 7.4 and Table 2"),
     *(
-        Claim(f"table2-{data}", "table2", "bnn",
+        NETWORKS(data,
             f"On {TABLES[data]} DULA and DMALA are better than Gibbs and GWG in both measures",
-            f"{DLP}, Section 7.4", partial(langevin_networks.table2, data=data))
+            partial(langevin_networks.table2, data=data))
         for data in ("news", "adult", "blog")
     ),
     *(
-        Claim(f"table3-diversity{end}", "table3", "text_infilling",
-            f"With {text}, DULA and DMALA infill with more diversity than Gibbs and GWG",
-            f"{DLP}, Section 7.5", partial(langevin_networks.table3_diversity, model=model),
-            ours=bool(end), fresh=MINI if end else None)
+        TEXT(f"{name}{end}", f"With {text}, DULA and DMALA infill with {words}",
+            partial(measure, model=model), ours=bool(end), fresh=MINI if end else None)
+        for name, words, measure in (
+            ("diversity", "more diversity than Gibbs and GWG", langevin_networks.table3_diversity),
+            ("quality", "similar quality (corpus BLEU)", langevin_networks.table3_quality),
+        )
         for end, model, text in LANGUAGE_MODELS
     ),
     *(
-        Claim(f"table3-quality{end}", "table3", "text_infilling",
-            f"With {text}, DULA and DMALA infill with similar quality (corpus BLEU)",
-            f"{DLP}, Section 7.5", partial(langevin_networks.table3_quality, model=model),
-            ours=bool(end), fresh=MINI if end else None)
-        for end, model, text in LANGUAGE_MODELS
-    ),
-    *(
-        Claim(f"table4-{data}", "table4", "bnn_stochastic",
-            f"On {text} stochastic DULA improves with the batch in both measures",
-            f"{DLP}, App. I.5", partial(langevin_networks.table4, data=data))
-        for data, text in TABLES.items()
-    ),
-    *(
-        Claim(f"table4-{name}-{data}", "table4", "bnn_stochastic",
-            f"On {text} stochastic DULA {words}",
-            f"{DLP}, App. I.5", partial(langevin_networks.table4, data=data, **measured), ours=True)
+        BATCHES(f"{name}{data}", f"On {text} stochastic DULA improves {words}",
+            partial(langevin_networks.table4, data=data, **measured), ours=bool(name))
         for name, measured, words in (
-            ("beyond", {"batches": langevin_networks.BATCHES[1:]},
-             "improves in both measures from batches of 100 rows to all rows"),
-            ("averaged", {"metrics": [langevin_networks.AVERAGED]},
-             "improves with the batch in the test RMSE of averaged predictions"),
+            ("", {}, "with the batch in both measures"),
+            ("beyond-", {"batches": langevin_networks.BATCHES[1:]},
+             "in both measures from batches of 100 rows to all rows"),
+            ("averaged-", {"metrics": [langevin_networks.AVERAGED]},
+             "with the batch in the test RMSE of averaged predictions"),
         )
         for data, text in TABLES.items()
     ),
-    Claim("table4-splits", "table4", "bnn_splits",
+    BATCHES("splits",
         "On five random splits of COMPAS stochastic DULA improves with the batch in both measures",
-        f"{DLP}, App. I.5", langevin_networks.table4_splits, ours=True),
+        langevin_networks.table4_splits, experiment="bnn_splits", ours=True),
     Claim("appB-law", "appB", "categorical_toy",
         "On one-hot states, draws of DMALA tend to the target, and those of DULA to its own law",
         f"{DLP}, Appendix B", langevin_theory.app_b, ours=True),
@@ -333,26 +328,24 @@ CLAIMS = (
     Claim("rates-training-fpcd", "rates-training", "rates_training",
         "The best model by ISL was trained by FPCD",
         f"{RATES}, Section 5.1", rates_training.best_training),
-    Claim("rates-fig1-bolder", "rates-fig1", "rates_fig1",
+    SAMPLES("bolder",
         "Sample penalization's images are larger and bolder than the true distribution's",
-        f"{RATES}, Section 5.1", rates.bolder, chose=0),
+        rates.bolder, experiment="rates_fig1", chose=0),
     *(
-        Claim(
-            f"rates-fig1-uniform{end}", "rates-fig1", f"rates_penalization{end.replace('-', '_')}",
+        SAMPLES(f"uniform{end}",
             "Without decay the samples of sample penalization converge to a uniform distribution "
             f"(statistics of units in {units})",
-            f"{RATES}, Section 4", partial(rates.penalization_uniform, coding=coding),
-            ours=bool(end),
-        )
+            partial(rates.penalization_uniform, coding=coding), source=f"{RATES}, Section 4",
+            experiment=f"rates_penalization{end.replace('-', '_')}", ours=bool(end))
         for end, units, coding in (("", "{0, 1}", None), ("-spin", "{-1, 1}", "spin"))
     ),
-    Claim("rates-fig2-parzen", "rates-fig2", "rates_fig2",
+    ISL("parzen",
         "On USPS, samples of rates-FPCD are Parzen centres at least as good as the training set",
-        f"{RATES}, Section 5.1", rates.parzen, chose=0),
+        rates.parzen, experiment="rates_fig2"),
     *(
-        Claim(f"rates-fig2-{name}{end}", "rates-fig2", f"rates_fig2{end.replace('-', '_')}",
-            f"On {data} {words}", f"{RATES}, Section 5.1", measure, chose=0)
-        for end, data in (("", "USPS"), ("-mnist", "MNIST"))
+        ISL(f"{name}{end}", f"On {data} {words}", measure,
+            experiment=f"rates_fig2{end.replace('-', '_')}")
+        for end, data in DIGITS
         for name, words, measure in (
             ("gibbs-last", "Gibbs ends below all other samplers", rates.gibbs_last),
             ("between", "sample penalization lies between Gibbs and the others",
@@ -360,12 +353,10 @@ CLAIMS = (
         )
     ),
     *(
-        Claim(f"rates-fig2-herding{end}{later}", "rates-fig2",
-            f"rates_fig2{end.replace('-', '_')}",
+        ISL(f"herding{end}{later}",
             f"On {data}, rates-herding rises first{window} and rates-FPCD {words}",
-            f"{RATES}, Section 5.1",
             partial(rates.herding, overtaken=bool(end), windows=windows),
-            ours=bool(later), chose=0)
+            experiment=f"rates_fig2{end.replace('-', '_')}", ours=bool(later))
         for end, data, words in (
             ("", "USPS", "catches up, without a clear difference at the end"),
             ("-mnist", "MNIST", "overtakes it"),
@@ -375,40 +366,40 @@ CLAIMS = (
             ("-later", " after the first ten samples", (rates.EARLY,)),
         )
     ),
-    Claim("rates-fig2-faster", "rates-fig2", "rates_fig2",
-        "On USPS rates-FPCD covers the states at least 20 times faster than Gibbs",
-        f"{RATES}, Section 5.1", partial(rates.faster, data="usps"), chose=0),
-    Claim("rates-fig2-faster-mnist", "rates-fig2", "rates_coverage",
-        "On MNIST rates-FPCD covers the states at least 250 times faster than Gibbs",
-        f"{RATES}, Section 5.1", partial(rates.faster, data="mnist"), chose=0),
-    Claim("rates-fig2-hundred-mnist", "rates-fig2", "rates_fig2_mnist",
-        "On MNIST 100 samples of rates-FPCD are better than 200,000 of Gibbs",
-        f"{RATES}, Section 5.1", rates.hundred_beat_all, chose=0),
     *(
-        Claim(f"rates-fig2-step{end}", "rates-fig2", f"rates_step_sizes{end.replace('-', '_')}",
+        ISL(f"faster{end}",
+            f"On {data} rates-FPCD covers the states at least {times} times faster than Gibbs",
+            partial(rates.faster, data=data.lower()), experiment=experiment)
+        for (end, data), times, experiment in zip(
+            DIGITS, (20, 250), ("rates_fig2", "rates_coverage"), strict=True
+        )
+    ),
+    ISL("hundred-mnist", "On MNIST 100 samples of rates-FPCD are better than 200,000 of Gibbs",
+        rates.hundred_beat_all, experiment="rates_fig2_mnist"),
+    *(
+        ISL(f"step{end}",
             f"On {data}, the best step size of rates-FPCD in the long run is 10 to 100 times below "
             "that of rates-herding",
-            f"{RATES}, Section 5.1", rates.step_size_ratio, chose=0,
+            rates.step_size_ratio, experiment=f"rates_step_sizes{end.replace('-', '_')}",
             fresh=STEPS)
-        for end, data in (("", "USPS"), ("-mnist", "MNIST"))
+        for end, data in DIGITS
     ),
-    Claim("rates-fig2-long", "rates-fig2", "rates_step_sizes",
+    ISL("long",
         "On USPS there is no clear difference between rates-FPCD and rates-herding, each with its "
         "best step size in the long run",
-        f"{RATES}, Section 5.1", partial(rates.long_run, level=True), chose=0, fresh=STEPS),
-    Claim("rates-fig2-long-mnist", "rates-fig2", "rates_step_sizes_mnist",
+        partial(rates.long_run, level=True), experiment="rates_step_sizes", fresh=STEPS),
+    ISL("long-mnist",
         "On MNIST, rates-FPCD ends above rates-herding, each with its best step size in the long "
-        "run",
-        f"{RATES}, Section 5.1", rates.long_run, chose=0, fresh=STEPS),
-    Claim("rates-fig2-regardless", "rates-fig2", "rates_regardless",
+        "run", rates.long_run, experiment="rates_step_sizes_mnist", fresh=STEPS),
+    ISL("regardless",
         "On USPS the order of the samplers (rates-FPCD and rates-herding, sample penalization, "
         "Gibbs) is the same regardless of the trained model",
-        f"{RATES}, Section 5.1", rates.regardless, chose=0),
-    Claim("rates-fig2-regardless-rates", "rates-fig2", "rates_regardless",
+        rates.regardless, experiment="rates_regardless"),
+    ISL("regardless-rates",
         "On USPS rates-FPCD and rates-herding are above sample penalization and Gibbs regardless "
         "of the trained model",
-        f"{RATES}, Section 5.1", partial(rates.regardless, pairs=rates.AHEAD),
-        ours=True, chose=0, fresh=LONGER),
+        partial(rates.regardless, pairs=rates.AHEAD), experiment="rates_regardless", ours=True,
+        fresh=LONGER),
     Claim("rates-fig3-decay", "rates-fig3", "rates_fig3_decay",
         "Without decay (alpha = 1) rates-FPCD does better than with alpha = 0.95",
         f"{RATES}, Section 5.1", rates.decay, chose=0),
