@@ -15,13 +15,27 @@ configuration.register()
 
 # A part of a sweep that shows all of its figures and tables. The rest runs elsewhere: the samplers
 # by `benchmark`, the trainings by `rates_models`, whose data are quicker to read.
+LATER = ("negatives=cd", "model.hidden=8")
+WORDS = ("negatives=fpcd",)
+STEP_SIZES = ("sampler.fast_step_size=0.001,0.01",)
 PART = {
     "benchmark_scaling": ("sampler=dmala,random_walk,hamming_ball",),
-    "rates_fig3_words": ("negatives=cd,fpcd",),
-    "rates_fig3_words_short": ("negatives=cd,fpcd",),
-    "rates_fig3_words_slow": ("negatives=cd,fpcd",),
-    "rates_models_mnist": ("negatives=cd,fpcd",),
-    "rates_models_reviews": ("negatives=cd,fpcd",),
+    "bnn_splits": ("data.seed=0,1",),
+    "ising_dula": ("sampler.step_size=0.1,0.4",),
+    "log_z_networks": ("learning.optimiser.lr=1e-3",),
+    "rates_fig2_mnist": ("sampler=block_gibbs,rates_fpcd",),
+    "rates_fig3_decay": ("sampler.fast_step_size=0.001,0.064",),
+    "rates_fig3_words": WORDS,
+    "rates_fig3_words_short": WORDS,
+    "rates_fig3_words_slow": WORDS,
+    "rates_models": ("task.learning_rate=0.5",),
+    "rates_models_mnist": LATER,
+    "rates_models_reviews": LATER,
+    "rates_regardless": ("negatives=sml,fpcd_slow", "sampler=block_gibbs,rates_fpcd"),
+    "rates_step_sizes": STEP_SIZES,
+    "rates_step_sizes_mnist": STEP_SIZES,
+    "rates_training": ("task.learning_rate=0.5",),
+    "tune_rates_mnist": ("sampler=block_gibbs,rates_fpcd",),
 }
 
 

@@ -263,6 +263,7 @@ def _written(content: Figure | pd.DataFrame, folder: Path, name: str) -> Path:
 def save(figure: Figure, target: Path) -> Path:
     """Write the figure as PNG to `target`, with its PDF and its proof beside it; then close it."""
     target.write_bytes(png(figure, dpi=160))
+    figure.set_layout_engine("none")  # both files have one layout, which takes most of the time
     figure.savefig(target.with_suffix(".pdf"))
     for suffix, text in {".json": proof_of(figure), ".html": html_of(figure)}.items():
         if text:
