@@ -8,6 +8,7 @@ loads only its own.
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -242,28 +243,10 @@ def _thrml(work: Workload, threads: int, library: str) -> Chains:
     return Sweeps(start(work).numpy(), edges, _colours(work), weights, biases, SEED, library)
 
 
-def _dwave(work: Workload, threads: int, rule: str) -> Chains:
-    from latticework.tools.peers.dwave_sweeps import Sweeps
-
-    return Sweeps(start(work).numpy(), *edges_of(work), rule, SEED)
-
-
-def _openjij(work: Workload, threads: int) -> Chains:
-    from latticework.tools.peers.openjij_sweeps import Sweeps
-
-    return Sweeps(start(work).numpy(), *edges_of(work), SEED)
-
-
-def _mcising(work: Workload, threads: int) -> Chains:
-    from latticework.tools.peers.mcising_sweeps import Sweeps
-
-    return Sweeps(start(work).numpy(), 2 * COUPLING, BIAS, SEED)
-
-
-def _ferrotherm(work: Workload, threads: int) -> Chains:
-    from latticework.tools.peers.ferrotherm_sweeps import Sweeps
-
-    return Sweeps(work.chains, *edges_of(work), SEED)
+def _sweeps(work: Workload, threads: int, library: str, rule: tuple[str, ...] = ()) -> Chains:
+    """Chains on the graph of `work` by `tools.peers.<library>_sweeps`."""
+    peer = import_module(f"latticework.tools.peers.{library}_sweeps")
+    return peer.Sweeps(start(work).numpy(), *edges_of(work), *rule, SEED)
 
 
 def edges_of(work: Workload) -> tuple[NDArray, NDArray, NDArray]:
@@ -371,22 +354,16 @@ CONTENDERS = {
     # A chain of these is an object of its own, so a step costs the same with more of them.
     **{
         name: Contender(
-            make,
-            lambda work, threads: _swept(work) and threads == 1 and work.chains <= 20,
+            partial(_sweeps, library=name),
+            lambda work, threads, fits=fits: fits(work) and threads == 1 and work.chains <= 20,
             needs=(name,),
             own=name == "ferrotherm",
         )
-        for name, make in (("openjij", _openjij), ("ferrotherm", _ferrotherm))
+        for name, fits in (("openjij", _swept), ("ferrotherm", _swept), ("mcising", _tiled))
     },
-    "mcising": Contender(
-        _mcising,
-        lambda work, threads: _tiled(work) and threads == 1 and work.chains <= 20,
-        needs=("mcising",),
-        own=False,
-    ),
     **{
         name: Contender(
-            partial(_dwave, rule=rule),
+            partial(_sweeps, library="dwave", rule=(rule,)),
             lambda work, threads: _swept(work) and threads == 1,
             needs=("dwave",),
             fewest=5,

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 
 class Sweeps:
-    """`chains` chains on the graph with `edges` `[edges, 2]`."""
+    """As many chains as states `x` on the graph with `edges` `[edges, 2]`."""
 
     def __init__(
-        self, chains: int, edges: NDArray, weights: NDArray, biases: NDArray, seed: int
+        self, x: NDArray, edges: NDArray, weights: NDArray, biases: NDArray, seed: int
     ) -> None:
         pairs = [(i, j, w) for (i, j), w in zip(edges.tolist(), weights.tolist(), strict=True)]
 
@@ -23,7 +23,7 @@ class Sweeps:
                 model.bias(site, bias)
             return model.build(1.0, seed)
 
-        self.chains = [made(seed + c) for c in range(chains)]
+        self.chains = [made(seed + c) for c in range(len(x))]
 
     def burst(self, steps: int) -> None:
         """Advance all chains by `steps` sweeps."""

@@ -10,14 +10,18 @@ from numpy.typing import NDArray
 
 
 class Sweeps:
-    """Chains on a torus; `x` are states `[chains, side * side]` in {0, 1}."""
+    """Chains on a torus whose `weights` and `biases` are equal.
 
-    def __init__(self, x: NDArray, weight: float, bias: float, seed: int) -> None:
+    `x` are states `[chains, side * side]` in {0, 1}.
+    """
+
+    def __init__(
+        self, x: NDArray, edges: NDArray, weights: NDArray, biases: NDArray, seed: int
+    ) -> None:
         side = round(x.shape[1] ** 0.5)
         spins = np.ascontiguousarray(2 * x - 1, np.int8).reshape(len(x), side, side)
-        self.chains = [
-            IsingSimulation(side, weight, 0.0, 0.0, bias, seed + c) for c in range(len(x))
-        ]
+        energy = float(weights[0]), 0.0, 0.0, float(biases[0])
+        self.chains = [IsingSimulation(side, *energy, seed + c) for c in range(len(x))]
         for chain, start in zip(self.chains, spins, strict=True):
             chain.set_spins(start)
 
