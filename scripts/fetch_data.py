@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import sys
 
-from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 
 from latticework.experiments import CONF
@@ -26,8 +25,7 @@ def fetch(name: str) -> str:
         OSError: if its files are missing and cannot be downloaded.
         ValueError: if a file is damaged.
     """
-    configuration.register()
-    config = compose(f"data/{name}").data
+    config = configuration.composed((), f"data/{name}").data
     if "strict" in config:  # the digits have no such option: they come with scikit-learn
         config.strict = True
     data = instantiate(config).load()
@@ -46,13 +44,12 @@ def main(words: list[str] | None = None) -> int:
         parser.error(f"there is no data set {', '.join(unknown)}")
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     failed = []
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        for name in names:
-            try:
-                print(f"ok      {name:18} {fetch(name)}", flush=True)
-            except (OSError, ValueError) as error:
-                print(f"FAILED  {name:18} {error}", flush=True)
-                failed.append(name)
+    for name in names:
+        try:
+            print(f"ok      {name:18} {fetch(name)}", flush=True)
+        except (OSError, ValueError) as error:
+            print(f"FAILED  {name:18} {error}", flush=True)
+            failed.append(name)
     if failed:
         print(f"\n{len(failed)} of {len(names)} are not available: {', '.join(failed)}")
     return 1 if failed else 0

@@ -11,9 +11,6 @@ python -m latticework.scripts.figures experiment=ising_sampling sampler.step_siz
 import sys
 from pathlib import Path
 
-from hydra import compose, initialize_config_dir
-
-from latticework.experiments import CONF
 from latticework.experiments.papers.draw import drawn
 from latticework.experiments.records.record import BUNDLES, read
 from latticework.experiments.runs import configuration
@@ -26,10 +23,8 @@ def main(overrides: list[str]) -> None:
     if not overrides or {"-h", "--help"} & set(overrides):
         print((__doc__ or "").strip())
         return
-    configuration.register()
     about = [word for word in overrides if _is_no_run_s(word)]
-    with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
-        config = compose("config", about, return_hydra_config=True)
+    config = configuration.composed(about)
     words = [word for word in overrides if word not in about]
     folder = Path(config.outputs, config.name, config.scale)
     records, damaged = read(folder)

@@ -15,11 +15,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 from torch.profiler import ProfilerActivity, profile
 
-from latticework.experiments import CONF
 from latticework.experiments.runs import configuration
 
 PRODUCTS = ("mm", "bmm", "addmm", "baddbmm", "dot", "mkldnn_convolution", "convolution_backward")
@@ -32,9 +30,7 @@ def shares(words: Sequence[str], chains: int, steps: int) -> list[Row]:
     `words` choose model and sampler. The share is the time in the operation itself, without the
     operations that it calls.
     """
-    configuration.register()
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        config = compose("config", list(words))
+    config = configuration.composed(words)
     torch.manual_seed(config.model_seed)
     model, sampler = instantiate(config.model), instantiate(config.sampler, _convert_="all")
     rng = torch.Generator().manual_seed(config.seed)

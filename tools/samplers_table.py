@@ -10,7 +10,6 @@ UnsupportedModelError. `compiled on` lists the models with a compiled kernel. Th
 from pathlib import Path
 
 import torch
-from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 
@@ -54,9 +53,7 @@ def names(group: str) -> list[str]:
 
 def option(group: str, name: str) -> DictConfig:
     """The file conf/<group>/<name>.yaml with its own defaults applied."""
-    configuration.register()
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        return compose(f"{group}/{name}")[group]
+    return configuration.composed((), f"{group}/{name}")[group]
 
 
 def columns() -> dict[str, EnergyModel]:

@@ -19,11 +19,13 @@ import pkgutil
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from functools import cache
 from inspect import Parameter, signature
 from pathlib import Path
 from typing import Any, Literal
 
+from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -202,6 +204,17 @@ def register() -> None:
     """Register the resolvers with OmegaConf."""
     for resolver in (commands, groups, folder, scaled, at_scale, experiments):
         OmegaConf.register_new_resolver(resolver.__name__, resolver, replace=True)
+
+
+def composed(words: Iterable[str], name: str = "config") -> DictConfig:
+    """The configuration conf/`name`.yaml with the overrides `words`, and with `hydra`.
+
+    Composes also while Hydra runs a command.
+    """
+    register()
+    is_running = GlobalHydra.instance().is_initialized()
+    with nullcontext() if is_running else initialize_config_dir(str(CONF), version_base="1.3"):
+        return compose(name, list(words), return_hydra_config=True)
 
 
 def records_folder(config: DictConfig) -> Path:

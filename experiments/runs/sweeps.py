@@ -9,15 +9,12 @@ import os
 import socket
 import time
 from collections.abc import Collection, Iterable, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import product
 from pathlib import Path
 from typing import Any
 
-from hydra import compose, initialize_config_dir
-from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from hydra.types import RunMode
@@ -111,7 +108,7 @@ class Sweep:
 @cache
 def _digest(words: Run, seeds: bool) -> str | None:
     try:
-        return digest(configuration.resolved(_composed(words)), seeds=seeds)
+        return digest(configuration.resolved(configuration.composed(words)), seeds=seeds)
     except (HydraException, OmegaConfBaseException):
         return None
 
@@ -156,19 +153,8 @@ def declared(experiment: str, scale: str) -> Sweep:
 
 @cache
 def _declared(experiment: str, scale: str, more: Run) -> Sweep:
-    configuration.register()
-    return asked(_composed((f"experiment={experiment}", f"scale={scale}", *more)), more)
-
-
-def _composed(words: Run) -> DictConfig:
-    """Compose the configuration of the overrides `words`, also while Hydra runs a command."""
-    hydra = GlobalHydra.instance()
-    with (
-        nullcontext()
-        if hydra.is_initialized()
-        else initialize_config_dir(version_base="1.3", config_dir=str(CONF))
-    ):
-        return compose("config", list(words), return_hydra_config=True)
+    words = (f"experiment={experiment}", f"scale={scale}", *more)
+    return asked(configuration.composed(words), more)
 
 
 def asked(config: DictConfig, words: Sequence[str] = ()) -> Sweep:
