@@ -306,6 +306,10 @@ def _swept(work: Workload) -> bool:
     return work.sampler == "sweep" and (work.kind in GRAPHS or _square(work))
 
 
+def _few_chains(work: Workload, threads: int, fits: Callable[[Workload], bool]) -> bool:
+    return fits(work) and threads == 1 and work.chains <= 20
+
+
 def _blocked(work: Workload, threads: int, without: tuple[str, ...]) -> bool:
     return _swept(work) and work.sites <= 10**5 and work.kind not in without
 
@@ -355,7 +359,7 @@ CONTENDERS = {
     **{
         name: Contender(
             partial(_sweeps, library=name),
-            lambda work, threads, fits=fits: fits(work) and threads == 1 and work.chains <= 20,
+            partial(_few_chains, fits=fits),
             needs=(name,),
             own=name == "ferrotherm",
         )
