@@ -163,7 +163,8 @@ def check_target(model: EnergyModel, x: Tensor) -> Tensor:
     The checks are those of `samplers.checks`, and three more: a second call must give the values of
     the first; each chain must keep its value when the chains change places and every other one is
     replaced by one random state; and one chain alone must give one number. Differences are rounding
-    up to 8 units in the last place of the largest log-probability, or `ROUNDING` if that is more.
+    up to `ROUNDING`, to 8 units in the last place of the largest log-probability, and to one of a
+    sum with a term of 1 for each number of a state, since terms may cancel.
     Costs five evaluations of all chains. `x` is `[chains, *domain.shape]`.
 
     Returns the log-probability at `x`, `[chains]`.
@@ -179,8 +180,8 @@ def check_target(model: EnergyModel, x: Tensor) -> Tensor:
             f"{list(first.shape)} for {len(more)} chains and {list(alone.shape)} for one chain; "
             "sum over the sites (-1) and not over the chains (0)"
         )
-    largest = max(1.0, float(first.abs().max()))
-    rounding = max(ROUNDING, 8 * torch.finfo(first.dtype).eps * largest)
+    largest = max(8 * float(first.abs().max()), x[0].numel())
+    rounding = max(ROUNDING, torch.finfo(first.dtype).eps * largest)
     if float((first - again).abs().max()) > rounding:
         raise ValueError(
             "the target is random or changes from call to call: a second call with the same states "
