@@ -1,13 +1,13 @@
 """Learning by persistent contrastive divergence: its gradient, its parts, and that it learns."""
 
 import math
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
+from tapes import OnTape
 from torch import Generator
 from torch.optim import SGD, Adam
 
@@ -22,8 +22,6 @@ from latticework.experiments.tasks.ebm_learning import (
     Learning,
     ebm_learning,
 )
-from latticework.models.chance import Tape
-from latticework.samplers.base import Wrapper
 from latticework.sampling.starts import data_mean, uniform
 
 TRUTH, TRUTH_8 = lw.Lattice((2, 3), 0.2), lw.Lattice((2, 4), 0.2)
@@ -251,20 +249,6 @@ def test_a_scan_goes_on_from_one_batch_to_the_next(sampler):
     assert torch.equal(x, moved.x) or x.data_ptr() != moved.x.data_ptr()
 
 
-@dataclass(frozen=True)
-class OnTape(Wrapper):
-    """Eager steps that read the numbers of fused ones."""
-
-    numbers: int = 0
-
-    def at(self, x, model):
-        return self.sampler.at(x, model)
-
-    def step(self, state, model, rng):
-        row = torch.empty(self.numbers, dtype=torch.float64).uniform_(generator=rng)
-        return self.sampler.step(state, model, Tape(row))
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("buffer", [10, 30], ids=["pcd", "replay"])
 def test_fused_chains_make_the_updates_of_eager_ones(tmp_path, buffer, plain_tape, monkeypatch):
@@ -274,7 +258,7 @@ def test_fused_chains_make_the_updates_of_eager_ones(tmp_path, buffer, plain_tap
     fused = learner(Run(tmp_path, engine="fused"), learned(), dataset(), buffer=buffer, steps=4)
     (block,) = fused.replay.sampler.compiled.values()
     assert block.steps == 4
-    sampler = OnTape(lw.DMALA(0.2), block.numbers)
+    sampler = OnTape(lw.DMALA(0.2))
     eager = learner(Run(tmp_path), learned(), dataset(), sampler, buffer=buffer, steps=4)
     before = eager.model.coupling.clone()
     for iteration in range(1, 6):

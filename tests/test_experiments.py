@@ -15,7 +15,7 @@ configuration.register()
 
 # A part of a sweep that shows all of its figures and tables. The rest runs elsewhere: the samplers
 # by `benchmark`, the trainings by `rates_models`, whose data are quicker to read.
-LATER = ("negatives=cd", "model.hidden=8")
+SLOW_DATA = ("negatives=cd", "model.hidden=8")
 WORDS = ("negatives=fpcd",)
 STEP_SIZES = ("sampler.fast_step_size=0.001,0.01",)
 PART = {
@@ -29,8 +29,8 @@ PART = {
     "rates_fig3_words_short": WORDS,
     "rates_fig3_words_slow": WORDS,
     "rates_models": ("task.learning_rate=0.5",),
-    "rates_models_mnist": LATER,
-    "rates_models_reviews": LATER,
+    "rates_models_mnist": SLOW_DATA,
+    "rates_models_reviews": SLOW_DATA,
     "rates_regardless": ("negatives=sml,fpcd_slow", "sampler=block_gibbs,rates_fpcd"),
     "rates_step_sizes": STEP_SIZES,
     "rates_step_sizes_mnist": STEP_SIZES,

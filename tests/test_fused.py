@@ -1,13 +1,13 @@
 """Steps compiled by PyTorch: the decisions of eager steps, their law, and what is refused."""
 
 import copy
-from dataclasses import dataclass
 
 import exactness
 import numpy as np
 import pytest
 import torch
 from exactness import TABLE, largest_z
+from tapes import OnTape
 from targets import TARGETS
 from test_kernels import follows
 from torch import Generator, nn
@@ -15,7 +15,6 @@ from torch import Generator, nn
 import latticework as lw
 from latticework.models.chance import Tape, normal_like, whole
 from latticework.samplers import fused
-from latticework.samplers.base import Wrapper
 from latticework.samplers.compiled.philox import fill_units, step_keys
 from latticework.samplers.fused import Fused, NotFusedError
 from latticework.sampling.checking.examination import counts
@@ -178,22 +177,6 @@ def test_products_of_a_step_can_be_compiled(use, monkeypatch):
 
 
 # The law.
-
-
-@dataclass(frozen=True)
-class OnTape(Wrapper):
-    """Eager steps that read their numbers from a tape, as recorded and compiled ones do."""
-
-    def init(self, x, model):
-        return self.sampler.init(x, model)
-
-    def at(self, x, model):
-        return self.sampler.at(x, model)
-
-    def step(self, state, model, rng):
-        tape = Tape()
-        tape._own = rng
-        return self.sampler.step(state, model, tape)
 
 
 def first_of_each_domain():

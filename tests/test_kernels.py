@@ -112,8 +112,8 @@ def test_steps_follow_the_enumerated_law(row):
 def follows(sampler: lw.Sampler, row: Row, name: str) -> None:
     """In 99 of 100 cases, an outcome of probability 1/2 is seen to be off by 9 % of it.
 
-    That is with 16 states. Calls with shared numbers are few and see 46 %: of the blocks alone,
-    since the rows with a systematic scan draw from the same conditionals.
+    That is with 16 states. Where all chains of a call share its numbers, the 250 calls see 46 %.
+    These rows test which block is drawn; rows with a systematic scan test the same conditionals.
     """
     target, law = TARGETS[name], exact_law(row, name)
     replicas = 250 if row.shared else 100_000 // len(target.inner)

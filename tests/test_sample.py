@@ -326,6 +326,18 @@ def test_a_faulty_target_is_refused(fault):
         draw(target)
 
 
+def test_rounding_of_many_terms_is_no_fault():
+    """Terms of 10^5 sites cancel in the sum, and their rounding does not."""
+    sites = 100_000
+
+    def target(x, step):
+        return x.sum(-1) - sites / 2 + step * torch.arange(len(x))
+
+    draw(lambda x: target(x, 1e-3), "gibbs", sites=sites, steps=1, diagnose=False)
+    with pytest.raises(ValueError, match="beside some chains"):
+        draw(lambda x: target(x, 0.1), "gibbs", sites=sites, steps=1, diagnose=False)
+
+
 @pytest.mark.parametrize(
     ("given", "match"),
     [
