@@ -27,7 +27,7 @@ demo: $(READY) ## DMALA on an RBM of MNIST in a minute or two: numbers, records,
 # A worker runs whole files, so that it compiles the kernels and lists the laws of each file once.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile
 test: $(READY_DEV) ## run the quick tests; one thread for each of the two workers
-	@$(PYTEST) -m "not slow"
+	@$(PYTEST) -m "not slow and not gpu"
 test-all: $(READY_DEV) ## run all tests
 	@$(PYTEST)
 

@@ -2,8 +2,10 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import chain
 
 import torch
+from torch import nn
 
 
 def find_device(name: str) -> torch.device:
@@ -25,6 +27,12 @@ def find_device(name: str) -> torch.device:
         _require_cuda(name)
         torch.backends.cudnn.allow_tf32 = False
     return torch.device(name)
+
+
+def device_of(model: nn.Module) -> torch.device:
+    """The device of the first parameter or buffer; the CPU if there is none."""
+    tensor = next(chain(model.parameters(), model.buffers()), None)
+    return torch.device("cpu") if tensor is None else tensor.device
 
 
 @contextmanager

@@ -7,6 +7,7 @@ import signal
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from hydra._internal.hydra import Hydra
@@ -16,6 +17,7 @@ from latticework.experiments.records.record import Record, load_all
 from latticework.experiments.runs import configuration, signals
 
 SMALL = ("model.shape=[3,3]", "scale=smoke", "sampler=gwg")
+CLOCKS = ("seconds", "seconds_per_step", "cpu_share", "peak_memory_bytes")
 QUIET = ("hydra/job_logging=none", "hydra/hydra_logging=none")
 MODES: dict[tuple[str, ...], object] = {}  # of Hydra, by the words that may choose one
 _get_mode = Hydra.get_mode
@@ -66,6 +68,20 @@ def only(outputs: Path) -> Record:
     """The one record in use below `outputs`."""
     (record,) = [r for r in load_all(outputs) if "superseded" not in r.path.parts]
     return record
+
+
+def results(record: Record) -> dict[str, object]:
+    """The content of a record, without timings and paths."""
+    table = record.metrics.drop(columns=[c for c in CLOCKS if c in record.metrics])
+    found: dict[str, object] = {"metrics": table.to_csv()}
+    for file in sorted(record.path.rglob("*")):
+        if file.suffix == ".npz":
+            with np.load(file) as arrays:
+                found[file.name] = {name: arrays[name].tobytes() for name in arrays}
+        elif file.suffix in (".safetensors", ".yaml", ".txt") and ".hydra" not in file.parts:
+            found[str(file.relative_to(record.path))] = file.read_bytes()
+    found["generated"] = record.document.get("generated")
+    return found
 
 
 def bundled_data(config: object) -> list[str]:

@@ -20,7 +20,7 @@ def agree(model: lw.EnergyModel, plain: lw.EnergyModel, x: Tensor, tolerance: fl
     for gradient in (model.gradient(x), model.log_prob_and_grad(x)[1]):
         assert not gradient.requires_grad
         close(gradient, plain.gradient(x))
-    order = torch.randperm(model.domain.movers, generator=Generator().manual_seed(1))
+    order = torch.randperm(model.domain.movers, generator=Generator().manual_seed(1)).to(x.device)
     blocks = {len(block): block for block in (order[:1], order[:2], order[:4])}.values()
     for sites in (*blocks, order):
         found = _possible(model, model.differences(x, model.cache(x), sites), sites)
@@ -66,6 +66,7 @@ def _moves_agree(model, plain, x, blocks, close) -> None:
     for flips in (1, 3) if isinstance(domain, lw.Binary) else (1,):
         index = torch.randint(domain.movers * domain.moves, (len(x), flips), generator=rng)
         index[0] = index[0, 0]
+        index = index.to(x.device)
         y = domain.move_one(x, index)
         log_prob, grad, cache = model.evaluate_flipped(model.cache(x), x, y, index)
         close(log_prob, plain.log_prob(y))

@@ -1,7 +1,7 @@
-"""What only a GPU runs, as far as it can be tested without one (docs/gpu.md lists the rest).
+"""Captured chains and steps on one device. `pytest -m gpu` runs the tests on a CUDA device.
 
-Graphs are recorded and replayed on the CPU (tests/graphs.py). Tensors on the meta device have no
-values, so a step that made one on the CPU, or that read one, would fail.
+Without it, graphs are recorded and replayed on the CPU (tests/graphs.py). Tensors on the meta
+device have no values, so a step that made one on the CPU, or that read one, would fail.
 """
 
 import copy
@@ -39,14 +39,19 @@ pairs = pytest.mark.parametrize(
 )
 
 
-@pytest.fixture
-def graphs(monkeypatch):
-    """No GPU; and no loop ends early, which only loops on the CPU do."""
+@pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def device(request, monkeypatch):
+    """A device with graphs. On the CPU no loop ends early, as on a GPU."""
+    if request.param == "cuda":
+        yield find_device("cuda")
+        return
     original = base.settled
     for module in list(sys.modules.values()):
         if getattr(module, "settled", None) is original:
             monkeypatch.setattr(module, "settled", lambda done: False)
-    return without_a_gpu(monkeypatch)
+    entered = without_a_gpu(monkeypatch)
+    yield torch.device("cpu")
+    assert set(entered) <= {torch.device("cpu")}  # that of the chains
 
 
 def leaves(*values) -> list[Tensor]:
@@ -69,16 +74,15 @@ def metrics(model, state, reference):
             continue
 
 
-def readings(sampler, model, captured):
+def readings(sampler, model, captured, device):
     """Three readings of a chain with every metric that serves it, and the generator's last state.
 
     The model is a copy, because a chain may leave something in it.
     """
-    rng, model = Generator().manual_seed(1), copy.deepcopy(model)
+    rng, model = Generator(device).manual_seed(1), copy.deepcopy(model).to(device)
     x = model.domain.uniform(8, rng)
-    reference = lw.Reference(
-        torch.full(model.domain.shape, 0.3), samples=x.clone(), floor=x.clone()
-    )
+    mean = torch.full(model.domain.shape, 0.3, device=device)
+    reference = lw.Reference(mean, samples=x.clone(), floor=x.clone())
     chosen = [metric for metric, _ in metrics(model, sampler.init(x, model), reference)]
     chain = Chain(sampler, model, x, rng, every=3, metrics=chosen, reference=reference)
     chain._captured = not captured
@@ -91,10 +95,9 @@ def readings(sampler, model, captured):
 
 @pytest.mark.slow
 @pairs
-def test_a_captured_chain_is_the_eager_chain(sampler, model, graphs):
-    eager, captured = (readings(sampler, model, captured) for captured in (False, True))
+def test_a_captured_chain_is_the_eager_chain(sampler, model, device):
+    eager, captured = (readings(sampler, model, captured, device) for captured in (False, True))
     assert all(map(torch.equal, eager, captured))
-    assert graphs == [torch.device("cpu")]  # that of its chains
 
 
 @pytest.mark.parametrize(
@@ -108,9 +111,10 @@ def test_a_captured_chain_is_the_eager_chain(sampler, model, graphs):
     ],
     ids=str,
 )
-def test_captured_annealing_is_eager_annealing(kernel, kind, graphs):
+def test_captured_annealing_is_eager_annealing(kernel, kind, device):
     def annealed(wrap):
-        path, rng = kind(copy.deepcopy(TARGETS["rbm"].model)), Generator().manual_seed(0)
+        path = kind(copy.deepcopy(TARGETS["rbm"].model)).to(device)
+        rng = Generator(device).manual_seed(0)
         betas = annealing.linear(12)
         with torch.no_grad():
             chains = annealing.start(kernel, path, path.draw(10, rng), betas)
@@ -133,9 +137,10 @@ def test_captured_annealing_is_eager_annealing(kernel, kind, graphs):
 @pytest.mark.parametrize("buffer", [10, 30])
 @pytest.mark.parametrize("make", [network, lambda: network(lw.RBM(8, 3))], ids=["net", "rbm"])
 @pytest.mark.parametrize("sampler", [lw.DMALA(0.2), lw.GWG(), lw.Gibbs()], ids=str)
-def test_learning_with_captured_steps_is_learning(sampler, make, buffer, tmp_path, graphs):
+def test_learning_with_captured_steps_is_learning(sampler, make, buffer, tmp_path, device):
     def learned(captured):
-        made = learner(Run(tmp_path), model := make(), dataset(TRUTH_8), sampler, buffer=buffer)
+        run, model = Run(tmp_path, device=device), make().to(device)
+        made = learner(run, model, dataset(TRUTH_8), sampler, buffer=buffer)
         chains, replay = made.negatives, made.replay
         if captured:
             replay.block = capture(replay.block, chains.state, chains.carries, made.rng)

@@ -17,10 +17,9 @@ from importlib import import_module
 from pathlib import Path
 from unittest.mock import ANY
 
-import numpy as np
 import pytest
 import torch
-from command import SMALL, command_line, only
+from command import SMALL, command_line, only, results
 from kills import accesses, alive, cut_short, ended, flip_a_byte, killed, start, until
 
 from latticework.experiments.records.archive import DamagedError
@@ -35,23 +34,6 @@ from latticework.models.masked_lm import untrained
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parent.parent
-CLOCKS = ("seconds", "seconds_per_step", "cpu_share", "peak_memory_bytes")
-
-
-def results(record):
-    """The content of a record, without timings and paths."""
-    table = record.metrics.drop(columns=[c for c in CLOCKS if c in record.metrics])
-    found = {"metrics": table.to_csv()}
-    for file in sorted(record.path.rglob("*")):
-        if file.suffix == ".npz":
-            with np.load(file) as arrays:
-                found[file.name] = {name: arrays[name].tobytes() for name in arrays}
-        elif file.suffix in (".safetensors", ".yaml", ".txt") and ".hydra" not in file.parts:
-            found[str(file.relative_to(record.path))] = file.read_bytes()
-    found["generated"] = record.document.get("generated")
-    return found
-
-
 # Each fault at each moment.
 
 # A sweep of one run, which trains its model and samples its truth.

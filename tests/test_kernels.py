@@ -26,6 +26,7 @@ from latticework.sampling.checking.guard import NoHostReads
 from latticework.sampling.checking.law import Law
 from latticework.sampling.checking.suite import CHECKS
 from latticework.sampling.checking.targets import Target
+from latticework.sampling.devices import find_device
 
 LAWS: dict[tuple[str, str], Law] = {}
 FEW = (lw.Gibbs, lw.BlockGibbs, lw.GWG, lw.SwendsenWang)  # whose kernels quick tests compile
@@ -92,6 +93,12 @@ def stationary(matrix: np.ndarray) -> np.ndarray:
     return law / law.sum()
 
 
+def on_gpu(name: str) -> Target:
+    """The target with a copy of its model on a GPU."""
+    target = TARGETS[name]
+    return Target(copy.deepcopy(target.model).to(find_device("cuda")), target.box)
+
+
 def run(sampler: lw.Sampler, state, model, rng, steps: int):
     for _ in range(steps):
         state, _ = sampler.step(state, model, rng)
@@ -106,16 +113,23 @@ def run(sampler: lw.Sampler, state, model, rng, steps: int):
 def test_steps_follow_the_enumerated_law(row):
     """Counts and acceptance of real steps from every state, by both engines."""
     for sampler, name in engines(row, row.targets):
-        follows(sampler, row, name)
+        follows(sampler, row, name, TARGETS[name])
 
 
-def follows(sampler: lw.Sampler, row: Row, name: str) -> None:
+@pytest.mark.gpu
+@of_rows(lambda row: row.law is not None)
+def test_steps_on_a_gpu_follow_the_enumerated_law(row):
+    for name in row.targets:
+        follows(row.sampler, row, name, on_gpu(name))
+
+
+def follows(sampler: lw.Sampler, row: Row, name: str, target: Target) -> None:
     """In 99 of 100 cases, an outcome of probability 1/2 is seen to be off by 9 % of it.
 
     That is with 16 states. Where all chains of a call share its numbers, the 250 calls see 46 %.
     These rows test which block is drawn; rows with a systematic scan test the same conditionals.
     """
-    target, law = TARGETS[name], exact_law(row, name)
+    law = exact_law(row, name)
     replicas = 250 if row.shared else 100_000 // len(target.inner)
     found, info = counts(sampler, target, len(law.after), replicas, row.shared)
     for count, after in zip(found, law.after, strict=True):
@@ -145,7 +159,7 @@ def invariance(sampler: lw.Sampler, target: Target, law: np.ndarray, chains: int
     cases; those of the controls below are 36 % or more. Where the rest of the state does not start
     from its law, the chains settle first, and are 4,000, which see 16 %.
     """
-    rng, steps = Generator().manual_seed(3), 4
+    rng, steps = Generator(target.device).manual_seed(3), 4
     if not sampler.stationary_start:
         chains, steps = 4000, SETTLING
     state = sampler.init(target.draw(law, chains, rng), target.model)
@@ -153,8 +167,8 @@ def invariance(sampler: lw.Sampler, target: Target, law: np.ndarray, chains: int
     return p_value(np.bincount(target.index(state.x), minlength=len(law)), law)
 
 
-def stays(sampler: lw.Sampler, row: Row, name: str) -> None:
-    own, target = row.leaves == "own", TARGETS[name]
+def stays(sampler: lw.Sampler, row: Row, name: str, target: Target) -> None:
+    own = row.leaves == "own"
     law = stationary(exact_law(row, name).after[0]) if own else target.law / target.law.sum()
     alone = row.law is None and row.sampler.stationary_start  # no other test of its law
     assert invariance(sampler, target, law, 50_000 if alone else 10_000) > 1e-4, (sampler, name)
@@ -170,7 +184,14 @@ def invariant(row: Row) -> tuple[str, ...]:
 @of_rows(invariant)
 def test_invariance(row):
     for name in invariant(row):
-        stays(row.sampler, row, name)
+        stays(row.sampler, row, name, TARGETS[name])
+
+
+@pytest.mark.gpu
+@of_rows(invariant)
+def test_invariance_on_a_gpu(row):
+    for name in invariant(row):
+        stays(row.sampler, row, name, on_gpu(name))
 
 
 @pytest.mark.parametrize("quick", [True, pytest.param(False, marks=pytest.mark.slow)])
@@ -179,7 +200,7 @@ def test_invariance_by_compiled_steps(quick):
         for name in invariant(row):
             if quick == (type(row.sampler) in FEW and name == row.targets[0]):
                 for twin in twins(row, name):
-                    stays(twin, row, name)
+                    stays(twin, row, name, TARGETS[name])
 
 
 @pytest.mark.parametrize("name", ["binary", "categorical", "naturals"])

@@ -109,6 +109,16 @@ def test_all_methods_are_those_of_the_function(model):
     agree(model, lw.Function(model.forward, model.domain), states(model))
 
 
+@pytest.mark.gpu
+@every_model
+def test_all_methods_on_a_gpu(model):
+    """They are those of the function on the GPU, and its values are those on the CPU."""
+    there, x = copy.deepcopy(model).to("cuda"), states(model)
+    close(there(x.to("cuda")).cpu(), model(x))
+    close(there.gradient(x.to("cuda")).cpu(), model.gradient(x))
+    agree(there, lw.Function(there.forward, model.domain), x.to("cuda"))
+
+
 @every_model
 def test_gradient_between_states_is_autograds(model):
     """Where relaxed samplers evaluate it."""

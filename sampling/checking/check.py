@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from typing import Unpack
 
 import numpy as np
-import torch
 from rich.console import RenderableType
 from rich.table import Table as Grid
 from rich.text import Text
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
@@ -18,6 +17,7 @@ from latticework.sampling.checking.law import Law
 from latticework.sampling.checking.report import COLOURS, Printed
 from latticework.sampling.checking.suite import CHECKS, decisions_of, examine
 from latticework.sampling.checking.targets import SMALL, Target, check_listed
+from latticework.sampling.devices import device_of
 from latticework.sampling.sample import sampler_of
 from latticework.sampling.starts import possible
 from latticework.sampling.targets import States, as_model, check_target, named, unsupported
@@ -39,7 +39,8 @@ def check(
 
     Args:
         sampler: a sampler, a class, which is called without arguments, or a name.
-        target: a model or a function of at most 1024 states, as in `latticework.sample`.
+        target: a model or a function of at most 1024 states, as in `latticework.sample`. A
+            sampler runs on the device of the model.
         law: maps the sampler and a target to the transition matrix of a step, `[states, states]`.
         chains: the number of chains that are counted.
         seed: seeds all random numbers.
@@ -61,7 +62,7 @@ def check(
 def listed(model: EnergyModel, name: str) -> Target:
     """The model with its states. Raises ValueError if they cannot be listed, or it is invalid."""
     check_listed(model.domain, name)
-    check_target(model, possible(model, 64, torch.Generator().manual_seed(0)))
+    check_target(model, possible(model, 64, Generator(device_of(model)).manual_seed(0)))
     return Target(model)
 
 

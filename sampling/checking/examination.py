@@ -75,7 +75,7 @@ class Examination:
         return LATER if self.sampler.exact else SETTLING
 
     def rng(self, purpose: int = 0) -> Generator:
-        return Generator().manual_seed(self.seed * 1000 + purpose)
+        return Generator(self.target.device).manual_seed(self.seed * 1000 + purpose)
 
     def start(self, chains: int = 64) -> Tensor:
         """Exact draws from the target, `[chains, *shape]`."""
@@ -143,7 +143,7 @@ def counts(
     Each array is `[inner states, states]`. With `shared` random numbers, replicas are separate
     calls.
     """
-    rng, size = Generator().manual_seed(0), len(target.inner)
+    rng, size = Generator(target.device).manual_seed(0), len(target.inner)
     calls, repeats = (replicas, 1) if shared else (1, replicas)
     x = target.states[target.inner].repeat_interleave(repeats, 0)
     found = np.zeros((steps, size * len(target.z)), dtype=int)

@@ -143,7 +143,7 @@ def resumes(case: Examination) -> CheckOutcome:
     x, model = case.start(), case.target.model
 
     def chain(seed: int) -> Chain:
-        return Chain(case.fresh(), model, x, Generator().manual_seed(seed), every=1)
+        return Chain(case.fresh(), model, x, Generator(x.device).manual_seed(seed), every=1)
 
     whole = chain(5)
     for _ in range(3):

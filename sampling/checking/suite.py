@@ -180,7 +180,7 @@ def search(case: Examination, chains: int, steps: int) -> tuple[np.ndarray, np.n
     where_from[target.inner] = 1 / len(target.inner)
     before = target.draw(where_from, chains, rng)
     state, here = sampler.init(before.clone(), target.model), target.index(before)
-    changed = torch.zeros(target.domain.dim, dtype=torch.bool)
+    changed = before.new_zeros(target.domain.dim, dtype=torch.bool)
     moved, moves = np.zeros((len(target.z), len(target.z)), dtype=bool), 0
     for _ in range(steps):
         state, _ = sampler.step(state, target.model, rng)
@@ -191,7 +191,7 @@ def search(case: Examination, chains: int, steps: int) -> tuple[np.ndarray, np.n
         moved[here[listed], there[listed]] = True
         moves += int((here != there)[listed].sum())
         here = there
-    return changed.numpy(), moved, moves
+    return changed.cpu().numpy(), moved, moves
 
 
 CHECKS: dict[str, Callable[[Examination], CheckOutcome]] = {

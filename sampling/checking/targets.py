@@ -11,6 +11,7 @@ from torch import Generator, Tensor
 from latticework.models.base import EnergyModel
 from latticework.models.domain import Binary, Categorical, Domain, Integer, Ordinal, Subset
 from latticework.models.rbm import RBM
+from latticework.sampling.devices import device_of
 
 LARGEST = 1024  # states of a target: all pairs of them are counted
 
@@ -39,6 +40,8 @@ class Asymmetric(EnergyModel):
 class Target:
     """A model with its states, `[n, *shape]`, and its values there as NumPy arrays in float64.
 
+    `states` and `draw` are on the device of the model.
+
     `inner` lists the states where chains may start: those of finite log-probability, and on an
     infinite domain, of which only a `box` of values is listed, those from which one step cannot
     leave the list. The edge of the box has next to no mass.
@@ -46,23 +49,25 @@ class Target:
 
     def __init__(self, model: EnergyModel, box: range | None = None) -> None:
         self.model, self.domain, self.box = model, model.domain, box
+        self.device = device_of(model)
         if box is None:
             self.states = self.domain.enumerate()
         else:
             every = [torch.tensor(box).float()] * self.domain.dim
             self.states = torch.cartesian_prod(*every).view(-1, self.domain.dim)
-        inside = torch.ones(len(self.states), dtype=torch.bool)
+        self.states = self.states.to(self.device)
+        inside = self.states.new_ones(len(self.states), dtype=torch.bool)
         if box is not None and isinstance(self.domain, Integer):
             reach = 2 * self.domain.window  # LB-1 looks a window beyond the state it proposes
             low, high = self.states.amin(-1) - reach, self.states.amax(-1) + reach
             bounded = self.domain.low is not None
             inside = ((low >= box[0]) | bounded) & (high <= box[-1])
 
-        self.log_prob = self._evaluated().detach().double().numpy()
-        self.inner = np.flatnonzero(inside.numpy() & np.isfinite(self.log_prob))
+        self.log_prob = self._evaluated().detach().double().cpu().numpy()
+        self.inner = np.flatnonzero(inside.cpu().numpy() & np.isfinite(self.log_prob))
         possible = np.where(np.isnan(self.log_prob), -np.inf, self.log_prob)
         self.law = torch.from_numpy(possible).softmax(0).numpy()
-        self.z = self.states.double().flatten(1).numpy()  # flat states, as the formulas read them
+        self.z = self.states.double().flatten(1).cpu().numpy()  # flat, as the formulas read them
         self._values = np.unique(self.z)
         keys = self._keys(self.z)
         self._order = keys.argsort()
@@ -81,11 +86,11 @@ class Target:
         """The gradient at each state, flat, `[states, dim]`."""
         x = self.states.double().requires_grad_()
         (grad,) = torch.autograd.grad(self._evaluated(x).sum(), x)
-        return grad.flatten(1).numpy()
+        return grad.flatten(1).cpu().numpy()
 
     def locate(self, x: Tensor) -> np.ndarray:
         """The index of each row of `x` among the states; -1 for a row that is not listed."""
-        keys = self._keys(x.flatten(1).double().numpy())
+        keys = self._keys(x.flatten(1).double().cpu().numpy())
         place = np.searchsorted(self._sorted, keys).clip(max=len(self._sorted) - 1)
         return np.where(self._sorted[place] == keys, self._order[place], -1)
 
@@ -103,7 +108,8 @@ class Target:
 
     def draw(self, law: np.ndarray, count: int, rng: Generator) -> Tensor:
         """Independent draws from a law over the states, `[count, *shape]`."""
-        drawn = torch.multinomial(torch.from_numpy(law), count, replacement=True, generator=rng)
+        weights = torch.from_numpy(law).to(self.device)
+        drawn = torch.multinomial(weights, count, replacement=True, generator=rng)
         return self.states[drawn]
 
     def is_free(self, site: int) -> bool:

@@ -99,7 +99,7 @@ def many_sites(case: Examination) -> CheckOutcome:
     counting, count = not _not_counted(case), CheckOutcome("ok")
     if counting:
         state = case.settled(state, model, rng)
-    free = torch.tensor([target.is_free(site) for site in range(domain.dim)])
+    free = torch.tensor([target.is_free(site) for site in range(domain.dim)], device=x.device)
     stuck, done = free.repeat_interleave(model.copies), 0
     while done < steps or (stuck.any() and done < LONGEST * len(stuck)):
         before = state.x.clone()
