@@ -201,6 +201,9 @@ def capture(block: Block, state: Any, carries: list, rng: Generator) -> Block:
 
     All randomness comes from `rng`, whose state the graph advances on each replay. Warm-up and
     capture use separate buffers.
+
+    Raises RuntimeError if CUDA cannot capture the block, such as one that reads a value on the host
+    or copies a tensor from it.
     """
     with torch.cuda.device(rng.device):  # else streams and graph are of the first GPU
         return _captured(block, state, carries, rng)
@@ -225,10 +228,16 @@ def _captured(block: Block, state: Any, carries: list, rng: Generator) -> Block:
     slots = pytree.tree_leaves(inputs)
     graph = torch.cuda.CUDAGraph()
     graph.register_generator_state(rng)
-    with torch.cuda.graph(graph):
-        outputs = pytree.tree_leaves(block(*inputs))
-        for slot, output in zip(slots, outputs, strict=True):
-            slot.copy_(output)
+    try:
+        with torch.cuda.graph(graph):
+            outputs = pytree.tree_leaves(block(*inputs))
+            for slot, output in zip(slots, outputs, strict=True):
+                slot.copy_(output)
+    except RuntimeError as error:
+        raise RuntimeError(
+            f"these steps cannot be captured as a CUDA graph ({_cause(error)}); keep all tensors "
+            "of the target on its device, and read no value on the host"
+        ) from error
 
     def replay(state: Any, carries: list) -> tuple[Any, list]:
         for slot, leaf in zip(slots, pytree.tree_leaves((state, carries)), strict=True):
@@ -238,6 +247,13 @@ def _captured(block: Block, state: Any, carries: list, rng: Generator) -> Block:
         return inputs
 
     return replay
+
+
+def _cause(error: BaseException) -> str:
+    """The first line of the first error: that of the end of a failed capture says less."""
+    while error.__context__ is not None:
+        error = error.__context__
+    return str(error).partition("\n")[0].rstrip(".")
 
 
 @dataclass(frozen=True)

@@ -115,7 +115,7 @@ def test_captured_annealing_is_eager_annealing(kernel, kind, device):
     def annealed(wrap):
         path = kind(copy.deepcopy(TARGETS["rbm"].model)).to(device)
         rng = Generator(device).manual_seed(0)
-        betas = annealing.linear(12)
+        betas = annealing.linear(12).to(device)
         with torch.no_grad():
             chains = annealing.start(kernel, path, path.draw(10, rng), betas)
 
@@ -142,6 +142,7 @@ def test_learning_with_captured_steps_is_learning(sampler, make, buffer, tmp_pat
         run, model = Run(tmp_path, device=device), make().to(device)
         made = learner(run, model, dataset(TRUTH_8), sampler, buffer=buffer)
         chains, replay = made.negatives, made.replay
+        replay.captured = True
         if captured:
             replay.block = capture(replay.block, chains.state, chains.carries, made.rng)
         for update in (1, 2, 3, 4):

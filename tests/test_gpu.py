@@ -3,7 +3,6 @@
 import copy
 import os
 import signal
-from statistics import median
 
 import pytest
 import torch
@@ -15,8 +14,8 @@ from torch import Generator
 import latticework as lw
 from latticework.experiments.runs.run import Run
 from latticework.models.infilling import TextInfilling
-from latticework.models.masked_lm import MaskedLM
-from latticework.sampling.chain import Chain, timing
+from latticework.models.masked_lm import MaskedLM, untrained
+from latticework.sampling.chain import Chain
 from latticework.sampling.exact import exact
 
 pytestmark = pytest.mark.gpu
@@ -82,10 +81,10 @@ def test_check_on_a_gpu(sampler):
 
 def test_sample_a_function():
     """Equal seeds give equal draws, whose means are those of the enumerated law."""
-    weight = torch.randn(10, 10, generator=Generator().manual_seed(0)) / 4
+    weight = (torch.randn(10, 10, generator=Generator().manual_seed(0)) / 4).cuda()
 
     def f(x):
-        return ((x @ weight.to(x)) * x).sum(-1)
+        return ((x @ weight) * x).sum(-1)
 
     def sampled():
         return lw.sample(f, "dmala", sites=10, device="cuda", chains=2000, steps=500, seed=0)
@@ -93,8 +92,37 @@ def test_sample_a_function():
     found = sampled()
     assert torch.equal(found.draws, sampled().draws)
     last = found.draws[:, -1].double().cpu()
+    weight = weight.cpu().double()
     error = last.mean(0) - exact(lw.Function(f, lw.Binary(10))).mean
     assert (error.abs() < 5 * (last.var(0) / len(last)).sqrt()).all()
+
+
+@pytest.mark.parametrize(
+    ("extra", "cause"),
+    [
+        (lambda x: x @ torch.ones(4).to(x), "Cannot copy between CPU and CUDA tensors"),
+        (lambda x: x.sum(-1) * float(x.sum() > -1), "not permitted when stream is capturing"),
+    ],
+)
+def test_a_function_that_cannot_be_captured(extra, cause):
+    """The next call works."""
+    with pytest.raises(RuntimeError, match=f"cannot be captured as a CUDA graph \\(.*{cause}"):
+        lw.sample(extra, "dmala", sites=4, device="cuda", steps=100, seed=0)
+    lw.sample(lambda x: x.sum(-1), "dmala", sites=4, device="cuda", steps=100, seed=0)
+
+
+def test_sums_over_clusters_do_not_depend_on_their_order():
+    """Two runs of Swendsen and Wang's clusters on fields that are no whole numbers."""
+    bias = torch.randn(10_000, generator=Generator().manual_seed(0)).mul(0.1).tolist()
+    model = lw.Lattice((100, 100), 0.2, bias).cuda()
+
+    def last():
+        rng = Generator("cuda").manual_seed(0)
+        x = model.domain.uniform(50, rng)
+        *_, found = lw.run_chain(lw.SwendsenWang(), model, x, rng, steps=200, every=50)
+        return found.state.x
+
+    assert torch.equal(last(), last())
 
 
 def finished(words, outputs):
@@ -145,32 +173,19 @@ def test_a_million_sites():
     chain = Chain(lw.DMALA(0.2), model, x, rng, every=2)
     for _ in range(3):
         chain.advance()
-    assert chain.state.x.isin(torch.tensor([0.0, 1.0], device="cuda")).all()
+    assert ((chain.state.x == 0) | (chain.state.x == 1)).all()
     assert torch.cuda.max_memory_allocated() < 40e9
 
 
-def test_seconds_are_those_of_events():
-    model = lw.RBM(784, 500).cuda()
-    rng = Generator("cuda").manual_seed(0)
-    with torch.no_grad():
-        x = model.domain.uniform(100, rng)
-        found = timing(lw.DMALA(0.2), model, x, rng, steps=100).seconds
-        chain, times = Chain(lw.DMALA(0.2), model, x, rng, every=100), []
-        chain.advance()
-        for _ in range(5):
-            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            start.record()
-            chain.advance()
-            end.record()
-            end.synchronize()
-            times.append(start.elapsed_time(end) / 1000 / 100)
-    assert found == pytest.approx(median(times), rel=0.2)
-
-
 @pytest.mark.parametrize("sampler", [lw.DMALA(0.5), lw.Gibbs()], ids=str)
-def test_a_network_of_transformers_is_captured(sampler):
-    """The same words as eager steps fill."""
+@pytest.mark.parametrize("base", [False, True], ids=["mini_bert", "untrained bert_base"])
+def test_a_network_of_transformers_is_captured(sampler, base):
+    """It fills the same words as eager steps."""
+    torch.manual_seed(0)
     language = MaskedLM("mini_bert")
+    if base:  # of the size of bert-base-uncased
+        language.network = untrained(8192, 768, 12, 12, 512).eval().requires_grad_(False)
+        language._look_up()
     target = TextInfilling(language, "The [MASK] cat sat on the [MASK].").cuda()
 
     def filled(captured):

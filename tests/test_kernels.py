@@ -119,11 +119,12 @@ def test_steps_follow_the_enumerated_law(row):
 @pytest.mark.gpu
 @of_rows(lambda row: row.law is not None)
 def test_steps_on_a_gpu_follow_the_enumerated_law(row):
+    """The largest of some 10^5 counts exceeds 5.5 in one of some hundred runs."""
     for name in row.targets:
-        follows(row.sampler, row, name, on_gpu(name))
+        follows(row.sampler, row, name, on_gpu(name), bound=5.5)
 
 
-def follows(sampler: lw.Sampler, row: Row, name: str, target: Target) -> None:
+def follows(sampler: lw.Sampler, row: Row, name: str, target: Target, bound: float = 5) -> None:
     """In 99 of 100 cases, an outcome of probability 1/2 is seen to be off by 9 % of it.
 
     That is with 16 states. Where all chains of a call share its numbers, the 250 calls see 46 %.
@@ -133,7 +134,7 @@ def follows(sampler: lw.Sampler, row: Row, name: str, target: Target) -> None:
     replicas = 250 if row.shared else 100_000 // len(target.inner)
     found, info = counts(sampler, target, len(law.after), replicas, row.shared)
     for count, after in zip(found, law.after, strict=True):
-        assert largest_z(count, replicas, after[target.inner]) < 5, (sampler, name)
+        assert largest_z(count, replicas, after[target.inner]) < bound, (sampler, name)
     if law.acceptance is None:
         assert (info.accept_prob == 1).all(), (sampler, name)
     else:

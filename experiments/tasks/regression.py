@@ -161,7 +161,8 @@ def calibration_error(mean: Tensor, targets: Tensor, bins: int = 10) -> Tensor:
     if mean.isnan().any():
         return mean.new_tensor(torch.nan)
     index = (mean * bins).long().clamp_(0, bins - 1)
-    gaps = mean.new_zeros(bins).index_add_(0, index, mean - targets)
+    in_bin = index == torch.arange(bins, device=index.device).unsqueeze(1)
+    gaps = in_bin.to(mean) @ (mean - targets)  # a GPU's index_add_ sums in any order
     return gaps.abs().sum() / len(mean)
 
 
