@@ -79,6 +79,7 @@ MAY_IMPORT = {
     "run.py": ["data.base", "experiments.CONF", "experiments.runs", "scripts"],
     "scripts": ["scripts", "experiments", "sampling", *NAMES],
     "tools": BENCH,
+    "tools/gpu.py": [*BENCH, "data.base"],
     "tools/peers": ["tools.peers"],  # what others would write
     "tools/peers/limits.py": ["models.product"],
 }
