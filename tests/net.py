@@ -14,6 +14,7 @@ only on one machine.
 import hashlib
 import sys
 import tempfile
+from functools import cache
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -21,11 +22,11 @@ from command import command_line
 from matplotlib.figure import Figure
 from omegaconf import DictConfig
 
-from latticework.experiments.papers.claims.ledger import judge
+from latticework.experiments.papers.claims.ledger import Entry, judge
 from latticework.experiments.papers.docs_pages import TABLES, stem
 from latticework.experiments.papers.draw import csv, html_of, make_all, write_table
 from latticework.experiments.papers.exhibits import catalogue
-from latticework.experiments.papers.inventory import holdings, pools
+from latticework.experiments.papers.inventory import Holding, holdings, pools
 from latticework.experiments.records.record import load_all
 
 KNOWN = catalogue()
@@ -39,7 +40,7 @@ RUNS = (
 
 def results(folder: Path) -> None:
     """Write the numbers of every figure and table of the exhibits, and the ledger."""
-    held = holdings(KNOWN.experiments(), None, scales=("paper",))
+    held = committed()
     target = folder / "results"
     target.mkdir(parents=True)
     for exhibit in KNOWN.exhibits:
@@ -59,13 +60,24 @@ def results(folder: Path) -> None:
                     elif made.content is not None:
                         (target / TABLES).mkdir(exist_ok=True)
                         write_table(made.content, target / TABLES / f"{file.name}.csv")
-    (folder / "ledger.txt").write_text(ledger(held))
+    (folder / "ledger.txt").write_text(ledger())
 
 
-def ledger(held) -> str:
+@cache
+def committed() -> dict[str, list[Holding]]:
+    """The committed records of each experiment."""
+    return holdings(KNOWN.experiments(), None, scales=("paper",))
+
+
+@cache
+def judged() -> list[Entry]:
+    return judge(pools(committed()))
+
+
+def ledger() -> str:
     """Each claim with its verdict and all margins; and what would decide it."""
     lines = []
-    for entry in judge(pools(held)):
+    for entry in judged():
         lines.append(f"{entry.claim.name}: {entry.verdict}")
         margins = entry.finding.margins if entry.finding else ()
         lines += [f"  {margin.text()}" for margin in margins]

@@ -6,7 +6,6 @@ import importlib
 import inspect
 import itertools
 import re
-from dataclasses import replace
 
 import pytest
 import torch
@@ -15,11 +14,8 @@ from hydra import compose, initialize_config_dir
 from hydra.utils import get_class, get_method, instantiate
 from omegaconf import OmegaConf
 
-from latticework.experiments.records.identity import run_name
-from latticework.experiments.records.record import BUNDLES, load_all
 from latticework.experiments.runs import configuration
-from latticework.experiments.runs.configuration import checked, resolved
-from latticework.experiments.runs.sweeps import declared
+from latticework.experiments.runs.configuration import checked
 from latticework.samplers import NAMES, find
 from latticework.samplers.base import Sampler, UnsupportedModelError, Wrapper
 
@@ -108,32 +104,6 @@ TOGETHER = [
 @pytest.mark.parametrize("words", ALONE + TOGETHER, ids=",".join)
 def test_every_choice_composes(words):
     checked(composed(*words))
-
-
-# What a committed record says otherwise, by experiment.
-OTHERWISE = {
-    "benchmark": {"sampler.hot"},  # 0, when there was no choice
-    "ais_small": {"task.trial_steps"},  # docs/results/notes/table1.md
-    "rates_regardless": {"sampler.coding"},  # binary, which null means on {0, 1}
-    "rbm_step_term": {"task.pretrain.visible_bias"},  # data, when there was no choice
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("bundle", sorted(BUNDLES.glob("*.zip")), ids=lambda file: file.stem)
-def test_committed_records_have_the_numbers_that_the_configuration_has(bundle):
-    """Records that show each option of each group: their names say that they are declared runs."""
-    sweep, seen = declared(bundle.stem, "paper"), set()
-    for record in load_all(bundle):
-        name = run_name(record.document["overrides"], sweep.skipped)
-        choices = {*record.choices.items()}
-        if name not in sweep.overrides or choices <= seen:
-            continue
-        seen |= choices
-        words = (f"experiment={bundle.stem}", "scale=paper", *sweep.overrides[name])
-        now = replace(record, document={**record.document, "config": resolved(composed(*words))})
-        differ = {key for key, _ in record.settings.items() ^ now.settings.items()}
-        assert differ <= OTHERWISE.get(bundle.stem, set()), name
 
 
 def parameters(target):

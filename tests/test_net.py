@@ -1,12 +1,21 @@
-"""What the committed records determine is what is committed (net.py)."""
+"""What the committed records determine is what is committed (net.py): numbers, verdicts, pages."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import net
 import pytest
+from documented import composed
+
+from latticework.experiments.papers import docs_pages, view
+from latticework.experiments.records.identity import run_name
+from latticework.experiments.records.record import BUNDLES, load_all
+from latticework.experiments.runs.configuration import resolved
+from latticework.experiments.runs.sweeps import declared
 
 pytestmark = pytest.mark.slow
 HERE = Path(__file__).parent
+DOCS = HERE.parent / "docs"
 
 
 @pytest.fixture(scope="module")
@@ -26,4 +35,41 @@ def test_every_number_is_the_one_that_is_committed(made):
     assert len(files) > 100
     for file in files:
         name = file.relative_to(made / "results")
-        assert file.read_text() == (HERE.parent / "docs" / "results" / name).read_text()
+        assert file.read_text() == (DOCS / "results" / name).read_text()
+
+
+def test_the_pages_are_those_of_the_records(monkeypatch):
+    """`python -m latticework.scripts.report --committed` was run after the last change."""
+    monkeypatch.setattr(view, "holdings", lambda *_: net.committed())
+    monkeypatch.setattr(view, "judge", lambda _: net.judged())
+    report = view.gather(None, scales=("paper",), drawing=False)
+    assert (DOCS / "results" / "ledger.md").read_text() == docs_pages.ledger_page(report)
+    for file, name, text in docs_pages.blocks(report, net.KNOWN, HERE.parent, BUNDLES):
+        assert file.read_text() == docs_pages.replaced(file.read_text(), name, text), file.name
+    for name, text in docs_pages.results_pages(report, DOCS / "results").items():
+        assert (DOCS / "results" / name).read_text() == text, name
+
+
+# What a committed record says otherwise, by experiment.
+OTHERWISE = {
+    "benchmark": {"sampler.hot"},  # 0, when there was no choice
+    "ais_small": {"task.trial_steps"},  # docs/results/notes/table1.md
+    "rates_regardless": {"sampler.coding"},  # binary, which null means on {0, 1}
+    "rbm_step_term": {"task.pretrain.visible_bias"},  # data, when there was no choice
+}
+
+
+@pytest.mark.parametrize("bundle", sorted(BUNDLES.glob("*.zip")), ids=lambda file: file.stem)
+def test_committed_records_have_the_numbers_that_the_configuration_has(bundle):
+    """Records that show each option of each group: their names say that they are declared runs."""
+    sweep, seen = declared(bundle.stem, "paper"), set()
+    for record in load_all(bundle):
+        name = run_name(record.document["overrides"], sweep.skipped)
+        choices = {*record.choices.items()}
+        if name not in sweep.overrides or choices <= seen:
+            continue
+        seen |= choices
+        words = (f"experiment={bundle.stem}", "scale=paper", *sweep.overrides[name])
+        now = replace(record, document={**record.document, "config": resolved(composed(*words))})
+        differ = {key for key, _ in record.settings.items() ^ now.settings.items()}
+        assert differ <= OTHERWISE.get(bundle.stem, set()), name

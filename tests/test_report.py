@@ -28,7 +28,7 @@ from latticework.experiments.papers.page import html, write
 from latticework.experiments.papers.view import Report, gather
 from latticework.experiments.records.identity import without_digits
 from latticework.experiments.records.numbers import Estimate, duration, number
-from latticework.experiments.records.record import BUNDLES, load_all
+from latticework.experiments.records.record import load_all
 from latticework.experiments.runs.sweeps import CONF, asked, declared, kind
 from latticework.scripts.reproduce import commands
 
@@ -399,17 +399,6 @@ def test_the_time_of_a_sweep_is_that_of_all_its_runs():
     assert time(done[:2], runs[:2], cpu="60 h, projected") == "60 h, projected"
     assert time(done, runs, cpu="60 h, projected") == "8 min, measured"
     assert time(done, runs, gpu=True) == docs_pages.UNKNOWN
-
-
-@pytest.mark.slow
-def test_the_committed_pages_are_those_of_the_committed_records():
-    """`python -m latticework.scripts.report --committed` was run after the last change."""
-    made = gather(None, scales=("paper",), drawing=False)
-    assert (ROOT / "docs/results/ledger.md").read_text() == docs_pages.ledger_page(made)
-    for file, name, text in docs_pages.blocks(made, KNOWN, ROOT, BUNDLES):
-        assert file.read_text() == docs_pages.replaced(file.read_text(), name, text), file.name
-    for name, text in results_pages(made, ROOT / "docs" / "results").items():
-        assert (ROOT / "docs" / "results" / name).read_text() == text, name
 
 
 def test_numbers_of_one_name_name_their_experiments(tmp_path):

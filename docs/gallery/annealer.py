@@ -51,6 +51,7 @@ for beta in BETAS:
     print(f"beta {beta:g}: {result.verdict}")
     print(f"  annealer, {SWEEPS[-1]} sweeps a read: {annealed[beta][-1]:.3f}")
     print(f"  tempered {tempered[beta]:.3f}, 2000 independent draws {independent[beta]:.3f}")
+assert all(tempered[beta] < 0.03 < min(annealed[beta]) for beta in BETAS)
 
 # %% [markdown]
 # The reads come closer with more sweeps, slowly where beta is large: they show in which valley the

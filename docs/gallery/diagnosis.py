@@ -62,3 +62,5 @@ ax.legend(frameon=False, fontsize="small")
 error = max(abs(means[one] - exact[one]) for one in exact)
 error_alone = max(abs(alone[one] - exact[one]) for one in exact)
 print(f"largest error: blocks {error:.3f}, single sites {error_alone:.3f}")
+assert error < 0.02
+assert error_alone > 0.3

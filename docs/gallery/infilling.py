@@ -34,6 +34,7 @@ with torch.no_grad():
 written = model.words(last[order])
 for words, value in zip(written, log_prob, strict=True):
     print(f"{value:7.2f}  the {words[0]} was very {words[1]} .")
+assert len(written) == 8
 
 # %%
 figure, ax = plt.subplots(figsize=(7, 3), layout="constrained")

@@ -61,3 +61,4 @@ for picture in test[:20]:
         errors[name].append(float((guess - picture[32:]).square().mean()))
 for name, values in errors.items():
     print(f"mean squared error by the {name}: {sum(values) / len(values):.3f}")
+assert sum(errors["draws given the upper half"]) < sum(errors["means of all digits"])

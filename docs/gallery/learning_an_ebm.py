@@ -41,6 +41,7 @@ for _ in range(300):
     state = sampler.refresh(state, model)
     errors.append(float((model.matrix() - truth).square().mean().sqrt()))
 print(f"error of the couplings: {errors[0]:.3f}, then {errors[-1]:.3f}")
+assert errors[-1] < errors[0] / 3
 
 # %%
 print(model.matrix().round(decimals=2))

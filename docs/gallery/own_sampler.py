@@ -45,6 +45,8 @@ print(right)
 wrong = latticework.check(Walk(correct=False), chains=20_000)
 for target, outcome in wrong.failures:
     print(f"{outcome.check} fails on {target}: {outcome.detail}")
+assert right.passed
+assert "invariance fails" in str(wrong)
 
 # %% [markdown]
 # The mean over the chains at each step, from random starts.

@@ -33,10 +33,12 @@ print(result)
 # %%
 summary = result.summary()
 print(summary.iloc[[0, 1, 10, 20]])
+assert (summary["r_hat"] < 1.1).all()
 
 # %%
 chosen = result.draws.sum(-1).mean()
 print(f"items chosen on average: {chosen:.2f}")
+assert 3 < chosen < 8
 
 # %%
 figure, ax = plt.subplots(figsize=(7, 3), layout="constrained")

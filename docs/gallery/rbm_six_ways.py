@@ -37,6 +37,7 @@ for name in ("block_gibbs", "gibbs", "hamming_ball", "locally_balanced", "gwg", 
     )
 table = pd.DataFrame(rows).set_index("sampler")
 print(table.round(4).to_string())
+assert (table["error of the means"] < 0.05).all()
 
 # %%
 figure, (left, right) = plt.subplots(1, 2, figsize=(7, 3), sharey=True, layout="constrained")

@@ -32,6 +32,7 @@ table = pd.concat(
 final = table[table["step"] == table["step"].max()]
 ranking = final.groupby("sampler")["log_rmse"].agg(["mean", "std", "count"]).sort_values("mean")
 print(ranking.round(3))
+assert "dmala" in ranking.index[:2]
 
 # %% [markdown]
 # The mean error of the three best at each step, and of the worst.

@@ -81,6 +81,7 @@ exact = (evidence + logit * states.sum(1)).softmax(0)
 distance = float((sampled - exact).abs().sum() / 2)
 shares = sampled @ states, exact @ states
 print(f"total variation distance from the exact law: {distance:.4f}")
+assert distance < 0.02
 for i, (ours, right) in enumerate(zip(*shares, strict=True)):
     print(f"feature {i}, coefficient {truth[i]:.1f}: needed {ours:.3f}, exactly {right:.3f}")
 

@@ -15,6 +15,7 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from matplotlib.text import Annotation
 from numpy.typing import ArrayLike, NDArray
@@ -223,9 +224,21 @@ def explain(figure: Figure, note: str, extra: Sequence[Artist] = ()) -> None:
     if any(ARROWS[0] in name.get_text() or ARROWS[1] in name.get_text() for _, name in names):
         note += " An arrow: the line reaches this value beyond the panel."
     _legend(figure, note, rest)
-    figure.draw_without_rendering()  # settles where the panels are
-    for ax in figure.axes:
-        _spread([name for own, name in names if own is ax], ax.bbox.y0, ax.bbox.y1)
+    engine = figure.get_layout_engine()
+    figure.set_layout_engine(NamesApart(names, **(engine.get() if engine else {})))
+
+
+class NamesApart(ConstrainedLayoutEngine):
+    """Constrained layout when a figure is drawn; then the names of lines are moved apart."""
+
+    def __init__(self, names: Sequence[tuple[Axes, Annotation]], **settings: Any) -> None:
+        super().__init__(**settings)
+        self._names = names
+
+    def execute(self, fig: Figure) -> None:
+        super().execute(fig)
+        for ax in fig.axes:
+            _spread([name for own, name in self._names if own is ax], ax.bbox.y0, ax.bbox.y1)
 
 
 def _legend(figure: Figure, note: str, handles: dict[str, Any]) -> None:
@@ -281,9 +294,12 @@ def _name(ax: Axes, line: Line2D) -> Annotation:
 
 def _spread(names: Sequence[Annotation], bottom: float, top: float, rounds: int = 200) -> None:
     """Move the names up and down, between `bottom` and `top`, until none lies on another."""
+    dots = names[0].figure.dpi / 72 if names else 1.0  # a point
+    for name in names:
+        name.set_position((6, 0))
     boxes = [name.get_window_extent() for name in names]
     middles = np.array([(box.y0 + box.y1) / 2 for box in boxes])
-    half = np.array([box.height / 2 + 1 for box in boxes])
+    half = np.array([box.height / 2 + 1.2 * dots for box in boxes])
     moved = middles.copy()
     for _ in range(rounds):
         moved = np.clip(moved, bottom + half, top - half)
@@ -295,7 +311,7 @@ def _spread(names: Sequence[Annotation], bottom: float, top: float, rounds: int 
                 if apart > 0 and not beside:
                     moved[[low, high]] += -apart / 2, apart / 2
     for name, shift in zip(names, moved - middles, strict=True):
-        name.set_position((6, shift * 72 / name.figure.dpi))
+        name.set_position((6, shift / dots))
 
 
 def averaged(records: Iterable[Record], axes: Sequence[str] = ()) -> str:

@@ -13,6 +13,7 @@ import json
 import re
 from collections.abc import Collection, Iterable
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -137,9 +138,14 @@ def joined(words: Iterable[str]) -> str:
 
 def spelled(overrides: Iterable[str], skipped: Collection[str] = ()) -> list[str]:
     """The overrides as `key=value` in canonical spelling. The last of a repeated key is kept."""
-    parsed = OverridesParser.create().parse_overrides(list(overrides))
+    parsed = map(_parsed, overrides)
     last = {one.get_key_element(): one for one in parsed if is_of_a_run(one.key_or_group, skipped)}
     return [text_of(key, one) for key, one in last.items()]
+
+
+@lru_cache(maxsize=10_000)  # the parser takes milliseconds, and thousands of records say the same
+def _parsed(word: str) -> Override:
+    return OverridesParser.create().parse_override(word)
 
 
 def is_of_a_run(key: str, skipped: Collection[str] = ()) -> bool:
