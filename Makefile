@@ -35,11 +35,11 @@ test-all: $(READY_DEV) ## run all tests
 # write outside an allocation aborts the test; otherwise the tests run without this check.
 AVX2 := ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2 OMP_NUM_THREADS=1
 CHECKED := libc_malloc_debug.so.0
-NETWORK := tests/test_resnet.py tests/test_ebm_learning.py tests/test_ais.py tests/test_learned.py \
+NETWORK := tests/test_resnet.py tests/test_ebm_learning.py \
   "tests/test_experiments.py::test_experiment[ebm_learning]" \
   "tests/test_experiments.py::test_experiment[ebm_samples]" \
   "tests/test_experiments.py::test_experiment[ais]"
-test-avx2: $(READY_DEV) ## run the tests of the network, learning and AIS limited to AVX2, with heap checks
+test-avx2: $(READY_DEV) ## run the tests of the network and of its learning limited to AVX2, with heap checks
 	@LD_PRELOAD=$(CHECKED) env true 2>&1 | grep -q . || checked=$(CHECKED); \
 	$(AVX2) LD_PRELOAD=$$checked MALLOC_CHECK_=3 MALLOC_PERTURB_=165 $(BIN)/python -m pytest -q -n 2 $(NETWORK)
 
