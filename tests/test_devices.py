@@ -100,6 +100,23 @@ def test_a_captured_chain_is_the_eager_chain(sampler, model, device):
     assert all(map(torch.equal, eager, captured))
 
 
+def test_what_cannot_be_captured_is_told_by_its_first_error(monkeypatch):
+    without_a_gpu(monkeypatch)
+    calls = []
+
+    def block(state, carries):
+        calls.append(state)
+        if len(calls) > 3:  # after the warm-up
+            try:
+                raise RuntimeError("this copies from the host\nand more")
+            finally:
+                raise RuntimeError("the capture was invalid")  # noqa: B012
+        return state, carries
+
+    with pytest.raises(RuntimeError, match=r"as a CUDA graph \(this copies from the host\); keep"):
+        capture(block, torch.zeros(2), [], Generator())
+
+
 @pytest.mark.parametrize(
     ("kernel", "kind"),
     [

@@ -20,7 +20,7 @@ import latticework
 from latticework.experiments.records.record import load_all
 from latticework.experiments.runs import configuration
 from latticework.sampling.exact import exact
-from latticework.tools import samplers_table
+from latticework.tools import gpu, samplers_table
 
 configuration.register()
 
@@ -154,6 +154,13 @@ def test_every_sampler_and_its_fields_are_in_the_docs():
     for name in names("sampler"):
         keys = OmegaConf.load(CONF / "sampler" / f"{name}.yaml").keys() - {"_target_", "defaults"}
         assert not [word for word in (name, *keys) if f"`{word}`" not in text], name
+
+
+def test_the_tables_of_gpus_are_those_of_their_files():
+    page = (ROOT / "docs" / "gpu.md").read_text()
+    results = ROOT / "docs" / "results"
+    assert gpu.filled(page, results) == page
+    assert gpu.filled(page.replace("| NVIDIA H200", "| another"), results) == page
 
 
 # docs/adding_a_sampler.md, from outside the repository.
