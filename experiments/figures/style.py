@@ -299,7 +299,7 @@ def _spread(names: Sequence[Annotation], bottom: float, top: float, rounds: int 
         name.set_position((6, 0))
     boxes = [name.get_window_extent() for name in names]
     middles = np.array([(box.y0 + box.y1) / 2 for box in boxes])
-    half = np.array([box.height / 2 + 1.2 * dots for box in boxes])
+    half = np.array([box.height / 2 + 0.9 * dots for box in boxes])
     moved = middles.copy()
     for _ in range(rounds):
         moved = np.clip(moved, bottom + half, top - half)
