@@ -194,14 +194,14 @@ def first_of_each_domain():
 def test_steps_on_a_tape_follow_the_enumerated_law(pairs):
     """Those that recorded and compiled steps repeat, decision by decision."""
     for row, name in pairs:
-        follows(OnTape(row.sampler), row, name)
+        follows(OnTape(row.sampler), row, name, TARGETS[name])
 
 
 @pytest.mark.slow
 def test_compiled_steps_follow_the_enumerated_law():
     """Many chains. Those of other samplers make the decisions of eager steps, see above."""
     row = next(row for row in TABLE if row.sampler == lw.DMALA(0.5))
-    follows(Fused(row.sampler), row, "binary")
+    follows(Fused(row.sampler), row, "binary", TARGETS["binary"])
 
 
 @pytest.mark.parametrize("wrong", [lw.DMALA(0.55), lw.DULA(0.5)])
