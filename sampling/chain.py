@@ -233,6 +233,8 @@ def _captured(block: Block, state: Any, carries: list, rng: Generator) -> Block:
             outputs = pytree.tree_leaves(block(*inputs))
             for slot, output in zip(slots, outputs, strict=True):
                 slot.copy_(output)
+    except torch.OutOfMemoryError:
+        raise
     except RuntimeError as error:
         raise RuntimeError(
             f"these steps cannot be captured as a CUDA graph ({_cause(error)}); keep all tensors "

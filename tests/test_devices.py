@@ -100,6 +100,19 @@ def test_a_captured_chain_is_the_eager_chain(sampler, model, device):
     assert all(map(torch.equal, eager, captured))
 
 
+def test_memory_that_runs_out_in_a_capture_is_told_as_such(monkeypatch):
+    without_a_gpu(monkeypatch)
+    outcomes = iter([None, None, None, torch.OutOfMemoryError("CUDA out of memory")])
+
+    def block(state, carries):
+        if error := next(outcomes):  # after the warm-up
+            raise error
+        return state, carries
+
+    with pytest.raises(torch.OutOfMemoryError):
+        capture(block, torch.zeros(2), [], Generator())
+
+
 def test_what_cannot_be_captured_is_told_by_its_first_error(monkeypatch):
     without_a_gpu(monkeypatch)
     calls = []
