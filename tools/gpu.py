@@ -9,7 +9,6 @@ of learning has 40 steps of DMALA on the network of Zhang et al. (2022), Table 1
 """
 
 import argparse
-import re
 import time
 from collections.abc import Callable
 from functools import partial
@@ -24,6 +23,7 @@ from torch import Generator
 from torch.optim import Adam
 
 from latticework.data.base import Dataset
+from latticework.experiments.papers.docs_pages import replaced
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.ebm_learning import Learning
 from latticework.models.resnet import ResNet
@@ -168,14 +168,18 @@ def learning(name: str, side: int = 28, maps: int = 64, blocks: int = 8) -> dict
     }
 
 
+MEASURED: dict[str, list[Callable[[], dict[str, Any]]]] = {  # by the name of the file
+    "gpu_chains": [partial(chains, work) for work in WORKLOADS],
+    "gpu_learning": [partial(learning, name) for name in SETTINGS],
+}
+
+
 def filled(page: str, folder: Path) -> str:
-    """The page with the tables of the files between their marks."""
-
-    def table(found: re.Match) -> str:
-        text = pd.read_csv(folder / found[1]).to_markdown(index=False, disable_numparse=True)
-        return f"<!-- table: {found[1]} -->\n\n{text}\n\n<!-- /table -->"
-
-    return re.sub(r"<!-- table: (\S+) -->.*?<!-- /table -->", table, page, flags=re.DOTALL)
+    """The page with the tables of the files in `folder`."""
+    for name in MEASURED:
+        table = pd.read_csv(folder / f"{name}.csv")
+        page = replaced(page, name, table.to_markdown(index=False, disable_numparse=True))
+    return page
 
 
 def main(words: list[str] | None = None) -> None:
@@ -190,11 +194,7 @@ def main(words: list[str] | None = None) -> None:
     if given.out is None:
         return
     find_device("cuda")  # convolutions in float32
-    measured: dict[str, list[Callable[[], dict[str, Any]]]] = {
-        "gpu_chains.csv": [partial(chains, work) for work in WORKLOADS],
-        "gpu_learning.csv": [partial(learning, name) for name in SETTINGS],
-    }
-    for file, cases in measured.items():
+    for name, cases in MEASURED.items():
         rows: list[dict[str, Any]] = []
         for case in cases:  # each row is kept, whatever the next one does
             rows.append(case())
@@ -202,7 +202,7 @@ def main(words: list[str] | None = None) -> None:
             table = pd.DataFrame(rows).assign(
                 device=torch.cuda.get_device_name(), torch=torch.__version__
             )
-            table.to_csv(given.out / file, index=False)
+            table.to_csv(given.out / f"{name}.csv", index=False)
 
 
 if __name__ == "__main__":
