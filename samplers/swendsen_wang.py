@@ -84,9 +84,8 @@ class SwendsenWang(Sampler):
         # A GPU adds in any order. Sums in float64, rounded to float32, do not show it.
         total = torch.zeros_like(index, dtype=torch.float64 if x.is_cuda else x.dtype)
         total.scatter_add_(1, index, fields.to(total.dtype).expand_as(total))
-        drawn = draw_categorical(softmax_weights(total.to(x.dtype)), rng).squeeze(
-            -1
-        )  # used at the labels
+        weights = softmax_weights(total.to(x.dtype))
+        drawn = draw_categorical(weights, rng).squeeze(-1)  # used at the labels
         new = drawn.gather(1, labels)
         y = new.to(x.dtype) if x.ndim == 2 else one_hot(new, fields.shape[1]).to(x.dtype)
         y = torch.where(found.view(-1, *[1] * (x.ndim - 1)), y, x)

@@ -34,6 +34,7 @@ from latticework.models.masked_lm import untrained
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parent.parent
+
 # Each fault at each moment.
 
 # A sweep of one run, which trains its model and samples its truth.
