@@ -12,7 +12,7 @@ READY_DOCS := .venv/.installed-docs
 READY_RELEASE := .venv/.installed-release
 
 # The package's name for tools that read files: a link to this folder.
-NAMES := mkdir -p build/names && ln -sfn "$(CURDIR)" build/names/latticework
+NAMES := build/names/latticework
 
 .PHONY: help demo test test-all test-avx2 test-slurm lint docs mutants quick paper report bench data release packages clean
 
@@ -46,12 +46,10 @@ test-avx2: $(READY_DEV) ## run the tests of the network and of its learning limi
 test-slurm: $(READY_DEV) ## sweeps on a real Slurm of one node, if it is installed (some minutes)
 	@OMP_NUM_THREADS=1 $(BIN)/python -m latticework.tools.slurm
 
-lint: $(READY_DEV) ## ruff (rules and format) and mypy
-	@$(NAMES)
+lint: $(READY_DEV) $(NAMES) ## ruff (rules and format) and mypy
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
 
-docs: $(READY_DOCS) ## build the documentation site in build/site; runs the gallery (half a minute)
-	@$(NAMES)
+docs: $(READY_DOCS) $(NAMES) ## build the documentation site in build/site; runs the gallery (a minute or two)
 	@OMP_NUM_THREADS=1 NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
 
 mutants: $(READY_DEV) ## list small mistakes that no test notices (an hour): make mutants FILES="samplers/gwg.py --each 20"
@@ -97,6 +95,9 @@ packages: $(READY_RELEASE) ## likewise, without the tag
 clean: ## remove .venv, builds and caches; keep outputs/ and downloaded data
 	@rm -rf .venv build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(NAMES):
+	@mkdir -p $(@D) && ln -sfn ../.. $@
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' || { echo "Latticework needs Python 3.11, 3.12 or 3.13, but $(PYTHON) is $$($(PYTHON) -V 2>&1): install one of them and name it, as in make PYTHON=python3.12" >&2; exit 1; }
