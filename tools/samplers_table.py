@@ -7,6 +7,8 @@ UnsupportedModelError. `compiled on` lists the models with a compiled kernel. Th
 `Sampler.exact`.
 """
 
+from collections.abc import Iterator
+from inspect import signature
 from pathlib import Path
 
 import torch
@@ -25,6 +27,7 @@ from latticework.models.potts import LatticePotts
 from latticework.models.rated_rbm import RatedRBM
 from latticework.models.rbm import RBM
 from latticework.models.regression import synthetic_regression
+from latticework.samplers import NAMES, find
 from latticework.samplers.base import Sampler, UnsupportedModelError
 from latticework.samplers.compiled.choose import twin_of
 from latticework.samplers.compiled.twin import NoTwinError
@@ -117,12 +120,19 @@ def has_twin(sampler: Sampler, model: EnergyModel) -> bool:
     return True
 
 
+def samplers() -> Iterator[tuple[str, Sampler]]:
+    """The samplers by name, with the defaults of their classes; learned schedules take a round."""
+    for name in sorted(NAMES):
+        kind, fields = find(name)
+        short = {"rounds": 1} if "rounds" in signature(kind).parameters else {}
+        yield name, kind(**fields, **short)
+
+
 def samplers_table() -> str:
-    """One row per file of conf/sampler: the columns that it supports, and whether it is exact."""
+    """One row per sampler: the columns that it supports, and whether it is exact."""
     models, structured = columns(), forms()
     rows = [["`sampler=`", *models, "compiled on", "leaves the target invariant"]]
-    for name in names("sampler"):
-        sampler = instantiate(option("sampler", name), _convert_="all")
+    for name, sampler in samplers():
         cells = ["yes" if supports(sampler, model) else "·" for model in models.values()]
         compiled = ", ".join(kind for kind, model in structured.items() if has_twin(sampler, model))
         rows.append([f"`{name}`", *cells, compiled or "·", "yes" if sampler.exact else "no"])
