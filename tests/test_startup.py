@@ -39,6 +39,7 @@ def modules(*words):
 
 
 ENTERED = """
+import hydra, pandas, torch  # before calls are watched, which takes long
 import json, runpy, sys
 codes, sys.argv = set(), sys.argv[1:]
 sys.setprofile(lambda frame, event, _: codes.add(frame.f_code) if event == "call" else None)
