@@ -3,9 +3,10 @@
     python -m latticework.tools.gpu --out docs/results     writes gpu_chains.csv, gpu_learning.csv
     python -m latticework.tools.gpu --page docs/gpu.md     puts both tables into the page
 
-Eager and captured steps take turns, and a ratio is that of one turn. Tables have the median over
-turns and, in brackets, the range. The clock of timed runs is compared with CUDA events. An update
-of learning has 40 steps of DMALA on the network of Zhang et al. (2022), Table 1, with 100 chains.
+Eager and captured steps take turns, and a ratio is that of one turn. Files have the median over
+turns, the smallest and the largest value; the page has the last two in brackets. The clock of timed
+runs is compared with CUDA events. An update of learning has 40 steps of DMALA on the network of
+Zhang et al. (2022), Table 1, with 100 chains.
 """
 
 import argparse
@@ -88,8 +89,9 @@ def by_events(advance: Advance) -> float:
     return start.elapsed_time(end) / 1000
 
 
-def spread(values: list[float]) -> str:
-    return f"{median(values):.3g} ({min(values):.3g} to {max(values):.3g})"
+def spread(name: str, values: list[float]) -> dict[str, float]:
+    """The columns of a measured quantity: the median, the smallest and the largest value."""
+    return {name: median(values), f"{name} low": min(values), f"{name} high": max(values)}
 
 
 def chains(work: Workload) -> dict[str, Any]:
@@ -120,10 +122,10 @@ def chains(work: Workload) -> dict[str, Any]:
         "model": work.model,
         "chains": work.chains,
         "sampler": work.sampler,
-        "eager steps a second": spread(steps["eager"]),
-        "captured steps a second": spread(steps["captured"]),
-        "ratio": spread(ratio),
-        "events / clock": spread(clock),
+        **spread("eager steps a second", steps["eager"]),
+        **spread("captured steps a second", steps["captured"]),
+        **spread("ratio", ratio),
+        **spread("events / clock", clock),
         "peak GB": round(torch.cuda.max_memory_allocated() / 1e9, 2),
     }
 
@@ -160,9 +162,9 @@ def learning(name: str, side: int = 28, maps: int = 64, blocks: int = 8) -> dict
     ms = {name: [1000 * s for s in times] for name, times in found.items()}
     return {
         "network": name,
-        "eager ms": spread(ms["eager"]),
-        "captured ms": spread(ms["captured"]),
-        "ratio": spread(ratio),
+        **spread("eager ms", ms["eager"]),
+        **spread("captured ms", ms["captured"]),
+        **spread("ratio", ratio),
         "first updates s": round(first, 1),
         "peak GB": round(torch.cuda.max_memory_allocated() / 1e9, 2),
     }
@@ -178,6 +180,10 @@ def filled(page: str, folder: Path) -> str:
     """The page with the tables of the files in `folder`."""
     for name in MEASURED:
         table = pd.read_csv(folder / f"{name}.csv")
+        for column in [c.removesuffix(" low") for c in table if c.endswith(" low")]:
+            ends = table.pop(f"{column} low"), table.pop(f"{column} high")
+            each = zip(table[column], *ends, strict=True)
+            table[column] = [f"{m:.3g} ({low:.3g} to {high:.3g})" for m, low, high in each]
         page = replaced(page, name, table.to_markdown(index=False, disable_numparse=True))
     return page
 
@@ -189,20 +195,24 @@ def main(words: list[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, help="the folder of the files that are written")
     parser.add_argument("--page", type=Path, help="the page whose tables are those of the files")
     given = parser.parse_args(words)
+    if given.out is not None:
+        measure(given.out)
     if given.page is not None:
         given.page.write_text(filled(given.page.read_text(), given.page.parent / "results"))
-    if given.out is None:
-        return
+
+
+def measure(folder: Path) -> None:
+    """Write the files. Each row is kept, whatever the next one does."""
     find_device("cuda")  # convolutions in float32
     for name, cases in MEASURED.items():
         rows: list[dict[str, Any]] = []
-        for case in cases:  # each row is kept, whatever the next one does
+        for case in cases:
             rows.append(case())
             print(*rows[-1].values(), sep="\t", flush=True)
             table = pd.DataFrame(rows).assign(
                 device=torch.cuda.get_device_name(), torch=torch.__version__
             )
-            table.to_csv(given.out / f"{name}.csv", index=False)
+            table.to_csv(folder / f"{name}.csv", index=False, float_format="%.4g")
 
 
 if __name__ == "__main__":
