@@ -144,7 +144,7 @@ def test_a_bundle_names_no_folder_of_this_machine(outputs, tmp_path):
 @pytest.fixture(scope="module")
 def sentences(tmp_path_factory):
     made, outputs = (tmp_path_factory.mktemp(name) for name in ("made", "outputs"))
-    words = ("experiment=text_infilling", "model=mini_bert", "scale=smoke", "sampler=gibbs,dmala")
+    words = ("experiment=text_infilling", "model=mini_bert", "scale=smoke", "sampler=gibbs")
     assert command_line(*words, "seed=0,1", "threads=1", outputs=made) == 0
     return at_the_papers_scale(made / "text_infilling" / "smoke", outputs)
 
@@ -157,7 +157,7 @@ def test_only_sentences_that_figures_show_are_kept(sentences, tmp_path, monkeypa
     file = tmp_path / "text_infilling.zip"
     pack(records, config, file)
     bundled = load_all(file)
-    assert [record.config["seed"] for record in bundled] == [0, 1, 0, 1]
+    assert [record.config["seed"] for record in bundled] == [0, 1]
     for old, new in zip(records, bundled, strict=True):
         kept = new.config["seed"] == 0
         assert new.document.get("generated") == (old.document["generated"] if kept else None)
