@@ -325,7 +325,8 @@ def test_versions_pythons_and_tools_agree():
     (badge,) = re.findall(r"badge/python-(\S+?)-blue", read("README.md"))
     assert badge.split("_%7C_") == allowed
     assert f"badge/licence-{project['license']}-blue)](LICENSE)" in read("README.md")
-    ours = set(re.findall(r"^make \S+", read(".ci/run"), re.M))
+    made = " ".join(re.findall(r"^make (.+)$", read(".ci/run"), re.M)).split()
+    ours = {f"make {word}" for word in made if word[0] not in "-."}  # no option and no file
     told = set(re.findall(r"make [\w-]+", ci)) - {"make test-slurm"}  # needs Slurm
     assert {"make lint", "make docs", "make test-all"} < ours == told
 
