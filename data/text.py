@@ -18,7 +18,7 @@ import pydoc_data.topics
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import chain, islice
+from functools import lru_cache
 from pathlib import Path
 from typing import ClassVar
 from uuid import uuid4
@@ -156,20 +156,10 @@ def other_size(texts: int, limit: int | None = None) -> str:
 
 def pieces(text: str, sentences: int) -> list[str]:
     """The first `sentences` sentences of a text, and the next; those that have a word."""
-    parts = list(islice(_sentences(text), PIECES * sentences))
+    parts = [part for part in SENTENCE_END.split(text) if WORD.search(part.lower())]
     starts = range(0, PIECES * sentences, sentences)
     cut = (" ".join(parts[start : start + sentences]) for start in starts)
     return [piece for piece in cut if piece]
-
-
-def _sentences(text: str) -> Iterator[str]:
-    """The sentences of a text that have a word, without what ends them."""
-    start = 0
-    for end in chain(SENTENCE_END.finditer(text), [None]):
-        part = text[start : end.start() if end else None]
-        if WORD.search(part.lower()):
-            yield part
-        start = end.end() if end else len(text)
 
 
 def bag_of_words(
@@ -181,10 +171,9 @@ def bag_of_words(
     there are fewer stems, or too few texts to split.
     """
     numbers: dict[str, int] = {}
-    known: dict[str, int] = {}
     held = []  # for each text, the numbers of the stems of its pieces
     for text in texts:
-        held.append([_numbered(piece, numbers, known) for piece in text])
+        held.append([_numbered(piece, numbers) for piece in text])
     if len(numbers) < words or len(held) < 10:
         raise ValueError(
             f"expected at least 10 texts with {words} stems in all, "
@@ -213,23 +202,16 @@ def bag_of_words(
     return splits, [names[i] for i in commonest]
 
 
-def _numbered(piece: str, numbers: dict[str, int], known: dict[str, int]) -> np.ndarray:
-    """The numbers of a text's stems, each once.
-
-    New stems are added to `numbers`, and new words to `known`, which has the number of each word's
-    stem: a text is mostly words that were stemmed before.
-    """
-    words = set(WORD.findall(piece.lower()))
-    stems = {word: stem(word) for word in words.difference(known)}
-    for name in sorted(stems.values()):
-        numbers.setdefault(name, len(numbers))
-    known |= {word: numbers[name] for word, name in stems.items()}
-    return np.unique(np.fromiter(map(known.__getitem__, words), np.int32, len(words)))
+def _numbered(piece: str, numbers: dict[str, int]) -> np.ndarray:
+    """The numbers of a text's stems; new stems are added to `numbers`."""
+    stems = {stem(word) for word in WORD.findall(piece.lower())}
+    return np.array([numbers.setdefault(s, len(numbers)) for s in sorted(stems)], np.int32)
 
 
 _porter = PorterStemmer()
 
 
+@lru_cache(maxsize=200_000)
 def stem(word: str) -> str:
     """The stem of a lower-case word by Porter's algorithm: "ponies" -> "poni"."""
     return _porter.stem(word)
