@@ -7,15 +7,35 @@ import sys
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import IO, Any, ClassVar
 
 import pytest
+from omegaconf import _utils
 
 os.environ["HF_HUB_OFFLINE"] = "1"
+Loader = _utils.get_yaml_loader()
+
+
+class ParsedOnce(Loader):
+    """Parses each text once. Hydra reads some 20 files of YAML for each configuration."""
+
+    known: ClassVar[dict[str, Any]] = {}
+
+    def __init__(self, stream: IO[str] | str) -> None:
+        self.text = stream if isinstance(stream, str) else stream.read()
+        super().__init__(self.text)
+
+    def get_single_data(self) -> Any:
+        """Plain values, which OmegaConf copies."""
+        if self.text not in self.known:
+            self.known[self.text] = super().get_single_data()
+        return self.known[self.text]
 
 
 def pytest_configure() -> None:
     """Collect no garbage while modules are imported: they stay."""
     gc.disable()
+    _utils.get_yaml_loader = lambda: ParsedOnce
 
 
 def pytest_collection_finish() -> None:
