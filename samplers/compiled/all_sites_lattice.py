@@ -272,7 +272,8 @@ def flip_all(
                     state = now[r * row : r * row + sites]
                     copy_bytes(trace[t - (steps - trace.shape[0]), start + r], state)
         if not adjusted:
-            accepted[start : start + chains] += steps
+            for c in range(start, start + chains):
+                accepted[c] += steps
         store(x, rows[start : start + chains], now, row)
         start += chains
 

@@ -18,7 +18,7 @@ from latticework.models.forms import GraphForm, LatticeForm, PairForm, RBMForm
 from latticework.samplers.compiled.arithmetic import exp32
 from latticework.samplers.compiled.draws import draw
 from latticework.samplers.compiled.gibbs import SitesState, SitesTwin
-from latticework.samplers.compiled.jit import inlined, kernel, over_chains, reordered
+from latticework.samplers.compiled.jit import copy, inlined, kernel, over_chains, reordered
 from latticework.samplers.compiled.philox import AHEAD, fill_ahead, unit
 from latticework.samplers.compiled.scans import next_blocks
 from latticework.samplers.compiled.sites import (
@@ -241,7 +241,7 @@ def rbm_inside(form, block):
 
 @inlined
 def rbm_look(form, x, memory, c, block, own):
-    own[0] = memory[c]
+    copy(own[0], memory[c])
 
 
 @reordered

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from latticework.models.forms import LatticeForm
-from latticework.samplers.compiled.jit import SHORT, inlined, kernel, over_chains
+from latticework.samplers.compiled.jit import SHORT, copy, inlined, kernel, over_chains
 from latticework.samplers.compiled.philox import AHEAD, fill_steps, unit
 from latticework.samplers.compiled.sites import ones_around
 from latticework.samplers.compiled.tally import finish, fresh, leave, record_chain
@@ -96,7 +96,7 @@ def flip(first, last, form, logs, base, state, keys, sums):
     total, trace = sums.total, sums.trace
     since = fresh(sums, first, last, x.shape[1])
     for c in range(first, last):
-        weights[:] = base
+        copy(weights, base)
         here = normaliser(weights, starts, c)
         for t in range(steps):
             now = t % AHEAD

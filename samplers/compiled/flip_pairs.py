@@ -13,7 +13,7 @@ from torch import Tensor
 
 from latticework.models.forms import PairForm
 from latticework.samplers.compiled.arithmetic import exp32
-from latticework.samplers.compiled.jit import kernel, over_chains, reordered
+from latticework.samplers.compiled.jit import copy, kernel, over_chains, reordered
 from latticework.samplers.compiled.philox import AHEAD, fill_steps, unit
 from latticework.samplers.compiled.sites import memory_of, renew, renewals
 from latticework.samplers.compiled.tally import finish, fresh, leave, record_chain
@@ -57,7 +57,8 @@ def flip(first, last, form, beyond, x, gradient, keys, sums):
     groups, proposed = np.empty(padded // GROUP), np.empty(padded // GROUP)
     row, moved = np.empty(sites, np.float32), np.empty(sites, np.float32)
     for c in range(first, last):
-        row[:], moved[:] = x[c], gradient[c]
+        copy(row, x[c])
+        copy(moved, gradient[c])
         top, here = weigh(weights, groups, row, moved, beyond, both)
         for t in range(steps):
             now = t % AHEAD

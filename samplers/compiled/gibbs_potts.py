@@ -15,7 +15,7 @@ from latticework.models.base import EnergyModel
 from latticework.models.forms import PottsForm, PottsGraphForm, PottsLatticeForm, PottsPairForm
 from latticework.samplers.blocks import Memory
 from latticework.samplers.compiled.draws import draw
-from latticework.samplers.compiled.jit import kernel, over_chains
+from latticework.samplers.compiled.jit import copy, kernel, lean, over_chains
 from latticework.samplers.compiled.philox import AHEAD, fill_ahead, unit
 from latticework.samplers.compiled.potts import (
     field,
@@ -86,14 +86,14 @@ def resample(first, last, form, x, values, memory, keys, blocks, sums):
             for k in range(sites):
                 field(form, values, memory, c, block[k], fields[0, k])
             for k in range(sites if sites > 1 else 0):
-                fields[0] -= inside[k, values[c, block[k]]]
+                add(fields[0], fields[0], inside[k, values[c, block[k]]], np.float32(-1))
             now[:] = 0
             k = 0
             for s in range(len(log_probs)):
                 while k < sites:  # the sites whose values have changed since the last joint value
                     before[k + 1] = before[k] + fields[k, k, now[k]]
                     if k + 1 < sites:
-                        fields[k + 1] = fields[k] + inside[k, now[k]]
+                        add(fields[k + 1], fields[k], inside[k, now[k]], np.float32(1))
                     k += 1
                 log_probs[s] = before[sites]
                 while k > 0:
@@ -114,6 +114,14 @@ def resample(first, last, form, x, values, memory, keys, blocks, sums):
                     move(form, memory, c, i, old, new)
         record(sums, first, last, x, t, steps)
     finish(sums, since, first, x, steps)
+
+
+@lean
+def add(out, fields, inside, sign):
+    """`fields` and `sign` times `inside`, `[sites, q]`."""
+    for m in range(out.shape[0]):
+        for v in range(out.shape[1]):
+            out[m, v] = fields[m, v] + sign * inside[m, v]
 
 
 def couple(form, block, inside):
@@ -148,7 +156,8 @@ def pair_couple(form, block, inside):
     q = inside.shape[1]
     for k, i in enumerate(block):
         for m, j in enumerate(block):
-            inside[k, :, m] = form.coupling[i * q : (i + 1) * q, j * q : (j + 1) * q]
+            for v in range(q):
+                copy(inside[k, v, m], form.coupling[i * q + v, j * q : (j + 1) * q])
 
 
 COUPLE = {

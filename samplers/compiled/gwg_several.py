@@ -25,7 +25,7 @@ from torch import Tensor
 from latticework.models.forms import LatticeForm, PairForm
 from latticework.samplers.compiled.arithmetic import exp32
 from latticework.samplers.compiled.draws import accepts, draw_site, sum_blocks, sum_of
-from latticework.samplers.compiled.jit import kernel, over_chains
+from latticework.samplers.compiled.jit import copy, kernel, over_chains
 from latticework.samplers.compiled.philox import fill, unit
 from latticework.samplers.compiled.sites import (
     change,
@@ -218,7 +218,7 @@ def flip_pairs(first, last, form, flips, state, keys, out):
                 i = draw_site(weights[c], sums[c], now, unit(words[k]))
                 drawn[k] = all_drawn[k] = i
                 log_ratio -= 0.5 * memory[c, i] * (both - 2 * x[c, i])
-            own[:] = memory[c]
+            copy(own, memory[c])
             count = distinct(drawn)
             for k in range(count):
                 i = drawn[k]

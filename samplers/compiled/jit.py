@@ -55,6 +55,13 @@ def _compiled(function: Callable, fastmath: frozenset[str], **options: Any) -> C
     return cache.keep(numba.njit(function, **options))
 
 
+@lean
+def copy(out, values):
+    """`out[:] = values`, which takes numba seconds to compile: its error spells out the shapes."""
+    for i in range(out.shape[0]):
+        out[i] = values[i]
+
+
 class _Announce(event.Listener):
     """Logs the compilation of our kernels, because it takes seconds; not that of their parts."""
 

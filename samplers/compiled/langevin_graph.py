@@ -22,7 +22,7 @@ from torch import Tensor
 from latticework.models.forms import GraphForm
 from latticework.samplers.compiled.arithmetic import exp32
 from latticework.samplers.compiled.graph import renew, spread
-from latticework.samplers.compiled.jit import inlined, kernel, lean, over_chains, reordered
+from latticework.samplers.compiled.jit import copy, inlined, kernel, lean, over_chains, reordered
 from latticework.samplers.compiled.langevin import prices, settle
 from latticework.samplers.compiled.philox import SCALE, fill, unit
 from latticework.samplers.compiled.sites import renewals
@@ -119,7 +119,8 @@ def move(first, last, form, rule, state, keys, sums):
                     now[flipped[f]] += away_from(now[flipped[f]])
             add_chain(sums, x, c, t - steps)
         if swapped:  # `after` and `there` are the rows of the state
-            after[:], there[:] = own, here
+            copy(after, own)
+            copy(there, here)
             after, there = own, here
 
 

@@ -19,7 +19,7 @@ from torch import Tensor
 from latticework.models.forms import PairForm
 from latticework.models.product import affine
 from latticework.samplers.compiled.arithmetic import exp32
-from latticework.samplers.compiled.jit import kernel, over_chains, reordered
+from latticework.samplers.compiled.jit import copy, kernel, over_chains, reordered
 from latticework.samplers.compiled.langevin import prices, settle
 from latticework.samplers.compiled.philox import SCALE, fill, unit
 from latticework.samplers.compiled.tally import add_chain
@@ -107,7 +107,8 @@ def small(first, last, adjusted, form, price, state, keys, sums):
             sum_rows(gradient, matrix, base, y, low, high, at_high)
             after, level = weigh(there, y, gradient, price, low, high), unit(words[sites])
             if settle(c, adjusted, flips, level, after, normaliser, sums):
-                now[:], here[:] = y, there
+                copy(now, y)
+                copy(here, there)
             add_chain(sums, x, c, t - steps)
 
 
@@ -123,7 +124,8 @@ def large(first, last, adjusted, form, price, t, keys, state, proposals, sums):
         if t >= 0:
             after = weigh(there[c], y[c], gradient[c], price, low, high)
             if settle(c, adjusted, flips[c], level[c], after, normaliser, sums):
-                now[:], here[:] = y[c], there[c]
+                copy(now, y[c])
+                copy(here, there[c])
             add_chain(sums, x, c, t - steps)
         if t + 1 < steps:
             fill(words, keys[t + 1], c, 0)

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from latticework.models.forms import PottsForm, PottsLatticeForm, PottsPairForm
 from latticework.samplers.compiled.arithmetic import exp32
-from latticework.samplers.compiled.jit import kernel, over_chains, reordered
+from latticework.samplers.compiled.jit import copy, kernel, over_chains, reordered
 from latticework.samplers.compiled.langevin import prices, settle
 from latticework.samplers.compiled.philox import fill, unit
 from latticework.samplers.compiled.potts import values_of
@@ -113,7 +113,7 @@ def weigh_all(first, last, form, price, state):
     x = np.empty(sites + 1, np.int32)
     x[sites] = -1
     for c in range(first, last):
-        x[:sites] = values[c]
+        copy(x[:sites], values[c])
         field_of_all(form, x, fields)
         normaliser[c] = weigh(ladder[c], fields, x[:sites], price, room, counts)
 
@@ -136,7 +136,8 @@ def small(first, last, adjusted, form, price, state, keys, sums):
             field_of_all(form, new, fields)
             after, level = weigh(there, fields, y, price, room, counts), unit(words[sites])
             if settle(c, adjusted, changes, level, after, normaliser, sums):
-                now[:], here[:] = y, there
+                copy(now, y)
+                copy(here, there)
             keep(x, now, c, t - steps, sums)
         write(x, now, c)
 
@@ -154,7 +155,8 @@ def large(first, last, adjusted, form, price, t, keys, state, proposals, sums):
         if t >= 0:
             after = weigh(there[c], fields[c], new[c], price, room, counts)
             if settle(c, adjusted, changes[c], level[c], after, normaliser, sums):
-                now[:], here[:] = new[c], there[c]
+                copy(now, new[c])
+                copy(here, there[c])
             keep(x, now, c, t - steps, sums)
         if t + 1 < steps:
             fill(words, keys[t + 1], c, 0)
@@ -313,7 +315,7 @@ def affine(out, bias, slope):
 def pair_fields(form, values, out):
     (q, sites), coupling = form.bias.shape, form.coupling
     for v in range(q):
-        out[v * sites : (v + 1) * sites] = form.bias[v]
+        copy(out[v * sites : (v + 1) * sites], form.bias[v])
     for i in range(sites):
         row = np.uint32(values[i] * sites + i)
         for j in range(out.shape[0]):

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from latticework.samplers.compiled.jit import kernel, lean
+from latticework.samplers.compiled.jit import copy, kernel, lean
 
 BLOCK = 4096  # bytes that are handled together, so that they stay in the cache
 VECTOR = 64  # tiles are multiples of it
@@ -45,9 +45,9 @@ def tile_of(sites, chains, first, shifts, joins):
     joined = np.zeros((joins.shape[0], size), np.uint8)
     for r in range(rows):
         for k in range(first.shape[0]):
-            firsts[k, r * row : r * row + sites] = first[k]
+            copy(firsts[k, r * row : r * row + sites], first[k])
         for axis in range(joins.shape[0]):
-            joined[axis, r * row : r * row + sites] = joins[axis]
+            copy(joined[axis, r * row : r * row + sites], joins[axis])
     return Tile(np.zeros(size + 2 * margin, np.uint8), margin, row, size, firsts, joined)
 
 

@@ -31,7 +31,7 @@ from latticework.samplers.compiled.gwg_several import (
     empty_state,
     reweigh,
 )
-from latticework.samplers.compiled.jit import kernel, lean, over_chains
+from latticework.samplers.compiled.jit import copy, kernel, lean, over_chains
 from latticework.samplers.compiled.philox import fill, unit
 from latticework.samplers.compiled.sites import memory_of, other, renew, renewals
 from latticework.samplers.compiled.tally import finish, fresh, leave, record_chain
@@ -228,7 +228,8 @@ def walk_pairs(first, last, form, longest, state, keys, out):
                 top[c] = weigh(weights[c], sums[c], halves, x[c], memory[c], both)
             number = 1 + np.int64(unit(words[0]) * longest)
             path = sites[:number]
-            before[:], gradient[:] = sums[c], memory[c]
+            copy(before, sums[c])
+            copy(gradient, memory[c])
             draw_path(weights[c], sums[c], words[2:], path, taken, totals)
             for k in range(number):
                 i = path[k]
@@ -242,7 +243,10 @@ def walk_pairs(first, last, form, longest, state, keys, out):
             log_ratio = log_ratio_of(new_weights, new_sums, path, totals, own, kept)
             log_ratio += number * (top[c] - new_top)
             if accepts(c, log_ratio, unit(words[1]), out.accept, out.invalid):
-                memory[c], weights[c], sums[c], top[c] = gradient, new_weights, new_sums, new_top
+                copy(memory[c], gradient)
+                copy(weights[c], new_weights)
+                copy(sums[c], new_sums)
+                top[c] = new_top
                 changed[c] += number
             else:
                 for k in range(number - 1, -1, -1):

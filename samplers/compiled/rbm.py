@@ -26,7 +26,7 @@ from latticework.models.product import affine
 from latticework.samplers.compiled import tally
 from latticework.samplers.compiled.arithmetic import exp32, sigmoid32
 from latticework.samplers.compiled.draws import accepts
-from latticework.samplers.compiled.jit import inlined, kernel, over_chunks, reordered
+from latticework.samplers.compiled.jit import copy, inlined, kernel, over_chunks, reordered
 from latticework.samplers.compiled.twin import Keys, Sums, Twin
 
 FRESH = 256  # steps
@@ -340,8 +340,8 @@ def accept_flips(first, x, flips, forward, backward, uniform, here, there, sums)
         if accepts(first + c, log_ratio, uniform[c], sums.accept, sums.invalid):
             sums.changed[first + c] += flips.number[c]
             here.balance[c] = there.balance[c]
-            here.inputs[c, :] = there.inputs[c, :]
-            here.gradient[c, :] = there.gradient[c, :]
+            copy(here.inputs[c], there.inputs[c])
+            copy(here.gradient[c], there.gradient[c])
         else:
             for k in range(flips.number[c]):
                 i = flips.sites[c, k]

@@ -17,7 +17,7 @@ from latticework.models.base import EnergyModel
 from latticework.models.forms import RBMForm
 from latticework.samplers.compiled.arithmetic import largest32, sigmoid32
 from latticework.samplers.compiled.draws import accepts
-from latticework.samplers.compiled.jit import kernel, over_chains, reordered
+from latticework.samplers.compiled.jit import copy, kernel, over_chains, reordered
 from latticework.samplers.compiled.philox import fill, unit
 from latticework.samplers.compiled.rbm import FRESH, record_states
 from latticework.samplers.compiled.rbm_gwg import exponentiate, invert
@@ -83,7 +83,7 @@ def balanced(first, last, form, odds, state, keys, sums):
         for t in range(steps):
             if (age + t) % FRESH == 0:
                 for c in range(start, end):
-                    inputs[c, :] = form.hidden_bias
+                    copy(inputs[c], form.hidden_bias)
                     add_rows_on(form.weight, x[c], inputs[c])
                 weigh_flips(form, odds, x[here], inputs[here], weights[here], log_z[here])
             for c in range(start, end):
@@ -100,8 +100,8 @@ def balanced(first, last, form, odds, state, keys, sums):
                 log_ratio, i = log_z[c] - new_log_z[c - start], sites[c - start]
                 if accepts(c, log_ratio, uniform[c - start], sums.accept, sums.invalid):
                     sums.changed[c] += 1
-                    inputs[c, :] = new_inputs[c - start, :]
-                    weights[c, :] = new_weights[c - start, :]
+                    copy(inputs[c], new_inputs[c - start])
+                    copy(weights[c], new_weights[c - start])
                     log_z[c] = new_log_z[c - start]
                 else:
                     x[c, i] = np.float32(1) - x[c, i]

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from latticework.models.forms import Form, GraphForm, LatticeForm, PairForm, RBMForm
 from latticework.samplers.compiled.arithmetic import exp32
-from latticework.samplers.compiled.jit import inlined, kernel, reordered
+from latticework.samplers.compiled.jit import copy, inlined, kernel, reordered
 
 BinaryForm = GraphForm | LatticeForm | PairForm | RBMForm
 APART = 64  # steps a site, at least, between two renewals of the memory on average
@@ -151,7 +151,7 @@ def pair_flip(form, x, memory, c, i):
 @kernel
 def pair_renew(form, x, memory, c):
     own = memory[c]
-    own[:] = form.offset
+    copy(own, form.offset)
     for i in range(x.shape[1]):
         value, row = x[c, i], form.matrix[i]
         for j in range(own.shape[0]):
@@ -182,7 +182,7 @@ def rbm_flip(form, x, memory, c, i):
 @kernel
 def rbm_renew(form, x, memory, c):
     inputs = memory[c, : form.hidden_bias.shape[0]]
-    inputs[:] = form.hidden_bias
+    copy(inputs, form.hidden_bias)
     add_rows_on(form.weight, x[c], inputs)
     shift(memory[c], form.hidden_bias, np.float32(0))
 
