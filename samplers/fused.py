@@ -449,10 +449,10 @@ def _constants(graph: fx.GraphModule) -> list[Tensor]:
 
 
 class _Operations(TorchDispatchMode):
-    """Notes what a step computes: its operations, and the tensors that it reads and did not make.
+    """Lists the operations of a step, and the tensors that it reads and did not make.
 
-    A function that keeps a state from call to call has other operations, or reads other tensors, at
-    its second call. To note a step takes a twentieth of the time of recording it as a graph.
+    Two calls of a function that keeps a state from call to call differ in one of them. A list takes
+    a twentieth of the time of a graph of `make_fx`.
     """
 
     def __init__(self) -> None:

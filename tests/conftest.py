@@ -33,7 +33,7 @@ class ParsedOnce(Loader):
 
 
 def pytest_configure() -> None:
-    """Collect no garbage while modules are imported: they stay."""
+    """Parse each YAML text once; collect no garbage while modules are imported: they stay."""
     gc.disable()
     _utils.get_yaml_loader = lambda: ParsedOnce
 

@@ -118,7 +118,7 @@ def resample(first, last, form, x, values, memory, keys, blocks, sums):
 
 @lean
 def add(out, fields, inside, sign):
-    """`fields` and `sign` times `inside`, `[sites, q]`."""
+    """`out[:] = fields + sign * inside`, each `[sites, q]`."""
     for m in range(out.shape[0]):
         for v in range(out.shape[1]):
             out[m, v] = fields[m, v] + sign * inside[m, v]
