@@ -11,14 +11,13 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from numba.extending import overload
 from numpy.typing import NDArray
 
 from latticework.models.forms import GraphForm, LatticeForm, PairForm, RBMForm
 from latticework.samplers.compiled.arithmetic import exp32
 from latticework.samplers.compiled.draws import draw
 from latticework.samplers.compiled.gibbs import SitesState, SitesTwin
-from latticework.samplers.compiled.jit import copy, inlined, kernel, over_chains, reordered
+from latticework.samplers.compiled.jit import choice, copy, inlined, kernel, over_chains, reordered
 from latticework.samplers.compiled.philox import AHEAD, fill_ahead, unit
 from latticework.samplers.compiled.scans import next_blocks
 from latticework.samplers.compiled.sites import (
@@ -293,33 +292,33 @@ LOOK = {LatticeForm: pair_look, PairForm: pair_look, RBMForm: rbm_look}
 INSIDE[GraphForm], LOOK[GraphForm] = graph_inside, pair_look
 
 
-@overload(inside, inline="always")
+@choice(inside)
 def _inside(form, block):
     implementation = INSIDE[form.instance_class]
     return lambda form, block: implementation(form, block)
 
 
-@overload(width, inline="always")
+@choice(width)
 def _width(form, memory, sites):
     if form.instance_class is RBMForm:
         return lambda form, memory, sites: memory.shape[1]
     return lambda form, memory, sites: sites
 
 
-@overload(pace, inline="always")
+@choice(pace)
 def _pace(form, value):
     if form.instance_class is PairForm:
         return lambda form, value: other(value, form.low, form.high) - value
     return lambda form, value: np.float32(1) - np.float32(2) * value
 
 
-@overload(look, inline="always")
+@choice(look)
 def _look(form, x, memory, c, block, own):
     implementation = LOOK[form.instance_class]
     return lambda form, x, memory, c, block, own: implementation(form, x, memory, c, block, own)
 
 
-@overload(gain, inline="always")
+@choice(gain)
 def _gain(form, bias, coupling, step, own, row, k):
     if form.instance_class is RBMForm:
         return lambda form, bias, coupling, step, own, row, k: rbm_gain(
@@ -328,7 +327,7 @@ def _gain(form, bias, coupling, step, own, row, k):
     return lambda form, bias, coupling, step, own, row, k: np.float64(own[row, k])
 
 
-@overload(turn, inline="always")
+@choice(turn)
 def _turn(form, coupling, step, own, row, to, k):
     implementation = rbm_turn if form.instance_class is RBMForm else pair_turn
     return lambda form, coupling, step, own, row, to, k: implementation(

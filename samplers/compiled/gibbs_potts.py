@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numba.extending import overload
 from torch import Tensor
 
 from latticework.models.base import EnergyModel
 from latticework.models.forms import PottsForm, PottsGraphForm, PottsLatticeForm, PottsPairForm
 from latticework.samplers.blocks import Memory
 from latticework.samplers.compiled.draws import draw
-from latticework.samplers.compiled.jit import copy, kernel, lean, over_chains
+from latticework.samplers.compiled.jit import choice, copy, kernel, lean, over_chains
 from latticework.samplers.compiled.philox import AHEAD, fill_ahead, unit
 from latticework.samplers.compiled.potts import (
     field,
@@ -167,7 +166,7 @@ COUPLE = {
 }
 
 
-@overload(couple, inline="always")
+@choice(couple)
 def _couple(form, block, inside):
     implementation = COUPLE[form.instance_class]
     return lambda form, block, inside: implementation(form, block, inside)

@@ -16,6 +16,7 @@ from typing import Any
 import numba
 import torch
 from numba.core import event
+from numba.extending import overload
 
 from latticework.samplers.compiled import cache
 
@@ -24,6 +25,9 @@ ALONE = 50_000.0  # nanoseconds of work below which a second thread costs more t
 SHORT = 8  # chains of a thread, where a step of a chain is short: `over_chains`
 # Sums may be reordered, so that they use vector registers. NaN and infinities keep their meaning.
 REORDERED = frozenset({"reassoc", "contract", "nsz", "arcp"})
+# Division by zero as in NumPy. No kernel is called from C.
+NUMPY: dict[str, Any] = {"error_model": "numpy", "no_cfunc_wrapper": True}
+INTO_CALLERS: Any = NUMPY | {"forceinline": True}
 
 
 def kernel(function: Callable) -> Callable:
@@ -42,7 +46,7 @@ def lean(function: Callable) -> Callable:
     It is compiled into its callers and counts no references: calls and reference counts each
     cost as much as a short loop.
     """
-    return _compiled(function, frozenset(), _nrt=False, forceinline=True)
+    return _compiled(function, frozenset(), _nrt=False, **INTO_CALLERS)
 
 
 def inlined(function: Callable) -> Callable:
@@ -50,8 +54,16 @@ def inlined(function: Callable) -> Callable:
     return numba.njit(function, inline="always", error_model="numpy")
 
 
+def choice(generic: Callable) -> Callable:
+    """Decorate a function that returns an implementation of `generic` for given numba types.
+
+    It is compiled once, and into its callers. numba's `inline="always"` would type each call anew.
+    """
+    return overload(generic, jit_options=INTO_CALLERS)
+
+
 def _compiled(function: Callable, fastmath: frozenset[str], **options: Any) -> Callable:
-    options |= {"nogil": True, "error_model": "numpy", "fastmath": set(fastmath)}
+    options = NUMPY | {"nogil": True, "fastmath": set(fastmath)} | options
     return cache.keep(numba.njit(function, **options))
 
 

@@ -16,13 +16,12 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from numba.extending import overload
 from numpy.typing import NDArray
 from torch import Tensor
 
 from latticework.models.forms import PottsForm, PottsLatticeForm, PottsPairForm
 from latticework.samplers.compiled.arithmetic import exp32
-from latticework.samplers.compiled.jit import copy, kernel, over_chains, reordered
+from latticework.samplers.compiled.jit import choice, copy, kernel, over_chains, reordered
 from latticework.samplers.compiled.langevin import prices, settle
 from latticework.samplers.compiled.philox import fill, unit
 from latticework.samplers.compiled.potts import values_of
@@ -322,7 +321,7 @@ def pair_fields(form, values, out):
             out[j] += coupling[row, j]
 
 
-@overload(field_of_all, inline="always")
+@choice(field_of_all)
 def _field_of_all(form, values, out):
     lattice = form.instance_class is PottsLatticeForm
     implementation = lattice_fields if lattice else pair_fields

@@ -8,11 +8,10 @@ of value writes both.
 
 import numpy as np
 import torch
-from numba.extending import overload
 from torch import Tensor
 
 from latticework.models.forms import Form, PottsGraphForm, PottsLatticeForm, PottsPairForm
-from latticework.samplers.compiled.jit import inlined, kernel
+from latticework.samplers.compiled.jit import choice, inlined, kernel
 from latticework.samplers.compiled.tally import leave
 
 
@@ -113,19 +112,19 @@ MOVE = dict(zip(KINDS, (lattice_move, lattice_move, pair_move), strict=True))
 RENEW = dict(zip(KINDS, (lattice_renew, lattice_renew, pair_renew), strict=True))
 
 
-@overload(field, inline="always")
+@choice(field)
 def _field(form, values, memory, c, i, out):
     implementation = FIELD[form.instance_class]
     return lambda form, values, memory, c, i, out: implementation(form, values, memory, c, i, out)
 
 
-@overload(move, inline="always")
+@choice(move)
 def _move(form, memory, c, i, old, new):
     implementation = MOVE[form.instance_class]
     return lambda form, memory, c, i, old, new: implementation(form, memory, c, i, old, new)
 
 
-@overload(renew, inline="always")
+@choice(renew)
 def _renew(form, values, memory, c):
     implementation = RENEW[form.instance_class]
     return lambda form, values, memory, c: implementation(form, values, memory, c)

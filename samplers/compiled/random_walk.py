@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numba.extending import overload
 from torch import Tensor
 
 from latticework.models.forms import GraphForm, LatticeForm, PairForm, RBMForm
 from latticework.samplers.compiled.draws import accepts
-from latticework.samplers.compiled.jit import SHORT, inlined, kernel, lean, over_chains
+from latticework.samplers.compiled.jit import SHORT, choice, inlined, kernel, lean, over_chains
 from latticework.samplers.compiled.philox import AHEAD, fill, fill_steps, unit
 from latticework.samplers.compiled.sites import (
     BinaryForm,
@@ -182,7 +181,7 @@ CHANGE = {
 }
 
 
-@overload(path_change, inline="always")
+@choice(path_change)
 def _path_change(form, x, memory, c, order, number, room):
     implementation = CHANGE[form.instance_class]
 
@@ -192,7 +191,7 @@ def _path_change(form, x, memory, c, order, number, room):
     return call
 
 
-@overload(path_flip, inline="always")
+@choice(path_flip)
 def _path_flip(form, x, memory, c, order, number, room):
     rbm = form.instance_class is RBMForm
     implementation = rbm_path_flip if rbm else path_flip_by_sites

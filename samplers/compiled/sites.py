@@ -10,12 +10,11 @@ import math
 
 import numpy as np
 import torch
-from numba.extending import overload
 from torch import Tensor
 
 from latticework.models.forms import Form, GraphForm, LatticeForm, PairForm, RBMForm
 from latticework.samplers.compiled.arithmetic import exp32
-from latticework.samplers.compiled.jit import copy, inlined, kernel, reordered
+from latticework.samplers.compiled.jit import choice, copy, inlined, kernel, reordered
 
 BinaryForm = GraphForm | LatticeForm | PairForm | RBMForm
 APART = 64  # steps a site, at least, between two renewals of the memory on average
@@ -270,25 +269,25 @@ FLIP = dict(zip(KINDS, (lattice_flip, lattice_flip, pair_flip, rbm_flip), strict
 RENEW = dict(zip(KINDS, (lattice_renew, lattice_renew, pair_renew, rbm_renew), strict=True))
 
 
-@overload(change, inline="always")
+@choice(change)
 def _change(form, x, memory, c, i):
     implementation = CHANGE[form.instance_class]
     return lambda form, x, memory, c, i: implementation(form, x, memory, c, i)
 
 
-@overload(flip, inline="always")
+@choice(flip)
 def _flip(form, x, memory, c, i):
     implementation = FLIP[form.instance_class]
     return lambda form, x, memory, c, i: implementation(form, x, memory, c, i)
 
 
-@overload(renew, inline="always")
+@choice(renew)
 def _renew(form, x, memory, c):
     implementation = RENEW[form.instance_class]
     return lambda form, x, memory, c: implementation(form, x, memory, c)
 
 
-@overload(probability, inline="always")
+@choice(probability)
 def _probability(form, x, memory, c, i):
     if form.instance_class is LatticeForm:
         return lambda form, x, memory, c, i: form.high[form.kind[i], ones_around(form, x, c, i)]
@@ -301,7 +300,7 @@ def _probability(form, x, memory, c, i):
     return sigmoid
 
 
-@overload(bounds, inline="always")
+@choice(bounds)
 def _bounds(form):
     if form.instance_class is PairForm:
         return lambda form: (np.float32(form.low), np.float32(form.high))
