@@ -25,7 +25,7 @@ from torch import Tensor
 from latticework.models.forms import LatticeForm, PairForm
 from latticework.samplers.compiled.arithmetic import exp32
 from latticework.samplers.compiled.draws import accepts, draw_site, sum_blocks, sum_of
-from latticework.samplers.compiled.jit import copy, kernel, over_chains
+from latticework.samplers.compiled.jit import copy, kernel, lean, over_chains
 from latticework.samplers.compiled.philox import fill, unit
 from latticework.samplers.compiled.sites import (
     change,
@@ -142,7 +142,7 @@ def flip_lattice(first, last, form, table, flips, state, keys, out):
     finish(out, since, first, x, steps)
 
 
-@kernel
+@lean
 def sum_of_gains(form, x, memory, c, sites):
     total = 0.0
     for k in range(sites.shape[0]):
