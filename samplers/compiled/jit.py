@@ -41,7 +41,7 @@ def reordered(function: Callable) -> Callable:
 
 
 def lean(function: Callable) -> Callable:
-    """`kernel` for a part of a kernel that makes no arrays.
+    """`kernel` for a part of a kernel that neither makes nor returns arrays.
 
     It is compiled into its callers and counts no references: calls and reference counts each
     cost as much as a short loop.
