@@ -9,6 +9,7 @@ import os
 import socket
 import time
 from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import product
@@ -114,9 +115,15 @@ def _digest(words: Run, seeds: bool) -> str | None:
 
 
 def _could_be(record: Record, run: Run) -> bool:
-    """Whether the record chose the same options as the run, for the groups that the run names."""
-    named = (word.partition("=")[::2] for word in run)
-    return all(record.choices.get(group, option) == option for group, option in named)
+    """Whether the record has the options and the numbers that the run names."""
+    for word in run:
+        key, _, value = word.partition("=")
+        if record.choices.get(key, value) != value:
+            return False
+        with suppress(ValueError):  # not a number
+            if float(record.settings.get(key, value)) != float(value):
+                return False
+    return True
 
 
 def _has_seeds(record: Record, run: Run) -> bool:
@@ -142,19 +149,14 @@ def also(experiment: str) -> list[list[str]]:
     return [list(words) for words in content.get("also") or ()]
 
 
+@cache
 def declared(experiment: str, scale: str) -> Sweep:
     """The sweep of the experiment's YAML, repeated with each set of overrides in its `also`."""
-    sweep = _declared(experiment, scale, ())
-    overrides = dict(sweep.overrides)
+    config = configuration.composed((f"experiment={experiment}", f"scale={scale}"))
+    sweep = asked(config)
     for words in also(experiment):
-        overrides |= _declared(experiment, scale, tuple(words)).overrides
-    return Sweep(sweep.config, overrides, sweep.skipped)
-
-
-@cache
-def _declared(experiment: str, scale: str, more: Run) -> Sweep:
-    words = (f"experiment={experiment}", f"scale={scale}", *more)
-    return asked(configuration.composed(words), more)
+        sweep.overrides.update(asked(config, words).overrides)
+    return sweep
 
 
 def asked(config: DictConfig, words: Sequence[str] = ()) -> Sweep:
