@@ -75,6 +75,7 @@ def test_an_svg_is_the_same_each_time_and_small_or_not_there(monkeypatch):
     plt.close("all")
 
 
+@pytest.mark.slow
 def test_a_command_draws_the_others_and_exits_with_1(tmp_path, capsys):
     words = [
         "experiment=rates_sec3", "scale=smoke", "model.coupling=0.1",

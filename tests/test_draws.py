@@ -117,6 +117,7 @@ def judged(name, *words):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_the_command_judges_a_file_of_draws(folder, capsys):
     """From our own results, whose other arrays are ignored, and from any other source."""

@@ -154,6 +154,7 @@ def test_without_ray_the_command_says_what_to_install(
     assert "hydra/launcher=ray needs Ray: pip install -e '.[ray]'" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_launcher_of_ours_needs_no_package_of_plugins(tmp_path: Path) -> None:
     """Installed as `make demo` does it: without the extras that bring Hydra's plugins."""
     code = """

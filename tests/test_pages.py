@@ -166,6 +166,7 @@ def test_the_tables_of_gpus_are_those_of_their_files():
 # docs/adding_a_sampler.md, from outside the repository.
 
 
+@pytest.mark.slow
 def test_the_documented_sampler_runs_from_outside(tmp_path, monkeypatch):
     """In its own checkout, test_adding.py tests its law."""
     page = ROOT / "docs" / "adding_a_sampler.md"

@@ -119,6 +119,7 @@ def test_every_exact_sampler_takes_part_by_default(file, tmp_path, capsys):
     assert "locally_balanced: the budget allows 1 steps a run, too few to judge" in page
 
 
+@pytest.mark.slow
 def test_no_sampler_is_ranked_where_one_missed_half_of_the_mass(file, tmp_path, capsys):
     """DMALA never sees the needle, and its own chains agree."""
     words = ("--domain", "binary:24", "--samplers", f"dmala,{file}:Jump")
@@ -154,6 +155,7 @@ def test_chains_start_where_they_are_told(file, tmp_path, capsys, monkeypatch):
         race.main([f"{file}:flat", "--domain", "binary:16", "--x", f"{file}:STARTS"])
 
 
+@pytest.mark.slow
 def test_a_biased_sampler_runs_and_has_no_rank(file, tmp_path, capsys):
     """At its largest step sizes, DULA makes more effective samples than DMALA."""
     words = ("--domain", "binary:6", "--samplers", "dula,dmala")
@@ -171,6 +173,7 @@ def test_a_biased_sampler_runs_and_has_no_rank(file, tmp_path, capsys):
     assert status == 1  # none is ranked
 
 
+@pytest.mark.slow
 def test_a_race_can_be_traced_and_compared(file, tmp_path, capsys):
     """Two equal races have the same numbers; the figure's record is verified."""
     words = (f"{file}:linear", "--domain", "binary:6", "--samplers", "dmala")

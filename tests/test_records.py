@@ -226,6 +226,7 @@ def test_the_failure_of_another_command_is_not_this_commands(tmp_path):
     assert command_line(*SMALL, "seed=0,1", "--multirun", outputs=tmp_path) == 0
 
 
+@pytest.mark.slow
 def test_failures_under_their_own_names_compose_no_run_again(tmp_path, monkeypatch):
     """A composition takes 0.1 s, and a sweep may have hundreds of runs."""
 

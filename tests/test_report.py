@@ -144,6 +144,7 @@ def test_the_runs_that_are_declared_are_those_that_a_sweep_makes(outputs):
     assert len(sweep.runs) == 2 * len(asked(sweep.config).runs)  # with `also`
 
 
+@pytest.mark.slow
 def test_failed_stopped_and_missing_runs_are_distinguished(outputs, report):
     held = holding("ising_sampling", "smoke", outputs, bundles=NOWHERE)
     assert len(held.records) == 2

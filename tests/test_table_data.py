@@ -207,6 +207,7 @@ def test_blog_drops_the_largest_targets_and_constant_columns(root, monkeypatch):
         Blog(conventions="authors")
 
 
+@pytest.mark.slow
 def test_adult_and_blog_as_their_publisher_split_them(root, monkeypatch):
     put_adult(root, monkeypatch, adult(LINES * 5, "."))
     monkeypatch.setattr(Blog, "shape", (80, 281))

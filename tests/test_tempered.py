@@ -423,6 +423,7 @@ def far_modes(x):
     return 40 * torch.logaddexp(-40 * (mean - 0.1) ** 2, -40 * (mean - 0.9) ** 2)
 
 
+@pytest.mark.slow
 def test_sample_leaves_modes_and_tells_log_z(tmp_path):
     settings = {"sites": 20, "steps": 1000, "burn_in": 100, "chains": 8, "diagnose": False}
     plain = lw.sample(far_modes, "gwg", **settings)

@@ -109,6 +109,7 @@ class Watched(Herding):
         return x, memory
 
 
+@pytest.mark.slow
 def test_herded_samples_have_the_statistics_of_the_data(tmp_path):
     """The parameters do not converge, but the samples drawn meanwhile have the data's moments."""
     trained(Run(tmp_path), Watched(1), 4000, optimiser=SGD, learning_rate=0.001, batch=200)

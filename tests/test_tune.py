@@ -257,6 +257,7 @@ def test_processes_of_one_study_need_one_outputs_folder(tmp_path):
         next(there)
 
 
+@pytest.mark.slow
 def test_workers_end_with_one_choice_and_all_trials_and_a_search_is_extended(tmp_path):
     """The last process runs no trial, and its record has the same result."""
     storage = f"sqlite:///{tmp_path / 'study.db'}"
