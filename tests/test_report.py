@@ -8,6 +8,7 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import documented
 import pytest
 from command import command_line
 from fakes import fake
@@ -29,7 +30,7 @@ from latticework.experiments.papers.view import Report, gather
 from latticework.experiments.records.identity import without_digits
 from latticework.experiments.records.numbers import Estimate, duration, number
 from latticework.experiments.records.record import load_all
-from latticework.experiments.runs.sweeps import CONF, asked, declared, kind
+from latticework.experiments.runs.sweeps import CONF, also, asked, declared, kind
 from latticework.scripts.reproduce import commands
 
 ROOT = CONF.parent
@@ -142,6 +143,17 @@ def test_the_runs_that_are_declared_are_those_that_a_sweep_makes(outputs):
     assert len(declared("ising_sampling", "paper").runs) == 45
     sweep = declared("rates_cost", "paper")
     assert len(sweep.runs) == 2 * len(asked(sweep.config).runs)  # with `also`
+
+
+@pytest.mark.slow
+def test_the_entries_of_also_are_swept_as_their_command_sweeps_them():
+    """`declared` composes none of them."""
+    every = [(name, words) for name in documented.names("experiment") for words in also(name)]
+    assert len(every) > 20
+    for experiment, words in every:
+        config = documented.composed(f"experiment={experiment}", "scale=smoke", *words)
+        runs = asked(config, words).overrides
+        assert runs.items() <= declared(experiment, "smoke").overrides.items(), (experiment, words)
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ import socket
 import time
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from itertools import product
 from pathlib import Path
@@ -151,12 +151,16 @@ def also(experiment: str) -> list[list[str]]:
 
 @cache
 def declared(experiment: str, scale: str) -> Sweep:
-    """The sweep of the experiment's YAML, repeated with each set of overrides in its `also`."""
+    """The sweep of the experiment's YAML, repeated with each set of overrides in its `also`.
+
+    The overrides may choose options and values, and must leave `hydra.sweeper` as it is.
+    """
     config = configuration.composed((f"experiment={experiment}", f"scale={scale}"))
     sweep = asked(config)
+    overrides = dict(sweep.overrides)
     for words in also(experiment):
-        sweep.overrides.update(asked(config, words).overrides)
-    return sweep
+        overrides |= asked(config, words).overrides
+    return replace(sweep, overrides=overrides)
 
 
 def asked(config: DictConfig, words: Sequence[str] = ()) -> Sweep:
