@@ -64,6 +64,17 @@ def command_line(*words: str, outputs: Path, crashes: bool = False) -> int:
     return 0
 
 
+def compile_nothing(patch: pytest.MonkeyPatch) -> None:
+    """Let engine=auto be eager, for tests that read words and no numbers."""
+    from latticework.samplers.compiled import choose  # here: it imports numba
+    from latticework.samplers.compiled.twin import NoTwinError
+
+    def none(*_: object) -> None:
+        raise NoTwinError("no kernel is compiled in this test")
+
+    patch.setattr(choose, "twin_of", none)
+
+
 def only(outputs: Path) -> Record:
     """The one record in use below `outputs`."""
     (record,) = [r for r in load_all(outputs) if "superseded" not in r.path.parts]

@@ -72,14 +72,10 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str], None]:
 
 @pytest.fixture
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No kernel is compiled: engine=auto is eager, for tests that read words and no numbers."""
-    from latticework.samplers.compiled import choose
-    from latticework.samplers.compiled.twin import NoTwinError
+    """No kernel is compiled."""
+    from command import compile_nothing
 
-    def none(*_: object) -> None:
-        raise NoTwinError("no kernel is compiled in this test")
-
-    monkeypatch.setattr(choose, "twin_of", none)
+    compile_nothing(monkeypatch)
 
 
 @pytest.fixture(scope="module")

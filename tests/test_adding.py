@@ -45,12 +45,8 @@ import sys
 from pathlib import Path
 import pytest
 sys.path.insert(0, "tests")
-from command import command_line
-from latticework.samplers.compiled import choose
-from latticework.samplers.compiled.twin import NoTwinError
-def none(*_):
-    raise NoTwinError("kernels would be compiled anew for the copy")
-choose.twin_of = none
+from command import command_line, compile_nothing
+compile_nothing(pytest.MonkeyPatch())  # kernels would be compiled anew for the copy
 for number, (kind, *words) in enumerate({steps}):
     if kind == "run":
         outputs = Path({outputs!r}, str(number))
