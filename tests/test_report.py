@@ -29,7 +29,7 @@ from latticework.experiments.papers.page import html, write
 from latticework.experiments.papers.view import Report, gather
 from latticework.experiments.records.identity import without_digits
 from latticework.experiments.records.numbers import Estimate, duration, number
-from latticework.experiments.records.record import load_all
+from latticework.experiments.records.record import Record, load_all
 from latticework.experiments.runs.sweeps import CONF, also, asked, declared, kind
 from latticework.scripts.reproduce import commands
 
@@ -217,6 +217,19 @@ def test_the_runs_of_a_command_are_found_by_name_or_by_identity(tmp_path):
     assert asked(sweep.config, ["sampler.step_size=0.30,.3,3e-1", "sampler=dula"]).runs == (
         "sampler.step_size=0.3,sampler=dula,seed=0",
     )
+
+
+def test_a_run_that_names_no_seed_has_the_default_one():
+    sweep = declared("ising_sampling", "paper")
+
+    def stands_for(*words, **seeds):
+        document = {"overrides": ["sampler=dula", *words], "config": {"seed": 0, **seeds}}
+        return sweep.stands_for(Record(Path("run"), document))
+
+    assert stands_for() == {"sampler=dula,seed=0"}
+    assert stands_for("seed=3", seed=3) == {"sampler=dula,seed=3"}
+    assert stands_for("seed=77", seed=77) == set()  # an additional seed
+    assert stands_for("model_seed=1", model_seed=1) == set()
 
 
 def test_variants_of_data_count_under_their_own_names():

@@ -66,7 +66,12 @@ class Sweep:
         """
         words = record.document["overrides"]
         if kind(words, self.skipped) in self.kinds:
-            return {run_name(words, self.skipped)} & set(self.overrides)
+            same = settings(words, self.skipped)
+            return {
+                name
+                for name, run in self.overrides.items()
+                if settings(run, self.skipped) == same and _has_seeds(record, run)
+            }
         mine = digest(record.config, seeds=False)
         for one in self.kinds:
             of_kind = {n: r for n, r in self.overrides.items() if kind(r, self.skipped) == one}
@@ -127,16 +132,26 @@ def _could_be(record: Record, run: Run) -> bool:
 
 
 def _has_seeds(record: Record, run: Run) -> bool:
-    named = dict(word.partition("=")[::2] for word in run)
-    return all(str(record.config[key]) == named[key] for key in SEEDS if key in named)
+    """Whether the record has the seeds that the run names, and was asked for no other seed."""
+    named, asked = (
+        {key: value for key, _, value in (word.partition("=") for word in words) if key in SEEDS}
+        for words in (run, record.document["overrides"])
+    )
+    return set(asked) <= set(named) and all(
+        str(record.config[key]) == value for key, value in named.items()
+    )
+
+
+def settings(overrides: Sequence[str], skipped: Collection[str] = ()) -> frozenset[str]:
+    """The overrides that identify a run up to seeds."""
+    left_out = {*skipped, *SEEDS}
+    return frozenset(o for o in overrides if is_of_a_run(o.split("=")[0].lstrip("+~"), left_out))
 
 
 def kind(overrides: Sequence[str], skipped: Collection[str] = ()) -> Kind:
     """The overrides that identify a run up to seeds and variants of the data."""
-    left_out = {*skipped, *SEEDS}
-    named = (o for o in overrides if is_of_a_run(o.split("=")[0].lstrip("+~"), left_out))
     published = {f"data={variant}": f"data={data}" for variant, data in VARIANTS.items()}
-    return frozenset(published.get(override, override) for override in named)
+    return frozenset(published.get(word, word) for word in settings(overrides, skipped))
 
 
 def exists(experiment: str) -> bool:
