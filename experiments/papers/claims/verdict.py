@@ -106,7 +106,9 @@ class Margin:
     def _of_the_quantity(self) -> str:
         """`acceptance of DMALA: 0.5398 [0.5388, 0.5408], expected above 0.49, 5 runs`."""
         sign = 1 if self.expected == "above" else -1
-        mean, *ends = (self.line + sign * value for value in (self.mean, *self.interval()))
+        found = (self.line + sign * value for value in (self.mean, *self.interval()))
+        # what is left of a quantity of 0 is rounding
+        mean, *ends = (0.0 if abs(one) < 1e-12 * abs(self.line) else one for one in found)
         low, high = sorted(ends)
         spread = "" if math.isinf(low) or self.exact else f" [{low:.4g}, {high:.4g}]"
         runs = f", {len(self.values)} run{'s' * (len(self.values) != 1)}"
