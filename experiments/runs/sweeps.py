@@ -59,6 +59,14 @@ class Sweep:
     def kinds(self) -> frozenset[Kind]:
         return frozenset(kind(run, self.skipped) for run in self.overrides.values())
 
+    @cached_property
+    def by_settings(self) -> dict[frozenset[str], dict[str, Run]]:
+        """The runs by name, in groups that differ in seeds only."""
+        found: dict[frozenset[str], dict[str, Run]] = {}
+        for name, run in self.overrides.items():
+            found.setdefault(settings(run, self.skipped), {})[name] = run
+        return found
+
     def stands_for(self, record: Record) -> set[str] | None:
         """The runs of the sweep to which the record belongs; None if it has other settings.
 
@@ -66,12 +74,8 @@ class Sweep:
         """
         words = record.document["overrides"]
         if kind(words, self.skipped) in self.kinds:
-            same = settings(words, self.skipped)
-            return {
-                name
-                for name, run in self.overrides.items()
-                if settings(run, self.skipped) == same and _has_seeds(record, run)
-            }
+            same = self.by_settings.get(settings(words, self.skipped), {})
+            return {name for name, run in same.items() if _has_seeds(record, run)}
         mine = digest(record.config, seeds=False)
         for one in self.kinds:
             of_kind = {n: r for n, r in self.overrides.items() if kind(r, self.skipped) == one}
