@@ -23,6 +23,7 @@ from latticework.experiments.papers.claims.verdict import (
     Finding,
     Margin,
     Verdict,
+    above,
     after,
     by_seed,
     corrected,
@@ -106,6 +107,14 @@ def test_the_binding_margin_is_the_closest_to_failing():
     clear, close, unknown = (Margin("", v) for v in ((9.0, 9.1), (0.5, 0.9), (5.0,)))
     assert Finding((clear, close)).binding is close
     assert Finding((clear, unknown)).binding is unknown
+
+
+def test_a_quantity_of_zero_is_shown_as_zero():
+    """Its distance from the line is rounded: 0.1 + (5e-17 - 0.1) is no 5e-17."""
+    shares = dict.fromkeys(range(3), 5e-17)
+    assert above("share", shares, 0.1).text() == "share: 0 [0, 0], expected above 0.1, 3 runs"
+    small = dict.fromkeys(range(3), 1e-09)
+    assert above("error", small, 1e-9).text().startswith("error: 1e-09 [1e-09, 1e-09]")
 
 
 def test_pairs_are_of_equal_seeds():
