@@ -119,6 +119,9 @@ LONGER = Fresh(
 ADDED = _from(5, "seeds from 5 on, which were run after the claims were fixed")
 EXCEPTION = _from(3, "seeds from 3 on, which were run after the claim was fixed")
 FEWER = _from(3, "seeds from 3 on, whose runs with 50 steps were made after the claim was fixed")
+SPIN = _from(
+    10, "the 35 models with seeds 10 to 44, which were added after a look at the first nine"
+)
 MODELS = _from(1, "seeds 1 and 2, which were run after a look at seed 0")
 COST = _from(5, "seeds 5 to 9, which were run after the ranges were fixed")
 FIG7 = Fresh(
@@ -345,7 +348,8 @@ CLAIMS = (
             "Without decay the samples of sample penalization converge to a uniform distribution "
             f"(statistics of units in {units})",
             partial(rates.penalization_uniform, coding=coding), source=f"{RATES}, Section 4",
-            experiment=f"rates_penalization{end.replace('-', '_')}", ours=bool(end))
+            experiment=f"rates_penalization{end.replace('-', '_')}", ours=bool(end),
+            fresh=SPIN if end else None)
         for end, units, coding in (("", "{0, 1}", None), ("-spin", "{-1, 1}", "spin"))
     ),
     ISL("parzen",
