@@ -274,6 +274,19 @@ def test_learning_compares_the_same_seeds_and_lengths():
     assert "seeds 0-2" in figure.legends[0].get_title().get_text()
 
 
+def test_learning_shows_the_seconds_of_idle_runs_where_longer_ones_had_a_busy_core():
+    """The longer runs count at equal iterations: their values are lower."""
+    records = []
+    for sampler, length, low in (("gwg", 5, 0.0), ("dmala", 5, 0.0), ("dmala", 9, 1.0)):
+        task = {"steps": 100, "iterations": length}
+        rows = {"step": range(length), "seconds": range(length), "y": [-low] * length}
+        share = 0.5 if length > 5 else 1.0
+        records.append(fake(rows, sampler=sampler, config={"task": task}, cpu_share=share))
+    iterations, seconds, _ = learning(records, "y", "y", "task.steps", "steps").axes
+    assert {line.get_ydata()[-1] for line in iterations.get_lines()} == {0, -1}
+    assert [line.get_ydata().tolist() for line in seconds.get_lines()] == [[0] * 5] * 2
+
+
 @pytest.mark.parametrize("substitute", [False, True])
 def test_the_papers_value_stands_at_its_steps_and_beside_its_sampler(substitute):
     data = {"variant": "mnist", "substitute": substitute}

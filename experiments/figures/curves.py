@@ -186,13 +186,15 @@ def learning(
     `log_rmse` and the `seconds` in which DMALA reaches it, which a cross shows. Raises LookupError
     if no record fits.
     """
-    records = _shared(longest(holding(records, metric)), setting)
+    every = _shared(holding(records, metric), setting)  # of several lengths
+    records = longest(every)
     shown = max(value_of(record, setting) for record in records)
     chosen = [record for record in records if value_of(record, setting) == shown]
     figure, panels = new_figure(3, width=3.0, sharey=True)
-    idle, without = timed(chosen)
+    idle, without = timed([record for record in every if value_of(record, setting) == shown])
     end = min(record.metrics["step"].iloc[-1] for record in chosen)
-    for ax, against, some in zip(panels[:2], ("step", "seconds"), (chosen, idle), strict=True):
+    parts = chosen, longest(idle)  # a longer run may not be idle
+    for ax, against, some in zip(panels[:2], ("step", "seconds"), parts, strict=True):
         lines(ax, some, metric, against, until=end)
         ax.set(xlabel=AXES[against], title=f"{shown:g} {axis}")
     panels[0].set_ylim(panels[0].get_ylim())  # the last panel has far larger values
