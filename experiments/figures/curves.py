@@ -189,9 +189,9 @@ def learning(
     every = _shared(holding(records, metric), setting)  # of several lengths
     records = longest(every)
     shown = max(value_of(record, setting) for record in records)
-    chosen = [record for record in records if value_of(record, setting) == shown]
+    largest = [record for record in every if value_of(record, setting) == shown]
+    chosen, (idle, without) = longest(largest), timed(largest)
     figure, panels = new_figure(3, width=3.0, sharey=True)
-    idle, without = timed([record for record in every if value_of(record, setting) == shown])
     end = min(record.metrics["step"].iloc[-1] for record in chosen)
     parts = chosen, longest(idle)  # a longer run may not be idle
     for ax, against, some in zip(panels[:2], ("step", "seconds"), parts, strict=True):

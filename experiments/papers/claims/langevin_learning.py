@@ -162,14 +162,11 @@ def _paces(records: list[Record], size: float, names: Sequence[str]) -> dict[str
     Other work only adds time, and runs that differ in their length have the same iteration.
     """
     groups = labelled(idle(_of_size(records, size)), names, ["log_rmse"])
+    seeds = {name: by(lambda r: r.config["seed"], group) for name, group in groups.items()}
     return {
-        name: {seed: min(map(pace, runs)) for seed, runs in by(_seed, group).items()}
-        for name, group in groups.items()
+        name: {seed: min(map(pace, runs)) for seed, runs in found.items()}
+        for name, found in seeds.items()
     }
-
-
-def _seed(record: Record) -> int:
-    return int(record.config["seed"])
 
 
 def _times(paces: Seeds, iterations: Seeds) -> Seeds:
