@@ -110,6 +110,7 @@ FIG4 = _from(10, "seeds 10 to 19, which were run after the claim's text was fixe
 MINI = _from(10, "seeds 10 to 19, which were run after the claims were fixed")
 STEPS = _from(3, "the models that were added after a look at the first three")
 WORDS = _from(5, "models 5 to 19, which were run after the claims were fixed", "model_seed")
+SHORT = _from(4, "models 4 to 8, which were run after a look at the first three", "model_seed")
 SLOW = _from(10, "the models that were added after a look at the first five", "model_seed")
 SECOND = _from(2, "the models with seed 2, added after a look at the first ones", "model_seed")
 LONGER = Fresh(
@@ -135,7 +136,7 @@ TRAINED = (  # RBMs of bags of words: name's end, experiment, words, seed that c
     ("", "rates_fig3_words", "", 0, WORDS),
     ("-slow", "rates_fig3_words_slow", " (models trained at a tenth of our learning rate)", None,
      SLOW),
-    ("-short", "rates_fig3_words_short", " (reviews cut to two sentences)", None, None),
+    ("-short", "rates_fig3_words_short", " (reviews cut to two sentences)", None, SHORT),
 )  # fmt: skip
 READINGS = (  # of the small Table 1: name's start, words, models
     ("small", "one learning rate for all samplers", "one_rate"),
