@@ -9,6 +9,7 @@ import numpy as np
 from latticework.experiments.figures.likelihood import learning_rate, own_rate
 from latticework.experiments.papers.claims.langevin_sampling import step_cost
 from latticework.experiments.papers.claims.verdict import (
+    Ends,
     Finding,
     Margin,
     Number,
@@ -341,31 +342,25 @@ def _against(
     if len(seeds) == 1 and not one_decides:
         return Margin(f"nats, DMALA - {name}", gaps)
 
-    def limits(level: float) -> tuple[float, float]:
+    def ends(level: float) -> Ends:
         pairs = [(bounds(ours[seed], level), bounds(theirs[seed], level)) for seed in seeds]
-        return _limits([(own[0] - other[1], own[1] - other[0]) for own, other in pairs], level)
+        return [(own[0] - other[1], own[1] - other[0]) for own, other in pairs]
 
     some = {"dmala": [ours[seed] for seed in seeds], name: [theirs[seed] for seed in seeds]}
-    return Margin(f"nats, DMALA - {name}", gaps, limits=limits, basis=_basis(some))
+    return Margin(f"nats, DMALA - {name}", gaps, ends=ends, basis=_basis(some))
 
 
 def _against_vae(vae: float, ours: Mapping[int, Record]) -> Margin:
     """DMALA's test log-likelihood - that of the VAE, as the paper prints it."""
     own = list(ours.values())
 
-    def limits(level: float) -> tuple[float, float]:
+    def ends(level: float) -> Ends:
         found = [bounds(record, level) for record in own]
-        return _limits([(low - vae, high - vae) for low, high in found], level)
+        return [(low - vae, high - vae) for low, high in found]
 
     gaps = tuple(likelihood(record).mean - vae for record in own)
     what = "nats, DMALA - the VAE as printed"
-    return Margin(what, gaps, limits=limits, basis=_basis({"dmala": own}))
-
-
-def _limits(gaps: Sequence[tuple[float, float]], level: float) -> tuple[float, float]:
-    """The interval of the mean of gaps that are known between two ends, one of each model."""
-    low, high = (Margin("", ends, exact=len(gaps) == 1) for ends in zip(*gaps, strict=True))
-    return low.interval(level)[0], high.interval(level)[1]
+    return Margin(what, gaps, ends=ends, basis=_basis({"dmala": own}))
 
 
 def _basis(models: Mapping[str, list[Record]]) -> str:

@@ -26,6 +26,7 @@ from latticework.experiments.records.numbers import Estimate, estimate, idle, pa
 from latticework.experiments.records.record import VARIANTS, Record
 
 Value = Callable[[Record], float]
+Ends = Sequence[tuple[float, float]]  # of a value that is known between two ends, one pair a run
 Seeds = dict[int, float]  # values by seed
 T = TypeVar("T")
 LEVEL = 0.95  # of an interval; not corrected for the number of claims
@@ -46,16 +47,17 @@ class Margin:
     """A quantity that is positive if the claim is true.
 
     `values` has one entry per seed, or a single one that is `exact`, that is, free of randomness.
-    `limits` gives the interval at a level if records have their own; `basis` says where it comes
-    from. A claim that a quantity is above or below a `line` has its distance as margin; `expected`
-    is the side ("above", "below"), and the text shows the quantity. With `at_least`, the values are
-    lower bounds, which can support a claim but never refute it.
+    Where a run knows its value only between two ends, `ends` gives them at a level and `basis` says
+    where they come from; the interval then reaches from that of the mean lower end to that of the
+    mean upper end. A claim that a quantity is above or below a `line` has its distance as margin;
+    `expected` is the side ("above", "below"), and the text shows the quantity. With `at_least`, the
+    values are lower bounds, which can support a claim but never refute it.
     """
 
     what: str
     values: tuple[float, ...]
     exact: bool = False
-    limits: Callable[[float], tuple[float, float]] | None = None
+    ends: Callable[[float], Ends] | None = None
     basis: str = "chains of one run"
     at_least: bool = False
     expected: str = ""
@@ -67,8 +69,9 @@ class Margin:
 
     def interval(self, level: float = LEVEL) -> tuple[float, float]:
         """Confidence interval of the mean; infinite for a single run or an undefined value."""
-        if self.limits is not None:
-            return self.limits(level)
+        if self.ends is not None:
+            low, high = self.sides(level)
+            return low.interval(level)[0], high.interval(level)[1]
         values, count = np.asarray(self.values, dtype=float), len(self.values)
         if not np.isfinite(values).all() or (count < 2 and not self.exact):
             return -math.inf, math.inf
@@ -77,11 +80,24 @@ class Margin:
         reach = stats.t.ppf((1 + level) / 2, count - 1) * values.std(ddof=1) / math.sqrt(count)
         return self.mean - float(reach), self.mean + float(reach)
 
+    def sides(self, level: float = LEVEL) -> list["Margin"]:
+        """The lower and the upper ends at `level`, each as a margin. Needs `ends`."""
+        assert self.ends is not None
+        both = zip(*self.ends(level), strict=True)
+        return [Margin(self.what, side, exact=len(side) == 1) for side in both]
+
     def seeds_needed(self, margins: int) -> int | None:
         """Seeds that would decide if mean and spread stayed the same; None for more than `MOST`.
 
         `margins` is their number in the claim: one below 0 has to be so at the corrected level.
+        None too for a single run, and if 0 lies between the mean `ends`.
         """
+        if len(self.values) < 2:
+            return None
+        if self.ends is not None:
+            low, high = self.sides()
+            side = low if low.mean > 0 else high if high.mean < 0 else None
+            return side.seeds_needed(margins) if side else None
         spread = float(np.std(self.values, ddof=1))
         level = LEVEL if self.mean > 0 else corrected(margins)
         for count in range(max(2, len(self.values)), MOST + 1):
@@ -90,14 +106,14 @@ class Margin:
         return None
 
     def text(self) -> str:
-        """`DULA - DMALA: 1.77 [1.73, 1.81], 5 runs`. With limits of its own, the limits alone."""
+        """`DULA - DMALA: 1.77 [1.73, 1.81], 5 runs`. With ends, the interval alone."""
         low, high = self.interval()
         sign = "at least " if self.at_least else ""
         if self.expected:
             return self._of_the_quantity()
         if self.exact:
             return f"{self.what}: {self.mean:.3g} (exact)"
-        if self.limits is not None:
+        if self.ends is not None:
             return f"{self.what}: {low:.3g} to {high:.3g}, {self.basis}"
         runs = f"{len(self.values)} run{'s' * (len(self.values) != 1)}"
         spread = "" if math.isinf(low) else f" [{low:.3g}, {high:.3g}]"
@@ -174,15 +190,15 @@ def _needs(margins: Sequence[Margin]) -> str:
     for margin in (m for m in margins if not m.interval()[0] > 0):
         if not np.isfinite(margin.values).all():
             reasons.append(f"{margin.what} is undefined in some runs")
-        elif margin.limits is not None:
-            reasons.append(margin.text())
         elif margin.at_least and margin.mean <= 0:
             reasons.append(f"{margin.what} has only a lower bound: longer runs")
-        elif len(margin.values) < 2:
+        elif len(margin.values) < 2 and not margin.ends:
             reasons.append(f"{margin.what} has a single run: more seeds")
         else:
             seeds = margin.seeds_needed(len(margins))
-            count = f"about {seeds} seeds" if seeds else f"more than {MOST} seeds"
+            between = "closer ends, because 0 lies between their means"
+            none = between if margin.ends else f"more than {MOST} seeds"
+            count = f"about {seeds} seeds" if seeds else none
             reasons.append(f"{margin.text()}: {count}")
     reasons = list(dict.fromkeys(reasons))
     rest = len(reasons) - 2
