@@ -124,9 +124,10 @@ def bernoulli(log_odds: Tensor, rng: Generator) -> Tensor:
         probability = log_odds.double().sigmoid()
         if (few := few_bits(probability, log_odds.dtype, rng)) is not None:
             return few
-        # ceil(p - u) is 1 where u < p and 0 elsewhere; several times faster than a boolean mask.
+        # ceil(p - u) is 1 where u < p and 0 elsewhere. It keeps NaN, as a comparison does not. In
+        # float32, p - u may be rounded to -1, where p is almost 0 and u almost 1.
         numbers = uniform_like(probability, rng)
-        return torch.sub(probability, numbers, out=torch.empty_like(log_odds)).ceil_()
+        return torch.sub(probability, numbers, out=torch.empty_like(log_odds)).ceil_().relu_()
     # In float32, numbers near 1 are coarse. So this decides about the outcome that is rarer.
     distance = _signed_distances(log_odds, rng).abs_()
     rare = log_odds.abs().neg_().sigmoid_()

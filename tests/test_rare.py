@@ -64,6 +64,15 @@ def test_rare_decisions(kind, size, p):
     assert abs(count - p * 2**32) < 2.5
 
 
+@pytest.mark.usefixtures("grid")
+@pytest.mark.parametrize("log_odds", [-40.0, -20.0, 20.0, 40.0])
+@pytest.mark.parametrize("size", SIZES)
+def test_a_draw_is_0_or_1(size, log_odds):
+    """Also where p - u is rounded to -1: p is almost 0, and u almost 1."""
+    drawn = bernoulli(torch.full((size,), log_odds), Generator())
+    assert set(drawn.tolist()) <= {0.0, 1.0}
+
+
 @pytest.mark.parametrize("size", SIZES)
 def test_a_draw_leaves_its_log_odds(size):
     """They are those of the state: a sampler reads them again for the reverse move."""
