@@ -9,8 +9,11 @@ import math
 import numpy as np
 import pytest
 import torch
+from everyone import PAIRS
 from torch import Generator
 
+import latticework as lw
+from latticework.models import chance
 from latticework.models.chance import LARGE, bernoulli, draw_categorical, happens
 from latticework.samplers.compiled.block_gibbs import draw_hidden, draw_visible
 from latticework.samplers.compiled.langevin_pair import propose
@@ -71,6 +74,37 @@ def test_a_draw_is_0_or_1(size, log_odds):
     """Also where p - u is rounded to -1: p is almost 0, and u almost 1."""
     drawn = bernoulli(torch.full((size,), log_odds), Generator())
     assert set(drawn.tolist()) <= {0.0, 1.0}
+
+
+@pytest.fixture
+def extremes(monkeypatch):
+    """Uniform numbers next to 0, next to 1 and between, for draws of any size."""
+    near = 2.0 ** -torch.tensor([53, 33, 26, 25, 24, 1], dtype=torch.float64)
+    numbers, rng = torch.cat((torch.zeros(1), near, 1 - near)), Generator().manual_seed(0)
+
+    def uniform(self, generator):
+        return self.copy_(numbers[torch.randint(len(numbers), self.shape, generator=rng)])
+
+    monkeypatch.setattr(torch.Tensor, "uniform_", uniform)
+    monkeypatch.setattr(chance, "FEW", 0)
+
+
+@pytest.mark.usefixtures("extremes")
+@pytest.mark.parametrize(
+    ("sampler", "model", "name"), PAIRS, ids=[f"{pair[0]}-{pair[2]}" for pair in PAIRS]
+)
+def test_a_step_keeps_to_the_domain(sampler, model, name):
+    """Also on a steep target, where most moves are all but impossible, and with extreme numbers."""
+    x = model.domain.uniform(64, Generator().manual_seed(1))
+    try:
+        steep = lw.Function(lambda y: 40 * model(y), model.domain)
+        state = sampler.init(x, steep)
+    except lw.UnsupportedModelError:  # it needs the model's own methods
+        steep = model
+        state = sampler.init(x, steep)
+    for _ in range(3):
+        state, _ = sampler.step(state, steep, Generator())
+        model.domain.check(state.x)
 
 
 @pytest.mark.parametrize("size", SIZES)
