@@ -196,8 +196,7 @@ def _needs(margins: Sequence[Margin]) -> str:
             reasons.append(f"{margin.what} has a single run: more seeds")
         else:
             seeds = margin.seeds_needed(len(margins))
-            between = "closer ends, because 0 lies between their means"
-            none = between if margin.ends else f"more than {MOST} seeds"
+            none = "closer ends" if margin.ends else f"more than {MOST} seeds"
             count = f"about {seeds} seeds" if seeds else none
             reasons.append(f"{margin.text()}: {count}")
     reasons = list(dict.fromkeys(reasons))
