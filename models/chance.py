@@ -124,7 +124,7 @@ def bernoulli(log_odds: Tensor, rng: Generator) -> Tensor:
         probability = log_odds.double().sigmoid()
         if (few := few_bits(probability, log_odds.dtype, rng)) is not None:
             return few
-        # ceil(p - u) is 1 where u < p and 0 elsewhere; unlike a comparison, it keeps NaN. Where p is
+        # ceil(p - u) is 1 where u < p and 0 elsewhere; unlike a comparison, it keeps NaN. If p is
         # almost 0 and u almost 1, float32 rounds p - u to -1, of which relu makes 0.
         numbers = uniform_like(probability, rng)
         return torch.sub(probability, numbers, out=torch.empty_like(log_odds)).ceil_().relu_()

@@ -365,8 +365,8 @@ def cost(records: list[Record]) -> Finding:
         shown.append(Number(text, estimate(times.values()), published("rates_cost", data)))
     note = (
         f"seconds a sample at k = 1; about: within a factor of {REACH:.2g}, so that the ranges of "
-        "the paper's two ratios meet and do not overlap; the factor is our choice; on one machine, and "
-        "the ratio depends on it"
+        "the paper's two ratios meet and do not overlap; the factor is our choice; on one machine, "
+        "and the ratio depends on it"
     )
     return Finding(margins, shown, note)
 
