@@ -109,7 +109,12 @@ def _from(first: int, what: str, seed: str = "seed") -> Fresh:
 FIG4 = _from(10, "seeds 10 to 19, which were run after the claim's text was fixed")
 MINI = _from(10, "seeds 10 to 19, which were run after the claims were fixed")
 STEPS = _from(3, "the models that were added after a look at the first three")
-WORDS = _from(5, "models 5 to 19, which were run after the claims were fixed", "model_seed")
+WORDS = Fresh(
+    "models 5 to 19 by CD and FPCD, and 20 to 36 by SML, which were run after a look at the others",
+    lambda record: (
+        record.config["model_seed"] >= (20 if record.choices.get("negatives") == "sml" else 5)
+    ),
+)
 SHORT = _from(4, "models 4 to 8, which were run after a look at the first three", "model_seed")
 SLOW = _from(10, "the models that were added after a look at the first five", "model_seed")
 SECOND = _from(2, "the models with seed 2, added after a look at the first ones", "model_seed")
