@@ -66,6 +66,7 @@ class Graph(EnergyModel):
         pairs = pairs.reshape(0, 2).long() if pairs.numel() == 0 else pairs
         field = torch.as_tensor(bias, dtype=torch.float64)
         sites = _sites(pairs, field, sites)
+        pairs = pairs.long()  # products of two sites are computed below
         weight = torch.as_tensor(weights, dtype=torch.float64)
         if weight.ndim > 1 or weight.ndim == 1 and len(weight) != len(pairs):
             raise ValueError(

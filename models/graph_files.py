@@ -66,7 +66,7 @@ def read_graph(file: str | Path, beta: float = 1.0) -> Graph | Factors:
         numbers = [[float(word) for word in line.split()] for line in lines]
         first, rest = len(numbers[0]), numbers[1:]
         if first == 2 and all(len(row) in (2, 3) for row in rest) and len(rest) == numbers[0][1]:
-            edges = np.array([row[:2] for row in rest]).reshape(-1, 2).astype(np.int64) - 1
+            edges = _sites_of(np.array([row[:2] for row in rest]).reshape(-1, 2)) - 1
             weights = np.array([row[2] if len(row) == 3 else 1.0 for row in rest])
             return Graph(edges, -beta * weights, sites=int(numbers[0][0]))
         if all(len(row) == 3 for row in numbers):
@@ -79,8 +79,16 @@ def read_graph(file: str | Path, beta: float = 1.0) -> Graph | Factors:
     )
 
 
+def _sites_of(pairs: NDArray) -> NDArray[np.int64]:
+    """Raises ValueError unless they are whole numbers from 0 on."""
+    sites = pairs.astype(np.int64)
+    if (odd := ((sites != pairs) | (sites < 0)).any(1)).any():
+        raise ValueError(f"sites must be whole numbers from 0 on, got {pairs[odd][0].tolist()}")
+    return sites
+
+
 def _of_coo(rows: NDArray, beta: float, binary: bool) -> Graph:
-    pairs, values = rows[:, :2].astype(np.int64), rows[:, 2]
+    pairs, values = _sites_of(rows[:, :2]), rows[:, 2]
     linear = pairs[:, 0] == pairs[:, 1]
     edges, weights = pairs[~linear], values[~linear]
     bias, offset = np.zeros(pairs.max() + 1), 0.0

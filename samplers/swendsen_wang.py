@@ -120,7 +120,7 @@ def clusters(edges: Tensor, bonds: Tensor, sites: int) -> tuple[Tensor, Tensor]:
     `edges` `[2, n]` are joined where `bonds` `[chains, n]`.
     """
     labels = torch.arange(sites, device=bonds.device).expand(len(bonds), -1)
-    found = torch.zeros_like(bonds[:, 0])
+    found = bonds.new_zeros(len(bonds))
     for _ in range(most_rounds(sites)):
         before = labels
         one, other = labels.index_select(1, edges[0]), labels.index_select(1, edges[1])

@@ -71,6 +71,18 @@ def test_potts_on_edges_is_the_model_of_a_lattice_and_of_spins():
         lw.GraphPotts([[1, 1]], 1.0, 3)
 
 
+@pytest.mark.parametrize("kind", [torch.uint8, torch.int16, torch.int32])
+def test_edges_of_any_whole_type(kind):
+    """A product of two sites does not fit the type, nor one of all sites."""
+    sites = {torch.uint8: 200, torch.int16: 300, torch.int32: 50_000}[kind]
+    edges = torch.tensor([[sites - 3, sites - 1], [3, sites - 2], [0, sites - 1]])
+    given, graph = (lw.Graph(e, [0.5, 1.0, -2.0]) for e in (edges.to(kind), edges))
+    x = graph.domain.uniform(3, torch.Generator().manual_seed(0))
+    torch.testing.assert_close(given.gradient(x), graph.gradient(x))
+    for name, value in graph.named_buffers():
+        torch.testing.assert_close(getattr(given, name), value)
+
+
 @pytest.mark.parametrize(
     ("given", "told"),
     [
@@ -238,6 +250,11 @@ def test_clusters_of_a_frustrated_graph_are_refused():
 # From and to others.
 
 
+def test_clusters_without_edges():
+    found = lw.sample(lw.Graph([], 0.0, [0.5, -0.2]), "swendsen_wang", steps=2000, diagnose=False)
+    np.testing.assert_allclose(found.draws.mean((0, 1)), [0.73, 0.40], atol=0.03)
+
+
 def test_sparse_and_dense_matrices():
     sparse = pytest.importorskip("scipy.sparse")
     graph = random_graph(12, 20)
@@ -373,6 +390,8 @@ def test_files_by_hand(tmp_path):
     [
         ("nothing here", "must be a Gset, COO or UAI file"),
         ("3 2\n1 2 1\n", "must begin with MARKOV"),
+        ("3 1\n1 2.9 1\n", r"whole numbers from 0 on, got \[1.0, 2.9\]"),
+        ("0 1 1\n-1 -1 2.5\n", r"whole numbers from 0 on, got \[-1.0, -1.0\]"),
         ("", "must be a Gset, COO or UAI file"),
         (UAI[:-8], "no complete UAI file"),
         (UAI.replace("2 2 2", "2 2 3"), "no complete UAI file"),
