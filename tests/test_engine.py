@@ -43,6 +43,9 @@ class Lazy(lw.DMALA):
     [
         (lw.RMALA(0.3, 0.5), LATTICE, [], "RMALA has no compiled kernel"),
         (lw.GibbsSweep(), lw.LatticePotts((2, 2), 257, 0.1), [], "257 values, as it holds at most"),
+        (lw.GWG(2), lw.Lattice((3, 3), 0.1, 2000.0), [], "moves that change log pi by 4,002"),
+        (lw.PAFS(), lw.Lattice((3, 3), 0.1, 2000.0), [], "holds at most 1,200"),
+        (lw.GWG(), lw.LatticePotts((3,), 2, -1.0, [0.0, -1199.0]), [], "log pi by 1,201"),
         (Lazy(0.3), LATTICE, [], "Lazy has no compiled kernel"),
         (lw.DMALA(0.3), Halved((4, 3), 0.2), [], "Halved changes the target of Lattice"),
         (lw.DMALA(0.3), LATTICE, [lw.Proposed()], "Proposed has to see every step"),

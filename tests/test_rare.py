@@ -189,3 +189,15 @@ def test_rare_values_of_compiled_potts_models(p, rare):
     weigh_values(ladder, fields, x, price, room, counts)
     words = np.diff([0, *ladder[: 2 * sites : sites], 2**31 - 1])
     assert abs(words[rare] - p * 2**31) < 1.5
+
+
+@pytest.mark.parametrize("sampler", ["gwg", "locally_balanced"])
+def test_a_constant_added_to_the_fields_changes_no_compiled_draw(sampler):
+    """Their exponentials alone would be denormal, or 0."""
+    settings = {"chains": 3, "steps": 20, "engine": "compiled", "diagnose": False}
+    fields = torch.tensor([[0.0, -1.0, -2.0], [0.5, 0.0, 0.25]])
+    one, other = (
+        lw.sample(lw.LatticePotts((2,), 3, 0.5, bias), sampler, **settings)
+        for bias in (fields, fields - torch.tensor([[1484.0], [2000.0]]))
+    )
+    assert torch.equal(one.draws, other.draws)

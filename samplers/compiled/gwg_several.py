@@ -36,7 +36,7 @@ from latticework.samplers.compiled.sites import (
     renewals,
 )
 from latticework.samplers.compiled.tally import finish, fresh, leave, record_chain
-from latticework.samplers.compiled.twin import Keys, Sums, Twin, arrays_of
+from latticework.samplers.compiled.twin import Keys, Sums, Twin, arrays_of, too_large
 
 
 class SeveralState(NamedTuple):
@@ -79,6 +79,9 @@ def distinct(drawn):
 
 @dataclass(frozen=True)
 class SeveralLatticeTwin(Twin):
+    def refuses(self, form: LatticeForm) -> str:
+        return too_large(np.abs(form.odds).max())
+
     def start(self, x: Tensor, form: LatticeForm) -> SeveralState:
         state = empty_state(x, x.new_empty(len(x), 0), torch.float64)
         args = form, self.table(form), arrays_of(state)
@@ -86,12 +89,8 @@ class SeveralLatticeTwin(Twin):
         return state
 
     def table(self, form: LatticeForm) -> NDArray[np.float64]:
-        """exp(d / 2) by a site's kind, the number of its neighbours at 1, and its value.
-
-        It may be infinite. A step that meets such a weight is rejected.
-        """
-        with np.errstate(over="ignore"):
-            return np.exp(np.stack((form.odds, -form.odds), -1) / 2)
+        """exp(d / 2) by a site's kind, the number of its neighbours at 1, and its value."""
+        return np.exp(np.stack((form.odds, -form.odds), -1) / 2)
 
     def run(self, state: SeveralState, form: LatticeForm, keys: Keys, sums: Sums) -> SeveralState:
         flips, work = self.sampler.flips, len(state.x) * len(keys) * 100.0 * self.sampler.flips

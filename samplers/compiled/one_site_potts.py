@@ -26,7 +26,7 @@ from latticework.samplers.compiled.philox import fill, unit
 from latticework.samplers.compiled.potts import memory_of, renew, set_value, values_of
 from latticework.samplers.compiled.sites import renewals
 from latticework.samplers.compiled.tally import finish, fresh, record_chain
-from latticework.samplers.compiled.twin import Keys, Sums, Twin, arrays_of
+from latticework.samplers.compiled.twin import Keys, Sums, Twin, arrays_of, too_large
 from latticework.samplers.locally_balanced import LocallyBalanced
 
 
@@ -55,12 +55,16 @@ def empty_state(x: Tensor, memory: Tensor, dtype: torch.dtype) -> PottsMoveState
 class PottsTables(NamedTuple):
     """The weight of value v is field[i, v] * near[v] / (the same for the present value)."""
 
-    field: NDArray[np.float64]  # [sites, q], exp(bias / 2)
+    field: NDArray[np.float64]  # [sites, q], exp(bias / 2), the largest of a site 1
     near: NDArray[np.float64]  # [most neighbours + 1], exp(coupling * number / 2)
 
 
 @dataclass(frozen=True)
 class OneSiteLatticeTwin(Twin):
+    def refuses(self, form: PottsLatticeForm) -> str:
+        neighbours = abs(form.coupling) * form.neighbours.shape[1]
+        return too_large(np.ptp(form.bias.astype(float), axis=1).max() + neighbours)
+
     def start(self, x: Tensor, form: PottsLatticeForm) -> PottsMoveState:
         state = empty_state(x, memory_of(form, x), torch.float64)
         args = *self.rule(form), arrays_of(state)
@@ -69,7 +73,9 @@ class OneSiteLatticeTwin(Twin):
 
     def rule(self, form: PottsLatticeForm) -> tuple[PottsLatticeForm, PottsTables, bool]:
         numbers = np.arange(form.neighbours.shape[1] + 1)
-        field, near = np.exp(form.bias.astype(float) / 2), np.exp(form.coupling * numbers / 2)
+        bias = form.bias.astype(float)
+        field = np.exp((bias - bias.max(1, keepdims=True)) / 2)
+        near = np.exp(form.coupling * numbers / 2)
         return form, PottsTables(field, near), isinstance(self.sampler, LocallyBalanced)
 
     def run(

@@ -23,6 +23,7 @@ from latticework.samplers.compiled.philox import step_keys
 from latticework.samplers.sums import NOTHING, ManySteps, Sums, Wanted, empty_sums
 
 Keys = NDArray[np.int64]  # of Philox, one a step
+LARGEST = 1200.0  # change of log pi by a move: weights exp(d / 2) and their sums are finite
 
 
 class Position(NamedTuple):
@@ -95,6 +96,13 @@ def arrays_of(state: Any) -> Any:
 
 class NoTwinError(TypeError):
     """A sampler has no compiled kernel for a model; the message says why."""
+
+
+def too_large(change: float) -> str:
+    """For `refuses` of kernels that hold exp(d / 2), where a move changes log pi by d at most."""
+    if change <= LARGEST:
+        return ""
+    return f"moves that change log pi by {change:,.0f}, as it holds at most {LARGEST:,.0f}"
 
 
 def form_of(model: EnergyModel) -> Form:
