@@ -6,7 +6,7 @@ import dimod
 import numpy as np
 
 from latticework.models.graph import Graph
-from latticework.samplers.base import Sampler
+from latticework.samplers.base import Sampler, require_count
 from latticework.sampling.engine import Engine
 from latticework.sampling.sample import sample
 
@@ -55,7 +55,8 @@ class DimodSampler(dimod.Sampler):
         fit, and UnsupportedModelError for a sampler that does not serve graphs.
         """
         self.remove_unknown_kwargs(**unknown)
-        if num_reads < 1 or num_reads % chains:
+        require_count(num_reads=num_reads, chains=chains)
+        if num_reads % chains:
             raise ValueError(
                 f"num_reads must be a multiple of the {chains} chains, got {num_reads}"
             )
@@ -81,4 +82,6 @@ class DimodSampler(dimod.Sampler):
             "converged": result.converged,
             "verdict": result.verdict.text,
         }
-        return dimod.SampleSet.from_samples_bqm((states, list(bqm.variables)), bqm, info=info)
+        assert graph.names is not None
+        # The order of the columns; that of bqm.variables is another one.
+        return dimod.SampleSet.from_samples_bqm((states, list(graph.names)), bqm, info=info)

@@ -54,6 +54,18 @@ def test_qubos_and_ising_problems():
     assert best.sample == {"a": 1, "b": -1}
 
 
+def test_reads_belong_to_their_variables():
+    """Whatever the order in which variables were added, which is not that of the arrays."""
+    sampler = lw.DimodSampler(beta=4.0, engine="eager")
+    for first, second in ((1, 0), ("b", "a")):
+        qubo = {(first, first): -3.0, (second, second): 3.0}
+        reads = sampler.sample_qubo(qubo, num_reads=100, burn_in=10)
+        assert reads.record.energy.mean() == pytest.approx(-3)
+        assert reads.first.sample == {first: 1, second: 0}
+
+
 def test_reads_that_chains_cannot_share_are_refused(bqm):
+    with pytest.raises(ValueError, match="chains must be an integer of at least 1"):
+        lw.DimodSampler().sample(bqm, chains=0)
     with pytest.raises(ValueError, match="multiple of the 20 chains, got 30"):
         lw.DimodSampler().sample(bqm, num_reads=30)
