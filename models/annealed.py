@@ -160,6 +160,9 @@ class GeometricPath(AnnealedModel):
     def colours(self) -> Tensor | None:
         return self.model.colours()
 
+    def scopes(self, sites: int) -> Tensor | None:
+        return self.model.scopes(sites)
+
     def cache(self, x: Tensor) -> Cache:
         return self.model.cache(x)
 
@@ -320,6 +323,11 @@ def _base(model: EnergyModel, log_odds: Tensor | None) -> tuple[Tensor, Tensor]:
         raise ValueError(
             f"log_odds need a binary domain and one number a site, got {list(log_odds.shape)} "
             f"for {domain}"
+        )
+    if not log_odds.isfinite().all():
+        raise ValueError(
+            "log_odds must be finite; frequencies of 0 and 1 give infinite ones, so move them "
+            "inside"
         )
     field = log_odds / (domain.high - domain.low)
     return field, -softplus(log_odds).sum() - domain.low * field.sum()

@@ -112,10 +112,17 @@ class Factors(EnergyModel):
         """Beta times the logarithms of the tables of a Bayesian or Markov network of pgmpy.
 
         Its variables become `names` and their states `labels`. Those of one state are left out.
+        Raises ValueError if two tables list the states of a variable differently.
         """
         bayesian = hasattr(network, "get_cpds")
         tables = [cpd.to_factor() for cpd in network.get_cpds()] if bayesian else network.factors
-        states = {name: found for table in tables for name, found in table.state_names.items()}
+        states: dict[Any, list[Any]] = {}
+        for name, found in (pair for table in tables for pair in table.state_names.items()):
+            if states.setdefault(name, found) != found:
+                raise ValueError(
+                    f"the states of {name!r} are {states[name]} in one table and {found} in "
+                    "another; give them in one order"
+                )
         names = [name for name, found in states.items() if len(found) > 1]
         place = {name: i for i, name in enumerate(names)}
         factors = []

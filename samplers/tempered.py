@@ -22,7 +22,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from math import ceil, inf
+from math import ceil, inf, isfinite
 from typing import Any, NamedTuple
 
 import torch
@@ -42,6 +42,7 @@ from latticework.samplers.base import (
     own_generator,
     require_count,
 )
+from latticework.samplers.pavg import PAVG
 from latticework.samplers.scale import RANGE, change_of_log, with_scales
 
 LADDERS = 8  # ladders that learn the schedule
@@ -115,6 +116,11 @@ class Tempered(Sampler):
                 "tempering needs a kernel that keeps the law of its target from the first step, "
                 f"and {kernel} does not; choose another, such as gibbs, gwg or dmala"
             )
+        if isinstance(kernel, PAVG) and kernel.matrix is None:
+            raise ValueError(
+                "pavg would learn its matrix from one target, and tempering has one for each "
+                "level; give it a matrix, or choose avg"
+            )
         if not 0 <= self.hot < 1:
             raise ValueError(
                 f"hot must be a share of the levels, 0 or more and below 1: {self.hot}"
@@ -133,6 +139,11 @@ class Tempered(Sampler):
                     "schedule must be two numbers or more that rise from 0 or above to 1, such as "
                     f"[0.0, 0.3, 0.6, 1.0], got {self.schedule}"
                 )
+        if self.log_odds is not None and not all(map(isfinite, self.log_odds)):
+            raise ValueError(
+                f"log_odds must be finite, got {self.log_odds}; frequencies of 0 and 1 give "
+                "infinite ones, so move them inside"
+            )
         if self.log_odds is not None and not self.has_base:
             raise ValueError(f"log_odds are those of b = 0, which {self.schedule} does not have")
 
@@ -389,7 +400,13 @@ def learned(sampler: Tempered, model: EnergyModel, x: Tensor) -> LadderState:
     if fixed is not None:
         schedule = schedule.new_tensor(fixed)
     if sampler.has_base:
-        drawn = sampler.path(model, x).draw(LADDERS * count, rng).to(x)
+        path = sampler.path(model, x)
+        drawn = path.draw(LADDERS * count, rng).to(x)
+        path.move_to(torch.ones((), device=x.device))
+        possible = path.log_prob(drawn).isfinite()
+        if 0 < int(possible.sum()) < len(drawn):  # a replica would stay where f is 0
+            others = drawn[possible]
+            drawn[~possible] = others[torch.arange(int((~possible).sum())) % len(others)]
         start = drawn.unflatten(0, (count, LADDERS))
     else:
         chain = torch.arange(LADDERS, device=x.device) % len(x)

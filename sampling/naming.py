@@ -63,11 +63,13 @@ def as_text(sampler: Any) -> tuple[str, dict[str, Any] | None]:
 
 
 def from_text(name: str, fields: dict[str, Any] | None) -> Any:
-    """The sampler that `as_text` wrote; its text if it had no name."""
+    """The sampler that `as_text` wrote; its text if it, or its kernel, had no name."""
     if fields is None:
         return name
     kind, own = find(name)
     if isinstance(kernel := fields.get("kernel"), list):
+        if kernel[1] is None:
+            return f"{kind.__name__}(kernel={kernel[0]})"
         fields = {**fields, "kernel": from_text(*kernel)}
     return kind(**{**own, **fields})
 

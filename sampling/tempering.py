@@ -164,7 +164,9 @@ def estimate(up: Works, down: Works) -> LogZ:
         each = np.array([bennett(up[..., k], down[..., k], pooled).sum() for k in kept])
         error = float(np.sqrt((ladders - 1) * np.square(each - each.mean()).mean()))
     half = error * (student.ppf(0.975, ladders - 1) if ladders > 1 else np.nan)
-    forward, backward = _log_mean_exp(up).sum(), -_log_mean_exp(down).sum()
+    # States that are impossible for the target are drawn at b = 0 only, and never from above.
+    possible = np.log(np.isfinite(up).mean((0, 2))).sum()
+    forward, backward = _log_mean_exp(up).sum(), possible - _log_mean_exp(down).sum()
     return LogZ(value, value - half, value + half, float(forward), float(backward))
 
 

@@ -70,6 +70,7 @@ def test_scopes_are_blocks_of_variables_that_share_tables():
     filled = [[1, 3], [0, 4], [3, 4], [0, 5]]  # from 1, 0, 4 and 5, which has no table
     assert model.scopes(2).tolist() == sorted(windows + filled)
     assert set(model.scopes(3).flatten().tolist()) == set(range(6))
+    lw.sample(model, lw.Gibbs(2, "scopes"), steps=10, temper=True, diagnose=False)
     with pytest.raises(lw.UnsupportedModelError, match="a model of tables for scan=scopes"):
         lw.Gibbs(2, "scopes").init(torch.zeros(1, 3), lw.RBM(3, 2))
 
@@ -209,6 +210,16 @@ def test_a_network_of_pgmpy_keeps_the_names_of_variables_and_values():
         model.given({"a": "maybe"})
     squared = lw.exact(lw.Factors.from_pgmpy(Network(), beta=2.0).given({"a": "no"})).mean
     np.testing.assert_allclose(squared, [np.array([4, 9, 25]) / 38], rtol=1e-6)
+
+
+def test_tables_that_list_states_in_two_orders_are_refused():
+    yes, no = ({"a": order} for order in (["yes", "no"], ["no", "yes"]))
+    tables = [
+        SimpleNamespace(variables=["a"], values=np.ones(2), state_names=states)
+        for states in (yes, no)
+    ]
+    with pytest.raises(ValueError, match="the states of 'a' are .*'no'. in one table and .*'yes'"):
+        lw.Factors.from_pgmpy(SimpleNamespace(factors=tables))
 
 
 def test_a_bif_file_gives_the_posterior_by_hand(tmp_path):

@@ -320,6 +320,39 @@ def test_log_z_equals_enumeration(kernel, name):
     assert found.agree
 
 
+def test_ladders_learn_where_most_states_are_impossible(tmp_path):
+    """Replicas that began where f is 0 would stay there, and all swaps be rejected."""
+
+    def target(x):
+        return (x @ torch.linspace(-1, 1, 10)).masked_fill(x.sum(-1) > 3, -torch.inf)
+
+    class Own(lw.RandomWalk):
+        """Without a name: a file keeps its text."""
+
+    settings = {"sites": 10, "chains": 8, "steps": 400, "burn_in": 40, "temper": True}
+    found = lw.sample(target, Own(1), diagnose=False, **settings)
+    assert len(found.ladders.schedule) < 12
+    assert found.log_z.agree
+    found.save(tmp_path / "own.npz")
+    loaded = lw.SampleResult.load(tmp_path / "own.npz")
+    assert loaded.log_z == found.log_z
+    assert loaded.sampler.startswith("Tempered(kernel=Own(length=1")
+
+
+def test_log_z_where_states_are_impossible():
+    """The base draws some, and the levels above never do."""
+
+    def target(x):
+        return torch.where(x.sum(-1) == 3, -torch.inf, x.sum(-1) / 2)
+
+    model = lw.Function(target, lw.Binary(6))
+    found = recorded(lw.Tempered(lw.Gibbs(), 6), model, 1000).log_z
+    exact = float(lw.exact(model).log_z)
+    for value in (found.value, found.forward, found.backward):
+        assert errors_off(found._replace(value=value), exact, 8) < 5
+    assert found.agree
+
+
 def errors_off(found, exact, ladders):
     """How many standard errors the estimate is from the truth. These are below 0.15 nats."""
     error = (found.high - found.low) / 2 / student.ppf(0.975, ladders - 1)
@@ -459,6 +492,9 @@ def test_adaptation_is_that_of_the_kernel(tmp_path):
     counted = lw.sample(far_modes, "pafs", sites=20, **settings)
     assert isinstance(counted.sampler, lw.Tempered)
     assert counted.sampler.kernel == counted.adapted.sampler != lw.PAFS()
+    counted.save(tmp_path / "counted.npz")
+    loaded = lw.SampleResult.load(tmp_path / "counted.npz")
+    assert loaded.adapted.sampler == counted.adapted.sampler
 
 
 def test_the_kernel_can_be_named():
@@ -473,6 +509,7 @@ def test_the_kernel_can_be_named():
         (lambda: lw.Tempered(3), "kernel must be a sampler, such as DMALA"),
         (lambda: lw.Tempered(lw.DULA()), "keeps the law of its target from the first step"),
         (lambda: lw.Tempered(lw.RMALA()), "keeps the law of its target from the first step"),
+        (lambda: lw.Tempered("pavg"), "pavg would learn its matrix from one target.* choose avg"),
         (lambda: lw.Tempered(lw.GWG(), levels=1), "levels must be 2 or more"),
         (lambda: lw.Tempered(lw.GWG(), hot=1.0), "hot must be a share of the levels"),
         (lambda: lw.Tempered(lw.GWG(), schedule=[0, 0.5]), "rise from 0 or above to 1"),
@@ -486,6 +523,7 @@ def test_the_kernel_can_be_named():
             lambda: lw.Tempered(lw.DMALA(), schedule=[0, 1], scales=[0.5, -1]),
             "a positive number for each level",
         ),
+        (lambda: lw.Tempered(log_odds=[0.1, -inf]), "log_odds must be finite.*frequencies of 0"),
         (lambda: lw.Tempered(schedule=[0.5, 1], log_odds=[0.1]), "log_odds are those of b = 0"),
     ],
 )
