@@ -554,6 +554,12 @@ class Integer(_Numbers):
             raise ValueError(
                 f"every entry of a state must be an integer of {self}, got values such as {odd}"
             )
+        # Above 2 / eps, x + 1 rounds to x; half of it leaves room for moves.
+        if float(x.abs().max()) > (limit := 1 / torch.finfo(x.dtype).eps):
+            raise ValueError(
+                f"integers above {limit:.3g} are not exact in {x.dtype}, so sites could not move "
+                "by 1; subtract a constant from the states, or use x.double()"
+            )
 
     def gains(self, x: Tensor, grad: Tensor) -> Tensor:
         """Moves that leave the domain have gain -inf."""

@@ -142,12 +142,14 @@ def _defines(model: EnergyModel, name: str) -> bool:
 def evaluated(x: Tensor, model: EnergyModel, gradient: bool) -> tuple[Tensor, Tensor | None]:
     """The model's log-probability at `x`, and its gradient if asked for.
 
-    Raises ValueError if the model cannot be evaluated at states of this shape, and
-    NotDifferentiableError if it has no gradient. Errors of memory that ran out stay as they are.
+    Raises ValueError if the model cannot be evaluated at states of this shape or writes into them,
+    and NotDifferentiableError if it has no gradient. Errors of memory that ran out stay as they
+    are.
     """
     try:
+        given = x.clone()
         with torch.no_grad():
-            return model.log_prob_and_grad(x) if gradient else (model.log_prob(x), None)
+            found = model.log_prob_and_grad(given) if gradient else (model.log_prob(given), None)
     except (RuntimeError, IndexError, TypeError, ValueError) as error:
         kept = (
             torch.OutOfMemoryError,
@@ -162,6 +164,12 @@ def evaluated(x: Tensor, model: EnergyModel, gradient: bool) -> tuple[Tensor, Te
             f"({type(error).__name__}: {error}); it must map "
             f"[chains, {', '.join(map(str, x.shape[1:]))}] to [chains]"
         ) from error
+    if not torch.equal(given, x):
+        raise ValueError(
+            f"{type(model).__name__} writes into the states that it is given, which would move the "
+            "chains; work on a copy: x = x.clone()"
+        )
+    return found
 
 
 def _check_states(x: Tensor, model: EnergyModel) -> None:
@@ -174,6 +182,8 @@ def _check_states(x: Tensor, model: EnergyModel) -> None:
         raise ValueError(f"{wanted}, got {list(x.shape)}{one}")
     if not x.is_floating_point():
         raise ValueError(f"x must be floating point, got {x.dtype}; use x.float()")
+    if torch.finfo(x.dtype).bits < 32:
+        raise ValueError(f"x must have single or double precision, got {x.dtype}; use x.float()")
     model.domain.check(x)
 
 

@@ -95,6 +95,7 @@ class Draws(NamedTuple):
     x: Tensor  # [draws, chains, *domain.shape]
     log_prob: Tensor  # [draws, chains]
     accept: Tensor  # [chains], float64: the sum of the acceptance probabilities of all steps
+    invalid: int  # how many of all chains' steps met a NaN or infinite energy
 
 
 @dataclass(frozen=True)
@@ -177,14 +178,16 @@ class Fused(Wrapper, ManySteps):
         """A draw every `thin` of `steps` steps; `counting` is the model for its log-probability."""
         block, done = self.compile(state, model), 0
         x, log_prob, accept = [], [], torch.zeros(len(state.x), dtype=torch.float64)
+        invalid = 0
         for state, every in _stretches(state, block, rng, steps):  # noqa: B020
             accept += every[block.leaves].sum(0, dtype=torch.float64)
+            invalid += int(every[block.leaves + 1].sum())
             rows = slice((-done - 1) % thin, None, thin)
             done += len(every[0])
             kept = _like(state.states, (one[rows].clone() for one in every))
             x.append(kept.x)
             log_prob.append(self._log_probs(kept, counting))
-        return Draws(torch.cat(x), torch.cat(log_prob), accept)
+        return Draws(torch.cat(x), torch.cat(log_prob), accept, invalid)
 
     def _log_probs(self, states: Any, model: EnergyModel) -> Tensor:
         """The log-probability after each step, `[steps, chains]`; one call if chains are rows."""

@@ -9,6 +9,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from numbers import Real
 from typing import Any, NamedTuple, get_type_hints
 
 import numpy as np
@@ -93,11 +94,13 @@ class AcceptanceControl(Adaptation):
 
     def __post_init__(self) -> None:
         require_count(rounds=self.rounds, steps=self.steps)
-        if isinstance(self.target, str) and self.target not in OPTIMAL:
+        if self.target is None or isinstance(self.target, str) and self.target in OPTIMAL:
+            return
+        if not isinstance(self.target, Real):
             raise ValueError(
                 f"target must be a number or one of {', '.join(OPTIMAL)}, got {self.target!r}"
             )
-        if isinstance(self.target, float | int) and not 0 < self.target < 1:
+        if not 0 < self.target < 1:
             raise ValueError(f"target must be between 0 and 1, got {self.target}")
 
     def blocks(self, sampler: Sampler) -> int:
@@ -123,7 +126,7 @@ class AcceptanceControl(Adaptation):
 
     def aim(self, sampler: Sampler) -> float:
         target = sampler.target_acceptance if self.target is None else self.target
-        return OPTIMAL[target] if isinstance(target, str) else target
+        return OPTIMAL[target] if isinstance(target, str) else float(target)
 
     def _logs(
         self, sampler: Sampler, model: EnergyModel, acceptances: Sequence[float]

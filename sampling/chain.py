@@ -71,10 +71,10 @@ def run_chain(
 
 
 def require_whole_blocks(steps: int, every: int) -> None:
-    """Raise ValueError unless `steps` steps are whole blocks of `every`."""
+    """Raise ValueError unless `steps` steps, 0 or more, are whole blocks of `every`."""
     if every < 1:
         raise ValueError(f"every must be 1 or more, got {every}")
-    if steps % every:
+    if steps < 0 or steps % every:
         raise ValueError(f"steps must be a multiple of every, got {steps} and {every}")
 
 

@@ -186,7 +186,8 @@ class SampleResult:
             arrays |= {f"ladders_{key}": value for key, value in vars(self.ladders).items()}
         if self.adapted is not None:
             arrays["adapted_x"] = self.adapted.x.cpu().numpy()
-            about["adapted"] = {**self.adapted._asdict(), "sampler": None, "x": None}
+            own = as_text(self.adapted.sampler)
+            about["adapted"] = {**self.adapted._asdict(), "sampler": own, "x": None}
         arrays["about"] = np.array(json.dumps(about, default=lambda value: value.tolist()))
         try:
             with path.open("xb") as opened:
@@ -210,7 +211,9 @@ class SampleResult:
         sampler = from_text(*about.pop("sampler"))
         kind, sizes = about.pop("domain")
         if chosen := about.pop("adapted", None):
-            about["adapted"] = Adapted(**{**chosen, "sampler": sampler, "x": x})
+            text = chosen["sampler"]  # None in older files
+            found = sampler if text is None else from_text(*text)
+            about["adapted"] = Adapted(**{**chosen, "sampler": found, "x": x})
         if own:
             about["ladders"] = Ladders(**{**own, "steps": int(own["steps"])})
         if about["names"] is not None:

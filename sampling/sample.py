@@ -46,20 +46,22 @@ class ConvergenceWarning(UserWarning):
 
 
 class ChainSums(NamedTuple):
-    total: Tensor  # [chains], float64: in single precision a step would add less and less
+    accept: Tensor  # [chains], float64: in single precision a step would add less and less
+    invalid: Tensor  # [chains], int64, steps that met a NaN or infinite energy
 
 
 @dataclass(frozen=True)
 class ChainAcceptance(Metric):
-    """Sum of the acceptance probabilities of each chain since the start."""
+    """Sums over the steps of each chain since the start."""
 
-    wanted = Wanted()
+    wanted = Wanted(invalid=True)
 
     def init(self, model: EnergyModel, state: Any, reference: Reference) -> ChainSums:
-        return ChainSums(torch.zeros(len(state.x), dtype=torch.float64, device=state.x.device))
+        zeros = torch.zeros(len(state.x), dtype=torch.long, device=state.x.device)
+        return ChainSums(zeros.double(), zeros)
 
     def update(self, carry: ChainSums, state: Any, sums: Steps, steps: int) -> ChainSums:
-        return ChainSums(carry.total.add_(sums.accept))
+        return ChainSums(carry.accept.add_(sums.accept), carry.invalid.add_(sums.invalid))
 
     def read(self, carry: ChainSums) -> dict[str, Tensor]:
         return {}
@@ -124,13 +126,13 @@ def sample(
             leave their modes then (`samplers.tempered.Tempered` around the sampler). The result
             has `log_z`. `adapt` chooses a step size for each temperature, and other fields of
             the sampler on the target itself.
-        diagnose: whether to warn of chains that have not converged. Without it, the verdict is
-            computed when it is first asked for.
+        diagnose: whether to give these warnings. Without it, the verdict is computed when it is
+            first asked for.
 
     Warns:
         ConvergenceWarning: if there are enough draws to judge and the chains have not converged
-            (`SampleResult.converged`), or if the rows of `x` agree in most sites, so that R-hat
-            cannot show other modes.
+            (`SampleResult.converged`), if the rows of `x` agree in most sites, so that R-hat
+            cannot show other modes, or if steps met a NaN or infinite log-probability.
         EngineWarning: if `engine="auto"` would compile the steps and finds no compiler.
 
     Raises:
@@ -186,7 +188,7 @@ def sample(
             kernels.charge(before, rule.blocks(sampler) * rule.steps)
             sampler, x = Tempered(found.sampler) if temper else found.sampler, found.x
             kernels.serve(sampler, engine)
-        drawn = _draw(kernels, x, precision, rng, burn_in, steps, thin)
+        drawn, invalid = _draw(kernels, x, precision, rng, burn_in, steps, thin)
         seconds = time.perf_counter() - began - (kernels.seconds - compiled)
     result = SampleResult(
         **drawn,
@@ -199,6 +201,12 @@ def sample(
         adapted=found,
         names=named,
     )
+    if diagnose and invalid:
+        _warn(
+            f"{invalid} of {steps * len(x)} steps met a NaN or infinite log-probability and did "
+            "not move there, so such states are never drawn; mend the target, or give -inf where "
+            "states are impossible"
+        )
     if diagnose and result.verdict.judged and not result.converged:
         _warn(result.verdict.text)
     return result
@@ -263,8 +271,11 @@ def _draw(
     burn_in: int,
     steps: int,
     thin: int,
-) -> dict[str, Any]:
-    """What `SampleResult` has of the draws: every `thin` steps one, after the burn-in."""
+) -> tuple[dict[str, Any], int]:
+    """What `SampleResult` has of the draws: every `thin` steps one, after the burn-in.
+
+    Also how many of all chains' steps met a NaN or infinite energy.
+    """
     kernel, count, every = kernels.kernel, kernels.count, gcd(burn_in, thin)
     if isinstance(kernel, Fused) and not isinstance(kernel.sampler, Tempered):
         return _draw_fused(kernels, x, precision, rng, burn_in, steps, thin)
@@ -277,7 +288,7 @@ def _draw(
             kernels.charge(before, every)
 
     advance(burn_in)
-    accepted, began = chain.carries[0].total.clone(), chain.within
+    before_draws, began = [part.clone() for part in chain.carries[0]], chain.within
     tempered = isinstance(began, LadderState)
     trips, levels = began.trips.clone() if tempered else torch.zeros(0), []
     draws = torch.empty(steps // thin, *x.shape, dtype=x.dtype)
@@ -293,12 +304,15 @@ def _draw(
     if tempered:
         state = chain.within
         ladders = Ladders.recorded(state, levels, state.trips - trips, steps)
+    accept, invalid = (
+        (now - before).cpu() for now, before in zip(chain.carries[0], before_draws, strict=True)
+    )
     return {
         "draws": draws.transpose(0, 1).contiguous(),
         "log_prob": log_prob.T.contiguous(),
-        "acceptance": ((chain.carries[0].total - accepted) / steps).float().cpu(),
+        "acceptance": (accept / steps).float(),
         "ladders": ladders,
-    }
+    }, int(invalid.sum())
 
 
 def _draw_fused(
@@ -309,7 +323,7 @@ def _draw_fused(
     burn_in: int,
     steps: int,
     thin: int,
-) -> dict[str, Any]:
+) -> tuple[dict[str, Any], int]:
     """`_draw` by a fused kernel, whose calls make many draws."""
     kernel: Any = kernels.kernel
     count = kernels.count
@@ -323,7 +337,7 @@ def _draw_fused(
         "log_prob": found.log_prob.to(precision).T.contiguous(),
         "acceptance": (found.accept / steps).float(),
         "ladders": None,
-    }
+    }, found.invalid
 
 
 def _warn(text: str) -> None:

@@ -31,7 +31,7 @@ def possible(model: EnergyModel, chains: int, rng: Generator) -> Tensor:
     for _ in range(TRIES):
         try:
             with torch.no_grad():
-                impossible = model.log_prob(x) == -torch.inf
+                impossible = model.log_prob(x.clone()) == -torch.inf
         except Exception:  # noqa: BLE001 - whatever a user's target raises
             return x
         if not isinstance(impossible, Tensor) or impossible.shape != (chains,):

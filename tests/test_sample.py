@@ -92,6 +92,27 @@ def test_the_draws_are_those_of_the_chain():
         assert torch.equal(found.draws[:, number], readings[step].state.x)
 
 
+@pytest.mark.parametrize("target", [linear, lambda x: linear(x) - 1e9 * (x.sum(-1) - 2).relu()])
+def test_the_log_probability_is_that_of_the_draws(target):
+    """Also where chains start at a large penalty, in whose rounding all else is lost."""
+    found = draw(target, "locally_balanced", x=torch.ones(4, 5), steps=50, diagnose=False)
+    np.testing.assert_array_equal(found.log_prob[:, 20:], target(found.draws[:, 20:]))
+
+
+@pytest.mark.parametrize("engine", ["eager", "fused"])
+def test_steps_into_nan_are_told(engine, request):
+    if engine == "fused":
+        request.getfixturevalue("uncompiled")
+    x = torch.eye(5)[:4]
+
+    def target(x):
+        return torch.where(x.sum(-1) > 3, torch.nan, linear(x))
+
+    with pytest.warns(lw.sampling.sample.ConvergenceWarning, match="of 400 steps met a NaN or inf"):
+        found = draw(target, "random_walk", x=x, steps=100, engine=engine)
+    assert found.draws.sum(-1).max() == 3
+
+
 def test_acceptance_is_that_after_the_burn_in_of_each_chain():
     x = torch.zeros(3, 5)
     found = draw(sampler=lw.DMALA(4.0), x=x, steps=4, burn_in=2, seed=1)
@@ -299,7 +320,20 @@ def test_starts_without_probability_are_refused_with_advice():
         draw(lambda x: (x.sum(-1) - 2).abs().sqrt(), "dmala", x=torch.ones(4, 5).tril(-1)[[2] * 4])
 
 
+def doubles(x):
+    x *= 2
+    return x.sum(-1)
+
+
+def copies_a_site(x):
+    """No state of equal sites shows it."""
+    x[:, 0] = x[:, 1]
+    return x.sum(-1)
+
+
 FAULTS = {
+    "doubles x": (doubles, "Function writes into the states that it is given.* x = x.clone"),
+    "copies a site": (copies_a_site, "Function writes into the states"),
     "other sites": (
         lambda x: x @ torch.ones(7),
         r"could not evaluate x of shape \[4, 5\] .*Runtime",
@@ -362,6 +396,14 @@ def test_rounding_of_many_terms_is_no_fault():
         (
             {"adapt": "best"},
             "adapt must be .* acceptance, cycle, locally_balanced, random_walk, got",
+        ),
+        ({"adapt": 5}, "target must be between 0 and 1, got 5"),
+        ({"adapt": np.float32(5)}, "target must be between 0 and 1, got 5.0"),
+        ({"adapt": [0.5]}, r"target must be a number or one of .*, got \[0.5\]"),
+        ({"x": torch.zeros(4, 5).half()}, r"single or double precision, .*float16; use x.float"),
+        (
+            {"x": torch.full((4, 5), 2.0**23 + 1), "domain": lw.Integer(5), "sites": None},
+            "integers above 8.39e.06 are not exact in torch.float32",
         ),
         ({"start": "warm"}, "start must be uniform or annealed, without x, got 'warm'"),
         ({"start": "annealed", "x": torch.zeros(4, 5)}, "start must be .* without x"),
