@@ -119,10 +119,11 @@ def _by_site(
         places = is_known[0].nonzero().squeeze(1).tolist()
         return {site: values[..., site].double().cpu() for site in places}
     index: dict[Any, Any] = {} if names is None else {name: i for i, name in enumerate(names)}
-    found: dict[Any, Tensor] = {
-        index.get(key, key): torch.tensor(float(value), dtype=torch.float64)
-        for key, value in values.items()
-    }
+    found: dict[Any, Tensor] = {}
+    for key, value in values.items():
+        if (site := index.get(key, key)) in found:
+            raise ValueError(f"site {site} is known twice, the second time as {key!r}")
+        found[site] = torch.tensor(float(value), dtype=torch.float64)
     for site in found:
         if not isinstance(site, Integral) or int(site) not in range(domain.dim):
             kinds = "a name or " if names else ""

@@ -29,18 +29,20 @@ def log_z_and_mean(
     """The exact log Z (scalar) and the mean of x = (1 + s) / 2 `[sites]`, both float64.
 
     `bias` is `[sites]` in row-major order. Raises ValueError when sites are coupled and a layer
-    across the longest axis has more than 10 of them, and when the products underflow.
+    across the longest axis has more than 10 of them, and when the products leave the range of
+    double precision.
     """
     if coupling > 0 and periodic and len(shape) == 2 and min(shape) > 2 and not bias.any():
-        return torus(shape, coupling), torch.full(bias.shape, 0.5, dtype=torch.float64)
-    with torch.enable_grad():
-        bias = bias.detach().double().requires_grad_()
-        total = log_z(shape, coupling, bias, periodic)
-        (mean_spin,) = torch.autograd.grad(total, bias)
+        total, mean_spin = torus(shape, coupling), torch.zeros(bias.shape, dtype=torch.float64)
+    else:
+        with torch.enable_grad():
+            bias = bias.detach().double().requires_grad_()
+            total = log_z(shape, coupling, bias, periodic)
+            (mean_spin,) = torch.autograd.grad(total, bias)
     if not (total.isfinite() and mean_spin.isfinite().all()):
         raise ValueError(
-            "the transfer matrices underflow: couplings and biases of hundreds of nats are too "
-            "strong for them; estimate the means by sampling"
+            "the transfer matrices overflow or underflow: couplings and biases of hundreds of nats "
+            "are too strong for them; estimate the means by sampling"
         )
     return total.detach(), (1 + mean_spin) / 2
 

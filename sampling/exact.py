@@ -71,6 +71,11 @@ def enumerated(model: EnergyModel) -> Exact:
     for start in range(0, count, CHUNK):
         x = domain.listed(torch.arange(start, min(start + CHUNK, count))).to(home)
         log_prob = model.log_prob(x).double().cpu()
+        if not (log_prob < torch.inf).all():
+            raise ValueError(
+                f"the log-probability is NaN or +inf at some states of {domain}; give finite "
+                "numbers, or -inf where states are impossible"
+            )
         if (peak := torch.maximum(largest, log_prob.max())) == -torch.inf:
             continue  # no state so far has a positive probability
         shrink = (largest - (largest := peak)).exp()

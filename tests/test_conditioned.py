@@ -116,6 +116,12 @@ def test_what_no_site_can_have_is_refused(given, told):
         Asymmetric(lw.Binary(3)).given(given)
 
 
+def test_a_site_known_twice_is_refused():
+    graph = lw.Graph([[0, 1]], 1.0, names="ab")
+    with pytest.raises(ValueError, match="site 0 is known twice, the second time as 0"):
+        graph.given({"a": 1, 0: 0})
+
+
 @pytest.mark.parametrize(
     "model",
     [

@@ -84,7 +84,17 @@ def test_categories_may_be_whole_numbers():
         ({"draws": torch.zeros(9)}, r"must have shape \[draws, 9\] or \[chains, draws, 9\]"),
         ({"draws": torch.full((5, 9), 2.0)}, "must be 0 or 1"),
         ({"error": 1e-6}, "between 0.001 and 1"),
-        ({"log_prob": torch.zeros(3)}, "one number a draw, 50, got 3"),
+        ({"log_prob": torch.zeros(3)}, r"one number a draw, \[50, 1\], got \[3\]"),
+        ({"log_prob": torch.full((50,), torch.nan)}, r"got \[50\] with 50 NaN"),
+        (
+            {"draws": torch.zeros(2, 5, 9), "log_prob": torch.zeros(5, 2)},
+            r"one number a draw, \[2, 5\], got \[5, 2\]",
+        ),
+        ({"draws": torch.zeros(1, 9)}, "two draws or more"),
+        (
+            {"draws": torch.arange(2.0).repeat_interleave(200).expand(9, -1).T[None]},
+            "fewer than two independent ones",
+        ),
         ({"steps": 16, "reference": "gibbs"}, "the reference does not mix: .*give more steps"),
     ],
 )

@@ -115,10 +115,19 @@ def test_states_that_are_impossible_may_come_first(monkeypatch):
         exact(nowhere)
 
 
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+def test_states_without_a_number_are_refused(value):
+    model = lw.Function(lambda x: torch.where(x.sum(-1) > 7, value, x.sum(-1)), lw.Binary(8))
+    with pytest.raises(ValueError, match="NaN or .inf at some states"):
+        exact(model)
+
+
 def test_transfer_matrices_that_underflow_are_refused():
     bias = torch.tensor([513.0, -513.0])
-    with pytest.raises(ValueError, match="the transfer matrices underflow"):
+    with pytest.raises(ValueError, match="the transfer matrices overflow or underflow"):
         log_z_and_mean((2,), 190.0, bias, True)
+    with pytest.raises(ValueError, match="the transfer matrices overflow or underflow"):
+        log_z_and_mean((4, 4), 180.0, torch.zeros(16), True)
 
 
 def test_what_cannot_be_listed_is_refused():

@@ -245,6 +245,15 @@ def test_mistakes_are_told(words, match, file, tmp_path):
         race.main([f"{file}:linear", *words, "--outputs", str(tmp_path)])
 
 
+def test_samplers_of_one_class_with_other_settings_all_take_part():
+    given = [lw.DMALA(0.1), lw.DMALA(0.5), "dmala", lw.DMALA(0.3)]
+    taken, left = contests.entered(given, lw.Lattice((2, 2), 0.1))
+    assert list(taken) == ["DMALA", "DMALA(step_size=0.5)", "dmala", "DMALA(step_size=0.3)"]
+    assert not left
+    with pytest.raises(ValueError, match=r"DMALA\(step_size=0.5\) is given twice"):
+        contests.entered([*given, lw.DMALA(0.5)], lw.Lattice((2, 2), 0.1))
+
+
 # Parts.
 
 

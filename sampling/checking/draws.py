@@ -129,6 +129,11 @@ def check_draws(
     outcomes = [_possible(values), _energies(values, log_prob)]
 
     kept = _apart(x, values)
+    if len(kept) < 2:
+        raise ValueError(
+            f"the {x.shape[0] * x.shape[1]} draws are worth fewer than two independent ones, so "
+            "they cannot be compared; give more draws, or more chains"
+        )
     kept = kept[torch.randperm(len(kept), generator=rng)[:MOST]]
     others, how = _reference(model, reference, max(len(kept), LEAST), steps, seed)
     outcomes += _compared(kept, others, model, rng, error)
@@ -148,13 +153,13 @@ def as_states(draws: Tensor | np.ndarray, domain: Domain) -> Tensor:
             raise ValueError(f"categories must be whole numbers below {domain.num_values}")
         x = torch.nn.functional.one_hot(x.long(), domain.num_values).to(x.dtype)
     leading = x.ndim - len(shape)
-    if x.shape[leading:] != shape or leading not in (1, 2) or len(x) * x.shape[1] < 2:
+    x = x.unsqueeze(1) if leading == 1 else x
+    if x.shape[2:] != shape or leading not in (1, 2) or len(x) * x.shape[1] < 2:
         sites = ", ".join(map(str, shape))
         raise ValueError(
             f"draws must have shape [draws, {sites}] or [chains, draws, {sites}], with two draws "
             f"or more, got {list(np.shape(draws))}"
         )
-    x = x.unsqueeze(1) if leading == 1 else x
     domain.check(x.flatten(0, 1))
     return x
 
@@ -179,9 +184,10 @@ def _energies(values: Tensor, given: Tensor | np.ndarray | None) -> DrawsOutcome
     if given is None:
         return DrawsOutcome("energies", "-", "none are given")
     given = torch.as_tensor(given).double()
-    if given.numel() != values.numel():
+    if given.shape not in (values.shape, values.squeeze(1).shape) or given.isnan().all():
         raise ValueError(
-            f"log_prob must have one number a draw, {values.numel()}, got {given.numel()}"
+            f"log_prob must have one number a draw, {list(values.shape)}, got {list(given.shape)} "
+            f"with {int(given.isnan().sum())} NaN"
         )
     off = given.flatten() - values.flatten()
     off = (off - off.median()).nan_to_num(torch.inf).abs()  # both -inf: `_possible` tells

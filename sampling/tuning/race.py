@@ -22,6 +22,7 @@ from latticework.samplers.base import Sampler, require_count
 from latticework.sampling.devices import on_threads
 from latticework.sampling.diagnostics import MIXED
 from latticework.sampling.messages import in_a_line
+from latticework.sampling.naming import brief
 from latticework.sampling.sample import sampler_of
 from latticework.sampling.starts import annealed, possible, require_start
 from latticework.sampling.targets import States, as_model, check_target, unsupported
@@ -254,8 +255,10 @@ def entered(
         name = each if isinstance(each, str) else type(each).__name__
         sampler, _ = fitted(sampler_of(each), {}, model)
         short = name.rpartition(":")[2]
-        if short in taken:  # of another file, or given twice
-            short = name
+        if short in taken:  # of another file, or with other settings
+            short = name if name not in taken else brief(sampler)
+        if short in taken:
+            raise ValueError(f"{short} is given twice; give each sampler once")
         if not sampler.exact and offered is None:
             left[short] = BIASED
         elif reason := unsupported(sampler, model):
@@ -278,11 +281,13 @@ def race(
     threads: int = 1,
     **states: Unpack[States],
 ) -> "pd.DataFrame":
-    """Compare samplers on `target`, each tuned and measured under an equal budget.
+    """Compare samplers on `target`, tuned and measured under an equal budget.
 
     Args:
         target: what `latticework.sample` takes, with the same `x` and `start`.
-        samplers: samplers or names; without them, every exact sampler that supports the target.
+        samplers: names in `samplers.NAMES`, which are tuned, or samplers and names with settings,
+            which are measured as they are; without them, every exact sampler that supports the
+            target, tuned.
         x: where all chains start, `[chains, *domain.shape]`.
         start: where they start without `x`.
         budget: what each sampler may spend: `"20seconds"`, or `"50000evaluations"` by each chain.
