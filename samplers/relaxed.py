@@ -25,7 +25,14 @@ from torch import Generator, Tensor
 from latticework.models.base import EnergyModel
 from latticework.models.chance import normal_like
 from latticework.models.domain import Binary
-from latticework.samplers.base import Info, Sampler, metropolis, require_domain, require_positive
+from latticework.samplers.base import (
+    Info,
+    Sampler,
+    metropolis,
+    own_generator,
+    require_domain,
+    require_positive,
+)
 
 
 def binary_domain(sampler: Sampler, model: EnergyModel) -> Binary:
@@ -45,8 +52,7 @@ def lift(x: Tensor, domain: Binary) -> Tensor:
     `at` has no generator, so the magnitudes are a fixed table of pseudo-random numbers. They
     differ between chains: otherwise particles that start at the same x would never separate.
     """
-    table = Generator(x.device).manual_seed(0)
-    magnitude = torch.empty_like(x).normal_(generator=table).abs_()
+    magnitude = torch.empty_like(x).normal_(generator=own_generator(x.device)).abs_()
     return torch.where(x == domain.high, magnitude, -magnitude)
 
 
