@@ -9,6 +9,7 @@ from command import command_line
 
 import latticework as lw
 from latticework.experiments.records.record import load_all
+from latticework.experiments.runs.errors import ConfigurationError
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks import benchmark, target
 from latticework.sampling.tuning.course import Course, Stint, quality
@@ -22,6 +23,9 @@ def test_means_by_symmetry_are_exact(tmp_path):
     for model in (lw.Lattice((2, 3), 0.3), lw.LatticePotts((2, 2), 3, 0.7)):
         found = target.symmetric(model, run).mean
         torch.testing.assert_close(found.double(), lw.exact(model).mean)
+    for model in (lw.Lattice((50, 50), 0.3, 0.01), lw.LatticePotts((2, 2), 3, 0.7, [0, 0, 0.01])):
+        with pytest.raises(ConfigurationError, match="exchanging them changes its log-prob"):
+            target.symmetric(model, run)
 
 
 def test_means_of_long_chains_are_shared_and_near_the_truth(tmp_path):

@@ -18,6 +18,7 @@ from latticework.experiments.figures import style
 from latticework.experiments.figures.acceptance import ess_per_second, rates, step_term
 from latticework.experiments.figures.benchmark import errors
 from latticework.experiments.figures.curves import curve, final, learning
+from latticework.experiments.figures.isl_curves import curves
 from latticework.experiments.figures.text import COLOURS
 from latticework.experiments.papers.draw import png
 from latticework.experiments.records.grouping import SAMPLERS, by_sampler, label, look, seeds
@@ -297,6 +298,20 @@ def test_the_papers_value_stands_at_its_steps_and_beside_its_sampler(substitute)
     found = [(one.get_label(), *one.get_xydata().tolist()) for one in crosses]
     steps, value = (published("fig4", key).mean for key in ("steps", "dmala"))
     assert found == ([] if substitute else [("the paper: DMALA", [steps, value])])
+
+
+def test_no_line_is_left_out_where_there_are_more_than_dashes():
+    parzen = {"size": np.array([1, 10]), "isl": np.array([-9.0, -5.0])}
+    rows = {"step": [1, 10], "isl": [-8.0, -6.0]}
+    records = [
+        fake(
+            rows, config={"model": {"hidden": hidden}}, choices={"task": "isl"},
+            stored={"parzen": parzen},
+        )
+        for hidden in range(6)
+    ]  # fmt: skip
+    (ax,) = curves(records, lines="model.hidden").axes
+    assert sum("hidden" in str(one.get_label()) for one in ax.lines) == 6
 
 
 @pytest.mark.parametrize("missing", ["model.bias", "model.coupling.more"])

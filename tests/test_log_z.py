@@ -198,6 +198,19 @@ def test_a_run_estimates_log_z(estimator, engine, tmp_path, request):
             ladders([record])
 
 
+def test_the_evaluations_count_learning(tmp_path):
+    """By eager and compiled ladders alike, up to the length of the learned schedule."""
+    words = ["task=log_z", "model=ising", "model.shape=[4,4]", "sampler=gibbs_sweep"]
+    words += ["budget.chains=6", "budget.steps=200", "budget.every=100"]
+    assert command_line(*words, "engine=eager,compiled", "--multirun", outputs=tmp_path) == 0
+    eager, compiled = (
+        next(r.document for r in load_all(tmp_path) if r.document["engine"] == engine)
+        for engine in ("eager", "compiled")
+    )
+    share = compiled["evaluations"] * eager["levels"] / eager["evaluations"] / compiled["levels"]
+    assert 0.8 < share < 1.25
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -151,6 +151,15 @@ def test_force_runs_it_again_and_keeps_the_old_record(outputs):
     assert numbers(load(aside)) == before
 
 
+def test_experiments_of_one_name_leave_one_anothers_records(tmp_path):
+    words = ("name=shared", "scale=smoke", "model.shape=[2,2]", "sampler=gwg", "seed=0")
+    for experiment in ("ising_sampling", "ising_sampling_compiled"):
+        assert command_line(f"experiment={experiment}", *words, outputs=tmp_path) == 0
+    assert command_line(*words, outputs=tmp_path) == 0
+    assert len(load_all(tmp_path)) == 3
+    assert not superseded(tmp_path)
+
+
 def test_a_model_whose_file_was_replaced_is_sampled_again(tmp_path):
     """The configuration holds the file's name, the record its checksum."""
     file, outputs = tmp_path / "model.npz", tmp_path / "outputs"

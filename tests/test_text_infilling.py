@@ -1,9 +1,12 @@
 """The infilling task from the command line: its record, one's own text, its table and pages."""
 
+import re
+
 import pytest
 from command import command_line
+from fakes import fake
 
-from latticework.experiments.figures.text import beside, marked, table3
+from latticework.experiments.figures.text import beside, marked, sentences, table3
 from latticework.experiments.records.record import load_all
 from latticework.experiments.tasks.text_infilling import perplexity, sentences_of
 
@@ -33,6 +36,14 @@ def test_a_text_of_ones_own_on_the_embedded_model(tmp_path):
         assert record.metrics["sites"].tolist() == [2]
         with pytest.raises(LookupError):  # nothing of the table's sentences
             table3([record])
+
+
+def test_one_sentence_is_not_compared_with_itself(tmp_path, capsys):
+    words = (*SMOKE, "model=mini_bert", "sampler=gibbs", "seed=0", "task.text='The [MASK] cat.'")
+    assert command_line(*words, "task.keep=1", outputs=tmp_path) == 1
+    assert "self-BLEU compares two sentences or more" in " ".join(capsys.readouterr().out.split())
+    assert command_line(*words, "task.keep=0", outputs=tmp_path) == 1
+    assert "task.keep must be positive, got 0" in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -69,6 +80,21 @@ def test_words_are_marked_as_written_or_repeated():
     assert second[3].kind == "written"
     assert third[1].kind == "written"
     assert [w.kind for w in marked(ENTRY, 1)[0]].count("repeated") == 0
+
+
+def test_each_sentence_stands_under_its_own_heading():
+    """Runs of other data have other sentences at the same number."""
+    other = {**ENTRY, "words": ["a", "[MASK]", "dog", "ran", "[MASK]", "."]}
+    told = {"asked": "mini_bert", "used": "mini_bert"}
+    records = [
+        fake(sampler=name, scores={}, generated=[entry], language=told)
+        for name, entry in (("gibbs", ENTRY), ("dmala", other), ("gwg", ENTRY))
+    ]
+    html = sentences(records).html
+    headings = re.findall("<h2>(.*?)</h2>|<h3>(.*?)</h3>", html)
+    assert [one or two for one, two in headings] == [
+        "the [MASK] cat sat [MASK] .", "Gibbs", "GWG-1", "a [MASK] dog ran [MASK] .", "DMALA"
+    ]  # fmt: skip
 
 
 def test_the_kept_sentences_and_their_perplexity():

@@ -18,7 +18,7 @@ from latticework.samplers.base import evaluate
 from latticework.samplers.sums import Wanted
 from latticework.sampling import starts
 from latticework.sampling.metrics import Steps
-from latticework.sampling.tuning.space import check_space, numbers, suggest
+from latticework.sampling.tuning.space import check_space, numbers, rounded, suggest
 from latticework.sampling.tuning.study import best, complete, shared, startup
 
 MODEL = lw.Lattice([3, 3], 0.1, 0.2)
@@ -335,6 +335,13 @@ def test_suggestions_have_the_type_of_their_field():
     fields = suggest(study.ask(), lw.RMALA(0.3, 0.5), space)
     assert isinstance(fields["step_size"], float)
     assert fields["step_size"] == float(f"{fields['step_size']:.3g}")
+
+
+def test_a_choice_is_not_rounded():
+    study, space = optuna.create_study(), {"step_size": {"choices": [0.12345]}}
+    fields = suggest(study.ask(), lw.DMALA(), space)
+    assert fields == {"step_size": 0.12345}
+    assert numbers(rounded(fields, space), space) == {"step_size": 0}
 
 
 @pytest.mark.parametrize("sampler", [lw.DMALA(0.6), lw.GWG(6)], ids=str)

@@ -1,6 +1,7 @@
 """Breuleux et al. (2011): ISL curves and scores, sequences of samples, the cost of a sample."""
 
 from collections.abc import Mapping
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -159,7 +160,7 @@ def curves(
     own_beta = False
     figure, axes = wrapped(len(split))
     for ax, (title, part) in zip(axes, split.items(), strict=True):
-        for (value, some), dash in zip(_grouped(part, lines).items(), DASHES, strict=False):
+        for (value, some), dash in zip(_grouped(part, lines).items(), cycle(DASHES), strict=False):
             for group in groups(some):
                 ink, runs = colour(group.key, group.place, group.of), group.records
                 style = line(group.key, group.place, group.of) | {"markersize": 4}

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -310,7 +311,7 @@ def improvement(records: list[Record]) -> Figure:
     figure, axes = wrapped(len(tables))
     panels = dict(zip(tables, axes, strict=True))
     rates = sorted({rate for _, rate, _, _ in found}, reverse=True)
-    dashes = dict(zip(rates, DASHES, strict=False))
+    dashes = dict(zip(rates, cycle(DASHES), strict=False))
     for (_, rate, key, data), some in sorted(found.items()):
         drawn = line(key) | {"markevery": None, "linestyle": dashes[rate]}
         text = named(label(key), f"rate {rate:g}")

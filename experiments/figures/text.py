@@ -4,6 +4,7 @@ Generated words are blue. They are red if another sentence shown for the same sa
 word at the same blank. A Page is a figure for PNG and PDF that also holds its content as HTML.
 """
 
+from collections import defaultdict
 from collections.abc import Sequence
 from html import escape
 from textwrap import shorten
@@ -133,7 +134,10 @@ def sentences(
         total = min(map(len, texts.values()))
         start = max(0, min(first, total - count))
         for number in range(start, min(start + count, total)):
-            parts.append((name, {sampler: text[number] for sampler, text in texts.items()}))
+            prompts: dict[str, dict[str, Any]] = defaultdict(dict)  # runs of other data have others
+            for sampler, text in texts.items():
+                prompts[_prompt(text[number])][sampler] = text[number]
+            parts += [(name, entries) for entries in prompts.values()]
     page = _draw(parts, each, title)
     page.html = _html(parts, each, title)
     return page

@@ -82,7 +82,7 @@ RULES: dict[str, tuple[Callable[[Any], Any], str]] = {
 }
 # Arguments that must be positive wherever they occur, and arguments that may be infinite.
 POSITIVE = {
-    "batch", "chains", "dim", "epoch_size", "epochs", "every", "features", "iterations",
+    "batch", "chains", "dim", "epoch_size", "epochs", "every", "features", "iterations", "keep",
     "learning_rate", "limit", "points", "rows", "samples", "snapshots", "steps",
     "threads", "trial_steps", "trials", "updates", "validation_points",
 }  # fmt: skip

@@ -85,9 +85,11 @@ def _claimed(asked: Path, config: dict[str, Any]) -> Path:
     """The folder for the record of `config`: an existing folder of that identity, or `asked`.
 
     A lock makes the search and the claim atomic, so that concurrent processes agree. Records of the
-    same overrides with another configuration are moved away: a default has changed since.
+    same experiment and overrides with another configuration are moved away: a default has changed
+    since.
     """
     parent, hydra = asked.parent, HydraConfig.get()
+    experiment = hydra.runtime.choices.get("experiment")
     with FileLock(parent / LOCK):
         path = find(parent, config) or asked
         (path / LOCK).open("a").close()  # it has begun; its time of writing stays
@@ -95,10 +97,20 @@ def _claimed(asked: Path, config: dict[str, Any]) -> Path:
             _remove_if_unused(asked)
         own = run_name(hydra.overrides.task, hydra.job.config.override_dirname.exclude_keys)
         for file in sorted(parent.glob(f"{glob.escape(own)}*/run.json")):
-            if file.parent != path and without_digits(file.parent.name) == own:
+            if file.parent == path or without_digits(file.parent.name) != own:
+                continue
+            if _experiment_of(file) == experiment:
                 with FileLock(file.parent / LOCK):
                     storage.set_aside(file.parent, _outputs(config))
     return path
+
+
+def _experiment_of(record: Path) -> str | None:
+    """The experiment of a run.json; None without one, or if the file is damaged."""
+    try:
+        return json.loads(record.read_text())["choices"].get("experiment")
+    except (ValueError, KeyError):
+        return None
 
 
 def _outputs(config: dict[str, Any]) -> Path:

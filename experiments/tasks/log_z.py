@@ -170,9 +170,10 @@ def by_tempering(
         compiling, brief = run.seconds, replace(learner, rounds=1)
         brief.advance(brief.at(x, model), model, run.rng("compiling"), 1)
         run.note(compile_seconds=run.seconds - compiling)
+    steps = ladder.learning_steps  # none once it has learned
     ladder = replace(ladder, **learner.learnt(x, model if compiled else count.model))
     each = evaluations_of_step(ladder, model, x, run.rng("cost"))
-    learning = each * ladder.learning_steps / budget.chains if compiled else count.evaluations
+    learning = each * steps / budget.chains if compiled else count.evaluations
     kernel = run.kernel(ladder, model, [], x, budget.steps)
     memory = Tempering(Chain(kernel, model, x, run.rng("chain"), every=1, metrics=[]), [])
     for number in run.resumable(memory, "tempering", total=budget.readings, each=budget.every):

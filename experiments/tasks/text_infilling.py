@@ -76,6 +76,11 @@ def text_infilling(
         )
     own = [text] if isinstance(text, str) else text
     blanks = data.blanks if own is None else [blanks_of(sentence) for sentence in own]
+    if min(keep, chains) * len(blanks) < 2:
+        raise ValueError(
+            f"self-BLEU compares two sentences or more, and one is kept: give task.keep={keep} and "
+            "task.chains two or more, or several sentences"
+        )
     language = model.language
     used = {"asked": language.asked, "used": language.name, "substitute": language.substitute}
     run.note(language=used)

@@ -107,7 +107,7 @@ def tune(
     )
     parts = [*names.values(), objective, measurement.cost, f"seed {run.seed}", settings_of(run)]
     found = searched(" / ".join(parts), sampler, space, aim, measurement, trials, storage)
-    fields, shared_by = rounded(found.params), ", a shared study" if storage else ""
+    fields, shared_by = rounded(found.params, space), ", a shared study" if storage else ""
     facts = {
         "model": names["model"],
         "objective": str(aim),
@@ -261,7 +261,7 @@ def searched(
         """Log the finished trials from slot `logged` on; the next slot to log."""
         done = complete(study, trials)
         while logged in done:
-            values = numbers(rounded(done[logged].params), space)
+            values = numbers(rounded(done[logged].params, space), space)
             run.log(logged, value=done[logged].user_attrs["value"], **values)
             logged += 1
         return logged
