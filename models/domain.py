@@ -520,6 +520,7 @@ class Integer(_Numbers):
     """Integers as floats `[chains, dim]`; a site may move by at most `window` (App. C).
 
     `low` bounds the domain from below (0 gives the paper's {0, 1, 2, ...}); None leaves it open.
+    Chains may start at integers up to 2^23 in single precision, and 2^52 in double precision.
     """
 
     dim: int

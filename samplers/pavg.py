@@ -22,7 +22,7 @@ from typing import NamedTuple
 import torch
 from torch import Generator, Tensor
 
-from latticework.models.base import EnergyModel
+from latticework.models.base import AnnealedModel, EnergyModel
 from latticework.models.chance import normal_like
 from latticework.samplers.auxiliary import (
     log_noise_ratio,
@@ -147,6 +147,11 @@ class PAVG(Sampler):
                     f"{len(self.matrix)} rows"
                 )
             return torch.as_tensor(self.matrix).to(x)
+        if isinstance(model, AnnealedModel) and model.beta.ndim:
+            raise UnsupportedModelError(
+                self, model, "one target, from which it learns its matrix",
+                "one for each level; give a matrix, or use avg",
+            )  # fmt: skip
         if model.quadratic:
             return hessian(model, x)
         return learnt_hessian(model, AVG(self.pilot), self.burn_in, x)

@@ -42,7 +42,6 @@ from latticework.samplers.base import (
     own_generator,
     require_count,
 )
-from latticework.samplers.pavg import PAVG
 from latticework.samplers.scale import RANGE, change_of_log, with_scales
 
 LADDERS = 8  # ladders that learn the schedule
@@ -115,11 +114,6 @@ class Tempered(Sampler):
             raise ValueError(
                 "tempering needs a kernel that keeps the law of its target from the first step, "
                 f"and {kernel} does not; choose another, such as gibbs, gwg or dmala"
-            )
-        if isinstance(kernel, PAVG) and kernel.matrix is None:
-            raise ValueError(
-                "pavg would learn its matrix from one target, and tempering has one for each "
-                "level; give it a matrix, or choose avg"
             )
         if not 0 <= self.hot < 1:
             raise ValueError(

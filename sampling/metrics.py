@@ -112,6 +112,11 @@ class MarginalError(Metric):
 
     def init(self, model: EnergyModel, state: Any, reference: Reference) -> MarginalSums:
         truth = needs(self, reference.mean, "mean")
+        if truth.shape != model.domain.shape:
+            raise ValueError(
+                f"the exact mean must have shape {list(model.domain.shape)}, got "
+                f"{list(truth.shape)}"
+            )
         unit = isinstance(model.domain, Binary) and model.domain.is_unit
         one = truth.new_ones(())
         total, states = state.x.double(), one.long()

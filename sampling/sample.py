@@ -46,7 +46,7 @@ class ConvergenceWarning(UserWarning):
 
 
 class ChainSums(NamedTuple):
-    accept: Tensor  # [chains], float64: in single precision a step would add less and less
+    total: Tensor  # [chains], float64: in single precision a step would add less and less
     invalid: Tensor  # [chains], int64, steps that met a NaN or infinite energy
 
 
@@ -61,7 +61,7 @@ class ChainAcceptance(Metric):
         return ChainSums(zeros.double(), zeros)
 
     def update(self, carry: ChainSums, state: Any, sums: Steps, steps: int) -> ChainSums:
-        return ChainSums(carry.accept.add_(sums.accept), carry.invalid.add_(sums.invalid))
+        return ChainSums(carry.total.add_(sums.accept), carry.invalid.add_(sums.invalid))
 
     def read(self, carry: ChainSums) -> dict[str, Tensor]:
         return {}

@@ -24,6 +24,7 @@ KNOWN_BELOW = 0.75  # the largest rejection of swaps with which the barrier is c
 ENOUGH = 2  # round trips of a ladder, on average; with fewer, draws may depend on their start
 NEWTON = 50  # iterations at most; about five are needed
 CLOSE = 1e-10  # of C
+ROUNDING = 1e-6  # nats by which estimates of a flat target may differ
 
 
 class LogZ(NamedTuple):
@@ -47,10 +48,12 @@ class LogZ(NamedTuple):
         If not, levels overlap too little or the ladders have missed a mode, and the interval may
         be far from the truth. Without an interval it is False.
         """
-        return abs(self.forward - self.backward) <= self.high - self.low < np.inf
+        return abs(self.forward - self.backward) <= self.high - self.low + ROUNDING < np.inf
 
     def __str__(self) -> str:
         doubt = "" if self.agree else "; not to be trusted: they differ by more than the interval"
+        if np.isnan(self.high):
+            doubt = "; an interval needs two ladders or more"
         if np.isinf(self.high):
             doubt = "; not to be trusted: fewer than two round trips a ladder, take more steps"
         return (

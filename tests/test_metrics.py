@@ -228,7 +228,9 @@ def test_a_trace_holds_whole_numbers_of_any_size():
 def test_averages_go_on_after_2_to_the_24_steps():
     """Single precision would stop counting there."""
     state = At(torch.ones(1, 2))
-    steps = Steps.of_one(state.x, state, Info(torch.full((1,), 0.5)), Wanted())
+    steps = Steps.of_one(
+        state.x, state, Info(torch.full((1,), 0.5), torch.zeros(1)), Wanted(invalid=True)
+    )
     for metric, total, count in (
         (MarginalError(), 1.0, "states"), (Acceptance(), 0.5, "steps"), (ChainAcceptance(), 0.5, "")
     ):  # fmt: skip
