@@ -19,6 +19,7 @@ from latticework.experiments.figures.acceptance import ess_per_second, rates, st
 from latticework.experiments.figures.benchmark import errors
 from latticework.experiments.figures.curves import curve, final, learning
 from latticework.experiments.figures.isl_curves import curves
+from latticework.experiments.figures.likelihood import improvement
 from latticework.experiments.figures.text import COLOURS
 from latticework.experiments.papers.draw import png
 from latticework.experiments.records.grouping import SAMPLERS, by_sampler, label, look, seeds
@@ -312,6 +313,20 @@ def test_no_line_is_left_out_where_there_are_more_than_dashes():
     ]  # fmt: skip
     (ax,) = curves(records, lines="model.hidden").axes
     assert sum("hidden" in str(one.get_label()) for one in ax.lines) == 6
+
+
+def test_a_line_of_trial_values_has_the_runs_with_the_longest_trials():
+    """Short trials are too high, so both kinds are not averaged."""
+    records = [
+        fake(
+            sampler="dmala", seed=seed, validation_by_candidate={"ema_000010": value},
+            config={"task": {"trial_steps": betas}, "learning": {"steps": 40, "optimiser": {"lr": 1e-3}}},
+        )
+        for seed, (betas, value) in enumerate([(500, -90.0), (10_000, -99.0), (10_000, -101)])
+    ]  # fmt: skip
+    (ax,) = improvement(records).axes
+    (drawn,) = [one for one in ax.lines if len(one.get_ydata())]
+    assert drawn.get_ydata().tolist() == [100.0]
 
 
 @pytest.mark.parametrize("missing", ["model.bias", "model.coupling.more"])

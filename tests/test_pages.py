@@ -1,6 +1,8 @@
 """What README.md, docs/ and examples/ show is so: their code, transcripts and tables."""
 
+import hashlib
 import importlib
+import json
 import re
 import sys
 from collections import Counter
@@ -244,3 +246,17 @@ def test_a_notebook_becomes_a_page_with_its_output(hooks, tmp_path):
         "# Two\n\nText.\n\n```python\na = 1\n```\n\n```python\nprint(a + 1)\n```\n\n"
         "```text\n2\n```\n\nDownload: [two.py](./two.py)"
     )
+
+
+def test_figures_are_drawn_from_the_committed_records():
+    """A figure that can no longer be drawn stays as it was, beside tables of newer records."""
+    results = ROOT / "docs" / "results"
+    proofs = [json.loads(file.read_text()) for file in sorted(results.glob("*.json"))]
+    stale = [
+        (proof["figure"], name)
+        for proof in proofs
+        for name, digest in proof["records"].items()
+        if hashlib.sha256((results / "records" / name).read_bytes()).hexdigest() != digest
+    ]
+    assert len(proofs) > 30
+    assert not stale

@@ -294,9 +294,10 @@ def improvement(records: list[Record]) -> Figure:
     One panel per data set, one colour per sampler, one dash per learning rate. The vertical axis is
     minus the log-likelihood in nats, on a log scale. The log-likelihoods are those by which
     task=ais chooses among the stored models: trial values of short AIS runs, which tend to be too
-    high. Those above 0, which are impossible, are left out. A sampling step evaluates the model
-    once. Lines are means over seeds and bands one standard deviation. Raises LookupError if no
-    record chose among several models.
+    high; where runs differ in the betas of their trials, a line has those with most. Values above
+    0, which are impossible, are left out. A sampling step evaluates the model once. Lines are means
+    over seeds and bands one standard deviation. Raises LookupError if no record chose among several
+    models.
     """
     records = [r for r in records if r.document.get("validation_by_candidate")]
     if not records:
@@ -306,7 +307,8 @@ def improvement(records: list[Record]) -> Figure:
         key = sampler_key(record)
         return in_order(key), learning_rate(record), key, record.choices["data"]
 
-    found = by(place, records)
+    found = {key: _with_longest_trials(some) for key, some in by(place, records).items()}
+    records = [record for some in found.values() for record in some]
     tables = list(dict.fromkeys(record.choices["data"] for record in records))
     figure, axes = wrapped(len(tables))
     panels = dict(zip(tables, axes, strict=True))
@@ -324,6 +326,11 @@ def improvement(records: list[Record]) -> Figure:
     note = f"Trial values: AIS of {steps} betas, often too high. A sampling step is one evaluation."
     explain(figure, f"{note} {spread_over(records)}")
     return figure
+
+
+def _with_longest_trials(records: list[Record]) -> list[Record]:
+    most = max(record.config["task"]["trial_steps"] for record in records)
+    return [record for record in records if record.config["task"]["trial_steps"] == most]
 
 
 def _trials(records: list[Record]) -> dict[float, list[float]]:
