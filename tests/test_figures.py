@@ -317,10 +317,11 @@ def test_no_line_is_left_out_where_there_are_more_than_dashes():
 
 def test_a_line_of_trial_values_has_the_runs_with_the_longest_trials():
     """Short trials are too high, so both kinds are not averaged."""
+    learned = {"steps": 40, "optimiser": {"lr": 1e-3}}
     records = [
         fake(
             sampler="dmala", seed=seed, validation_by_candidate={"ema_000010": value},
-            config={"task": {"trial_steps": betas}, "learning": {"steps": 40, "optimiser": {"lr": 1e-3}}},
+            config={"task": {"trial_steps": betas}, "learning": learned},
         )
         for seed, (betas, value) in enumerate([(500, -90.0), (10_000, -99.0), (10_000, -101)])
     ]  # fmt: skip

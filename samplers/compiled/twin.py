@@ -100,7 +100,7 @@ class NoTwinError(TypeError):
 
 def too_large(change: float) -> str:
     """For `refuses` of kernels that hold exp(d / 2), where a move changes log pi by d at most."""
-    if change <= LARGEST:
+    if not change > LARGEST:  # nor NaN, which kernels count
         return ""
     return f"moves that change log pi by {change:,.0f}, as it holds at most {LARGEST:,.0f}"
 
