@@ -90,7 +90,7 @@ STEEP = {
     "ring": lw.Lattice((5,), 5.0, 0.2),
     "steep ring": lw.Lattice((5,), 120.0, 0.2),
     "bias": lw.Lattice((2, 3), 0.3, 21.0),
-    "square": lw.Lattice((2, 2), 45.0, 0.2),
+    "square": lw.Lattice((2, 2), 60.0, 0.2),
 }
 STEEPEST = {
     "graph of 1800": lw.Graph([[0, 1], [1, 2], [2, 3]], [450.0, -300.0, 0.2], [0.2, 0, 0, 0.1]),

@@ -80,7 +80,10 @@ def distinct(drawn):
 @dataclass(frozen=True)
 class SeveralLatticeTwin(Twin):
     def refuses(self, form: LatticeForm) -> str:
-        return too_large(np.abs(form.odds).max())
+        degree = np.zeros(len(form.odds), np.int64)
+        degree[form.kind] = form.degree
+        met = np.arange(form.odds.shape[1]) <= degree[:, None]  # other entries no site has
+        return too_large(np.abs(form.odds[met]).max())
 
     def start(self, x: Tensor, form: LatticeForm) -> SeveralState:
         state = empty_state(x, x.new_empty(len(x), 0), torch.float64)
@@ -90,7 +93,8 @@ class SeveralLatticeTwin(Twin):
 
     def table(self, form: LatticeForm) -> NDArray[np.float64]:
         """exp(d / 2) by a site's kind, the number of its neighbours at 1, and its value."""
-        return np.exp(np.stack((form.odds, -form.odds), -1) / 2)
+        with np.errstate(over="ignore"):  # of entries that no site has
+            return np.exp(np.stack((form.odds, -form.odds), -1) / 2)
 
     def run(self, state: SeveralState, form: LatticeForm, keys: Keys, sums: Sums) -> SeveralState:
         flips, work = self.sampler.flips, len(state.x) * len(keys) * 100.0 * self.sampler.flips

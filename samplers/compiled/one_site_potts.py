@@ -62,7 +62,7 @@ class PottsTables(NamedTuple):
 @dataclass(frozen=True)
 class OneSiteLatticeTwin(Twin):
     def refuses(self, form: PottsLatticeForm) -> str:
-        neighbours = abs(form.coupling) * form.neighbours.shape[1]
+        neighbours = abs(form.coupling) * form.degree.max()
         return too_large(np.ptp(form.bias.astype(float), axis=1).max() + neighbours)
 
     def start(self, x: Tensor, form: PottsLatticeForm) -> PottsMoveState:
@@ -72,7 +72,7 @@ class OneSiteLatticeTwin(Twin):
         return state
 
     def rule(self, form: PottsLatticeForm) -> tuple[PottsLatticeForm, PottsTables, bool]:
-        numbers = np.arange(form.neighbours.shape[1] + 1)
+        numbers = np.arange(form.degree.max() + 1)
         bias = form.bias.astype(float)
         field = np.exp((bias - bias.max(1, keepdims=True)) / 2)
         near = np.exp(form.coupling * numbers / 2)
